@@ -1,4 +1,4 @@
-//! Links `src/random.c` in the place of the system's randomness.
+//! Links `src/random.c` in place of the system's randomness.
 
 fn main() {
     let mut build = cc::Build::new();

@@ -1,4 +1,4 @@
-//! Requests for serving certificates, by kubelets and by those who only say that they are.
+//! Requests for serving certificates, by kubelets and by impostors.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::{
@@ -14,10 +14,10 @@ use kube::{
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use test_cluster::{Cluster, wait};
 
-/// The rights of the controller that approves them, which `deploy/rbac.yaml` does not hold.
+/// The permissions of the approving controller, which `deploy/rbac.yaml` omits.
 pub const RIGHTS: &str = include_str!("../../../deploy/kubelet-serving-csr.yaml");
 
-/// Everybody may ask, as each kubelet may in a real cluster.
+/// Everybody may create requests, as each kubelet may in a real cluster.
 const MAY_ASK: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -31,28 +31,28 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: may-ask-
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'system:authenticated'}]
 ";
 
-/// A request before it is made.
+/// A request before it is created.
 #[derive(Debug, Clone)]
 pub struct Ask {
-    /// Who makes it.
+    /// The user that creates it.
     pub user: String,
     /// The groups of that user, besides `system:authenticated`.
     pub groups: Vec<&'static str>,
-    /// What is asked for.
+    /// The requested signer.
     pub signer: &'static str,
-    /// What the certificate shall be good for.
+    /// The requested usages.
     pub usages: Vec<&'static str>,
-    /// What shall be signed.
+    /// The certificate signing request.
     pub pem: String,
 }
 
 impl Ask {
-    /// As the kubelet of this node asks for these names.
+    /// A request as the kubelet of this node creates it for these names.
     pub fn of(node: &str, names: &[&str]) -> Result<Self> {
         Self::with(node, names, |_| {})
     }
 
-    /// The same, with something else in what shall be signed.
+    /// The same request with a changed certificate signing request.
     pub fn with(node: &str, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Result<Self> {
         let mut params =
             CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
@@ -68,7 +68,7 @@ impl Ask {
         })
     }
 
-    /// Makes the request, as that user.
+    /// Creates the request, as that user.
     pub async fn make(&self, cluster: &Cluster, name: &str) -> Result<()> {
         let client = cluster.control_plane.client_for(&self.user, &self.groups)?;
         let request = CertificateSigningRequest {
@@ -96,13 +96,13 @@ pub fn subject(organization: &str, common_name: &str) -> DistinguishedName {
     subject
 }
 
-/// Lets the host approve, and everybody ask.
+/// Allows the host to approve, and everybody to create requests.
 pub async fn grant(cluster: &Cluster) -> Result<()> {
     cluster.control_plane.apply_yaml(RIGHTS).await?;
     may_ask(cluster).await
 }
 
-/// Lets everybody ask.
+/// Allows everybody to create requests.
 pub async fn may_ask(cluster: &Cluster) -> Result<()> {
     cluster.control_plane.apply_yaml(MAY_ASK).await.map(drop)
 }
@@ -113,7 +113,7 @@ pub async fn decision(cluster: &Cluster, name: &str) -> Result<Option<Certificat
     Ok(request.status.and_then(|status| status.conditions?.into_iter().next()))
 }
 
-/// Waits for a decision, which must be `Approved` or `Denied`, as wanted; returns its reason.
+/// Waits for the wanted decision, `Approved` or `Denied`, and returns its reason.
 pub async fn decided(cluster: &Cluster, name: &str, wanted: &str) -> Result<String> {
     let found = wait::until(&format!("{name} {wanted}"), async || decision(cluster, name).await)
         .await

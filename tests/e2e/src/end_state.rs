@@ -1,4 +1,4 @@
-//! What is left of a history, in words that do not depend on the cloud.
+//! What a history leaves behind, described independently of the cloud.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use test_cluster::{
 pub struct EndState {
     /// By name.
     pub nodes: BTreeMap<String, NodeState>,
-    /// Those in `default` that want a balancer, by name: whether they have an address, and the finalizer.
+    /// Those in `default` of type LoadBalancer, by name: whether they have an address, and the finalizer.
     pub services: BTreeMap<String, (bool, bool)>,
     /// The nodes behind each balancer.
     pub backends: BTreeMap<String, Vec<String>>,
@@ -25,20 +25,20 @@ pub struct EndState {
 /// One node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeState {
-    /// Keys of its taints.
+    /// The keys of its taints.
     pub taints: Vec<String>,
-    /// It has a provider ID of this provider.
+    /// Whether it has a provider ID of this provider.
     pub provider_id: bool,
-    /// Its zone, by the label and its deprecated twin.
+    /// Its zone, from the label and its deprecated twin.
     pub zones: Vec<String>,
-    /// It has the label of its machine's type.
+    /// Whether it has the instance type label.
     pub instance_type: bool,
     /// Internal addresses and host names.
     pub addresses: Vec<String>,
 }
 
 impl EndState {
-    /// Looks at everything.
+    /// Reads everything.
     pub(crate) async fn of(cluster: &Cluster, provider: &str, cloud: &impl Steered) -> Result<Self> {
         let nodes = Api::<Node>::all(cluster.client.clone()).list(&ListParams::default()).await?;
         let services = Api::<Service>::namespaced(cluster.client.clone(), "default");
@@ -70,7 +70,7 @@ fn node_state(node: &Node, provider: &str) -> NodeState {
     let keys = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
     let mut found = addresses(node, "InternalIP");
     found.extend(addresses(node, "Hostname"));
-    // That of a node that is not ready comes and goes with its controller.
+    // Other controllers add and remove the taints of nodes that are not ready.
     let ours = |key: &str| key.starts_with("node.cloudprovider.kubernetes.io/");
     NodeState {
         taints: spec

@@ -1,7 +1,7 @@
-//! One history of nodes and Services, for any provider: the same steps, and so the same end state.
+//! One history of nodes and Services for any provider: the same steps, and so the same end state.
 //!
-//! In: a cluster whose host serves some provider, and that provider's cloud. Out: what is left. A provider of another language
-//! is run through it by a few lines, see `tests/e2e/tests/e2e/providers.rs`.
+//! In: a cluster whose host serves some provider, and that provider's cloud. Out: the end state. A provider in another
+//! language needs only a few lines to run it, see `tests/e2e/tests/e2e/providers.rs`.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Service;
@@ -17,7 +17,7 @@ use crate::{EndState, end_state::NodeState, node, node_gone, service, service_go
 
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
-/// A host with times short enough for a test, spelled as an operator would.
+/// A host with intervals short enough for a test, set by flags as an operator would.
 #[must_use]
 pub fn quick() -> Options {
     Options::default()
@@ -27,7 +27,7 @@ pub fn quick() -> Options {
         .host_flag("--node-status-update-frequency=2s")
 }
 
-/// A history that goes on.
+/// A running history.
 #[derive(Debug)]
 pub struct History<Door> {
     cluster: Cluster,
@@ -41,19 +41,19 @@ where
     Door: Fn(&Cluster) -> Result<Cloud>,
     Cloud: Steered,
 {
-    /// Begins in a cluster whose host is ready. `provider` is the scheme of its provider IDs; `door` leads to its cloud, and
-    /// is asked again after each start of the provider.
+    /// Starts in a cluster whose host is ready. `provider` is the scheme of its provider IDs; `door` returns its cloud,
+    /// and is called again after each start of the provider.
     pub fn new(cluster: Cluster, provider: impl Into<String>, door: Door) -> Self {
         Self { cluster, provider: provider.into(), door, balancers: true }
     }
 
-    /// For a provider that serves machines only: the same history without its Services.
+    /// For a provider that serves only instances: the same history without its Services.
     #[must_use]
     pub fn without_balancers(self) -> Self {
         Self { balancers: false, ..self }
     }
 
-    /// All of it, checked against what must be left.
+    /// Runs all steps, and checks the end state.
     pub async fn run(mut self) -> Result<()> {
         self.machines_become_nodes().await?;
         self.a_service_gets_a_balancer().await?;
@@ -80,7 +80,7 @@ where
         Ok(())
     }
 
-    /// Waits until these nodes stand behind the Service's balancer.
+    /// Waits until these nodes are behind the Service's balancer.
     async fn behind(&self, service: &str, wanted: &[&str]) -> Result<()> {
         if !self.balancers {
             return Ok(());
@@ -136,7 +136,7 @@ where
         self.behind("web", &["node-a", "node-c"]).await
     }
 
-    /// What happens meanwhile is made up for.
+    /// The host catches up with what happened meanwhile.
     async fn the_host_is_killed(&mut self) -> Result<()> {
         self.cluster.host()?.kill()?;
         self.create_service("shop").await?;

@@ -1,6 +1,6 @@
-//! What the end-to-end tests share: looking at one object until it is as it should be.
+//! Shared by the end-to-end tests: watches one object until it is as expected.
 //!
-//! The tests themselves are one binary, `tests/e2e`, a module a topic; each test has a control plane of its own.
+//! The tests themselves are one binary, `tests/e2e`, with a module per topic; each test has its own control plane.
 
 pub mod certificates;
 mod end_state;
@@ -20,7 +20,7 @@ use test_cluster::{
     wait,
 };
 
-/// A host whose provider stands behind a proxy that speaks another version.
+/// Starts a host whose provider is behind a proxy that speaks another version.
 pub async fn start_behind_a_proxy(options: Options, skew: Skew) -> Result<(Cluster, Proxy)> {
     let mut cluster = options.start_without_host().await?;
     let proxy = Proxy::in_front_of(&cluster.socket(), skew)?;
@@ -29,7 +29,7 @@ pub async fn start_behind_a_proxy(options: Options, skew: Skew) -> Result<(Clust
     Ok((cluster, proxy))
 }
 
-/// Machines in zone-a of the mock, and their nodes: ready and initialised.
+/// Creates machines in zone-a of the mock, and their nodes, ready and initialised.
 pub async fn join(cluster: &Cluster, names: &[impl AsRef<str>]) -> Result<()> {
     for name in names.iter().map(AsRef::as_ref) {
         cluster.cloud()?.create_instance(name, "zone-a").await?;
@@ -40,7 +40,7 @@ pub async fn join(cluster: &Cluster, names: &[impl AsRef<str>]) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the node is so.
+/// Waits until the condition holds for the node.
 pub async fn node(cluster: &Cluster, name: &str, what: &str, is: impl Fn(&Node) -> bool) -> Result<Node> {
     let api = Api::<Node>::all(cluster.client.clone());
     wait::until(&format!("{name}: {what}"), async || Ok(api.get_opt(name).await?.filter(|node| is(node))))
@@ -56,7 +56,7 @@ pub async fn node_gone(cluster: &Cluster, name: &str) -> Result<()> {
         .with_context(|| format!("{:?}", cluster.parts()))
 }
 
-/// Waits until the Service in `default` is so.
+/// Waits until the condition holds for the Service in `default`.
 pub async fn service(
     cluster: &Cluster,
     name: &str,
@@ -79,7 +79,7 @@ pub async fn service_gone(cluster: &Cluster, name: &str) -> Result<()> {
         .with_context(|| format!("{:?}", cluster.parts()))
 }
 
-/// Waits for an Event with this reason on an object of this name.
+/// Waits for an Event with this reason on the object with this name.
 pub async fn event(cluster: &Cluster, object: &str, reason: &str) -> Result<Event> {
     let api = Api::<Event>::all(cluster.client.clone());
     wait::until(&format!("an Event {reason} on {object}"), async || {
@@ -92,10 +92,10 @@ pub async fn event(cluster: &Cluster, object: &str, reason: &str) -> Result<Even
     .with_context(|| format!("{:?}", cluster.parts()))
 }
 
-/// The Warnings that the host wrote, each with its object and its reason. Ends the host first: its last Events are
-/// written then.
+/// The host's Warnings, each with its object and its reason. Ends the host first, so that its last Events are
+/// written.
 ///
-/// The apiserver writes Warnings of its own when its allocators lag behind the Services; those say nothing of the host.
+/// The apiserver writes its own Warnings when its allocators lag behind the Services; these are not the host's.
 pub async fn warnings(cluster: &mut Cluster) -> Result<Vec<String>> {
     cluster.host()?.terminate().await?;
     let events = Api::<Event>::all(cluster.client.clone()).list(&ListParams::default()).await?;
@@ -109,12 +109,12 @@ pub async fn warnings(cluster: &mut Cluster) -> Result<Vec<String>> {
         .collect())
 }
 
-/// How many nodes there are.
+/// The number of nodes.
 pub async fn node_count(cluster: &Cluster) -> Result<usize> {
     Ok(Api::<Node>::all(cluster.client.clone()).list_metadata(&ListParams::default()).await?.items.len())
 }
 
-/// Nothing that the host asked of the apiserver was forbidden: the shipped rights are enough.
+/// Checks that the apiserver forbade none of the host's requests: the shipped permissions are enough.
 pub fn nothing_was_forbidden(cluster: &Cluster) -> Result<()> {
     let forbidden: Vec<String> = cluster
         .control_plane

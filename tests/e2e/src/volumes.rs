@@ -1,4 +1,4 @@
-//! PersistentVolumes whose source is a disk of a cloud.
+//! PersistentVolumes whose source is a cloud's disk.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -7,21 +7,21 @@ use provider_mock::cloud::Volume;
 use serde_json::{Value, json};
 use test_cluster::{Cluster, wait};
 
-/// The rights of the controller that labels them, which `deploy/rbac.yaml` does not hold.
+/// The permissions of the labelling controller, which `deploy/rbac.yaml` omits.
 pub const RIGHTS: &str = include_str!("../../../deploy/persistent-volume-label.yaml");
 
-/// The label of the zone.
+/// The zone label.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// The plugin of the volumes that are made here.
+/// The plugin of the volumes in these tests.
 pub const PLUGIN: &str = "kubernetes.io/aws-ebs";
 
-/// Lets the host label.
+/// Allows the host to label.
 pub async fn grant(cluster: &Cluster) -> Result<()> {
     cluster.control_plane.apply_yaml(RIGHTS).await.map(drop)
 }
 
-/// A disk in the cloud that can be reached from these zones.
+/// Creates a disk in the cloud that is accessible from these zones.
 pub async fn disk(cluster: &Cluster, id: &str, zones: &[&str]) -> Result<()> {
     let zones = zones.iter().map(|zone| (*zone).to_owned()).collect();
     let volume = Volume { id: id.to_owned(), plugin: PLUGIN.to_owned(), zones, ..Volume::default() };
@@ -29,7 +29,7 @@ pub async fn disk(cluster: &Cluster, id: &str, zones: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A volume with that disk, before it is made.
+/// A volume with that disk, before it is created.
 #[must_use]
 pub fn of_disk(name: &str, id: &str) -> Value {
     json!({
@@ -41,13 +41,13 @@ pub fn of_disk(name: &str, id: &str) -> Value {
     })
 }
 
-/// Makes a volume; returns it as the apiserver stored it.
+/// Creates a volume; returns it as the apiserver stored it.
 pub async fn create(cluster: &Cluster, volume: Value) -> Result<PersistentVolume> {
     let api = Api::all(cluster.client.clone());
     Ok(api.create(&PostParams::default(), &serde_json::from_value(volume)?).await?)
 }
 
-/// Makes a volume with that disk.
+/// Creates a volume with that disk.
 pub async fn make(cluster: &Cluster, name: &str, id: &str) -> Result<PersistentVolume> {
     create(cluster, of_disk(name, id)).await
 }
@@ -63,7 +63,7 @@ pub async fn zone(cluster: &Cluster, name: &str, zone: &str) -> Result<Persisten
     .with_context(|| format!("{:?}", cluster.parts()))
 }
 
-/// The zone that the label says.
+/// The value of the zone label.
 #[must_use]
 pub fn zone_of(volume: &PersistentVolume) -> Option<&str> {
     volume.metadata.labels.as_ref()?.get(ZONE).map(String::as_str)
@@ -75,13 +75,13 @@ pub fn terms(volume: &PersistentVolume) -> Value {
     json!(volume.spec)["nodeAffinity"]["required"]["nodeSelectorTerms"].take()
 }
 
-/// The webhook's objects and rights, as they are installed.
+/// The webhook's objects and permissions, as installed.
 const WEBHOOKS: &str = include_str!("../../../deploy/webhooks.yaml");
 
-/// Where the webhook's certificate is.
+/// The Secret with the webhook's certificate.
 pub const SECRET: &str = "cloud-controller-manager-webhook";
 
-/// Makes the apiserver call a webhook at this port of loopback: a test cluster has no proxy of Services.
+/// Makes the apiserver call a webhook at this loopback port: a test cluster has no proxy for Services.
 pub async fn lead_to(cluster: &Cluster, port: u16) -> Result<()> {
     let (before, service) = WEBHOOKS.split_once("      service:\n").context("the webhook is no Service's")?;
     let (path, after) = service.split_once("        port: 443\n").context("the Service has no port")?;
@@ -90,7 +90,7 @@ pub async fn lead_to(cluster: &Cluster, port: u16) -> Result<()> {
     cluster.control_plane.apply_yaml(&format!("{before}{url}{after}")).await.map(drop)
 }
 
-/// Makes volumes with that disk until one has its zone from the beginning: the webhook is at work.
+/// Creates volumes with that disk until one has its zone from the beginning: then the webhook works.
 pub async fn labelled_while_made(cluster: &Cluster, prefix: &str, id: &str) -> Result<PersistentVolume> {
     let mut number = 0;
     wait::until(&format!("{prefix}-N is labelled while it is made"), async || {

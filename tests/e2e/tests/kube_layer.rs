@@ -1,7 +1,7 @@
 //! The host's Kubernetes layer against a real apiserver: what no mock can prove.
 //!
-//! That a test against null passes where a field is absent, which of two 422s means what, that metadata of a
-//! Service may be written through its status, that lists stream: all of these are the apiserver's to say.
+//! Whether a test against null passes for an absent field, which of two 422s means what, whether a Service's metadata
+//! can be written through its status, whether lists stream: only a real apiserver can tell.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ struct Scene {
     cp: ControlPlane,
     /// The host's own client.
     client: Client,
-    /// Somebody else.
+    /// Another writer.
     other: Client,
     writer: Writer,
     metrics: KubeMetrics,
@@ -93,7 +93,7 @@ impl Scene {
         }
     }
 
-    /// Labels and annotations on an object that has neither map, a provider ID and a taint removed.
+    /// Labels and annotations on an object without either map; a provider ID and a taint removed.
     async fn node_is_initialised_in_one_write(&self) -> Result<()> {
         let taints = json!([
             {"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"},
@@ -128,7 +128,7 @@ impl Scene {
             after.taints.is_empty() && after.labels.is_empty() && after.annotations.is_empty(),
             "{after:?}"
         );
-        // And the first taint onto a node without any.
+        // And the first taint of a node without any.
         let taints =
             Some(vec![Taint { key: "s".to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() }]);
         self.change_node(&after, &NodeChange { taints, ..NodeChange::default() }).await?;

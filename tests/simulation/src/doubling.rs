@@ -1,4 +1,4 @@
-//! Calls that arrive twice, as over a proxy that repeats what it takes for lost.
+//! Calls that arrive twice, as through a proxy that repeats calls it believes lost.
 
 use std::sync::{
     Arc,
@@ -10,17 +10,17 @@ use http_body_util::{BodyExt as _, Full};
 use tonic::body::Body;
 use tower::{Layer, ServiceExt as _, layer::layer_fn, service_fn};
 
-/// Doubles a share of all unary calls; the caller hears the second answer.
+/// Doubles a share of all unary calls; the caller gets the second answer.
 #[derive(Debug, Clone, Default)]
 pub struct Doubling(Arc<AtomicU8>);
 
 impl Doubling {
-    /// So many calls in a hundred.
+    /// The share in percent.
     pub fn percent(&self, percent: u8) {
         self.0.store(percent, Ordering::Relaxed);
     }
 
-    /// Stands before all services.
+    /// Wraps all services.
     #[must_use]
     pub fn layer(self) -> impl Layer<GrpcService, Service: HookService> {
         layer_fn(move |inner: GrpcService| {

@@ -1,4 +1,4 @@
-//! What the provider hears: each message as it comes over the wire.
+//! Checks each message that the provider receives, as it comes over the wire.
 
 use std::sync::Arc;
 
@@ -14,28 +14,28 @@ use tower::{Layer, ServiceExt as _, layer::layer_fn, service_fn};
 
 use crate::record::Record;
 
-/// What stands before each message: whether it is compressed, and its length.
+/// The prefix of each message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
-/// Hears every unary call of one life of the provider.
+/// Checks every unary call to one life of the provider.
 #[derive(Debug, Clone)]
 pub struct Ear(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     record: Record,
-    /// The label that this life wants to know of nodes.
+    /// The node label that this life asks for.
     label: Option<String>,
 }
 
 impl Ear {
-    /// Judges by what this life of the provider advertises.
+    /// Checks messages against what this life of the provider advertises.
     #[must_use]
     pub fn new(record: Record, label: Option<String>) -> Self {
         Self(Arc::new(Inner { record, label }))
     }
 
-    /// Stands before all services.
+    /// Wraps all services.
     #[must_use]
     pub fn layer(self) -> impl Layer<GrpcService, Service: HookService> {
         layer_fn(move |inner: GrpcService| {

@@ -1,4 +1,4 @@
-//! Many seeds: each in a process of its own, so that whatever a process has once is new for each of them.
+//! Many seeds, each in its own process, so that process-wide state is new for each of them.
 
 use std::{
     collections::BTreeMap,
@@ -19,34 +19,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::{plan::Plan, record::Record, shrink::shrink};
 
-/// A run that takes longer hangs. It has all the time of a paused clock.
+/// A run that takes longer hangs: on a paused clock, time costs nothing.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Runs for the shrinking of one seed.
+/// The number of runs for shrinking one seed.
 const BUDGET: usize = 150;
-/// Failing seeds that are shrunk; the others are only named.
+/// The number of failing seeds that are shrunk; the others are only named.
 const SHRUNK: usize = 3;
-/// Between two lines of progress.
+/// The interval of progress lines.
 const PROGRESS: Duration = Duration::from_secs(10);
-/// What `random.c` reads.
+/// The environment variable that `random.c` reads.
 const SEED: &str = "SIMULATION_SEED";
 
-/// How one run ended.
+/// The outcome of one run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Outcome {
     /// The rule that was broken.
     pub rule: Option<String>,
-    /// How.
+    /// How it was broken.
     pub what: String,
     /// How long it took on the paused clock.
     pub seconds: f64,
-    /// Lines of its log.
+    /// The number of lines in its log.
     pub lines: usize,
-    /// All of them in one number.
+    /// A hash of all lines.
     pub fingerprint: u64,
 }
 
 impl Outcome {
-    /// How this record ended.
+    /// The outcome of this record.
     #[must_use]
     pub fn of(record: &Record) -> Self {
         let (violation, lines) = (record.violation(), record.lines());
@@ -70,9 +70,9 @@ impl Outcome {
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// What was broken.
+    /// The broken rule.
     pub outcome: Outcome,
-    /// The steps that can be left out; none if it was not shrunk.
+    /// The steps that can be omitted; none if it was not shrunk.
     pub without: Vec<usize>,
 }
 
@@ -92,7 +92,7 @@ impl Fleet {
     /// Runs one seed without some of its steps.
     ///
     /// # Errors
-    /// The process cannot be started or says nothing.
+    /// The process cannot be started or prints nothing.
     pub fn run(&self, seed: u64, without: &[usize]) -> Result<Outcome> {
         let without: Vec<String> = without.iter().map(ToString::to_string).collect();
         let mut child = Command::new(&self.program)
@@ -118,7 +118,7 @@ impl Fleet {
             .unwrap_or_else(|_| dead("nothing panics", format!("the process ended with {status}"))))
     }
 
-    /// Runs many seeds, as many at a time as there are processors; tells how it goes.
+    /// Runs many seeds, as many at a time as there are processors, and prints progress.
     ///
     /// # Errors
     /// Processes cannot be started.
@@ -184,7 +184,7 @@ impl Fleet {
 }
 
 impl Failure {
-    /// For a person: what broke, the smallest plan, and how to see it again.
+    /// A report for people: what broke, the smallest plan, and how to reproduce it.
     #[must_use]
     pub fn report(&self) -> String {
         let Self { seed, outcome, without } = self;

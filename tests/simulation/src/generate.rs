@@ -1,4 +1,4 @@
-//! From a seed to a plan.
+//! Generates a plan from a seed.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use fastrand::Rng;
 
 use crate::plan::{Plan, Setup, Step, Timed};
 
-/// Nodes that come and go; the first two stay, so that there is always something to compare with.
+/// Nodes that come and go; the first two stay, for comparison.
 const NODES: u8 = 12;
-/// Those that neither end nor stop.
+/// Nodes that are neither terminated nor stopped.
 const LASTING: u8 = 2;
 const SERVICES: u8 = 6;
 
@@ -62,8 +62,8 @@ impl Plan {
     }
 }
 
-/// After everything else, changes that follow so closely that each comes while the one before is being worked off, and then
-/// nothing: what is overlooked now is overlooked for good.
+/// After everything else, changes in such quick succession that each arrives while the previous one is being processed,
+/// and then nothing: what is missed now is missed for good.
 fn last_words(random: &mut Rng, length: u64, steps: &mut Vec<(Duration, Step)>) {
     let begin = (length + 60) * 1000;
     let slow = "latency,time=1s,jitter=4s,method=BatchUpdateLoadBalancers".to_owned();
@@ -74,7 +74,7 @@ fn last_words(random: &mut Rng, length: u64, steps: &mut Vec<(Duration, Step)>) 
     }
 }
 
-/// Changes by users that follow each other closely, while nothing is in the way.
+/// Changes by users in quick succession, without faults.
 fn encore(random: &mut Rng) -> Vec<(Duration, Step)> {
     let mut steps: Vec<(Duration, Step)> = (0..random.u8(1..7))
         .map(|_| {
@@ -141,12 +141,12 @@ fn setup(random: &mut Rng) -> Setup {
         latency: seconds(random, 0.5, 2),
         provisioning: seconds(random, 0.3, 30),
         nodes: random.u8(3..10),
-        // Two nodes in a zone without a Ready one, which nobody can vouch for, go ten minutes after each other.
+        // Two nodes in a zone without a Ready one, which nobody can vouch for, are deleted ten minutes apart.
         patience: Duration::from_secs(if quick { 35 * 60 } else { 60 * 60 }),
     }
 }
 
-/// What users, autoscalers and the cloud's owners do.
+/// Actions of users, autoscalers and the cloud's owners.
 fn work(random: &mut Rng) -> Step {
     let any = |random: &mut Rng| random.u8(..NODES);
     let mortal = |random: &mut Rng| random.u8(LASTING..NODES);
@@ -211,7 +211,7 @@ fn fault(random: &mut Rng, elects: bool) -> Step {
     }
 }
 
-/// As `--fault` of the mock takes it.
+/// In the syntax of the mock's `--fault`.
 fn cloud_fault(random: &mut Rng) -> String {
     let reads = ["BatchGetInstances", "ListInstances", "ListLoadBalancers", "GetLoadBalancer", "ListRoutes"];
     let mutations = [

@@ -1,4 +1,4 @@
-//! One process of the host: the whole of it as it ships, but for its sockets.
+//! One process of the host: everything that ships, except its sockets.
 
 use std::{ffi::OsString, sync::Arc};
 
@@ -37,22 +37,22 @@ const FLAGS: [&str; 8] = [
 /// A running host.
 #[derive(Debug)]
 pub struct Host {
-    /// What the apiserver calls it.
+    /// Its name at the apiserver.
     pub name: String,
-    /// To the apiserver.
+    /// The line to the apiserver.
     pub api: Line,
-    /// To the provider.
+    /// The line to the provider.
     pub cloud: Line,
-    /// What its requests to the apiserver meet.
+    /// The faults of its requests to the apiserver.
     pub faults: Faults,
     stop: CancellationToken,
     ended: Arc<Mutex<Option<String>>>,
 }
 
-/// The settings of a host with these flags, read as its command line is.
+/// The settings of a host with these flags, parsed like its command line.
 ///
 /// # Errors
-/// A flag is none.
+/// A flag is invalid.
 pub fn settings(more: &[String]) -> Result<Settings> {
     let args = FLAGS.iter().map(ToString::to_string).chain(more.iter().cloned()).map(OsString::from);
     match flags::parse(args) {
@@ -92,7 +92,7 @@ impl Host {
                 settings,
                 async |process| assembly::start_within(process, surroundings).await,
                 async || {
-                    // Asked once; nothing ends the draining before its time.
+                    // Asked once; nothing ends the draining early.
                     if std::mem::replace(&mut told, true) {
                         std::future::pending::<()>().await;
                     }
@@ -118,7 +118,7 @@ impl Host {
         self.stop.cancel();
     }
 
-    /// From now on nothing of it is heard and it hears nothing. What is left of it stops by itself, unseen.
+    /// Disconnects it: from now on it neither sends nor receives anything. It stops by itself, unseen.
     pub fn kill(&self) {
         self.api.close();
         self.cloud.close();

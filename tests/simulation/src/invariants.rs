@@ -1,4 +1,4 @@
-//! What holds at every moment, whatever happens.
+//! What must hold at every moment, whatever happens.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,31 +28,31 @@ use crate::{
     world::{OTHER_CLUSTER, World},
 };
 
-/// What guards balancers.
+/// The finalizer that protects balancers.
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
-/// The taints that are the host's own.
+/// The host's own taints.
 const OWN_TAINTS: &str = "node.cloudprovider.kubernetes.io/";
-/// A kubelet that came back so recently may not have been heard by a host that had asked before.
+/// A kubelet that came back this recently may be unknown to a host that had asked before.
 const JUST_BACK: Duration = Duration::from_secs(5);
-/// Hosts are called so.
+/// The prefix of hosts' names.
 const HOST: &str = "host-";
 
-/// The watching eyes.
+/// The state of all checks.
 #[derive(Debug)]
 pub struct Invariants {
     foreign: (Vec<Balancer>, Vec<Route>),
     calls_seen: u64,
     generation: (u64, u64),
     limits: Limits,
-    /// From when on each leader held the Lease, by its epoch.
+    /// Since when each leader has held the Lease, by its epoch.
     reigns: Arc<Mutex<BTreeMap<u64, Timestamp>>>,
-    /// Services whose balancers some host began to remove, and has not made anew.
+    /// Services whose balancers a host began to delete and has not created anew.
     going: BTreeSet<String>,
-    /// The last calls before one host was alone with nothing in its way, and while it still was.
+    /// The last call before one host was alone and without faults, and the last one during that time.
     alone: Option<(u64, u64)>,
 }
 
-/// What a write is judged by.
+/// The inputs for judging a write.
 struct Judge {
     record: Record,
     kubelets: Arc<Mutex<Kubelets>>,
@@ -63,7 +63,7 @@ struct Judge {
     sent: Mutex<BTreeMap<String, Instant>>,
 }
 
-/// Has an eye on every write from now on.
+/// Checks every write from now on.
 #[must_use]
 pub fn watch(world: &World) -> Invariants {
     let judge = Arc::new(Judge {
@@ -75,7 +75,7 @@ pub fn watch(world: &World) -> Invariants {
         sent: Mutex::default(),
     });
     let asked = Arc::clone(&judge);
-    // Asked before anything can delay the request.
+    // Recorded before anything can delay the request.
     world
         .server
         .faults()
@@ -109,7 +109,7 @@ pub fn watch(world: &World) -> Invariants {
     }
 }
 
-/// Items in one call at most.
+/// The maximum number of items in one call.
 fn largest(limits: &Limits, method: &str) -> u64 {
     let most = match method {
         "BatchGetInstances" => limits.max_batch_instances,
@@ -129,7 +129,7 @@ fn foreign(world: &World) -> (Vec<Balancer>, Vec<Route>) {
 }
 
 impl Invariants {
-    /// Looks at the cloud, if something changed.
+    /// Checks the cloud, if something changed.
     pub fn check(&mut self, world: &World) {
         self.calls(world);
         let generation = world.generation();
@@ -168,10 +168,10 @@ impl Invariants {
         }
     }
 
-    /// No call holds more than the provider takes, and none is an update of what goes.
+    /// No call has more items than the provider accepts, and none updates a balancer that is being deleted.
     fn calls(&mut self, world: &World) {
         if !world.is_one_host_alone() {
-            // What one of them removes, the other may not know yet.
+            // The other host may not know yet what one of them deletes.
             self.going.clear();
         }
         for call in world.mock.calls.list(None, self.calls_seen, usize::MAX) {
@@ -203,12 +203,12 @@ impl Invariants {
         None
     }
 
-    /// No mutation is done for a leader whose Lease another one holds.
+    /// No mutation is done for a leader whose Lease another host holds.
     pub fn reigns(&self, world: &World) {
         let reigns = self.reigns.lock();
         let calls = world.mock.calls.list(None, 0, usize::MAX);
         for call in calls.iter().filter(|call| paces::is_mutation(&call.method) && call.code == "OK") {
-            // The Lease of the first leader counts no change yet, and its epoch is 1.
+            // The first leader's Lease counts no transition yet, and its epoch is 1.
             let Some((epoch, since)) = reigns.range(call.epoch..).next().filter(|_| call.epoch != 0) else {
                 continue;
             };
@@ -229,7 +229,7 @@ impl Invariants {
         }
     }
 
-    /// Whether one host is alone and nothing in its way: what it calls then keeps the provider's paces.
+    /// Whether one host is alone and without faults: its calls then keep to the provider's rates.
     pub fn alone(&mut self, world: &World, alone: bool) {
         if alone {
             let (after, _) = self.alone.unwrap_or((self.calls_seen, 0));

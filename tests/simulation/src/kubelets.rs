@@ -1,4 +1,4 @@
-//! The kubelets of all machines, and the controller that notices when one of them falls silent.
+//! The kubelets of all machines, and the controller that notices when one of them is silent.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -15,16 +15,16 @@ use provider_mock::cloud::{Cloud, Instance, InstanceState};
 use serde_json::json;
 use tokio::time::{Duration, Instant};
 
-/// Between two renewals of a Lease, as kubelets have it.
+/// The interval of Lease renewals, as in kubelets.
 const RENEWAL: Duration = Duration::from_secs(10);
-/// A kubelet that was silent for so long is given up by the node controller, as Kubernetes has it.
+/// After this silence the node controller gives a kubelet up, as in Kubernetes.
 const GRACE: Duration = Duration::from_secs(50);
 /// From the machine's start to the kubelet's.
 const BOOT: Duration = Duration::from_secs(5);
-/// From the loss of its Node to the kubelet's restart, which registers it anew.
+/// From the deletion of its Node to the kubelet's restart, which registers it anew.
 const RESTART: Duration = Duration::from_secs(20);
 
-/// The taint that a kubelet puts on a node that no cloud has looked at yet.
+/// The taint that a kubelet puts on a node that no cloud controller has initialised yet.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const LEASES: &str = "kube-node-lease";
@@ -38,12 +38,12 @@ pub struct Kubelets(BTreeMap<String, Kubelet>);
 struct Kubelet {
     /// The machine it runs on.
     provider_id: String,
-    /// Not before; later again when its Node was lost.
+    /// When it starts; later again after its Node was deleted.
     up_from: Instant,
     silent_until: Instant,
     registered: bool,
     renewed: Option<Instant>,
-    /// Since when it has been heard without a gap.
+    /// Since when it has reported without a gap.
     heard_since: Option<Instant>,
 }
 
@@ -51,7 +51,7 @@ impl Kubelets {
     /// A new machine boots.
     pub fn boot(&mut self, node: &str, provider_id: &str) {
         let now = Instant::now();
-        // The Lease of a namesake stays until somebody finds it old.
+        // The Lease of a former node with this name stays until somebody finds it expired.
         let renewed = self.0.get(node).and_then(|before| before.renewed);
         self.0.insert(
             node.to_owned(),
@@ -66,27 +66,27 @@ impl Kubelets {
         );
     }
 
-    /// It is not heard for a while.
+    /// Silences it for a while.
     pub fn silence(&mut self, node: &str, time: Duration) {
         if let Some(kubelet) = self.0.get_mut(node) {
             kubelet.silent_until = Instant::now() + time;
         }
     }
 
-    /// All are heard again.
+    /// Lets all of them report again.
     pub fn speak(&mut self) {
         for kubelet in self.0.values_mut() {
             kubelet.silent_until = Instant::now();
         }
     }
 
-    /// Since when the kubelet of this node renews its Lease without a gap; none if it does not.
+    /// Since when this node's kubelet has renewed its Lease without a gap; none if it does not renew it.
     #[must_use]
     pub fn heard_since(&self, node: &str) -> Option<Instant> {
         self.0.get(node)?.heard_since
     }
 
-    /// One look at each, once a second. `reachable`: whether the apiserver can be spoken to.
+    /// Runs each of them once, once a second. `reachable`: whether the apiserver answers.
     pub fn tick(
         &mut self,
         objects: &Objects,
@@ -134,7 +134,7 @@ impl Kubelet {
         };
         let machine = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());
         if machine.is_some_and(|id| *id != self.provider_id) {
-            // The Node of a machine that is gone: it has to go first.
+            // The Node of a former machine, which must be deleted first.
             return;
         }
         self.registered = true;
@@ -146,7 +146,7 @@ impl Kubelet {
         }
     }
 
-    /// What the node controller makes of its silence.
+    /// The node controller's reaction to its silence.
     fn judge(&self, name: &str, node: &Node, objects: &Objects, now: Timestamp) {
         let silent = self.renewed.is_none_or(|last| last.elapsed() >= GRACE);
         if silent && self.renewed.is_some() {
@@ -160,7 +160,7 @@ fn lease(name: &str, now: Timestamp) -> Lease {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
             namespace: Some(LEASES.to_owned()),
-            // Nobody asks how old it is; without it, the apiserver reads the Lease before.
+            // Nobody reads its age; without it, the apiserver reads the Lease before.
             creation_timestamp: Some(Time(now)),
             ..ObjectMeta::default()
         },
@@ -173,7 +173,7 @@ fn lease(name: &str, now: Timestamp) -> Lease {
     }
 }
 
-/// Says so, unless it is said already.
+/// Sets the condition, unless it is already set.
 fn set_ready(name: &str, node: &Node, objects: &Objects, now: Timestamp, status: &str) {
     if ready(node).as_deref() == Some(status) {
         return;
@@ -205,7 +205,7 @@ pub fn ready(node: &Node) -> Option<String> {
     conditions.iter().find(|condition| condition.type_ == "Ready").map(|ready| ready.status.clone())
 }
 
-/// A label that a provider may want to know in one of its lives.
+/// A label that a provider may ask for in one of its lives.
 #[must_use]
 pub fn label(life: u64) -> String {
     format!("{LABELS}{}", life % 4)

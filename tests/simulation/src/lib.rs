@@ -1,4 +1,4 @@
-//! The host as it ships between an apiserver and a cloud in memory, on a paused clock, under faults from a seed.
+//! The host as it ships, between an in-memory apiserver and cloud, on a paused clock, under faults from a seed.
 
 pub mod doubling;
 pub mod ear;

@@ -1,4 +1,4 @@
-//! The way between two processes: it can hold everything up, and it can break.
+//! The connection between two processes, which can stall and break.
 
 use std::{io, sync::Arc};
 
@@ -17,10 +17,10 @@ use tower::BoxError;
 
 type Answer = UnsyncBoxBody<Bytes, BoxError>;
 
-/// How much is under way in a stream at most.
+/// The maximum number of bytes in flight in a stream.
 const BUFFER: usize = 64 << 10;
 
-/// The way between two processes, as both see it. All clones are the same way.
+/// A line between two processes. All clones are the same line.
 #[derive(Debug, Clone)]
 pub struct Line(Arc<watch::Sender<Known>>);
 
@@ -45,26 +45,26 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Whether nothing comes through for now; what was sent meanwhile arrives later.
+    /// Stalls the line; what is sent meanwhile arrives later.
     pub fn hold(&self, held: bool) {
         self.0.send_modify(|known| known.held = held);
     }
 
-    /// All connections break; new ones may be made.
+    /// Breaks all connections; new ones may be made.
     pub fn break_connections(&self) {
         self.0.send_modify(|known| known.breaks += 1);
     }
 
-    /// All connections break, and no new one is made: the process behind it is dead.
+    /// Breaks all connections, and refuses new ones: the process behind it is dead.
     pub fn close(&self) {
         self.0
             .send_modify(|known| (known.closed, known.held, known.breaks) = (true, false, known.breaks + 1));
     }
 
-    /// A new connection, unless it is closed.
+    /// A new connection, unless the line is closed.
     ///
     /// # Errors
-    /// It is.
+    /// The line is closed.
     pub fn connect(&self) -> Result<Connection, Lost> {
         let known = self.0.subscribe();
         let Known { closed, breaks, .. } = *known.borrow();
@@ -73,7 +73,7 @@ impl Line {
 }
 
 impl Connection {
-    /// Waits while the line is held.
+    /// Waits while the line is stalled.
     async fn pass(&mut self) -> Result<(), Lost> {
         let breaks = self.breaks;
         match self.known.wait_for(|known| known.breaks != breaks || !known.held).await {
@@ -82,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// Returns when it is broken.
+    /// Returns when the connection is broken.
     async fn broken(&mut self) {
         let breaks = self.breaks;
         let _gone_is_broken = self.known.wait_for(|known| known.breaks != breaks).await;
@@ -155,7 +155,7 @@ where
     StreamBody::new(frames.map_err(BoxError::from)).boxed_unsync()
 }
 
-/// Both ends of a stream whose way leads over two lines.
+/// Both ends of a stream over two lines.
 #[must_use]
 pub fn stream(near: &Connection, far: &Connection) -> (DuplexStream, DuplexStream) {
     let (one, here) = tokio::io::duplex(BUFFER);

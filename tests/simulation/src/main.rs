@@ -20,7 +20,7 @@ struct Arguments {
     /// How many seeds to run.
     #[arg(long, default_value_t = 300)]
     seeds: u64,
-    /// The first of them.
+    /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
     #[command(flatten)]
@@ -32,16 +32,16 @@ struct One {
     /// Run only this seed, and show its plan and its log.
     #[arg(long)]
     seed: Option<u64>,
-    /// Steps to leave out, by their numbers in the plan.
+    /// Steps to omit, by their numbers in the plan.
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Work {
-    /// What the host costs with so many nodes; wants `--release`, and the host's binary beside this program.
+    /// Measure what the host costs with this many nodes; needs `--release`, and the host's binary next to this program.
     Scale(scale::Arguments),
-    /// Runs one seed in this process and prints how it ended; the environment must name the seed, too.
+    /// Run one seed in this process and print its outcome; the environment must name the seed, too.
     #[command(name = "one", hide = true)]
     Here {
         #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What must be there when nothing is in the way any more, told from users' wishes and machines alone.
+//! The state that must be reached once all faults are over, derived only from users' wishes and machines.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use crate::{
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// What is not yet as it must be; empty when all is.
+/// Everything that is not yet as it must be.
 #[must_use]
 pub fn differences(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -41,13 +41,13 @@ fn name(name: &Option<String>) -> &str {
     name.as_deref().unwrap_or_default()
 }
 
-/// `keyed`: the provider's absence is believed of nodes without provider ID, too.
+/// `keyed`: the provider's absence counts even for nodes without a provider ID.
 fn wrong_with_node(node: &Node, machines: &BTreeMap<String, Instance>, keyed: bool) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut say = |what: String| wrong.push(format!("node {}: {what}", name(&node.metadata.name)));
     let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default();
     if provider_id.is_empty() {
-        // Such a node stays when its machine is gone, unless its provider says that names are keys.
+        // Such a node stays after its machine is gone, unless its provider declares that names are keys.
         if keyed || machines.values().any(|machine| machine.name == name(&node.metadata.name)) {
             say("has no provider ID".to_owned());
         }
@@ -113,7 +113,7 @@ fn wrong_with_routes(world: &World, nodes: &[Rc<Node>]) -> Vec<String> {
         .collect();
     let mut has: BTreeMap<String, String> = world.look(|state| {
         let ours = state.routes().map(|route| route.route).filter(|route| route.cluster_uid == cluster);
-        // A node that was never initialised (see above) may be on the machine that its name had a route to.
+        // A node that was never initialised (see above) may be on the machine to which its name had a route.
         let unknown = |route: &Route| {
             route.target.as_ref().is_some_and(|target| unknown.contains(target.node.as_str()))
         };
@@ -129,7 +129,8 @@ fn wrong_with_routes(world: &World, nodes: &[Rc<Node>]) -> Vec<String> {
     for node in nodes {
         let Some(spec) = &node.spec else { continue };
         if spec.provider_id.is_none() || world.is_spoilt(name(&node.metadata.name)) {
-            // Never initialised, see above, or its machine gone unseen: nobody knows where its route should lead.
+            // Never initialised, see above, or its machine was terminated unseen: nobody knows where its route should
+            // lead.
             spec.pod_cidrs.iter().flatten().for_each(|cidr| _ = has.remove(cidr));
             continue;
         }
@@ -159,7 +160,7 @@ fn wrong_with_services(world: &World, nodes: &[Rc<Node>]) -> Vec<String> {
         .map(|node| (name(&node.metadata.name), provider_id(node)))
         .filter(|(node, _)| !world.is_spoilt(node))
         .collect();
-    // The cloud finds a node without provider ID by its name.
+    // The cloud finds a node without a provider ID by its name.
     let by_name: BTreeSet<&str> =
         behind.iter().filter(|(_, provider_id)| provider_id.is_empty()).map(|(node, _)| *node).collect();
     let services = world.services();

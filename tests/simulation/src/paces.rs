@@ -1,4 +1,4 @@
-//! Whether calls kept the paces that the provider advertised: so many at once, so many a second.
+//! Whether calls kept to the rates that the provider advertised: concurrent calls, and calls per second.
 
 use cloudprovider_sdk::{
     contract::defaults,
@@ -9,7 +9,7 @@ use provider_mock::calls::Call;
 /// Clocks and queues on the way may bring calls this much closer together, in calls.
 const SLACK: f64 = 0.5;
 
-/// What is wrong with these calls of one host over a line that delays nothing, in the order of their coming.
+/// The violations in one host's calls over a line without delays, in order of arrival.
 #[must_use]
 pub fn exceeded(calls: &[Call], limits: &Limits) -> Option<String> {
     let or = |value: u32, default| if value == 0 { default } else { value };
@@ -22,7 +22,7 @@ pub fn exceeded(calls: &[Call], limits: &Limits) -> Option<String> {
         .or_else(|| too_fast(of(is_mutation), limits.mutations.as_ref()))
 }
 
-/// Watches are no reads: they take nothing of the cloud.
+/// Watches are not reads: they cost the cloud nothing.
 fn is_read(method: &str) -> bool {
     ["BatchGetInstances", "ListInstances", "GetLoadBalancer", "ListLoadBalancers", "ListRoutes"]
         .contains(&method)
@@ -45,7 +45,7 @@ fn too_many<'a>(calls: impl Iterator<Item = &'a Call>, most: u32) -> Option<Stri
     let mut ends: Vec<i128> = Vec::new();
     for call in calls {
         let begun = call.at.as_nanosecond();
-        // What began as another one ended came after it.
+        // A call that began when another one ended came after it.
         ends.retain(|end| *end > begun);
         ends.push(call.took_ms.map_or(i128::MAX, |took| begun + i128::from(took) * 1_000_000));
         if ends.len() > most as usize {

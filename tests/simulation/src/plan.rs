@@ -1,25 +1,25 @@
-//! What happens in one run, as plain data: it is printed, and shrunk, by leaving steps out.
+//! The events of one run as plain data, which can be printed, and shrunk by omitting steps.
 
 use std::{fmt, time::Duration};
 
 /// One run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// It came from this seed.
+    /// The seed that it was generated from.
     pub seed: u64,
-    /// How host and provider are set up.
+    /// The setup of host and provider.
     pub setup: Setup,
-    /// What happens when, in the order of time. A step that finds nothing to work on does nothing.
+    /// The steps, ordered by time. A step that finds nothing to work on does nothing.
     pub steps: Vec<Timed>,
     /// When the last fault is over.
     pub calm_after: Duration,
-    /// What happens once all is right, with nothing in the way, since then: the host has to be quick about it.
+    /// What happens after the world is in order, without faults since then: the host must react quickly.
     pub encore: Vec<Timed>,
 }
 
 impl Plan {
-    /// How long the world may take to become right after the encore: far less than the periods in which a host finds by
-    /// itself what it overlooked.
+    /// How long the world may take to be in order after the encore: far less than the periods after which a host finds
+    /// by itself what it missed.
     #[must_use]
     pub fn haste(&self) -> Duration {
         Duration::from_secs(40) + self.setup.latency * 12 + self.setup.provisioning * 3
@@ -32,33 +32,33 @@ impl Plan {
     }
 }
 
-/// How host and provider are set up.
+/// The setup of host and provider.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Flags of the host, besides those that every run has.
+    /// The host's flags, in addition to those of every run.
     pub flags: Vec<String>,
-    /// Hosts elect a leader, and several of them live at a time.
+    /// Whether hosts elect a leader, and several of them live at a time.
     pub elects: bool,
-    /// What the provider advertises, as `--advertise` of the mock takes it.
+    /// What the provider advertises, in the syntax of the mock's `--advertise`.
     pub advertise: String,
-    /// The provider wants to know a label of nodes, in each of its lives another one.
+    /// Whether the provider asks for a node label, another one in each of its lives.
     pub reads_labels: bool,
-    /// The provider comes up so late.
+    /// How late the provider starts.
     pub late: Duration,
-    /// Each call of the cloud takes so long.
+    /// How long each call of the cloud takes.
     pub latency: Duration,
-    /// Balancers take so long to come and to go.
+    /// How long balancers take to be created and deleted.
     pub provisioning: Duration,
-    /// Nodes that are there from the start.
+    /// How many nodes exist from the start.
     pub nodes: u8,
-    /// How long the world may take to become right after the last fault, by the periods that the flags set.
+    /// How long the world may take to be in order after the last fault, given the periods that the flags set.
     pub patience: Duration,
 }
 
 /// A step and its time.
 #[derive(Debug, Clone)]
 pub struct Timed {
-    /// Counted over the whole plan, so that it keeps its number when others are left out.
+    /// Its number in the whole plan, which it keeps when others are omitted.
     pub number: usize,
     /// Since the start.
     pub at: Duration,
@@ -69,7 +69,7 @@ pub struct Timed {
 /// Something that happens. Nodes and Services are numbered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// A machine is made, and its kubelet comes up.
+    /// A machine is created, and its kubelet starts.
     Join(u8),
     /// The cloud terminates machines.
     Terminate(Vec<u8>),
@@ -79,7 +79,7 @@ pub enum Step {
     Stop(u8),
     /// Somebody starts it again.
     Start(u8),
-    /// The kubelet falls silent, the machine lives.
+    /// The kubelet falls silent, but the machine runs.
     Silence(u8, Duration),
     /// A user deletes the Node; its kubelet is restarted later.
     DeleteNode(u8),
@@ -87,23 +87,23 @@ pub enum Step {
     Exclude(u8, bool),
     /// A user labels the node with something that nobody reads.
     Label(u8),
-    /// A user makes a Service with a balancer.
+    /// A user creates a Service with a balancer.
     Create(u8),
     /// A user changes the port of a Service.
     Edit(u8, u16),
     /// A user changes a Service to another type, or back.
     Retype(u8, bool),
-    /// A user changes a Service to another type, and back while its balancer is being removed.
+    /// A user changes a Service to another type, and back while its balancer is being deleted.
     Flip(u8, Duration),
     /// A user deletes a Service.
     Delete(u8),
-    /// Another controller puts its finalizer on a Service, or takes it away.
+    /// Another controller adds its finalizer to a Service, or removes it.
     Finalizer(u8, bool),
     /// Somebody changes a balancer behind our back.
     Drift(u8),
-    /// Somebody removes a balancer behind our back.
+    /// Somebody deletes a balancer behind our back.
     DropBalancer(u8),
-    /// Somebody makes a route of this cluster that leads nowhere.
+    /// Somebody creates a route of this cluster that leads nowhere.
     StrayRoute(u8),
     /// Somebody removes the route of a node.
     DropRoute(u8),
@@ -111,43 +111,43 @@ pub enum Step {
     Crash(Duration),
     /// The host is told to stop and is started again at once.
     Restart,
-    /// The host hangs: nothing comes in and nothing goes out.
+    /// The host hangs: it neither sends nor receives anything.
     Hold(Duration),
     /// A second host is started, and the first is stopped only later.
     Overlap(Duration),
     /// The provider's process dies and is started again later.
     ProviderCrash(Duration),
-    /// Nothing comes through between host and provider.
+    /// The connection between host and provider stalls.
     ProviderHold(Duration),
     /// All connections to the provider break.
     ProviderCut,
-    /// The apiserver is away for a while, and may have forgotten the past.
+    /// The apiserver is down for a while, and may have lost its history.
     ApiDown(Duration, bool),
-    /// Nothing comes through between host and apiserver.
+    /// The connection between host and apiserver stalls.
     ApiHold(Duration),
-    /// Requests to the apiserver are lost, delayed, or lose their answers, so many in a hundred.
+    /// Requests to the apiserver are lost, delayed, or lose their answers; the share is in percent.
     ApiLossy(Duration, u8),
     /// Watches break.
     ApiCutWatches,
-    /// Watches stay open and say nothing.
+    /// Watches stay open but silent.
     ApiSilent(Duration),
-    /// Older states are shown where they are allowed.
+    /// Clients see older states where these are allowed.
     ApiLagging(Duration, Duration),
     /// There are no streaming lists.
     ApiNoStreamingLists(Duration),
-    /// A fault of the mock stands for a while.
+    /// A fault of the mock lasts for a while.
     Cloud(Duration, String),
     /// The cloud cannot be reached.
     Unreachable(Duration),
-    /// The credentials are no good.
+    /// The credentials are invalid.
     Credentials(Duration),
-    /// The provider says that it does not serve.
+    /// The provider reports that it does not serve.
     NotServing(Duration),
-    /// Calls to the provider arrive twice, so many in a hundred.
+    /// Calls to the provider arrive twice; the share is in percent.
     Doubled(Duration, u8),
-    /// From now on, in calm times too, the provider breaks on this node, or hangs on it.
+    /// From now on, even in calm times, the provider fails or hangs on this node.
     SpoilNode(u8, bool),
-    /// As above, on updates of the balancer of this Service.
+    /// Likewise, on updates of this Service's balancer.
     SpoilService(u8, bool),
 }
 
@@ -171,7 +171,7 @@ impl fmt::Display for Plan {
 }
 
 impl Step {
-    /// How long it makes trouble, if it does.
+    /// How long it causes trouble, if it does.
     #[must_use]
     pub fn lasts(&self) -> Duration {
         match self {

@@ -1,4 +1,4 @@
-//! The provider's process: the mock, served over streams, killed and started again.
+//! The provider's process: the mock, served over streams, killed and restarted.
 
 use std::{io, sync::Arc};
 
@@ -28,7 +28,7 @@ struct Inner {
     record: Record,
     /// What it advertises.
     advertise: String,
-    /// Whether it wants to know a label of nodes, in each life another one.
+    /// Whether it asks for a node label, another one in each life.
     reads_labels: bool,
     life: Mutex<Option<Life>>,
     lives: Mutex<u64>,
@@ -43,7 +43,7 @@ struct Life {
 }
 
 impl Provider {
-    /// The provider of this mock, not started yet.
+    /// The provider over this mock, not started yet.
     #[must_use]
     pub fn new(mock: Mock, doubling: Doubling, record: Record, setup: &Setup) -> Self {
         Self(Arc::new(Inner {

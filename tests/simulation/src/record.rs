@@ -1,4 +1,4 @@
-//! What happened, line by line with the virtual time, and what should not have happened.
+//! The log of a run, line by line with virtual time, and the rules that were broken.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub struct Violation {
     pub at: Duration,
     /// Which rule.
     pub rule: &'static str,
-    /// How.
+    /// How it was broken.
     pub what: String,
 }
 
@@ -34,19 +34,19 @@ impl Default for Record {
 }
 
 impl Record {
-    /// Since the start, as the runtime of the run sees it.
+    /// The time since the start, by the run's runtime.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.0.start.elapsed()
     }
 
-    /// One line.
+    /// Logs one line.
     pub fn note(&self, who: &str, what: &str) {
         let line = format!("{:>10.4} {who:<9} {what}", self.elapsed().as_secs_f64());
         self.0.lines.lock().push(line);
     }
 
-    /// A rule is broken.
+    /// Records that a rule is broken.
     pub fn broken(&self, rule: &'static str, what: String) {
         self.note("VIOLATION", &format!("{rule}: {what}"));
         self.0.violations.lock().push(Violation { at: self.elapsed(), rule, what });

@@ -1,4 +1,4 @@
-//! One run of a plan, from its first step until everything is right and quiet, or a rule is broken.
+//! One run of a plan, from its first step until everything is in order and quiet, or a rule is broken.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{invariants, paces::is_mutation, plan::Plan, record::Record, world::World};
 
-/// Between two looks at everything.
+/// The interval of checks.
 const TICK: Duration = Duration::from_secs(1);
-/// How long all must stay as it is once it is right.
+/// How long everything must stay as it is once it is in order.
 const QUIET: Duration = Duration::from_secs(90);
-/// Until what was held up has come through.
+/// How long stalled messages may still arrive.
 const LINES_ARE_FREE: Duration = Duration::from_secs(30);
-/// Of calls to the provider in quiet times, a minute: health, status and sweeps.
+/// The allowed calls to the provider per minute in quiet times: health, status and sweeps.
 const CALLS_A_MINUTE: u64 = 60;
 
-/// Plays a plan on a paused clock; the record says how it went. The thread is this run's alone.
+/// Plays a plan on a paused clock, and returns its record. Needs a thread of its own.
 ///
 /// # Errors
 /// The plan cannot be played at all.
@@ -79,21 +79,21 @@ async fn play(world: &World, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// How far the run is.
+/// The phase of a run.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
-    /// Things happen.
+    /// Steps are played.
     Trouble,
-    /// Nothing is in the way any more, since then.
+    /// All faults are over, since then.
     Settling(Instant, Act),
-    /// All is right, since then.
+    /// Everything is in order, since then.
     Quiet(Instant, Act),
-    /// Things happen, but nothing is in the way.
+    /// The encore: steps without faults.
     Encore(Instant),
     Done,
 }
 
-/// After what the world becomes right.
+/// The phase after which the world comes into order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     Trouble,
@@ -103,7 +103,7 @@ enum Act {
 }
 
 impl Stage {
-    /// Whether nothing is in anybody's way, and what was held up has come through.
+    /// Whether all faults are over, and stalled messages have arrived.
     fn is_calm(self) -> bool {
         match self {
             Self::Trouble | Self::Done => false,
@@ -113,7 +113,7 @@ impl Stage {
     }
 }
 
-/// What was written and called until all was right.
+/// Writes and calls until everything was in order.
 #[derive(Debug, Default)]
 struct Calls {
     version: u64,
@@ -125,7 +125,7 @@ impl Calls {
     fn of(world: &World) -> Self {
         let methods = world.mock.calls.methods();
         let changes = methods.iter().filter(|(name, _)| is_mutation(name)).map(|(_, seen)| seen.calls).sum();
-        // `Lead` comes with each renewal of the Lease.
+        // Each renewal of the Lease sends a `Lead`.
         let other = methods.iter().filter(|(name, _)| name.as_str() != "Lead");
         let all = other.map(|(_, seen)| seen.calls).sum();
         Self { version: world.host_writes(), changes, all }
@@ -149,11 +149,11 @@ fn settle(world: &World, plan: &Plan, since: Instant, act: Act, calls: &mut Call
     Stage::Settling(since, act)
 }
 
-/// All stays right, nothing is written and nothing is changed in the cloud; then once more after a restart.
+/// Everything stays in order, and nothing is written or changed in the cloud; then the same after a restart.
 fn keep_quiet(world: &World, plan: &Plan, since: Instant, act: Act, before: &Calls) -> Result<Stage> {
     let wrong = world.wrong();
     if !wrong.is_empty() {
-        // A machine that was still going, a node that was still being shown: it settles again, once.
+        // A machine that was still stopping, or a node that was still being shown: wait once more until all is quiet.
         world.record.note("world", &format!("not right any more: {}", wrong.join("; ")));
         return Ok(Stage::Settling(Instant::now(), act));
     }
@@ -161,7 +161,7 @@ fn keep_quiet(world: &World, plan: &Plan, since: Instant, act: Act, before: &Cal
         return Ok(Stage::Quiet(since, act));
     }
     let after = Calls::of(world);
-    // What fails for good is tried again for good.
+    // Permanent failures are retried permanently.
     let all_works = !world.is_anything_spoilt();
     let is_fresh = act == Act::FreshStart;
     if all_works && is_fresh && (after.changes, after.version) != (before.changes, before.version) {
@@ -179,7 +179,7 @@ fn keep_quiet(world: &World, plan: &Plan, since: Instant, act: Act, before: &Cal
     if plan.encore.is_empty() || !all_works {
         return Ok(Stage::Done);
     }
-    // The host has nothing to wait for: it has met no fault.
+    // The host has nothing to wait for, since it has met no fault.
     world.record.note("world", "an encore");
     Ok(Stage::Encore(Instant::now()))
 }

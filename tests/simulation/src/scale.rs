@@ -1,7 +1,7 @@
-//! What the host costs with so many nodes: the binary as it ships in a process of its own, between this process' apiserver
+//! What the host costs with many nodes: the shipped binary in its own process, between this process's apiserver
 //! and cloud, over loopback and in real time.
 //!
-//! In: sizes of clusters. Out: a table: memory, processor time and calls to the provider, per node, for the start beside a
+//! In: cluster sizes. Out: a table of memory, processor time and calls to the provider per node: for a start next to a
 //! cluster of new nodes, for a label that changes on all of them, and for one node that joins.
 
 mod cluster;
@@ -21,20 +21,21 @@ use self::{
     process::Process,
 };
 
-/// Services for one node, as 5,000 are for 65,000.
+/// Services per node, in the proportion of 5,000 to 65,000.
 const SERVICES: f64 = 5_000.0 / 65_000.0;
-/// Nodes that stand behind balancers at most: clouds take no more targets, so people label the others out.
+/// The maximum number of nodes behind balancers: clouds accept no more targets, so people exclude the others by a
+/// label.
 const TARGETS: u32 = 500;
-/// However long a phase may take.
+/// The limit of a phase.
 const PATIENCE: Duration = Duration::from_secs(400);
 
 /// What is measured.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// Sizes of clusters, in nodes.
+    /// Cluster sizes, in nodes.
     #[arg(long, value_delimiter = ',', default_value = "500,2000,8000,20000,65000")]
     nodes: Vec<u32>,
-    /// The host's binary; the one beside this program when left out.
+    /// The host's binary; by default the one next to this program.
     #[arg(long)]
     host: Option<PathBuf>,
     /// More flags for the host.
@@ -45,7 +46,7 @@ pub struct Arguments {
 /// Measures and prints row by row.
 ///
 /// # Errors
-/// The host cannot be started, or does not come to an end of its work.
+/// The host cannot be started, or does not finish its work.
 pub async fn measure(arguments: &Arguments, mut tell: impl FnMut(&str)) -> Result<()> {
     let host = match &arguments.host {
         Some(path) => path.clone(),
@@ -80,9 +81,9 @@ struct Phase {
 struct Row {
     nodes: u32,
     services: u32,
-    /// Resident with nothing to do.
+    /// Resident memory when idle.
     empty: f64,
-    /// Resident at most.
+    /// Maximum resident memory.
     peak: f64,
     start: Phase,
     label: Phase,
@@ -117,7 +118,7 @@ async fn size(nodes: u32, host: &Path, flags: &[String]) -> Result<Row> {
     })
 }
 
-/// From now until it is done and the host has nothing more to do.
+/// Measures until the phase is done and the host is idle.
 async fn phase(cluster: &Cluster, host: &Process, is_done: impl Fn() -> bool) -> Result<Phase> {
     let (begun, calls, cpu) = (Instant::now(), cluster.calls(), host.cpu_at_begin());
     while !is_done() {

@@ -1,4 +1,4 @@
-//! Objects, read once a version.
+//! Objects, decoded once per version.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
@@ -23,7 +23,7 @@ impl<T> Default for Seen<T> {
 }
 
 impl<T: kube::Resource<DynamicType = ()> + Serialize + DeserializeOwned> Seen<T> {
-    /// As they are now, by namespace and name. `writes` grows with each write to them, and begins with one.
+    /// The current objects, by namespace and name. `writes` grows with each write to them, and starts at one.
     pub fn list(&self, objects: &World, writes: u64) -> Rc<[Rc<T>]> {
         let mut known = self.0.borrow_mut();
         if known.as_of == writes {

@@ -1,8 +1,8 @@
-//! Makes a failing plan as small as it gets: steps are left out as long as the same rule is broken.
+//! Shrinks a failing plan: omits steps while the same rule is broken.
 
-/// The numbers of the steps that are needed for `fails`, which holds for all of `steps`.
+/// The numbers of the steps that `fails` needs; it holds for all of `steps`.
 ///
-/// Halves first, then smaller and smaller parts, as delta debugging does; `budget` runs at most.
+/// Tries halves first, then ever smaller parts, as delta debugging does; at most `budget` runs.
 pub fn shrink(steps: &[usize], mut budget: usize, mut fails: impl FnMut(&[usize]) -> bool) -> Vec<usize> {
     let mut kept = steps.to_vec();
     let mut parts = 2;

@@ -1,4 +1,4 @@
-//! What host and provider log goes into the record; a panic anywhere is a broken rule.
+//! Writes the logs of host and provider into the record; a panic anywhere is a broken rule.
 
 use std::fmt::{Debug, Write as _};
 
@@ -10,14 +10,14 @@ use tracing::{
 
 use crate::record::Record;
 
-/// From now on; once a process.
+/// Installs it; call this once per process.
 pub fn follow(record: &Record) {
     let _second_run_of_the_process = tracing::subscriber::set_global_default(Logs(record.clone()));
     let record = record.clone();
     std::panic::set_hook(Box::new(move |panic| record.broken("nothing panics", panic.to_string())));
 }
 
-/// Events only: spans would cost more than all the rest.
+/// Only events: spans would cost more than everything else.
 struct Logs(Record);
 
 impl Subscriber for Logs {

@@ -37,17 +37,17 @@ use crate::{
     seen::Seen,
 };
 
-/// Keeps nodes out of balancers.
+/// The label that excludes nodes from balancers.
 pub const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-/// What the autoscaler puts on a node that it removes.
+/// The taint of nodes that the autoscaler removes.
 pub const AUTOSCALER: &str = "ToBeDeletedByClusterAutoscaler";
-/// What another controller holds Services with.
+/// The finalizer of another controller on Services.
 pub const OTHER_FINALIZER: &str = "example.com/other";
-/// The cluster beside ours.
+/// Another cluster in the same cloud.
 pub const OTHER_CLUSTER: &str = "99999999-0000-4000-8000-000000000000";
-/// What the kubelet waits before it starts a container again.
+/// How long the kubelet waits before it restarts a container.
 const BACKOFF: Duration = Duration::from_secs(10);
-/// When all runs begin.
+/// The time at which all runs begin.
 const BEGIN: i64 = 1_767_225_600;
 
 /// The world of one run. Cheap to clone; all clones are the same.
@@ -63,23 +63,23 @@ pub struct Inner {
     pub mock: Mock,
     pub kubelets: Arc<Mutex<Kubelets>>,
     pub hosts: RefCell<Vec<Host>>,
-    /// To nodes and Services.
+    /// Counts writes to nodes and Services.
     writes: Arc<AtomicU64>,
     nodes: Seen<Node>,
     services: Seen<Service>,
-    /// What is wrong with the cluster, as of these numbers of writes and of calls.
+    /// What is wrong with the cluster, as of these numbers of writes and calls.
     wrong: RefCell<Judged>,
     provider: Provider,
     doubling: Doubling,
     flags: Vec<String>,
-    /// Hosts elect a leader.
+    /// Whether hosts elect a leader.
     elects: bool,
     started: Cell<u32>,
-    /// All trouble is over.
+    /// Whether all faults are over.
     is_calm: Cell<bool>,
-    /// The apiserver is away.
+    /// Whether the apiserver is down.
     away: Cell<bool>,
-    /// The nodes and Services on which the provider breaks for good, and the fault that makes it.
+    /// The nodes and Services on which the provider fails permanently, and the fault that causes it.
     spoilt: RefCell<BTreeMap<String, Fault>>,
 }
 
@@ -107,7 +107,7 @@ impl World {
     /// A world without nodes, its provider started. Must be called within a runtime.
     ///
     /// # Errors
-    /// What is advertised makes no sense.
+    /// The advertised values are invalid.
     pub fn new(setup: &Setup, record: Record) -> Result<Self> {
         clock::follow_tokio(Timestamp::from_second(BEGIN).context("the year 2026")?);
         let server = ApiServer::new(Options {
@@ -159,7 +159,7 @@ impl World {
         Ok(world)
     }
 
-    /// What another cluster has in the same cloud.
+    /// Adds another cluster's resources to the same cloud.
     fn neighbours(&self) -> Result<()> {
         let legacy = NewLegacyBalancer {
             service_uid: "88888888-0000-4000-8000-000000000001".to_owned(),
@@ -186,7 +186,7 @@ impl World {
         namespace.and_then(|namespace| namespace.metadata.uid).unwrap_or_default()
     }
 
-    /// All objects, as the users and kubelets see them.
+    /// All objects, as users and kubelets see them.
     #[must_use]
     pub fn objects(&self) -> Objects {
         self.server.world()
@@ -204,13 +204,13 @@ impl World {
         self.services.list(&self.objects(), self.writes.load(Ordering::Relaxed))
     }
 
-    /// Whether the provider breaks on this node or Service whatever happens.
+    /// Whether the provider fails permanently on this node or Service.
     #[must_use]
     pub fn is_spoilt(&self, name: &str) -> bool {
         self.spoilt.borrow().contains_key(name)
     }
 
-    /// Whether the provider breaks on any of them.
+    /// Whether the provider fails permanently on any of them.
     #[must_use]
     pub fn is_anything_spoilt(&self) -> bool {
         !self.spoilt.borrow().is_empty()
@@ -227,7 +227,7 @@ impl World {
         Rc::clone(&known.1)
     }
 
-    /// Counts everything that happens to nodes and Services and in the cloud.
+    /// Counts all changes of nodes, Services and the cloud.
     #[must_use]
     pub fn generation(&self) -> (u64, u64) {
         (self.writes.load(Ordering::Relaxed), self.look(State::generation))
@@ -243,7 +243,7 @@ impl World {
         self.mock.cloud.alter(now, |state| act(state, now))
     }
 
-    /// One second of the kubelets' lives.
+    /// Runs the kubelets for one second.
     pub fn tick(&self) {
         let objects = self.objects().named("kubelet");
         let nodes = self.nodes();
@@ -251,7 +251,7 @@ impl World {
         self.hosts.borrow_mut().retain(|host| {
             let ended = host.has_ended();
             if ended && !host.is_leaving() {
-                // It lost the Lease: the kubelet starts it again.
+                // It lost the Lease, so the kubelet restarts it.
                 self.later(BACKOFF, Self::host_again);
             }
             !ended
@@ -261,7 +261,7 @@ impl World {
     /// Starts a host.
     ///
     /// # Errors
-    /// Its flags are none.
+    /// Its flags are invalid.
     pub fn start_host(&self) -> Result<()> {
         self.started.set(self.started.get() + 1);
         let name = format!("host-{}", self.started.get());
@@ -272,7 +272,7 @@ impl World {
         Ok(())
     }
 
-    /// The first of the hosts, which leads as a rule; all, where they do not elect a leader.
+    /// The first of the hosts, which usually leads; all of them, if they do not elect a leader.
     fn leaders(&self, mut act: impl FnMut(&Host)) {
         let mut left = if self.elects { 1 } else { usize::MAX };
         self.active(|host| {
@@ -283,18 +283,18 @@ impl World {
         });
     }
 
-    /// The hosts that were not told to stop.
+    /// The hosts that have not been told to stop.
     fn active(&self, mut act: impl FnMut(&Host)) {
         self.hosts.borrow().iter().filter(|host| !host.is_leaving()).for_each(&mut act);
     }
 
-    /// Whether there is one host, and no other that is still on its way out.
+    /// Whether there is exactly one host, and no other one still stopping.
     #[must_use]
     pub fn is_one_host_alone(&self) -> bool {
         self.hosts.borrow().len() == 1
     }
 
-    /// How many objects hosts have written so far.
+    /// The number of objects that hosts have written so far.
     #[must_use]
     pub fn host_writes(&self) -> u64 {
         (1..=self.started.get())
@@ -317,7 +317,7 @@ impl World {
         });
     }
 
-    /// Ends all trouble: whatever is down comes up, whatever is held is let go, and exactly one host runs.
+    /// Ends all faults: whatever is down starts, whatever stalls continues, and exactly one host runs.
     ///
     /// # Errors
     /// No host can be started.
@@ -368,7 +368,7 @@ impl World {
     /// Does one step.
     ///
     /// # Errors
-    /// A host cannot be started, or a fault is none of the mock.
+    /// A host cannot be started, or the mock does not know a fault.
     pub fn apply(&self, step: &Step) -> Result<()> {
         self.record.note("world", &format!("{step:?}"));
         match step {

@@ -1,4 +1,4 @@
-//! What CI runs of the simulation, and that a seed is always the same run. `cargo simulate -- --seeds 10000` runs more.
+//! The simulation in CI, and a test that a seed is always the same run. `cargo simulate -- --seeds 10000` runs more.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a helper of tests")]
 

@@ -1,5 +1,5 @@
-//! Endpoints that are no providers, providers that break the contract, and Services of every kind: a defined result, and
-//! nothing else is lost.
+//! Endpoints that are not providers, providers that break the contract, and Services of every kind: the result is
+//! defined, and nothing else is lost.
 
 use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _};
 
@@ -21,7 +21,7 @@ use test_cluster::{
 
 use crate::quick;
 
-/// `/readyz?verbose` says no, and holds this text.
+/// `/readyz?verbose` fails, and contains this text.
 async fn not_ready_because(cluster: &Cluster, text: &str) -> Result<()> {
     wait::until(&format!("/readyz that says {text:?}"), async || {
         match cluster.host_get("/readyz?verbose").await {
@@ -137,7 +137,7 @@ async fn a_protocol_that_the_cloud_lacks_is_told_and_waits_for_a_change() -> Res
     Ok(())
 }
 
-/// As much as the apiserver takes.
+/// As much as the apiserver accepts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_annotations_and_a_huge_one_change_nothing() -> Result<()> {
     let cluster = quick().start().await?;
@@ -160,7 +160,7 @@ async fn a_thousand_annotations_and_a_huge_one_change_nothing() -> Result<()> {
     Ok(())
 }
 
-/// SW-5, STAT-4: what others hold stays held, and shows no balancer.
+/// SW-5, STAT-4: another controller's finalizer stays, and the status shows no balancer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_finalizer_of_another_controller_outlives_the_balancer() -> Result<()> {
     let cluster = quick().start().await?;
@@ -178,7 +178,7 @@ async fn a_finalizer_of_another_controller_outlives_the_balancer() -> Result<()>
     service_gone(&cluster, "web").await
 }
 
-/// SW-3: by way of ClusterIP, which is the only one, and fast.
+/// SW-3: through ClusterIP, which is the only way, and quickly.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_goes_to_another_class_gives_its_balancer_back() -> Result<()> {
     let mut cluster = quick().start().await?;

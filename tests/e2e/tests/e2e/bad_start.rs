@@ -1,4 +1,4 @@
-//! What is wrong before the host can work: it says what, and what to do; it waits where waiting may help.
+//! Errors before the host can work: it says what is wrong and what to do, and waits if waiting may help.
 
 use std::{fs, net::TcpListener, time::Duration};
 
@@ -15,7 +15,7 @@ use test_cluster::{
 
 use crate::quick;
 
-/// Longer than a start takes by far.
+/// Far longer than a start takes.
 const LIMIT: Duration = Duration::from_secs(30);
 
 async fn prints(process: &Process, text: &str) -> Result<()> {
@@ -59,7 +59,7 @@ async fn what_only_a_person_can_mend_ends_the_host_and_is_named() -> Result<()> 
         let status = host.ended(LIMIT).await?;
         ensure!(!status.success() && host.output().contains(said), "{name}, {status}:\n{}", host.output());
     }
-    // The next two may come right by themselves: a certificate is renewed, an apiserver comes back.
+    // The next two may resolve themselves: a certificate is renewed, an apiserver comes back.
     let mut host = cluster.start_replica("an-unknown-ca", &[stranger])?;
     prints(&host, "the apiserver does not answer yet").await?;
     prints(&host, "UnknownIssuer").await?;
@@ -72,7 +72,7 @@ async fn what_only_a_person_can_mend_ends_the_host_and_is_named() -> Result<()> 
     prints(&host, "provider is serving").await
 }
 
-/// As after a former cloud controller manager: while it lives, it is named; when it is dead, its Lease runs out.
+/// After a former cloud controller manager: the host names it while it lives; once it is dead, its Lease expires.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lease_of_somebody_who_is_gone_is_named_and_taken() -> Result<()> {
     let mut cluster = quick().host_flag("--leader-elect").start_without_host().await?;

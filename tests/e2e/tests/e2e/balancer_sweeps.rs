@@ -1,4 +1,4 @@
-//! What happens to balancers behind the host's back, what nobody wants any more, and what a former controller left.
+//! Balancers that change behind the host's back, orphaned ones, and those of a former controller.
 
 use anyhow::{Context as _, Result};
 use e2e::{event, nothing_was_forbidden, service};
@@ -17,7 +17,7 @@ use test_cluster::{
 
 use crate::quick;
 
-/// With sweeps that a test can wait for.
+/// A host with sweeps short enough for a test.
 fn sweeping() -> Options {
     quick().host_flag("--load-balancer-resync-period=1s")
 }
@@ -68,7 +68,7 @@ async fn a_balancer_that_was_deleted_behind_our_back_comes_back() -> Result<()> 
     Ok(())
 }
 
-/// The finalizer is torn off and the Service goes, while no host runs.
+/// Somebody removes the finalizer and deletes the Service while no host runs.
 async fn orphaned() -> Result<(Cluster, Balancer)> {
     let (mut cluster, balancer) = with_web().await?;
     cluster.host()?.kill()?;
@@ -128,7 +128,7 @@ async fn an_orphaned_balancer_is_removed_if_asked_for_and_others_stay() -> Resul
     nothing_was_forbidden(&cluster)
 }
 
-/// A Service that a former controller looked after: its balancer has a name, but no uids.
+/// A Service of a former controller, whose balancer has a name, but no uids.
 async fn with_a_former_controllers_balancer(options: Options) -> Result<(Cluster, Balancer)> {
     let mut cluster = options.start_without_host().await?;
     let uid = create(&cluster.client, load_balancer("web")).await?.metadata.uid.context("a uid")?;
@@ -152,7 +152,7 @@ async fn a_former_controllers_balancer_is_left_alone_and_the_flag_is_named() -> 
     assert!(told.message.as_deref().unwrap_or_default().contains("--adopt-load-balancers"), "{told:?}");
     assert_eq!(the_only(&cluster).await?, before, "untouched, and no second one");
 
-    // The remedy helps.
+    // The remedy works.
     cluster.host()?.terminate().await?;
     cluster.add_host_flag("--adopt-load-balancers");
     cluster.start_host()?;
@@ -179,7 +179,7 @@ async fn a_former_controllers_balancer_is_adopted_with_its_address_if_asked_for(
     Ok(())
 }
 
-/// What a former controller left and nobody adopts does not blind the sweeps: absence is still seen.
+/// A former controller's balancer that nobody adopts does not blind the sweeps: they still notice absence.
 #[tokio::test(flavor = "multi_thread")]
 async fn sweeps_see_what_is_gone_beside_a_former_controllers_balancer() -> Result<()> {
     let (cluster, balancer) = with_web().await?;

@@ -1,5 +1,5 @@
-//! A bridged Go provider behind the shipped host, without credentials in the cluster or with its own, or in the process of upstream's
-//! controllers: the same life of nodes and a Service, and what it leaves.
+//! A bridged Go provider behind the shipped host, without or with its own credentials for the cluster, or in the
+//! process of upstream's controllers: the same life of nodes and a Service, and what it leaves behind.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -29,7 +29,7 @@ const UPSTREAM: [&str; 4] = [
 
 const USER: &str = "system:serviceaccount:kube-system:bridged-provider";
 
-/// All that any of the providers needs, for the provider's own account.
+/// The permissions that any of the providers needs, for the provider's own account.
 const RIGHTS: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -49,33 +49,33 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bridged-
 subjects: [{kind: ServiceAccount, name: bridged-provider, namespace: kube-system}]
 "#;
 
-/// A provider whose cloud is a folder.
+/// A provider whose cloud is a directory.
 pub(crate) struct Subject {
-    /// Where its Go module is, which command serves it, and what the program is called here.
+    /// Its Go module, the package of its command, and the name of the program here.
     pub(crate) sidecar: (&'static str, &'static str, &'static str),
     /// The scheme of its provider IDs.
     pub(crate) scheme: &'static str,
-    /// What upstream's manager knows it by.
+    /// Its name in upstream's manager.
     pub(crate) registered: &'static str,
-    /// The flag that names the folder.
+    /// The flag for the directory.
     pub(crate) folder: &'static str,
     /// More flags of the sidecar.
     pub(crate) flags: &'static [&'static str],
 }
 
-/// Who works with the provider.
+/// The manager of the provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manager {
-    /// The shipped host, and the bridge with credentials or without.
+    /// The shipped host, and the bridge with or without credentials.
     Host { kubeconfig: bool },
-    /// Upstream's controllers with the provider in their process.
+    /// Upstream's controllers, with the provider in their process.
     Upstream,
 }
 
-/// What a life must leave empty.
+/// The parts of the cloud that a life must leave empty.
 const PARTS: [&str; 4] = ["balancers", "ids", "rules", "ports"];
 
-/// What is left of a life, halfway and at its end, in words.
+/// The state halfway through a life and at its end, in words.
 pub(crate) type Left = BTreeMap<&'static str, String>;
 
 pub(crate) struct World {
@@ -109,7 +109,7 @@ impl World {
         Ok(Self { subject, manager, cluster, cloud, folder, kubeconfig, upstream: None, anchored: false })
     }
 
-    /// Starts the provider, or upstream's manager with it, as if it were killed.
+    /// Starts the provider, or upstream's manager with it, after killing the running one.
     pub(crate) async fn serve(&mut self, flags: &[String]) -> Result<()> {
         let mut flags = flags.to_vec();
         match self.manager {
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// Upstream's manager is killed.
+    /// Kills upstream's manager.
     pub(crate) fn stop_upstream(&mut self) {
         self.upstream = None;
     }
@@ -148,7 +148,7 @@ impl World {
         self.register(name, address, as_registered(name)).await
     }
 
-    /// A Ready node that stands behind no balancer stays: where none is Ready, the host deletes none.
+    /// A Ready node behind no balancer stays throughout: the host deletes no node while none is Ready.
     async fn anchor(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.anchored, true) {
             let mut node = as_registered("anchor");
@@ -191,8 +191,8 @@ impl World {
         .with_context(|| format!("it is {seen:?}"))
     }
 
-    /// A node joins, the Service is made, edited and lives through a restart, another node joins, and everything goes. `flags` are
-    /// those of this provider's start.
+    /// A node joins, the Service is created, edited and survives a restart, another node joins, and everything is
+    /// deleted. `flags` are those of this provider's start.
     pub(crate) async fn life(&mut self, name: &str, wish: Value, flags: &[String]) -> Result<Left> {
         let (first, second) = (format!("{name}-a"), format!("{name}-b"));
         self.serve(flags).await?;
@@ -217,14 +217,14 @@ impl World {
         Ok(left)
     }
 
-    /// The Service wants another port.
+    /// Gives the Service another port.
     pub(crate) async fn edit(&self, name: &str, port: u16) -> Result<()> {
         let edit = json!({ "spec": { "ports": [{ "name": "http", "protocol": "TCP", "port": port }] } });
         self.services().patch(name, &PatchParams::default(), &Patch::Merge(edit)).await?;
         Ok(())
     }
 
-    /// The Service gets its address, and what the provider's habit adds to that.
+    /// The Service gets its address, and whatever the provider's habit adds.
     async fn made(&self, name: &str, wish: Value) -> Result<()> {
         let hang = self.folder.path().join("hang");
         if name == "hangs" {
@@ -248,7 +248,7 @@ impl World {
         }
     }
 
-    /// Names of a part of the cloud; that of an ID is drawn by lot.
+    /// The names in a part of the cloud, without random IDs.
     pub(crate) fn names(&self, part: &str) -> Vec<String> {
         let files = fs::read_dir(self.folder.path().join(part)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
@@ -273,7 +273,7 @@ impl World {
         let mut finalizers = metadata.finalizers.clone().unwrap_or_default();
         finalizers.sort();
         let spec = node.spec.as_ref();
-        // That of a node that was not ready yet comes and goes with its controller.
+        // Other controllers add and remove the taints of nodes that are not ready.
         let ours = |key: &&str| !key.starts_with("node.kubernetes.io/");
         let taints = spec.and_then(|spec| spec.taints.clone()).unwrap_or_default();
         let taints: Vec<&str> = taints.iter().map(|taint| taint.key.as_str()).filter(ours).collect();

@@ -1,4 +1,4 @@
-//! People ask the host, and a provider, through `ccmctl`.
+//! People query the host, and a provider, with `ccmctl`.
 
 use std::{fs, path::PathBuf, process::Output};
 
@@ -25,7 +25,7 @@ use crate::quick;
 const PERSON: &str =
     "{apiVersion: v1, kind: ServiceAccount, metadata: {name: person, namespace: kube-system}}";
 
-/// As docs/ccmctl.md has it.
+/// As in docs/ccmctl.md.
 const MAY_LOOK: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -39,7 +39,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: ccm-view
 subjects: [{kind: ServiceAccount, name: person, namespace: kube-system}]
 "#;
 
-/// Whoever asks, with a way to the host.
+/// A caller, and its way to the host.
 struct Person<'a> {
     cluster: &'a Cluster,
     kubeconfig: PathBuf,
@@ -56,7 +56,7 @@ impl<'a> Person<'a> {
         self.cluster.ccmctl(&self.kubeconfig, &words).await
     }
 
-    /// Exit code, and what it printed.
+    /// The exit code and the output.
     async fn ask(&self, words: &str) -> Result<(i32, String, String)> {
         said(self.run(words).await?)
     }
@@ -67,7 +67,7 @@ impl<'a> Person<'a> {
         Ok(serde_json::from_str(&out)?)
     }
 
-    /// Waits until some explanation of the node has this reason, and all of them this exit code; the table.
+    /// Waits until an explanation of the node has this reason and this exit code; returns the table.
     async fn explained(&self, name: &str, reason: &str, exit: i32) -> Result<String> {
         let words = format!("explain node {name}");
         wait::until(&format!("{name} is explained by {reason}"), async || {
@@ -110,11 +110,11 @@ async fn the_state_is_shown_to_whom_the_apiserver_allows() -> Result<()> {
     let called = |providers: &Value| providers[0]["calls"].as_array().is_some_and(|calls| !calls.is_empty());
     ensure!(called(&providers), "{providers}");
 
-    // Client certificates, as an administrator's kubeconfig has one.
+    // Client certificates, as in an administrator's kubeconfig.
     let (code, out, error) = Person::administrator(&cluster).ask("provider info").await?;
     ensure!(code == 0 && out.contains("v1alpha1.Clusters"), "{code} {out} {error}");
 
-    // Nobody is sent a token who has not shown who it is.
+    // No token is sent to a server that has not authenticated.
     let server = cluster.ccmctl_way()?[0].clone();
     let (code, _, error) = said(cluster.ccmctl(&person.kubeconfig, &["guard", "show", &server]).await?)?;
     ensure!(code == 1 && error.contains("--certificate-authority"), "{code} {error}");
@@ -171,7 +171,7 @@ async fn a_node_is_explained_from_its_first_to_its_last_day() -> Result<()> {
     cluster.start_provider().await?;
     Person::administrator(&cluster).explained("node-a", "Initialized", 0).await?;
 
-    // On probation: gone for the cloud, but too young for the guard.
+    // On probation: absent in the cloud, but too recently for the guard.
     cluster.restart_host_with(&["--node-deletion-grace=1h".to_owned()]).await?;
     set_ready(&cluster.client, "node-a", "Unknown").await?;
     cluster.cloud()?.terminate_instance("node-a").await?;
@@ -282,7 +282,7 @@ async fn a_provider_says_the_same_through_the_host_and_directly() -> Result<()> 
     nothing_was_forbidden(&cluster)
 }
 
-/// Without a kubelet nothing can be forwarded: as far as the apiserver's answer.
+/// Without a kubelet nothing can be forwarded, so the test goes as far as the apiserver's answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leaders_pod_is_found_by_its_lease() -> Result<()> {
     let cluster = quick().start().await?;

@@ -1,4 +1,5 @@
-//! Several clouds in one cluster: each object is one provider's, and what befalls one cloud is no other's business.
+//! Several clouds in one cluster: each object belongs to one provider, and trouble in one cloud does not affect
+//! another.
 
 use anyhow::{Result, ensure};
 use e2e::{event, node, node_gone, nothing_was_forbidden, service, service_gone};
@@ -18,10 +19,10 @@ use test_cluster::{
 use crate::quick;
 
 const ANNOTATION: &str = "cloudprovider.ccm/load-balancer-provider";
-/// By what the kubelets of the second cloud are known before they have a provider ID.
+/// The label by which kubelets of the second cloud are known before they have a provider ID.
 const LABEL: &str = "example.com/cloud";
 
-/// Two clouds behind one host. Services without a class are the first one's.
+/// Two clouds behind one host. Services without a class belong to the first.
 async fn two(flags: &[&str]) -> Result<(Cluster, Neighbour)> {
     let mut cluster = quick().start_without_host().await?;
     let other = cluster.start_neighbour("other", &[]).await?;
@@ -34,7 +35,7 @@ async fn two(flags: &[&str]) -> Result<(Cluster, Neighbour)> {
     Ok((cluster, other))
 }
 
-/// A machine and its kubelet, which says which cloud it is in.
+/// Creates a machine and its node, with a label that names its cloud.
 async fn joins(cluster: &Cluster, cloud: &Cloud, name: &str, label: &str) -> Result<()> {
     cloud.create_instance(name, "zone-a").await?;
     let mut node = as_registered(name);
@@ -71,7 +72,7 @@ async fn backends(cloud: &Cloud, service: &str, wanted: &[&str]) -> Result<()> {
 async fn each_object_is_served_by_its_own_cloud() -> Result<()> {
     let (cluster, other) = two(&[]).await?;
     let (first, second) = (cluster.cloud()?, other.cloud()?);
-    // Nothing but its instance tells whose a node is.
+    // Only a node's instance shows which cloud it belongs to.
     for (name, cloud) in [("a-1", &first), ("a-2", &first), ("b-1", &second)] {
         joins(&cluster, cloud, name, "unsaid").await?;
     }
@@ -86,7 +87,7 @@ async fn each_object_is_served_by_its_own_cloud() -> Result<()> {
     backends(&first, "plain", &["a-1", "a-2"]).await?;
     backends(&second, "moves", &["b-1"]).await?;
 
-    // A typing error changes nothing but what the Service is told.
+    // A typing error changes nothing except the Service's Events.
     let services = Api::<Service>::namespaced(cluster.client.clone(), "default");
     let names = |provider: &str| Patch::Merge(json!({"metadata": {"annotations": {ANNOTATION: provider}}}));
     services.patch("moves", &PatchParams::default(), &names("othre")).await?;
@@ -149,7 +150,7 @@ async fn a_cloud_that_hangs_or_is_gone_holds_up_no_other() -> Result<()> {
     first.terminate_instance("a-1").await?;
     set_ready(&cluster.client, "a-1", "Unknown").await?;
     node_gone(&cluster, "a-1").await?;
-    // Whoever is not asked keeps what it has.
+    // Nodes of a provider that is not asked keep what they have.
     set_ready(&cluster.client, "b-0", "Unknown").await?;
     backends(&first, "web", &["a-2"]).await?;
     initialised(&cluster, "b-0", "other").await?;
@@ -158,14 +159,14 @@ async fn a_cloud_that_hangs_or_is_gone_holds_up_no_other() -> Result<()> {
     Ok(())
 }
 
-/// The rest is not touched.
+/// Everything else stays untouched.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cloud_comes_and_goes_by_its_flag() -> Result<()> {
     let mut cluster = quick().start().await?;
     let first = cluster.cloud()?;
     joins(&cluster, &first, "a-1", "a").await?;
     initialised(&cluster, "a-1", "mock").await?;
-    // The next host sees the node as it stays: it has no update of its backend left to send.
+    // The next host finds the node unchanged, so it has no update of its backend left to send.
     cluster.host()?.terminate().await?;
     cluster.start_host()?;
     cluster.host_ready().await?;
@@ -193,7 +194,7 @@ async fn a_cloud_comes_and_goes_by_its_flag() -> Result<()> {
     ensure!(changed.is_empty(), "the newcomer changed the other's balancers: {changed:?}");
     both.terminate().await?;
 
-    // Without the flag its nodes and balancers are nobody's, and stay.
+    // Without the flag, its nodes and balancers belong to nobody, and stay.
     cluster.start_host()?;
     cluster.host_ready().await?;
     second.terminate_instance("b-1").await?;

@@ -1,4 +1,4 @@
-//! `--use-service-account-credentials`: controllers write under ServiceAccounts of their own, however these come and go.
+//! `--use-service-account-credentials`: controllers write under their own ServiceAccounts, however these come and go.
 
 use anyhow::{Context as _, Result};
 use e2e::{node, service};
@@ -79,7 +79,7 @@ async fn a_missing_right_to_tokens_is_named_and_waited_for() -> Result<()> {
     Ok(())
 }
 
-/// Its tokens go with it: the apiserver rejects them.
+/// Its tokens are deleted with it: the apiserver rejects them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_account_that_is_deleted_is_created_again() -> Result<()> {
     let mut cluster = options().start_without_host().await?;
@@ -91,7 +91,7 @@ async fn a_service_account_that_is_deleted_is_created_again() -> Result<()> {
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client.clone(), "kube-system");
     let former = accounts.get("node-controller").await?.metadata.uid;
     accounts.delete("node-controller", &Default::default()).await?;
-    // The apiserver remembers for a few seconds that it has accepted a token.
+    // The apiserver caches for a few seconds that it has accepted a token.
     let mut number = 0;
     wait::until("another ServiceAccount", async || {
         number += 1;

@@ -1,7 +1,8 @@
-//! A provider with the habits of published ones, each switched on alone: behind the bridge without rights in the cluster, with
-//! them, and in the process of upstream's own controllers, which must leave the same (findings P1 to P8, V2, V3).
+//! A provider with the habits of published ones, each switched on separately: behind the bridge without and with
+//! permissions in the cluster, and in the process of upstream's own controllers, which must leave the same state
+//! (findings P1 to P8, V2, V3).
 //!
-//! All habits live in one control plane, one after the other. The tests need Go; `.ci/run` runs them.
+//! All habits share one control plane, one after the other. The tests need Go; `.ci/run` runs them.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +25,8 @@ const DIFFICULT: Subject = Subject {
     flags: &["--service-annotation-writes=difficult.example/"],
 };
 
-/// What a provider can live with that sees no more of Kubernetes than the host tells it. Those of the second row leave what
-/// upstream's controllers cannot show: they end with a panic, and stand still while a call hangs.
+/// Habits that need no more of Kubernetes than the host sends. Upstream's controllers cannot show those of the second
+/// row: they exit on a panic, and stand still while a call hangs.
 const ANYWHERE: [&str; 11] = [
     "refuses-empty-id",
     "patches-late",
@@ -40,10 +41,10 @@ const ANYWHERE: [&str; 11] = [
     "tells-events",
 ];
 const OURS_ALONE: [&str; 2] = ["panics", "hangs"];
-/// What takes rights in the cluster.
+/// Habits that need permissions in the cluster.
 const WITH_RIGHTS: [&str; 3] = ["reads-configmap", "reads-secrets", "locks-lease"];
 
-/// All lives; the error names each that failed.
+/// Runs all lives; the error names each failed one.
 async fn lives(
     world: &mut World,
     habits: impl Iterator<Item = &'static str>,
@@ -59,7 +60,7 @@ async fn lives(
     Ok(all)
 }
 
-/// What must be left, as far as it does not depend on who looks at it.
+/// The expected state, as far as it does not depend on the manager.
 fn wanted(habit: &'static str, rights: bool) -> Left {
     let has = |one: &str| usize::from(habit == one);
     let written = match habit {
@@ -79,7 +80,7 @@ fn wanted(habit: &'static str, rights: bool) -> Left {
         ("annotations", written.to_owned()),
         (
             "finalizers",
-            // On the real Service there is the provider's own finalizer only where it may write.
+            // The real Service has the provider's own finalizer only if the provider may write it.
             if habit == "own-finalizer" && rights {
                 format!("difficult.example/balancer {finalizer}")
             } else {
@@ -117,7 +118,7 @@ async fn a_difficult_provider_lives_with_rights_of_its_own() -> Result<()> {
     nothing_was_forbidden(&world.cluster)
 }
 
-/// The yardstick: what is wanted of the bridge is what upstream's controllers leave with the same provider.
+/// The yardstick: the bridge must leave what upstream's controllers leave with the same provider.
 async fn upstream_leaves(habits: &[&'static str]) -> Result<()> {
     let mut world = World::start(&DIFFICULT, Manager::Upstream, &[]).await?;
     let all = lives(&mut world, habits.iter().copied()).await?;
@@ -136,7 +137,8 @@ async fn one_that_writes_and_reads_more_leaves_the_same_in_upstreams_process() -
     upstream_leaves(&[&ANYWHERE[6..], &WITH_RIGHTS].concat()).await
 }
 
-/// P4: without rights it says in an Event what it lacks, once however often it is tried again, and goes on by itself when it is given.
+/// P4: without permissions, one Event says what it lacks, however often it retries, and it continues by itself once it
+/// has them.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes; .ci/run runs it"]
 async fn what_a_difficult_provider_lacks_is_said_and_can_be_given() -> Result<()> {
@@ -173,7 +175,7 @@ async fn what_a_difficult_provider_lacks_is_said_and_can_be_given() -> Result<()
             failed.filter_map(|event| event.message).filter(|text| text.contains("--kubeconfig")).collect();
         ensure!(texts.len() == 1, "the Events flood: {texts:?}");
     }
-    // One that needs an informer of what it cannot have ends when it is to begin.
+    // A provider that needs an informer it cannot have exits at its start.
     let flags = ["--habits=reads-secrets", "--kubeconfig="].map(str::to_owned);
     world.cluster.restart_provider_with(&flags).await?;
     world.cluster.provider()?.ended(wait::LIMIT).await?;
@@ -182,8 +184,8 @@ async fn what_a_difficult_provider_lacks_is_said_and_can_be_given() -> Result<()
     nothing_was_forbidden(&world.cluster)
 }
 
-/// H4: docs/adopt-load-balancers.md, there and back: behind a bridge whose folder holds all that it made, the balancer of a former
-/// controller is not touched until the flag says so, and upstream's controllers take it back.
+/// H4: docs/adopt-load-balancers.md, there and back: a bridge whose directory holds everything it created leaves a
+/// former controller's balancer alone until the flag is set, and upstream's controllers take it back.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes; .ci/run runs it"]
 async fn a_difficult_providers_balancer_moves_from_upstream_and_back() -> Result<()> {
@@ -218,7 +220,7 @@ async fn a_difficult_providers_balancer_moves_from_upstream_and_back() -> Result
     Ok(())
 }
 
-/// Bad input: a kubeconfig that allows nothing.
+/// Bad input: a kubeconfig without permissions.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes; .ci/run runs it"]
 async fn a_kubeconfig_without_rights_is_said_in_an_event() -> Result<()> {

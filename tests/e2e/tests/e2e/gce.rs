@@ -1,5 +1,5 @@
-//! The published provider of Google Compute Engine over its vendor's in-memory mock, behind the bridge with credentials in the cluster,
-//! and in the process of upstream's controllers: external and internal balancers leave the same.
+//! The published provider of Google Compute Engine over its vendor's in-memory mock, behind the bridge with credentials
+//! for the cluster, and in the process of upstream's controllers: external and internal balancers leave the same state.
 
 use anyhow::{Result, ensure};
 use e2e::nothing_was_forbidden;

@@ -1,4 +1,4 @@
-//! A cloud that lies, hangs or loses its credentials costs no more than it may.
+//! A cloud that lies, hangs or loses its credentials costs no more nodes than it may.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{event, join, node, node_count, node_gone, nothing_was_forbidden};
@@ -18,7 +18,7 @@ use crate::quick;
 
 const LIE: &str = "absent,method=BatchGetInstances";
 
-/// Nodes whose machines run, and of which the kubelet has not been heard.
+/// Nodes whose instances run, but whose kubelets have never reported.
 struct Silent {
     cluster: Cluster,
     count: usize,
@@ -64,14 +64,14 @@ impl Silent {
         self.until_metric("node_lifecycle_deletion_guard_latched", 1.0).await
     }
 
-    /// How many nodes are gone, after some more looks at all of them.
+    /// The number of deleted nodes, after some more passes over all of them.
     async fn lost(&self) -> Result<usize> {
         passes(&self.cluster, 4).await?;
         Ok(self.count - node_count(&self.cluster).await?)
     }
 }
 
-/// D13: all at once is more than the share: not even the share goes before the guard latches.
+/// D13: all at once is more than the share: not even the share is deleted before the guard latches.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_provider_that_denies_every_machine_costs_no_more_than_the_share() -> Result<()> {
     let silent = Silent::nodes(200).await?;
@@ -84,8 +84,8 @@ async fn a_provider_that_denies_every_machine_costs_no_more_than_the_share() -> 
     Ok(())
 }
 
-/// D13, D36: who is sick or sees only half is not believed at all; that is not the guard's latch, which would hold these
-/// nodes, too, but let one in twenty go.
+/// D13, D36: an unhealthy or partially blind provider is not believed at all. This is not the guard's latch, which
+/// would also protect these nodes, but allow one in twenty.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sick_or_half_blind_provider_that_denies_every_machine_costs_none() -> Result<()> {
     let silent = Silent::nodes(200).await?;
@@ -135,7 +135,7 @@ async fn a_person_can_confirm_what_the_guard_holds_back() -> Result<()> {
     node_gone(&silent.cluster, &name).await
 }
 
-/// D13: of forty nodes two may go in ten minutes, whichever process counts.
+/// D13: of forty nodes two may be deleted in ten minutes, across restarts of the host.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_host_remembers_what_was_deleted() -> Result<()> {
     let mut silent = Silent::nodes(40).await?;
@@ -154,7 +154,7 @@ async fn a_restarted_host_remembers_what_was_deleted() -> Result<()> {
     nothing_was_forbidden(&silent.cluster)
 }
 
-/// N1, E1, with the flags as they are by default, save the grace: an autoscaler takes five instances of thirty away, and
+/// N1, E1, with the default flags except for the grace: an autoscaler terminates five instances of thirty, and
 /// leaves the Nodes to us.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ordinary_scale_down_needs_no_person() -> Result<()> {
@@ -176,7 +176,7 @@ async fn an_ordinary_scale_down_needs_no_person() -> Result<()> {
     nothing_was_forbidden(&cluster)
 }
 
-/// N9: of a cloud that denies everybody no silent node is believed either, as long as one kubelet is alive.
+/// N9: if a cloud denies everybody, it is not believed about silent nodes either while one kubelet is alive.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_provider_that_denies_living_nodes_costs_none() -> Result<()> {
     let cluster = quick().start().await?;
@@ -228,13 +228,14 @@ async fn a_provider_that_hangs_costs_no_node() -> Result<()> {
     assert_eq!(cluster.host_get("/livez").await?.0, 200);
     cluster.provider()?.resume()?;
 
-    // It answers again: the machine runs, the node stays.
+    // It answers again: the instance runs, the node stays.
     passes(&cluster, 3).await?;
     node(&cluster, "node-a", "kept", |_| true).await?;
     Ok(())
 }
 
-/// Waits until the provider was asked for so many more batches, or the host has counted as many failures: so many passes.
+/// Waits until the provider has received this many more batches, or the host has counted as many failures: one per
+/// pass.
 async fn passes(cluster: &Cluster, count: usize) -> Result<()> {
     let asked = async || {
         let metrics = cluster.host_metrics().await?;

@@ -1,8 +1,9 @@
-//! Many forced handovers under load: whatever ends a reign, everything that changes cluster or cloud lies within one.
+//! Many forced handovers under load: however a reign ends, every change of cluster or cloud lies within one.
 //!
-//! Who wrote what, and when, is told by the apiserver's audit log (each replica comes from an address of its own) and by the
-//! mock's journal (each mutation carries its leader's epoch). `HANDOVERS=50 cargo test --test e2e handovers -- --nocapture` runs
-//! more of them than the suite does and prints how long each took; with `LEASES=default`, under the default flags.
+//! The apiserver's audit log (each replica has its own source address) and the mock's journal (each mutation carries
+//! its leader's epoch) show who wrote what, and when. `HANDOVERS=50 cargo test --test e2e handovers -- --nocapture`
+//! runs more handovers than the suite does and prints how long each took; with `LEASES=default`, under the default
+//! flags.
 #![expect(clippy::print_stdout, reason = "says how long handovers take, to whoever asks with --nocapture")]
 
 use std::{
@@ -33,10 +34,10 @@ use test_cluster::{
 
 use crate::quick;
 
-/// Longer than any handover takes, also under the default flags.
+/// Longer than any handover takes, even under the default flags.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The mock's calls that change something.
+/// The mock's mutating calls.
 const MUTATIONS: [&str; 5] = [
     "EnsureLoadBalancer",
     "BatchUpdateLoadBalancers",
@@ -54,7 +55,7 @@ enum End {
     Cut,
 }
 
-/// One process that competes.
+/// One competing process.
 struct Replica {
     process: Process,
     way: Way,
@@ -92,7 +93,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Once another one leads: whoever was paused wakes, and whoever lost the Lease has ended or ends.
+    /// Once another one leads: a paused host resumes, and one that lost the Lease has exited or exits.
     async fn is_over(&mut self, how: End) -> Result<()> {
         if matches!(how, End::Term | End::Kill) {
             return Ok(());
@@ -107,7 +108,7 @@ impl Replica {
     }
 }
 
-/// What users and kubelets do in one round; what it needs is done by this leader or by the next.
+/// What users and kubelets do in one round. This leader or the next completes it.
 async fn load(cluster: &Cluster, round: usize) -> Result<()> {
     let services = Api::<Service>::namespaced(cluster.client.clone(), "default");
     for name in nodes_of(round) {
@@ -134,7 +135,7 @@ fn services_of(round: usize) -> [String; 2] {
     ["a", "b"].map(|which| format!("web-{round}{which}"))
 }
 
-/// Everything that [`load`] asked for is there.
+/// Everything that [`load`] requires is done.
 async fn is_done(cluster: &Cluster, round: usize) -> Result<()> {
     for name in nodes_of(round) {
         node(cluster, &name, "initialised", |node| !is_uninitialized(node)).await?;
@@ -165,7 +166,7 @@ async fn handovers_of_every_kind_lose_nothing_and_do_nothing_twice() -> Result<(
             .host_flag("--leader-elect-retry-period=500ms"),
     };
     let cluster = options.start_without_host().await?;
-    // So that work is under way whenever a reign ends.
+    // So that work is in progress whenever a reign ends.
     cluster.cloud()?.fault("latency,time=300ms,method=EnsureLoadBalancer").await?;
     cluster.cloud()?.fault("latency,time=200ms,method=BatchGetInstances").await?;
 
@@ -200,7 +201,7 @@ async fn handovers_of_every_kind_lose_nothing_and_do_nothing_twice() -> Result<(
     mutations_lie_within(&cluster, &reigns).await
 }
 
-/// Each round leaves one Service, and its second one for the next round to delete; each had one balancer, made once.
+/// Each round leaves one Service, and its second one for the next round to delete. Each had one balancer, created once.
 async fn nothing_is_left_over(cluster: &Cluster, rounds: usize) -> Result<()> {
     let mut left: Vec<_> =
         cluster.cloud()?.balancers().await?.into_iter().map(|balancer| balancer.service_name).collect();
@@ -209,7 +210,7 @@ async fn nothing_is_left_over(cluster: &Cluster, rounds: usize) -> Result<()> {
     wanted.push(services_of(rounds - 1)[0].clone());
     wanted.sort();
     ensure!(left == wanted, "balancers of {left:?}, not of {wanted:?}");
-    // The cloud counts ids up, over machines and balancers: two of each a round, and this machine.
+    // The cloud numbers machines and balancers together: two of each per round, and this machine.
     let last = cluster.cloud()?.door().create_instances(&NewInstances::default()).await?;
     let id = &last.first().context("a machine")?.id;
     let made = id.trim_start_matches("i-").parse::<usize>().with_context(|| format!("the id {id}"))?;
@@ -217,13 +218,13 @@ async fn nothing_is_left_over(cluster: &Cluster, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-/// One leader, and from when to when it led.
+/// A leader, and the time of its reign.
 struct Reign {
     source: String,
     time: Range<Timestamp>,
 }
 
-/// By the writes of the Lease that the apiserver took: a reign begins with the first one from its address.
+/// From the Lease writes that the apiserver accepted: a reign begins with the first one from its address.
 fn reigns(events: &[AuditEvent]) -> Result<Vec<Reign>> {
     let mut reigns: Vec<Reign> = Vec::new();
     for event in events.iter().filter(|event| event.resource == "leases" && is_write(event)) {
@@ -244,13 +245,13 @@ fn reigns(events: &[AuditEvent]) -> Result<Vec<Reign>> {
     Ok(reigns)
 }
 
-/// A request that changed something. Reviews change nothing.
+/// A request that changed something; access reviews do not.
 fn is_write(event: &AuditEvent) -> bool {
     let changes = ["create", "update", "patch", "delete"].contains(&event.verb.as_str());
     changes && event.code < 300 && !event.resource.ends_with("reviews")
 }
 
-/// Events tell of what was done, also when the reign is over.
+/// Events report what was done, even after the reign.
 fn writes_lie_within(reigns: &[Reign], events: &[AuditEvent]) -> Result<()> {
     let mut writes = 0;
     for event in events
@@ -269,7 +270,7 @@ fn writes_lie_within(reigns: &[Reign], events: &[AuditEvent]) -> Result<()> {
     Ok(())
 }
 
-/// The clocks of apiserver and mock are one.
+/// Apiserver and mock use the same clock.
 async fn mutations_lie_within(cluster: &Cluster, reigns: &[Reign]) -> Result<()> {
     let calls = cluster.cloud()?.all_calls().await?;
     ensure!(calls.first().is_some_and(|call| call.sequence == 1), "the journal is not complete");

@@ -1,4 +1,4 @@
-//! Pod CIDRs of nodes: IPAM-4, IPAM-10, IPAM-12, IPAM-13 on a real control plane, which lets a podCIDR never change.
+//! Pod CIDRs of nodes: IPAM-4, IPAM-10, IPAM-12, IPAM-13 on a real control plane, where a podCIDR is immutable.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn pod_cidrs(node: &Node) -> Vec<String> {
     node.spec.as_ref().and_then(|spec| spec.pod_cidrs.clone()).unwrap_or_default()
 }
 
-/// Registers them, and waits until each has its CIDRs.
+/// Registers nodes, and waits until each has its CIDRs.
 async fn join(cluster: &test_cluster::Cluster, names: &[&str]) -> Result<Vec<Vec<String>>> {
     for name in names {
         register(&cluster.client, as_registered(name)).await?;

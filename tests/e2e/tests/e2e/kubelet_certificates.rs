@@ -1,4 +1,4 @@
-//! Serving certificates of kubelets on a real control plane: who is approved, and who is not.
+//! Serving certificates of kubelets on a real control plane: which requests are approved, and which are not.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use test_cluster::{
     wait,
 };
 
-/// With the rights for the controller, before the host runs.
+/// With the controller's permissions, before the host runs.
 async fn prepared(options: Options) -> Result<Cluster> {
     let cluster = options.start_without_host().await?;
     grant(&cluster).await?;
@@ -37,7 +37,7 @@ async fn started(mut cluster: Cluster) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// What the kubelet of a node asks for: every address in its status.
+/// The names that a node's kubelet requests: every address in its status.
 async fn all_names(cluster: &Cluster, node: &str) -> Result<Vec<String>> {
     let instance = cluster.cloud()?.door().instance(node).await?;
     Ok(instance.addresses.iter().map(|address| address.address.clone()).collect())
@@ -49,7 +49,7 @@ async fn a_kubelet_is_approved_as_soon_as_the_cloud_knows_its_node() -> Result<(
     let cluster = started(cluster).await?;
     register(&cluster.client, as_registered("node-a")).await?;
     set_ready(&cluster.client, "node-a", "True").await?;
-    // Of its own accord, before it knows an address of the cloud.
+    // On its own initiative, before it knows an address from the cloud.
     Ask::of("node-a", &["node-a"])?.make(&cluster, "early").await?;
     wait::until("the request waits", async || {
         let text = cluster.host_metrics().await?;
@@ -78,7 +78,7 @@ async fn a_kubelet_is_approved_as_soon_as_the_cloud_knows_its_node() -> Result<(
     nothing_was_forbidden(&cluster)
 }
 
-/// One request for each of many nodes, all at once: the cloud is asked in batches.
+/// One request for each of many nodes, all at once: the host queries the cloud in batches.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_requests_cost_a_few_calls() -> Result<()> {
     let cluster = prepared(Options::default().host_flag("--controllers=kubelet-serving-csr")).await?;
@@ -118,8 +118,8 @@ async fn a_hundred_requests_cost_a_few_calls() -> Result<()> {
 /// A request that must not be approved, and the reason if it can be denied.
 type Hostile = (&'static str, Ask, Option<&'static str>);
 
-/// Everything that the apiserver lets through. What it refuses by itself (a signature that does not verify, DER that
-/// does not parse) is in the tables of the controller.
+/// Everything that the apiserver accepts. What it refuses by itself (a signature that does not verify, DER that
+/// does not parse) is in the controller's table tests.
 fn hostile() -> Result<Vec<Hostile>> {
     let named = |names: &[&str]| Ask::of("node-a", names);
     let with = |change: &dyn Fn(&mut CertificateParams)| Ask::with("node-a", &["node-a"], change);
@@ -255,7 +255,7 @@ async fn with_address(cluster: &Cluster, name: &str, address: &str) -> Result<()
     Ok(())
 }
 
-/// A node that carries the provider ID of this machine, as its kubelet can say at its registration.
+/// A node with the provider ID of this machine, as its kubelet can claim at registration.
 async fn registered_as(cluster: &Cluster, name: &str, machine: &str) -> Result<()> {
     let mut node = as_registered(name);
     node["spec"] = json!({ "providerID": cluster.cloud()?.door().instance(machine).await?.provider_id });
@@ -263,7 +263,7 @@ async fn registered_as(cluster: &Cluster, name: &str, machine: &str) -> Result<(
     set_ready(&cluster.client, name, "True").await
 }
 
-/// A cluster with honest nodes, and such as the hostile requests need.
+/// A cluster with honest nodes, and those that the hostile requests need.
 async fn scene(cluster: &Cluster) -> Result<()> {
     let cloud = cluster.cloud()?;
     join(cluster, &["node-a", "node-b", "node-c", "gone", "stopped", "excluded"]).await?;
@@ -314,7 +314,7 @@ async fn hostile_requests_are_left_alone_and_denied_if_the_policy_says_so() -> R
             + sum("requests_total", &["ignored"])
             + sum("waiting_requests", &[])
     };
-    // All but the one of another signer, which is not even watched.
+    // All but the one for another signer, which is not even watched.
     let watched = hostile.len() - 1;
     wait::until("each is judged", async || {
         Ok((judged(&cluster.host_metrics().await?) >= watched as f64).then_some(()))

@@ -1,4 +1,4 @@
-//! Two replicas: one leads, and one that leads no more changes nothing, at the apiserver and at the cloud.
+//! Two replicas: one leads, and a former leader changes nothing, at the apiserver or in the cloud.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use test_cluster::{
 
 use crate::quick;
 
-/// Longer than a handover takes by far.
+/// Far longer than a handover takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn electing() -> Options {
@@ -37,7 +37,7 @@ async fn two() -> Result<(Cluster, Process)> {
     Ok((cluster, standby))
 }
 
-/// The Lease has changed hands so often, and somebody holds it.
+/// Waits until the Lease has changed hands this often, and somebody holds it.
 async fn until_led(cluster: &Cluster, transitions: i32) -> Result<()> {
     let api = Api::<Lease>::namespaced(cluster.client.clone(), "kube-system");
     wait::until_within(LIMIT, "a leader", async || {
@@ -70,7 +70,7 @@ async fn the_next_replica_acts_when_the_leader_stops_or_is_killed() -> Result<()
     acts(&cluster, "node-c").await
 }
 
-/// SIGSTOP past its Lease, then SIGCONT: it wakes with work in its hands, and changes nothing.
+/// SIGSTOP past its Lease, then SIGCONT: it resumes with work in progress, and changes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_leader_is_followed_and_changes_nothing_when_it_wakes() -> Result<()> {
     let (mut cluster, _second) = two().await?;
@@ -86,7 +86,7 @@ async fn a_paused_leader_is_followed_and_changes_nothing_when_it_wakes() -> Resu
     acts(&cluster, "node-b").await
 }
 
-/// E2: nobody leads any more, so what was under way at the cloud stops there.
+/// E2: nobody leads any more, so running mutations stop in the cloud.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_leaders_mutation_stops_at_the_cloud() -> Result<()> {
     let mut cluster = electing().start().await?;

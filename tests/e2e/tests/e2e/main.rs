@@ -1,4 +1,5 @@
-//! The shipped binaries on a real etcd and kube-apiserver, under the shipped rights, with the provider over its socket.
+//! The shipped binaries on a real etcd and kube-apiserver, with the shipped permissions, and the provider over its
+//! socket.
 
 mod bad_input;
 mod bad_start;

@@ -1,5 +1,5 @@
-//! A provider that breaks the contract, in every way the mock can, one after the other on one control plane: the host
-//! stays calm, loses nothing, and says which rule was broken.
+//! A provider that breaks the contract in every way that the mock can, one after the other on one control plane: the
+//! host stays calm, loses nothing, and names the broken rule.
 
 use std::collections::BTreeSet;
 
@@ -22,18 +22,18 @@ use test_cluster::{
 
 use crate::quick;
 
-/// To how many calls a breach is done before the next one has its turn. A handshake is one call.
+/// How many calls a breach affects before the next one begins. A handshake is one call.
 fn times(rule: &str) -> u32 {
     if rule.starts_with("discovery") { 1 } else { 2 }
 }
 
-/// Rules whose occasion is a new connection: what is asked once, at its beginning.
+/// Rules that apply only to a new connection: what the host requests once, at its beginning.
 const AT_A_HANDSHAKE: [&str; 6] = ["advertised", "capabilities", "discovery", "list", "page", "watch"];
-/// How many rounds of questions an occasion may take that never comes.
+/// How many rounds of calls to make for an occasion that never comes.
 const ROUNDS: u64 = 2;
 const NODES: usize = 6;
 
-/// What the host can see for itself. Others show only inside of the cloud: those are for the conformance suite.
+/// What the host can detect. Other breaches show only inside the cloud: those are for the conformance suite.
 const SEEN_BY_THE_HOST: [&str; 14] = [
     "address-unique",
     "address-valid",
@@ -68,14 +68,14 @@ impl Scene {
         Ok(Self { cluster, proxy: Some(proxy), changes: 0 })
     }
 
-    /// Cuts the connection, so that host and provider shake hands again.
+    /// Breaks the connection, so that host and provider repeat the handshake.
     fn connect_anew(&mut self) -> Result<()> {
         self.proxy = None;
         self.proxy = Some(Proxy::in_front_of(&self.cluster.socket(), Skew::None)?);
         Ok(())
     }
 
-    /// Gives every part of the contract an occasion to be used, while one rule is broken.
+    /// Uses every part of the contract while one rule is broken.
     async fn while_broken(&mut self, rule: &str, variant: &str) -> Result<()> {
         let cloud = self.cluster.cloud()?;
         let variant = if variant.is_empty() { String::new() } else { format!(",variant={variant}") };
@@ -83,7 +83,7 @@ impl Scene {
         if AT_A_HANDSHAKE.iter().any(|subject| rule.starts_with(subject)) {
             self.connect_anew()?;
         }
-        // What was asked before, over another connection, was no occasion.
+        // Calls over another connection before this do not count.
         cloud.reset_calls().await?;
         self.change_the_service().await?;
         self.touch_a_node().await?;
@@ -102,7 +102,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Another port: an Ensure.
+    /// Changes the port, which takes an Ensure.
     async fn change_the_service(&mut self) -> Result<()> {
         self.changes += 1;
         let port = json!({ "spec": { "ports": [{ "port": 1000 + self.changes, "protocol": "TCP" }] } });
@@ -112,7 +112,7 @@ impl Scene {
         Ok(())
     }
 
-    /// In and out of the balancer: an update of its backends, and a look at the machine.
+    /// Takes the node out of the balancer and back: an update of its backends, and a query of its instance.
     async fn touch_a_node(&self) -> Result<()> {
         let cordoned = json!({ "spec": { "unschedulable": self.changes.is_multiple_of(2) } });
         Api::<Node>::all(self.cluster.client.clone())
@@ -147,7 +147,7 @@ async fn every_broken_rule_is_survived_and_those_that_show_are_named() -> Result
     let silent: Vec<&&str> = SEEN_BY_THE_HOST.iter().filter(|rule| !told.contains(**rule)).collect();
     assert!(silent.is_empty(), "broken, and not told: {silent:?}; told: {told:?}");
 
-    // As if nothing had been: the same end state as ever.
+    // As if nothing had happened: the usual end state.
     scene.connect_anew()?;
     scene.change_the_service().await?;
     let cluster = scene.cluster;

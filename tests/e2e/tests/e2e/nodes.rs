@@ -56,7 +56,7 @@ async fn addresses_that_change_in_the_cloud_reach_the_node() -> Result<()> {
     Ok(())
 }
 
-/// NW-11, LBL-3: labels follow the cloud for as long as they are the provider's; a user's stay, whatever happens.
+/// NW-11, LBL-3: the provider's labels follow the cloud; a user's labels always stay.
 #[tokio::test(flavor = "multi_thread")]
 async fn labels_follow_the_cloud_and_a_users_stay() -> Result<()> {
     let (ours, users, later) = ("example.com/tier", "example.com/owner", "example.com/rack");
@@ -130,8 +130,8 @@ async fn a_stopped_machine_taints_its_node_until_it_runs_again() -> Result<()> {
     nothing_was_forbidden(&cluster)
 }
 
-/// `--node-shutdown-policy`: volumes detach from a node whose instance stays stopped, until it runs again; what a person
-/// did stays.
+/// `--node-shutdown-policy`: volumes detach from a node whose instance stays stopped, until it runs again; a person's
+/// changes stay.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_instance_stays_stopped_is_out_of_service_until_it_runs_again() -> Result<()> {
     let flags = ["--node-shutdown-policy=out-of-service", "--node-shutdown-grace=2s"];

@@ -1,4 +1,4 @@
-//! What is served of the host for those who watch over it.
+//! What the host serves for monitoring.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use test_cluster::{
     wait,
 };
 
-/// What a run of a minute does not bring about, and what only shadow mode has.
+/// Metrics that a run of a minute does not produce, and those of shadow mode.
 const RARE: [&str; 11] = [
     "ccm_controller_skipped",
     "ccm_events_discarded_total",
@@ -37,7 +37,7 @@ stringData:
   core: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFsqWU4wHkw8EpgHE22FO+8zVScAca1APXoeDxK/VjGe
 ";
 
-/// Labels of metrics by name.
+/// The labels of each metric.
 type Labels = BTreeMap<String, BTreeSet<String>>;
 
 /// `docs/metrics.md`, where a histogram is one metric.
@@ -118,7 +118,7 @@ async fn what_is_served_is_what_the_page_of_metrics_says() -> Result<()> {
 
     cloud.fault("breach,rule=batch-keys,variant=missing,method=BatchGetInstances,times=1").await?;
     cloud.fault("breach,rule=batch-keys,variant=reordered,method=BatchGetInstances,times=20").await?;
-    // Nobody is Ready who could vouch for the provider: held back at first.
+    // No Ready node vouches for the provider, so the deletion is held back at first.
     cloud.terminate_instance("a").await?;
     for name in ["a", "b"] {
         set_ready(&cluster.client, name, "Unknown").await?;

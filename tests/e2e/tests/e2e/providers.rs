@@ -1,4 +1,5 @@
-//! The same history leaves the same, whichever provider serves it: NODE-2, NODE-15, LIFE-13, LIFE-27, SVC-2, SVC-6, LBN-15.
+//! The same history leaves the same state, whichever provider serves it: NODE-2, NODE-15, LIFE-13, LIFE-27, SVC-2,
+//! SVC-6, LBN-15.
 
 use std::path::Path;
 
@@ -13,7 +14,8 @@ async fn the_mock_leaves_what_must_be_left() -> Result<()> {
     History::new(quick().start().await?, "mock", Cluster::cloud).run().await
 }
 
-/// A provider written for `cloudprovider.Interface` (upstream's fake cloud), behind the Go bridge, without Kubernetes credentials.
+/// A provider written for `cloudprovider.Interface` (upstream's fake cloud), behind the Go bridge, without Kubernetes
+/// credentials.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bridged_go_provider_leaves_the_same() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -46,7 +48,7 @@ async fn a_python_provider_leaves_the_same() -> Result<()> {
     History::new(cluster, "inventory", |_| InventoryFile::new(folder.path())).run().await
 }
 
-/// A provider without an SDK, in Node.js, which serves machines only.
+/// A provider without an SDK, in Node.js, which serves only instances.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Node.js; providers/stubs-nodejs/check installs what it needs, and .ci/run runs it"]
 async fn a_provider_without_an_sdk_leaves_the_same_nodes() -> Result<()> {
@@ -62,7 +64,7 @@ async fn a_provider_without_an_sdk_leaves_the_same_nodes() -> Result<()> {
     History::new(cluster, "stub", |_| MachinesFile::new(folder.path())).without_balancers().run().await
 }
 
-/// Controllers that it does not serve are skipped, which the log and a metric tell.
+/// Controllers that it does not serve are skipped, as the log and a metric report.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Node.js; providers/stubs-nodejs/check installs what it needs, and .ci/run runs it"]
 async fn a_provider_without_an_sdk_need_not_serve_all_controllers() -> Result<()> {

@@ -1,4 +1,4 @@
-//! The mock lists all services to a reflection client, as grpcurl would ask.
+//! The mock lists all services to a reflection client such as grpcurl.
 
 use anyhow::{Context as _, Result};
 use cloudprovider_proto::service_names;

@@ -1,4 +1,4 @@
-//! Parts that die, hang or come late: the end state is the same.
+//! Parts that die, hang or start late: the end state is the same.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn a_killed_host_goes_on_where_it_was_and_makes_no_second_balancer() -> Re
     cluster.cloud()?.create_instance("node-a", "zone-a").await?;
     register(&cluster.client, as_registered("node-a")).await?;
     create(&cluster.client, load_balancer("web")).await?;
-    // At some moment in the middle of it.
+    // At some moment during the work.
     cluster.host()?.kill()?;
     cluster.cloud()?.create_instance("node-b", "zone-a").await?;
     register(&cluster.client, as_registered("node-b")).await?;
@@ -54,7 +54,7 @@ async fn a_restarted_host_changes_nothing_that_is_as_it_should_be() -> Result<()
     cluster.cloud()?.reset_calls().await?;
     cluster.start_host()?;
     cluster.host_ready().await?;
-    // A change that must be acted on: when it is through, the start has been through as well.
+    // A change that needs work: once it is done, the start is complete as well.
     create(&cluster.client, load_balancer("shop")).await?;
     service(&cluster, "shop", "an address", |service| !ingress(service).is_empty()).await?;
 
@@ -71,7 +71,8 @@ async fn a_restarted_host_changes_nothing_that_is_as_it_should_be() -> Result<()
     Ok(())
 }
 
-/// As an upgrade of its image does: what it was asked meanwhile is answered by the next process, and no user hears of it.
+/// As in an upgrade of its image: the next process answers what the provider was asked meanwhile, and users notice
+/// nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_provider_that_is_replaced_under_load_fails_nothing_that_a_user_sees() -> Result<()> {
     let mut cluster = quick().start().await?;
@@ -80,7 +81,7 @@ async fn a_provider_that_is_replaced_under_load_fails_nothing_that_a_user_sees()
         cluster.cloud()?.create_instance(name, "zone-a").await?;
         register(&cluster.client, as_registered(name)).await?;
         create(&cluster.client, load_balancer(&format!("web-{name}"))).await?;
-        // Asked to end, or killed, at some moment in the middle of it.
+        // Terminated or killed at some moment during the work.
         match turn % 2 {
             0 => drop(cluster.provider()?.terminate().await?),
             _ => cluster.provider()?.kill()?,
@@ -97,7 +98,7 @@ async fn a_provider_that_is_replaced_under_load_fails_nothing_that_a_user_sees()
     Ok(())
 }
 
-/// SW-18, and the digest says that nothing but the backends differs.
+/// SW-18, and the digest shows that only the backends differ.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_joined_while_no_host_ran_costs_one_batch_and_no_ensure() -> Result<()> {
     let mut cluster = quick().start().await?;
@@ -132,7 +133,7 @@ async fn a_killed_provider_is_found_again() -> Result<()> {
     node(&cluster, "node-a", "initialised", |node| !is_uninitialized(node)).await?;
 
     cluster.provider()?.kill()?;
-    // Nobody can be asked: nothing may happen to a node that is not ready.
+    // The provider cannot be queried, so nothing may happen to a node that is not ready.
     set_ready(&cluster.client, "node-a", "Unknown").await?;
     wait::until("the host is not ready", async || {
         Ok(matches!(cluster.host_get("/readyz").await, Ok((500, _))).then_some(()))
@@ -168,7 +169,7 @@ async fn a_host_without_provider_waits_and_does_nothing() -> Result<()> {
     Ok(())
 }
 
-/// N10: who needs no provider waits for none.
+/// N10: work that needs no provider does not wait for one.
 #[tokio::test(flavor = "multi_thread")]
 async fn pod_cidrs_are_given_while_the_provider_is_away() -> Result<()> {
     let options = quick()
@@ -213,10 +214,10 @@ async fn an_apiserver_that_restarts_costs_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Nodes and Services come, and the apiserver goes while they are worked on; the same process does all of it.
+/// Nodes and Services are created, and the apiserver fails while they are worked on; one process does all the work.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_apiserver_that_restarts_under_load_ends_nobody_and_loses_nothing() -> Result<()> {
-    // On a busy machine four restarts take longer than a leader may go without the apiserver.
+    // On a loaded machine four restarts take longer than a leader may be without the apiserver.
     let electing = quick()
         .host_flag("--leader-elect")
         .host_flag("--leader-elect-lease-duration=90s")
@@ -253,12 +254,12 @@ async fn all_is_done(cluster: &Cluster, round: usize) -> Result<()> {
         .map(drop)
 }
 
-/// N2: as when an apiserver is upgraded, or downgraded, in place to a version that has no streaming lists.
+/// N2: as when an apiserver is upgraded, or downgraded, in place to a version without streaming lists.
 #[tokio::test(flavor = "multi_thread")]
 async fn streaming_lists_that_go_while_the_host_runs_hold_up_no_node() -> Result<()> {
     let cluster = quick().start().await?;
     cluster.cloud()?.create_instance("node-a", "zone-a").await?;
-    // The host does not watch it, so its watches stand at a version that the apiserver does not have when it comes back.
+    // The host does not watch it, so its watches are at a version that the restarted apiserver does not have.
     cluster
         .control_plane
         .apply_yaml("{apiVersion: v1, kind: ConfigMap, metadata: {name: unwatched}}")

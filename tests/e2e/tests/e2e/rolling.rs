@@ -1,4 +1,4 @@
-//! A provider is rolled from one version to the next, and back, while users work: they notice nothing.
+//! A provider is rolled to the next version, and back, while users work: they notice nothing.
 
 use std::fs;
 
@@ -16,21 +16,21 @@ use test_cluster::{
 
 use crate::quick;
 
-/// How many nodes and Services come with each version.
+/// How many nodes and Services are created with each version.
 const ARRIVALS: usize = 5;
 
-/// A release of the provider: what it reports, what it speaks, and what it can do.
+/// A release of the provider: its version, its protocol, and its capabilities.
 struct Release {
     version: &'static str,
     skew: Skew,
     flags: &'static [&'static str],
 }
 
-/// As a kubelet replaces a container: SIGTERM, and the next one starts.
+/// Replaces it as a kubelet replaces a container: SIGTERM, then the next one starts.
 async fn roll(cluster: &mut Cluster, proxy: &mut Option<Proxy>, release: &Release) -> Result<()> {
     cluster.provider()?.terminate().await?;
     *proxy = None;
-    // The socket of the former one, which the proxy had put aside.
+    // The former provider's socket, which the proxy had moved aside.
     fs::remove_file(cluster.socket().with_extension("behind"))?;
     let version = format!("--report-version={}", release.version);
     let flags = [version].into_iter().chain(release.flags.iter().map(ToString::to_string));
@@ -64,7 +64,7 @@ async fn no_reconcile_fails_visibly_while_a_provider_is_rolled_to_another_versio
             skew: Skew::Later,
             flags: &["--no-pod-cidrs", "--advertise=page-size=3"],
         },
-        // Back again: the host has had answers that this one cannot give.
+        // Back again: the host has seen answers that this version cannot give.
         Release { version: "1.0.0", skew: Skew::First, flags: &[] },
     ];
     let mut names = Vec::new();
@@ -76,7 +76,7 @@ async fn no_reconcile_fails_visibly_while_a_provider_is_rolled_to_another_versio
             set_ready(&cluster.client, &name, "True").await?;
             create(&cluster.client, load_balancer(&format!("web-{name}"))).await?;
             names.push(name);
-            // In the middle of it.
+            // During the work.
             if number == ARRIVALS / 2 {
                 roll(&mut cluster, &mut proxy, release).await?;
             }

@@ -15,7 +15,7 @@ async fn with_nodes(period: &str, names: &[&str]) -> Result<Cluster> {
     let cluster = quick()
         .host_flag("--cluster-cidr=10.244.0.0/16,fd00:10::/48")
         .host_flag(format!("--route-reconciliation-period={period}"))
-        // Nothing but routes shall be asked for here once the nodes are there.
+        // Only routes are queried here once the nodes exist.
         .host_flag("--node-status-update-frequency=1h")
         .start()
         .await?;
@@ -23,7 +23,7 @@ async fn with_nodes(period: &str, names: &[&str]) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// As whoever allots pod CIDRs writes them.
+/// Writes pod CIDRs as their allocator does.
 async fn give(cluster: &Cluster, name: &str, cidrs: &[&str]) -> Result<()> {
     let body = json!({"spec": {"podCIDR": cidrs[0], "podCIDRs": cidrs}});
     Api::<Node>::all(cluster.client.clone())
@@ -105,14 +105,14 @@ async fn what_changes_behind_our_back_comes_back_at_the_sweep() -> Result<()> {
         stray("10.244.9.0/24", None),
         stray("10.244.8.0/24", Some(gone.clone())),
         stray("10.9.0.0/24", Some(gone)),
-        // A former controller's.
+        // A former controller's route.
         NewRoute { cluster_uid: String::new(), ..stray("10.244.7.0/24", None) },
     ] {
         door.create_route(&route).await?;
     }
     until_routes(&cluster, &["10.244.0.0/24 node-a", "10.244.7.0/24 ", "10.9.0.0/24 node-x"]).await?;
 
-    // A restart finds everything as it should be.
+    // A restart finds nothing to do.
     cluster.cloud()?.reset_calls().await?;
     cluster.host()?.terminate().await?;
     cluster.start_host()?;

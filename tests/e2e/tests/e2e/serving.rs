@@ -22,7 +22,7 @@ use crate::quick;
 const SCRAPER: &str =
     "{apiVersion: v1, kind: ServiceAccount, metadata: {name: scraper, namespace: kube-system}}";
 
-/// As a chart with a ServiceMonitor has it.
+/// As in a chart with a ServiceMonitor.
 const MAY_SCRAPE: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -36,7 +36,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: scraper}
 subjects: [{kind: ServiceAccount, name: scraper, namespace: kube-system}]
 "#;
 
-/// A token as a pod has it.
+/// A token like a pod's.
 async fn scraper(cluster: &Cluster) -> Result<Caller> {
     cluster.control_plane.apply_yaml(SCRAPER).await?;
     let api = Api::<ServiceAccount>::namespaced(cluster.client.clone(), "kube-system");
@@ -135,7 +135,7 @@ async fn a_new_certificate_is_shown_without_a_restart() -> Result<()> {
     Ok(())
 }
 
-/// A cluster whose rights are older than the host.
+/// A cluster whose permissions are older than the host.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ca_that_may_not_be_read_ends_the_host_unless_that_is_tolerated() -> Result<()> {
     let mut cluster = quick().start_without_host().await?;
@@ -145,7 +145,7 @@ async fn a_ca_that_may_not_be_read_ends_the_host_unless_that_is_tolerated() -> R
         .await?;
     wait::until_within(Duration::from_secs(120), "the apiserver forgets the right", async || {
         cluster.start_host()?;
-        // A refusal is believed when it lasts.
+        // A refusal counts only if it lasts.
         let Ok(status) = cluster.host()?.ended(Duration::from_secs(20)).await else {
             cluster.host()?.kill()?;
             return Ok(None);
@@ -163,7 +163,7 @@ async fn a_ca_that_may_not_be_read_ends_the_host_unless_that_is_tolerated() -> R
     Ok(())
 }
 
-/// Writes a new pair, each file at once; the certificate in PEM.
+/// Writes a new pair, each file atomically; returns the certificate in PEM.
 fn replace(certificate: &Path, key: &Path) -> Result<String> {
     let (pem, key_pem) = self_signed()?;
     for (path, text) in [(certificate, &pem), (key, &key_pem)] {

@@ -1,4 +1,4 @@
-//! A host in shadow mode beside upstream's controllers, with the same cloud behind both.
+//! A host in shadow mode next to upstream's controllers, both over the same cloud.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ use test_cluster::{
     wait,
 };
 
-/// As docs/shadow.md has it, and the chart with `shadow: true`.
+/// As in docs/shadow.md, and in the chart with `shadow: true`.
 const READS: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -60,15 +60,15 @@ subjects: [{kind: ServiceAccount, name: cloud-controller-manager, namespace: kub
 const UPSTREAM: [&str; 4] =
     ["--cloud-provider=fake", "--leader-elect=false", "--secure-port=0", "--configure-cloud-routes=false"];
 
-/// The parts of the cloud that both see; each has calls of its own.
+/// The parts of the cloud that both share; each has its own count of calls.
 const PARTS: [&str; 6] = ["machines", "balancers", "standing", "routes", "disks", "clusters"];
 
-/// Upstream's manager, and beside it the host over the bridge.
+/// Upstream's manager and, next to it, the host over the bridge.
 struct World {
     cluster: Cluster,
     cloud: CloudFolder,
     upstream: Process,
-    /// How the shadow sees the cloud.
+    /// The shadow's view of the cloud.
     seen: TempDir,
     _cloud: TempDir,
 }
@@ -103,7 +103,7 @@ impl World {
         Ok(Self { cluster, cloud, upstream, seen, _cloud: folder })
     }
 
-    /// Exit code of `ccmctl shadow diff`, and the report.
+    /// The exit code of `ccmctl shadow diff`, and the report.
     async fn diff(&self) -> Result<(i32, Value)> {
         let way = self.cluster.ccmctl_way()?;
         let words = ["shadow", "diff", "-o", "json"].into_iter().chain(way.iter().map(String::as_str));
@@ -115,7 +115,7 @@ impl World {
         Ok((code, report))
     }
 
-    /// Waits until the diff ends like this, with these rows; the report.
+    /// Waits until the diff has this exit code and these rows; returns the report.
     async fn until(&self, code: i32, rows: &[(&str, &str, &str)]) -> Result<Value> {
         let mut seen = (0, Value::Null);
         let what = format!("exit code {code} and {rows:?}");
@@ -154,14 +154,14 @@ async fn beside_upstreams_controllers_nothing_is_written_and_only_a_difference_i
     node(cluster, "node-a", "initialised by upstream", |node| !is_uninitialized(node)).await?;
     service(cluster, "web", "upstream's address", |service| !ingress(service).is_empty()).await?;
 
-    // Upstream did all that the shadow decided; the balancer would be taken over by one call, and the host remembers which
-    // labels are its own.
+    // Upstream did everything that the shadow decided; one call would take over the balancer, and the host remembers
+    // which labels are its own.
     let taken_over = ("Once", "web", "");
     let note = ("Once", "node-a", "/metadata/annotations/cloudprovider.ccm~1owned-labels");
     let report = world.until(0, &[taken_over, note]).await?;
     ensure!(report["verdict"] == "NothingWouldChange", "{report:#}");
 
-    // Somebody else writes what this host would take back at once, and upstream in minutes.
+    // A foreign write that this host would revert at once, and upstream in minutes.
     let nodes = Api::<Node>::all(cluster.client.clone());
     let before = nodes.get("node-a").await?.status.context("a status")?.addresses;
     world.set_address("node-a", "10.1.0.99").await?;
@@ -186,7 +186,7 @@ fn addresses(address: &str) -> Value {
     json!([{"type": "InternalIP", "address": address}])
 }
 
-/// What reached the apiserver and the cloud from the shadow.
+/// The shadow's requests to the apiserver and the cloud.
 fn only_reads(cluster: &Cluster, cloud: &Path) -> Result<()> {
     let counts = cluster.control_plane.audit_counts(HOST_USER)?;
     let is_read = |verb: &str, resource: &str| {

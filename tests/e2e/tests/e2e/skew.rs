@@ -55,7 +55,8 @@ async fn a_peer_that_says_nothing_optional_is_enough() -> Result<()> {
     a_whole_history(Skew::Bare).await
 }
 
-/// Whatever a new word means: nothing is made of it, nothing is deleted for it, and the old words go on where they were.
+/// Whatever a new enum value means: the host does not act on it, deletes nothing for it, and continues to handle known
+/// values.
 #[tokio::test(flavor = "multi_thread")]
 async fn new_words_of_a_provider_destroy_nothing() -> Result<()> {
     let (cluster, proxy) = start_behind_a_proxy(quick(), Skew::None).await?;
@@ -65,7 +66,7 @@ async fn new_words_of_a_provider_destroy_nothing() -> Result<()> {
     cluster.cloud()?.create_instance("node-b", "zone-b").await?;
     register(&cluster.client, as_registered("node-b")).await?;
     cluster.cloud()?.reset_calls().await?;
-    // Several rounds of questions that are answered in new words only.
+    // Several rounds of queries, all answered with new values.
     wait::until("four rounds of questions", async || {
         let (calls, _) = cluster.cloud()?.calls_and_items("BatchGetInstances").await?;
         Ok((calls >= 4).then_some(()))

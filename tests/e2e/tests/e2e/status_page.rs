@@ -1,4 +1,4 @@
-//! The status page in a real browser, as a person has it: through `ccmctl proxy`, with that person's own credentials.
+//! The status page in a real browser, as a person opens it: through `ccmctl proxy`, with that person's own credentials.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,10 +21,10 @@ use tokio::{
 
 use crate::quick;
 
-/// Set to a file to keep the picture, as docs/status-page.png was made.
+/// Set to a file to keep the screenshot, as for docs/status-page.png.
 const PICTURE: &str = "STATUS_PAGE_PICTURE";
 
-/// `ccmctl proxy`, and where it listens.
+/// `ccmctl proxy`, and its address.
 async fn proxy(cluster: &Cluster) -> Result<(Child, String)> {
     let mut command = cluster.ccmctl_command(&cluster.control_plane.admin_kubeconfig()).await?;
     let mut child = command.arg("proxy").args(cluster.ccmctl_way()?).stdout(Stdio::piped()).spawn()?;
@@ -33,11 +33,11 @@ async fn proxy(cluster: &Cluster) -> Result<(Child, String)> {
     Ok((child, line))
 }
 
-/// What the page became after it had asked the host, and what the browser complained about.
+/// The page after it has queried the host, and the browser's complaints.
 async fn browse(browser: &str, url: &str, folder: &Path, more: &[String]) -> Result<(String, String)> {
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
-        // A browser looks for updates and more by itself: nothing but the loopback may be reached.
+        // A browser looks for updates and more by itself: it must reach nothing but the loopback address.
         .args([
             "--disable-background-networking",
             "--disable-component-update",
@@ -82,7 +82,7 @@ async fn a_browser_shows_what_waits_and_why() -> Result<()> {
     create(&cluster.client, load_balancer("web")).await?;
     service(&cluster, "web", "has an address", |service| !ingress(service).is_empty()).await?;
     register(&cluster.client, as_registered("node-waiting")).await?;
-    // What a provider says may be markup: it is read, not obeyed.
+    // A provider's text may be markup: it is shown, not interpreted.
     cluster
         .cloud()?
         .fault(

@@ -1,5 +1,5 @@
-//! What a cluster costs in which nothing happens: reads of the cloud, one batch and one list a period, and not one request
-//! to the apiserver beyond its watches.
+//! The cost of a cluster in which nothing happens: reads of the cloud, one batch and one list per period, and no
+//! request to the apiserver beyond the watches.
 
 use anyhow::{Result, ensure};
 use e2e::{node, service};
@@ -77,7 +77,7 @@ async fn populate(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Everything that is no watch and no renewal of the Lease, as the apiserver recorded it.
+/// All requests except watches and renewals of the Lease, as the apiserver recorded them.
 fn requests(cluster: &Cluster) -> Result<Vec<String>> {
     let events = cluster.control_plane.audit_events()?.into_iter();
     Ok(events
@@ -86,7 +86,7 @@ fn requests(cluster: &Cluster) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Waits until some periods have gone by: nodes looked at, balancers listed.
+/// Waits until some periods have passed: nodes checked, balancers listed.
 async fn periods(cluster: &Cluster) -> Result<()> {
     let cloud = cluster.cloud()?;
     let (_, questions) = cloud.calls_and_items("BatchGetInstances").await?;
@@ -99,7 +99,7 @@ async fn periods(cluster: &Cluster) -> Result<()> {
     .await
 }
 
-/// Waits until some periods went by without a request, Events included.
+/// Waits until some periods have passed without a request, Events included.
 async fn until_quiet(cluster: &Cluster) -> Result<()> {
     wait::until("quiet", async || {
         let before = requests(cluster)?.len();

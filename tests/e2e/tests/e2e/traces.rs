@@ -1,4 +1,4 @@
-//! One trace from the moment at which an object is queued to the call into the provider, as a collector gets it.
+//! One trace from the moment an object is queued to the call of the provider, as a collector receives it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use tokio::{net::TcpListener, sync::Mutex};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status, transport::Server};
 
-/// What came, with the name of the service that it came from.
+/// The received spans, each with the name of its service.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<(String, Span)>>>);
 
@@ -42,7 +42,7 @@ impl TraceService for Collector {
 }
 
 impl Collector {
-    /// Takes spans at the address that is returned, for as long as the test runs.
+    /// Accepts spans at the returned address while the test runs.
     async fn start(&self) -> Result<String> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
@@ -51,7 +51,7 @@ impl Collector {
         Ok(address)
     }
 
-    /// All spans, once there is one like this.
+    /// All spans, once one of them matches.
     async fn until(&self, what: &str, is: impl Fn(&Span) -> bool) -> Result<(Span, Spans)> {
         wait::until(what, async || {
             let spans = self.0.lock().await;
@@ -91,7 +91,7 @@ async fn a_trace_leads_from_the_queue_into_the_provider() -> Result<()> {
     let endpoint = collector.start().await?;
     let mut cluster =
         quick().host_flag(format!("--tracing-endpoint={endpoint}")).start_without_host().await?;
-    // They come in one list, and are asked about in one batch.
+    // They arrive in one list, and are queried in one batch.
     let names = ["a", "b", "c"];
     for name in names {
         cluster.cloud()?.create_instance(name, "zone-a").await?;
@@ -149,7 +149,7 @@ async fn a_trace_leads_from_the_queue_into_the_provider() -> Result<()> {
     Ok(())
 }
 
-/// One that is away, and one that takes connections and never answers.
+/// A collector that is down, and one that accepts connections but never answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_is_away_or_hangs_holds_nothing_up() -> Result<()> {
     let silent = TcpListener::bind("127.0.0.1:0").await?;

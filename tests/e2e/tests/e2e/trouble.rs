@@ -1,4 +1,4 @@
-//! An apiserver that answers 429 or 500, says nothing, or breaks every watch: the host lives through it and catches up.
+//! An apiserver that answers 429 or 500, is silent, or breaks every watch: the host survives and catches up.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use test_cluster::{
 
 use crate::quick;
 
-/// As many requests as show that the host asks again.
+/// Enough requests to show that the host retries.
 const REQUESTS: usize = 5;
 
-/// Longer than a request may take, twice.
+/// Twice as long as a request may take.
 const LIMIT: Duration = Duration::from_secs(90);
 
 async fn a_cluster_behind_a_proxy() -> Result<(Cluster, ApiProxy)> {
-    // A leader that cannot renew its Lease for so long is meant to end.
+    // A leader that cannot renew its Lease this long exits on purpose.
     let mut cluster = quick()
         .host_flag("--leader-elect")
         .host_flag("--leader-elect-lease-duration=180s")
@@ -47,7 +47,7 @@ async fn is_done(cluster: &Cluster, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What arrives before, during and after is all done by the same process.
+/// One process does all the work that arrives before, during and after.
 async fn lives_through(trouble: Trouble, is_told: &str) -> Result<()> {
     let (mut cluster, proxy) = a_cluster_behind_a_proxy().await?;
     let process = cluster.host()?.id();

@@ -1,4 +1,4 @@
-//! Labels and node affinity of volumes on a real control plane: by the controller, by the webhook, and on bad days.
+//! Labels and node affinity of volumes on a real control plane: by the controller, by the webhook, and under faults.
 
 use anyhow::Result;
 use e2e::{
@@ -14,7 +14,7 @@ use test_cluster::{Cluster, metrics, wait};
 
 const REGION: &str = "topology.kubernetes.io/region";
 
-/// With the rights for the controller, before the host runs.
+/// With the controller's permissions, before the host runs.
 async fn prepared() -> Result<Cluster> {
     let cluster = quick().host_flag("--controllers=*,persistent-volume-label").start_without_host().await?;
     grant(&cluster).await?;
@@ -63,7 +63,8 @@ async fn volumes_are_labelled_whenever_they_were_made() -> Result<()> {
     nothing_was_forbidden(&cluster)
 }
 
-/// A host that serves the webhook, and an apiserver that calls it. The port is free, and stays the same over restarts.
+/// A host that serves the webhook, and an apiserver that calls it. The port is free, and stays the same across
+/// restarts.
 async fn with_webhook() -> Result<(Cluster, u16)> {
     let port = control_plane::free_port()?;
     let mut cluster = quick()
@@ -97,7 +98,7 @@ async fn a_new_volume_is_labelled_before_anybody_sees_it() -> Result<()> {
     ]}]);
     assert_eq!(terms(&made), wanted);
 
-    // What the controller could not change any more.
+    // The controller could no longer change this.
     let rack = json!({"key": "rack", "operator": "In", "values": ["7"]});
     let mut own = of_disk("own", "disk-1");
     own["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [rack]}]}});
@@ -127,7 +128,7 @@ async fn no_volume_waits_for_us() -> Result<()> {
     cloud.clear_faults().await?;
     zone(&cluster, "hanging", "a__b").await?;
 
-    // A host that hangs, and one that is dead.
+    // A host that hangs, and a dead one.
     cluster.host()?.pause()?;
     assert_eq!(zone_of(&make(&cluster, "paused", "disk-1").await?), None);
     cluster.host()?.resume()?;
@@ -140,7 +141,7 @@ async fn no_volume_waits_for_us() -> Result<()> {
 
     nothing_was_forbidden(&cluster)?;
 
-    // An apiserver that comes back with nothing in memory. It forbids until it has read its roles.
+    // An apiserver that restarts with empty caches. It forbids everything until it has read its roles.
     cluster.control_plane.stop_apiserver()?;
     cluster.control_plane.start_apiserver().await?;
     labelled_while_made(&cluster, "after", "disk-1").await?;
@@ -158,7 +159,7 @@ async fn an_expired_certificate_costs_no_volume() -> Result<()> {
         Ok(())
     };
 
-    // One that the leader cannot write.
+    // A Secret that the leader cannot write.
     let key = rcgen::KeyPair::generate()?;
     let mut params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()])?;
     params.not_after = rcgen::date_time_ymd(2024, 1, 1);
@@ -166,7 +167,7 @@ async fn an_expired_certificate_costs_no_volume() -> Result<()> {
     let pem = params.self_signed(&key)?.pem();
     let data = json!({"ca.crt": pem, "tls.crt": pem, "tls.key": key.serialize_pem()});
     replace(json!({"metadata": {"name": SECRET}, "immutable": true, "stringData": data})).await?;
-    // The apiserver keeps its connection to the webhook, in which no certificate is looked at again.
+    // The apiserver keeps its connection to the webhook, on which no certificate is checked again.
     cluster.restart_host_with(&[]).await?;
     wait::until("it is served", async || {
         let text = cluster.host_metrics().await?;

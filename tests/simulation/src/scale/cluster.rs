@@ -27,10 +27,10 @@ use tokio::task::JoinHandle;
 use super::serve::serve;
 use crate::{kubelets::UNINITIALIZED, world::EXCLUDE};
 
-/// Changes of one kind that a watch may be behind.
+/// How many changes of one kind a watch may lag behind.
 const HISTORY: usize = 400_000;
 
-/// Ends with this value.
+/// Ends when dropped.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) apiserver: SocketAddr,
@@ -42,7 +42,7 @@ pub(super) struct Cluster {
     _folder: Arc<tempfile::TempDir>,
 }
 
-/// What the host still has to do.
+/// The work that the host has left.
 #[derive(Debug, Default)]
 struct Left {
     nodes: AtomicI64,
@@ -81,7 +81,7 @@ impl Cluster {
         let (apiserver, requests) = serve(&server).await?;
         let cloud = Cloud::new(State::new(Settings::default()), Store::nowhere());
         let mock = Mock::new(cloud, Arc::new(Timestamp::now));
-        // A provider serves in no directory that others may enter.
+        // A provider refuses a socket in a directory that others may enter.
         let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir()?;
         let socket = folder.path().join("provider.sock");
         let provider = format!("unix://{}", socket.display());
@@ -105,7 +105,7 @@ impl Cluster {
         })
     }
 
-    /// Machines and their new nodes; those from number `targets` on stay out of balancers.
+    /// Creates machines and their new nodes; those from number `targets` on are excluded from balancers.
     pub(super) fn add_nodes(&self, numbers: Range<u32>, targets: u32) -> Result<()> {
         let (objects, now) = (self.server.world().named("kubelet"), Timestamp::now());
         let wish = NewInstances {
@@ -177,7 +177,7 @@ impl Cluster {
         format!("{:?}, calls {:?}", self.left, self.mock.calls.methods())
     }
 
-    /// Whether the node stands behind all balancers.
+    /// Whether the node is behind all balancers.
     pub(super) fn is_behind_all(&self, number: u32) -> bool {
         let name = name(number);
         self.mock.cloud.read(Timestamp::now(), |state| {
@@ -185,7 +185,7 @@ impl Cluster {
         })
     }
 
-    /// Health and status are asked whatever there is to do.
+    /// Health and status are queried whether or not there is work.
     pub(super) fn calls(&self) -> Calls {
         let methods = self.mock.calls.methods();
         let work = methods

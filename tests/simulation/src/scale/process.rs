@@ -1,4 +1,4 @@
-//! The host's process, and what it has used, as the kernel counts.
+//! The host's process, and its resource usage as the kernel counts it.
 
 use std::{
     fs,
@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 
 use super::cluster::Cluster;
 
-/// Clock ticks a second; Linux has shown 100 to programs on every architecture for decades.
+/// Clock ticks per second; Linux has reported 100 to programs on every architecture for decades.
 const TICKS: f64 = 100.0;
-/// Who uses less of a processor is idle.
+/// A process that uses less processor time is idle.
 const IDLE: f64 = 0.02;
-/// Idle for so long is done.
+/// A process that is idle for this long is done.
 const WINDOW: Duration = Duration::from_secs(3);
-/// The host must not be what holds up the host.
+/// Rate limits of the host itself must not slow it down.
 const FLAGS: [&str; 10] = [
     "--leader-elect=false",
     "--secure-port=0",
@@ -32,11 +32,11 @@ const FLAGS: [&str; 10] = [
     "--concurrent-service-syncs=32",
 ];
 
-/// Ends with this value.
+/// Ends when dropped.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Mutex<Child>,
-    /// What the phases so far have used.
+    /// The usage of the phases so far.
     counted: Mutex<f64>,
 }
 
@@ -60,19 +60,19 @@ impl Process {
         Ok(self.child.lock().try_wait()?.is_none())
     }
 
-    /// What was used before the phase that begins; the start of the process belongs to its first one.
+    /// The usage before the phase that begins; the start of the process belongs to its first one.
     pub(super) fn cpu_at_begin(&self) -> f64 {
         *self.counted.lock()
     }
 
-    /// What was used since.
+    /// The usage since.
     pub(super) fn take_cpu(&self, begin: f64) -> Result<f64> {
         let now = self.cpu_seconds()?;
         *self.counted.lock() = now;
         Ok(now - begin)
     }
 
-    /// Waits until the host does next to nothing.
+    /// Waits until the host is nearly idle.
     pub(super) async fn idle(&self, patience: Duration) -> Result<()> {
         let begun = Instant::now();
         let mut before = self.cpu_seconds()?;
@@ -97,7 +97,7 @@ impl Process {
 
     fn cpu_seconds(&self) -> Result<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.lock().id()))?;
-        // The name may hold blanks; it ends with the last parenthesis.
+        // The name may contain spaces; it ends with the last parenthesis.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
         Ok((ticks(11).context("utime")? + ticks(12).context("stime")?) / TICKS)

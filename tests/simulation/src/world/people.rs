@@ -1,4 +1,4 @@
-//! What users, autoscalers, the cloud and those at its console do.
+//! The actions of users, autoscalers, the cloud and its operators.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// What somebody does in the cloud's own console.
+    /// Somebody's actions in the cloud's own console.
     pub(super) fn meddle(&self, step: &Step) {
         let cluster = self.cluster();
         let balancer = |state: &State, number: u8| {

@@ -1,4 +1,4 @@
-//! What goes wrong around the host, and with it.
+//! The faults of the host and of everything around it.
 
 use anyhow::Result;
 use apiserver::{Cut, Fault, History, Interception, View};
@@ -36,7 +36,7 @@ impl World {
         Ok(())
     }
 
-    /// After a crash, unless another one was started meanwhile; replicas come back in any case.
+    /// Restarts after a crash, unless another host was started meanwhile; replicas always come back.
     pub(super) fn host_again(&self) {
         let mut alive = false;
         self.active(|_| alive = true);
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// For the host that leads, or all.
+    /// Applies to the leading host, or to all.
     pub(super) fn hold(&self, time: Duration, switch: impl Fn(&Host, bool) + Copy + 'static) {
         let mut names = Vec::new();
         self.leaders(|host| {
