@@ -1,7 +1,7 @@
-//! How long each RPC takes: p50 and p99 over many calls, one after the other.
+//! How long each RPC takes: p50 and p99 over many consecutive calls.
 //!
-//! In: a session. Out: a row for each RPC that could be called. Numbers are the provider's with its cloud behind it; what the
-//! suite adds is the row of GetInfo.
+//! In: a session. Out: a row for each RPC that could be called. The numbers include the provider and its cloud; the row
+//! of GetInfo shows what the suite itself adds.
 
 use std::{future::Future, io::Write, rc::Rc, time::Duration};
 
@@ -24,19 +24,19 @@ use crate::{
 /// How long one RPC took.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
-    /// What was called.
+    /// The RPC.
     pub rpc: String,
-    /// How often.
+    /// The number of calls.
     pub calls: usize,
-    /// How many of these failed; their time counts, too.
+    /// How many of them failed; their time counts too.
     pub failed: usize,
     /// Half of the calls took at most this long.
     pub p50_micros: u128,
-    /// All but one in a hundred took at most this long.
+    /// 99 percent of the calls took at most this long.
     pub p99_micros: u128,
 }
 
-/// Calls each RPC so often.
+/// Calls each RPC this often.
 pub async fn measure(session: &Rc<Session>, calls: usize) -> Vec<Row> {
     let t = &Trial::new(Rc::clone(session), "BENCH");
     let mut rows = vec![
@@ -114,7 +114,7 @@ async fn row<F: Future<Output = bool>>(rpc: impl Into<String>, calls: usize, cal
 ///
 /// # Errors
 ///
-/// When nobody reads it.
+/// Writing fails.
 pub fn table(rows: &[Row], to: &mut impl Write) -> std::io::Result<()> {
     writeln!(to, "{:<32} {:>6} {:>7} {:>12} {:>12}", "RPC", "CALLS", "FAILED", "P50", "P99")?;
     for row in rows {

@@ -1,4 +1,4 @@
-//! One case: an id, the sentences of the contract that it tries, what it needs, and how it goes.
+//! One case: an id, the sentences of the contract that it tests, what it needs, and what it does.
 
 use cloudprovider_proto::v1alpha1::Capability;
 use futures::future::LocalBoxFuture;
@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use crate::trial::Trial;
 
-/// A group of cases that stands or falls with something that a provider advertises.
+/// A group of cases that depends on something that a provider advertises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Profile {
-    /// Who is there, and what can it do?
+    /// Identity and capabilities.
     Identity,
     /// `Instances.BatchGetInstances`.
     Instances,
@@ -20,7 +20,7 @@ pub enum Profile {
     InstancesList,
     /// `Instances.AddSshKeyToAllInstances`.
     SshKeys,
-    /// `LoadBalancers`, but for the list.
+    /// `LoadBalancers`, except the list.
     LoadBalancers,
     /// `LoadBalancers.ListLoadBalancers`: garbage, drift, restarts.
     LoadBalancersList,
@@ -73,38 +73,38 @@ impl Profile {
     }
 }
 
-/// How much hangs on a case.
+/// How important a case is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// It must be run for a verdict.
     Core,
-    /// It may be left out; mostly what only a steered cloud shows.
+    /// It may be skipped; usually only a cloud that hooks control can show it.
     Extended,
 }
 
-/// Why a case ended before its end.
+/// Why a case ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// The contract was broken.
+    /// The provider broke the contract.
     Failed {
-        /// What the contract wants.
+        /// What the contract requires.
         expected: String,
-        /// What came instead.
+        /// What happened instead.
         seen: String,
     },
-    /// It could not be tried, and why.
+    /// It could not be tested, and why.
     NotRun(String),
-    /// The provider does not claim to do this.
+    /// The provider does not advertise this.
     NotAdvertised(String),
 }
 
 /// How a case ended.
 pub type Outcome = Result<(), Stop>;
 
-/// What a case does.
+/// The function of a case.
 pub trait Run: Sync {
-    /// Tries it once.
+    /// Runs it once.
     fn run<'a>(&'a self, trial: &'a Trial) -> LocalBoxFuture<'a, Outcome>;
 }
 
@@ -119,21 +119,21 @@ impl<F: AsyncFn(&Trial) -> Outcome + Sync> Run for F {
 pub struct Case {
     /// For example `INST-03`.
     pub id: &'static str,
-    /// With what it stands or falls.
+    /// Its profile.
     pub profile: Profile,
-    /// How much hangs on it.
+    /// Its level.
     pub level: Level,
-    /// What holds when it passes, as a sentence.
+    /// The sentence that holds if it passes.
     pub title: &'static str,
-    /// Tags of the rules that it tries.
+    /// The tags of the rules that it tests.
     pub rules: &'static [&'static str],
-    /// Words of the contract that it tries and that carry no tag.
+    /// Words of the contract that it tests and that have no tag.
     pub words: &'static [&'static str],
-    /// What must be advertised beyond the profile.
+    /// Capabilities that it needs in addition to the profile.
     pub capability: Option<Capability>,
-    /// Hooks without which it cannot be tried.
+    /// Hooks that it needs.
     pub hooks: &'static [&'static str],
-    /// What it does.
+    /// Its function.
     pub run: &'static dyn Run,
 }
 
@@ -156,28 +156,28 @@ impl Case {
         Self { id, profile, level: Level::Core, title, rules, words: &[], capability: None, hooks: &[], run }
     }
 
-    /// It also tries these words of the contract.
+    /// Adds words of the contract that it tests.
     #[must_use]
     pub const fn words(mut self, words: &'static [&'static str]) -> Self {
         self.words = words;
         self
     }
 
-    /// A provider may fail it and be conformant.
+    /// Makes it optional: a provider that fails it can be conformant.
     #[must_use]
     pub const fn extended(mut self) -> Self {
         self.level = Level::Extended;
         self
     }
 
-    /// It needs these hooks.
+    /// Adds hooks that it needs.
     #[must_use]
     pub const fn hooks(mut self, hooks: &'static [&'static str]) -> Self {
         self.hooks = hooks;
         self
     }
 
-    /// It needs this capability.
+    /// Adds a capability that it needs.
     #[must_use]
     pub const fn capability(mut self, capability: Capability) -> Self {
         self.capability = Some(capability);

@@ -1,7 +1,7 @@
 //! All cases: a table for each subject.
 //!
-//! A case is a row: an id, its profile, what holds when it passes, the rules of the contract that it tries, and a function.
-//! Whoever adds one adds a row and a function; `tests/rules.rs` checks that rules and cases cover each other.
+//! A case is a row: an id, its profile, the sentence that holds if it passes, the rules that it tests, and a function.
+//! To add one, add a row and a function; `tests/rules.rs` checks that rules and cases cover each other.
 
 mod abandoned;
 mod adoption;

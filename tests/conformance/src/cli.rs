@@ -16,12 +16,12 @@ use crate::{scenario::Scenario, target::Endpoint};
 
 /// The conformance suite of the CloudProvider contract.
 ///
-/// Exit codes: 0 conformant; 1 a core case failed; 2 wrong usage, or a problem of this machine; 3 there is no provider that
-/// could be tried, or it stopped answering; 4 no core case failed, but some were not run; 130 interrupted.
+/// Exit codes: 0 conformant; 1 a core case failed; 2 wrong usage, or a problem of this machine; 3 no provider could be
+/// tested, or it stopped answering; 4 no core case failed, but some were not run; 130 interrupted.
 #[derive(Debug, Parser)]
 #[command(name = "provider-conformance", version)]
 pub struct Arguments {
-    /// Tell all cases and what they need, and do nothing else.
+    /// List all cases and what they need, and do nothing else.
     #[arg(long, exclusive = true)]
     list: bool,
     #[command(subcommand)]
@@ -30,11 +30,11 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Try a provider.
+    /// Test a provider.
     Run(run::RunArguments),
-    /// Tell all cases and what they need.
+    /// List all cases and what they need.
     List(list::ListArguments),
-    /// Remove what an aborted run left.
+    /// Delete what an aborted run left behind.
     Sweep(sweep::SweepArguments),
     /// Measure how long each RPC takes.
     Bench(bench::BenchArguments),
@@ -49,10 +49,10 @@ pub struct TargetArguments {
     /// unix:///path/of/the/socket, a path, or https://host:port with --tls-dir.
     #[arg(long, env = "CONFORMANCE_ENDPOINT")]
     endpoint: Endpoint,
-    /// Folder with ca.crt, tls.crt and tls.key, for https endpoints.
+    /// Directory with ca.crt, tls.crt and tls.key, for https endpoints.
     #[arg(long, value_name = "DIR")]
     tls_dir: Option<PathBuf>,
-    /// How the cloud is steered, see docs/conformance.md. Without it, cases that need a hook are not run.
+    /// How to control the cloud, see docs/conformance.md. Without it, cases that need a hook are not run.
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
 }
@@ -71,7 +71,7 @@ const NO_PROVIDER: u8 = 3;
 const INCOMPLETE: u8 = 4;
 const INTERRUPTED: u8 = 130;
 
-/// Does what the arguments say.
+/// Runs the subcommand.
 #[must_use]
 pub fn main(arguments: Arguments) -> ExitCode {
     let command = match (arguments.list, arguments.command) {
@@ -83,7 +83,7 @@ pub fn main(arguments: Arguments) -> ExitCode {
             Arguments::command().error(clap::error::ErrorKind::MissingSubcommand, complaint).exit();
         }
     };
-    // One thread is enough, and makes what is measured comparable.
+    // One thread is enough, and makes measurements comparable.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return complain(&anyhow::Error::from(error)),

@@ -1,8 +1,8 @@
 //! The rules as the contract states them: each tag `[R:...]` with its sentence, read from the comments of the `.proto`
 //! files that this binary was built with.
 //!
-//! In: the descriptors of the contract, which carry its comments. Out: sentences by tag, and whether some words stand in
-//! the contract.
+//! In: the descriptors of the contract, which carry its comments. Out: sentences by tag, and whether the contract
+//! contains given words.
 
 mod element;
 
@@ -15,9 +15,9 @@ use prost_types::{FileDescriptorProto, FileDescriptorSet};
 /// A sentence of the contract.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sentence {
-    /// The file that it stands in.
+    /// The file that contains it.
     pub file: String,
-    /// What it is about, for example `Instance.addresses`.
+    /// What it describes, for example `Instance.addresses`.
     pub element: String,
     /// The sentence, without tags.
     pub text: String,
@@ -25,7 +25,7 @@ pub struct Sentence {
 
 struct Contract {
     rules: BTreeMap<String, Vec<Sentence>>,
-    /// All comments, with single blanks.
+    /// All comments, with single spaces.
     comments: String,
 }
 
@@ -42,14 +42,14 @@ pub fn sentences(tag: &str) -> &'static [Sentence] {
     CONTRACT.rules.get(tag).map_or(&[], Vec::as_slice)
 }
 
-/// Whether the contract says so, in these words.
+/// Whether the contract contains these words.
 #[must_use]
 pub fn says(words: &str) -> bool {
     CONTRACT.comments.contains(&single_blanks(words))
 }
 
 fn read() -> Contract {
-    // The bytes are made by this crate's own build; that they decode is shown by the tests.
+    // This crate's own build creates the bytes; tests show that they decode.
     let set = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap_or_default();
     let mut contract = Contract { rules: BTreeMap::new(), comments: String::new() };
     for file in set.file.iter().filter(|file| file.package().starts_with("ccm.")) {
@@ -67,7 +67,7 @@ fn read() -> Contract {
     contract
 }
 
-/// Each comment, and what it stands at.
+/// Each comment, and what it describes.
 fn comments(file: &FileDescriptorProto) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for location in file.source_code_info.iter().flat_map(|info| &info.location) {
@@ -83,7 +83,7 @@ fn single_blanks(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Each tag of a comment with the sentence that it stands in or behind.
+/// Each tag of a comment with the sentence that it is in or follows.
 fn tagged(comment: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (at, _) in comment.match_indices("[R:") {
@@ -100,13 +100,13 @@ fn begin(text: &str) -> usize {
     ends.iter().filter_map(|end| text.rfind(end).map(|at| at + end.len())).max().unwrap_or(0)
 }
 
-/// The sentence around a place. A tag stands within its sentence, or just behind the full stop.
+/// The sentence around a position. A tag is within its sentence, or just after the full stop.
 fn sentence(comment: &str, at: usize) -> String {
     let before = comment[..at].trim_end();
     let body = before.strip_suffix('.').unwrap_or(before);
     let mut start = begin(body);
     if body[start..].split_whitespace().count() < 3 {
-        // "Required." alone says nothing: it belongs to the sentence before.
+        // "Required." alone says nothing: it belongs to the previous sentence.
         start = begin(body[..start].trim_end().trim_end_matches('.'));
     }
     let text = &comment[start..at];

@@ -1,7 +1,8 @@
-//! What was made and must go again, on disk before it is made: so that nothing is left even when this process is killed.
+//! What was created and must be deleted, on disk before it is created: so nothing is left even if this process is
+//! killed.
 //!
-//! In: entries, each registered before the thing is made. Out: the same entries backwards, until each is taken back. The
-//! file goes when nothing is left.
+//! In: entries, each registered before its object is created. Out: the same entries in reverse, until each is deleted.
+//! The file is removed when nothing is left.
 
 mod clean;
 
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use clean::{Left, clean};
 
-/// Something that must go again.
+/// An object that must be deleted again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Entry {
@@ -40,11 +41,11 @@ pub enum Entry {
         /// Its destination.
         destination: String,
     },
-    /// Something that a hook takes back.
+    /// An object that a hook deletes.
     Hook {
-        /// Which.
+        /// The hook.
         hook: String,
-        /// What it is told.
+        /// The hook's input.
         variables: BTreeMap<String, String>,
     },
 }
@@ -61,7 +62,7 @@ impl Entry {
         }
     }
 
-    /// In a few words.
+    /// A short description.
     #[must_use]
     pub fn words(&self) -> String {
         match self {
@@ -77,7 +78,7 @@ impl Entry {
     }
 }
 
-/// For whom a run makes things.
+/// The run that creates objects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Id of the run.
@@ -113,18 +114,18 @@ pub struct Ledger {
     open: BTreeMap<u64, Entry>,
 }
 
-/// Where the ledger of a run is kept unless said otherwise.
+/// The default directory of ledgers.
 #[must_use]
 pub fn default_folder() -> PathBuf {
     std::env::temp_dir().join("provider-conformance")
 }
 
 impl Ledger {
-    /// A new ledger in this folder.
+    /// A new ledger in this directory.
     ///
     /// # Errors
     ///
-    /// When the folder cannot be written.
+    /// The directory cannot be written.
     pub fn begin(folder: &Path, header: &Header) -> Result<Self> {
         let path = folder.join(format!("{}.jsonl", header.run_id));
         let unusable = || format!("cannot write ledger {}", path.display());
@@ -139,13 +140,13 @@ impl Ledger {
     ///
     /// # Errors
     ///
-    /// When it cannot be read.
+    /// It cannot be read.
     pub fn reopen(path: &Path) -> Result<(Self, Header)> {
         let text =
             fs::read_to_string(path).with_context(|| format!("cannot read ledger {}", path.display()))?;
         let (mut header, mut next, mut open) = (None, 0, BTreeMap::new());
         for line in text.lines() {
-            // A last line that was cut off by a kill is not there.
+            // A last line that a kill cut off does not count.
             match serde_json::from_str(line) {
                 Ok(Line::Run(found)) => header = Some(found),
                 Ok(Line::Made { number, entry }) => {
@@ -174,11 +175,11 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes what is about to be made.
+    /// Records an object that is about to be created.
     ///
     /// # Errors
     ///
-    /// When the disk refuses; then nothing may be made.
+    /// The disk refuses; then nothing may be created.
     pub fn register(&mut self, entry: Entry) -> Result<u64> {
         let number = self.next;
         self.write(&Line::Made { number, entry: entry.clone() })?;
@@ -187,23 +188,23 @@ impl Ledger {
         Ok(number)
     }
 
-    /// Notes that it is gone.
+    /// Records that it is deleted.
     ///
     /// # Errors
     ///
-    /// When the disk refuses.
+    /// The disk refuses.
     pub fn gone(&mut self, number: u64) -> Result<()> {
         self.open.remove(&number);
         self.write(&Line::Gone { number })
     }
 
-    /// What is there, the newest first.
+    /// The remaining entries, the newest first.
     #[must_use]
     pub fn open(&self) -> Vec<(u64, Entry)> {
         self.open.iter().rev().map(|(number, entry)| (*number, entry.clone())).collect()
     }
 
-    /// Where it is kept.
+    /// The ledger's file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -212,7 +213,7 @@ impl Ledger {
     /// Removes the file when nothing is left.
     pub fn end(self) {
         if self.open.is_empty() {
-            // Whoever cannot remove it finds an empty ledger, which does no harm.
+            // If it cannot be removed, an empty ledger does no harm.
             let _removed = fs::remove_file(&self.path);
         }
     }

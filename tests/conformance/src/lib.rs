@@ -1,12 +1,12 @@
 //! The conformance suite of the CloudProvider contract: what a provider team runs against its provider.
 //!
-//! In: where a provider listens, and a scenario that says how to steer the cloud behind it. Out: a verdict for every case,
-//! and a report that names the sentence of the contract, what was expected and what was seen.
+//! In: where a provider listens, and a scenario that says how to control the cloud behind it. Out: a verdict for each
+//! case, and a report that names the sentence of the contract, what was expected and what was seen.
 //!
-//! - `contract`: the rules as the `.proto` files state them; `case` and `cases`: what is tried, as tables.
-//! - `target`: the one way to the provider; `scenario`: hooks that steer the cloud.
-//! - `trial`: what a case works with; `ledger`: what was made and must go again.
-//! - `run`: one case after the other; `report`: what became of them; `bench`: how fast it is.
+//! - `contract`: the rules as the `.proto` files state them; `case` and `cases`: what is tested, as tables.
+//! - `target`: the connection to the provider; `scenario`: hooks that control the cloud.
+//! - `trial`: what a case works with; `ledger`: what was created and must be deleted.
+//! - `run`: runs one case after the other; `report`: their outcomes; `bench`: measures latency.
 //!
 //! The suite depends on the contract alone: it knows no vendor, no SDK and no host.
 

@@ -1,4 +1,4 @@
-//! `provider-conformance`: is this provider one?
+//! `provider-conformance`: tests whether a provider keeps the contract.
 
 use std::process::ExitCode;
 

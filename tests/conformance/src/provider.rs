@@ -1,7 +1,7 @@
-//! Who answers at the endpoint, and what it advertises, with the contract's defaults where it says nothing.
+//! The provider at the endpoint, and what it advertises, with the contract's defaults.
 //!
-//! In: a connection. Out: [`Provider`], or why there is none: nobody, something else, somebody who hangs, or a provider
-//! that speaks only what this suite does not know.
+//! In: a connection. Out: [`Provider`], or why there is none: nobody listens, something else does, it hangs, or it
+//! speaks only versions that this suite does not know.
 
 mod introduce;
 
@@ -19,28 +19,28 @@ pub(crate) use introduce::{in_words, no_answer};
 /// A provider that introduced itself.
 #[derive(Debug, Clone, Default)]
 pub struct Provider {
-    /// What `GetInfo` answered; nothing when it answered an error.
+    /// The response of `GetInfo`; none if it failed.
     pub info: GetInfoResponse,
-    /// What `GetCapabilities` answered; nothing when it answered an error.
+    /// The response of `GetCapabilities`; none if it failed.
     pub capabilities: GetCapabilitiesResponse,
-    /// The error in place of one of these.
+    /// The error of a failed one.
     pub problem: Option<String>,
 }
 
 impl Provider {
-    /// Whether the service of this name is named as served.
+    /// Whether this service is listed as served.
     #[must_use]
     pub fn serves(&self, service: &str) -> bool {
         self.info.services.iter().any(|served| served == service)
     }
 
-    /// Whether this is advertised.
+    /// Whether this capability is advertised.
     #[must_use]
     pub fn can(&self, capability: Capability) -> bool {
         self.capabilities.capabilities.contains(&i32::from(capability))
     }
 
-    /// Limits as advertised.
+    /// The advertised limits.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.capabilities.limits.clone().unwrap_or_default()
@@ -50,13 +50,13 @@ impl Provider {
         self.capabilities.intervals.unwrap_or_default()
     }
 
-    /// Items of a page at most.
+    /// The maximum number of items in a page.
     #[must_use]
     pub fn max_page_size(&self) -> usize {
         count(self.limits().max_page_size, defaults::MAX_PAGE_SIZE)
     }
 
-    /// Bytes of a message at most.
+    /// The maximum size of a message in bytes.
     #[must_use]
     pub fn max_message_bytes(&self) -> usize {
         count(self.limits().max_message_bytes, defaults::MAX_MESSAGE_BYTES)
@@ -74,7 +74,7 @@ impl Provider {
         time(self.intervals().resume_token_validity, defaults::TOKEN_VALIDITY)
     }
 
-    /// At least this often a bookmark comes.
+    /// The maximum interval of bookmarks.
     #[must_use]
     pub fn bookmark_interval(&self) -> Duration {
         time(self.intervals().bookmark_interval, defaults::BOOKMARK_INTERVAL)
@@ -87,7 +87,7 @@ impl Provider {
     }
 }
 
-/// A limit, or the default where none is advertised.
+/// A limit, or its default if none is advertised.
 #[must_use]
 pub fn count(advertised: u32, default: u32) -> usize {
     (if advertised == 0 { default } else { advertised }) as usize

@@ -1,4 +1,4 @@
-//! What became of a run: a value, and its shapes for people and machines.
+//! The outcome of a run, and its formats for people and machines.
 
 mod junit;
 mod markdown;
@@ -23,7 +23,7 @@ use crate::{
     session::Session,
 };
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Report {
@@ -31,26 +31,26 @@ pub struct Report {
     pub suite: &'static str,
     /// Where the provider listened.
     pub endpoint: String,
-    /// Its name, version and SDK, as it says.
+    /// The provider's name, version and SDK, as it reports them.
     pub provider: ProviderReport,
     /// Id of the run.
     pub run_id: String,
-    /// Where chance began.
+    /// The seed of random choices.
     pub seed: u64,
     /// When it began.
     pub began: String,
     /// How long it took.
     pub seconds: f64,
-    /// Why the rest was not tried, if so.
+    /// Why the remaining cases were not run, if so.
     pub ended_early: Option<EarlyEnd>,
-    /// One for each case, in the order in which they ran.
+    /// The outcome of each case, in the order in which they ran.
     pub cases: Vec<CaseReport>,
-    /// What could not be taken back.
+    /// Objects that could not be deleted.
     #[serde(serialize_with = "left_words")]
     pub left: Vec<Left>,
 }
 
-/// Who was tried.
+/// The tested provider.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ProviderReport {
@@ -60,23 +60,23 @@ pub struct ProviderReport {
     pub version: String,
     /// SDK and version.
     pub sdk: String,
-    /// What it serves.
+    /// Its services.
     pub services: Vec<String>,
-    /// What it can do beyond.
+    /// Its capabilities.
     pub capabilities: Vec<String>,
 }
 
-/// What became of a case.
+/// The outcome of a case.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct CaseReport {
     /// For example `INST-03`.
     pub id: &'static str,
-    /// Its group.
+    /// Its profile.
     pub profile: Profile,
-    /// How much hangs on it.
+    /// Its level.
     pub level: Level,
-    /// What holds when it passes.
+    /// The sentence that holds if it passes.
     pub title: &'static str,
     /// What the contract says.
     pub contract: Vec<RuleReport>,
@@ -89,19 +89,19 @@ pub struct CaseReport {
     pub millis: u128,
 }
 
-/// What the contract says.
+/// A sentence of the contract.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RuleReport {
     /// The rule's tag, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<&'static str>,
-    /// Where it stands and what it says.
+    /// Its place and its text.
     pub sentence: String,
 }
 
 impl CaseReport {
-    /// Of a case that ended so.
+    /// The result of a case with this outcome.
     #[must_use]
     pub fn new(case: &Case, verdict: Verdict, took: Duration) -> Self {
         let Case { id, profile, level, title, .. } = *case;
@@ -113,7 +113,7 @@ impl CaseReport {
     }
 }
 
-/// The sentences that a case tries.
+/// The sentences that a case tests.
 #[must_use]
 pub fn cited(case: &Case) -> Vec<RuleReport> {
     let mut cited = Vec::new();
@@ -128,7 +128,7 @@ pub fn cited(case: &Case) -> Vec<RuleReport> {
 }
 
 impl Report {
-    /// Of a run without cases yet.
+    /// A report without cases yet.
     #[must_use]
     pub fn begin(session: &Session) -> Self {
         let (info, can) = (&session.provider.info, &session.provider.capabilities);
@@ -157,7 +157,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// When the folder cannot be written.
+    /// The directory cannot be written.
     pub fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let json = serde_json::to_string_pretty(&self.whole())?;
@@ -184,7 +184,7 @@ impl Report {
     }
 }
 
-/// A text that may stand in a cell of a table.
+/// Escapes a text for a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

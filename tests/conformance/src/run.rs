@@ -1,7 +1,7 @@
-//! One case after the other, each cleaned up behind, none longer than it may take.
+//! Runs one case after the other, cleans up after each, and limits its time.
 //!
-//! In: options and cases. Out: a [`Report`]. Cases run one at a time: most steer the cloud, and a failure is told apart from
-//! its neighbours.
+//! In: options and cases. Out: a [`Report`]. Cases run one at a time, since most control the cloud, and so that
+//! failures can be told apart.
 
 mod filter;
 
@@ -33,7 +33,7 @@ use crate::{
 const RECOVERY: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Resolves when the run shall end early.
+/// Resolves when the run must end early.
 pub type StopSignal = Shared<BoxFuture<'static, ()>>;
 
 /// How to run.
@@ -41,15 +41,15 @@ pub type StopSignal = Shared<BoxFuture<'static, ()>>;
 pub struct Options {
     /// Where the provider listens.
     pub endpoint: Endpoint,
-    /// For TLS: the folder with `ca.crt`, `tls.crt` and `tls.key`.
+    /// For TLS: the directory with `ca.crt`, `tls.crt` and `tls.key`.
     pub tls_folder: Option<PathBuf>,
-    /// How the cloud is steered.
+    /// How to control the cloud.
     pub scenario: Scenario,
-    /// Where the ledger is kept.
+    /// The directory of the ledger.
     pub ledger_folder: PathBuf,
-    /// Where chance begins.
+    /// The seed of random choices.
     pub seed: u64,
-    /// Which cases.
+    /// Selects the cases.
     pub filter: Filter,
     /// How long one case may take.
     pub case_timeout: Duration,
@@ -60,11 +60,11 @@ pub struct Options {
 /// What happens while cases run.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// The provider is known and the run begins.
+    /// The provider is known, and the run begins.
     Begun {
-        /// So far without cases.
+        /// The report, still without cases.
         report: &'a Report,
-        /// How many cases there will be.
+        /// The number of cases.
         cases: usize,
     },
     /// A case begins.
@@ -76,7 +76,7 @@ pub enum Progress<'a> {
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// There is nothing to try.
+    /// There is nothing to test.
     #[error(transparent)]
     NoProvider(#[from] NoProvider),
     /// Something on this machine prevents the run.
@@ -84,11 +84,11 @@ pub enum RunError {
     Here(#[from] anyhow::Error),
 }
 
-/// Runs the cases that the filter lets pass.
+/// Runs the cases that pass the filter.
 ///
 /// # Errors
 ///
-/// When there is no provider, or the ledger cannot be written.
+/// There is no provider, or the ledger cannot be written.
 pub async fn run(
     options: Options,
     cases: impl IntoIterator<Item = &'static Case>,
@@ -130,7 +130,7 @@ pub async fn run(
     Ok(report)
 }
 
-/// Runs one case and cleans up behind it. Also answers why no more can be tried, if so.
+/// Runs one case and cleans up after it. Also returns why no more cases can be run, if so.
 async fn try_case(
     session: &Rc<Session>,
     case: &'static Case,
@@ -161,7 +161,7 @@ async fn try_case(
     (verdict, interrupted)
 }
 
-/// Why a case cannot be tried, before it is.
+/// Why a case cannot be run, checked before.
 fn missing(session: &Session, case: &Case, lists_balancers: bool) -> Option<Stop> {
     let provider = &session.provider;
     let served =
@@ -200,7 +200,7 @@ async fn lists_balancers(session: &Session) -> bool {
     !answer.is_err_and(|status| is_bare_unimplemented(&status))
 }
 
-/// Whether the provider answers, with whatever.
+/// Whether the provider answers anything at all.
 async fn answers(session: &Session) -> bool {
     let end = Instant::now() + RECOVERY;
     loop {

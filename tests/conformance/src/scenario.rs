@@ -1,7 +1,7 @@
-//! The scenario: how long things take, what must never be told, and how the cloud is steered.
+//! The scenario: how long things take, what must never be revealed, and how to control the cloud.
 //!
-//! In: a YAML file of the vendor. Out: a [`Scenario`], whose hooks are commands that the suite runs. What a hook is told
-//! and must print stands in [`HOOKS`]; `docs/conformance.md` is the reference.
+//! In: a vendor's YAML file. Out: a [`Scenario`], whose hooks are commands that the suite runs. [`HOOKS`] says what a
+//! hook receives and must print; `docs/conformance.md` is the reference.
 
 mod duration;
 mod hook;
@@ -15,31 +15,31 @@ use serde::Deserialize;
 pub use hook::{HookError, Variables};
 pub use hooks::{HOOKS, HookInfo};
 
-/// How the cloud behind the provider is steered, and how long things take in it.
+/// How to control the cloud behind the provider, and how long things take in it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Scenario {
-    /// How long a change may take until it shows.
+    /// How long a change may take to become visible.
     #[serde(with = "duration")]
     pub settle: Duration,
-    /// Deadline of calls that are not about deadlines.
+    /// The deadline of calls in cases that do not test deadlines.
     #[serde(with = "duration")]
     pub call_deadline: Duration,
-    /// A case that would have to wait longer than this for something advertised is not run.
+    /// A case is not run if it would have to wait longer than this for something advertised.
     #[serde(with = "duration")]
     pub max_wait: Duration,
     /// How long a hook may take.
     #[serde(with = "duration")]
     pub hook_timeout: Duration,
-    /// How often a mutation is repeated where it must make no difference.
+    /// How often to repeat a mutation that must be idempotent.
     pub repeats: usize,
-    /// Texts that must never stand in an answer: credentials of the provider.
+    /// Texts that must never be in an answer: credentials of the provider.
     pub secrets: Vec<String>,
-    /// An SSH public key that the cloud takes.
+    /// An SSH public key that the cloud accepts.
     pub ssh_public_key: Option<String>,
-    /// Annotations of every Service that the suite makes, for what the cloud always wants to know.
+    /// Annotations of every Service that the suite creates, for clouds that always need them.
     pub service_annotations: BTreeMap<String, String>,
-    /// `spec.loadBalancerClass` of every Service that the suite makes.
+    /// `spec.loadBalancerClass` of every Service that the suite creates.
     pub load_balancer_class: String,
     /// Commands by the name of the hook.
     pub hooks: BTreeMap<String, String>,
@@ -63,22 +63,22 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// Reads a scenario.
+    /// Reads a scenario from a file.
     ///
     /// # Errors
     ///
-    /// When there is none, or it names a hook that nobody knows.
+    /// The file is missing or invalid, or it names an unknown hook.
     pub fn from_file(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read scenario {}", path.display()))?;
         Self::from_yaml(&text).with_context(|| format!("scenario {} makes no sense", path.display()))
     }
 
-    /// A scenario from its text.
+    /// Parses a scenario.
     ///
     /// # Errors
     ///
-    /// When it is none, or names a hook that nobody knows.
+    /// The text is invalid, or it names an unknown hook.
     pub fn from_yaml(text: &str) -> Result<Self> {
         let scenario: Self = serde_saphyr::from_str(text)?;
         if let Some(name) = scenario.hooks.keys().find(|name| hooks::named(name).is_none()) {
@@ -88,17 +88,17 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// The first of these hooks that is not there.
+    /// The first of these hooks that is missing.
     #[must_use]
     pub fn lacks(&self, hooks: &[&'static str]) -> Option<&'static str> {
         hooks.iter().copied().find(|name| !self.hooks.contains_key(*name))
     }
 
-    /// Runs a hook and answers what it printed.
+    /// Runs a hook and returns its output.
     ///
     /// # Errors
     ///
-    /// When there is no such hook, it fails, or it prints no JSON.
+    /// There is no such hook, it fails, or it does not print JSON.
     pub async fn hook(&self, name: &str, variables: &Variables) -> Result<serde_json::Value, HookError> {
         let command = self.hooks.get(name).ok_or_else(|| HookError::Missing { hook: name.to_owned() })?;
         let prints = hooks::named(name).is_some_and(|hook| !hook.prints.is_empty());

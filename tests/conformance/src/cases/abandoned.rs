@@ -1,4 +1,4 @@
-//! Callers that go away in mid-mutation, and never come back.
+//! Callers that disconnect during a mutation, and never come back.
 
 use std::time::Duration;
 
@@ -32,11 +32,11 @@ pub(super) const CASES: &[Case] = &[
     .extended(),
 ];
 
-/// Begins an Ensure and goes away after so long. Answers whether it was still running.
+/// Starts an Ensure and disconnects after this long. Returns whether it was still running.
 async fn leave(t: &Trial, wanted: &Wanted, after: Duration) -> Result<bool, Stop> {
     let request = within(t.ensure_request(wanted), t.scenario().call_deadline);
     let mut client = t.load_balancers();
-    // Dropping the call is a caller that goes away; whoever was quicker has done it already.
+    // Dropping the call disconnects the caller; a fast provider has already finished.
     match tokio::time::timeout(after, client.ensure_load_balancer(request)).await {
         Ok(Err(status)) if no_answer(&status).is_none() => {
             Err(failed("an Ensure that works", in_words(&status)))
@@ -54,7 +54,7 @@ async fn nothing_half_made(t: &Trial) -> Outcome {
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     for wanted in &left {
-        // Never begun, still being made, or whole: but never left half made.
+        // Never started, still in progress, or complete: but never half done for good.
         t.eventually("a balancer that is absent, being made, or ACTIVE with a way in", async || {
             let balancer = t.get(wanted).await?;
             let whole = match balancer.state() {

@@ -1,4 +1,4 @@
-//! A former controller's balancers, drift, and what restarts leave.
+//! A former controller's balancers, drift, and what restarts leave behind.
 
 use cloudprovider_proto::v1alpha1::{
     Adoption, Capability, ErrorReason, LoadBalancer, LoadBalancerState, Ownership, SyncState,
@@ -95,7 +95,7 @@ async fn adopted(t: &Trial) -> Outcome {
     let after = t.ensured(&wanted).await?;
     same("the id", &after.id, &before.id)?;
     expect(after.ownership() == Ownership::ByUid, "ownership BY_UID", &after)?;
-    // From now on it is ours without being asked.
+    // From now on it is ours, without asking for adoption.
     t.ensure(&Wanted { adoption: Adoption::Refuse, ..wanted }).await.map(drop)
 }
 

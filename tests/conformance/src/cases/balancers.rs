@@ -1,4 +1,4 @@
-//! One load balancer, made and read.
+//! One load balancer, created and read.
 
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
@@ -81,14 +81,14 @@ pub(super) const CASES: &[Case] = &[
     .extended(),
 ];
 
-/// What the contract says of a balancer that serves.
+/// The contract's requirements for a serving balancer.
 pub(super) fn serves(balancer: &LoadBalancer) -> Outcome {
     expect(balancer.state() == LoadBalancerState::Active, "state ACTIVE", balancer)?;
     expect(!balancer.ingress.is_empty(), "a way in", balancer)?;
     valid_ways(balancer)
 }
 
-/// Each way in is an IP, or a name.
+/// Each ingress is an IP or a host name.
 pub(super) fn valid_ways(balancer: &LoadBalancer) -> Outcome {
     for way in &balancer.ingress {
         let ip = way.ip.is_empty() || way.ip.parse::<IpAddr>().is_ok();
@@ -127,7 +127,7 @@ async fn digest(t: &Trial) -> Outcome {
 async fn ways_in(t: &Trial) -> Outcome {
     let wanted = t.wanted()?;
     let first = good("EnsureLoadBalancer", t.ensure_once(&wanted).await)?.load_balancer.unwrap_or_default();
-    // Also while it is being made.
+    // Even while it is being created.
     valid_ways(&first)?;
     valid_ways(&t.ensured(&wanted).await?)?;
     valid_ways(&t.get(&wanted).await?)
@@ -218,7 +218,7 @@ async fn digest_after_restart(t: &Trial) -> Outcome {
     same("applied_digest", &t.get(&wanted).await?.applied_digest, &wanted.digest)
 }
 
-/// Whether a case has something to list with.
+/// Whether a case has what it needs for listing.
 pub(super) async fn only_one(t: &Trial, wanted: &Wanted) -> Result<LoadBalancer, Stop> {
     let mut listed = t.listed_of(wanted).await?;
     match listed.pop() {

@@ -1,4 +1,4 @@
-//! Batches: keys, sizes and shapes, for each of the five alike.
+//! Batches: keys, sizes and shapes, the same for all five.
 
 mod calls;
 
@@ -81,7 +81,7 @@ fn keys(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("key-{number}")).collect()
 }
 
-/// Each key is answered exactly once, and no other.
+/// Each key is answered exactly once, and no other key is.
 fn each_once(sent: &str, asked: &[String], answered: &[String]) -> Outcome {
     let (asked_set, answered_set): (BTreeSet<_>, BTreeSet<_>) =
         (asked.iter().collect(), answered.iter().collect());

@@ -1,4 +1,4 @@
-//! What was built: the cloud is asked, not the provider.
+//! What was built, according to the cloud and not to the provider.
 
 use cloudprovider_proto::v1alpha1::{ErrorReason, IpFamily, Protocol, TrafficPolicy};
 
@@ -63,7 +63,7 @@ pub(super) const CASES: &[Case] = &[
     .hooks(LOOK),
 ];
 
-/// The next state of a balancer, as this changes it.
+/// Changes the wanted state of a balancer.
 fn next(wanted: &Wanted, change: impl FnOnce(&mut Wanted)) -> Wanted {
     let mut next = Wanted {
         digest: format!("{}-{}", wanted.digest, wanted.revision % 1000),
@@ -83,7 +83,7 @@ async fn stands(t: &Trial, wanted: &Wanted) -> Outcome {
     t.stands(wanted).await
 }
 
-/// It stands as asked for, or it is refused: the one thing that it must not be is something else.
+/// It is built as requested, or refused; it must not be anything else.
 async fn stands_or_is_refused(t: &Trial, what: &str, wanted: &Wanted) -> Outcome {
     match t.ensure_once(wanted).await {
         Ok(_) => stands(t, wanted).await,
@@ -120,7 +120,7 @@ async fn source_ranges(t: &Trial) -> Outcome {
     let ranges = ["192.0.2.0/24", "198.51.100.7/32"].map(str::to_owned);
     let wanted = next(&t.wanted()?, |wanted| wanted.service.source_ranges = ranges.to_vec());
     stands_or_is_refused(t, "a restriction", &wanted).await?;
-    // Whoever is open to few now is open to all later, and the other way round.
+    // A balancer open to few sources is opened to all, and the other way round.
     let open = t.wanted()?;
     stands(t, &open).await?;
     let closed = next(&open, |closed| closed.service.source_ranges = ranges[..1].to_vec());
@@ -162,7 +162,7 @@ async fn backends_only(t: &Trial) -> Outcome {
     let wanted = t.wanted()?.changed(443);
     t.ensure(&wanted).await?;
     let with_nodes = next(&wanted, |next| next.nodes = behind(&machines));
-    // The Service was edited meanwhile, and its Ensure waits.
+    // The Service has been edited meanwhile, and its Ensure is waiting.
     let edited = Wanted {
         service: next(&wanted, |next| next.service.ports.truncate(1)).service,
         ..with_nodes.clone()

@@ -1,4 +1,4 @@
-//! What the cloud is asked, and when: it is the cloud that counts.
+//! Calls to the cloud, as the cloud counts them.
 
 use std::time::Duration;
 
@@ -72,11 +72,11 @@ async fn batched(t: &Trial) -> Outcome {
     let nodes = (0..many).map(|_| t.stranger()).collect();
     good("BatchGetInstances", t.instances().batch_get_instances(t.ask(t.batch(nodes))).await)?;
     let calls = t.cloud_calls().await?.calls.saturating_sub(before.calls);
-    // Zones and pages cost calls, too; one for each node is what must not be.
+    // Zones and pages cost calls too, but there must not be one per node.
     expect(calls <= u64::from(many / 2).max(1), format!("far fewer calls than {many} nodes"), calls)
 }
 
-/// When it was observed, in nanoseconds on the provider's own clock.
+/// When it was observed, in nanoseconds by the provider's own clock.
 fn observed(result: &InstanceResult) -> Result<i128, Stop> {
     if !result.authoritative {
         return Err(Stop::NotAdvertised(
@@ -88,7 +88,8 @@ fn observed(result: &InstanceResult) -> Result<i128, Stop> {
     Ok(i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos))
 }
 
-/// Two reads, two seconds apart, were observed apart: whatever the clocks, and even where observed_at has whole seconds.
+/// Two reads, two seconds apart, were observed at different times: whatever the clocks, and even if observed_at has
+/// only whole seconds.
 async fn observed_now(t: &Trial) -> Outcome {
     let machine = t.machine().await?;
     let first = t.look(machine.node()).await?;
@@ -115,7 +116,7 @@ async fn get_asks(t: &Trial) -> Outcome {
     grows(t, "GetLoadBalancer", async || t.get(&wanted).await.map(drop)).await
 }
 
-/// Each of three calls asks the cloud.
+/// Each of three calls queries the cloud.
 async fn grows(t: &Trial, what: &str, call: impl AsyncFn() -> Outcome) -> Outcome {
     for _time in 0..3 {
         let before = t.cloud_calls().await?.calls;
@@ -140,10 +141,10 @@ async fn bounded(t: &Trial) -> Outcome {
     let deadline = Duration::from_millis(200);
     let hurried = (0..HURRIED).map(|_| Rpc::BatchGetInstances.call(t, By { deadline, ..By::usual(t) }));
     for answer in futures::future::join_all(hurried).await {
-        // In which way they end is the subject of other cases.
+        // Other cases test how they end.
         let _ended = answer?;
     }
-    // What was begun within the deadline is counted by now.
+    // Calls that began within the deadline have been counted by now.
     tokio::time::sleep(deadline).await;
     let (begun, _) = t.idle_calls(time).await?;
     expect(

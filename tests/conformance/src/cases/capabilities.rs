@@ -1,4 +1,4 @@
-//! What can it do, and does it?
+//! What the provider claims it can do, and whether it can.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub(super) const CASES: &[Case] = &[
         .words(&["| the RPC or service is not served | UNIMPLEMENTED | METHOD_NOT_SUPPORTED or none |"]),
 ];
 
-/// Services that are served or not as a provider likes.
+/// Services that a provider may serve or not.
 pub(super) const SERVICES: &[&str] = &[
     service_names::INSTANCES,
     service_names::LOAD_BALANCERS,
@@ -87,8 +87,8 @@ const RPCS: [(&str, u64); 18] = [
     ("GetControlPlaneEndpoint", 120),
 ];
 
-/// Whether a service is served. It is asked something that it must refuse, so that nothing happens in the cloud; whatever it
-/// answers but UNIMPLEMENTED, it is there.
+/// Whether a service is served. The request must be refused, so that nothing happens in the cloud; any answer except
+/// UNIMPLEMENTED shows that the service exists.
 pub(super) async fn is_served(t: &Trial, service: &str) -> Result<bool, Stop> {
     let refusal = match service {
         service_names::INSTANCES => {
@@ -154,7 +154,7 @@ async fn advertised_works(t: &Trial) -> Outcome {
         tried = true;
     }
     if t.provider().can(Capability::SshKeys) {
-        // No key at all: it is refused by whoever serves this, and nothing is spread.
+        // Not a key: a provider that serves this refuses it, and distributes nothing.
         let nothing = AddSshKeyToAllInstancesRequest::default();
         implemented(Capability::SshKeys, t.instances().add_ssh_key_to_all_instances(t.ask(nothing)).await)?;
         tried = true;

@@ -1,4 +1,4 @@
-//! Deadlines that are far too short, and callers that go away.
+//! Deadlines that are far too short, and callers that disconnect.
 
 use std::time::Duration;
 
@@ -98,11 +98,11 @@ pub(super) const CASES: &[Case] = &[
         .words(&["| the caller cancelled | CANCELLED | none | as above |"]),
 ];
 
-/// Answered in time: with whatever came of it, or with the words that a deadline has.
+/// Answered in time: with any result, or as the contract wants at a deadline.
 fn in_time(what: &str, deadline: Duration, answer: Result<(), Status>) -> Outcome {
     let Err(status) = answer else { return Ok(()) };
     let (layer, honoured) = match no_answer(&status) {
-        // Stock servers give the stream up by themselves when `grpc-timeout` passes.
+        // Stock servers reset the stream by themselves when `grpc-timeout` expires.
         Some(WireError::Reset(reason)) => ("HTTP/2, no gRPC status", *reason == h2::Reason::CANCEL),
         Some(WireError::NoAnswer(_)) => ("HTTP/2: neither a status nor a reset of the stream", false),
         Some(_) => ("the connection", false),
@@ -123,7 +123,7 @@ impl Run for Short {
                 let hurried = self.0.call(t, By { deadline, ..By::usual(t) }).await?;
                 in_time(&what, deadline, hurried)?;
             }
-            // And nothing is stuck behind them.
+            // And no call is stuck behind them.
             good("the next call", self.0.call(t, By::usual(t)).await?.map(tonic::Response::new))
         })
     }
@@ -149,13 +149,13 @@ async fn hurried_ensure(t: &Trial) -> Outcome {
 }
 
 async fn given_up(t: &Trial) -> Outcome {
-    // A server may close a connection on which calls are given up in a storm; another one must go on.
+    // A server may close a connection on which many calls are cancelled; another one must continue to work.
     let theirs = t.wire().another();
     let given_up = (0..64).map(async |number| {
         let batch = t.ask(t.batch(vec![t.stranger()]));
         let mut client = InstancesClient::new(theirs.clone());
         let call = client.batch_get_instances(batch);
-        // Dropped after no time, or nearly none: the caller is gone.
+        // Dropped after no time, or almost none: the caller has disconnected.
         drop(tokio::time::timeout(Duration::from_micros(number * 20), call).await);
     });
     join_all(given_up).await;

@@ -1,4 +1,4 @@
-//! Balancers that go.
+//! The deletion of balancers.
 
 use cloudprovider_proto::v1alpha1::LoadBalancerState;
 use futures::future::join_all;
@@ -106,7 +106,7 @@ async fn not_elsewhere(t: &Trial) -> Outcome {
     let wanted = t.wanted()?;
     t.ensure(&wanted).await?;
     let mut delete = t.delete_request(&wanted);
-    // The user gave it to somebody else meanwhile.
+    // The user has meanwhile given it to another controller.
     let mut last_known = wanted.service.clone();
     last_known.load_balancer_class = "example.com/somebody-else".to_owned();
     delete.last_known = Some(last_known);
@@ -156,7 +156,7 @@ async fn leaves_nothing(t: &Trial) -> Outcome {
     let before = t.cloud_holds().await?;
     let nodes = t.machines(1).await?.iter().map(Machine::node).collect();
     let mut wanted = Wanted { nodes, ..t.wanted()?.changed(443) };
-    // Restrictions are what needs rules of its own; who refuses them makes none.
+    // Source ranges need rules of their own; a provider that refuses them creates none.
     wanted.service.source_ranges = vec!["192.0.2.0/24".to_owned()];
     if t.ensure_once(&wanted).await.is_err() {
         wanted.service.source_ranges.clear();

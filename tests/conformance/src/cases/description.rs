@@ -1,4 +1,4 @@
-//! What is said of an instance that runs.
+//! The description of a running instance.
 
 use std::collections::BTreeSet;
 
@@ -74,7 +74,7 @@ async fn stable(t: &Trial) -> Outcome {
     let machine = t.machine().await?;
     let first = described(t, machine.new_node()).await?.provider_id;
     for node in [machine.new_node(), machine.node(), machine.new_node()] {
-        // Not by what the first answer said: a node whose provider ID is written keeps that one.
+        // Not from the first answer: once a node has its provider ID, the ID stays.
         let again =
             described(t, NodeRef { provider_id: machine.provider_id.clone(), ..node }).await?.provider_id;
         same("the provider ID", &again, &first)?;

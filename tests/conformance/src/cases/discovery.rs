@@ -1,4 +1,4 @@
-//! Who is there?
+//! The provider's identity.
 
 use cloudprovider_proto::{
     discovery::v1::{GetInfoRequest, GetInfoResponse, discovery_client::DiscoveryClient},

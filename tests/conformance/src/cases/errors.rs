@@ -1,4 +1,4 @@
-//! How errors are told: errors that any provider can be made to answer without a hook.
+//! The form of errors that any provider can be made to return without a hook.
 
 use cloudprovider_proto::v1alpha1::{BatchGetInstancesRequest, GetLoadBalancerRequest, ListRoutesRequest};
 use tonic::Status;
@@ -121,7 +121,7 @@ async fn comparable(t: &Trial) -> Outcome {
 }
 
 async fn shape_first(t: &Trial) -> Outcome {
-    // Nothing of this exists; it must be told what is wrong with the call, not that nothing is there.
+    // None of this exists; the error must name what is wrong with the call, not the absence.
     for status in of_balancers(t).await? {
         examine(t, &status)?;
         expect(

@@ -75,12 +75,12 @@ async fn call(t: &Trial, rpc: Rpc, wanted: &Wanted, fencing: Fencing) -> Result<
     rpc.call_about(t, wanted, By { fencing: Some(fencing), ..By::usual(t) }).await
 }
 
-/// A leader of a Lease that is this case's own.
+/// A leader of this case's own Lease.
 fn leader(t: &Trial, epoch: u64) -> Fencing {
     Fencing { scope: format!("lease-of-{}", t.uid()), epoch }
 }
 
-/// It was not refused for its leader, whatever else was wrong with it.
+/// It was not refused because of its leader, whatever else was wrong with it.
 fn not_stale(what: &str, answer: Result<(), Status>) -> Outcome {
     match answer {
         Err(status) if reason_of(&status) == Some(ErrorReason::StaleLeader) => {

@@ -1,4 +1,4 @@
-//! What belongs to another cluster.
+//! Resources of another cluster.
 
 use cloudprovider_proto::v1alpha1::{Capability, ErrorReason, LoadBalancerState, Ownership};
 
@@ -39,7 +39,7 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// Another cluster's balancer, and the same Service uid as if it were ours.
+/// Creates another cluster's balancer; our request has the same Service uid.
 async fn theirs(t: &Trial) -> Result<(Wanted, Wanted), Stop> {
     let theirs = t.wanted_by(t.other_cluster())?;
     t.ensure(&theirs).await?;
@@ -74,7 +74,7 @@ async fn not_deleted(t: &Trial) -> Outcome {
 
 async fn not_changed(t: &Trial) -> Outcome {
     let (theirs, ours) = theirs(t).await?;
-    // Either there is room for both, or the name is taken.
+    // Either both fit, or the name is taken.
     if t.ensure_once(&ours).await.is_err() {
         refused("the name is taken", t.ensure_once(&ours).await, ErrorReason::OwnedByOtherCluster)?;
     }
@@ -104,7 +104,7 @@ async fn foreign_route(t: &Trial) -> Outcome {
     let destination = t.destination_of(&other)?;
     let mut request = t.routes_to_ensure(vec![(destination.clone(), machines[0].node())]);
     request.cluster = Some(other.clone());
-    // Instances of our cluster may be no targets for another one: then there is nothing to try.
+    // Instances of our cluster may not be valid targets for another one: then there is nothing to test.
     let theirs = match t.ensure_route_once(request.clone()).await?.error {
         Some(error) => {
             return Err(Stop::NotRun(format!("another cluster cannot have a route here: {error:?}")));

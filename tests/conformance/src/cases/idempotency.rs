@@ -1,4 +1,4 @@
-//! Calls that are repeated, lost, cut short, or made at once.
+//! Calls that are repeated, lost, cut short, or concurrent.
 
 use std::collections::BTreeSet;
 
@@ -75,7 +75,7 @@ pub(super) const CASES: &[Case] = &[
     .words(&["so that a lost, repeated or overtaken call does no harm"]),
 ];
 
-/// What must not change from call to call.
+/// The parts that must not change from call to call.
 fn lasting(balancer: LoadBalancer) -> (String, String, Vec<(String, String)>, i32) {
     let mut ways: Vec<_> = balancer.ingress.into_iter().map(|way| (way.ip, way.hostname)).collect();
     ways.sort();
@@ -103,7 +103,7 @@ async fn lost_answer(t: &Trial) -> Outcome {
     let wanted = t.wanted()?;
     let deaf = t.wire().another();
     let mut client = LoadBalancersClient::new(deaf.clone());
-    // Once with answers, so that the connection stands.
+    // Once with answers, so that the connection is established.
     let get = cloudprovider_proto::v1alpha1::GetLoadBalancerRequest {
         cluster: Some(wanted.cluster.clone()),
         service: Some(wanted.service_ref()),
@@ -138,7 +138,7 @@ async fn killed(t: &Trial) -> Outcome {
     Ok(())
 }
 
-/// Whether a call that ran beside others did as the contract wants; and if it was done.
+/// Whether a concurrent call behaved as the contract requires, and whether it succeeded.
 fn beside_others<T>(answer: Result<tonic::Response<T>, tonic::Status>) -> Result<Option<T>, Stop> {
     match answer {
         Ok(answer) => Ok(Some(answer.into_inner())),

@@ -1,4 +1,4 @@
-//! Which instance is meant, and how much is said of it.
+//! Which instance is meant, and how much of it is described.
 
 use cloudprovider_proto::v1alpha1::{
     BatchGetInstancesRequest, Capability, Instance, InstanceResult, InstanceState, InstanceView, NodeRef,
@@ -77,7 +77,7 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// What is said of an instance that runs.
+/// The description of a running instance.
 pub(super) async fn described(t: &Trial, node: NodeRef) -> Result<Instance, Stop> {
     let result = t.look_until(&node, &[InstanceState::Running]).await?;
     result.instance.clone().ok_or_else(|| failed("an instance beside RUNNING", format!("{result:?}")))
@@ -166,7 +166,7 @@ async fn foreign_id(t: &Trial) -> Outcome {
 }
 
 async fn malformed_id(t: &Trial) -> Outcome {
-    // A prefix alone names no instance, in whatever cloud; nor does a text without one.
+    // A prefix alone names no instance in any cloud; nor does a text without one.
     let prefixes = &t.provider().info.provider_id_prefixes;
     let texts = prefixes.iter().filter(|prefix| !prefix.is_empty()).cloned();
     for id in texts.chain(["no-scheme-0b9c".to_owned()]) {

@@ -1,4 +1,4 @@
-//! Who may change anything: the present leader, as `Lead` tells it. Each case is about a cluster of its own.
+//! Who may change anything: the current leader, according to `Lead`. Each case has its own cluster.
 
 use std::time::Duration;
 
@@ -173,7 +173,8 @@ async fn silent_in_mid_mutation(t: &Trial) -> Outcome {
     changes_no_more(&reign, &present, async { Ok(()) }).await
 }
 
-/// An Ensure that is still running when leadership ends is given up, and what was begun by then is the last change.
+/// An Ensure that is running when leadership ends is abandoned, and the call to the cloud in progress is the last
+/// change.
 async fn changes_no_more(
     reign: &Reign<'_>,
     present: &Fencing,
@@ -186,7 +187,7 @@ async fn changes_no_more(
     let (ended, begun) = tokio::join!(ensure, leadership_ends);
     begun?;
     match ended {
-        // It was done before.
+        // It had already finished.
         Ok(()) => {}
         Err(status) if reason_of(&status) == Some(ErrorReason::StaleLeader) => {}
         Err(status) => {

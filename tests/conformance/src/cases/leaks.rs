@@ -1,4 +1,4 @@
-//! Last of all: is anything left of this run, in the cloud or in logs?
+//! The last cases: whether this run left anything behind, in the cloud or in logs.
 
 use crate::{
     case::{
@@ -35,7 +35,7 @@ async fn balancers(t: &Trial) -> Outcome {
     for cluster in [t.cluster().unwrap_or_default(), t.other_cluster()] {
         t.eventually("no balancer of a cluster that this run made up", async || {
             let left = t.listed(&cluster).await?;
-            // A former controller's belongs to no cluster of ours.
+            // A former controller's balancer belongs to no cluster of ours.
             let left: Vec<_> = left
                 .into_iter()
                 .filter(|left| left.ownership() != cloudprovider_proto::v1alpha1::Ownership::ByLegacyName)

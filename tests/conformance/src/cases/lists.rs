@@ -1,4 +1,4 @@
-//! What a list must hold, and say that it does not.
+//! What a list must contain, or say that it does not.
 
 use cloudprovider_proto::v1alpha1::{Capability, InstanceState};
 

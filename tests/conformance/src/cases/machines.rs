@@ -107,7 +107,7 @@ async fn read_through(t: &Trial) -> Outcome {
     let machine = t.machine().await?;
     t.look_until(&machine.node(), &[InstanceState::Running]).await?;
     t.steer_machine("stop-instance", &machine).await?;
-    // `look` asks with max_staleness 0; the hook came back when the cloud knew.
+    // `look` queries with max_staleness 0; the hook returned when the cloud knew.
     let result = t.look_until(&machine.node(), &[InstanceState::Stopped]).await;
     result.map(drop).map_err(|_| failed("STOPPED, read from the cloud now", "the state from before the stop"))
 }

@@ -30,7 +30,7 @@ pub(super) const CASES: &[Case] = &[
     .hooks(&["create-instance", "terminate-instance"]),
 ];
 
-/// State and provider ID by the name of the node.
+/// State and provider ID by node name.
 async fn by_node(t: &Trial, nodes: &[NodeRef]) -> Result<BTreeMap<String, (InstanceState, String)>, Stop> {
     let request = t.batch(nodes.to_vec());
     let results = good("BatchGetInstances", t.instances().batch_get_instances(t.ask(request)).await)?.results;

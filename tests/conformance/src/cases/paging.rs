@@ -1,4 +1,4 @@
-//! Pages, for each of the four lists alike.
+//! Pages, the same for all four lists.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -142,7 +142,7 @@ fn each_once(list: List, wanted: &[String], keys: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Things to be listed, once the list holds them all.
+/// Objects to be listed, once the list contains them all.
 async fn filled(list: List, t: &Trial, count: usize) -> Result<Vec<String>, Stop> {
     let wanted = list.fill(t, count).await?;
     t.eventually(&format!("{} of them in {}", wanted.len(), list.rpc()), async || {

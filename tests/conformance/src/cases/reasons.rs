@@ -1,4 +1,4 @@
-//! Every reason that only a steered cloud shows, provoked one by one.
+//! Every reason that only a cloud under control shows, provoked one by one.
 
 use cloudprovider_proto::v1alpha1::ErrorReason;
 use futures::future::LocalBoxFuture;
@@ -107,9 +107,9 @@ const fn provoked(id: &'static str, profile: Profile, title: &'static str, run: 
     Case::new(id, profile, title, RULES, run).hooks(HOOKS).extended()
 }
 
-/// An error of a read.
+/// The error of a read.
 struct Read(ErrorReason);
-/// An error of a mutation.
+/// The error of a mutation.
 struct Write(ErrorReason);
 
 impl Run for Read {
@@ -125,7 +125,7 @@ impl Run for Read {
                     .find_map(|result| result.error.as_ref().map(|error| error.reason()))
             });
             match (answer, in_item) {
-                // A location is told beside its items.
+                // The error of a location accompanies the items.
                 (Ok(_), Some(reason)) if reason == self.0 => Ok(()),
                 (Ok(answer), _) => Err(failed(self.0.wire_name(), format!("OK: {:?}", answer.into_inner()))),
                 (Err(status), _) => told(t, &status, self.0),
@@ -151,7 +151,7 @@ async fn provoke(t: &Trial, reason: ErrorReason, method: &str) -> Outcome {
     t.steer("provoke-error", told).await.map(drop)
 }
 
-/// The error of this reason, whole.
+/// Checks that the error has this reason, and everything that belongs to it.
 fn told(t: &Trial, status: &Status, wanted: ErrorReason) -> Outcome {
     examine(t, status)?;
     let seen = read_error(status);

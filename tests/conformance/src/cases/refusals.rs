@@ -1,4 +1,4 @@
-//! Ensures that must be refused, and do no harm.
+//! Ensures that must be refused without doing harm.
 
 use cloudprovider_proto::v1alpha1::{EnsureLoadBalancerRequest, ErrorReason, Protocol, ServicePort};
 
@@ -24,7 +24,7 @@ pub(super) const CASES: &[Case] = &[
         .words(SHAPE),
 ];
 
-/// A state that nobody can serve: a port of a protocol that is not known.
+/// A state that nobody can serve: a port with an unknown protocol.
 pub(super) fn impossible(wanted: &Wanted) -> Wanted {
     let mut bad = wanted.clone();
     let port = ServicePort { protocol: Protocol::Unspecified.into(), port: 99, ..ServicePort::default() };

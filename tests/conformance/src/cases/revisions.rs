@@ -1,4 +1,4 @@
-//! Wanted states that were overtaken.
+//! Stale revisions of wanted states.
 
 use cloudprovider_proto::v1alpha1::{ErrorReason, LoadBalancerState};
 

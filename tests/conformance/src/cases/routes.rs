@@ -147,7 +147,7 @@ async fn again(t: &Trial) -> Outcome {
     count(t, &destination).await
 }
 
-/// One route to this destination, no more.
+/// Exactly one route to this destination.
 async fn count(t: &Trial, destination: &str) -> Outcome {
     let all = t.listed_routes(&t.cluster().unwrap_or_default(), &[]).await?;
     let of: Vec<_> = all.iter().filter(|route| route.destination_cidr == destination).collect();
@@ -274,7 +274,7 @@ async fn taken_over(t: &Trial) -> Outcome {
     t.register_hook("delete-legacy-route", told.clone())?;
     t.hook("make-legacy-route", &told).await?;
     let found = t.listed_route(&cluster, &destination).await?;
-    // It may be listed or not; what is listed as ours is removed.
+    // It may be listed or not; a listed one that is ours is deleted.
     expect(
         found.as_ref().is_none_or(|route| route.ownership() != Ownership::ByUid),
         "no route that is BY_UID",

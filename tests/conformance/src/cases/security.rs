@@ -83,7 +83,7 @@ async fn folder_mode(t: &Trial) -> Outcome {
     expect(mode & 0o027 == 0, "mode 0750 or stricter", format!("{mode:04o}"))
 }
 
-/// Calls as a user without rights: from a process of its own, since a user is a process' own.
+/// Calls as a user without permissions, from a separate process, since a process has one user.
 async fn another_user(t: &Trial) -> Outcome {
     let path = socket(t)?;
     if !rustix::process::geteuid().is_root() {

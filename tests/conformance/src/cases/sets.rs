@@ -1,4 +1,4 @@
-//! Sets of backends that travel once, and are named by their digests from then on.
+//! Backend sets that are sent once, and then referred to by their digests.
 
 use cloudprovider_proto::v1alpha1::{
     BackendSet, BatchUpdateLoadBalancersRequest, Capability, EnsureLoadBalancerResponse, ErrorReason,
@@ -81,7 +81,7 @@ async fn ensure(
     t.load_balancers().ensure_load_balancer(t.ask(request)).await
 }
 
-/// Ensure by the digest of the set until it is done.
+/// Repeats an Ensure by the digest of the set until it is done.
 async fn ensure_named(t: &Trial, wanted: &Wanted) -> Outcome {
     t.eventually("an Ensure by digest that goes on no more", async || {
         let answer = good("EnsureLoadBalancer by digest", ensure(t, wanted, named(wanted)).await)?;
@@ -175,7 +175,7 @@ async fn unknown(t: &Trial) -> Outcome {
     let answer = t.load_balancers().batch_update_load_balancers(t.ask(batch)).await;
     refused("BatchUpdate by a digest", answer, UNKNOWN)?;
     same("applied_digest", &t.get(&wanted).await?.applied_digest, &wanted.digest)?;
-    // The nodes are sent along at once, with the same revision.
+    // The nodes are then sent at once, with the same revision.
     t.ensure(&next).await.map(drop)
 }
 

@@ -1,4 +1,4 @@
-//! What is large: requests at the advertised limit, and sets of as many instances as large clusters have.
+//! Large messages: requests at the advertised limit, and sets of as many instances as large clusters have.
 
 use cloudprovider_proto::v1alpha1::{BatchGetInstancesRequest, NodeRef};
 use prost::Message as _;
@@ -31,7 +31,7 @@ pub(super) const CASES: &[Case] = &[
     .extended(),
 ];
 
-/// Below the limit by so much.
+/// This much below the limit.
 const ROOM: usize = 64 << 10;
 const LABEL: usize = 4 << 10;
 const MACHINES: usize = 5_000;
@@ -57,7 +57,7 @@ async fn many_backends(t: &Trial) -> Outcome {
     expect(bytes < t.provider().max_message_bytes(), "a set that fits into a message", bytes)?;
     t.ensure(&wanted).await?;
     t.stands(&wanted).await.map_err(|stop| match stop {
-        // Five thousand names help nobody.
+        // Five thousand names help no reader.
         crate::case::Stop::Failed { expected, seen } => {
             failed(expected, seen.chars().take(500).collect::<String>())
         }

@@ -1,4 +1,4 @@
-//! Hosts of a newer contract: fields and numbers that nobody here knows.
+//! Hosts with a newer contract: unknown fields and values.
 
 use cloudprovider_proto::{
     discovery::v1::GetInfoRequest,
@@ -22,7 +22,7 @@ use crate::{
 
 const WORDS: &[&str] = &["Unknown fields are ignored."];
 const PACKAGE: &str = "ccm.cloudprovider.v1alpha1";
-/// No message of the contract has so many fields.
+/// No message of the contract has this many fields.
 const FUTURE_FIELD: u32 = 15_000;
 
 pub(super) const CASES: &[Case] = &[
@@ -83,7 +83,7 @@ async fn routes(t: &Trial) -> Outcome {
 async fn unknown_number(t: &Trial) -> Outcome {
     let wanted = t.wanted()?;
     let mut request = t.ensure_request(&wanted);
-    // Adoption and policies of a newer contract: refuse, and not said.
+    // Adoption and policies of a newer contract: refuse them, and do not report them.
     request.adoption = 99;
     if let Some(service) = &mut request.service {
         service.ip_family_policy = 99;

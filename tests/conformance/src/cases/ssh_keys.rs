@@ -1,4 +1,4 @@
-//! Keys for all instances.
+//! SSH keys for all instances.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) const CASES: &[Case] = &[
         .words(&["a required field is missing, or a key is duplicated. Code INVALID_ARGUMENT."]),
 ];
 
-/// A key whose private part nobody has: 32 bytes of zero are its public part.
+/// A key whose private part nobody has: its public part is 32 zero bytes.
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 fn request(t: &Trial) -> AddSshKeyToAllInstancesRequest {

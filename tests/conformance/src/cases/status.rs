@@ -1,4 +1,4 @@
-//! How the provider says it is.
+//! The provider's status.
 
 use std::collections::BTreeSet;
 
@@ -76,8 +76,8 @@ async fn shows(t: &Trial, kind: ConditionType, wanted: ConditionStatus) -> Outco
     .await
 }
 
-/// Asks the cloud something, so that a provider which learns by trying learns: about several instances, since one that cannot be
-/// read proves nothing of the cloud.
+/// Makes the provider query the cloud, in case it learns from failures: about several instances, since a single one
+/// that cannot be read proves nothing about the cloud.
 async fn touch(t: &Trial) {
     let strangers = (0..5).map(|_number| t.stranger()).collect();
     let _whatever_it_answers = t.instances().batch_get_instances(t.ask(t.batch(strangers))).await;

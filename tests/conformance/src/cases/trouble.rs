@@ -1,4 +1,4 @@
-//! What is said when the cloud, a part of it, or a right is missing: never that something is absent.
+//! Answers when the cloud, part of it, or a permission is missing: never that something is absent.
 
 use cloudprovider_proto::v1alpha1::{
     ErrorReason, GetLoadBalancerRequest, InstanceState, LoadBalancerState, ServiceRef,
@@ -67,7 +67,8 @@ pub(super) const CASES: &[Case] = &[
     .extended(),
 ];
 
-/// Neither the instance nor a stranger may be said to be absent now. Answers the reason that was told, if any was.
+/// Neither the instance nor an unknown one may be reported absent now. Returns the reason of the error, if there is
+/// one.
 async fn nothing_is_absent(t: &Trial, machine: &Machine) -> Result<Option<ErrorReason>, crate::case::Stop> {
     let nodes = vec![machine.node(), machine.new_node(), t.stranger()];
     let answer = t.instances().batch_get_instances(t.ask(t.batch(nodes))).await;
@@ -110,7 +111,7 @@ async fn location_down(t: &Trial) -> Outcome {
     let unknown = result.state() == InstanceState::Unspecified
         && result.error.as_ref().is_some_and(|error| error.reason() == ErrorReason::LocationUnreachable);
     expect(unknown, "UNSPECIFIED with LOCATION_UNREACHABLE", result)?;
-    // By their names these may be just where nobody can look.
+    // Judging by their names, these may be exactly where nobody can look.
     for nameless in [machine.new_node(), t.stranger()] {
         let result = t.look(nameless).await?;
         let evident = result.state() == InstanceState::Absent && result.authoritative;

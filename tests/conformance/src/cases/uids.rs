@@ -1,4 +1,4 @@
-//! On whose behalf a call is: never nobody's.
+//! Every call names a cluster.
 
 use cloudprovider_proto::v1alpha1::{ClusterRef, ErrorReason};
 use futures::future::LocalBoxFuture;
@@ -120,7 +120,7 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// A call on behalf of nobody.
+/// A call without a cluster.
 struct Nobody(Rpc);
 
 impl Run for Nobody {

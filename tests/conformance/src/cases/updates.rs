@@ -75,7 +75,7 @@ fn update(wanted: &Wanted) -> LoadBalancerUpdate {
     }
 }
 
-/// Each item with its own set; equal sets travel once.
+/// Each item with its own set; equal sets are sent once.
 fn request(t: &Trial, items: &[&Wanted]) -> BatchUpdateLoadBalancersRequest {
     let mut backend_sets: Vec<BackendSet> = Vec::new();
     let mut updates = Vec::new();
@@ -99,7 +99,7 @@ fn request(t: &Trial, items: &[&Wanted]) -> BatchUpdateLoadBalancersRequest {
     }
 }
 
-/// The results in the order of the items, once nothing goes on.
+/// The results in the order of the items, once nothing is in progress.
 pub(super) async fn updated(t: &Trial, items: &[&Wanted]) -> Result<Vec<LoadBalancerUpdateResult>, Stop> {
     t.eventually("results that go on no more", async || {
         let answer = t.load_balancers().batch_update_load_balancers(t.ask(request(t, items))).await;

@@ -67,7 +67,7 @@ pub(super) struct Watch(Streaming<WatchInstancesResponse>);
 /// Opens a stream.
 pub(super) async fn open(t: &Trial, resume_token: &str) -> Result<Watch, Status> {
     let request = WatchInstancesRequest { cluster: t.cluster(), resume_token: resume_token.to_owned() };
-    // No deadline on the wire: the contract wants none for this one.
+    // No deadline on the wire: the contract wants none for this RPC.
     let opening =
         tokio::time::timeout(t.scenario().call_deadline, t.instances().watch_instances(request)).await;
     opening
@@ -101,7 +101,7 @@ impl Watch {
         Err(failed(format!("a bookmark within {within:?}"), "other frames"))
     }
 
-    /// Waits until this instance is told.
+    /// Waits until a change of this instance arrives.
     pub(super) async fn tells(&mut self, machine: &Machine, within: Duration) -> Outcome {
         let end = Instant::now() + within;
         loop {
@@ -130,7 +130,7 @@ impl Watch {
     }
 }
 
-/// A stream behind its first frame.
+/// A stream after its first frame.
 pub(super) async fn started(t: &Trial, resume_token: &str) -> Result<(Watch, bool), Stop> {
     let mut watch =
         open(t, resume_token).await.map_err(|status| failed("an open stream", in_words(&status)))?;
@@ -140,7 +140,7 @@ pub(super) async fn started(t: &Trial, resume_token: &str) -> Result<(Watch, boo
     }
 }
 
-/// How long a change may take until it is told.
+/// How long a change may take to arrive.
 pub(super) fn patience(t: &Trial) -> Duration {
     t.scenario().settle.max(Duration::from_secs(1)) + t.provider().bookmark_interval()
 }
@@ -156,7 +156,7 @@ async fn bookmarks(t: &Trial) -> Outcome {
     }
     let (mut watch, _) = started(t, "").await?;
     for _bookmark in 0..2 {
-        // Half of it again for the way; three silent intervals are what makes the host give up.
+        // Half an interval of tolerance; after three silent intervals the host gives up.
         watch.bookmark(interval + interval / 2 + Duration::from_millis(200)).await?;
     }
     Ok(())
@@ -195,7 +195,7 @@ async fn every_watcher(t: &Trial) -> Outcome {
 async fn slow_reader(t: &Trial) -> Outcome {
     let (mut watch, _) = started(t, "").await?;
     let machines = t.machines(5).await?;
-    // Nothing is read while they come; then all are there, or the stream has ended and a sweep tells.
+    // Nothing is read while they arrive; afterwards all are there, or the stream has ended and a sweep finds them.
     tokio::time::sleep(t.provider().bookmark_interval().min(Duration::from_secs(3))).await;
     for machine in &machines {
         match watch.tells(machine, patience(t)).await {

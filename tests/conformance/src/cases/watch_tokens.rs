@@ -62,7 +62,7 @@ async fn token(t: &Trial) -> Result<String, Stop> {
     Ok(token)
 }
 
-/// The error of a stream: when it is opened, or as its first frame.
+/// The error of a stream: on opening, or instead of its first frame.
 async fn refusal(t: &Trial, token: &str) -> Result<Status, Stop> {
     let first = async |mut watch: Watch| watch.next(t.scenario().call_deadline).await;
     match open(t, token).await {

@@ -12,10 +12,10 @@ use crate::{bench, ledger, provider::introduce, session::Session, target::Wire};
 pub(super) struct BenchArguments {
     #[command(flatten)]
     target: TargetArguments,
-    /// Calls of each RPC.
+    /// Number of calls of each RPC.
     #[arg(long, default_value_t = 200)]
     calls: usize,
-    /// JSON in place of a table.
+    /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
 }

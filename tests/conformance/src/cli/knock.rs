@@ -1,4 +1,4 @@
-//! `knock`: one call as whoever runs this, for the case that tries a stranger.
+//! `knock`: one call as the current user, for the case that tests a stranger.
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -23,7 +23,7 @@ pub(super) struct KnockArguments {
 }
 
 impl KnockArguments {
-    /// Success when the provider answers a stranger.
+    /// Succeeds if the provider answers a stranger.
     pub(super) async fn run(self) -> Result<ExitCode> {
         let wire = Wire::new(self.endpoint, self.tls_dir);
         let hello = within(GetInfoRequest::default(), Duration::from_secs(5));

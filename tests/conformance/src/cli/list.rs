@@ -17,7 +17,7 @@ use crate::{
 
 #[derive(Debug, Default, Args)]
 pub(super) struct ListArguments {
-    /// Only cases of this profile or rule, or with this in their id. May be repeated, or hold commas.
+    /// Only cases of this profile or rule, or with this text in their id. Repeat it, or separate several by commas.
     #[arg(long, value_delimiter = ',')]
     filter: Vec<String>,
 }

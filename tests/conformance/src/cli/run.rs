@@ -18,22 +18,22 @@ use crate::{
 pub(super) struct RunArguments {
     #[command(flatten)]
     target: TargetArguments,
-    /// Only cases of this profile or rule, or with this in their id. May be repeated, or hold commas.
+    /// Only cases of this profile or rule, or with this text in their id. Repeat it, or separate several by commas.
     #[arg(long, value_delimiter = ',')]
     filter: Vec<String>,
-    /// Write conformance.json, conformance.xml (JUnit) and conformance.md into this folder.
+    /// Write conformance.json, conformance.xml (JUnit) and conformance.md into this directory.
     #[arg(long, value_name = "DIR")]
     report_dir: Option<PathBuf>,
-    /// Take the same chances as the run that told this number.
+    /// Make the same random choices as the run that printed this number.
     #[arg(long)]
     seed: Option<u64>,
     /// How long one case may take, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = super::seconds)]
     case_timeout: Duration,
-    /// End at the first case that fails.
+    /// Stop at the first case that fails.
     #[arg(long)]
     fail_fast: bool,
-    /// Where the ledger is kept while the run lasts.
+    /// Directory of the ledger during the run.
     #[arg(long, value_name = "DIR")]
     ledger_dir: Option<PathBuf>,
 }
@@ -81,7 +81,7 @@ fn exit_code(report: &Report) -> u8 {
     }
 }
 
-/// Resolves at Ctrl-C or SIGTERM.
+/// Resolves on Ctrl-C or SIGTERM.
 fn interrupted() -> Result<StopSignal> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let either = async move {

@@ -1,4 +1,4 @@
-//! `sweep`: removes what an aborted run left.
+//! `sweep`: deletes what an aborted run left behind.
 
 use std::{cell::RefCell, io::Write as _, path::PathBuf, process::ExitCode};
 
@@ -16,19 +16,19 @@ pub(super) struct SweepArguments {
     /// The ledger of the run.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["run_id", "ledger_dir"])]
     ledger: Option<PathBuf>,
-    /// The id of the run, as it told at its begin; its ledger is looked for in the folder for ledgers.
+    /// The id of the run, which it printed when it began; its ledger is in the directory of ledgers.
     #[arg(long, value_name = "ID", required_unless_present = "ledger")]
     run_id: Option<String>,
-    /// Where ledgers are kept.
+    /// Directory of ledgers.
     #[arg(long, value_name = "DIR")]
     ledger_dir: Option<PathBuf>,
-    /// Where the provider listens now, if elsewhere than during the run.
+    /// Where the provider listens now, if not where it listened during the run.
     #[arg(long)]
     endpoint: Option<Endpoint>,
-    /// Folder with ca.crt, tls.crt and tls.key, for https endpoints.
+    /// Directory with ca.crt, tls.crt and tls.key, for https endpoints.
     #[arg(long, value_name = "DIR")]
     tls_dir: Option<PathBuf>,
-    /// The scenario of the run: its hooks take instances away.
+    /// The scenario of the run, whose hooks terminate instances.
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
 }

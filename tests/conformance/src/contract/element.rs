@@ -1,14 +1,14 @@
-//! Names of what a comment stands at: the descriptors know only numbers.
+//! The names of the elements that comments describe: descriptors know only numbers.
 
 use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto, ServiceDescriptorProto};
 
-// Numbers of fields of `FileDescriptorProto` and below, as `descriptor.proto` has them.
+// Field numbers of `FileDescriptorProto` and below, as in `descriptor.proto`.
 const MESSAGE: i32 = 4;
 const ENUM: i32 = 5;
 const SERVICE: i32 = 6;
 const MEMBER: i32 = 2;
 
-/// For example `Instances.BatchGetInstances` or `Instance.addresses`; the file's package for what stands above everything.
+/// For example `Instances.BatchGetInstances` or `Instance.addresses`; the file's package for the file's own comment.
 pub(super) fn name(file: &FileDescriptorProto, path: &[i32]) -> String {
     let at = |place: i32| usize::try_from(place).unwrap_or(usize::MAX);
     let (owner, member) = match *path {

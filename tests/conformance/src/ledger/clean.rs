@@ -1,4 +1,4 @@
-//! Takes back what the ledger holds, the newest first.
+//! Deletes what the ledger contains, the newest first.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -16,20 +16,20 @@ use crate::{
     target::Wire,
 };
 
-/// How long one thing may take to go.
+/// How long one deletion may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Something that is still there.
+/// An object that still exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Left {
-    /// What.
+    /// The object.
     pub what: String,
-    /// Why it did not go.
+    /// Why it could not be deleted.
     pub why: String,
 }
 
-/// Takes back everything registered from this number on.
+/// Deletes everything registered from this number on.
 pub async fn clean(wire: &Wire, scenario: &Scenario, ledger: &RefCell<Ledger>, since: u64) -> Vec<Left> {
     let mut left = Vec::new();
     let open = ledger.borrow().open();
@@ -119,14 +119,15 @@ impl Cleaner<'_> {
         Ok(None)
     }
 
-    /// Again and again while it goes on or fails for now.
+    /// Retries while the deletion is in progress or fails temporarily.
     async fn until_done(&self, attempt: impl AsyncFn() -> Result<bool, tonic::Status>) -> Result<(), String> {
         let end = Instant::now() + self.scenario.settle.max(PAUSE * 10);
         loop {
             let why = match attempt().await {
                 Ok(true) => return Ok(()),
                 Ok(false) => "it is still going".to_owned(),
-                // Who does not serve the call did not serve the one that makes things, either: they are of one service.
+                // A provider that does not serve this call did not serve the one that creates objects either: both are
+                // of one service.
                 Err(status) if status.code() == Code::Unimplemented => return Ok(()),
                 Err(status) => in_words(&status),
             };

@@ -1,4 +1,4 @@
-//! The first words with whoever is there.
+//! The handshake with whatever listens at the endpoint.
 
 use std::{error::Error, time::Duration};
 
@@ -12,53 +12,53 @@ use tonic::{Code, Request, Status};
 use super::Provider;
 use crate::target::{Endpoint, Wire, WireError};
 
-/// `GetInfo` and `GetCapabilities` have 10 s at most.
+/// The limit for `GetInfo` and `GetCapabilities`.
 const DEADLINE: Duration = Duration::from_secs(10);
 const OUR_PACKAGE: &str = "ccm.cloudprovider.v1alpha1.";
 
-/// Why there is nothing to try.
+/// Why there is nothing to test.
 #[derive(Debug, thiserror::Error)]
 pub enum NoProvider {
-    /// Nobody there.
+    /// Nobody listens.
     #[error("nobody answers at {endpoint}: {problem}")]
     Nobody {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What came of it.
+        /// The error.
         problem: String,
     },
-    /// Somebody else.
+    /// Something else listens.
     #[error("no provider at {endpoint}: {problem}; a provider serves {}", service_names::DISCOVERY)]
     SomethingElse {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What came of it.
+        /// The error.
         problem: String,
     },
-    /// It takes the call and never answers.
+    /// It accepts the call and never answers.
     #[error("what listens at {endpoint} does not answer GetInfo: {problem}")]
     Hangs {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// What came of it.
+        /// The error.
         problem: String,
     },
-    /// A provider of another age.
+    /// A provider with other versions of the contract.
     #[error(
         "provider {name} at {endpoint} speaks nothing that this suite knows; it serves {}, this suite tries {OUR_PACKAGE}*",
         services.join(", ")
     )]
     OtherVersion {
-        /// Where.
+        /// The endpoint.
         endpoint: Endpoint,
         /// Its name.
         name: String,
-        /// What it serves.
+        /// Its services.
         services: Vec<String>,
     },
 }
 
-/// A status with all that is behind it.
+/// A status with all its causes.
 #[must_use]
 pub(crate) fn in_words(status: &Status) -> String {
     let mut words = if status.message().is_empty() {
@@ -96,11 +96,11 @@ fn timely<T>(message: T) -> Request<T> {
     request
 }
 
-/// Asks who is there and what it can do.
+/// Asks for identity and capabilities.
 ///
 /// # Errors
 ///
-/// When there is no provider that this suite could try. A provider that answers an error is one, and its cases tell.
+/// There is no provider that this suite could test. One that returns an error counts as a provider, and its cases fail.
 pub async fn introduce(wire: &Wire) -> Result<Provider, NoProvider> {
     let host_services =
         [service_names::CLOUD_PROVIDER, service_names::INSTANCES, service_names::LOAD_BALANCERS];

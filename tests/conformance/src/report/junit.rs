@@ -1,4 +1,4 @@
-//! The shape that build servers read: a suite for each profile.
+//! The format that build servers read: a suite for each profile.
 
 use std::fmt::Write as _;
 
@@ -53,7 +53,7 @@ fn write_case(xml: &mut String, profile: &str, case: &CaseReport) {
     xml.push_str("</testcase>\n");
 }
 
-/// Text for an attribute or an element. What XML cannot hold at all becomes a question mark.
+/// Escapes a text for an attribute or an element. Characters that XML cannot represent become question marks.
 fn escaped(text: &str) -> String {
     let mut safe = String::new();
     for letter in text.chars() {

@@ -1,4 +1,4 @@
-//! The shape that people read: a first page for everybody, then details.
+//! The format that people read: a first page for everybody, then details.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What to do about a broken rule, in one sentence for those who decide who mends it.
+//! What to do about a broken rule, in one sentence for those who decide who fixes it.
 
 use super::CaseReport;
 
@@ -95,13 +95,13 @@ const REMEDIES: &[(&str, &str)] = &[
     ("watch-started", "begin each watch with `started`"),
 ];
 
-/// What to do about a rule that is broken.
+/// What to do about a broken rule.
 #[must_use]
 pub fn remedy(rule: &str) -> Option<&'static str> {
     REMEDIES.iter().find(|(tag, _)| *tag == rule).map(|(_, remedy)| *remedy)
 }
 
-/// What to do about a case that failed.
+/// What to do about a failed case.
 pub(super) fn of_case(case: &CaseReport) -> String {
     let by_rule = case.contract.iter().filter_map(|cited| cited.rule).find_map(remedy);
     by_rule.map_or_else(|| format!("see to it that {}", case.title), str::to_owned)

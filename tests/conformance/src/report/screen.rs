@@ -15,7 +15,7 @@ pub struct Screen<W> {
 }
 
 impl Screen<io::Stderr> {
-    /// To the terminal.
+    /// Writes to the terminal.
     #[must_use]
     pub fn terminal() -> Self {
         let to = io::stderr();
@@ -24,7 +24,7 @@ impl Screen<io::Stderr> {
 }
 
 impl<W: Write> Screen<W> {
-    /// Shows what happens. A screen that went away is no reason to stop.
+    /// Prints what happens. A closed screen is no reason to stop.
     pub fn show(&mut self, progress: &Progress<'_>) {
         let _screen_may_be_gone = match progress {
             Progress::Begun { report, cases } => {
@@ -80,7 +80,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// When nobody reads them.
+    /// Writing fails.
     pub fn summary(&self, mut to: impl Write) -> io::Result<()> {
         writeln!(to)?;
         for profile in self.profiles() {

@@ -1,13 +1,13 @@
-//! The first page: for those who want to know whether it may be used, what is wrong, and what nobody has seen yet.
+//! The first page: whether the provider may be used, what is wrong, and what has not been tested.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::{CaseReport, Conformance, Report, Verdict};
 use crate::{case::Level, scenario::HOOKS};
 
-/// Characters of what was seen, on this page.
+/// The maximum number of characters of an observation on this page.
 const SHOWN: usize = 160;
-/// Cases that are named for one reason.
+/// The maximum number of cases listed for one reason.
 const NAMED: usize = 6;
 
 pub(super) fn text(page: &mut String, report: &Report) {
@@ -58,7 +58,7 @@ fn failed(page: &mut String, report: &Report) {
     }
 }
 
-/// One line, short, with nothing in it that Markdown would take for its own.
+/// One short line without anything that Markdown would interpret.
 fn short(seen: &str) -> String {
     let line = seen.replace(['`', '\n'], " ");
     let cut: String = line.chars().take(SHOWN).collect();

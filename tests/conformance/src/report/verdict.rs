@@ -1,4 +1,4 @@
-//! From cases to profiles to one word.
+//! From the outcomes of cases to profiles to one word.
 
 use serde::Serialize;
 
@@ -9,21 +9,21 @@ use crate::case::{Level, Profile, Stop};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The contract was kept.
+    /// The provider kept the contract.
     Pass,
-    /// The contract was broken.
+    /// The provider broke the contract.
     Fail {
-        /// What the contract wants.
+        /// What the contract requires.
         expected: String,
-        /// What came instead.
+        /// What happened instead.
         seen: String,
     },
-    /// The provider does not claim to do this.
+    /// The provider does not advertise this.
     NotAdvertised {
         /// What is not advertised.
         why: String,
     },
-    /// It could not be tried.
+    /// It could not be tested.
     NotRun {
         /// Why.
         why: String,
@@ -31,7 +31,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// In one word.
+    /// The outcome in one word.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -53,16 +53,16 @@ impl From<Stop> for Verdict {
     }
 }
 
-/// Why the rest of a run was not tried.
+/// Why the remaining cases of a run were not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EarlyEnd {
-    /// Somebody wanted it so.
+    /// Somebody interrupted it.
     #[error("the run was interrupted")]
     Interrupted,
     /// The provider is gone, or hangs.
     #[error("the provider does not answer any more since {since}")]
     Silence {
-        /// The case that it did not survive.
+        /// The case after which it stopped answering.
         since: &'static str,
     },
     /// `--fail-fast`.
@@ -76,11 +76,11 @@ impl Serialize for EarlyEnd {
     }
 }
 
-/// What a run shows, in one word.
+/// The verdict of a run, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Conformance {
-    /// Every core case of what is advertised passed, and no case failed.
+    /// Every core case of everything advertised passed, and no case failed.
     Conformant,
     /// A case failed, whatever its level.
     NotConformant,
@@ -112,13 +112,13 @@ impl Conformance {
     }
 }
 
-/// What became of a profile.
+/// The outcome of a profile.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ProfileReport {
-    /// Which.
+    /// The profile.
     pub profile: Profile,
-    /// In one word; nothing when none of it is advertised.
+    /// The verdict; none if the profile is not advertised.
     pub verdict: Option<Conformance>,
     /// How many passed.
     pub passed: usize,
@@ -131,13 +131,13 @@ pub struct ProfileReport {
 }
 
 impl Report {
-    /// What the run shows, in one word.
+    /// The verdict of the run.
     #[must_use]
     pub fn conformance(&self) -> Conformance {
         Conformance::of(self.cases.iter())
     }
 
-    /// One for each profile that has cases.
+    /// The outcome of each profile that has cases.
     #[must_use]
     pub fn profiles(&self) -> Vec<ProfileReport> {
         let of = |profile: Profile| self.cases.iter().filter(move |case| case.profile == profile);
@@ -157,7 +157,7 @@ impl Report {
         Profile::ALL.into_iter().filter(|profile| of(*profile).next().is_some()).map(report).collect()
     }
 
-    /// How many cases ended so.
+    /// How many cases have this outcome.
     #[must_use]
     pub fn count(&self, word: &str) -> usize {
         self.cases.iter().filter(|case| case.verdict.word() == word).count()

@@ -1,4 +1,5 @@
-//! The five batches of the contract as one kind of thing, about what does not exist: so nothing is ever made.
+//! The five batches of the contract behind one interface, about objects that do not exist, so that nothing is ever
+//! created.
 
 use cloudprovider_proto::{
     defaults,
@@ -36,7 +37,7 @@ impl Batch {
         }
     }
 
-    /// What was sent, in words: somebody who reads a failure has no other way to see it.
+    /// The request in words, since the reader of a failure cannot see it otherwise.
     pub(super) fn sent(self, keys: &[String]) -> String {
         let what = match self {
             Self::Instances => "nodes that no cloud ever had, without provider ID",
@@ -63,7 +64,7 @@ impl Batch {
         count(advertised, defaults::MAX_BATCH)
     }
 
-    /// A batch about things that do not exist, so that nothing is ever made. Answers the keys of the answer.
+    /// Sends a batch about objects that do not exist, so that nothing is created. Returns the keys of the response.
     pub(super) async fn call(self, t: &Trial, keys: &[String]) -> Result<Response<Vec<String>>, Status> {
         let (cluster, fencing) = (t.cluster(), t.fencing());
         let keys_out = match self {
