@@ -15,10 +15,8 @@
 //! `--leader-elect-retry-period`, and when a watch reports that its holder released it.
 
 mod handback;
-mod health;
 mod lock;
 mod metrics;
-mod record;
 mod settings;
 
 use std::time::Duration;
@@ -33,8 +31,7 @@ use tokio_util::{
     task::{TaskTracker, task_tracker::TaskTrackerToken},
 };
 
-pub use health::Health;
-pub use lock::Lock;
+pub use lock::{Health, Lock};
 pub use metrics::Metrics;
 pub use settings::Settings;
 
