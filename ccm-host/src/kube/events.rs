@@ -52,21 +52,28 @@ pub struct Regarding {
 }
 
 impl Regarding {
+    /// An object of the core group.
+    #[must_use]
+    pub fn core(kind: &'static str, namespace: Option<&str>, name: &str, uid: &str) -> Self {
+        let namespace = namespace.map(str::to_owned);
+        Self { api_version: "v1", kind, namespace, name: name.to_owned(), uid: uid.to_owned() }
+    }
+
     #[must_use]
     pub fn node(name: &str, uid: &str) -> Self {
-        Self { api_version: "v1", kind: "Node", namespace: None, name: name.to_owned(), uid: uid.to_owned() }
+        Self::core("Node", None, name, uid)
+    }
+
+    /// A Service, which may no longer exist.
+    #[must_use]
+    pub fn service(key: &ObjectKey, uid: &str) -> Self {
+        Self::core("Service", Some(&key.namespace), &key.name, uid)
     }
 }
 
 impl From<&PersistentVolume> for Regarding {
     fn from(volume: &PersistentVolume) -> Self {
-        Self {
-            api_version: "v1",
-            kind: "PersistentVolume",
-            namespace: None,
-            name: volume.name.clone(),
-            uid: volume.uid.clone(),
-        }
+        Self::core("PersistentVolume", None, &volume.name, &volume.uid)
     }
 }
 
@@ -79,20 +86,6 @@ impl From<&Node> for Regarding {
 impl From<&Service> for Regarding {
     fn from(service: &Service) -> Self {
         Self::service(&service.key, &service.uid)
-    }
-}
-
-impl Regarding {
-    /// A Service, which may no longer exist.
-    #[must_use]
-    pub fn service(key: &ObjectKey, uid: &str) -> Self {
-        Self {
-            api_version: "v1",
-            kind: "Service",
-            namespace: Some(key.namespace.to_string()),
-            name: key.name.to_string(),
-            uid: uid.to_owned(),
-        }
     }
 }
 

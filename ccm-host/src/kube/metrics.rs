@@ -142,12 +142,13 @@ struct Kind {
     kind: &'static str,
 }
 
+type Count = Gauge<u64, AtomicU64>;
 type Seconds = Gauge<f64, AtomicU64>;
 
 /// Metrics of all caches.
 #[derive(Debug, Clone, Default)]
 pub struct CacheMetrics {
-    objects: Family<Kind, Gauge>,
+    objects: Family<Kind, Count>,
     last_event: Family<Kind, Seconds>,
     lists: Family<Kind, Counter>,
     errors: Family<Kind, Counter>,
@@ -192,7 +193,7 @@ impl CacheMetrics {
 /// Metrics of one cache.
 #[derive(Debug, Clone)]
 pub struct KindCacheMetrics {
-    objects: Gauge,
+    objects: Count,
     last_event: Seconds,
     pub(super) lists: Counter,
     pub(super) errors: Counter,
@@ -202,7 +203,7 @@ pub struct KindCacheMetrics {
 impl KindCacheMetrics {
     /// Records an event and the number of objects after it.
     pub(super) fn seen(&self, objects: usize) {
-        self.objects.set(i64::try_from(objects).unwrap_or(i64::MAX));
+        self.objects.set(objects as u64);
         self.last_event.set(crate::clock::now().as_duration().as_secs_f64());
     }
 }

@@ -10,7 +10,7 @@ use std::str::FromStr;
 const LONGEST_NAME: usize = 63;
 const LONGEST_PREFIX: usize = 253;
 
-/// A selector; all requirements must hold.
+/// A selector; all requirements must hold. The default has none and matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
@@ -41,12 +41,6 @@ pub struct SelectorError {
 }
 
 impl LabelSelector {
-    /// The selector that matches everything.
-    #[must_use]
-    pub fn everything() -> Self {
-        Self::default()
-    }
-
     /// Whether this selector has no requirement.
     #[must_use]
     pub fn is_everything(&self) -> bool {
@@ -82,7 +76,7 @@ impl FromStr for LabelSelector {
 
     fn from_str(text: &str) -> Result<Self, SelectorError> {
         if text.trim().is_empty() {
-            return Ok(Self::everything());
+            return Ok(Self::default());
         }
         let parts = split(text)?.into_iter().map(|part| requirement(part.trim()));
         Ok(Self { requirements: parts.collect::<Result<_, _>>()? })

@@ -19,17 +19,10 @@ pub enum Probe {
 
 /// The registry of checks; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Checks {
-    sets: Arc<Sets>,
-}
-
-#[derive(Debug, Default)]
-struct Sets {
-    live: RwLock<Vec<Check>>,
-    ready: RwLock<Vec<Check>>,
-}
+pub struct Checks(Arc<RwLock<Vec<Check>>>);
 
 struct Check {
+    probe: Probe,
     name: String,
     ask: Box<dyn Fn() -> CheckResult + Send + Sync>,
 }
@@ -61,11 +54,11 @@ impl Checks {
         name: impl Into<String>,
         ask: impl Fn() -> CheckResult + Send + Sync + 'static,
     ) {
-        let check = Check { name: name.into(), ask: Box::new(ask) };
-        let mut set = self.set(probe).write();
-        match set.iter_mut().find(|other| other.name == check.name) {
+        let check = Check { probe, name: name.into(), ask: Box::new(ask) };
+        let mut checks = self.0.write();
+        match checks.iter_mut().find(|other| other.is(probe, &check.name)) {
             Some(other) => *other = check,
-            None => set.push(check),
+            None => checks.push(check),
         }
     }
 
@@ -77,29 +70,24 @@ impl Checks {
         condition
     }
 
-    /// Removes a check, for example that of a stopped controller.
-    pub fn remove(&self, probe: Probe, name: &str) {
-        self.set(probe).write().retain(|check| check.name != name);
-    }
-
     /// Runs every check of a set, in the order in which they were added.
     #[must_use]
     pub fn ask_all(&self, probe: Probe) -> Vec<Outcome> {
-        let set = self.set(probe).read();
-        set.iter().map(|check| Outcome { name: check.name.clone(), result: (check.ask)() }).collect()
+        let checks = self.0.read();
+        let set = checks.iter().filter(|check| check.probe == probe);
+        set.map(|check| Outcome { name: check.name.clone(), result: (check.ask)() }).collect()
     }
 
     /// Runs one check; `None` if there is no such check.
     #[must_use]
     pub fn ask(&self, probe: Probe, name: &str) -> Option<CheckResult> {
-        self.set(probe).read().iter().find(|check| check.name == name).map(|check| (check.ask)())
+        self.0.read().iter().find(|check| check.is(probe, name)).map(|check| (check.ask)())
     }
+}
 
-    fn set(&self, probe: Probe) -> &RwLock<Vec<Check>> {
-        match probe {
-            Probe::Live => &self.sets.live,
-            Probe::Ready => &self.sets.ready,
-        }
+impl Check {
+    fn is(&self, probe: Probe, name: &str) -> bool {
+        self.probe == probe && self.name == name
     }
 }
 
@@ -150,13 +138,11 @@ mod tests {
     }
 
     #[test]
-    fn same_name_replaces_and_removal_removes() {
+    fn same_name_replaces() {
         let checks = Checks::new();
         checks.add(Probe::Live, "one", || Err("old".to_owned()));
         checks.add(Probe::Live, "one", || Ok(()));
         assert_eq!(checks.ask_all(Probe::Live).len(), 1);
         assert_eq!(checks.ask(Probe::Live, "one"), Some(Ok(())));
-        checks.remove(Probe::Live, "one");
-        assert!(checks.ask_all(Probe::Live).is_empty());
     }
 }

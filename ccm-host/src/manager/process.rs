@@ -131,14 +131,6 @@ impl Process {
         });
     }
 
-    /// Starts a task that ends with the controllers.
-    pub fn spawn_work<F>(&self, name: &'static str, run: impl FnOnce(CancellationToken) -> F)
-    where
-        F: Future<Output = anyhow::Result<()>> + Send + 'static,
-    {
-        self.spawn(&self.work, name, run(self.work.stop.child_token()));
-    }
-
     /// Starts a task that the controllers need until they end. It returns once its token is cancelled and its remaining
     /// data is written.
     pub fn spawn_support<F>(&self, name: &'static str, run: impl FnOnce(CancellationToken) -> F)
@@ -146,12 +138,6 @@ impl Process {
         F: Future<Output = anyhow::Result<()>> + Send + 'static,
     {
         self.spawn(&self.support, name, run(self.support.stop.child_token()));
-    }
-
-    /// A token that is cancelled when the controllers are asked to stop.
-    #[must_use]
-    pub fn stopping(&self) -> CancellationToken {
-        self.work.stop.child_token()
     }
 
     /// A token that is cancelled once the controllers are done: for everything they need until they end.

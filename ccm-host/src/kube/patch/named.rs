@@ -1,5 +1,5 @@
 //! Objects that are read by name when they are needed, and not watched: Leases of kubelets, records in ConfigMaps, and the
-//! Secret and the webhook configuration that a flag names. No others of these kinds may be read.
+//! Secrets and the webhook configuration that flags name. No other Secret and no other configuration may be read.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -140,13 +140,12 @@ impl Writer {
         let secret = self.get_in(&secrets, &key.name).await?;
         Ok(secret.map(|secret| Secret {
             version: secret.metadata.resource_version.unwrap_or_default(),
-            regarding: Regarding {
-                api_version: "v1",
-                kind: "Secret",
-                namespace: Some(key.namespace.to_string()),
-                name: key.name.to_string(),
-                uid: secret.metadata.uid.unwrap_or_default(),
-            },
+            regarding: Regarding::core(
+                "Secret",
+                Some(&key.namespace),
+                &key.name,
+                &secret.metadata.uid.unwrap_or_default(),
+            ),
             data: secret.data.unwrap_or_default().into_iter().map(|(name, bytes)| (name, bytes.0)).collect(),
         }))
     }

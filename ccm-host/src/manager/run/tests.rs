@@ -81,7 +81,11 @@ async fn support_outlives_work() {
         std::future::ready(()),
         note("controller", Duration::from_secs(20)),
     );
-    process.spawn_work("feeder", note("feeder", Duration::from_secs(1)));
+    process.spawn_controller(
+        &node_route::REGISTRATION,
+        std::future::ready(()),
+        note("feeder", Duration::from_secs(1)),
+    );
     let start = async |_: &Process| std::future::pending().await;
     let began = Instant::now();
     supervise(&process, failures, start, async || next(&mut signals).await).await.unwrap();
