@@ -18,6 +18,5 @@ pub mod process;
 pub mod process_metrics;
 pub mod run;
 pub mod serving;
-pub mod signals;
 pub mod traces;
 pub mod webhooks;

@@ -3,19 +3,14 @@
 //! Four steps: `args` normalises the words, `file` adds those of the `--config` file (nothing else here touches a file
 //! or a socket), clap parses each value with the parser of the part of the host that owns the flag, and `resolve`
 //! checks the flags against each other. Names and meanings are upstream's where upstream has the flag; the defaults are
-//! ours. [`table`] and [`schema`] generate `docs/flags.md` and `docs/config.schema.json` from the same definitions.
+//! ours. [`table`] generates `docs/flags.md` and `docs/config.schema.json` from the same definitions.
 
 mod args;
 mod controllers;
 mod file;
-mod gates;
 mod kube;
 mod legacy;
-mod logging;
-mod removed;
-pub mod schema;
 pub mod table;
-mod tracing;
 
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -24,16 +19,14 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory as _, FromArgMatches as _};
 
 pub use kube::KubeSettings;
-pub use logging::{LogFormat, LoggingSettings};
-pub use tracing::TraceSettings;
-pub(super) use tracing::collector;
 
 use self::controllers::RawControllers;
 use self::file::File;
-use self::gates::RawGates;
-use self::legacy::RawLegacy;
+use self::legacy::{RawGates, RawLegacy};
 use super::build_info;
+use super::logging::LoggingSettings;
 use super::serving::settings::{self as serving, ServingSettings};
+use super::traces::TraceSettings;
 use crate::cloud::Division;
 use crate::cloud::settings::{self as cloud, ProviderSettings};
 use crate::controllers::node_ipam::{self, settings as cidrs};

@@ -9,10 +9,10 @@
 //! In: [`Settings`] and the list of parts. Out: `Ok` for a clean end, otherwise the first failure.
 
 use anyhow::bail;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::flags::Settings;
 use super::process::{Failures, Process};
-use super::signals::StopSignals;
 
 /// Runs the process to its end.
 ///
@@ -78,6 +78,27 @@ async fn keep_running(
             std::future::pending().await
         }
         Err(error) => error,
+    }
+}
+
+/// The two signals that ask a process to stop.
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    /// Catches these signals from now on, so that they no longer end the process by themselves.
+    fn install() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits for the next signal and names it.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
     }
 }
 

@@ -7,20 +7,18 @@
 //!
 //! * [`certificate`] is the server's certificate: given and reloaded when it changes, or self-signed.
 //! * [`access`] asks the apiserver who may read what; health is open to everybody.
-//! * `listener` and `connections` accept connections and end them.
+//! * `connections` binds the port, accepts connections and ends them.
 
 pub mod access;
 mod answer;
 pub mod certificate;
-mod configz;
 pub(crate) mod connections;
 mod files;
-pub(crate) mod listener;
 mod pages;
 pub mod settings;
 pub mod state;
 mod status;
-mod tls;
+pub mod tls;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -65,7 +63,7 @@ impl Serving {
         };
         let certificates = Certificates::new(&settings.tls.certificate, wanted.ip())?;
         let handshake = tls::handshake(&settings.tls, certificates)?;
-        let listener = listener::bind(wanted, settings.share_port).with_context(|| {
+        let listener = connections::bind(wanted, settings.share_port).with_context(|| {
             format!("cannot serve on {wanted}: give another --secure-port, or 0 to serve nothing")
         })?;
         let address = listener.local_addr().context("the bound port has no address")?;

@@ -10,7 +10,7 @@ use std::iter::Peekable;
 use clap::ArgAction;
 use clap::error::{ContextKind, ContextValue};
 
-use super::removed;
+use super::legacy;
 use crate::flag::{FlagError, Mistakes};
 
 pub(super) const SEE_HELP: &str = "see --help for all flags";
@@ -73,7 +73,7 @@ fn long(
     let name = written.replace('_', "-");
     let Some(known) = command.get_arguments().find(|arg| arg.get_long() == Some(name.as_str())) else {
         mistakes.add(unknown(&format!("--{written}"), &name));
-        if value.is_none() && !removed::was_switch(&name) {
+        if value.is_none() && !legacy::was_switch(&name) {
             // The next word is most likely its value: reporting that as well would only distract.
             rest.next_if(|next| !next.starts_with('-'));
         }
@@ -126,7 +126,7 @@ fn stray(word: &str) -> FlagError {
 
 /// The error about an unknown flag name.
 pub(super) fn unknown(written: &str, name: &str) -> FlagError {
-    removed::explain(name, written).unwrap_or_else(|| FlagError {
+    legacy::explain(name, written).unwrap_or_else(|| FlagError {
         given: written.to_owned(),
         problem: "unknown flag".to_owned(),
         remedy: match similar(name) {

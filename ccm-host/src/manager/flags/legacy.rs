@@ -1,11 +1,13 @@
-//! Flags of old manifests that mean nothing here: they are accepted and validated, with a warning that says what to do
-//! instead.
+//! Flags of old manifests that mean nothing here.
 //!
-//! One row per flag; clap's arguments, the docs page and the warnings are generated from it.
+//! Those of upstream's manager are accepted and validated, with a warning that says what to do instead: one row per flag,
+//! from which clap's arguments, the docs page and the warnings are generated. So are `--feature-gates`: this host has
+//! none, and upstream's are compared with what the host always does. Flags that upstream removed are refused, with an
+//! error that says what to use instead.
 
 use clap::{Arg, ArgMatches, Command};
 
-use crate::flag::{self, FlagError, Mistakes};
+use crate::flag::{self, FlagError, Mistakes, Wrong};
 
 /// The heading that marks these flags as without effect, for readers and for [`super::table`].
 pub(super) const HEADING: &str = "Accepted without effect";
@@ -167,6 +169,50 @@ impl Legacy {
     }
 }
 
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = HEADING)]
+pub(super) struct RawGates {
+    /// Name=true or Name=false, comma separated; this host has no feature gates.
+    #[arg(long, value_name = "LIST")]
+    pub feature_gates: Vec<String>,
+}
+
+/// Upstream's gates for a cloud controller manager: the state that always holds here, and why the other has no effect.
+const KNOWN: [(&str, bool, &str); 6] = [
+    (
+        "CloudControllerManagerWatchBasedRoutesReconciliation",
+        true,
+        "routes always follow the events of nodes, and are swept every --route-reconciliation-period",
+    ),
+    ("CloudControllerManagerWebhook", true, "the webhooks that --webhooks names are served"),
+    ("ComponentFlagz", true, "/flagz is always served"),
+    ("ComponentStatusz", true, "/statusz is always served"),
+    ("ContextualLogging", true, "lines always carry their context"),
+    ("LoggingBetaOptions", true, "--logging-format=json is always there"),
+];
+
+impl RawGates {
+    pub(super) fn check(&self, mistakes: &mut Mistakes, warnings: &mut Vec<String>) {
+        for gate in flag::listed(&self.feature_gates) {
+            let read = in_vain(gate).map_err(|wrong| wrong.of("feature-gates", gate));
+            if let Some(Some(why)) = mistakes.keep(read) {
+                warnings.push(ignored("feature-gates", gate, why));
+            }
+        }
+    }
+}
+
+/// Why this setting of a gate has no effect, unless it asks for what holds anyway.
+fn in_vain(gate: &str) -> Result<Option<&'static str>, Wrong> {
+    let (name, state) = flag::named("feature-gates", gate, "NAME=true or NAME=false")?;
+    let on = flag::switch(state).map_err(|wrong| Wrong { remedy: format!("write {name}=true"), ..wrong })?;
+    Ok(match KNOWN.iter().find(|(known, ..)| *known == name) {
+        Some((_, holds, _)) if *holds == on => None,
+        Some((.., why)) => Some(why),
+        None => Some("this host knows no such gate"),
+    })
+}
+
 /// The warning about a given value.
 pub(super) fn ignored(name: &str, value: &str, instead: &str) -> String {
     format!("--{name}={value} has no effect: {instead}")
@@ -175,4 +221,41 @@ pub(super) fn ignored(name: &str, value: &str, instead: &str) -> String {
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Flags of other processes or of the past: name, whether it took no value, what happened to it, what to do.
+const REMOVED: [(&str, bool, &str, &str); 13] = [
+    ("address", false, NO_PLAIN_PORT, "leave it out; see --bind-address"),
+    ("logtostderr", true, TO_STDERR, "leave it out"),
+    ("alsologtostderr", true, TO_STDERR, "leave it out"),
+    ("stderrthreshold", false, TO_STDERR, "leave it out; choose how much is logged with --v"),
+    ("log-dir", false, NO_FILES, REDIRECT),
+    ("log-file", false, NO_FILES, REDIRECT),
+    ("log-file-max-size", false, NO_FILES, REDIRECT),
+    ("one-output", true, NO_FILES, "leave it out"),
+    ("log-backtrace-at", false, GONE, "raise --v instead"),
+    ("port", false, NO_PLAIN_PORT, "leave it out; see --secure-port"),
+    ("skip-headers", true, GONE, "choose the shape with --logging-format"),
+    ("add-dir-header", true, GONE, "choose the shape with --logging-format"),
+    ("skip-log-headers", true, GONE, "choose the shape with --logging-format"),
+];
+
+const GONE: &str = "was removed from Kubernetes components";
+const NO_PLAIN_PORT: &str = "was removed from Kubernetes components: there is no port without TLS";
+const TO_STDERR: &str = "was removed from Kubernetes components: logs always go to standard error";
+const NO_FILES: &str = "was removed from Kubernetes components: no log files are written";
+const REDIRECT: &str = "redirect standard error";
+
+/// The error for a flag that is not ours but well known; `given` is its spelling on the command line.
+pub(super) fn explain(name: &str, given: &str) -> Option<FlagError> {
+    REMOVED.iter().find(|(removed, ..)| *removed == name).map(|(.., problem, remedy)| FlagError {
+        given: given.to_owned(),
+        problem: (*problem).to_owned(),
+        remedy: (*remedy).to_owned(),
+    })
+}
+
+/// Whether the flag took no value, so that the next word is not its value.
+pub(super) fn was_switch(name: &str) -> bool {
+    REMOVED.iter().any(|(removed, is_switch, ..)| *removed == name && *is_switch)
 }

@@ -11,7 +11,9 @@ use crate::cloud::{Endpoint, TlsDir};
 use crate::controllers::cloud_node_lifecycle::{self, Share};
 use crate::controllers::node_ipam::settings::CidrSettings;
 use crate::controllers::{ALL, node_route, service_lb};
-use crate::manager::serving::settings::{AccessSettings, CertificateSource, ClientCa, OpenPath, TlsSettings};
+use crate::manager::logging::LogFormat;
+use crate::manager::serving::settings::{AccessSettings, ClientCa, OpenPath};
+use crate::manager::serving::tls::{CertificateSource, TlsSettings};
 
 const PROVIDER: &str = "--provider=mock=unix:///run/mock.sock";
 

@@ -11,7 +11,6 @@
 mod authority;
 mod memory;
 mod metrics;
-mod refusal;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -19,14 +18,14 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
 
 pub use self::authority::Authority;
 use self::memory::{Memory, key};
 use self::metrics::AccessMetrics;
-use self::refusal::Refusal;
+use super::answer;
 use super::connections::PeerCertificates;
 use super::settings::{AccessSettings, ClientCa};
 use crate::manager::metrics::Metrics;
@@ -209,6 +208,64 @@ fn authenticated(user: User) -> User {
         user.groups.push(AUTHENTICATED.to_owned());
     }
     user
+}
+
+/// Why a request is refused.
+#[derive(Debug)]
+enum Refusal {
+    /// The process has no access to the apiserver yet.
+    NotYet,
+    /// The apiserver did not answer.
+    Unanswered,
+    /// The credentials are not accepted, and why.
+    Unknown(String),
+    Forbidden {
+        user: String,
+        verb: String,
+        path: String,
+    },
+}
+
+impl Refusal {
+    /// Logs the exact error, which names addresses, instead of sending it.
+    fn unanswered(error: anyhow::Error) -> Self {
+        tracing::warn!(error = format!("{error:#}"), "cannot ask the apiserver who may read this");
+        Self::Unanswered
+    }
+
+    fn parts(self) -> (StatusCode, &'static str, String) {
+        match self {
+            Self::NotYet => {
+                let why = "the process is starting, and cannot ask the apiserver yet who may read this";
+                (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", why.to_owned())
+            }
+            Self::Unanswered => {
+                let why = "the apiserver does not say who may read this; the log says why";
+                (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", why.to_owned())
+            }
+            Self::Unknown(why) => (StatusCode::UNAUTHORIZED, "Unauthorized", format!("Unauthorized: {why}")),
+            Self::Forbidden { user, verb, path } => {
+                let why = format!(
+                    "forbidden: User {user:?} cannot {verb} path {path:?}: bind a ClusterRole with nonResourceURLs \
+                     [{path:?}] and verbs [{verb:?}] to it"
+                );
+                (StatusCode::FORBIDDEN, "Forbidden", why)
+            }
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let (code, reason, message) = self.parts();
+        let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+        let status = answer::status(code, reason, &message);
+        let mut response = (code, kind, answer::headers(), format!("{status}\n")).into_response();
+        if code == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! The responses of the health endpoints, in the format of Kubernetes components.
+//! The responses of the health endpoints, and refusals of all, in the format of Kubernetes components.
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
 
 use crate::manager::health::{Checks, Outcome, Probe};
 
@@ -69,7 +70,21 @@ fn wanted(query: &str) -> Wanted {
 fn text(status: StatusCode, body: String) -> Response {
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     let kind = (header::CONTENT_TYPE, plain);
-    let caching = (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store"));
-    let sniffing = (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    (status, [kind, caching, sniffing], body).into_response()
+    (status, [kind], headers(), body).into_response()
+}
+
+/// For every answer: it is true only now, and nothing but what its type says.
+pub(super) fn headers() -> [(HeaderName, HeaderValue); 2] {
+    [
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store")),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ]
+}
+
+/// A refusal, in the form that Kubernetes clients read.
+pub(super) fn status(code: StatusCode, reason: &str, message: &str) -> Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code.as_u16(),
+    })
 }

@@ -21,7 +21,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::files::{self, Files};
-use super::settings::CertificateSource;
+use super::tls::CertificateSource;
 use made::Made;
 
 /// Upstream's file name.

@@ -1,7 +1,9 @@
-//! Connections, from the handshake to their end.
+//! The port, and its connections from the handshake to their end.
 //!
 //! Each has its own task, so that a slow one holds up nobody; one that exceeds a time limit is closed.
 
+use std::io::{Error, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use rustls_pki_types::CertificateDer;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -31,12 +33,35 @@ const CONNECTIONS: usize = 512;
 /// The pause after a failed accept, for example for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Connections waiting to be accepted.
+const BACKLOG: u32 = 128;
+
 /// The TLS configuration of the server.
 pub(crate) type Handshake = Arc<ServerConfig>;
 
 /// The client's certificates, its own first; nobody has verified who signed them.
 #[derive(Clone, Debug)]
 pub(super) struct PeerCertificates(pub(super) Arc<[CertificateDer<'static>]>);
+
+/// Binds the port. The unspecified address means all addresses, of both families if the node has both.
+pub(crate) fn bind(wanted: SocketAddr, share: bool) -> Result<TcpListener, Error> {
+    if wanted.ip() != IpAddr::V4(Ipv4Addr::UNSPECIFIED) {
+        return bind_one(wanted, share);
+    }
+    match bind_one(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), wanted.port()), share) {
+        Err(error) if error.kind() != ErrorKind::AddrInUse => bind_one(wanted, share),
+        bound => bound,
+    }
+}
+
+fn bind_one(address: SocketAddr, share: bool) -> Result<TcpListener, Error> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Connections of a process that just ended do not block the port.
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(share)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// Serves until `stop`, then finishes the requests under way.
 pub(crate) async fn serve(

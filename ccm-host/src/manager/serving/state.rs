@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use axum::{
     Json, Router,
     extract::{Path, RawQuery, State},
-    http::{HeaderName, HeaderValue, StatusCode, header},
+    http::StatusCode,
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -19,8 +19,8 @@ use ccm_state::{
     shadow::ShadowReport,
 };
 use serde::Serialize;
-use serde_json::json;
 
+use super::answer::{headers, status};
 use crate::cloud::{CloudError, Question};
 
 /// Whoever knows the state of the host.
@@ -87,22 +87,11 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let Self(code, reason, message) = self;
-        let status = json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": message, "reason": reason, "code": code.as_u16(),
-        });
-        (code, headers(), Json(status)).into_response()
+        (code, headers(), Json(status(code, reason, &message))).into_response()
     }
 }
 
 type Answer = Result<Response, Refusal>;
-
-fn headers() -> [(HeaderName, HeaderValue); 2] {
-    [
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store")),
-        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-    ]
-}
 
 fn show(document: &impl Serialize) -> Response {
     (headers(), Json(document)).into_response()

@@ -19,10 +19,7 @@ use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{Settings, certificate};
-use crate::{
-    kube::patch::Writer,
-    manager::serving::{connections, listener},
-};
+use crate::{kube::patch::Writer, manager::serving::connections};
 
 /// Between two reads of the Secret: with a certificate, and before the first.
 const POLL: Duration = Duration::from_secs(15);
@@ -73,7 +70,7 @@ impl Server {
     /// The port is taken.
     pub fn bind(settings: Settings, writer: Writer, metrics: WebhookMetrics) -> Result<Self> {
         let wanted = SocketAddr::new(settings.webhook_bind_address, settings.webhook_secure_port);
-        let listener = listener::bind(wanted, false).with_context(|| {
+        let listener = connections::bind(wanted, false).with_context(|| {
             format!("cannot serve webhooks on {wanted}: give another --webhook-secure-port, or leave --webhooks out")
         })?;
         Ok(Self { listener, settings, writer, metrics })

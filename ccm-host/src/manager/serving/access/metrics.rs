@@ -11,8 +11,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
 
-use super::User;
-use super::refusal::Refusal;
+use super::{Refusal, User};
 use crate::buckets::Buckets;
 
 /// 1 ms to 16 s, doubling.
