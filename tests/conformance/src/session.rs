@@ -1,4 +1,4 @@
-//! What all cases of one run share: the provider, the scenario, the cluster that is made up for this run, the ledger.
+//! What all cases of one run share: the provider, the scenario, the invented cluster of this run, the ledger.
 
 use std::{cell::RefCell, path::Path};
 
@@ -14,26 +14,26 @@ use crate::{
 /// What all cases of one run share.
 #[derive(Debug)]
 pub struct Session {
-    /// The way to the provider.
+    /// The connection to the provider.
     pub wire: Wire,
-    /// Who it is.
+    /// The provider.
     pub provider: Provider,
-    /// How the cloud is steered.
+    /// How to control the cloud.
     pub scenario: Scenario,
-    /// On whose behalf.
+    /// The cluster of the run.
     pub header: Header,
-    /// What was made.
+    /// What was created.
     pub ledger: RefCell<Ledger>,
-    /// Where chance begins.
+    /// The seed of random choices.
     pub seed: u64,
 }
 
 impl Session {
-    /// Begins a run: with a cluster uid that nobody else has, so that nothing foreign is ever seen or touched.
+    /// Begins a run with a unique cluster uid, so that it never sees or touches foreign resources.
     ///
     /// # Errors
     ///
-    /// When the ledger cannot be written.
+    /// The ledger cannot be written.
     pub fn begin(
         wire: Wire,
         provider: Provider,

@@ -1,7 +1,7 @@
-//! The one way to the provider under test.
+//! The connection to the provider under test.
 //!
-//! In: an endpoint. Out: [`Wire`], over which the generated clients speak. The deadline of a call goes on the wire and is
-//! *not* enforced here: a provider that does not answer by itself is seen as such. Nothing is ever retried.
+//! In: an endpoint. Out: [`Wire`], which the generated clients use. The deadline of a call is sent but
+//! *not* enforced here, so that a provider that does not honour it is noticed. Nothing is ever retried.
 
 mod endpoint;
 mod raw;

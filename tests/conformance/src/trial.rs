@@ -1,5 +1,5 @@
-//! What a case works with: clients with deadlines, names that nobody else has, instances and balancers that go again by
-//! themselves, and checks that say what was expected and what was seen.
+//! What a case works with: clients with deadlines, unique names, instances and balancers that are deleted
+//! automatically, and checks that report what was expected and what was seen.
 
 mod balancers;
 mod check;
@@ -46,9 +46,9 @@ use crate::{
     target::Wire,
 };
 
-/// Whatever a provider may send.
+/// The limit for whatever a provider may send.
 const MESSAGE: usize = 64 << 20;
-/// Between two looks at something that takes time.
+/// The interval of checks for something that takes time.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What one case works with.
@@ -84,23 +84,23 @@ impl Trial {
     /// A trial of this case.
     #[must_use]
     pub fn new(session: Rc<Session>, case: &'static str) -> Self {
-        // The same seed takes the same chances in a case, whichever others run.
+        // The same seed leads to the same choices in a case, whichever others run.
         let of_case =
             case.bytes().fold(session.seed, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
         Self { session, case, names: Cell::new(0), chance: RefCell::new(fastrand::Rng::with_seed(of_case)) }
     }
 
-    /// The way to the provider.
+    /// The connection to the provider.
     pub(crate) fn wire(&self) -> &Wire {
         &self.session.wire
     }
 
-    /// Who the provider is.
+    /// The provider.
     pub(crate) fn provider(&self) -> &Provider {
         &self.session.provider
     }
 
-    /// How the cloud is steered.
+    /// How to control the cloud.
     pub(crate) fn scenario(&self) -> &Scenario {
         &self.session.scenario
     }
@@ -118,18 +118,18 @@ impl Trial {
     /// Another cluster, which shares the cloud.
     pub(crate) fn other_cluster(&self) -> ClusterRef {
         let ours = self.session.header.cluster();
-        // As long as ours and never the same: the first character is another one.
+        // As long as ours and never the same: the first character differs.
         let first = if ours.uid.starts_with('0') { "1" } else { "0" };
         ClusterRef { uid: format!("{first}{}", &ours.uid[1..]), name: format!("{}-other", ours.name) }
     }
 
-    /// Leader election is off, unless a case is about it.
+    /// Leader election is off, except in cases about it.
     #[expect(clippy::unused_self, reason = "reads like its neighbours where requests are made")]
     pub(crate) fn fencing(&self) -> Option<Fencing> {
         Some(Fencing::default())
     }
 
-    /// A name that nobody else has, for a node, a volume or a cluster.
+    /// A unique name for a node, a volume or a cluster.
     pub(crate) fn name(&self) -> String {
         let number = self.names.get();
         self.names.set(number + 1);
@@ -137,29 +137,29 @@ impl Trial {
         format!("cf-{}-{case}-{number}", &self.session.header.run_id[..8])
     }
 
-    /// A uid that nobody else has.
+    /// A unique uid.
     #[expect(clippy::unused_self, reason = "reads like its neighbours where requests are made")]
     pub(crate) fn uid(&self) -> String {
         uuid::Uuid::new_v4().to_string()
     }
 
-    /// Another order.
+    /// A shuffled order.
     pub(crate) fn shuffle<T>(&self, items: &mut [T]) {
         self.chance.borrow_mut().shuffle(items);
     }
 
-    /// Notes what is about to be made.
+    /// Records what is about to be created.
     pub(crate) fn register(&self, entry: Entry) -> Result<u64, Stop> {
         let registered = self.session.ledger.borrow_mut().register(entry);
         registered.map_err(|error| Stop::NotRun(format!("the ledger cannot be written: {error:#}")))
     }
 
-    /// Notes what a hook takes back.
+    /// Records what a hook must undo.
     pub(crate) fn register_hook(&self, hook: &str, variables: Variables) -> Result<u64, Stop> {
         self.register(Entry::Hook { hook: hook.to_owned(), variables: variables.into_map() })
     }
 
-    /// Looks again and again until it is there, as long as the cloud may take.
+    /// Repeats a check until it succeeds, for as long as the cloud may take.
     pub(crate) async fn eventually<T>(
         &self,
         expected: &str,
@@ -178,7 +178,7 @@ impl Trial {
         }
     }
 
-    /// Waits for something advertised to pass, if that is not too long.
+    /// Waits until something advertised has passed, if that does not take too long.
     pub(crate) async fn wait(&self, what: &str, time: Duration) -> Result<(), Stop> {
         let most = self.scenario().max_wait;
         if time > most {

@@ -11,10 +11,10 @@ use provider_mock::breach;
 use serde_json::Value;
 use support::{Mock, scenario};
 
-/// Ways to break a rule that are none.
+/// Variants that break no rule.
 const LEGAL: [(&str, &str); 1] = [("batch-keys", "reordered")];
 
-/// The bugs that providers were seen to have, and the case that catches each, as `docs/conformance.md` says.
+/// Bugs that real providers have had, and the case that catches each, as in `docs/conformance.md`.
 const BUGS: [(&str, &str, &str); 28] = [
     ("built-as-asked", "ports", "BUILT-01"),
     ("built-as-asked", "node-ports", "BUILT-01"),
@@ -46,10 +46,10 @@ const BUGS: [(&str, &str, &str); 28] = [
     ("error-no-secret", "logged", "SEC-06"),
 ];
 
-/// Mocks at a time: mostly they wait.
+/// The number of concurrent mocks: mostly they wait.
 const AT_ONCE: usize = 8;
 
-/// Every rule in every way.
+/// Every rule, broken in every way.
 fn breaches() -> Vec<(&'static str, &'static str)> {
     let tags: BTreeSet<_> = contract::tags().collect();
     let mut all = Vec::new();
@@ -60,11 +60,11 @@ fn breaches() -> Vec<(&'static str, &'static str)> {
     all
 }
 
-/// What a run of these cases shows while the rule is broken so: nothing, or what is wrong with the suite.
+/// Runs these cases while the rule is broken this way; returns none, or what is wrong with the suite.
 async fn shown(rule: &str, variant: &str, cases: &str) -> Result<(), String> {
     let fault = format!("breach,rule={rule},variant={variant}");
     let mut arguments = vec!["--fault", &fault];
-    // Who is told of its leaders compares no epochs.
+    // A provider that serves `Lead` compares no epochs.
     let untold = format!("{},without=leadership", support::ADVERTISE);
     if rule == "fencing" {
         arguments.extend(["--advertise", &untold]);
@@ -113,7 +113,7 @@ async fn every_rule_that_is_broken_fails_a_case_of_that_rule() {
 async fn each_bug_is_caught_by_the_case_that_is_said_to() {
     support::programs();
     let tried = |(rule, variant, case): (&'static str, &'static str, &'static str)| async move {
-        // A log tells what other cases made the provider do.
+        // A log contains what other cases made the provider do.
         let cases = if case == "SEC-06" { "LB-02,SEC-06" } else { case };
         shown(rule, variant, cases).await.err().map(|why| format!("{rule}/{variant}, {case}: {why}"))
     };

@@ -1,4 +1,4 @@
-//! Whatever happens to a run, what it made goes again.
+//! Whatever happens to a run, everything it created is deleted.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use support::{Mock, PATIENCE, scenario, told};
 use tokio::process::Child;
 
-/// A run in the middle of a case that made a balancer and waits for it.
+/// A run in the middle of a case that has created a balancer and waits for it.
 async fn in_mid_case(mock: &Mock) -> (Child, PathBuf) {
     let ledgers = mock.folder.path().join("ledgers");
     let mut suite = mock.suite(&["run", "--endpoint", &mock.endpoint(), "--filter", "LB-02", "--scenario"]);

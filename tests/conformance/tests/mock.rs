@@ -1,4 +1,4 @@
-//! The whole suite against the mock: nothing fails, nothing is left out.
+//! The whole suite against the mock: nothing fails, nothing is skipped.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
@@ -6,15 +6,15 @@ mod support;
 use serde_json::Value;
 use support::{Mock, scenario};
 
-/// What the whole suite cannot try against a mock on a Unix socket, and why.
+/// What the suite cannot test against a mock on a Unix socket, and why.
 const EXPLAINED: [(&str, &str); 6] = [
     ("SET-06", "it keeps sets"),
-    // Who is told of its leaders compares no epochs; what breaks that rule is tried without `Lead`, see breaches.rs.
+    // A provider that serves `Lead` compares no epochs; breaches.rs tests that rule without `Lead`.
     ("FENCE-", "CAPABILITY_FENCING is not advertised"),
     ("SEC-03", "only root can call as another user"),
     ("SEC-04", "the endpoint is a Unix socket"),
     ("SEC-05", "the endpoint is a Unix socket"),
-    // Tried in tls.rs.
+    // Tested in tls.rs.
     ("SEC-07", "no hook renew-certificates"),
 ];
 

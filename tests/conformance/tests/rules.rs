@@ -1,4 +1,4 @@
-//! Contract, cases, hooks and pages are the same set.
+//! Contract, cases, hooks and pages agree.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::{collections::BTreeSet, fs, path::Path};

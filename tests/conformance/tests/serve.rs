@@ -1,9 +1,9 @@
-//! `tests/conformance/serve`, which all runs against sidecars use: it waits for a socket, and not for ever.
+//! `tests/conformance/serve`, which all runs against sidecars use: it waits for a socket, but not for ever.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::{path::Path, process::Command};
 
-/// What it says of a provider that is this command.
+/// Its output for a provider that is this command.
 fn told(command: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let serve = Path::new(env!("CARGO_MANIFEST_DIR")).join("serve");

@@ -1,4 +1,4 @@
-//! What is no provider, or stops being one, is told in words, and nobody waits for ever.
+//! Endpoints that are not providers, or stop being one, are reported in words, and nobody waits for ever.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;

@@ -8,7 +8,7 @@ use std::{fs, net::SocketAddr, path::Path};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use support::{Mock, free_address, told};
 
-/// An authority, a certificate of it for both ends, and as `renewed.crt` and `renewed.key` the next one.
+/// An authority, a certificate from it for both ends, and the next one as `renewed.crt` and `renewed.key`.
 fn write_certificates(folder: &Path) {
     let mut authority = CertificateParams::new(Vec::<String>::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -23,7 +23,7 @@ fn write_certificates(folder: &Path) {
     }
 }
 
-/// A mock that shows the certificate of this folder.
+/// A mock with the certificate in this directory.
 async fn over_tls(folder: &Path) -> (Mock, SocketAddr) {
     let file = |name: &str| folder.join(name).display().to_string();
     let (certificate, key, authority) = (file("tls.crt"), file("tls.key"), file("ca.crt"));

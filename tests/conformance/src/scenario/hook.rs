@@ -5,37 +5,37 @@ use std::{collections::BTreeMap, process::Stdio, time::Duration};
 use serde_json::Value;
 use tokio::process::Command;
 
-/// Exit code of a hook for "this cannot be done here".
+/// The exit code by which a hook says that something cannot be done here.
 const CANNOT: i32 = 3;
-/// Characters of a command that are shown.
+/// The maximum number of characters shown of a command.
 const SHOWN: usize = 300;
 const PREFIX: &str = "CONFORMANCE_";
 
-/// What a hook is told, under names that begin with `CONFORMANCE_`.
+/// A hook's input, in variables whose names begin with `CONFORMANCE_`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Variables(BTreeMap<String, String>);
 
 impl Variables {
-    /// None yet.
+    /// No variables.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One more; the name without its prefix.
+    /// Adds a variable; the name is without its prefix.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.0.insert(format!("{PREFIX}{name}"), value.into());
         self
     }
 
-    /// All of them, as the ledger keeps them.
+    /// All variables, as the ledger stores them.
     #[must_use]
     pub fn into_map(self) -> BTreeMap<String, String> {
         self.0
     }
 
-    /// From what the ledger kept.
+    /// Variables from the ledger.
     #[must_use]
     pub fn from_map(map: BTreeMap<String, String>) -> Self {
         Self(map)
@@ -45,16 +45,16 @@ impl Variables {
 /// Why a hook did not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
-    /// The scenario has none.
+    /// The scenario has no such hook.
     #[error("no hook {hook}")]
     Missing {
-        /// Which.
+        /// The hook.
         hook: String,
     },
-    /// It said so.
+    /// It said that this cannot be done here.
     #[error("hook {hook} says that it cannot (exit code 3): {text}")]
     Cannot {
-        /// Which.
+        /// The hook.
         hook: String,
         /// What it printed.
         text: String,
@@ -62,31 +62,31 @@ pub enum HookError {
     /// It failed.
     #[error("hook {hook} failed ({status}): {text}; its command: {command}")]
     Failed {
-        /// Which.
+        /// The hook.
         hook: String,
         /// How it ended, with its exit code.
         status: String,
-        /// What it wrote to stderr, or else to stdout.
+        /// Its output on stderr, or else on stdout.
         text: String,
-        /// What was run, on one line.
+        /// The command, on one line.
         command: String,
     },
     /// It took too long.
     #[error("hook {hook} did not end within {after:?} (hook-timeout); its command: {command}")]
     TooLong {
-        /// Which.
+        /// The hook.
         hook: String,
-        /// What was run, on one line.
+        /// The command, on one line.
         command: String,
-        /// How long it was waited for.
+        /// The limit.
         after: Duration,
     },
-    /// It printed something else.
+    /// Its output is invalid.
     #[error("hook {hook} printed no JSON: {text}; its command: {command}")]
     NoJson {
-        /// Which.
+        /// The hook.
         hook: String,
-        /// What was run, on one line.
+        /// The command, on one line.
         command: String,
         /// What it printed.
         text: String,
@@ -104,7 +104,7 @@ pub(super) async fn run(
     let said = || on_one_line(command);
     let mut shell = Command::new("/bin/sh");
     shell.args(["-e", "-c", command]).envs(&variables.0).stdin(Stdio::null()).kill_on_drop(true);
-    // A hook that leaves a process behind may keep its pipes open; its own end is what counts.
+    // A hook that leaves a process behind may keep its pipes open; only its own exit counts.
     let ended = tokio::time::timeout(after, shell.output()).await;
     let output = match ended {
         Err(_) => return Err(HookError::TooLong { hook: name(), command: said(), after }),
@@ -130,7 +130,7 @@ pub(super) async fn run(
             }
         });
     }
-    // Who need not print anything may print what it likes.
+    // A hook that need not print anything may print anything.
     if printed.is_empty() || !prints {
         return Ok(Value::Null);
     }

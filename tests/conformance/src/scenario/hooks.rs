@@ -1,4 +1,4 @@
-//! All hooks: what each is told, what it does, and what it must print.
+//! All hooks: what each receives, what it does, and what it must print.
 
 /// A hook as the documentation and the checks know it.
 #[derive(Debug, Clone, Copy)]
@@ -9,7 +9,7 @@ pub struct HookInfo {
     pub variables: &'static [&'static str],
     /// What it does.
     pub what: &'static str,
-    /// What it prints; empty: nothing.
+    /// What it prints; empty if nothing.
     pub prints: &'static str,
 }
 
@@ -131,12 +131,12 @@ pub const HOOKS: &[HookInfo] = &[
     hook("kill-provider", &[], "kills the provider (SIGKILL) and starts it again at the same endpoint", ""),
 ];
 
-/// The hook of this name.
+/// The hook with this name.
 pub(super) fn named(name: &str) -> Option<&'static HookInfo> {
     HOOKS.iter().find(|hook| hook.name == name)
 }
 
-/// The hook that takes back what this one does, if any.
+/// The hook that undoes this one, if any.
 #[must_use]
 pub(crate) fn undoing(name: &str) -> Option<&'static str> {
     Some(match name {

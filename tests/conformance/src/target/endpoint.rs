@@ -1,4 +1,4 @@
-//! Where a provider listens, as text.
+//! Parses endpoints.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -9,14 +9,14 @@ pub enum Endpoint {
     Unix(PathBuf),
     /// TCP with mutual TLS.
     Tls {
-        /// Name or address.
+        /// The host name or address.
         host: String,
-        /// Port.
+        /// The port.
         port: u16,
     },
 }
 
-/// Why a text is no endpoint.
+/// Why a text is not an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is no endpoint; use unix:///path/of/the/socket, a path, or https://host:port with --tls-dir"

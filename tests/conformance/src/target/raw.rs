@@ -1,4 +1,4 @@
-//! Calls with bytes in place of messages: for fields and numbers that no message of ours has.
+//! Calls with bytes instead of messages: for fields and values that no message of ours has.
 
 use http::uri::PathAndQuery;
 use prost::bytes::{Buf as _, BufMut as _, Bytes};
@@ -14,7 +14,7 @@ use super::Wire;
 ///
 /// # Errors
 ///
-/// The status that the provider answers.
+/// The status that the provider returns.
 pub async fn raw_call(wire: &Wire, method: &str, request: Request<Bytes>) -> Result<Bytes, Status> {
     let path =
         PathAndQuery::try_from(format!("/{method}")).map_err(|error| Status::internal(error.to_string()))?;

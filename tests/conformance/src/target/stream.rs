@@ -29,9 +29,9 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
 #[derive(Debug, Clone)]
 pub(super) struct Dial {
     pub(super) endpoint: Endpoint,
-    /// For TLS: the folder with the certificates.
+    /// For TLS: the directory with the certificates.
     pub(super) tls_folder: Option<PathBuf>,
-    /// TLS without a certificate of our own.
+    /// TLS without a client certificate.
     pub(super) anonymous: bool,
     /// TCP without TLS.
     pub(super) plain: bool,
@@ -46,7 +46,7 @@ impl Dial {
         }
     }
 
-    /// The certificate that a new connection is shown; nothing without TLS.
+    /// The certificate that the provider shows on a new connection; none without TLS.
     pub(super) async fn certificate(&self) -> io::Result<Option<Vec<u8>>> {
         let Endpoint::Tls { host, port } = &self.endpoint else { return Ok(None) };
         let stream = self.secured(host, *port).await?;
@@ -68,7 +68,7 @@ async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// A stream that can be made deaf: what the other end says from then on is lost.
+/// A stream that can be made deaf: whatever the other end sends from then on is lost.
 pub(super) struct Deafable {
     pub(super) inner: Box<dyn Duplex>,
     pub(super) deaf: Arc<AtomicBool>,

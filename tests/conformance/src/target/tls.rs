@@ -1,4 +1,4 @@
-//! Mutual TLS from a folder with `ca.crt`, `tls.crt` and `tls.key`, as the host has it.
+//! Mutual TLS from a directory with `ca.crt`, `tls.crt` and `tls.key`, as in the host.
 
 use std::{path::Path, sync::Arc};
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 
-/// The configuration of a client; without a certificate of its own when `anonymous`.
+/// The configuration of a client, without its own certificate if `anonymous`.
 pub(super) fn config(folder: &Path, anonymous: bool) -> Result<Arc<ClientConfig>> {
     let authority = folder.join("ca.crt");
     let mut roots = RootCertStore::empty();

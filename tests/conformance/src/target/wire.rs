@@ -24,11 +24,11 @@ use super::{
     stream::{Deafable, Dial},
 };
 
-/// How long after its deadline an answer is still waited for: who answers later than that does not honour it.
+/// How long to wait for an answer after its deadline: a later one does not honour the deadline.
 pub const GRACE: Duration = Duration::from_secs(1);
-/// For the connection itself.
+/// The limit for connecting.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Large answers need not wait for many small windows.
+/// Large windows, so that large answers need not wait.
 const WINDOW: u32 = 4 << 20;
 
 /// Why there is no answer at all.
@@ -37,23 +37,23 @@ pub enum WireError {
     /// No connection.
     #[error("no connection to {endpoint}")]
     Dial {
-        /// Where to.
+        /// The endpoint.
         endpoint: String,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// Something listens that does not speak HTTP/2.
     #[error("what listens at {endpoint} does not speak HTTP/2")]
     NotHttp2 {
-        /// Where.
+        /// The endpoint.
         endpoint: String,
-        /// Why.
+        /// The error.
         source: hyper::Error,
     },
-    /// The connection broke in mid-call.
+    /// The connection broke during the call.
     #[error("the connection broke in mid-call")]
     Broken(#[source] hyper::Error),
-    /// The provider gave this call up and kept the connection: what some servers do when a deadline passes.
+    /// The provider reset this call and kept the connection, as some servers do when a deadline passes.
     #[error("the provider reset the stream: {0}")]
     Reset(h2::Reason),
     /// No answer in time.
@@ -71,7 +71,7 @@ impl WireError {
     }
 }
 
-/// A connection that is opened when it is needed, and again when it was lost.
+/// A connection that is opened when needed, and again after it was lost.
 #[derive(Debug, Clone)]
 pub struct Wire {
     dial: Dial,
@@ -80,7 +80,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// To this endpoint; for TLS with the certificates in the folder.
+    /// A connection to this endpoint; for TLS with the certificates in the directory.
     #[must_use]
     pub fn new(endpoint: Endpoint, tls_folder: Option<PathBuf>) -> Self {
         Self::dialing(Dial { endpoint, tls_folder, anonymous: false, plain: false })
@@ -96,7 +96,7 @@ impl Wire {
         Self::dialing(self.dial.clone())
     }
 
-    /// Another connection that shows no certificate.
+    /// Another connection without a client certificate.
     #[must_use]
     pub fn anonymous(&self) -> Self {
         Self::dialing(Dial { anonymous: true, ..self.dial.clone() })
@@ -108,22 +108,22 @@ impl Wire {
         Self::dialing(Dial { plain: true, ..self.dial.clone() })
     }
 
-    /// Where it leads to.
+    /// The endpoint.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.dial.endpoint
     }
 
-    /// The certificate that a new connection is shown; nothing without TLS.
+    /// The certificate that the provider shows on a new connection; none without TLS.
     ///
     /// # Errors
     ///
-    /// When there is no connection.
+    /// There is no connection.
     pub async fn certificate(&self) -> io::Result<Option<Vec<u8>>> {
         self.dial.certificate().await
     }
 
-    /// From now on every answer on this connection is lost.
+    /// Loses every answer on this connection from now on.
     pub fn lose_answers(&self) {
         self.deaf.store(true, Ordering::SeqCst);
     }
@@ -149,7 +149,7 @@ impl Wire {
         let handshake = builder.handshake(stream).await;
         let (sender, connection) =
             handshake.map_err(|source| WireError::NotHttp2 { endpoint: endpoint(), source })?;
-        // It ends with the last sender, or with the socket; calls in flight say why.
+        // It ends with the last sender, or with the socket; running calls report why.
         tokio::spawn(async move { connection.await.unwrap_or_default() });
         Ok(sender)
     }
@@ -214,7 +214,7 @@ fn deadline(headers: &HeaderMap) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    /// J1: as grpc-java does.
+    /// J1: like grpc-java.
     #[tokio::test]
     async fn a_reset_is_told_from_a_connection_that_broke() {
         let folder = tempfile::tempdir().unwrap();

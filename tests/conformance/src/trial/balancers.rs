@@ -1,4 +1,4 @@
-//! Load balancers: wished for, made, read, listed and taken away.
+//! Load balancers: wanted, created, read, listed and deleted.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use crate::{
     scenario::Variables,
 };
 
-/// The longest pause that a case makes, whatever `retry_after` says.
+/// The longest pause of a case, whatever `retry_after` says.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Pages of a list at most.
+/// The maximum number of pages of a list.
 const PAGES: usize = 10_000;
 
-/// A balancer as a case wants it.
+/// A wanted balancer.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     pub(crate) cluster: ClusterRef,
@@ -51,7 +51,7 @@ impl Wanted {
         }
     }
 
-    /// The same balancer in another shape: one more port, the next digest and revision.
+    /// The same balancer in another shape: with another port, and the next digest and revision.
     pub(crate) fn changed(&self, port: i32) -> Self {
         let mut next = self.clone();
         next.service.ports.push(tcp(port));
@@ -72,12 +72,12 @@ pub(crate) fn tcp(port: i32) -> ServicePort {
 }
 
 impl Trial {
-    /// A balancer that nobody has yet, for the run's cluster; it goes when the case ends.
+    /// A new balancer for the run's cluster; it is deleted when the case ends.
     pub(crate) fn wanted(&self) -> Result<Wanted, Stop> {
         self.wanted_by(self.cluster().unwrap_or_default())
     }
 
-    /// A balancer that nobody has yet, for this cluster.
+    /// A new balancer for this cluster.
     pub(crate) fn wanted_by(&self, cluster: ClusterRef) -> Result<Wanted, Stop> {
         let reference =
             ServiceRef { namespace: "conformance".to_owned(), name: self.name(), uid: self.uid() };
@@ -109,7 +109,7 @@ impl Trial {
         }
     }
 
-    /// Makes it, and has the cloud change it behind the provider's back.
+    /// Creates it, and makes the cloud change it behind the provider's back.
     pub(crate) async fn made_drifted(&self, wanted: &Wanted) -> Result<(), Stop> {
         let made = self.ensured(wanted).await?;
         let told = Variables::new()
@@ -128,7 +128,7 @@ impl Trial {
         self.load_balancers().ensure_load_balancer(request).await
     }
 
-    /// Ensure until it is done: the last answer.
+    /// Repeats Ensure until it is done, and returns the last response.
     pub(crate) async fn ensure(&self, wanted: &Wanted) -> Result<EnsureLoadBalancerResponse, Stop> {
         let end = self.longest_work();
         loop {
@@ -138,7 +138,7 @@ impl Trial {
         }
     }
 
-    /// Ensure until it is done: the balancer.
+    /// Repeats Ensure until it is done, and returns the balancer.
     pub(crate) async fn ensured(&self, wanted: &Wanted) -> Result<LoadBalancer, Stop> {
         let answer = self.ensure(wanted).await?;
         answer
@@ -174,7 +174,7 @@ impl Trial {
         self.load_balancers().delete_load_balancer(self.ask(request)).await
     }
 
-    /// Delete until it is done.
+    /// Repeats Delete until it is done.
     pub(crate) async fn delete(&self, request: &DeleteLoadBalancerRequest) -> Outcome {
         let end = self.longest_work();
         loop {

@@ -1,4 +1,4 @@
-//! Checks: each says what the contract wants and what came instead.
+//! Checks: each reports what the contract requires and what happened instead.
 
 use std::fmt::Debug;
 
@@ -26,17 +26,17 @@ pub(crate) fn same<T: PartialEq + Debug>(what: &str, seen: &T, wanted: &T) -> Ou
     expect(seen == wanted, format!("{what} {wanted:?}"), seen)
 }
 
-/// A text of at most so many bytes.
+/// A text of at most this many bytes.
 pub(crate) fn within_bytes(what: &str, text: &str, most: usize) -> Outcome {
     expect(text.len() <= most, format!("{what} of at most {most} bytes"), text.len())
 }
 
-/// The answer, which must be OK.
+/// The response, which must be OK.
 pub(crate) fn good<T>(what: &str, answer: Result<Response<T>, Status>) -> Result<T, Stop> {
     answer.map(Response::into_inner).map_err(|status| failed(format!("{what}: OK"), in_words(&status)))
 }
 
-/// The error of this reason, with a code that belongs to it.
+/// The error, which must have this reason and a code that belongs to it.
 pub(crate) fn refused<T: Debug>(
     what: &str,
     answer: Result<Response<T>, Status>,
@@ -53,7 +53,7 @@ pub(crate) fn refused<T: Debug>(
     if fits { Ok(seen) } else { Err(failed(expected(), seen.words())) }
 }
 
-/// What a library answers for a method that nobody serves, or the contract's reason for it.
+/// The answer of a library for a method that nobody serves, or the contract's reason for it.
 pub(crate) fn is_bare_unimplemented(status: &Status) -> bool {
     status.code() == Code::Unimplemented
 }

@@ -1,4 +1,4 @@
-//! What the cloud itself tells by hooks: how often it was called, and what it holds.
+//! What the cloud itself reports through hooks: how often it was called, and what it contains.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -16,11 +16,11 @@ pub(crate) const HOLDS: &str = "list-cloud-objects";
 /// How often the cloud's API was called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(crate) struct CloudCalls {
-    /// All calls that were begun.
+    /// All started calls.
     pub(crate) calls: u64,
     /// Those that change something.
     pub(crate) changes: u64,
-    /// Whether one call can tell of many instances.
+    /// Whether one call can return many instances.
     #[serde(default = "yes")]
     pub(crate) batches: bool,
 }
@@ -29,7 +29,7 @@ fn yes() -> bool {
     true
 }
 
-/// Something that the cloud holds.
+/// An object in the cloud.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub(crate) struct CloudObject {
     kind: String,
@@ -42,12 +42,12 @@ fn read<T: DeserializeOwned>(hook: &str, printed: Value) -> Result<T, Stop> {
 }
 
 impl Trial {
-    /// How often the cloud was called until now.
+    /// How often the cloud has been called.
     pub(crate) async fn cloud_calls(&self) -> Result<CloudCalls, Stop> {
         read(COUNT, self.hook(COUNT, &Variables::new()).await?)
     }
 
-    /// How often the cloud is called while nothing happens for so long, and how often it is changed.
+    /// How often the cloud is called, and how often it is changed, while nothing happens for this long.
     pub(crate) async fn idle_calls(&self, time: Duration) -> Result<(u64, u64), Stop> {
         let before = self.cloud_calls().await?;
         tokio::time::sleep(time).await;
@@ -55,7 +55,7 @@ impl Trial {
         Ok((after.calls.saturating_sub(before.calls), after.changes.saturating_sub(before.changes)))
     }
 
-    /// What the cloud holds for the cluster of this run, beside instances.
+    /// The objects in the cloud for this run's cluster, except instances.
     pub(crate) async fn cloud_holds(&self) -> Result<BTreeSet<CloudObject>, Stop> {
         let cluster = self.cluster().unwrap_or_default();
         let told = Variables::new().with("CLUSTER_UID", cluster.uid).with("CLUSTER_NAME", cluster.name);

@@ -1,4 +1,4 @@
-//! Errors as the contract wants them: one ErrorInfo, a known reason, a code that belongs to it, small, no secret.
+//! Errors in the contract's form: one ErrorInfo, a known reason, a code that belongs to it, small, without secrets.
 
 use cloudprovider_proto::{ERROR_DOMAIN, defaults, v1alpha1::ErrorReason};
 use prost::Message as _;
@@ -8,15 +8,15 @@ use tonic_types::{ErrorInfo, RetryInfo, StatusExt as _, pb};
 use super::{Trial, expect, failed};
 use crate::{case::Outcome, provider::in_words};
 
-/// What an error says.
+/// The contents of an error.
 #[derive(Debug, Clone)]
 pub(crate) struct ErrorSeen {
     pub(crate) status: Status,
-    /// Our reason, if there is exactly one and it is known.
+    /// The contract's reason, if there is exactly one and it is known.
     pub(crate) reason: Option<ErrorReason>,
     pub(crate) info: Option<ErrorInfo>,
     pub(crate) retry: Option<RetryInfo>,
-    /// Type URLs of all details.
+    /// The type URLs of all details.
     types: Vec<String>,
 }
 
@@ -45,12 +45,12 @@ pub(crate) fn read(status: &Status) -> ErrorSeen {
     }
 }
 
-/// The reason of the contract that an error tells.
+/// The contract's reason in an error.
 pub(crate) fn reason_of(status: &Status) -> Option<ErrorReason> {
     read(status).reason
 }
 
-/// Everything that the contract says of every error.
+/// Checks everything that the contract requires of every error.
 pub(crate) fn examine(trial: &Trial, status: &Status) -> Outcome {
     let seen = read(status);
     let Some(info) = &seen.info else {
@@ -84,7 +84,7 @@ pub(crate) fn no_secret(trial: &Trial, status: &Status) -> Outcome {
     Ok(())
 }
 
-/// What looks like a secret.
+/// Whatever looks like a secret.
 fn secret_in(text: &str, known: &[String]) -> Option<String> {
     if known.iter().any(|secret| !secret.is_empty() && text.contains(secret)) {
         return Some("a secret of the scenario".to_owned());

@@ -1,4 +1,4 @@
-//! Machines: made, stopped, started and terminated by hooks, and asked for.
+//! Instances that hooks create, stop, start and terminate, and queries about them.
 
 use cloudprovider_proto::v1alpha1::{
     BatchGetInstancesRequest, InstanceQuery, InstanceResult, InstanceState, NodeAddress, NodeAddressType,
@@ -12,10 +12,10 @@ use crate::{
     scenario::Variables,
 };
 
-/// An instance that a hook made.
+/// An instance that a hook created.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
-    /// Name of its node.
+    /// The name of its node.
     pub(crate) name: String,
     pub(crate) provider_id: String,
     system_uuid: String,
@@ -23,7 +23,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// As a hook printed it; its node has this name unless it says another.
+    /// An instance as a hook printed it; its node has this name unless it prints another.
     fn made(hook: &str, printed: &Value, name: String) -> Result<Self, Stop> {
         let provider_id = text(printed, "provider_id");
         if provider_id.is_empty() {
@@ -39,7 +39,7 @@ impl Machine {
         Variables::new().with("NAME", &self.name).with("PROVIDER_ID", &self.provider_id)
     }
 
-    /// The node as it registered: its provider ID is not known yet.
+    /// The node as registered: without a provider ID.
     pub(crate) fn new_node(&self) -> NodeRef {
         let address =
             |text: &String| NodeAddress { r#type: NodeAddressType::InternalIp.into(), address: text.clone() };
@@ -68,7 +68,7 @@ fn addresses(value: &Value) -> Vec<String> {
 }
 
 impl Trial {
-    /// An instance that runs, and goes when the case ends.
+    /// A running instance that is terminated when the case ends.
     pub(crate) async fn machine(&self) -> Result<Machine, Stop> {
         let name = self.name();
         let cluster = self.cluster().unwrap_or_default();
@@ -100,7 +100,7 @@ impl Trial {
         Ok(made)
     }
 
-    /// Very many instances, by one hook: the nodes of them.
+    /// Very many instances by one hook; returns their nodes.
     pub(crate) async fn machines_at_once(&self, count: usize) -> Result<Vec<NodeRef>, Stop> {
         let (hook, name, cluster) = ("create-instances", self.name(), self.cluster().unwrap_or_default());
         let told = Variables::new().with("NAME", &name).with("COUNT", count.to_string());
@@ -115,24 +115,24 @@ impl Trial {
         made.iter().enumerate().map(|one| node(one).map(|machine| machine.node())).collect()
     }
 
-    /// Steers one instance: `stop-instance`, `start-instance`, `terminate-instance`, `cut-location`.
+    /// Runs a hook for one instance: `stop-instance`, `start-instance`, `terminate-instance`, `cut-location`.
     pub(crate) async fn steer_machine(&self, hook: &str, machine: &Machine) -> Outcome {
         self.steer(hook, machine.variables()).await.map(drop)
     }
 
-    /// A batch about these nodes, each under its place as key.
+    /// A batch about these nodes, each with its position as key.
     pub(crate) fn batch(&self, nodes: Vec<NodeRef>) -> BatchGetInstancesRequest {
         let query = |(at, node): (usize, NodeRef)| InstanceQuery { key: format!("k{at}"), node: Some(node) };
         BatchGetInstancesRequest {
             cluster: self.cluster(),
             queries: nodes.into_iter().enumerate().map(query).collect(),
-            // As things are now: what a cache may hold is tried where it is the subject.
+            // Current states: other cases test caches.
             max_staleness: Some(prost_types::Duration::default()),
             ..BatchGetInstancesRequest::default()
         }
     }
 
-    /// What is known of one node.
+    /// The result for one node.
     pub(crate) async fn look(&self, node: NodeRef) -> Result<InstanceResult, Stop> {
         let name = node.name.clone();
         let answer = self.instances().batch_get_instances(self.ask(self.batch(vec![node]))).await;

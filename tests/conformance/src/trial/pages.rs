@@ -1,4 +1,4 @@
-//! The four lists of the contract, alike.
+//! The four lists of the contract behind one interface.
 
 use cloudprovider_proto::v1alpha1::{
     ListClustersRequest, ListInstancesRequest, ListLoadBalancersRequest, ListRoutesRequest,
@@ -8,7 +8,7 @@ use tonic::{Response, Status};
 use super::{Trial, expect, failed, good};
 use crate::case::Stop;
 
-/// Pages of a walk at most.
+/// The maximum number of pages of a list.
 const PAGES: usize = 2_000;
 
 /// A list of the contract.
@@ -23,10 +23,10 @@ pub(crate) enum List {
 /// A page of any list.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Page {
-    /// What names the items.
+    /// The keys of the items.
     pub(crate) keys: Vec<String>,
     pub(crate) next: String,
-    /// Parts that could not be asked.
+    /// Parts that could not be queried.
     pub(crate) unreachable: usize,
 }
 
@@ -103,7 +103,7 @@ impl List {
         Err(failed(format!("{}: a walk that ends", self.rpc()), format!("{PAGES} pages and no end")))
     }
 
-    /// Makes so many things to be listed; they go when the case ends. Answers what names them.
+    /// Creates this many objects to be listed, which are deleted when the case ends. Returns their keys.
     pub(crate) async fn fill(self, t: &Trial, count: usize) -> Result<Vec<String>, Stop> {
         let mut keys = Vec::new();
         match self {

@@ -1,4 +1,4 @@
-//! Routes: wished for, made, listed and taken away.
+//! Routes: wanted, created, listed and deleted.
 
 use cloudprovider_proto::v1alpha1::{
     BatchDeleteRoutesRequest, BatchEnsureRoutesRequest, ClusterRef, ListRoutesRequest, NodeRef, Route,
@@ -9,15 +9,15 @@ use super::{LOOK_AGAIN, Trial, failed, good};
 use crate::{case::Stop, ledger::Entry};
 
 impl Trial {
-    /// A destination that nobody has yet; the route to it goes when the case ends.
+    /// A new destination; the route to it is deleted when the case ends.
     pub(crate) fn destination(&self) -> Result<String, Stop> {
         self.destination_of(&self.cluster().unwrap_or_default())
     }
 
-    /// The same for another cluster.
+    /// Likewise for another cluster.
     pub(crate) fn destination_of(&self, cluster: &ClusterRef) -> Result<String, Stop> {
         let number = self.chance.borrow_mut().u16(..);
-        // 198.18.0.0/15 is set aside for trying out networks: no cluster uses it.
+        // 198.18.0.0/15 is reserved for benchmarks of networks: no cluster uses it.
         let destination =
             format!("198.{}.{}.{}/28", 18 + (number >> 15), (number >> 4) & 0xff, (number & 0xf) << 4);
         self.register(Entry::Route { cluster: cluster.uid.clone(), destination: destination.clone() })?;
@@ -50,13 +50,13 @@ impl Trial {
         }
     }
 
-    /// The route, once it stands.
+    /// The route, once it exists.
     pub(crate) async fn ensure_route(&self, destination: &str, target: &NodeRef) -> Result<Route, Stop> {
         let request = self.routes_to_ensure(vec![(destination.to_owned(), target.clone())]);
         self.ensure_route_by(request).await
     }
 
-    /// The same with a request of one's own.
+    /// Likewise, with a given request.
     pub(crate) async fn ensure_route_by(&self, request: BatchEnsureRoutesRequest) -> Result<Route, Stop> {
         self.eventually("a route that stands", async || {
             let result = self.ensure_route_once(request.clone()).await?;
@@ -70,7 +70,7 @@ impl Trial {
         .await
     }
 
-    /// Asks for the removal of a route, until it is done or refused.
+    /// Requests the deletion of a route until it is done or refused.
     pub(crate) async fn delete_route(
         &self,
         cluster: &ClusterRef,

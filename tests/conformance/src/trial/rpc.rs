@@ -1,6 +1,7 @@
-//! Every RPC that reaches the cloud, as one kind of thing: for cases about what all of them have alike.
+//! Every RPC that reaches the cloud behind one interface, for cases about what they have in common.
 //!
-//! Each call lacks nothing and is about things that do not exist, but for Ensure, whose balancer goes when the case ends.
+//! Each call is complete and about objects that do not exist, except Ensure, whose balancer is deleted when the case
+//! ends.
 
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ pub(crate) enum Rpc {
     GetControlPlaneEndpoint,
 }
 
-/// On whose behalf a call is made, and how long it may take.
+/// The cluster of a call, and its limit.
 #[derive(Debug, Clone)]
 pub(crate) struct By {
     pub(crate) cluster: Option<ClusterRef>,
@@ -45,7 +46,7 @@ pub(crate) struct By {
 }
 
 impl By {
-    /// As every other call of the suite.
+    /// Like every other call of the suite.
     pub(crate) fn usual(t: &Trial) -> Self {
         Self { cluster: t.cluster(), fencing: t.fencing(), deadline: t.scenario().call_deadline }
     }
@@ -55,16 +56,16 @@ impl By {
     }
 }
 
-/// A destination that is never routed.
+/// A destination that never has a route.
 const NOWHERE: &str = "198.19.255.240/28";
 
 impl Rpc {
-    /// A call with a balancer of its own.
+    /// A call with its own balancer.
     pub(crate) async fn call(self, t: &Trial, by: By) -> Result<Result<(), Status>, Stop> {
         Ok(self.call_about(t, &t.wanted()?, by).await)
     }
 
-    /// A call about this balancer, if it is about any.
+    /// A call about this balancer, if it is about a balancer.
     pub(crate) async fn call_about(self, t: &Trial, wanted: &Wanted, by: By) -> Result<(), Status> {
         match self {
             Self::BatchGetInstances

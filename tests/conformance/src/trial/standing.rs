@@ -1,4 +1,5 @@
-//! What the cloud has of a balancer, as the hook `inspect-load-balancer` prints it; `docs/conformance.md` has the schema.
+//! The cloud's state of a balancer, as the hook `inspect-load-balancer` prints it; `docs/conformance.md` has the
+//! schema.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +15,14 @@ use crate::{
 
 /// The hook that looks.
 pub(crate) const INSPECT: &str = "inspect-load-balancer";
-/// Everybody may come in: the same as no restriction.
+/// Sources that mean everybody, which is the same as no restriction.
 const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 /// One balancer in the cloud.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Standing {
     ports: BTreeSet<StandingPort>,
-    /// Nothing where the cloud's balancer has a name only.
+    /// None if the cloud's balancer has only a name.
     families: Option<BTreeSet<String>>,
     source_ranges: BTreeSet<String>,
     /// Provider IDs.
@@ -33,7 +34,7 @@ pub(crate) struct Standing {
 struct StandingPort {
     protocol: String,
     port: i32,
-    /// Nothing where the cloud reaches nodes or pods in another way.
+    /// None if the cloud reaches nodes or pods in another way.
     node_port: Option<i32>,
 }
 
@@ -56,7 +57,7 @@ impl Standing {
         all.into_iter().map(read).collect()
     }
 
-    /// What differs from what was asked for, in words; nothing when it is all there.
+    /// The differences from what was requested, in words; none if everything matches.
     pub(crate) fn differs(&self, wanted: &Wanted) -> Option<String> {
         let service = &wanted.service;
         let machines = wanted.nodes.iter().map(|node| node.provider_id.clone());
@@ -111,7 +112,7 @@ fn unlike<T: Ord + std::fmt::Debug>(what: &str, seen: &BTreeSet<T>, wanted: &BTr
 }
 
 impl Trial {
-    /// What the cloud has for this Service.
+    /// The cloud's balancers for this Service.
     pub(crate) async fn standing(&self, wanted: &Wanted) -> Result<Vec<Standing>, Stop> {
         let reference = wanted.service_ref();
         let told = Variables::new()
@@ -123,7 +124,7 @@ impl Trial {
         Standing::of(INSPECT, self.hook(INSPECT, &told).await?)
     }
 
-    /// The cloud has one balancer for this Service, all as asked for.
+    /// Checks that the cloud has one balancer for this Service, exactly as requested.
     pub(crate) async fn stands(&self, wanted: &Wanted) -> Outcome {
         self.eventually("the cloud has what was asked for", async || {
             let standing = self.standing(wanted).await?;
@@ -135,7 +136,7 @@ impl Trial {
         .await
     }
 
-    /// The cloud has nothing for this Service.
+    /// Checks that the cloud has nothing for this Service.
     pub(crate) async fn nothing_stands(&self, wanted: &Wanted) -> Outcome {
         self.eventually("the cloud has no balancer of this Service", async || {
             let standing = self.standing(wanted).await?;

@@ -1,4 +1,4 @@
-//! Steering the cloud: each hook that disturbs it is taken back by its counterpart when the case ends.
+//! Controls the cloud: each hook that disturbs it is undone by its counterpart when the case ends.
 
 use cloudprovider_proto::discovery::v1::GetInfoRequest;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Trial {
-    /// Runs a hook. What it disturbs is registered first, to be taken back.
+    /// Runs a hook, after registering its counterpart.
     pub(crate) async fn steer(&self, hook: &str, variables: Variables) -> Result<Value, Stop> {
         if let Some(undo) = undoing(hook) {
             self.register_hook(undo, Variables::new())?;
@@ -24,7 +24,8 @@ impl Trial {
         self.scenario().hook(hook, variables).await.map_err(not_run)
     }
 
-    /// A hosted cluster of this name, which goes when the case ends. Answers where its control plane is.
+    /// Creates a hosted cluster with this name, which is deleted when the case ends. Returns the address of its control
+    /// plane.
     pub(crate) async fn hosted_cluster(&self, name: &str) -> Result<String, Stop> {
         let told = Variables::new().with("NAME", name);
         self.register_hook("delete-cluster", told.clone())?;
@@ -32,7 +33,7 @@ impl Trial {
         Ok(made.get("host").and_then(Value::as_str).unwrap_or_default().to_owned())
     }
 
-    /// A volume, which goes when the case ends. Answers plugin and id.
+    /// Creates a volume, which is deleted when the case ends. Returns plugin and id.
     pub(crate) async fn volume(&self) -> Result<(String, String), Stop> {
         let name = self.name();
         self.register_hook("delete-volume", Variables::new().with("NAME", &name).with("VOLUME_ID", ""))?;
@@ -46,7 +47,7 @@ impl Trial {
         Ok((plugin, id))
     }
 
-    /// Takes back at once what a hook disturbed.
+    /// Undoes at once what a hook disturbed.
     pub(crate) async fn restore(&self, hook: &str) -> Outcome {
         match undoing(hook) {
             Some(undo) => self.hook(undo, &Variables::new()).await.map(drop),
@@ -55,7 +56,7 @@ impl Trial {
     }
 }
 
-/// The object that a hook printed, by itself or as a list of one.
+/// The object that a hook printed, alone or in a list of one.
 pub(super) fn first(printed: Value) -> Value {
     match printed {
         Value::Array(several) => several.into_iter().next().unwrap_or_default(),
@@ -63,13 +64,13 @@ pub(super) fn first(printed: Value) -> Value {
     }
 }
 
-/// A hook that fails is no fault of the provider.
+/// A failing hook is not the provider's fault.
 fn not_run(error: HookError) -> Stop {
     Stop::NotRun(error.to_string())
 }
 
 impl Trial {
-    /// Runs a hook that starts the provider anew, and waits until another process answers.
+    /// Runs a hook that restarts the provider, and waits until another process answers.
     pub(crate) async fn restart(&self, hook: &str) -> Outcome {
         let before = self.epoch().await.ok();
         self.hook(hook, &Variables::new()).await?;

@@ -1,4 +1,4 @@
-//! The mock as a process that is started again whenever it ends, and the suite's own program.
+//! The mock as a process that is restarted whenever it ends, and the suite's own program.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
 
 use std::{
@@ -14,11 +14,11 @@ use tempfile::TempDir;
 use tokio::{process::Command, task::JoinHandle};
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// Times and sizes short enough for a test, told by the provider as the contract wants it.
+/// Times and sizes short enough for a test, which the provider advertises as the contract requires.
 pub const ADVERTISE: &str = "page-token-validity=1s,resume-token-validity=1s,bookmark-interval=200ms,watch-max-age=4s,\
                          max-batch-instances=50,max-batch-load-balancers=20,max-batch-routes=30,max-batch-volumes=40,page-size=10";
 
-/// A mock that runs, whatever is done to it.
+/// A mock that keeps running, whatever is done to it.
 pub struct Mock {
     pub folder: TempDir,
     pub admin: Client,
@@ -32,13 +32,13 @@ impl Drop for Mock {
     }
 }
 
-/// The folder with the mock's program, built once.
+/// The directory of the mock's program, built once.
 pub fn programs() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let built = programs::cargo().args(["build", "--quiet", "--bin", "provider-mock"]).status();
         assert!(built.unwrap().success(), "cargo cannot build provider-mock");
-        // Our own program stands in the same folder.
+        // Our own program is in the same directory.
         Path::new(env!("CARGO_BIN_EXE_provider-conformance")).parent().unwrap().to_owned()
     })
 }
@@ -90,7 +90,7 @@ impl Mock {
         format!("unix://{}", socket(self.folder.path()).display())
     }
 
-    /// The suite's program with this mock's surroundings.
+    /// The suite's program with this mock's environment.
     pub fn suite(&self, arguments: &[&str]) -> Command {
         let mut suite = Command::new(env!("CARGO_BIN_EXE_provider-conformance"));
         suite.args(arguments).kill_on_drop(true).stdin(Stdio::null());
@@ -100,7 +100,7 @@ impl Mock {
         suite
     }
 
-    /// What the hooks of the scenario look for.
+    /// The variables that the scenario's hooks read.
     pub fn surroundings(&self) -> [(&'static str, String); 4] {
         let path = format!("{}:{}", programs().display(), std::env::var("PATH").unwrap_or_default());
         let pid = self.folder.path().join("pid").display().to_string();
@@ -113,7 +113,7 @@ impl Mock {
         ]
     }
 
-    /// From now on it stays down when it goes down.
+    /// From now on it is not restarted.
     pub fn start_no_more(&self) {
         std::fs::write(self.folder.path().join(NO_MORE), "").unwrap();
     }
@@ -121,7 +121,7 @@ impl Mock {
 
 const NO_MORE: &str = "no-more";
 
-/// Starts it again and again.
+/// Restarts it repeatedly.
 async fn keep(program: PathBuf, folder: PathBuf, arguments: Vec<String>) {
     loop {
         let log = std::fs::File::options().create(true).append(true).open(folder.join("log")).unwrap();
@@ -144,7 +144,7 @@ fn socket(folder: &Path) -> PathBuf {
     folder.join("run").join("ccm.sock")
 }
 
-/// Everything that a program said.
+/// The whole output of a program.
 pub fn told(output: &std::process::Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout))
 }
