@@ -1,5 +1,5 @@
-// Package prometheus checks what deploy/ has for operators with Prometheus' own parser: each alert and each panel asks for a
-// metric and for labels that docs/metrics.md has, which an end-to-end test compares with what a host serves.
+// Package prometheus checks what deploy/ has for operators with Prometheus' own parser: each alert and each panel uses a metric
+// and labels that docs/metrics.md lists, which an end-to-end test compares with what a host serves.
 package prometheus
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// What a scrape adds to each series.
+// The labels that a scrape adds to each series.
 var target = []string{"instance", "job", "namespace", "pod"}
 
 var promql = parser.NewParser(parser.Options{})
@@ -53,7 +53,7 @@ func metrics(t *testing.T) map[string][]string {
 	return series
 }
 
-// reader says which labels the result of an expression has, and what it asks for that is not served.
+// reader says which labels an expression's result has, and which series and labels it uses that are not served.
 type reader struct {
 	series   map[string][]string
 	problems []string
@@ -132,7 +132,7 @@ func without(labels, gone []string) []string {
 	return slices.DeleteFunc(slices.Clone(labels), func(label string) bool { return slices.Contains(gone, label) })
 }
 
-// check reads an expression and the labels that the text beside it uses.
+// check reads an expression and the labels in the text next to it.
 func check(t *testing.T, series map[string][]string, where, expr string, used []string) {
 	t.Helper()
 	parsed, err := promql.ParseExpr(expr)
@@ -176,7 +176,7 @@ func TestAlertsAskForWhatIsServed(t *testing.T) {
 	}
 }
 
-// What matters of a dashboard.
+// The relevant parts of a dashboard.
 type dashboard struct {
 	Panels     []panel
 	Templating struct {

@@ -1,7 +1,7 @@
-//! What the tests of the bridged AWS need: its binaries, and an AWS.
+//! The programs of the bridged AWS provider, and an emulated AWS, for its tests.
 //!
-//! [`Aws::start`] builds the Go module `providers/bridged-aws` and starts its emulator; [`Aws::provider`] is what a cluster
-//! takes as its provider. The cloud is asked and changed through the emulator's command, which answers JSON.
+//! [`Aws::start`] builds the Go module `providers/bridged-aws` and starts its emulator; [`Aws::provider`] is the
+//! provider for a cluster. Tests query and change the cloud with the emulator's command, which answers in JSON.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use tokio::{
     process::{Child, ChildStdin, ChildStdout},
 };
 
-/// A running emulator, which ends with this value.
+/// A running emulator, which ends when dropped.
 #[derive(Debug)]
 pub struct Aws {
     binaries: PathBuf,
@@ -36,14 +36,14 @@ struct Greeting {
     zones: Vec<String>,
 }
 
-/// A machine.
+/// An instance.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Instance {
-    /// The machine's own name.
+    /// The instance's ID.
     pub id: String,
-    /// What its kubelet calls the node.
+    /// The node name that its kubelet registers.
     pub node: String,
-    /// Where it runs.
+    /// Its availability zone.
     pub zone: String,
     /// Its private address.
     pub address: String,
@@ -54,27 +54,27 @@ pub struct Instance {
 pub struct Balancer {
     /// `classic` or `network`.
     pub kind: String,
-    /// The name under which it is reached.
+    /// Its DNS name.
     pub dns: String,
-    /// Where it listens, sorted.
+    /// Its listeners' ports, sorted.
     pub ports: Vec<u16>,
-    /// The machines behind it, sorted.
+    /// The instances behind it, sorted.
     pub instances: Vec<String>,
 }
 
-/// A route to a machine.
+/// A route to an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Route {
-    /// The CIDR that leads there.
+    /// Its destination CIDR.
     pub destination: String,
-    /// The machine.
+    /// The instance.
     pub instance: String,
     /// `active` or `blackhole`.
     pub state: String,
 }
 
 impl Aws {
-    /// An AWS without machines; `folder` is where the provider's cloud config is written.
+    /// An AWS without instances; the provider's cloud config is written to `folder`.
     pub async fn start(folder: &Path) -> Result<Self> {
         let binaries = tokio::task::spawn_blocking(binaries).await??;
         let config = folder.join("cloud.conf");
@@ -91,7 +91,7 @@ impl Aws {
         Ok(Self { binaries, config, greeting, stdin, stdout, _process: process })
     }
 
-    /// The provider of this AWS.
+    /// The provider for this AWS.
     #[must_use]
     pub fn provider(&self) -> ProviderUnderTest {
         ProviderUnderTest {
@@ -102,34 +102,35 @@ impl Aws {
         }
     }
 
-    /// The zones in which machines can run.
+    /// The zones in which instances can run.
     #[must_use]
     pub fn zones(&self) -> &[String] {
         &self.greeting.zones
     }
 
-    /// Runs a machine in the zone with this number.
+    /// Runs an instance in the zone with this number.
     pub async fn launch(&mut self, zone: usize) -> Result<Instance> {
         let zone = self.zones()[zone].clone();
         self.ask(&format!("launch {zone}")).await
     }
 
-    /// The machine stops, and can be started again.
+    /// Stops an instance, which can be started again.
     pub async fn stop(&mut self, instance: &Instance) -> Result<()> {
         self.ask::<Value>(&format!("stop {}", instance.id)).await.map(drop)
     }
 
-    /// The machine runs again.
+    /// Starts a stopped instance.
     pub async fn start_again(&mut self, instance: &Instance) -> Result<()> {
         self.ask::<Value>(&format!("start {}", instance.id)).await.map(drop)
     }
 
-    /// What becomes of the provider's requests: `open`, `half` an answer, `nothing`, or a status code that refuses them.
+    /// Sets what happens to the provider's requests: `open`, `half` an answer, `nothing`, or a status code that refuses
+    /// them.
     pub async fn door(&mut self, state: &str) -> Result<()> {
         self.ask::<Value>(&format!("door {state}")).await.map(drop)
     }
 
-    /// The machine ends.
+    /// Terminates an instance.
     pub async fn terminate(&mut self, instance: &Instance) -> Result<()> {
         self.ask::<Value>(&format!("terminate {}", instance.id)).await.map(drop)
     }
@@ -139,7 +140,7 @@ impl Aws {
         self.ask("balancers").await
     }
 
-    /// The routes to machines, and those whose machine ended.
+    /// The routes to instances, even terminated ones.
     pub async fn routes(&mut self) -> Result<Vec<Route>> {
         self.ask("routes").await
     }
@@ -159,7 +160,7 @@ async fn answer<T: DeserializeOwned>(stdout: &mut Lines<BufReader<ChildStdout>>)
     serde_json::from_value(value).with_context(|| format!("it answered {line}"))
 }
 
-/// The folder with `bridged-aws` and `aws-emulator`, up to date. Go is asked once per process.
+/// The directory of `bridged-aws` and `aws-emulator`, up to date. Runs Go once per process.
 fn binaries() -> Result<PathBuf> {
     static BUILT: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
     let built = BUILT.get_or_init(|| build().map_err(|error| format!("{error:#}")));

@@ -1,4 +1,4 @@
-//! The shipped host on a real control plane, the published provider of AWS behind the bridge, and an emulated AWS.
+//! The shipped host on a real control plane, the published AWS provider behind the bridge, and an emulated AWS.
 
 use anyhow::{Context as _, Result};
 use e2e::{event, node, node_count, node_gone, nothing_was_forbidden, service, service_gone};
@@ -44,7 +44,7 @@ impl World {
         Ok(world)
     }
 
-    /// A machine is launched, and its kubelet registers the node.
+    /// Launches an instance, whose kubelet registers the node.
     async fn join(&mut self, zone: usize) -> Result<()> {
         let machine = self.aws.launch(zone).await?;
         register(&self.cluster.client, as_registered(&machine.node)).await?;
@@ -54,7 +54,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits until the only balancer listens on these ports, with all machines behind it.
+    /// Waits until the only balancer has these ports, and all instances behind it.
     async fn balancer(&mut self, ports: &[u16]) -> Result<Balancer> {
         let (mut seen, mut ids) =
             (Vec::new(), Vec::from_iter(self.machines.iter().map(|machine| &machine.id)));
@@ -107,7 +107,8 @@ async fn nodes_are_initialised_and_go_with_their_machines() -> Result<()> {
     nothing_was_forbidden(&world.cluster)
 }
 
-/// The host allots the pod CIDRs and orders the routes; a terminated machine leaves a blackhole, which goes, too.
+/// The host allocates the pod CIDRs and requests the routes; a terminated instance leaves a blackhole, which is
+/// deleted, too.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
 async fn routes_lead_to_the_pods_of_nodes_and_go_with_them() -> Result<()> {
@@ -184,7 +185,8 @@ async fn restarts_of_either_side_lose_nothing_and_make_nothing_twice() -> Result
     nothing_was_forbidden(&world.cluster)
 }
 
-/// Without credentials, without rights, throttled, broken, cut off: users are told, nobody's node goes, nothing is left behind.
+/// Without credentials or permissions, throttled, broken, cut off: users are informed, no node is deleted, nothing is
+/// left behind.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
 async fn a_cloud_that_refuses_is_told_and_costs_nothing() -> Result<()> {
@@ -205,7 +207,7 @@ async fn a_cloud_that_refuses_is_told_and_costs_nothing() -> Result<()> {
     assert_eq!(node_count(&world.cluster).await?, 2);
     assert_eq!(world.aws.balancers().await?, []);
 
-    // What was in the way is over: nobody has to do anything.
+    // The fault is over: nobody has to do anything.
     world.aws.door("500").await?;
     create(&world.cluster.client, load_balancer("web")).await?;
     event(&world.cluster, "web", "SyncLoadBalancerFailed").await?;

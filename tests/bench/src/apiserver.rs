@@ -1,4 +1,4 @@
-//! What was asked of the apiserver, as it counts itself.
+//! Requests to the apiserver, by its own count.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub(crate) async fn requests(cluster: &Cluster) -> Result<Requests> {
     Ok(requests)
 }
 
-/// What came since `before`, of the kinds that a host causes.
+/// The requests since `before`, of the kinds that a host causes.
 pub(crate) fn since(before: &Requests, after: &Requests) -> Requests {
     after
         .iter()

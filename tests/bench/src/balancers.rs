@@ -1,4 +1,5 @@
-//! Many Services of type LoadBalancer: made at once, joined by a node, left by a machine that ends, and untouched by labels.
+//! Many Services of type LoadBalancer: created at once, joined by a node, left by a terminated machine, untouched by
+//! labels.
 
 use std::time::{Duration, Instant};
 
@@ -19,22 +20,22 @@ use crate::{
     usage::Usage,
 };
 
-/// Provider calls that a node may cost that joins or leaves, whatever the number of Services: one question about it, and one
-/// batch of updates. A third has to do with a sweep that falls into the time.
+/// The limit of provider calls for a node that joins or leaves, whatever the number of Services: one query about it,
+/// and one batch of updates. A third belongs to a sweep that may happen meanwhile.
 const MAX_CALLS: u64 = 3;
 /// The nodes that join and then leave.
 pub(crate) const NEWCOMERS: [usize; 2] = [65_000, 65_001];
 const IN_FLIGHT: usize = 16;
 const LIMIT: Duration = Duration::from_secs(300);
-/// Long enough for the gathering of changes, and for upstream's updates.
+/// Long enough for changes to be batched, and for upstream's updates.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// What a phase left behind is no part of the next one's burst: the host hands the first change on after a quiet second.
+/// Keeps the burst of one phase out of the next: the host passes on a first change after a quiet second.
 const APART: Duration = Duration::from_secs(3);
 
 const TERMINATED: &str = "a machine that terminates, its kubelet silent";
 
-/// Makes all Services at once, until each has its address.
+/// Creates all Services at once, and waits until each has its address.
 pub(crate) async fn made_at_once(subject: &mut Subject, count: usize) -> Result<Phase> {
     subject.reset_calls().await?;
     let pids = subject.pids()?;
@@ -61,7 +62,7 @@ pub(crate) async fn made_at_once(subject: &mut Subject, count: usize) -> Result<
     Ok(phase)
 }
 
-/// A node joins, until it stands behind all balancers.
+/// A node joins; waits until it is behind all balancers.
 pub(crate) async fn joined(subject: &Subject, number: usize, count: usize) -> Result<Phase> {
     tokio::time::sleep(APART).await;
     subject.reset_calls().await?;
@@ -80,7 +81,8 @@ pub(crate) async fn joined(subject: &Subject, number: usize, count: usize) -> Re
     Ok(phase)
 }
 
-/// The machine of that node ends, and its kubelet falls silent: until it is out of all balancers, and until its Node is gone.
+/// That node's machine is terminated and its kubelet falls silent; waits until it is behind no balancer and its Node is
+/// deleted.
 pub(crate) async fn terminated(subject: &Subject, number: usize) -> Result<Phase> {
     tokio::time::sleep(APART).await;
     subject.reset_calls().await?;
@@ -109,7 +111,7 @@ pub(crate) async fn terminated(subject: &Subject, number: usize) -> Result<Phase
     .with_context(|| subject.parts())
 }
 
-/// The same while the provider's watch leaves changes out, so that only polling finds them.
+/// Likewise, while the provider's watch omits changes, so that only polling finds them.
 pub(crate) async fn terminated_unwatched(subject: &Subject, number: usize) -> Result<Phase> {
     let mock = subject.mock()?;
     mock.fault("drop-changes").await?;
@@ -119,7 +121,7 @@ pub(crate) async fn terminated_unwatched(subject: &Subject, number: usize) -> Re
     Ok(phase)
 }
 
-/// A label that nobody asked for, on all nodes: it may cost no call.
+/// A label on all nodes that the provider did not ask for: it must cost no call.
 pub(crate) async fn labelled(subject: &mut Subject, count: usize) -> Result<Phase> {
     subject.reset_calls().await?;
     let pids = subject.pids()?;
@@ -134,7 +136,7 @@ pub(crate) async fn labelled(subject: &mut Subject, count: usize) -> Result<Phas
         .buffer_unordered(IN_FLIGHT)
         .try_for_each(async |_| Ok(()))
         .await?;
-    // Nothing tells that nothing happens: time has to pass.
+    // Nothing signals that nothing happens: time has to pass.
     tokio::time::sleep(QUIET).await;
     let mut phase = Phase::new(format!("a label that nobody asked for, on {count} nodes"));
     gated(&mut phase, subject, 0).await?;

@@ -1,5 +1,5 @@
-//! Two clouds of 100 nodes each behind one host. One hangs for a minute, while new nodes and Services of both arrive: what does
-//! that cost the other?
+//! Two clouds of 100 nodes each behind one host. One hangs for a minute while new nodes and Services of both arrive:
+//! what does that cost the other?
 
 use std::time::{Duration, Instant};
 
@@ -15,24 +15,24 @@ use crate::{Arguments, realistic, report::Phase};
 const NODES: usize = 100;
 const IN_FLIGHT: usize = 16;
 const HUNG: Duration = Duration::from_secs(60);
-/// Before and after, so that what grows with time is in both.
+/// Before and after, so that both contain what grows with time.
 const CALM: Duration = Duration::from_secs(30);
-/// Between two arrivals at the cloud that is measured.
+/// The interval of arrivals in the measured cloud.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Between two arrivals at the cloud that hangs.
+/// The interval of arrivals in the hanging cloud.
 const PACE: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(3);
 const LIMIT: Duration = Duration::from_secs(120);
 const LABEL: &str = "example.com/cloud";
 
-/// How long the arrivals of one window took, in seconds.
+/// The durations of one window's arrivals, in seconds.
 #[derive(Debug, Default)]
 struct Latencies {
     nodes: Vec<f64>,
     services: Vec<f64>,
 }
 
-/// A cloud, and how the test names what belongs to it.
+/// A cloud, and the names of its objects.
 struct Side {
     name: &'static str,
     cloud: Cloud,
@@ -88,7 +88,7 @@ async fn start(arguments: &Arguments) -> Result<(Cluster, Neighbour)> {
     Ok((cluster, neighbour))
 }
 
-/// Arrivals at the one cloud, one after the other, while more arrive at the other at a steady pace.
+/// Arrivals in one cloud, one after the other, while more arrive in the other at a steady rate.
 async fn window(
     cluster: &Cluster,
     calm: &Side,
@@ -133,7 +133,7 @@ fn service(side: &Side, number: usize) -> Value {
     service
 }
 
-/// A machine and its node.
+/// Creates a machine and its node.
 async fn arrives(cluster: &Cluster, side: &Side, number: usize) -> Result<String> {
     let name = node_name(side, number);
     side.cloud.create_instance(&name, realistic::zone(number)).await?;
@@ -156,12 +156,12 @@ async fn served(cluster: &Cluster, side: &Side, number: usize) -> Result<f64> {
     let api = Api::<Service>::namespaced(cluster.client.clone(), "default");
     let taken =
         seconds_until(cluster, async || Ok(!services::ingress(&api.get(&name).await?).is_empty())).await?;
-    // The addresses of Services are few.
+    // There are few addresses for Services.
     api.delete(&name, &Default::default()).await?;
     Ok(taken)
 }
 
-/// Looks more often than tests do: what is measured takes some hundredths of a second.
+/// Checks more often than tests do: the measured durations are some hundredths of a second.
 async fn seconds_until(cluster: &Cluster, mut is: impl AsyncFnMut() -> Result<bool>) -> Result<f64> {
     let begun = Instant::now();
     while !is().await? {

@@ -1,4 +1,4 @@
-//! The first start of a manager in a cluster full of nodes that wait.
+//! The first start of a manager in a cluster full of uninitialised nodes.
 
 use std::{
     collections::HashSet,
@@ -23,10 +23,10 @@ use crate::{
     usage::Usage,
 };
 
-/// Provider calls that 2,000 nodes may cost.
+/// The limit of provider calls for 2,000 nodes.
 const MAX_CALLS: u64 = 20;
 const LIMIT: Duration = Duration::from_secs(600);
-/// A node has it when its cloud has described it.
+/// The label that a node has once its cloud has described it.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Starts the manager and waits until all nodes are initialised.
@@ -49,7 +49,7 @@ pub(crate) async fn measure(subject: &mut Subject, count: usize, [raw, ours]: [f
     .with_context(|| subject.parts())?;
     let mut seconds = begun.elapsed().as_secs_f64();
     let requests = apiserver::since(&before, &apiserver::requests(&subject.cluster).await?);
-    // The host is done with a node that is described; upstream writes the addresses after that.
+    // The host is then done with the node; upstream writes the addresses afterwards.
     if initialised(&subject.cluster.client).await? < count {
         wait::until_within(LIMIT, "all nodes initialised", async || {
             Ok((initialised(&subject.cluster.client).await? >= count).then_some(()))
@@ -88,7 +88,7 @@ async fn calls_and_requests(
         phase.count("cloud calls for instances", total);
     }
     phase.counts(calls.iter().map(|(method, calls)| (method.as_str(), *calls)));
-    // A write that meets a conflict is decided anew, after a look at the node: rare, so a few are let pass.
+    // A write that conflicts is decided anew after another read of the node: rare, so a few are tolerated.
     let repeats = 2 + count as u64 / 50;
     for ((verb, resource), requests) in requests {
         let name = format!("{verb} {resource}");
@@ -103,7 +103,7 @@ async fn calls_and_requests(
     Ok(())
 }
 
-/// The nodes that their cloud has described, as a watch of their metadata tells: what every other client of a cluster is.
+/// The nodes that their cloud has described, from a watch of their metadata, like any other client of the cluster.
 struct Described(Arc<Mutex<HashSet<String>>>, tokio::task::JoinHandle<()>);
 
 impl Described {

@@ -1,10 +1,10 @@
-//! What the host costs on a real control plane: N nodes initialised, M Services made at once, a node that joins them and
+//! What the host costs on a real control plane: N nodes initialised, M Services created at once, a node that joins and
 //! leaves them, labels that nobody asked for, nothing at all, and routes to all nodes.
 //!
-//! With `--clouds`, only what a cloud that hangs costs another one.
+//! With `--clouds`, only what one hanging cloud costs another.
 //!
-//! Rates are given as shares of what the apiserver itself can do, and with `--peer` as ratios to upstream's controller manager
-//! over the same Go provider, in the same run.
+//! Rates are given as shares of what the apiserver itself can do and, with `--peer`, as ratios to upstream's controller
+//! manager over the same Go provider, in the same run.
 #![allow(clippy::print_stdout, reason = "figures are for people")]
 
 mod apiserver;
@@ -27,13 +27,13 @@ use clap::Parser;
 use report::{Phase, Report};
 use subject::{Kind, Subject};
 
-/// Measures the host. Figures of shared machines are noisy: compare shares and ratios, not seconds.
+/// Measures the host. Figures from shared machines are noisy: compare shares and ratios, not seconds.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Nodes that wait to be initialised.
+    /// Number of nodes to initialise.
     #[arg(long, default_value_t = 2000)]
     nodes: usize,
-    /// Services of type LoadBalancer that a node joins.
+    /// Number of Services of type LoadBalancer that a node joins.
     #[arg(long, default_value_t = 100)]
     services: usize,
     /// Period of the sweeps over nodes and balancers while nothing happens; 5m and 30m in production.
@@ -42,23 +42,24 @@ struct Arguments {
     /// Latency of every call of the provider, or of the cloud behind the bridge.
     #[arg(long, default_value = "20ms")]
     latency: String,
-    /// Exit non-zero when a count is higher than it may be. Shares, seconds and bytes are only printed.
+    /// Exit non-zero if a count exceeds its limit. Shares, seconds and bytes are only printed.
     #[arg(long)]
     check: bool,
-    /// Take the host as tests build it: enough for counts, and nothing is compiled that `cargo test` did not.
+    /// Use the host as tests build it: good enough for counts, and nothing is compiled that `cargo test` has not
+    /// compiled.
     #[arg(long)]
     dev: bool,
     /// Also measure the host over the Go bridge.
     #[arg(long)]
     bridge: bool,
-    /// Also measure upstream's controller manager, and compare the host over the Go bridge with it. Needs Go, and builds for some
-    /// minutes the first time.
+    /// Also measure upstream's controller manager, and compare the host over the Go bridge with it. Needs Go, and some
+    /// minutes for the first build.
     #[arg(long)]
     peer: bool,
-    /// Measure only what one cloud of two costs the other while it hangs for a minute.
+    /// Measure only what one of two clouds costs the other while it hangs for a minute.
     #[arg(long)]
     clouds: bool,
-    /// One more flag for the host. May be repeated.
+    /// A flag for the host. May be repeated.
     #[arg(long = "host-flag", allow_hyphen_values = true)]
     host_flags: Vec<String>,
 }
@@ -99,7 +100,7 @@ async fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// All phases that this subject has.
+/// All phases of this subject.
 async fn measure(kind: Kind, arguments: &Arguments) -> Result<Report> {
     let (nodes, services) = (arguments.nodes, arguments.services);
     let what = match kind {

@@ -17,7 +17,7 @@ use crate::realistic::{self, name};
 const IN_FLIGHT: usize = 32;
 const ROUNDS: usize = 2;
 
-/// PATCHes a second, with 32 in flight and one Node watch open.
+/// PATCHes per second, with 32 in flight and one Node watch open.
 pub(crate) async fn measure(cluster: &Cluster, count: usize) -> Result<f64> {
     let api = Api::<Node>::all(cluster.client.clone());
     let mut events = api.watch(&WatchParams::default().timeout(290), "0").await?.boxed();
@@ -51,8 +51,8 @@ async fn patch(api: &Api<Node>, count: usize, round: usize) -> Result<()> {
 const OURS: usize = 40_000;
 const MARK: &str = "example.com/yardstick";
 
-/// Writes a second that initialise nodes, as the host sends them: the addresses, then all the rest, each with tests of what it
-/// replaces. They cost the apiserver more than a merge of one annotation.
+/// Writes per second that initialise nodes, as the host sends them: the addresses, then everything else, each with
+/// tests of what it replaces. They cost the apiserver more than a merge patch of one annotation.
 pub(crate) async fn initialisation(cluster: &Cluster, count: usize) -> Result<f64> {
     let api = Api::<Node>::all(cluster.client.clone());
     let registered = stream::iter(0..count).map(async |number| {

@@ -10,12 +10,12 @@ use crate::subject::Subject;
 const IMAGES: usize = 40;
 const IN_FLIGHT: usize = 32;
 
-/// Name of the node with this number.
+/// The name of the node with this number.
 pub(crate) fn name(number: usize) -> String {
     format!("node-{number:05}")
 }
 
-/// Makes machines in the cloud and registers their nodes.
+/// Creates machines in the cloud and registers their nodes.
 pub(crate) async fn register(subject: &Subject, count: usize) -> Result<()> {
     stream::iter(0..count)
         .map(async |number| {
@@ -27,7 +27,7 @@ pub(crate) async fn register(subject: &Subject, count: usize) -> Result<()> {
         .await
 }
 
-/// Zone of the node with this number.
+/// The zone of the node with this number.
 pub(crate) fn zone(number: usize) -> &'static str {
     ["zone-a", "zone-b", "zone-c"][number % 3]
 }

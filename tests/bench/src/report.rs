@@ -1,20 +1,20 @@
-//! Figures of one subject: what a phase found, printed for people, gated by limits, and compared with those of a peer.
+//! The figures of one subject: printed for people, checked against limits, and compared with a peer's.
 
 use std::ops::RangeInclusive;
 
 use anyhow::{Result, ensure};
 
-/// One number.
+/// One figure.
 #[derive(Debug, Clone)]
 struct Figure {
     name: String,
     value: f64,
     decimals: usize,
-    /// Where `--check` wants it to lie. Only counts have limits: seconds and bytes of shared machines are noise.
+    /// The limits of `--check`. Only counts have limits: seconds and bytes on shared machines are noise.
     limit: Option<RangeInclusive<u64>>,
 }
 
-/// What one phase found.
+/// The figures of one phase.
 #[derive(Debug)]
 pub(crate) struct Phase {
     title: String,
@@ -36,7 +36,7 @@ impl Phase {
         Self { title, ..self }
     }
 
-    /// A measured value, of which people want to see so many decimals.
+    /// A measured value, printed with this many decimals.
     pub(crate) fn value(&mut self, name: impl Into<String>, value: f64, decimals: usize) {
         self.figures.push(Figure { name: name.into(), value, decimals, limit: None });
     }
@@ -46,7 +46,7 @@ impl Phase {
         self.value(name, count as f64, 0);
     }
 
-    /// A number that `--check` wants within these limits.
+    /// A count that `--check` requires within these limits.
     pub(crate) fn gate(&mut self, name: impl Into<String>, count: u64, limit: RangeInclusive<u64>) {
         self.count(name, count);
         if let Some(last) = self.figures.last_mut() {
@@ -54,7 +54,7 @@ impl Phase {
         }
     }
 
-    /// Each method or kind of request by its name, indented below what it adds up to.
+    /// Each method or kind of request by name, indented below the total.
     pub(crate) fn counts<'a>(&mut self, counts: impl IntoIterator<Item = (&'a str, u64)>) {
         for (name, count) in counts {
             self.count(format!("  {name}"), count);
@@ -72,7 +72,7 @@ impl Report {
         self.0.push(phase);
     }
 
-    /// Fails with all counts that lie outside of their limits.
+    /// Fails with all counts outside their limits.
     pub(crate) fn check(&self) -> Result<()> {
         let broken = self.0.iter().flat_map(|phase| {
             phase.figures.iter().filter_map(|figure| {
@@ -89,7 +89,7 @@ impl Report {
         Ok(())
     }
 
-    /// Prints what both measured, and the share that the first needs of what the peer needs.
+    /// Prints both subjects' values, and the ratio of the first to the peer.
     pub(crate) fn compare(&self, peer: &Self) {
         println!("\n{:<64} {:>10} {:>10} {:>7}", "", "host", "upstream", "ratio");
         for phase in &self.0 {

@@ -1,4 +1,4 @@
-//! Routes to the pod CIDRs of all nodes: made at the first start that finds them wanted, and left alone at the next.
+//! Routes to the pod CIDRs of all nodes: created at the first start, and left alone at the next.
 
 use std::time::{Duration, Instant};
 
@@ -14,19 +14,19 @@ use test_cluster::{Cluster, metrics, wait};
 
 use crate::{realistic, report::Phase, subject::Subject};
 
-/// Holds a pod CIDR for each of 65,536 nodes.
+/// Has a pod CIDR for each of 65,536 nodes.
 const CLUSTER_CIDR: &str = "10.0.0.0/8";
-/// Provider calls that 2,000 new routes may cost, lists among them.
+/// The limit of provider calls for 2,000 new routes, lists included.
 const MAX_CALLS: u64 = 20;
 const LIMIT: Duration = Duration::from_secs(300);
 const IN_FLIGHT: usize = 32;
-/// A series of the host, and labels of it.
+/// A series of the host's metrics, and some of its labels.
 type Series = (&'static str, &'static [&'static str]);
 const MADE: Series =
     ("ccm_route_operation_duration_seconds_count", &["operation=\"ensure\"", "result=\"ok\""]);
 const LOOKED_AT: Series = ("workqueue_work_duration_seconds_count", &["name=\"Routes\""]);
 
-/// Gives pod CIDRs to all nodes while no host runs, starts it, and starts it once more.
+/// Gives pod CIDRs to all nodes while no host runs, starts the host, and starts it once more.
 pub(crate) async fn measure(subject: &mut Subject, count: usize) -> Result<Phase> {
     let cluster = &mut subject.cluster;
     cluster.host()?.terminate().await?;
@@ -52,7 +52,7 @@ pub(crate) async fn measure(subject: &mut Subject, count: usize) -> Result<Phase
     Ok(phase)
 }
 
-/// The calls about routes from the start of the host until the series has counted so far.
+/// The calls about routes from the start of the host until the series has reached this count.
 async fn start_until(
     cluster: &mut Cluster,
     (series, labels): Series,

@@ -1,4 +1,4 @@
-//! Nothing happens: what a period of sweeps over all nodes and balancers costs, after a restart of the host.
+//! Nothing happens: the cost of a period of sweeps over all nodes and balancers, after a restart of the host.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use test_cluster::{Cluster, wait};
 use crate::{Arguments, apiserver, report::Phase, subject::Subject, usage::Usage};
 
 const PERIODS: u64 = 5;
-/// Items of a batch, where the provider says nothing else.
+/// The default maximum number of items in a batch.
 const BATCH: u64 = 500;
-/// Sweeps over thousands of nodes on a shared machine take their time.
+/// Sweeps over thousands of nodes take a while on a shared machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Restarts the host with short periods, lets it come to rest, and counts.
+/// Restarts the host with short periods, lets it settle, and counts.
 pub(crate) async fn measure(subject: &mut Subject, arguments: &Arguments) -> Result<Phase> {
     let period = &arguments.period;
     let cluster = &mut subject.cluster;
@@ -33,7 +33,7 @@ pub(crate) async fn measure(subject: &mut Subject, arguments: &Arguments) -> Res
     periods(cluster, nodes, PERIODS).await?;
     let (batches, questions) = cloud.calls_and_items("BatchGetInstances").await?;
     let (lists, _) = cloud.calls_and_items("ListLoadBalancers").await?;
-    // Whole sweeps over all nodes, by the questions that were asked.
+    // Whole sweeps over all nodes, by the number of queries.
     let sweeps = questions.div_ceil(nodes);
     let requests = apiserver::since(&before, &apiserver::requests(cluster).await?);
 
@@ -45,7 +45,7 @@ pub(crate) async fn measure(subject: &mut Subject, arguments: &Arguments) -> Res
     let calls = cloud.call_counts().await?;
     phase.counts(calls.iter().map(|(method, calls)| (method.as_str(), *calls)));
     for ((verb, resource), count) in &requests {
-        // The apiserver itself reads and writes Services and namespaces; nodes and Events are ours alone.
+        // The apiserver itself reads and writes Services and namespaces; only we read and write nodes and Events.
         let ours = verb != "WATCH"
             && (resource.starts_with("nodes") || resource == "events" || resource == "services/status");
         let name = format!("{verb} {resource}");
@@ -56,7 +56,7 @@ pub(crate) async fn measure(subject: &mut Subject, arguments: &Arguments) -> Res
     Ok(phase)
 }
 
-/// Waits until all nodes were asked about, and all balancers listed, so many times more.
+/// Waits until all nodes have been queried, and all balancers listed, this many more times.
 async fn periods(cluster: &Cluster, nodes: u64, count: u64) -> Result<()> {
     let cloud = cluster.cloud()?;
     let (_, questions) = cloud.calls_and_items("BatchGetInstances").await?;

@@ -1,8 +1,9 @@
-//! What is measured: the host over the mock or over the Go bridge, or upstream's controller manager with the bridge's example
-//! cloud in its own process.
+//! The measured subject: the host over the mock or over the Go bridge, or upstream's controller manager with the
+//! bridge's example cloud in its own process.
 //!
-//! In: a kind. Out: a fresh control plane with a cloud, a manager that can be started, and one way to look at the cloud. The
-//! example cloud is a folder, the same behind the bridge and behind upstream; it counts its calls as the mock does.
+//! In: a kind. Out: a fresh control plane with a cloud, a manager that can be started, and one way to read the cloud.
+//! The example cloud is a directory, the same behind the bridge and behind upstream; it counts its calls as the mock
+//! does.
 
 use std::{fs, path::PathBuf};
 
@@ -14,9 +15,9 @@ use test_cluster::{
 
 use crate::{Arguments, realistic};
 
-/// Calls that go on whether or not anything happens.
+/// Calls that are made whether or not anything happens.
 const BACKGROUND: [&str; 4] = ["GetInfo", "GetCapabilities", "GetStatus", "WatchInstances"];
-/// As many of upstream's workers as the host has write slots.
+/// As many workers for upstream as the host has write slots.
 const UPSTREAM: [&str; 8] = [
     "--cloud-provider=fake",
     "--leader-elect=false",
@@ -28,7 +29,7 @@ const UPSTREAM: [&str; 8] = [
     "--kube-api-burst=2000",
 ];
 
-/// Who serves the cloud, and to whom.
+/// The manager, and what is below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The host over the mock.
@@ -39,11 +40,11 @@ pub(crate) enum Kind {
     Upstream,
 }
 
-/// A control plane with a cloud, and what is measured on it.
+/// A control plane with a cloud, and the measured manager.
 pub(crate) struct Subject {
     pub(crate) kind: Kind,
     pub(crate) cluster: Cluster,
-    /// The cloud of all but the mock.
+    /// The cloud of all kinds but the mock.
     folder: TempDir,
     /// The flags that name it.
     cloud: Vec<String>,
@@ -51,11 +52,11 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// Everything but the manager.
+    /// Starts everything but the manager.
     pub(crate) async fn start(kind: Kind, arguments: &Arguments) -> Result<Self> {
         let profile = if arguments.dev { Profile::Dev } else { Profile::Release };
         let mut options = Options { profile, ..Options::default() }.unrecorded();
-        // The machines of the bench are younger than the nodes that a default host deletes.
+        // The bench's machines are younger than the nodes that a host deletes by default.
         options.host.push("--node-deletion-grace=0s".to_owned());
         options.host.extend_from_slice(&arguments.host_flags);
         let folder = tempfile::tempdir()?;
@@ -80,7 +81,7 @@ impl Subject {
         Ok(Self { kind, cluster, folder, cloud, upstream: None })
     }
 
-    /// Starts the manager; it is not awaited.
+    /// Starts the manager without waiting for it.
     pub(crate) async fn start_manager(&mut self) -> Result<()> {
         if self.kind != Kind::Upstream {
             return self.cluster.start_host();
@@ -96,7 +97,7 @@ impl Subject {
         Ok(())
     }
 
-    /// The processes whose cost counts: the manager, and the provider where it does what upstream's manager does itself.
+    /// The measured processes: the manager, and the provider if it does what upstream's manager does itself.
     pub(crate) fn pids(&mut self) -> Result<Vec<u32>> {
         match (&self.upstream, self.kind) {
             (Some(upstream), _) => Ok(vec![upstream.id()]),
@@ -105,7 +106,7 @@ impl Subject {
         }
     }
 
-    /// A machine that runs, for this node.
+    /// Creates a running machine for this node.
     pub(crate) async fn create_machine(&self, number: usize) -> Result<()> {
         let (name, zone) = (realistic::name(number), realistic::zone(number));
         match self.kind {
@@ -117,7 +118,7 @@ impl Subject {
         }
     }
 
-    /// The machine ends at once.
+    /// Terminates the machine at once.
     pub(crate) async fn terminate_machine(&self, name: &str) -> Result<()> {
         match self.kind {
             Kind::Mock => self.mock()?.terminate_instance(name).await,
@@ -152,8 +153,8 @@ impl Subject {
         Ok(())
     }
 
-    /// The calls since, by method, without those that go on anyway: calls of the provider where that is the mock, else calls of
-    /// the cloud.
+    /// The calls since, by method, except those that are made anyway: calls of the provider if it is the mock, else
+    /// calls of the cloud.
     pub(crate) async fn calls(&self) -> Result<Vec<(String, u64)>> {
         if self.kind == Kind::Mock {
             let calls = self.mock()?.call_counts().await?.into_iter();
@@ -168,7 +169,7 @@ impl Subject {
         Ok(calls)
     }
 
-    /// What the parts printed last, for the message of a failure.
+    /// The last output of all parts, for the message of a failure.
     pub(crate) fn parts(&self) -> String {
         match &self.upstream {
             Some(upstream) => upstream.tail(),

@@ -1,4 +1,4 @@
-//! What processes have used, as the kernel counts.
+//! The resource usage of processes, as the kernel counts it.
 
 use std::fs;
 
@@ -6,10 +6,10 @@ use anyhow::{Context as _, Result};
 
 use crate::report::Phase;
 
-/// Clock ticks a second; Linux has shown 100 to programs on every architecture for decades.
+/// Clock ticks per second; Linux has reported 100 to programs on every architecture for decades.
 const TICKS: f64 = 100.0;
 
-/// What some processes together have used so far.
+/// The usage of some processes together so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Usage {
     cpu_seconds: f64,
@@ -17,7 +17,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Of these processes.
+    /// The usage of these processes.
     pub(crate) fn of(pids: &[u32]) -> Result<Self> {
         pids.iter().try_fold(Self::default(), |sum, pid| {
             Ok(Self {
@@ -41,7 +41,7 @@ impl Usage {
 /// Processor seconds in user and kernel mode.
 fn cpu_seconds(pid: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name may hold blanks; it ends with the last parenthesis.
+    // The name may contain spaces; it ends with the last parenthesis.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
     Ok((ticks(11).context("utime")? + ticks(12).context("stime")?) / TICKS)

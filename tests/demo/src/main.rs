@@ -1,7 +1,7 @@
 //! The main job, live in a terminal: a real control plane, the host, and a mock cloud.
 //!
-//! `cargo demo` tells the story and stays up; `cargo demo -- --once` ends by itself, with exit code 0 only if everything was
-//! seen to happen. `--tour` goes on with what is off by default.
+//! `cargo demo` runs the story and stays up; `cargo demo -- --once` exits by itself, with code 0 only if everything
+//! has happened. `--tour` continues with features that are off by default.
 
 mod screen;
 mod story;
@@ -17,18 +17,18 @@ use screen::Screen;
 use test_cluster::{Cluster, Neighbour, Options};
 use tokio::time::Instant;
 
-/// Short times, so that the story is short: an operator would leave the defaults.
+/// Short intervals, so that the story is short: an operator would keep the defaults.
 const HOST_FLAGS: [&str; 3] =
     ["--node-monitor-period=1s", "--node-deletion-grace=1s", "--node-deletion-confirmations=2"];
 
 /// Runs a control plane, ccm-host and a mock cloud, and shows nodes and a Service being reconciled.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// End by itself; the exit code says whether everything happened.
+    /// Exit at the end; the exit code says whether everything happened.
     #[arg(long)]
     once: bool,
-    /// Go on with what the host can do besides: several clouds, stopped instances, volumes, certificates of kubelets, SSH keys,
-    /// questions of people.
+    /// Continue with more of what the host can do: several clouds, stopped instances, volumes, kubelet certificates,
+    /// SSH keys, queries with ccmctl.
     #[arg(long)]
     tour: bool,
 }

@@ -1,14 +1,13 @@
-//! The terminal: tables are drawn over their former selves where there is a terminal, and printed on change where there is
-//! none.
+//! The terminal: tables are redrawn in place on a terminal, and otherwise printed when they change.
 #![allow(clippy::print_stdout, reason = "this is what the demo is for")]
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-/// Where the story is told.
+/// The output of the story.
 #[derive(Debug)]
 pub(crate) struct Screen {
     live: bool,
-    /// The tables that stand at the bottom of the screen.
+    /// The tables at the bottom of the screen.
     drawn: Vec<String>,
 }
 
@@ -17,7 +16,7 @@ impl Screen {
         Self { live: io::stdout().is_terminal(), drawn: Vec::new() }
     }
 
-    /// A line of the story; the tables so far become part of the past.
+    /// Prints a line of the story; the tables so far become part of the past.
     pub(crate) fn say(&mut self, line: &str) {
         self.settle();
         if self.live {
@@ -27,7 +26,7 @@ impl Screen {
         }
     }
 
-    /// A line of detail.
+    /// Prints a line of detail.
     pub(crate) fn note(&mut self, line: &str) {
         self.settle();
         println!("  {line}");
@@ -45,7 +44,7 @@ impl Screen {
         self.drawn = lines;
     }
 
-    /// The tables will not change any more.
+    /// Prints tables that will no longer change.
     pub(crate) fn settle(&mut self) {
         let drawn = std::mem::take(&mut self.drawn);
         if !self.live {

@@ -1,4 +1,4 @@
-//! What happens, in order, and what must be seen before the next thing happens.
+//! What happens, in order, and what must be seen before the next step.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ async fn the_service_goes(cluster: &mut Cluster, screen: &mut Screen) -> Result<
     .await
 }
 
-/// Draws until the condition holds. A part that ends meanwhile is started again, as its kubelet would.
+/// Draws until the condition holds. Restarts a part that exits meanwhile, as its kubelet would.
 async fn see(
     cluster: &mut Cluster,
     screen: &mut Screen,
@@ -105,7 +105,7 @@ async fn see(
     }
 }
 
-/// Starts host and provider again if they have ended.
+/// Restarts host and provider if they have exited.
 pub(crate) async fn revive(cluster: &mut Cluster, screen: &mut Screen) -> Result<()> {
     if !cluster.provider()?.is_running() {
         screen.note("provider-mock has ended: started again");

@@ -1,7 +1,7 @@
-//! Beyond the main job: what the host can do besides, one chapter each, on the cluster that the story left.
+//! Beyond the main job: what else the host can do, in one chapter each, on the cluster that the story left.
 //!
-//! Each chapter does what a user would do, waits until it is seen, and says where to read on. A chapter that is not seen ends
-//! the tour with what its parts printed.
+//! Each chapter does what a user would do, waits for the effect, and says where to read on. A chapter without its
+//! effect ends the tour with the output of its parts.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{certificates, event, node, service, volumes};
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::screen::Screen;
 
-/// What is off by default, and the second cloud.
+/// Features that are off by default, and the second cloud.
 const HOST_FLAGS: [&str; 5] = [
     "--controllers=*,ssh-keys,kubelet-serving-csr,persistent-volume-label",
     "--ssh-keys-secret=kube-system/ssh-keys",
@@ -158,12 +158,12 @@ async fn people_ask(cluster: &Cluster, screen: &mut Screen) -> Result<()> {
     Ok(())
 }
 
-/// Shows what `ccmctl` prints.
+/// Prints the output of `ccmctl`.
 async fn ask(cluster: &Cluster, screen: &mut Screen, words: &str) -> Result<()> {
     let way = cluster.ccmctl_way()?;
     let arguments: Vec<_> = words.split(' ').chain(way.iter().map(String::as_str)).collect();
     let output = cluster.ccmctl(&cluster.control_plane.admin_kubeconfig(), &arguments).await?;
-    // 3 says that something needs a person.
+    // 3 means that something needs a person.
     ensure!(
         matches!(output.status.code(), Some(0 | 3)),
         "ccmctl {words}: {}",

@@ -1,4 +1,4 @@
-//! What the cluster looks like now: read from the apiserver and the mock cloud, shown as two tables.
+//! The current state of the cluster: read from the apiserver and the mock cloud, shown as two tables.
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::{Node, Service};
@@ -7,24 +7,24 @@ use test_cluster::{Cluster, cloud, nodes, services};
 
 use crate::table;
 
-/// One look at the cluster.
+/// One view of the cluster.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct View {
     pub(crate) nodes: Vec<Node>,
     pub(crate) services: Vec<Service>,
-    /// Name of a Service and the nodes behind its balancer.
+    /// The name of a Service and the nodes behind its balancer.
     pub(crate) backends: Vec<(String, Vec<String>)>,
 }
 
 impl View {
-    /// Looks once.
+    /// Reads the state once.
     pub(crate) async fn look(cluster: &Cluster) -> Result<Self> {
         let everything = ListParams::default();
         let nodes = Api::<Node>::all(cluster.client.clone()).list(&everything).await?.items;
         let services =
             Api::<Service>::namespaced(cluster.client.clone(), "default").list(&everything).await?.items;
         let services = services.into_iter().filter(|service| type_of(service) == "LoadBalancer").collect();
-        // The provider may be on its way up: the table then shows no backends.
+        // The provider may still be starting: the table then shows no backends.
         let backends = match cluster.cloud() {
             Ok(cloud) => cloud.balancers().await.unwrap_or_default(),
             Err(_) => Vec::new(),
@@ -80,7 +80,7 @@ fn node_row(node: &Node) -> Vec<String> {
         .taints
         .unwrap_or_default()
         .iter()
-        // Others belong to the node lifecycle of the kube-controller-manager, which does not run here.
+        // Others belong to the kube-controller-manager's node lifecycle controller, which does not run here.
         .filter_map(|taint| taint.key.strip_prefix("node.cloudprovider.kubernetes.io/").map(str::to_owned))
         .collect();
     vec![

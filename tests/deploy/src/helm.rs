@@ -14,10 +14,10 @@ use test_cluster::go;
 use crate::folder;
 
 const TOOLS: &str = "deploy/tools";
-/// Built from its module, Helm believes that it speaks to the oldest cluster there is.
+/// Helm built from its module assumes the oldest supported cluster.
 const KUBERNETES: &str = "--kube-version=1.36.0";
 
-/// What this process has built already: linking takes a while, also when nothing has changed.
+/// What this process has already built: linking takes a while even if nothing has changed.
 static BUILT: Mutex<Vec<(&str, PathBuf)>> = Mutex::new(Vec::new());
 
 fn built(name: &'static str, package: &str) -> Result<PathBuf> {
@@ -30,27 +30,27 @@ fn built(name: &'static str, package: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The real Helm, for the one chart.
+/// The real Helm, for our only chart.
 #[derive(Debug)]
 pub struct Helm(PathBuf);
 
 impl Helm {
-    /// Builds it, or finds it built.
+    /// Builds it, unless it is built.
     pub fn built() -> Result<Self> {
         Ok(Self(built("helm", "helm.sh/helm/v3/cmd/helm")?))
     }
 
-    /// `helm lint --strict`; out comes what it says.
+    /// The output of `helm lint --strict`.
     pub fn lint(&self, values: &Value) -> Result<String> {
         self.run(&["lint", "--strict"], &[], values)
     }
 
-    /// The manifests as `helm install cloud-controller-manager` makes them in `kube-system`.
+    /// The manifests that `helm install cloud-controller-manager` creates in `kube-system`.
     pub fn render(&self, values: &Value) -> Result<String> {
         self.run(&["template", "cloud-controller-manager"], &["--namespace=kube-system"], values)
     }
 
-    /// Those of one template.
+    /// The manifests of one template.
     pub fn render_only(&self, template: &str, values: &Value) -> Result<String> {
         let only = format!("--show-only=templates/{template}");
         self.run(&["template", "cloud-controller-manager"], &["--namespace=kube-system", &only], values)
@@ -68,18 +68,18 @@ impl Helm {
 pub struct Kustomize(PathBuf);
 
 impl Kustomize {
-    /// Builds it, or finds it built.
+    /// Builds it, unless it is built.
     pub fn built() -> Result<Self> {
         Ok(Self(built("kustomize", "sigs.k8s.io/kustomize/kustomize/v5")?))
     }
 
-    /// `kustomize build` of a folder.
+    /// `kustomize build` of a directory.
     pub fn build(&self, of: &Path) -> Result<String> {
         output(Command::new(&self.0).arg("build").arg(of), "")
     }
 }
 
-/// The Kubernetes objects of a text.
+/// The Kubernetes objects in a text.
 pub fn objects(yaml: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).context("no YAML")?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())

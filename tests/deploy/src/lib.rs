@@ -1,7 +1,7 @@
-//! What `deploy/` holds, looked at by machine.
+//! Checks of everything in `deploy/`.
 //!
-//! In: the chart and values. Out: its manifests as the real [`Helm`] renders them, the [`rights`] that they grant, and the
-//! files that are [`made`] from it. The tests are in `tests/deploy`.
+//! In: the chart and values. Out: its manifests as the real [`Helm`] renders them, the [`rights`] that they grant, and
+//! the files [`made`] from it. The tests are in `tests/deploy`.
 
 mod helm;
 pub mod made;

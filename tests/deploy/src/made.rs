@@ -1,4 +1,4 @@
-//! The files of `deploy/` that are made from the chart, and what each is for.
+//! The files of `deploy/` that are generated from the chart, and the purpose of each.
 
 use std::path::PathBuf;
 
@@ -12,16 +12,16 @@ const MADE: &str =
 const PLACEHOLDER: &str = "# The provider `example` stands for yours: its name, image and arguments.\n";
 const TABLE: &str = "\n## Values\n\n";
 
-/// One file, as it shall be.
+/// One file and its expected content.
 #[derive(Debug)]
 pub struct Made {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What it shall hold.
+    /// Its content.
     pub text: String,
 }
 
-/// The values of the plain manifests: the chart's own, and a provider to be replaced.
+/// The values of the plain manifests: the chart's own, and a placeholder for the provider.
 #[must_use]
 pub fn plain(kind: &str) -> Value {
     json!({ "kind": kind, "providers": { "example": {
@@ -29,10 +29,10 @@ pub fn plain(kind: &str) -> Value {
     }}})
 }
 
-/// All of them.
+/// All files.
 pub fn files(helm: &Helm) -> Result<Vec<Made>> {
     let mut files = vec![readme()?];
-    // A chart carries what it installs.
+    // A chart contains everything that it installs.
     let alerts = std::fs::read_to_string(folder().join("prometheus/alerts.yaml"))?;
     files.push(Made { path: folder().join("chart/ccm-host/alerts.yaml"), text: alerts });
     let rights = rights(helm)?;
@@ -59,7 +59,7 @@ pub fn files(helm: &Helm) -> Result<Vec<Made>> {
     Ok(files)
 }
 
-/// The rights of all controllers but those that have a file of their own.
+/// The permissions of all controllers except those that have their own file.
 fn rights(helm: &Helm) -> Result<String> {
     let mut all = plain("DaemonSet");
     all["nodeIpam"] = json!({ "enabled": true });
@@ -67,7 +67,7 @@ fn rights(helm: &Helm) -> Result<String> {
     Ok(without_sources(&helm.render_only("rbac.yaml", &all)?))
 }
 
-/// The chart's page, with its table as the values are now.
+/// The chart's page, with its table generated from the current values.
 fn readme() -> Result<Made> {
     let path = folder().join("chart/ccm-host/README.md");
     let text = std::fs::read_to_string(&path)?;
@@ -76,7 +76,7 @@ fn readme() -> Result<Made> {
     Ok(Made { path, text: format!("{before}{TABLE}{table}") })
 }
 
-/// Helm says of each document which template it is from.
+/// Helm marks each document with its template.
 fn without_sources(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with("# Source: ")).map(|line| format!("{line}\n")).collect()
 }

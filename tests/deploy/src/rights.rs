@@ -10,7 +10,7 @@ const CLIENT_CA: &str = "extension-apiserver-authentication";
 /// One verb on one resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
-    /// Who has it.
+    /// The subject that has it.
     pub user: String,
     /// `nodes`, `nodes/status`, ...
     pub resource: String,
@@ -34,7 +34,7 @@ impl fmt::Display for Right {
 }
 
 impl Right {
-    /// Whether this request made use of it. The right over a signer is one that the apiserver itself asks for, at each
+    /// Whether this request used it. The apiserver itself checks the permission for a signer at each
     /// decision about a request for a certificate.
     #[must_use]
     pub fn allows(&self, request: &AuditEvent) -> bool {
@@ -53,8 +53,8 @@ impl Right {
     }
 }
 
-/// What these objects grant, to whom. The apiserver's own Role for the CA of client certificates is counted as the one verb of it
-/// that is asked for.
+/// What these objects grant, and to whom. The apiserver's own Role for the CA of client certificates counts as the only
+/// verb of it that is used.
 #[must_use]
 pub fn granted(objects: &[Value]) -> BTreeSet<Right> {
     let mut rights = BTreeSet::new();

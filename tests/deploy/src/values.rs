@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 const FILE: &str = "values.yaml";
-/// What a cell holds without hiding the others.
+/// The maximum width of a cell.
 const LONGEST: usize = 80;
 
 /// The table in Markdown.
@@ -39,7 +39,7 @@ pub(crate) fn table(yaml: &str) -> Result<String> {
     Ok(table)
 }
 
-/// Each value has a row, or stands below one, or above some.
+/// Each value has a row, or is below one, or above some.
 fn unsaid(values: &Value, above: &str, said: &[(String, String)]) -> Result<()> {
     for (key, value) in values.as_object().into_iter().flatten() {
         let name = if above.is_empty() { key.clone() } else { format!("{above}.{key}") };

@@ -1,4 +1,4 @@
-//! Where the programs of this checkout are, and the cargo that builds them.
+//! The paths of this checkout's programs, and the cargo that builds them.
 
 use std::{
     env,
@@ -12,17 +12,17 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target directory.
 #[must_use]
 pub fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Cargo, without what an outer `cargo run` or `cargo test` says of its own package: ring's build script reads that, would
-/// run again, and everything above it would be compiled again.
+/// Cargo, without the variables of an outer `cargo run` or `cargo test` that describe its own package: ring's build
+/// script reads them and would run again, and everything above it would be recompiled.
 ///
 /// Choose programs with `--bin`, not packages with `-p`: the features are then those of the whole workspace, as in
-/// `cargo test`, and nothing is compiled twice.
+/// `cargo test`, so nothing is compiled twice.
 #[must_use]
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

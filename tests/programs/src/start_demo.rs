@@ -1,4 +1,4 @@
-//! `cargo demo`: builds what the demo needs, shows in one line how that gets on, and becomes the demo.
+//! `cargo demo`: builds what the demo needs, shows progress in one line, and becomes the demo.
 #![allow(clippy::print_stderr, reason = "answers to the person at the command line")]
 
 use std::{
@@ -16,9 +16,9 @@ use programs::cargo;
 
 const PROGRAMS: [&str; 4] = ["control-plane", "provider-mock", "ccm-host", "demo"];
 const TICK: Duration = Duration::from_millis(200);
-/// A start that has everything says nothing of it.
+/// A start that needs no build prints nothing.
 const SILENT: Duration = Duration::from_secs(1);
-/// Fits into every terminal.
+/// Fits every terminal.
 const WIDTH: usize = 79;
 
 fn main() -> ExitCode {
@@ -42,14 +42,14 @@ fn start() -> Result<std::convert::Infallible, Box<dyn Error>> {
     Err(Command::new(folder.join("demo")).args(env::args_os().skip(1)).exec().into())
 }
 
-/// Runs a step to its end, and shows how long that has taken, with the detail of the last line on its standard error.
+/// Runs a step to its end, and shows how long it has taken, with details from the last line of its standard error.
 fn follow(mut step: Command, what: &str, detail: fn(&str) -> &str) -> Result<(), Box<dyn Error>> {
     let mut running = step.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     let (lines, said) = mpsc::channel();
     if let Some(errors) = running.stderr.take() {
         thread::spawn(move || {
             for line in BufReader::new(errors).lines().map_while(Result::ok) {
-                // Nobody listens any more: then this process ends.
+                // An error means that nobody listens any more: the process is ending.
                 let _ = lines.send(line);
             }
         });
@@ -74,7 +74,7 @@ fn follow(mut step: Command, what: &str, detail: fn(&str) -> &str) -> Result<(),
     Err(format!("{program} ended with {status}; it said:\n{}", all.join("\n")).into())
 }
 
-/// One line that is written over; without a terminal, written once.
+/// One line that is overwritten; without a terminal, written once.
 struct Shown {
     is_terminal: bool,
     is_shown: bool,

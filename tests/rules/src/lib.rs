@@ -16,7 +16,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every file below `directory` whose name ends so, without build output and installed packages.
+/// Every file below `directory` whose name has this ending, without build output and installed packages.
 pub fn files(directory: &Path, ending: &str) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![directory.to_owned()];

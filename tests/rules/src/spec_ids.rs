@@ -1,11 +1,11 @@
-//! IDs of the behaviour specification: which there are, and where they are claimed.
+//! IDs of the behaviour specification: which exist, and where they are claimed.
 //!
 //! In: `spec-ids.txt`, the one list of IDs (a scenario such as `NODE-12`, a weakness such as `SW-3`), and texts that
-//! claim some. Out: sets of IDs. What must be claimed where is decided by the test.
+//! claim some. Out: sets of IDs. The test decides what must be claimed where.
 
 use std::collections::BTreeSet;
 
-/// One ID, as group and number, so that they sort as people count.
+/// One ID, as group and number, so that IDs sort numerically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SpecId {
     /// For example `NODE`.
@@ -29,8 +29,8 @@ fn parsed((group, number): (&'static str, &str)) -> Option<SpecId> {
     Some(SpecId { group, number: number.parse().ok()? })
 }
 
-/// What a text claims: `NODE-12`, or a range such as `NODE-12..15`, of a group in `known`. A number that the
-/// specification does not have is among them when it is written out or begins a range, and not when it lies within one.
+/// The IDs that a text claims: `NODE-12`, or a range such as `NODE-12..15`, of a group in `known`. A number that the
+/// specification lacks is included if it is written out or begins a range, but not if it lies within one.
 #[must_use]
 pub fn claimed(text: &str, known: &BTreeSet<SpecId>) -> BTreeSet<SpecId> {
     let groups: BTreeSet<&'static str> = known.iter().map(|id| id.group).collect();

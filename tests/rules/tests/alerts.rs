@@ -1,4 +1,5 @@
-//! The section "Alerts" of `docs/operate.md` is made from `deploy/prometheus/alerts.yaml`: `UPDATE_DOCS=1` writes it anew.
+//! The section "Alerts" of `docs/operate.md` is generated from `deploy/prometheus/alerts.yaml`: `UPDATE_DOCS=1`
+//! rewrites it.
 
 #![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
 
@@ -53,7 +54,7 @@ fn section() -> String {
     section
 }
 
-/// Pages and files of this checkout become links, as seen from `docs/`.
+/// Pages and files of this checkout become links, relative to `docs/`.
 fn linked(text: &str) -> String {
     let link = |word: &str| {
         let path = word.trim_end_matches(['.', ',', ')', ':']);
@@ -67,7 +68,7 @@ fn linked(text: &str) -> String {
     text.split(' ').map(link).collect::<Vec<_>>().join(" ")
 }
 
-/// The page with its section as the alerts are now; what follows it stays.
+/// The page with its section generated from the current alerts; the rest stays.
 fn page(written: &str) -> String {
     let (before, after) = written.split_once(HEADING).unwrap_or((written, ""));
     let next = after.find("\n## ").map_or("", |start| &after[start..]);

@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 
 use cargo_metadata::{DependencyKind::Development, MetadataCommand};
 
-/// What each shipped crate may depend on among ours, for anything but its tests.
+/// What each shipped crate may depend on among ours, except in its tests.
 const MAY: [(&str, &[&str]); 7] = [
     ("cloudprovider-proto", &[]),
     ("cloudprovider-sdk", &["cloudprovider-proto"]),
     ("provider-mock", &["cloudprovider-proto", "cloudprovider-sdk"]),
     ("ccm-state", &["cloudprovider-proto"]),
     ("ccm-host", &["cloudprovider-proto", "ccm-state"]),
-    // It asks a running host, whatever its release: it knows the documents, not the host.
+    // It queries a running host of any release: it knows the documents, not the host.
     ("ccmctl", &["cloudprovider-proto", "ccm-state"]),
-    // Providers of all kinds are tried by it: it may know none.
+    // It tests providers of all kinds, so it may know none.
     ("provider-conformance", &["cloudprovider-proto"]),
 ];
 
@@ -54,7 +54,7 @@ fn shipped_crates_depend_in_one_direction() {
     }
 }
 
-/// Go modules below a folder, each with its `go.mod`.
+/// Go modules below a directory, each with its `go.mod`.
 fn go_modules(folder: &str) -> Vec<(String, String)> {
     workspace_rules::files(&workspace_rules::root().join(folder), "go.mod")
         .expect("readable checkout")

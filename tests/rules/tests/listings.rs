@@ -1,6 +1,6 @@
-//! Listings of the documentation are files of this checkout, which CI compiles and runs: `UPDATE_DOCS=1` writes them anew.
+//! Listings of the documentation are files of this checkout, which CI compiles and runs: `UPDATE_DOCS=1` rewrites them.
 //!
-//! A listing is a code block after the line `<!-- listing: PATH -->`; PATH counts from the root.
+//! A listing is a code block after the line `<!-- listing: PATH -->`; PATH is relative to the root.
 
 #![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
 
@@ -31,7 +31,7 @@ fn listings_equal_their_files() {
     assert!(found > 0, "no page has a listing: is the mark spelled otherwise?");
 }
 
-/// The page with each listing as its file is now, and how many there are.
+/// The page with each listing replaced by its current file, and the number of listings.
 fn with_listings(text: &str) -> (String, usize) {
     let mut out = String::with_capacity(text.len());
     let mut lines = text.lines();

@@ -1,4 +1,5 @@
-//! `docs/metrics.md` is made from the places that register metrics. An end-to-end test compares it with what a host serves.
+//! `docs/metrics.md` is generated from the code that registers metrics. An end-to-end test compares it with what a host
+//! serves.
 
 #![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
 
@@ -6,7 +7,7 @@ use std::{collections::BTreeMap, fs};
 
 use workspace_rules::{files, root};
 
-/// What the page says of a metric.
+/// The page's description of a metric.
 #[derive(Debug)]
 struct Metric {
     kind: &'static str,
@@ -14,8 +15,8 @@ struct Metric {
     help: String,
 }
 
-/// Every metric of the host by the name that is served, read from its source: those that are registered, and those that a
-/// collector makes at each scrape.
+/// Every metric of the host by its served name, read from its source: registered ones, and those that a
+/// collector creates at each scrape.
 fn registered() -> BTreeMap<String, Metric> {
     let mut metrics = BTreeMap::new();
     for file in files(&root().join("ccm-host/src"), ".rs").expect("readable checkout") {
@@ -55,7 +56,7 @@ fn metric(name: &str, kind: &'static str, labels: Vec<String>, help: &str) -> (S
     (format!("{name}{ending}"), Metric { kind, labels, help: help.to_owned() })
 }
 
-/// The first two arguments of a call, if both are texts, and what follows.
+/// The first two arguments of a call, if both are texts, and the rest.
 fn arguments(call: &str) -> Option<(&str, &str, &str)> {
     let mut texts = call.splitn(5, '"');
     let (before, name, between, help) = (texts.next()?, texts.next()?, texts.next()?, texts.next()?);
@@ -63,7 +64,7 @@ fn arguments(call: &str) -> Option<(&str, &str, &str)> {
         .then(|| (name, help, texts.next().unwrap_or_default().trim_start_matches([',', ' ', '\n'])))
 }
 
-/// Type and labels of what is registered, which is a clone of a field declared in the same file.
+/// Type and labels of a registered metric, which is a clone of a field declared in the same file.
 fn registered_as(source: &str, value: &str) -> (&'static str, Vec<String>) {
     if value.starts_with("Info::") {
         let texts = source.split("let build = [").nth(1).and_then(|rest| rest.split(";").next());
@@ -100,13 +101,13 @@ fn registered_as(source: &str, value: &str) -> (&'static str, Vec<String>) {
     (kind, labels)
 }
 
-/// Whether a field is declared here, and not given a value.
+/// Whether a field is declared here, rather than assigned.
 fn is_declaration(before: &str) -> bool {
     let before = before.trim();
     before.is_empty() || before == "pub" || (before.starts_with("pub(") && before.ends_with(')'))
 }
 
-/// The names of a struct's fields, from the text that begins inside of it.
+/// The names of a struct's fields, from the text that begins inside it.
 fn fields(body: &str) -> Vec<String> {
     let inside = body.split("\n}").next().unwrap_or_default();
     let names = inside.lines().filter_map(|line| line.split_once(": ").map(|(name, _)| name.trim()));

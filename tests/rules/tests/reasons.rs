@@ -1,4 +1,4 @@
-//! What people read of a reason is what programs read of it: the options of `ErrorReason`.
+//! People and programs read the same about a reason: the options of `ErrorReason`.
 
 #![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
 
@@ -9,7 +9,7 @@ use std::{
 
 use workspace_rules::{files, root};
 
-/// A reason, as its line says it.
+/// A reason, as its line describes it.
 struct Reason {
     comment: String,
     codes: Vec<String>,

@@ -1,4 +1,4 @@
-//! The rooms of the host stand above each other: each uses only those below it.
+//! The rooms of the host are ordered: each uses only those below it.
 
 #![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
 
@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 
 use syn::{Attribute, Item, ItemMod, Path as Named, UseTree, visit::Visit};
 
-/// From the top down; rooms of one floor know nothing of each other.
+/// From the top down; rooms on one floor do not know each other.
 const FLOORS: [&[&str]; 10] = [
     &["assembly"],
     &["manager"],
@@ -20,7 +20,7 @@ const FLOORS: [&[&str]; 10] = [
     &["buckets", "cidr", "clock", "trace"],
 ];
 
-/// What shipped code of one room names of the host.
+/// The parts of the host that shipped code of one room names.
 #[derive(Default)]
 struct Names(Vec<String>);
 

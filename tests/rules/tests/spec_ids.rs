@@ -10,13 +10,13 @@ use workspace_rules::{
     spec_ids::{self, SpecId, WEAKNESSES},
 };
 
-/// Groups that no controller of this host is about; the page of differences says why for each.
+/// Groups that concern no controller of this host; the page of differences says why for each.
 const OUT_OF_SCOPE: [&str; 4] = ["PV", "KLT", "SYNC", "CLD"];
 
-/// Of the scenarios in scope, so many in a hundred at least are in tests.
+/// At least this percentage of the scenarios in scope must be in tests.
 const SHARE: usize = 98;
 
-/// The part of a source file that only a test run compiles.
+/// The part of a source file that is compiled only for tests.
 fn test_code(path: &Path) -> String {
     let source = fs::read_to_string(path).expect("text");
     let is_test = path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs");
@@ -93,7 +93,7 @@ fn nobody_claims_what_the_specification_does_not_have() {
     let all = spec_ids::all();
     let last = |group| all.iter().filter(|id| id.group == group).map(|id| id.number).max();
     let claimed: BTreeSet<SpecId> = in_tests(&all).union(&on_the_page(&all)).copied().collect();
-    // A range of the specification stands in the list under its ends: what lies between is not invented.
+    // The list has a range of the specification under its ends: nothing in between is invented.
     let invented: Vec<&SpecId> =
         claimed.iter().filter(|id| id.number == 0 || Some(id.number) > last(id.group)).collect();
     assert!(invented.is_empty(), "not in spec-ids.txt: {}", listed(invented));

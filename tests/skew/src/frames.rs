@@ -10,14 +10,14 @@ use http_body::{Body, Frame};
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Bytes, Incoming};
 
-/// What a message becomes.
+/// The translation of a message.
 pub(crate) type Translate = Box<dyn Fn(&[u8]) -> Result<Vec<u8>> + Send>;
-/// A body on its way.
+/// A body in transit.
 pub(crate) type Passing = UnsyncBoxBody<Bytes, anyhow::Error>;
 
 const HEAD: usize = 5;
 
-/// A body whose whole messages are translated; what stands between them (trailers) passes.
+/// A body whose complete messages are translated; everything between them (trailers) passes.
 pub(crate) struct Translated {
     inner: Incoming,
     translate: Translate,
@@ -29,7 +29,7 @@ impl Translated {
         Self { inner, translate, gathered: Vec::new() }
     }
 
-    /// The whole messages that have gathered, translated.
+    /// The complete messages gathered so far, translated.
     fn whole(&mut self) -> Result<Vec<u8>> {
         let mut done = Vec::new();
         while let Some(&[compressed, length @ ..]) = self.gathered.first_chunk::<HEAD>() {

@@ -1,4 +1,4 @@
-//! Which fields the contract calls optional: the word stands in the comment above the field.
+//! The fields that the contract calls optional: the word is in the comment above the field.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ fn fields_of(source: &str) -> Vec<String> {
         } else if let Some((declared, _number)) = line.split_once(" = ")
             && comment.contains("Optional")
             && let Some(name) = declared.split_whitespace().last()
-            // A token says where the caller is: without it, it would ask something else.
+            // A token says where the caller is: without it, the request would ask for something else.
             && !name.ends_with("_token")
         {
             found.push(format!("{package}.{}.{name}", messages.join(".")));
@@ -66,7 +66,7 @@ mod tests {
             .collect();
         let optional = fields();
         assert!(optional.len() > 30, "the way in which fields are called optional has changed: {optional:?}");
-        // A field that came after the baseline is no field of the baseline; none has yet.
+        // A field added after the baseline is not a field of the baseline; there is none yet.
         let strange: Vec<&String> = optional.difference(&known).collect();
         assert!(strange.is_empty(), "{strange:?}");
     }

@@ -1,4 +1,4 @@
-//! The proxy itself: one HTTP/2 connection of the host is one to the provider.
+//! The proxy itself: each HTTP/2 connection of the host becomes one to the provider.
 
 use std::{path::Path, path::PathBuf, sync::Arc};
 
@@ -41,8 +41,8 @@ struct Between {
 }
 
 impl Proxy {
-    /// Takes the place of the provider that listens at `socket`, or of a former proxy there; the provider's own socket goes
-    /// aside.
+    /// Takes the place of the provider that listens at `socket`, or of a former proxy there; the provider's own socket
+    /// is moved aside.
     pub fn in_front_of(socket: &Path, skew: Skew) -> Result<Self> {
         let aside = socket.with_extension("behind");
         if aside.exists() {
@@ -53,7 +53,7 @@ impl Proxy {
         Self::start(socket, &aside, skew)
     }
 
-    /// Listens at `socket` for what is meant for the provider at `upstream`.
+    /// Listens at `socket` for calls to the provider at `upstream`.
     fn start(socket: &Path, upstream: &Path, skew: Skew) -> Result<Self> {
         let listener =
             UnixListener::bind(socket).with_context(|| format!("cannot listen at {}", socket.display()))?;
@@ -65,7 +65,7 @@ impl Proxy {
             upstream: Arc::new(upstream.to_owned()),
         };
         let accepting = tokio::spawn(async move {
-            // Connections live in here, so that they end with it.
+            // Owns the connections, so that they end with it.
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 connections.spawn(serve(between.clone(), stream));
@@ -74,7 +74,7 @@ impl Proxy {
         Ok(Self { skew, accepting })
     }
 
-    /// From the next message on.
+    /// Sets the skew from the next message on.
     pub fn set(&self, skew: Skew) {
         *self.skew.lock() = skew;
     }

@@ -1,4 +1,4 @@
-//! What a message becomes when a peer of another version has written it.
+//! A message as a peer of another version would have written it.
 
 use std::collections::BTreeSet;
 
@@ -24,17 +24,17 @@ const OURS: &str = "ccm.";
 pub enum Skew {
     /// Not at all.
     None,
-    /// It is of a later version: each message has a field, and each list of enum values a value, that nobody here knows.
+    /// It has a later version: each message has a field, and each enum a value, that nobody here knows.
     Later,
-    /// It is of the first released version: what came afterwards is not there.
+    /// It has the first released version, without everything that came later.
     First,
     /// It sends nothing that the contract calls optional.
     Bare,
-    /// It is of a later version in which every word that an answer says is a new one: each enum value is unknown.
+    /// It has a later version in which every enum value of its answers is new, and so unknown.
     NewWords,
 }
 
-/// The contract, as of several versions.
+/// The contract in several versions.
 #[derive(Debug, Clone)]
 pub struct Versions {
     first: DescriptorPool,
@@ -42,7 +42,7 @@ pub struct Versions {
     optional: BTreeSet<String>,
 }
 
-/// Which message of a call.
+/// Request or response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Request,
@@ -50,7 +50,7 @@ pub(crate) enum Direction {
 }
 
 impl Versions {
-    /// Made from the committed baseline.
+    /// Built from the committed baseline.
     pub fn of_the_baseline() -> Result<Self> {
         let baseline =
             FileDescriptorSet::decode(BASELINE_DESCRIPTOR_SET).context("the baseline is unreadable")?;
@@ -61,7 +61,7 @@ impl Versions {
         })
     }
 
-    /// The message that a peer with this skew would have sent instead; as it is where the baseline has no such method.
+    /// The message that a peer with this skew would have sent instead; unchanged if the baseline has no such method.
     pub(crate) fn translated(
         &self,
         skew: Skew,
@@ -104,7 +104,7 @@ fn described(pool: &DescriptorPool, path: &str, direction: Direction) -> Option<
     })
 }
 
-/// Does it to a message and to all messages in it.
+/// Translates a message and all messages in it.
 fn each(message: &mut DynamicMessage, change: &mut impl FnMut(&mut DynamicMessage)) {
     if !message.descriptor().full_name().starts_with(OURS) {
         return;
@@ -149,7 +149,7 @@ fn with_new_words(message: &mut DynamicMessage) {
     }
 }
 
-/// The contract as a later version may have it: each message has one field more, each enum one value more.
+/// The contract as a later version might have it: one more field in each message, one more value in each enum.
 fn grown(mut files: FileDescriptorSet) -> FileDescriptorSet {
     let ours = files.file.iter_mut().filter(|file| file.package().starts_with(OURS.trim_end_matches('.')));
     for file in ours {

@@ -1,4 +1,4 @@
-//! What the chart makes of values, and what it says of bad ones.
+//! What the chart renders from values, and its errors for bad ones.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ fn it_is_linted() -> Result<()> {
     Ok(())
 }
 
-/// A node that waits for this very pod must be able to run it, and nobody but the two shares anything.
+/// A node that waits for this very pod must be able to run it, and only the two containers share anything.
 #[test]
 fn as_it_comes_the_pod_runs_on_a_node_that_is_not_initialised_and_has_no_more_than_it_needs() -> Result<()> {
     let objects = objects(&Helm::built()?.render(&mock(json!({})))?)?;
@@ -136,7 +136,7 @@ fn what_users_of_other_charts_set_has_its_place() -> Result<()> {
     Ok(())
 }
 
-/// The Prometheus operator's kinds are in no apiserver of ours.
+/// Our apiserver has no kinds of the Prometheus operator.
 #[test]
 fn a_service_monitor_asks_for_metrics_by_token() -> Result<()> {
     let values = mock(json!({ "metrics": { "serviceMonitor": {
@@ -212,7 +212,7 @@ fn bad_values_are_named_with_what_is_wanted() -> Result<()> {
     Ok(())
 }
 
-/// Beside another cloud controller manager: whatever runs may read, and its pods are nobody else's.
+/// Next to another cloud controller manager: everything may only read, and nothing else selects its pods.
 #[test]
 fn in_shadow_mode_nothing_may_be_written() -> Result<()> {
     let all = ["*", "nodeipam", "kubelet-serving-csr", "persistent-volume-label"];

@@ -1,4 +1,4 @@
-//! The files that are made from the chart are as the chart is now: `UPDATE_DOCS=1` writes them anew.
+//! The generated files match the chart: `UPDATE_DOCS=1` regenerates them.
 
 use std::{env, fs};
 
@@ -22,7 +22,7 @@ fn what_is_made_from_the_chart_is_up_to_date() -> Result<()> {
     Ok(())
 }
 
-/// Whoever installs by Helm, by kubectl or by kustomize has the same cluster.
+/// Installing with Helm, kubectl or kustomize gives the same cluster.
 #[test]
 fn chart_manifests_and_kustomize_say_the_same() -> Result<()> {
     let (helm, kustomize) = (Helm::built()?, Kustomize::built()?);
@@ -37,7 +37,7 @@ fn chart_manifests_and_kustomize_say_the_same() -> Result<()> {
     Ok(())
 }
 
-/// Their order is of no meaning.
+/// Their order has no meaning.
 fn sorted(yaml: &str) -> Result<Vec<Value>> {
     let mut objects = objects(yaml)?;
     objects.sort_by_cached_key(|object| format!("{} {}", object["kind"], object["metadata"]));

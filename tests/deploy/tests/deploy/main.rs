@@ -1,4 +1,4 @@
-//! The chart, what is made from it, and the host as it says.
+//! The chart, the files generated from it, and the host with what they render.
 
 mod chart;
 mod made;

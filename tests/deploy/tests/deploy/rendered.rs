@@ -1,4 +1,4 @@
-//! The rendered manifests on a real apiserver, and the host with exactly the rendered arguments and rights.
+//! The rendered manifests on a real apiserver, and the host with exactly the rendered arguments and permissions.
 
 use anyhow::{Context as _, Result, ensure};
 use deploy_tests::{Helm, objects};
@@ -13,11 +13,11 @@ use test_cluster::{
 };
 
 const ACCOUNT: &str = "cloud-controller-manager";
-/// As the chart has it; the folder of a test is another one.
+/// The chart's socket, which a test replaces with its own.
 const SOCKET: &str = "/run/cloudprovider/mock/private/ccm.sock";
 
-/// A cluster into which the chart was installed, and the objects that it consists of. The mock is the provider, and the host
-/// runs as rendered, under a token of the rendered ServiceAccount.
+/// A cluster with the chart installed, and the chart's objects. The mock is the provider, and the host
+/// runs as rendered, with a token of the rendered ServiceAccount.
 pub(crate) async fn installed(options: Options, mut values: Value) -> Result<(Cluster, Vec<Value>)> {
     let mut cluster = options.without_rights().start_without_host().await?;
     let folder = cluster.folder();
@@ -47,7 +47,7 @@ pub(crate) async fn installed(options: Options, mut values: Value) -> Result<(Cl
     Ok((cluster, objects))
 }
 
-/// Takes from upstream's ServiceAccounts what the apiserver itself grants them: what is left is the chart's.
+/// Removes from upstream's ServiceAccounts what the apiserver itself grants them: the chart's grants remain.
 async fn without_bootstrap_rights(cluster: &Cluster) -> Result<()> {
     let bindings = Api::<ClusterRoleBinding>::all(cluster.client.clone());
     for account in ["node-controller", "service-controller", "route-controller"] {
@@ -56,7 +56,7 @@ async fn without_bootstrap_rights(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Those of the container, with the socket where the test's is.
+/// The container's arguments, with the test's socket.
 fn host_arguments(objects: &[Value], cluster: &Cluster) -> Result<Vec<String>> {
     let workload =
         objects.iter().find(|object| object["kind"] == "DaemonSet" || object["kind"] == "Deployment");

@@ -1,6 +1,7 @@
-//! The rights that the chart grants are those that the host uses: none is missing, and none is too many.
+//! The chart grants exactly the permissions that the host uses: none is missing, and none is unused.
 //!
-//! Each test lets one set of controllers do all that it can, and compares what was granted with what the apiserver heard.
+//! Each test lets one set of controllers do everything it can, and compares the grants with the requests to the
+//! apiserver.
 
 use std::collections::BTreeSet;
 
@@ -27,8 +28,8 @@ use crate::rendered::installed;
 
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
-/// Rights that the work of one controller alone does not bring about in a moment, and why it has them all the same. All
-/// controllers together use these as well.
+/// Permissions that the work of one controller alone does not use in a short time, and why it has them all the same.
+/// All controllers together use these as well.
 const RARE: [(&str, &str); 9] = [
     ("list nodes", "an apiserver that streams no lists"),
     ("list services", "an apiserver that streams no lists"),
@@ -49,7 +50,7 @@ const RARE: [(&str, &str); 9] = [
 
 const SSH_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFsqWU4wHkw8EpgHE22FO+8zVScAca1APXoeDxK/VjGe";
 
-/// Whose tokens the host may request.
+/// The ServiceAccounts whose tokens the host may request.
 const ACCOUNTS: [&str; 3] = ["node-controller", "service-controller", "route-controller"];
 
 fn user(account: &str) -> String {
@@ -81,14 +82,14 @@ impl Set {
         Ok(unused.map(|right| format!("{right} of {}", right.user)).collect())
     }
 
-    /// For this work nothing was forbidden, and all that was granted was used.
+    /// Checks that this work was forbidden nothing, and used all grants.
     async fn is_just_enough(
         &self,
         but: &[(&str, &str)],
         work: impl Future<Output = Result<()>>,
     ) -> Result<()> {
         let worked = work.await;
-        // It says more than what came of it.
+        // Checked first, since a forbidden request explains why the work failed.
         nothing_was_forbidden(&self.cluster)?;
         worked?;
         let mut unused = Vec::new();
@@ -111,7 +112,7 @@ impl Set {
         set_ready(&self.cluster.client, name, ready).await
     }
 
-    /// Who asks for metrics is looked up, whoever it is.
+    /// Every caller of the metrics is authenticated and authorised.
     async fn is_scraped(&self) -> Result<()> {
         let caller = Caller::of(&self.cluster.folder().join("cloud-controller-manager.kubeconfig"))?;
         let (status, body) = self.cluster.host_get_as(&caller, "/metrics").await?;
@@ -119,7 +120,7 @@ impl Set {
         Ok(())
     }
 
-    /// A machine stops, others go, and some are denied by a provider that nobody bears out.
+    /// A machine stops, others are terminated, and a provider that nobody confirms denies some.
     async fn nodes_lose_their_machines(&self) -> Result<()> {
         let (cluster, cloud) = (&self.cluster, self.cluster.cloud()?);
         cloud.stop_instance("stops").await?;
@@ -195,7 +196,7 @@ async fn all_controllers_use_what_they_are_granted() -> Result<()> {
     .await
 }
 
-/// By `--use-service-account-credentials`, which leaves the host's own ServiceAccount no right to write nodes or Services.
+/// With `--use-service-account-credentials`, the host's own ServiceAccount may not write nodes or Services.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_controller_writes_under_its_own_service_account() -> Result<()> {
     let values = json!({
@@ -303,7 +304,7 @@ async fn ssh_keys_alone_reads_one_secret() -> Result<()> {
     .await
 }
 
-/// Also without leader election and without the apiserver's word on who may scrape.
+/// Even without leader election and without the apiserver's decision on who may scrape.
 #[tokio::test(flavor = "multi_thread")]
 async fn node_route_alone_writes_conditions_only() -> Result<()> {
     let set = Set::of(json!({
@@ -362,7 +363,7 @@ async fn persistent_volume_label_alone_writes_volumes_only() -> Result<()> {
     set.is_just_enough(&RARE, work).await
 }
 
-/// Nobody leads to the Service here: a volume is made all the same, and labelled later.
+/// Nothing serves the webhook's Service here: a volume is created all the same, and labelled later.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_needs_its_own_certificate_and_configuration_only() -> Result<()> {
     let port = control_plane::free_port()?;
