@@ -13,7 +13,7 @@ func InstanceNotFound(instance string) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_INSTANCE_NOT_FOUND, fmt.Sprintf("instance %q does not exist", instance))
 }
 
-// MetadataNotReady means that the instance exists but cannot be described yet: the error beside state RUNNING, PENDING
+// MetadataNotReady means that the instance exists but cannot be described yet: the error next to state RUNNING, PENDING
 // or EXISTS.
 func MetadataNotReady(retryAfter time.Duration) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_METADATA_NOT_READY, "the instance cannot be described yet",

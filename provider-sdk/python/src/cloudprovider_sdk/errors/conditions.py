@@ -21,7 +21,7 @@ def instance_not_found(instance: str) -> ProviderError:
 
 
 def metadata_not_ready(retry_after: float) -> ProviderError:
-    """The instance exists but cannot be described yet: the error beside state RUNNING, PENDING or EXISTS."""
+    """The instance exists but cannot be described yet: the error next to state RUNNING, PENDING or EXISTS."""
     message = "the instance cannot be described yet"
     return ProviderError(pb.ERROR_REASON_METADATA_NOT_READY, message, retry_after=retry_after)
 
@@ -204,7 +204,7 @@ def invalid_provider_config(why: str) -> ProviderError:
 
 
 def cloud_api_unavailable(why: str = "the cloud's API does not answer") -> ProviderError:
-    """The cloud's API, or what stands in its place, is down."""
+    """The cloud's API, or its replacement, is down."""
     return ProviderError(pb.ERROR_REASON_CLOUD_API_UNAVAILABLE, why)
 
 
