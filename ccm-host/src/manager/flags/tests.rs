@@ -12,8 +12,9 @@ use crate::controllers::cloud_node_lifecycle::{self, Share};
 use crate::controllers::node_ipam::settings::CidrSettings;
 use crate::controllers::{ALL, node_route, service_lb};
 use crate::manager::logging::LogFormat;
+use crate::manager::serving::certificate::CertificateSource;
 use crate::manager::serving::settings::{AccessSettings, ClientCa, OpenPath};
-use crate::manager::serving::tls::{CertificateSource, TlsSettings};
+use crate::manager::serving::tls::TlsSettings;
 
 const PROVIDER: &str = "--provider=mock=unix:///run/mock.sock";
 

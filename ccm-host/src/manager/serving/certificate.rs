@@ -21,11 +21,21 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::files::{self, Files};
-use super::tls::CertificateSource;
 use made::Made;
 
 /// Upstream's file name.
 const PAIR_NAME: &str = "cloud-controller-manager";
+
+/// The source of the certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertificateSource {
+    /// Files that somebody else writes.
+    Files { certificate: PathBuf, key: PathBuf },
+    /// Read from this folder, or created and written there.
+    Folder(PathBuf),
+    /// Self-signed and kept in memory.
+    Memory,
+}
 
 /// The current certificate, and how it stays current.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, UnixTime};
 
-use super::certificate::Certificates;
+use super::certificate::{CertificateSource, Certificates};
 use super::connections::Handshake;
 use crate::flag::{self, FlagError, Mistakes, Wrong};
 
@@ -54,17 +54,6 @@ pub struct TlsSettings {
     pub only_tls13: bool,
     /// At least one.
     pub cipher_suites: Vec<SupportedCipherSuite>,
-}
-
-/// The source of the certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CertificateSource {
-    /// Files that somebody else writes.
-    Files { certificate: PathBuf, key: PathBuf },
-    /// Read from this folder, or created and written there.
-    Folder(PathBuf),
-    /// Self-signed and kept in memory.
-    Memory,
 }
 
 impl Flags {
