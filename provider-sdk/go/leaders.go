@@ -16,7 +16,8 @@ type Leaders int
 const (
 	// Told relies on Lead: CAPABILITY_LEADERSHIP.
 	Told Leaders = iota
-	// Compared relies on the highest epoch that this process has seen: CAPABILITY_FENCING.
+	// Compared relies on the highest epoch that this process has seen: CAPABILITY_FENCING. The contract asks for more, epochs
+	// that outlive the process: store them, and refuse lower ones yourself after a restart.
 	Compared
 	// Ignored does not distinguish them. For tests of hosts, and for a provider with better means than memory.
 	Ignored

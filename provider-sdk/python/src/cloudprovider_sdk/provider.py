@@ -35,7 +35,8 @@ class Leaders(Enum):
     TOLD = auto()
     """By `Lead`: CAPABILITY_LEADERSHIP."""
     COMPARED = auto()
-    """By the highest epoch that this process has seen: CAPABILITY_FENCING."""
+    """By the highest epoch that this process has seen: CAPABILITY_FENCING. The contract asks for more, epochs that outlive the
+    process: store them, and refuse lower ones yourself after a restart."""
     IGNORED = auto()
     """Not at all. For tests of hosts, and for providers with better means than memory."""
 

@@ -30,7 +30,8 @@ pub enum Leaders {
     /// By `Lead`: `CAPABILITY_LEADERSHIP`.
     #[default]
     Told,
-    /// By the highest epoch that this process has seen: `CAPABILITY_FENCING`.
+    /// By the highest epoch that this process has seen: `CAPABILITY_FENCING`. The contract asks for more, epochs that outlive
+    /// the process: store them, and refuse lower ones yourself after a restart.
     Compared,
     /// Not at all. For tests of hosts, and for providers that have better means than memory.
     Ignored,
