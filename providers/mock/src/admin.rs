@@ -1,7 +1,7 @@
 //! The admin door: HTTP and JSON on the loopback address, for tests, demos and people.
 //!
-//! In: what shall happen in the cloud, to calls, or to the provider's health. Out: what is there now. [`Client`] speaks
-//! it from Rust, [`Command`] from a shell; the paths stand in the table of `requests`.
+//! In: changes of the cloud, faults, and the provider's health. Out: the current state. Use [`Client`] from Rust and
+//! [`Command`] from a shell; the table in `requests` lists the paths.
 
 mod client;
 mod command;
@@ -16,24 +16,24 @@ pub use client::{Client, ClientError};
 pub use command::Command;
 pub(crate) use door::{Door, router};
 
-/// Who answers.
+/// The mock that answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Info {
     /// Name of the provider.
     pub name: String,
     /// Its process epoch.
     pub epoch: String,
-    /// Where gRPC is served.
+    /// Address of the gRPC server.
     pub endpoint: String,
     /// Version of this crate.
     pub version: String,
 }
 
-/// How a termination is wished.
+/// How to terminate an instance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Termination {
-    /// How long it is seen going; the cloud's own when left out.
+    /// How long it stays visible as terminating; the cloud's default if absent.
     pub linger_ms: Option<u64>,
 }
 
@@ -49,10 +49,10 @@ struct Refusal {
     error: String,
 }
 
-/// Reads an address that nobody outside can reach.
+/// Parses an address that must be on loopback.
 pub(crate) fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr =
-        text.parse().map_err(|_| format!("{text:?} is no address:port; use for example 127.0.0.1:0"))?;
+        text.parse().map_err(|_| format!("{text:?} is not address:port; use for example 127.0.0.1:0"))?;
     if address.ip().is_loopback() {
         return Ok(address);
     }

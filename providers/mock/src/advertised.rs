@@ -9,7 +9,7 @@ use crate::{
     duration,
 };
 
-/// What is advertised beyond the services. Zero and absent: the contract's default.
+/// What the mock advertises beyond its services. Zero or absent means the contract's default.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Advertised {
     limits: proto::Limits,
@@ -20,7 +20,7 @@ pub struct Advertised {
     node_labels: Vec<String>,
 }
 
-/// What is wrong with a text.
+/// Why a text cannot be advertised.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct AdvertisedError(String);
@@ -41,7 +41,7 @@ impl FromStr for Advertised {
             let (key, value) = (key.trim(), value.trim());
             let misfit = |remedy| AdvertisedError(format!("{value:?} does not fit {key}; use {remedy}"));
             if !advertised.set(key, value).map_err(misfit)? {
-                let text = format!("{key:?} is nothing that can be advertised; known are {KEYS}");
+                let text = format!("{key:?} cannot be advertised; known keys are {KEYS}");
                 return Err(AdvertisedError(text));
             }
         }
@@ -50,7 +50,7 @@ impl FromStr for Advertised {
 }
 
 impl Advertised {
-    /// Whether the key is known; what the value should be when it does not fit.
+    /// Whether the key is known; the error says what the value should be.
     fn set(&mut self, key: &str, value: &str) -> Result<bool, &'static str> {
         let (limits, intervals) = (&mut self.limits, &mut self.intervals);
         if let Some(method) = key.strip_prefix("deadline.") {
@@ -93,18 +93,18 @@ impl Advertised {
         or(self.intervals.resume_token_validity, defaults::TOKEN_VALIDITY)
     }
 
-    /// At least this often a bookmark comes.
+    /// The maximum time between two bookmarks.
     pub fn bookmark_interval(&self) -> Duration {
         or(self.intervals.bookmark_interval, defaults::BOOKMARK_INTERVAL)
     }
 
-    /// Bytes of a message at most.
+    /// The maximum size of a message in bytes.
     pub fn message_bytes(&self) -> usize {
         let bytes = self.limits.max_message_bytes;
         (if bytes == 0 { defaults::MAX_MESSAGE_BYTES } else { bytes }) as usize
     }
 
-    /// How former leaders are refused: without `Lead` by their epochs, and without that not at all.
+    /// How former leaders are refused: by `Lead`, else by their epochs, else not at all.
     pub fn leaders(&self) -> Leaders {
         match (self.has(proto::Capability::Leadership), self.has(proto::Capability::Fencing)) {
             (true, _) => Leaders::Told,
@@ -113,17 +113,17 @@ impl Advertised {
         }
     }
 
-    /// Whether an instance is said to be looked up by its node's name without fail.
+    /// Whether a lookup by the node's name misses no instance.
     pub fn keyed_by_name(&self) -> bool {
         self.keyed_by_name
     }
 
-    /// Whether it is not left out on purpose: tags to keep a digest in, or room in routes for a tag.
+    /// Whether the capability was not removed with `without`: tags that keep a digest, or routes that record an owner.
     pub(crate) fn has(&self, capability: proto::Capability) -> bool {
         !self.without.contains(&capability)
     }
 
-    /// The answer of `GetCapabilities`, but for leadership and fencing, which the SDK adds.
+    /// The answer to `GetCapabilities`, without leadership and fencing, which the SDK adds.
     pub fn answer(&self, settings: &Settings) -> proto::GetCapabilitiesResponse {
         let mut capabilities = vec![
             proto::Capability::InstancesWatch,
@@ -233,8 +233,6 @@ mod tests {
             assert_eq!(text.parse::<Advertised>().unwrap_err().to_string(), wanted);
         }
         let unknown = "sizes=1".parse::<Advertised>().unwrap_err().to_string();
-        assert!(
-            unknown.starts_with("\"sizes\" is nothing that can be advertised; known are max-batch-instances")
-        );
+        assert!(unknown.starts_with("\"sizes\" cannot be advertised; known keys are max-batch-instances"));
     }
 }

@@ -1,7 +1,7 @@
-//! Breaches of the contract, one for each rule that a provider can break, under the rule's own tag.
+//! Breaches of the contract, one for each rule that a provider can break, named by the rule's tag.
 //!
-//! Most show at once. Some need an occasion: a rule about errors shows when there is an error, one about work that goes
-//! on when work goes on. Combine these with another fault, or with the state of the cloud.
+//! Most show at once. Some need an occasion: a rule about errors needs an error, one about work in progress needs work in
+//! progress. Combine these with another fault, or with the state of the cloud.
 
 mod batch;
 mod caches;

@@ -1,4 +1,4 @@
-//! The call log: every RPC that came in, what it was about, and how it ended.
+//! The call log: every RPC received, its subjects, and how it ended.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract::Method;
 
-/// How many calls are kept; the summary counts all.
+/// How many calls the log keeps; the summary counts all of them.
 const CAPACITY: usize = 20_000;
-/// How many keys of a call are shown.
+/// How many keys of a call the log shows.
 pub(crate) const SHOWN_KEYS: usize = 10;
 
 /// The outcome of a call that is still running.
 pub const RUNNING: &str = "RUNNING";
-/// The outcome of a call whose caller went away, or that was never answered.
+/// The outcome of a call whose caller disconnected, or that was never answered.
 pub const GONE: &str = "GONE";
 
 /// One call.
@@ -23,51 +23,51 @@ pub const GONE: &str = "GONE";
 pub struct Call {
     /// Its number, from 1.
     pub sequence: u64,
-    /// When it came in.
+    /// When it arrived.
     pub at: Timestamp,
     /// Name of the RPC.
     pub method: String,
-    /// Who called.
+    /// The caller.
     pub peer: String,
     /// The caller's `x-request-id`.
     pub request_id: String,
     /// Uid of the cluster.
     pub cluster_uid: String,
-    /// The leader's epoch, of a mutation; 0 without leader election.
+    /// The leader's epoch, for a mutation; 0 without leader election.
     pub epoch: u64,
-    /// How many items it was about.
+    /// How many items it had.
     pub items: u64,
-    /// The first few of them.
+    /// The first few keys.
     pub keys: Vec<String>,
     /// Canonical gRPC code, RUNNING, or GONE.
     pub code: String,
-    /// The contract's reason, if the code is an error's.
+    /// The contract's reason, if it failed.
     pub reason: String,
-    /// How long it took, once it ended.
+    /// How long it took; absent while it runs.
     pub took_ms: Option<u64>,
-    /// Faults that were done to it.
+    /// The faults that it met.
     pub faults: Vec<String>,
 }
 
-/// What was seen of one RPC.
+/// Totals of one RPC.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MethodCalls {
-    /// How often it was called.
+    /// Number of calls.
     pub calls: u64,
-    /// Items of all calls.
+    /// Number of items in all calls.
     pub items: u64,
-    /// The most that ran at once.
+    /// Maximum number of concurrent calls.
     pub most_at_once: u64,
     /// How calls ended, by code and reason: `OK`, `UNAVAILABLE RETRY_LATER`.
     pub outcomes: BTreeMap<String, u64>,
 }
 
-/// What was seen of all RPCs, and of the cloud's own API behind them.
+/// Totals of all RPCs, and of the cloud's own API behind them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallSummary {
     /// By name of the RPC.
     pub methods: BTreeMap<String, MethodCalls>,
-    /// Uses of the cloud's own API: one a batch, not one an item.
+    /// Uses of the cloud's own API: one per batch, not per item.
     pub cloud: BTreeMap<String, u64>,
 }
 
@@ -86,7 +86,7 @@ struct Inner {
 }
 
 impl Calls {
-    /// Notes a call as it comes in; its number.
+    /// Records a call that arrives, and returns its number.
     pub(crate) fn begin(&self, method: Method, mut call: Call) -> u64 {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
@@ -133,7 +133,7 @@ impl Calls {
         }
     }
 
-    /// Calls after a sequence, of one RPC or all, the newest `limit`.
+    /// The newest `limit` calls after a sequence number, of one RPC or of all.
     pub fn list(&self, method: Option<&str>, since: u64, limit: usize) -> Vec<Call> {
         let inner = self.inner.lock();
         let wanted = |call: &&Call| {
@@ -144,12 +144,12 @@ impl Calls {
         calls
     }
 
-    /// What was seen of each RPC since the last reset.
+    /// Totals of each RPC since the last reset.
     pub fn methods(&self) -> BTreeMap<String, MethodCalls> {
         self.inner.lock().methods.clone()
     }
 
-    /// Forgets all calls; numbers go on.
+    /// Forgets all calls; numbering continues.
     pub fn reset(&self) {
         let mut inner = self.inner.lock();
         inner.calls.clear();

@@ -1,10 +1,10 @@
-//! A cloud in memory: what the provider in front of it asks, and what the admin door does behind its back.
+//! A cloud in memory, used by the provider in front of it, and by the admin door behind the provider's back.
 //!
-//! Pure: nothing here awaits or reads a clock; the time is an argument. What the provider wants is said in the contract's
-//! messages and errors. [`Cloud`] is the lock around
-//! [`State`], wakes whoever watches, and has each change saved before the caller may speak of it.
+//! Pure: nothing here awaits or reads a clock; the time is an argument. The provider uses the contract's messages and
+//! errors. [`Cloud`] is the lock around [`State`]; it wakes watchers, and saves each change before the caller may tell
+//! anybody.
 
-/// Takes over what a patch names. Each of its fields stands here, behind `;` those that need more than that.
+/// Copies the fields that a patch sets. Lists every field; those after `;` need special treatment.
 macro_rules! take_over {
     ($target:expr, $patch:ident: $kind:ident { $($field:ident)* ; $($other:ident)* }) => {
         let $kind { $($field,)* $($other,)* } = $patch;
@@ -71,19 +71,19 @@ struct Shared {
     store: Store,
     /// The newest sequence of the journal, for watchers.
     journal_head: watch::Sender<u64>,
-    /// Moves when the next due time may have changed, for the one that ticks.
+    /// Changes when the next due time may have changed, for the ticker.
     schedule: watch::Sender<u64>,
 }
 
 impl Cloud {
-    /// A cloud that begins as `state` and saves to `store`.
+    /// A cloud that starts as `state` and saves to `store`.
     pub fn new(state: State, store: Store) -> Self {
         let journal_head = watch::Sender::new(state.journal.head());
         let schedule = watch::Sender::new(0);
         Self { shared: Arc::new(Shared { state: Mutex::new(state), store, journal_head, schedule }) }
     }
 
-    /// Looks at the cloud as it is at `now`.
+    /// Reads the cloud as it is at `now`.
     pub fn read<R>(&self, now: Timestamp, look: impl FnOnce(&State) -> R) -> R {
         let mut state = self.shared.state.lock();
         state.tick(now);
@@ -95,7 +95,7 @@ impl Cloud {
     ///
     /// # Errors
     ///
-    /// When the state file cannot be written: the change is made, but a restart may forget it.
+    /// The state file cannot be written: the change is made, but a restart may forget it.
     pub async fn change<R>(&self, now: Timestamp, act: impl FnOnce(&mut State) -> R) -> anyhow::Result<R> {
         let (answer, generation) = self.alter(now, |state| (act(state), state.generation));
         let picture = || {
@@ -106,7 +106,7 @@ impl Cloud {
         Ok(answer)
     }
 
-    /// Changes the cloud without waiting until that is saved: for what happens behind everybody's back.
+    /// Changes the cloud without waiting until that is saved: for changes behind the provider's back.
     pub fn alter<R>(&self, now: Timestamp, act: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.shared.state.lock();
         state.tick(now);
@@ -115,19 +115,19 @@ impl Cloud {
         answer
     }
 
-    /// Wakes whoever waits for changes.
+    /// Wakes those who wait for changes.
     fn publish(&self, state: &State) {
         let move_to = |head: &mut u64, now: u64| std::mem::replace(head, now) != now;
         self.shared.journal_head.send_if_modified(|head| move_to(head, state.journal.head()));
         self.shared.schedule.send_if_modified(|seen| move_to(seen, state.generation));
     }
 
-    /// Wakes whenever the journal moved.
+    /// Wakes when the journal has grown.
     pub fn journal_moves(&self) -> watch::Receiver<u64> {
         self.shared.journal_head.subscribe()
     }
 
-    /// Wakes whenever something may have become due at another time.
+    /// Wakes when the next due time may have changed.
     pub fn schedule_moves(&self) -> watch::Receiver<u64> {
         self.shared.schedule.subscribe()
     }

@@ -1,4 +1,4 @@
-//! The contract as the wire has it: its RPCs, their messages, and what a request is about.
+//! The contract on the wire: its RPCs, their messages, and the subjects of requests.
 
 mod message;
 mod method;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
-/// A duration that is text in JSON.
+/// A duration, written as text in JSON.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Time(pub Duration);
@@ -24,20 +24,20 @@ impl From<Time> for String {
     }
 }
 
-/// Reads a duration.
+/// Parses a duration.
 ///
 /// # Errors
 ///
-/// What is wrong, with the text and an example.
+/// Says what is wrong with the text, and gives an example.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let parsed: Option<SignedDuration> =
         if text == "0" { Some(SignedDuration::ZERO) } else { text.parse().ok() };
     parsed
         .and_then(|duration| Duration::try_from(duration).ok())
-        .ok_or_else(|| format!("{text:?} is no duration; write for example 20ms, 5s or 1m30s"))
+        .ok_or_else(|| format!("{text:?} is not a duration; write for example 20ms, 5s or 1m30s"))
 }
 
-/// A duration in whole milliseconds, as the admin door speaks.
+/// A duration in whole milliseconds, as the admin door has it.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
-//! What can be done to a call on purpose.
+//! Faults that calls can meet.
 //!
 //! In: `error,reason=RATE_LIMITED,retry-after=2s,method=EnsureLoadBalancer,times=3`, or the same as a JSON object. Out: a
-//! [`Fault`] that is known to make sense. What it does to a call is in `effect`; breaches of the contract in `breach`.
+//! valid [`Fault`]. `effect` applies it to a call; `breach` has the breaches of the contract.
 
 mod effect;
 mod kind;

@@ -1,8 +1,8 @@
 //! A complete in-memory cloud behind the contract, with an admin door.
 //!
-//! The library is what tests speak to a running mock with: [`admin::Client`], and the values it takes and gives. The
-//! mock itself is its own process, met on the wire like any provider; only a simulation serves a [`serve::Mock`] within
-//! its own.
+//! Tests talk to a running mock through this library: [`admin::Client`], and the values that it takes and returns. The
+//! mock itself is a process of its own, reached over the wire like any provider; only a simulation serves a
+//! [`serve::Mock`] in its own process.
 #![warn(missing_docs)]
 
 pub mod admin;

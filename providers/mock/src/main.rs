@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             use std::io::Write as _;
-            // There is nobody left to tell when stderr is gone, too.
+            // If stderr is gone too, nobody can be told.
             let _told = writeln!(std::io::stderr().lock(), "error: {error:#}");
             ExitCode::FAILURE
         }

@@ -1,4 +1,4 @@
-//! A cloud and what steers the provider in front of it: what the provider, the wire and the admin door all share.
+//! What the provider, the wire and the admin door share: the cloud, and everything that steers the provider in front of it.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,10 +14,10 @@ use crate::{
 /// Reads the time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// A cloud and what steers the provider in front of it; both outlive a restart of the provider.
+/// The cloud, and what steers the provider in front of it. Outlives a restart of the provider.
 #[derive(Clone)]
 pub struct Mock {
-    /// Everything that there is.
+    /// Everything that exists.
     pub cloud: Cloud,
     /// Its clock.
     pub clock: Clock,
@@ -27,16 +27,16 @@ pub struct Mock {
     pub version: String,
     /// Limits and intervals.
     pub advertised: Advertised,
-    /// Every call that reaches the cloud takes this long.
+    /// How long every call to the cloud takes.
     pub latency: Duration,
-    /// What was called.
+    /// The call log.
     pub calls: Arc<Calls>,
-    /// What is done to calls on purpose.
+    /// The faults that calls meet.
     pub faults: Arc<Faults>,
 }
 
 impl Mock {
-    /// With nothing out of the ordinary.
+    /// A mock with defaults and without faults.
     pub fn new(cloud: Cloud, clock: Clock) -> Self {
         Self {
             cloud,
@@ -54,12 +54,12 @@ impl Mock {
         (self.clock)()
     }
 
-    /// Looks at the cloud as it is now.
+    /// Reads the cloud as it is now.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
         self.cloud.read(self.now(), look)
     }
 
-    /// Changes the cloud behind everybody's back.
+    /// Changes the cloud behind the provider's back.
     pub(crate) fn alter<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
         self.cloud.alter(self.now(), act)
     }

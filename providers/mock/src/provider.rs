@@ -1,7 +1,7 @@
-//! The honest provider in front of the cloud: the SDK's traits, answered from [`crate::cloud::Cloud`].
+//! The honest provider in front of the cloud: implements the SDK's traits on [`crate::cloud::Cloud`].
 //!
-//! In: requests that the SDK found well-formed. Out: what the cloud knows, in the contract's words. Shapes, fencing and
-//! revisions are checked by the SDK; whatever a provider does wrong on purpose is done in `wire`.
+//! In: requests that passed the SDK's checks of shape, fencing and revision. Out: answers from the cloud. Everything that
+//! is wrong on purpose happens in `wire`.
 
 mod account;
 mod instances;
@@ -16,7 +16,7 @@ use jiff::Timestamp;
 
 use crate::{cloud::State, mock::Mock};
 
-/// What all services of the provider share.
+/// Shared by all services of the provider.
 #[derive(Debug, Clone)]
 pub(crate) struct Honest {
     mock: Mock,
@@ -25,7 +25,7 @@ pub(crate) struct Honest {
 }
 
 impl Honest {
-    /// The time at which a call of the cloud's API is answered, once it took as long as it takes.
+    /// Waits as long as a call of the cloud's API takes, and returns the time.
     async fn at_cloud(&self) -> Timestamp {
         let latency = self.mock.look(|state| state.conditions.latency_ms);
         if latency > 0 {
@@ -34,13 +34,13 @@ impl Honest {
         self.mock.now()
     }
 
-    /// Asks the cloud.
+    /// Reads the cloud.
     async fn ask<R>(&self, look: impl FnOnce(&State, Timestamp) -> Result<R> + Send) -> Result<R> {
         let now = self.at_cloud().await;
         self.mock.cloud.read(now, |state| look(state, now))
     }
 
-    /// Changes the cloud. What is answered is saved; when that fails, the caller has to ask again, and the log says why.
+    /// Changes the cloud and saves it. If saving fails, the caller gets an error and has to retry.
     async fn change<R: Send>(
         &self,
         act: impl FnOnce(&mut State, Timestamp) -> Result<R> + Send,
@@ -50,11 +50,11 @@ impl Honest {
     }
 }
 
-/// The provider in front of this cloud, in one of its lives.
+/// Builds the provider in front of this cloud, for one run.
 ///
 /// # Errors
 ///
-/// When the name or what is advertised is outside of the contract.
+/// When the name or the advertised values violate the contract.
 pub(crate) fn build(mock: &Mock, epoch: &str) -> Result<Provider, BuildError> {
     let Mock { advertised, name, version, .. } = mock;
     let pager = Arc::new(Pager::new(advertised.page_token_validity()));

@@ -1,4 +1,4 @@
-//! The running mock: the provider on its endpoint, the admin door, and time passing in the cloud.
+//! The running mock: the provider on its endpoint, the admin door, and the cloud's clock.
 
 mod options;
 
@@ -19,11 +19,11 @@ use crate::{
 pub use crate::mock::{Clock, Mock};
 pub use options::Options;
 
-/// Serves until it is told to stop.
+/// Serves until it is asked to stop.
 ///
 /// # Errors
 ///
-/// When something is in the way: an address, the state file, a flag.
+/// When an address, the state file or a flag cannot be used.
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let clock: Clock = Arc::new(Timestamp::now);
     let cloud = open_cloud(&options, &clock).await?;
@@ -59,18 +59,18 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 }
 
 impl Mock {
-    /// One life of the provider: what serves it, and its handle.
+    /// One run of the provider: its server and its handle.
     ///
     /// # Errors
     ///
-    /// When the name or what is advertised is outside of the contract.
+    /// When the name or the advertised values violate the contract.
     pub fn server(&self, epoch: &str, serve: ServeOptions) -> anyhow::Result<(Server, ProviderHandle)> {
-        let provider = provider::build(self, epoch).context("the flags make no provider")?;
+        let provider = provider::build(self, epoch).context("the flags do not define a valid provider")?;
         let handle = provider.handle();
         Ok((Server::new(provider, serve).layer(wire::layer(self.clone())), handle))
     }
 
-    /// Time passes in the cloud, and health follows its conditions.
+    /// Lets the cloud's clock run, and health follow its conditions.
     pub async fn live(&self, handle: ProviderHandle) -> Infallible {
         tokio::select! {
             never = self.turn() => never,
@@ -78,7 +78,7 @@ impl Mock {
         }
     }
 
-    /// Lets things happen when they are due, so that a watch learns of them though nobody asks.
+    /// Applies changes when they are due, so that watches see them even if nobody asks.
     async fn turn(&self) -> Infallible {
         let mut moves = self.cloud.schedule_moves();
         loop {
@@ -88,13 +88,13 @@ impl Mock {
             let wait = due.map(|due| Duration::try_from(due.duration_since(now)).unwrap_or_default());
             tokio::select! {
                 () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
-                // The sender lives in the cloud that is held here.
+                // The sender lives as long as the cloud, which is held here.
                 _changed = moves.changed() => {}
             }
         }
     }
 
-    /// Says SERVING or NOT_SERVING as the conditions do.
+    /// Sets health to SERVING or NOT_SERVING, as the conditions say.
     async fn tell_health(&self, handle: ProviderHandle) -> Infallible {
         let mut moves = self.cloud.schedule_moves();
         loop {
@@ -105,7 +105,7 @@ impl Mock {
     }
 }
 
-/// The cloud as the state file has it, or a new one with the wished machines.
+/// The cloud from the state file, or a new one with the requested instances.
 async fn open_cloud(options: &Options, clock: &Clock) -> anyhow::Result<Cloud> {
     let settings = options.settings();
     let known = options.state_file.as_deref().map(load).transpose()?.flatten();
@@ -125,7 +125,7 @@ async fn open_cloud(options: &Options, clock: &Clock) -> anyhow::Result<Cloud> {
     Ok(cloud)
 }
 
-/// Opens the admin door, if one is wished for, and tells where; gRPC's endpoint is open by then.
+/// Opens the admin door, if requested, and publishes its address; the gRPC endpoint is open by then.
 async fn open_door(
     options: &Options,
     door: Door,
@@ -138,7 +138,7 @@ async fn open_door(
             let address = listener.local_addr().context("the admin door has no address")?;
             tracing::info!(%address, "the admin door is open");
             if let Some(path) = &options.admin_address_file {
-                // Whoever reads the file sees a whole address or none.
+                // A reader of the file sees a whole address or none.
                 write(path, address.to_string().as_bytes())
                     .with_context(|| format!("cannot write admin address file {}", path.display()))?;
             }

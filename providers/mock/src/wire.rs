@@ -1,8 +1,8 @@
-//! One layer round all services, on the wire: it writes the call log and does what is done to calls on purpose.
+//! A layer in front of all services, on the wire: writes the call log and applies faults.
 //!
-//! In: a request as it came, before the SDK looked at it. Out: the answer as the caller gets it. Because it reads and
-//! writes encoded messages, the provider behind it stays honest, and whatever the SDK checks can be gone round. What is
-//! done is decided in [`fault`](crate::fault) and [`breach`](crate::breach); calls of other services pass unseen.
+//! In: a request as it arrived, before the SDK has read it. Out: the answer as the caller gets it. Because the layer works
+//! on encoded messages, the provider behind it stays honest, and faults can bypass the SDK's checks.
+//! [`fault`](crate::fault) and [`breach`](crate::breach) define the effects; calls of other services pass unchanged.
 
 mod call;
 mod exchange;
@@ -16,7 +16,7 @@ use tower::{Layer, ServiceExt as _, layer::layer_fn, service_fn};
 use crate::{contract::Method, mock::Mock};
 use call::World;
 
-/// Puts the wire before all services.
+/// Puts the layer in front of all services.
 pub(crate) fn layer(
     mock: Mock,
 ) -> impl Layer<GrpcService, Service = impl HookService> + Send + Sync + 'static {

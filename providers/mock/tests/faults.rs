@@ -196,7 +196,7 @@ async fn a_fault_is_one_of_the_table_or_refused() {
     let wrong =
         Fault::new(FaultKind::Status { code: "FINE".into(), message: String::new(), after_work: false });
     let refused = mock.admin.add_fault(&wrong).await.unwrap_err().to_string();
-    assert!(refused.contains("\"FINE\" is no code of gRPC"), "{refused}");
+    assert!(refused.contains("\"FINE\" is not a gRPC error code"), "{refused}");
     let ours = include_str!("faults.rs");
     for kind in KINDS {
         assert!(

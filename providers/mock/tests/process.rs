@@ -122,10 +122,10 @@ async fn what_makes_no_sense_is_refused_at_the_start() {
             vec!["--admin-address", "0.0.0.0:0"],
             "0.0.0.0:0 is not a loopback address; use for example 127.0.0.1:0",
         ),
-        (vec!["--advertise", "sizes=1"], "\"sizes\" is nothing that can be advertised"),
+        (vec!["--advertise", "sizes=1"], "\"sizes\" cannot be advertised"),
         (vec!["--advertise", "max-message-bytes=1"], "max_message_bytes"),
-        (vec!["--fault", "storm"], "\"storm\" is no kind of fault"),
-        (vec!["--latency", "soon"], "\"soon\" is no duration"),
+        (vec!["--fault", "storm"], "\"storm\" is not a kind of fault"),
+        (vec!["--latency", "soon"], "\"soon\" is not a duration"),
         (vec!["--state-file", broken.to_str().unwrap()], "does not hold a cloud"),
     ] {
         let output = command(folder.path()).args(&arguments).output().await.unwrap();

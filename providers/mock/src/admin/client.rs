@@ -1,4 +1,4 @@
-//! The admin door from Rust: JSON out, JSON in.
+//! The admin door's client in Rust.
 
 use std::{
     net::SocketAddr,
@@ -21,15 +21,15 @@ use super::Refusal;
 
 type Result<T, E = ClientError> = std::result::Result<T, E>;
 
-/// How often a file is looked for.
+/// Pause between two looks for a file.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// How long an answer may take.
+/// Maximum time for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why there is no answer.
+/// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody wrote an address.
+    /// No address was written.
     #[error("no admin address appeared in {path}; is provider-mock running with --admin-address-file?")]
     NoAddress {
         /// The file.
@@ -47,12 +47,12 @@ pub enum ClientError {
     /// The door refuses.
     #[error("{message}")]
     Refused {
-        /// HTTP status.
+        /// The HTTP status.
         status: u16,
-        /// What it says.
+        /// Its message.
         message: String,
     },
-    /// The door says something that cannot be read.
+    /// The door's answer cannot be read.
     #[error("the admin door's answer cannot be read; is it of another version?")]
     Content {
         /// Why.
@@ -61,9 +61,9 @@ pub enum ClientError {
     },
 }
 
-/// Speaks to the admin door of one mock. Cheap to clone.
+/// A client of one mock's admin door. Cheap to clone.
 ///
-/// References to things: instances by id, provider ID or name; balancers by id, name, Service uid or `namespace/name`;
+/// Objects are named so: instances by id, provider ID or name; balancers by id, name, Service uid or `namespace/name`;
 /// routes by id or CIDR.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -78,7 +78,7 @@ impl Client {
         Self { address, http: Http::builder(TokioExecutor::new()).build_http() }
     }
 
-    /// A client of the door whose address is written to this file, once it is there: by then gRPC is served, too.
+    /// Waits until the door's address is in this file; by then gRPC is served, too.
     pub async fn from_address_file(path: impl AsRef<Path>, patience: Duration) -> Result<Self> {
         let path = path.as_ref();
         let end = Instant::now() + patience;
@@ -100,7 +100,7 @@ impl Client {
         self.address
     }
 
-    /// One exchange: the segments of the path, which need no escaping, and the body, `()` for none.
+    /// Sends one request. The path's segments need no escaping; `()` is no body.
     pub async fn call<A: DeserializeOwned>(
         &self,
         method: Method,

@@ -1,4 +1,4 @@
-//! The admin door from a shell.
+//! The admin door's command line.
 
 use std::{
     io::{self, Write as _},
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::Client;
 
-/// Look at a running mock's cloud and change it: one request to its admin door, the answer as JSON.
+/// Read or change the cloud of a running mock: sends one request to its admin door and prints the answer as JSON.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -34,25 +34,25 @@ pub struct Command {
         required_unless_present = "address_file"
     )]
     address: Option<SocketAddr>,
-    /// File that holds the address of the door.
+    /// File with the address of the door.
     #[arg(long, value_name = "FILE")]
     address_file: Option<PathBuf>,
     /// get, post, put, patch or delete.
     #[arg(value_parser = method)]
     method: Method,
-    /// Segments of the path, as they are: a provider ID or namespace/name is one of them.
+    /// Segments of the path, unescaped: a provider ID or namespace/name is one segment.
     #[arg(required = true)]
     path: Vec<String>,
-    /// What is wanted, as JSON; an empty object when left out.
+    /// The body, as JSON; an empty object by default.
     #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json)]
     body: Value,
-    /// Which ones, for example limit=50 of all calls.
+    /// Query parameters, for example limit=50 for calls.
     #[arg(long, value_name = "KEY=VALUE&…")]
     query: Option<String>,
 }
 
 impl Command {
-    /// Makes the request and prints what the door says.
+    /// Sends the request and prints the answer.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Command {
         };
         let answer: Value = client.call(self.method, &self.path, self.query.as_deref(), &self.body).await?;
         match writeln!(io::stdout().lock(), "{answer:#}") {
-            // Whoever read has read enough, as `head` does.
+            // The reader has read enough, as `head` does.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => Ok(other?),
         }
@@ -80,7 +80,7 @@ fn method(text: &str) -> Result<Method, String> {
     named.ok_or_else(|| format!("{text:?} is not get, post, put, patch or delete"))
 }
 
-/// `Value` can be made from any text, as a string of JSON: clap would take that.
+/// Clap would take any text as a JSON string, since `Value` can be made from one.
 fn json(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(text)
 }

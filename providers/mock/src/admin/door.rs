@@ -1,4 +1,4 @@
-//! The admin door: requests come in, and are answered or refused as the table of requests says.
+//! The admin door's server: answers or refuses requests as the table of requests says.
 
 use std::fmt::Display;
 
@@ -28,7 +28,7 @@ pub(crate) struct Door {
     pub(crate) info: Info,
 }
 
-/// Every path leads to the table of requests; its segments are decoded, so that a provider ID can be one.
+/// Routes every path to the table of requests. Segments are decoded, so a provider ID can be one.
 pub(crate) fn router(door: Door) -> Router {
     Router::new()
         .route("/{resource}", any(serve))
@@ -51,7 +51,7 @@ async fn serve(
     }
 }
 
-/// A request whose body is not read yet.
+/// A request whose body is not parsed yet.
 pub(super) struct Asked<'a> {
     pub(super) method: Method,
     pub(super) path: &'a [&'a str],
@@ -66,21 +66,21 @@ impl Asked<'_> {
 }
 
 fn misfit(error: impl Display) -> Refused {
-    Refused(StatusCode::BAD_REQUEST, format!("the body is not as wanted: {error}"))
+    Refused(StatusCode::BAD_REQUEST, format!("the body does not fit: {error}"))
 }
 
-/// Which calls are wanted; all when nothing is said.
+/// Which calls to list; all by default.
 #[derive(Debug, Deserialize)]
 pub(super) struct CallFilter {
     /// Name of the RPC.
     pub(super) method: Option<String>,
     /// Only calls with a higher sequence.
     pub(super) since: Option<u64>,
-    /// The newest so many.
+    /// Only this many, the newest.
     pub(super) limit: Option<usize>,
 }
 
-/// Why the door does not do it.
+/// Why the door refuses.
 pub(super) struct Refused(StatusCode, String);
 
 pub(super) type Answer = Result<Value, Refused>;
@@ -103,7 +103,7 @@ impl From<anyhow::Error> for Refused {
 }
 
 pub(super) fn nothing_there(method: &Method, path: &[&str]) -> Answer {
-    let error = format!("nothing answers {method} /{}; the README lists all paths", path.join("/"));
+    let error = format!("{method} /{} is not known; the README lists all paths", path.join("/"));
     Err(Refused(StatusCode::NOT_FOUND, error))
 }
 
@@ -126,11 +126,11 @@ impl Door {
 
     pub(super) fn add_fault(&self, fault: Value) -> Answer {
         let status = self.mock.faults.add(Fault::try_from(fault).map_err(misfit)?);
-        tracing::info!(id = status.id, fault = status.fault.label(), "a fault stands");
+        tracing::info!(id = status.id, fault = status.fault.label(), "a fault was added");
         shown(status)
     }
 
-    /// How many were taken away; that there is none of a kind is no error.
+    /// Returns how many were removed; removing none of a kind is not an error.
     pub(super) fn remove_faults(&self, reference: &str) -> Result<usize, CloudError> {
         let means = |id: u64, kind: &str| kind == reference || id.to_string() == reference;
         let removed = Some(self.mock.faults.remove(means));
@@ -152,7 +152,7 @@ pub(super) fn inspected(balancer: &Balancer) -> Value {
         .iter()
         .map(|port| json!({"protocol": port.protocol, "port": port.port, "node_port": port.node_port}));
     let ips = balancer.ingress.iter().filter_map(|way| way.ip);
-    // A node without a machine gets nothing.
+    // A node without an instance gets no traffic.
     let targets = balancer.backends.iter().map(|backend| backend.provider_id.as_str());
     let check = balancer.health_check_port;
     json!({

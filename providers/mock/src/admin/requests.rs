@@ -1,4 +1,4 @@
-//! Every request to the admin door: one look at the cloud, or one change.
+//! Every request to the admin door: each reads or changes the cloud.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::{
     fault::{Fault, FaultStatus},
 };
 
-/// One row for each: the client's method with what it takes and gives, where the request goes, and what the door does then.
+/// One row per request: the client's method with its arguments and result, the request's method and path, and the door's answer.
 macro_rules! requests {
     ($door:ident, $asked:ident; $($(#[$doc:meta])* $name:ident($($taken:ident: $type:ty),*) -> $given:ty:
         $method:ident $path:tt $(, $body:ident)? => $answer:expr;)*) => {
@@ -48,111 +48,111 @@ macro_rules! requests {
 requests! {
     door, asked;
 
-    /// Who answers.
+    /// Describes the mock.
     info() -> Info: GET ["info"] => shown(&door.info);
 
-    /// All machines.
+    /// All instances.
     instances() -> Vec<Instance>: GET ["instances"] => door.mock.look(|state| all(state.instances()));
-    /// One machine.
+    /// One instance.
     instance(reference: str) -> Instance: GET ["instances", reference]
         => door.mock.look(|state| shown(existing("instance", reference, state.instance(reference))?));
-    /// Makes machines.
+    /// Creates instances.
     create_instances(wish: NewInstances) -> Vec<Instance>: POST ["instances"], wish
         => door.change(|state, now| state.create_instances(&wish, now)).await;
-    /// Changes a machine.
+    /// Changes an instance.
     patch_instance(reference: str, patch: InstancePatch) -> Instance: PATCH ["instances", reference], patch
         => door.change(|state, _| state.patch_instance(reference, patch)).await;
-    /// Stops a machine.
+    /// Stops an instance.
     stop_instance(reference: str) -> Instance: POST ["instances", reference, "stop"]
         => door.change(|state, _| state.stop_instance(reference)).await;
-    /// Starts a stopped machine.
+    /// Starts a stopped instance.
     start_instance(reference: str) -> Instance: POST ["instances", reference, "start"]
         => door.change(|state, _| state.start_instance(reference)).await;
-    /// Terminates a machine.
+    /// Terminates an instance.
     terminate_instance(reference: str, wish: Termination) -> Instance:
         POST ["instances", reference, "terminate"], wish
         => door.change(|state, now| {
             state.terminate_instance(reference, Termination::linger(&wish), now)
         }).await;
-    /// Takes a machine away at once.
+    /// Deletes an instance at once.
     delete_instance(reference: str) -> Instance: DELETE ["instances", reference]
         => door.change(|state, _| state.delete_instance(reference)).await;
-    /// Takes all machines away at once whose name begins so.
+    /// Deletes at once all instances whose name has this prefix.
     delete_instances(prefix: str) -> Vec<Instance>: DELETE ["instances-named", prefix]
         => door.change(|state, _| Ok(state.delete_instances(prefix))).await;
 
     /// All balancers.
     balancers() -> Vec<Balancer>: GET ["balancers"] => door.mock.look(|state| all(state.balancers()));
-    /// Ids of the balancers that have the machine of this node behind them: far less to read than all with all backends.
+    /// Ids of the balancers that have this node's instance as a backend: a much smaller answer than all balancers with all backends.
     balancers_with(node: str) -> Vec<String>: GET ["balancers", "behind", node]
         => door.mock.look(|state| all(state.balancers().filter(|one| one.has_behind(node)).map(|one| &one.id)));
-    /// What there is for one Service, in the form that the conformance suite reads.
+    /// What exists for one Service, in the form that the conformance suite reads.
     inspect_balancers(service_uid: str) -> Vec<Value>: GET ["balancers", "inspect", service_uid]
         => door.mock.look(|state| {
             all(state.balancers().filter(|one| one.service_uid == *service_uid).map(inspected))
         });
-    /// Makes a former controller's balancer, or another cluster's.
+    /// Creates a balancer of a former controller, or of another cluster.
     create_legacy_balancer(wish: NewLegacyBalancer) -> Balancer: POST ["balancers", "legacy"], wish
         => door.change(|state, now| state.create_legacy_balancer(wish, now)).await;
     /// One balancer.
     balancer(reference: str) -> Balancer: GET ["balancers", reference]
         => door.mock.look(|state| shown(existing("load balancer", reference, state.balancer(reference))?));
-    /// Changes a balancer behind the provider's back: it drifts.
+    /// Changes a balancer behind the provider's back, so that it drifts.
     patch_balancer(reference: str, patch: BalancerPatch) -> Balancer: PATCH ["balancers", reference], patch
         => door.change(|state, _| state.patch_balancer(reference, patch)).await;
-    /// Takes a balancer away behind the provider's back.
+    /// Deletes a balancer behind the provider's back.
     delete_balancer(reference: str) -> Balancer: DELETE ["balancers", reference]
         => door.change(|state, _| state.remove_balancer_outside(reference)).await;
 
     /// All routes.
     routes() -> Vec<ListedRoute>: GET ["routes"] => door.mock.look(|state| all(state.routes()));
-    /// Makes a route behind the provider's back.
+    /// Creates a route behind the provider's back.
     create_route(wish: NewRoute) -> ListedRoute: POST ["routes"], wish
         => door.change(|state, _| state.create_route_outside(wish)).await;
-    /// Re-points a route behind the provider's back.
+    /// Changes a route's target behind the provider's back.
     patch_route(reference: str, patch: RoutePatch) -> ListedRoute: PATCH ["routes", reference], patch
         => door.change(|state, _| state.patch_route(reference, patch)).await;
-    /// Takes a route away behind the provider's back.
+    /// Deletes a route behind the provider's back.
     delete_route(reference: str) -> Route: DELETE ["routes", reference]
         => door.change(|state, _| state.remove_route_outside(reference)).await;
-    /// What the cloud holds for a cluster, beside its machines.
+    /// What the cloud holds for a cluster, except instances.
     held(cluster_uid: str) -> Vec<Held>: GET ["held", cluster_uid]
         => door.mock.look(|state| shown(state.held(cluster_uid)));
 
     /// All volumes.
     volumes() -> Vec<Volume>: GET ["volumes"] => door.mock.look(|state| all(state.volumes()));
-    /// Makes or replaces a volume.
+    /// Creates or replaces a volume.
     put_volume(volume: Volume) -> Volume: POST ["volumes"], volume
         => door.change(|state, _| state.put_volume(volume)).await;
-    /// Takes a volume away.
+    /// Deletes a volume.
     delete_volume(id: str) -> Volume: DELETE ["volumes", id]
         => door.change(|state, _| state.delete_volume(id)).await;
     /// All hosted clusters.
     clusters() -> Vec<HostedCluster>: GET ["clusters"] => door.mock.look(|state| all(state.clusters()));
-    /// Makes or replaces a hosted cluster.
+    /// Creates or replaces a hosted cluster.
     put_cluster(cluster: HostedCluster) -> HostedCluster: POST ["clusters"], cluster
         => door.change(|state, _| state.put_cluster(cluster)).await;
-    /// Takes a hosted cluster away.
+    /// Deletes a hosted cluster.
     delete_cluster(name: str) -> HostedCluster: DELETE ["clusters", name]
         => door.change(|state, _| state.delete_cluster(name)).await;
     /// All SSH keys.
     ssh_keys() -> Vec<SshKey>: GET ["ssh-keys"] => door.mock.look(|state| shown(state.ssh_keys()));
-    /// All upper bounds.
+    /// The quota.
     quota() -> Quota: GET ["quota"] => door.mock.look(|state| shown(state.quota));
-    /// Sets all upper bounds.
+    /// Sets the quota.
     set_quota(quota: Quota) -> Quota: PUT ["quota"], quota
         => door.change(|state, _| Ok(state.set_quota(quota))).await;
-    /// How things are.
+    /// The conditions.
     conditions() -> Conditions: GET ["conditions"] => door.mock.look(|state| shown(&state.conditions));
-    /// Changes how things are.
+    /// Changes the conditions.
     patch_conditions(patch: ConditionsPatch) -> Conditions: PATCH ["conditions"], patch
         => door.change(|state, _| Ok(state.patch_conditions(patch))).await;
 
-    /// Calls that came in, in their order.
+    /// The calls, in order of arrival.
     calls() -> Vec<Call>: GET ["calls"] => shown(door.mock.calls.list(
         asked.filter.method.as_deref(), asked.filter.since.unwrap_or(0), asked.filter.limit.unwrap_or(usize::MAX),
     ));
-    /// What was seen of each RPC since the last reset, and of the cloud's own API.
+    /// Totals of each RPC and of the cloud's own API since the last reset.
     call_summary() -> CallSummary: GET ["calls", "summary"]
         => shown(CallSummary { methods: door.mock.calls.methods(), cloud: door.mock.look(State::cloud_calls) });
     /// How often the cloud's own API was called, and how many of these calls change something.
@@ -164,11 +164,11 @@ requests! {
         shown(())
     };
 
-    /// All faults, spent ones among them.
+    /// All faults, including spent ones.
     faults() -> Vec<FaultStatus>: GET ["faults"] => shown(door.mock.faults.list());
     /// Adds a fault.
     add_fault(fault: Fault) -> FaultStatus: POST ["faults"], fault => door.add_fault(fault);
-    /// Takes all faults away; how many they were.
+    /// Removes all faults, and returns how many there were.
     clear_faults() -> Value: DELETE ["faults"]
         => shown(json!({"cleared": door.mock.faults.remove(|_id, _kind| true)}));
     /// Takes the fault of this number away, or all of this kind; how many they were.

@@ -1,4 +1,4 @@
-//! Breaches by the keys of a batch.
+//! Breaches in the keys of a batch.
 
 use prost_reflect::Value;
 
@@ -9,14 +9,14 @@ use crate::{
 };
 
 pub(super) const BREACHES: &[Breach] =
-    &[breach("batch-keys", "a key is missing, doubled, or was never asked for; `reordered` is legal")
+    &[breach("batch-keys", "a key is missing, duplicate, or was never requested; `reordered` is legal")
         .to(Method::BATCHES)
         .ways(&["missing", "doubled", "unknown", "empty", "reordered"])
         .late(|_, reply, shot| {
             let _none_is_meant = spoil(reply, shot);
         })];
 
-/// Spoils the keys of the results, if one of these is meant.
+/// Corrupts the keys of the results, if the fault targets one of them.
 fn spoil(reply: &mut Reply, shot: &Shot<'_>) -> Option<()> {
     let results = reply.outcome.as_mut().ok()?.list("results")?;
     let meant = |result: &Value| result.as_message().is_some_and(|result| shot.means(result));

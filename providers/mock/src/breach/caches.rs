@@ -1,4 +1,4 @@
-//! Breaches by what is answered from memory.
+//! Breaches by answers from a cache.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     scene::{Reply, Shot, Turn},
 };
 
-/// How long a cache keeps what it read, where it forgets at all.
+/// How long a cache keeps an entry, if it ever drops one.
 const KEPT: Duration = Duration::from_secs(5);
 const BALANCERS: &[Method] = &[
     Method::GetLoadBalancer,
@@ -23,14 +23,14 @@ const BALANCERS: &[Method] = &[
 pub(super) const BREACHES: &[Breach] = &[
     breach(
         "read-through",
-        "an answer is given ever after or for five seconds, whatever staleness was asked \
-        for; `disguised` as a new one",
+        "the first answer is repeated for ever or for five seconds, whatever staleness was requested; \
+        `disguised` as a fresh one",
     )
     .to(&[Method::BatchGetInstances])
     .ways(&["for-ever", "seconds", "disguised"])
     .late(stale)
     .early(without_asking),
-    breach("get-reads-through", "a balancer is read from a cache of five seconds")
+    breach("get-reads-through", "balancers are read from a cache that is up to five seconds old")
         .to(BALANCERS)
         .late(|request, reply, shot| {
             if let (Method::GetLoadBalancer, Ok(answer), Some(service)) =
@@ -42,7 +42,7 @@ pub(super) const BREACHES: &[Breach] = &[
         .early(|request, shot| {
             let mut read = shot.memory.read_balancers.lock();
             if shot.method != Method::GetLoadBalancer {
-                // Its own changes it knows of.
+                // A cache knows its own changes.
                 read.clear();
             }
             let known = request.service().and_then(|service| read.get(&service.uid));
@@ -75,7 +75,7 @@ fn stale(_request: &Message, reply: &mut Reply, shot: &Shot<'_>) {
     });
 }
 
-/// Answers from the cache what it knows, as if it had looked.
+/// Answers from the cache, as if it had read the cloud.
 fn without_asking(request: &mut Message, shot: &Shot<'_>) -> Turn {
     if shot.variant != "disguised" {
         return Turn::GoOn;

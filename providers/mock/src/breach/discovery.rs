@@ -1,4 +1,4 @@
-//! Breaches by who is there and what it can do.
+//! Breaches in the provider's identity and capabilities.
 
 use cloudprovider_sdk::{
     ProviderError,
@@ -23,20 +23,20 @@ pub(super) const BREACHES: &[Breach] = &[
             let asked = shot.look(|state| state.enter("account:read"));
             asked.map_or_else(Turn::fail, |()| Turn::GoOn)
         }),
-    breach("discovery-no-refusal", "GetInfo refuses whoever says its name").to(INFO).early(|request, _| {
-        match request.text("host_name").as_str() {
+    breach("discovery-no-refusal", "GetInfo refuses every host that gives its name").to(INFO).early(
+        |request, _| match request.text("host_name").as_str() {
             "" => Turn::GoOn,
             _ => Turn::fail(ProviderError::peer_not_trusted("this host is not welcome")),
-        }
-    }),
-    breach("discovery-name", "the name is no DNS subdomain, or missing")
+        },
+    ),
+    breach("discovery-name", "the name is not a DNS subdomain, or is missing")
         .to(INFO)
         .ways(&["invalid", "missing"])
         .late(|_, reply, shot| {
             let name = if shot.variant == "missing" { "" } else { "No Name!" };
             reply.each(shot, |info: &mut GetInfoResponse| name.clone_into(&mut info.name));
         }),
-    breach("discovery-prefix", "no provider-ID prefix, or another one")
+    breach("discovery-prefix", "no provider-ID prefix, or a wrong one")
         .to(INFO)
         .ways(&["missing", "foreign"])
         .late(|_, reply, shot| {
@@ -45,7 +45,7 @@ pub(super) const BREACHES: &[Breach] = &[
                 info.provider_id_prefixes = Vec::from_iter(other.clone());
             });
         }),
-    breach("discovery-services", "a service is left out that is served, or named that is not")
+    breach("discovery-services", "GetInfo omits a service that is served, or names one that is not")
         .to(INFO)
         .ways(&["missing", "extra"])
         .late(|_, reply, shot| {
@@ -62,7 +62,7 @@ pub(super) const BREACHES: &[Breach] = &[
             let epoch = if shot.variant == "missing" { String::new() } else { changing() };
             reply.each(shot, |info: &mut GetInfoResponse| info.process_epoch.clone_from(&epoch));
         }),
-    breach("capabilities-constant", "each answer has other limits and capabilities")
+    breach("capabilities-constant", "limits and capabilities differ from answer to answer")
         .to(&[Method::GetCapabilities])
         .late(|_, reply, shot| {
             reply.each(shot, |answer: &mut GetCapabilitiesResponse| {
@@ -71,7 +71,7 @@ pub(super) const BREACHES: &[Breach] = &[
                 answer.capabilities.retain(|capability| *capability != watch || number % 2 == 1);
             });
         }),
-    breach("advertised-works", "an RPC whose capability is advertised is not served")
+    breach("advertised-works", "an RPC is not served although its capability is advertised")
         .to(OPTIONAL)
         .early(|_, _| Turn::fail(Status::unimplemented("not here"))),
 ];

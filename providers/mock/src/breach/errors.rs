@@ -1,4 +1,4 @@
-//! Breaches by how errors are told. They need an error: combine them with one.
+//! Breaches in the form of errors. They need an error: combine them with one.
 
 use std::{collections::HashMap, io::Write as _};
 
@@ -16,14 +16,14 @@ use crate::{
     scene::{Outcome, Reply, Shot},
 };
 
-/// What looks like a secret, for those who look for it.
+/// Looks like a secret to those who search for one.
 pub const CANARY: &str = "mock-canary-secret-5f0c1d";
 
 pub(super) const BREACHES: &[Breach] = &[
-    breach("error-info", "an error without ErrorInfo, of another domain, with an unknown reason, or twice")
+    breach("error-info", "ErrorInfo is missing, has a wrong domain or an unknown reason, or appears twice")
         .ways(&["missing", "domain", "reason", "doubled"])
         .late(|_, reply, shot| change(reply, |status| info(status, shot.variant))),
-    breach("error-size", "an error with more than 4 KiB of details").late(|_, reply, _| {
+    breach("error-size", "error details exceed 4 KiB").late(|_, reply, _| {
         change(reply, |status| {
             let padding = "x".repeat(defaults::MAX_ERROR_DETAIL_BYTES + 1);
             let mut details = status.get_error_details();
@@ -35,18 +35,18 @@ pub(super) const BREACHES: &[Breach] = &[
             Status::with_error_details(status.code(), status.message(), details)
         });
     }),
-    breach("error-no-secret", "an error that tells a secret, or a log that does")
-        .ways(&["told", "logged"])
-        .late(|_, reply, shot| {
+    breach("error-no-secret", "an error or a log line contains a secret").ways(&["told", "logged"]).late(
+        |_, reply, shot| {
             if shot.variant == "logged" {
-                // Not by the SDK's log, which leaves secrets out.
+                // Bypasses the SDK's log, which removes secrets.
                 let _nobody_may_read =
                     writeln!(std::io::stderr().lock(), "calling the cloud with password={CANARY}");
             } else {
                 change(reply, tell_a_secret);
             }
-        }),
-    breach("error-order", "missing rights look like absence").late(|request, reply, shot| {
+        },
+    ),
+    breach("error-order", "missing rights are reported as absence").late(|request, reply, shot| {
         let Err(status) = &reply.outcome else { return };
         if matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated) {
             reply.outcome = match shot.method {
@@ -76,7 +76,7 @@ fn info(status: &Status, variant: &str) -> Status {
     }
 }
 
-/// The same status with each detail twice.
+/// The same status, with every detail duplicated.
 fn doubled(status: &Status) -> Status {
     let Ok(mut inside) = tonic_types::pb::Status::decode(status.details()) else { return status.clone() };
     inside.details.extend_from_within(..);
@@ -93,7 +93,7 @@ fn tell_a_secret(status: &Status) -> Status {
     Status::with_error_details(status.code(), message, details)
 }
 
-/// A balancer or machines that were asked for are absent, these with authority.
+/// Answers that the requested balancer or instances are absent, instances authoritatively.
 pub(crate) fn all_absent(request: &Message, shot: &Shot<'_>) -> Outcome {
     let mut answer = shot.blank()?;
     answer.each(|result: &mut InstanceResult| {

@@ -1,4 +1,4 @@
-//! Breaches by what is said of machines, in answers and by the frames of a watch.
+//! Breaches in what answers and watches say about instances.
 
 use cloudprovider_sdk::proto::*;
 
@@ -13,18 +13,18 @@ const WATCH: &[Method] = &[Method::WatchInstances];
 const BOTH: &[Method] = &[Method::BatchGetInstances, Method::ListInstances];
 
 pub(super) const BREACHES: &[Breach] = &[
-    breach("absent-means-looked", "what could not be asked is said to be absent, with authority")
+    breach("absent-means-looked", "instances that could not be queried are authoritatively absent")
         .to(BATCH)
         .ways(&["anything", "by-name"])
         .late(blind),
-    breach("absence-needs-id", "who is not found by name is said to be absent, with authority")
+    breach("absence-needs-id", "an instance that is not found by name is authoritatively absent")
         .to(BATCH)
         .late(|_, reply, shot| {
             reply.each(shot, |result: &mut InstanceResult| {
                 result.authoritative |= result.state() == InstanceState::Absent;
             });
         }),
-    breach("stopped-exists", "a stopped machine is said to be absent").to(BATCH).late(|_, reply, shot| {
+    breach("stopped-exists", "a stopped instance is reported as absent").to(BATCH).late(|_, reply, shot| {
         reply.each(shot, |result: &mut InstanceResult| {
             if result.state() == InstanceState::Stopped {
                 result.set_state(InstanceState::Absent);
@@ -32,20 +32,20 @@ pub(super) const BREACHES: &[Breach] = &[
             }
         });
     }),
-    breach("observed-at", "an answer with authority does not say when").to(BATCH).late(|_, reply, shot| {
+    breach("observed-at", "an authoritative answer has no `observed_at`").to(BATCH).late(|_, reply, shot| {
         reply.each(shot, |result: &mut InstanceResult| {
             (result.authoritative, result.observed_at) = (true, None);
         });
     }),
-    breach("batched-at-cloud", "each node of a batch costs a call of the cloud").to(BATCH).asked(
+    breach("batched-at-cloud", "each node of a batch costs one call to the cloud").to(BATCH).asked(
         |_, shot| {
             shot.look(|state| shot.subjects.iter().for_each(|_| state.count_call("instances:read")));
         },
     ),
-    breach("node-by-provider-id", "nodes are found by name, whatever their provider ID")
+    breach("node-by-provider-id", "nodes are looked up by name, whatever their provider ID")
         .to(BATCH)
         .asked(|request, _| request.each(|node: &mut NodeRef| node.provider_id.clear())),
-    breach("provider-id-prefix", "provider IDs begin otherwise than advertised, or are missing")
+    breach("provider-id-prefix", "provider IDs lack the advertised prefix, or are missing")
         .to(BOTH)
         .ways(&["foreign", "missing"])
         .late(|_, reply, shot| {
@@ -59,7 +59,7 @@ pub(super) const BREACHES: &[Breach] = &[
             instance.provider_id = format!("{}-{}", instance.provider_id, shot.memory.count());
         });
     }),
-    breach("address-valid", "an address of an IP type is no IP, is empty, or has no type")
+    breach("address-valid", "an address of an IP type is not an IP, is empty, or has no type")
         .to(BOTH)
         .ways(&["no-ip", "empty", "no-type"])
         .late(|_, reply, shot| {
@@ -71,10 +71,10 @@ pub(super) const BREACHES: &[Breach] = &[
             let address = NodeAddress { r#type: kind.into(), address: text.to_owned() };
             reply.each(shot, |instance: &mut Instance| instance.addresses.push(address.clone()));
         }),
-    breach("address-unique", "each address is there twice").to(BOTH).late(|_, reply, shot| {
+    breach("address-unique", "each address is listed twice").to(BOTH).late(|_, reply, shot| {
         reply.each(shot, |instance: &mut Instance| instance.addresses.extend_from_within(..));
     }),
-    breach("label-valid", "type, zone or region is no label value, or a label key is none")
+    breach("label-valid", "type, zone or region is not a valid label value, or a label key is invalid")
         .to(BOTH)
         .ways(&["type", "zone", "region", "key"])
         .late(|_, reply, shot| {
@@ -99,12 +99,12 @@ pub(super) const BREACHES: &[Breach] = &[
     breach("watch-started", "the first frame is not `started`").to(WATCH).late(|_, reply, _| {
         leave_out(reply, "started");
     }),
-    breach("watch-bookmark", "no bookmark ever comes").to(WATCH).late(|_, reply, _| {
+    breach("watch-bookmark", "no bookmark is ever sent").to(WATCH).late(|_, reply, _| {
         leave_out(reply, "bookmark");
     }),
 ];
 
-/// Leaves out the frames of a watch that are of this kind.
+/// Drops the frames of a watch that are of this kind.
 pub(crate) fn leave_out(reply: &mut Reply, kind: &str) {
     if reply.outcome.as_ref().is_ok_and(|frame| frame.has(kind)) {
         reply.delivery = Delivery::Drop;

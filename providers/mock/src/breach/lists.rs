@@ -1,4 +1,4 @@
-//! Breaches by pages and what is on them.
+//! Breaches in lists and their pages.
 
 use cloudprovider_sdk::{ProviderError, proto::*};
 use prost_reflect::Value;
@@ -13,24 +13,24 @@ const LISTS: &[Method] =
     &[Method::ListInstances, Method::ListLoadBalancers, Method::ListRoutes, Method::ListClusters];
 const WITH_PARTS: &[Method] = &[Method::ListInstances, Method::ListLoadBalancers, Method::ListRoutes];
 
-/// The token behind the last page: it leads back to the first.
+/// The token of the last page, which leads back to the first.
 const ROUND: &str = "round-and-round";
 
-/// Where the token of the page asked for stands, and that of the next one.
+/// The fields of the requested page's token, and of the next page's.
 const TOKEN: &str = "page_token";
 const NEXT: &str = "next_page_token";
 
 pub(super) const BREACHES: &[Breach] = &[
-    breach("page-size", "a page holds more than was asked for").to(LISTS).asked(|request, _| {
+    breach("page-size", "a page has more entries than were requested").to(LISTS).asked(|request, _| {
         request.set("page_size", Value::I32(0));
     }),
-    breach("page-token-validity", "each page token has expired at once").to(LISTS).early(|request, _| {
+    breach("page-token-validity", "page tokens expire at once").to(LISTS).early(|request, _| {
         if request.text(TOKEN).is_empty() {
             return Turn::GoOn;
         }
         Turn::fail(ProviderError::page_token_expired())
     }),
-    breach("page-walk-ends", "behind the last page comes the first one again")
+    breach("page-walk-ends", "the last page leads back to the first")
         .to(LISTS)
         .late(|_, reply, _| {
             let last = |list: &&mut Message| list.text(NEXT).is_empty();
@@ -43,19 +43,17 @@ pub(super) const BREACHES: &[Breach] = &[
                 request.set(TOKEN, Value::String(String::new()));
             }
         }),
-    breach("list-unreachable", "half of a list is left out without a word").to(WITH_PARTS).late(
-        |_, reply, _| {
-            halve(reply);
-            let list = reply.outcome.as_mut().ok();
-            list.and_then(|list| list.list("unreachable")).into_iter().for_each(Vec::clear);
-        },
-    ),
+    breach("list-unreachable", "half of a list is silently left out").to(WITH_PARTS).late(|_, reply, _| {
+        halve(reply);
+        let list = reply.outcome.as_mut().ok();
+        list.and_then(|list| list.list("unreachable")).into_iter().for_each(Vec::clear);
+    }),
     breach("list-own-only", "balancers of other clusters are listed")
         .to(&[Method::ListLoadBalancers])
         .late(others),
 ];
 
-/// Leaves half of a list out.
+/// Drops half of a list.
 pub(crate) fn halve(reply: &mut Reply) {
     for field in ["instances", "load_balancers", "routes"] {
         let list = reply.outcome.as_mut().ok().and_then(|list| list.list(field));
@@ -63,7 +61,7 @@ pub(crate) fn halve(reply: &mut Reply) {
     }
 }
 
-/// Other clusters' balancers as if they were ours; one is made up when there are none.
+/// Adds other clusters' balancers as if they were this cluster's; invents one if there are none.
 fn others(request: &Message, reply: &mut Reply, shot: &Shot<'_>) {
     let cluster_uid = request.cluster_uid();
     let mut foreign: Vec<_> = shot.look(|state| {

@@ -1,4 +1,4 @@
-//! Breaches by what is done to balancers and said of them.
+//! Breaches in what happens to balancers, and in what answers say about them.
 
 use cloudprovider_sdk::{ProviderError, proto::*};
 use tonic::Status;
@@ -17,7 +17,7 @@ const REMEMBERED: &[Method] = &[Method::EnsureLoadBalancer, Method::DeleteLoadBa
 const SHOWN: &[Method] = &[Method::GetLoadBalancer, Method::EnsureLoadBalancer, Method::ListLoadBalancers];
 
 pub(super) const BREACHES: &[Breach] = &[
-    breach("ensure-idempotent", "each Ensure of one that is there makes another")
+    breach("ensure-idempotent", "Ensure creates another balancer although one exists")
         .to(ENSURE)
         .late(|request, reply, shot| {
             if there(request, shot).is_some_and(|id| shot.memory.doubled.lock().remove(&id)) {
@@ -25,17 +25,20 @@ pub(super) const BREACHES: &[Breach] = &[
             }
         })
         .asked(|request, shot| shot.memory.doubled.lock().extend(there(request, shot))),
-    breach("ensure-after-lost-answer", "an Ensure loses its answer; the next one makes another balancer")
-        .to(ENSURE)
-        .late(|request, reply, shot| {
-            let Some(service) = request.service() else { return };
-            if shot.memory.lost_answers.lock().insert(service.uid) {
-                reply.delivery = Delivery::Reset;
-            } else {
-                make_another(reply, shot);
-            }
-        }),
-    breach("ensure-keeps-working", "an Ensure takes down what worked, then fails").to(ENSURE).early(
+    breach(
+        "ensure-after-lost-answer",
+        "the answer to Ensure is lost, and the next Ensure creates another balancer",
+    )
+    .to(ENSURE)
+    .late(|request, reply, shot| {
+        let Some(service) = request.service() else { return };
+        if shot.memory.lost_answers.lock().insert(service.uid) {
+            reply.delivery = Delivery::Reset;
+        } else {
+            make_another(reply, shot);
+        }
+    }),
+    breach("ensure-keeps-working", "Ensure breaks a working balancer, then fails").to(ENSURE).early(
         |request, shot| {
             let Some(id) = there(request, shot) else { return Turn::GoOn };
             match shot.alter(|state| state.halve_balancer(&id)) {
@@ -46,7 +49,7 @@ pub(super) const BREACHES: &[Breach] = &[
     ),
     breach(
         "mutation-finishes",
-        "an Ensure whose caller goes away leaves the balancer half made, or is given up",
+        "if the caller of Ensure disconnects, the balancer stays half made, or nothing is done",
     )
     .to(ENSURE)
     .ways(&["half-made", "given-up"])
@@ -56,11 +59,11 @@ pub(super) const BREACHES: &[Breach] = &[
         }
     })
     .early(|_, shot| if shot.variant == "given-up" { Turn::IfAwaited } else { Turn::GoOn }),
-    breach("applied-digest", "another digest than the applied one, none, or that of what is not done yet")
+    breach("applied-digest", "the digest is wrong, missing, or that of unfinished work")
         .to(SHOWN)
         .ways(&["wrong", "missing", "too-early"])
         .late(|_, reply, shot| reply.each(shot, |balancer| wrong_digest(balancer, shot))),
-    breach("durable-digest", "a digest is known only to the process that applied it")
+    breach("durable-digest", "only the process that applied a digest knows it")
         .to(SHOWN)
         .late(|_, reply, shot| {
             let known = shot.memory.digests.lock();
@@ -75,7 +78,7 @@ pub(super) const BREACHES: &[Breach] = &[
                 shot.memory.digests.lock().insert(request.text("desired_digest"));
             }
         }),
-    breach("ingress-valid", "a way in without IP and name, or with a text that is no IP")
+    breach("ingress-valid", "an ingress without IP and host name, or with an invalid IP")
         .to(SHOWN)
         .ways(&["empty", "no-ip"])
         .late(|_, reply, shot| {
@@ -84,12 +87,10 @@ pub(super) const BREACHES: &[Breach] = &[
             let way = LoadBalancerIngress { ip, ip_mode, ..LoadBalancerIngress::default() };
             reply.each(shot, |balancer: &mut LoadBalancer| balancer.ingress.push(way.clone()));
         }),
-    breach("ingress-required", "nothing says how a balancer that serves can be reached").to(SHOWN).late(
-        |_, reply, shot| {
-            reply.each(shot, |balancer: &mut LoadBalancer| balancer.ingress.clear());
-        },
-    ),
-    breach("annotation-prefix", "annotations outside of the advertised prefixes").to(ENSURE).late(
+    breach("ingress-required", "an active balancer has no ingress").to(SHOWN).late(|_, reply, shot| {
+        reply.each(shot, |balancer: &mut LoadBalancer| balancer.ingress.clear());
+    }),
+    breach("annotation-prefix", "annotations outside the advertised prefixes").to(ENSURE).late(
         |_, reply, shot| {
             reply.each(shot, |answer: &mut EnsureLoadBalancerResponse| {
                 answer.service_annotations.insert("elsewhere.example/owner".to_owned(), "mock".to_owned());
@@ -98,7 +99,7 @@ pub(super) const BREACHES: &[Breach] = &[
             });
         },
     ),
-    breach("in-progress-not-error", "work that goes on is told as an error").to(Method::CHANGES).late(
+    breach("in-progress-not-error", "work in progress is reported as an error").to(Method::CHANGES).late(
         |_, reply, _| {
             if reply.outcome.as_ref().is_ok_and(|answer| answer.first::<InProgress>().is_some()) {
                 let after = std::time::Duration::from_secs(1);
@@ -106,7 +107,7 @@ pub(super) const BREACHES: &[Breach] = &[
             }
         },
     ),
-    breach("retry-after-positive", "work that goes on says zero, less, or nothing about when to ask")
+    breach("retry-after-positive", "`retry_after` of work in progress is zero, negative or missing")
         .to(Method::CHANGES)
         .ways(&["zero", "negative", "missing"])
         .late(|_, reply, shot| {
@@ -116,47 +117,48 @@ pub(super) const BREACHES: &[Breach] = &[
                 progress.retry_after = (shot.variant != "missing").then_some(after);
             });
         }),
-    breach("update-backends-only", "new backends are a matter for Ensure").to(UPDATE).late(
-        |_, reply, shot| {
+    breach("update-backends-only", "updates of backends are refused: only Ensure changes them")
+        .to(UPDATE)
+        .late(|_, reply, shot| {
             reply.each(shot, |result: &mut LoadBalancerUpdateResult| {
                 result.set_outcome(UpdateOutcome::NotUpdated);
                 result.error = Some(ProviderError::needs_ensure(&result.service_uid).to_item());
             });
-        },
-    ),
-    breach("delete-absent-ok", "to delete what is absent is an error").to(DELETE).early(|request, shot| {
-        match there(request, shot) {
+        }),
+    breach("delete-absent-ok", "deleting an absent balancer is an error").to(DELETE).early(
+        |request, shot| match there(request, shot) {
             Some(_) => Turn::GoOn,
             None => Turn::fail(Status::not_found("no such load balancer")),
-        }
-    }),
+        },
+    ),
     breach(
         "delete-by-key",
-        "nothing is deleted without the last known Service: an error, or OK without the \
-        work; or without what memory holds",
+        "Delete fails or does nothing without the last known Service, or after a restart",
     )
     .to(REMEMBERED)
     .ways(&["error", "ignored", "after-restart"])
     .early(hint),
-    breach("delete-leaves-nothing", "the balancer's firewall stays").to(DELETE).asked(|request, shot| {
-        if let Some(id) = there(request, shot) {
-            // What is not there leaves nothing.
-            let _gone_already = shot.alter(|state| state.forget_firewall(&id));
-        }
-    }),
-    breach("delete-not-elsewhere", "Delete says that another controller does it")
+    breach("delete-leaves-nothing", "the balancer's firewall is left behind").to(DELETE).asked(
+        |request, shot| {
+            if let Some(id) = there(request, shot) {
+                // An absent balancer leaves nothing behind.
+                let _gone_already = shot.alter(|state| state.forget_firewall(&id));
+            }
+        },
+    ),
+    breach("delete-not-elsewhere", "Delete says that another controller implements it")
         .to(DELETE)
         .early(|_, _| Turn::fail(ProviderError::implemented_elsewhere("another controller"))),
 ];
 
-/// The id of the balancer that the request is about, if it is there.
+/// The id of the request's balancer, if it exists.
 fn there(request: &Message, shot: &Shot<'_>) -> Option<String> {
     let (cluster_uid, uid) = (request.cluster_uid(), request.service()?.uid);
     let ours = |balancer: &&Balancer| balancer.cluster_uid == cluster_uid && balancer.service_uid == uid;
     shot.look(|state| state.balancers().find(ours).map(|balancer| balancer.id.clone()))
 }
 
-/// Makes a second balancer and answers it in place of the first.
+/// Creates a second balancer and returns it instead of the first.
 fn make_another(reply: &mut Reply, shot: &Shot<'_>) {
     reply.each(shot, |answer: &mut EnsureLoadBalancerResponse| {
         let Some(first) = &mut answer.load_balancer else { return };
@@ -166,7 +168,7 @@ fn make_another(reply: &mut Reply, shot: &Shot<'_>) {
     });
 }
 
-/// Another digest, none, or that of what is being made, as if it were there.
+/// Sets a wrong digest, none, or that of unfinished work.
 fn wrong_digest(balancer: &mut LoadBalancer, shot: &Shot<'_>) {
     let pending =
         || shot.look(|state| state.balancer(&balancer.id).map(|found| found.pending_digest.clone()));

@@ -1,6 +1,7 @@
-//! What the contract says without a tag: numbers and fields of a newer contract, sizes, what is required.
+//! Breaches of sentences without a tag: values and fields of a newer contract, sizes, required fields.
 //!
-//! `unknown-enum` and `unknown-field` are legal: a newer provider does so. They are here for tests of skew.
+//! `unknown-enum`, `unknown-field` and `unknown-frame` are legal, since a newer provider sends them. They serve tests of
+//! version skew.
 
 use cloudprovider_sdk::proto::*;
 use prost::encoding::{WireType, encode_key, encode_varint};
@@ -12,16 +13,16 @@ use crate::{
     scene::{Reply, Shot, Turn},
 };
 
-/// A number for states and types that no contract has yet.
+/// A value for states and types that no contract has yet.
 const FUTURE: i32 = 99;
 /// The number of a field that no contract has yet.
 const FUTURE_FIELD: u32 = 15_000;
 
-/// What gRPC libraries take unless they are told otherwise.
+/// The default limit of gRPC libraries.
 const USUAL: usize = 4 << 20;
 
 pub(super) const BREACHES: &[Breach] = &[
-    breach("unknown-enum", "states and types have numbers of a newer contract (legal)").late(numbers),
+    breach("unknown-enum", "states and types have values of a newer contract (legal)").late(numbers),
     breach("unknown-field", "messages have a field of a newer contract (legal)").late(|_, reply, _| {
         unknown_field(8, &mut reply.tail);
     }),
@@ -43,10 +44,10 @@ pub(super) const BREACHES: &[Breach] = &[
             Turn::fail(Status::resource_exhausted(text))
         },
     ),
-    breach("message-size", "an answer above the advertised size").late(|_, reply, shot| {
+    breach("message-size", "an answer exceeds the advertised size").late(|_, reply, shot| {
         unknown_field(shot.advertised.message_bytes(), &mut reply.tail);
     }),
-    breach("required-missing", "what an answer must hold is missing").late(bare),
+    breach("required-missing", "required fields of an answer are missing").late(bare),
 ];
 
 fn numbers(_request: &Message, reply: &mut Reply, shot: &Shot<'_>) {

@@ -1,4 +1,4 @@
-//! Breaches by whose a thing is, who leads, and when.
+//! Breaches in ownership, leadership and deadlines.
 
 use std::time::Duration;
 
@@ -21,31 +21,31 @@ const OWNED: &[Method] = &[
     Method::BatchDeleteRoutes,
 ];
 pub(super) const BREACHES: &[Breach] = &[
-    breach("cluster-owns-by-uid", "what belongs to another cluster is changed and deleted")
+    breach("cluster-owns-by-uid", "resources of other clusters are changed and deleted")
         .to(OWNED)
         .asked(as_owner),
-    breach("cluster-uid-required", "a call without a cluster uid is taken").to(Method::CLOUD_FACING).asked(
-        |request, _| {
+    breach("cluster-uid-required", "a call without a cluster uid is accepted")
+        .to(Method::CLOUD_FACING)
+        .asked(|request, _| {
             if request.cluster_uid().is_empty() {
                 request.set_cluster_uid("nobody");
             }
-        },
-    ),
+        }),
     breach("fencing", "a former leader is obeyed").to(Method::CHANGES).asked(any_leader),
-    breach("lead-needed", "whoever calls is obeyed")
+    breach("lead-needed", "every caller is obeyed, leader or not")
         .to(Method::LED)
         .early(|_, shot| match shot.method {
-            // No leader is ever heard of, so that everybody may call.
+            // The provider never hears of a leader, so everybody may call.
             Method::Lead => Turn::answer(shot.blank()),
             _ => Turn::GoOn,
         })
         .asked(any_leader),
-    breach("lead-takes-over", "a former leader leads again").to(&[Method::Lead]).late(|_, reply, shot| {
+    breach("lead-takes-over", "a former leader may lead again").to(&[Method::Lead]).late(|_, reply, shot| {
         if reply.outcome.is_err() {
             reply.outcome = shot.blank();
         }
     }),
-    breach("lead-ends", "who once led leads for ever, or a mutation that was given up goes on in the cloud")
+    breach("lead-ends", "a term never ends, or an abandoned mutation continues in the cloud")
         .to(&[Method::Lead, Method::EnsureLoadBalancer])
         .ways(&["leads-on", "work-goes-on"])
         .asked(|request, shot| {
@@ -59,28 +59,28 @@ pub(super) const BREACHES: &[Breach] = &[
                 write_for_a_while(shot);
             }
         }),
-    breach("lead-background", "background work writes to the cloud, led or not").to(&[Method::Lead]).late(
-        |_, _, shot| {
+    breach("lead-background", "background work writes to the cloud without a leader")
+        .to(&[Method::Lead])
+        .late(|_, _, shot| {
             write_for_a_while(shot);
-        },
-    ),
-    breach("stale-revision", "a former revision is accepted").to(REVISED).asked(|request, _| {
+        }),
+    breach("stale-revision", "an older revision is accepted").to(REVISED).asked(|request, _| {
         request.each(|ensure: &mut EnsureLoadBalancerRequest| ensure.revision = 0);
         request.each(|delete: &mut DeleteLoadBalancerRequest| delete.revision = 0);
         request.each(|update: &mut LoadBalancerUpdate| update.revision = 0);
     }),
-    breach("deadline-honoured", "the work is done long after the deadline")
+    breach("deadline-honoured", "work is done long after its deadline")
         .to(Method::CLOUD_FACING)
         .ways(&["unanswered", "answered"])
         .early(|_, shot| {
             let told = shot.variant == "answered";
             let is_slow = || shot.look(|state| state.conditions.latency_ms > 0);
-            // Who tells in time that the deadline passed shows only in what the cloud is asked afterwards.
+            // A timely DEADLINE_EXCEEDED hides the late work: it shows only in the calls to a slow cloud.
             if told && !is_slow() { Turn::GoOn } else { Turn::TooLate { told } }
         }),
 ];
 
-/// The call is made in the name of whoever owns the thing.
+/// Makes the call on behalf of the resource's owner.
 fn as_owner(request: &mut Message, shot: &Shot<'_>) {
     let owner = shot.look(|state| {
         let named = |name: &String| shot.subjects.iter().any(|subject| subject.names.contains(name));
@@ -105,7 +105,7 @@ fn any_leader(request: &mut Message, _shot: &Shot<'_>) {
     request.each(|fencing: &mut Fencing| *fencing = Fencing::default());
 }
 
-/// Writes to the cloud again and again, as a loop does that nobody stops.
+/// Writes to the cloud again and again, like a loop that nobody stops.
 fn write_for_a_while(shot: &Shot<'_>) {
     let (cloud, now) = (shot.cloud.clone(), shot.now);
     tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Breaches by routes.
+//! Breaches in routes.
 
 use cloudprovider_sdk::proto::*;
 use ipnet::IpNet;
@@ -13,7 +13,7 @@ use crate::{
 const SHOWN: &[Method] = &[Method::ListRoutes, Method::BatchEnsureRoutes];
 
 pub(super) const BREACHES: &[Breach] = &[
-    breach("route-canonical", "destinations have host bits, or are spelled at length").to(SHOWN).late(
+    breach("route-canonical", "destinations have host bits, or are not in canonical form").to(SHOWN).late(
         |_, reply, shot| {
             reply.each(shot, |route: &mut Route| match route.destination_cidr.parse() {
                 Ok(IpNet::V4(net)) => {
@@ -27,7 +27,7 @@ pub(super) const BREACHES: &[Breach] = &[
             });
         },
     ),
-    breach("route-echo-target", "another target than the one asked for, or none")
+    breach("route-echo-target", "the target is not the requested one, or is missing")
         .to(&[Method::BatchEnsureRoutes])
         .ways(&["other", "missing"])
         .late(|_, reply, shot| {
@@ -37,19 +37,19 @@ pub(super) const BREACHES: &[Breach] = &[
                 route.target = (shot.variant != "missing").then(|| other.clone());
             });
         }),
-    breach("route-ownership", "nothing is said of whose a route is, or all are said to be ours")
+    breach("route-ownership", "the owner of routes is missing, or every route is reported as this cluster's")
         .to(SHOWN)
         .ways(&["missing", "all-ours"])
         .late(|_, reply, shot| {
             let said = if shot.variant == "missing" { Ownership::Unspecified } else { Ownership::ByUid };
             reply.each(shot, |route: &mut Route| route.set_ownership(said));
         }),
-    breach("route-changed", "a route is removed though it was re-pointed")
+    breach("route-changed", "a route is deleted although its target has changed")
         .to(&[Method::BatchDeleteRoutes])
         .asked(whatever),
 ];
 
-/// The listed route is replaced by whatever stands there now, so that the check finds nothing.
+/// Replaces the listed route by the current one, so that the check finds no change.
 fn whatever(request: &mut Message, shot: &Shot<'_>) {
     let cluster_uid = request.cluster_uid();
     request.each(|route: &mut Route| {

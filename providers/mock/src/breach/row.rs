@@ -1,4 +1,4 @@
-//! One row of the tables of breaches: a rule, and what breaks it.
+//! A row in the tables of breaches: a rule and its breach.
 
 use crate::{
     contract::{Message, Method},
@@ -12,23 +12,23 @@ type After = fn(&Message, &mut Reply, &Shot<'_>);
 /// One way to break the contract.
 #[derive(Debug)]
 pub struct Breach {
-    /// The rule's tag, or a name of our own for a sentence that has none.
+    /// The rule's tag, or our own name for a sentence without a tag.
     pub rule: &'static str,
-    /// In which ways, the first being the default; empty: in one way.
+    /// The variants, the first being the default; empty if there is only one way.
     pub variants: &'static [&'static str],
     /// What happens.
     pub what: &'static str,
-    /// To which RPCs; empty: to all.
+    /// The RPCs it can affect; empty means all.
     pub(crate) methods: &'static [Method],
     /// Changes the request.
     pub(crate) ask: Ask,
-    /// May keep the work from being done.
+    /// May prevent the work.
     pub(crate) before: Before,
     /// Changes the answer.
     pub(crate) after: After,
 }
 
-/// A rule, and what its breach does, to all RPCs as yet.
+/// A breach that affects all RPCs and does nothing yet.
 pub(super) const fn breach(rule: &'static str, what: &'static str) -> Breach {
     let (ask, before, after): (Ask, Before, After) = (|_, _| {}, |_, _| Turn::GoOn, |_, _, _| {});
     Breach { rule, variants: &[], what, methods: &[], ask, before, after }
@@ -48,7 +48,7 @@ impl Breach {
         Self { ask, ..self }
     }
 
-    /// It may keep the work from being done.
+    /// It may prevent the work.
     pub(super) const fn early(self, before: Before) -> Self {
         Self { before, ..self }
     }

@@ -1,4 +1,4 @@
-//! Breaches by what is known of sets of backends, and by what is built while the answer says that all is as wanted.
+//! Breaches in remembering backend sets, and in building something else than the answer says.
 
 use cloudprovider_sdk::{ProviderError, proto::*};
 
@@ -14,7 +14,7 @@ const ADVERTISED_TOO: &[Method] =
     &[Method::GetCapabilities, Method::EnsureLoadBalancer, Method::BatchUpdateLoadBalancers];
 
 pub(super) const BREACHES: &[Breach] = &[
-    breach("built-as-asked", "a part of what was asked for is not built, and nobody says so")
+    breach("built-as-asked", "a part of the request is silently not built")
         .to(WITH_SETS)
         .ways(&["backends", "source-ranges", "ports", "node-ports", "protocol", "family", "health-check"])
         .asked(|request, shot| {
@@ -25,18 +25,21 @@ pub(super) const BREACHES: &[Breach] = &[
                 request.each(|set: &mut BackendSet| set.nodes.clear());
             }
         }),
-    breach("update-own-set", "each balancer of a batch gets the first set").to(UPDATE).asked(|request, _| {
-        request.each(|item: &mut LoadBalancerUpdate| item.backend_set = 0);
-    }),
-    breach("set-by-digest", "no set is known again, or only the last one, or a digest stands for no nodes")
-        .to(WITH_SETS)
-        .ways(&["at-once", "all-but-one", "empty"])
-        .early(forget),
-    breach("set-unknown", "a digest that is not known stands for no nodes").to(WITH_SETS).asked(empty),
-    breach("set-per-cluster", "a digest stands for the set of whichever cluster")
-        .to(WITH_SETS)
-        .asked(fill_in),
-    breach("set-needs-capability", "nothing is said of sets by digest, and a digest stands for no nodes")
+    breach("update-own-set", "every balancer of a batch gets the first backend set").to(UPDATE).asked(
+        |request, _| {
+            request.each(|item: &mut LoadBalancerUpdate| item.backend_set = 0);
+        },
+    ),
+    breach(
+        "set-by-digest",
+        "no backend set is remembered, or only the last one, or a digest stands for no nodes",
+    )
+    .to(WITH_SETS)
+    .ways(&["at-once", "all-but-one", "empty"])
+    .early(forget),
+    breach("set-unknown", "an unknown digest stands for no nodes").to(WITH_SETS).asked(empty),
+    breach("set-per-cluster", "a digest stands for the set of any cluster").to(WITH_SETS).asked(fill_in),
+    breach("set-needs-capability", "sets by digest are not advertised, and a digest stands for no nodes")
         .to(ADVERTISED_TOO)
         .late(|_, reply, shot| {
             let by_digest = i32::from(Capability::BackendSetsByDigest);
@@ -47,7 +50,7 @@ pub(super) const BREACHES: &[Breach] = &[
         .asked(empty),
 ];
 
-/// What is left out is filled in from all that ever came, by digest alone.
+/// Fills in omitted nodes from all sets ever received, by digest alone.
 fn fill_in(request: &mut Message, shot: &Shot<'_>) {
     let mut came = shot.memory.sets.lock();
     request.each(|set: &mut BackendSet| {

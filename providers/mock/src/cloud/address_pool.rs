@@ -7,7 +7,7 @@ use std::{
 
 use cloudprovider_sdk::{ProviderError, Result, proto::IpFamily};
 
-/// Whether from within, the first address, and how many: TEST-NET-1, -2, -3, then the network for benchmarks.
+/// Whether it is internal, the first address, and how many: TEST-NET-1, -2, -3, then the network for benchmarks.
 const POOLS: [(bool, IpAddr, u32); 7] = [
     (false, IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 254),
     (false, IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)), 254),
@@ -22,7 +22,7 @@ const POOLS: [(bool, IpAddr, u32); 7] = [
 ///
 /// # Errors
 ///
-/// When none is left.
+/// No address is left.
 pub(super) fn take(taken: &mut BTreeSet<IpAddr>, family: IpFamily, internal: bool) -> Result<IpAddr> {
     let free = pool(family, internal).find(|address| !taken.contains(address));
     let address = free.ok_or_else(|| ProviderError::capacity_unavailable("addresses"))?;
@@ -30,11 +30,11 @@ pub(super) fn take(taken: &mut BTreeSet<IpAddr>, family: IpFamily, internal: boo
     Ok(address)
 }
 
-/// Takes this very address.
+/// Takes exactly this address.
 ///
 /// # Errors
 ///
-/// When it is no address of the pools, or taken.
+/// It is not in the pools, or is taken.
 pub(super) fn take_this(taken: &mut BTreeSet<IpAddr>, text: &str, internal: bool) -> Result<IpAddr> {
     let refuse = |why: &str| {
         ProviderError::invalid_configuration("spec.loadBalancerIP", &format!("address {text:?} {why}"))

@@ -6,22 +6,22 @@ use cloudprovider_sdk::proto;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What the annotations that this cloud reads and writes begin with.
+/// Prefix of the annotations that this cloud reads.
 pub const ANNOTATION_PREFIX: &str = "mock.cloudprovider.ccm/";
 
-/// How annotations begin that the provider writes on Services; kept apart, since these are in no digest.
+/// Prefix of the annotations that the provider writes on Services; a separate one, since no digest covers these.
 pub const WRITTEN_PREFIX: &str = "status.mock.cloudprovider.ccm/";
 
-/// How far a balancer is.
+/// State of a balancer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BalancerState {
-    /// Being made.
+    /// Being created.
     #[default]
     Provisioning,
-    /// Serves.
+    /// Serves traffic.
     Active,
-    /// On its way out.
+    /// Being deleted.
     Deleting,
 }
 
@@ -35,7 +35,7 @@ pub enum Protocol {
     Udp = proto::Protocol::Udp as isize,
     /// SCTP.
     Sctp = proto::Protocol::Sctp as isize,
-    /// Something newer.
+    /// Of a newer contract.
     Unknown = proto::Protocol::Unspecified as isize,
 }
 
@@ -46,9 +46,9 @@ pub struct Port {
     pub name: String,
     /// Its protocol.
     pub protocol: Protocol,
-    /// Port of the balancer.
+    /// Port on the balancer.
     pub port: i32,
-    /// Port of the nodes.
+    /// Port on the nodes.
     pub node_port: i32,
 }
 
@@ -69,20 +69,20 @@ impl From<&proto::ServicePort> for Port {
 pub struct Backend {
     /// Name of the node.
     pub node: String,
-    /// Its provider ID, as told or as found by name; empty: not known.
+    /// Its provider ID, as given or as found by name; empty if unknown.
     pub provider_id: String,
 }
 
-/// A way into a balancer.
+/// An ingress of a balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ingress {
-    /// An IP, unless there is a host name only.
+    /// The IP, unless the ingress has only a host name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ip: Option<IpAddr>,
     /// A host name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub hostname: Option<String>,
-    /// Nodes must pass through the balancer.
+    /// `ipMode` is `Proxy`: nodes must send traffic through the balancer.
     #[serde(default)]
     pub proxy: bool,
 }
@@ -90,60 +90,60 @@ pub struct Ingress {
 /// A balancer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Balancer {
-    /// The cloud's id, counted up.
+    /// The cloud's id, a running number.
     pub id: String,
-    /// Its name: unique in the account, by default what in-tree providers made of the Service's uid.
+    /// Its name: unique in the account, by default the one that in-tree providers derive from the Service's uid.
     pub name: String,
-    /// Uid of the cluster; empty: a former controller made it.
+    /// Uid of the cluster; empty if a former controller created it.
     pub cluster_uid: String,
     /// Name of the cluster, if a former controller recorded it.
     pub cluster_name: String,
-    /// Uid of the Service; empty: a former controller made it.
+    /// Uid of the Service; empty if a former controller created it.
     pub service_uid: String,
     /// Namespace of the Service.
     pub namespace: String,
     /// Name of the Service.
     pub service_name: String,
-    /// How far it is.
+    /// Its state.
     pub state: BalancerState,
-    /// Reachable from within only.
+    /// Reachable only from within the network.
     pub internal: bool,
     /// Ports.
     pub ports: Vec<Port>,
-    /// The annotations that shaped it.
+    /// The annotations it was configured with.
     pub annotations: BTreeMap<String, String>,
-    /// Who may come in; empty: everybody.
+    /// Allowed source ranges; empty allows everybody.
     pub source_ranges: Vec<String>,
-    /// Port of the nodes that is asked whether they serve; 0: none is.
+    /// Health check port of the nodes; 0 if there is no check.
     #[serde(default)]
     pub health_check_port: i32,
-    /// Nodes behind it.
+    /// Its backends.
     pub backends: Arc<Vec<Backend>>,
-    /// Digest of the set behind it.
+    /// Digest of its backend set.
     pub backend_digest: String,
-    /// Ways in.
+    /// Its ingresses.
     pub ingress: Vec<Ingress>,
-    /// Digest of what was applied wholly.
+    /// Digest of the configuration last applied in full.
     pub applied_digest: String,
-    /// Digest that is applied once it is provisioned.
+    /// Digest that counts as applied once it is provisioned.
     pub pending_digest: String,
-    /// Changed behind the provider's back.
+    /// It was changed behind the provider's back.
     pub drifted: bool,
-    /// How often the cloud wrote it.
+    /// How often it was written.
     pub writes: u64,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
-    /// When the present state passes by itself.
+    /// When its state changes by itself.
     pub due: Option<Timestamp>,
 }
 
 impl Balancer {
-    /// A former controller's, without uids.
+    /// Whether a former controller created it: it has no uids.
     pub fn is_legacy(&self) -> bool {
         self.cluster_uid.is_empty()
     }
 
-    /// Whether the machine of this node is behind it.
+    /// Whether this node's instance is a backend.
     pub(crate) fn has_behind(&self, node: &str) -> bool {
         self.backends.iter().any(|backend| backend.node == node && !backend.provider_id.is_empty())
     }
@@ -168,7 +168,7 @@ impl Balancer {
     }
 }
 
-/// As an answer says it; one that is being made has no way in yet.
+/// As a message of the contract; one that is being created has no ingress yet.
 impl From<&Balancer> for proto::LoadBalancer {
     fn from(balancer: &Balancer) -> Self {
         let state = match balancer.state {

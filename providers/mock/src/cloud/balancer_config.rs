@@ -1,12 +1,12 @@
-//! What a Service asks of this cloud: its spec and annotations, checked.
+//! What a Service requests of this cloud: its spec and annotations, checked.
 //!
 //! | Annotation `mock.cloudprovider.ccm/…` | Value | Effect |
 //! |---|---|---|
 //! | `refuse` | text | INVALID_CONFIGURATION with that text |
 //! | `implemented-elsewhere` | any | IMPLEMENTED_ELSEWHERE |
-//! | `scheme` | `internal`, `internet-facing` | addresses from within or from outside |
-//! | `ingress` | `ip`, `hostname` | how the way in is told |
-//! | `ip-mode` | `VIP`, `Proxy` | `ipMode` of the way in |
+//! | `scheme` | `internal`, `internet-facing` | internal or external addresses |
+//! | `ingress` | `ip`, `hostname` | form of the ingress |
+//! | `ip-mode` | `VIP`, `Proxy` | `ipMode` of the ingress |
 //! | `name` | text | name of the balancer |
 
 use cloudprovider_sdk::{
@@ -16,10 +16,10 @@ use cloudprovider_sdk::{
 
 use super::ANNOTATION_PREFIX;
 
-/// The class that this cloud looks after, beside Services without a class.
+/// The class that this cloud implements, besides Services without a class.
 const CLASS: &str = "mock";
 
-/// What a Service asks for.
+/// The requested configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Config {
     pub(super) internal: bool,
@@ -29,7 +29,7 @@ pub(super) struct Config {
     pub(super) families: Vec<IpFamily>,
 }
 
-/// Checks what a Service asks for.
+/// Checks a Service and returns the configuration it requests.
 pub(super) fn check(service: &Service) -> Result<Config> {
     let class = service.load_balancer_class.as_str();
     if service.annotations.contains_key(&key("implemented-elsewhere")) || !["", CLASS].contains(&class) {
@@ -102,7 +102,7 @@ fn check_ranges(service: &Service) -> Result<()> {
     match ranges.find(|(_, range)| range.parse::<ipnet::IpNet>().is_err()) {
         Some((index, range)) => {
             let field = format!("spec.loadBalancerSourceRanges[{index}]");
-            Err(ProviderError::invalid_configuration(&field, &format!("{range:?} is no CIDR")))
+            Err(ProviderError::invalid_configuration(&field, &format!("{range:?} is not a CIDR")))
         }
         None => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! What Ensure, BatchUpdate and Delete do: one balancer made, changed, taken over, removed or left alone.
+//! What Ensure, BatchUpdate and Delete do to one balancer: create, change, adopt, delete, or leave it alone.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,37 +12,37 @@ use super::{
     state::later,
 };
 
-/// How far an ensured balancer is.
+/// The result of an Ensure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ensured {
     /// The balancer.
     pub balancer: Balancer,
-    /// It was taken over from a former controller.
+    /// It was adopted from a former controller.
     pub adopted: bool,
-    /// It was made by this call.
+    /// This call created it.
     pub created: bool,
 }
 
-/// How far a deletion is.
+/// The result of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deleted {
-    /// Nothing is left, or nothing was ours.
+    /// Nothing of this cluster is left.
     Gone,
-    /// A former controller's was left alone.
+    /// A former controller's balancer was left alone.
     LegacyLeft,
-    /// It is going until then.
+    /// It is being deleted until `due`.
     Going {
-        /// When it is gone.
+        /// When it will be gone.
         due: Timestamp,
     },
 }
 
 impl State {
-    /// Makes the balancer be as wanted.
+    /// Creates or changes the balancer as requested.
     ///
     /// # Errors
     ///
-    /// When the wish makes no sense, or the cloud refuses; a working balancer is left as it is.
+    /// The request is invalid, or the cloud refuses; a working balancer stays as it is.
     pub fn ensure_balancer(
         &mut self,
         cluster: &ClusterRef,
@@ -101,7 +101,7 @@ impl State {
         })
     }
 
-    /// Gives the balancer the name that was asked for, unless somebody has it.
+    /// Gives the balancer the requested name, unless it is taken.
     fn rename(&mut self, balancer: &mut Balancer, config: &Config) -> Result<()> {
         let wanted = config.name.clone().unwrap_or_else(|| balancer.name.clone());
         match self.balancer_named(&wanted).filter(|other| other.id != balancer.id) {
@@ -116,7 +116,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives addresses of the wanted kind; those that fit already stay.
+    /// Assigns addresses of the requested kind; those that already fit stay.
     fn assign_ingress(&mut self, balancer: &mut Balancer, service: &Service, config: &Config) -> Result<()> {
         let is_requested =
             |way: &Ingress| way.ip.is_some_and(|ip| ip.to_string() == service.load_balancer_ip);
@@ -194,12 +194,12 @@ impl State {
         set_digest(balancer, &wish.desired_digest);
     }
 
-    /// Gives a balancer new backends, a set by its digest, and nothing else of what the Service says by now. When it will
-    /// be as wanted, if not yet.
+    /// Replaces the backends of a balancer, and nothing else that the Service may say by now. Returns when the update will
+    /// be done, if it is not yet.
     ///
     /// # Errors
     ///
-    /// When the balancer has to be ensured.
+    /// The balancer needs an Ensure.
     pub fn update_balancer(
         &mut self,
         cluster_uid: &str,
@@ -210,17 +210,17 @@ impl State {
         let service = wish.service.clone().unwrap_or_default();
         balancer_config::check(&service)?;
         let needs = |why: &str| {
-            let text = format!("load balancer needs to be ensured: {why}");
+            let text = format!("the load balancer needs an Ensure: {why}");
             Err(ProviderError::new(ErrorReason::NeedsEnsure, text))
         };
         let Some(mut balancer) = self.own_balancer(cluster_uid, uid_of(&service)).cloned() else {
-            return needs("there is none");
+            return needs("it does not exist");
         };
         if balancer.drifted {
-            return needs("it was changed from outside");
+            return needs("it has drifted");
         }
         if balancer.state == BalancerState::Deleting {
-            return needs("it is going");
+            return needs("it is being deleted");
         }
         let backends = self.share_backends(digest, backends);
         balancer.writes += u64::from(balancer.backends != backends);
@@ -233,11 +233,11 @@ impl State {
         Ok(due.filter(|due| *due > now))
     }
 
-    /// Removes the balancer of a Service; what is another's is left alone.
+    /// Deletes the balancer of a Service; another cluster's is left alone.
     ///
     /// # Errors
     ///
-    /// When the cloud refuses. Absence is no error.
+    /// The cloud refuses. Absence is not an error.
     pub fn delete_balancer(
         &mut self,
         cluster_uid: &str,
@@ -278,7 +278,7 @@ fn uid_of(service: &Service) -> &str {
     service.r#ref.as_ref().map_or("", |reference| &reference.uid)
 }
 
-/// The digest counts as applied once the balancer serves.
+/// The digest counts as applied once the balancer is active.
 fn set_digest(balancer: &mut Balancer, digest: &str) {
     if balancer.state == BalancerState::Provisioning {
         balancer.pending_digest = digest.into();

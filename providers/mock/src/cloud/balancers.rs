@@ -1,5 +1,5 @@
-//! Balancers: found by their natural key, never by what an answer told, so that a lost answer does no harm; and
-//! what the cloud holds for a cluster. Last comes what happens to them behind the provider's back.
+//! Balancers, looked up by their natural key and not by ids from answers, so that a lost answer does no harm; everything
+//! that the cloud holds for a cluster; and changes behind the provider's back.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use super::{
     lookup::Found,
 };
 
-/// What is found for a natural key.
+/// The balancer found for a natural key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FoundBalancer<'a> {
-    /// Ours, by both uids.
+    /// This cluster's, by both uids.
     ByUid(&'a Balancer),
-    /// A former controller's, by its name.
+    /// A former controller's, by name.
     ByLegacyName(&'a Balancer),
     /// Another cluster's.
     NotOwned,
-    /// None.
+    /// There is none.
     Absent,
 }
 
-/// One thing that the cloud holds for a cluster.
+/// A resource that the cloud holds for a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// What it is.
+    /// Its kind.
     pub kind: String,
     /// Its id.
     pub id: String,
@@ -44,48 +44,48 @@ impl Held {
     }
 }
 
-/// A balancer as a former controller left it: with a name, without uids.
+/// A balancer as a former controller left it: it has a name but no uids.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewLegacyBalancer {
-    /// Uid of the Service: the name comes from it.
+    /// Uid of the Service, from which the name is derived.
     pub service_uid: String,
     /// Namespace of the Service.
     pub namespace: String,
     /// Name of the Service.
     pub service_name: String,
-    /// Name of the cluster, if the former controller recorded it; else every cluster sees it.
+    /// Name of the cluster, if the former controller recorded it; otherwise every cluster sees the balancer.
     pub cluster_name: String,
-    /// Uid of a cluster: then it is no legacy balancer but another cluster's.
+    /// Uid of a cluster; makes it that cluster's balancer instead of a legacy one.
     pub cluster_uid: String,
     /// Ports.
     pub ports: Vec<Port>,
 }
 
-/// A change behind the provider's back: the balancer counts as drifted. What is left out stays.
+/// A change behind the provider's back, after which the balancer counts as drifted. Absent fields stay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BalancerPatch {
     /// All ports.
     pub ports: Option<Vec<Port>>,
-    /// All nodes behind it.
+    /// All backends.
     pub backends: Option<Vec<Backend>>,
-    /// Who may come in.
+    /// All source ranges.
     pub source_ranges: Option<Vec<String>>,
     /// Digest recorded with it.
     pub applied_digest: Option<String>,
-    /// Owner: an empty text makes it a former controller's.
+    /// Uid of the owning cluster; empty makes it a former controller's.
     pub cluster_uid: Option<String>,
-    /// Whether it counts as drifted; true when left out.
+    /// Whether it counts as drifted; true by default.
     pub drifted: Option<bool>,
 }
 
-/// The firewall of a balancer: made and removed together with it.
+/// The id of a balancer's firewall, which is created and deleted with it.
 fn firewall_of(balancer: &Balancer) -> String {
     balancer.id.replacen("lb", "fw", 1)
 }
 
-/// The name that in-tree providers give the balancer of a Service.
+/// The name that in-tree providers give a Service's balancer.
 pub fn legacy_name(service_uid: &str) -> String {
     let mut name = format!("a{}", service_uid.replace('-', ""));
     name.truncate(name.char_indices().nth(32).map_or(name.len(), |(end, _)| end));
@@ -93,7 +93,7 @@ pub fn legacy_name(service_uid: &str) -> String {
 }
 
 impl State {
-    /// What is there for a natural key.
+    /// Looks up the balancer of a natural key.
     pub fn find_balancer(&self, cluster_uid: &str, service_uid: &str) -> FoundBalancer<'_> {
         if let Some(balancer) = self.own_balancer(cluster_uid, service_uid) {
             return FoundBalancer::ByUid(balancer);
@@ -114,11 +114,11 @@ impl State {
         ids(&self.indexes.balancer_by_name, name.to_owned()).next().and_then(|id| self.balancers.get(id))
     }
 
-    /// All balancers that a cluster may see, by id: its own, and those of a former controller of this cluster's name.
+    /// All balancers that a cluster may see, by id: its own, and legacy ones that have this cluster's name or none.
     ///
     /// # Errors
     ///
-    /// When the cloud cannot be asked.
+    /// The cloud cannot be queried.
     pub fn list_balancers(&self, cluster: &proto::ClusterRef) -> Result<Vec<&Balancer>> {
         self.enter("balancers:read")?;
         let shown = |balancer: &&Balancer| match balancer.cluster_uid.as_str() {
@@ -128,7 +128,7 @@ impl State {
         Ok(self.balancers.values().filter(shown).collect())
     }
 
-    /// The nodes behind balancers, with the provider IDs that the cloud knows.
+    /// Turns nodes into backends, with the provider IDs that the cloud knows.
     pub fn resolve_backends(&self, cluster_uid: &str, nodes: &[proto::NodeRef]) -> Vec<Backend> {
         let resolve = |node: &proto::NodeRef| {
             let found = || match self.find_node(cluster_uid, node) {
@@ -192,7 +192,7 @@ impl State {
         }
     }
 
-    /// One copy of a set for all balancers that stand before it.
+    /// Shares one copy of a backend set among all balancers that use it.
     pub(super) fn share_backends(&mut self, digest: &str, backends: Arc<Vec<Backend>>) -> Arc<Vec<Backend>> {
         let sets = &mut self.indexes.backend_sets;
         if let Some(shared) = sets.get(digest).and_then(std::sync::Weak::upgrade)
@@ -205,7 +205,7 @@ impl State {
         backends
     }
 
-    /// What there is for a cluster, beside its machines.
+    /// Everything that the cloud holds for a cluster, except instances.
     pub fn held(&self, cluster_uid: &str) -> Vec<Held> {
         let balancers = self.balancers.values().filter(|balancer| balancer.cluster_uid == cluster_uid);
         let firewalls = self.firewalls.iter().filter(|(_, owner)| *owner == cluster_uid);
@@ -217,11 +217,11 @@ impl State {
             .collect()
     }
 
-    /// From now on the balancer's firewall stays when the balancer goes: what a provider leaves behind that forgets it.
+    /// Detaches the firewall, so that it outlives the balancer: as if a provider forgot to delete it.
     ///
     /// # Errors
     ///
-    /// When there is no such balancer.
+    /// There is no such balancer.
     pub fn forget_firewall(&mut self, reference: &str) -> Result<(), CloudError> {
         let balancer = self.existing_balancer(reference)?;
         if let Some(owner) = self.firewalls.remove(&firewall_of(&balancer)) {
@@ -231,7 +231,7 @@ impl State {
         Ok(())
     }
 
-    /// What was applied is known no more: the cloud has no tags to keep it in.
+    /// Forgets all applied digests, as a cloud without tags does.
     pub fn forget_digests(&mut self) {
         self.balancers.values_mut().for_each(|balancer| balancer.applied_digest.clear());
     }
@@ -255,18 +255,18 @@ impl State {
         existing("load balancer", reference, self.balancer(reference).cloned())
     }
 
-    /// Makes a former controller's balancer, or another cluster's.
+    /// Creates a balancer of a former controller, or of another cluster.
     ///
     /// # Errors
     ///
-    /// When the Service uid is missing or the name is taken.
+    /// The Service uid is missing, or the name is taken.
     pub fn create_legacy_balancer(
         &mut self,
         wish: NewLegacyBalancer,
         now: Timestamp,
     ) -> Result<Balancer, CloudError> {
         if wish.service_uid.is_empty() {
-            return Err(CloudError::Invalid("service_uid is needed: the name comes from it".into()));
+            return Err(CloudError::Invalid("service_uid is required: the name is derived from it".into()));
         }
         let name = legacy_name(&wish.service_uid);
         if self.balancer_named(&name).is_some() {
@@ -295,7 +295,7 @@ impl State {
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// There is none.
     pub fn patch_balancer(&mut self, reference: &str, patch: BalancerPatch) -> Result<Balancer, CloudError> {
         let mut balancer = self.existing_balancer(reference)?;
         take_over!(balancer, patch: BalancerPatch {
@@ -306,22 +306,22 @@ impl State {
         Ok(self.put_balancer(balancer))
     }
 
-    /// Takes a balancer away behind the provider's back.
+    /// Deletes a balancer behind the provider's back.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// There is none.
     pub fn remove_balancer_outside(&mut self, reference: &str) -> Result<Balancer, CloudError> {
         let balancer = self.existing_balancer(reference)?;
         self.remove_balancer(&balancer.id);
         Ok(balancer)
     }
 
-    /// A second balancer like this one: what a provider leaves behind that forgets its natural keys.
+    /// Creates a duplicate of a balancer, as a provider does that ignores natural keys.
     ///
     /// # Errors
     ///
-    /// When there is none, or no address.
+    /// There is none, or no address is free.
     pub fn double_balancer(&mut self, reference: &str) -> Result<Balancer, CloudError> {
         let mut balancer = self.existing_balancer(reference)?;
         let ip = address_pool::take(&mut self.taken_addresses, IpFamily::Ipv4, balancer.internal)?;
@@ -331,11 +331,11 @@ impl State {
         Ok(self.put_balancer(balancer))
     }
 
-    /// Leaves a balancer half made: what a provider does that gives up in the middle.
+    /// Leaves a balancer half configured, as a provider does that gives up midway.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// There is none.
     pub fn halve_balancer(&mut self, reference: &str) -> Result<Balancer, CloudError> {
         let mut balancer = self.existing_balancer(reference)?;
         self.free_addresses(&balancer);

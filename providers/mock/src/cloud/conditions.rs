@@ -1,48 +1,48 @@
-//! How the cloud and the provider's access to it are: the first thing that any read or change runs into.
+//! The condition of the cloud and of the provider's access to it, which every read and change meets first.
 
 use std::collections::BTreeSet;
 
 use cloudprovider_sdk::{ProviderError, Result};
 use serde::{Deserialize, Serialize};
 
-/// How the cloud takes the provider's credentials.
+/// Whether the cloud accepts the provider's credentials.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Credentials {
-    /// Taken.
+    /// Accepted.
     #[default]
     Valid,
     /// Refused.
     Invalid,
-    /// Ran out.
+    /// Expired.
     Expired,
 }
 
-/// How things are.
+/// The conditions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Conditions {
-    /// How credentials are taken.
+    /// Whether the credentials are accepted.
     pub credentials: Credentials,
-    /// Grows when credentials are taken up anew.
+    /// Grows when credentials become valid again.
     pub credentials_generation: u64,
     /// Whether the API answers.
     pub cloud_reachable: bool,
-    /// Whether the event stream lives: shown only.
+    /// Whether the event stream works; only reported.
     pub watch_healthy: bool,
-    /// Whether the provider's configuration is good: shown only.
+    /// Whether the provider's configuration is valid; only reported.
     pub config_valid: bool,
-    /// Whether the cloud throttles: shown only; to be throttled is a fault.
+    /// Whether the cloud throttles; only reported: use a fault to throttle calls.
     pub rate_limited: bool,
-    /// Whether gRPC health says SERVING.
+    /// Whether gRPC health is SERVING.
     pub serving: bool,
-    /// Every call of the API takes so many milliseconds.
+    /// Duration of an API call in milliseconds.
     pub latency_ms: u64,
-    /// A new load balancer takes at least so many milliseconds.
+    /// Minimum time to create a load balancer, in milliseconds.
     pub provisioning_ms: u64,
-    /// Zones that do not answer.
+    /// Unreachable zones.
     pub unreachable_zones: BTreeSet<String>,
-    /// Rights that are missing, for example `instances:read`.
+    /// Missing rights, for example `instances:read`.
     pub denied_actions: BTreeSet<String>,
 }
 
@@ -64,34 +64,34 @@ impl Default for Conditions {
     }
 }
 
-/// A change of conditions. What is left out stays.
+/// A change of conditions. Absent fields stay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConditionsPatch {
-    /// How credentials are taken.
+    /// Whether the credentials are accepted.
     pub credentials: Option<Credentials>,
     /// Whether the API answers.
     pub cloud_reachable: Option<bool>,
-    /// Whether the event stream lives.
+    /// Whether the event stream works.
     pub watch_healthy: Option<bool>,
-    /// Whether the provider's configuration is good.
+    /// Whether the provider's configuration is valid.
     pub config_valid: Option<bool>,
     /// Whether the cloud throttles.
     pub rate_limited: Option<bool>,
-    /// Whether gRPC health says SERVING.
+    /// Whether gRPC health is SERVING.
     pub serving: Option<bool>,
-    /// How many milliseconds a call of the API takes.
+    /// Duration of an API call in milliseconds.
     pub latency_ms: Option<u64>,
-    /// How many milliseconds a new load balancer takes at least.
+    /// Minimum time to create a load balancer, in milliseconds.
     pub provisioning_ms: Option<u64>,
-    /// All zones that do not answer.
+    /// All unreachable zones.
     pub unreachable_zones: Option<BTreeSet<String>>,
-    /// All rights that are missing.
+    /// All missing rights.
     pub denied_actions: Option<BTreeSet<String>>,
 }
 
 impl Conditions {
-    /// Whether an action may run at all; rights win over absence because this comes first.
+    /// Whether an action is allowed at all; checked first, so that missing rights win over absence.
     pub(super) fn allow(&self, action: &str) -> Result<()> {
         match self.credentials {
             Credentials::Invalid => return Err(ProviderError::cloud_credentials_invalid()),
@@ -107,7 +107,7 @@ impl Conditions {
         Ok(())
     }
 
-    /// Takes over what the patch names.
+    /// Applies a patch.
     pub(super) fn apply(&mut self, patch: ConditionsPatch) {
         take_over!(self, patch: ConditionsPatch {
             cloud_reachable watch_healthy config_valid rate_limited serving latency_ms provisioning_ms

@@ -1,25 +1,25 @@
-//! Why something behind the provider's back cannot be done; what the provider asks is refused in the contract's words.
+//! Errors of the admin door; the provider's requests fail with errors of the contract.
 
 use cloudprovider_sdk::ProviderError;
 
-/// Why the cloud did not do as the admin door asked.
+/// Why a change behind the provider's back failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CloudError {
-    /// Something of that name exists already.
+    /// The name is taken.
     #[error("{0} exists already")]
     AlreadyExists(String),
-    /// There is no such thing.
+    /// The object does not exist.
     #[error("{0} does not exist")]
     NotFound(String),
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The provider would be refused, too.
+    /// The provider would be refused as well.
     #[error("{}", .0.message())]
     Refused(#[from] ProviderError),
 }
 
-/// What there is, unless there is none.
+/// The object, or the error that it does not exist.
 pub(crate) fn existing<T>(what: &str, reference: &str, found: Option<T>) -> Result<T, CloudError> {
     found.ok_or_else(|| CloudError::NotFound(format!("{what} {reference}")))
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CloudError, State, existing};
 
-/// A hosted cluster and where its control plane is.
+/// A hosted cluster and the address of its control plane.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostedCluster {
@@ -12,7 +12,7 @@ pub struct HostedCluster {
     pub name: String,
     /// Host of its control plane.
     pub host: String,
-    /// Port; 0: the usual one.
+    /// Port; 0 for the default.
     #[serde(default)]
     pub port: u16,
 }
@@ -28,11 +28,11 @@ impl State {
         self.clusters.get(name)
     }
 
-    /// Makes or replaces a hosted cluster.
+    /// Creates or replaces a hosted cluster.
     ///
     /// # Errors
     ///
-    /// When name or host are missing.
+    /// The name or the host is missing.
     pub fn put_cluster(&mut self, cluster: HostedCluster) -> Result<HostedCluster, CloudError> {
         if cluster.name.is_empty() || cluster.host.is_empty() {
             return Err(CloudError::Invalid("a cluster needs a name and a host".to_owned()));
@@ -42,11 +42,11 @@ impl State {
         Ok(cluster)
     }
 
-    /// Takes a hosted cluster away.
+    /// Deletes a hosted cluster.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// There is none.
     pub fn delete_cluster(&mut self, name: &str) -> Result<HostedCluster, CloudError> {
         let gone = existing("cluster", name, self.clusters.remove(name))?;
         self.touch();

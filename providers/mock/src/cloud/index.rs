@@ -1,4 +1,4 @@
-//! What is found faster: ids, by something that their things have.
+//! Indexes: ids by properties of their objects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::Backend;
 
-/// Ids by what they are found by; several may have the same.
+/// Ids by a property, which several objects may share.
 pub(super) type Index<K> = BTreeSet<(K, String)>;
 
 /// Rebuilt after loading.
@@ -22,19 +22,19 @@ pub(super) struct Indexes {
     pub(super) balancer_by_key: Index<(String, String)>,
     /// Balancers by name.
     pub(super) balancer_by_name: Index<String>,
-    /// By the time at which something is due.
+    /// By the time at which their next change is due.
     pub(super) due: Index<Timestamp>,
-    /// Sets of backends that balancers share, by digest: a thousand balancers over one set hold it once.
+    /// Backend sets that balancers share, by digest: a thousand balancers with the same set hold it once.
     pub(super) backend_sets: BTreeMap<String, Weak<Vec<Backend>>>,
 }
 
-/// The ids under a key, the lowest first, and so the oldest.
+/// The ids of a key, the oldest first.
 pub(super) fn ids<K: Ord + Clone>(index: &Index<K>, key: K) -> impl Iterator<Item = &String> {
     let from = (key.clone(), String::new());
     index.range(from..).take_while(move |(found, _)| *found == key).map(|(_, id)| id)
 }
 
-/// Puts an id under a key, or takes it away.
+/// Adds an id to a key, or removes it.
 pub(super) fn set<K: Ord>(index: &mut Index<K>, key: K, id: &str, there: bool) {
     let entry = (key, id.to_owned());
     if there {

@@ -1,4 +1,4 @@
-//! Machines, and what happens to them.
+//! Instances, and what happens to them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,21 +15,21 @@ use super::{
     state::later,
 };
 
-/// Bulk wishes above this are a slip of the hand.
+/// A larger bulk request is surely a mistake.
 const MAX_BULK: u32 = 200_000;
 const DEFAULT_TYPE: &str = "mock.small";
 
-/// How far a machine is, numbered as in the contract. A machine that is gone is not in the cloud at all.
+/// State of an instance, numbered as in the contract. An instance that is gone is not in the cloud at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InstanceState {
-    /// Being made.
+    /// Being created.
     Pending = proto::InstanceState::Pending as isize,
-    /// Runs.
+    /// Running.
     Running = proto::InstanceState::Running as isize,
     /// Stopped; can be started again.
     Stopped = proto::InstanceState::Stopped as isize,
-    /// On its way out.
+    /// Being deleted.
     Terminating = proto::InstanceState::Terminating as isize,
 }
 
@@ -41,18 +41,18 @@ pub enum AddressKind {
     /// An IP within the cluster's network.
     #[serde(rename = "InternalIP")]
     InternalIp = proto::NodeAddressType::InternalIp as isize,
-    /// An IP from outside.
+    /// An IP that is reachable from outside.
     #[serde(rename = "ExternalIP")]
     ExternalIp = proto::NodeAddressType::ExternalIp as isize,
     /// A name within the cluster's network.
     #[serde(rename = "InternalDNS")]
     InternalDns = proto::NodeAddressType::InternalDns as isize,
-    /// A name from outside.
+    /// A name that resolves from outside.
     #[serde(rename = "ExternalDNS")]
     ExternalDns = proto::NodeAddressType::ExternalDns as isize,
 }
 
-/// One address of a machine.
+/// One address of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Address {
     /// Its type.
@@ -63,26 +63,26 @@ pub struct Address {
 }
 
 impl Address {
-    /// An address of this type.
+    /// Makes an address of this type.
     pub fn new(kind: AddressKind, address: impl Into<String>) -> Self {
         Self { kind, address: address.into() }
     }
 }
 
-/// A machine.
+/// An instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
-    /// The cloud's id, counted up.
+    /// The cloud's id, a running number.
     pub id: String,
-    /// `mock://ZONE/ID`; never changes, even when the zone is patched.
+    /// `mock://ZONE/ID`; never changes, even if the zone is patched.
     pub provider_id: String,
-    /// Name, and name of the Node.
+    /// Its name, which is also that of its Node.
     pub name: String,
-    /// Uid of the cluster it belongs to; empty: whichever asks.
+    /// Uid of its cluster; empty if it belongs to every cluster that asks.
     pub cluster_uid: String,
-    /// How far it is.
+    /// Its state.
     pub state: InstanceState,
-    /// Type, for example `mock.small`.
+    /// The type, for example `mock.small`.
     pub instance_type: String,
     /// Zone.
     pub zone: String,
@@ -90,22 +90,22 @@ pub struct Instance {
     pub region: String,
     /// Addresses in their order.
     pub addresses: Vec<Address>,
-    /// Further labels of its node.
+    /// Additional labels for its node.
     pub labels: BTreeMap<String, String>,
-    /// Labels that its node shall lose.
+    /// Labels to remove from its node.
     pub removed_labels: BTreeSet<String>,
-    /// Pod CIDRs that the cloud allotted.
+    /// Pod CIDRs that the cloud allocated.
     pub pod_cidrs: Vec<String>,
-    /// The uuid of its firmware.
+    /// The system UUID.
     pub system_uuid: String,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
-    /// When the present state passes into the next by itself.
+    /// When its state changes by itself.
     pub due: Option<Timestamp>,
 }
 
 impl Instance {
-    /// As much of it as was asked for.
+    /// What a view shows of it.
     pub(crate) fn seen(&self, view: proto::InstanceView) -> proto::Instance {
         let bare = proto::Instance {
             provider_id: self.provider_id.clone(),
@@ -132,51 +132,51 @@ impl Instance {
     }
 }
 
-/// A wish for machines. Everything may be left out.
+/// A request for instances. Every field is optional.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewInstances {
-    /// Name of the one machine; not together with `count`.
+    /// Name of the only instance; excludes `count`.
     pub name: Option<String>,
-    /// How many; 1 when left out.
+    /// How many; 1 by default.
     pub count: Option<u32>,
-    /// Name of each, `{}` being its number; `node-{}` when left out.
+    /// Pattern of the names, in which `{}` is the number; `node-{}` by default.
     pub name_pattern: Option<String>,
-    /// The number of the first; 0 when left out.
+    /// Number of the first; 0 by default.
     pub first: Option<u32>,
-    /// Zones, taken in turn; the cloud's own when left out.
+    /// Zones, used in turn; the cloud's zones by default.
     pub zones: Vec<String>,
-    /// Type; `mock.small` when left out.
+    /// The type; `mock.small` by default.
     pub instance_type: Option<String>,
-    /// Uid of the cluster; whichever asks when left out.
+    /// Uid of the cluster; every cluster by default.
     pub cluster_uid: Option<String>,
-    /// Addresses, only for one machine; made up when left out.
+    /// Addresses, only for a single instance; generated by default.
     pub addresses: Option<Vec<Address>>,
     /// Labels of the nodes.
     pub labels: BTreeMap<String, String>,
-    /// Only for one machine; made up when left out.
+    /// Only for a single instance; generated by default.
     pub pod_cidrs: Option<Vec<String>>,
-    /// Only for one machine; made up when left out.
+    /// Only for a single instance; generated by default.
     pub system_uuid: Option<String>,
-    /// How long they are pending, in milliseconds.
+    /// How long they stay pending, in milliseconds.
     pub boot_ms: Option<u64>,
-    /// A second machine of a name is refused unless this is set.
+    /// Permits a second instance with the same name.
     pub allow_duplicate_name: bool,
 }
 
 impl NewInstances {
-    /// One machine of this name.
+    /// One instance with this name.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..Self::default() }
     }
 
-    /// So many machines, `node-0` and on.
+    /// This many instances, `node-0` and so on.
     pub fn many(count: u32) -> Self {
         Self { count: Some(count), ..Self::default() }
     }
 }
 
-/// A change of a machine. What is left out stays.
+/// A change of an instance. Absent fields stay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct InstancePatch {
@@ -184,7 +184,7 @@ pub struct InstancePatch {
     pub addresses: Option<Vec<Address>>,
     /// Labels to set.
     pub labels: BTreeMap<String, String>,
-    /// Labels to take away; told to the host as removed.
+    /// Labels to remove; reported to the host as removed.
     pub remove_labels: BTreeSet<String>,
     /// Zone. The provider ID stays.
     pub zone: Option<String>,
@@ -194,30 +194,30 @@ pub struct InstancePatch {
     pub instance_type: Option<String>,
     /// All pod CIDRs.
     pub pod_cidrs: Option<Vec<String>>,
-    /// Uuid of the firmware.
+    /// The system UUID.
     pub system_uuid: Option<String>,
     /// Uid of the cluster.
     pub cluster_uid: Option<String>,
 }
 
 impl State {
-    /// All machines, by id.
+    /// All instances, by id.
     pub fn instances(&self) -> impl Iterator<Item = &Instance> {
         self.instances.values()
     }
 
-    /// The machine with this id, provider ID or name.
+    /// The instance with this id, provider ID or name.
     pub fn instance(&self, reference: &str) -> Option<&Instance> {
         let Indexes { by_provider_id, by_name, .. } = &self.indexes;
         let mut found = ids(by_provider_id, reference.to_owned()).chain(ids(by_name, reference.to_owned()));
         self.instances.get(reference).or_else(|| self.instances.get(found.next()?))
     }
 
-    /// Makes machines.
+    /// Creates instances.
     ///
     /// # Errors
     ///
-    /// When the wish contradicts itself or a name is taken.
+    /// The request contradicts itself, or a name is taken.
     pub fn create_instances(
         &mut self,
         wish: &NewInstances,
@@ -272,11 +272,11 @@ impl State {
         self.put_instance(instance)
     }
 
-    /// Changes what the patch names.
+    /// Applies a patch.
     ///
     /// # Errors
     ///
-    /// When there is no such machine.
+    /// There is no such instance.
     pub fn patch_instance(&mut self, reference: &str, patch: InstancePatch) -> Result<Instance, CloudError> {
         let mut instance = self.existing(reference)?;
         take_over!(instance, patch: InstancePatch {
@@ -293,20 +293,20 @@ impl State {
         Ok(self.put_instance(instance))
     }
 
-    /// Stops a machine; it goes on existing.
+    /// Stops an instance, which continues to exist.
     ///
     /// # Errors
     ///
-    /// When there is no such machine or it is going.
+    /// There is no such instance, or it is terminating.
     pub fn stop_instance(&mut self, reference: &str) -> Result<Instance, CloudError> {
         self.set_state(reference, InstanceState::Stopped)
     }
 
-    /// Starts a stopped machine.
+    /// Starts a stopped instance.
     ///
     /// # Errors
     ///
-    /// When there is no such machine or it is going.
+    /// There is no such instance, or it is terminating.
     pub fn start_instance(&mut self, reference: &str) -> Result<Instance, CloudError> {
         self.set_state(reference, InstanceState::Running)
     }
@@ -321,11 +321,11 @@ impl State {
         Ok(self.put_instance(instance))
     }
 
-    /// Terminates a machine: it is seen going for `linger` (the cloud's own when absent), then it is gone.
+    /// Terminates an instance: it stays visible as terminating for `linger` (the cloud's default if absent), then it is gone.
     ///
     /// # Errors
     ///
-    /// When there is no such machine.
+    /// There is no such instance.
     pub fn terminate_instance(
         &mut self,
         reference: &str,
@@ -341,18 +341,18 @@ impl State {
         Ok(instance)
     }
 
-    /// Takes a machine away at once.
+    /// Deletes an instance at once.
     ///
     /// # Errors
     ///
-    /// When there is no such machine.
+    /// There is no such instance.
     pub fn delete_instance(&mut self, reference: &str) -> Result<Instance, CloudError> {
         let instance = self.existing(reference)?;
         self.remove_instance(&instance.id);
         Ok(instance)
     }
 
-    /// Takes away at once all machines whose name begins so.
+    /// Deletes at once all instances whose name has this prefix.
     pub fn delete_instances(&mut self, prefix: &str) -> Vec<Instance> {
         let named = self.instances.values().filter(|machine| machine.name.starts_with(prefix));
         let gone: Vec<Instance> = named.cloned().collect();
@@ -403,7 +403,7 @@ impl State {
         instance.due.into_iter().for_each(|at| set(due, at, &instance.id, there));
     }
 
-    /// Whether a machine has this name.
+    /// Whether an instance has this name.
     pub(super) fn is_named(&self, name: &str) -> bool {
         ids(&self.indexes.by_name, name.to_owned()).next().is_some()
     }
@@ -413,7 +413,7 @@ fn names_of(wish: &NewInstances) -> Result<Vec<String>, CloudError> {
     let invalid = |message: String| Err(CloudError::Invalid(message));
     if let Some(name) = &wish.name {
         if wish.count.is_some_and(|count| count != 1) || wish.name_pattern.is_some() || wish.first.is_some() {
-            return invalid(format!("name {name:?} goes with neither count, name_pattern nor first"));
+            return invalid(format!("name {name:?} excludes count, name_pattern and first"));
         }
         if name.is_empty() || name.len() > 253 {
             return invalid(format!("name {name:?} must have 1 to 253 bytes"));
@@ -427,7 +427,8 @@ fn names_of(wish: &NewInstances) -> Result<Vec<String>, CloudError> {
     let single = wish.addresses.is_some() || wish.pod_cidrs.is_some() || wish.system_uuid.is_some();
     if count > 1 && single {
         return invalid(
-            "addresses, pod_cidrs and system_uuid belong to one machine: make these one by one".into(),
+            "addresses, pod_cidrs and system_uuid belong to one instance: create such instances one by one"
+                .into(),
         );
     }
     let pattern = wish.name_pattern.as_deref().unwrap_or("node-{}");
@@ -438,7 +439,7 @@ fn names_of(wish: &NewInstances) -> Result<Vec<String>, CloudError> {
     Ok((0..count).map(|number| pattern.replace("{}", &(first.saturating_add(number)).to_string())).collect())
 }
 
-/// Addresses that are unique up to 4 million machines.
+/// Addresses, unique for up to 4 million instances.
 fn addresses(name: &str, number: u64) -> Vec<Address> {
     let (high, middle, low) = ((number >> 16) & 0x3f, (number >> 8) & 0xff, number & 0xff);
     vec![
@@ -449,7 +450,7 @@ fn addresses(name: &str, number: u64) -> Vec<Address> {
     ]
 }
 
-/// A /24 of 10.128.0.0/10; the 16384th machine meets the first one's.
+/// A /24 of 10.128.0.0/10; the 16384th instance gets the first one's again.
 fn pod_cidr(number: u64) -> String {
     let number = number % (1 << 14);
     format!("10.{}.{}.0/24", 128 + (number >> 8), number & 0xff)

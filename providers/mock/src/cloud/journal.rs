@@ -1,25 +1,25 @@
-//! The change journal behind the watch: keys of machines in the order in which they changed.
+//! The change journal behind the watch: keys of instances in the order in which they changed.
 //!
-//! A resume token is a sequence number bound to the process epoch; whoever asks for more than is kept starts anew.
+//! A resume token is a sequence number bound to the process epoch; a token older than the journal cannot be resumed.
 
 use std::{collections::VecDeque, time::Duration};
 
 use cloudprovider_sdk::{ProviderError, Result};
 use jiff::{SignedDuration, Timestamp};
 
-/// How many changes are kept at most.
+/// Maximum number of changes kept.
 const CAPACITY: usize = 100_000;
 
-/// A machine changed in any way, appeared or went.
+/// An instance was created, changed or deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Its place in the journal, from 1.
+    /// Its sequence number in the journal, from 1.
     pub sequence: u64,
-    /// Which machine.
+    /// Provider ID of the instance.
     pub provider_id: String,
     /// Its name.
     pub name: String,
-    /// Uid of its cluster; empty: every cluster's.
+    /// Uid of its cluster; empty for every cluster.
     pub cluster_uid: String,
 }
 

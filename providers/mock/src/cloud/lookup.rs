@@ -1,7 +1,7 @@
-//! Which machine is behind a node?
+//! Finds the instance of a node.
 //!
-//! The provider ID is believed over everything. Without one: name, then system uuid, then addresses. What cannot be
-//! asked is never called absent.
+//! By provider ID if the node has one, else by name, then system UUID, then addresses. What cannot be queried is never
+//! reported as absent.
 
 use cloudprovider_sdk::{
     ProviderError,
@@ -13,18 +13,18 @@ use super::{AddressKind, Instance, State, UnknownNodes, index::ids};
 /// What the cloud knows about a node.
 #[derive(Debug)]
 pub enum Found<'a> {
-    /// This machine.
+    /// This instance.
     Instance(&'a Instance),
-    /// It was looked for and is not there.
+    /// It does not exist.
     Absent,
-    /// It is somebody else's.
+    /// It belongs to another owner.
     NotOwned,
-    /// It cannot be said.
+    /// It is unknown.
     Unknown(ProviderError),
 }
 
 impl State {
-    /// Looks for the machine of one node, as part of another operation.
+    /// Finds the instance of one node, as part of another operation.
     pub fn find_node(&self, cluster_uid: &str, query: &NodeRef) -> Found<'_> {
         let found = if query.provider_id.is_empty() { self.by_properties(query) } else { self.by_id(query) };
         match found {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CloudError, Found, State, existing, index::ids};
 
-/// What a route does, numbered as in the contract.
+/// State of a route, numbered as in the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RouteState {
@@ -19,13 +19,13 @@ pub enum RouteState {
     Blackhole = proto::RouteState::Blackhole as isize,
 }
 
-/// Where a route leads to.
+/// The target of a route.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RouteTarget {
     /// Name of the node.
     pub node: String,
-    /// Provider ID of its machine.
+    /// Provider ID of its instance.
     pub provider_id: String,
 }
 
@@ -41,21 +41,21 @@ impl From<RouteTarget> for NodeRef {
     }
 }
 
-/// A route. Whether it is a blackhole shows when it is looked at: a target may go at any time.
+/// A route. Whether it is a blackhole is computed when it is read, since a target may disappear at any time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// The cloud's id, counted up.
+    /// The cloud's id, a running number.
     pub id: String,
-    /// Uid of the cluster; empty: a former controller made it.
+    /// Uid of the cluster; empty if a former controller created it.
     pub cluster_uid: String,
     /// In canonical form.
     pub destination_cidr: IpNet,
-    /// Absent: it leads to nothing known.
+    /// Absent if the target is unknown.
     pub target: Option<RouteTarget>,
 }
 
 impl Route {
-    /// Whether a former controller made it.
+    /// Whether a former controller created it.
     pub fn is_legacy(&self) -> bool {
         self.cluster_uid.is_empty()
     }
@@ -66,45 +66,45 @@ impl Route {
     }
 }
 
-/// A route made behind the provider's back.
+/// A route to create behind the provider's back.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewRoute {
-    /// Uid of the cluster; empty: as a former controller makes it.
+    /// Uid of the cluster; empty for a former controller's route.
     pub cluster_uid: String,
     /// A CIDR.
     pub destination_cidr: String,
-    /// Where it leads to.
+    /// The target.
     pub target: Option<RouteTarget>,
 }
 
-/// A change behind the provider's back. What is left out stays.
+/// A change behind the provider's back. Absent fields stay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RoutePatch {
-    /// Where it leads to.
+    /// The target.
     pub target: Option<RouteTarget>,
-    /// It leads to nothing known.
+    /// Removes the target.
     pub no_target: bool,
 }
 
-/// A CIDR as a network: host bits are cut off.
+/// Parses a CIDR and clears its host bits.
 pub fn canonical_cidr(text: &str) -> Option<IpNet> {
     text.parse::<IpNet>().ok().map(|net| net.trunc())
 }
 
-/// A route and what it does now.
+/// A route and its current state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedRoute {
     /// The route.
     #[serde(flatten)]
     pub route: Route,
-    /// What it does.
+    /// Its state.
     pub state: RouteState,
 }
 
 impl ListedRoute {
-    /// As an answer says it; a table without tags says nothing of whose it is.
+    /// As a message of the contract; a table without tags cannot tell the owner.
     pub(crate) fn seen(self, tags: bool) -> proto::Route {
         let ownership = match (tags, self.route.is_legacy()) {
             (false, _) => proto::Ownership::Unspecified,
@@ -122,7 +122,7 @@ impl ListedRoute {
 }
 
 impl State {
-    /// All routes, by id, and what they do.
+    /// All routes with their state, by id.
     pub fn routes(&self) -> impl Iterator<Item = ListedRoute> {
         self.routes.values().map(|route| self.listed(route))
     }
@@ -137,11 +137,11 @@ impl State {
         ListedRoute { route: route.clone(), state }
     }
 
-    /// The routes of a cluster and those of former controllers, by id; with `within`, only those inside of one of these.
+    /// The routes of a cluster and those of former controllers, by id; only those inside `within`, if it is given.
     ///
     /// # Errors
     ///
-    /// When the cloud cannot be asked.
+    /// The cloud cannot be queried.
     pub fn list_routes(&self, cluster_uid: &str, within: &[IpNet]) -> Result<Vec<ListedRoute>> {
         self.enter("routes:read")?;
         let inside = |route: &&Route| {
@@ -151,14 +151,14 @@ impl State {
         Ok(self.routes.values().filter(inside).map(|route| self.listed(route)).collect())
     }
 
-    /// Makes a destination lead to its target.
+    /// Creates or changes the route to a destination.
     ///
     /// # Errors
     ///
-    /// When the CIDR is none, another cluster's, the table is full, or the target does not exist.
+    /// The CIDR is invalid or another cluster's, the table is full, or the target does not exist.
     pub fn ensure_route(&mut self, cluster_uid: &str, cidr: &str, target: &NodeRef) -> Result<ListedRoute> {
         let Some(destination_cidr) = canonical_cidr(cidr) else {
-            let text = format!("destination {cidr:?} is no CIDR");
+            let text = format!("destination {cidr:?} is not a CIDR");
             return Err(ProviderError::new(ErrorReason::InvalidArgumentShape, text));
         };
         let target = self.resolve_target(cluster_uid, target)?;
@@ -193,18 +193,18 @@ impl State {
     fn check_room(&self) -> Result<()> {
         match self.quota.max_routes {
             Some(limit) if self.routes.len() >= limit as usize => {
-                let text = format!("the route table holds its {limit} routes already");
+                let text = format!("the route table already holds its maximum of {limit} routes");
                 Err(ProviderError::new(ErrorReason::RouteTableFull, text))
             }
             _ => Ok(()),
         }
     }
 
-    /// Removes a route as it was listed. That it is gone already is no error.
+    /// Deletes a route that is still as it was listed. A route that is already gone is not an error.
     ///
     /// # Errors
     ///
-    /// When it was re-pointed, or is another cluster's.
+    /// Its target has changed, or it is another cluster's.
     pub fn delete_route(
         &mut self,
         cluster_uid: &str,
@@ -238,25 +238,25 @@ impl State {
         self.listed(&route)
     }
 
-    /// Makes a route behind the provider's back.
+    /// Creates a route behind the provider's back.
     ///
     /// # Errors
     ///
-    /// When the CIDR is none.
+    /// The CIDR is invalid.
     pub fn create_route_outside(&mut self, wish: NewRoute) -> Result<ListedRoute, CloudError> {
         let Some(destination_cidr) = canonical_cidr(&wish.destination_cidr) else {
-            return Err(CloudError::Invalid(format!("{:?} is no CIDR", wish.destination_cidr)));
+            return Err(CloudError::Invalid(format!("{:?} is not a CIDR", wish.destination_cidr)));
         };
         let id = self.next_id("rt");
         let route = Route { id, cluster_uid: wish.cluster_uid, destination_cidr, target: wish.target };
         Ok(self.put_route(route))
     }
 
-    /// Re-points a route behind the provider's back.
+    /// Changes a route's target behind the provider's back.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// There is none.
     pub fn patch_route(&mut self, id: &str, patch: RoutePatch) -> Result<ListedRoute, CloudError> {
         let mut route = self.existing_route(id)?;
         if patch.no_target {
@@ -266,11 +266,11 @@ impl State {
         Ok(self.put_route(route))
     }
 
-    /// Takes a route away behind the provider's back.
+    /// Deletes a route behind the provider's back.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// There is none.
     pub fn remove_route_outside(&mut self, id: &str) -> Result<Route, CloudError> {
         let route = self.existing_route(id)?;
         self.routes.remove(&route.id);

@@ -1,4 +1,4 @@
-//! What a cloud is told once, at its start; and how much the account may have.
+//! The cloud's settings, fixed at its start; and the account's quota.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::duration;
 
-/// What the cloud answers for a node that it never knew and that has no provider ID.
+/// The answer for a node that the cloud never knew and that has no provider ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum UnknownNodes {
-    /// It is sure about itself: the machine is absent.
+    /// The cloud is certain: the instance is absent.
     #[default]
     Absent,
-    /// It takes the node for another cloud's.
+    /// The node belongs to another cloud.
     NotOwned,
 }
 
-/// What a cloud is told once. Not part of the state file: the flags of the present start win.
+/// The cloud's settings. Not in the state file: the current flags win.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 pub struct Settings {
-    /// How every provider ID begins; also tells two mocks of one cluster apart.
+    /// Prefix of every provider ID; distinguishes two mocks of one cluster.
     #[arg(skip)]
     pub provider_id_prefix: String,
     /// Zones of the cloud.
@@ -29,31 +29,31 @@ pub struct Settings {
     /// Region of all zones.
     #[arg(long, default_value = "mock-1")]
     pub region: String,
-    /// What to say about a node without provider ID that was never known.
+    /// Answer for a node without provider ID that the cloud never knew.
     #[arg(long, value_enum, default_value_t)]
     pub unknown_nodes: UnknownNodes,
-    /// How long a new load balancer takes.
+    /// How long creating a load balancer takes.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse)]
     pub provisioning_delay: Duration,
-    /// How long a deleted load balancer takes to go.
+    /// How long deleting a load balancer takes.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse)]
     pub deletion_delay: Duration,
-    /// How long a terminated machine is seen going.
+    /// How long a terminated instance stays visible.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
     pub terminate_linger: Duration,
-    /// The cloud allots no pod CIDRs.
+    /// The cloud allocates no pod CIDRs.
     #[arg(long = "no-pod-cidrs", action = ArgAction::SetFalse)]
     pub allot_pod_cidrs: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        // The flags' own defaults: nothing was typed.
+        // The flags' defaults.
         Self { provider_id_prefix: "mock://".to_owned(), ..Self::parse_from([""]) }
     }
 }
 
-/// Upper bounds; absent: none.
+/// Upper bounds; absent means unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quota {

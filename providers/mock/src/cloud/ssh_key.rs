@@ -1,4 +1,4 @@
-//! SSH keys that all machines of a cluster take.
+//! SSH keys that all instances of a cluster accept.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use cloudprovider_sdk::{ProviderError, Result};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::State;
 
-/// Kinds that machines take. DSA is refused, as OpenSSH does.
+/// Accepted algorithms. DSA is refused, as by OpenSSH.
 const KINDS: [&str; 7] = [
     "ssh-ed25519",
     "ssh-rsa",
@@ -17,28 +17,28 @@ const KINDS: [&str; 7] = [
     "sk-ecdsa-sha2-nistp256@openssh.com",
 ];
 
-/// A key that all machines of a cluster take.
+/// A key that all instances of a cluster accept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SshKey {
     /// Uid of the cluster.
     pub cluster_uid: String,
     /// Login name.
     pub user: String,
-    /// Algorithm, blank, base64.
+    /// Algorithm and base64, separated by a blank.
     pub public_key: String,
 }
 
 impl State {
-    /// All keys in the order of their coming.
+    /// All keys, in order of arrival.
     pub fn ssh_keys(&self) -> &[SshKey] {
         &self.ssh_keys
     }
 
-    /// Spreads a key; the same one again changes nothing.
+    /// Adds a key; adding it again changes nothing.
     ///
     /// # Errors
     ///
-    /// When it is no key, or its kind is refused.
+    /// It is not a key, or its algorithm is refused.
     pub fn add_ssh_key(&mut self, cluster_uid: &str, user: &str, public_key: &str) -> Result<()> {
         let public_key = check(public_key)?;
         self.enter("ssh-keys:write")?;
@@ -62,13 +62,13 @@ fn check(text: &str) -> Result<String> {
         return refuse("it must be an algorithm, a blank and base64");
     };
     if !KINDS.contains(&kind) {
-        return refuse("its algorithm is none that machines take");
+        return refuse("instances do not accept its algorithm");
     }
-    let Ok(bytes) = STANDARD.decode(body) else { return refuse("its body is no base64") };
+    let Ok(bytes) = STANDARD.decode(body) else { return refuse("its body is not base64") };
     // The body repeats the algorithm behind a length of four bytes.
     let inner = bytes.get(4..4 + kind.len());
     if inner != Some(kind.as_bytes()) {
-        return refuse("its body is not of its algorithm");
+        return refuse("its body belongs to another algorithm");
     }
     Ok(format!("{kind} {body}"))
 }
@@ -96,9 +96,9 @@ mod tests {
         let cases = [
             ("", "it must be one line"),
             ("ssh-ed25519", "it must be an algorithm, a blank and base64"),
-            ("ssh-dss AAAA", "its algorithm is none that machines take"),
-            ("ssh-rsa !!!", "its body is no base64"),
-            ("ssh-rsa AAAAC3NzaC1lZDI1NTE5AAAA", "its body is not of its algorithm"),
+            ("ssh-dss AAAA", "instances do not accept its algorithm"),
+            ("ssh-rsa !!!", "its body is not base64"),
+            ("ssh-rsa AAAAC3NzaC1lZDI1NTE5AAAA", "its body belongs to another algorithm"),
         ];
         for (text, wanted) in cases {
             let error = check(text).unwrap_err();

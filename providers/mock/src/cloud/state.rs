@@ -1,4 +1,4 @@
-//! Everything that the cloud has, in one value that can be written down and read back.
+//! The whole state of the cloud, as one value that can be saved and restored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -13,16 +13,16 @@ use super::{
     Volume, index::Indexes, journal::Journal,
 };
 
-/// How often each operation of the cloud's own API was used: what shows one call per item instead of one per batch.
+/// How often each operation of the cloud's own API was used; shows whether a batch costs one call or one per item.
 pub type CloudCalls = BTreeMap<String, u64>;
 
-/// Everything that the cloud has. Journal, settings and counters of calls are not saved.
+/// The whole state of the cloud. Journal, settings and call counters are not saved.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
-    /// Counts every id up.
+    /// The last number used in an id.
     pub(super) last_id: u64,
-    /// Machines by id.
+    /// Instances by id.
     pub(super) instances: BTreeMap<String, Instance>,
     /// Balancers by id.
     pub(super) balancers: BTreeMap<String, Balancer>,
@@ -36,11 +36,11 @@ pub struct State {
     pub(super) volumes: BTreeMap<String, Volume>,
     /// Hosted clusters by name.
     pub(super) clusters: BTreeMap<String, HostedCluster>,
-    /// SSH keys in the order of their coming.
+    /// SSH keys in order of arrival.
     pub(super) ssh_keys: Vec<SshKey>,
-    /// Upper bounds.
+    /// The quota.
     pub(crate) quota: Quota,
-    /// How things are.
+    /// The conditions.
     pub(crate) conditions: Conditions,
     #[serde(skip)]
     pub(crate) settings: Settings,
@@ -60,7 +60,7 @@ impl State {
         Self { settings, ..Self::default() }
     }
 
-    /// A cloud as it was written down, under the settings of the present start.
+    /// A restored cloud, with the current settings.
     pub fn restored(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self.instances.clone().values().for_each(|one| self.index_instance(one, true));
@@ -82,16 +82,16 @@ impl State {
         format!("{kind}-{:08}", self.last_id)
     }
 
-    /// Notes one use of the cloud's own API.
+    /// Counts one use of the cloud's own API.
     pub fn count_call(&self, operation: &str) {
         *self.calls.lock().entry(operation.to_owned()).or_default() += 1;
     }
 
-    /// Notes one use of the cloud's API and checks that it may be used so.
+    /// Counts one use of the cloud's API and checks that it is allowed.
     ///
     /// # Errors
     ///
-    /// When it may not, or the cloud cannot be asked.
+    /// It is not allowed, or the cloud cannot be queried.
     pub fn enter(&self, action: &str) -> Result<()> {
         self.count_call(action);
         self.conditions.allow(action)
@@ -102,12 +102,12 @@ impl State {
         self.calls.lock().clone()
     }
 
-    /// Counts from nothing again.
+    /// Resets these counters.
     pub fn reset_cloud_calls(&self) {
         self.calls.lock().clear();
     }
 
-    /// Lets everything happen that is due.
+    /// Applies everything that is due.
     pub fn tick(&mut self, now: Timestamp) {
         while let Some((due, id)) = self.indexes.due.first().cloned() {
             if due > now {
@@ -119,30 +119,30 @@ impl State {
         }
     }
 
-    /// When the next thing is due.
+    /// When the next change is due.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.indexes.due.first().map(|(due, _)| *due)
     }
 
-    /// The change of machines after `sequence`, for one cluster.
+    /// The changes of a cluster's instances after `sequence`.
     ///
     /// # Errors
     ///
-    /// When that far back is not kept, or was never reached.
+    /// The journal does not reach back that far, or has not got there yet.
     pub fn changes_after(&self, sequence: u64, cluster_uid: &str) -> Result<Vec<Change>> {
         let mut changes = self.journal.after(sequence)?;
         changes.retain(|change| change.cluster_uid.is_empty() || change.cluster_uid == cluster_uid);
         Ok(changes)
     }
 
-    /// Sets all upper bounds.
+    /// Sets the quota.
     pub fn set_quota(&mut self, quota: Quota) -> Quota {
         self.quota = quota;
         self.touch();
         quota
     }
 
-    /// Changes how things are.
+    /// Changes the conditions.
     pub fn patch_conditions(&mut self, patch: ConditionsPatch) -> Conditions {
         self.conditions.apply(patch);
         self.touch();
@@ -150,12 +150,12 @@ impl State {
     }
 }
 
-/// A point in time as the contract says it.
+/// A time as a message of the contract.
 pub(crate) fn timestamp(at: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
 }
 
-/// A point in time so far after another; the far future where that cannot be said.
+/// A time plus a duration; the far future on overflow.
 pub(super) fn later(now: Timestamp, by: Duration) -> Timestamp {
     jiff::SignedDuration::try_from(by).ok().and_then(|by| now.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
 }

@@ -1,7 +1,7 @@
-//! The state file: everything that the cloud has, written whole and put in place by a rename.
+//! The state file: the whole state, written beside the file and renamed into place.
 //!
-//! A change is answered only after a write that holds it, so what a caller was told survives a kill. Changes that come
-//! while a write runs share the next one.
+//! A change is answered only after it was written, so that what a caller was told survives a kill. Changes that arrive
+//! during a write share the next one.
 
 use std::{
     fs, io,
@@ -13,7 +13,7 @@ use anyhow::Context as _;
 
 use super::State;
 
-/// Where changes are kept: a file, or nowhere.
+/// Where the state is saved: a file, or nowhere.
 #[derive(Debug, Clone, Default)]
 pub struct Store {
     file: Option<Arc<File>>,
@@ -22,22 +22,22 @@ pub struct Store {
 #[derive(Debug)]
 struct File {
     path: PathBuf,
-    /// The generation that stands in the file; held by whoever writes.
+    /// The generation in the file; locked during a write.
     written: tokio::sync::Mutex<u64>,
 }
 
 impl Store {
-    /// Nothing is kept.
+    /// Saves nothing.
     pub fn nowhere() -> Self {
         Self::default()
     }
 
-    /// Everything is kept in this file.
+    /// Saves everything to this file.
     pub fn file(path: PathBuf) -> Self {
         Self { file: Some(Arc::new(File { path, written: tokio::sync::Mutex::new(0) })) }
     }
 
-    /// Returns once this generation, or a later one, stands in the file. The picture is taken only when it is written.
+    /// Returns once this generation, or a later one, is in the file. Takes the snapshot only when it writes.
     pub(super) async fn save(
         &self,
         generation: u64,
@@ -59,7 +59,7 @@ impl Store {
     }
 }
 
-/// Writes beside the file and puts it in place, so that a reader sees the old or the new one, never a part.
+/// Writes beside the file and renames, so that a reader sees the old or the new file, never a part.
 pub(crate) fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
@@ -67,11 +67,11 @@ pub(crate) fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     fs::rename(&beside, path)
 }
 
-/// Reads a state file; none is an empty cloud.
+/// Reads a state file; `None` if it does not exist.
 ///
 /// # Errors
 ///
-/// When it cannot be read, or holds something else.
+/// It cannot be read, or does not hold a cloud.
 pub fn load(path: &Path) -> anyhow::Result<Option<State>> {
     let shown = path.display();
     let text = match fs::read(path) {

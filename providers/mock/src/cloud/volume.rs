@@ -1,4 +1,4 @@
-//! Volumes and where they are.
+//! Volumes and their topology.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,20 +17,20 @@ const REGION: &str = "topology.kubernetes.io/region";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Volume {
-    /// The cloud's id, as a volume's source says it.
+    /// The cloud's id, as in a volume's source.
     pub id: String,
-    /// The plugin that mounts it; empty: any.
+    /// The plugin that mounts it; empty for any.
     pub plugin: String,
     /// Zones from which it can be reached.
     pub zones: BTreeSet<String>,
-    /// Region; the cloud's own when left out.
+    /// Region; the cloud's region by default.
     pub region: String,
-    /// Further labels.
+    /// Additional labels.
     pub labels: BTreeMap<String, String>,
 }
 
 impl Volume {
-    /// The labels of the volume; several zones stand in one value.
+    /// The labels of the volume; several zones are joined in one value.
     pub fn topology(&self) -> BTreeMap<String, String> {
         let mut labels = self.labels.clone();
         if !self.zones.is_empty() {
@@ -50,7 +50,7 @@ impl State {
         self.volumes.values()
     }
 
-    /// What is known of a volume by its id and plugin. Plugins of this cloud are those of Kubernetes' in-tree volumes and its own.
+    /// Looks up a volume by id and plugin. This cloud knows the plugins of Kubernetes' in-tree volumes, and its own.
     pub fn find_volume(&self, query: VolumeQuery) -> VolumeResult {
         let VolumeQuery { key, plugin, volume_id: id, .. } = query;
         let known = plugin.starts_with("kubernetes.io/") || plugin.starts_with(super::ANNOTATION_PREFIX);
@@ -58,7 +58,7 @@ impl State {
         let volume = self.volumes.get(&id).filter(|one| one.plugin.is_empty() || one.plugin == plugin);
         let (state, error) = match volume {
             _ if !known => {
-                let why = "this kind of volume is not known here";
+                let why = "this cloud does not know this kind of volume";
                 (VolumeState::NotOwned, Some(ProviderError::unsupported_feature("plugin", why)))
             }
             _ if foreign => (VolumeState::NotOwned, None),
@@ -71,11 +71,11 @@ impl State {
         VolumeResult { key, state: state.into(), labels: labels.into_iter().collect(), error }
     }
 
-    /// Makes or replaces a volume.
+    /// Creates or replaces a volume.
     ///
     /// # Errors
     ///
-    /// When it has no id.
+    /// It has no id.
     pub fn put_volume(&mut self, mut volume: Volume) -> Result<Volume, CloudError> {
         if volume.id.is_empty() {
             return Err(CloudError::Invalid("a volume needs an id".to_owned()));
@@ -88,11 +88,11 @@ impl State {
         Ok(volume)
     }
 
-    /// Takes a volume away.
+    /// Deletes a volume.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// There is none.
     pub fn delete_volume(&mut self, id: &str) -> Result<Volume, CloudError> {
         let gone = existing("volume", id, self.volumes.remove(id))?;
         self.touch();

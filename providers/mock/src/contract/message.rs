@@ -1,4 +1,4 @@
-//! A message of any RPC, read and changed as whichever type it is, or holds.
+//! A message of any RPC, whose parts can be read and changed by type.
 
 use cloudprovider_sdk::{contract::discovery::v1 as discovery, proto};
 use prost::{Message as _, bytes::Bytes};
@@ -7,9 +7,9 @@ use tonic::Status;
 
 use super::Method;
 
-/// A type of the contract that is looked for in messages.
+/// A type of the contract that messages contain.
 pub(crate) trait Named: prost::Message + Default {
-    /// Its name there.
+    /// Its name in the contract.
     const NAME: &'static str;
 }
 
@@ -36,26 +36,26 @@ named! {
 pub(crate) struct Message(DynamicMessage);
 
 impl Message {
-    /// The request of this RPC, if it can be read.
+    /// Decodes the request of an RPC; `None` if it cannot be decoded.
     pub(crate) fn request(method: Method, bytes: Bytes) -> Option<Self> {
         DynamicMessage::decode(method.request()?, bytes).ok().map(Self)
     }
 
-    /// The answer of this RPC.
+    /// Decodes the answer of an RPC.
     ///
     /// # Errors
     ///
-    /// When it cannot be read.
+    /// It cannot be decoded.
     pub(crate) fn answer(method: Method, bytes: Bytes) -> Result<Self, Status> {
         let read = method.answer().and_then(|is| DynamicMessage::decode(is, bytes).ok());
         read.map(Self).ok_or_else(|| Status::internal("the answer cannot be read"))
     }
 
-    /// An answer of this RPC that says nothing; in a batch, one result with nothing but its key for each of these.
+    /// An empty answer of an RPC; for a batch, one result for each key, with only the key.
     ///
     /// # Errors
     ///
-    /// When there is no such RPC.
+    /// There is no such RPC.
     pub(crate) fn blank(method: Method, keys: impl Iterator<Item = String>) -> Result<Self, Status> {
         let mut blank = Self::answer(method, Bytes::new())?;
         let results = blank.0.descriptor().get_field_by_name("results");
@@ -75,22 +75,22 @@ impl Message {
         self.0.encode_to_vec()
     }
 
-    /// The text of one of its own fields; nothing where it has no such.
+    /// The text of one of its own fields; empty if it has no such field.
     pub(crate) fn text(&self, field: &str) -> String {
         text(&self.0, field).unwrap_or_default()
     }
 
-    /// Whether one of its own fields is there.
+    /// Whether one of its own fields is set.
     pub(crate) fn has(&self, field: &str) -> bool {
         self.0.has_field_by_name(field)
     }
 
-    /// Sets one of its own fields, if it has such.
+    /// Sets one of its own fields, if it has such a field.
     pub(crate) fn set(&mut self, field: &str, value: Value) {
         let _has_no_such = self.0.try_set_field_by_name(field, value);
     }
 
-    /// The items of a list among its own fields, if it has such.
+    /// The items of one of its own lists, if it has such a list.
     pub(crate) fn list(&mut self, field: &str) -> Option<&mut Vec<Value>> {
         self.0.get_field_by_name_mut(field)?.as_list_mut()
     }
@@ -100,31 +100,31 @@ impl Message {
         self.first::<proto::ClusterRef>().unwrap_or_default().uid
     }
 
-    /// Has a request made on behalf of another cluster.
+    /// Makes the request on behalf of another cluster.
     pub(crate) fn set_cluster_uid(&mut self, uid: &str) {
         if let Some(cluster) = self.0.get_field_by_name_mut("cluster").and_then(Value::as_message_mut) {
             let _is_text = cluster.try_set_field_by_name("uid", Value::String(uid.to_owned()));
         }
     }
 
-    /// The Service that a request is about; the first one of several.
+    /// The Service of a request; the first one if it has several.
     pub(crate) fn service(&self) -> Option<proto::ServiceRef> {
         self.first()
     }
 
-    /// The first of this type within it, be it itself.
+    /// The first part of this type, which may be the whole message.
     pub(crate) fn first<T: Named>(&self) -> Option<T> {
         let mut first = None;
         self.clone().each(|found| first = first.take().or_else(|| Some(std::mem::take(found))));
         first
     }
 
-    /// Changes everything of this type within it, be it itself.
+    /// Changes every part of this type, which may be the whole message.
     pub(crate) fn each<T: Named>(&mut self, change: impl FnMut(&mut T)) {
         self.each_where(|_| true, change);
     }
 
-    /// The same, but for parts that are not `meant`, and what is within these.
+    /// The same, except in parts that are not `meant`.
     pub(crate) fn each_where<T: Named>(
         &mut self,
         meant: impl Fn(&DynamicMessage) -> bool,
@@ -134,7 +134,7 @@ impl Message {
     }
 }
 
-/// The text of a field, if there is such.
+/// The text of a field, if there is such a field.
 pub(crate) fn text(message: &DynamicMessage, field: &str) -> Option<String> {
     message.get_field_by_name(field)?.as_str().map(str::to_owned)
 }
@@ -151,7 +151,7 @@ fn walk<T: Named>(
         if let Ok(mut found) = message.transcode_to() {
             change(&mut found);
             message.clear();
-            // What was read as this type can be written as it.
+            // It was decoded as this type, so it can be encoded as it.
             let _written = message.transcode_from(&found);
         }
         return;

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use cloudprovider_sdk::contract::{FILE_DESCRIPTOR_SET, service_names};
 use prost_reflect::{DescriptorPool, MessageDescriptor, MethodDescriptor};
 
-/// The contract's own descriptors. Were they unreadable, nothing could be tampered with.
+/// The contract's descriptors. If they were unreadable, faults would have no effect.
 static POOL: LazyLock<DescriptorPool> =
     LazyLock::new(|| DescriptorPool::decode(FILE_DESCRIPTOR_SET).unwrap_or_default());
 
@@ -50,11 +50,11 @@ rpcs! {
 }
 
 impl Method {
-    /// All that ask the cloud: those behind `Lead`, the last that answers from memory.
+    /// RPCs that ask the cloud: those after `Lead`, which is the last that answers from memory.
     pub(crate) const CLOUD_FACING: &[Self] = Self::ALL.split_at(Self::Lead as usize + 1).1;
-    /// All that change the cloud.
+    /// RPCs that change the cloud.
     pub(crate) const CHANGES: &[Self] = Self::LED.split_at(1).1;
-    /// All that a leader alone may call.
+    /// RPCs that only a leader may call.
     pub(crate) const LED: &[Self] = &[
         Self::Lead,
         Self::AddSshKeyToAllInstances,
@@ -64,7 +64,7 @@ impl Method {
         Self::BatchEnsureRoutes,
         Self::BatchDeleteRoutes,
     ];
-    /// All that answer item by item.
+    /// RPCs that answer item by item.
     pub(crate) const BATCHES: &[Self] = &[
         Self::BatchGetInstances,
         Self::BatchUpdateLoadBalancers,
@@ -85,7 +85,7 @@ impl Method {
         Self::ALL.iter().copied().find(|method| method.name() == name && method.service() == service)
     }
 
-    /// It answers from memory, never from the cloud.
+    /// Whether it answers from memory, never from the cloud.
     pub(crate) fn is_from_memory(self) -> bool {
         !Self::CLOUD_FACING.contains(&self)
     }

@@ -1,17 +1,17 @@
-//! What a request is about and on whose behalf, read from the wire: for the call log, and for faults that are meant for one
-//! node or Service only.
+//! The subjects of a request and its caller, read from the wire: for the call log, and for faults that target one node or
+//! Service.
 
 use cloudprovider_sdk::proto::*;
 use prost::{DecodeError, Message, bytes::Bytes};
 
 use super::Method;
 
-/// One thing that a request is about.
+/// One subject of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Subject {
-    /// The key under which it is answered in a batch.
+    /// Its key in the results of a batch.
     pub(crate) key: String,
-    /// By what a person may name it; the first is shown.
+    /// The names that people may use for it; the first is shown.
     pub(crate) names: Vec<String>,
 }
 
@@ -20,7 +20,7 @@ impl Subject {
         Self { key, names: names.into_iter().filter(|name| !name.is_empty()).collect() }
     }
 
-    /// Whether one of the names means this; no names mean everything, and `*` at the end of one means a prefix.
+    /// Whether one of the given names matches; no names match everything, and a trailing `*` makes a prefix.
     pub(crate) fn is_among(&self, on: &[String]) -> bool {
         let means = |wanted: &String, name: &String| match wanted.strip_suffix('*') {
             Some(start) => name.starts_with(start),
@@ -30,21 +30,21 @@ impl Subject {
     }
 }
 
-/// What every request to the cloud begins with.
+/// The fields that every request to the cloud begins with.
 #[derive(Clone, PartialEq, Message)]
 struct Asks {
     #[prost(message, optional, tag = "1")]
     cluster: Option<ClusterRef>,
 }
 
-/// What every request begins with that changes the cloud.
+/// The fields that every mutation begins with.
 #[derive(Clone, PartialEq, Message)]
 struct Changes {
     #[prost(message, optional, tag = "2")]
     fencing: Option<Fencing>,
 }
 
-/// Who asks, where somebody does, and as which leader; and everything that the request is about.
+/// The cluster and the leader's epoch of a request, if it has them, and its subjects.
 pub(crate) struct Head {
     pub(crate) cluster_uid: String,
     pub(crate) epoch: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Head {
 impl Head {
     /// # Errors
     ///
-    /// When the request is none of this RPC.
+    /// It is not a request of this RPC.
     pub(crate) fn read(method: Method, message: &Bytes) -> Result<Self, DecodeError> {
         let mut head =
             Self { cluster_uid: String::new(), epoch: 0, subjects: subjects(method, message.clone())? };

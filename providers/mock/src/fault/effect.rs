@@ -16,7 +16,7 @@ use crate::{
     scene::{Delivery, Reply, Shot, Turn},
 };
 
-/// What the fault makes of a call before its work. Latency is not in here: it takes time.
+/// Applies the fault before the call's work. Latency is not here, since it takes time.
 pub(crate) fn before(fault: &Fault, request: &mut Message, shot: &Shot<'_>) -> Turn {
     match &fault.kind {
         FaultKind::Error { reason, message, retry_after, after_work: false } => {
@@ -36,7 +36,7 @@ pub(crate) fn before(fault: &Fault, request: &mut Message, shot: &Shot<'_>) -> T
     }
 }
 
-/// What the fault makes of an answer, or of one frame of a stream.
+/// Applies the fault to an answer, or to one frame of a stream.
 pub(crate) fn after(fault: &Fault, request: &Message, reply: &mut Reply, shot: &Shot<'_>) {
     match &fault.kind {
         FaultKind::Error { reason, message, retry_after, after_work: true } => {
@@ -85,7 +85,7 @@ fn bare(code: &str, message: &str) -> Status {
     Status::new(code_named(code).unwrap_or(tonic::Code::Unknown), message)
 }
 
-/// The answer to a change that was not begun: all of it goes on.
+/// The answer to a mutation that was not started: everything is in progress.
 fn in_progress(request: &Message, shot: &Shot<'_>, retry_after: Duration) -> Turn {
     let going_on = Some(InProgress {
         retry_after: retry_after.try_into().ok(),
@@ -156,7 +156,7 @@ fn absent(request: &Message, reply: &mut Reply, shot: &Shot<'_>) {
     });
 }
 
-/// States another than the true state, with all the authority of a true answer.
+/// Reports a wrong state, as authoritatively as a true one.
 fn lie(reply: &mut Reply, shot: &Shot<'_>, state: i32) {
     let there = !matches!(
         InstanceState::try_from(state),
@@ -172,7 +172,7 @@ fn lie(reply: &mut Reply, shot: &Shot<'_>, state: i32) {
     reply.each(shot, |listed: &mut ListedInstance| listed.state = state);
 }
 
-/// Nothing is known of a machine but the error.
+/// Leaves only the error of an instance.
 fn unknown(result: &mut InstanceResult, error: &ItemError) {
     let (key, error) = (std::mem::take(&mut result.key), Some(error.clone()));
     *result = InstanceResult { key, error, ..InstanceResult::default() };

@@ -1,4 +1,4 @@
-//! Faults as data: what is done, and to which calls.
+//! Faults as data: their effect, and the calls that they meet.
 
 use std::time::Duration;
 
@@ -6,38 +6,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::{breach, contract::Method, duration::Time};
 
-/// A fault and when it is done. From text, or from JSON by `TryFrom`, it is known to make sense.
+/// A fault and the calls it meets. Parsing text, or JSON with `TryFrom`, validates it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fault {
-    /// What is done.
+    /// Its effect.
     #[serde(flatten)]
     pub kind: FaultKind,
-    /// To which RPC; to each that it fits when left out.
+    /// The RPC it meets; by default every RPC that it can affect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// To which nodes, Services, routes or volumes, by name or id; one that ends in `*` is a prefix. Empty: to all.
+    /// The nodes, Services, routes or volumes it targets, by name or id; a trailing `*` makes a prefix. Empty targets all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on: Vec<String>,
-    /// To how many calls; without end when left out.
+    /// How many calls it meets; unlimited by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u32>,
-    /// How many calls are let pass before.
+    /// How many calls pass before the first it meets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip: Option<u32>,
-    /// To which share of calls, from 0 to 1.
+    /// The share of calls it meets, from 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
 }
 
-/// What is done to a call.
+/// The effect of a fault.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum FaultKind {
     /// The call waits.
     Latency {
-        /// How long at least.
+        /// The minimum delay.
         time: Time,
-        /// How much longer at most.
+        /// The maximum additional delay.
         #[serde(default)]
         jitter: Time,
     },
@@ -48,10 +48,10 @@ pub enum FaultKind {
         /// Its message.
         #[serde(default)]
         message: String,
-        /// When to come back.
+        /// When to retry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<Time>,
-        /// The work is done all the same.
+        /// The work is done nevertheless.
         #[serde(default)]
         after_work: bool,
     },
@@ -62,70 +62,70 @@ pub enum FaultKind {
         /// Its message.
         #[serde(default)]
         message: String,
-        /// The work is done all the same.
+        /// The work is done nevertheless.
         #[serde(default)]
         after_work: bool,
     },
     /// The cloud throttles.
     Throttle {
-        /// When to come back.
+        /// When to retry.
         #[serde(default = "second")]
         retry_after: Time,
     },
     /// No work, and no answer before the deadline.
     Hang,
-    /// The work is done; the stream is reset, or nothing is answered before the deadline.
+    /// The work is done, but the stream is reset, or there is no answer before the deadline.
     LostAnswer {
-        /// Nothing is answered.
+        /// No answer instead of a reset.
         #[serde(default)]
         silent: bool,
     },
-    /// A part of the cloud could not be asked: half of a list, the named nodes of a batch.
+    /// A part of the cloud cannot be queried: half of a list, or the named nodes of a batch.
     Partial {
-        /// The part.
+        /// The unreachable location.
         #[serde(default = "somewhere")]
         location: String,
     },
-    /// A lie: what lives is said to be absent, with authority; lists leave it out.
+    /// A lie: living instances are authoritatively absent, and lists omit them.
     Absent,
-    /// A lie about a machine's state.
+    /// A lie about an instance's state.
     State {
         /// Its name, for example `STOPPED`, or a number.
         state: String,
     },
-    /// Answers about machines are not authoritative.
+    /// Answers about instances are not authoritative.
     NotAuthoritative,
-    /// An error beside each item.
+    /// An error for each item.
     ItemError {
         /// Its reason.
         reason: String,
-        /// When to come back.
+        /// When to retry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<Time>,
     },
-    /// The work is not begun; it is said to go on.
+    /// The work is not started but reported as in progress.
     InProgress {
-        /// When to come back.
+        /// When to retry.
         #[serde(default = "second")]
         retry_after: Time,
     },
-    /// Machines run but cannot be described yet.
+    /// Instances run but cannot be described yet.
     MetadataNotReady {
-        /// When to come back.
+        /// When to retry.
         #[serde(default = "second")]
         retry_after: Time,
     },
-    /// The process aborts in mid-call.
+    /// The process aborts during the call.
     Crash {
         /// After the work, before the answer.
         #[serde(default)]
         after_work: bool,
     },
-    /// A watch leaves changes out.
+    /// A watch omits changes.
     DropChanges,
-    /// A watch breaks off.
+    /// A watch ends.
     CutWatch {
-        /// After so many frames.
+        /// After this many frames.
         #[serde(default)]
         frames: u64,
     },
@@ -133,7 +133,7 @@ pub enum FaultKind {
     Breach {
         /// The rule's tag.
         rule: String,
-        /// In which way; the first one when empty.
+        /// The variant; empty means the first.
         #[serde(default)]
         variant: String,
     },
@@ -148,7 +148,7 @@ pub struct KindInfo {
     pub keys: &'static [&'static str],
     /// What it does.
     pub what: &'static str,
-    /// To which RPCs; empty: to all.
+    /// The RPCs it can affect; empty means all.
     methods: &'static [Method],
 }
 
@@ -177,29 +177,34 @@ const ABSENCES: &[Method] = &[
 
 /// All kinds of faults.
 pub const KINDS: [KindInfo; 17] = [
-    kind("latency", &["time", "jitter"], "the call waits before its work"),
+    kind("latency", &["time", "jitter"], "the call is delayed"),
     kind("error", &["reason", "message", "retry_after", "after_work"], "an error of the contract"),
     kind("status", &["code", "message", "after_work"], "a bare status without ErrorInfo"),
     kind("throttle", &["retry_after"], "RATE_LIMITED with RetryInfo"),
     kind("hang", &[], "no work and no answer before the deadline"),
-    kind("lost-answer", &["silent"], "the work is done, the answer is lost: stream reset, or silence"),
+    kind(
+        "lost-answer",
+        &["silent"],
+        "the work is done, but the answer is lost: the stream is reset, or nothing is sent",
+    ),
     kind(
         "partial",
         &["location"],
-        "a part of the cloud is unreachable: half of a list, the named nodes of a batch",
+        "a part of the cloud is unreachable: half of a list, or the named nodes of a batch",
     )
     .to(PARTS),
-    kind("absent", &[], "a lie: ABSENT with authority for what lives; lists leave it out").to(ABSENCES),
-    kind("state", &["state"], "a lie about the state of machines, by name or number")
+    kind("absent", &[], "a lie: living instances are authoritatively ABSENT, and lists omit them")
+        .to(ABSENCES),
+    kind("state", &["state"], "a lie about the state of instances, by name or number")
         .to(&[Method::BatchGetInstances, Method::ListInstances]),
-    kind("not-authoritative", &[], "answers about machines are not authoritative").to(BATCH),
-    kind("item-error", &["reason", "retry_after"], "an error beside each item of a batch")
-        .to(Method::BATCHES),
-    kind("in-progress", &["retry_after"], "the work is not begun and said to go on").to(Method::CHANGES),
-    kind("metadata-not-ready", &["retry_after"], "machines run but cannot be described yet").to(BATCH),
-    kind("crash", &["after_work"], "the process aborts in mid-call"),
-    kind("drop-changes", &[], "a watch leaves changes out").to(WATCH),
-    kind("cut-watch", &["frames"], "a watch breaks off after so many frames").to(WATCH),
+    kind("not-authoritative", &[], "answers about instances are not authoritative").to(BATCH),
+    kind("item-error", &["reason", "retry_after"], "an error for each item of a batch").to(Method::BATCHES),
+    kind("in-progress", &["retry_after"], "the work is not started but reported as in progress")
+        .to(Method::CHANGES),
+    kind("metadata-not-ready", &["retry_after"], "instances run but cannot be described yet").to(BATCH),
+    kind("crash", &["after_work"], "the process aborts during the call"),
+    kind("drop-changes", &[], "a watch omits changes").to(WATCH),
+    kind("cut-watch", &["frames"], "a watch ends after this many frames").to(WATCH),
     kind("breach", &["rule", "variant"], "a rule of the contract is broken"),
 ];
 
@@ -213,7 +218,7 @@ impl FaultKind {
         KINDS.iter().find(|kind| written["kind"] == kind.name).map_or("", |kind| kind.name)
     }
 
-    /// Whether it can do anything to an RPC.
+    /// Whether it can affect an RPC.
     pub(super) fn fits(&self, method: Method) -> bool {
         let methods = match self {
             Self::Breach { rule, .. } => breach::named(rule).map(|breach| breach.methods),
@@ -224,7 +229,7 @@ impl FaultKind {
 }
 
 impl Fault {
-    /// A fault that is done to every call that it fits.
+    /// A fault that meets every call that it can affect.
     pub fn new(kind: FaultKind) -> Self {
         Self { kind, method: None, on: Vec::new(), times: None, skip: None, probability: None }
     }

@@ -1,4 +1,4 @@
-//! Which faults stand, and which of them a call meets.
+//! The active faults, and which of them a call meets.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::kind::{Fault, FaultKind};
 use crate::contract::{Method, Subject};
 
-/// The faults that stand.
+/// The active faults.
 #[derive(Debug, Default)]
 pub struct Faults {
     inner: Mutex<Inner>,
@@ -24,27 +24,27 @@ struct Inner {
 struct Entry {
     id: u64,
     fault: Arc<Fault>,
-    /// To which RPCs it can do something.
+    /// The RPCs that it can affect.
     fits: Vec<Method>,
     seen: u32,
     used: u32,
 }
 
-/// A fault and how often it was done.
+/// A fault and how often it was used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FaultStatus {
     /// Its number.
     pub id: u64,
-    /// To how many calls it was done.
+    /// How many calls it has met.
     pub used: u32,
-    /// It is done no more: it was done as often as it should be.
+    /// It has met as many calls as it may.
     pub spent: bool,
     /// The fault.
     pub fault: Fault,
 }
 
 impl Faults {
-    /// Adds one; its number.
+    /// Adds a fault and returns its status.
     pub fn add(&self, fault: Fault) -> FaultStatus {
         let mut inner = self.inner.lock();
         inner.last += 1;
@@ -56,12 +56,12 @@ impl Faults {
         status
     }
 
-    /// All, spent ones among them.
+    /// All faults, including spent ones.
     pub fn list(&self) -> Vec<FaultStatus> {
         self.inner.lock().standing.iter().map(Entry::status).collect()
     }
 
-    /// Takes away those that `means` says yes to, by number and kind; how many they were.
+    /// Removes the faults that `means` selects by number and kind, and returns how many there were.
     pub fn remove(&self, means: impl Fn(u64, &str) -> bool) -> usize {
         let mut inner = self.inner.lock();
         let before = inner.standing.len();
@@ -69,7 +69,7 @@ impl Faults {
         before - inner.standing.len()
     }
 
-    /// The faults that this call meets, in the order of their coming. `roll` gives a number from 0 to 1 for each chance.
+    /// The faults that a call meets, in the order they were added. `roll` returns a random number from 0 to 1.
     pub(crate) fn meet(
         &self,
         method: Method,
@@ -108,7 +108,7 @@ impl Entry {
     }
 }
 
-/// Whether a call is about something that the fault is meant for. A list is about what it finds, which shows later.
+/// Whether a call has a subject that the fault targets. For a list this is known only from its answer.
 fn meant_for(fault: &Fault, subjects: &[Subject]) -> bool {
     let by_item =
         matches!(fault.kind, FaultKind::Absent | FaultKind::State { .. } | FaultKind::Breach { .. });

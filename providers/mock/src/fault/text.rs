@@ -1,4 +1,4 @@
-//! Faults from text and JSON, checked: an unknown key, rule, reason, code or RPC is told, never ignored.
+//! Parses faults from text and JSON. An unknown key, rule, reason, code or RPC is an error.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use tonic::Code;
 use super::kind::{COMMON_KEYS, Fault, FaultKind, KINDS};
 use crate::{breach, contract::Method};
 
-/// Why a text is no fault.
+/// Why a text is not a fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FaultError(String);
@@ -23,14 +23,14 @@ impl TryFrom<Value> for Fault {
         let name = fields.get("kind").and_then(Value::as_str).unwrap_or_default();
         let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
         let Some(kind) = KINDS.iter().find(|kind| kind.name == name) else {
-            return fail(format!("{name:?} is no kind of fault; known are {}", known.join(", ")));
+            return fail(format!("{name:?} is not a kind of fault; known kinds are {}", known.join(", ")));
         };
         let fits = |key: &&String| {
             *key == "kind" || kind.keys.contains(&key.as_str()) || COMMON_KEYS.contains(&key.as_str())
         };
         if let Some(key) = fields.keys().find(|key| !fits(key)) {
             let keys = [kind.keys, &COMMON_KEYS].concat().join(", ");
-            return fail(format!("{key:?} is no key of {name}; known are {keys}"));
+            return fail(format!("{key:?} is not a key of {name}; known keys are {keys}"));
         }
         let fault =
             Self::deserialize(&value).map_err(|error| FaultError(format!("fault {name}: {error}")))?;
@@ -44,7 +44,7 @@ impl FromStr for Fault {
     fn from_str(text: &str) -> Result<Self, FaultError> {
         if text.trim_start().starts_with('{') {
             let value: Value = serde_json::from_str(text)
-                .map_err(|error| FaultError(format!("{text:?} is no JSON: {error}")))?;
+                .map_err(|error| FaultError(format!("{text:?} is not JSON: {error}")))?;
             return Self::try_from(value);
         }
         let mut parts = text.split(',').map(str::trim);
@@ -60,7 +60,7 @@ impl FromStr for Fault {
     }
 }
 
-/// Numbers and truths by their key; everything else is text.
+/// Some keys have numbers or booleans; all others have text.
 fn value_of(key: &str, text: &str) -> Value {
     match key {
         "times" | "skip" | "frames" | "probability" | "after_work" | "silent" => {
@@ -77,7 +77,7 @@ fn fail<T>(message: impl Into<String>) -> Result<T, FaultError> {
 
 fn check(mut fault: Fault) -> Result<Fault, FaultError> {
     let method = fault.method.as_deref().map(|text| {
-        let wrong = format!("{text:?} is no RPC of the contract; use for example EnsureLoadBalancer");
+        let wrong = format!("{text:?} is not an RPC of the contract; use for example EnsureLoadBalancer");
         Method::named(text).ok_or(FaultError(wrong))
     });
     let method = method.transpose()?;
@@ -88,19 +88,19 @@ fn check(mut fault: Fault) -> Result<Fault, FaultError> {
         FaultKind::Error { reason, .. } | FaultKind::ItemError { reason, .. }
             if reason_named(reason).is_none() =>
         {
-            return fail(format!("{reason:?} is no reason of the contract; use for example RATE_LIMITED"));
+            return fail(format!("{reason:?} is not a reason of the contract; use for example RATE_LIMITED"));
         }
         FaultKind::Status { code, .. } if code_named(code).is_none() => {
-            return fail(format!("{code:?} is no code of gRPC other than OK; use for example UNAVAILABLE"));
+            return fail(format!("{code:?} is not a gRPC error code; use for example UNAVAILABLE"));
         }
         FaultKind::State { state } if instance_state_named(state).is_none() => {
-            return fail(format!("{state:?} is neither a state such as STOPPED nor a number"));
+            return fail(format!("{state:?} is not a state such as STOPPED, nor a number"));
         }
         FaultKind::Breach { rule, variant } => check_breach(rule, variant)?,
         _ => {}
     }
     if let Some(method) = method.filter(|method| !fault.kind.fits(*method)) {
-        return fail(format!("{} does nothing to {}", fault.label(), method.name()));
+        return fail(format!("{} does not affect {}", fault.label(), method.name()));
     }
     fault.method = method.map(|method| method.name().to_owned());
     Ok(fault)
@@ -109,11 +109,11 @@ fn check(mut fault: Fault) -> Result<Fault, FaultError> {
 fn check_breach(rule: &str, variant: &str) -> Result<(), FaultError> {
     let Some(breach) = breach::named(rule) else {
         let known: Vec<_> = breach::all().map(|breach| breach.rule).collect();
-        return fail(format!("{rule:?} is no breach; known are {}", known.join(", ")));
+        return fail(format!("{rule:?} is not a breach; known rules are {}", known.join(", ")));
     };
     if !variant.is_empty() && !breach.variants.contains(&variant) {
         let known = breach.variants.join(", ");
-        return fail(format!("{variant:?} is no variant of {rule}; known are: {known}"));
+        return fail(format!("{variant:?} is not a variant of {rule}; known variants are: {known}"));
     }
     Ok(())
 }
@@ -128,7 +128,7 @@ pub(super) fn reason_named(name: &str) -> Option<proto::ErrorReason> {
     proto::ErrorReason::from_wire_name(&name.to_ascii_uppercase())
 }
 
-/// The number of a state of machines, by name or as it stands.
+/// The number of an instance state, by name or number.
 pub(super) fn instance_state_named(name: &str) -> Option<i32> {
     let by_name =
         || proto::InstanceState::from_str_name(&format!("INSTANCE_STATE_{}", name.to_ascii_uppercase()));
@@ -164,23 +164,23 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_told() {
         for (text, wanted) in [
-            ("storm", "\"storm\" is no kind of fault; known are latency"),
-            ("hang,reason=X", "\"reason\" is no key of hang; known are method"),
+            ("storm", "\"storm\" is not a kind of fault; known kinds are latency"),
+            ("hang,reason=X", "\"reason\" is not a key of hang; known keys are method"),
             ("error", "fault error: missing field `reason`"),
-            ("error,reason=NO_SUCH", "\"NO_SUCH\" is no reason of the contract"),
-            ("status,code=OK", "\"OK\" is no code of gRPC other than OK"),
-            ("state,state=GLOWING", "\"GLOWING\" is neither a state"),
-            ("hang,method=Fly", "\"Fly\" is no RPC of the contract"),
+            ("error,reason=NO_SUCH", "\"NO_SUCH\" is not a reason of the contract"),
+            ("status,code=OK", "\"OK\" is not a gRPC error code"),
+            ("state,state=GLOWING", "\"GLOWING\" is not a state"),
+            ("hang,method=Fly", "\"Fly\" is not an RPC of the contract"),
             ("hang,probability=2", "probability must be from 0 to 1"),
             ("hang,times=x", "fault hang: invalid type"),
-            ("latency,time=soon", "fault latency: \"soon\" is no duration"),
-            ("breach,rule=none", "\"none\" is no breach; known are"),
+            ("latency,time=soon", "fault latency: \"soon\" is not a duration"),
+            ("breach,rule=none", "\"none\" is not a breach; known rules are"),
             (
                 "breach,rule=batch-keys,variant=none",
-                "\"none\" is no variant of batch-keys; known are: missing",
+                "\"none\" is not a variant of batch-keys; known variants are: missing",
             ),
-            ("absent,method=GetStatus", "absent does nothing to GetStatus"),
-            ("{", "\"{\" is no JSON"),
+            ("absent,method=GetStatus", "absent does not affect GetStatus"),
+            ("{", "\"{\" is not JSON"),
         ] {
             let error = text.parse::<Fault>().unwrap_err().to_string();
             assert!(error.starts_with(wanted), "{text}: {error}");

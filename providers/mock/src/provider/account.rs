@@ -1,4 +1,4 @@
-//! What an account has beside machines and their network: how it is, hosted clusters, volumes.
+//! The rest of an account: status, hosted clusters and volumes.
 
 use cloudprovider_sdk::{
     CallContext, CloudProvider, Clusters, ProviderError, Result, Volumes, async_trait, proto::*,

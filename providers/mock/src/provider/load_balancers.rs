@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::Honest;
 use crate::cloud::{BalancerState, Deleted, Ensured, FoundBalancer, WRITTEN_PREFIX};
 
-/// The shortest and the longest time that a caller is told to wait for work that goes on.
+/// Bounds of `retry_after` for work in progress.
 const LEAST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
@@ -43,8 +43,8 @@ impl LoadBalancers for Honest {
             let Ensured { balancer, adopted, created } =
                 state.ensure_balancer(&cluster(ctx), request, now)?;
             let told = [
-                (created, "CreatedLoadBalancer", "a load balancer was made"),
-                (adopted, "AdoptedLoadBalancer", "a former controller's load balancer was taken over"),
+                (created, "CreatedLoadBalancer", "the load balancer was created"),
+                (adopted, "AdoptedLoadBalancer", "the load balancer of a former controller was adopted"),
             ];
             let told = told.into_iter().filter(|(happened, ..)| *happened);
             let due = balancer.due.filter(|_| balancer.state == BalancerState::Provisioning);
@@ -74,7 +74,7 @@ impl LoadBalancers for Honest {
                 let outcome = match sets.get(item.backend_set as usize).cloned() {
                     Some(set) => state.update_balancer(ctx.cluster_uid(), &item, set, now),
                     None => {
-                        let text = format!("backend set {} is not there", item.backend_set);
+                        let text = format!("backend set {} does not exist", item.backend_set);
                         Err(ProviderError::new(ErrorReason::InvalidArgumentShape, text))
                     }
                 };
@@ -104,7 +104,8 @@ impl LoadBalancers for Honest {
                 match state.delete_balancer(ctx.cluster_uid(), &service.uid, adopt, now)? {
                     Deleted::Gone => (None, Vec::new()),
                     Deleted::Going { due } => {
-                        let progress = in_progress("DELETING", "the load balancer is going", due, now);
+                        let progress =
+                            in_progress("DELETING", "the load balancer is being deleted", due, now);
                         (Some(progress), Vec::new())
                     }
                     Deleted::LegacyLeft => {
@@ -141,10 +142,10 @@ fn cluster(ctx: &CallContext) -> ClusterRef {
 }
 
 fn provisioning(due: Timestamp, now: Timestamp) -> InProgress {
-    in_progress("PROVISIONING", "the load balancer is being made", due, now)
+    in_progress("PROVISIONING", "the load balancer is being created", due, now)
 }
 
-/// Work that goes on until `due`.
+/// Work in progress until `due`.
 fn in_progress(reason: &str, message: &str, due: Timestamp, now: Timestamp) -> InProgress {
     let left = Duration::try_from(due.duration_since(now)).unwrap_or_default();
     InProgress {

@@ -33,7 +33,7 @@ impl Routes for Honest {
                 match state.ensure_route(ctx.cluster_uid(), &item.destination_cidr, &target) {
                     Ok(listed) => {
                         let mut route = self.seen(listed);
-                        // The caller's own words for the target, with the provider ID that was found for it.
+                        // The target as requested, with the provider ID that was found for it.
                         let provider_id = route.target.map(|found| found.provider_id).unwrap_or_default();
                         let (name, uid) = (target.name, target.uid);
                         route.target = Some(NodeRef { name, uid, provider_id, ..NodeRef::default() });

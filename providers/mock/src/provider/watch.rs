@@ -1,4 +1,4 @@
-//! The stream of changed machines, read from the journal, so that a slow reader never loses a key.
+//! The stream of changed instances, read from the journal, so that a slow reader loses no key.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::cloud::{Change, read_resume_token, resume_token};
 struct Reader {
     honest: Honest,
     cluster: String,
-    /// All changes up to here were given.
+    /// All changes up to here were sent.
     sequence: u64,
     moves: watch::Receiver<u64>,
-    /// A fresh token is given this often: its age counts from then.
+    /// How often a fresh token is sent; its age counts from then.
     pace: Duration,
 }
 
-/// Opens a stream from the token, or from now.
+/// Opens a stream at the token, or at the present.
 pub(super) fn open(honest: &Honest, cluster: &str, token: &str) -> Result<InstanceWatch> {
     let (mock, advertised) = (&honest.mock, &honest.mock.advertised);
     let now = mock.now();
@@ -46,7 +46,7 @@ pub(super) fn open(honest: &Honest, cluster: &str, token: &str) -> Result<Instan
 }
 
 impl Reader {
-    /// The next changes with the token behind them, or after a while a fresh token alone.
+    /// The next changes and the token after them, or after a while only a fresh token.
     async fn next(&mut self) -> Result<Vec<WatchEvent>> {
         let moved = *self.moves.borrow_and_update() > self.sequence;
         if !moved {

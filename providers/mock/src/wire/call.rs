@@ -16,7 +16,7 @@ use crate::{
     scene::{Delivery, Memory, Reply, Shot, Turn},
 };
 
-/// The world that all calls share.
+/// Shared by all calls.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) mock: Mock,
@@ -29,21 +29,21 @@ impl World {
     }
 }
 
-/// What is known of a call all along.
+/// A call, from its arrival on.
 pub(super) struct Call {
     pub(super) world: Arc<World>,
     pub(super) method: Method,
     subjects: Vec<Subject>,
     met: Vec<Arc<Fault>>,
-    /// Only of a call that meets faults.
+    /// Only for a call that meets faults.
     request: Option<Message>,
 }
 
-/// The call's entry in the log; dropped without an outcome, the caller went away.
+/// The call's entry in the log. If it is dropped without an outcome, the caller has disconnected.
 pub(super) struct Entry {
     world: Arc<World>,
     method: Method,
-    /// Its number, until it ended.
+    /// Its number; `None` once it has ended.
     open: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ impl Drop for Entry {
     }
 }
 
-/// Logs a call as it comes in, and finds the faults that it meets.
+/// Logs a call that arrives, and finds the faults that it meets.
 pub(super) fn arrive(
     world: Arc<World>,
     method: Method,
@@ -118,7 +118,7 @@ fn peer(peer: &Peer) -> String {
 }
 
 impl Call {
-    /// The latency of the cloud, and of faults.
+    /// Waits for the latency of the cloud and of faults.
     pub(super) async fn wait(&self) {
         let mut wait = if self.method.is_from_memory() { Duration::ZERO } else { self.world.mock.latency };
         for fault in &self.met {
@@ -153,7 +153,7 @@ impl Call {
         }
     }
 
-    /// Every fault in turn, until one of them decides.
+    /// Applies each fault in turn, until one of them decides.
     pub(super) fn before(&mut self) -> Turn {
         let Some(mut request) = self.request.take() else { return Turn::GoOn };
         let mut decided = Turn::GoOn;
@@ -167,12 +167,12 @@ impl Call {
         decided
     }
 
-    /// The request as faults left it; nothing where it met none.
+    /// The request as changed by faults; `None` if the call met none.
     pub(super) fn changed_request(&self) -> Option<Vec<u8>> {
         self.request.as_ref().map(Message::encode)
     }
 
-    /// What faults make of an outcome, and how it is delivered.
+    /// Applies the faults to an outcome, and returns how to deliver it.
     pub(super) fn after(
         &self,
         outcome: Result<Bytes, Status>,

@@ -1,4 +1,4 @@
-//! One call from its arrival to its answer: logged, met by faults, worked on, met by faults again, delivered.
+//! One call from arrival to answer: log it, apply faults, do the work, apply faults again, deliver.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -19,15 +19,15 @@ use crate::{
     scene::{Delivery, Turn},
 };
 
-/// How long an answer is held back when a caller who goes away meanwhile leaves half of the work.
+/// How long an answer is held back if a caller that disconnects meanwhile leaves the work half done.
 const HELD_BACK: Duration = Duration::from_millis(1500);
-/// How long after its deadline work is done that does not honour it.
+/// How long after the deadline the late work happens.
 const TOO_LATE: Duration = Duration::from_millis(200);
-/// The same where the caller was told that the deadline passed.
+/// The same, if the caller was told that the deadline passed.
 const MUCH_TOO_LATE: Duration = Duration::from_secs(1);
 const DEADLINE: &str = "grpc-timeout";
 
-/// Leaves a balancer half made, unless it was disarmed.
+/// Leaves a balancer half configured when dropped, unless disarmed.
 struct HalveOnDrop(Option<(Arc<World>, String)>);
 
 impl Drop for HalveOnDrop {
@@ -54,13 +54,13 @@ pub(super) async fn exchange(
     let message = frames::only_message(&body);
     let known = message.and_then(|message| Some((Head::read(method, &message).ok()?, message)));
     let Some((head, message)) = known else {
-        // Not to be read here; the services say why.
+        // It cannot be read here; the services say why.
         return inner.oneshot(GrpcRequest::from_parts(parts, Body::new(Full::new(body)))).await;
     };
     let (mut call, entry) = arrive(world, method, head, message, &parts);
     call.wait().await;
     let turn = call.before();
-    // The very bytes that came when nothing met it.
+    // Without faults, exactly the bytes that arrived.
     let body = call.changed_request().map_or(body, |message| frames::framed(&message));
     let request = GrpcRequest::from_parts(parts, Body::new(Full::new(body)));
     match turn {
@@ -90,7 +90,7 @@ pub(super) async fn exchange(
     Ok(call.deliver(outcome, entry).await)
 }
 
-/// The outcome in an answer of the services.
+/// Reads the outcome from an answer of the services.
 async fn read(answer: GrpcResponse) -> Result<Bytes, Status> {
     let (parts, body) = answer.into_parts();
     if let Some(status) = Status::from_header_map(&parts.headers) {
@@ -154,7 +154,7 @@ impl Call {
     }
 }
 
-/// Hands each frame to the faults; the log's entry ends with the stream.
+/// Applies the faults to each frame; the log entry ends with the stream.
 fn watch(call: Call, entry: Entry, answer: GrpcResponse) -> GrpcResponse {
     let (parts, body) = answer.into_parts();
     if let Some(status) = Status::from_header_map(&parts.headers) {

@@ -1,4 +1,4 @@
-//! gRPC messages as they stand in HTTP bodies: five bytes of head, then the message.
+//! gRPC messages in HTTP bodies: five bytes of header, then the message.
 
 use std::future::ready;
 
@@ -12,7 +12,7 @@ use tonic::{Status, body::Body};
 
 const HEAD: usize = 5;
 
-/// The one message of a unary body; nothing when it is compressed, cut off, or not alone.
+/// The only message of a unary body; `None` if it is compressed, truncated, or not the only one.
 pub(crate) fn only_message(body: &Bytes) -> Option<Bytes> {
     let (message, rest) = split(body)?;
     rest.is_empty().then_some(message)
@@ -29,7 +29,7 @@ pub(crate) fn split(body: &Bytes) -> Option<(Bytes, Bytes)> {
     Some((body.slice(HEAD..end), body.slice(end..)))
 }
 
-/// A message behind its head.
+/// A message with its header.
 pub(crate) fn framed(message: &[u8]) -> Bytes {
     let mut framed = BytesMut::with_capacity(HEAD + message.len());
     framed.put_u8(0);
@@ -38,7 +38,7 @@ pub(crate) fn framed(message: &[u8]) -> Bytes {
     framed.freeze()
 }
 
-/// An answer that ended well, with one message.
+/// A successful answer with one message.
 pub(crate) fn ok_answer(message: &[u8]) -> GrpcResponse {
     let trailers =
         HeaderMap::from_iter([(HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"))]);
@@ -47,7 +47,7 @@ pub(crate) fn ok_answer(message: &[u8]) -> GrpcResponse {
     answer(Body::new(StreamBody::new(stream::iter(frames))))
 }
 
-/// An answer that breaks off: the stream is reset.
+/// An answer that ends in a reset of the stream.
 pub(crate) fn reset_answer() -> GrpcResponse {
     // HTTP/2 shows an error in place of a frame as a reset of the stream.
     let breaks_off = ready(Err::<Frame<Bytes>, _>(Status::unknown("the answer is lost")));
@@ -60,17 +60,17 @@ pub(crate) fn answer(body: Body) -> GrpcResponse {
     answer
 }
 
-/// What becomes of one message of a stream.
+/// What happens to one message of a stream.
 pub(crate) enum Passed {
-    /// This message in its place.
+    /// It is replaced by this message.
     Message(Bytes),
-    /// It is left out.
+    /// It is omitted.
     Dropped,
-    /// The stream breaks off here.
+    /// The stream is reset here.
     Reset,
 }
 
-/// A stream's body, each message handed to `change` on its way, and its last words to `ended`.
+/// A stream's body, with each message passed through `change`, and its trailers to `ended`.
 pub(crate) fn changed(
     inner: Body,
     mut change: impl FnMut(Bytes) -> Passed + Send + 'static,
@@ -96,7 +96,7 @@ pub(crate) fn changed(
     Body::new(StreamBody::new(frames))
 }
 
-/// The whole messages of what is not read yet, each as `change` leaves it.
+/// The complete messages among the unread bytes, each passed through `change`.
 fn changed_messages(
     unread: &mut BytesMut,
     change: &mut impl FnMut(Bytes) -> Passed,

@@ -32,7 +32,7 @@ fn machines_get_ids_names_zones_in_turn_and_addresses_of_their_own() {
 fn wishes_that_make_no_sense_are_refused_with_the_value() {
     let cases = [
         (NewInstances { count: Some(0), ..NewInstances::default() }, "count 0"),
-        (NewInstances { count: Some(2), ..NewInstances::named("a") }, "goes with neither"),
+        (NewInstances { count: Some(2), ..NewInstances::named("a") }, "excludes count"),
         (NewInstances { name_pattern: Some("x".into()), ..NewInstances::many(2) }, "needs a {}"),
         (NewInstances { addresses: Some(vec![]), ..NewInstances::many(2) }, "one by one"),
         (NewInstances::named(""), "1 to 253 bytes"),

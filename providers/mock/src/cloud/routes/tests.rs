@@ -45,10 +45,10 @@ fn what_cannot_be_routed_says_why() {
     cloud.set_quota(Quota { max_routes: Some(2), ..Quota::default() });
     ensure(&mut cloud, "10.1.0.0/24", "node-0").unwrap();
     let cases = [
-        ("x", "node-0", "destination \"x\" is no CIDR"),
+        ("x", "node-0", "destination \"x\" is not a CIDR"),
         ("10.2.0.0/24", "ghost", "instance \"ghost\" does not exist"),
         ("10.9.0.0/24", "node-0", "\"route to 10.9.0.0/24\" belongs to another cluster"),
-        ("10.2.0.0/24", "node-0", "the route table holds its 2 routes already"),
+        ("10.2.0.0/24", "node-0", "the route table already holds its maximum of 2 routes"),
     ];
     for (cidr, target, wanted) in cases {
         assert_eq!(ensure(&mut cloud, cidr, target).unwrap_err().message(), wanted);
