@@ -23,7 +23,8 @@ pub async fn askable(provider: &dyn Provider) {
     }
 }
 
-/// Calls `tell` with the previous and the current status at each change, for as long as it is polled.
+/// Calls `tell` with the previous and the current status after each change, for as long as it is polled. Both are the same
+/// if it changed and changed back in between.
 pub async fn follow_status(provider: &dyn Provider, mut tell: impl FnMut(&ProviderStatus, &ProviderStatus)) {
     let mut status = provider.status();
     let mut before = status.borrow_and_update().clone();

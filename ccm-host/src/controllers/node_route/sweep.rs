@@ -138,8 +138,9 @@ impl Controller {
     /// Resumes removals when the provider thaws, for as long as it is polled. Everything else keeps its backoff,
     /// however often the provider comes and goes.
     pub(super) async fn follow_status(&self, cloud: &Cloud) {
-        follow_status(cloud.provider.as_ref(), |before, now| {
-            if *now == ProviderStatus::Serving && now != before {
+        follow_status(cloud.provider.as_ref(), |_, now| {
+            // Even if it is as before: a removal may have met a freeze that ended before this was polled.
+            if *now == ProviderStatus::Serving {
                 self.look(cloud, Look::Removals);
             }
         })

@@ -239,7 +239,8 @@ impl Controller {
             if before.is_away() {
                 self.release(provider.name());
             }
-            if !now.is_away() && now != before {
+            // Even if it is as before: a Service may have met a freeze that ended before this was polled.
+            if !now.is_away() {
                 self.look_at_all();
             }
         })
