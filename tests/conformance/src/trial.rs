@@ -165,13 +165,22 @@ impl Trial {
         expected: &str,
         look: impl AsyncFn() -> Result<Result<T, String>, Stop>,
     ) -> Result<T, Stop> {
-        let settle = self.scenario().settle;
-        let end = tokio::time::Instant::now() + settle;
+        self.eventually_within(self.scenario().settle, expected, look).await
+    }
+
+    /// Repeats a check until it succeeds, for this long.
+    pub(crate) async fn eventually_within<T>(
+        &self,
+        time: Duration,
+        expected: &str,
+        look: impl AsyncFn() -> Result<Result<T, String>, Stop>,
+    ) -> Result<T, Stop> {
+        let end = tokio::time::Instant::now() + time;
         loop {
             match look().await? {
                 Ok(found) => return Ok(found),
                 Err(seen) if tokio::time::Instant::now() > end => {
-                    return Err(failed(format!("{expected} (within {settle:?})"), seen));
+                    return Err(failed(format!("{expected} (within {time:?})"), seen));
                 }
                 Err(_) => tokio::time::sleep(LOOK_AGAIN).await,
             }

@@ -70,17 +70,21 @@ fn not_run(error: HookError) -> Stop {
 }
 
 impl Trial {
-    /// Runs a hook that restarts the provider, and waits until another process answers.
+    /// Runs a hook that restarts the provider, and waits until another process answers; its start is part of the hook.
     pub(crate) async fn restart(&self, hook: &str) -> Outcome {
         let before = self.epoch().await.ok();
         self.hook(hook, &Variables::new()).await?;
-        self.eventually("a provider of another process epoch", async || {
-            let now = self.epoch().await;
-            Ok(match now {
-                Ok(epoch) if Some(&epoch) != before.as_ref() => Ok(()),
-                other => Err(format!("{other:?}")),
-            })
-        })
+        self.eventually_within(
+            self.scenario().hook_timeout,
+            "a provider of another process epoch",
+            async || {
+                let now = self.epoch().await;
+                Ok(match now {
+                    Ok(epoch) if Some(&epoch) != before.as_ref() => Ok(()),
+                    other => Err(format!("{other:?}")),
+                })
+            },
+        )
         .await
     }
 
