@@ -8,7 +8,7 @@ mod command;
 mod door;
 mod requests;
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -35,12 +35,6 @@ pub struct Info {
 pub struct Termination {
     /// How long it stays visible as terminating; the cloud's default if absent.
     pub linger_ms: Option<u64>,
-}
-
-impl Termination {
-    fn linger(&self) -> Option<Duration> {
-        self.linger_ms.map(Duration::from_millis)
-    }
 }
 
 /// The body of a refusal.

@@ -60,6 +60,8 @@ pub struct MethodCalls {
     pub most_at_once: u64,
     /// How calls ended, by code and reason: `OK`, `UNAVAILABLE RETRY_LATER`.
     pub outcomes: BTreeMap<String, u64>,
+    #[serde(skip)]
+    running: u64,
 }
 
 /// Totals of all RPCs, and of the cloud's own API behind them.
@@ -82,7 +84,6 @@ struct Inner {
     last: u64,
     calls: VecDeque<Call>,
     methods: BTreeMap<String, MethodCalls>,
-    running: BTreeMap<String, u64>,
 }
 
 impl Calls {
@@ -98,39 +99,25 @@ impl Calls {
         let seen = inner.methods.entry(call.method.clone()).or_default();
         seen.calls += 1;
         seen.items += call.items;
-        let running = inner.running.entry(call.method.clone()).or_default();
-        *running += 1;
-        seen.most_at_once = seen.most_at_once.max(*running);
+        seen.running += 1;
+        seen.most_at_once = seen.most_at_once.max(seen.running);
         inner.calls.push_back(call);
         inner.last
     }
 
-    pub(crate) fn note_fault(&self, sequence: u64, fault: String) {
-        self.with(sequence, |call| call.faults.push(fault));
-    }
-
     pub(crate) fn end(&self, method: Method, sequence: u64, code: &str, reason: &str, now: Timestamp) {
-        self.with(sequence, |call| {
+        let mut inner = self.inner.lock();
+        let first = inner.calls.front().map_or(u64::MAX, |call| call.sequence);
+        let at = sequence.checked_sub(first).and_then(|at| usize::try_from(at).ok());
+        if let Some(call) = at.and_then(|at| inner.calls.get_mut(at)) {
             code.clone_into(&mut call.code);
             reason.clone_into(&mut call.reason);
             call.took_ms = u64::try_from(now.duration_since(call.at).as_millis()).ok();
-        });
-        let mut inner = self.inner.lock();
-        if let Some(running) = inner.running.get_mut(method.name()) {
-            *running = running.saturating_sub(1);
         }
         let outcome = if reason.is_empty() { code.to_owned() } else { format!("{code} {reason}") };
         let seen = inner.methods.entry(method.name().to_owned()).or_default();
+        seen.running = seen.running.saturating_sub(1);
         *seen.outcomes.entry(outcome).or_default() += 1;
-    }
-
-    fn with(&self, sequence: u64, change: impl FnOnce(&mut Call)) {
-        let mut inner = self.inner.lock();
-        let Some(first) = inner.calls.front().map(|call| call.sequence) else { return };
-        let at = sequence.checked_sub(first).and_then(|at| usize::try_from(at).ok());
-        if let Some(call) = at.and_then(|at| inner.calls.get_mut(at)) {
-            change(call);
-        }
     }
 
     /// The newest `limit` calls after a sequence number, of one RPC or of all.
@@ -153,7 +140,10 @@ impl Calls {
     pub fn reset(&self) {
         let mut inner = self.inner.lock();
         inner.calls.clear();
-        inner.methods.clear();
+        inner.methods.retain(|_, seen| {
+            *seen = MethodCalls { running: seen.running, ..MethodCalls::default() };
+            seen.running > 0
+        });
     }
 }
 

@@ -4,14 +4,6 @@
 //! errors. [`Cloud`] is the lock around [`State`]; it wakes watchers, and saves each change before the caller may tell
 //! anybody.
 
-/// Copies the fields that a patch sets. Lists every field; those after `;` need special treatment.
-macro_rules! take_over {
-    ($target:expr, $patch:ident: $kind:ident { $($field:ident)* ; $($other:ident)* }) => {
-        let $kind { $($field,)* $($other,)* } = $patch;
-        $(if let Some(value) = $field { $target.$field = value; })*
-    };
-}
-
 mod address_pool;
 mod balancer;
 mod balancer_config;
@@ -24,6 +16,7 @@ mod index;
 mod instances;
 mod journal;
 mod lookup;
+mod patch;
 mod routes;
 mod settings;
 mod ssh_key;
@@ -41,16 +34,16 @@ pub use balancer::{
     ANNOTATION_PREFIX, Backend, Balancer, BalancerState, Ingress, Port, Protocol, WRITTEN_PREFIX,
 };
 pub use balancer_mutations::{Deleted, Ensured};
-pub use balancers::{BalancerPatch, FoundBalancer, Held, NewLegacyBalancer, legacy_name};
-pub use conditions::{Conditions, ConditionsPatch, Credentials};
+pub use balancers::{FoundBalancer, Held, NewLegacyBalancer, legacy_name};
+pub use conditions::{Conditions, Credentials};
 pub use error::CloudError;
 pub(crate) use error::existing;
 pub use hosted_cluster::HostedCluster;
-pub use instances::{Address, AddressKind, Instance, InstancePatch, InstanceState, NewInstances};
+pub use instances::{Address, AddressKind, Instance, InstanceState, NewInstances};
 pub use journal::Change;
 pub(crate) use journal::{read_resume_token, resume_token};
 pub use lookup::Found;
-pub use routes::{ListedRoute, NewRoute, Route, RoutePatch, RouteState, RouteTarget, canonical_cidr};
+pub use routes::{ListedRoute, NewRoute, Route, RouteState, RouteTarget, canonical_cidr};
 pub use settings::{Quota, Settings, UnknownNodes};
 pub use ssh_key::SshKey;
 pub(crate) use state::timestamp;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     admin::{self, Door, Info},
-    cloud::{Cloud, NewInstances, State, Store, load, write},
+    cloud::{Cloud, NewInstances, Store, load, write},
     provider, wire,
 };
 
@@ -70,21 +70,14 @@ impl Mock {
         Ok((Server::new(provider, serve).layer(wire::layer(self.clone())), handle))
     }
 
-    /// Lets the cloud's clock run, and health follow its conditions.
+    /// Applies changes when they are due, so that watches see them even if nobody asks; health follows the conditions.
     pub async fn live(&self, handle: ProviderHandle) -> Infallible {
-        tokio::select! {
-            never = self.turn() => never,
-            never = self.tell_health(handle) => never,
-        }
-    }
-
-    /// Applies changes when they are due, so that watches see them even if nobody asks.
-    async fn turn(&self) -> Infallible {
         let mut moves = self.cloud.schedule_moves();
         loop {
             moves.borrow_and_update();
             let now = self.now();
-            let due = self.cloud.read(now, State::next_due);
+            let (due, serving) = self.cloud.read(now, |state| (state.next_due(), state.conditions.serving));
+            handle.set_serving(serving);
             let wait = due.map(|due| Duration::try_from(due.duration_since(now)).unwrap_or_default());
             tokio::select! {
                 () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
@@ -93,25 +86,13 @@ impl Mock {
             }
         }
     }
-
-    /// Sets health to SERVING or NOT_SERVING, as the conditions say.
-    async fn tell_health(&self, handle: ProviderHandle) -> Infallible {
-        let mut moves = self.cloud.schedule_moves();
-        loop {
-            moves.borrow_and_update();
-            handle.set_serving(self.look(|state| state.conditions.serving));
-            let _sender_lives_in_the_cloud = moves.changed().await;
-        }
-    }
 }
 
 /// The cloud from the state file, or a new one with the requested instances.
 async fn open_cloud(options: &Options, clock: &Clock) -> anyhow::Result<Cloud> {
-    let settings = options.settings();
     let known = options.state_file.as_deref().map(load).transpose()?.flatten();
     let fresh = known.is_none();
-    let mut state =
-        known.map_or_else(|| State::new(settings.clone()), |state| state.restored(settings.clone()));
+    let mut state = known.unwrap_or_default().restored(options.settings());
     if !options.advertise.has(Capability::DurableDigest) {
         state.forget_digests();
     }

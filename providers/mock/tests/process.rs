@@ -4,7 +4,7 @@
 mod support;
 
 use cloudprovider_sdk::{contract::service_names, proto::*};
-use provider_mock::cloud::{ConditionsPatch, NewInstances};
+use provider_mock::cloud::NewInstances;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::*;
@@ -105,10 +105,9 @@ async fn health_follows_the_conditions() {
     let mut health = HealthClient::new(mock.channel.clone());
     let mut stream = health.watch(HealthCheckRequest::default()).await.unwrap().into_inner();
     assert_eq!(stream.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
-    let serving = |serving| ConditionsPatch { serving: Some(serving), ..Default::default() };
-    mock.admin.patch_conditions(&serving(false)).await.unwrap();
+    mock.admin.patch_conditions(&json!({"serving": false})).await.unwrap();
     assert_eq!(stream.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
-    mock.admin.patch_conditions(&serving(true)).await.unwrap();
+    mock.admin.patch_conditions(&json!({"serving": true})).await.unwrap();
     assert_eq!(stream.message().await.unwrap().unwrap().status(), ServingStatus::Serving);
 }
 
@@ -158,7 +157,7 @@ async fn people_can_do_everything_by_typing() {
     assert_eq!((&made[1]["name"], &made[1]["zone"]), (&"node-1".into(), &"z2".into()));
     mock.type_in(&["post", "instances", "node-0", "stop"]).await;
     let provider_id = made[1]["provider_id"].as_str().unwrap();
-    mock.type_in(&["patch", "instances", provider_id, "--body", r#"{"remove_labels": ["a"]}"#]).await;
+    mock.type_in(&["patch", "instances", provider_id, "--body", r#"{"labels": {"a": null}}"#]).await;
     let machines = mock.type_in(&["get", "instances"]).await;
     assert_eq!((&machines[0]["state"], &machines[1]["labels"]), (&"stopped".into(), &json!({})));
     let now = r#"{"linger_ms": 0}"#;
@@ -176,8 +175,7 @@ async fn people_can_do_everything_by_typing() {
     mock.type_in(&["delete", "balancers", "ns/old"]).await;
 
     mock.type_in(&["post", "routes", "--body", r#"{"destination_cidr": "10.1.0.0/24"}"#]).await;
-    let to_nothing =
-        mock.type_in(&["patch", "routes", "10.1.0.0/24", "--body", r#"{"no_target": true}"#]).await;
+    let to_nothing = mock.type_in(&["patch", "routes", "10.1.0.0/24", "--body", r#"{"target": null}"#]).await;
     assert_eq!(to_nothing["state"], "blackhole");
     mock.type_in(&["delete", "routes", "10.1.0.0/24"]).await;
 

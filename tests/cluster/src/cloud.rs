@@ -1,14 +1,15 @@
 //! The cloud behind the provider, in the words of a test: machines by their node's name, balancers by Service.
 
-use std::{fs, net::SocketAddr, path::Path};
+use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path};
 
 use anyhow::{Context as _, Result};
 use provider_mock::{
     admin::{Client, Termination},
     calls::Call,
-    cloud::{Address, AddressKind, Balancer, ConditionsPatch, InstancePatch, NewInstances},
+    cloud::{Address, AddressKind, Balancer, NewInstances},
     fault::Fault,
 };
+use serde_json::json;
 
 /// The admin door of the mock.
 #[derive(Debug, Clone)]
@@ -60,45 +61,40 @@ impl Cloud {
 
     /// Gives the machine this internal address only.
     pub async fn set_internal_ip(&self, name: &str, address: &str) -> Result<()> {
-        let addresses = Some(vec![Address::new(AddressKind::InternalIp, address)]);
-        self.0.patch_instance(name, &InstancePatch { addresses, ..InstancePatch::default() }).await?;
+        let address = Address::new(AddressKind::InternalIp, address);
+        self.0.patch_instance(name, &json!({"addresses": [address]})).await?;
         Ok(())
     }
 
     /// Moves the machine to another zone and type.
     pub async fn move_instance(&self, name: &str, zone: &str, instance_type: &str) -> Result<()> {
-        let (zone, instance_type) = (Some(zone.to_owned()), Some(instance_type.to_owned()));
-        self.0
-            .patch_instance(name, &InstancePatch { zone, instance_type, ..InstancePatch::default() })
-            .await?;
+        self.0.patch_instance(name, &json!({"zone": zone, "instance_type": instance_type})).await?;
         Ok(())
     }
 
     /// Adds labels that the provider wants on the machine's node.
     pub async fn set_labels(&self, name: &str, labels: &[(&str, &str)]) -> Result<()> {
-        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        self.0.patch_instance(name, &InstancePatch { labels, ..InstancePatch::default() }).await?;
+        let labels: BTreeMap<_, _> = labels.iter().copied().collect();
+        self.0.patch_instance(name, &json!({"labels": labels})).await?;
         Ok(())
     }
 
     /// Removes labels that the provider wants.
     pub async fn remove_labels(&self, name: &str, keys: &[&str]) -> Result<()> {
-        let remove_labels = keys.iter().map(|key| (*key).to_owned()).collect();
-        self.0.patch_instance(name, &InstancePatch { remove_labels, ..InstancePatch::default() }).await?;
+        let labels: BTreeMap<_, ()> = keys.iter().map(|key| (*key, ())).collect();
+        self.0.patch_instance(name, &json!({"labels": labels})).await?;
         Ok(())
     }
 
     /// Sets whether the provider's health is SERVING.
     pub async fn set_serving(&self, serving: bool) -> Result<()> {
-        let patch = ConditionsPatch { serving: Some(serving), ..ConditionsPatch::default() };
-        self.0.patch_conditions(&patch).await?;
+        self.0.patch_conditions(&json!({"serving": serving})).await?;
         Ok(())
     }
 
     /// Sets whether the cloud's own API answers the provider.
     pub async fn set_reachable(&self, reachable: bool) -> Result<()> {
-        let patch = ConditionsPatch { cloud_reachable: Some(reachable), ..ConditionsPatch::default() };
-        self.0.patch_conditions(&patch).await?;
+        self.0.patch_conditions(&json!({"cloud_reachable": reachable})).await?;
         Ok(())
     }
 

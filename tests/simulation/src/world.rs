@@ -20,10 +20,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, Service};
 use parking_lot::Mutex;
 use provider_mock::{
-    cloud::{Cloud, ConditionsPatch, Credentials, NewLegacyBalancer, NewRoute, Settings, State, Store},
+    cloud::{Cloud, NewLegacyBalancer, NewRoute, Settings, State, Store},
     fault::Fault,
     serve::Mock,
 };
+use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
 use crate::{
@@ -329,12 +330,7 @@ impl World {
         }
         self.provider.start();
         self.doubling.percent(0);
-        self.condition(ConditionsPatch {
-            cloud_reachable: Some(true),
-            serving: Some(true),
-            credentials: Some(Credentials::Valid),
-            ..ConditionsPatch::default()
-        });
+        self.condition(&json!({"cloud_reachable": true, "serving": true, "credentials": "valid"}))?;
         self.kubelets.lock().speak();
         let mut active = 0;
         self.active(|host| {
@@ -361,8 +357,9 @@ impl World {
         self.start_host()
     }
 
-    fn condition(&self, patch: ConditionsPatch) {
-        self.alter(|state, _| state.patch_conditions(patch));
+    fn condition(&self, patch: &Value) -> Result<()> {
+        self.alter(|state, _| state.patch_conditions(patch))?;
+        Ok(())
     }
 
     /// Does one step.
@@ -375,8 +372,8 @@ impl World {
             Step::Join(number) => self.join(*number),
             Step::Terminate(numbers) => numbers.iter().for_each(|number| self.terminate(*number)),
             Step::ScaleDown(numbers) => self.scale_down(numbers.clone()),
-            Step::Stop(number) => drop(self.alter(|state, _now| state.stop_instance(&node(*number)))),
-            Step::Start(number) => drop(self.alter(|state, _now| state.start_instance(&node(*number)))),
+            Step::Stop(number) => drop(self.alter(|state, _now| state.set_running(&node(*number), false))),
+            Step::Start(number) => drop(self.alter(|state, _now| state.set_running(&node(*number), true))),
             Step::Silence(number, time) => self.kubelets.lock().silence(&node(*number), *time),
             Step::DeleteNode(number) => drop(self.objects().named("user").delete::<Node>("", &node(*number))),
             Step::Exclude(number, out) => self.label(*number, EXCLUDE, out.then_some("true")),
@@ -400,7 +397,7 @@ impl World {
             Step::Crash(_) | Step::Restart | Step::Hold(_) | Step::Overlap(_) => self.disturb_host(step)?,
             Step::ProviderCrash(_) | Step::ProviderHold(_) | Step::ProviderCut => self.disturb_provider(step),
             Step::Cloud(time, text) => self.fault(*time, text.parse()?),
-            Step::Unreachable(_) | Step::Credentials(_) | Step::NotServing(_) => self.disturb_cloud(step),
+            Step::Unreachable(_) | Step::Credentials(_) | Step::NotServing(_) => self.disturb_cloud(step)?,
             Step::Doubled(time, percent) => {
                 self.doubling.percent(*percent);
                 self.later(*time, |world| world.doubling.percent(0));

@@ -1,5 +1,7 @@
 //! Every request to the admin door: each reads or changes the cloud.
 
+use std::time::Duration;
+
 use http::Method;
 use serde_json::{Value, json};
 
@@ -10,9 +12,8 @@ use super::{
 use crate::{
     calls::{Call, CallSummary},
     cloud::{
-        Balancer, BalancerPatch, Conditions, ConditionsPatch, Held, HostedCluster, Instance, InstancePatch,
-        ListedRoute, NewInstances, NewLegacyBalancer, NewRoute, Quota, Route, RoutePatch, SshKey, State,
-        Volume, existing,
+        Balancer, Conditions, Held, HostedCluster, Instance, ListedRoute, NewInstances, NewLegacyBalancer,
+        NewRoute, Quota, Route, SshKey, State, Volume, existing,
     },
     fault::{Fault, FaultStatus},
 };
@@ -59,20 +60,21 @@ requests! {
     /// Creates instances.
     create_instances(wish: NewInstances) -> Vec<Instance>: POST ["instances"], wish
         => door.change(|state, now| state.create_instances(&wish, now)).await;
-    /// Changes an instance.
-    patch_instance(reference: str, patch: InstancePatch) -> Instance: PATCH ["instances", reference], patch
-        => door.change(|state, _| state.patch_instance(reference, patch)).await;
+    /// Changes an instance by a JSON merge patch.
+    patch_instance(reference: str, patch: Value) -> Instance: PATCH ["instances", reference], patch
+        => door.change(|state, _| state.patch_instance(reference, &patch)).await;
     /// Stops an instance.
     stop_instance(reference: str) -> Instance: POST ["instances", reference, "stop"]
-        => door.change(|state, _| state.stop_instance(reference)).await;
+        => door.change(|state, _| state.set_running(reference, false)).await;
     /// Starts a stopped instance.
     start_instance(reference: str) -> Instance: POST ["instances", reference, "start"]
-        => door.change(|state, _| state.start_instance(reference)).await;
+        => door.change(|state, _| state.set_running(reference, true)).await;
     /// Terminates an instance.
     terminate_instance(reference: str, wish: Termination) -> Instance:
         POST ["instances", reference, "terminate"], wish
         => door.change(|state, now| {
-            state.terminate_instance(reference, Termination::linger(&wish), now)
+            let Termination { linger_ms } = wish;
+            state.terminate_instance(reference, linger_ms.map(Duration::from_millis), now)
         }).await;
     /// Deletes an instance at once.
     delete_instance(reference: str) -> Instance: DELETE ["instances", reference]
@@ -97,9 +99,9 @@ requests! {
     /// One balancer.
     balancer(reference: str) -> Balancer: GET ["balancers", reference]
         => door.mock.look(|state| shown(existing("load balancer", reference, state.balancer(reference))?));
-    /// Changes a balancer behind the provider's back, so that it drifts.
-    patch_balancer(reference: str, patch: BalancerPatch) -> Balancer: PATCH ["balancers", reference], patch
-        => door.change(|state, _| state.patch_balancer(reference, patch)).await;
+    /// Changes a balancer behind the provider's back by a JSON merge patch, so that it drifts.
+    patch_balancer(reference: str, patch: Value) -> Balancer: PATCH ["balancers", reference], patch
+        => door.change(|state, _| state.patch_balancer(reference, &patch)).await;
     /// Deletes a balancer behind the provider's back.
     delete_balancer(reference: str) -> Balancer: DELETE ["balancers", reference]
         => door.change(|state, _| state.remove_balancer_outside(reference)).await;
@@ -109,9 +111,9 @@ requests! {
     /// Creates a route behind the provider's back.
     create_route(wish: NewRoute) -> ListedRoute: POST ["routes"], wish
         => door.change(|state, _| state.create_route_outside(wish)).await;
-    /// Changes a route's target behind the provider's back.
-    patch_route(reference: str, patch: RoutePatch) -> ListedRoute: PATCH ["routes", reference], patch
-        => door.change(|state, _| state.patch_route(reference, patch)).await;
+    /// Changes a route behind the provider's back by a JSON merge patch.
+    patch_route(reference: str, patch: Value) -> ListedRoute: PATCH ["routes", reference], patch
+        => door.change(|state, _| state.patch_route(reference, &patch)).await;
     /// Deletes a route behind the provider's back.
     delete_route(reference: str) -> Route: DELETE ["routes", reference]
         => door.change(|state, _| state.remove_route_outside(reference)).await;
@@ -144,9 +146,9 @@ requests! {
         => door.change(|state, _| Ok(state.set_quota(quota))).await;
     /// The conditions.
     conditions() -> Conditions: GET ["conditions"] => door.mock.look(|state| shown(&state.conditions));
-    /// Changes the conditions.
-    patch_conditions(patch: ConditionsPatch) -> Conditions: PATCH ["conditions"], patch
-        => door.change(|state, _| Ok(state.patch_conditions(patch))).await;
+    /// Changes the conditions by a JSON merge patch.
+    patch_conditions(patch: Value) -> Conditions: PATCH ["conditions"], patch
+        => door.change(|state, _| state.patch_conditions(&patch)).await;
 
     /// The calls, in order of arrival.
     calls() -> Vec<Call>: GET ["calls"] => shown(door.mock.calls.list(

@@ -30,11 +30,8 @@ pub enum Deleted {
     Gone,
     /// A former controller's balancer was left alone.
     LegacyLeft,
-    /// It is being deleted until `due`.
-    Going {
-        /// When it will be gone.
-        due: Timestamp,
-    },
+    /// It is being deleted until then.
+    Going(Timestamp),
 }
 
 impl State {
@@ -120,9 +117,10 @@ impl State {
     fn assign_ingress(&mut self, balancer: &mut Balancer, service: &Service, config: &Config) -> Result<()> {
         let is_requested =
             |way: &Ingress| way.ip.is_some_and(|ip| ip.to_string() == service.load_balancer_ip);
-        let fits = !balancer.ingress.is_empty()
-            && balancer.internal == config.internal
-            && shape_of(&balancer.ingress) == (config.hostname, wanted_families(config))
+        let has = balancer.ingress.iter().map(|way| way.ip.map(|ip| ip.is_ipv4()));
+        let wanted = config.families.iter().map(|family| Some(*family == IpFamily::Ipv4));
+        let fits = balancer.internal == config.internal
+            && if config.hostname { has.eq([None]) } else { has.eq(wanted) }
             && (service.load_balancer_ip.is_empty() || balancer.ingress.iter().any(is_requested));
         if !fits {
             let ingress = self.new_ingress(&balancer.id, service, config)?;
@@ -183,14 +181,7 @@ impl State {
                 ..balancer.clone()
             },
         );
-        let same = !retag
-            && !before.drifted
-            && balancer.ports == before.ports
-            && balancer.annotations == before.annotations
-            && balancer.source_ranges == before.source_ranges
-            && balancer.health_check_port == before.health_check_port
-            && balancer.backends == before.backends;
-        balancer.writes += u64::from(!same);
+        balancer.writes += u64::from(retag || *balancer != before);
         set_digest(balancer, &wish.desired_digest);
     }
 
@@ -261,7 +252,7 @@ impl State {
         let id = balancer.id.clone();
         self.put_balancer(balancer);
         self.tick(now);
-        Ok(if self.balancers.contains_key(&id) { Deleted::Going { due } } else { Deleted::Gone })
+        Ok(if self.balancers.contains_key(&id) { Deleted::Going(due) } else { Deleted::Gone })
     }
 }
 
@@ -286,16 +277,4 @@ fn set_digest(balancer: &mut Balancer, digest: &str) {
         balancer.applied_digest = digest.into();
         balancer.pending_digest.clear();
     }
-}
-
-fn shape_of(ingress: &[Ingress]) -> (bool, Vec<bool>) {
-    let hostname = ingress.iter().any(|way| way.hostname.is_some());
-    (hostname, ingress.iter().filter_map(|way| way.ip.map(|ip| ip.is_ipv4())).collect())
-}
-
-fn wanted_families(config: &Config) -> Vec<bool> {
-    if config.hostname {
-        return Vec::new();
-    }
-    config.families.iter().map(|family| *family == IpFamily::Ipv4).collect()
 }

@@ -9,11 +9,13 @@ use cloudprovider_sdk::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{
     Backend, Balancer, BalancerState, CloudError, Ingress, Port, State, address_pool, existing,
     index::{Indexes, ids, set},
     lookup::Found,
+    patch::patched,
 };
 
 /// The balancer found for a natural key.
@@ -38,12 +40,6 @@ pub struct Held {
     pub id: String,
 }
 
-impl Held {
-    fn new(kind: &str, id: &str) -> Self {
-        Self { kind: kind.to_owned(), id: id.to_owned() }
-    }
-}
-
 /// A balancer as a former controller left it: it has a name but no uids.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -60,24 +56,6 @@ pub struct NewLegacyBalancer {
     pub cluster_uid: String,
     /// Ports.
     pub ports: Vec<Port>,
-}
-
-/// A change behind the provider's back, after which the balancer counts as drifted. Absent fields stay.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct BalancerPatch {
-    /// All ports.
-    pub ports: Option<Vec<Port>>,
-    /// All backends.
-    pub backends: Option<Vec<Backend>>,
-    /// All source ranges.
-    pub source_ranges: Option<Vec<String>>,
-    /// Digest recorded with it.
-    pub applied_digest: Option<String>,
-    /// Uid of the owning cluster; empty makes it a former controller's.
-    pub cluster_uid: Option<String>,
-    /// Whether it counts as drifted; true by default.
-    pub drifted: Option<bool>,
 }
 
 /// The id of a balancer's firewall, which is created and deleted with it.
@@ -210,11 +188,11 @@ impl State {
         let balancers = self.balancers.values().filter(|balancer| balancer.cluster_uid == cluster_uid);
         let firewalls = self.firewalls.iter().filter(|(_, owner)| *owner == cluster_uid);
         let routes = self.routes.values().filter(|route| route.cluster_uid == cluster_uid);
-        balancers
-            .map(|balancer| Held::new("load-balancer", &balancer.id))
-            .chain(firewalls.map(|(id, _)| Held::new("firewall", id)))
-            .chain(routes.map(|route| Held::new("route", &route.id)))
-            .collect()
+        let balancers = balancers.map(|balancer| ("load-balancer", &balancer.id));
+        let firewalls = firewalls.map(|(id, _)| ("firewall", id));
+        let routes = routes.map(|route| ("route", &route.id));
+        let all = balancers.chain(firewalls).chain(routes);
+        all.map(|(kind, id)| Held { kind: kind.to_owned(), id: id.clone() }).collect()
     }
 
     /// Detaches the firewall, so that it outlives the balancer: as if a provider forgot to delete it.
@@ -291,18 +269,15 @@ impl State {
         Ok(self.put_balancer(balancer))
     }
 
-    /// Changes a balancer behind the provider's back.
+    /// Changes a balancer behind the provider's back; it counts as drifted, unless the patch says otherwise.
     ///
     /// # Errors
     ///
-    /// There is none.
-    pub fn patch_balancer(&mut self, reference: &str, patch: BalancerPatch) -> Result<Balancer, CloudError> {
-        let mut balancer = self.existing_balancer(reference)?;
-        take_over!(balancer, patch: BalancerPatch {
-            ports source_ranges applied_digest cluster_uid; backends drifted
-        });
-        balancer.backends = backends.map_or(balancer.backends, Arc::new);
-        balancer.drifted = drifted.unwrap_or(true);
+    /// There is none, or the patch does not fit.
+    pub fn patch_balancer(&mut self, reference: &str, patch: &Value) -> Result<Balancer, CloudError> {
+        let old = self.existing_balancer(reference)?;
+        let mut balancer = patched(&old, patch, &["id", "state", "writes", "created", "due"])?;
+        balancer.drifted |= patch.get("drifted").is_none();
         Ok(self.put_balancer(balancer))
     }
 

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use cloudprovider_sdk::{ProviderError, Result};
+use cloudprovider_sdk::ProviderError;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{CloudError, patch::patched};
 
 /// Whether the cloud accepts the provider's credentials.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,35 +67,9 @@ impl Default for Conditions {
     }
 }
 
-/// A change of conditions. Absent fields stay.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ConditionsPatch {
-    /// Whether the credentials are accepted.
-    pub credentials: Option<Credentials>,
-    /// Whether the API answers.
-    pub cloud_reachable: Option<bool>,
-    /// Whether the event stream works.
-    pub watch_healthy: Option<bool>,
-    /// Whether the provider's configuration is valid.
-    pub config_valid: Option<bool>,
-    /// Whether the cloud throttles.
-    pub rate_limited: Option<bool>,
-    /// Whether gRPC health is SERVING.
-    pub serving: Option<bool>,
-    /// Duration of an API call in milliseconds.
-    pub latency_ms: Option<u64>,
-    /// Minimum time to create a load balancer, in milliseconds.
-    pub provisioning_ms: Option<u64>,
-    /// All unreachable zones.
-    pub unreachable_zones: Option<BTreeSet<String>>,
-    /// All missing rights.
-    pub denied_actions: Option<BTreeSet<String>>,
-}
-
 impl Conditions {
     /// Whether an action is allowed at all; checked first, so that missing rights win over absence.
-    pub(super) fn allow(&self, action: &str) -> Result<()> {
+    pub(super) fn allow(&self, action: &str) -> Result<(), ProviderError> {
         match self.credentials {
             Credentials::Invalid => return Err(ProviderError::cloud_credentials_invalid()),
             Credentials::Expired => return Err(ProviderError::cloud_credentials_expired()),
@@ -108,16 +85,11 @@ impl Conditions {
     }
 
     /// Applies a patch.
-    pub(super) fn apply(&mut self, patch: ConditionsPatch) {
-        take_over!(self, patch: ConditionsPatch {
-            cloud_reachable watch_healthy config_valid rate_limited serving latency_ms provisioning_ms
-            unreachable_zones denied_actions; credentials
-        });
-        if let Some(credentials) = credentials {
-            if credentials == Credentials::Valid && self.credentials != Credentials::Valid {
-                self.credentials_generation += 1;
-            }
-            self.credentials = credentials;
-        }
+    pub(super) fn apply(&mut self, patch: &Value) -> Result<(), CloudError> {
+        let valid = |conditions: &Self| conditions.credentials == Credentials::Valid;
+        let mut next = patched(self, patch, &["credentials_generation"])?;
+        next.credentials_generation += u64::from(valid(&next) && !valid(self));
+        *self = next;
+        Ok(())
     }
 }

@@ -8,10 +8,12 @@ use std::{
 use cloudprovider_sdk::proto;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{
     CloudError, State, existing,
     index::{Indexes, ids, set},
+    patch::patched,
     state::later,
 };
 
@@ -176,29 +178,8 @@ impl NewInstances {
     }
 }
 
-/// A change of an instance. Absent fields stay.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct InstancePatch {
-    /// All addresses.
-    pub addresses: Option<Vec<Address>>,
-    /// Labels to set.
-    pub labels: BTreeMap<String, String>,
-    /// Labels to remove; reported to the host as removed.
-    pub remove_labels: BTreeSet<String>,
-    /// Zone. The provider ID stays.
-    pub zone: Option<String>,
-    /// Region.
-    pub region: Option<String>,
-    /// Type.
-    pub instance_type: Option<String>,
-    /// All pod CIDRs.
-    pub pod_cidrs: Option<Vec<String>>,
-    /// The system UUID.
-    pub system_uuid: Option<String>,
-    /// Uid of the cluster.
-    pub cluster_uid: Option<String>,
-}
+/// The fields of an instance that no patch changes.
+const FIXED: &[&str] = &["id", "provider_id", "state", "removed_labels", "created", "due"];
 
 impl State {
     /// All instances, by id.
@@ -272,51 +253,30 @@ impl State {
         self.put_instance(instance)
     }
 
-    /// Applies a patch.
+    /// Applies a patch. A label that it sets to null is reported to the host as removed.
     ///
     /// # Errors
     ///
-    /// There is no such instance.
-    pub fn patch_instance(&mut self, reference: &str, patch: InstancePatch) -> Result<Instance, CloudError> {
-        let mut instance = self.existing(reference)?;
-        take_over!(instance, patch: InstancePatch {
-            addresses zone region instance_type pod_cidrs system_uuid cluster_uid; labels remove_labels
-        });
-        for key in labels.keys() {
-            instance.removed_labels.remove(key);
-        }
-        instance.labels.extend(labels);
-        for key in remove_labels {
-            instance.labels.remove(&key);
-            instance.removed_labels.insert(key);
-        }
+    /// There is no such instance, or the patch does not fit.
+    pub fn patch_instance(&mut self, reference: &str, patch: &Value) -> Result<Instance, CloudError> {
+        let mut instance = patched(&self.existing(reference)?, patch, FIXED)?;
+        let labels = patch["labels"].as_object().into_iter().flatten();
+        instance.removed_labels.extend(labels.map(|(key, _)| key.clone()));
+        instance.removed_labels.retain(|key| !instance.labels.contains_key(key));
         Ok(self.put_instance(instance))
     }
 
-    /// Stops an instance, which continues to exist.
+    /// Stops or starts an instance; a stopped one continues to exist.
     ///
     /// # Errors
     ///
     /// There is no such instance, or it is terminating.
-    pub fn stop_instance(&mut self, reference: &str) -> Result<Instance, CloudError> {
-        self.set_state(reference, InstanceState::Stopped)
-    }
-
-    /// Starts a stopped instance.
-    ///
-    /// # Errors
-    ///
-    /// There is no such instance, or it is terminating.
-    pub fn start_instance(&mut self, reference: &str) -> Result<Instance, CloudError> {
-        self.set_state(reference, InstanceState::Running)
-    }
-
-    fn set_state(&mut self, reference: &str, state: InstanceState) -> Result<Instance, CloudError> {
+    pub fn set_running(&mut self, reference: &str, running: bool) -> Result<Instance, CloudError> {
         let mut instance = self.existing(reference)?;
         if instance.state == InstanceState::Terminating {
             return Err(CloudError::Invalid(format!("instance {reference} is terminating")));
         }
-        instance.state = state;
+        instance.state = if running { InstanceState::Running } else { InstanceState::Stopped };
         instance.due = None;
         Ok(self.put_instance(instance))
     }

@@ -6,8 +6,9 @@ use cloudprovider_sdk::{
 };
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{CloudError, Found, State, existing, index::ids};
+use super::{CloudError, Found, State, existing, index::ids, patch::patched};
 
 /// State of a route, numbered as in the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,16 +77,6 @@ pub struct NewRoute {
     pub destination_cidr: String,
     /// The target.
     pub target: Option<RouteTarget>,
-}
-
-/// A change behind the provider's back. Absent fields stay.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RoutePatch {
-    /// The target.
-    pub target: Option<RouteTarget>,
-    /// Removes the target.
-    pub no_target: bool,
 }
 
 /// Parses a CIDR and clears its host bits.
@@ -252,17 +243,13 @@ impl State {
         Ok(self.put_route(route))
     }
 
-    /// Changes a route's target behind the provider's back.
+    /// Changes a route behind the provider's back.
     ///
     /// # Errors
     ///
-    /// There is none.
-    pub fn patch_route(&mut self, id: &str, patch: RoutePatch) -> Result<ListedRoute, CloudError> {
-        let mut route = self.existing_route(id)?;
-        if patch.no_target {
-            route.target = None;
-        }
-        route.target = patch.target.or(route.target);
+    /// There is none, or the patch does not fit.
+    pub fn patch_route(&mut self, id: &str, patch: &Value) -> Result<ListedRoute, CloudError> {
+        let route = patched(&self.existing_route(id)?, patch, &["id"])?;
         Ok(self.put_route(route))
     }
 

@@ -7,9 +7,10 @@ use std::time::Duration;
 use cloudprovider_sdk::Result;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{
-    Balancer, Change, Conditions, ConditionsPatch, HostedCluster, Instance, Quota, Route, Settings, SshKey,
+    Balancer, Change, CloudError, Conditions, HostedCluster, Instance, Quota, Route, Settings, SshKey,
     Volume, index::Indexes, journal::Journal,
 };
 
@@ -143,10 +144,14 @@ impl State {
     }
 
     /// Changes the conditions.
-    pub fn patch_conditions(&mut self, patch: ConditionsPatch) -> Conditions {
-        self.conditions.apply(patch);
+    ///
+    /// # Errors
+    ///
+    /// The patch does not fit.
+    pub fn patch_conditions(&mut self, patch: &Value) -> Result<Conditions, CloudError> {
+        self.conditions.apply(patch)?;
         self.touch();
-        self.conditions.clone()
+        Ok(self.conditions.clone())
     }
 }
 

@@ -100,21 +100,19 @@ impl LoadBalancers for Honest {
         let adopt = request.adoption() == Adoption::AdoptByLegacyName;
         let service = request.service.unwrap_or_default();
         self.change(|state, now| {
-            let (in_progress, events) =
-                match state.delete_balancer(ctx.cluster_uid(), &service.uid, adopt, now)? {
-                    Deleted::Gone => (None, Vec::new()),
-                    Deleted::Going { due } => {
-                        let progress =
-                            in_progress("DELETING", "the load balancer is being deleted", due, now);
-                        (Some(progress), Vec::new())
-                    }
-                    Deleted::LegacyLeft => {
-                        let text =
-                            "the load balancer of a former controller was left alone: adoption is refused";
-                        (None, vec![event(EventType::Warning, "LegacyLoadBalancerKept", text)])
-                    }
-                };
-            Ok(DeleteLoadBalancerResponse { in_progress, events })
+            let mut answer = DeleteLoadBalancerResponse::default();
+            match state.delete_balancer(ctx.cluster_uid(), &service.uid, adopt, now)? {
+                Deleted::Gone => {}
+                Deleted::Going(due) => {
+                    let text = "the load balancer is being deleted";
+                    answer.in_progress = Some(in_progress("DELETING", text, due, now));
+                }
+                Deleted::LegacyLeft => {
+                    let text = "the load balancer of a former controller was left alone: adoption is refused";
+                    answer.events = vec![event(EventType::Warning, "LegacyLoadBalancerKept", text)];
+                }
+            }
+            Ok(answer)
         })
         .await
     }

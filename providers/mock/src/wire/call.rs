@@ -83,6 +83,7 @@ pub(super) fn arrive(
     let header = |name: &str| {
         parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
     };
+    let met = world.mock.faults.meet(method, &subjects, fastrand::f64);
     let sequence = world.mock.calls.begin(
         method,
         calls::Call {
@@ -93,14 +94,11 @@ pub(super) fn arrive(
             epoch,
             items: subjects.len() as u64,
             keys: shown.take(SHOWN_KEYS).collect(),
+            faults: met.iter().map(|fault| fault.label()).collect(),
             ..calls::Call::default()
         },
     );
     let entry = Entry { world: Arc::clone(&world), method, open: Some(sequence) };
-    let met = world.mock.faults.meet(method, &subjects, fastrand::f64);
-    for fault in &met {
-        world.mock.calls.note_fault(sequence, fault.label());
-    }
     let request = if met.is_empty() { None } else { Message::request(method, message) };
     (Call { world, method, subjects, met, request }, entry)
 }

@@ -6,8 +6,9 @@ use crate::{delete, support::*};
 use cloudprovider_sdk::{ProviderError, proto::*};
 use provider_mock::{
     breach::CANARY,
-    cloud::{ConditionsPatch, NewLegacyBalancer, NewRoute, RoutePatch, RouteTarget},
+    cloud::{NewLegacyBalancer, NewRoute},
 };
+use serde_json::json;
 use tonic::Code;
 
 #[tokio::test]
@@ -48,11 +49,8 @@ async fn routes() {
     assert!(listed.iter().all(|route| route.ownership() == Ownership::ByUid), "{listed:?}");
     mock.admin.delete_route(&former.route.id).await.unwrap();
     mock.breach("route-changed").await;
-    let elsewhere = RouteTarget { node: "node-1".into(), provider_id: String::new() };
-    mock.admin
-        .patch_route("10.1.0.0/24", &RoutePatch { target: Some(elsewhere), ..Default::default() })
-        .await
-        .unwrap();
+    let elsewhere = json!({"target": {"node": "node-1", "provider_id": ""}});
+    mock.admin.patch_route("10.1.0.0/24", &elsewhere).await.unwrap();
     let items = vec![RouteToDelete { key: "k".into(), route: Some(honest) }];
     let request = BatchDeleteRoutesRequest { cluster: cluster(), fencing: fencing(), items };
     let deleted = mock.routes().batch_delete_routes(request).await.unwrap().into_inner().results.remove(0);
@@ -110,8 +108,7 @@ async fn work_after_the_deadline() {
     tokio::time::timeout(PATIENCE, late).await.expect("the work is done in the end");
     mock.breach("deadline-honoured/answered").await;
     mock.ensure("quick", "d").await.expect("a cloud that is quick shows nothing");
-    let slow = ConditionsPatch { latency_ms: Some(1), ..Default::default() };
-    mock.admin.patch_conditions(&slow).await.unwrap();
+    mock.admin.patch_conditions(&json!({"latency_ms": 1})).await.unwrap();
     let before = mock.balancer_count().await;
     let hurried = within(ensure("answered", "d", 1), Duration::from_millis(100));
     assert_eq!(
@@ -144,8 +141,7 @@ async fn errors() {
     assert!(with_error("error-size").await.details().len() > 4096);
     assert!(with_error("error-no-secret").await.message().contains(CANARY));
     mock.breach("error-order").await;
-    let denied = ["instances:read".to_owned(), "instances:list".to_owned()].into();
-    let denied = ConditionsPatch { denied_actions: Some(denied), ..Default::default() };
+    let denied = json!({"denied_actions": ["instances:read", "instances:list"]});
     mock.admin.patch_conditions(&denied).await.unwrap();
     let result = mock.get_one("node-0").await;
     assert_eq!((result.state(), result.authoritative), (InstanceState::Absent, true));

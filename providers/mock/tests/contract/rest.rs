@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::support::*;
 use cloudprovider_sdk::{contract::discovery::v1::GetInfoRequest, proto::*};
-use provider_mock::cloud::{HostedCluster, InstancePatch, Volume};
+use provider_mock::cloud::{HostedCluster, Volume};
+use serde_json::json;
 
 #[tokio::test]
 async fn it_says_who_it_is_and_what_it_can() {
@@ -74,8 +75,7 @@ async fn volumes_clusters_and_keys_are_served() {
 #[tokio::test]
 async fn a_patch_is_seen_and_calls_are_logged() {
     let mock = Mock::start(&["--seed-instances", "3"]).await;
-    let patch = InstancePatch { instance_type: Some("mock.large".into()), ..InstancePatch::default() };
-    mock.admin.patch_instance("node-0", &patch).await.unwrap();
+    mock.admin.patch_instance("node-0", &json!({"instance_type": "mock.large"})).await.unwrap();
     mock.admin.reset_calls().await.unwrap();
     let results = mock.get(&["node-0", "node-1", "node-2"]).await.unwrap();
     assert_eq!(results[0].instance.as_ref().unwrap().instance_type, "mock.large");

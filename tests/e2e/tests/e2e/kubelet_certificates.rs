@@ -12,7 +12,7 @@ use kube::{
     Api,
     api::{ListParams, Patch},
 };
-use provider_mock::cloud::{Address, AddressKind, InstancePatch, NewInstances};
+use provider_mock::cloud::{Address, AddressKind, NewInstances};
 use rcgen::{
     Attribute, BasicConstraints, CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose, SanType,
@@ -250,8 +250,7 @@ async fn with_address(cluster: &Cluster, name: &str, address: &str) -> Result<()
         Address::new(AddressKind::Hostname, name),
         Address::new(AddressKind::InternalDns, format!("{name}.mock.internal")),
     ];
-    let patch = InstancePatch { addresses: Some(addresses), ..InstancePatch::default() };
-    cluster.cloud()?.door().patch_instance(name, &patch).await?;
+    cluster.cloud()?.door().patch_instance(name, &json!({"addresses": addresses})).await?;
     Ok(())
 }
 

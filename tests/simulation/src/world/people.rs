@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Service, Taint};
-use provider_mock::cloud::{BalancerPatch, NewInstances, NewRoute, State};
+use provider_mock::cloud::{NewInstances, NewRoute, State};
 use serde_json::json;
 
 use super::{AUTOSCALER, OTHER_FINALIZER, World, node, service};
@@ -101,8 +101,8 @@ impl World {
         };
         self.alter(|state, _| match step {
             Step::Drift(number) => {
-                let patch = BalancerPatch { ports: Some(Vec::new()), ..BalancerPatch::default() };
-                let _none_is_fine = balancer(state, *number).map(|id| state.patch_balancer(&id, patch));
+                let patch = json!({"ports": []});
+                let _none_is_fine = balancer(state, *number).map(|id| state.patch_balancer(&id, &patch));
             }
             Step::DropBalancer(number) => {
                 let _none_is_fine = balancer(state, *number).map(|id| state.remove_balancer_outside(&id));

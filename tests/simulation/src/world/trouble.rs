@@ -2,10 +2,8 @@
 
 use anyhow::Result;
 use apiserver::{Cut, Fault, History, Interception, View};
-use provider_mock::{
-    cloud::{ConditionsPatch, Credentials},
-    fault::Fault as CloudFault,
-};
+use provider_mock::fault::Fault as CloudFault;
+use serde_json::json;
 use tokio::time::Duration;
 
 use super::{World, node, service};
@@ -89,18 +87,17 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn disturb_cloud(&self, step: &Step) {
-        let patch = |good: bool| match step {
-            Step::Unreachable(_) => ConditionsPatch { cloud_reachable: Some(good), ..Default::default() },
-            Step::Credentials(_) => {
-                let credentials = if good { Credentials::Valid } else { Credentials::Expired };
-                ConditionsPatch { credentials: Some(credentials), ..Default::default() }
-            }
-            _ => ConditionsPatch { serving: Some(good), ..Default::default() },
+    pub(super) fn disturb_cloud(&self, step: &Step) -> Result<()> {
+        let (bad, good) = match step {
+            Step::Unreachable(_) => (json!({"cloud_reachable": false}), json!({"cloud_reachable": true})),
+            Step::Credentials(_) => (json!({"credentials": "expired"}), json!({"credentials": "valid"})),
+            _ => (json!({"serving": false}), json!({"serving": true})),
         };
-        self.condition(patch(false));
-        let end = patch(true);
-        self.later(step.lasts(), move |world| world.condition(end));
+        self.condition(&bad)?;
+        self.later(step.lasts(), move |world| {
+            let _fits_as_the_first_did = world.condition(&good);
+        });
+        Ok(())
     }
 
     pub(super) fn api_down(&self, time: Duration, compacted: bool) {

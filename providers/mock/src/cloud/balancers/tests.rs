@@ -8,9 +8,10 @@ use cloudprovider_sdk::{
     },
 };
 use jiff::Timestamp;
+use serde_json::json;
 
 use super::*;
-use crate::cloud::{ANNOTATION_PREFIX, BalancerPatch, Deleted, Ensured, NewLegacyBalancer, Quota, Settings};
+use crate::cloud::{ANNOTATION_PREFIX, Deleted, Ensured, NewLegacyBalancer, Quota, Settings};
 
 const UID: &str = "11111111-2222-3333-4444-555555555555";
 
@@ -182,7 +183,7 @@ fn an_update_never_makes_or_rebuilds() {
     assert_eq!(update(&mut cloud, &edited, "d3").unwrap(), None, "R:update-backends-only");
     let balancer = cloud.balancers().next().unwrap();
     assert_eq!((balancer.applied_digest.as_str(), balancer.annotations.len()), ("d3", 0), "the edit waits");
-    cloud.patch_balancer(UID, BalancerPatch::default()).unwrap();
+    cloud.patch_balancer(UID, &json!({})).unwrap();
     assert!(needs(update(&mut cloud, &service(UID), "d3")), "drifted");
     let repaired = ensure(&mut cloud, "c1", &service(UID), "d3").unwrap().balancer;
     assert!(!repaired.drifted);
@@ -193,7 +194,7 @@ fn deletion_works_by_key_takes_its_time_and_repeats() {
     let mut cloud = slow(1000);
     assert_eq!(delete(&mut cloud, false, 0), Deleted::Gone, "R:delete-absent-ok");
     ensure(&mut cloud, "c1", &service(UID), "d1").unwrap();
-    let going = Deleted::Going { due: at(1000) };
+    let going = Deleted::Going(at(1000));
     assert_eq!(delete(&mut cloud, false, 0), going, "R:delete-by-key");
     assert_eq!(delete(&mut cloud, false, 500), going, "asking again does not begin anew");
     assert_eq!(delete(&mut cloud, false, 1000), Deleted::Gone);

@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 use crate::cloud::Settings;
 
@@ -65,9 +67,9 @@ fn states_pass_by_themselves_when_they_are_due_and_are_journalled() {
     assert_eq!(cloud.next_due(), Some(at(1000)));
     cloud.tick(at(1000));
     assert_eq!(state(&cloud), Some(InstanceState::Running));
-    cloud.stop_instance("a").unwrap();
+    cloud.set_running("a", false).unwrap();
     assert_eq!(state(&cloud), Some(InstanceState::Stopped));
-    cloud.start_instance("a").unwrap();
+    cloud.set_running("a", true).unwrap();
     cloud.terminate_instance("a", None, at(2000)).unwrap();
     assert_eq!(state(&cloud), Some(InstanceState::Terminating));
     cloud.tick(at(4000));
@@ -89,17 +91,25 @@ fn a_lingering_of_nothing_is_gone_at_once() {
 fn a_patch_changes_what_it_names_and_never_the_provider_id() {
     let mut cloud = cloud();
     let before = cloud.create_instances(&NewInstances::named("a"), at(0)).unwrap().remove(0);
-    let patch = InstancePatch {
-        zone: Some("elsewhere".into()),
-        labels: [("k".to_owned(), "v".to_owned())].into(),
-        ..InstancePatch::default()
-    };
-    let after = cloud.patch_instance("a", patch).unwrap();
+    let after = cloud.patch_instance("a", &json!({"zone": "elsewhere", "labels": {"k": "v"}})).unwrap();
     assert_eq!(after.provider_id, before.provider_id);
     assert_eq!((after.zone.as_str(), &after.addresses), ("elsewhere", &before.addresses));
-    let patch = InstancePatch { remove_labels: ["k".to_owned()].into(), ..InstancePatch::default() };
-    let after = cloud.patch_instance("a", patch).unwrap();
-    assert!(after.labels.is_empty() && after.removed_labels.contains("k"));
+    let after = cloud.patch_instance("a", &json!({"labels": {"k": null, "users": null}})).unwrap();
+    assert!(after.labels.is_empty());
+    assert_eq!(after.removed_labels, ["k".to_owned(), "users".to_owned()].into());
+    let after = cloud.patch_instance("a", &json!({"labels": {"k": "v"}})).unwrap();
+    assert!(!after.removed_labels.contains("k"), "it is back");
+    for (patch, wanted) in [
+        (
+            json!({"id": "i-9"}),
+            "\"id\" cannot be patched; use addresses, cluster_uid, instance_type, labels, ",
+        ),
+        (json!({"zone": 1}), "the patch does not fit: invalid type: integer `1`"),
+        (json!([]), "a patch is a JSON object"),
+    ] {
+        let refused = cloud.patch_instance("a", &patch).unwrap_err().to_string();
+        assert!(refused.starts_with(wanted), "{refused}");
+    }
 }
 
 #[test]
