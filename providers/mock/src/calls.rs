@@ -33,7 +33,7 @@ pub struct Call {
     pub request_id: String,
     /// Uid of the cluster.
     pub cluster_uid: String,
-    /// The leader's epoch, for a mutation; 0 without leader election.
+    /// The leader's epoch, for `Lead` and a mutation; 0 without leader election.
     pub epoch: u64,
     /// How many items it had.
     pub items: u64,

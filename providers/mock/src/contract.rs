@@ -6,4 +6,4 @@ mod subject;
 
 pub(crate) use message::{Message, Named, text};
 pub use method::Method;
-pub(crate) use subject::{Head, Subject};
+pub(crate) use subject::Subject;

@@ -1,5 +1,7 @@
 //! A message of any RPC, whose parts can be read and changed by type.
 
+use std::borrow::Cow;
+
 use cloudprovider_sdk::{contract::discovery::v1 as discovery, proto};
 use prost::{Message as _, bytes::Bytes};
 use prost_reflect::{DynamicMessage, Kind, ReflectMessage as _, Value};
@@ -23,7 +25,7 @@ macro_rules! named {
 
 named! { discovery: GetInfoRequest GetInfoResponse }
 named! {
-    proto: AddSshKeyToAllInstancesResponse BackendSet BatchGetInstancesRequest ClusterRef DeleteLoadBalancerRequest DeleteLoadBalancerResponse EnsureLoadBalancerRequest
+    proto: AddSshKeyToAllInstancesResponse BackendSet BatchGetInstancesRequest DeleteLoadBalancerRequest DeleteLoadBalancerResponse EnsureLoadBalancerRequest
     EnsureLoadBalancerResponse Fencing GetCapabilitiesResponse GetControlPlaneEndpointResponse
     GetLoadBalancerResponse InProgress Instance InstanceResult LeadRequest ListInstancesResponse
     ListLoadBalancersResponse ListRoutesResponse ListedInstance LoadBalancer LoadBalancerUpdate
@@ -95,9 +97,19 @@ impl Message {
         self.0.get_field_by_name_mut(field)?.as_list_mut()
     }
 
+    pub(super) fn fields(&self) -> &DynamicMessage {
+        &self.0
+    }
+
     /// Uid of the cluster on whose behalf a request is made.
     pub(crate) fn cluster_uid(&self) -> String {
-        self.first::<proto::ClusterRef>().unwrap_or_default().uid
+        part(&self.0, "cluster").and_then(|cluster| text(cluster, "uid")).unwrap_or_default()
+    }
+
+    /// The epoch of the leader that makes a request.
+    pub(crate) fn epoch(&self) -> u64 {
+        let epoch = part(&self.0, "fencing").and_then(|fencing| fencing.get_field_by_name("epoch")?.as_u64());
+        epoch.unwrap_or_default()
     }
 
     /// Makes the request on behalf of another cluster.
@@ -137,6 +149,14 @@ impl Message {
 /// The text of a field, if there is such a field.
 pub(crate) fn text(message: &DynamicMessage, field: &str) -> Option<String> {
     message.get_field_by_name(field)?.as_str().map(str::to_owned)
+}
+
+/// The message in a field, if it is set.
+pub(super) fn part<'a>(message: &'a DynamicMessage, field: &str) -> Option<&'a DynamicMessage> {
+    match message.get_field_by_name(field)? {
+        Cow::Borrowed(value) => value.as_message(),
+        Cow::Owned(_unset) => None,
+    }
 }
 
 fn walk<T: Named>(

@@ -1,10 +1,16 @@
-//! The subjects of a request and its caller, read from the wire: for the call log, and for faults that target one node or
-//! Service.
+//! The subjects of a request: for the call log, and for faults that target one node or Service.
 
-use cloudprovider_sdk::proto::*;
-use prost::{DecodeError, Message, bytes::Bytes};
+use prost_reflect::{DynamicMessage, Value};
 
-use super::Method;
+use super::message::{Message, part, text};
+
+/// The lists of a batch.
+const ITEMS: [&str; 2] = ["queries", "items"];
+/// The parts that say what a request or an item is about.
+const PARTS: [&str; 5] = ["node", "service", "ref", "route", "target"];
+/// The fields that name it; the first is shown.
+const NAMES: [&str; 8] =
+    ["destination_cidr", "volume_id", "name", "provider_id", "uid", "id", "cluster_name", "user"];
 
 /// One subject of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +22,24 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    fn new(key: String, names: impl IntoIterator<Item = String>) -> Self {
-        Self { key, names: names.into_iter().filter(|name| !name.is_empty()).collect() }
+    /// One for each item of a batch; else what the request itself is about, if anything.
+    pub(crate) fn all(request: &Message) -> Vec<Self> {
+        let request = request.fields();
+        match ITEMS.iter().find_map(|list| request.get_field_by_name(list)) {
+            Some(items) => {
+                let items = items.as_list().into_iter().flatten();
+                items.filter_map(Value::as_message).map(Self::of).collect()
+            }
+            None => Vec::from_iter(Some(Self::of(request)).filter(|subject| !subject.names.is_empty())),
+        }
+    }
+
+    fn of(item: &DynamicMessage) -> Self {
+        let uid = || {
+            let service = part(item, "service")?;
+            text(part(service, "ref").unwrap_or(service), "uid")
+        };
+        Self { key: text(item, "key").or_else(uid).unwrap_or_default(), names: names(item) }
     }
 
     /// Whether one of the given names matches; no names match everything, and a trailing `*` makes a prefix.
@@ -30,96 +52,61 @@ impl Subject {
     }
 }
 
-/// The fields that every request to the cloud begins with.
-#[derive(Clone, PartialEq, Message)]
-struct Asks {
-    #[prost(message, optional, tag = "1")]
-    cluster: Option<ClusterRef>,
+fn names(of: &DynamicMessage) -> Vec<String> {
+    let path =
+        text(of, "namespace").zip(text(of, "name")).map(|(namespace, name)| format!("{namespace}/{name}"));
+    let own = NAMES.iter().filter_map(|field| text(of, field));
+    let inner = PARTS.iter().filter_map(|field| part(of, field)).flat_map(names);
+    path.into_iter().chain(own).chain(inner).filter(|name| !name.is_empty()).collect()
 }
 
-/// The fields that every mutation begins with.
-#[derive(Clone, PartialEq, Message)]
-struct Changes {
-    #[prost(message, optional, tag = "2")]
-    fencing: Option<Fencing>,
-}
+#[cfg(test)]
+mod tests {
+    use cloudprovider_sdk::proto::*;
 
-/// The cluster and the leader's epoch of a request, if it has them, and its subjects.
-pub(crate) struct Head {
-    pub(crate) cluster_uid: String,
-    pub(crate) epoch: u64,
-    pub(crate) subjects: Vec<Subject>,
-}
+    use super::*;
+    use crate::contract::Method;
 
-impl Head {
-    /// # Errors
-    ///
-    /// It is not a request of this RPC.
-    pub(crate) fn read(method: Method, message: &Bytes) -> Result<Self, DecodeError> {
-        let mut head =
-            Self { cluster_uid: String::new(), epoch: 0, subjects: subjects(method, message.clone())? };
-        if method == Method::Lead || !method.is_from_memory() {
-            head.cluster_uid = Asks::decode(message.clone())?.cluster.unwrap_or_default().uid;
-        }
-        if Method::CHANGES.contains(&method) {
-            head.epoch = Changes::decode(message.clone())?.fencing.unwrap_or_default().epoch;
-        }
-        Ok(head)
+    fn subjects(method: Method, request: &impl prost::Message) -> Vec<(String, String)> {
+        let request = Message::request(method, request.encode_to_vec().into()).unwrap();
+        let subjects = Subject::all(&request).into_iter();
+        subjects.map(|subject| (subject.key, subject.names.join(" "))).collect()
     }
-}
 
-fn subjects(method: Method, message: Bytes) -> Result<Vec<Subject>, DecodeError> {
-    Ok(match method {
-        Method::BatchGetInstances => {
-            let queries = BatchGetInstancesRequest::decode(message)?.queries.into_iter();
-            queries.map(|query| of_node(query.key, query.node.unwrap_or_default())).collect()
-        }
-        Method::GetLoadBalancer => of_service(GetLoadBalancerRequest::decode(message)?.service),
-        Method::EnsureLoadBalancer => {
-            of_service(EnsureLoadBalancerRequest::decode(message)?.service.and_then(|service| service.r#ref))
-        }
-        Method::DeleteLoadBalancer => of_service(DeleteLoadBalancerRequest::decode(message)?.service),
-        Method::BatchUpdateLoadBalancers => {
-            let items = BatchUpdateLoadBalancersRequest::decode(message)?.items.into_iter();
-            items.flat_map(|item| of_service(item.service.and_then(|service| service.r#ref))).collect()
-        }
-        Method::BatchEnsureRoutes => {
-            let items = BatchEnsureRoutesRequest::decode(message)?.items.into_iter();
-            items.map(|item| of_route(item.key, item.destination_cidr, String::new(), item.target)).collect()
-        }
-        Method::BatchDeleteRoutes => {
-            let items = BatchDeleteRoutesRequest::decode(message)?.items.into_iter();
-            let routes = items.map(|item| (item.key, item.route.unwrap_or_default()));
-            routes.map(|(key, is)| of_route(key, is.destination_cidr, is.id, is.target)).collect()
-        }
-        Method::BatchGetVolumeLabels => {
-            let queries = BatchGetVolumeLabelsRequest::decode(message)?.queries.into_iter();
-            queries.map(|query| Subject::new(query.key, [query.volume_id, query.name])).collect()
-        }
-        Method::GetControlPlaneEndpoint => {
-            let name = GetControlPlaneEndpointRequest::decode(message)?.cluster_name;
-            vec![Subject::new(String::new(), [name])]
-        }
-        Method::AddSshKeyToAllInstances => {
-            vec![Subject::new(String::new(), [AddSshKeyToAllInstancesRequest::decode(message)?.user])]
-        }
-        _ => Vec::new(),
-    })
-}
+    fn pair(key: &str, names: &str) -> (String, String) {
+        (key.to_owned(), names.to_owned())
+    }
 
-fn of_service(service: Option<ServiceRef>) -> Vec<Subject> {
-    let subject = |service: ServiceRef| {
-        let path = format!("{}/{}", service.namespace, service.name);
-        Subject::new(service.uid.clone(), [path, service.uid, service.name])
-    };
-    service.map(subject).into_iter().collect()
-}
-
-fn of_node(key: String, node: NodeRef) -> Subject {
-    Subject::new(key, [node.name, node.provider_id, node.uid])
-}
-
-fn of_route(key: String, cidr: String, id: String, target: Option<NodeRef>) -> Subject {
-    let node = target.unwrap_or_default();
-    Subject::new(key, [cidr, node.name, node.provider_id, id])
+    #[test]
+    fn requests_are_about_services_nodes_routes_and_volumes() {
+        let named = ServiceRef { namespace: "ns".into(), name: "web".into(), uid: "u1".into() };
+        let service = Some(Service { r#ref: Some(named.clone()), ..Service::default() });
+        let last_known = service.clone();
+        let node = NodeRef { name: "n".into(), provider_id: "mock://z/i".into(), ..NodeRef::default() };
+        let backends = Some(BackendSet { nodes: vec![node.clone()], ..BackendSet::default() });
+        let web = [pair("u1", "ns/web web u1")];
+        let ensure = EnsureLoadBalancerRequest { service: service.clone(), backends, ..Default::default() };
+        assert_eq!(subjects(Method::EnsureLoadBalancer, &ensure), web, "backends are none");
+        let delete = DeleteLoadBalancerRequest { service: Some(named), last_known, ..Default::default() };
+        assert_eq!(subjects(Method::DeleteLoadBalancer, &delete), web);
+        let items = vec![LoadBalancerUpdate { service, ..Default::default() }];
+        let update = BatchUpdateLoadBalancersRequest { items, ..Default::default() };
+        assert_eq!(subjects(Method::BatchUpdateLoadBalancers, &update), web);
+        let queries = vec![InstanceQuery { key: "k".into(), node: Some(node.clone()) }];
+        let get = BatchGetInstancesRequest { queries, ..Default::default() };
+        assert_eq!(subjects(Method::BatchGetInstances, &get), [pair("k", "n mock://z/i")]);
+        let (id, destination_cidr) = ("rt-1".into(), "10.1.0.0/24".into());
+        let route = Some(Route { id, destination_cidr, target: Some(node), ..Default::default() });
+        let items = vec![RouteToDelete { key: "r".into(), route }];
+        let delete = BatchDeleteRoutesRequest { items, ..Default::default() };
+        let wanted = [pair("r", "10.1.0.0/24 rt-1 n mock://z/i")];
+        assert_eq!(subjects(Method::BatchDeleteRoutes, &delete), wanted);
+        let (volume_id, name) = ("disk".into(), "pv".into());
+        let queries = vec![VolumeQuery { key: "v".into(), volume_id, name, ..Default::default() }];
+        let labels = BatchGetVolumeLabelsRequest { queries, ..Default::default() };
+        assert_eq!(subjects(Method::BatchGetVolumeLabels, &labels), [pair("v", "disk pv")]);
+        let cluster = Some(ClusterRef { uid: "c".into(), name: "one".into() });
+        let list = ListRoutesRequest { cluster, ..Default::default() };
+        assert_eq!(subjects(Method::ListRoutes, &list), []);
+    }
 }

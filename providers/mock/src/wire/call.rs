@@ -10,7 +10,7 @@ use tonic::Status;
 use crate::{
     breach,
     calls::{self, GONE, SHOWN_KEYS},
-    contract::{Head, Message, Method, Subject},
+    contract::{Message, Method, Subject},
     fault::{self, Fault, FaultKind},
     mock::Mock,
     scene::{Delivery, Memory, Reply, Shot, Turn},
@@ -71,14 +71,8 @@ impl Drop for Entry {
 }
 
 /// Logs a call that arrives, and finds the faults that it meets.
-pub(super) fn arrive(
-    world: Arc<World>,
-    method: Method,
-    head: Head,
-    message: Bytes,
-    parts: &Parts,
-) -> (Call, Entry) {
-    let Head { cluster_uid, epoch, subjects } = head;
+pub(super) fn arrive(world: Arc<World>, method: Method, request: Message, parts: &Parts) -> (Call, Entry) {
+    let subjects = Subject::all(&request);
     let shown = subjects.iter().filter_map(|subject| subject.names.first().cloned());
     let header = |name: &str| {
         parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
@@ -90,8 +84,8 @@ pub(super) fn arrive(
             at: world.mock.now(),
             peer: parts.extensions.get::<Peer>().map(peer).unwrap_or_default(),
             request_id: header("x-request-id"),
-            cluster_uid,
-            epoch,
+            cluster_uid: request.cluster_uid(),
+            epoch: request.epoch(),
             items: subjects.len() as u64,
             keys: shown.take(SHOWN_KEYS).collect(),
             faults: met.iter().map(|fault| fault.label()).collect(),
@@ -99,7 +93,7 @@ pub(super) fn arrive(
         },
     );
     let entry = Entry { world: Arc::clone(&world), method, open: Some(sequence) };
-    let request = if met.is_empty() { None } else { Message::request(method, message) };
+    let request = (!met.is_empty()).then_some(request);
     (Call { world, method, subjects, met, request }, entry)
 }
 

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     calls::GONE,
-    contract::{Head, Method},
+    contract::{Message, Method},
     scene::{Delivery, Turn},
 };
 
@@ -51,13 +51,11 @@ pub(super) async fn exchange(
         Ok(body) => body.to_bytes(),
         Err(status) => return Ok(status.into_http()),
     };
-    let message = frames::only_message(&body);
-    let known = message.and_then(|message| Some((Head::read(method, &message).ok()?, message)));
-    let Some((head, message)) = known else {
+    let Some(message) = frames::only_message(&body).and_then(|bytes| Message::request(method, bytes)) else {
         // It cannot be read here; the services say why.
         return inner.oneshot(GrpcRequest::from_parts(parts, Body::new(Full::new(body)))).await;
     };
-    let (mut call, entry) = arrive(world, method, head, message, &parts);
+    let (mut call, entry) = arrive(world, method, message, &parts);
     call.wait().await;
     let turn = call.before();
     // Without faults, exactly the bytes that arrived.
