@@ -13,18 +13,18 @@ mod load_balancers;
 mod message;
 mod ownership;
 mod routes;
-mod row;
 mod sets;
+
+use crate::effect::Effect;
 
 pub use errors::CANARY;
 pub(crate) use errors::all_absent;
 pub(crate) use instances::leave_out;
 pub(crate) use lists::halve;
-pub use row::Breach;
 
 /// All breaches, by subject.
-pub fn all() -> impl Iterator<Item = &'static Breach> {
-    let subjects: [&'static [Breach]; 11] = [
+pub fn all() -> impl Iterator<Item = &'static Effect> {
+    let subjects: [&'static [Effect]; 11] = [
         discovery::BREACHES,
         batch::BREACHES,
         instances::BREACHES,
@@ -41,6 +41,6 @@ pub fn all() -> impl Iterator<Item = &'static Breach> {
 }
 
 /// The breach of this rule.
-pub fn named(rule: &str) -> Option<&'static Breach> {
-    all().find(|breach| breach.rule == rule)
+pub fn named(rule: &str) -> Option<&'static Effect> {
+    all().find(|breach| breach.name == rule)
 }

@@ -3,26 +3,6 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use serde::{Deserialize, Serialize};
-
-/// A duration, written as text in JSON.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Time(pub Duration);
-
-impl TryFrom<String> for Time {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        parse(&text).map(Self)
-    }
-}
-
-impl From<Time> for String {
-    fn from(time: Time) -> Self {
-        format!("{}ms", millis(time.0))
-    }
-}
 
 /// Parses a duration.
 ///
@@ -35,11 +15,6 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     parsed
         .and_then(|duration| Duration::try_from(duration).ok())
         .ok_or_else(|| format!("{text:?} is not a duration; write for example 20ms, 5s or 1m30s"))
-}
-
-/// A duration in whole milliseconds, as the admin door has it.
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -57,7 +32,7 @@ mod tests {
             ("5", None),
             ("soon", None),
         ] {
-            assert_eq!(parse(text).ok().map(millis), wanted, "{text}");
+            assert_eq!(parse(text).ok(), wanted.map(Duration::from_millis), "{text}");
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     advertised::Advertised,
     cloud::{Cloud, State, timestamp},
     contract::{Message, Method, Named, Subject, text},
+    options::Options,
 };
 
 /// What faults remember from call to call.
@@ -55,6 +56,7 @@ pub(crate) struct Shot<'a> {
     pub(crate) on: &'a [String],
     /// The variant of a breach; never empty if the breach has variants.
     pub(crate) variant: &'a str,
+    pub(crate) options: &'a Options,
     /// The frame's number, for a stream.
     pub(crate) frame: u64,
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cloudprovider_sdk::{ProviderError, proto::*};
 use provider_mock::{
     calls::GONE,
-    fault::{Fault, FaultKind, KINDS},
+    fault::{Fault, KINDS},
 };
 use support::*;
 use tonic::Code;
@@ -193,8 +193,7 @@ async fn watches_that_leave_out_and_break_off() {
 #[tokio::test]
 async fn a_fault_is_one_of_the_table_or_refused() {
     let mock = Mock::start(&[]).await;
-    let wrong =
-        Fault::new(FaultKind::Status { code: "FINE".into(), message: String::new(), after_work: false });
+    let wrong: Fault = serde_json::from_str(r#"{"kind": "status", "code": "FINE"}"#).unwrap();
     let refused = mock.admin.add_fault(&wrong).await.unwrap_err().to_string();
     assert!(refused.contains("\"FINE\" is not a gRPC error code"), "{refused}");
     let ours = include_str!("faults.rs");

@@ -35,7 +35,7 @@ fn every_rule_can_be_broken_or_says_why_not() {
     let tags = tags();
     assert!(tags.len() > 40, "only {} tags found", tags.len());
     let known: BTreeSet<_> = breach::all()
-        .map(|breach| breach.rule)
+        .map(|breach| breach.name)
         .filter(|rule| !WITHOUT_TAG.contains(rule))
         .chain(NOT_OURS.iter().map(|(rule, _)| *rule))
         .map(str::to_owned)
@@ -45,7 +45,7 @@ fn every_rule_can_be_broken_or_says_why_not() {
 
 #[test]
 fn no_breach_is_there_twice() {
-    let rules: Vec<_> = breach::all().map(|breach| breach.rule).collect();
+    let rules: Vec<_> = breach::all().map(|breach| breach.name).collect();
     let distinct: BTreeSet<_> = rules.iter().collect();
     assert_eq!(distinct.len(), rules.len());
 }
@@ -67,7 +67,7 @@ fn the_readme_lists_every_fault() {
     let wanted: Vec<_> = KINDS
         .iter()
         .map(|kind| {
-            let keys: Vec<_> = kind.keys.iter().map(|key| key.replace('_', "-")).collect();
+            let keys: Vec<_> = kind.choices.iter().map(|key| key.replace('_', "-")).collect();
             (kind.name.to_owned(), keys.join(", "), kind.what.to_owned())
         })
         .collect();
@@ -77,7 +77,7 @@ fn the_readme_lists_every_fault() {
 #[test]
 fn the_readme_lists_every_breach() {
     let wanted: Vec<_> = breach::all()
-        .map(|breach| (breach.rule.to_owned(), breach.variants.join(", "), breach.what.replace('`', "")))
+        .map(|breach| (breach.name.to_owned(), breach.choices.join(", "), breach.what.replace('`', "")))
         .collect();
     assert_eq!(rows("\n## Breaches\n"), wanted);
 }

@@ -53,9 +53,9 @@ const AT_ONCE: usize = 8;
 fn breaches() -> Vec<(&'static str, &'static str)> {
     let tags: BTreeSet<_> = contract::tags().collect();
     let mut all = Vec::new();
-    for breach in breach::all().filter(|breach| tags.contains(breach.rule)) {
-        let ways = if breach.variants.is_empty() { &[""] } else { breach.variants };
-        all.extend(ways.iter().map(|way| (breach.rule, *way)).filter(|breach| !LEGAL.contains(breach)));
+    for breach in breach::all().filter(|breach| tags.contains(breach.name)) {
+        let ways = if breach.choices.is_empty() { &[""] } else { breach.choices };
+        all.extend(ways.iter().map(|way| (breach.name, *way)).filter(|breach| !LEGAL.contains(breach)));
     }
     all
 }

@@ -2,14 +2,14 @@
 
 use prost_reflect::Value;
 
-use super::row::{Breach, breach};
 use crate::{
     contract::Method,
+    effect::{Effect, effect},
     scene::{Reply, Shot},
 };
 
-pub(super) const BREACHES: &[Breach] =
-    &[breach("batch-keys", "a key is missing, duplicate, or was never requested; `reordered` is legal")
+pub(super) const BREACHES: &[Effect] =
+    &[effect("batch-keys", "a key is missing, duplicate, or was never requested; `reordered` is legal")
         .to(Method::BATCHES)
         .ways(&["missing", "doubled", "unknown", "empty", "reordered"])
         .late(|_, reply, shot| {

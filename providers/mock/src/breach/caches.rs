@@ -5,9 +5,9 @@ use std::time::Duration;
 use cloudprovider_sdk::proto::*;
 use prost::Message as _;
 
-use super::row::{Breach, breach};
 use crate::{
     contract::{Message, Method},
+    effect::{Effect, effect},
     scene::{Reply, Shot, Turn},
 };
 
@@ -20,8 +20,8 @@ const BALANCERS: &[Method] = &[
     Method::DeleteLoadBalancer,
 ];
 
-pub(super) const BREACHES: &[Breach] = &[
-    breach(
+pub(super) const BREACHES: &[Effect] = &[
+    effect(
         "read-through",
         "the first answer is repeated for ever or for five seconds, whatever staleness was requested; \
         `disguised` as a fresh one",
@@ -30,7 +30,7 @@ pub(super) const BREACHES: &[Breach] = &[
     .ways(&["for-ever", "seconds", "disguised"])
     .late(stale)
     .early(without_asking),
-    breach("get-reads-through", "balancers are read from a cache that is up to five seconds old")
+    effect("get-reads-through", "balancers are read from a cache that is up to five seconds old")
         .to(BALANCERS)
         .late(|request, reply, shot| {
             if let (Method::GetLoadBalancer, Ok(answer), Some(service)) =

@@ -7,36 +7,39 @@ use cloudprovider_sdk::{
 };
 use tonic::Status;
 
-use super::row::{Breach, breach};
-use crate::{contract::Method, scene::Turn};
+use crate::{
+    contract::Method,
+    effect::{Effect, effect},
+    scene::Turn,
+};
 
 const INFO: &[Method] = &[Method::GetInfo];
 const OPTIONAL: &[Method] = &[Method::WatchInstances, Method::ListInstances, Method::AddSshKeyToAllInstances];
 
-pub(super) const BREACHES: &[Breach] = &[
-    breach("discovery-always", "GetInfo answers an error")
+pub(super) const BREACHES: &[Effect] = &[
+    effect("discovery-always", "GetInfo answers an error")
         .to(INFO)
         .early(|_, _| Turn::fail(ProviderError::cloud_credentials_invalid())),
-    breach("discovery-no-cloud", "GetInfo asks the cloud first, and fails while that is down")
+    effect("discovery-no-cloud", "GetInfo asks the cloud first, and fails while that is down")
         .to(INFO)
         .early(|_, shot| {
             let asked = shot.look(|state| state.enter("account:read"));
             asked.map_or_else(Turn::fail, |()| Turn::GoOn)
         }),
-    breach("discovery-no-refusal", "GetInfo refuses every host that gives its name").to(INFO).early(
+    effect("discovery-no-refusal", "GetInfo refuses every host that gives its name").to(INFO).early(
         |request, _| match request.text("host_name").as_str() {
             "" => Turn::GoOn,
             _ => Turn::fail(ProviderError::peer_not_trusted("this host is not welcome")),
         },
     ),
-    breach("discovery-name", "the name is not a DNS subdomain, or is missing")
+    effect("discovery-name", "the name is not a DNS subdomain, or is missing")
         .to(INFO)
         .ways(&["invalid", "missing"])
         .late(|_, reply, shot| {
             let name = if shot.variant == "missing" { "" } else { "No Name!" };
             reply.each(shot, |info: &mut GetInfoResponse| name.clone_into(&mut info.name));
         }),
-    breach("discovery-prefix", "no provider-ID prefix, or a wrong one")
+    effect("discovery-prefix", "no provider-ID prefix, or a wrong one")
         .to(INFO)
         .ways(&["missing", "foreign"])
         .late(|_, reply, shot| {
@@ -45,7 +48,7 @@ pub(super) const BREACHES: &[Breach] = &[
                 info.provider_id_prefixes = Vec::from_iter(other.clone());
             });
         }),
-    breach("discovery-services", "GetInfo omits a service that is served, or names one that is not")
+    effect("discovery-services", "GetInfo omits a service that is served, or names one that is not")
         .to(INFO)
         .ways(&["missing", "extra"])
         .late(|_, reply, shot| {
@@ -54,7 +57,7 @@ pub(super) const BREACHES: &[Breach] = &[
                 _ => info.services.retain(|service| service != service_names::INSTANCES),
             });
         }),
-    breach("discovery-epoch", "the epoch changes from call to call, or is missing")
+    effect("discovery-epoch", "the epoch changes from call to call, or is missing")
         .to(INFO)
         .ways(&["changing", "missing"])
         .late(|_, reply, shot| {
@@ -62,7 +65,7 @@ pub(super) const BREACHES: &[Breach] = &[
             let epoch = if shot.variant == "missing" { String::new() } else { changing() };
             reply.each(shot, |info: &mut GetInfoResponse| info.process_epoch.clone_from(&epoch));
         }),
-    breach("capabilities-constant", "limits and capabilities differ from answer to answer")
+    effect("capabilities-constant", "limits and capabilities differ from answer to answer")
         .to(&[Method::GetCapabilities])
         .late(|_, reply, shot| {
             reply.each(shot, |answer: &mut GetCapabilitiesResponse| {
@@ -71,7 +74,7 @@ pub(super) const BREACHES: &[Breach] = &[
                 answer.capabilities.retain(|capability| *capability != watch || number % 2 == 1);
             });
         }),
-    breach("advertised-works", "an RPC is not served although its capability is advertised")
+    effect("advertised-works", "an RPC is not served although its capability is advertised")
         .to(OPTIONAL)
         .early(|_, _| Turn::fail(Status::unimplemented("not here"))),
 ];

@@ -10,20 +10,20 @@ use prost::Message as _;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use super::row::{Breach, breach};
 use crate::{
     contract::{Message, Method},
+    effect::{Effect, effect},
     scene::{Outcome, Reply, Shot},
 };
 
 /// Looks like a secret to those who search for one.
 pub const CANARY: &str = "mock-canary-secret-5f0c1d";
 
-pub(super) const BREACHES: &[Breach] = &[
-    breach("error-info", "ErrorInfo is missing, has a wrong domain or an unknown reason, or appears twice")
+pub(super) const BREACHES: &[Effect] = &[
+    effect("error-info", "ErrorInfo is missing, has a wrong domain or an unknown reason, or appears twice")
         .ways(&["missing", "domain", "reason", "doubled"])
         .late(|_, reply, shot| change(reply, |status| info(status, shot.variant))),
-    breach("error-size", "error details exceed 4 KiB").late(|_, reply, _| {
+    effect("error-size", "error details exceed 4 KiB").late(|_, reply, _| {
         change(reply, |status| {
             let padding = "x".repeat(defaults::MAX_ERROR_DETAIL_BYTES + 1);
             let mut details = status.get_error_details();
@@ -35,7 +35,7 @@ pub(super) const BREACHES: &[Breach] = &[
             Status::with_error_details(status.code(), status.message(), details)
         });
     }),
-    breach("error-no-secret", "an error or a log line contains a secret").ways(&["told", "logged"]).late(
+    effect("error-no-secret", "an error or a log line contains a secret").ways(&["told", "logged"]).late(
         |_, reply, shot| {
             if shot.variant == "logged" {
                 // Bypasses the SDK's log, which removes secrets.
@@ -46,7 +46,7 @@ pub(super) const BREACHES: &[Breach] = &[
             }
         },
     ),
-    breach("error-order", "missing rights are reported as absence").late(|request, reply, shot| {
+    effect("error-order", "missing rights are reported as absence").late(|request, reply, shot| {
         let Err(status) = &reply.outcome else { return };
         if matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated) {
             reply.outcome = match shot.method {

@@ -2,9 +2,9 @@
 
 use cloudprovider_sdk::proto::*;
 
-use super::row::{Breach, breach};
 use crate::{
     contract::{Message, Method},
+    effect::{Effect, effect},
     scene::{Delivery, Reply, Shot},
 };
 
@@ -12,19 +12,19 @@ const BATCH: &[Method] = &[Method::BatchGetInstances];
 const WATCH: &[Method] = &[Method::WatchInstances];
 const BOTH: &[Method] = &[Method::BatchGetInstances, Method::ListInstances];
 
-pub(super) const BREACHES: &[Breach] = &[
-    breach("absent-means-looked", "instances that could not be queried are authoritatively absent")
+pub(super) const BREACHES: &[Effect] = &[
+    effect("absent-means-looked", "instances that could not be queried are authoritatively absent")
         .to(BATCH)
         .ways(&["anything", "by-name"])
         .late(blind),
-    breach("absence-needs-id", "an instance that is not found by name is authoritatively absent")
+    effect("absence-needs-id", "an instance that is not found by name is authoritatively absent")
         .to(BATCH)
         .late(|_, reply, shot| {
             reply.each(shot, |result: &mut InstanceResult| {
                 result.authoritative |= result.state() == InstanceState::Absent;
             });
         }),
-    breach("stopped-exists", "a stopped instance is reported as absent").to(BATCH).late(|_, reply, shot| {
+    effect("stopped-exists", "a stopped instance is reported as absent").to(BATCH).late(|_, reply, shot| {
         reply.each(shot, |result: &mut InstanceResult| {
             if result.state() == InstanceState::Stopped {
                 result.set_state(InstanceState::Absent);
@@ -32,20 +32,20 @@ pub(super) const BREACHES: &[Breach] = &[
             }
         });
     }),
-    breach("observed-at", "an authoritative answer has no `observed_at`").to(BATCH).late(|_, reply, shot| {
+    effect("observed-at", "an authoritative answer has no `observed_at`").to(BATCH).late(|_, reply, shot| {
         reply.each(shot, |result: &mut InstanceResult| {
             (result.authoritative, result.observed_at) = (true, None);
         });
     }),
-    breach("batched-at-cloud", "each node of a batch costs one call to the cloud").to(BATCH).asked(
+    effect("batched-at-cloud", "each node of a batch costs one call to the cloud").to(BATCH).asked(
         |_, shot| {
             shot.look(|state| shot.subjects.iter().for_each(|_| state.count_call("instances:read")));
         },
     ),
-    breach("node-by-provider-id", "nodes are looked up by name, whatever their provider ID")
+    effect("node-by-provider-id", "nodes are looked up by name, whatever their provider ID")
         .to(BATCH)
         .asked(|request, _| request.each(|node: &mut NodeRef| node.provider_id.clear())),
-    breach("provider-id-prefix", "provider IDs lack the advertised prefix, or are missing")
+    effect("provider-id-prefix", "provider IDs lack the advertised prefix, or are missing")
         .to(BOTH)
         .ways(&["foreign", "missing"])
         .late(|_, reply, shot| {
@@ -54,12 +54,12 @@ pub(super) const BREACHES: &[Breach] = &[
                 _ => instance.provider_id.insert_str(0, "foreign"),
             });
         }),
-    breach("provider-id-stable", "provider IDs change from call to call").to(BOTH).late(|_, reply, shot| {
+    effect("provider-id-stable", "provider IDs change from call to call").to(BOTH).late(|_, reply, shot| {
         reply.each(shot, |instance: &mut Instance| {
             instance.provider_id = format!("{}-{}", instance.provider_id, shot.memory.count());
         });
     }),
-    breach("address-valid", "an address of an IP type is not an IP, is empty, or has no type")
+    effect("address-valid", "an address of an IP type is not an IP, is empty, or has no type")
         .to(BOTH)
         .ways(&["no-ip", "empty", "no-type"])
         .late(|_, reply, shot| {
@@ -71,10 +71,10 @@ pub(super) const BREACHES: &[Breach] = &[
             let address = NodeAddress { r#type: kind.into(), address: text.to_owned() };
             reply.each(shot, |instance: &mut Instance| instance.addresses.push(address.clone()));
         }),
-    breach("address-unique", "each address is listed twice").to(BOTH).late(|_, reply, shot| {
+    effect("address-unique", "each address is listed twice").to(BOTH).late(|_, reply, shot| {
         reply.each(shot, |instance: &mut Instance| instance.addresses.extend_from_within(..));
     }),
-    breach("label-valid", "type, zone or region is not a valid label value, or a label key is invalid")
+    effect("label-valid", "type, zone or region is not a valid label value, or a label key is invalid")
         .to(BOTH)
         .ways(&["type", "zone", "region", "key"])
         .late(|_, reply, shot| {
@@ -89,17 +89,17 @@ pub(super) const BREACHES: &[Breach] = &[
                 bad.clone_into(value);
             });
         }),
-    breach("label-reserved", "labels within kubernetes.io and k8s.io").to(BOTH).late(|_, reply, shot| {
+    effect("label-reserved", "labels within kubernetes.io and k8s.io").to(BOTH).late(|_, reply, shot| {
         reply.each(shot, |instance: &mut Instance| {
             let keys =
                 ["node-role.kubernetes.io/control-plane", "kubernetes.io/hostname", "mock.k8s.io/zone"];
             instance.labels.extend(keys.map(|key| (key.to_owned(), "mock".to_owned())));
         });
     }),
-    breach("watch-started", "the first frame is not `started`").to(WATCH).late(|_, reply, _| {
+    effect("watch-started", "the first frame is not `started`").to(WATCH).late(|_, reply, _| {
         leave_out(reply, "started");
     }),
-    breach("watch-bookmark", "no bookmark is ever sent").to(WATCH).late(|_, reply, _| {
+    effect("watch-bookmark", "no bookmark is ever sent").to(WATCH).late(|_, reply, _| {
         leave_out(reply, "bookmark");
     }),
 ];

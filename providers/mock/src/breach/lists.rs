@@ -3,9 +3,9 @@
 use cloudprovider_sdk::{ProviderError, proto::*};
 use prost_reflect::Value;
 
-use super::row::{Breach, breach};
 use crate::{
     contract::{Message, Method},
+    effect::{Effect, effect},
     scene::{Reply, Shot, Turn},
 };
 
@@ -20,17 +20,17 @@ const ROUND: &str = "round-and-round";
 const TOKEN: &str = "page_token";
 const NEXT: &str = "next_page_token";
 
-pub(super) const BREACHES: &[Breach] = &[
-    breach("page-size", "a page has more entries than were requested").to(LISTS).asked(|request, _| {
+pub(super) const BREACHES: &[Effect] = &[
+    effect("page-size", "a page has more entries than were requested").to(LISTS).asked(|request, _| {
         request.set("page_size", Value::I32(0));
     }),
-    breach("page-token-validity", "page tokens expire at once").to(LISTS).early(|request, _| {
+    effect("page-token-validity", "page tokens expire at once").to(LISTS).early(|request, _| {
         if request.text(TOKEN).is_empty() {
             return Turn::GoOn;
         }
         Turn::fail(ProviderError::page_token_expired())
     }),
-    breach("page-walk-ends", "the last page leads back to the first")
+    effect("page-walk-ends", "the last page leads back to the first")
         .to(LISTS)
         .late(|_, reply, _| {
             let last = |list: &&mut Message| list.text(NEXT).is_empty();
@@ -43,12 +43,12 @@ pub(super) const BREACHES: &[Breach] = &[
                 request.set(TOKEN, Value::String(String::new()));
             }
         }),
-    breach("list-unreachable", "half of a list is silently left out").to(WITH_PARTS).late(|_, reply, _| {
+    effect("list-unreachable", "half of a list is silently left out").to(WITH_PARTS).late(|_, reply, _| {
         halve(reply);
         let list = reply.outcome.as_mut().ok();
         list.and_then(|list| list.list("unreachable")).into_iter().for_each(Vec::clear);
     }),
-    breach("list-own-only", "balancers of other clusters are listed")
+    effect("list-own-only", "balancers of other clusters are listed")
         .to(&[Method::ListLoadBalancers])
         .late(others),
 ];

@@ -3,10 +3,10 @@
 use cloudprovider_sdk::{ProviderError, proto::*};
 use tonic::Status;
 
-use super::row::{Breach, breach};
 use crate::{
     cloud::{Balancer, WRITTEN_PREFIX},
     contract::{Message, Method},
+    effect::{Effect, effect},
     scene::{Delivery, Reply, Shot, Turn},
 };
 
@@ -16,8 +16,8 @@ const DELETE: &[Method] = &[Method::DeleteLoadBalancer];
 const REMEMBERED: &[Method] = &[Method::EnsureLoadBalancer, Method::DeleteLoadBalancer];
 const SHOWN: &[Method] = &[Method::GetLoadBalancer, Method::EnsureLoadBalancer, Method::ListLoadBalancers];
 
-pub(super) const BREACHES: &[Breach] = &[
-    breach("ensure-idempotent", "Ensure creates another balancer although one exists")
+pub(super) const BREACHES: &[Effect] = &[
+    effect("ensure-idempotent", "Ensure creates another balancer although one exists")
         .to(ENSURE)
         .late(|request, reply, shot| {
             if there(request, shot).is_some_and(|id| shot.memory.doubled.lock().remove(&id)) {
@@ -25,7 +25,7 @@ pub(super) const BREACHES: &[Breach] = &[
             }
         })
         .asked(|request, shot| shot.memory.doubled.lock().extend(there(request, shot))),
-    breach(
+    effect(
         "ensure-after-lost-answer",
         "the answer to Ensure is lost, and the next Ensure creates another balancer",
     )
@@ -38,7 +38,7 @@ pub(super) const BREACHES: &[Breach] = &[
             make_another(reply, shot);
         }
     }),
-    breach("ensure-keeps-working", "Ensure breaks a working balancer, then fails").to(ENSURE).early(
+    effect("ensure-keeps-working", "Ensure breaks a working balancer, then fails").to(ENSURE).early(
         |request, shot| {
             let Some(id) = there(request, shot) else { return Turn::GoOn };
             match shot.alter(|state| state.halve_balancer(&id)) {
@@ -47,7 +47,7 @@ pub(super) const BREACHES: &[Breach] = &[
             }
         },
     ),
-    breach(
+    effect(
         "mutation-finishes",
         "if the caller of Ensure disconnects, the balancer stays half made, or nothing is done",
     )
@@ -59,11 +59,11 @@ pub(super) const BREACHES: &[Breach] = &[
         }
     })
     .early(|_, shot| if shot.variant == "given-up" { Turn::IfAwaited } else { Turn::GoOn }),
-    breach("applied-digest", "the digest is wrong, missing, or that of unfinished work")
+    effect("applied-digest", "the digest is wrong, missing, or that of unfinished work")
         .to(SHOWN)
         .ways(&["wrong", "missing", "too-early"])
         .late(|_, reply, shot| reply.each(shot, |balancer| wrong_digest(balancer, shot))),
-    breach("durable-digest", "only the process that applied a digest knows it")
+    effect("durable-digest", "only the process that applied a digest knows it")
         .to(SHOWN)
         .late(|_, reply, shot| {
             let known = shot.memory.digests.lock();
@@ -78,7 +78,7 @@ pub(super) const BREACHES: &[Breach] = &[
                 shot.memory.digests.lock().insert(request.text("desired_digest"));
             }
         }),
-    breach("ingress-valid", "an ingress without IP and host name, or with an invalid IP")
+    effect("ingress-valid", "an ingress without IP and host name, or with an invalid IP")
         .to(SHOWN)
         .ways(&["empty", "no-ip"])
         .late(|_, reply, shot| {
@@ -87,10 +87,10 @@ pub(super) const BREACHES: &[Breach] = &[
             let way = LoadBalancerIngress { ip, ip_mode, ..LoadBalancerIngress::default() };
             reply.each(shot, |balancer: &mut LoadBalancer| balancer.ingress.push(way.clone()));
         }),
-    breach("ingress-required", "an active balancer has no ingress").to(SHOWN).late(|_, reply, shot| {
+    effect("ingress-required", "an active balancer has no ingress").to(SHOWN).late(|_, reply, shot| {
         reply.each(shot, |balancer: &mut LoadBalancer| balancer.ingress.clear());
     }),
-    breach("annotation-prefix", "annotations outside the advertised prefixes").to(ENSURE).late(
+    effect("annotation-prefix", "annotations outside the advertised prefixes").to(ENSURE).late(
         |_, reply, shot| {
             reply.each(shot, |answer: &mut EnsureLoadBalancerResponse| {
                 answer.service_annotations.insert("elsewhere.example/owner".to_owned(), "mock".to_owned());
@@ -99,7 +99,7 @@ pub(super) const BREACHES: &[Breach] = &[
             });
         },
     ),
-    breach("in-progress-not-error", "work in progress is reported as an error").to(Method::CHANGES).late(
+    effect("in-progress-not-error", "work in progress is reported as an error").to(Method::CHANGES).late(
         |_, reply, _| {
             if reply.outcome.as_ref().is_ok_and(|answer| answer.first::<InProgress>().is_some()) {
                 let after = std::time::Duration::from_secs(1);
@@ -107,7 +107,7 @@ pub(super) const BREACHES: &[Breach] = &[
             }
         },
     ),
-    breach("retry-after-positive", "`retry_after` of work in progress is zero, negative or missing")
+    effect("retry-after-positive", "`retry_after` of work in progress is zero, negative or missing")
         .to(Method::CHANGES)
         .ways(&["zero", "negative", "missing"])
         .late(|_, reply, shot| {
@@ -117,7 +117,7 @@ pub(super) const BREACHES: &[Breach] = &[
                 progress.retry_after = (shot.variant != "missing").then_some(after);
             });
         }),
-    breach("update-backends-only", "updates of backends are refused: only Ensure changes them")
+    effect("update-backends-only", "updates of backends are refused: only Ensure changes them")
         .to(UPDATE)
         .late(|_, reply, shot| {
             reply.each(shot, |result: &mut LoadBalancerUpdateResult| {
@@ -125,20 +125,20 @@ pub(super) const BREACHES: &[Breach] = &[
                 result.error = Some(ProviderError::needs_ensure(&result.service_uid).to_item());
             });
         }),
-    breach("delete-absent-ok", "deleting an absent balancer is an error").to(DELETE).early(
+    effect("delete-absent-ok", "deleting an absent balancer is an error").to(DELETE).early(
         |request, shot| match there(request, shot) {
             Some(_) => Turn::GoOn,
             None => Turn::fail(Status::not_found("no such load balancer")),
         },
     ),
-    breach(
+    effect(
         "delete-by-key",
         "Delete fails or does nothing without the last known Service, or after a restart",
     )
     .to(REMEMBERED)
     .ways(&["error", "ignored", "after-restart"])
     .early(hint),
-    breach("delete-leaves-nothing", "the balancer's firewall is left behind").to(DELETE).asked(
+    effect("delete-leaves-nothing", "the balancer's firewall is left behind").to(DELETE).asked(
         |request, shot| {
             if let Some(id) = there(request, shot) {
                 // An absent balancer leaves nothing behind.
@@ -146,7 +146,7 @@ pub(super) const BREACHES: &[Breach] = &[
             }
         },
     ),
-    breach("delete-not-elsewhere", "Delete says that another controller implements it")
+    effect("delete-not-elsewhere", "Delete says that another controller implements it")
         .to(DELETE)
         .early(|_, _| Turn::fail(ProviderError::implemented_elsewhere("another controller"))),
 ];

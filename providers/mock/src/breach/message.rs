@@ -7,9 +7,9 @@ use cloudprovider_sdk::proto::*;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use tonic::Status;
 
-use super::row::{Breach, breach};
 use crate::{
     contract::{Message, Method},
+    effect::{Effect, effect},
     scene::{Reply, Shot, Turn},
 };
 
@@ -21,12 +21,12 @@ const FUTURE_FIELD: u32 = 15_000;
 /// The default limit of gRPC libraries.
 const USUAL: usize = 4 << 20;
 
-pub(super) const BREACHES: &[Breach] = &[
-    breach("unknown-enum", "states and types have values of a newer contract (legal)").late(numbers),
-    breach("unknown-field", "messages have a field of a newer contract (legal)").late(|_, reply, _| {
+pub(super) const BREACHES: &[Effect] = &[
+    effect("unknown-enum", "states and types have values of a newer contract (legal)").late(numbers),
+    effect("unknown-field", "messages have a field of a newer contract (legal)").late(|_, reply, _| {
         unknown_field(8, &mut reply.tail);
     }),
-    breach("unknown-frame", "a watch has frames of a newer contract (legal)")
+    effect("unknown-frame", "a watch has frames of a newer contract (legal)")
         .to(&[Method::WatchInstances])
         .late(|_, reply, shot| {
             if reply.outcome.as_ref().is_ok_and(|frame| !frame.has("started")) {
@@ -34,7 +34,7 @@ pub(super) const BREACHES: &[Breach] = &[
                 unknown_field(8, &mut reply.tail);
             }
         }),
-    breach("message-limit", "requests above 4 MiB are refused, whatever is advertised").early(
+    effect("message-limit", "requests above 4 MiB are refused, whatever is advertised").early(
         |request, _| {
             let bytes = request.encode().len();
             if bytes <= USUAL {
@@ -44,10 +44,10 @@ pub(super) const BREACHES: &[Breach] = &[
             Turn::fail(Status::resource_exhausted(text))
         },
     ),
-    breach("message-size", "an answer exceeds the advertised size").late(|_, reply, shot| {
+    effect("message-size", "an answer exceeds the advertised size").late(|_, reply, shot| {
         unknown_field(shot.advertised.message_bytes(), &mut reply.tail);
     }),
-    breach("required-missing", "required fields of an answer are missing").late(bare),
+    effect("required-missing", "required fields of an answer are missing").late(bare),
 ];
 
 fn numbers(_request: &Message, reply: &mut Reply, shot: &Shot<'_>) {

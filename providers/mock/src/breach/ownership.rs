@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use cloudprovider_sdk::proto::*;
 
-use super::row::{Breach, breach};
 use crate::{
     contract::{Message, Method},
+    effect::{Effect, effect},
     scene::{Shot, Turn},
 };
 
@@ -20,19 +20,19 @@ const OWNED: &[Method] = &[
     Method::BatchEnsureRoutes,
     Method::BatchDeleteRoutes,
 ];
-pub(super) const BREACHES: &[Breach] = &[
-    breach("cluster-owns-by-uid", "resources of other clusters are changed and deleted")
+pub(super) const BREACHES: &[Effect] = &[
+    effect("cluster-owns-by-uid", "resources of other clusters are changed and deleted")
         .to(OWNED)
         .asked(as_owner),
-    breach("cluster-uid-required", "a call without a cluster uid is accepted")
+    effect("cluster-uid-required", "a call without a cluster uid is accepted")
         .to(Method::CLOUD_FACING)
         .asked(|request, _| {
             if request.cluster_uid().is_empty() {
                 request.set_cluster_uid("nobody");
             }
         }),
-    breach("fencing", "a former leader is obeyed").to(Method::CHANGES).asked(any_leader),
-    breach("lead-needed", "every caller is obeyed, leader or not")
+    effect("fencing", "a former leader is obeyed").to(Method::CHANGES).asked(any_leader),
+    effect("lead-needed", "every caller is obeyed, leader or not")
         .to(Method::LED)
         .early(|_, shot| match shot.method {
             // The provider never hears of a leader, so everybody may call.
@@ -40,12 +40,12 @@ pub(super) const BREACHES: &[Breach] = &[
             _ => Turn::GoOn,
         })
         .asked(any_leader),
-    breach("lead-takes-over", "a former leader may lead again").to(&[Method::Lead]).late(|_, reply, shot| {
+    effect("lead-takes-over", "a former leader may lead again").to(&[Method::Lead]).late(|_, reply, shot| {
         if reply.outcome.is_err() {
             reply.outcome = shot.blank();
         }
     }),
-    breach("lead-ends", "a term never ends, or an abandoned mutation continues in the cloud")
+    effect("lead-ends", "a term never ends, or an abandoned mutation continues in the cloud")
         .to(&[Method::Lead, Method::EnsureLoadBalancer])
         .ways(&["leads-on", "work-goes-on"])
         .asked(|request, shot| {
@@ -59,17 +59,17 @@ pub(super) const BREACHES: &[Breach] = &[
                 write_for_a_while(shot);
             }
         }),
-    breach("lead-background", "background work writes to the cloud without a leader")
+    effect("lead-background", "background work writes to the cloud without a leader")
         .to(&[Method::Lead])
         .late(|_, _, shot| {
             write_for_a_while(shot);
         }),
-    breach("stale-revision", "an older revision is accepted").to(REVISED).asked(|request, _| {
+    effect("stale-revision", "an older revision is accepted").to(REVISED).asked(|request, _| {
         request.each(|ensure: &mut EnsureLoadBalancerRequest| ensure.revision = 0);
         request.each(|delete: &mut DeleteLoadBalancerRequest| delete.revision = 0);
         request.each(|update: &mut LoadBalancerUpdate| update.revision = 0);
     }),
-    breach("deadline-honoured", "work is done long after its deadline")
+    effect("deadline-honoured", "work is done long after its deadline")
         .to(Method::CLOUD_FACING)
         .ways(&["unanswered", "answered"])
         .early(|_, shot| {

@@ -3,17 +3,17 @@
 use cloudprovider_sdk::proto::*;
 use ipnet::IpNet;
 
-use super::row::{Breach, breach};
 use crate::{
     cloud::{ListedRoute, canonical_cidr},
     contract::{Message, Method},
+    effect::{Effect, effect},
     scene::Shot,
 };
 
 const SHOWN: &[Method] = &[Method::ListRoutes, Method::BatchEnsureRoutes];
 
-pub(super) const BREACHES: &[Breach] = &[
-    breach("route-canonical", "destinations have host bits, or are not in canonical form").to(SHOWN).late(
+pub(super) const BREACHES: &[Effect] = &[
+    effect("route-canonical", "destinations have host bits, or are not in canonical form").to(SHOWN).late(
         |_, reply, shot| {
             reply.each(shot, |route: &mut Route| match route.destination_cidr.parse() {
                 Ok(IpNet::V4(net)) => {
@@ -27,7 +27,7 @@ pub(super) const BREACHES: &[Breach] = &[
             });
         },
     ),
-    breach("route-echo-target", "the target is not the requested one, or is missing")
+    effect("route-echo-target", "the target is not the requested one, or is missing")
         .to(&[Method::BatchEnsureRoutes])
         .ways(&["other", "missing"])
         .late(|_, reply, shot| {
@@ -37,14 +37,14 @@ pub(super) const BREACHES: &[Breach] = &[
                 route.target = (shot.variant != "missing").then(|| other.clone());
             });
         }),
-    breach("route-ownership", "the owner of routes is missing, or every route is reported as this cluster's")
+    effect("route-ownership", "the owner of routes is missing, or every route is reported as this cluster's")
         .to(SHOWN)
         .ways(&["missing", "all-ours"])
         .late(|_, reply, shot| {
             let said = if shot.variant == "missing" { Ownership::Unspecified } else { Ownership::ByUid };
             reply.each(shot, |route: &mut Route| route.set_ownership(said));
         }),
-    breach("route-changed", "a route is deleted although its target has changed")
+    effect("route-changed", "a route is deleted although its target has changed")
         .to(&[Method::BatchDeleteRoutes])
         .asked(whatever),
 ];

@@ -2,9 +2,9 @@
 
 use cloudprovider_sdk::{ProviderError, proto::*};
 
-use super::row::{Breach, breach};
 use crate::{
     contract::{Message, Method},
+    effect::{Effect, effect},
     scene::{Shot, Turn},
 };
 
@@ -13,8 +13,8 @@ const UPDATE: &[Method] = &[Method::BatchUpdateLoadBalancers];
 const ADVERTISED_TOO: &[Method] =
     &[Method::GetCapabilities, Method::EnsureLoadBalancer, Method::BatchUpdateLoadBalancers];
 
-pub(super) const BREACHES: &[Breach] = &[
-    breach("built-as-asked", "a part of the request is silently not built")
+pub(super) const BREACHES: &[Effect] = &[
+    effect("built-as-asked", "a part of the request is silently not built")
         .to(WITH_SETS)
         .ways(&["backends", "source-ranges", "ports", "node-ports", "protocol", "family", "health-check"])
         .asked(|request, shot| {
@@ -25,21 +25,21 @@ pub(super) const BREACHES: &[Breach] = &[
                 request.each(|set: &mut BackendSet| set.nodes.clear());
             }
         }),
-    breach("update-own-set", "every balancer of a batch gets the first backend set").to(UPDATE).asked(
+    effect("update-own-set", "every balancer of a batch gets the first backend set").to(UPDATE).asked(
         |request, _| {
             request.each(|item: &mut LoadBalancerUpdate| item.backend_set = 0);
         },
     ),
-    breach(
+    effect(
         "set-by-digest",
         "no backend set is remembered, or only the last one, or a digest stands for no nodes",
     )
     .to(WITH_SETS)
     .ways(&["at-once", "all-but-one", "empty"])
     .early(forget),
-    breach("set-unknown", "an unknown digest stands for no nodes").to(WITH_SETS).asked(empty),
-    breach("set-per-cluster", "a digest stands for the set of any cluster").to(WITH_SETS).asked(fill_in),
-    breach("set-needs-capability", "sets by digest are not advertised, and a digest stands for no nodes")
+    effect("set-unknown", "an unknown digest stands for no nodes").to(WITH_SETS).asked(empty),
+    effect("set-per-cluster", "a digest stands for the set of any cluster").to(WITH_SETS).asked(fill_in),
+    effect("set-needs-capability", "sets by digest are not advertised, and a digest stands for no nodes")
         .to(ADVERTISED_TOO)
         .late(|_, reply, shot| {
             let by_digest = i32::from(Capability::BackendSetsByDigest);

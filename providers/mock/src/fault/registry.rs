@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::kind::{Fault, FaultKind};
+use super::Fault;
 use crate::contract::{Method, Subject};
 
 /// The active faults.
@@ -49,7 +49,8 @@ impl Faults {
         let mut inner = self.inner.lock();
         inner.last += 1;
         let id = inner.last;
-        let fits = Method::ALL.iter().copied().filter(|method| fault.kind.fits(*method)).collect();
+        let fits = |method: &Method| fault.effect().is_some_and(|effect| effect.fits(*method));
+        let fits = Method::ALL.iter().copied().filter(fits).collect();
         let entry = Entry { id, fault: Arc::new(fault), fits, seen: 0, used: 0 };
         let status = entry.status();
         inner.standing.push(entry);
@@ -65,7 +66,7 @@ impl Faults {
     pub fn remove(&self, means: impl Fn(u64, &str) -> bool) -> usize {
         let mut inner = self.inner.lock();
         let before = inner.standing.len();
-        inner.standing.retain(|entry| !means(entry.id, entry.fault.kind.name()));
+        inner.standing.retain(|entry| !means(entry.id, &entry.fault.kind));
         before - inner.standing.len()
     }
 
@@ -110,8 +111,7 @@ impl Entry {
 
 /// Whether a call has a subject that the fault targets. For a list this is known only from its answer.
 fn meant_for(fault: &Fault, subjects: &[Subject]) -> bool {
-    let by_item =
-        matches!(fault.kind, FaultKind::Absent | FaultKind::State { .. } | FaultKind::Breach { .. });
+    let by_item = ["absent", "state", "breach"].contains(&fault.kind.as_str());
     fault.on.is_empty()
         || (by_item && subjects.is_empty())
         || subjects.iter().any(|subject| subject.is_among(&fault.on))
@@ -125,6 +125,10 @@ mod tests {
         [Subject { key: "k".into(), names: vec![name.into()] }]
     }
 
+    fn fault(text: &str) -> Fault {
+        text.parse().unwrap()
+    }
+
     fn met(faults: &Faults, method: Method) -> usize {
         faults.meet(method, &[], || 0.5).len()
     }
@@ -132,7 +136,7 @@ mod tests {
     #[test]
     fn times_and_skip_bound_how_often_a_fault_is_done() {
         let faults = Faults::default();
-        faults.add(Fault { skip: Some(1), times: Some(2), ..Fault::new(FaultKind::Hang) });
+        faults.add(Fault { skip: Some(1), times: Some(2), ..fault("hang") });
         let seen: Vec<_> = (0..5).map(|_| met(&faults, Method::ListRoutes)).collect();
         assert_eq!(seen, [0, 1, 1, 0, 0]);
         let status = &faults.list()[0];
@@ -142,8 +146,8 @@ mod tests {
     #[test]
     fn a_fault_is_done_only_where_it_is_meant() {
         let faults = Faults::default();
-        faults.add(Fault { method: Some("ListRoutes".into()), ..Fault::new(FaultKind::Hang) });
-        faults.add(Fault { on: vec!["node-1*".into()], ..Fault::new(FaultKind::Absent) });
+        faults.add(Fault { method: Some("ListRoutes".into()), ..fault("hang") });
+        faults.add(Fault { on: vec!["node-1*".into()], ..fault("absent") });
         assert_eq!(met(&faults, Method::ListRoutes), 2, "what a list is about shows later");
         assert_eq!(met(&faults, Method::ListClusters), 0);
         let batch = |name| faults.meet(Method::BatchGetInstances, &node(name), || 0.5).len();
@@ -153,7 +157,7 @@ mod tests {
     #[test]
     fn chances_are_taken_by_the_roll() {
         let faults = Faults::default();
-        faults.add(Fault { probability: Some(0.3), ..Fault::new(FaultKind::Hang) });
+        faults.add(Fault { probability: Some(0.3), ..fault("hang") });
         assert_eq!(faults.meet(Method::GetStatus, &[], || 0.29).len(), 1);
         assert_eq!(faults.meet(Method::GetStatus, &[], || 0.3).len(), 0);
     }
@@ -161,8 +165,8 @@ mod tests {
     #[test]
     fn faults_go_one_by_one_or_all_at_once() {
         let faults = Faults::default();
-        let first = faults.add(Fault::new(FaultKind::Hang));
-        faults.add(Fault::new(FaultKind::Absent));
+        let first = faults.add(fault("hang"));
+        faults.add(fault("absent"));
         let by_id = |id, _: &str| id == first.id;
         assert_eq!((faults.remove(by_id), faults.remove(by_id)), (1, 0));
         assert_eq!(

@@ -7,8 +7,13 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value};
 use tonic::Code;
 
-use super::kind::{COMMON_KEYS, Fault, FaultKind, KINDS};
-use crate::{breach, contract::Method};
+use super::{Fault, KINDS};
+use crate::{breach, contract::Method, duration};
+
+/// Keys of every kind.
+const COMMON: [&str; 6] = ["kind", "method", "on", "times", "skip", "probability"];
+/// Keys that a kind cannot do without.
+const REQUIRED: [&str; 5] = ["time", "reason", "code", "state", "rule"];
 
 /// Why a text is not a fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,16 +26,17 @@ impl TryFrom<Value> for Fault {
     fn try_from(value: Value) -> Result<Self, FaultError> {
         let Value::Object(fields) = &value else { return fail("a fault is a JSON object with a kind") };
         let name = fields.get("kind").and_then(Value::as_str).unwrap_or_default();
-        let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
         let Some(kind) = KINDS.iter().find(|kind| kind.name == name) else {
+            let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
             return fail(format!("{name:?} is not a kind of fault; known kinds are {}", known.join(", ")));
         };
-        let fits = |key: &&String| {
-            *key == "kind" || kind.keys.contains(&key.as_str()) || COMMON_KEYS.contains(&key.as_str())
-        };
-        if let Some(key) = fields.keys().find(|key| !fits(key)) {
-            let keys = [kind.keys, &COMMON_KEYS].concat().join(", ");
-            return fail(format!("{key:?} is not a key of {name}; known keys are {keys}"));
+        let keys = [kind.choices, &COMMON].concat();
+        if let Some(key) = fields.keys().find(|key| !keys.contains(&key.as_str())) {
+            return fail(format!("{key:?} is not a key of {name}; known keys are {}", keys.join(", ")));
+        }
+        let missing = |key: &&&str| REQUIRED.contains(key) && !fields.contains_key(**key);
+        if let Some(key) = kind.choices.iter().find(missing) {
+            return fail(format!("fault {name} needs {key}"));
         }
         let fault =
             Self::deserialize(&value).map_err(|error| FaultError(format!("fault {name}: {error}")))?;
@@ -84,38 +90,50 @@ fn check(mut fault: Fault) -> Result<Fault, FaultError> {
     if fault.probability.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
         return fail("probability must be from 0 to 1");
     }
-    match &fault.kind {
-        FaultKind::Error { reason, .. } | FaultKind::ItemError { reason, .. }
-            if reason_named(reason).is_none() =>
-        {
-            return fail(format!("{reason:?} is not a reason of the contract; use for example RATE_LIMITED"));
-        }
-        FaultKind::Status { code, .. } if code_named(code).is_none() => {
-            return fail(format!("{code:?} is not a gRPC error code; use for example UNAVAILABLE"));
-        }
-        FaultKind::State { state } if instance_state_named(state).is_none() => {
-            return fail(format!("{state:?} is not a state such as STOPPED, nor a number"));
-        }
-        FaultKind::Breach { rule, variant } => check_breach(rule, variant)?,
-        _ => {}
+    for (key, value) in &fault.options.0 {
+        check_option(key, value).map_err(|why| FaultError(format!("fault {}: {why}", fault.kind)))?;
     }
-    if let Some(method) = method.filter(|method| !fault.kind.fits(*method)) {
+    let Some(effect) = fault.effect() else {
+        let known: Vec<_> = breach::all().map(|breach| breach.name).collect();
+        let rule = fault.options.text("rule");
+        return fail(format!("{rule:?} is not a breach; known rules are {}", known.join(", ")));
+    };
+    let variant = fault.options.text("variant");
+    if !variant.is_empty() && !effect.choices.contains(&variant) {
+        let known = effect.choices.join(", ");
+        return fail(format!("{variant:?} is not a variant of {}; known variants are: {known}", effect.name));
+    }
+    if let Some(method) = method.filter(|method| !effect.fits(*method)) {
         return fail(format!("{} does not affect {}", fault.label(), method.name()));
     }
     fault.method = method.map(|method| method.name().to_owned());
     Ok(fault)
 }
 
-fn check_breach(rule: &str, variant: &str) -> Result<(), FaultError> {
-    let Some(breach) = breach::named(rule) else {
-        let known: Vec<_> = breach::all().map(|breach| breach.rule).collect();
-        return fail(format!("{rule:?} is not a breach; known rules are {}", known.join(", ")));
+/// Whether the value fits the key.
+fn check_option(key: &str, value: &Value) -> Result<(), String> {
+    let text = value.as_str();
+    let fits = match key {
+        "after_work" | "silent" if value.is_boolean() => return Ok(()),
+        "after_work" | "silent" => Err("true or false"),
+        "frames" if value.is_u64() => return Ok(()),
+        "frames" => Err("a number"),
+        _ => text.ok_or("a text"),
     };
-    if !variant.is_empty() && !breach.variants.contains(&variant) {
-        let known = breach.variants.join(", ");
-        return fail(format!("{variant:?} is not a variant of {rule}; known variants are: {known}"));
+    let text = fits.map_err(|wanted| format!("{key} is {value}; use {wanted}"))?;
+    match key {
+        "time" | "jitter" | "retry_after" => duration::parse(text).map(drop),
+        "reason" if reason_named(text).is_none() => {
+            Err(format!("{text:?} is not a reason of the contract; use for example RATE_LIMITED"))
+        }
+        "code" if code_named(text).is_none() => {
+            Err(format!("{text:?} is not a gRPC error code; use for example UNAVAILABLE"))
+        }
+        "state" if instance_state_named(text).is_none() => {
+            Err(format!("{text:?} is not a state such as STOPPED, nor a number"))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The code of this name, other than OK.
@@ -140,7 +158,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::duration::Time;
 
     fn fault(text: &str) -> Fault {
         text.parse().unwrap()
@@ -150,8 +167,7 @@ mod tests {
     fn text_and_json_say_the_same() {
         let text = "error,reason=RATE_LIMITED,retry-after=2s,method=ensureloadbalancer,times=3,on=a/b;c*";
         let parsed = fault(text);
-        let FaultKind::Error { retry_after, .. } = parsed.kind else { panic!("{parsed:?}") };
-        assert_eq!(retry_after, Some(Time(Duration::from_secs(2))));
+        assert_eq!(parsed.options.time("retry_after"), Some(Duration::from_secs(2)));
         assert_eq!(parsed.method.as_deref(), Some("EnsureLoadBalancer"));
         assert_eq!(
             (parsed.times, parsed.on.as_slice()),
@@ -165,14 +181,15 @@ mod tests {
     fn what_makes_no_sense_is_told() {
         for (text, wanted) in [
             ("storm", "\"storm\" is not a kind of fault; known kinds are latency"),
-            ("hang,reason=X", "\"reason\" is not a key of hang; known keys are method"),
-            ("error", "fault error: missing field `reason`"),
-            ("error,reason=NO_SUCH", "\"NO_SUCH\" is not a reason of the contract"),
-            ("status,code=OK", "\"OK\" is not a gRPC error code"),
-            ("state,state=GLOWING", "\"GLOWING\" is not a state"),
+            ("hang,reason=X", "\"reason\" is not a key of hang; known keys are kind, method"),
+            ("error", "fault error needs reason"),
+            ("error,reason=NO_SUCH", "fault error: \"NO_SUCH\" is not a reason of the contract"),
+            ("status,code=OK", "fault status: \"OK\" is not a gRPC error code"),
+            ("state,state=GLOWING", "fault state: \"GLOWING\" is not a state"),
             ("hang,method=Fly", "\"Fly\" is not an RPC of the contract"),
             ("hang,probability=2", "probability must be from 0 to 1"),
             ("hang,times=x", "fault hang: invalid type"),
+            ("crash,after-work=soon", "fault crash: after_work is \"soon\"; use true or false"),
             ("latency,time=soon", "fault latency: \"soon\" is not a duration"),
             ("breach,rule=none", "\"none\" is not a breach; known rules are"),
             (
@@ -184,21 +201,6 @@ mod tests {
         ] {
             let error = text.parse::<Fault>().unwrap_err().to_string();
             assert!(error.starts_with(wanted), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn every_kind_is_in_the_table_under_its_own_name() {
-        for kind in KINDS {
-            let text = match kind.name {
-                "latency" => "latency,time=1ms".to_owned(),
-                "error" | "item-error" => format!("{},reason=RETRY_LATER", kind.name),
-                "status" => "status,code=NOT_FOUND".to_owned(),
-                "state" => "state,state=99".to_owned(),
-                "breach" => "breach,rule=batch-keys".to_owned(),
-                other => other.to_owned(),
-            };
-            assert_eq!(fault(&text).kind.name(), kind.name);
         }
     }
 }

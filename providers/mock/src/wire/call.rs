@@ -8,10 +8,9 @@ use prost::bytes::Bytes;
 use tonic::Status;
 
 use crate::{
-    breach,
     calls::{self, GONE, SHOWN_KEYS},
     contract::{Message, Method, Subject},
-    fault::{self, Fault, FaultKind},
+    fault::Fault,
     mock::Mock,
     scene::{Delivery, Memory, Reply, Shot, Turn},
 };
@@ -114,8 +113,9 @@ impl Call {
     pub(super) async fn wait(&self) {
         let mut wait = if self.method.is_from_memory() { Duration::ZERO } else { self.world.mock.latency };
         for fault in &self.met {
-            if let FaultKind::Latency { time, jitter } = fault.kind {
-                wait += time.0 + jitter.0.mul_f64(fastrand::f64());
+            if fault.kind == "latency" {
+                let time = |key| fault.options.time(key).unwrap_or_default();
+                wait += time("time") + time("jitter").mul_f64(fastrand::f64());
             }
         }
         if !wait.is_zero() {
@@ -124,13 +124,8 @@ impl Call {
     }
 
     fn shot<'a>(&'a self, fault: &'a Fault, frame: u64) -> Shot<'a> {
-        let variant = match &fault.kind {
-            FaultKind::Breach { rule, variant } if variant.is_empty() => {
-                breach::named(rule).and_then(|breach| breach.variants.first().copied()).unwrap_or_default()
-            }
-            FaultKind::Breach { variant, .. } => variant,
-            _ => "",
-        };
+        let given = Some(fault.options.text("variant")).filter(|variant| !variant.is_empty());
+        let default = || fault.effect().and_then(|effect| effect.choices.first().copied());
         let World { mock, memory } = &*self.world;
         Shot {
             cloud: &mock.cloud,
@@ -140,7 +135,8 @@ impl Call {
             method: self.method,
             subjects: &self.subjects,
             on: &fault.on,
-            variant,
+            variant: given.or_else(default).unwrap_or_default(),
+            options: &fault.options,
             frame,
         }
     }
@@ -150,7 +146,9 @@ impl Call {
         let Some(mut request) = self.request.take() else { return Turn::GoOn };
         let mut decided = Turn::GoOn;
         for fault in &self.met {
-            decided = fault::before(fault, &mut request, &self.shot(fault, 0));
+            let (Some(effect), shot) = (fault.effect(), self.shot(fault, 0)) else { continue };
+            (effect.ask)(&mut request, &shot);
+            decided = (effect.before)(&mut request, &shot);
             if !matches!(decided, Turn::GoOn) {
                 break;
             }
@@ -173,7 +171,9 @@ impl Call {
         let Some(request) = &self.request else { return (outcome, Delivery::Send) };
         let mut reply = Reply::new(outcome.and_then(|answer| Message::answer(self.method, answer)));
         for fault in &self.met {
-            fault::after(fault, request, &mut reply, &self.shot(fault, frame));
+            if let Some(effect) = fault.effect() {
+                (effect.after)(request, &mut reply, &self.shot(fault, frame));
+            }
         }
         let Reply { outcome, tail, delivery } = reply;
         (outcome.map(|answer| [answer.encode(), tail].concat().into()), delivery)

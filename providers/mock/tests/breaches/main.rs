@@ -92,7 +92,7 @@ fn every_breach_is_seen_here() {
     ]
     .concat();
     let unseen: BTreeSet<_> = breach::all()
-        .map(|breach| breach.rule)
+        .map(|breach| breach.name)
         .filter(|rule| !ours.contains(&format!("\"{rule}\"")) && !ours.contains(&format!("\"{rule}/")))
         .collect();
     assert_eq!(unseen, BTreeSet::new());

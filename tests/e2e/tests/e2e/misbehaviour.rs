@@ -135,12 +135,12 @@ impl Scene {
 async fn every_broken_rule_is_survived_and_those_that_show_are_named() -> Result<()> {
     let mut scene = Scene::start().await?;
     for breach in breach::all() {
-        let ways: &[&str] = if breach.variants.is_empty() { &[""] } else { breach.variants };
+        let ways: &[&str] = if breach.choices.is_empty() { &[""] } else { breach.choices };
         for variant in ways {
             scene
-                .while_broken(breach.rule, variant)
+                .while_broken(breach.name, variant)
                 .await
-                .with_context(|| format!("{} {variant}\n{:?}", breach.rule, scene.cluster.parts()))?;
+                .with_context(|| format!("{} {variant}\n{:?}", breach.name, scene.cluster.parts()))?;
         }
     }
     let told = scene.rules_told().await?;
