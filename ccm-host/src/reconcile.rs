@@ -11,7 +11,7 @@ mod retry;
 mod run;
 mod told;
 
-pub use follow::{askable, follow_status, resync};
+pub use follow::{askable, at_each_sweep, follow_status, resync};
 pub use retry::{Retry, SLOW_RETRY, passes_by_itself};
 pub use run::{Reconciler, Run, follow, run, until_cancelled};
 pub use told::{ToldOnce, pass_on};

@@ -93,7 +93,8 @@ impl Reconciler for Controller {
     }
 
     async fn background(&self) {
-        join_all(self.parts.providers.all().iter().map(|one| self.follow_provider(one.as_ref()))).await;
+        let providers = self.parts.providers.all().iter();
+        join_all(providers.map(|one| reconcile::at_each_sweep(one.as_ref(), || self.look_at_all()))).await;
     }
 
     async fn reconcile(&self, name: &String) -> Outcome {

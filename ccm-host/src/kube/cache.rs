@@ -99,7 +99,7 @@ struct Inner<T: Slim> {
     metrics: KindCacheMetrics,
 }
 
-/// The keys to keep, numbered: every growth starts a new list.
+/// The keys to keep, numbered: every new number starts a new list.
 #[derive(Clone)]
 struct Wanted {
     generation: u64,
@@ -226,6 +226,12 @@ impl<T: Slim> Cache<T> {
         });
     }
 
+    /// Lists everything once more, and is not synced until that list is complete. For what depends on all objects: the
+    /// cache of a standby may be older than its term.
+    pub fn list_anew(&self) {
+        self.0.wanted.send_modify(|wanted| wanted.generation += 1);
+    }
+
     /// Whether the cache is reliable: a complete list was seen, and the watch has not been lost for long.
     ///
     /// # Errors
@@ -250,7 +256,7 @@ impl<T: Slim> Cache<T> {
                     if grown.is_err() {
                         return;
                     }
-                    tracing::debug!(kind = T::KIND, "more keys are wanted, listing anew");
+                    tracing::debug!(kind = T::KIND, "listing anew");
                 }
                 never = Follower::new(self, &client, &now).run() => match never {},
             }

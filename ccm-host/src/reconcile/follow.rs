@@ -23,6 +23,17 @@ pub async fn askable(provider: &dyn Provider) {
     }
 }
 
+/// Calls `look` whenever all objects of the provider should be looked at: at each new connection, and after a gap in its
+/// reports. Never ends.
+pub async fn at_each_sweep(provider: &dyn Provider, look: impl Fn()) {
+    let mut sweeps = provider.sweeps();
+    sweeps.mark_unchanged();
+    while sweeps.changed().await.is_ok() {
+        look();
+    }
+    pending::<()>().await;
+}
+
 /// Calls `tell` with the previous and the current status after each change, for as long as it is polled. Both are the same
 /// if it changed and changed back in between.
 pub async fn follow_status(provider: &dyn Provider, mut tell: impl FnMut(&ProviderStatus, &ProviderStatus)) {

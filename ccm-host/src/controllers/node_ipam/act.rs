@@ -14,10 +14,13 @@ use super::{
     ledger::{Allotment, Ledger},
     problem::Problem,
 };
-use crate::kube::{
-    node::Node,
-    patch::{WriteError, node_pod_cidrs},
-    queue::Outcome,
+use crate::{
+    kube::{
+        node::Node,
+        patch::{WriteError, node_pod_cidrs},
+        queue::Outcome,
+    },
+    reconcile::SLOW_RETRY,
 };
 
 impl Controller {
@@ -34,7 +37,8 @@ impl Controller {
                     self.tell_missing(node, problem);
                     return again;
                 }
-                Ok(Verdict::NotOurs) => return Outcome::Done,
+                // A provider with the wrong project is put right some day.
+                Ok(Verdict::NotOurs) => return Outcome::Slow(SLOW_RETRY),
                 Err(outcome) => return outcome,
             },
         };

@@ -107,9 +107,16 @@ impl Controller {
         retry.outcome(message)
     }
 
-    /// Records what was not said before; returns the reasons.
+    /// Records what was not said before; returns the reasons. Nothing is kept of a volume that went meanwhile.
     fn tell(&self, volume: &PersistentVolume, notices: Vec<Notice>) -> Vec<&'static str> {
-        let news = self.told.lock().news(&volume.uid, notices, Notice::clone);
+        let news = {
+            let mut told = self.told.lock();
+            let news = told.news(&volume.uid, notices, Notice::clone);
+            if self.parts.volumes.get(&volume.name).is_none_or(|now| now.uid != volume.uid) {
+                told.forget(&volume.uid);
+            }
+            news
+        };
         let record = |notice: Notice| {
             self.recorder.record(volume, notice.kind, notice.reason, notice.message);
             notice.reason

@@ -10,7 +10,7 @@ use super::{
     decide::{self, Verdict},
 };
 use crate::{
-    cloud::{Provider, Providers, VolumeQuery},
+    cloud::{Providers, VolumeQuery},
     kube::{cache::Change, persistent_volume::PersistentVolume},
 };
 
@@ -26,16 +26,11 @@ impl Controller {
         }
     }
 
-    /// Looks at all volumes again whenever the provider connects: it may know volumes that nobody knew. Never ends.
-    pub(super) async fn follow_provider(&self, provider: &dyn Provider) {
-        let mut connections = provider.sweeps();
-        connections.mark_unchanged();
-        while connections.changed().await.is_ok() {
-            let volumes = self.parts.volumes.list();
-            let with_disk = volumes.iter().filter(|volume| volume.disk.is_some());
-            with_disk.for_each(|volume| self.queue.add(volume.name.clone()));
-        }
-        std::future::pending::<()>().await;
+    /// Looks at all volumes again: a provider that connects may know volumes that nobody knew.
+    pub(super) fn look_at_all(&self) {
+        let volumes = self.parts.volumes.list();
+        let with_disk = volumes.iter().filter(|volume| volume.disk.is_some());
+        with_disk.for_each(|volume| self.queue.add(volume.name.clone()));
     }
 }
 

@@ -5,6 +5,7 @@ use crate::cloud::{
     ErrorReason, Freshness, Instance, InstanceState, InstanceView,
     fake::{Call, error, instance, method},
 };
+use crate::reconcile::SLOW_RETRY;
 
 /// A cloud that allots, with these cluster CIDRs.
 fn cloud(cluster: &[&str]) -> Allocation {
@@ -113,7 +114,7 @@ async fn an_answer_that_comes_after_its_node_went_is_not_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_of_nobody_is_left_alone() {
+async fn a_node_of_nobody_is_hardly_asked_about() {
     let scene = Scene::start_with(
         cloud(&[]),
         "",
@@ -121,9 +122,27 @@ async fn a_node_of_nobody_is_left_alone() {
         |scene| scene.fake.set_state("not-owned", InstanceState::NotOwned),
     )
     .await;
-    sleep(Duration::from_secs(3600)).await;
+    sleep(SLOW_RETRY * 3 / 2).await;
     assert_eq!(scene.server.take_lines(), [""; 0]);
-    assert_eq!(scene.fake.calls().len(), 1);
+    assert_eq!(scene.fake.calls().len(), 2);
     assert_eq!(scene.reasons(), [""; 0]);
+    scene.stop().await;
+}
+
+/// One wrong answer is not for ever: a provider with the wrong project, or the wrong prefix, is put right again.
+#[tokio::test(start_paused = true)]
+async fn a_node_of_nobody_becomes_somebodys() {
+    let nodes = [node("denied"), node("foreign").with_provider_id("other://1")];
+    let scene = Scene::start_with(cloud(&[]), "", nodes, |scene| {
+        scene.fake.set_state("denied", InstanceState::NotOwned);
+        allotted(&scene.fake, "foreign", &["10.128.2.0/24"]);
+    })
+    .await;
+    allotted(&scene.fake, "denied", &["10.128.1.0/24"]);
+    scene.fake.change_info(|info| info.provider_id_prefixes = vec!["other://".to_owned()]);
+    scene.fake.request_sweep();
+    scene.moment().await;
+    assert_eq!(scene.cidrs("denied"), json!(["10.128.1.0/24"]));
+    assert_eq!(scene.cidrs("foreign"), json!(["10.128.2.0/24"]));
     scene.stop().await;
 }

@@ -131,6 +131,19 @@ async fn a_restart_behind_an_apiserver_that_lags_gives_no_block_twice() {
     second.stop().await;
 }
 
+/// N3: a free block depends on all other nodes, and a standby's cache may be older than its term.
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_takes_over_gives_no_block_twice() {
+    let scene = Scene::start_with(ranges(&["10.10.0.0/16>24"]), "", [node("b")], |standby| {
+        standby.server.hold_watches();
+        // The former leader's last act.
+        standby.server.put(&node("a").with_pod_cidr("10.10.0.0/24"));
+    })
+    .await;
+    assert_eq!(scene.cidrs("b"), json!(["10.10.1.0/24"]));
+    scene.stop().await;
+}
+
 /// NW-26: the next list shows a deletion that no watch reported.
 #[tokio::test(start_paused = true)]
 async fn a_missed_deletion_frees_its_block() {

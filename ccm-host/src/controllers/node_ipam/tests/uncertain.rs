@@ -58,13 +58,14 @@ async fn a_write_that_did_not_happen_is_tried_again_with_the_same_block() {
 /// Node.md 3.8: a stale cache causes no failure.
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_assigned_is_taken_over() {
-    let scene = Scene::start_with(ranges(&["10.10.0.0/23>24"]), "", [node("a")], |scene| {
-        scene.server.hold_watches();
-        scene.server.edit("a", |node| {
-            node["spec"] = json!({"podCIDR": "10.10.1.0/24", "podCIDRs": ["10.10.1.0/24"]});
-        });
-    })
-    .await;
+    let scene = Scene::start(ranges(&["10.10.0.0/23>24"]), []).await;
+    scene.server.hold_watches();
+    scene.server.put(&node("a"));
+    scene.server.edit("a", |node| {
+        node["spec"] = json!({"podCIDR": "10.10.1.0/24", "podCIDRs": ["10.10.1.0/24"]});
+    });
+    scene.server.release(1);
+    scene.moment().await;
     assert_eq!(scene.server.take_lines(), ["PATCH a", "GET a"]);
     assert_eq!(scene.cidrs("a"), json!(["10.10.1.0/24"]));
     assert_eq!(scene.reasons(), [""; 0]);
@@ -97,11 +98,12 @@ async fn what_the_apiserver_refuses_is_given_back_and_another_is_tried() {
 /// IPAM-26: the node is deleted during the write.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_goes_meanwhile_leaks_nothing() {
-    let scene = Scene::start_with(ranges(ONE), "", [node("a")], |scene| {
-        scene.server.hold_watches();
-        scene.server.delete("a");
-    })
-    .await;
+    let scene = Scene::start(ranges(ONE), []).await;
+    scene.server.hold_watches();
+    scene.server.put(&node("a"));
+    scene.server.delete("a");
+    scene.server.release(1);
+    scene.moment().await;
     assert_eq!(scene.server.take_lines(), ["PATCH a"]);
     scene.server.release_all();
     scene.moment().await;
