@@ -30,7 +30,7 @@ impl Controller {
             Ok(Some(in_progress)) => Outcome::RetryAfter(in_progress.retry_after),
             Ok(None) => {
                 self.done(subject);
-                Outcome::RetryAfter(AGAIN)
+                Outcome::Slow(AGAIN)
             }
             Err(error) => {
                 if !passes_by_itself(&error, self.queue.failing_for(subject)) {
@@ -49,6 +49,11 @@ impl Controller {
     fn done(&self, subject: &Subject) {
         let (is_new, count) = {
             let mut known = self.known.lock();
+            if known.key(subject).is_none() {
+                // It left the Secret while the provider was asked.
+                known.regarding.iter().for_each(|regarding| self.not_revoked(regarding, subject));
+                return;
+            }
             let is_new = known.spread.insert(subject.clone());
             (is_new, known.spread.iter().filter(|other| other.provider == subject.provider).count())
         };

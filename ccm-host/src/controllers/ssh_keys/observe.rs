@@ -11,10 +11,7 @@ use super::{
     Controller, Subject,
     decide::{Key, Plan, plan},
 };
-use crate::kube::{
-    events::{EventType, Regarding},
-    patch::Secret,
-};
+use crate::kube::events::{EventType, Regarding};
 
 /// Time between two reads of the Secret.
 pub(super) const POLL: Duration = Duration::from_secs(30);
@@ -48,10 +45,13 @@ impl Controller {
             let read = self.parts.writer.get_secret(&self.secret).await;
             let problem = match read {
                 Ok(Some(secret)) => {
-                    self.update(secret);
+                    self.update(&secret.version, plan(&secret.data), Some(secret.regarding));
                     String::new()
                 }
-                Ok(None) => "it does not exist: create it, or drop ssh-keys from --controllers".to_owned(),
+                Ok(None) => {
+                    self.update("", Plan::default(), None);
+                    "it does not exist: create it, or drop ssh-keys from --controllers".to_owned()
+                }
                 Err(error) => {
                     format!("{:#}; the host needs the right to get this Secret", anyhow::Error::from(error))
                 }
@@ -65,31 +65,27 @@ impl Controller {
         }
     }
 
-    fn update(&self, secret: Secret) {
+    /// A Secret that does not exist has no version; while it cannot be read, the keys stay as they were.
+    fn update(&self, version: &str, plan: Plan, regarding: Option<Regarding>) {
         let mut known = self.known.lock();
-        if known.version == secret.version {
+        if known.version == version {
             return;
         }
-        let plan = plan(&secret.data);
-        let recorder = &self.recorder;
+        known.regarding = regarding.or(known.regarding.take());
+        let Some(regarding) = known.regarding.clone() else { return };
         for refusal in plan.refused.iter().filter(|refusal| !known.plan.refused.contains(refusal)) {
             tracing::warn!(secret = %self.secret, "{refusal}");
-            recorder.record(&secret.regarding, EventType::Warning, "SshKeyRefused", refusal.to_string());
+            self.recorder.record(&regarding, EventType::Warning, "SshKeyRefused", refusal.to_string());
         }
-        known.version = secret.version;
+        version.clone_into(&mut known.version);
         known.plan = plan;
         self.metrics.planned(known.plan.keys.len(), known.plan.refused.len());
         let gone: Vec<_> =
             known.spread.iter().filter(|subject| known.key(subject).is_none()).cloned().collect();
         for subject in gone {
-            let message = format!(
-                "key {} of user {:?} is gone from the Secret, but stays on the instances of provider {:?}: remove it there",
-                subject.fingerprint, subject.user, subject.provider
-            );
-            recorder.record(&secret.regarding, EventType::Warning, "SshKeyNotRevoked", message);
             known.spread.remove(&subject);
+            self.not_revoked(&regarding, &subject);
         }
-        known.regarding = Some(secret.regarding);
         for provider in self.parts.providers.all() {
             for key in &known.plan.keys {
                 self.queue.add(Subject {
@@ -99,5 +95,14 @@ impl Controller {
                 });
             }
         }
+    }
+
+    /// Says that a key is gone from the Secret, but not from the instances.
+    pub(super) fn not_revoked(&self, regarding: &Regarding, subject: &Subject) {
+        let message = format!(
+            "key {} of user {:?} is gone from the Secret, but stays on the instances of provider {:?}: remove it there",
+            subject.fingerprint, subject.user, subject.provider
+        );
+        self.recorder.record(regarding, EventType::Warning, "SshKeyNotRevoked", message);
     }
 }

@@ -115,3 +115,47 @@ async fn a_provider_that_spreads_no_keys_is_not_asked() {
     assert_eq!(scene.spread(), [""; 0]);
     scene.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_is_gone_spreads_nothing_any_more() {
+    let scene = Scene::start(FIRST, |_| {}).await;
+    scene.spread();
+    scene.reasons();
+    scene
+        .server
+        .api()
+        .world()
+        .remove::<k8s_openapi::api::core::v1::Secret>("kube-system", "ssh-keys")
+        .unwrap();
+    sleep(Duration::from_secs(400)).await;
+    assert_eq!(scene.spread(), [""; 0]);
+    assert_eq!(scene.reasons(), ["SshKeyNotRevoked"]);
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_leaves_while_it_is_spread_is_not_revoked() {
+    let scene =
+        Scene::start(FIRST, |fake| fake.set_latency(method::ADD_SSH_KEY, Duration::from_secs(40))).await;
+    put(&scene.server, SECOND);
+    sleep(Duration::from_secs(100)).await;
+    assert_eq!(scene.reasons(), ["SshKeyNotRevoked", "SshKeySpread"]);
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_ends_a_failure() {
+    let scene = Scene::start(FIRST, |fake| {
+        fake.fail_next(
+            method::ADD_SSH_KEY,
+            error(method::ADD_SSH_KEY, Some(ErrorReason::CloudApiUnavailable)),
+        );
+    })
+    .await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(scene.reasons(), ["SshKeyNotSpread", "SshKeySpread"]);
+    scene.fake.fail_next(method::ADD_SSH_KEY, error(method::ADD_SSH_KEY, Some(ErrorReason::ShuttingDown)));
+    sleep(Duration::from_secs(400)).await;
+    assert_eq!(scene.reasons(), [""; 0], "the provider is only replaced");
+    scene.stop().await;
+}
