@@ -146,23 +146,32 @@ impl Reconciler for Controller {
             return Outcome::Done;
         };
         let Ok(_place) = self.place(&node) else { return Outcome::RetryAfter(NEXT_TURN) };
-        let question = self.attention.lock().question(&node);
+        let outcome = self.look_at(&node).await;
+        if self.ours(name).is_none_or(|now| now.uid != node.uid) {
+            // Gone meanwhile: what was found out is not about its successor.
+            self.forget(name);
+        }
+        outcome
+    }
+}
+
+impl Controller {
+    async fn look_at(&self, node: &Arc<Node>) -> Outcome {
+        let question = self.attention.lock().question(node);
         let answer = match question {
             Question::Wait => return Outcome::Done,
             Question::Labels => None,
-            Question::Ask(freshness) => match self.observe(&node, freshness).await {
+            Question::Ask(freshness) => match self.observe(node, freshness).await {
                 Observed::Answer(answer) => Some(answer),
                 Observed::Nothing(outcome) => return outcome,
             },
         };
         // Beyond this point only as many nodes continue as may write; those that wait hold no further resources.
-        let permits = if is_new(&node) { &self.initialising } else { &self.refreshing };
+        let permits = if is_new(node) { &self.initialising } else { &self.refreshing };
         let Ok(_permit) = permits.acquire().await else { return Outcome::Done };
-        Box::pin(self.settle(&node, answer.as_deref())).await
+        Box::pin(self.settle(node, answer.as_deref())).await
     }
-}
 
-impl Controller {
     /// A place among the provider's nodes that are observed at once; a node without a provider needs none.
     fn place(&self, node: &Node) -> Result<Option<SemaphorePermit<'_>>, TryAcquireError> {
         let places = self.owner_of(node).and_then(|owner| self.places.get(owner.name()));

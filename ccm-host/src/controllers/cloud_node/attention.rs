@@ -56,7 +56,7 @@ pub(super) enum Question {
 }
 
 impl Attention {
-    /// How to reconcile the node now. Clears its due mark.
+    /// How to reconcile the node now. Clears its due mark, unless the cache does not show our own write yet.
     pub(super) fn question(&mut self, node: &Node) -> Question {
         if !is_new(node) {
             self.untainted.remove(&node.name);
@@ -64,11 +64,11 @@ impl Attention {
             let otherwise = if is_ours { Question::Labels } else { Question::Wait };
             return self.due.remove(&node.name).map_or(otherwise, Question::Ask);
         }
-        self.due.remove(&node.name);
         let ours = self.untainted.get(&node.name).filter(|ours| ours.uid == node.uid);
         if ours.is_some_and(|ours| version(&node.resource_version).is_some_and(|seen| seen < ours.version)) {
             return Question::Wait;
         }
+        self.due.remove(&node.name);
         self.untainted.remove(&node.name);
         Question::Ask(Freshness::ReadThrough)
     }
@@ -77,6 +77,11 @@ impl Attention {
     pub(super) fn due(&mut self, name: &str, freshness: Freshness) {
         let before = self.due.get(name).copied().unwrap_or(freshness);
         self.due.insert(name.to_owned(), before.min(freshness));
+    }
+
+    /// Whether the node is marked as due.
+    pub(super) fn is_due(&self, name: &str) -> bool {
+        self.due.contains_key(name)
     }
 
     /// Records an answer. Returns whether it differs from the one before.
@@ -165,7 +170,9 @@ mod tests {
         let mut attention = Attention::default();
         attention.untainted(&tainted("5"), "9");
         assert_eq!(attention.question(&tainted("5")), Question::Wait);
+        attention.due("n", Freshness::ReadThrough);
         assert_eq!(attention.question(&tainted("8")), Question::Wait, "our write of the addresses");
+        assert!(attention.is_due("n"), "for later");
         assert_eq!(
             attention.question(&tainted("8").uid("other")),
             Question::Ask(Freshness::ReadThrough),

@@ -52,6 +52,10 @@ pub(super) fn concern(change: &Change<Node>) -> Concern {
     }
 }
 
+fn shows_our_write(change: &Change<Node>) -> bool {
+    matches!(change, Change::Updated { old, new } if is_new(old) && !is_new(new))
+}
+
 fn look_if(wanted: bool) -> Concern {
     if wanted { Concern::Look } else { Concern::None }
 }
@@ -106,6 +110,10 @@ impl Controller {
                 );
             }
             Concern::None if matches!(change, Change::Deleted(_)) => self.forget(name),
+            // What the provider reported meanwhile could not be asked about before.
+            Concern::None if shows_our_write(change) && self.attention.lock().is_due(name) => {
+                self.queue.add(name.clone());
+            }
             Concern::None => {}
         }
     }

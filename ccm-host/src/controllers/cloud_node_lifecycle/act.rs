@@ -244,12 +244,13 @@ impl Controller {
     /// Sets the condition on nodes that are held back, with the rule.
     pub(super) async fn show_held_back(&self, nodes: Vec<(Arc<Node>, Rule)>) {
         let show = async |(node, rule): (Arc<Node>, Rule)| {
-            let explained = format!(
-                "the provider says that the instance is gone, but {}; to delete this node anyway, annotate it with \
-                 {CONFIRM_DELETION}={}",
-                rule.explanation(),
-                node.uid
-            );
+            let remedy = if rule.may_be_overruled() {
+                format!("to delete this node anyway, annotate it with {CONFIRM_DELETION}={}", node.uid)
+            } else {
+                "stop its kubelet if the node is really to go".to_owned()
+            };
+            let why = rule.explanation();
+            let explained = format!("the provider says that the instance is gone, but {why}; {remedy}");
             let wanted = WantedCondition {
                 type_: HELD_BACK,
                 status: "True",

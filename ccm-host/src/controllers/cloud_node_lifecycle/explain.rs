@@ -210,7 +210,7 @@ fn of_absent(node: &Node, absent: &AbsentNode) -> Explanation {
     let gone = "the node is not Ready, and its provider reports that its instance is gone";
     match rule.as_deref() {
         Some(rule) => {
-            let confirm = if rule == Rule::Alive.reason() {
+            let confirm = if Rule::of_reason(rule).is_some_and(|rule| !rule.may_be_overruled()) {
                 "stop its kubelet if the node is really to go".to_owned()
             } else {
                 format!(

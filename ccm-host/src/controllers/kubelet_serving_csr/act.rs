@@ -50,7 +50,7 @@ impl Controller {
             }
             Verdict::Ignore(ignored) => {
                 let reason = if ignored == Ignored::TooOld { "TooOld" } else { "NotOurs" };
-                if self.told.lock().is_news(&request.uid, Saying::Over("ignored", reason)) {
+                if self.is_news(request, Saying::Over("ignored", reason)) {
                     tracing::debug!(request = request.name, reason, "certificate request ignored");
                 }
                 Outcome::Done
@@ -70,7 +70,7 @@ impl Controller {
             let again = || Outcome::RetryAfter(decide::pause(request, clock::now()));
             ("refused", if *may_pass { again() } else { Outcome::Done })
         };
-        if self.told.lock().is_news(&request.uid, Saying::Over(result, reason)) {
+        if self.is_news(request, Saying::Over(result, reason)) {
             tracing::warn!(
                 request = request.name,
                 user = request.username,
@@ -87,7 +87,7 @@ impl Controller {
 
     fn wait(&self, request: &CertificateRequest, waiting: &Waiting) -> Outcome {
         let Waiting { reason, message, needs_person, after } = waiting;
-        if self.told.lock().is_news(&request.uid, Saying::Waiting(reason)) {
+        if self.is_news(request, Saying::Waiting(reason)) {
             tracing::info!(
                 request = request.name,
                 node = request.node(),
@@ -105,6 +105,16 @@ impl Controller {
             }
         }
         Outcome::RetryAfter(decide::pause(request, clock::now()).max(*after))
+    }
+
+    /// Whether this is news about the request. Nothing is kept of one that went meanwhile.
+    fn is_news(&self, request: &CertificateRequest, saying: Saying) -> bool {
+        let mut told = self.told.lock();
+        let is_news = told.is_news(&request.uid, saying);
+        if self.parts.certificate_requests.get(&request.name).is_none_or(|now| now.uid != request.uid) {
+            told.forget(&request.uid);
+        }
+        is_news
     }
 
     /// Writes the decision; `false` if somebody else's stands there already.

@@ -290,6 +290,19 @@ async fn nothing_is_kept_of_a_request_that_is_gone() {
     scene.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn nothing_is_kept_of_a_request_that_goes_while_the_cloud_is_asked() {
+    let scene = Scene::start(Policy::Approve, &[registered("a")]).await;
+    scene.fake.set_latency(method::INSTANCE, Duration::from_secs(5));
+    let away = error(method::INSTANCE, Some(ErrorReason::CloudApiUnavailable));
+    scene.fake.fail_always(method::INSTANCE, Some(away));
+    scene.asked("a", &good("a")).await;
+    scene.forget("csr-a");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(scene.metric("waiting_requests{reason=\"ProviderFailed\"}").as_deref(), Some("0"));
+    scene.stop().await;
+}
+
 /// An instance that a node merely says to be its own.
 #[tokio::test(start_paused = true)]
 async fn a_provider_id_alone_makes_no_node() {

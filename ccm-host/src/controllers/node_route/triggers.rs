@@ -50,7 +50,7 @@ impl Controller {
 
     /// Skips the queue until some provider has been listed: nothing can be decided before, and the first list
     /// requeues every node.
-    fn queue_node(&self, name: String) {
+    pub(super) fn queue_node(&self, name: String) {
         if self.clouds.iter().any(|cloud| cloud.learnt().is_some()) {
             self.queue.add(Subject::Node(name));
         }

@@ -277,3 +277,21 @@ async fn a_provider_that_hangs_leaves_the_others_their_places() {
     scene.until_initialised("n").await;
     scene.stop().await;
 }
+
+/// What was said about a node is not said about its successor.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_replaced_while_it_is_asked_about_is_told_of_anew() {
+    let scene = Scene::start([new_node("n")], |fake| {
+        fake.set_latency(crate::cloud::fake::method::INSTANCE, Duration::from_secs(5));
+        let away = error(crate::cloud::fake::method::INSTANCE, Some(ErrorReason::CloudCredentialsInvalid));
+        fake.fail_always(crate::cloud::fake::method::INSTANCE, Some(away));
+    })
+    .await;
+    scene.rest().await;
+    scene.server.delete("n");
+    scene.rest().await;
+    scene.server.put(&new_node("n").uid("newer"));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(scene.reasons(), ["InitializationFailed"; 2], "one for each of both");
+    scene.stop().await;
+}

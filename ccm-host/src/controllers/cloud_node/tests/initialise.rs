@@ -173,6 +173,23 @@ async fn a_cache_that_is_behind_our_own_write_is_waited_for() {
     scene.stop().await;
 }
 
+/// What the provider reports before the cache shows our write is asked about once it does.
+#[tokio::test(start_paused = true)]
+async fn a_report_that_comes_before_our_own_write_is_not_lost() {
+    let scene = Scene::start([], |fake| fake.set_answer("n", running("n"))).await;
+    scene.server.put(&new_node("n"));
+    scene.server.hold_watches();
+    scene.until_initialised("n").await;
+    assert_eq!(scene.questions(), 1);
+    scene.fake.notify_change("n");
+    scene.rest().await;
+    assert_eq!(scene.questions(), 0);
+    scene.server.release_all();
+    scene.rest().await;
+    assert_eq!(scene.questions(), 1);
+    scene.stop().await;
+}
+
 /// The node has a label already that the cache does not keep: the write conflicts, and the user's value wins.
 #[tokio::test(start_paused = true)]
 async fn a_users_label_that_the_cache_does_not_keep_wins() {

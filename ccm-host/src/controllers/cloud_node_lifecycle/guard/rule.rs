@@ -66,6 +66,11 @@ impl Rule {
         self == Self::Unsettled
     }
 
+    /// Whether a person's word overrules it. A living kubelet would only register the node again.
+    pub(in super::super) fn may_be_overruled(self) -> bool {
+        self != Self::Alive
+    }
+
     /// For people: the cause, and what ends it.
     pub(in super::super) fn explanation(self) -> &'static str {
         match self {

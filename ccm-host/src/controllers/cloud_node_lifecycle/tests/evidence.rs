@@ -189,6 +189,8 @@ async fn a_node_whose_kubelet_is_alive_is_kept() {
     scene.passes(10).await;
     assert!(scene.server.node("n000").is_some() && scene.server.node("n001").is_none());
     assert!(scene.is_held(Rule::Alive, 1));
+    let advice = scene.server.condition("n000", HELD_BACK)["message"].to_string();
+    assert!(!advice.contains("annotate"), "it would have no effect: {advice}");
     scene.server.stop_lease("n000", SignedDuration::from_secs(20));
     scene.passes(2).await;
     assert_eq!(scene.server.node("n000"), None);

@@ -105,7 +105,7 @@ impl Controller {
         match answer {
             Ok(deleted) => match deleted.in_progress {
                 Some(progress) => again.after(progress.retry_after),
-                None => self.is_removed(cloud, route),
+                None => self.is_removed(cloud, node, route),
             },
             Err(error) if error.is(ErrorReason::RouteChanged) => {
                 tracing::info!(route = route.id, destination = %route.destination, "changed in the meantime, listing again");
@@ -116,11 +116,19 @@ impl Controller {
         again
     }
 
-    fn is_removed(&self, cloud: &Cloud, route: &Route) {
+    fn is_removed(&self, cloud: &Cloud, node: Option<&Node>, route: &Route) {
         tracing::info!(route = route.id, destination = %route.destination, provider = cloud.name(), "route removed");
-        let mut table = cloud.table.lock();
-        table.removed(route);
-        self.metrics.known(cloud.name(), table.len());
+        {
+            let mut table = cloud.table.lock();
+            table.removed(route);
+            self.metrics.known(cloud.name(), table.len());
+        }
+        // A node that has come back meanwhile found the route still there.
+        let holder = self.claims.lock().holder(&route.destination).map(str::to_owned);
+        holder
+            .filter(|name| node.is_none_or(|node| node.name != *name))
+            .into_iter()
+            .for_each(|name| self.queue_node(name));
     }
 
     fn not_removed(&self, node: Option<&Node>, route: &Route, error: &CloudError, again: &mut Again) {

@@ -169,3 +169,19 @@ async fn a_condition_meets_a_node_that_was_replaced() {
     assert_eq!(scene.server.take_lines(), ["PATCH n1/status"], "it is not written to another node");
     scene.stop().await;
 }
+
+/// The deletion of a route without a node's name is under way when its node comes back.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back_while_its_route_is_removed_has_one_again() {
+    let mut nameless = route("a", "10.120.0.0/24", "n1");
+    nameless.target.iter_mut().for_each(|target| target.name.clear());
+    let scene = Scene::settled([n1()], [nameless]).await;
+    scene.fake.set_latency(method::DELETE_ROUTE, Duration::from_secs(5));
+    scene.server.delete("n1");
+    sleep(Duration::from_secs(1)).await;
+    scene.server.put(&n1().uid("newer"));
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(scene.calls(), ["delete a", "ensure 10.120.0.0/24 n1"]);
+    assert_eq!(scene.routes(), ["10.120.0.0/24 n1"]);
+    scene.stop().await;
+}
