@@ -124,17 +124,33 @@ impl Lock {
     /// Releases the Lease if this replica holds it, so that the next leader need not wait. Upstream's replicas
     /// understand an empty holder, too.
     pub(super) async fn release(&self) {
-        let Some((mut lease, _)) = self.seen.lock().clone() else { return };
-        let Some(spec) = &mut lease.spec else { return };
-        if spec.holder_identity.as_deref() != Some(&self.me) {
-            return;
-        }
-        spec.holder_identity = Some(String::new());
-        spec.lease_duration_seconds = Some(1);
-        match timeout(self.settings.leader_elect_retry_period, self.write(lease)).await {
-            Ok(Ok(_)) => tracing::info!(lease = self.name(), "gave the Lease back"),
+        let Some((seen, _)) = self.seen.lock().clone() else { return };
+        match timeout(self.settings.leader_elect_retry_period, self.give_back(seen)).await {
+            Ok(Ok(true)) => tracing::info!(lease = self.name(), "gave the Lease back"),
+            Ok(Ok(false)) => {}
             Ok(Err(error)) => tracing::warn!(error = format!("{error:#}"), "the Lease was not given back"),
             Err(_) => tracing::warn!(lease = self.name(), "the Lease was not given back in time"),
+        }
+    }
+
+    /// False if another replica holds it.
+    async fn give_back(&self, mut lease: Lease) -> Result<bool> {
+        loop {
+            let Some(spec) =
+                lease.spec.as_mut().filter(|spec| spec.holder_identity.as_deref() == Some(&self.me))
+            else {
+                return Ok(false);
+            };
+            spec.holder_identity = Some(String::new());
+            spec.lease_duration_seconds = Some(1);
+            if self.write(lease).await?.is_some() {
+                return Ok(true);
+            }
+            // A renewal that was under way at the end may have been written, unheard.
+            match self.read().await? {
+                Some(now) => lease = now,
+                None => return Ok(false),
+            }
         }
     }
 

@@ -80,6 +80,26 @@ async fn one_leads_and_the_next_one_follows_at_once_when_it_stops() {
     assert_eq!(lease(&server).spec.unwrap().holder_identity.as_deref(), Some(""));
 }
 
+/// The end comes while a renewal is under way, which the apiserver has written.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_not_heard_does_not_keep_the_lease() {
+    let server = server();
+    let first = Replica::start(&server, "first");
+    first.leadership.elected().await;
+    let second = Replica::start(&server, "second");
+    sleep(5 * SECOND).await;
+    let hangs = std::sync::atomic::AtomicBool::new(true);
+    let once = move |is_write: bool| is_write && hangs.swap(false, std::sync::atomic::Ordering::SeqCst);
+    let faults = server.faults_of("first");
+    faults.intercept(move |asked| once(asked.verb == Some(Verb::Update)).then_some(Fault::HangAfter)).stay();
+    sleep(3 * SECOND).await;
+    let begun = Instant::now();
+    first.stop().await;
+    second.leadership.elected().await;
+    assert!(begun.elapsed() < SECOND / 2, "{:?}", begun.elapsed());
+    second.stop().await;
+}
+
 /// The provider stops working for the old leader before the new one leads; a provider that hangs delays it by a moment.
 #[tokio::test(start_paused = true)]
 async fn the_lease_is_given_back_when_the_providers_have_heard_it() {
