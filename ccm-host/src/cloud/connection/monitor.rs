@@ -54,10 +54,11 @@ async fn poll(link: &Link, session: &Session) -> String {
     }
 }
 
-/// Calls GetStatus. False if it was not answered in time.
+/// Calls GetStatus. False if it was not answered in time, or at all: after a GOAWAY, a connection takes no more calls, but
+/// stays open for the watch of the health.
 async fn look(link: &Link, session: &Session) -> bool {
     let answer = link.call(session, None, pb::GetStatusRequest {}).await;
-    let silent = matches!(&answer, Err(error) if error.code == Code::DeadlineExceeded);
+    let silent = matches!(&answer, Err(error) if error.code == Code::DeadlineExceeded || error.is_unanswered);
     link.standing.lock().looked(answer);
     !silent
 }

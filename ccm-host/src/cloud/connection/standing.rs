@@ -79,7 +79,7 @@ impl Standing {
                     self.stale_leader = true;
                     false
                 }
-                None => error.code == tonic::Code::DeadlineExceeded,
+                None => error.code == tonic::Code::DeadlineExceeded || error.is_unanswered,
                 Some(_) => false,
             },
         }

@@ -229,3 +229,26 @@ async fn a_cloud_that_fails_a_call_freezes_until_one_succeeds() {
     host.ask("n").await.unwrap();
     host.serving().await;
 }
+
+/// A server that ends old connections says GOAWAY and waits for the streams: the watch of its health would never end.
+#[tokio::test]
+async fn a_connection_that_takes_no_more_calls_is_replaced() {
+    let (_dir, path) = folder();
+    let script = Script::new("e1");
+    let (_reporter, health) = tonic_health::server::health_reporter();
+    let _running = Running::serve(&path, {
+        let script = Arc::clone(&script);
+        move |builder| {
+            services_of(builder.max_connection_age(Duration::from_millis(200)), &script).add_service(health)
+        }
+    });
+    let host = Host::at(&path);
+    host.serving().await;
+    let until = async |succeeds: bool| {
+        while host.ask("n").await.is_ok() != succeeds {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, until(false)).await.expect("the connection grows too old");
+    tokio::time::timeout(PATIENCE, until(true)).await.expect("another one is made");
+}
