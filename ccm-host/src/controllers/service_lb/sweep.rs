@@ -19,13 +19,14 @@ use super::{
     metrics::Operation,
     needs::{is_load_balancer, is_of_interest},
     observe::{is_published, serves_balancers},
+    status,
 };
 use crate::{
     cloud::{
         CloudError, ContestedClass, ErrorReason, LoadBalancer, LoadBalancerList, LoadBalancerState,
         Ownership, Provider,
     },
-    kube::service::{ObjectKey, Service},
+    kube::service::{Ingress, ObjectKey, Service},
     reconcile::{askable, follow_status, resync},
 };
 use learn::{Lesson, learn};
@@ -200,7 +201,8 @@ impl Controller {
                 .is_some_and(|holder| owner.is(holder.as_ref()));
         // Of two balancers of one Service, the one at its owner stays.
         if elsewhere && !(is_here && owner.is(provider)) {
-            return if is_here && is_served { Verdict::LeftBehind } else { Verdict::AsKnown };
+            let is_another = lesson.listed.is_some_and(|listed| is_another(lane, listed));
+            return if is_here && is_served && is_another { Verdict::LeftBehind } else { Verdict::AsKnown };
         }
         let news = learn(lane, lesson);
         // Requeues whatever is not as wanted, even while it waits: nothing is stuck for longer than a period.
@@ -214,6 +216,14 @@ impl Controller {
         let wanted = || provider.desired_digest(service, &self.backends.of(provider));
         is_load_balancer(service) && lane.applied.as_ref().is_some_and(|applied| applied.digest != wanted())
     }
+}
+
+/// Whether the listed balancer is certainly not the one that serves the Service: two providers of one cloud, as while one
+/// replaces the other, list the same balancer.
+fn is_another(lane: &Lane, listed: &LoadBalancer) -> bool {
+    let (ours, theirs) = (lane.ingress.as_deref().unwrap_or_default(), status::published(listed));
+    let is_ours = |way: &Ingress| ours.iter().any(|own| (&own.ip, &own.hostname) == (&way.ip, &way.hostname));
+    !ours.is_empty() && !theirs.is_empty() && !theirs.iter().any(is_ours)
 }
 
 /// Whether the balancer exists, and was made for a Service of this cluster.

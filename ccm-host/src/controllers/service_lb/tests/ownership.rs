@@ -267,7 +267,9 @@ async fn a_balancer_at_a_provider_that_does_not_own_the_service_goes() {
     let mut world = World::settled([node("n1"), lb("web")]).await;
     world.stop().await;
     let other = world.add_provider("other");
-    other.set_balancer(world.cloud.balancers()["web-uid"].clone());
+    let mut another = world.cloud.balancers()["web-uid"].clone();
+    another.ingress[0].ip = Some("192.0.2.99".parse().unwrap());
+    other.set_balancer(another);
     world.start();
     world.pass(2 * A_SWEEP).await;
     let of_other = words(&other);
@@ -276,6 +278,20 @@ async fn a_balancer_at_a_provider_that_does_not_own_the_service_goes() {
     let story: Vec<_> = world.take().into_iter().filter(|word| word != "list").collect();
     assert!(story.is_empty(), "{story:?}");
     assert_eq!(world.cloud.balancers().len(), 1);
+}
+
+/// While one provider of a cloud replaces another, both list the same balancer.
+#[tokio::test(start_paused = true)]
+async fn a_balancer_that_two_providers_see_is_not_left_behind() {
+    let mut world = World::settled([node("n1"), lb("web")]).await;
+    world.stop().await;
+    let other = world.add_provider("other");
+    other.set_balancer(world.cloud.balancers()["web-uid"].clone());
+    world.start();
+    world.pass(2 * A_SWEEP).await;
+    let of_other = words(&other);
+    assert!(of_other.iter().all(|word| word == "list"), "{of_other:?}");
+    assert_eq!(other.balancers().len(), 1);
 }
 
 /// S1: the only balancer is at a provider that gave the class to another: it moves, and nothing is left.
