@@ -115,8 +115,16 @@ pub(super) struct Controller {
     wishes: Wishes,
     orphans: Orphans,
     takeover: Takeover,
-    /// By provider: one permit per balancer being created, changed or removed.
-    limits: HashMap<String, Semaphore>,
+    /// By provider: one permit per balancer being created or changed, and others for those being removed: a cloud in
+    /// which creating hangs may well delete.
+    limits: HashMap<(String, Turn), Semaphore>,
+}
+
+/// What a permit is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Turn {
+    Change,
+    Remove,
 }
 
 /// Names of the providers whose balancers were listed, or whose first list was given up.
@@ -138,7 +146,9 @@ impl Controller {
         let metrics = Metrics::register(registry);
         let Parts { providers, nodes, services, .. } = &parts;
         let at_once = parts.settings.services.concurrent_service_syncs.max(1);
-        let limit = |one: &Arc<dyn Provider>| (one.name().to_owned(), Semaphore::new(at_once));
+        let limit = |one: &Arc<dyn Provider>| {
+            [Turn::Change, Turn::Remove].map(|turn| ((one.name().to_owned(), turn), Semaphore::new(at_once)))
+        };
         Self {
             events: Events::new(parts.events.recorder(COMPONENT)),
             queue: WorkQueue::new("service", BACKOFF, &parts.metrics.queue),
@@ -150,7 +160,7 @@ impl Controller {
             orphans: Orphans::default(),
             takeover: Takeover::default(),
             wishes: Wishes::new(providers.clone(), nodes.clone(), services.clone()),
-            limits: providers.all().iter().map(limit).collect(),
+            limits: providers.all().iter().flat_map(limit).collect(),
             metrics,
             parts,
         }
@@ -185,17 +195,18 @@ impl Reconciler for Controller {
     async fn reconcile(&self, key: &ObjectKey) -> Outcome {
         self.synced().await;
         let Some(mut lane) = self.lanes.take(key) else { return Outcome::RetryAfter(LANE_IS_TAKEN) };
-        let mut permit: Option<(String, Option<SemaphorePermit<'_>>)> = None;
+        let mut permit: Option<((String, Turn), Option<SemaphorePermit<'_>>)> = None;
         let mut given = None;
         loop {
             let seen = observe::observe(self, key, lane.as_ref(), given.as_ref());
             let action = decide(&seen.facts(lane.as_ref()));
-            if let Some(provider) = seen.turn_of(&action)
-                && permit.as_ref().is_none_or(|(of, _)| of != provider)
+            if let Some(turn) = seen.turn_of(&action)
+                && permit.as_ref().is_none_or(|(held, _)| *held != turn)
             {
                 // Much may happen before a permit is free, so decide again.
                 drop(permit.take());
-                permit = Some((provider.to_owned(), self.turn_at(provider).await));
+                let granted = self.wait_for(&turn).await;
+                permit = Some((turn, granted));
                 continue;
             }
             let act = Act { controller: self, key, seen: &seen };
@@ -230,9 +241,9 @@ impl Controller {
         }
     }
 
-    /// Waits for a permit to create, change or remove a balancer at that provider.
-    async fn turn_at(&self, provider: &str) -> Option<SemaphorePermit<'_>> {
-        self.limits.get(provider)?.acquire().await.ok()
+    /// Waits for a permit to do this to a balancer at that provider.
+    async fn wait_for(&self, turn: &(String, Turn)) -> Option<SemaphorePermit<'_>> {
+        self.limits.get(turn)?.acquire().await.ok()
     }
 }
 

@@ -98,7 +98,7 @@ impl Waiting {
     /// Records the outcome of a run.
     pub(super) fn ended(&self, subject: &Subject, outcome: &Outcome, queue: &WorkQueue<Subject>) {
         let delay = match outcome {
-            Outcome::Done => None,
+            Outcome::Done | Outcome::Parked => None,
             Outcome::Retry(_) => Some(queue.backoff(subject)),
             Outcome::RetryAfter(delay) | Outcome::Slow(delay) => Some(*delay),
         };

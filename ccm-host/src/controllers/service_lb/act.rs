@@ -81,9 +81,13 @@ impl Act<'_> {
     fn park(&self, lane: &mut Taken, why: &str) -> Step {
         tracing::debug!(service = %self.key, why, "waits");
         if let Some(service) = self.seen.service.as_ref().filter(|_| self.seen.is_ours()) {
-            lane_of(lane, service).settled = false;
+            match lane.as_mut() {
+                // The former Service's balancer is still to be removed: whose it is must not be forgotten.
+                Some(lane) if !lane.is_of(&service.uid) => lane.settled = false,
+                _ => lane_of(lane, service).settled = false,
+            }
         }
-        Step::End(Outcome::Done)
+        Step::End(Outcome::Parked)
     }
 
     fn refuse(&self, lane: &mut Taken, why: &str) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
-    Controller,
+    Controller, Turn,
     decide::{Action, Claim, Facts, Standing, Wanted},
     lane::{Difference, Intent, Lane, Presence},
     needs::{has_finalizer, is_load_balancer},
@@ -55,13 +55,14 @@ impl Observed {
         }
     }
 
-    /// The provider whose permit the action needs.
-    pub(super) fn turn_of(&self, action: &Action) -> Option<&str> {
-        match action {
-            Action::Ensure(_) => self.maker.as_ref().map(|maker| maker.name()),
-            Action::Remove(_) => self.holders.first().map(|holder| holder.name()),
-            _ => None,
-        }
+    /// The permit that the action needs: of which provider, and for what.
+    pub(super) fn turn_of(&self, action: &Action) -> Option<(String, Turn)> {
+        let (provider, turn) = match action {
+            Action::Ensure(_) => (self.maker.as_ref()?, Turn::Change),
+            Action::Remove(_) => (self.holders.first()?, Turn::Remove),
+            _ => return None,
+        };
+        Some((provider.name().to_owned(), turn))
     }
 
     /// The wanted state; `None` while it cannot be determined.

@@ -11,7 +11,7 @@ use crate::flag;
 #[command(next_help_heading = "Services")]
 #[group(skip)]
 pub struct Settings {
-    /// Number of Services whose load balancers are reconciled concurrently, per provider.
+    /// Number of Services whose load balancers are created or changed concurrently, per provider; as many are removed.
     #[arg(long, value_name = "INT", default_value = "16", value_parser = workers)]
     pub concurrent_service_syncs: usize,
 

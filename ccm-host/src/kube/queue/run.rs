@@ -18,6 +18,8 @@ pub enum Outcome {
     Retry(String),
     /// Retry after exactly this delay, which another party asked for. The failure count stays.
     RetryAfter(Duration),
+    /// Waits for an event that requeues it. The failure count stays.
+    Parked,
     /// Succeeded, and runs again after exactly this delay. Clears the failure count.
     Slow(Duration),
 }
@@ -88,6 +90,7 @@ impl<K: Key> Runs<K> {
         let queue = &self.queue;
         match outcome {
             Outcome::Done => queue.forget(key),
+            Outcome::Parked => {}
             Outcome::RetryAfter(delay) => queue.add_after(key.clone(), delay),
             Outcome::Slow(delay) => {
                 queue.forget(key);

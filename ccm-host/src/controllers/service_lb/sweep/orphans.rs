@@ -22,7 +22,7 @@ use super::{Swept, is_ours};
 use crate::{
     cloud::{DeleteLoadBalancer, LoadBalancer, LoadBalancerList, Provider, ProviderStatus},
     controllers::service_lb::{
-        Controller,
+        Controller, Turn,
         lane::{Lane, Presence},
         wall_micros,
     },
@@ -144,7 +144,7 @@ impl Controller {
     /// When to ask again; `None` means that it is gone, or must not or cannot be removed now.
     async fn ask_to_remove(&self, provider: &dyn Provider, stray: &Stray) -> Option<Duration> {
         let Stray { balancer, why } = stray;
-        let _permit = self.turn_at(provider.name()).await?;
+        let _permit = self.wait_for(&(provider.name().to_owned(), Turn::Remove)).await?;
         // Holding the lane keeps others from a balancer of this name.
         let lane = self.lanes.take(&balancer.key)?;
         let is_unwanted = match why {

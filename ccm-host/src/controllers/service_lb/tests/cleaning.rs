@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     cloud::{
-        ErrorReason, InProgress,
+        ErrorReason, InProgress, ProviderStatus,
         fake::{error, method},
     },
     kube::{
@@ -290,6 +290,19 @@ async fn while_the_former_balancer_is_there_no_new_one_is_made() {
     assert_eq!(events.len(), 2);
     world.pass(A_WHILE).await;
     assert_eq!(world.take()[..3], ["delete web-uid", "finalizer added", "ensure web n1"]);
+}
+
+/// While its provider is away, nobody forgets whose balancer is to be removed.
+#[tokio::test(start_paused = true)]
+async fn a_balancer_of_a_former_service_outlives_no_absence_of_its_provider() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cloud.set_status(ProviderStatus::Disconnected("no socket".to_owned()));
+    replace(&world);
+    world.pass(Duration::from_secs(4)).await;
+    assert_eq!(world.take(), [""; 0]);
+    world.cloud.set_status(ProviderStatus::Serving);
+    world.pass(Duration::from_secs(4)).await;
+    assert_eq!(world.take(), ["delete web-uid", "finalizer added", "ensure web n1", "status 192.0.2.1"]);
 }
 
 /// A new Service takes the name before the watch reports the deletion.

@@ -9,7 +9,7 @@ use super::{
     world::{A_WHILE, World},
 };
 use crate::cloud::{
-    ProviderStatus,
+    CloudError, ProviderStatus,
     fake::{error, method},
 };
 
@@ -130,6 +130,44 @@ async fn a_provider_that_comes_and_goes_does_not_defeat_the_backoff() {
     }
     let tries = world.count("ensure");
     assert!((5..=9).contains(&tries), "{tries} in ten minutes");
+}
+
+/// The same if it is away whenever the backoff ends: its absence ends no failure.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_kills_its_provider_is_paced_and_told() {
+    let world = World::settled([node("n1")]).await;
+    let unanswered = CloudError { is_unanswered: true, ..error(method::ENSURE, None) };
+    world.cloud.fail_always(method::ENSURE, Some(unanswered));
+    world.cluster.put(lb("web"));
+    for _ in 0..60 {
+        world.pass(Duration::from_secs(3)).await;
+        world.cloud.set_status(away());
+        world.pass(Duration::from_secs(7)).await;
+        world.cloud.set_status(ProviderStatus::Serving);
+    }
+    let (story, events) = world.take_with_events();
+    let tries = story.iter().filter(|line| line.starts_with("ensure")).count();
+    assert!((5..=9).contains(&tries), "{tries} in ten minutes");
+    let warned = events.iter().filter(|event| event.starts_with("SyncLoadBalancerFailed")).count();
+    assert_eq!(warned, 1, "{events:?}");
+}
+
+/// A cloud in which creating hangs may well delete.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_does_not_wait_for_hanging_ensures() {
+    let mut world = World::new([node("n1"), lb("old")]);
+    world.settings.concurrent_service_syncs = 2;
+    world.start();
+    world.pass(Duration::from_secs(3)).await;
+    world.cloud.set_latency(method::ENSURE, Duration::from_secs(600));
+    for name in ["a", "b", "c"] {
+        world.cluster.put(lb(name));
+    }
+    world.pass(Duration::from_secs(3)).await;
+    world.take();
+    world.cluster.delete_service("old");
+    world.pass(Duration::from_secs(5)).await;
+    assert_eq!(world.take(), ["delete old-uid", "finalizer removed"]);
 }
 
 /// S4: a provider that hangs takes no permits from others.
