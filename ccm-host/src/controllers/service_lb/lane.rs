@@ -56,6 +56,8 @@ pub(super) struct Lane {
     pub(super) upkeep: Option<Attempt>,
     /// Everything is as wanted.
     pub(super) settled: bool,
+    /// Another implementation serves the Service, as the provider said of the last call.
+    released: bool,
     /// The last warning written, so that it is not repeated.
     pub(super) warned: Option<String>,
     /// The wanted state for which the starting Event was emitted.
@@ -136,6 +138,7 @@ impl Lane {
             attempt: None,
             upkeep: None,
             settled: false,
+            released: false,
             warned: None,
             announced: None,
             node_sync: None,
@@ -173,7 +176,25 @@ impl Lane {
     pub(super) fn begin_turn(&mut self, doubt: Difference) {
         self.turn += 1;
         self.settled = false;
+        self.released = false;
         self.doubt = self.doubt.max(doubt);
+    }
+
+    /// Another implementation serves the Service: the status is its own, and a balancer of ours is only kept for the
+    /// Service's end, or for its return.
+    pub(super) fn release(&mut self) {
+        self.released = true;
+        self.settled = true;
+        self.applied = None;
+        self.upkeep = None;
+        self.ingress = None;
+        self.annotations.clear();
+        self.conditions.clear();
+    }
+
+    /// Whether another implementation serves the Service.
+    pub(super) fn is_released(&self) -> bool {
+        self.released
     }
 
     /// Records that the balancer is completely as this Service wants it.

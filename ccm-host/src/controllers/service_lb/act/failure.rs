@@ -16,8 +16,10 @@ impl Act<'_> {
     /// Records the failed attempt in the lane, so that nothing repeats it early, and returns when to retry.
     pub(super) fn failed(&self, lane: &mut Lane, intent: Intent, error: &CloudError) -> Outcome {
         let (wait, outcome) = self.pace(lane, &intent, error);
-        // Another implementation owns this Service, so there is nothing left to do here.
-        lane.settled = error.is(ErrorReason::ImplementedElsewhere);
+        lane.settled = false;
+        if error.is(ErrorReason::ImplementedElsewhere) {
+            lane.release();
+        }
         lane.attempt = Some(attempt(intent, wait));
         outcome
     }

@@ -53,7 +53,7 @@ fn learn_of(lane: &mut Lane, provider: &str, balancer: &LoadBalancer) -> bool {
 
 /// The balancer serves, with the state that the provider says it applied last.
 fn learn_applied(lane: &mut Lane, balancer: &LoadBalancer) -> bool {
-    let Some(digest) = &balancer.applied_digest else { return false };
+    let Some(digest) = balancer.applied_digest.as_ref().filter(|_| !lane.is_released()) else { return false };
     let listed = published(balancer);
     if !shrinks(lane.ingress.as_deref().unwrap_or(&lane.last.ingress), &listed) {
         lane.ingress = Some(listed);

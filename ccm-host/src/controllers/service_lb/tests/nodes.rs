@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     cluster::{lb, node},
+    restarting::A_SWEEP,
     world::{A_WHILE, World},
 };
 use crate::{
@@ -382,6 +383,33 @@ async fn an_update_that_is_implemented_elsewhere_is_let_go() {
     let (story, events) = world.take_with_events();
     assert_eq!(story, ["update a n1,n2"]);
     assert!(events.is_empty(), "{events:?}");
+}
+
+/// SVC-27: a balancer that was ours once is no more looked after than one that never was, and the status is the other
+/// controller's.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_moved_elsewhere_is_let_go() {
+    let world = with([node("n1")], services(&["a"])).await;
+    let elsewhere = |method| error(method, Some(ErrorReason::ImplementedElsewhere));
+    world.cloud.fail_always(method::ENSURE, Some(elsewhere(method::ENSURE)));
+    world.cluster.change_service("a", |service| service["spec"]["ports"][0]["port"] = json!(81));
+    world.pass(A_WHILE).await;
+    world.cluster.change_service("a", |service| {
+        service["status"] = json!({"loadBalancer": {"ingress": [{"hostname": "theirs.example"}]}});
+    });
+    world.cluster.put(node("n2"));
+    world.pass(3 * A_SWEEP).await;
+    let (story, events) = world.take_with_events();
+    assert!(story.iter().all(|word| word == "list" || word.starts_with("ensure a ")), "{story:?}");
+    assert!(events.iter().all(|event| event == "EnsuringLoadBalancer"), "{events:?}");
+    assert_eq!(
+        world.cluster.service("a").unwrap()["status"]["loadBalancer"]["ingress"][0]["hostname"],
+        "theirs.example"
+    );
+    world.cloud.fail_always(method::ENSURE, None);
+    world.cluster.change_service("a", |service| service["spec"]["ports"][0]["port"] = json!(80));
+    world.pass(A_WHILE).await;
+    assert_eq!(world.take(), ["ensure a n1,n2", "status 192.0.2.1"], "it may come back");
 }
 
 /// LBN-32.
