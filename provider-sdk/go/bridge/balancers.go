@@ -112,7 +112,7 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 		return nil, err
 	}
 	begun := l.ledger.now()
-	if err := l.ledger.forget(key); err != nil {
+	if err := l.ledger.doubt(key); err != nil {
 		return nil, err
 	}
 	service, call, err := l.called.begin(ctx, key, request.GetService())
@@ -206,12 +206,12 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	key := balancerKey{cluster.GetUid(), uid}
 	known, begun := l.ledger.recall(key), l.ledger.now()
 	switch {
-	case known == nil:
+	case known == nil || known.balancer.GetAppliedDigest() == "":
 		return fault.NeedsEnsure(uid)
 	case known.balancer.GetAppliedDigest() == item.GetDesiredDigest():
 		return nil // Already applied; the answer was late or lost.
 	}
-	if err := l.ledger.forget(key); err != nil {
+	if err := l.ledger.doubt(key); err != nil {
 		return err
 	}
 	service, call, err := l.called.begin(ctx, key, l.asApplied(known.service, item.GetService()))
@@ -285,7 +285,7 @@ func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalanc
 		return nil // This bridge created nothing; a balancer of that name is a former controller's, and stays.
 	}
 	last := l.lastKnown(key, request)
-	if err := l.ledger.forget(key); err != nil {
+	if err := l.ledger.doubt(key); err != nil {
 		return err
 	}
 	service, call, err := l.called.begin(ctx, key, last)
@@ -298,9 +298,8 @@ func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalanc
 	if err != nil && !errors.Is(err, cloudprovider.ImplementedElsewhere) {
 		return call.sooner(err)
 	}
-	l.ledger.erase(key)
 	l.mirror.serviceGone(ref)
-	return nil
+	return l.ledger.erase(key)
 }
 
 // lastKnown returns the most complete Service available: the caller's hint, the one last applied here, or only its names.

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -100,12 +101,22 @@ func read(path string) *applied {
 	return out
 }
 
-func (f *folder) forget(key balancerKey) error {
-	err := os.Remove(f.file(key))
-	if errors.Is(err, fs.ErrNotExist) {
+func (f *folder) doubt(key balancerKey) error {
+	known := f.recall(key)
+	switch {
+	case known == nil:
+		return removed(f.file(key)) // An unreadable one may be readable again later.
+	case known.balancer.GetAppliedDigest() == "":
 		return nil
 	}
-	return err
+	return f.write(key, known.doubted())
+}
+
+func removed(file string) error {
+	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func (f *folder) remember(key balancerKey, _ moment, what *applied) {
@@ -182,10 +193,8 @@ func (f *folder) each(visit func(*applied, mark)) {
 
 func (f *folder) keep(key balancerKey, now mark) error { return f.store(key, markSuffix, now) }
 
-func (f *folder) erase(key balancerKey) {
-	if err := os.Remove(f.markFile(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		slog.Warn("cannot delete the mark of a Service", "service", key.service, "error", err)
-	}
+func (f *folder) erase(key balancerKey) error {
+	return cmp.Or(removed(f.markFile(key)), removed(f.file(key)))
 }
 
 func (f *folder) all(cluster string) (all []*applied) {

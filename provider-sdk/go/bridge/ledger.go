@@ -7,16 +7,17 @@ import (
 	"sync"
 
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/protobuf/proto"
 )
 
 // ledger records what was applied to load balancers, since a provider of the old interface stores none of it.
 type ledger interface {
 	// now returns the logical time, which a mutation notes when it begins.
 	now() moment
-	// recall returns what was last applied to a balancer; nil if that is unknown.
+	// recall returns what was last applied to a balancer; nil if no balancer is known.
 	recall(balancerKey) *applied
-	// forget makes a balancer's state unknown, before anything changes. If it fails, nothing may change.
-	forget(balancerKey) error
+	// doubt makes the digest of a balancer unknown, before anything changes. If it fails, nothing may change.
+	doubt(balancerKey) error
 	// remember records what a mutation that began at this moment has applied. If it fails, the state stays unknown.
 	remember(balancerKey, moment, *applied)
 	// all returns everything known about a cluster's balancers, in a stable order.
@@ -25,10 +26,10 @@ type ledger interface {
 	elsewhere(balancerKey) bool
 	// clusterName returns the first name that was given with a uid.
 	clusterName(uid, given string) string
-	// mark returns the mark of a Service, keep stores it, and erase deletes it once the Service has no balancer.
+	// mark returns the mark of a Service, and keep stores it. erase deletes everything once the Service has no balancer.
 	mark(balancerKey) mark
 	keep(balancerKey, mark) error
-	erase(balancerKey)
+	erase(balancerKey) error
 	// leads reports a mutation by this leader. Entries that the same leader applied remain valid.
 	leads(*pb.Fencing)
 	// durable reports whether entries outlive this process.
@@ -40,10 +41,18 @@ type ledger interface {
 // balancerKey is the natural key of a load balancer.
 type balancerKey struct{ cluster, service string }
 
-// applied is the last state that was fully applied.
+// applied is the last state that was fully applied. It is replaced, never modified.
 type applied struct {
-	service  *pb.Service
+	service *pb.Service
+	// balancer has no digest from the beginning of a change until one succeeds.
 	balancer *pb.LoadBalancer
+}
+
+// doubted returns the same without the digest.
+func (a *applied) doubted() *applied {
+	balancer := proto.CloneOf(a.balancer)
+	balancer.AppliedDigest = ""
+	return &applied{a.service, balancer}
 }
 
 // moment is a ledger's logical time.
@@ -104,10 +113,12 @@ func (m *memory) recall(key balancerKey) *applied {
 	return m.known[key]
 }
 
-func (m *memory) forget(key balancerKey) error {
+func (m *memory) doubt(key balancerKey) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.known, key)
+	if known := m.known[key]; known != nil {
+		m.known[key] = known.doubted()
+	}
 	return nil
 }
 
@@ -132,10 +143,12 @@ func (m *memory) keep(key balancerKey, now mark) error {
 	return nil
 }
 
-func (m *memory) erase(key balancerKey) {
+func (m *memory) erase(key balancerKey) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.marks, key)
+	delete(m.known, key)
+	return nil
 }
 
 func (m *memory) all(cluster string) (all []*applied) {

@@ -1,10 +1,12 @@
 package bridge_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"cloudprovider.ccm/sdk/bridge"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/api"
 )
 
 // listed returns the digests in a list, by Service, and whether the list is complete.
@@ -110,7 +113,7 @@ func TestAStateFolderSurvivesARestart(t *testing.T) {
 	})
 	serveOnce(func(conn *grpc.ClientConn) {
 		digests, complete := listed(t, conn)
-		if len(digests) != 2 || digests["a"] != "digest-1" || digests["../../c"] != "digest-1" || !complete {
+		if len(digests) != 3 || digests["a"] != "digest-1" || digests["b"] != "" || digests["../../c"] != "digest-1" || !complete {
 			t.Error(digests, complete)
 		}
 		// An update needs no Ensure, since the applied state is known.
@@ -122,10 +125,59 @@ func TestAStateFolderSurvivesARestart(t *testing.T) {
 		if _, err := pb.NewLoadBalancersClient(conn).DeleteLoadBalancer(soon(t), deleteRequest("../../c")); err != nil {
 			t.Error(err)
 		}
-		if digests, _ := listed(t, conn); len(digests) != 1 || digests["a"] != "digest-2" {
+		if digests, _ := listed(t, conn); len(digests) != 2 || digests["a"] != "digest-2" {
 			t.Error(digests)
 		}
 	})
+}
+
+// A balancer stays listed until it is deleted, or a host would take it for absent; and it is deleted as the Service that it was
+// made for, however often that takes.
+func TestAFailedChangeHidesNoBalancer(t *testing.T) {
+	for name, options := range map[string][]bridge.Option{"memory": nil, "folder": {bridge.WithStateDir(t.TempDir()), bridge.WithCompleteState()}} {
+		t.Run(name, func(t *testing.T) {
+			cloud, half := newer(), errors.New("half done")
+			conn := serve(t, cloud, options...)
+			request := ensureRequest("a")
+			request.Service.Annotations = map[string]string{"cloud.example/kind": "network"}
+			if _, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request); err != nil {
+				t.Fatal(err)
+			}
+			stays := func() {
+				t.Helper()
+				if digests, _ := listed(t, conn); !maps.Equal(digests, map[string]string{"a": ""}) {
+					t.Error("listed:", digests)
+				}
+			}
+			cloud.ensure = func(context.Context, *v1.Service, []*v1.Node) (*v1.LoadBalancerStatus, error) { return nil, half }
+			request.DesiredDigest = "digest-2"
+			if _, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request); err == nil {
+				t.Error("no error")
+			}
+			stays()
+			// The digest before the failure proves nothing.
+			answer, err := pb.NewLoadBalancersClient(conn).BatchUpdateLoadBalancers(soon(t),
+				updateRequest(&pb.LoadBalancerUpdate{Service: service("a"), DesiredDigest: "digest-1"}))
+			if err != nil || answer.GetResults()[0].GetError().GetReason() != pb.ErrorReason_ERROR_REASON_NEEDS_ENSURE {
+				t.Error(answer, err)
+			}
+			for _, result := range []error{half, api.NewRetryError("draining", time.Second), nil} {
+				cloud.remove = func(_ context.Context, got *v1.Service) error {
+					if got.Annotations["cloud.example/kind"] != "network" {
+						t.Error("deleted as", got.Annotations)
+					}
+					return result
+				}
+				stays()
+				if _, err := pb.NewLoadBalancersClient(conn).DeleteLoadBalancer(soon(t), deleteRequest("a")); (err != nil) != (result == half) {
+					t.Error(err)
+				}
+			}
+			if digests, _ := listed(t, conn); len(digests) != 0 {
+				t.Error(digests)
+			}
+		})
+	}
 }
 
 // Nothing changes in the cloud unless the known state can be dropped first.
