@@ -194,7 +194,7 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 		return nil, errors.New("the cloud provider to bridge is nil")
 	case !b.cloud.HasClusterID() && !b.allowUntagged:
 		return nil, fmt.Errorf("the cloud provider %q has no cluster ID, so its resources could be taken for another cluster's; "+
-			"configure one, or use WithAllowUntaggedCloud", b.cloud.ProviderName())
+			"configure one, or set --allow-untagged-cloud (WithAllowUntaggedCloud)", b.cloud.ProviderName())
 	}
 	if len(b.prefixes) == 0 {
 		b.prefixes = []string{b.cloud.ProviderName() + "://"}

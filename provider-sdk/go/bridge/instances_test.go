@@ -272,7 +272,7 @@ func TestOnlyWhatIsSupportedIsServed(t *testing.T) {
 		t.Error(provider.ServiceNames(), err)
 	}
 	cloud.noClusterID = true
-	if _, err := bridge.New(cloud); err == nil || !strings.Contains(err.Error(), "has no cluster ID") {
+	if _, err := bridge.New(cloud); err == nil || !strings.Contains(err.Error(), "has no cluster ID") || !strings.Contains(err.Error(), "--allow-untagged-cloud") {
 		t.Error(err)
 	}
 	if _, err := bridge.New(cloud, bridge.WithAllowUntaggedCloud()); err != nil {

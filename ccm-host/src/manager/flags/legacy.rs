@@ -33,7 +33,10 @@ enum Kind {
 }
 
 const LEGACY: [Legacy; 36] = [
-    switch("allow-untagged-cloud", "the cluster is named by its uid, so that nothing is ever untagged"),
+    switch(
+        "allow-untagged-cloud",
+        "the cluster is named by its uid; a bridged provider may need the flag in its sidecar",
+    ),
     text(
         "cloud-config",
         "only the provider knows its cloud: mount the file into the sidecar, and name it in the sidecar's own flag",

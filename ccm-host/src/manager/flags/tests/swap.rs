@@ -46,8 +46,8 @@ struct Published {
 
 const CLOUD_CONFIG: &str = "--cloud-config=/etc/config/cloud.conf has no effect: only the provider knows its cloud: \
                             mount the file into the sidecar, and name it in the sidecar's own flag";
-const UNTAGGED: &str = "--allow-untagged-cloud=true has no effect: the cluster is named by its uid, so that nothing is \
-                        ever untagged";
+const UNTAGGED: &str = "--allow-untagged-cloud=true has no effect: the cluster is named by its uid; a bridged provider may \
+                        need the flag in its sidecar";
 const NOT_NAMED: &str = "--allocate-node-cidrs=true has no effect: unless kube-controller-manager gives nodes their \
                          CIDRs, add nodeipam to --controllers";
 

@@ -44,8 +44,10 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		t.api.missed(request.Method, resource)
 		return refused(request, forbidden(about)), nil
 	case request.Method == http.MethodGet && about.name == "" && request.URL.Query().Get("watch") != "":
+		t.api.partial(resource)
 		return t.watch(request, about, kinds[about.of]), nil
 	case request.Method == http.MethodGet && about.name == "":
+		t.api.partial(resource)
 		return t.list(request, about), nil
 	case request.Method == http.MethodGet:
 		object, there := t.api.get(key{about.of.Resource, about.namespace, about.name})

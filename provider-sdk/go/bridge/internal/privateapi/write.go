@@ -43,13 +43,26 @@ func (a *API) heard() Listener {
 }
 
 func (a *API) missed(verb string, of schema.GroupResource) {
-	a.mu.Lock()
-	first := !a.told[verb+of.String()]
-	a.told[verb+of.String()] = true
-	a.mu.Unlock()
-	if hear := a.heard().Missed; hear != nil && first {
+	if hear := a.heard().Missed; hear != nil && a.first(verb+of.String()) {
 		hear(verb, of)
 	}
+}
+
+// partial warns once of a list that a real Kubernetes API would answer with more: nobody names all Services.
+func (a *API) partial(of schema.GroupResource) {
+	if of == services && a.first("partial") {
+		slog.Warn("the cloud provider lists Services, and sees only those with a load balancer that this sidecar was called with; " +
+			"set --kubeconfig if it decides anything from the others")
+	}
+}
+
+// first reports whether this was not told before.
+func (a *API) first(what string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was := a.told[what]
+	a.told[what] = true
+	return !was
 }
 
 func (a *API) tellEvent(on corev1.ObjectReference, kind, reason, message string) {
