@@ -38,14 +38,14 @@ def version_of(service: pb.Service) -> int:
 def keeps(service: pb.Service, address: str) -> bool:
     """Whether the Service keeps its address: even if the pools have changed, unless it asks for another address or family."""
     same = ipaddress.ip_address(address).version == version_of(service)
-    return same and service.load_balancer_ip in ("", address)
+    return same and _canonical(service.load_balancer_ip) in ("", address)
 
 
 def choose(service: pb.Service, pools: list[Network], taken: set[str]) -> str:
     """Return the address that the Service asks for, else that in its status, should the allocations be lost, else any."""
     version = version_of(service)
     pools = [pool for pool in pools if pool.version == version]
-    if wanted := service.load_balancer_ip:
+    if wanted := _canonical(service.load_balancer_ip):
         if wanted in taken or not _inside(wanted, pools):
             raise errors.invalid_configuration("spec.loadBalancerIP", f"{wanted} is taken, or in no pool")
         return wanted
@@ -56,8 +56,16 @@ def choose(service: pb.Service, pools: list[Network], taken: set[str]) -> str:
 
 
 def _candidates(service: pb.Service, pools: list[Network]) -> Iterator[str]:
-    yield from (ingress.ip for ingress in service.ingress if _inside(ingress.ip, pools))
+    yield from (_canonical(ingress.ip) for ingress in service.ingress if _inside(ingress.ip, pools))
     yield from (str(host) for pool in pools for host in pool.hosts())
+
+
+def _canonical(text: str) -> str:
+    """Return an address in the form in which allocations are kept; other texts as they are."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return text
 
 
 def _inside(text: str, pools: list[Network]) -> bool:

@@ -202,9 +202,12 @@ async def test_a_service_may_ask_for_an_address_or_a_family(there: There) -> Non
         assert await address(ensure("six", ip_families=[pb.IP_FAMILY_IPV6])) == "2001:db8::1"
         # The allocations were lost, but the Service's status has the address.
         assert await address(ensure("b", ingress=[pb.LoadBalancerIngress(ip="198.51.100.1")])) == "198.51.100.1"
-        for wanted in ("198.51.100.2", "10.9.9.9", "nonsense"):
-            error = await refused(balancers.EnsureLoadBalancer(ensure("d", load_balancer_ip=wanted)))
-            assert error.reason == pb.ERROR_REASON_INVALID_CONFIGURATION
+        six = {"ip_families": [pb.IP_FAMILY_IPV6]}
+        for wanted, family in (("198.51.100.2", {}), ("10.9.9.9", {}), ("nonsense", {}), ("2001:DB8:0::1", six)):
+            error = await refused(balancers.EnsureLoadBalancer(ensure("d", load_balancer_ip=wanted, **family)))
+            assert error.reason == pb.ERROR_REASON_INVALID_CONFIGURATION, wanted
+        # Its own address, spelled in another way.
+        assert await address(ensure("six", load_balancer_ip="2001:DB8:0::1", **six)) == "2001:db8::1"
         dual = ensure("e", ip_family_policy=pb.IP_FAMILY_POLICY_REQUIRE_DUAL_STACK)
         assert (await refused(balancers.EnsureLoadBalancer(dual))).reason == pb.ERROR_REASON_UNSUPPORTED_FEATURE
         unknown = ensure("a")

@@ -116,7 +116,7 @@ impl State {
     /// Assigns addresses of the requested kind; those that already fit stay.
     fn assign_ingress(&mut self, balancer: &mut Balancer, service: &Service, config: &Config) -> Result<()> {
         let is_requested =
-            |way: &Ingress| way.ip.is_some_and(|ip| ip.to_string() == service.load_balancer_ip);
+            |way: &Ingress| way.ip.is_some() && way.ip == service.load_balancer_ip.parse().ok();
         let has = balancer.ingress.iter().map(|way| way.ip.map(|ip| ip.is_ipv4()));
         let wanted = config.families.iter().map(|family| Some(*family == IpFamily::Ipv4));
         let fits = balancer.internal == config.internal
