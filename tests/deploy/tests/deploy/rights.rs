@@ -30,7 +30,7 @@ const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// Permissions that the work of one controller alone does not use in a short time, and why it has them all the same.
 /// All controllers together use these as well.
-const RARE: [(&str, &str); 9] = [
+const RARE: [(&str, &str); 10] = [
     ("list nodes", "an apiserver that streams no lists"),
     ("list services", "an apiserver that streams no lists"),
     ("list certificatesigningrequests", "an apiserver that streams no lists"),
@@ -44,6 +44,7 @@ const RARE: [(&str, &str); 9] = [
         "get nodes",
         "a node that a list lacks is read by its name before it counts as gone; so is one whose patch was refused",
     ),
+    ("get services", "a Service that a list lacks is read by its name before it counts as gone"),
     ("patch events", "the same Event again"),
     ("watch leases in kube-system/cloud-controller-manager", "a replica that stands by"),
 ];
