@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use cloudprovider_proto::v1alpha1::{ClusterRef, ServiceRef};
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,10 @@ pub enum Entry {
     LoadBalancer {
         /// Uid of the cluster.
         cluster: String,
+        /// Name of the cluster: a provider may find its balancers by it.
+        cluster_name: String,
+        /// The cluster has had leaders: only another one may delete the balancer.
+        led: bool,
         /// Namespace of the Service.
         namespace: String,
         /// Name of the Service.
@@ -38,6 +42,8 @@ pub enum Entry {
     Route {
         /// Uid of the cluster.
         cluster: String,
+        /// Name of the cluster.
+        cluster_name: String,
         /// Its destination.
         destination: String,
     },
@@ -53,12 +59,34 @@ pub enum Entry {
 impl Entry {
     /// The balancer of this Service.
     #[must_use]
-    pub fn load_balancer(cluster: &str, service: &ServiceRef) -> Self {
+    pub fn load_balancer(cluster: &ClusterRef, service: &ServiceRef) -> Self {
+        Self::balancer(cluster, service, false)
+    }
+
+    /// The same in a cluster that has had leaders.
+    #[must_use]
+    pub fn led_load_balancer(cluster: &ClusterRef, service: &ServiceRef) -> Self {
+        Self::balancer(cluster, service, true)
+    }
+
+    fn balancer(cluster: &ClusterRef, service: &ServiceRef, led: bool) -> Self {
         Self::LoadBalancer {
-            cluster: cluster.to_owned(),
+            cluster: cluster.uid.clone(),
+            cluster_name: cluster.name.clone(),
+            led,
             namespace: service.namespace.clone(),
             name: service.name.clone(),
             uid: service.uid.clone(),
+        }
+    }
+
+    /// A route to this destination.
+    #[must_use]
+    pub fn route(cluster: &ClusterRef, destination: &str) -> Self {
+        Self::Route {
+            cluster: cluster.uid.clone(),
+            cluster_name: cluster.name.clone(),
+            destination: destination.to_owned(),
         }
     }
 
@@ -69,7 +97,9 @@ impl Entry {
             Self::LoadBalancer { cluster, uid, .. } => {
                 format!("load balancer of service {uid} in cluster {cluster}")
             }
-            Self::Route { cluster, destination } => format!("route to {destination} in cluster {cluster}"),
+            Self::Route { cluster, destination, .. } => {
+                format!("route to {destination} in cluster {cluster}")
+            }
             Self::Hook { hook, variables } => {
                 let told: Vec<_> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
                 format!("hook {hook} {}", told.join(" ")).trim_end().to_owned()
@@ -145,8 +175,8 @@ impl Ledger {
         let text =
             fs::read_to_string(path).with_context(|| format!("cannot read ledger {}", path.display()))?;
         let (mut header, mut next, mut open) = (None, 0, BTreeMap::new());
-        for line in text.lines() {
-            // A last line that a kill cut off does not count.
+        let mut lines = text.lines().peekable();
+        while let Some(line) = lines.next() {
             match serde_json::from_str(line) {
                 Ok(Line::Run(found)) => header = Some(found),
                 Ok(Line::Made { number, entry }) => {
@@ -156,7 +186,12 @@ impl Ledger {
                 Ok(Line::Gone { number }) => {
                     open.remove(&number);
                 }
-                Err(_) => break,
+                // A last line that a kill cut off does not count.
+                Err(_) if lines.peek().is_none() => break,
+                Err(error) => {
+                    let remedy = "sweep with the version of the suite that wrote it";
+                    bail!("cannot read ledger {}: {line:?}: {error}; {remedy}", path.display());
+                }
             }
         }
         let header = header.with_context(|| format!("{} is no ledger", path.display()))?;
@@ -224,7 +259,7 @@ mod tests {
     use super::*;
 
     fn route(destination: &str) -> Entry {
-        Entry::Route { cluster: "c".into(), destination: destination.into() }
+        Entry::route(&ClusterRef::default(), destination)
     }
 
     #[test]

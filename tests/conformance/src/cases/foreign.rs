@@ -48,7 +48,7 @@ async fn theirs(t: &Trial) -> Result<(Wanted, Wanted), Stop> {
         digest: format!("{}-ours", theirs.digest),
         ..theirs.clone()
     };
-    t.register(Entry::load_balancer(&ours.cluster.uid, &ours.service_ref()))?;
+    t.register(Entry::load_balancer(&ours.cluster, &ours.service_ref()))?;
     Ok((theirs, ours))
 }
 
@@ -112,7 +112,7 @@ async fn foreign_route(t: &Trial) -> Outcome {
         None => t.ensure_route_by(request).await?,
     };
     let ours = t.cluster().unwrap_or_default();
-    t.register(Entry::Route { cluster: ours.uid.clone(), destination: destination.clone() })?;
+    t.register(Entry::route(&ours, &destination))?;
     let taken =
         t.ensure_route_once(t.routes_to_ensure(vec![(destination.clone(), machines[1].node())])).await?;
     if let Some(error) = &taken.error {

@@ -79,7 +79,8 @@ struct Reign<'a> {
 impl<'a> Reign<'a> {
     fn new(t: &'a Trial) -> Result<Self, crate::case::Stop> {
         let cluster = ClusterRef { uid: t.uid(), name: "led".to_owned() };
-        Ok(Self { t, cluster, wanted: Wanted { revision: 0, ..t.wanted()? } })
+        let wanted = Wanted { revision: 0, ..t.wanted_by_led(cluster.clone())? };
+        Ok(Self { t, cluster, wanted })
     }
 
     async fn lead(&self, leader: &Fencing, valid_for: Option<Duration>) -> Result<Response<()>, Status> {

@@ -3,8 +3,9 @@
 use std::{cell::RefCell, time::Duration};
 
 use cloudprovider_proto::v1alpha1::{
-    BatchDeleteRoutesRequest, ClusterRef, DeleteLoadBalancerRequest, Fencing, ListRoutesRequest, Route,
-    RouteToDelete, ServiceRef, load_balancers_client::LoadBalancersClient, routes_client::RoutesClient,
+    BatchDeleteRoutesRequest, ClusterRef, DeleteLoadBalancerRequest, Fencing, LeadRequest, ListRoutesRequest,
+    Route, RouteToDelete, ServiceRef, cloud_provider_client::CloudProviderClient,
+    load_balancers_client::LoadBalancersClient, routes_client::RoutesClient,
 };
 use tokio::time::Instant;
 use tonic::{Code, Request};
@@ -56,12 +57,20 @@ struct Cleaner<'a> {
 impl Cleaner<'_> {
     async fn take_back(&self, entry: &Entry) -> Result<(), String> {
         match entry {
-            Entry::LoadBalancer { cluster, namespace, name, uid } => {
+            Entry::LoadBalancer { cluster, cluster_name, led, namespace, name, uid } => {
                 let service =
                     ServiceRef { namespace: namespace.clone(), name: name.clone(), uid: uid.clone() };
-                self.delete_balancer(cluster, service).await
+                let cluster = ClusterRef { uid: cluster.clone(), name: cluster_name.clone() };
+                if *led {
+                    self.delete_led(cluster, service).await
+                } else {
+                    self.delete_balancer(cluster, Fencing::default(), service).await
+                }
             }
-            Entry::Route { cluster, destination } => self.delete_route(cluster, destination).await,
+            Entry::Route { cluster, cluster_name, destination } => {
+                let cluster = ClusterRef { uid: cluster.clone(), name: cluster_name.clone() };
+                self.delete_route(&cluster, destination).await
+            }
             Entry::Hook { hook, variables } => {
                 let variables = Variables::from_map(variables.clone());
                 self.scenario.hook(hook, &variables).await.map(drop).map_err(|error| error.to_string())
@@ -75,10 +84,30 @@ impl Cleaner<'_> {
         request
     }
 
-    async fn delete_balancer(&self, cluster: &str, service: ServiceRef) -> Result<(), String> {
+    /// Deletes as a leader of its own, which then steps down.
+    async fn delete_led(&self, cluster: ClusterRef, service: ServiceRef) -> Result<(), String> {
+        let leader = Fencing { scope: format!("cleanup-{}", uuid::Uuid::new_v4()), epoch: 1 };
+        let lead = async |time: Duration| {
+            let valid_for = time.try_into().ok();
+            let request =
+                LeadRequest { cluster: Some(cluster.clone()), fencing: Some(leader.clone()), valid_for };
+            let answer = CloudProviderClient::new(self.wire.clone()).lead(self.ask(request)).await;
+            answer.map(drop).map_err(|status| in_words(&status))
+        };
+        lead(PATIENCE).await?;
+        let deleted = self.delete_balancer(cluster.clone(), leader.clone(), service).await;
+        lead(Duration::ZERO).await.and(deleted)
+    }
+
+    async fn delete_balancer(
+        &self,
+        cluster: ClusterRef,
+        fencing: Fencing,
+        service: ServiceRef,
+    ) -> Result<(), String> {
         let delete = DeleteLoadBalancerRequest {
-            cluster: cluster_ref(cluster),
-            fencing: Some(Fencing::default()),
+            cluster: Some(cluster),
+            fencing: Some(fencing),
             service: Some(service),
             ..DeleteLoadBalancerRequest::default()
         };
@@ -90,11 +119,11 @@ impl Cleaner<'_> {
         .await
     }
 
-    async fn delete_route(&self, cluster: &str, destination: &str) -> Result<(), String> {
+    async fn delete_route(&self, cluster: &ClusterRef, destination: &str) -> Result<(), String> {
         self.until_done(async || {
             let Some(route) = self.find_route(cluster, destination).await? else { return Ok(true) };
             let items = vec![RouteToDelete { key: "clean".to_owned(), route: Some(route) }];
-            let (cluster, fencing) = (cluster_ref(cluster), Some(Fencing::default()));
+            let (cluster, fencing) = (Some(cluster.clone()), Some(Fencing::default()));
             let delete = self.ask(BatchDeleteRoutesRequest { cluster, fencing, items });
             RoutesClient::new(self.wire.clone()).batch_delete_routes(delete).await?;
             Ok(false)
@@ -102,10 +131,14 @@ impl Cleaner<'_> {
         .await
     }
 
-    async fn find_route(&self, cluster: &str, destination: &str) -> Result<Option<Route>, tonic::Status> {
+    async fn find_route(
+        &self,
+        cluster: &ClusterRef,
+        destination: &str,
+    ) -> Result<Option<Route>, tonic::Status> {
         let mut page_token = String::new();
         for _page in 0..1000 {
-            let list = ListRoutesRequest { cluster: cluster_ref(cluster), page_token, ..Default::default() };
+            let list = ListRoutesRequest { cluster: Some(cluster.clone()), page_token, ..Default::default() };
             let page = RoutesClient::new(self.wire.clone()).list_routes(self.ask(list)).await?.into_inner();
             let mut routes = page.routes.into_iter();
             if let Some(found) = routes.find(|route| same_network(&route.destination_cidr, destination)) {
@@ -137,10 +170,6 @@ impl Cleaner<'_> {
             tokio::time::sleep(PAUSE).await;
         }
     }
-}
-
-fn cluster_ref(uid: &str) -> Option<ClusterRef> {
-    Some(ClusterRef { uid: uid.to_owned(), name: "conformance".to_owned() })
 }
 
 fn same_network(left: &str, right: &str) -> bool {

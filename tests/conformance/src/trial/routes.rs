@@ -20,7 +20,7 @@ impl Trial {
         // 198.18.0.0/15 is reserved for benchmarks of networks: no cluster uses it.
         let destination =
             format!("198.{}.{}.{}/28", 18 + (number >> 15), (number >> 4) & 0xff, (number & 0xf) << 4);
-        self.register(Entry::Route { cluster: cluster.uid.clone(), destination: destination.clone() })?;
+        self.register(Entry::route(cluster, &destination))?;
         Ok(destination)
     }
 
