@@ -58,4 +58,5 @@ async fn the_mock_is_conformant() {
     assert_eq!(ledgers, 0, "a ledger goes with the last thing in it");
     assert_eq!(mock.admin.balancers().await.unwrap(), [], "nothing is left in the cloud");
     assert_eq!(mock.admin.routes().await.unwrap(), []);
+    assert_eq!(mock.admin.ssh_keys().await.unwrap(), [], "nobody may log in for ever");
 }

@@ -139,6 +139,9 @@ requests! {
         => door.change(|state, _| state.delete_cluster(name)).await;
     /// All SSH keys.
     ssh_keys() -> Vec<SshKey>: GET ["ssh-keys"] => door.mock.look(|state| shown(state.ssh_keys()));
+    /// Removes a user's SSH key, if there is one.
+    delete_ssh_key(user: str, public_key: str) -> Vec<SshKey>: DELETE ["ssh-keys", user, public_key]
+        => door.change(|state, _| Ok(state.delete_ssh_key(user, public_key))).await;
     /// The quota.
     quota() -> Quota: GET ["quota"] => door.mock.look(|state| shown(state.quota));
     /// Sets the quota.

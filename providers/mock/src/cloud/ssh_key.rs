@@ -38,6 +38,16 @@ impl State {
         }
         Ok(())
     }
+
+    /// Removes a user's key, and returns what it removed.
+    pub fn delete_ssh_key(&mut self, user: &str, public_key: &str) -> Vec<SshKey> {
+        let gone = |key: &mut SshKey| key.user == user && key.public_key == public_key;
+        let gone: Vec<_> = self.ssh_keys.extract_if(.., gone).collect();
+        if !gone.is_empty() {
+            self.touch();
+        }
+        gone
+    }
 }
 
 /// The key without its comment. DSA is refused, as by OpenSSH.

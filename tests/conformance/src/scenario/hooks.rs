@@ -108,6 +108,12 @@ pub const HOOKS: &[HookInfo] = &[
     hook("restore-cloud-speed", &[], "the cloud's API is quick again", ""),
     hook("create-volume", &["NAME"], "creates a volume", "an object with `plugin` and `volume_id`"),
     hook("delete-volume", &["NAME", "VOLUME_ID"], "deletes a volume; it is no error if it is gone", ""),
+    hook(
+        "delete-ssh-key",
+        &["USER", "PUBLIC_KEY"],
+        "removes this user's key from the cloud and all instances; it is no error if it is gone",
+        "",
+    ),
     hook("create-cluster", &["NAME"], "creates a hosted cluster of this name", "an object with `host`"),
     hook("delete-cluster", &["NAME"], "deletes a hosted cluster; it is no error if it is gone", ""),
     hook(
