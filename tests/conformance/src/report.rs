@@ -20,6 +20,7 @@ use crate::{
     case::{Case, Level, Profile},
     contract,
     ledger::Left,
+    run::Filter,
     session::Session,
 };
 
@@ -37,6 +38,8 @@ pub struct Report {
     pub run_id: String,
     /// The seed of random choices.
     pub seed: u64,
+    /// The words that chose the cases; none if all cases were to run.
+    pub filter: Vec<String>,
     /// When it began.
     pub began: String,
     /// How long it took.
@@ -130,7 +133,7 @@ pub fn cited(case: &Case) -> Vec<RuleReport> {
 impl Report {
     /// A report without cases yet.
     #[must_use]
-    pub fn begin(session: &Session) -> Self {
+    pub fn begin(session: &Session, filter: &Filter) -> Self {
         let (info, can) = (&session.provider.info, &session.provider.capabilities);
         let provider = ProviderReport {
             name: info.name.clone(),
@@ -145,6 +148,7 @@ impl Report {
             provider,
             run_id: session.header.run_id.clone(),
             seed: session.seed,
+            filter: filter.words().to_vec(),
             began: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             seconds: 0.0,
             ended_early: None,

@@ -101,7 +101,7 @@ pub async fn run(
     let session = Session::begin(wire, provider, options.scenario, &options.ledger_folder, options.seed)?;
     let session = Rc::new(session);
     let listing = lists_balancers(&session).await;
-    let mut report = Report::begin(&session);
+    let mut report = Report::begin(&session, &options.filter);
     let chosen: Vec<_> = cases.into_iter().filter(|case| options.filter.lets_pass(case)).collect();
     tell(Progress::Begun { report: &report, cases: chosen.len() });
     for case in chosen {

@@ -24,7 +24,7 @@ pub(super) struct ListArguments {
 
 impl ListArguments {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let filter = Filter::new(self.filter);
+        let filter = Filter::new(self.filter)?;
         let mut out = io::stdout().lock();
         for case in cases::all().filter(|case| filter.lets_pass(case)) {
             writeln!(out, "{:<10} {:<20} {:<9} {}", case.id, case.profile.name(), level(case), case.title)?;

@@ -46,7 +46,7 @@ impl RunArguments {
             tls_folder: self.target.tls_dir,
             ledger_folder: self.ledger_dir.unwrap_or_else(ledger::default_folder),
             seed: self.seed.unwrap_or_else(|| fastrand::u64(..)),
-            filter: Filter::new(self.filter),
+            filter: Filter::new(self.filter)?,
             case_timeout: self.case_timeout,
             fail_fast: self.fail_fast,
         };

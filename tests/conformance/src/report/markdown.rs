@@ -7,13 +7,8 @@ use super::{CaseReport, Report, Verdict, cell, summary};
 pub(super) fn text(report: &Report) -> String {
     let mut page = String::new();
     let provider = &report.provider;
-    let _never_fails = writeln!(
-        page,
-        "# Conformance of {} {}: {}",
-        provider.name,
-        provider.version,
-        report.conformance().word()
-    );
+    let _never_fails =
+        writeln!(page, "# Conformance of {} {}: {}", provider.name, provider.version, report.verdict_words());
     summary::text(&mut page, report);
     page.push_str("\n## Profiles\n\n| Profile | Verdict | Passed | Failed | Not advertised | Not run |\n|---|---|---|---|---|---|\n");
     for profile in report.profiles() {

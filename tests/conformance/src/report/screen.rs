@@ -98,7 +98,7 @@ impl Report {
         writeln!(
             to,
             "{}: {} cases, {} passed, {} failed, {} not run, {} not advertised, in {:.1} s",
-            self.conformance().word(),
+            self.verdict_words(),
             self.cases.len(),
             self.count("pass"),
             self.count("FAIL"),

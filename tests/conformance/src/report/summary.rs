@@ -117,6 +117,7 @@ mod tests {
             provider: ProviderReport::default(),
             run_id: String::new(),
             seed: 0,
+            filter: Vec::new(),
             began: String::new(),
             seconds: 0.0,
             ended_early: None,

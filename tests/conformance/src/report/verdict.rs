@@ -137,6 +137,16 @@ impl Report {
         Conformance::of(self.cases.iter())
     }
 
+    /// The verdict in words, which name the filter: what was not chosen has not been shown.
+    #[must_use]
+    pub fn verdict_words(&self) -> String {
+        let word = self.conformance().word();
+        match self.filter.as_slice() {
+            [] => word.to_owned(),
+            words => format!("{word} in the cases of --filter {}", words.join(",")),
+        }
+    }
+
     /// The outcome of each profile that has cases.
     #[must_use]
     pub fn profiles(&self) -> Vec<ProfileReport> {
