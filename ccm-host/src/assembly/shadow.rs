@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ccm_state::{
     API_VERSION,
-    shadow::{ShadowReport, Standing, Verdict},
+    shadow::{Row, ShadowReport, Standing, Verdict},
 };
 use jiff::Timestamp;
 use tokio::time::sleep;
@@ -75,12 +75,8 @@ impl Comparison {
             let at = if namespace.is_empty() { name.clone() } else { format!("{namespace}/{name}") };
             format!("{kind} {at}: {why}")
         }));
-        let differs = rows.iter().any(|row| row.standing == Standing::Differs);
-        let verdict = match (differs, unknown.is_empty()) {
-            (true, _) => Verdict::WouldChange,
-            (false, true) => Verdict::NothingWouldChange,
-            (false, false) => Verdict::Unknown,
-        };
+        unknown.extend(undecided(&rows, self.shadow.grace()));
+        let verdict = verdict(&rows, &unknown);
         ShadowReport {
             api_version: API_VERSION.to_owned(),
             kind: "ShadowReport".to_owned(),
@@ -90,6 +86,51 @@ impl Comparison {
             unknown,
             rows,
             agreed,
+        }
+    }
+}
+
+/// What the other controller manager may still do, in words.
+fn undecided(rows: &[Row], grace: Duration) -> Option<String> {
+    let pending = rows.iter().filter(|row| row.standing == Standing::Pending).count();
+    (pending > 0).then(|| format!("pending changes: {pending}; ask again after {grace:?}"))
+}
+
+fn verdict(rows: &[Row], unknown: &[String]) -> Verdict {
+    match rows.iter().any(|row| row.standing == Standing::Differs) {
+        true => Verdict::WouldChange,
+        false if unknown.is_empty() => Verdict::NothingWouldChange,
+        false => Verdict::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_decides_and_a_pending_one_leaves_it_open() {
+        let row = |standing| Row {
+            controller: String::new(),
+            kind: String::new(),
+            namespace: String::new(),
+            name: String::new(),
+            standing,
+            what: String::new(),
+            field: String::new(),
+            now: serde_json::Value::Null,
+            would: serde_json::Value::Null,
+            since: Timestamp::UNIX_EPOCH,
+        };
+        for (standings, want) in [
+            (vec![], Verdict::NothingWouldChange),
+            (vec![Standing::Once], Verdict::NothingWouldChange),
+            (vec![Standing::Once, Standing::Pending], Verdict::Unknown),
+            (vec![Standing::Pending, Standing::Differs], Verdict::WouldChange),
+        ] {
+            let rows: Vec<_> = standings.iter().copied().map(row).collect();
+            let unknown: Vec<_> = undecided(&rows, Duration::from_secs(120)).into_iter().collect();
+            assert_eq!(verdict(&rows, &unknown), want, "{standings:?}");
         }
     }
 }
