@@ -134,6 +134,9 @@ pub struct ProviderInfo {
     pub node_labels: Vec<String>,
     /// Annotation keys of nodes that it reads.
     pub node_annotations: Vec<String>,
+    /// It is told of a node what the kubelet may have written, and may report that back: the addresses, the provided IPs,
+    /// or an annotation.
+    pub reads_kubelets_words: bool,
     /// Label keys of Services that it reads.
     pub service_labels: Vec<String>,
     /// Annotation keys of Services that it reads or writes.

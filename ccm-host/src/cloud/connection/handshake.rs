@@ -167,6 +167,10 @@ fn info(
     if nodes.iter().any(|fields| fields.provided_node_ips) {
         node_annotations.push(wanted::PROVIDED_NODE_IP.to_owned());
     }
+    let reads_kubelets_words = wants
+        .identity
+        .as_ref()
+        .is_some_and(|fields| fields.addresses || fields.provided_node_ips || !fields.annotations.is_empty());
     let service = wants.service.clone().unwrap_or_default();
     // Written annotations must be visible, or the host could never tell that a write is done.
     let written: Vec<String> =
@@ -203,6 +207,7 @@ fn info(
         durable_digest: can(Capability::DurableDigest),
         node_labels: wanted::union(nodes.iter().map(|fields| fields.labels.as_slice())),
         node_annotations,
+        reads_kubelets_words,
         service_labels: wanted::union([service.labels.as_slice()]),
         service_annotations,
         instance_sweep: intervals.instance_sweep,

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     clock,
-    cloud::{Freshness, InstanceView},
+    cloud::{Freshness, InstanceView, ProviderInfo},
     controllers::node_instance::{self, Found},
     kube::{cache::Change, certificate_request::CertificateRequest, node::Node},
     reconcile::Retry,
@@ -62,8 +62,14 @@ impl Controller {
         }
         let is_other_node = |name: &str| name != now.name && self.parts.nodes.get(name).is_some();
         match found {
-            Found::Answer { answer, .. } => {
-                let trust = self.parts.settings.kubelet_serving.kubelet_serving_csr_trust_provider_id;
+            Found::Answer { answer, by } => {
+                let settings = &self.parts.settings.kubelet_serving;
+                let reads = |info: Arc<ProviderInfo>| info.reads_kubelets_words;
+                let may_echo = by.iter().any(|provider| provider.info().is_none_or(reads));
+                if may_echo && !settings.kubelet_serving_csr_trust_node_readers {
+                    return decide::may_echo();
+                }
+                let trust = settings.kubelet_serving_csr_trust_provider_id;
                 decide::of_answer(&claim, &now, &answer, trust, is_other_node)
             }
             Found::Failed { error } => {

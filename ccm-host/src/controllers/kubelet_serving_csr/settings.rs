@@ -18,6 +18,12 @@ pub struct Settings {
     /// instance it is. Only for clouds that know no names, and where kubelets cannot choose their provider ID.
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
     pub kubelet_serving_csr_trust_provider_id: bool,
+
+    /// Also believe providers that are told what a kubelet writes in its Node, as all behind the Go bridge are. Only if they
+    /// report names, addresses and provider IDs from the cloud alone: one that reports a Node's own words back makes a stolen
+    /// kubelet identity good for any address.
+    #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
+    pub kubelet_serving_csr_trust_node_readers: bool,
 }
 
 /// What happens to a request that is refused.

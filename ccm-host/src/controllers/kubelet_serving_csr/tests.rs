@@ -318,3 +318,23 @@ async fn a_provider_id_alone_makes_no_node() {
     );
     scene.stop().await;
 }
+
+/// Many vendors report a Node's own addresses and name back: what a kubelet wrote proves nothing.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_reads_the_node_is_believed_only_if_the_flag_says_so() {
+    for trusted in [false, true] {
+        let fake = FakeProvider::new("fake");
+        fake.change_info(|info| info.reads_kubelets_words = true);
+        runs(&fake, "a");
+        let mut settings = stage::settings();
+        settings.kubelet_serving.kubelet_serving_csr_trust_node_readers = trusted;
+        let server = NodeServer::new([registered("a")]);
+        let scene = Scene(Stage::set(&REGISTRATION, server, &[fake], settings).await.run());
+        sleep(MOMENT).await;
+        scene.asked("a", &good("a")).await;
+        assert_eq!(scene.is_approved("csr-a"), trusted);
+        let told =
+            if trusted { "KubeletServingCertificateApproved" } else { "KubeletServingCertificateWaiting" };
+        assert_eq!(scene.reasons(), [told]);
+    }
+}
