@@ -11,7 +11,8 @@
 //!
 //! The leader stops `--leader-elect-renew-deadline` after its last renewal, before anybody else may take the Lease; the
 //! process then ends and restarts as a standby. A leader that is asked to stop releases the Lease once the providers
-//! have heard of it: by then, whatever they did in its name has ended. A standby checks the Lease every
+//! have heard of it: by then, whatever they did in its name has ended. If one has not heard it, the Lease is left to run
+//! out: until then that provider may work for this process. A standby checks the Lease every
 //! `--leader-elect-retry-period`, and when a watch reports that its holder released it.
 
 mod handback;
@@ -19,7 +20,7 @@ mod lock;
 mod metrics;
 mod settings;
 
-use std::time::Duration;
+use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 
 use anyhow::{Result, bail};
 use tokio::{
@@ -101,10 +102,15 @@ impl Leadership {
         Self { leading: sender.subscribe(), believers: TaskTracker::new() }
     }
 
-    /// While this is held, the Lease is not released, for at most [`LAST_WORD`].
+    /// Unless this is dropped within [`LAST_WORD`] of the end, the Lease is not released but runs out.
     #[must_use]
     pub fn believer(&self) -> Believer {
         Believer(self.believers.token())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_believed(&self) -> bool {
+        !self.believers.is_empty()
     }
 
     /// The current state; [`Self::changed`] then waits for later changes only.
@@ -167,7 +173,7 @@ impl Leadership {
             let over = async {
                 match end {
                     None => std::future::pending().await,
-                    Some(end) => sleep_until(end).await,
+                    Some(end) => passed(end).await,
                 }
             };
             tokio::select! {
@@ -177,6 +183,17 @@ impl Leadership {
             }
         }
     }
+}
+
+/// Waits until then. Each poll looks at the clock: after a pause of the process, other tasks may run, and with them a
+/// write that this must stop, before the runtime looks at its timers.
+async fn passed(end: Instant) {
+    let mut timer = pin!(sleep_until(end));
+    poll_fn(|context| match Instant::now() < end {
+        true => timer.as_mut().poll(context),
+        false => Poll::Ready(()),
+    })
+    .await;
 }
 
 /// Competes for the Lease, leads until `stop`, and then releases the Lease.
@@ -199,12 +216,13 @@ pub async fn run(
     metrics.leads(&settings.leader_elect_resource_name, false);
     if ended.is_ok() {
         leadership.believers.close();
-        if timeout(LAST_WORD, leadership.believers.wait()).await.is_err() {
-            tracing::warn!(
-                "a provider did not receive the end of leadership: its work ends when its term expires"
-            );
+        match timeout(LAST_WORD, leadership.believers.wait()).await {
+            Ok(()) => lock.release().await,
+            Err(_unheard) => tracing::warn!(
+                lease = lock.name(),
+                "a provider did not hear that this process stops, and may still work for it: the Lease runs out by itself"
+            ),
         }
-        lock.release().await;
     }
     ended
 }
@@ -265,7 +283,9 @@ async fn renewed(lock: &Lock, settings: &Settings, metrics: &Metrics, end: Insta
             lock.health.saw(answer);
         }
         match answer {
-            Ok(Ok(true)) => return Ok(asked + settings.leader_elect_renew_deadline),
+            // An answer that comes after the end is too late: what is to be written was given up.
+            Ok(Ok(true)) if Instant::now() < end => return Ok(asked + settings.leader_elect_renew_deadline),
+            Ok(Ok(true)) => {}
             Ok(Ok(false)) => bail!("leadership was lost: another replica holds the Lease {}", lock.name()),
             Ok(Err(error)) => {
                 tracing::warn!(error = format!("{error:#}"), "the Lease cannot be renewed yet");

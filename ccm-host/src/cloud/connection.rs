@@ -34,7 +34,7 @@ use tokio::{
     time::Instant,
 };
 
-use self::{negotiate::Served, session::Session, standing::Standing};
+use self::{lead::Led, negotiate::Served, session::Session, standing::Standing};
 use super::{
     CloudError, ProviderConfig, ProviderInfo, ProviderStatus,
     call::{
@@ -46,7 +46,6 @@ use super::{
     metrics::ProviderMetrics,
     status,
 };
-use crate::election::{Believer, Fencing};
 
 /// Keys of changed instances buffered for a slow reader; a sweep finds those that are dropped.
 const CHANGES: usize = 4096;
@@ -66,7 +65,7 @@ pub(super) struct Link {
     known: RwLock<Known>,
     standing: Mutex<Standing>,
     /// The leadership that the provider currently attributes to this process.
-    led: Mutex<Option<(Fencing, Believer)>>,
+    led: Mutex<Option<Led>>,
     look_now: Notify,
 }
 

@@ -11,11 +11,22 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{Link, session::Session};
 use crate::{
     cloud::{CloudError, ErrorReason},
-    election::{Fencing, LAST_WORD, Leadership, Leading},
+    election::{Believer, Fencing, LAST_WORD, Leadership, Leading},
 };
 
 /// The pause before an unsuccessful Lead call is repeated.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// What the provider may believe of this process.
+#[derive(Debug)]
+pub(super) struct Led {
+    fencing: Fencing,
+    end: Instant,
+    believer: Believer,
+}
+
+/// How often a provider that took this process for a former leader is told again.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Reports leadership to one session of a provider.
 pub(super) struct Lead<'a> {
@@ -32,21 +43,27 @@ impl<'a> Lead<'a> {
     /// Reports the current leadership once. False if the provider did not take it.
     pub(super) async fn tell(&mut self) -> bool {
         if !self.session.capabilities.capabilities.contains(&pb::Capability::Leadership.into()) {
+            // It compares epochs alone: what it refused once it may take by now.
+            self.link.believe_again();
             return true;
         }
         let (fencing, valid_for) = match self.leadership.heard() {
             Leading::Always => (Fencing::default(), None),
-            Leading::Until { fencing, end } => (fencing, Some(end.saturating_duration_since(Instant::now()))),
+            Leading::Until { fencing, end } => {
+                let left = end.saturating_duration_since(Instant::now());
+                if !left.is_zero() {
+                    // Whatever the call returns, from now on the provider may believe this process.
+                    let believer = self.leadership.believer();
+                    *self.link.led.lock() = Some(Led { fencing: fencing.clone(), end, believer });
+                }
+                (fencing, Some(left))
+            }
             Leading::Shadow | Leading::No => match self.link.led() {
-                Some(former) => (former, Some(Duration::ZERO)),
+                Some((former, _)) => (former, Some(Duration::ZERO)),
                 None => return true,
             },
         };
         let leads = valid_for != Some(Duration::ZERO);
-        if leads && valid_for.is_some() {
-            // Whatever the call returns, from now on the provider may believe this process.
-            *self.link.led.lock() = Some((fencing.clone(), self.leadership.believer()));
-        }
         let told = self.link.lead(self.session, &fencing, valid_for).await;
         self.link.heard(&told, leads);
         if let Err(error) = &told {
@@ -55,12 +72,16 @@ impl<'a> Lead<'a> {
         told.is_ok()
     }
 
-    /// Reports every change of leadership.
+    /// Reports every change of leadership, and again while the provider believes another process.
     pub(super) async fn keep_telling(mut self, mut is_told: bool) -> Infallible {
         loop {
             tokio::select! {
                 () = self.leadership.changed() => {}
-                () = sleep(AGAIN), if !is_told => {}
+                () = sleep(if is_told { LOOK } else { AGAIN }) => {
+                    if is_told && !self.link.standing.lock().stale_leader {
+                        continue;
+                    }
+                }
             }
             is_told = self.tell().await;
         }
@@ -68,16 +89,26 @@ impl<'a> Lead<'a> {
 }
 
 impl Link {
-    /// Resigns at shutdown, so that the next leader need not wait for the leadership to expire.
+    /// Resigns at shutdown, so that the next leader need not wait for the leadership to expire. Without an answer it
+    /// must: the provider may go on with what it began for this process.
     pub(super) async fn step_down(&self) {
-        if let (Some(fencing), Some(session)) = (self.led(), self.present()) {
-            let _told = timeout(LAST_WORD, self.lead(&session, &fencing, Some(Duration::ZERO))).await;
+        let Some((fencing, end)) = self.led() else { return };
+        if let Some(session) = self.present() {
+            let resigned = self.lead(&session, &fencing, Some(Duration::ZERO));
+            if let Ok(told) = timeout(LAST_WORD, resigned).await {
+                self.heard(&told, false);
+            }
         }
-        *self.led.lock() = None;
+        let unheard = self.led.lock().take();
+        if let Some(Led { believer, .. }) = unheard
+            && Instant::now() < end
+        {
+            std::mem::forget(believer);
+        }
     }
 
-    fn led(&self) -> Option<Fencing> {
-        self.led.lock().as_ref().map(|(fencing, _)| fencing.clone())
+    fn led(&self) -> Option<(Fencing, Instant)> {
+        self.led.lock().as_ref().map(|led| (led.fencing.clone(), led.end))
     }
 
     async fn lead(
@@ -93,6 +124,13 @@ impl Link {
             valid_for: valid_for.and_then(|time| time.try_into().ok()),
         };
         self.call(session, None, request).await.map(|pb::LeadResponse {}| ())
+    }
+
+    fn believe_again(&self) {
+        let was_stale = std::mem::take(&mut self.standing.lock().stale_leader);
+        if was_stale {
+            self.publish_standing();
+        }
     }
 
     /// Learns from the answer whether the provider believes this process.

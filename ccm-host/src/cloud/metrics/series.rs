@@ -30,7 +30,11 @@ impl Drop for InFlight {
 
 impl ProviderMetrics {
     pub(crate) fn new(all: CloudMetrics, provider: &str) -> Self {
-        Self { all, provider: provider.into(), log: Arc::default() }
+        let new = Self { all, provider: provider.into(), log: Arc::default() };
+        // From zero, so that `increase` sees the first.
+        drop(new.all.epoch_changes.get_or_create(&new.labels()));
+        drop(new.all.watch_missed.get_or_create(&new.labels()));
+        new
     }
 
     /// The calls so far, and the last one that failed.

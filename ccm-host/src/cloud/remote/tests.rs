@@ -34,6 +34,7 @@ struct Host {
     provider: Arc<RemoteProvider>,
     registry: Registry,
     leading: tokio::sync::watch::Sender<Leading>,
+    leadership: Leadership,
     _stop: tokio_util::sync::DropGuard,
 }
 
@@ -65,11 +66,11 @@ impl Host {
         let mut config = ProviderConfig::new("p", endpoint, cluster);
         let (leading, leadership) = Leadership::standby();
         leading.send_replace(Leading::Always);
-        config.leadership = leadership;
+        config.leadership = leadership.clone();
         change(&mut config);
         let stop = CancellationToken::new();
         let provider = RemoteProvider::spawn(config, &metrics, stop.clone());
-        Self { provider, registry, leading, _stop: stop.drop_guard() }
+        Self { provider, registry, leading, leadership, _stop: stop.drop_guard() }
     }
 
     /// Waits for a status; on failure shows the last one seen.

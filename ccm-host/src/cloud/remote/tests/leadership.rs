@@ -79,6 +79,46 @@ async fn the_last_word_of_a_leader_is_that_it_steps_down() {
     assert_eq!(heard.lock().last(), Some(&(4, Some(0))));
 }
 
+/// Nobody may take the Lease before the provider has ended what it does for this process.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_does_not_hear_the_last_word_keeps_its_belief_until_the_term_ends() {
+    for (hears, stops_after, believed) in [(true, 1, false), (false, 1, true), (false, 11, false)] {
+        let script = Script::new("e1");
+        drop(heard(&script));
+        let host = piped_host(&script).await;
+        let leadership = host.leadership.clone();
+        host.leads(4, Duration::from_secs(10));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if !hears {
+            *script.lead.lock() =
+                Box::new(|_| Box::pin(async { Err(tonic::Status::unavailable("it stops")) }));
+        }
+        tokio::time::sleep(Duration::from_secs(stops_after)).await;
+        drop(host);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(leadership.is_believed(), believed, "hears: {hears}, after {stops_after} s");
+    }
+}
+
+/// Another host led for a while, by another Lease or without one, and does so no longer.
+#[tokio::test(start_paused = true)]
+async fn who_was_refused_as_stale_tries_again() {
+    for serves_lead in [true, false] {
+        let script = Script::new("e1");
+        if serves_lead {
+            drop(heard(&script));
+        }
+        let host = piped_host(&script).await;
+        balancers::on_ensure(&script, |_| Err(refusal(Code::FailedPrecondition, "STALE_LEADER")));
+        let wanted = || balancers::wanted(&host, "web", 1);
+        let error = host.provider.ensure_load_balancer(wanted()).await.unwrap_err();
+        assert!(error.is(ErrorReason::StaleLeader), "{error}");
+        balancers::on_ensure(&script, |request| Ok(balancers::ensured(&request)));
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        host.provider.ensure_load_balancer(wanted()).await.expect("nobody else leads by now");
+    }
+}
+
 /// A leader that was paused past its end wakes up with calls under way.
 #[tokio::test(start_paused = true)]
 async fn a_leader_past_its_end_changes_nothing() {
