@@ -24,6 +24,7 @@ use std::{sync::Arc, time::Duration};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
+use tokio::sync::Semaphore;
 
 use crate::{
     controllers::{Kept, Parts, Registration},
@@ -64,6 +65,8 @@ struct Controller {
     queue: WorkQueue<String>,
     /// By uid.
     told: Mutex<ToldOnce<decide::Notice>>,
+    /// One permit for each volume being written: the others must not stand before all other requests of the host.
+    writing: Semaphore,
 }
 
 impl Controller {
@@ -73,6 +76,7 @@ impl Controller {
             metrics: VolumeMetrics::register(registry),
             queue: WorkQueue::new("persistent_volume_label", BACKOFF, &parts.metrics.queue),
             told: Mutex::default(),
+            writing: Semaphore::new(parts.settings.nodes.concurrent_node_syncs),
             parts,
         }
     }

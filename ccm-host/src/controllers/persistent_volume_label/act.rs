@@ -79,6 +79,7 @@ impl Controller {
     async fn write(&self, volume: &PersistentVolume, plan: &Plan) -> Result<(), WriteError> {
         let affinity = plan.affinity(None);
         let Some(patch) = volume_topology(volume, &plan.labels, affinity.as_ref()) else { return Ok(()) };
+        let Ok(_permit) = self.writing.acquire().await else { return Ok(()) };
         self.parts.writer.patch::<PersistentVolume>(&volume.name, &patch).await?;
         self.metrics.count("labelled");
         let labels: Vec<_> = plan.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();

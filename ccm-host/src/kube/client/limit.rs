@@ -34,7 +34,9 @@ impl Limiter {
     pub(super) async fn acquire(&self) {
         let wait = self.take(Instant::now());
         if !wait.is_zero() {
+            let turn = Turn(self);
             sleep(wait).await;
+            std::mem::forget(turn);
         }
     }
 
@@ -47,9 +49,29 @@ impl Limiter {
     }
 }
 
+/// Given back when the caller gives up before its turn: a request that was never sent must not delay others.
+struct Turn<'a>(&'a Limiter);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.bucket.lock().tokens += 1.0;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_before_its_turn_delays_nobody() {
+        let limiter = Limiter::new(1.0, 1).unwrap();
+        limiter.acquire().await;
+        let given_up = (0..10).map(|_| tokio::time::timeout(Duration::from_millis(100), limiter.acquire()));
+        assert!(futures::future::join_all(given_up).await.iter().all(Result::is_err));
+        let begun = Instant::now();
+        limiter.acquire().await;
+        assert!(begun.elapsed() <= Duration::from_secs(1), "{:?}", begun.elapsed());
+    }
 
     #[test]
     fn a_burst_passes_and_the_rest_waits_its_turn() {

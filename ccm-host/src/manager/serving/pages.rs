@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::controllers::node_ipam::settings::Allocation;
-use crate::flag::duration;
+use crate::flag::{self, duration};
 use crate::manager::build_info;
 use crate::manager::flags::Settings;
 
@@ -99,7 +99,7 @@ fn configz(settings: &Settings) -> Value {
             },
             "ServiceController": { "ConcurrentServiceSyncs": settings.controllers.services.concurrent_service_syncs },
             "NodeStatusUpdateFrequency": duration::text(settings.controllers.nodes.node_status_update_frequency),
-            "Webhook": { "Webhooks": [] },
+            "Webhook": { "Webhooks": flag::listed(&settings.webhooks.webhooks).collect::<Vec<_>>() },
         },
         "ccm-host": {
             "providers": settings.providers.iter()
@@ -159,7 +159,7 @@ fn shared(settings: &Settings) -> Value {
             "Name": settings.providers.iter().map(|provider| provider.name.as_str()).collect::<Vec<_>>().join(","),
             "CloudConfigFile": "",
         },
-        "UseServiceAccountCredentials": false,
+        "UseServiceAccountCredentials": settings.kube.use_service_account_credentials,
         "RouteReconciliationPeriod": duration::text(settings.controllers.routes.route_reconciliation_period),
         "NodeMonitorPeriod": duration::text(settings.controllers.lifecycle.node_monitor_period),
         "ClusterName": settings.kube.cluster_name,

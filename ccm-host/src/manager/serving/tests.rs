@@ -31,7 +31,11 @@ fn settings(words: &[&str]) -> Settings {
 
 /// Routes open to everybody.
 fn open_routes() -> Router {
-    let settings = settings(&["--authorization-always-allow-paths=/*", "--cluster-name=shop"]);
+    let settings = settings(&[
+        "--authorization-always-allow-paths=/*",
+        "--cluster-name=shop",
+        "--use-service-account-credentials=true",
+    ]);
     let metrics = Metrics::new();
     let access = Access::new(&settings.serving.access, &metrics).unwrap();
     router(checks(), metrics, &settings, Door::default(), access)
@@ -109,6 +113,7 @@ async fn configuration_and_flags_are_shown() {
     assert_eq!(upstream["KubeCloudShared"]["ClusterName"], "shop");
     assert_eq!(upstream["KubeCloudShared"]["NodeMonitorPeriod"], "5s");
     assert_eq!(upstream["NodeStatusUpdateFrequency"], "5m0s");
+    assert_eq!(upstream["KubeCloudShared"]["UseServiceAccountCredentials"], true);
     assert_eq!(config["ccm-host"]["providers"][0]["name"], "mock");
     let (status, _, flags) = ask("GET", "/flagz").await;
     assert!(status == 200 && flags.contains("\ncluster-name=shop\n"), "{flags}");
