@@ -163,7 +163,21 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- end }}
 {{- end }}
 
-{{- /* The controllers that these flags turn on, by their short names: as --controllers is read, the first item that names one decides. */}}
+{{- /* "true" if these items, in the syntax of --controllers, turn on what has these names: the first item that names it decides, else `otherwise`. */}}
+{{- define "ccm-host.turnsOn" -}}
+{{- $on := .otherwise }}
+{{- $decided := false }}
+{{- $names := .names }}
+{{- range $item := .items }}
+{{- if and (not $decided) (has (trimPrefix "-" (trim $item)) $names) }}
+{{- $decided = true }}
+{{- $on = not (hasPrefix "-" (trim $item)) }}
+{{- end }}
+{{- end }}
+{{- $on }}
+{{- end }}
+
+{{- /* The controllers that these flags turn on, by their short names. */}}
 {{- define "ccm-host.controllers" -}}
 {{- $flags := include "ccm-host.flags" . | fromJson }}
 {{- $list := get $flags "controllers" }}
@@ -181,14 +195,8 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- $enabled := list }}
 {{- range $name, $names := $aliases }}
 {{- $on := and (has "*" $items) (not (has $name (list "nodeipam" "ssh-keys" "kubelet-serving-csr" "persistent-volume-label"))) }}
-{{- $decided := false }}
-{{- range $item := $items }}
-{{- if and (not $decided) (has (trimPrefix "-" (trim $item)) $names) }}
-{{- $decided = true }}
-{{- $on = not (hasPrefix "-" (trim $item)) }}
-{{- end }}
-{{- end }}
-{{- if $on }}{{ $enabled = append $enabled $name }}{{ end }}
+{{- $on = include "ccm-host.turnsOn" (dict "items" $items "names" $names "otherwise" $on) }}
+{{- if eq $on "true" }}{{ $enabled = append $enabled $name }}{{ end }}
 {{- end }}
 {{- if not (eq (get $flags "allocate-node-cidrs" | toString) "true") }}{{ $enabled = without $enabled "nodeipam" }}{{ end }}
 {{- if not (get $flags "ssh-keys-secret") }}{{ $enabled = without $enabled "ssh-keys" }}{{ end }}

@@ -136,6 +136,21 @@ fn what_users_of_other_charts_set_has_its_place() -> Result<()> {
     Ok(())
 }
 
+/// Whoever comes from another cloud controller manager keeps its objects, to be able to go back.
+#[test]
+fn under_another_name_it_collides_with_nothing() -> Result<()> {
+    let values = mock(json!({
+        "fullnameOverride": "ccm-host", "useServiceAccountCredentials": true, "podDisruptionBudget": { "enabled": true },
+        "controllers": ["*", "kubelet-serving-csr", "persistent-volume-label"], "webhooks": ["*"],
+        "sshKeys": { "secret": "kube-system/keys" }, "metrics": { "service": { "enabled": true } },
+    }));
+    for object in objects(&Helm::built()?.render(&values)?)? {
+        let name = object["metadata"]["name"].as_str().context("a name")?;
+        ensure!(name.contains("ccm-host"), "{} {name} may be another manager's", object["kind"]);
+    }
+    Ok(())
+}
+
 /// Our apiserver has no kinds of the Prometheus operator.
 #[test]
 fn a_service_monitor_asks_for_metrics_by_token() -> Result<()> {
@@ -202,6 +217,11 @@ fn bad_values_are_named_with_what_is_wanted() -> Result<()> {
             mock(json!({ "controllers": ["cloud-nod"] })),
             "at '/controllers/0': 'cloud-nod' does not match pattern",
         ),
+        (mock(json!({ "leaderElection": { "enabled": false } })), "all replicas act at the same time"),
+        (
+            mock(json!({ "kind": "Deployment", "replicaCount": 2, "extraArgs": { "leader-elect": false } })),
+            "set kind=Deployment and replicaCount=1",
+        ),
         (mock(json!({ "nodeSelecter": {} })), "additional properties 'nodeSelecter' not allowed"),
         (mock(json!({ "extraArgs": { "--v": 1 } })), "invalid propertyName '--v'"),
         (mock(json!({ "extraArgs": { "provider": "a=b" } })), "invalid propertyName 'provider'"),
@@ -219,6 +239,7 @@ fn in_shadow_mode_nothing_may_be_written() -> Result<()> {
     let values = mock(json!({
         "shadow": true, "controllers": all, "useServiceAccountCredentials": true,
         "nodeIpam": { "enabled": true }, "cluster": { "cidrs": ["10.0.0.0/8"] },
+        "kind": "DaemonSet", "updateStrategy": { "type": "OnDelete" },
     }));
     let objects = objects(&Helm::built()?.render(&values)?)?;
     let is_read = |right: &deploy_tests::rights::Right| {
@@ -230,6 +251,10 @@ fn in_shadow_mode_nothing_may_be_written() -> Result<()> {
     ensure!(writes.is_empty() && granted.len() > 8, "{writes:?} of {}", granted.len());
     let workload = find(&objects, "Deployment")?;
     ensure!(workload["spec"]["replicas"] == 1, "{workload:#}");
+    ensure!(
+        workload["spec"]["strategy"]["type"] == "Recreate",
+        "a DaemonSet's is no Deployment's: {workload:#}"
+    );
     let labels = &workload["spec"]["template"]["metadata"]["labels"];
     ensure!(labels["app.kubernetes.io/name"] == "cloud-controller-manager-shadow", "{labels:#}");
     let arguments = container(workload, "ccm-host")?["args"].to_string();
@@ -270,8 +295,16 @@ fn rights_follow_what_runs() -> Result<()> {
         ),
         (json!({ "controllers": [], "nodeIpam": { "enabled": true } }), &["patch nodes"], &["nodes/status"]),
         (json!({ "extraArgs": { "controllers": "service" } }), &["services/status"], &["patch nodes"]),
-        (json!({ "leaderElection": { "enabled": false } }), &["delete nodes"], &["leases in kube-system"]),
-        (json!({ "extraArgs": { "leader-elect": false } }), &[], &["leases in kube-system"]),
+        (
+            json!({ "kind": "Deployment", "replicaCount": 1, "leaderElection": { "enabled": false } }),
+            &["delete nodes"],
+            &["leases in kube-system"],
+        ),
+        (
+            json!({ "kind": "Deployment", "replicaCount": 1, "extraArgs": { "leader-elect": false } }),
+            &[],
+            &["leases in kube-system"],
+        ),
         (
             json!({ "leaderElection": { "resourceName": "mine", "resourceNamespace": "cloud" } }),
             &["update leases in cloud/mine", "create leases in cloud"],
@@ -328,6 +361,22 @@ fn rights_follow_what_runs() -> Result<()> {
                 "patch mutatingwebhookconfigurations in cloud-controller-manager",
             ],
             &["create secrets", "list secrets", "create mutatingwebhookconfigurations", "update mutating"],
+        ),
+        (
+            json!({
+                "controllers": ["persistent-volume-label"],
+                "webhooks": ["persistent-volume-label-controller"],
+            }),
+            &["patch mutatingwebhookconfigurations"],
+            &[],
+        ),
+        (
+            json!({
+                "controllers": ["persistent-volume-label"],
+                "webhooks": ["*", "-persistent-volume-label"],
+            }),
+            &[],
+            &["secrets", "mutatingwebhookconfigurations"],
         ),
         (
             json!({ "webhooks": ["persistent-volume-label"] }),
