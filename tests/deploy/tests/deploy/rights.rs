@@ -311,7 +311,7 @@ async fn node_route_alone_writes_conditions_only() -> Result<()> {
     let set = Set::of(json!({
         "controllers": ["route"],
         "cluster": { "cidrs": ["10.244.0.0/16"] },
-        "leaderElection": { "enabled": false },
+        "leaderElection": { "enabled": false }, "kind": "Deployment", "replicaCount": 1,
         "delegatedAuth": { "enabled": false },
     }))
     .await?;
@@ -339,7 +339,11 @@ async fn node_route_alone_writes_conditions_only() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubelet_serving_csr_alone_writes_no_nodes() -> Result<()> {
-    let set = Set::of(json!({ "controllers": ["kubelet-serving-csr"] })).await?;
+    let set = Set::of(json!({
+        "controllers": ["kubelet-serving-csr"],
+        "extraArgs": { "kubelet-serving-csr-trust-node-readers": true },
+    }))
+    .await?;
     certificates::may_ask(&set.cluster).await?;
     set.is_just_enough(&RARE, async {
         set.initialised("node-a", "True").await?;

@@ -25,8 +25,10 @@ use test_cluster::{
 };
 
 /// With the controller's permissions, before the host runs.
+/// The mock is told of a Node's addresses, and reports those of its instances alone.
 async fn prepared(options: Options) -> Result<Cluster> {
-    let cluster = options.start_without_host().await?;
+    let cluster =
+        options.host_flag("--kubelet-serving-csr-trust-node-readers=true").start_without_host().await?;
     grant(&cluster).await?;
     Ok(cluster)
 }
