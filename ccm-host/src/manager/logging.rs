@@ -103,7 +103,9 @@ fn filter(verbosity: u8) -> EnvFilter {
         8 | 9 => (LevelFilter::TRACE, LevelFilter::DEBUG),
         _ => (LevelFilter::TRACE, LevelFilter::TRACE),
     };
-    let directive = format!("{libraries},{OURS}={ours}");
+    // Its warning about an answer that it cannot decode shows the whole answer, which may be a Secret.
+    let client = format!("kube_client::client=error,kube_client::client::builder={libraries}");
+    let directive = format!("{libraries},{client},{OURS}={ours}");
     EnvFilter::builder().parse_lossy(directive)
 }
 
@@ -136,6 +138,14 @@ mod tests {
         tracing::subscriber::with_default(subscriber, work);
         let bytes = lines.0.lock().clone();
         String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn an_answer_that_the_client_cannot_decode_is_never_shown() {
+        for verbosity in [0, 10] {
+            let warn = || tracing::warn!(target: "kube_client::client", "{{\"data\": \"secret\"}}");
+            assert_eq!(logged(LogFormat::Text, verbosity, warn), "");
+        }
     }
 
     fn say_everything() {

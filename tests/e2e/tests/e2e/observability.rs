@@ -87,6 +87,7 @@ async fn what_is_served_is_what_the_page_of_metrics_says() -> Result<()> {
         .host_flag("--webhook-bind-address=127.0.0.1")
         .host_flag(format!("--webhook-secure-port={port}"))
         .host_flag("--controllers=*,nodeipam,kubelet-serving-csr,ssh-keys,persistent-volume-label")
+        .host_flag("--kubelet-serving-csr-trust-node-readers=true")
         .host_flag("--ssh-keys-secret=kube-system/ssh-keys")
         .host_flag("--allocate-node-cidrs")
         .host_flag("--cluster-cidr=10.20.0.0/23")
