@@ -175,8 +175,9 @@ impl Ledger {
         let text =
             fs::read_to_string(path).with_context(|| format!("cannot read ledger {}", path.display()))?;
         let (mut header, mut next, mut open) = (None, 0, BTreeMap::new());
-        let mut lines = text.lines().peekable();
-        while let Some(line) = lines.next() {
+        // A last line that a kill cut off does not count.
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        for line in text[..whole].lines() {
             match serde_json::from_str(line) {
                 Ok(Line::Run(found)) => header = Some(found),
                 Ok(Line::Made { number, entry }) => {
@@ -186,8 +187,6 @@ impl Ledger {
                 Ok(Line::Gone { number }) => {
                     open.remove(&number);
                 }
-                // A last line that a kill cut off does not count.
-                Err(_) if lines.peek().is_none() => break,
                 Err(error) => {
                     let remedy = "sweep with the version of the suite that wrote it";
                     bail!("cannot read ledger {}: {line:?}: {error}; {remedy}", path.display());
@@ -195,9 +194,11 @@ impl Ledger {
             }
         }
         let header = header.with_context(|| format!("{} is no ledger", path.display()))?;
+        let cut = |file: File| file.set_len(whole as u64).map(|()| file);
         let file = File::options()
             .append(true)
             .open(path)
+            .and_then(cut)
             .with_context(|| format!("cannot write ledger {}", path.display()))?;
         Ok((Self { path: path.to_owned(), file, next, open }, header))
     }
@@ -276,6 +277,10 @@ mod tests {
         fs::write(&path, fs::read_to_string(&path).unwrap() + "{\"made\":{\"numb").unwrap();
         let (mut again, found) = Ledger::reopen(&path).unwrap();
         assert_eq!(found, header);
+        let later = again.register(route("d")).unwrap();
+        again.gone(later).unwrap();
+        drop(again);
+        let (mut again, _) = Ledger::reopen(&path).unwrap();
         let open = again.open();
         assert_eq!(open.iter().map(|(_, entry)| entry.clone()).collect::<Vec<_>>(), [route("c"), route("b")]);
         for (number, _) in open {

@@ -65,12 +65,13 @@ impl Controller {
             Found::Answer { answer, by } => {
                 let settings = &self.parts.settings.kubelet_serving;
                 let reads = |info: Arc<ProviderInfo>| info.reads_kubelets_words;
-                let may_echo = by.iter().any(|provider| provider.info().is_none_or(reads));
-                if may_echo && !settings.kubelet_serving_csr_trust_node_readers {
-                    return decide::may_echo();
-                }
+                let may_echo = !settings.kubelet_serving_csr_trust_node_readers
+                    && by.iter().any(|provider| provider.info().is_none_or(reads));
                 let trust = settings.kubelet_serving_csr_trust_provider_id;
-                decide::of_answer(&claim, &now, &answer, trust, is_other_node)
+                match decide::of_answer(&claim, &now, &answer, trust, is_other_node) {
+                    Verdict::Approve if may_echo => decide::may_echo(),
+                    verdict => verdict,
+                }
             }
             Found::Failed { error } => {
                 let after = Retry::without_sweep(&error).delay(Duration::ZERO).unwrap_or_default();

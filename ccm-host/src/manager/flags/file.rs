@@ -88,6 +88,8 @@ impl File {
             error("holds no value of a flag", "write a text, or a list or map of texts".to_owned())
         })?;
         let values = match known.get_action() {
+            // An empty list is not the default.
+            ArgAction::Append if values.is_empty() => vec![String::new()],
             ArgAction::Append => values,
             _ => vec![values.join(",")],
         };

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use cloudprovider_proto::v1alpha1::{
-    Capability, InstanceState, WatchInstancesRequest, WatchInstancesResponse, watch_instances_response::Frame,
+    Capability, ErrorReason, InstanceState, WatchInstancesRequest, WatchInstancesResponse,
+    watch_instances_response::Frame,
 };
 use tokio::time::Instant;
-use tonic::{Code, Status, Streaming};
+use tonic::{Status, Streaming};
 
 use crate::{
     case::{Case, Outcome, Profile::InstancesWatch, Stop},
     provider::in_words,
-    trial::{Machine, Trial, failed, good},
+    trial::{Machine, Trial, failed, good, reason_of},
 };
 
 const TERMINATE: &[&str] = &["create-instance", "terminate-instance"];
@@ -94,8 +95,10 @@ impl Watch {
     pub(super) async fn bookmark(&mut self, within: Duration) -> Result<String, Stop> {
         let end = Instant::now() + within;
         while Instant::now() < end {
-            if let Some(Frame::Bookmark(bookmark)) = self.next(within).await? {
-                return Ok(bookmark.resume_token);
+            match self.next(within).await? {
+                Some(Frame::Bookmark(bookmark)) => return Ok(bookmark.resume_token),
+                Some(_) => {}
+                None => return Err(failed(format!("a bookmark within {within:?}"), "the stream ended")),
             }
         }
         Err(failed(format!("a bookmark within {within:?}"), "other frames"))
@@ -244,7 +247,9 @@ async fn provider_stops(t: &Trial) -> Outcome {
     let (end, restarted) = tokio::join!(end, t.restart("restart-provider"));
     restarted?;
     match end {
-        Err(status) if status.code() == Code::Unavailable => crate::trial::examine(t, &status),
+        Err(status) if reason_of(&status) == Some(ErrorReason::ShuttingDown) => {
+            crate::trial::examine(t, &status)
+        }
         other => Err(failed("UNAVAILABLE with SHUTTING_DOWN", format!("{other:?}"))),
     }
 }

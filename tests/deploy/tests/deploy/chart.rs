@@ -57,6 +57,9 @@ fn as_it_comes_the_pod_runs_on_a_node_that_is_not_initialised_and_has_no_more_th
     ensure!(pod["automountServiceAccountToken"] == false, "the provider has no token");
     ensure!(pod["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault", "{pod:#}");
     ensure!(pod["securityContext"]["runAsNonRoot"] == true, "{pod:#}");
+    let waits =
+        |name| Ok::<_, anyhow::Error>(container(workload, name)?["lifecycle"]["preStop"]["sleep"].clone());
+    ensure!(waits("ccm-host")?.is_null() && !waits("provider-mock")?.is_null(), "the host ends first");
     for name in ["ccm-host", "provider-mock"] {
         let security = &container(workload, name)?["securityContext"];
         ensure!(security["readOnlyRootFilesystem"] == true, "{name}: {security}");
@@ -221,6 +224,14 @@ fn bad_values_are_named_with_what_is_wanted() -> Result<()> {
         (
             mock(json!({ "kind": "Deployment", "replicaCount": 2, "extraArgs": { "leader-elect": false } })),
             "set kind=Deployment and replicaCount=1",
+        ),
+        (mock(json!({ "extraArgs": { "leader-elect": "False" } })), "all replicas act at the same time"),
+        (
+            mock(json!({
+                "kind": "Deployment", "replicaCount": 1, "leaderElection": { "enabled": false },
+                "updateStrategy": { "rollingUpdate": { "maxUnavailable": 1 } },
+            })),
+            "no updateStrategy but Recreate",
         ),
         (mock(json!({ "nodeSelecter": {} })), "additional properties 'nodeSelecter' not allowed"),
         (mock(json!({ "extraArgs": { "--v": 1 } })), "invalid propertyName '--v'"),

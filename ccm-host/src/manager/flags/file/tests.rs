@@ -61,6 +61,12 @@ fn a_file_says_what_flags_say() {
 }
 
 #[test]
+fn an_empty_list_is_not_the_default() {
+    let settings = Case::new("provider: mock=/run/m.sock\ncontrollers: []").parse(&[]).unwrap();
+    assert!(settings.enabled.is_empty(), "{:?}", settings.enabled);
+}
+
+#[test]
 fn flags_win_and_replace_lists() {
     let words = ["--provider=third=/run/third.sock", "--concurrent_node_syncs=9", "--controllers=cloud-node"];
     let settings = Case::new(FILE).parse(&words).unwrap();
