@@ -91,6 +91,19 @@ func (c *core) whileLed(term context.Context, cluster *pb.ClusterRef, before <-c
 	}
 }
 
+// farewell waits until no host leads, for a limited time: a host steps down once its last mutation has ended, and hears
+// whether that was understood before it lets another one lead.
+func (c *core) farewell() {
+	within, done := context.WithTimeout(c.provider.life.giveUp, stepDownWithin)
+	defer done()
+	for term := c.leadership.Current(); term != nil && within.Err() == nil; term = c.leadership.Current() {
+		select {
+		case <-term.Done():
+		case <-within.Done():
+		}
+	}
+}
+
 // unlessOver returns a mutation's outcome or, once its term is over, STALE_LEADER: its own outcome then only shows how
 // it was abandoned.
 func unlessOver(ctx, term context.Context, ended <-chan outcome) <-chan outcome {
