@@ -1,11 +1,17 @@
 package sdk
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 func TestAStopWaitsForItsLeaderOnlyBriefly(t *testing.T) {
@@ -45,4 +51,29 @@ func TestAStopWaitsForItsLeaderOnlyBriefly(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A panic of background work ends neither the process nor the work of the rest of its term.
+func TestBackgroundWorkThatPanickedStartsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lasts = 5 * time.Minute
+		var starts []int
+		began, text := time.Now(), &bytes.Buffer{}
+		core := &core{provider: &Provider{life: newLifecycle(nil), log: slog.New(slog.NewTextHandler(text, nil)), whileLeading: func(context.Context, *pb.ClusterRef) {
+			starts = append(starts, int(time.Since(began).Seconds()))
+			panic("no such disk")
+		}}}
+		request := &pb.LeadRequest{Cluster: &pb.ClusterRef{Uid: "c"}, Fencing: &pb.Fencing{Scope: "lease", Epoch: 1}, ValidFor: durationpb.New(lasts)}
+		if err := core.hear(request); err != nil {
+			t.Fatal(err)
+		}
+		<-core.returned["c"]
+		// The last pause ends with the term.
+		if lasted := time.Since(began); !slices.Equal(starts, []int{0, 1, 3, 7, 15, 31, 63, 123, 183, 243}) || lasted != lasts {
+			t.Errorf("it started after %v seconds and was over after %v", starts, lasted)
+		}
+		if log := text.String(); strings.Count(log, "no such disk") != len(starts) || !strings.Contains(log, "terms_test.go") {
+			t.Error(log)
+		}
+	})
 }
