@@ -115,7 +115,7 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	if err := l.ledger.doubt(key); err != nil {
 		return nil, err
 	}
-	service, call, err := l.called.begin(ctx, key, request.GetService())
+	service, call, err := l.called.begin(ctx, key, request.GetService(), l.mirror.service)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	if err := l.ledger.doubt(key); err != nil {
 		return err
 	}
-	service, call, err := l.called.begin(ctx, key, l.asApplied(known.service, item.GetService()))
+	service, call, err := l.called.begin(ctx, key, l.asApplied(known.service, item.GetService()), l.mirror.service)
 	if err != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalanc
 	if err := l.ledger.doubt(key); err != nil {
 		return err
 	}
-	service, call, err := l.called.begin(ctx, key, last)
+	service, call, err := l.called.begin(ctx, key, last, l.mirror.formerService)
 	if err != nil {
 		return err
 	}
