@@ -57,7 +57,7 @@ func (c *core) admit(ctx context.Context, call *Call, request any) (term context
 }
 
 func (c *core) check(call *Call, request any) (term context.Context, err error) {
-	if c.provider.life.stop.Err() != nil {
+	if c.provider.life.stop.Err() != nil && call.method.kind != word {
 		return nil, fault.ShuttingDown()
 	}
 	if call.method.kind == mutation {

@@ -2,12 +2,20 @@ package sdk
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"cloudprovider.ccm/sdk/internal/checks"
+)
+
+// shortestPause and longestPause bound the pause before background work that panicked starts again; it doubles each time.
+const (
+	shortestPause = time.Second
+	longestPause  = time.Minute
 )
 
 // Leaders is how a provider distinguishes the current leader from former ones.
@@ -31,7 +39,8 @@ func WithLeaders(leaders Leaders) Option {
 // WithWhileLeading runs background work that writes to the cloud, for each cluster while a host leads it. The work
 // starts with each term, once the previous term's has returned. Its context is done when the term ends or the process
 // stops, which context.Cause distinguishes (fault.ReasonOf: STALE_LEADER or SHUTTING_DOWN). A graceful stop waits for
-// its return. If it returns at once, exactly one of two replicas runs it at any time.
+// its return. If it returns at once, exactly one of two replicas runs it at any time. After a panic, which is logged, it
+// starts again while the term lasts.
 func WithWhileLeading(work func(ctx context.Context, cluster *pb.ClusterRef)) Option {
 	return func(p *Provider) { p.whileLeading = work }
 }
@@ -86,8 +95,38 @@ func (c *core) whileLed(term context.Context, cluster *pb.ClusterRef, before <-c
 	if before != nil {
 		<-before
 	}
-	if work.Err() == nil {
-		c.provider.whileLeading(work, cluster)
+	for pause := shortestPause; work.Err() == nil && c.panicked(work, cluster, pause); pause = min(2*pause, longestPause) {
+		select {
+		case <-time.After(pause):
+		case <-work.Done():
+		}
+	}
+}
+
+// panicked runs the background work and reports whether it panicked: it must neither end the process, in which mutations
+// run, nor stay away for the rest of a term, which may last for months.
+func (c *core) panicked(work context.Context, cluster *pb.ClusterRef, pause time.Duration) (panicked bool) {
+	defer func() {
+		if why := recover(); why != nil {
+			panicked = true
+			c.provider.log.Error("the background work panicked; it starts again if its term lasts", "cluster_uid", cluster.GetUid(),
+				"pause", pause, "panic", fmt.Sprint(why), "stack", string(debug.Stack()))
+		}
+	}()
+	c.provider.whileLeading(work, cluster)
+	return false
+}
+
+// farewell waits until no host leads, for a limited time: a host steps down once its last mutation has ended, and hears
+// whether that was understood before it lets another one lead.
+func (c *core) farewell() {
+	within, done := context.WithTimeout(c.provider.life.giveUp, stepDownWithin)
+	defer done()
+	for term := c.leadership.Current(); term != nil && within.Err() == nil; term = c.leadership.Current() {
+		select {
+		case <-term.Done():
+		case <-within.Done():
+		}
 	}
 }
 

@@ -35,6 +35,8 @@ const (
 	always kind = iota
 	// read may be cancelled.
 	read
+	// word is a leader's: answered while the process stops too, since running mutations last as long as its term.
+	word
 	// mutation runs until it is done, unless its term ends.
 	mutation
 )
@@ -73,8 +75,10 @@ func kindOf(service protoreflect.ServiceDescriptor, one protoreflect.MethodDescr
 		return always
 	}
 	options, _ := one.Options().(*descriptorpb.MethodOptions)
-	// Lead is idempotent but changes nothing in the cloud, and returns at once.
-	if one.Name() == "Lead" || options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS {
+	switch {
+	case one.Name() == "Lead":
+		return word
+	case options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS:
 		return read
 	}
 	return mutation

@@ -27,6 +27,8 @@ const (
 	handshakeWithin = 10 * time.Second
 	// leastTime is the time that starting and answering a call takes.
 	leastTime = 2 * time.Millisecond
+	// stepDownWithin is how long a leader may take to step down once no mutation runs any more.
+	stepDownWithin = 2 * time.Second
 	// lastWords is how long a mutation that was told to give up may still run.
 	lastWords = time.Second
 )
@@ -93,7 +95,8 @@ func (s *Server) Serve(ctx context.Context) error {
 		release() // A second signal ends the process at once.
 		life.beginStop()
 	})()
-	main, refusing := s.servers()
+	core := &core{provider: s.provider, sets: checks.BackendSets{MessageBytes: s.provider.advertised.messageBytes}}
+	main, refusing := s.servers(core)
 	var serving sync.WaitGroup
 	failed := make(chan error, 2)
 	serve := func(server *grpc.Server, listener net.Listener) {
@@ -113,7 +116,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	stopMetrics := s.serveMetrics()
 	log.Info("serving", "provider", s.provider.name, "endpoint", s.door.endpoint.String(), "epoch", s.provider.epoch)
 	<-life.stop.Done()
-	s.drain(main)
+	s.drain(main, core)
 	refusing.Stop()
 	err := s.door.close()
 	serving.Wait()
@@ -137,13 +140,15 @@ func (s *Server) untilSignal(ctx context.Context) (context.Context, context.Canc
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }
 
-// drain waits for calls and running mutations, for a limited time.
-func (s *Server) drain(server *grpc.Server) {
+// drain waits for running mutations, their leader and all calls, for a limited time. Until then the leader is heard, on
+// new connections too.
+func (s *Server) drain(server *grpc.Server, core *core) {
 	life, log := s.provider.life, s.provider.log
 	answered := make(chan struct{})
 	go func() {
-		server.GracefulStop()
 		<-life.idle
+		core.farewell()
+		server.GracefulStop()
 		close(answered)
 	}()
 	if inTime(answered, s.options.grace) {
@@ -169,10 +174,9 @@ func inTime(done <-chan struct{}, limit time.Duration) bool {
 }
 
 // servers returns the server for trusted peers, and one that only tells other peers why they are refused.
-func (s *Server) servers() (main, refusing *grpc.Server) {
+func (s *Server) servers(core *core) (main, refusing *grpc.Server) {
 	provider := s.provider
 	observer := &observer{provider.log, provider.metrics}
-	core := &core{provider: provider, sets: checks.BackendSets{MessageBytes: provider.advertised.messageBytes}}
 	common := []grpc.ServerOption{
 		grpc.Creds(s.door.credentials),
 		grpc.ConnectionTimeout(handshakeWithin),

@@ -14,6 +14,7 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 func TestAStopIsToldAndMutationsFinish(t *testing.T) {
@@ -98,6 +99,52 @@ func TestAStopWaitsForOrphanedMutations(t *testing.T) {
 		t.Errorf("the mutation was ended: %v", err)
 	}
 	served.wait(t)
+}
+
+// A stopping provider hears its leader, and nobody else: renewals let a mutation finish, and a host that steps down knows
+// that the mutation has ended. [R:lead-ends]
+func TestALeaderIsHeardDuringAStop(t *testing.T) {
+	for _, row := range []struct {
+		how    string
+		then   *durationpb.Duration
+		code   codes.Code
+		reason pb.ErrorReason
+	}{{"a renewal", long, codes.OK, 0}, {"stepping down", zero, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_STALE_LEADER}} {
+		t.Run(row.how, func(t *testing.T) {
+			begun, release, answered := make(chan bool, 1), make(chan struct{}), make(chan error, 1)
+			cloud := &cloud{ensure: func(ctx context.Context, _ *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+				begun <- true
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
+				return &pb.EnsureLoadBalancerResponse{}, ctx.Err()
+			}}
+			served := serve(t, provider(t, cloud))
+			conn := served.dial(t)
+			lead(t, conn, 1, long)
+			request := ensureRequest()
+			request.Fencing = &pb.Fencing{Scope: "lease", Epoch: 1}
+			go func() {
+				_, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request)
+				answered <- err
+			}()
+			receive(t, begun, "the mutation")
+			served.Stop()
+			_, err := pb.NewInstancesClient(conn).BatchGetInstances(soon(t), queries("a"))
+			expect(t, err, codes.Unavailable, pb.ErrorReason_ERROR_REASON_SHUTTING_DOWN)
+			lead(t, served.dial(t), 1, long)
+			lead(t, conn, 1, row.then)
+			if row.code == codes.OK {
+				close(release)
+			}
+			expect(t, receive(t, answered, "the answer"), row.code, row.reason)
+			if row.code == codes.OK {
+				lead(t, conn, 1, zero)
+			}
+			served.wait(t)
+		})
+	}
 }
 
 // A stop waits for work that continues after its answer, and tells it to give up when the grace period is over.

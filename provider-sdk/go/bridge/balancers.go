@@ -42,7 +42,7 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoad
 		return l.look(ctx, l.clusterName(request.GetCluster()), l.ledger.mark(key).onto(serviceOf(service)))
 	})
 	if err != nil {
-		return nil, mapped(err, ref.GetUid())
+		return nil, mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
 	}
 	out.Service = ref
 	if known != nil && out.State == pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE {
@@ -84,7 +84,7 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 	})
 	answer := &pb.EnsureLoadBalancerResponse{InProgress: inProgress(err)}
 	if answer.InProgress == nil && err != nil {
-		return nil, mapped(err, ref.GetUid())
+		return nil, mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
 	}
 	answer.Events = l.called.takeEvents(ref.GetUid())
 	mark := l.ledger.mark(key)
@@ -115,7 +115,7 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	if err := l.ledger.doubt(key); err != nil {
 		return nil, err
 	}
-	service, call, err := l.called.begin(ctx, key, request.GetService())
+	service, call, err := l.called.begin(ctx, key, request.GetService(), l.mirror.service)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	if err := l.ledger.doubt(key); err != nil {
 		return err
 	}
-	service, call, err := l.called.begin(ctx, key, l.asApplied(known.service, item.GetService()))
+	service, call, err := l.called.begin(ctx, key, l.asApplied(known.service, item.GetService()), l.mirror.service)
 	if err != nil {
 		return err
 	}
@@ -268,7 +268,8 @@ func (l *loadBalancers) DeleteLoadBalancer(ctx context.Context, request *pb.Dele
 	})
 	answer := &pb.DeleteLoadBalancerResponse{InProgress: inProgress(err)}
 	if answer.InProgress == nil && err != nil {
-		return nil, mapped(err, ref.GetUid())
+		// Its finalizer waits for this, so it must be tried again.
+		return nil, mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR)
 	}
 	answer.Events = l.called.takeEvents(ref.GetUid())
 	return answer, nil
@@ -288,7 +289,7 @@ func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalanc
 	if err := l.ledger.doubt(key); err != nil {
 		return err
 	}
-	service, call, err := l.called.begin(ctx, key, last)
+	service, call, err := l.called.begin(ctx, key, last, l.mirror.formerService)
 	if err != nil {
 		return err
 	}

@@ -114,6 +114,8 @@ func TestWhatAnEnsureAnswers(t *testing.T) {
 		}, 0, 0, 7 * time.Second},
 		"elsewhere": {func() (*v1.LoadBalancerStatus, error) { return nil, cloudprovider.ImplementedElsewhere },
 			codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_IMPLEMENTED_ELSEWHERE, 0},
+		"not implemented for this one": {func() (*v1.LoadBalancerStatus, error) { return nil, cloudprovider.NotImplemented },
+			codes.InvalidArgument, pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE, 0},
 		"nil":    {func() (*v1.LoadBalancerStatus, error) { return nil, nil }, codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, 0},
 		"panic":  {func() (*v1.LoadBalancerStatus, error) { panic("x") }, codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, 0},
 		"failed": {func() (*v1.LoadBalancerStatus, error) { return nil, errors.New("500") }, codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, 0},
@@ -210,6 +212,7 @@ func TestADeleteWorksFromItsKeyAlone(t *testing.T) {
 	}{
 		"gone": {nil, codes.OK, 0}, "elsewhere": {cloudprovider.ImplementedElsewhere, codes.OK, 0},
 		"takes time": {api.NewRetryError("x", 4*time.Second), codes.OK, 4 * time.Second}, "failed": {errors.New("500"), codes.Internal, 0},
+		"not implemented for this one": {cloudprovider.NotImplemented, codes.Internal, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := newer()
@@ -280,4 +283,7 @@ func TestABalancerIsReadByItsName(t *testing.T) {
 	if got := get(); got.GetOwnership() != pb.Ownership_OWNERSHIP_BY_UID || got.GetAppliedDigest() != "digest-1" {
 		t.Errorf("got %v", got)
 	}
+	cloud.Err = cloudprovider.NotImplemented
+	_, err := client.GetLoadBalancer(soon(t), &pb.GetLoadBalancerRequest{Cluster: clusterRef(), Service: service("s").GetRef()})
+	expect(t, err, codes.InvalidArgument, pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
 }

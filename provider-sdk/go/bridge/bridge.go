@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
@@ -231,12 +233,17 @@ func (b *bridge) openLedger() error {
 		return err
 	}
 	b.ledger = kept
-	// The provider sees the Services that had a balancer before this process started.
+	// The provider sees the Services that had a balancer before this process started; of those with one name, the latest.
+	var all []*v1.Service
 	kept.each(func(one *applied, mark mark) {
 		service := proto.CloneOf(one.service)
 		service.Ingress = one.balancer.GetIngress()
-		b.mirror.service(mark.onto(serviceOf(service)))
+		all = append(all, mark.onto(serviceOf(service)))
 	})
+	slices.SortFunc(all, func(a, b *v1.Service) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	for _, one := range all {
+		b.mirror.service(one)
+	}
 	return nil
 }
 

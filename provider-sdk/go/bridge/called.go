@@ -55,8 +55,8 @@ func missed(verb string, of schema.GroupResource) {
 		"verb", verb, "kind", of.String())
 }
 
-// begin makes a Service visible to the provider and returns it as the provider sees it. The caller ends the call.
-func (c *called) begin(ctx context.Context, key balancerKey, service *pb.Service) (out *v1.Service, of *call, err error) {
+// begin makes a Service visible to the provider and returns it as the provider is called with it. The caller ends the call.
+func (c *called) begin(ctx context.Context, key balancerKey, service *pb.Service, show func(*v1.Service)) (out *v1.Service, of *call, err error) {
 	// The caller has meanwhile asked the provider who owns the balancer, and the term may have ended during that call.
 	if err := context.Cause(ctx); err != nil {
 		return nil, nil, err
@@ -70,7 +70,7 @@ func (c *called) begin(ctx context.Context, key balancerKey, service *pb.Service
 	c.mu.Lock()
 	c.calls[key.service] = of
 	c.mu.Unlock()
-	c.mirror.service(out)
+	show(out)
 	c.mirror.allServices(ctx)
 	return out, of, nil
 }
@@ -79,7 +79,7 @@ func (c *called) begin(ctx context.Context, key balancerKey, service *pb.Service
 func (c *called) applied(key balancerKey, service *pb.Service, status *v1.LoadBalancerStatus) {
 	now := c.ledger.mark(key).onto(serviceOf(service))
 	now.Status.LoadBalancer = *status.DeepCopy()
-	c.mirror.service(now)
+	c.mirror.formerService(now)
 }
 
 func (c *called) end(of *call) {

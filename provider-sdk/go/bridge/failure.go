@@ -46,6 +46,17 @@ func mapped(err error, what string) error {
 	return fault.New(pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, "the cloud provider failed: "+text, told...)
 }
 
+// mappedForService is mapped for a call about one Service. What a provider does not implement for one Service it may
+// implement for others, so the call gets this reason instead: after METHOD_NOT_SUPPORTED the host calls it for no Service.
+func mappedForService(err error, uid string, instead pb.ErrorReason) error {
+	out := mapped(err, uid)
+	if fault.ReasonOf(out) == pb.ErrorReason_ERROR_REASON_METHOD_NOT_SUPPORTED {
+		text, _ := withoutRequestID(err.Error())
+		return fault.New(instead, "the cloud provider does not implement this for the Service: "+text, fault.WithCause(err))
+	}
+	return out
+}
+
 // latestRetry caps the delay that a provider asks for: nobody should wait a day for a load balancer that is ready in a
 // minute.
 const latestRetry = time.Minute

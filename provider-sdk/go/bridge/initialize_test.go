@@ -9,6 +9,7 @@ import (
 
 	"cloudprovider.ccm/sdk/bridge"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -171,5 +172,57 @@ func TestWhatAProviderStartedEndsWithIt(t *testing.T) {
 	case <-cloud.ended:
 	case <-time.After(patience):
 		t.Error("the provider was not told to stop")
+	}
+}
+
+// The balancer of a Service that is gone may be deleted long after a new Service has its name. The provider sees the new one
+// all the time, even after a restart.
+func TestTheDeleteOfAFormerServiceHidesNoNewOne(t *testing.T) {
+	for former, now := range map[string]string{"1": "2", "2": "1"} {
+		state := t.TempDir()
+		seen := func(when string, of *informed) {
+			t.Helper()
+			list, err := of.client.CoreV1().Services("").List(soon(t), metav1.ListOptions{})
+			if err != nil || len(list.Items) != 1 || string(list.Items[0].UID) != now {
+				t.Errorf("%s, with %s for %s: %v %v", when, now, former, list.Items, err)
+			}
+		}
+		before := &informed{cloud: newer()}
+		client := pb.NewLoadBalancersClient(serve(t, before, bridge.WithStateDir(state)))
+		ensure := func(uid string, created int64) error {
+			request := ensureRequest(uid)
+			request.Service.CreationTime = &timestamppb.Timestamp{Seconds: created}
+			_, err := client.EnsureLoadBalancer(soon(t), request)
+			return err
+		}
+		before.ensure = func(_ context.Context, service *v1.Service, _ []*v1.Node) (*v1.LoadBalancerStatus, error) {
+			if string(service.UID) == now {
+				return &v1.LoadBalancerStatus{}, nil
+			}
+			return &v1.LoadBalancerStatus{}, ensure(now, 2000)
+		}
+		if err := ensure(former, 1000); err != nil {
+			t.Fatal(err)
+		}
+		seen("after an Ensure that outlasted its Service", before)
+		after := &informed{cloud: newer()}
+		client = pb.NewLoadBalancersClient(serve(t, after, bridge.WithStateDir(state)))
+		seen("after a restart", after)
+		removed := ""
+		after.remove = func(_ context.Context, service *v1.Service) error {
+			seen("during the delete", after)
+			removed += string(service.UID)
+			return nil
+		}
+		if _, err := client.DeleteLoadBalancer(soon(t), deleteRequest(former)); err != nil || removed != former {
+			t.Error(removed, err)
+		}
+		seen("after the delete", after)
+		if _, err := client.DeleteLoadBalancer(soon(t), deleteRequest(now)); err != nil {
+			t.Error(err)
+		}
+		if list, err := after.client.CoreV1().Services("").List(soon(t), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+			t.Error(list, err)
+		}
 	}
 }

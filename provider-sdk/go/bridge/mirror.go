@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"cloudprovider.ccm/sdk/bridge/internal/privateapi"
@@ -195,13 +196,13 @@ func (m *mirror) forget(now time.Time) {
 			delete(m.named, name)
 			m.changes++
 			if m.api != nil {
-				m.api.Delete("nodes", "", name)
+				m.api.Delete("nodes", "", name, node.node.UID)
 			}
 		}
 	}
 }
 
-// service makes a Service visible to the provider.
+// service makes a Service visible to the provider, in place of an earlier one of its name.
 func (m *mirror) service(service *v1.Service) {
 	if m.api != nil {
 		version, _ := m.api.Set("services", service) // Conversion cannot fail: it is a Service.
@@ -209,9 +210,18 @@ func (m *mirror) service(service *v1.Service) {
 	}
 }
 
+// formerService makes a Service visible unless its name belongs to a later one: its call may outlast it, and a balancer may
+// be deleted long after its Service.
+func (m *mirror) formerService(service *v1.Service) {
+	if m.api != nil {
+		version, _ := m.api.SetUnlessTaken("services", service) // As above.
+		m.knows(version)
+	}
+}
+
 func (m *mirror) serviceGone(ref *pb.ServiceRef) {
 	if m.api != nil {
-		m.knows(m.api.Delete("services", ref.GetNamespace(), ref.GetName()))
+		m.knows(m.api.Delete("services", ref.GetNamespace(), ref.GetName(), types.UID(ref.GetUid())))
 	}
 }
 

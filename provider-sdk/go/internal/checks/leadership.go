@@ -112,6 +112,18 @@ func (l *Leadership) Term(cluster string, caller *pb.Fencing) (context.Context, 
 	}
 }
 
+// Current returns the context of a term that lasts, of any cluster; nil if nobody leads.
+func (l *Leadership) Current() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, of := range l.offices {
+		if !of.term.over() {
+			return of.term
+		}
+	}
+	return nil
+}
+
 func (o *office) heldBy(caller *pb.Fencing) bool {
 	return o.scope == caller.GetScope() && o.epoch == caller.GetEpoch()
 }

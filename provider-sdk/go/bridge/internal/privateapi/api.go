@@ -65,6 +65,15 @@ func (a *API) Config() *rest.Config {
 // Set creates an object or replaces it, and returns its version. It first deletes an object with another uid, and does
 // nothing if the object is unchanged.
 func (a *API) Set(resource string, object runtime.Object) (int64, error) {
+	return a.set(resource, object, true)
+}
+
+// SetUnlessTaken is Set for an object that may be gone: if its name has an object with another uid, that one stays.
+func (a *API) SetUnlessTaken(resource string, object runtime.Object) (int64, error) {
+	return a.set(resource, object, false)
+}
+
+func (a *API) set(resource string, object runtime.Object, replace bool) (int64, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return 0, err
@@ -75,6 +84,9 @@ func (a *API) Set(resource string, object runtime.Object) (int64, error) {
 	defer a.mu.Unlock()
 	before, there := a.objects[of]
 	if there && before.GetUID() != wanted.GetUID() {
+		if !replace {
+			return parsed(before.GetResourceVersion()), nil
+		}
 		a.remove(of)
 		there = false
 	}
@@ -99,21 +111,20 @@ func (a *API) UID(resource, namespace, name string) types.UID {
 	return object.GetUID()
 }
 
-// Delete removes an object and returns the version of the deletion; 0 if it did not exist.
-func (a *API) Delete(resource, namespace, name string) int64 {
+// Delete removes the object with this uid and returns the version of the deletion; 0 if it did not exist.
+func (a *API) Delete(resource, namespace, name string, uid types.UID) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.remove(key{resource, namespace, name})
-}
-
-func (a *API) remove(of key) int64 {
-	object, there := a.objects[of]
-	if !there {
+	of := key{resource, namespace, name}
+	if object, there := a.objects[of]; !there || object.GetUID() != uid {
 		return 0
 	}
-	a.tell(of, "DELETED", object.DeepCopy())
+	a.remove(of)
 	return a.version
 }
+
+// remove removes an object that exists; the caller holds the lock.
+func (a *API) remove(of key) { a.tell(of, "DELETED", a.objects[of].DeepCopy()) }
 
 // tell records a change and wakes all watches; the caller holds the lock.
 func (a *API) tell(of key, kind string, object *unstructured.Unstructured) {
