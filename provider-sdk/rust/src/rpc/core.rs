@@ -23,6 +23,10 @@ use crate::proto::{Capability, ErrorReason, LeadRequest, LeadResponse};
 use crate::provider::{Advertised, Lifecycle, Provider, WhileLeading};
 use crate::{ProviderError, Result};
 
+/// The contract's longest deadline: nobody waits any more, and a cloud that never answers must not keep the
+/// key for ever.
+const MUTATION_BOUND: Duration = Duration::from_secs(600);
+
 /// The id of a call, which the server adds to the request's extensions.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestId(pub(crate) String);
@@ -89,8 +93,9 @@ impl Core {
         answer(&ctx, ended).map(Response::new)
     }
 
-    /// Runs a mutation. Once started it finishes, even if the caller is gone, unless leadership ends. It
-    /// joins an identical running mutation, and is refused if another one works on one of its keys.
+    /// Runs a mutation. Once started it finishes, even if the caller is gone, unless leadership ends or it
+    /// takes longer than any deadline. It joins an identical running mutation, and is refused if another one
+    /// works on one of its keys.
     pub(super) async fn mutate<Q, F>(
         &self,
         method: Method,
@@ -130,7 +135,8 @@ impl Core {
                 }
             };
             let work = async move {
-                let mut answer = answer(&ctx, work.await)?;
+                let ended = within(Some(MUTATION_BOUND), work).await;
+                let mut answer = answer(&ctx, ended.inspect_err(|_| ctx.give_up.cancel())?)?;
                 Q::add(&mut answer, refused);
                 Ok(answer)
             };
