@@ -16,6 +16,7 @@ use tracing::{Instrument as _, Span};
 
 use super::deadline;
 use super::lanes::Lanes;
+use super::method;
 use crate::checks::{BackendSets, Fences, Leadership, Mutation, Revisions, Shape, Term, stale};
 use crate::context::{CallContext, Peer};
 use crate::metrics::{Method, Metrics};
@@ -175,7 +176,7 @@ impl Core {
         };
         let mut request = request.into_inner();
         self.note(method, &ctx, &request);
-        let term = self.check(&request).map_err(|error| fail(&ctx, error))?;
+        let term = self.check(method, &request).map_err(|error| fail(&ctx, error))?;
         request.complete(&self.sets).map_err(|error| fail(&ctx, error))?;
         request.fit(&self.advertised);
         Ok(Call { ctx, request, timeout, term, waiting: caller_gone.drop_guard() })
@@ -190,8 +191,9 @@ impl Core {
     }
 
     /// The term under which a mutation may run.
-    fn check<Q: Shape>(&self, request: &Q) -> Result<Option<Term>> {
-        if self.lifecycle.stop.is_cancelled() {
+    fn check<Q: Shape>(&self, method: Method, request: &Q) -> Result<Option<Term>> {
+        // A leader renews the term of its last mutations, and then steps down.
+        if self.lifecycle.stop.is_cancelled() && method != method::LEAD {
             return Err(ProviderError::shutting_down());
         }
         if let Some(fencing) = request.fencing().filter(|_| self.advertised.has(Capability::Fencing)) {
@@ -217,8 +219,12 @@ impl Core {
         let (cluster, leader) = (request.cluster.unwrap_or_default(), request.fencing.unwrap_or_default());
         // A negative duration counts as zero.
         let valid_for = request.valid_for.map(|time| Duration::try_from(time).unwrap_or_default());
-        let begun = self.leadership.hear(&cluster.uid, &leader, valid_for)?;
-        if let (Some(term), Some(WhileLeading(work))) = (begun, &self.while_leading) {
+        let Some(term) = self.leadership.hear(&cluster.uid, &leader, valid_for)? else {
+            return Ok(LeadResponse {});
+        };
+        let led = term.clone();
+        self.lifecycle.terms.spawn(async move { led.ended().await });
+        if let Some(WhileLeading(work)) = &self.while_leading {
             let (work, stop) = (work(cluster), self.lifecycle.stop.clone());
             tokio::spawn(async move {
                 tokio::select! {

@@ -11,7 +11,11 @@ use crate::cloud::Cloud;
 use crate::fixture::{Served, reason, serve, within};
 use crate::requests::{cluster, ensure, fencing};
 
-async fn lead(served: &Served, epoch: u64, valid_for: Option<Duration>) -> Result<(), tonic::Status> {
+pub(crate) async fn lead(
+    served: &Served,
+    epoch: u64,
+    valid_for: Option<Duration>,
+) -> Result<(), tonic::Status> {
     let valid_for = valid_for.and_then(|time| time.try_into().ok());
     let request = LeadRequest { cluster: cluster(), fencing: fencing(epoch), valid_for };
     CloudProviderClient::new(served.channel().await).lead(request).await.map(drop)
