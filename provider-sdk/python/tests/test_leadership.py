@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cloud import Cloud
-from fixture import CLUSTER, Clients, batch, clients, delete, ensure, refused, served, serving, until
+from fixture import CLUSTER, FAR, ZERO, batch, clients, delete, ensure, lead, refused, served, serving, until
 from google.protobuf.duration_pb2 import Duration
 from vectors import rows
 
@@ -16,8 +16,6 @@ from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.checks import Leadership, Term
 
 LONG = 10.0
-FAR = Duration(seconds=600)
-ZERO = Duration()
 
 
 def leader(scope: str, epoch: int) -> pb.Fencing:
@@ -121,10 +119,6 @@ async def test_without_leader_election_a_term_ends_when_somebody_else_leads(monk
     bench.led(leader("lease", 1))
     assert term.ended.done()
     assert not bench.may(leader("", 0))
-
-
-async def lead(there: Clients, epoch: int, valid_for: Duration | None) -> None:
-    await there.base.Lead(pb.LeadRequest(cluster=CLUSTER, fencing=leader("lease", epoch), valid_for=valid_for))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The life of a served provider: whether it accepts work, whether it is stopping, and which mutations are running."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -16,6 +16,8 @@ class Lifecycle:
         """The provider is stopping: it accepts no new work, and streams end."""
         self.mutations: dict[asyncio.Task[Any], asyncio.Event | None] = {}
         """The running mutations, each with the event that tells it to give up."""
+        self.terms: set[asyncio.Future[None]] = set()
+        """The ends of the terms of those who lead."""
         self._serving = dict.fromkeys(["", *services], True)
         self.changed = asyncio.Event()
         """Set, and replaced, when the health of any service changes."""
@@ -52,12 +54,25 @@ class Lifecycle:
 
     async def mutations_end(self, within: float) -> bool:
         """Wait for the running mutations; False if the time is over first."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(within):
-                while self.mutations:
-                    await asyncio.wait(self.mutations)
-        return not self.mutations
+        return await _end(self.mutations, within)
+
+    def begin_term(self, ended: asyncio.Future[None]) -> None:
+        """Count a term until it ends."""
+        self.terms.add(ended)
+        ended.add_done_callback(self.terms.discard)
+
+    async def terms_end(self, within: float) -> bool:
+        """Wait until nobody leads; False if the time is over first."""
+        return await _end(self.terms, within)
 
     def _tell(self) -> None:
         self.changed.set()
         self.changed = asyncio.Event()
+
+
+async def _end(futures: Collection[asyncio.Future[Any]], within: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within):
+            while futures:
+                await asyncio.wait(futures)
+    return not futures

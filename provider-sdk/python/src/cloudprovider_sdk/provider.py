@@ -114,7 +114,10 @@ class Provider:
         return self.lifecycle.set_serving(serving, service)
 
     def stop(self) -> None:
-        """Stop gracefully, like SIGTERM: health turns to NOT_SERVING, streams end, running mutations finish."""
+        """Stop gracefully, like SIGTERM.
+
+        Health turns to NOT_SERVING, streams end, running mutations finish, and leaders are heard to the end.
+        """
         self.lifecycle.begin_stop()
 
     def _seen(self, instances: Instances | None, leaders: Leaders) -> list[pb.Capability.ValueType]:

@@ -127,6 +127,7 @@ class Core:
         valid_for = given.seconds + given.nanos / 1e9 if request.HasField("valid_for") else None
         begun = self._leadership.hear(request.cluster.uid, request.fencing, valid_for)
         if begun is not None:
+            self._lifecycle.begin_term(begun.ended)
             self._background.begin(begun, request.cluster)
 
     def _term(self, method: Method, request: Any) -> checks.Term | None:
@@ -148,8 +149,9 @@ class Core:
 
     def _admit(self, method: Method, request: Any) -> checks.Term | None:
         """Refuse calls that must not reach a method, in the contract's order; return the term under which a mutation runs."""
-        # Identity and capabilities are answered until the end.
-        if self._lifecycle.stop.is_set() and "cluster" in request.DESCRIPTOR.fields_by_name:
+        # Identity and capabilities are answered until the end; a leader renews the term of its last mutations, and steps down.
+        served = method.name == "Lead" or "cluster" not in request.DESCRIPTOR.fields_by_name
+        if self._lifecycle.stop.is_set() and not served:
             raise errors.shutting_down()
         if method.mutates and pb.CAPABILITY_FENCING in self._advertised.capabilities:
             self._fences.check(request.fencing)
