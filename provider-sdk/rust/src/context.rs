@@ -126,7 +126,7 @@ impl CallContext {
 
     /// Fires when the method should stop. For a read: the caller is gone or the process is stopping. For a
     /// mutation: when its leader's term ends, after 10 minutes, or when the time for a graceful stop is over;
-    /// never because the caller is gone.
+    /// never because the caller is gone. It tells work that goes on after an answer with `in_progress`, too.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
         &self.give_up

@@ -108,7 +108,11 @@ impl Core {
         F: Future<Output = Result<Q::Answer>> + Send + 'static,
     {
         let give_up = self.lifecycle.give_up.child_token();
-        let Call { ctx, request, timeout, term, waiting } = self.admit(method, request, give_up.clone())?;
+        let Call { mut ctx, request, timeout, term, waiting } = self.admit(method, request, give_up)?;
+        if let Some(term) = &term {
+            // Not of the method: what it leaves behind when it answers must hear of the end as well.
+            ctx.give_up = term.give_up.child_token();
+        }
         let about = ctx.clone();
         let joined = self.lanes.run(request, &self.lifecycle, |mut request, claim| {
             let refused = request.admit(&mut |subject, revision| {
@@ -124,14 +128,10 @@ impl Core {
             let work = AssertUnwindSafe(work).catch_unwind();
             let work = async move {
                 let Some(term) = term else { return work.await };
-                // Dropped at its next await, it starts no further cloud call; the token stops the tasks that
-                // it spawned.
+                // Dropped at its next await, it starts no further cloud call.
                 tokio::select! {
                     biased;
-                    () = term.ended() => {
-                        give_up.cancel();
-                        Ok(Err(stale(&fencing)))
-                    }
+                    () = term.ended() => Ok(Err(stale(&fencing))),
                     ended = work => ended,
                 }
             };
@@ -222,8 +222,14 @@ impl Core {
         let Some(term) = self.leadership.hear(&cluster.uid, &leader, valid_for)? else {
             return Ok(LeadResponse {});
         };
-        let led = term.clone();
-        self.lifecycle.terms.spawn(async move { led.ended().await });
+        let (led, grace_is_over) = (term.clone(), self.lifecycle.give_up.clone());
+        self.lifecycle.terms.spawn(async move {
+            tokio::select! {
+                () = led.ended() => {}
+                () = grace_is_over.cancelled() => {}
+            }
+            led.give_up.cancel();
+        });
         if let Some(WhileLeading(work)) = &self.while_leading {
             let (work, stop) = (work(cluster), self.lifecycle.stop.clone());
             tokio::spawn(async move {

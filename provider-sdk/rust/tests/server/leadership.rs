@@ -49,6 +49,21 @@ async fn a_mutation_is_given_up_when_leadership_ends() {
     }
 }
 
+/// [R:lead-ends]: as what goes on after an answer with `in_progress`.
+#[tokio::test]
+async fn what_a_mutation_left_behind_is_told_when_leadership_ends() {
+    let cloud = Cloud::new();
+    let served = serve(cloud.provider()).await;
+    lead(&served, 1, Some(Duration::from_secs(600))).await.unwrap();
+    cloud.go.add_permits(1);
+    let request = EnsureLoadBalancerRequest { fencing: fencing(1), ..ensure("a") };
+    served.load_balancers().await.ensure_load_balancer(request).await.unwrap();
+    let told = cloud.calls.lock()[0].cancellation().clone();
+    assert!(!told.is_cancelled(), "its leader leads");
+    lead(&served, 1, Some(Duration::ZERO)).await.unwrap();
+    within(told.cancelled()).await;
+}
+
 #[tokio::test]
 async fn background_work_runs_while_somebody_leads() {
     struct Running(Arc<watch::Sender<i32>>);

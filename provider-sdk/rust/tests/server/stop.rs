@@ -98,16 +98,21 @@ async fn a_mutation_of_a_caller_that_is_gone_is_waited_for() {
 
 #[tokio::test]
 async fn when_time_is_up_mutations_are_told() {
-    let cloud = Cloud::new();
-    let grace = Duration::from_millis(200);
-    let served = serve_with(cloud.provider(), |options| options.shutdown_grace = grace).await;
-    let call = begin(&served, &cloud, "until-told").await;
-    let asked = Instant::now();
-    served.handle.stop();
-    within(call).await.unwrap().unwrap();
-    within(served.task).await.unwrap().unwrap();
-    assert_eq!(*cloud.given_up.borrow(), 1);
-    assert!(asked.elapsed() >= grace);
+    for epoch in [0, 1] {
+        let cloud = Cloud::new();
+        let grace = Duration::from_millis(200);
+        let served = serve_with(cloud.provider(), |options| options.shutdown_grace = grace).await;
+        if epoch > 0 {
+            lead(&served, epoch, Some(Duration::from_secs(600))).await.unwrap();
+        }
+        let call = begin_in_term(epoch, &served, &cloud, "until-told").await;
+        let asked = Instant::now();
+        served.handle.stop();
+        within(call).await.unwrap().unwrap();
+        within(served.task).await.unwrap().unwrap();
+        assert_eq!(*cloud.given_up.borrow(), 1);
+        assert!(asked.elapsed() >= grace);
+    }
 }
 
 #[tokio::test]
