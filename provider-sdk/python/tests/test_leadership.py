@@ -144,6 +144,18 @@ async def test_a_mutation_is_given_up_when_leadership_ends(
         assert not cloud.finished, "no further call of the cloud"
 
 
+async def test_what_a_mutation_left_behind_is_told_when_leadership_ends(tmp_path: Path) -> None:
+    """[R:lead-ends]: as what goes on after an answer with `in_progress`."""
+    cloud = Cloud()
+    async with served(cloud.provider(), tmp_path) as there:
+        await lead(there, 1, FAR)
+        await there.load_balancers.EnsureLoadBalancer(ensure("a", epoch=1))
+        told = cloud.calls[0].give_up
+        assert not told.is_set(), "its leader leads"
+        await lead(there, 1, ZERO)
+        assert told.is_set()
+
+
 async def test_a_mutation_whose_caller_is_gone_is_given_up_too(tmp_path: Path) -> None:
     """[R:lead-ends]."""
     cloud = Cloud()

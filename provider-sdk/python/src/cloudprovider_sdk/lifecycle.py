@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 T = TypeVar("T")
 
@@ -14,8 +15,9 @@ class Lifecycle:
     def __init__(self, services: Iterable[str]) -> None:
         self.stop = asyncio.Event()
         """The provider is stopping: it accepts no new work, and streams end."""
-        self.mutations: dict[asyncio.Task[Any], asyncio.Event | None] = {}
-        """The running mutations, each with the event that tells it to give up."""
+        self.mutations: set[asyncio.Task[Any]] = set()
+        """The running mutations, and background work."""
+        self._give_up = WeakSet[asyncio.Event]()
         self.terms: set[asyncio.Future[None]] = set()
         """The ends of the terms of those who lead."""
         self._serving = dict.fromkeys(["", *services], True)
@@ -42,15 +44,16 @@ class Lifecycle:
     def spawn(self, mutation: Coroutine[Any, Any, T], give_up: asyncio.Event | None = None) -> asyncio.Task[T]:
         """Run a mutation as its own task, which does not end when its caller disconnects."""
         task = asyncio.create_task(mutation)
-        self.mutations[task] = give_up
-        task.add_done_callback(self.mutations.pop)
+        self.mutations.add(task)
+        task.add_done_callback(self.mutations.discard)
+        if give_up is not None:
+            self._give_up.add(give_up)
         return task
 
     def give_up(self) -> None:
-        """Tell all mutations that the grace period is over."""
-        for told in self.mutations.values():
-            if told is not None:
-                told.set()
+        """Tell all mutations, and what they left behind, that the grace period is over."""
+        for told in self._give_up:
+            told.set()
 
     async def mutations_end(self, within: float) -> bool:
         """Wait for the running mutations; False if the time is over first."""
