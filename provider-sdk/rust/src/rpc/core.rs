@@ -14,6 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
 use tracing::{Instrument as _, Span};
 
+use super::background;
 use super::deadline;
 use super::lanes::Lanes;
 use super::method;
@@ -230,8 +231,8 @@ impl Core {
             }
             led.give_up.cancel();
         });
-        if let Some(WhileLeading(work)) = &self.while_leading {
-            let (work, stop) = (work(cluster), self.lifecycle.stop.clone());
+        if let Some(work) = self.while_leading.clone() {
+            let (work, stop) = (background::run(work, cluster), self.lifecycle.stop.clone());
             tokio::spawn(async move {
                 tokio::select! {
                     biased;

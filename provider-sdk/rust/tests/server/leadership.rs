@@ -97,3 +97,17 @@ async fn background_work_runs_while_somebody_leads() {
     }
     within(seen.wait_for(|count| *count == 0)).await.unwrap();
 }
+
+#[tokio::test]
+async fn background_work_that_panics_runs_again_within_its_term() {
+    let began = Arc::new(watch::Sender::new(0));
+    let count = Arc::clone(&began);
+    let provider = Cloud::new().builder().while_leading(move |_| {
+        count.send_modify(|count| *count += 1);
+        let first = *count.borrow() == 1;
+        async move { assert!(!first, "it fails once") }
+    });
+    let served = serve(provider.build().unwrap()).await;
+    lead(&served, 1, Some(Duration::from_secs(600))).await.unwrap();
+    within(began.subscribe().wait_for(|count| *count == 2)).await.unwrap();
+}
