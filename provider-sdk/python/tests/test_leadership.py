@@ -1,6 +1,7 @@
 """Leaders: whose mutations run, and until when; and background work while somebody leads."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from vectors import rows
 from cloudprovider_sdk import Leaders, Provider, ProviderError
 from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.checks import Leadership, Term
+from cloudprovider_sdk.server import background
 
 LONG = 10.0
 
@@ -230,14 +232,33 @@ async def test_background_work_runs_while_somebody_leads(tmp_path: Path) -> None
     assert not running, "a stop ends it, and waits for it"
 
 
-async def test_a_failure_in_the_background_is_told_and_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def work(_: pb.ClusterRef) -> None:
-        raise RuntimeError("no cloud")
+async def _fails(_: pb.ClusterRef) -> None:
+    raise RuntimeError("no cloud")
 
-    async with served(Cloud().provider(while_leading=work), tmp_path) as there:
+
+async def test_background_work_that_fails_runs_again_within_its_term(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(background, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(background, "_LONGEST_PAUSE", 0.02)
+
+    def failures() -> list[logging.LogRecord]:
+        return [record for record in caplog.records if record.exc_info]
+
+    async with served(Cloud().provider(while_leading=_fails), tmp_path) as there:
+        await lead(there, 1, FAR)
+        await until(lambda: len(failures()) >= 3)
+        assert [record.args for record in failures()[:3]] == [(0.01,), (0.02,), (0.02,)]
+        await there.load_balancers.EnsureLoadBalancer(ensure("a", epoch=1))
+
+
+async def test_a_stop_does_not_wait_for_background_work_that_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(background, "_FIRST_PAUSE", 3600.0)
+    async with served(Cloud().provider(while_leading=_fails), tmp_path) as there:
         await lead(there, 1, FAR)
         await until(lambda: any(record.exc_info for record in caplog.records))
-        await there.load_balancers.EnsureLoadBalancer(ensure("a", epoch=1))
 
 
 @pytest.mark.parametrize(

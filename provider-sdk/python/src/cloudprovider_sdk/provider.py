@@ -51,6 +51,7 @@ class Provider:
 
     `while_leading` is background work that writes to the cloud, for each cluster while a host leads it. It starts with each
     term, and is cancelled when the term ends or the process stops, so that exactly one of two replicas runs it at any time.
+    If it fails, it starts again after a pause: one second, then twice as long each time, up to a minute.
 
     Raises `ValueError` that names the mistake: a name that is not a DNS subdomain, a capability without its service,
     instances without a provider-ID prefix, a limit or an interval that the contract forbids.
