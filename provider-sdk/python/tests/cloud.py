@@ -38,6 +38,8 @@ class Cloud(Instances, LoadBalancers):
         match name:
             case "broken":
                 raise RuntimeError(f"password={CANARY}")
+            case "nothing":
+                return None  # type: ignore[return-value]
             case "throttled":
                 raise errors.rate_limited(9) from OSError(f"token={CANARY}")
             case "slow cloud":
@@ -71,6 +73,8 @@ class Cloud(Instances, LoadBalancers):
                 raise errors.resume_token_expired()
             case "broken":
                 return InstanceWatch(_broken(), resumed=True)
+            case "nothing":
+                return None  # type: ignore[return-value]
             case "bookmark":
                 return InstanceWatch(_bookmarks(), resumed=True)
         return self.feed.watch()
@@ -88,6 +92,8 @@ class Cloud(Instances, LoadBalancers):
         self.began += 1
         if uid == "slow":
             await self.go.wait()
+        if uid == "nothing":
+            return None  # type: ignore[return-value]
         if uid == "stubborn":
             await call.give_up.wait()
             self.given_up += 1

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.duration_pb2 import Duration
 
 from cloudprovider_sdk import Endpoint, Provider, ServeOptions, Server, errors
 from cloudprovider_sdk import proto as pb
@@ -46,6 +47,7 @@ async def serving(provider: Provider, directory: Path, **options: Any) -> AsyncI
     try:
         yield Served(provider, server, running, path)
     finally:
+        provider.lifecycle.terms.clear()  # No host is left that could step down.
         provider.stop()
         async with asyncio.timeout(PATIENCE):
             await running
@@ -94,7 +96,21 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
+def jump(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Advances the clock of the running loop."""
+    loop = asyncio.get_running_loop()
+    before = loop.time
+    monkeypatch.setattr(loop, "time", lambda: before() + seconds)
+
+
 CLUSTER = pb.ClusterRef(uid="cluster-1", name="test")
+FAR = Duration(seconds=600)
+ZERO = Duration()
+
+
+async def lead(there: Clients, epoch: int, valid_for: Duration | None) -> None:
+    fencing = pb.Fencing(scope="lease", epoch=epoch)
+    await there.base.Lead(pb.LeadRequest(cluster=CLUSTER, fencing=fencing, valid_for=valid_for))
 
 
 def batch(*names: str) -> pb.BatchGetInstancesRequest:

@@ -8,7 +8,8 @@ from pathlib import Path
 import grpc
 import pytest
 from cloud import CANARY, Cloud
-from fixture import batch, clients, delete, ensure, refused, served, serving, until, update
+from fixture import CLUSTER, batch, clients, delete, ensure, refused, served, serving, until, update
+from prometheus_client import CollectorRegistry
 
 from cloudprovider_sdk import Instances, Leaders, Provider, logs
 from cloudprovider_sdk import proto as pb
@@ -25,6 +26,30 @@ async def test_a_stray_exception_is_an_internal_error_without_its_text(
         assert CANARY not in f"{error.message}{error.metadata}"
         assert any(record.exc_info for record in caplog.records), "the team must find the cause in the log"
         await clients(channel).instances.BatchGetInstances(batch("fine"))
+
+
+async def test_a_method_that_returns_nothing_is_an_internal_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """[R:error-info]."""
+    registry = CollectorRegistry()
+    async with served(Cloud().provider(registry=registry), tmp_path) as there:
+        watch = there.instances.WatchInstances(pb.WatchInstancesRequest(cluster=CLUSTER, resume_token="nothing"))
+        for call in (
+            there.instances.BatchGetInstances(batch("nothing")),
+            there.load_balancers.EnsureLoadBalancer(ensure("nothing")),
+            watch.read(),
+        ):
+            error = await refused(call)
+            assert error.reason == pb.ERROR_REASON_INTERNAL_ERROR
+            assert error.metadata["request_id"]
+    assert "BatchGetInstancesResponse" in caplog.text, "the team must find the cause in the log"
+    counted = {
+        sample.labels["method"]: (sample.labels["code"], sample.labels["reason"])
+        for metric in registry.collect()
+        for sample in metric.samples
+        if sample.name == "cloudprovider_rpc_duration_seconds_count"
+    }
+    methods = ("BatchGetInstances", "EnsureLoadBalancer", "WatchInstances")
+    assert counted == dict.fromkeys(methods, ("INTERNAL", "INTERNAL_ERROR"))
 
 
 async def test_a_typed_error_arrives_as_it_was_raised(tmp_path: Path) -> None:

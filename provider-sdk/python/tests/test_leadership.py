@@ -1,23 +1,23 @@
 """Leaders: whose mutations run, and until when; and background work while somebody leads."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 from cloud import Cloud
-from fixture import CLUSTER, Clients, batch, clients, delete, ensure, refused, served, serving, until
+from fixture import CLUSTER, FAR, ZERO, batch, clients, delete, ensure, lead, refused, served, serving, until
 from google.protobuf.duration_pb2 import Duration
 from vectors import rows
 
 from cloudprovider_sdk import Leaders, Provider, ProviderError
 from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.checks import Leadership, Term
+from cloudprovider_sdk.server import background
 
 LONG = 10.0
-FAR = Duration(seconds=600)
-ZERO = Duration()
 
 
 def leader(scope: str, epoch: int) -> pb.Fencing:
@@ -123,10 +123,6 @@ async def test_without_leader_election_a_term_ends_when_somebody_else_leads(monk
     assert not bench.may(leader("", 0))
 
 
-async def lead(there: Clients, epoch: int, valid_for: Duration | None) -> None:
-    await there.base.Lead(pb.LeadRequest(cluster=CLUSTER, fencing=leader("lease", epoch), valid_for=valid_for))
-
-
 @pytest.mark.parametrize(
     ("first", "then"),
     [(Duration(nanos=300_000_000), None), (FAR, (1, ZERO)), (FAR, (2, FAR))],
@@ -148,6 +144,18 @@ async def test_a_mutation_is_given_up_when_leadership_ends(
         cloud.go.set()
         await there.instances.BatchGetInstances(batch("fine"))
         assert not cloud.finished, "no further call of the cloud"
+
+
+async def test_what_a_mutation_left_behind_is_told_when_leadership_ends(tmp_path: Path) -> None:
+    """[R:lead-ends]: as what goes on after an answer with `in_progress`."""
+    cloud = Cloud()
+    async with served(cloud.provider(), tmp_path) as there:
+        await lead(there, 1, FAR)
+        await there.load_balancers.EnsureLoadBalancer(ensure("a", epoch=1))
+        told = cloud.calls[0].give_up
+        assert not told.is_set(), "its leader leads"
+        await lead(there, 1, ZERO)
+        assert told.is_set()
 
 
 async def test_a_mutation_whose_caller_is_gone_is_given_up_too(tmp_path: Path) -> None:
@@ -224,14 +232,33 @@ async def test_background_work_runs_while_somebody_leads(tmp_path: Path) -> None
     assert not running, "a stop ends it, and waits for it"
 
 
-async def test_a_failure_in_the_background_is_told_and_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def work(_: pb.ClusterRef) -> None:
-        raise RuntimeError("no cloud")
+async def _fails(_: pb.ClusterRef) -> None:
+    raise RuntimeError("no cloud")
 
-    async with served(Cloud().provider(while_leading=work), tmp_path) as there:
+
+async def test_background_work_that_fails_runs_again_within_its_term(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(background, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(background, "_LONGEST_PAUSE", 0.02)
+
+    def failures() -> list[logging.LogRecord]:
+        return [record for record in caplog.records if record.exc_info]
+
+    async with served(Cloud().provider(while_leading=_fails), tmp_path) as there:
+        await lead(there, 1, FAR)
+        await until(lambda: len(failures()) >= 3)
+        assert [record.args for record in failures()[:3]] == [(0.01,), (0.02,), (0.02,)]
+        await there.load_balancers.EnsureLoadBalancer(ensure("a", epoch=1))
+
+
+async def test_a_stop_does_not_wait_for_background_work_that_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(background, "_FIRST_PAUSE", 3600.0)
+    async with served(Cloud().provider(while_leading=_fails), tmp_path) as there:
         await lead(there, 1, FAR)
         await until(lambda: any(record.exc_info for record in caplog.records))
-        await there.load_balancers.EnsureLoadBalancer(ensure("a", epoch=1))
 
 
 @pytest.mark.parametrize(

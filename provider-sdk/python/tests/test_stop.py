@@ -8,8 +8,12 @@ import sys
 from pathlib import Path
 
 import grpc
+import pytest
 from cloud import Cloud
-from fixture import batch, clients, ensure, serving, until
+from fixture import FAR, PATIENCE, ZERO, batch, clients, ensure, jump, lead, refused, serving, until
+from google.protobuf.duration_pb2 import Duration
+
+from cloudprovider_sdk import proto as pb
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "instances_only.py"
 
@@ -37,6 +41,53 @@ async def test_a_call_that_runs_is_answered_during_a_stop(tmp_path: Path) -> Non
         it.provider.stop()
         cloud.go.set()
         assert (await call).load_balancer.id == "lb-1"
+
+
+async def test_a_leader_renews_its_term_until_its_last_mutation_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = Cloud()
+    async with serving(cloud.provider(), tmp_path) as it, it.channel() as channel:
+        there = clients(channel)
+        await lead(there, 1, Duration(seconds=5))
+        call = there.load_balancers.EnsureLoadBalancer(ensure("slow", epoch=1))
+        await until(lambda: cloud.began == 1)
+        it.provider.stop()
+        async with it.channel() as another:
+            await lead(clients(another), 1, FAR)
+        error = await refused(there.instances.BatchGetInstances(batch("a")))
+        assert error.reason == pb.ERROR_REASON_SHUTTING_DOWN
+        jump(monkeypatch, 6)
+        cloud.go.set()
+        assert (await call).load_balancer.id == "lb-1"
+
+
+@pytest.mark.parametrize("mutates", [True, False])
+async def test_a_leader_may_step_down_from_a_provider_that_stops(tmp_path: Path, mutates: bool) -> None:
+    """[R:lead-ends]."""
+    cloud = Cloud()
+    async with serving(cloud.provider(), tmp_path) as it, it.channel() as channel:
+        there = clients(channel)
+        await lead(there, 1, FAR)
+        call = there.load_balancers.EnsureLoadBalancer(ensure("slow", epoch=1)) if mutates else None
+        await until(lambda: cloud.began == mutates)
+        it.provider.stop()
+        async with it.channel() as another:
+            await lead(clients(another), 1, ZERO)
+        if call is not None:
+            assert (await refused(call)).reason == pb.ERROR_REASON_STALE_LEADER
+        await it.running
+        assert not cloud.finished
+
+
+async def test_a_leader_that_says_nothing_does_not_keep_the_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(Cloud().provider(), tmp_path) as it, it.channel() as channel:
+        await lead(clients(channel), 1, FAR)
+        it.provider.stop()
+        await lead(clients(channel), 1, FAR)
+        jump(monkeypatch, 2)
+        async with asyncio.timeout(PATIENCE / 2):
+            await it.running
 
 
 async def test_after_the_grace_a_mutation_is_told_to_give_up(tmp_path: Path) -> None:

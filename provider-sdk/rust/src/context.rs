@@ -125,7 +125,8 @@ impl CallContext {
     }
 
     /// Fires when the method should stop. For a read: the caller is gone or the process is stopping. For a
-    /// mutation: only when the time for a graceful stop is over, never because the caller is gone.
+    /// mutation: when its leader's term ends, after 10 minutes, or when the time for a graceful stop is over;
+    /// never because the caller is gone. It tells work that goes on after an answer with `in_progress`, too.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
         &self.give_up

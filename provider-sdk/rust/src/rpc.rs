@@ -3,6 +3,7 @@
 //! In: a decoded request. Out: the method's response, or its error as a status. The adapters only map RPCs to
 //! methods; `core` has checks, deadlines, panics and the life of mutations.
 
+mod background;
 mod base;
 mod clusters;
 mod core;

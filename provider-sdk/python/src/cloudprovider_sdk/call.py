@@ -44,7 +44,8 @@ class Call:
     """Set when nobody waits for the response any more. For information only: a mutation continues."""
     give_up: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a mutation must not start another call to the cloud: its term is over and its task is cancelled, which a thread
-    of its own learns only here; or the grace period of a stop is over, and its task is cancelled a second later."""
+    of its own learns only here; or the grace period of a stop is over, and its task is cancelled a second later. Work that
+    goes on after an answer with `in_progress` learns it here, too."""
 
     def remaining(self) -> float | None:
         """Return the seconds left until the deadline, zero after it: the limit for cloud calls."""

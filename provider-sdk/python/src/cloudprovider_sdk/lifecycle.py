@@ -1,9 +1,10 @@
 """The life of a served provider: whether it accepts work, whether it is stopping, and which mutations are running."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 T = TypeVar("T")
 
@@ -14,8 +15,11 @@ class Lifecycle:
     def __init__(self, services: Iterable[str]) -> None:
         self.stop = asyncio.Event()
         """The provider is stopping: it accepts no new work, and streams end."""
-        self.mutations: dict[asyncio.Task[Any], asyncio.Event | None] = {}
-        """The running mutations, each with the event that tells it to give up."""
+        self.mutations: set[asyncio.Task[Any]] = set()
+        """The running mutations, and background work."""
+        self._give_up = WeakSet[asyncio.Event]()
+        self.terms: set[asyncio.Future[None]] = set()
+        """The ends of the terms of those who lead."""
         self._serving = dict.fromkeys(["", *services], True)
         self.changed = asyncio.Event()
         """Set, and replaced, when the health of any service changes."""
@@ -40,24 +44,38 @@ class Lifecycle:
     def spawn(self, mutation: Coroutine[Any, Any, T], give_up: asyncio.Event | None = None) -> asyncio.Task[T]:
         """Run a mutation as its own task, which does not end when its caller disconnects."""
         task = asyncio.create_task(mutation)
-        self.mutations[task] = give_up
-        task.add_done_callback(self.mutations.pop)
+        self.mutations.add(task)
+        task.add_done_callback(self.mutations.discard)
+        if give_up is not None:
+            self._give_up.add(give_up)
         return task
 
     def give_up(self) -> None:
-        """Tell all mutations that the grace period is over."""
-        for told in self.mutations.values():
-            if told is not None:
-                told.set()
+        """Tell all mutations, and what they left behind, that the grace period is over."""
+        for told in self._give_up:
+            told.set()
 
     async def mutations_end(self, within: float) -> bool:
         """Wait for the running mutations; False if the time is over first."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(within):
-                while self.mutations:
-                    await asyncio.wait(self.mutations)
-        return not self.mutations
+        return await _end(self.mutations, within)
+
+    def begin_term(self, ended: asyncio.Future[None]) -> None:
+        """Count a term until it ends."""
+        self.terms.add(ended)
+        ended.add_done_callback(self.terms.discard)
+
+    async def terms_end(self, within: float) -> bool:
+        """Wait until nobody leads; False if the time is over first."""
+        return await _end(self.terms, within)
 
     def _tell(self) -> None:
         self.changed.set()
         self.changed = asyncio.Event()
+
+
+async def _end(futures: Collection[asyncio.Future[Any]], within: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within):
+            while futures:
+                await asyncio.wait(futures)
+    return not futures

@@ -51,6 +51,7 @@ class Provider:
 
     `while_leading` is background work that writes to the cloud, for each cluster while a host leads it. It starts with each
     term, and is cancelled when the term ends or the process stops, so that exactly one of two replicas runs it at any time.
+    If it fails, it starts again after a pause: one second, then twice as long each time, up to a minute.
 
     Raises `ValueError` that names the mistake: a name that is not a DNS subdomain, a capability without its service,
     instances without a provider-ID prefix, a limit or an interval that the contract forbids.
@@ -114,7 +115,10 @@ class Provider:
         return self.lifecycle.set_serving(serving, service)
 
     def stop(self) -> None:
-        """Stop gracefully, like SIGTERM: health turns to NOT_SERVING, streams end, running mutations finish."""
+        """Stop gracefully, like SIGTERM.
+
+        Health turns to NOT_SERVING, streams end, running mutations finish, and leaders are heard to the end.
+        """
         self.lifecycle.begin_stop()
 
     def _seen(self, instances: Instances | None, leaders: Leaders) -> list[pb.Capability.ValueType]:

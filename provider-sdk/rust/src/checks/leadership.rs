@@ -10,6 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use crate::proto::Fencing;
 use crate::{ProviderError, Result};
@@ -30,7 +31,11 @@ struct Office {
 
 /// How long a leader leads.
 #[derive(Debug, Clone)]
-pub(crate) struct Term(Arc<watch::Sender<End>>);
+pub(crate) struct Term {
+    end: Arc<watch::Sender<End>>,
+    /// Tells what runs in the leader's name to stop. `rpc::core` cancels it with the term.
+    pub(crate) give_up: CancellationToken,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -62,10 +67,10 @@ impl Leadership {
         };
         office.refuse_former(leader)?;
         if office.holder == *leader && !office.term.is_over() {
-            office.term.0.send_replace(end);
+            office.term.end.send_replace(end);
             return Ok(None);
         }
-        office.term.0.send_replace(End::Over);
+        office.term.end.send_replace(End::Over);
         if office.holder.scope != leader.scope && !office.holder.scope.is_empty() {
             office.former.insert(std::mem::take(&mut office.holder.scope));
         }
@@ -105,11 +110,11 @@ pub(crate) fn stale(fencing: &Fencing) -> ProviderError {
 
 impl Term {
     fn until(end: End) -> Self {
-        Self(Arc::new(watch::Sender::new(end)))
+        Self { end: Arc::new(watch::Sender::new(end)), give_up: CancellationToken::new() }
     }
 
     fn is_over(&self) -> bool {
-        match *self.0.borrow() {
+        match *self.end.borrow() {
             End::Open => false,
             End::At(end) => end <= Instant::now(),
             End::Over => true,
@@ -118,7 +123,7 @@ impl Term {
 
     /// Resolves when the term has ended.
     pub(crate) async fn ended(&self) {
-        let mut changes = self.0.subscribe();
+        let mut changes = self.end.subscribe();
         loop {
             let end = *changes.borrow_and_update();
             let over = async {

@@ -87,7 +87,8 @@ impl ProviderBuilder {
 
     /// Runs background work that writes to the cloud, for each cluster while a host leads it. The work starts
     /// with each term and is dropped when the term ends or the process stops. Of two replicas exactly one
-    /// runs it at any time.
+    /// runs it at any time. If it panics, it starts again after a pause: one second, then twice as long each
+    /// time, up to a minute.
     pub fn while_leading<F, W>(mut self, work: F) -> Self
     where
         F: Fn(ClusterRef) -> W + Send + Sync + 'static,

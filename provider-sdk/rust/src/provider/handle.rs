@@ -26,10 +26,15 @@ pub(crate) struct Lifecycle {
     pub(crate) stop: CancellationToken,
     /// Fires when the time for a graceful stop is over: mutations are abandoned.
     pub(crate) give_up: CancellationToken,
+    /// Fires when nobody needs the server any more, at the latest with `give_up`: it accepts no connection, and
+    /// those without a call end.
+    pub(crate) leave: CancellationToken,
     /// Fires when every connection must be closed.
     pub(crate) cut: CancellationToken,
     /// Running mutations.
     pub(crate) mutations: TaskTracker,
+    /// The leaders' terms, each until it ends.
+    pub(crate) terms: TaskTracker,
     health: BTreeMap<String, watch::Sender<Serving>>,
     /// The provider's own statement, by service; a stop of the process overrides it.
     wanted: Mutex<BTreeMap<String, bool>>,
@@ -39,11 +44,14 @@ impl Lifecycle {
     pub(crate) fn new(services: &[&'static str]) -> Self {
         let names = std::iter::once("").chain(services.iter().copied()).map(str::to_owned);
         let health: BTreeMap<_, _> = names.map(|name| (name, watch::Sender::new(Serving::Yes))).collect();
+        let give_up = CancellationToken::new();
         Self {
             stop: CancellationToken::new(),
-            give_up: CancellationToken::new(),
+            leave: give_up.child_token(),
+            give_up,
             cut: CancellationToken::new(),
             mutations: TaskTracker::new(),
+            terms: TaskTracker::new(),
             wanted: Mutex::new(health.keys().map(|name| (name.clone(), true)).collect()),
             health,
         }
@@ -110,7 +118,8 @@ impl ProviderHandle {
         self.lifecycle.set(Some(service), serving)
     }
 
-    /// Stops gracefully, like SIGTERM: health turns to not serving, streams end, running mutations finish.
+    /// Stops gracefully, like SIGTERM: health turns to not serving, streams end, running mutations finish, and
+    /// leaders are heard to the end.
     pub fn stop(&self) {
         self.lifecycle.begin_stop();
     }

@@ -14,14 +14,20 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
 use tracing::{Instrument as _, Span};
 
+use super::background;
 use super::deadline;
 use super::lanes::Lanes;
+use super::method;
 use crate::checks::{BackendSets, Fences, Leadership, Mutation, Revisions, Shape, Term, stale};
 use crate::context::{CallContext, Peer};
 use crate::metrics::{Method, Metrics};
 use crate::proto::{Capability, ErrorReason, LeadRequest, LeadResponse};
 use crate::provider::{Advertised, Lifecycle, Provider, WhileLeading};
 use crate::{ProviderError, Result};
+
+/// The contract's longest deadline: nobody waits any more, and a cloud that never answers must not keep the
+/// key for ever.
+const MUTATION_BOUND: Duration = Duration::from_secs(600);
 
 /// The id of a call, which the server adds to the request's extensions.
 #[derive(Debug, Clone)]
@@ -89,8 +95,9 @@ impl Core {
         answer(&ctx, ended).map(Response::new)
     }
 
-    /// Runs a mutation. Once started it finishes, even if the caller is gone, unless leadership ends. It
-    /// joins an identical running mutation, and is refused if another one works on one of its keys.
+    /// Runs a mutation. Once started it finishes, even if the caller is gone, unless leadership ends or it
+    /// takes longer than any deadline. It joins an identical running mutation, and is refused if another one
+    /// works on one of its keys.
     pub(super) async fn mutate<Q, F>(
         &self,
         method: Method,
@@ -102,7 +109,11 @@ impl Core {
         F: Future<Output = Result<Q::Answer>> + Send + 'static,
     {
         let give_up = self.lifecycle.give_up.child_token();
-        let Call { ctx, request, timeout, term, waiting } = self.admit(method, request, give_up.clone())?;
+        let Call { mut ctx, request, timeout, term, waiting } = self.admit(method, request, give_up)?;
+        if let Some(term) = &term {
+            // Not of the method: what it leaves behind when it answers must hear of the end as well.
+            ctx.give_up = term.give_up.child_token();
+        }
         let about = ctx.clone();
         let joined = self.lanes.run(request, &self.lifecycle, |mut request, claim| {
             let refused = request.admit(&mut |subject, revision| {
@@ -118,19 +129,16 @@ impl Core {
             let work = AssertUnwindSafe(work).catch_unwind();
             let work = async move {
                 let Some(term) = term else { return work.await };
-                // Dropped at its next await, it starts no further cloud call; the token stops the tasks that
-                // it spawned.
+                // Dropped at its next await, it starts no further cloud call.
                 tokio::select! {
                     biased;
-                    () = term.ended() => {
-                        give_up.cancel();
-                        Ok(Err(stale(&fencing)))
-                    }
+                    () = term.ended() => Ok(Err(stale(&fencing))),
                     ended = work => ended,
                 }
             };
             let work = async move {
-                let mut answer = answer(&ctx, work.await)?;
+                let ended = within(Some(MUTATION_BOUND), work).await;
+                let mut answer = answer(&ctx, ended.inspect_err(|_| ctx.give_up.cancel())?)?;
                 Q::add(&mut answer, refused);
                 Ok(answer)
             };
@@ -169,7 +177,7 @@ impl Core {
         };
         let mut request = request.into_inner();
         self.note(method, &ctx, &request);
-        let term = self.check(&request).map_err(|error| fail(&ctx, error))?;
+        let term = self.check(method, &request).map_err(|error| fail(&ctx, error))?;
         request.complete(&self.sets).map_err(|error| fail(&ctx, error))?;
         request.fit(&self.advertised);
         Ok(Call { ctx, request, timeout, term, waiting: caller_gone.drop_guard() })
@@ -184,8 +192,9 @@ impl Core {
     }
 
     /// The term under which a mutation may run.
-    fn check<Q: Shape>(&self, request: &Q) -> Result<Option<Term>> {
-        if self.lifecycle.stop.is_cancelled() {
+    fn check<Q: Shape>(&self, method: Method, request: &Q) -> Result<Option<Term>> {
+        // A leader renews the term of its last mutations, and then steps down.
+        if self.lifecycle.stop.is_cancelled() && method != method::LEAD {
             return Err(ProviderError::shutting_down());
         }
         if let Some(fencing) = request.fencing().filter(|_| self.advertised.has(Capability::Fencing)) {
@@ -211,9 +220,19 @@ impl Core {
         let (cluster, leader) = (request.cluster.unwrap_or_default(), request.fencing.unwrap_or_default());
         // A negative duration counts as zero.
         let valid_for = request.valid_for.map(|time| Duration::try_from(time).unwrap_or_default());
-        let begun = self.leadership.hear(&cluster.uid, &leader, valid_for)?;
-        if let (Some(term), Some(WhileLeading(work))) = (begun, &self.while_leading) {
-            let (work, stop) = (work(cluster), self.lifecycle.stop.clone());
+        let Some(term) = self.leadership.hear(&cluster.uid, &leader, valid_for)? else {
+            return Ok(LeadResponse {});
+        };
+        let (led, grace_is_over) = (term.clone(), self.lifecycle.give_up.clone());
+        self.lifecycle.terms.spawn(async move {
+            tokio::select! {
+                () = led.ended() => {}
+                () = grace_is_over.cancelled() => {}
+            }
+            led.give_up.cancel();
+        });
+        if let Some(work) = self.while_leading.clone() {
+            let (work, stop) = (background::run(work, cluster), self.lifecycle.stop.clone());
             tokio::spawn(async move {
                 tokio::select! {
                     biased;

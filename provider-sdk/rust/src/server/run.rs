@@ -23,6 +23,9 @@ use crate::provider::{Lifecycle, Provider};
 
 /// The extra time for a mutation that must give up, and for a closed connection.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long an idle provider stays for a leader: its host often stops at the same moment, and hands over once
+/// the provider has heard that it steps down.
+const STEP_DOWN: Duration = Duration::from_secs(2);
 
 pub(super) async fn run(server: BoundServer) -> Result<(), ServeError> {
     let mut signals = Signals::new(server.signals)?;
@@ -94,11 +97,24 @@ async fn until_stopped<I>(
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let stop = life.stop.clone().cancelled_owned();
-    let ended = Transport::builder().serve_with_incoming_shutdown(services, connections, stop).await;
-    // If it ever ends by itself, the rest must not wait for a stop that never comes.
+    let leave = life.leave.clone().cancelled_owned();
+    let ended = Transport::builder().serve_with_incoming_shutdown(services, connections, leave).await;
+    // If it ever ends by itself, the rest must not wait for what never comes.
     life.begin_stop();
+    life.leave.cancel();
     Ok(ended?)
+}
+
+/// Waits for the end of the running mutations, and then for the leaders' last word.
+async fn idle(life: &Lifecycle) {
+    life.mutations.close();
+    life.mutations.wait().await;
+    life.terms.close();
+    tokio::select! {
+        () = life.terms.wait() => {}
+        () = life.leave.cancelled() => {}
+        () = time::sleep(STEP_DOWN) => {}
+    }
 }
 
 /// Waits for the server and for running mutations, but only for a limited time once the stop has begun.
@@ -107,12 +123,12 @@ async fn drained(
     life: &Lifecycle,
     grace: Duration,
 ) -> Result<(), ServeError> {
-    let mutations = async {
+    let leaving = async {
         life.stop.cancelled().await;
-        life.mutations.close();
-        life.mutations.wait().await;
+        idle(life).await;
+        life.leave.cancel();
     };
-    let all = async { tokio::join!(served, mutations).0 };
+    let all = async { tokio::join!(served, leaving).0 };
     tokio::pin!(all);
     let grace_is_over = async {
         life.stop.cancelled().await;
@@ -133,4 +149,38 @@ async fn drained(
     tracing::warn!(mutations = life.mutations.len(), "closing connections");
     life.cut.cancel();
     time::timeout(LAST_WORDS, &mut all).await.unwrap_or(Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_provider_waits_for_its_leader_but_not_long() {
+        for (mutation, term, grace, wanted) in [
+            (0, 0, 25, 0),
+            (5, 0, 25, 5),
+            (0, 1, 25, 1),
+            (0, 600, 25, 2),
+            (5, 6, 25, 6),
+            (5, 600, 25, 7),
+            (5, 600, 6, 6),
+        ] {
+            let life = Lifecycle::new(&[]);
+            let after = |seconds| time::sleep(Duration::from_secs(seconds));
+            life.mutations.spawn(after(mutation));
+            life.terms.spawn(after(term));
+            let (start, give_up) = (time::Instant::now(), life.give_up.clone());
+            let grace_is_over = async {
+                after(grace).await;
+                give_up.cancel();
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = idle(&life) => {}
+                () = grace_is_over => {}
+            }
+            assert_eq!(start.elapsed().as_secs(), wanted, "{:?}", (mutation, term, grace));
+        }
+    }
 }

@@ -7,6 +7,7 @@ use cloudprovider_sdk::proto::{
     AddSshKeyToAllInstancesRequest, BatchUpdateLoadBalancersResponse, EnsureLoadBalancerRequest, ErrorReason,
     ItemError,
 };
+use tokio::time;
 use tonic::{Code, Request, Status};
 
 use crate::cloud::Cloud;
@@ -163,6 +164,25 @@ async fn a_mutation_on_a_key_that_another_one_works_on_is_refused() {
     cloud.go.add_permits(2);
     within(running).await.unwrap().unwrap();
     client.ensure_load_balancer(other).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_mutation_that_hangs_frees_its_key_in_the_end() {
+    let cloud = Cloud::new();
+    let served = serve(cloud.provider()).await;
+    let (mut one, mut other) = (served.load_balancers().await, served.load_balancers().await);
+    let hanging = tokio::spawn(async move { one.ensure_load_balancer(ensure("slow")).await });
+    within(cloud.began.subscribe().wait_for(|count| *count == 1)).await.unwrap();
+    time::pause();
+    time::advance(Duration::from_secs(600)).await;
+    time::resume();
+    let status = within(hanging).await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+    assert!(cloud.calls.lock()[0].cancellation().is_cancelled(), "tasks of its own are told, too");
+    cloud.go.add_permits(1);
+    let edited = EnsureLoadBalancerRequest { desired_digest: "other".to_owned(), ..ensure("slow") };
+    other.ensure_load_balancer(edited).await.unwrap();
+    assert_eq!((*cloud.began.borrow(), *cloud.finished.borrow()), (2, 1));
 }
 
 #[tokio::test]

@@ -24,6 +24,8 @@ pub(crate) struct Cloud {
     pub(crate) finished: Arc<watch::Sender<usize>>,
     /// How many reads were given up.
     pub(crate) given_up: Arc<watch::Sender<usize>>,
+    /// The mutations' contexts.
+    pub(crate) calls: Arc<Mutex<Vec<CallContext>>>,
     /// What the last call was told about itself.
     pub(crate) told: Arc<Mutex<BTreeMap<&'static str, String>>>,
 }
@@ -37,6 +39,7 @@ impl Cloud {
             began: count(),
             finished: count(),
             given_up: count(),
+            calls: Arc::default(),
             told: Arc::default(),
         }
     }
@@ -76,6 +79,7 @@ impl Cloud {
 
     async fn mutate(&self, ctx: &CallContext, name: &str) -> Result<()> {
         self.tell(ctx);
+        self.calls.lock().push(ctx.clone());
         self.began.send_modify(|count| *count += 1);
         match name {
             "panic" => panic!("canary-hunter2 in a panic"),

@@ -11,7 +11,11 @@ use crate::cloud::Cloud;
 use crate::fixture::{Served, reason, serve, within};
 use crate::requests::{cluster, ensure, fencing};
 
-async fn lead(served: &Served, epoch: u64, valid_for: Option<Duration>) -> Result<(), tonic::Status> {
+pub(crate) async fn lead(
+    served: &Served,
+    epoch: u64,
+    valid_for: Option<Duration>,
+) -> Result<(), tonic::Status> {
     let valid_for = valid_for.and_then(|time| time.try_into().ok());
     let request = LeadRequest { cluster: cluster(), fencing: fencing(epoch), valid_for };
     CloudProviderClient::new(served.channel().await).lead(request).await.map(drop)
@@ -43,6 +47,21 @@ async fn a_mutation_is_given_up_when_leadership_ends() {
         cloud.go.add_permits(1);
         assert_eq!(*cloud.finished.borrow(), 0, "{how}: no further call of the cloud");
     }
+}
+
+/// [R:lead-ends]: as what goes on after an answer with `in_progress`.
+#[tokio::test]
+async fn what_a_mutation_left_behind_is_told_when_leadership_ends() {
+    let cloud = Cloud::new();
+    let served = serve(cloud.provider()).await;
+    lead(&served, 1, Some(Duration::from_secs(600))).await.unwrap();
+    cloud.go.add_permits(1);
+    let request = EnsureLoadBalancerRequest { fencing: fencing(1), ..ensure("a") };
+    served.load_balancers().await.ensure_load_balancer(request).await.unwrap();
+    let told = cloud.calls.lock()[0].cancellation().clone();
+    assert!(!told.is_cancelled(), "its leader leads");
+    lead(&served, 1, Some(Duration::ZERO)).await.unwrap();
+    within(told.cancelled()).await;
 }
 
 #[tokio::test]
@@ -77,4 +96,18 @@ async fn background_work_runs_while_somebody_leads() {
         within(seen.wait_for(|count| *count == wanted)).await.unwrap();
     }
     within(seen.wait_for(|count| *count == 0)).await.unwrap();
+}
+
+#[tokio::test]
+async fn background_work_that_panics_runs_again_within_its_term() {
+    let began = Arc::new(watch::Sender::new(0));
+    let count = Arc::clone(&began);
+    let provider = Cloud::new().builder().while_leading(move |_| {
+        count.send_modify(|count| *count += 1);
+        let first = *count.borrow() == 1;
+        async move { assert!(!first, "it fails once") }
+    });
+    let served = serve(provider.build().unwrap()).await;
+    lead(&served, 1, Some(Duration::from_secs(600))).await.unwrap();
+    within(began.subscribe().wait_for(|count| *count == 2)).await.unwrap();
 }

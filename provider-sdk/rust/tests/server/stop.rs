@@ -3,19 +3,26 @@
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
+use tokio::time;
 use tonic::{Response, Status};
 
-use cloudprovider_sdk::proto::{EnsureLoadBalancerResponse, ErrorReason};
+use cloudprovider_sdk::proto::{EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, ErrorReason};
 
 use crate::cloud::Cloud;
 use crate::fixture::{Served, reason, serve, serve_with, within};
-use crate::requests::{batch, ensure};
+use crate::leadership::lead;
+use crate::requests::{batch, ensure, fencing};
 
 type Call = JoinHandle<Result<Response<EnsureLoadBalancerResponse>, Status>>;
 
 async fn begin(served: &Served, cloud: &Cloud, name: &'static str) -> Call {
+    begin_in_term(0, served, cloud, name).await
+}
+
+async fn begin_in_term(epoch: u64, served: &Served, cloud: &Cloud, name: &'static str) -> Call {
     let mut client = served.load_balancers().await;
-    let call = tokio::spawn(async move { client.ensure_load_balancer(ensure(name)).await });
+    let request = EnsureLoadBalancerRequest { fencing: fencing(epoch), ..ensure(name) };
+    let call = tokio::spawn(async move { client.ensure_load_balancer(request).await });
     within(cloud.began.subscribe().wait_for(|count| *count > 0)).await.unwrap();
     call
 }
@@ -38,6 +45,41 @@ async fn a_running_mutation_is_finished_and_answered() {
 }
 
 #[tokio::test]
+async fn a_leader_renews_its_term_until_its_last_mutation_has_ended() {
+    let cloud = Cloud::new();
+    let served = serve(cloud.provider()).await;
+    lead(&served, 1, Some(Duration::from_secs(5))).await.unwrap();
+    let call = begin_in_term(1, &served, &cloud, "slow").await;
+    served.handle.stop();
+    lead(&served, 1, Some(Duration::from_secs(600))).await.unwrap();
+    time::pause();
+    time::advance(Duration::from_secs(6)).await;
+    time::resume();
+    cloud.go.add_permits(1);
+    within(call).await.unwrap().unwrap();
+    within(served.task).await.unwrap().unwrap();
+}
+
+/// [R:lead-ends]
+#[tokio::test]
+async fn a_leader_may_step_down_from_a_provider_that_stops() {
+    for mutating in [true, false] {
+        let cloud = Cloud::new();
+        let served = serve(cloud.provider()).await;
+        lead(&served, 1, Some(Duration::from_secs(600))).await.unwrap();
+        let call = if mutating { Some(begin_in_term(1, &served, &cloud, "slow").await) } else { None };
+        served.handle.stop();
+        lead(&served, 1, Some(Duration::ZERO)).await.unwrap();
+        if let Some(call) = call {
+            let status = within(call).await.unwrap().unwrap_err();
+            assert_eq!(reason(&status), ErrorReason::StaleLeader);
+        }
+        within(served.task).await.unwrap().unwrap();
+        assert_eq!(*cloud.finished.borrow(), 0);
+    }
+}
+
+#[tokio::test]
 async fn a_mutation_of_a_caller_that_is_gone_is_waited_for() {
     let cloud = Cloud::new();
     let served = serve(cloud.provider()).await;
@@ -47,7 +89,7 @@ async fn a_mutation_of_a_caller_that_is_gone_is_waited_for() {
     served.handle.stop();
     let mut task = served.task;
     // No connection is left that the server could be waiting for.
-    let ended = tokio::time::timeout(Duration::from_millis(300), &mut task).await;
+    let ended = time::timeout(Duration::from_millis(300), &mut task).await;
     assert!(ended.is_err(), "it did not wait");
     cloud.go.add_permits(1);
     within(task).await.unwrap().unwrap();
@@ -56,16 +98,21 @@ async fn a_mutation_of_a_caller_that_is_gone_is_waited_for() {
 
 #[tokio::test]
 async fn when_time_is_up_mutations_are_told() {
-    let cloud = Cloud::new();
-    let grace = Duration::from_millis(200);
-    let served = serve_with(cloud.provider(), |options| options.shutdown_grace = grace).await;
-    let call = begin(&served, &cloud, "until-told").await;
-    let asked = Instant::now();
-    served.handle.stop();
-    within(call).await.unwrap().unwrap();
-    within(served.task).await.unwrap().unwrap();
-    assert_eq!(*cloud.given_up.borrow(), 1);
-    assert!(asked.elapsed() >= grace);
+    for epoch in [0, 1] {
+        let cloud = Cloud::new();
+        let grace = Duration::from_millis(200);
+        let served = serve_with(cloud.provider(), |options| options.shutdown_grace = grace).await;
+        if epoch > 0 {
+            lead(&served, epoch, Some(Duration::from_secs(600))).await.unwrap();
+        }
+        let call = begin_in_term(epoch, &served, &cloud, "until-told").await;
+        let asked = Instant::now();
+        served.handle.stop();
+        within(call).await.unwrap().unwrap();
+        within(served.task).await.unwrap().unwrap();
+        assert_eq!(*cloud.given_up.borrow(), 1);
+        assert!(asked.elapsed() >= grace);
+    }
 }
 
 #[tokio::test]
@@ -103,10 +150,7 @@ async fn nothing_new_begins_on_a_connection_that_is_still_open() {
     within(cloud.began.subscribe().wait_for(|count| *count == 1)).await.unwrap();
     served.handle.stop();
     let status = balancers.ensure_load_balancer(ensure("late")).await.unwrap_err();
-    // Either the server said so, or the connection was on its way out already.
-    if cloudprovider_sdk::ProviderError::from_status(&status).is_some() {
-        assert_eq!(reason(&status), ErrorReason::ShuttingDown);
-    }
+    assert_eq!(reason(&status), ErrorReason::ShuttingDown);
     assert_eq!(*cloud.began.borrow(), 1);
     cloud.go.add_permits(1);
     within(first).await.unwrap().unwrap();

@@ -5,6 +5,7 @@ In: calls of `Lead`. Out: the `Term` under which a mutation runs, or its refusal
 
 import asyncio
 from dataclasses import dataclass, field
+from weakref import WeakSet
 
 from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.errors import ProviderError
@@ -20,6 +21,8 @@ class Term:
         self._timer: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
         """Done when the term has ended. Never cancel it: pass it to `asyncio.wait`."""
+        self.give_up = WeakSet[asyncio.Event]()
+        """What tells its mutations to give up. Each is kept by the mutation, and by what that leaves behind."""
 
     @property
     def over(self) -> bool:
@@ -43,6 +46,8 @@ class Term:
         """End the term."""
         if not self.ended.done():
             self.ended.set_result(None)
+            for told in self.give_up:
+                told.set()
 
     def stale(self) -> ProviderError:
         """Return the error for mutations of this term once it is over."""

@@ -11,6 +11,9 @@ from cloudprovider_sdk.provider import WhileLeading
 
 _log = logging.getLogger("cloudprovider_sdk")
 
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+
 
 class Background:
     """The background work of each cluster's current term."""
@@ -29,14 +32,24 @@ class Background:
     async def _run(self, work: WhileLeading, term: Term, cluster: pb.ClusterRef, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await asyncio.wait({before})
-        if term.over or self._lifecycle.stop.is_set():
-            return
         stop = asyncio.ensure_future(self._lifecycle.stop.wait())
-        running = asyncio.ensure_future(work(cluster))
-        ends: set[asyncio.Future[Any]] = {running, stop, term.ended}
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        ends: set[asyncio.Future[Any]] = {stop, term.ended}
+        pause = _FIRST_PAUSE
+        # After a failure it runs again: its term may last for months, and nobody else does the work meanwhile.
+        while not (term.over or self._lifecycle.stop.is_set()):
+            failed = await _once(work, cluster, ends)
+            if failed is None:
+                break
+            _log.error("the background work failed; while its term lasts, it runs again in %g s", pause, exc_info=failed)
+            await asyncio.wait(ends, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+            pause = min(2 * pause, _LONGEST_PAUSE)
         stop.cancel()
-        running.cancel()
-        await asyncio.wait({running})
-        if not running.cancelled() and (failed := running.exception()):
-            _log.error("the background work failed; it starts again with the next term", exc_info=failed)
+
+
+async def _once(work: WhileLeading, cluster: pb.ClusterRef, ends: set[asyncio.Future[Any]]) -> BaseException | None:
+    """Run the work until it returns, fails or must end; return its failure."""
+    running = asyncio.ensure_future(work(cluster))
+    await asyncio.wait({running, *ends}, return_when=asyncio.FIRST_COMPLETED)
+    running.cancel()
+    await asyncio.wait({running})
+    return None if running.cancelled() else running.exception()

@@ -4,7 +4,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, Never
+from typing import Any, Final, Never, TypeVar
 
 import grpc
 
@@ -25,6 +25,7 @@ from cloudprovider_sdk.server.observe import Observer
 from cloudprovider_sdk.watch import InstanceWatch
 
 Context = grpc.aio.ServicerContext[Any, Any]
+T = TypeVar("T")
 Implementation = Callable[[Call, Any], Awaitable[Any]]
 
 _HEADSTART: Final = 0.005
@@ -99,7 +100,7 @@ class Core:
             call.caller_gone.set()
 
     async def _open(self, run: Implementation, call: Call, request: pb.WatchInstancesRequest) -> InstanceWatch:
-        watch: InstanceWatch = await guarded(call, run(call, request))
+        watch = await guarded(call, _returned(InstanceWatch, run, call, request))
         if request.resume_token and not watch.resumed:
             # The provider issues no tokens, or ignored this one: the caller must not believe that it has missed nothing.
             await close(watch)
@@ -127,6 +128,7 @@ class Core:
         valid_for = given.seconds + given.nanos / 1e9 if request.HasField("valid_for") else None
         begun = self._leadership.hear(request.cluster.uid, request.fencing, valid_for)
         if begun is not None:
+            self._lifecycle.begin_term(begun.ended)
             self._background.begin(begun, request.cluster)
 
     def _term(self, method: Method, request: Any) -> checks.Term | None:
@@ -148,8 +150,9 @@ class Core:
 
     def _admit(self, method: Method, request: Any) -> checks.Term | None:
         """Refuse calls that must not reach a method, in the contract's order; return the term under which a mutation runs."""
-        # Identity and capabilities are answered until the end.
-        if self._lifecycle.stop.is_set() and "cluster" in request.DESCRIPTOR.fields_by_name:
+        # Identity and capabilities are answered until the end; a leader renews the term of its last mutations, and steps down.
+        served = method.name == "Lead" or "cluster" not in request.DESCRIPTOR.fields_by_name
+        if self._lifecycle.stop.is_set() and not served:
             raise errors.shutting_down()
         if method.mutates and pb.CAPABILITY_FENCING in self._advertised.capabilities:
             self._fences.check(request.fencing)
@@ -161,13 +164,21 @@ class Core:
 
     async def _run(self, method: Method, run: Implementation, call: Call, term: checks.Term | None, request: Any) -> Any:
         async def work() -> Any:
-            answer = await guarded(call, run(call, request))
+            answer = await guarded(call, _returned(method.response, run, call, request))
             answers.settle(request, answer)
             return answer
 
         if method.mutates:
             return await self._mutations.run(call, term, request, method.response(), work)
         return await work()
+
+
+async def _returned(wanted: type[T], run: Implementation, call: Call, request: Any) -> T:
+    """Return what a method returns. A forgotten `return` would otherwise fail in gRPC's serializer, without a reason."""
+    answer = await run(call, request)
+    if not isinstance(answer, wanted):
+        raise TypeError(f"the method returned {type(answer).__name__}, not {wanted.__name__}")
+    return answer
 
 
 async def _abort(context: Context, error: ProviderError) -> Never:

@@ -40,7 +40,9 @@ class Mutations:
             refused = self._refuse_items(request) if hasattr(request, "items") else self._refuse_whole(request)
             running = self._lanes.begin(same, subjects(request), _run(request, empty, work, refused), call.give_up)
             if term is not None:
-                _give_up_with(term, running, call.give_up)
+                # Not of the task: what the method leaves behind when it answers must hear of the end as well.
+                term.give_up.add(call.give_up)
+                _end_with(term, running)
         if term is not None:
             await asyncio.wait({running, term.ended}, return_when=asyncio.FIRST_COMPLETED)
             if term.over:
@@ -71,9 +73,8 @@ class Mutations:
             raise errors.concurrent_operation(subject.name)
 
 
-def _give_up_with(term: Term, running: asyncio.Task[Any], give_up: asyncio.Event) -> None:
+def _end_with(term: Term, running: asyncio.Task[Any]) -> None:
     def over(_: asyncio.Future[None]) -> None:
-        give_up.set()
         running.cancel()
 
     term.ended.add_done_callback(over)

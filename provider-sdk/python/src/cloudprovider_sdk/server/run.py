@@ -21,6 +21,9 @@ _log = logging.getLogger("cloudprovider_sdk")
 
 _LAST_WORDS: Final = 1.0
 """How long, in seconds, a mutation that was told to give up may still run."""
+_STEP_DOWN: Final = 2.0
+"""How long, in seconds, an idle provider stays for a leader: its host often stops at the same moment, and hands over once the
+provider has heard that it steps down."""
 
 
 async def serve(provider: Provider, options: ServeOptions, *, signals: bool = True) -> None:
@@ -70,8 +73,8 @@ class Server:
     async def run(self, *, signals: bool = True) -> None:
         """Serve until the provider is stopped.
 
-        Then health turns to NOT_SERVING, streams end, running mutations get `shutdown_grace` to finish, and the
-        socket file is removed.
+        Then health turns to NOT_SERVING, streams end, running mutations get `shutdown_grace` to finish, leaders are heard to
+        the end, and the socket file is removed.
         """
         provider, life = self._provider, self._provider.lifecycle
         with self._metrics(), _stopping_at_signals(provider, wanted=signals):
@@ -85,10 +88,15 @@ class Server:
         _log.info("stopped", extra={"provider": provider.info.name})
 
     async def _drain(self) -> None:
-        """Wait for calls and running mutations, for a limited time."""
-        life, grace = self._provider.lifecycle, self._options.shutdown_grace
-        answered = asyncio.create_task(self._server.stop(grace + _LAST_WORDS))
-        if not await life.mutations_end(grace):
+        """Wait for running mutations, their leader's last word, and other calls, for a limited time."""
+        life, clock = self._provider.lifecycle, asyncio.get_running_loop().time
+        grace = self._options.shutdown_grace
+        end = clock() + grace
+        idle = await life.mutations_end(grace)
+        if idle:
+            await life.terms_end(min(_STEP_DOWN, end - clock()))
+        answered = asyncio.create_task(self._server.stop(max(0.0, end - clock()) + _LAST_WORDS))
+        if not idle:
             extra = {"mutations": len(life.mutations)}
             _log.warning("the grace period is over; running mutations are abandoned", extra=extra)
             life.give_up()
