@@ -98,8 +98,6 @@ async fn start_with(
     let shadow = shadow::start(process);
     process.waiting_for("the apiserver, for the uid of the namespace kube-system");
     let cluster = cluster::identify(&client, &process.settings().kube.cluster_name).await?;
-    let known = client.clone();
-    process.spawn_support("identity", |stop| cluster::stay_known(known, stop));
     accounts.start(process, &client);
     let leadership = election::start(process, electing);
     let (providers, remotes) = {

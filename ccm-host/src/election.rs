@@ -39,6 +39,10 @@ pub use settings::Settings;
 /// Time for the providers to hear that this process no longer leads.
 pub const LAST_WORD: Duration = Duration::from_secs(1);
 
+/// How long a standby is answered 401 before it ends. A client certificate is read once, so without a restart it would
+/// never lead again.
+const UNKNOWN: Duration = Duration::from_secs(60);
+
 /// Distinguishes the current leader from former ones. The default is correct while leader election is off.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fencing {
@@ -236,10 +240,14 @@ async fn compete(
 ) -> Result<()> {
     let mut asked = Instant::now();
     let mut watch = lock.watch();
-    let mut told = None;
+    let (mut told, mut unknown_since) = (None, None::<Instant>);
     let fencing = loop {
         let answer = lock.acquire().await;
         lock.health.saw(&answer);
+        unknown_since = match &answer {
+            Err(error) if is_unknown(error) => unknown_since.or(Some(Instant::now())),
+            Ok(_) | Err(_) => None,
+        };
         match answer {
             Ok(Some(fencing)) => break fencing,
             Ok(None) => {
@@ -253,7 +261,13 @@ async fn compete(
                 }
                 told = holder;
             }
-            Err(error) => tracing::warn!(error = format!("{error:#}"), "the Lease cannot be taken yet"),
+            Err(error) => {
+                if unknown_since.is_some_and(|since| since.elapsed() >= UNKNOWN) {
+                    let context = "the apiserver does not know who this process is: a restart reads the kubeconfig's files anew";
+                    return Err(error.context(context));
+                }
+                tracing::warn!(error = format!("{error:#}"), "the Lease cannot be taken yet");
+            }
         }
         // Replicas that start together must not stay in step.
         let pause = settings.leader_elect_retry_period.mul_f64(1.0 + fastrand::f64() * 0.2);
@@ -272,6 +286,14 @@ async fn compete(
         sleep(settings.leader_elect_retry_period).await;
         end = renewed(lock, settings, metrics, end).await?;
     }
+}
+
+fn is_unknown(error: &anyhow::Error) -> bool {
+    let status = error.chain().find_map(|cause| match cause.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) => Some(status.code),
+        _ => None,
+    });
+    status == Some(401)
 }
 
 /// Renews the Lease, retrying as needed. Returns when leadership now ends.

@@ -168,6 +168,21 @@ async fn a_lease_that_may_not_be_read_is_told() {
     one.stop().await;
 }
 
+/// As when the client certificate of a kubeconfig was rotated: it is read at the start.
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_the_apiserver_no_longer_knows_ends() {
+    for (code, ends) in [(401, true), (403, false), (500, false)] {
+        let server = server();
+        let refused = Fault::Refuse(::apiserver::Refusal::new(code, "Refused", "no"));
+        server.faults_of("one").every(|asked| asked.verb == Some(Verb::Get), refused).stay();
+        let one = Replica::start(&server, "one");
+        sleep(50 * SECOND).await;
+        assert!(!one.task.is_finished(), "a moment is forgiven: {code}");
+        sleep(20 * SECOND).await;
+        assert_eq!(one.task.is_finished(), ends, "{code}");
+    }
+}
+
 /// Not only at the next check after that.
 #[tokio::test(start_paused = true)]
 async fn the_lease_of_a_dead_leader_is_taken_when_it_runs_out() {
