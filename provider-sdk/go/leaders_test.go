@@ -40,11 +40,23 @@ var waysToEnd = []struct {
 	{"a new leader", long, 2, long},
 }
 
+// ensureLed begins an Ensure in the name of the first leader.
+func ensureLed(t *testing.T, conn *grpc.ClientConn) chan error {
+	answered := make(chan error, 1)
+	request := ensureRequest()
+	request.Fencing = &pb.Fencing{Scope: "lease", Epoch: 1}
+	go func() {
+		_, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request)
+		answered <- err
+	}()
+	return answered
+}
+
 // [R:lead-ends]
 func TestAMutationIsGivenUpWhenLeadershipEnds(t *testing.T) {
 	for _, row := range waysToEnd {
 		t.Run(row.how, func(t *testing.T) {
-			begun, ended, answered := make(chan bool, 1), make(chan error, 1), make(chan error, 1)
+			begun, ended := make(chan bool, 1), make(chan error, 1)
 			cloud := &cloud{ensure: func(ctx context.Context, _ *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
 				begun <- true
 				<-ctx.Done()
@@ -53,12 +65,7 @@ func TestAMutationIsGivenUpWhenLeadershipEnds(t *testing.T) {
 			}}
 			conn := serve(t, provider(t, cloud)).dial(t)
 			lead(t, conn, 1, row.first)
-			request := ensureRequest()
-			request.Fencing = &pb.Fencing{Scope: "lease", Epoch: 1}
-			go func() {
-				_, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request)
-				answered <- err
-			}()
+			answered := ensureLed(t, conn)
 			receive(t, begun, "the mutation")
 			if row.then != nil {
 				lead(t, conn, row.epoch, row.then)
@@ -72,7 +79,7 @@ func TestAMutationIsGivenUpWhenLeadershipEnds(t *testing.T) {
 
 // A method that ignores its context delays no answer, and the work that it left behind ends too. [R:lead-ends]
 func TestWhatOutlivesItsMutationEndsWithLeadership(t *testing.T) {
-	begun, ended, answered := make(chan bool, 1), make(chan error, 1), make(chan error, 1)
+	begun, ended := make(chan bool, 1), make(chan error, 1)
 	release := make(chan struct{})
 	cloud := &cloud{ensure: func(ctx context.Context, _ *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
 		work, done := sdk.Outlive(ctx)
@@ -87,12 +94,7 @@ func TestWhatOutlivesItsMutationEndsWithLeadership(t *testing.T) {
 	}}
 	conn := serve(t, provider(t, cloud)).dial(t)
 	lead(t, conn, 1, long)
-	request := ensureRequest()
-	request.Fencing = &pb.Fencing{Scope: "lease", Epoch: 1}
-	go func() {
-		_, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request)
-		answered <- err
-	}()
+	answered := ensureLed(t, conn)
 	receive(t, begun, "the mutation")
 	lead(t, conn, 1, zero)
 	receive(t, ended, "the end of what it left behind")

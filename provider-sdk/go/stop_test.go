@@ -111,7 +111,7 @@ func TestALeaderIsHeardDuringAStop(t *testing.T) {
 		reason pb.ErrorReason
 	}{{"a renewal", long, codes.OK, 0}, {"stepping down", zero, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_STALE_LEADER}} {
 		t.Run(row.how, func(t *testing.T) {
-			begun, release, answered := make(chan bool, 1), make(chan struct{}), make(chan error, 1)
+			begun, release := make(chan bool, 1), make(chan struct{})
 			cloud := &cloud{ensure: func(ctx context.Context, _ *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
 				begun <- true
 				select {
@@ -123,12 +123,7 @@ func TestALeaderIsHeardDuringAStop(t *testing.T) {
 			served := serve(t, provider(t, cloud))
 			conn := served.dial(t)
 			lead(t, conn, 1, long)
-			request := ensureRequest()
-			request.Fencing = &pb.Fencing{Scope: "lease", Epoch: 1}
-			go func() {
-				_, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request)
-				answered <- err
-			}()
+			answered := ensureLed(t, conn)
 			receive(t, begun, "the mutation")
 			served.Stop()
 			_, err := pb.NewInstancesClient(conn).BatchGetInstances(soon(t), queries("a"))

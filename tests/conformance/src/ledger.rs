@@ -57,19 +57,9 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// The balancer of this Service.
+    /// The balancer of this Service; `led`: in a cluster that has leaders.
     #[must_use]
-    pub fn load_balancer(cluster: &ClusterRef, service: &ServiceRef) -> Self {
-        Self::balancer(cluster, service, false)
-    }
-
-    /// The same in a cluster that has had leaders.
-    #[must_use]
-    pub fn led_load_balancer(cluster: &ClusterRef, service: &ServiceRef) -> Self {
-        Self::balancer(cluster, service, true)
-    }
-
-    fn balancer(cluster: &ClusterRef, service: &ServiceRef, led: bool) -> Self {
+    pub fn load_balancer(cluster: &ClusterRef, service: &ServiceRef, led: bool) -> Self {
         Self::LoadBalancer {
             cluster: cluster.uid.clone(),
             cluster_name: cluster.name.clone(),

@@ -17,6 +17,9 @@ use crate::{
 /// The pause before an unsuccessful Lead call is repeated.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// How often a provider that took this process for a former leader is told again.
+const LOOK: Duration = Duration::from_secs(10);
+
 /// What the provider may believe of this process.
 #[derive(Debug)]
 pub(super) struct Led {
@@ -24,9 +27,6 @@ pub(super) struct Led {
     end: Instant,
     believer: Believer,
 }
-
-/// How often a provider that took this process for a former leader is told again.
-const LOOK: Duration = Duration::from_secs(10);
 
 /// Reports leadership to one session of a provider.
 pub(super) struct Lead<'a> {
@@ -59,7 +59,7 @@ impl<'a> Lead<'a> {
                 (fencing, Some(left))
             }
             Leading::Shadow | Leading::No => match self.link.led() {
-                Some((former, _)) => (former, Some(Duration::ZERO)),
+                Some(former) => (former, Some(Duration::ZERO)),
                 None => return true,
             },
         };
@@ -92,7 +92,7 @@ impl Link {
     /// Resigns at shutdown, so that the next leader need not wait for the leadership to expire. Without an answer it
     /// must: the provider may go on with what it began for this process.
     pub(super) async fn step_down(&self) {
-        let Some((fencing, end)) = self.led() else { return };
+        let Some(fencing) = self.led() else { return };
         if let Some(session) = self.present() {
             let resigned = self.lead(&session, &fencing, Some(Duration::ZERO));
             if let Ok(told) = timeout(LAST_WORD, resigned).await {
@@ -100,15 +100,15 @@ impl Link {
             }
         }
         let unheard = self.led.lock().take();
-        if let Some(Led { believer, .. }) = unheard
+        if let Some(Led { believer, end, .. }) = unheard
             && Instant::now() < end
         {
             std::mem::forget(believer);
         }
     }
 
-    fn led(&self) -> Option<(Fencing, Instant)> {
-        self.led.lock().as_ref().map(|led| (led.fencing.clone(), led.end))
+    fn led(&self) -> Option<Fencing> {
+        self.led.lock().as_ref().map(|led| led.fencing.clone())
     }
 
     async fn lead(

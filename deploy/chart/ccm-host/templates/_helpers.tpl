@@ -163,12 +163,18 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- end }}
 {{- end }}
 
-{{- /* "true" if these items, in the syntax of --controllers, turn on what has these names: the first item that names it decides, else `otherwise`. */}}
+{{- /* "true" unless these flags turn leader election off, in any spelling that the host reads. */}}
+{{- define "ccm-host.elects" -}}
+{{- not (has (get . "leader-elect" | toString | lower) (list "false" "f" "0")) }}
+{{- end }}
+
+{{- /* "true" if this list, in the syntax of --controllers, turns on what has these names: the first item that names it decides, else "*", unless it is `optIn`. */}}
 {{- define "ccm-host.turnsOn" -}}
-{{- $on := .otherwise }}
+{{- $items := kindIs "slice" .list | ternary .list (list .list) | join "," | splitList "," }}
+{{- $on := and (has "*" $items) (not .optIn) }}
 {{- $decided := false }}
 {{- $names := .names }}
-{{- range $item := .items }}
+{{- range $item := $items }}
 {{- if and (not $decided) (has (trimPrefix "-" (trim $item)) $names) }}
 {{- $decided = true }}
 {{- $on = not (hasPrefix "-" (trim $item)) }}
@@ -181,7 +187,6 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- define "ccm-host.controllers" -}}
 {{- $flags := include "ccm-host.flags" . | fromJson }}
 {{- $list := get $flags "controllers" }}
-{{- $items := kindIs "slice" $list | ternary $list (list $list) | join "," | splitList "," }}
 {{- $aliases := dict
   "cloud-node" (list "cloud-node" "cloud-node-controller")
   "cloud-node-lifecycle" (list "cloud-node-lifecycle" "cloud-node-lifecycle-controller")
@@ -194,9 +199,8 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 }}
 {{- $enabled := list }}
 {{- range $name, $names := $aliases }}
-{{- $on := and (has "*" $items) (not (has $name (list "nodeipam" "ssh-keys" "kubelet-serving-csr" "persistent-volume-label"))) }}
-{{- $on = include "ccm-host.turnsOn" (dict "items" $items "names" $names "otherwise" $on) }}
-{{- if eq $on "true" }}{{ $enabled = append $enabled $name }}{{ end }}
+{{- $optIn := has $name (list "nodeipam" "ssh-keys" "kubelet-serving-csr" "persistent-volume-label") }}
+{{- if eq (include "ccm-host.turnsOn" (dict "list" $list "names" $names "optIn" $optIn)) "true" }}{{ $enabled = append $enabled $name }}{{ end }}
 {{- end }}
 {{- if not (eq (get $flags "allocate-node-cidrs" | toString) "true") }}{{ $enabled = without $enabled "nodeipam" }}{{ end }}
 {{- if not (get $flags "ssh-keys-secret") }}{{ $enabled = without $enabled "ssh-keys" }}{{ end }}

@@ -48,7 +48,7 @@ async fn theirs(t: &Trial) -> Result<(Wanted, Wanted), Stop> {
         digest: format!("{}-ours", theirs.digest),
         ..theirs.clone()
     };
-    t.register(Entry::load_balancer(&ours.cluster, &ours.service_ref()))?;
+    t.register(Entry::load_balancer(&ours.cluster, &ours.service_ref(), false))?;
     Ok((theirs, ours))
 }
 

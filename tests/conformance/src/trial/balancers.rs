@@ -79,22 +79,18 @@ impl Trial {
 
     /// A new balancer for this cluster.
     pub(crate) fn wanted_by(&self, cluster: ClusterRef) -> Result<Wanted, Stop> {
-        self.wanted_as(cluster, Entry::load_balancer)
+        self.wanted_as(cluster, false)
     }
 
     /// A new balancer for this cluster, which has leaders.
     pub(crate) fn wanted_by_led(&self, cluster: ClusterRef) -> Result<Wanted, Stop> {
-        self.wanted_as(cluster, Entry::led_load_balancer)
+        self.wanted_as(cluster, true)
     }
 
-    fn wanted_as(
-        &self,
-        cluster: ClusterRef,
-        entry: fn(&ClusterRef, &ServiceRef) -> Entry,
-    ) -> Result<Wanted, Stop> {
+    fn wanted_as(&self, cluster: ClusterRef, led: bool) -> Result<Wanted, Stop> {
         let reference =
             ServiceRef { namespace: "conformance".to_owned(), name: self.name(), uid: self.uid() };
-        self.register(entry(&cluster, &reference))?;
+        self.register(Entry::load_balancer(&cluster, &reference, led))?;
         let scenario = self.scenario();
         let service = Service {
             r#ref: Some(reference),
