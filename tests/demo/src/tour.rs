@@ -17,8 +17,10 @@ use tokio::time::Instant;
 use crate::screen::Screen;
 
 /// Features that are off by default, and the second cloud.
-const HOST_FLAGS: [&str; 5] = [
+const HOST_FLAGS: [&str; 6] = [
     "--controllers=*,ssh-keys,kubelet-serving-csr,persistent-volume-label",
+    // The mock reads Nodes, and reports from its cloud alone.
+    "--kubelet-serving-csr-trust-node-readers",
     "--ssh-keys-secret=kube-system/ssh-keys",
     "--node-shutdown-policy=out-of-service",
     "--node-shutdown-grace=1s",
