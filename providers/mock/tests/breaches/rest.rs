@@ -110,7 +110,8 @@ async fn work_after_the_deadline() {
     mock.ensure("quick", "d").await.expect("a cloud that is quick shows nothing");
     mock.admin.patch_conditions(&json!({"latency_ms": 1})).await.unwrap();
     let before = mock.balancer_count().await;
-    let hurried = within(ensure("answered", "d", 1), Duration::from_millis(100));
+    // The answer comes shortly before the deadline: on a busy machine, too.
+    let hurried = within(ensure("answered", "d", 1), Duration::from_secs(1));
     assert_eq!(
         mock.balancers().ensure_load_balancer(hurried).await.unwrap_err().code(),
         Code::DeadlineExceeded
