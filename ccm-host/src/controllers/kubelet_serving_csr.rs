@@ -15,15 +15,12 @@
 
 mod act;
 mod decide;
-#[cfg(test)]
-mod forge;
 mod metrics;
 mod observe;
 mod request;
 mod settings;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,9 +37,9 @@ use crate::{
     },
     reconcile::{self, Reconciler},
 };
+use act::Told;
 use metrics::CsrMetrics;
 pub use settings::{Policy, Settings};
-use told::Told;
 
 /// The component that Events are recorded under.
 const COMPONENT: &str = "kubelet-serving-csr-controller";

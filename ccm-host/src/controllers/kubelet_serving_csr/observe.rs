@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Controller,
-    decide::{self, Cluster, Verdict, Waiting},
+    decide::{self, Cluster, Verdict, Waiting, wait},
 };
 use crate::{
     clock,
@@ -58,7 +58,7 @@ impl Controller {
             Err(verdict) => return verdict,
         };
         if (&now.uid, &now.provider_id) != (&node.uid, &node.provider_id) {
-            return unsure("NodeReplaced", "the Node was replaced while the cloud was asked");
+            return wait("NodeReplaced", "the Node was replaced while the cloud was asked");
         }
         let is_other_node = |name: &str| name != now.name && self.parts.nodes.get(name).is_some();
         match found {
@@ -78,9 +78,9 @@ impl Controller {
                 Verdict::Wait(Waiting { after, ..Waiting::new("ProviderFailed", error.to_string()) })
             }
             Found::Contested { .. } => {
-                unsure("SeveralProviders", "several providers have an instance for the node")
+                wait("SeveralProviders", "several providers have an instance for the node")
             }
-            Found::Undecided => unsure("ProviderUnsure", "a provider has not introduced itself yet"),
+            Found::Undecided => wait("ProviderUnsure", "a provider has not introduced itself yet"),
             Found::Nobody => Verdict::Ignore(decide::Ignored::NotOurs),
         }
     }
@@ -91,15 +91,10 @@ impl Controller {
         let node = nodes.get(name);
         let provider_id = node.as_ref().and_then(|node| node.provider_id.as_deref());
         let cluster = Cluster {
-            node: node.as_deref(),
+            node: node.as_ref(),
             is_in_scope: node.as_ref().is_some_and(|node| self.scope.contains(node)),
             claimants: provider_id.map_or(0, |id| nodes.by_index(id).len()),
         };
-        decide::standing(request, cluster)?;
-        node.ok_or_else(|| unsure("NoNode", "no Node has this name"))
+        decide::standing(request, cluster).cloned()
     }
-}
-
-fn unsure(reason: &'static str, message: &str) -> Verdict {
-    Verdict::Wait(Waiting::new(reason, message))
 }
