@@ -107,7 +107,7 @@ impl Reconciler for Controller {
 
     async fn reconcile(&self, name: &String) -> Outcome {
         let Some(request) = self.parts.certificate_requests.get(name) else { return Outcome::Done };
-        let verdict = Box::pin(self.judge(&request)).await;
+        let (Ok(verdict) | Err(verdict)) = Box::pin(self.judge(&request)).await;
         self.carry_out(&request, verdict).await
     }
 }
