@@ -174,7 +174,8 @@ impl Reconciler for Controller {
     /// Observes, decides and acts until nothing more can be done right now.
     async fn reconcile(&self, key: &ObjectKey) -> Outcome {
         self.synced().await;
-        let Some(mut lane) = self.lanes.take(key) else { return Outcome::RetryAfter(LANE_IS_TAKEN) };
+        let Some(mut taken) = self.lanes.take(key) else { return Outcome::RetryAfter(LANE_IS_TAKEN) };
+        let lane = &mut taken.lane;
         let mut permit: Option<((String, Turn), Option<SemaphorePermit<'_>>)> = None;
         let mut given = None;
         loop {
@@ -190,7 +191,7 @@ impl Reconciler for Controller {
                 continue;
             }
             let act = Act { controller: self, key, seen: &seen };
-            match act.run(&mut lane, action).await {
+            match act.run(lane, action).await {
                 Step::Again => given = seen.given(lane.as_ref()),
                 Step::End(outcome) => return outcome,
             }

@@ -7,7 +7,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    ops::{Deref, DerefMut},
     sync::Arc,
 };
 
@@ -230,9 +229,9 @@ struct Table {
 /// Exclusive access to the lane of one Service, if it has one.
 #[derive(Debug)]
 pub(super) struct Taken<'a> {
+    pub(super) lane: Option<Lane>,
     lanes: &'a Lanes,
     key: ObjectKey,
-    lane: Option<Lane>,
     was_pending: bool,
 }
 
@@ -272,20 +271,6 @@ impl Lanes {
             change(key, lane);
         }
         table.taken.iter().cloned().collect()
-    }
-}
-
-impl Deref for Taken<'_> {
-    type Target = Option<Lane>;
-
-    fn deref(&self) -> &Option<Lane> {
-        &self.lane
-    }
-}
-
-impl DerefMut for Taken<'_> {
-    fn deref_mut(&mut self) -> &mut Option<Lane> {
-        &mut self.lane
     }
 }
 
@@ -344,16 +329,16 @@ mod tests {
     }
 
     fn open(lanes: &Lanes, name: &str) {
-        *lanes.take(&key(name)).unwrap() = Some(Lane::new(Arc::new(service(name))));
+        lanes.take(&key(name)).unwrap().lane = Some(Lane::new(Arc::new(service(name))));
     }
 
     /// The cases that upstream tests its service cache for.
     #[test]
     fn lanes_are_made_listed_and_dropped() {
         let lanes = Lanes::new(Gauge::default());
-        assert!(lanes.take(&key("a")).unwrap().is_none(), "CACHE-1: nothing is known at first");
+        assert!(lanes.take(&key("a")).unwrap().lane.is_none(), "CACHE-1: nothing is known at first");
         open(&lanes, "a");
-        assert!(lanes.take(&key("a")).unwrap().is_some(), "CACHE-3, CACHE-5");
+        assert!(lanes.take(&key("a")).unwrap().lane.is_some(), "CACHE-3, CACHE-5");
         open(&lanes, "b");
         let mut keys = lanes.keys();
         keys.sort();
@@ -361,7 +346,7 @@ mod tests {
         let mut seen = 0;
         let _taken = lanes.for_each_idle(|_, _| seen += 1);
         assert_eq!(seen, 2, "CACHE-6");
-        *lanes.take(&key("a")).unwrap() = None;
+        lanes.take(&key("a")).unwrap().lane = None;
         assert_eq!(lanes.keys(), [key("b")], "CACHE-2");
     }
 
@@ -376,7 +361,7 @@ mod tests {
         assert_eq!(busy, [key("a")]);
         assert!(lanes.turns().is_empty());
         drop(taken);
-        assert!(lanes.take(&key("a")).unwrap().is_some(), "given back as it was");
+        assert!(lanes.take(&key("a")).unwrap().lane.is_some(), "given back as it was");
     }
 
     #[test]
@@ -386,11 +371,11 @@ mod tests {
         open(&lanes, "a");
         open(&lanes, "b");
         assert_eq!(pending.get(), 2);
-        if let Some(lane) = &mut *lanes.take(&key("a")).unwrap() {
+        if let Some(lane) = &mut lanes.take(&key("a")).unwrap().lane {
             lane.settled = true;
         }
         assert_eq!(pending.get(), 1);
-        *lanes.take(&key("b")).unwrap() = None;
+        lanes.take(&key("b")).unwrap().lane = None;
         assert_eq!(pending.get(), 0);
     }
 }

@@ -54,11 +54,11 @@ impl Controller {
         // A worker that holds the lane, or held it after the list began, knows more than the list.
         let Some(mut taken) = self.lanes.take(&service.key) else { return Verdict::AsKnown };
         // A lane created meanwhile without a call, as all are at the start, is still at turn zero.
-        let turn = taken.as_ref().map_or(0, |lane| lane.turn);
+        let turn = taken.lane.as_ref().map_or(0, |lane| lane.turn);
         if turn != turns.get(&service.key).copied().unwrap_or_default() {
             return Verdict::AsKnown;
         }
-        let lane = taken.get_or_insert_with(|| Lane::new(Arc::clone(service)));
+        let lane = taken.lane.get_or_insert_with(|| Lane::new(Arc::clone(service)));
         if !lane.is_of(&service.uid) {
             return Verdict::AsKnown;
         }

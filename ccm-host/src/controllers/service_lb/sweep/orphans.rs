@@ -127,10 +127,12 @@ impl Controller {
         let Stray { balancer, why } = stray;
         let _permit = self.wait_for(&(provider.name().to_owned(), Turn::Remove)).await?;
         // Holding the lane keeps others from a balancer of this name.
-        let lane = self.lanes.take(&balancer.key)?;
+        let taken = self.lanes.take(&balancer.key)?;
         let is_unwanted = match why {
             Why::Orphaned => self.has_no_service(balancer).await,
-            Why::LeftBehind => lane.as_ref().is_some_and(|lane| has_another(lane, balancer, provider.name())),
+            Why::LeftBehind => {
+                taken.lane.as_ref().is_some_and(|lane| has_another(lane, balancer, provider.name()))
+            }
         };
         if *provider.status().borrow() != ProviderStatus::Serving || !is_unwanted {
             return None;
