@@ -8,4 +8,4 @@ mod mistake;
 mod value;
 
 pub use mistake::{FlagError, Mistakes, Wrong};
-pub use value::{at_least, duration, listed, named, period, switch, workers};
+pub use value::{at_least, duration, listed, named, period, secret, switch, workers};

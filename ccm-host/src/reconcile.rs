@@ -1,17 +1,311 @@
 //! What all controllers share.
 //!
-//! * [`run()`] runs a [`Reconciler`]: a controller that works a queue.
-//! * [`Retry`] maps a provider's error to its retry.
+//! * [`run()`] runs a [`Reconciler`]: waits for its caches, works its queue, and ends.
+//! * [`askable`], [`follow_status`], [`at_each_sweep`] and [`resync`] pace the loops that follow a provider.
+//! * [`Retry`] maps a provider's error to its retry, by the retry class that the contract assigns to its reason.
+//! * [`unwritten`] maps a write that failed.
 //! * [`ToldOnce`] remembers what was already reported about an object.
 //! * [`pass_on`] records the Events that a provider attached to its answer.
-//! * [`askable`], [`follow_status`] and [`resync`] pace the loops that follow a provider.
 
-mod follow;
-mod retry;
-mod run;
-mod told;
+use std::{collections::HashMap, fmt::Display, future::pending, sync::Arc, time::Duration};
 
-pub use follow::{askable, at_each_sweep, follow_status, resync};
-pub use retry::{Retry, SLOW_RETRY, passes_by_itself};
-pub use run::{Reconciler, Run, follow, run, until_cancelled};
-pub use told::{ToldOnce, pass_on};
+use cloudprovider_proto::v1alpha1::RetryClass;
+use futures::{FutureExt as _, future::BoxFuture};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cloud::{CloudError, ErrorReason, Provider, ProviderEvent, ProviderStatus},
+    kube::{
+        Slim,
+        cache::{Cache, Change},
+        events::{Recorder, Regarding},
+        patch::WriteError,
+        queue::{self, Key, Outcome, WorkQueue},
+    },
+};
+
+/// Runs a controller until the token is cancelled and its last key is done.
+pub type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
+
+/// A controller that works a queue.
+pub trait Reconciler: Send + Sync + 'static {
+    type Key: Key;
+
+    /// Maximum keys reconciled at once.
+    const AT_ONCE: usize;
+
+    fn queue(&self) -> &WorkQueue<Self::Key>;
+
+    /// Returns once the caches hold what the controller needs and feed its queue.
+    fn begin(self: &Arc<Self>) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
+    /// What runs beside the queue: sweeps, and what providers report.
+    fn background(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
+    fn reconcile(&self, key: &Self::Key) -> impl Future<Output = Outcome> + Send;
+}
+
+/// Runs the controller until cancelled. Cancelling aborts calls and writes in flight; nothing is written afterwards.
+pub fn run<R: Reconciler>(controller: Arc<R>) -> Run {
+    Box::new(|cancel| work(controller, cancel).boxed())
+}
+
+async fn work<R: Reconciler>(controller: Arc<R>, cancel: CancellationToken) {
+    if until_cancelled(&cancel, controller.begin()).await.is_none() {
+        return;
+    }
+    let reconciled = queue::run(controller.queue().clone(), R::AT_ONCE, cancel.clone(), |key| {
+        let (controller, cancel) = (Arc::clone(&controller), cancel.clone());
+        async move { until_cancelled(&cancel, controller.reconcile(&key)).await.unwrap_or(Outcome::Done) }
+    });
+    tokio::join!(reconciled, until_cancelled(&cancel, controller.background()));
+}
+
+/// The result of `work`; `None` if it was cancelled, which drops it where it waits.
+pub async fn until_cancelled<T>(cancel: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        // Polled first: work that could go on at this moment writes nothing any more.
+        biased;
+        () = cancel.cancelled() => None,
+        result = work => Some(result),
+    }
+}
+
+/// Shows the controller every change in a cache, for as long as it exists. `see` must not block.
+pub fn follow<C, T>(controller: &Arc<C>, cache: &Cache<T>, see: fn(&C, &Change<T>))
+where
+    C: Send + Sync + 'static,
+    T: Slim,
+{
+    let controller = Arc::downgrade(controller);
+    cache.subscribe(move |change| {
+        if let Some(controller) = controller.upgrade() {
+            see(&controller, change);
+        }
+    });
+}
+
+/// Maximum jitter as a share of the period, so that several providers or hosts do not list in step.
+const JITTER: f64 = 0.1;
+
+/// The pause until the next sweep: the period plus jitter.
+#[must_use]
+pub fn resync(period: Duration) -> Duration {
+    period.mul_f64(1.0 + JITTER * fastrand::f64())
+}
+
+/// Returns once the provider has introduced itself and can be asked.
+pub async fn askable(provider: &dyn Provider) {
+    let mut status = provider.status();
+    while provider.info().is_none() || status.borrow_and_update().is_away() {
+        if status.changed().await.is_err() {
+            pending::<()>().await;
+        }
+    }
+}
+
+/// Calls `look` whenever all objects of the provider should be looked at: at each new connection, and after a gap in its
+/// reports. Never ends.
+pub async fn at_each_sweep(provider: &dyn Provider, look: impl Fn()) {
+    let mut sweeps = provider.sweeps();
+    sweeps.mark_unchanged();
+    while sweeps.changed().await.is_ok() {
+        look();
+    }
+    pending::<()>().await;
+}
+
+/// Calls `tell` with the previous and the current status after each change, for as long as it is polled. Both are the same
+/// if it changed and changed back in between.
+pub async fn follow_status(provider: &dyn Provider, mut tell: impl FnMut(&ProviderStatus, &ProviderStatus)) {
+    let mut status = provider.status();
+    let mut before = status.borrow_and_update().clone();
+    while status.changed().await.is_ok() {
+        let now = status.borrow_and_update().clone();
+        tell(&before, &now);
+        before = now;
+    }
+    // The provider lives as long as the process; there is nothing left to follow.
+    pending::<()>().await;
+}
+
+/// The minimum pause where an early retry cannot help.
+pub const SLOW_RETRY: Duration = Duration::from_secs(300);
+
+/// About as long as it takes to replace a container.
+const REPLACEMENT: Duration = Duration::from_secs(10);
+
+/// Whether an error deserves no Event yet. While a provider is being replaced, its next process answers soon. An object
+/// that has been `failing_for` longer shows that the provider stays away, or fails on this very object.
+#[must_use]
+pub fn passes_by_itself(error: &CloudError, failing_for: Duration) -> bool {
+    error.is_of_replacement() && failing_for < REPLACEMENT
+}
+
+/// When to retry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// After the object's growing backoff.
+    Backoff,
+    /// After exactly this long; the backoff neither grows nor resets.
+    After(Duration),
+    /// When the object changes, or at the next sweep.
+    Wait,
+}
+
+impl Retry {
+    /// The retry that the contract prescribes for the error's reason.
+    #[must_use]
+    pub fn of(error: &CloudError) -> Self {
+        match error.reason.map(ErrorReason::retry) {
+            Some(RetryClass::Wait) => Self::Wait,
+            Some(RetryClass::Slow) => Self::After(slow(error)),
+            // The same message would be too large again.
+            None if error.is_too_large() => Self::After(slow(error)),
+            _ => error.retry_after.filter(|after| !after.is_zero()).map_or(Self::Backoff, Self::After),
+        }
+    }
+
+    /// The same for an object that no sweep requeues: where only a change would help, retries slowly.
+    #[must_use]
+    pub fn without_sweep(error: &CloudError) -> Self {
+        match Self::of(error) {
+            Self::Wait => Self::After(slow(error)),
+            retry => retry,
+        }
+    }
+
+    /// The outcome for the work queue.
+    pub fn outcome(self, why: impl Display) -> Outcome {
+        match self {
+            Self::Backoff => Outcome::retry(why),
+            Self::After(delay) => Outcome::RetryAfter(delay),
+            Self::Wait => Outcome::Done,
+        }
+    }
+
+    /// The delay, given the current backoff; `None` means until something changes.
+    pub fn delay(self, backoff: Duration) -> Option<Duration> {
+        match self {
+            Self::Backoff => Some(backoff),
+            Self::After(delay) => Some(delay),
+            Self::Wait => None,
+        }
+    }
+}
+
+/// The outcome of a write that failed. What the watch will show needs no retry.
+pub fn unwritten(error: WriteError) -> Outcome {
+    match error {
+        WriteError::NotFound | WriteError::Gone | WriteError::NotLeading => Outcome::Done,
+        WriteError::HeldBack(again) => Outcome::RetryAfter(again),
+        error => Outcome::retry(anyhow::Error::from(error)),
+    }
+}
+
+fn slow(error: &CloudError) -> Duration {
+    error.retry_after.unwrap_or_default().max(SLOW_RETRY)
+}
+
+/// The topics reported for each object. Only objects with current topics take memory.
+#[derive(Debug)]
+pub struct ToldOnce<Topic>(HashMap<String, Vec<Topic>>);
+
+impl<Topic> Default for ToldOnce<Topic> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<Topic: PartialEq> ToldOnce<Topic> {
+    /// Returns those of an object's current notices that were not reported before. A notice missing from `all` will
+    /// be new again.
+    pub fn news<T>(&mut self, object: &str, all: Vec<T>, topic: impl Fn(&T) -> Topic) -> Vec<T> {
+        let before = self.0.remove(object).unwrap_or_default();
+        if all.is_empty() {
+            return all;
+        }
+        self.0.insert(object.to_owned(), all.iter().map(&topic).collect());
+        all.into_iter().filter(|one| !before.contains(&topic(one))).collect()
+    }
+
+    /// The topics that were reported and still hold.
+    pub fn told(&self, object: &str) -> &[Topic] {
+        self.0.get(object).map_or(&[], Vec::as_slice)
+    }
+
+    /// Forgets an object that is gone.
+    pub fn forget(&mut self, object: &str) {
+        self.0.remove(object);
+    }
+}
+
+/// Records the Events that a provider attached to its answer.
+pub fn pass_on(recorder: &Recorder, object: impl Into<Regarding>, events: &[ProviderEvent]) {
+    let object = object.into();
+    for ProviderEvent { kind, reason, message } in events {
+        recorder.record(&object, *kind, reason.clone(), message.as_str());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cloud::{
+        ErrorReason as R,
+        fake::{error, method},
+    };
+
+    #[test]
+    fn a_provider_that_is_replaced_is_waited_for_in_silence() {
+        let soon = Duration::from_secs(5);
+        let unanswered = CloudError { is_unanswered: true, ..error(method::ENSURE_ROUTE, None) };
+        let ending = error(method::ENSURE_ROUTE, Some(R::ShuttingDown));
+        for error in [unanswered, ending] {
+            assert!(passes_by_itself(&error, soon), "{error}");
+            assert!(!passes_by_itself(&error, REPLACEMENT), "{error}");
+        }
+        assert!(!passes_by_itself(&error(method::ENSURE_ROUTE, None), soon), "its own word");
+    }
+
+    /// The contract's table of retry classes.
+    #[test]
+    fn each_class_of_errors_has_its_pace() {
+        let seconds = Duration::from_secs;
+        let rows = [
+            (Some(R::InstanceNotFound), None, Retry::Backoff, Retry::Backoff),
+            (Some(R::RouteTableFull), None, Retry::After(SLOW_RETRY), Retry::After(SLOW_RETRY)),
+            (Some(R::RouteTableFull), Some(900), Retry::After(seconds(900)), Retry::After(seconds(900))),
+            (Some(R::OwnedByOtherCluster), None, Retry::Wait, Retry::After(SLOW_RETRY)),
+            (Some(R::OwnedByOtherCluster), Some(900), Retry::Wait, Retry::After(seconds(900))),
+            (Some(R::MethodNotSupported), None, Retry::Wait, Retry::After(SLOW_RETRY)),
+            (Some(R::RateLimited), Some(7), Retry::After(seconds(7)), Retry::After(seconds(7))),
+            (Some(R::InternalError), None, Retry::Backoff, Retry::Backoff),
+            (None, None, Retry::Backoff, Retry::Backoff),
+        ];
+        for (reason, wait, want, without_sweep) in rows {
+            let error = CloudError { retry_after: wait.map(seconds), ..error(method::ENSURE_ROUTE, reason) };
+            assert_eq!(Retry::of(&error), want, "{reason:?} {wait:?}");
+            assert_eq!(Retry::without_sweep(&error), without_sweep, "{reason:?} {wait:?}");
+        }
+    }
+
+    #[test]
+    fn tells_once_for_as_long_as_it_stays() {
+        let mut told = ToldOnce::default();
+        let mut news = |object, all: &[&'static str]| told.news(object, all.to_vec(), |one| one.to_owned());
+        assert_eq!(news("n", &["a"]), ["a"]);
+        assert!(news("n", &["a"]).is_empty());
+        assert_eq!(news("n", &["a", "b"]), ["b"], "another topic");
+        assert_eq!(news("m", &["a"]), ["a"], "another object");
+        assert!(news("n", &[]).is_empty());
+        assert_eq!(news("n", &["a"]), ["a"], "it came back");
+        assert_eq!(told.told("n"), ["a"]);
+        told.forget("n");
+        assert!(told.told("n").is_empty());
+    }
+}

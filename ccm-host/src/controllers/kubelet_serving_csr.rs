@@ -15,15 +15,12 @@
 
 mod act;
 mod decide;
-#[cfg(test)]
-mod forge;
 mod metrics;
 mod observe;
 mod request;
 mod settings;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,9 +37,9 @@ use crate::{
     },
     reconcile::{self, Reconciler},
 };
+use act::Told;
 use metrics::CsrMetrics;
 pub use settings::{Policy, Settings};
-use told::Told;
 
 /// The component that Events are recorded under.
 const COMPONENT: &str = "kubelet-serving-csr-controller";
@@ -110,7 +107,7 @@ impl Reconciler for Controller {
 
     async fn reconcile(&self, name: &String) -> Outcome {
         let Some(request) = self.parts.certificate_requests.get(name) else { return Outcome::Done };
-        let verdict = Box::pin(self.judge(&request)).await;
+        let (Ok(verdict) | Err(verdict)) = Box::pin(self.judge(&request)).await;
         self.carry_out(&request, verdict).await
     }
 }

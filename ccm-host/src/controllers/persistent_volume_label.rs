@@ -34,7 +34,7 @@ use crate::{
     },
     reconcile::{self, Reconciler, ToldOnce},
 };
-use metrics::VolumeMetrics;
+use metrics::Results;
 
 /// The component that Events are recorded under.
 const COMPONENT: &str = "persistent-volume-label-controller";
@@ -60,7 +60,7 @@ pub const REGISTRATION: Registration = Registration {
 struct Controller {
     parts: Parts,
     recorder: Recorder,
-    metrics: VolumeMetrics,
+    metrics: Results,
     /// By name.
     queue: WorkQueue<String>,
     /// By uid.
@@ -73,7 +73,7 @@ impl Controller {
     fn new(parts: Parts, registry: &mut Registry) -> Self {
         Self {
             recorder: parts.events.recorder(COMPONENT),
-            metrics: VolumeMetrics::register(registry),
+            metrics: Results::of_volumes(registry),
             queue: WorkQueue::new("persistent_volume_label", BACKOFF, &parts.metrics.queue),
             told: Mutex::default(),
             writing: Semaphore::new(parts.settings.nodes.concurrent_node_syncs),

@@ -5,10 +5,10 @@
 //! [`crate::cloud`] batches updates.
 //!
 //! ```text
-//! Services ─► needs ─────────────┐
-//! Nodes ─► nodes ─► fan_out ─────┼─► queue ─► observe ─► decide (pure) ─► act ─► provider, Service
-//! provider's list ─► sweep ──────┘               ▲                         │
-//!                                                └───────── lane ◄─────────┘
+//! Services ─► services ──────┐
+//! Nodes ─► backends ─────────┼─► queue ─► observe ─► decide (pure) ─► act ─► provider, Service
+//! provider's list ─► sweep ──┘               ▲                         │
+//!                                            └───────── lane ◄─────────┘
 //! ```
 //!
 //! Each Service has one lane, so no two workers ever change the same balancer. Reconciles are cheap and practically
@@ -18,17 +18,13 @@ mod act;
 mod backends;
 mod decide;
 mod events;
-mod fan_out;
-mod former_classes;
 mod lane;
 mod metrics;
-mod needs;
 mod observe;
+mod services;
 mod settings;
 mod state;
-mod status;
 mod sweep;
-mod takeover;
 #[cfg(test)]
 mod tests;
 
@@ -47,25 +43,20 @@ use crate::{
     cloud::{Provider, Providers, Wishes},
     controllers::{Kept, Parts, Registration},
     kube::{
-        cache::Change,
         keep::{Keep, KeySet},
+        patch::WriteError,
         queue::{Backoff, Outcome, WorkQueue},
         service::{ObjectKey, SOURCE_RANGES, Service},
     },
     reconcile::{self, Reconciler, Run},
 };
-use act::{Act, Step};
-use backends::Backends;
+use act::{Act, Step, Takeover};
+use backends::{Backends, NodeChanges};
 use decide::decide;
-use events::Events;
-use fan_out::NodeChanges;
-use former_classes::FormerClasses;
+use events::{COMPONENT, Events};
 use lane::Lanes;
-use sweep::Orphans;
-use takeover::Takeover;
-
-use events::COMPONENT;
 use metrics::Metrics;
+use services::FormerClasses;
 pub use settings::Settings;
 
 /// The same as upstream's.
@@ -111,10 +102,13 @@ pub(super) struct Controller {
     backends: Backends,
     node_changes: NodeChanges,
     former_classes: FormerClasses,
-    listed: Listed,
+    /// Names of the providers whose balancers were listed, or whose first list was given up.
+    listed: Mutex<HashSet<String>>,
     wishes: Wishes,
-    orphans: Orphans,
-    takeover: Takeover,
+    /// By provider: the uids of the missing Services whose balancers the last sweep found.
+    orphans: Mutex<HashMap<String, HashSet<String>>>,
+    /// By provider.
+    takeovers: Mutex<HashMap<String, Takeover>>,
     /// By provider: one permit per balancer being created or changed, and others for those being removed: a cloud in
     /// which creating hangs may well delete.
     limits: HashMap<(String, Turn), Semaphore>,
@@ -125,20 +119,6 @@ pub(super) struct Controller {
 enum Turn {
     Change,
     Remove,
-}
-
-/// Names of the providers whose balancers were listed, or whose first list was given up.
-#[derive(Debug, Default)]
-struct Listed(Mutex<HashSet<String>>);
-
-impl Listed {
-    fn contains(&self, provider: &str) -> bool {
-        self.0.lock().contains(provider)
-    }
-
-    fn insert(&self, provider: &str) {
-        self.0.lock().insert(provider.to_owned());
-    }
 }
 
 impl Controller {
@@ -156,9 +136,9 @@ impl Controller {
             backends: Backends::new(nodes.clone(), providers.clone()),
             node_changes: NodeChanges::default(),
             former_classes: FormerClasses::default(),
-            listed: Listed::default(),
-            orphans: Orphans::default(),
-            takeover: Takeover::default(),
+            listed: Mutex::default(),
+            orphans: Mutex::default(),
+            takeovers: Mutex::default(),
             wishes: Wishes::new(providers.clone(), nodes.clone(), services.clone()),
             limits: providers.all().iter().flat_map(limit).collect(),
             metrics,
@@ -194,12 +174,13 @@ impl Reconciler for Controller {
     /// Observes, decides and acts until nothing more can be done right now.
     async fn reconcile(&self, key: &ObjectKey) -> Outcome {
         self.synced().await;
-        let Some(mut lane) = self.lanes.take(key) else { return Outcome::RetryAfter(LANE_IS_TAKEN) };
+        let Some(mut taken) = self.lanes.take(key) else { return Outcome::RetryAfter(LANE_IS_TAKEN) };
+        let lane = &mut taken.lane;
         let mut permit: Option<((String, Turn), Option<SemaphorePermit<'_>>)> = None;
         let mut given = None;
         loop {
             let seen = observe::observe(self, key, lane.as_ref(), given.as_ref());
-            let action = decide(&seen.facts(lane.as_ref()));
+            let action = decide(&seen.facts, lane.as_ref());
             if let Some(turn) = seen.turn_of(&action)
                 && permit.as_ref().is_none_or(|(held, _)| *held != turn)
             {
@@ -210,7 +191,7 @@ impl Reconciler for Controller {
                 continue;
             }
             let act = Act { controller: self, key, seen: &seen };
-            match act.run(&mut lane, action).await {
+            match act.run(lane, action).await {
                 Step::Again => given = seen.given(lane.as_ref()),
                 Step::End(outcome) => return outcome,
             }
@@ -227,23 +208,14 @@ impl Controller {
         self.parts.nodes.synced().await;
     }
 
-    fn service_changed(&self, change: &Change<Service>) {
-        self.former_classes.see(change);
-        let ours = |service: &Service| observe::may_be_ours(&self.parts.providers, service);
-        let look = match change {
-            Change::Added(service) => needs::is_of_interest(service),
-            Change::Updated { old, new } => needs::needs_look(old, new, ours),
-            // The lane knows whether it left a balancer.
-            Change::Deleted(_) => true,
-        };
-        if look {
-            self.queue.add(change.object().key.clone());
-        }
-    }
-
     /// Waits for a permit to do this to a balancer at that provider.
     async fn wait_for(&self, turn: &(String, Turn)) -> Option<SemaphorePermit<'_>> {
         self.limits.get(turn)?.acquire().await.ok()
+    }
+
+    /// The Service as the API has it now.
+    async fn live(&self, key: &ObjectKey) -> Result<Option<Service>, WriteError> {
+        self.parts.writer.get(key, &self.parts.services.keep()).await
     }
 }
 

@@ -85,6 +85,19 @@ pub fn named<'a>(flag: &str, text: &'a str, shape: &str) -> Result<(&'a str, &'a
     }
 }
 
+/// Splits `NAMESPACE/NAME`, which names a Secret.
+///
+/// # Errors
+/// A part is missing, or there are more.
+pub fn secret<'a>(text: &'a str, example: &str) -> Result<(&'a str, &'a str), Wrong> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok((namespace, name))
+        }
+        _ => Err(Wrong::new("names no Secret", format!("give NAMESPACE/NAME, for example {example}"))),
+    }
+}
+
 /// The items of comma-separated lists, without empty ones.
 pub fn listed(lists: &[String]) -> impl Iterator<Item = &str> {
     lists.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|item| !item.is_empty())

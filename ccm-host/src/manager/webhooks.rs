@@ -5,14 +5,13 @@
 //! authority in the configuration. What is admitted is decided in [`crate::controllers`].
 //!
 //! ```text
-//! leader ── upkeep ── rotation (pure) ──► Secret ──► every replica: server ──► TLS ──► routes
-//!                          └────────────► caBundle of the configuration ──► apiserver
+//! leader ── upkeep ── certificate (pure) ──► Secret ──► every replica: server ──► TLS ──► routes
+//!                             └────────────► caBundle of the configuration ──► apiserver
 //! ```
 //!
 //! Nothing here may keep the cluster from working: the configuration tells the apiserver to go on without an answer.
 
 mod certificate;
-mod rotation;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -20,7 +19,11 @@ mod upkeep;
 
 use std::net::IpAddr;
 
-use crate::{flag::Wrong, kube::service::ObjectKey, manager::serving::settings::ip};
+use crate::{
+    flag::{self, Wrong},
+    kube::service::ObjectKey,
+    manager::serving::settings::ip,
+};
 pub use server::{Server, WebhookMetrics};
 pub use upkeep::Upkeep;
 
@@ -62,10 +65,6 @@ fn port(text: &str) -> Result<u16, Wrong> {
 }
 
 fn secret(text: &str) -> Result<ObjectKey, Wrong> {
-    match text.split('/').collect::<Vec<_>>()[..] {
-        [namespace, name] if !namespace.is_empty() && !name.is_empty() => {
-            Ok(ObjectKey { namespace: namespace.into(), name: name.into() })
-        }
-        _ => Err(Wrong::new("names no Secret", "give NAMESPACE/NAME, for example kube-system/webhook")),
-    }
+    let (namespace, name) = flag::secret(text, "kube-system/webhook")?;
+    Ok(ObjectKey::new(namespace, name))
 }

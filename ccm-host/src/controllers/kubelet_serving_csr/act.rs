@@ -3,11 +3,13 @@
 //! In: a verdict. Out: one patch of the approval subresource, an Event on the Node, a line in the log, metrics, and when
 //! to look again. No line holds the request itself.
 
+use std::collections::HashMap;
+
 use super::{
     Controller,
     decide::{self, Ignored, Refusal, Verdict, Waiting},
+    metrics::CsrMetrics,
     settings::Policy,
-    told::Saying,
 };
 use crate::{
     clock,
@@ -17,6 +19,7 @@ use crate::{
         patch::{Decision, WriteError, certificate_decision},
         queue::Outcome,
     },
+    reconcile::unwritten,
 };
 
 const APPROVED: &str = "KubeletServingCertificateApproved";
@@ -140,11 +143,54 @@ impl Controller {
     }
 }
 
+/// The last thing said about a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Saying {
+    Waiting(&'static str),
+    /// Denied, refused or ignored, with the result's name in the metric.
+    Over(&'static str, &'static str),
+}
+
+/// What was said about each open request, by uid, so that it is said and counted once. Only requests that exist take
+/// memory.
+#[derive(Debug)]
+pub(super) struct Told {
+    last: HashMap<String, Saying>,
+    metrics: CsrMetrics,
+}
+
+impl Told {
+    pub(super) fn new(metrics: CsrMetrics) -> Self {
+        Self { last: HashMap::new(), metrics }
+    }
+
+    /// Whether this is news about the request.
+    fn is_news(&mut self, uid: &str, saying: Saying) -> bool {
+        let before = self.last.get(uid).copied();
+        if before == Some(saying) {
+            return false;
+        }
+        self.forget(uid);
+        match saying {
+            Saying::Waiting(reason) => self.metrics.waiting(reason, 1),
+            Saying::Over(result, reason) => self.metrics.count(result, reason),
+        }
+        self.last.insert(uid.to_owned(), saying);
+        true
+    }
+
+    /// Nothing more will be said about it.
+    pub(super) fn forget(&mut self, uid: &str) {
+        if let Some(Saying::Waiting(reason)) = self.last.remove(uid) {
+            self.metrics.waiting(reason, -1);
+        }
+    }
+}
+
 fn outcome(written: Result<bool, WriteError>) -> Outcome {
     match written {
-        Ok(_) | Err(WriteError::NotFound | WriteError::Gone | WriteError::NotLeading) => Outcome::Done,
-        Err(WriteError::HeldBack(again)) => Outcome::RetryAfter(again),
+        Ok(_) => Outcome::Done,
         // A change that nothing kept shows brings no further look.
-        Err(error) => Outcome::retry(anyhow::Error::from(error)),
+        Err(error) => unwritten(error),
     }
 }

@@ -7,7 +7,7 @@
 //! What may change by itself (a node that the cloud has not initialised, a provider that fails) is waited for. What cannot
 //! is refused for good.
 
-use std::{collections::BTreeSet, net::IpAddr, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
@@ -97,7 +97,7 @@ pub(super) struct Claim {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cluster<'a> {
     /// The Node with the name of the kubelet that asks.
-    pub(super) node: Option<&'a Node>,
+    pub(super) node: Option<&'a Arc<Node>>,
     /// Whether this host manages it.
     pub(super) is_in_scope: bool,
     /// How many Nodes carry its provider ID.
@@ -108,7 +108,7 @@ fn refuse(reason: &'static str, message: impl Into<String>) -> Verdict {
     Verdict::Refuse(Refusal { reason, message: message.into(), may_pass: false })
 }
 
-fn wait(reason: &'static str, message: impl Into<String>) -> Verdict {
+pub(super) fn wait(reason: &'static str, message: impl Into<String>) -> Verdict {
     Verdict::Wait(Waiting::new(reason, message))
 }
 
@@ -233,7 +233,10 @@ fn unfit_address(address: IpAddr) -> Option<&'static str> {
 }
 
 /// Judges the node whose kubelet asks, before the cloud is asked. `Ok` holds its Node.
-pub(super) fn standing<'a>(request: &CertificateRequest, cluster: Cluster<'a>) -> Result<&'a Node, Verdict> {
+pub(super) fn standing<'a>(
+    request: &CertificateRequest,
+    cluster: Cluster<'a>,
+) -> Result<&'a Arc<Node>, Verdict> {
     let Some(node) = cluster.node else {
         return Err(wait("NoNode", "no Node has this name"));
     };

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Controller,
-    decide::{self, Cluster, Verdict, Waiting},
+    decide::{self, Cluster, Verdict, Waiting, wait},
 };
 use crate::{
     clock,
@@ -33,16 +33,10 @@ impl Controller {
         open.for_each(|request| self.queue.add(request.name.clone()));
     }
 
-    /// Decides about a request.
-    pub(super) async fn judge(&self, request: &CertificateRequest) -> Verdict {
-        let claim = match decide::claim(request, clock::now()) {
-            Ok(claim) => claim,
-            Err(verdict) => return verdict,
-        };
-        let node = match self.standing(request, &claim.node) {
-            Ok(node) => node,
-            Err(verdict) => return verdict,
-        };
+    /// Decides about a request: `Err` if it came to that before the cloud's answer counted.
+    pub(super) async fn judge(&self, request: &CertificateRequest) -> Result<Verdict, Verdict> {
+        let claim = decide::claim(request, clock::now())?;
+        let node = self.standing(request, &claim.node)?;
         // The state is asked for, too: a certificate is for an instance that runs.
         let found = node_instance::ask(
             &self.parts.providers,
@@ -53,15 +47,12 @@ impl Controller {
         )
         .await;
         // The cluster may have changed while the cloud was asked.
-        let now = match self.standing(request, &claim.node) {
-            Ok(now) => now,
-            Err(verdict) => return verdict,
-        };
+        let now = self.standing(request, &claim.node)?;
         if (&now.uid, &now.provider_id) != (&node.uid, &node.provider_id) {
-            return unsure("NodeReplaced", "the Node was replaced while the cloud was asked");
+            return Err(wait("NodeReplaced", "the Node was replaced while the cloud was asked"));
         }
         let is_other_node = |name: &str| name != now.name && self.parts.nodes.get(name).is_some();
-        match found {
+        Ok(match found {
             Found::Answer { answer, by } => {
                 let settings = &self.parts.settings.kubelet_serving;
                 let reads = |info: Arc<ProviderInfo>| info.reads_kubelets_words;
@@ -78,11 +69,11 @@ impl Controller {
                 Verdict::Wait(Waiting { after, ..Waiting::new("ProviderFailed", error.to_string()) })
             }
             Found::Contested { .. } => {
-                unsure("SeveralProviders", "several providers have an instance for the node")
+                wait("SeveralProviders", "several providers have an instance for the node")
             }
-            Found::Undecided => unsure("ProviderUnsure", "a provider has not introduced itself yet"),
+            Found::Undecided => wait("ProviderUnsure", "a provider has not introduced itself yet"),
             Found::Nobody => Verdict::Ignore(decide::Ignored::NotOurs),
-        }
+        })
     }
 
     /// The Node of that name, if the cloud may be asked about it.
@@ -91,15 +82,10 @@ impl Controller {
         let node = nodes.get(name);
         let provider_id = node.as_ref().and_then(|node| node.provider_id.as_deref());
         let cluster = Cluster {
-            node: node.as_deref(),
+            node: node.as_ref(),
             is_in_scope: node.as_ref().is_some_and(|node| self.scope.contains(node)),
             claimants: provider_id.map_or(0, |id| nodes.by_index(id).len()),
         };
-        decide::standing(request, cluster)?;
-        node.ok_or_else(|| unsure("NoNode", "no Node has this name"))
+        decide::standing(request, cluster).cloned()
     }
-}
-
-fn unsure(reason: &'static str, message: &str) -> Verdict {
-    Verdict::Wait(Waiting::new(reason, message))
 }

@@ -1,13 +1,12 @@
 //! The whole controller against an in-memory apiserver and provider, on a paused clock.
 
+pub(super) mod forge;
+
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{
-    forge::{Forge, request},
-    *,
-};
+use super::*;
 use crate::{
     cloud::{
         AddressType, ErrorReason, Freshness, Instance, InstanceState, InstanceView, NodeAddress,
@@ -19,6 +18,7 @@ use crate::{
     },
     kube::{certificate_request::CertificateRequest, fixtures::node, node::Node},
 };
+use forge::{Forge, request};
 
 /// Enough for everything that has no delay.
 const MOMENT: Duration = Duration::from_millis(100);

@@ -16,7 +16,7 @@ use crate::{
         persistent_volume::PersistentVolume,
         queue::Outcome,
     },
-    reconcile::{Retry, SLOW_RETRY, passes_by_itself},
+    reconcile::{Retry, SLOW_RETRY, passes_by_itself, unwritten},
 };
 
 const LABELLED: &str = "VolumeLabelled";
@@ -55,11 +55,11 @@ impl Controller {
             Ok(()) => {
                 let mut notices = Vec::new();
                 if !rejected.is_empty() {
-                    notices.push(Notice::warning(INVALID, rejected.join("; ")));
+                    notices.push(Notice { reason: INVALID, message: rejected.join("; ") });
                 }
                 if !plan.differing.is_empty() {
                     let message = format!("labels are left as they are: {}", plan.differing.join(", "));
-                    notices.push(Notice::warning(DIFFERENT, message));
+                    notices.push(Notice { reason: DIFFERENT, message });
                 }
                 for notice in self.tell(&volume, notices) {
                     self.metrics.count(if notice == DIFFERENT { "differs" } else { "invalid" });
@@ -70,9 +70,7 @@ impl Controller {
                 let message = format!("the apiserver refuses its labels or node affinity: {message}");
                 self.fail(&volume, Problem::new("refused", message, Retry::After(SLOW_RETRY)))
             }
-            Err(WriteError::NotFound | WriteError::Gone | WriteError::NotLeading) => Outcome::Done,
-            Err(WriteError::HeldBack(again)) => Outcome::RetryAfter(again),
-            Err(error) => Outcome::retry(anyhow::Error::from(error)),
+            Err(error) => unwritten(error),
         }
     }
 
@@ -99,7 +97,7 @@ impl Controller {
         let Problem { result, message, retry, error } = problem;
         let failing_for = self.queue.failing_for(&volume.name);
         if error.is_none_or(|error| !passes_by_itself(&error, failing_for)) {
-            let notice = Notice::warning(NOT_LABELLED, message.clone());
+            let notice = Notice { reason: NOT_LABELLED, message: message.clone() };
             if !self.tell(volume, vec![notice]).is_empty() {
                 self.metrics.count(result);
                 tracing::warn!(volume = volume.name, result, message, "volume not labelled");
@@ -119,7 +117,7 @@ impl Controller {
             news
         };
         let record = |notice: Notice| {
-            self.recorder.record(volume, notice.kind, notice.reason, notice.message);
+            self.recorder.record(volume, EventType::Warning, notice.reason, notice.message);
             notice.reason
         };
         news.into_iter().map(record).collect()

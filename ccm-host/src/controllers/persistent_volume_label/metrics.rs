@@ -6,10 +6,10 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// The metrics of this controller. Cheap to clone.
+/// One counter by result: of the controller, or of its webhook. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct VolumeMetrics {
-    volumes: Family<Result, Counter>,
+pub(super) struct Results {
+    results: Family<Result, Counter>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -17,40 +17,28 @@ struct Result {
     result: &'static str,
 }
 
-impl VolumeMetrics {
-    pub(super) fn register(registry: &mut Registry) -> Self {
+impl Results {
+    pub(super) fn of_volumes(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         registry.register(
             "persistent_volume_label_controller_volumes",
             "PersistentVolumes that were labelled, or not: not_found, contested, failed, refused; differs and invalid count labels that were left out",
-            metrics.volumes.clone(),
+            metrics.results.clone(),
         );
         metrics
     }
 
-    pub(super) fn count(&self, result: &'static str) {
-        self.volumes.get_or_create(&Result { result }).inc();
-    }
-}
-
-/// The metrics of the webhook.
-#[derive(Debug, Clone, Default)]
-pub(super) struct AdmissionMetrics {
-    reviews: Family<Result, Counter>,
-}
-
-impl AdmissionMetrics {
-    pub(super) fn register(registry: &mut Registry) -> Self {
+    pub(super) fn of_reviews(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         registry.register(
             "persistent_volume_label_webhook_reviews",
             "Reviews of new PersistentVolumes: labelled, unchanged, or left to the controller (unlabelled, late, busy); invalid ones were refused",
-            metrics.reviews.clone(),
+            metrics.results.clone(),
         );
         metrics
     }
 
     pub(super) fn count(&self, result: &'static str) {
-        self.reviews.get_or_create(&Result { result }).inc();
+        self.results.get_or_create(&Result { result }).inc();
     }
 }

@@ -25,7 +25,7 @@ use tokio::{
 
 use super::{
     decide::{self, Basis, Verdict},
-    metrics::AdmissionMetrics,
+    metrics::Results,
     observe,
 };
 use crate::{
@@ -53,17 +53,17 @@ const LATER: &str = "the topology labels of this volume will be added later";
 
 /// The route, for all replicas.
 pub(super) fn router(parts: &Parts, registry: &mut Registry) -> Router {
-    routes(parts.providers.clone(), AdmissionMetrics::register(registry))
+    routes(parts.providers.clone(), Results::of_reviews(registry))
 }
 
-pub(super) fn routes(providers: Providers, metrics: AdmissionMetrics) -> Router {
+pub(super) fn routes(providers: Providers, metrics: Results) -> Router {
     let places = Semaphore::new(AT_ONCE);
     Router::new().route(PATH, post(answer)).with_state(Arc::new(Desk { providers, metrics, places }))
 }
 
 struct Desk {
     providers: Providers,
-    metrics: AdmissionMetrics,
+    metrics: Results,
     places: Semaphore,
 }
 

@@ -3,31 +3,29 @@
 //! In: the Service, its lane, its owner, that provider's standing, and how far the wanted state is from the applied
 //! one. Out: one [`Action`]. Carrying it out, and handling the answer, is up to [`super::act`].
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::{
     lane::{Attempt, Difference, Intent, Lane, Presence},
-    needs::{has_finalizer, is_load_balancer},
+    services::{has_finalizer, is_load_balancer},
 };
 use crate::{cloud::is_for_another_class, kube::service::Service};
 
-/// Everything a decision depends on.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Facts<'a> {
+/// Everything a decision depends on, besides the lane.
+#[derive(Debug, Clone)]
+pub(super) struct Facts {
     /// As it is in the cache.
-    pub(super) service: Option<&'a Service>,
-    /// The state known about its balancer.
-    pub(super) lane: Option<&'a Lane>,
+    pub(super) service: Option<Arc<Service>>,
     /// The owner of the Service.
-    pub(super) claim: &'a Claim,
+    pub(super) claim: Claim,
     /// The provider that would be asked to make or change the balancer.
-    pub(super) maker: &'a Standing,
+    pub(super) maker: Standing,
     /// The worst standing among the providers that would be asked to remove it.
-    pub(super) holders: &'a Standing,
+    pub(super) holders: Standing,
     /// The state to bring about; `None` while it cannot be determined.
-    pub(super) wanted: Option<&'a Wanted>,
+    pub(super) wanted: Option<Wanted>,
     /// The finalizer and the status match what is applied.
     pub(super) published: bool,
     pub(super) now: Instant,
@@ -125,35 +123,35 @@ pub(super) enum Removal {
     Vanished,
 }
 
-/// Picks the next action.
-pub(super) fn decide(facts: &Facts<'_>) -> Action {
-    let Some(service) = facts.service else {
-        return match facts.lane {
-            Some(lane) if may_have_left_a_balancer(lane) => remove(facts, Removal::Vanished),
+/// Picks the next action, given the state known about the balancer.
+pub(super) fn decide(facts: &Facts, lane: Option<&Lane>) -> Action {
+    let Some(service) = facts.service.as_deref() else {
+        return match lane {
+            Some(lane) if may_have_left_a_balancer(lane) => remove(facts, Some(lane), Removal::Vanished),
             _ => Action::Forget,
         };
     };
-    if let Some(lane) = facts.lane {
-        if !lane.is_of(&service.uid) {
-            let left = may_have_left_a_balancer(lane);
-            return if left { remove(facts, Removal::Former) } else { Action::Forget };
+    if let Some(known) = lane {
+        if !known.is_of(&service.uid) {
+            let left = may_have_left_a_balancer(known);
+            return if left { remove(facts, lane, Removal::Former) } else { Action::Forget };
         }
-        if has_moved(service, lane, facts.claim) {
-            return remove(facts, Removal::Former);
+        if has_moved(service, known, &facts.claim) {
+            return remove(facts, lane, Removal::Former);
         }
     }
-    match facts.claim {
+    match &facts.claim {
         Claim::Undecided => Action::Park("a provider has not introduced itself".to_owned()),
-        Claim::Others => of_others(service, facts),
+        Claim::Others => of_others(service, facts, lane),
         Claim::Ours(_) | Claim::Misnamed { .. } if service.is_deleting() || !is_load_balancer(service) => {
-            unwanted(service, facts)
+            unwanted(service, facts, lane)
         }
         Claim::Misnamed { kept: false, why } => Action::Refuse(why.clone()),
-        Claim::Misnamed { kept: true, why } => match wanted(facts) {
+        Claim::Misnamed { kept: true, why } => match wanted(facts, lane) {
             Action::Rest => Action::Refuse(why.clone()),
             needed => needed,
         },
-        Claim::Ours(_) => wanted(facts),
+        Claim::Ours(_) => wanted(facts, lane),
     }
 }
 
@@ -180,61 +178,60 @@ fn has_moved(service: &Service, lane: &Lane, claim: &Claim) -> bool {
 }
 
 /// Touches another implementation's Service only for a balancer that is known to be ours.
-fn of_others(service: &Service, facts: &Facts<'_>) -> Action {
+fn of_others(service: &Service, facts: &Facts, lane: Option<&Lane>) -> Action {
     let class = service.spec.load_balancer_class.as_deref();
     // A provider that no longer owns a class is no reason to destroy what it made.
-    let handed_over = facts.lane.is_some_and(|lane| {
+    let handed_over = lane.is_some_and(|lane| {
         lane.presence == Presence::Present
             && lane.made_as.as_ref().is_some_and(|digest| is_for_another_class(digest, class))
     });
     if handed_over {
-        return remove(facts, Removal::Handover);
+        return remove(facts, lane, Removal::Handover);
     }
     if !(service.is_deleting() && has_finalizer(service)) {
         return Action::Forget;
     }
-    match facts.holders {
+    match &facts.holders {
         Standing::Away(why) | Standing::Frozen(why) => Action::Park(why.clone()),
         Standing::Ready => Action::AskOwner,
     }
 }
 
-fn unwanted(service: &Service, facts: &Facts<'_>) -> Action {
-    let known = facts.lane.is_some_and(|lane| lane.presence == Presence::Present);
-    if known || has_finalizer(service) { remove(facts, Removal::Unwanted) } else { Action::Forget }
+fn unwanted(service: &Service, facts: &Facts, lane: Option<&Lane>) -> Action {
+    let known = lane.is_some_and(|lane| lane.presence == Presence::Present);
+    if known || has_finalizer(service) { remove(facts, lane, Removal::Unwanted) } else { Action::Forget }
 }
 
-fn wanted(facts: &Facts<'_>) -> Action {
-    if let Standing::Away(why) = facts.maker {
+fn wanted(facts: &Facts, lane: Option<&Lane>) -> Action {
+    if let Standing::Away(why) = &facts.maker {
         return Action::Park(why.clone());
     }
-    let Some(wanted) = facts.wanted else {
+    let Some(wanted) = &facts.wanted else {
         return Action::Park("the load balancers have not been listed yet".to_owned());
     };
     if wanted.since_applied == Difference::Nothing {
         return if facts.published { Action::Rest } else { Action::Publish };
     }
-    match delay(facts, wanted) {
-        Some(delay) => upkeep(facts, wanted, delay),
+    match delay(facts, wanted, lane) {
+        Some(delay) => upkeep(facts, wanted, lane, delay),
         None if wanted.since_applied == Difference::Backends => Action::Update(Wish::Wanted),
         None => Action::Ensure(Wish::Wanted),
     }
 }
 
 /// The action to take instead while the wanted state must not be requested.
-fn delay(facts: &Facts<'_>, wanted: &Wanted) -> Option<Action> {
+fn delay(facts: &Facts, wanted: &Wanted, lane: Option<&Lane>) -> Option<Action> {
     if let Some(why) = &wanted.refusal {
         return Some(Action::Refuse(why.clone()));
     }
     // Only a change of the Service permits a new attempt; a change of nodes waits with it.
-    let attempt = facts.lane.and_then(|lane| lane.attempt.as_ref());
-    let attempt = attempt.filter(|attempt| matches!(attempt.intent, Intent::Apply(_)))?;
+    let attempt = lane?.attempt.as_ref().filter(|attempt| matches!(attempt.intent, Intent::Apply(_)))?;
     if wanted.since_tried == Difference::Service { None } else { attempt.wait(facts.now) }
 }
 
 /// Keeps a failing change of the Service from pinning deleted nodes to the balancer, or keeping new ones out.
-fn upkeep(facts: &Facts<'_>, wanted: &Wanted, delay: Action) -> Action {
-    let Some(lane) = facts.lane else { return delay };
+fn upkeep(facts: &Facts, wanted: &Wanted, lane: Option<&Lane>, delay: Action) -> Action {
+    let Some(lane) = lane else { return delay };
     let under_way = lane.attempt.as_ref().is_some_and(|attempt| attempt.in_progress);
     let (Some(applied), Some(_), false) = (&lane.applied, &wanted.upkeep, under_way) else { return delay };
     // If only the nodes differ, their own update is what failed.
@@ -262,18 +259,17 @@ impl Attempt {
     }
 }
 
-fn remove(facts: &Facts<'_>, removal: Removal) -> Action {
-    let attempt = facts.lane.and_then(|lane| lane.attempt.as_ref());
-    match facts.holders {
+fn remove(facts: &Facts, lane: Option<&Lane>, removal: Removal) -> Action {
+    match &facts.holders {
         Standing::Away(why) => return Action::Park(why.clone()),
         Standing::Frozen(why) => return Action::Frozen(removal, why.clone()),
         Standing::Ready => {}
     }
-    match attempt {
-        Some(attempt) if matches!(attempt.intent, Intent::Remove) => match attempt.until {
-            Some(until) if until > facts.now => Action::HoldBack(until - facts.now),
-            _ => Action::Remove(removal),
-        },
+    let tried = lane.and_then(|lane| lane.attempt.as_ref());
+    match tried.filter(|attempt| matches!(attempt.intent, Intent::Remove)) {
+        Some(Attempt { until: Some(until), .. }) if *until > facts.now => {
+            Action::HoldBack(*until - facts.now)
+        }
         _ => Action::Remove(removal),
     }
 }

@@ -1,22 +1,23 @@
 //! The state known about each Service's balancer, and exclusive access to it.
 //!
 //! In: what was sent, answered and listed. Out: the facts that [`decide`](mod@super::decide) compares with the wanted
-//! state. A run takes the lane out of the table, so that nothing else changes it meanwhile. Nothing here outlives the
-//! process: after a restart one list of the provider's balancers ([`super::sweep`]) fills the lanes; it has the
-//! digest of what is applied, but not the Service.
+//! state. A run takes the lane out of the table, so that nothing else changes it meanwhile, and returns it at its end.
+//! Nothing here outlives the process: after a restart one list of the provider's balancers ([`super::sweep`]) fills the
+//! lanes; it has the digest of what is applied, but not the Service.
 
-mod table;
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
 
-use std::{collections::BTreeMap, sync::Arc};
-
+use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
-
-pub(super) use table::{Lanes, Taken};
 
 use super::metrics::NodeSync;
 use crate::{
     cloud::ServiceCondition,
-    kube::service::{Ingress, Service},
+    kube::service::{Ingress, ObjectKey, Service},
 };
 
 /// How far the wanted state and a known one may differ.
@@ -57,7 +58,7 @@ pub(super) struct Lane {
     /// Everything is as wanted.
     pub(super) settled: bool,
     /// Another implementation serves the Service, as the provider said of the last call.
-    released: bool,
+    pub(super) released: bool,
     /// The last warning written, so that it is not repeated.
     pub(super) warned: Option<String>,
     /// The wanted state for which the starting Event was emitted.
@@ -192,11 +193,6 @@ impl Lane {
         self.conditions.clear();
     }
 
-    /// Whether another implementation serves the Service.
-    pub(super) fn is_released(&self) -> bool {
-        self.released
-    }
-
     /// Records that the balancer is completely as this Service wants it.
     pub(super) fn is_applied(&mut self, digest: String, service: &Arc<Service>) {
         self.applied = Some(Applied { digest, service: Some(Arc::clone(service)), needs_ensure: false });
@@ -214,6 +210,89 @@ impl Lane {
         }
         self.upkeep = None;
     }
+}
+
+/// The lanes of all Services that concern this host.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    table: Mutex<Table>,
+    /// Number of lanes that are not as wanted.
+    pending: Gauge,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    idle: HashMap<ObjectKey, Lane>,
+    taken: HashSet<ObjectKey>,
+}
+
+/// Exclusive access to the lane of one Service, if it has one.
+#[derive(Debug)]
+pub(super) struct Taken<'a> {
+    pub(super) lane: Option<Lane>,
+    lanes: &'a Lanes,
+    key: ObjectKey,
+    was_pending: bool,
+}
+
+impl Lanes {
+    /// An empty table. `pending` counts the lanes that are not as wanted.
+    pub(super) fn new(pending: Gauge) -> Self {
+        Self { table: Mutex::default(), pending }
+    }
+
+    /// Takes a lane out; `None` if it is taken already.
+    pub(super) fn take(&self, key: &ObjectKey) -> Option<Taken<'_>> {
+        let mut table = self.table.lock();
+        if !table.taken.insert(key.clone()) {
+            return None;
+        }
+        let lane = table.idle.remove(key);
+        let was_pending = is_pending(lane.as_ref());
+        Some(Taken { lanes: self, key: key.clone(), lane, was_pending })
+    }
+
+    /// The keys of all lanes, idle or taken.
+    pub(super) fn keys(&self) -> Vec<ObjectKey> {
+        let table = self.table.lock();
+        table.idle.keys().chain(&table.taken).cloned().collect()
+    }
+
+    /// The turn of each idle lane.
+    pub(super) fn turns(&self) -> HashMap<ObjectKey, u64> {
+        self.table.lock().idle.iter().map(|(key, lane)| (key.clone(), lane.turn)).collect()
+    }
+
+    /// Applies `change`, which must be quick, to every idle lane. Returns the keys of the lanes taken at that moment,
+    /// so that none is missed.
+    pub(super) fn for_each_idle(&self, mut change: impl FnMut(&ObjectKey, &mut Lane)) -> Vec<ObjectKey> {
+        let mut table = self.table.lock();
+        for (key, lane) in &mut table.idle {
+            change(key, lane);
+        }
+        table.taken.iter().cloned().collect()
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let lane = self.lane.take();
+        let pending = &self.lanes.pending;
+        match (self.was_pending, is_pending(lane.as_ref())) {
+            (false, true) => _ = pending.inc(),
+            (true, false) => _ = pending.dec(),
+            _ => {}
+        }
+        let mut table = self.lanes.table.lock();
+        table.taken.remove(&self.key);
+        if let Some(lane) = lane {
+            table.idle.insert(self.key.clone(), lane);
+        }
+    }
+}
+
+fn is_pending(lane: Option<&Lane>) -> bool {
+    lane.is_some_and(|lane| !lane.settled)
 }
 
 #[cfg(test)]
@@ -243,5 +322,60 @@ mod tests {
         lane.forget_sent_state();
         assert_eq!(lane.revision(Some("a"), 500), 1_001);
         assert_eq!(lane.revision(Some("a"), 2_000), 1_001);
+    }
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::new("default", name)
+    }
+
+    fn open(lanes: &Lanes, name: &str) {
+        lanes.take(&key(name)).unwrap().lane = Some(Lane::new(Arc::new(service(name))));
+    }
+
+    /// The cases that upstream tests its service cache for.
+    #[test]
+    fn lanes_are_made_listed_and_dropped() {
+        let lanes = Lanes::new(Gauge::default());
+        assert!(lanes.take(&key("a")).unwrap().lane.is_none(), "CACHE-1: nothing is known at first");
+        open(&lanes, "a");
+        assert!(lanes.take(&key("a")).unwrap().lane.is_some(), "CACHE-3, CACHE-5");
+        open(&lanes, "b");
+        let mut keys = lanes.keys();
+        keys.sort();
+        assert_eq!(keys, [key("a"), key("b")], "CACHE-4");
+        let mut seen = 0;
+        let _taken = lanes.for_each_idle(|_, _| seen += 1);
+        assert_eq!(seen, 2, "CACHE-6");
+        lanes.take(&key("a")).unwrap().lane = None;
+        assert_eq!(lanes.keys(), [key("b")], "CACHE-2");
+    }
+
+    /// SW-12: no two workers ever change one balancer.
+    #[test]
+    fn a_taken_lane_has_one_user() {
+        let lanes = Lanes::new(Gauge::default());
+        open(&lanes, "a");
+        let taken = lanes.take(&key("a"));
+        assert!(lanes.take(&key("a")).is_none());
+        let busy = lanes.for_each_idle(|key, _| panic!("{key} is taken"));
+        assert_eq!(busy, [key("a")]);
+        assert!(lanes.turns().is_empty());
+        drop(taken);
+        assert!(lanes.take(&key("a")).unwrap().lane.is_some(), "given back as it was");
+    }
+
+    #[test]
+    fn pending_counts_what_is_not_as_wanted() {
+        let pending = Gauge::default();
+        let lanes = Lanes::new(pending.clone());
+        open(&lanes, "a");
+        open(&lanes, "b");
+        assert_eq!(pending.get(), 2);
+        if let Some(lane) = &mut lanes.take(&key("a")).unwrap().lane {
+            lane.settled = true;
+        }
+        assert_eq!(pending.get(), 1);
+        lanes.take(&key("b")).unwrap().lane = None;
+        assert_eq!(pending.get(), 0);
     }
 }

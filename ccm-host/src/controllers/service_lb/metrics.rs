@@ -16,7 +16,10 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use crate::buckets::Buckets;
+use crate::{
+    buckets::Buckets,
+    cloud::{CloudError, InProgress},
+};
 
 /// Upstream's: 1 s to 16384 s, each twice the one before.
 const UPSTREAM: Buckets = Buckets(&[
@@ -26,28 +29,6 @@ const UPSTREAM: Buckets = Buckets(&[
 /// From an answer served from memory to the longest deadline.
 const OPERATION: Buckets =
     Buckets(&[0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0]);
-
-/// An operation on balancers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operation {
-    /// Create or change.
-    Ensure,
-    /// Replace the backends.
-    Update,
-    Delete,
-    List,
-}
-
-impl Operation {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Ensure => "ensure",
-            Self::Update => "update",
-            Self::Delete => "delete",
-            Self::List => "list",
-        }
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Ended {
@@ -124,9 +105,25 @@ impl Metrics {
         metrics
     }
 
-    /// Records the end of an operation. `result` is `ok`, `in_progress` or the label of an error.
-    pub(super) fn ended(&self, provider: &str, operation: Operation, result: String, took: Duration) {
-        let operation = operation.as_str();
+    /// Makes a call to a provider and records its end; `result` is that of a success.
+    pub(super) async fn operation<T>(
+        &self,
+        provider: &str,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, CloudError>>,
+        result: impl FnOnce(&T) -> &'static str,
+    ) -> Result<T, CloudError> {
+        let begun = Instant::now();
+        let answer = call.await;
+        let result = match &answer {
+            Ok(answer) => result(answer).to_owned(),
+            Err(error) => error.label(),
+        };
+        self.ended(provider, operation, result, begun.elapsed());
+        answer
+    }
+
+    fn ended(&self, provider: &str, operation: &'static str, result: String, took: Duration) {
         let labels = Ended { provider: provider.to_owned(), operation, result };
         self.operations.get_or_create(&labels).observe(took.as_secs_f64());
     }
@@ -151,6 +148,11 @@ impl Metrics {
     pub(super) fn node_sync(&self, since: Instant) -> Arc<NodeSync> {
         Arc::new(NodeSync { since, latency: self.node_sync_latency.clone() })
     }
+}
+
+/// The result of a call that succeeded.
+pub(super) fn result(in_progress: &Option<InProgress>) -> &'static str {
+    if in_progress.is_some() { "in_progress" } else { "ok" }
 }
 
 /// A change of nodes that has not reached all balancers yet.
@@ -179,7 +181,7 @@ mod tests {
         metrics.update_begins();
         metrics.update_ended(false, Duration::from_secs(3));
         drop(metrics.node_sync(Instant::now()));
-        metrics.ended("a", Operation::Delete, "QUOTA_EXCEEDED".to_owned(), Duration::from_secs(1));
+        metrics.ended("a", "delete", "QUOTA_EXCEEDED".to_owned(), Duration::from_secs(1));
         metrics.set_orphans("a", 2);
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();

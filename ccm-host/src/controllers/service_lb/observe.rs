@@ -11,7 +11,7 @@ use super::{
     Controller, Turn,
     decide::{Action, Claim, Facts, Standing, Wanted},
     lane::{Difference, Intent, Lane, Presence},
-    needs::{has_finalizer, is_load_balancer},
+    services::{has_finalizer, is_load_balancer},
 };
 use crate::{
     cloud::{
@@ -24,37 +24,18 @@ use crate::{
     },
 };
 
-/// The facts, and the objects they were read from.
+/// The facts, and whom and what they are about.
 #[derive(Debug)]
 pub(super) struct Observed {
-    pub(super) service: Option<Arc<Service>>,
+    pub(super) facts: Facts,
     /// The provider to create or change the balancer.
     pub(super) maker: Option<Arc<dyn Provider>>,
     /// The providers that may have the balancer.
     pub(super) holders: Vec<Arc<dyn Provider>>,
     pub(super) backends: Option<Arc<BackendSet>>,
-    pub(super) now: Instant,
-    claim: Claim,
-    maker_standing: Standing,
-    holders_standing: Standing,
-    wanted: Option<Wanted>,
-    published: bool,
 }
 
 impl Observed {
-    pub(super) fn facts<'a>(&'a self, lane: Option<&'a Lane>) -> Facts<'a> {
-        Facts {
-            service: self.service.as_deref(),
-            lane,
-            claim: &self.claim,
-            maker: &self.maker_standing,
-            holders: &self.holders_standing,
-            wanted: self.wanted.as_ref(),
-            published: self.published,
-            now: self.now,
-        }
-    }
-
     /// The permit that the action needs: of which provider, and for what.
     pub(super) fn turn_of(&self, action: &Action) -> Option<(String, Turn)> {
         let (provider, turn) = match action {
@@ -65,11 +46,6 @@ impl Observed {
         Some((provider.name().to_owned(), turn))
     }
 
-    /// The wanted state; `None` while it cannot be determined.
-    pub(super) fn wanted(&self) -> Option<&Wanted> {
-        self.wanted.as_ref()
-    }
-
     /// The observed nodes, if the balancer has them. The next iteration of the same run reuses them: in a storm it
     /// would otherwise find newer ones every time, and those must wait for the fan-out.
     pub(super) fn given(&self, lane: Option<&Lane>) -> Option<Given> {
@@ -77,11 +53,6 @@ impl Observed {
             (lane?.applied.as_ref()?, self.maker.as_ref()?, self.backends.as_ref()?);
         let has_them = covers_backends(&applied.digest, &backends.digest);
         has_them.then(|| Given { provider: maker.name().to_owned(), backends: Arc::clone(backends) })
-    }
-
-    /// Whether a provider of this host owns the Service.
-    pub(super) fn is_ours(&self) -> bool {
-        matches!(self.claim, Claim::Ours(_))
     }
 }
 
@@ -104,10 +75,10 @@ pub(super) fn observe(
         Some(service) => claim(controller, service, lane),
         None => (Claim::Others, None),
     };
-    let (holders, holders_standing) = holders(providers, lane);
-    let maker_standing = maker.as_ref().map_or(Standing::Ready, |maker| standing(maker.as_ref()));
+    let (holders, worst) = holders(providers, lane);
+    let standing = maker.as_ref().map_or(Standing::Ready, |maker| standing(maker.as_ref()));
     let asked = maker.as_ref().filter(|maker| {
-        !matches!(maker_standing, Standing::Away(_)) && controller.listed.contains(maker.name())
+        !matches!(standing, Standing::Away(_)) && controller.listed.lock().contains(maker.name())
     });
     let backends = asked.map(|maker| match given {
         Some(given) if given.provider == maker.name() => Arc::clone(&given.backends),
@@ -122,18 +93,8 @@ pub(super) fn observe(
     }
     let published = service.as_deref().is_some_and(|service| is_published(service, lane));
     let now = Instant::now();
-    Observed {
-        service,
-        maker,
-        holders,
-        backends,
-        now,
-        claim,
-        maker_standing,
-        holders_standing,
-        wanted,
-        published,
-    }
+    let facts = Facts { service, claim, maker: standing, holders: worst, wanted, published, now };
+    Observed { facts, maker, holders, backends }
 }
 
 /// Determines who owns a Service, and which provider would make its balancer.
@@ -192,11 +153,6 @@ fn claim_of(owner: ServiceOwner) -> (Claim, Option<Arc<dyn Provider>>) {
     }
 }
 
-/// Whether some provider owns this Service, or may turn out to.
-pub(super) fn may_be_ours(providers: &Providers, service: &Service) -> bool {
-    !matches!(providers.for_service(service), ServiceOwner::Nobody)
-}
-
 pub(super) fn serves_balancers(provider: &dyn Provider) -> bool {
     provider.info().is_some_and(|info| info.load_balancers)
 }
@@ -206,14 +162,13 @@ fn holders(providers: &Providers, lane: Option<&Lane>) -> (Vec<Arc<dyn Provider>
     let known = lane.and_then(|lane| lane.holder.as_deref()).and_then(|name| providers.by_name(name));
     let holders: Vec<_> = match known {
         Some(holder) => vec![Arc::clone(holder)],
-        None => providers.all().iter().filter(|one| may_serve_balancers(one.as_ref())).cloned().collect(),
+        None => {
+            let may_serve = |one: &&Arc<dyn Provider>| one.info().is_none_or(|info| info.load_balancers);
+            providers.all().iter().filter(may_serve).cloned().collect()
+        }
     };
     let worst = holders.iter().map(|holder| standing(holder.as_ref())).max_by_key(Standing::severity);
     (holders, worst.unwrap_or(Standing::Ready))
-}
-
-fn may_serve_balancers(provider: &dyn Provider) -> bool {
-    provider.info().is_none_or(|info| info.load_balancers)
 }
 
 pub(super) fn standing(provider: &dyn Provider) -> Standing {

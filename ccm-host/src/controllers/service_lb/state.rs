@@ -8,12 +8,12 @@ use tokio::time::Instant;
 use super::{
     Controller,
     lane::Lane,
-    needs::{is_load_balancer, is_of_interest},
+    services::{is_load_balancer, is_of_interest},
 };
 use crate::{
     clock,
     cloud::{ProviderStatus, ServiceOwner},
-    kube::service::{ObjectKey, Service},
+    kube::{Ingress, service::Service},
 };
 
 /// What a lane tells people.
@@ -52,9 +52,7 @@ impl Controller {
         rows.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
         rows
     }
-}
 
-impl Controller {
     fn row(&self, service: &Service, told: Option<Told>) -> Row {
         let class = service.spec.load_balancer_class.as_deref();
         let owner = self.parts.providers.for_service(service);
@@ -72,7 +70,7 @@ impl Controller {
             _ => standing(told.as_ref(), self.away(provider.as_deref())),
         };
         let key = &service.key;
-        let address = |entry: &crate::kube::Ingress| {
+        let address = |entry: &Ingress| {
             if entry.ip.is_empty() { entry.hostname.clone() } else { entry.ip.clone() }
         };
         Row {
@@ -84,12 +82,8 @@ impl Controller {
             addresses: service.ingress.iter().map(address).collect(),
             why,
             retries: self.queue.retries(key),
-            next_attempt: told.and_then(|told| told.until).or_else(|| self.due(key)).map(clock::at),
+            next_attempt: told.and_then(|told| told.until).or_else(|| self.queue.due(key)).map(clock::at),
         }
-    }
-
-    fn due(&self, key: &ObjectKey) -> Option<Instant> {
-        self.queue.due(key)
     }
 
     /// Why the provider cannot be asked.

@@ -18,10 +18,7 @@ const AGAIN: Duration = Duration::from_secs(300);
 impl Controller {
     pub(super) async fn spread(&self, subject: &Subject) -> Outcome {
         let Some(key) = self.known.lock().key(subject).cloned() else { return Outcome::Done };
-        let mut all = self.parts.providers.all().iter();
-        let Some(provider) = all.find(|provider| provider.name() == subject.provider) else {
-            return Outcome::Done;
-        };
+        let Some(provider) = self.parts.providers.by_name(&subject.provider) else { return Outcome::Done };
         let serves = provider.info().is_some_and(|info| info.ssh_keys);
         if !serves || *provider.status().borrow() != ProviderStatus::Serving {
             return Outcome::RetryAfter(POLL);

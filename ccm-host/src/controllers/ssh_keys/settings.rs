@@ -1,6 +1,9 @@
 //! The flag that names the Secret with SSH keys.
 
-use crate::{flag::Wrong, kube::service::ObjectKey};
+use crate::{
+    flag::{self, Wrong},
+    kube::service::ObjectKey,
+};
 
 /// One field per flag.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -22,10 +25,6 @@ fn parse(text: &str) -> Result<SecretName, Wrong> {
     if text.is_empty() {
         return Ok(SecretName::default());
     }
-    match text.split('/').collect::<Vec<_>>()[..] {
-        [namespace, name] if !namespace.is_empty() && !name.is_empty() => {
-            Ok(SecretName(Some(ObjectKey { namespace: namespace.into(), name: name.into() })))
-        }
-        _ => Err(Wrong::new("names no Secret", "give NAMESPACE/NAME, for example kube-system/ssh-keys")),
-    }
+    let (namespace, name) = flag::secret(text, "kube-system/ssh-keys")?;
+    Ok(SecretName(Some(ObjectKey::new(namespace, name))))
 }

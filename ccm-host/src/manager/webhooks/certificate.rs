@@ -1,9 +1,24 @@
-//! The certificate of the webhooks as it stands in the Secret.
+//! The certificate of the webhooks as it stands in the Secret, and when it is replaced. Pure, but for the keys it makes.
 //!
-//! In: the Secret's data. Out: whether what it holds is good for the hosts that the apiserver calls; a new certificate;
-//! the data that carries out a step.
+//! In: the Secret's data, the hosts that the apiserver calls, the time. Out: the next [`Step`], and the data after it.
+//!
+//! Each certificate has an authority of its own, whose key is thrown away: nothing that could sign for the webhooks is
+//! ever stored. A certificate that still works is replaced in two steps, so that at no moment the apiserver meets one
+//! that it does not trust: first the authority of the next one is announced, later the next one is served.
+//!
+//! | The one that is served | | Then |
+//! |---|---|---|
+//! | missing, unreadable, for other hosts, of no known authority, expired | | `Replace`: made anew and served at once |
+//! | good | the configuration has other authorities | `Announce` |
+//! | good | a third of its life or more is left | `Keep` |
+//! | good | less is left, there is no next one | `Prepare` |
+//! | good | less is left, the next one was announced a while ago | `Promote` |
 
-use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
@@ -15,8 +30,71 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-use super::rotation::{BACKDATED, Facts, LIFE, Step, Validity};
 use crate::manager::serving::certificate::pair;
+
+/// From the making of a certificate to its end.
+pub(super) const LIFE: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+
+/// A new certificate is due with less than this left.
+const EARLY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Validity begins this long before the making: clocks differ.
+const BACKDATED: Duration = Duration::from_secs(60 * 60);
+
+/// Every apiserver has heard of a new authority after this.
+const SETTLED: Duration = Duration::from_secs(120);
+
+/// When a certificate that is good in every other respect is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Validity {
+    from: Timestamp,
+    until: Timestamp,
+}
+
+/// What there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Facts {
+    /// Of the certificate that is served; `None` if there is none, or one of no use.
+    serving: Option<Validity>,
+    /// Of the one that is served next.
+    next: Option<Validity>,
+    /// Whether the configuration has exactly the authorities of the Secret.
+    is_announced: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Keep,
+    /// Write the authorities into the configuration.
+    Announce,
+    /// Make the next certificate.
+    Prepare,
+    /// Serve the next certificate.
+    Promote,
+    /// Make a certificate and serve it.
+    Replace,
+}
+
+impl Facts {
+    fn step(self, now: Timestamp) -> Step {
+        let good = |validity: Validity| validity.from <= now && now < validity.until;
+        let next = self.next.filter(|next| good(*next));
+        let Some(serving) = self.serving.filter(|serving| good(*serving)) else {
+            return if next.is_some() { Step::Promote } else { Step::Replace };
+        };
+        if !self.is_announced {
+            return Step::Announce;
+        }
+        if now + EARLY <= serving.until {
+            return Step::Keep;
+        }
+        match next {
+            None => Step::Prepare,
+            Some(next) if now >= next.from + BACKDATED + SETTLED => Step::Promote,
+            Some(_) => Step::Keep,
+        }
+    }
+}
 
 /// The keys of the Secret: the authorities, the certificate that is served, and the one that is served next.
 const AUTHORITIES: &str = "ca.crt";
@@ -38,8 +116,13 @@ pub(super) fn authorities(data: &Data) -> &[u8] {
     data.get(AUTHORITIES).map(Vec::as_slice).unwrap_or_default()
 }
 
+/// The step that is due. `is_announced` says whether the configuration has exactly the authorities of the Secret.
+pub(super) fn step(data: &Data, hosts: &[String], is_announced: bool, now: Timestamp) -> Step {
+    facts(data, hosts, is_announced).step(now)
+}
+
 /// What the Secret comes to for these hosts.
-pub(super) fn facts(data: &Data, hosts: &[String], is_announced: bool) -> Facts {
+fn facts(data: &Data, hosts: &[String], is_announced: bool) -> Facts {
     let authorities = ders(authorities(data));
     let good = |keys: [&str; 2]| good(keys.map(|key| data.get(key).map(Vec::as_slice)), &authorities, hosts);
     Facts { serving: good(SERVING), next: good(NEXT), is_announced }
@@ -156,4 +239,66 @@ fn valid(pem: &[u8], now: Timestamp) -> Vec<u8> {
     };
     let kept: Vec<_> = blocks.filter(is_valid).map(|block| format!("{}\n", block.trim())).collect();
     kept.concat().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    /// A certificate that was made so many days ago.
+    fn made(days: i64) -> Validity {
+        let at = NOW - SignedDuration::from_hours(24 * days);
+        Validity { from: at - BACKDATED, until: at + LIFE }
+    }
+
+    fn minutes_ago(minutes: i64) -> Validity {
+        let at = NOW - SignedDuration::from_mins(minutes);
+        Validity { from: at - BACKDATED, until: at + LIFE }
+    }
+
+    const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
+
+    #[test]
+    fn each_state_has_its_step() {
+        let (young, old, dead) = (Some(made(1)), Some(made(61)), Some(made(91)));
+        let future = Some(Validity { from: NOW + SignedDuration::from_hours(1), ..made(0) });
+        let (fresh, settled) = (Some(minutes_ago(1)), Some(minutes_ago(3)));
+        let rows = [
+            ("nothing yet", None, None, false, Step::Replace),
+            ("unusable, though announced", None, None, true, Step::Replace),
+            ("expired", dead, None, true, Step::Replace),
+            ("not valid yet: a clock went back", future, None, true, Step::Replace),
+            ("expired, with a next one", dead, fresh, true, Step::Promote),
+            ("lost, with a next one", None, settled, false, Step::Promote),
+            ("both expired", dead, dead, true, Step::Replace),
+            ("made, not announced", young, None, false, Step::Announce),
+            ("somebody wrote the configuration", old, settled, false, Step::Announce),
+            ("young", young, None, true, Step::Keep),
+            ("exactly a third is left", Some(made(60)), None, true, Step::Keep),
+            ("less is left", old, None, true, Step::Prepare),
+            ("the next one is new", old, fresh, true, Step::Keep),
+            ("the next one is known everywhere", old, settled, true, Step::Promote),
+            ("the next one expired", old, dead, true, Step::Prepare),
+        ];
+        for (row, serving, next, is_announced, want) in rows {
+            assert_eq!(Facts { serving, next, is_announced }.step(NOW), want, "{row}");
+        }
+    }
+
+    /// A whole rotation, in which the apiserver trusts what is served at every moment.
+    #[test]
+    fn a_rotation_comes_to_rest() {
+        let mut facts = Facts { serving: Some(made(61)), next: None, is_announced: true };
+        assert_eq!(facts.step(NOW), Step::Prepare);
+        facts = Facts { next: Some(minutes_ago(0)), is_announced: false, ..facts };
+        assert_eq!(facts.step(NOW), Step::Announce);
+        facts.is_announced = true;
+        assert_eq!(facts.step(NOW), Step::Keep);
+        let later = NOW + SETTLED;
+        assert_eq!(facts.step(later), Step::Promote);
+        facts = Facts { serving: facts.next, next: None, is_announced: true };
+        assert_eq!(facts.step(later), Step::Keep);
+    }
 }

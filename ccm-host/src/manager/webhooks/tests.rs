@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     Settings, Upkeep,
-    certificate::{self, Data},
-    rotation::{LIFE, Step},
+    certificate::{self, Data, LIFE, Step},
 };
 use crate::{controllers::node_server::NodeServer, kube::service::ObjectKey};
 

@@ -10,7 +10,10 @@ use jiff::Timestamp;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::{Settings, certificate, rotation, rotation::Step};
+use super::{
+    Settings,
+    certificate::{self, Step},
+};
 use crate::{clock, election::Leadership, kube::patch::Writer};
 
 /// Between two looks when everything is as it should be.
@@ -72,7 +75,7 @@ impl Upkeep {
         );
         let authorities = certificate::authorities(&secret.data);
         let is_announced = configuration.webhooks.iter().all(|one| one.authorities == authorities);
-        let step = rotation::step(certificate::facts(&secret.data, &hosts, is_announced), now);
+        let step = certificate::step(&secret.data, &hosts, is_announced, now);
         match step {
             Step::Keep => {}
             Step::Announce => {

@@ -1,5 +1,5 @@
 use super::{
-    super::forge::{COMMON_NAME, Forge, ORGANIZATION, extension, relative_name, request},
+    super::tests::forge::{COMMON_NAME, Forge, ORGANIZATION, extension, relative_name, request},
     *,
 };
 use crate::{
@@ -92,8 +92,9 @@ impl Case {
             Ok(claim) => claim,
             Err(verdict) => return verdict,
         };
+        let node = self.node.clone().map(Arc::new);
         let cluster =
-            Cluster { node: self.node.as_ref(), is_in_scope: self.is_in_scope, claimants: self.claimants };
+            Cluster { node: node.as_ref(), is_in_scope: self.is_in_scope, claimants: self.claimants };
         match standing(&self.request, cluster) {
             Ok(node) => of_answer(&claim, node, &self.answer, self.trust_provider_id, |name| {
                 self.other_nodes.contains(&name)

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::{
-    super::forge::{
+    super::tests::forge::{
         COMMON_NAME, DNS, Forge, IP, ORGANIZATION, attribute_value, extension, pem, relative_name,
     },
     *,

@@ -11,7 +11,7 @@ use tower::ServiceExt as _;
 use super::{
     super::{
         decide::{REGION, ZONE},
-        metrics::AdmissionMetrics,
+        metrics::Results,
         webhook::{PATH, routes},
     },
     *,
@@ -33,7 +33,7 @@ impl Desk {
         fake.change_info(|info| info.volumes = true);
         fake.set_volume("disk", volume(VolumeState::Present, &[(ZONE, "b__a"), (REGION, "r")]));
         let providers = Providers::new(vec![Arc::clone(&fake) as Arc<dyn Provider>]);
-        Self { fake, router: routes(providers, AdmissionMetrics::default()) }
+        Self { fake, router: routes(providers, Results::default()) }
     }
 
     async fn post(&self, body: impl Into<Body>) -> (u16, Vec<u8>) {

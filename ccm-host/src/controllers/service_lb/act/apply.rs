@@ -2,9 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::FutureExt as _;
 use tokio::time::Instant;
 
-use super::{Act, Step, failure::attempt, lane_of};
+use super::{Act, Step, attempt, lane_of};
 use crate::{
     cloud::{
         BackendSet, CloudError, EnsureLoadBalancer, Ensured, ErrorReason, InProgress, LoadBalancerState,
@@ -13,9 +14,9 @@ use crate::{
     controllers::service_lb::{
         decide::{Wanted, Wish},
         events::Warning,
-        lane::{Attempt, Difference, Intent, Lane, Presence, Taken},
-        metrics::Operation,
-        status::published,
+        lane::{Applied, Attempt, Difference, Intent, Lane, Presence},
+        metrics::result,
+        services::published,
         wall_micros,
     },
     kube::{queue::Outcome, service::Service},
@@ -37,27 +38,11 @@ struct Order {
 }
 
 impl Act<'_> {
-    fn order(&self, lane: &Taken, wish: Wish) -> Option<Order> {
-        let service = self.seen.service.clone()?;
-        let wanted = self.seen.wanted()?;
-        let (service, digest) = match wish {
-            Wish::Wanted => (service, wanted.digest.clone()),
-            Wish::Upkeep => {
-                // After a restart only the digest of what is applied is known. An update replaces only the backends,
-                // so any version of the Service will do.
-                let applied = lane.as_ref().and_then(|lane| lane.applied.as_ref()?.service.clone());
-                (applied.unwrap_or(service), wanted.upkeep.clone()?)
-            }
-        };
-        let (provider, backends) = (self.seen.maker.clone()?, self.seen.backends.clone()?);
-        Some(Order { wish, service, provider, backends, digest })
-    }
-
     /// Writes the finalizer, calls the provider, writes the status, emits the Event.
-    pub(super) async fn ensure(&self, lane: &mut Taken, wish: Wish) -> Step {
+    pub(super) async fn ensure(&self, lane: &mut Option<Lane>, wish: Wish) -> Step {
         let Some((order, lane)) = self.begin(lane, wish) else { return Step::End(Outcome::Done) };
         lane.settled = false;
-        let Some(service) = &self.seen.service else { return Step::End(Outcome::Done) };
+        let Some(service) = &self.seen.facts.service else { return Step::End(Outcome::Done) };
         if let Err(error) = self.guard(service, lane).await {
             return self.unwritten(lane, service, "finalizer", &error);
         }
@@ -77,14 +62,27 @@ impl Act<'_> {
         }
     }
 
-    /// The order, and the lane with the current Service.
-    fn begin<'a>(&self, lane: &'a mut Taken, wish: Wish) -> Option<(Order, &'a mut Lane)> {
-        let order = self.order(lane, wish)?;
-        if let Some(why) = self.seen.wanted().and_then(|wanted| wanted.refusal.as_ref()) {
+    /// The call to make, and the lane with the current Service.
+    fn begin<'a>(&self, lane: &'a mut Option<Lane>, wish: Wish) -> Option<(Order, &'a mut Lane)> {
+        let facts = &self.seen.facts;
+        let (service, wanted) = (facts.service.as_ref()?, facts.wanted.as_ref()?);
+        let (provider, backends) = (self.seen.maker.clone()?, self.seen.backends.clone()?);
+        let digest = match wish {
+            Wish::Wanted => wanted.digest.clone(),
+            Wish::Upkeep => wanted.upkeep.clone()?,
+        };
+        if let Some(why) = &wanted.refusal {
             self.refuse(lane, why);
         }
-        let lane = lane_of(lane, self.seen.service.as_ref()?);
-        Some((order, lane))
+        let lane = lane_of(lane, service);
+        let service = match (wish, &lane.applied) {
+            (Wish::Upkeep, Some(Applied { service: Some(applied), .. })) => applied,
+            // After a restart only the digest of what is applied is known. An update replaces only the backends, so any
+            // version of the Service will do.
+            (Wish::Upkeep, _) => service,
+            (Wish::Wanted, _) => service,
+        };
+        Some((Order { wish, service: Arc::clone(service), provider, backends, digest }, lane))
     }
 
     /// Emits the Event once per wanted state, however often it is tried.
@@ -109,14 +107,14 @@ impl Act<'_> {
             revision: lane.revision(Some(digest), wall_micros()),
             adopt: self.controller.parts.settings.services.adopt_load_balancers,
         };
-        let begun = Instant::now();
-        let answer = provider.ensure_load_balancer(wanted).await.and_then(|mut ensured| {
-            ensured.in_progress = what_is_left(&ensured)?;
-            Ok(ensured)
+        let call = provider.ensure_load_balancer(wanted).map(|answer| {
+            answer.and_then(|mut ensured| {
+                ensured.in_progress = what_is_left(&ensured)?;
+                Ok(ensured)
+            })
         });
-        let result = result(&answer, |ensured| &ensured.in_progress);
-        self.controller.metrics.ended(provider.name(), Operation::Ensure, result, begun.elapsed());
-        answer
+        let metrics = &self.controller.metrics;
+        metrics.operation(provider.name(), "ensure", call, |ensured| result(&ensured.in_progress)).await
     }
 
     async fn ensured(&self, lane: &mut Lane, order: Order, ensured: Ensured) -> Step {
@@ -166,7 +164,7 @@ impl Act<'_> {
     }
 
     /// Gives the balancer other nodes, and changes nothing else; batched with the updates of other Services.
-    pub(super) async fn update(&self, lane: &mut Taken, wish: Wish) -> Step {
+    pub(super) async fn update(&self, lane: &mut Option<Lane>, wish: Wish) -> Step {
         let Some((order, lane)) = self.begin(lane, wish) else { return Step::End(Outcome::Done) };
         match self.call_update(lane, &order).await {
             Ok(updated) => self.updated(lane, order, updated),
@@ -203,10 +201,10 @@ impl Act<'_> {
         let metrics = &self.controller.metrics;
         metrics.update_begins();
         let begun = Instant::now();
-        let answer = provider.update_load_balancer(wanted).await;
+        let call = provider.update_load_balancer(wanted);
+        let answer =
+            metrics.operation(provider.name(), "update", call, |updated| result(&updated.in_progress)).await;
         metrics.update_ended(answer.is_ok(), begun.elapsed());
-        let result = result(&answer, |updated| &updated.in_progress);
-        metrics.ended(provider.name(), Operation::Update, result, begun.elapsed());
         answer
     }
 
@@ -235,7 +233,7 @@ impl Act<'_> {
     /// The nodes are right; what the Service says still has to wait.
     fn kept_up(&self, lane: &mut Lane, backends: &BackendSet) -> Step {
         lane.node_sync = None;
-        match &self.seen.service {
+        match &self.seen.facts.service {
             Some(service) if backends.nodes.is_empty() => {
                 self.controller.events.warn(lane, service, Warning::no_nodes());
             }
@@ -253,7 +251,7 @@ impl Act<'_> {
                 // What is applied may need other nodes while this change waits.
                 let stale =
                     |wanted: &Wanted| wanted.since_applied == Difference::Service && wanted.upkeep.is_some();
-                if self.seen.wanted().is_some_and(stale) {
+                if self.seen.facts.wanted.as_ref().is_some_and(stale) {
                     self.controller.queue.add(self.key.clone());
                 }
                 Step::End(outcome)
@@ -333,17 +331,5 @@ pub(in crate::controllers::service_lb) fn what_is_left(
             retry_after: None,
             is_unanswered: false,
         }),
-    }
-}
-
-/// The `result` label in metrics.
-pub(super) fn result<T>(
-    answer: &Result<T, CloudError>,
-    in_progress: impl Fn(&T) -> &Option<InProgress>,
-) -> String {
-    match answer {
-        Ok(answer) if in_progress(answer).is_some() => "in_progress".to_owned(),
-        Ok(_) => "ok".to_owned(),
-        Err(error) => error.label(),
     }
 }

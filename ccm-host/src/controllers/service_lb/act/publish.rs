@@ -8,8 +8,8 @@ use crate::{
     cloud::ServiceCondition,
     controllers::service_lb::{
         events::Warning,
-        lane::{Difference, Lane, Presence, Taken},
-        needs::{FINALIZER, has_finalizer, is_load_balancer},
+        lane::{Difference, Lane, Presence},
+        services::{FINALIZER, has_finalizer, is_load_balancer},
     },
     kube::{
         patch::{
@@ -17,14 +17,14 @@ use crate::{
             service_ingress,
         },
         queue::Outcome,
-        service::{Ingress, Service},
+        service::Service,
     },
 };
 
 impl Act<'_> {
     /// Brings finalizer, status and annotations in line with what is applied.
-    pub(super) async fn publish(&self, lane: &mut Taken) -> Step {
-        let Some(service) = self.seen.service.clone() else { return Step::End(Outcome::Done) };
+    pub(super) async fn publish(&self, lane: &mut Option<Lane>) -> Step {
+        let Some(service) = self.seen.facts.service.clone() else { return Step::End(Outcome::Done) };
         let lane = lane_of(lane, &service);
         if let Err(error) = self.set_finalizer(&service, true).await {
             return self.unwritten(lane, &service, "finalizer", &error);
@@ -37,8 +37,8 @@ impl Act<'_> {
     }
 
     /// Publishes what is applied: a balancer that works is usable even while a change has to wait.
-    pub(super) async fn wait(&self, lane: &mut Taken, outcome: Outcome) -> Step {
-        if let (Some(service), Some(lane)) = (&self.seen.service, lane.as_mut())
+    pub(super) async fn wait(&self, lane: &mut Option<Lane>, outcome: Outcome) -> Step {
+        if let (Some(service), Some(lane)) = (&self.seen.facts.service, lane.as_mut())
             && is_load_balancer(service)
             && lane.applied.is_some()
             && let Err(error) = self.write_answer(lane).await
@@ -56,12 +56,7 @@ impl Act<'_> {
         if stands || !has_finalizer(service) {
             return self.set_finalizer(service, true).await;
         }
-        let parts = &self.controller.parts;
-        match parts.writer.get::<Service>(self.key, &parts.services.keep()).await? {
-            None => Err(WriteError::NotFound),
-            Some(fresh) if fresh.uid != service.uid => Err(WriteError::Gone),
-            Some(fresh) => self.set_finalizer(&fresh, true).await,
-        }
+        self.set_finalizer(&self.fresh(service).await?, true).await
     }
 
     /// Adds or removes our finalizer and leaves the others. On a conflict, reads the Service live and retries once.
@@ -70,25 +65,27 @@ impl Act<'_> {
         if !matches!(first, Err(WriteError::Conflict)) {
             return first;
         }
-        let parts = &self.controller.parts;
-        match parts.writer.get::<Service>(self.key, &parts.services.keep()).await? {
-            None => Err(WriteError::NotFound),
-            Some(fresh) if fresh.uid != service.uid => Err(WriteError::Gone),
-            Some(fresh) if present && fresh.is_deleting() => Err(WriteError::Conflict),
-            Some(fresh) => self.write(service_finalizer(&fresh, FINALIZER, present)).await,
+        let fresh = self.fresh(service).await?;
+        if present && fresh.is_deleting() {
+            return Err(WriteError::Conflict);
         }
+        self.write(service_finalizer(&fresh, FINALIZER, present)).await
     }
 
-    /// Replaces the entries in the status.
-    pub(super) async fn set_status(&self, service: &Service, ingress: &[Ingress]) -> Result<(), WriteError> {
-        self.write(service_ingress(service, ingress)).await
+    /// The Service as the API has it now.
+    async fn fresh(&self, service: &Service) -> Result<Service, WriteError> {
+        match self.controller.live(self.key).await? {
+            None => Err(WriteError::NotFound),
+            Some(fresh) if fresh.uid != service.uid => Err(WriteError::Gone),
+            Some(fresh) => Ok(fresh),
+        }
     }
 
     /// Writes what the provider answered; the client has checked that the annotations are the provider's own.
     pub(super) async fn write_answer(&self, lane: &mut Lane) -> Result<(), WriteError> {
-        let Some(service) = &self.seen.service else { return Ok(()) };
+        let Some(service) = &self.seen.facts.service else { return Ok(()) };
         if let Some(ingress) = &lane.ingress {
-            self.set_status(service, ingress).await?;
+            self.write(service_ingress(service, ingress)).await?;
         }
         let written = self.write(service_annotations(service, &lane.annotations)).await;
         self.unless_refused("annotations", lane, service, written)?;
@@ -122,7 +119,7 @@ impl Act<'_> {
         }
     }
 
-    async fn write(&self, patch: Option<Patch>) -> Result<(), WriteError> {
+    pub(super) async fn write(&self, patch: Option<Patch>) -> Result<(), WriteError> {
         let Some(patch) = patch else { return Ok(()) };
         self.controller.parts.writer.patch::<Service>(self.key, &patch).await.map(drop)
     }

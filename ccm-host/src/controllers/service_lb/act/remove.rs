@@ -2,22 +2,24 @@
 
 use std::{fmt::Display, sync::Arc, time::Duration};
 
-use tokio::time::Instant;
-
-use super::{Act, Step, apply::result, lane_of};
+use super::{Act, Step, lane_of};
 use crate::{
     cloud::{CloudError, DeleteLoadBalancer, Deleted, ErrorReason, Provider},
     controllers::service_lb::{
         Controller,
         decide::Removal,
         events::Warning,
-        lane::{Difference, Intent, Lane, Presence, Taken},
-        metrics::Operation,
+        lane::{Difference, Intent, Lane, Presence},
+        metrics::result,
         observe::serves_balancers,
         sweep::is_ours,
         wall_micros,
     },
-    kube::{patch::WriteError, queue::Outcome, service::Service},
+    kube::{
+        patch::{WriteError, service_ingress},
+        queue::Outcome,
+        service::Service,
+    },
 };
 
 /// The wanted state announced for a removal.
@@ -27,12 +29,14 @@ const GONE: &str = "";
 const CACHE_IS_BEHIND: Duration = Duration::from_secs(1);
 
 impl Act<'_> {
-    pub(super) async fn remove(&self, lane: &mut Taken, removal: Removal) -> Step {
-        let Some(subject) = self.subject(lane, removal) else { return Step::End(Outcome::Done) };
+    pub(super) async fn remove(&self, lane: &mut Option<Lane>, removal: Removal) -> Step {
+        let Some(subject) = self.subject(lane.as_ref(), removal) else { return Step::End(Outcome::Done) };
         if removal == Removal::Vanished {
-            match self.lives(&subject).await {
-                Ok(false) => {}
-                Ok(true) => return Step::End(Outcome::RetryAfter(CACHE_IS_BEHIND)),
+            match self.controller.live(self.key).await {
+                Ok(Some(live)) if live.uid == subject.uid => {
+                    return Step::End(Outcome::RetryAfter(CACHE_IS_BEHIND));
+                }
+                Ok(_) => {}
                 Err(error) => return Step::End(Outcome::retry(error)),
             }
         }
@@ -60,13 +64,6 @@ impl Act<'_> {
         self.removed(lane, &subject, removal, tell).await
     }
 
-    /// Whether the API still has the Service that vanished from the cache.
-    async fn lives(&self, service: &Service) -> Result<bool, WriteError> {
-        let parts = &self.controller.parts;
-        let live = parts.writer.get::<Service>(self.key, &parts.services.keep()).await?;
-        Ok(live.is_some_and(|live| live.uid == service.uid))
-    }
-
     /// Asks one provider. `Some` ends the run: the deletion is in progress, or failed.
     async fn remove_at(
         &self,
@@ -75,8 +72,14 @@ impl Act<'_> {
         subject: &Arc<Service>,
         removal: Removal,
     ) -> Option<Step> {
-        let answer = self.call_delete(provider, lane, subject).await;
-        match answer {
+        let wanted = DeleteLoadBalancer {
+            key: self.key.clone(),
+            uid: subject.uid.clone(),
+            last_known: Some(Arc::clone(subject)),
+            revision: lane.revision(None, wall_micros()),
+            adopt: self.controller.parts.settings.services.adopt_load_balancers,
+        };
+        match self.controller.delete(provider, wanted).await {
             Ok(Deleted { in_progress, events }) => {
                 self.controller.events.of_provider(&**subject, &events);
                 in_progress.map(|in_progress| self.in_progress(lane, Intent::Remove, &in_progress))
@@ -95,24 +98,14 @@ impl Act<'_> {
         }
     }
 
-    async fn call_delete(
-        &self,
-        provider: &dyn Provider,
-        lane: &mut Lane,
-        subject: &Arc<Service>,
-    ) -> Result<Deleted, CloudError> {
-        let wanted = DeleteLoadBalancer {
-            key: self.key.clone(),
-            uid: subject.uid.clone(),
-            last_known: Some(Arc::clone(subject)),
-            revision: lane.revision(None, wall_micros()),
-            adopt: self.controller.parts.settings.services.adopt_load_balancers,
-        };
-        self.controller.delete(provider, wanted).await
-    }
-
     /// Nothing is left in the cloud: clears the status, then removes the finalizer.
-    async fn removed(&self, lane: &mut Taken, subject: &Arc<Service>, removal: Removal, tell: bool) -> Step {
+    async fn removed(
+        &self,
+        lane: &mut Option<Lane>,
+        subject: &Arc<Service>,
+        removal: Removal,
+        tell: bool,
+    ) -> Step {
         if matches!(removal, Removal::Unwanted | Removal::Handover)
             && let Err((what, error)) = self.release(subject, removal).await
             && let Some(lane) = lane.as_mut()
@@ -122,7 +115,7 @@ impl Act<'_> {
         if tell {
             self.controller.events.deleted(&**subject);
         }
-        **lane = None;
+        *lane = None;
         match removal {
             Removal::Former => Step::Again,
             Removal::Unwanted | Removal::Handover | Removal::Vanished => Step::End(Outcome::Done),
@@ -138,7 +131,7 @@ impl Act<'_> {
         let is_gone = service.is_deleting() && service.finalizers.len() <= 1;
         if !is_gone && removal != Removal::Handover {
             // Status first: once the finalizer is gone, nothing would come back for it.
-            self.set_status(service, &[]).await.map_err(|error| ("status", error))?;
+            self.write(service_ingress(service, &[])).await.map_err(|error| ("status", error))?;
         }
         match self.set_finalizer(service, false).await {
             // The Service is gone, and its finalizer with it.
@@ -149,22 +142,22 @@ impl Act<'_> {
 
     /// Handles another implementation's Service that is being deleted and has the finalizer: cleans it up only if one
     /// of our providers reports that the balancer is ours.
-    pub(super) async fn ask_owner(&self, lane: &mut Taken) -> Step {
-        let Some(service) = self.seen.service.clone() else { return Step::End(Outcome::Done) };
+    pub(super) async fn ask_owner(&self, lane: &mut Option<Lane>) -> Step {
+        let Some(service) = self.seen.facts.service.clone() else { return Step::End(Outcome::Done) };
         for provider in self.seen.holders.iter().filter(|one| serves_balancers(one.as_ref())) {
             match provider.load_balancer(&service).await {
                 Ok(balancer) if is_ours(&balancer) => {
                     let mut owned = Lane::new(Arc::clone(&service));
                     owned.holder = Some(provider.name().to_owned());
                     owned.presence = Presence::Present;
-                    **lane = Some(owned);
+                    *lane = Some(owned);
                     return self.remove(lane, Removal::Handover).await;
                 }
                 Ok(_) => {}
                 Err(error) => return Step::End(Outcome::retry(error)),
             }
         }
-        **lane = None;
+        *lane = None;
         Step::End(Outcome::Done)
     }
 }
@@ -176,11 +169,8 @@ impl Controller {
         provider: &dyn Provider,
         wanted: DeleteLoadBalancer,
     ) -> Result<Deleted, CloudError> {
-        let begun = Instant::now();
-        let answer = provider.delete_load_balancer(wanted).await;
-        let result = result(&answer, |deleted| &deleted.in_progress);
-        self.metrics.ended(provider.name(), Operation::Delete, result, begun.elapsed());
-        answer
+        let call = provider.delete_load_balancer(wanted);
+        self.metrics.operation(provider.name(), "delete", call, |deleted| result(&deleted.in_progress)).await
     }
 }
 

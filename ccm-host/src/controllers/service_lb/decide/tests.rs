@@ -5,28 +5,21 @@ use crate::{
     cloud::fake::digest_for,
     controllers::service_lb::{
         lane::{Applied, Attempt},
-        needs::FINALIZER,
+        services::FINALIZER,
     },
     kube::fixtures::service,
 };
 
-/// Facts that own their parts, so that each row of a table reads as a sentence.
+/// In words, so that each row of a table reads as a sentence.
 #[derive(Debug, Clone)]
 struct Scene {
-    service: Option<Service>,
+    facts: Facts,
     lane: Option<Lane>,
-    claim: Claim,
-    maker: Standing,
-    holders: Standing,
-    wanted: Option<Wanted>,
-    published: bool,
-    now: Instant,
 }
 
 fn given(service: Service) -> Scene {
-    Scene {
-        service: Some(service),
-        lane: None,
+    let facts = Facts {
+        service: Some(Arc::new(service)),
         claim: Claim::Ours("cloud".to_owned()),
         maker: Standing::Ready,
         holders: Standing::Ready,
@@ -39,7 +32,8 @@ fn given(service: Service) -> Scene {
         }),
         published: true,
         now: Instant::now(),
-    }
+    };
+    Scene { facts, lane: None }
 }
 
 fn lb() -> Service {
@@ -56,22 +50,22 @@ fn target() -> String {
 
 impl Scene {
     fn vanished(mut self) -> Self {
-        self.service = None;
+        self.facts.service = None;
         self
     }
 
     fn of_others(mut self) -> Self {
-        self.claim = Claim::Others;
+        self.facts.claim = Claim::Others;
         self
     }
 
     fn undecided(mut self) -> Self {
-        self.claim = Claim::Undecided;
+        self.facts.claim = Claim::Undecided;
         self
     }
 
     fn known(self, presence: Presence) -> Self {
-        let last = self.service.clone().unwrap_or_else(lb);
+        let last = self.facts.service.as_deref().cloned().unwrap_or_else(lb);
         self.known_as(last, presence)
     }
 
@@ -95,18 +89,18 @@ impl Scene {
     fn applied(self, since: Difference) -> Self {
         let mut scene =
             self.known(Presence::Present).lane(|lane| lane.applied = Some(Applied::listed(target())));
-        scene.wanted.as_mut().expect("wanted").since_applied = since;
+        scene.facts.wanted.as_mut().expect("wanted").since_applied = since;
         scene
     }
 
     fn unpublished(mut self) -> Self {
-        self.published = false;
+        self.facts.published = false;
         self
     }
 
     fn tried(mut self, since: Difference, wait: Option<u64>) -> Self {
-        let until = wait.map(|wait| self.now + Duration::from_secs(wait));
-        if let Some(wanted) = &mut self.wanted {
+        let until = wait.map(|wait| self.facts.now + Duration::from_secs(wait));
+        if let Some(wanted) = &mut self.facts.wanted {
             wanted.since_tried = since;
         }
         self.lane(|lane| {
@@ -115,7 +109,7 @@ impl Scene {
     }
 
     fn other_nodes(mut self) -> Self {
-        self.wanted.as_mut().expect("wanted").upkeep = Some("d3".to_owned());
+        self.facts.wanted.as_mut().expect("wanted").upkeep = Some("d3".to_owned());
         self
     }
 
@@ -124,37 +118,28 @@ impl Scene {
     }
 
     fn tried_to_remove(self, wait: Option<u64>) -> Self {
-        let until = wait.map(|wait| self.now + Duration::from_secs(wait));
+        let until = wait.map(|wait| self.facts.now + Duration::from_secs(wait));
         self.lane(|lane| lane.attempt = Some(Attempt { intent: Intent::Remove, until, in_progress: false }))
     }
 
     fn provider(mut self, standing: Standing) -> Self {
-        self.maker = standing.clone();
-        self.holders = standing;
+        self.facts.maker = standing.clone();
+        self.facts.holders = standing;
         self
     }
 
     fn not_listed(mut self) -> Self {
-        self.wanted = None;
+        self.facts.wanted = None;
         self
     }
 
     fn refused(mut self) -> Self {
-        self.wanted.as_mut().expect("wanted").refusal = Some("bad".to_owned());
+        self.facts.wanted.as_mut().expect("wanted").refusal = Some("bad".to_owned());
         self
     }
 
     fn decide(&self) -> Action {
-        decide(&Facts {
-            service: self.service.as_ref(),
-            lane: self.lane.as_ref(),
-            claim: &self.claim,
-            maker: &self.maker,
-            holders: &self.holders,
-            wanted: self.wanted.as_ref(),
-            published: self.published,
-            now: self.now,
-        })
+        decide(&self.facts, self.lane.as_ref())
     }
 }
 
@@ -353,7 +338,7 @@ fn what_is_applied_is_kept_up_while_its_edit_waits() {
     let hold = |seconds| Action::HoldBack(Duration::from_secs(seconds));
     let update = || Action::Update(Wish::Upkeep);
     let up = |scene: Scene, wait: Option<u64>| {
-        let until = wait.map(|wait| scene.now + Duration::from_secs(wait));
+        let until = wait.map(|wait| scene.facts.now + Duration::from_secs(wait));
         let intent = Intent::Apply(target());
         scene.lane(|lane| lane.upkeep = Some(Attempt { intent, until, in_progress: false }))
     };

@@ -1,12 +1,17 @@
-//! Applies what a list says about one balancer to its lane. Pure.
+//! What a list says about the balancer of one Service: the lane learns it, and the verdict says what follows.
 
+use std::{collections::HashMap, sync::Arc};
+
+use super::is_ours;
 use crate::{
-    cloud::{LoadBalancer, LoadBalancerState, Ownership, SyncState},
+    cloud::{LoadBalancer, LoadBalancerState, Ownership, Provider, SyncState},
     controllers::service_lb::{
+        Controller,
         lane::{Applied, Difference, Lane, Presence},
-        status::published,
+        observe::is_published,
+        services::{is_load_balancer, published},
     },
-    kube::service::Ingress,
+    kube::service::{Ingress, ObjectKey, Service},
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -19,8 +24,78 @@ pub(super) struct Lesson<'a> {
     pub(super) complete: bool,
 }
 
-/// Updates the lane. Returns whether to reconcile the Service.
-pub(super) fn learn(lane: &mut Lane, lesson: &Lesson<'_>) -> bool {
+/// The consequence of a list for one Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing to do.
+    AsKnown,
+    /// The lane learnt something, or is not as wanted: reconcile the Service.
+    Look,
+    /// The Service has its balancer at its owner; the listed one was left behind.
+    LeftBehind,
+}
+
+impl Controller {
+    /// Records in the Service's lane what the list said.
+    pub(super) fn teach(
+        &self,
+        provider: &dyn Provider,
+        service: &Arc<Service>,
+        lesson: &Lesson<'_>,
+        turns: &HashMap<ObjectKey, u64>,
+    ) -> Verdict {
+        let owner = self.parts.providers.for_service(service);
+        // A Service that no longer wants a balancer may have left one anywhere.
+        let is_owner = owner.is(provider) || !is_load_balancer(service);
+        let is_here = lesson.listed.is_some_and(is_ours);
+        if !is_owner && !is_here {
+            return Verdict::AsKnown;
+        }
+        // A worker that holds the lane, or held it after the list began, knows more than the list.
+        let Some(mut taken) = self.lanes.take(&service.key) else { return Verdict::AsKnown };
+        // A lane created meanwhile without a call, as all are at the start, is still at turn zero.
+        let turn = taken.lane.as_ref().map_or(0, |lane| lane.turn);
+        if turn != turns.get(&service.key).copied().unwrap_or_default() {
+            return Verdict::AsKnown;
+        }
+        let lane = taken.lane.get_or_insert_with(|| Lane::new(Arc::clone(service)));
+        if !lane.is_of(&service.uid) {
+            return Verdict::AsKnown;
+        }
+        let holder = lane.holder.as_deref().filter(|_| lane.presence == Presence::Present);
+        let elsewhere = holder.is_some_and(|holder| holder != provider.name());
+        let is_served = lane.settled
+            && holder
+                .and_then(|name| self.parts.providers.by_name(name))
+                .is_some_and(|holder| owner.is(holder.as_ref()));
+        // Of two balancers of one Service, the one at its owner stays.
+        if elsewhere && !(is_here && owner.is(provider)) {
+            let is_another = lesson.listed.is_some_and(|listed| is_another(lane, listed));
+            return if is_here && is_served && is_another { Verdict::LeftBehind } else { Verdict::AsKnown };
+        }
+        let news = learn(lane, lesson);
+        // Requeues whatever is not as wanted, even while it waits: nothing is stuck for longer than a period.
+        let is_wanted =
+            lane.settled && is_published(service, Some(lane)) && !self.is_outdated(provider, service, lane);
+        if news || !is_wanted { Verdict::Look } else { Verdict::AsKnown }
+    }
+
+    /// Whether the applied digest differs from the wanted one, though nothing reported a change.
+    fn is_outdated(&self, provider: &dyn Provider, service: &Service, lane: &Lane) -> bool {
+        let wanted = || provider.desired_digest(service, &self.backends.of(provider));
+        is_load_balancer(service) && lane.applied.as_ref().is_some_and(|applied| applied.digest != wanted())
+    }
+}
+
+/// Whether the listed balancer is certainly not the one that serves the Service: two providers of one cloud, as while one
+/// replaces the other, list the same balancer.
+fn is_another(lane: &Lane, listed: &LoadBalancer) -> bool {
+    let (ours, theirs) = (lane.ingress.as_deref().unwrap_or_default(), published(listed));
+    !ours.is_empty() && !theirs.is_empty() && !theirs.iter().any(|one| is_among(ours, one))
+}
+
+/// Updates the lane. Pure. Returns whether to reconcile the Service.
+fn learn(lane: &mut Lane, lesson: &Lesson<'_>) -> bool {
     let news = match lesson.listed {
         Some(balancer) => learn_of(lane, lesson.provider, balancer),
         None if lesson.complete => learn_absence(lane),
@@ -53,7 +128,7 @@ fn learn_of(lane: &mut Lane, provider: &str, balancer: &LoadBalancer) -> bool {
 
 /// The balancer serves, with the state that the provider says it applied last.
 fn learn_applied(lane: &mut Lane, balancer: &LoadBalancer) -> bool {
-    let Some(digest) = balancer.applied_digest.as_ref().filter(|_| !lane.is_released()) else { return false };
+    let Some(digest) = balancer.applied_digest.as_ref().filter(|_| !lane.released) else { return false };
     let listed = published(balancer);
     if !shrinks(lane.ingress.as_deref().unwrap_or(&lane.last.ingress), &listed) {
         lane.ingress = Some(listed);
@@ -69,10 +144,12 @@ fn learn_applied(lane: &mut Lane, balancer: &LoadBalancer) -> bool {
 /// Whether a list merely omits entries that are published. A list comes from the provider's memory, so only an Ensure
 /// may remove entries.
 fn shrinks(published: &[Ingress], listed: &[Ingress]) -> bool {
-    let among = |entries: &[Ingress], one: &Ingress| {
-        entries.iter().any(|other| (&other.ip, &other.hostname) == (&one.ip, &one.hostname))
-    };
-    listed.iter().all(|one| among(published, one)) && !published.iter().all(|one| among(listed, one))
+    listed.iter().all(|one| is_among(published, one)) && !published.iter().all(|one| is_among(listed, one))
+}
+
+/// Whether one of the entries has the same address.
+fn is_among(entries: &[Ingress], one: &Ingress) -> bool {
+    entries.iter().any(|other| (&other.ip, &other.hostname) == (&one.ip, &one.hostname))
 }
 
 /// The balancer drifted, or is being created or deleted: only an Ensure tells more.
@@ -96,7 +173,7 @@ mod tests {
     use super::*;
     use crate::{
         controllers::service_lb::lane::{Attempt, Intent},
-        kube::{fixtures::service, service::ObjectKey},
+        kube::fixtures::service,
     };
 
     fn listed() -> LoadBalancer {

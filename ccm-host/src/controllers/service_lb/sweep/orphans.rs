@@ -9,13 +9,9 @@
 //! A balancer is left behind if its Service is served by the provider that owns it, and this one is at another.
 //! Nothing refers to it any more, so it is removed even without the flag.
 
-use std::{
-    collections::{HashMap, HashSet},
-    time::Duration,
-};
+use std::{collections::HashSet, time::Duration};
 
 use futures::future::join_all;
-use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 
 use super::{Swept, is_ours};
@@ -26,26 +22,11 @@ use crate::{
         lane::{Lane, Presence},
         wall_micros,
     },
-    kube::{
-        patch::WriteError,
-        service::{ObjectKey, Service},
-    },
+    kube::{patch::WriteError, service::ObjectKey},
 };
 
 /// Maximum concurrent live reads of Services.
 const READS_AT_ONCE: usize = 16;
-
-/// By provider: the uids of the missing Services whose balancers the last sweep found.
-#[derive(Debug, Default)]
-pub(in crate::controllers::service_lb) struct Orphans(Mutex<HashMap<String, HashSet<String>>>);
-
-impl Orphans {
-    /// Records what a sweep found; returns what the previous one found.
-    fn replace(&self, provider: &str, found: &[&LoadBalancer]) -> HashSet<String> {
-        let uids = found.iter().map(|balancer| balancer.service_uid.clone()).collect();
-        self.0.lock().insert(provider.to_owned(), uids).unwrap_or_default()
-    }
-}
 
 /// A balancer to remove.
 pub(super) struct Stray {
@@ -68,7 +49,8 @@ impl Controller {
         let Swept { list, left_behind } = swept;
         let orphans = self.orphans_in(&list).await;
         self.metrics.set_orphans(provider.name(), orphans.len());
-        let before = self.orphans.replace(provider.name(), &orphans);
+        let uids = orphans.iter().map(|balancer| balancer.service_uid.clone()).collect();
+        let before = self.orphans.lock().insert(provider.name().to_owned(), uids).unwrap_or_default();
         let (known, new): (Vec<_>, Vec<_>) =
             orphans.into_iter().partition(|balancer| before.contains(&balancer.service_uid));
         let remove = self.parts.settings.services.delete_orphaned_load_balancers;
@@ -117,8 +99,7 @@ impl Controller {
 
     /// Whether the API itself has no Service of that uid. False while that is unknown.
     async fn has_no_service(&self, balancer: &LoadBalancer) -> bool {
-        let parts = &self.parts;
-        match parts.writer.get::<Service>(&balancer.key, &parts.services.keep()).await {
+        match self.live(&balancer.key).await {
             Ok(live) => live.is_none_or(|live| live.uid != balancer.service_uid),
             Err(WriteError::NotLeading) => false,
             Err(error) => {
@@ -146,10 +127,12 @@ impl Controller {
         let Stray { balancer, why } = stray;
         let _permit = self.wait_for(&(provider.name().to_owned(), Turn::Remove)).await?;
         // Holding the lane keeps others from a balancer of this name.
-        let lane = self.lanes.take(&balancer.key)?;
+        let taken = self.lanes.take(&balancer.key)?;
         let is_unwanted = match why {
             Why::Orphaned => self.has_no_service(balancer).await,
-            Why::LeftBehind => lane.as_ref().is_some_and(|lane| has_another(lane, balancer, provider.name())),
+            Why::LeftBehind => {
+                taken.lane.as_ref().is_some_and(|lane| has_another(lane, balancer, provider.name()))
+            }
         };
         if *provider.status().borrow() != ProviderStatus::Serving || !is_unwanted {
             return None;

@@ -12,7 +12,9 @@ use k8s_openapi::api::core::v1 as core;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::{cloud::fake::FakeProvider, controllers::service_lb::needs::FINALIZER, kube::fixtures::refusal};
+use crate::{
+    cloud::fake::FakeProvider, controllers::service_lb::services::FINALIZER, kube::fixtures::refusal,
+};
 
 const HOST: &str = "host";
 const NAMESPACE: &str = "default";

@@ -273,7 +273,7 @@ async fn a_finalizer_of_somebody_else_is_kept() {
     assert_eq!(story, ["finalizer added", "ensure web n1", "status 192.0.2.1"]);
     assert_eq!(events, ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
     let finalizers = world.cluster.service("web").unwrap()["metadata"]["finalizers"].clone();
-    assert_eq!(finalizers, json!(["other/one", crate::controllers::service_lb::needs::FINALIZER]));
+    assert_eq!(finalizers, json!(["other/one", crate::controllers::service_lb::services::FINALIZER]));
 }
 
 /// SVC-11: a concurrent write causes neither a warning (upstream warns) nor another call.

@@ -19,7 +19,7 @@ use crate::{
         ErrorReason, InProgress, ProviderStatus, SyncState,
         fake::{error, method},
     },
-    controllers::service_lb::{backends::EXCLUDE_LABEL, needs::FINALIZER},
+    controllers::service_lb::{backends::EXCLUDE_LABEL, services::FINALIZER},
     kube::fixtures::refusal,
 };
 

@@ -5,46 +5,46 @@ use std::{net::IpAddr, sync::LazyLock};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rcgen::{KeyPair, PublicKeyData as _, SigningKey as _};
 
-use super::request::der;
+use super::super::request::der;
 use crate::kube::certificate_request::{CertificateRequest, KUBELET_SERVING};
 
 static KEY: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate().unwrap());
 
-pub(super) const COMMON_NAME: [u8; 3] = [0x55, 4, 3];
-pub(super) const ORGANIZATION: [u8; 3] = [0x55, 4, 10];
-pub(super) const NAMES: [u8; 3] = [0x55, 0x1d, 17];
-pub(super) const DNS: u8 = 0x82;
-pub(super) const IP: u8 = 0x87;
+pub(in super::super) const COMMON_NAME: [u8; 3] = [0x55, 4, 3];
+pub(in super::super) const ORGANIZATION: [u8; 3] = [0x55, 4, 10];
+pub(in super::super) const NAMES: [u8; 3] = [0x55, 0x1d, 17];
+pub(in super::super) const DNS: u8 = 0x82;
+pub(in super::super) const IP: u8 = 0x87;
 
 /// The parts of a request, each in DER.
 #[derive(Clone)]
-pub(super) struct Forge {
-    pub(super) version: u8,
-    pub(super) subject: Vec<Vec<u8>>,
-    pub(super) names: Vec<Vec<u8>>,
+pub(in super::super) struct Forge {
+    pub(in super::super) version: u8,
+    pub(in super::super) subject: Vec<Vec<u8>>,
+    pub(in super::super) names: Vec<Vec<u8>>,
     /// Besides the names.
-    pub(super) extensions: Vec<Vec<u8>>,
+    pub(in super::super) extensions: Vec<Vec<u8>>,
     /// Besides the extensions.
-    pub(super) attributes: Vec<Vec<u8>>,
+    pub(in super::super) attributes: Vec<Vec<u8>>,
     /// After the attributes, within what is signed.
-    pub(super) appendix: Vec<u8>,
+    pub(in super::super) appendix: Vec<u8>,
 }
 
-pub(super) fn relative_name(oid: &[u8], value: &str) -> Vec<u8> {
+pub(in super::super) fn relative_name(oid: &[u8], value: &str) -> Vec<u8> {
     der(0x31, &[&attribute_value(oid, 0x13, value)])
 }
 
-pub(super) fn attribute_value(oid: &[u8], tag: u8, value: &str) -> Vec<u8> {
+pub(in super::super) fn attribute_value(oid: &[u8], tag: u8, value: &str) -> Vec<u8> {
     der(0x30, &[&der(6, &[oid]), &der(tag, &[value.as_bytes()])])
 }
 
-pub(super) fn extension(oid: &[u8], value: &[u8]) -> Vec<u8> {
+pub(in super::super) fn extension(oid: &[u8], value: &[u8]) -> Vec<u8> {
     der(0x30, &[&der(6, &[oid]), &der(4, &[value])])
 }
 
 impl Forge {
     /// What the kubelet of this node asks for; names that are addresses become such.
-    pub(super) fn of(node: &str, names: &[&str]) -> Self {
+    pub(in super::super) fn of(node: &str, names: &[&str]) -> Self {
         let name = |name: &&str| match name.parse::<IpAddr>() {
             Ok(IpAddr::V4(v4)) => der(IP, &[&v4.octets()]),
             Ok(IpAddr::V6(v6)) => der(IP, &[&v6.octets()]),
@@ -63,7 +63,7 @@ impl Forge {
         }
     }
 
-    pub(super) fn der(&self) -> Vec<u8> {
+    pub(in super::super) fn der(&self) -> Vec<u8> {
         let info = self.info();
         signed(&info, &KEY.sign(&info).unwrap())
     }
@@ -92,12 +92,12 @@ impl Forge {
     }
 
     /// Signed with the key of somebody else.
-    pub(super) fn pem_of_a_thief(&self) -> Vec<u8> {
+    pub(in super::super) fn pem_of_a_thief(&self) -> Vec<u8> {
         let info = self.info();
         pem(&signed(&info, &KeyPair::generate().unwrap().sign(&info).unwrap()))
     }
 
-    pub(super) fn pem(&self) -> Vec<u8> {
+    pub(in super::super) fn pem(&self) -> Vec<u8> {
         pem(&self.der())
     }
 }
@@ -108,7 +108,7 @@ fn signed(info: &[u8], signature: &[u8]) -> Vec<u8> {
     der(0x30, &[info, &algorithm, &der(3, &[&[0], signature])])
 }
 
-pub(super) fn pem(der: &[u8]) -> Vec<u8> {
+pub(in super::super) fn pem(der: &[u8]) -> Vec<u8> {
     let text = STANDARD.encode(der);
     let lines: Vec<_> =
         text.as_bytes().chunks(64).map(|line| String::from_utf8(line.to_vec()).unwrap()).collect();
@@ -117,7 +117,7 @@ pub(super) fn pem(der: &[u8]) -> Vec<u8> {
 }
 
 /// A request as the apiserver holds it, made by the kubelet of that node.
-pub(super) fn request(node: &str, pem: Vec<u8>) -> CertificateRequest {
+pub(in super::super) fn request(node: &str, pem: Vec<u8>) -> CertificateRequest {
     CertificateRequest {
         name: format!("csr-{node}"),
         uid: format!("csr-{node}-uid"),

@@ -1,10 +1,23 @@
-//! Decides what a Service needs, and which of its changes need a reconcile.
+//! Reads Services as this controller does: which want a balancer or its cleanup, and which of their changes need a
+//! reconcile.
 //!
-//! In: a Service, or two versions of it, and whether a Service is ours. Out: yes or no. The compared fields include
-//! all of upstream's, so that nothing is missed; whether the cloud is then asked depends on the digest in
-//! [`decide`](mod@super::decide). [`crate::cloud`] decides who owns which class.
+//! In: a Service, or two versions of it. Out: yes or no, and keys in the queue; the class that a Service had before it
+//! changed its type; the status that a balancer gives it. The compared fields include all of upstream's, so that nothing
+//! is missed; whether the cloud is then asked depends on the digest in [`decide`](mod@super::decide). [`crate::cloud`]
+//! decides who owns which class, and [`crate::kube::patch`] what must be written.
 
-use crate::kube::service::{Service, ServiceSpec};
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
+
+use super::Controller;
+use crate::{
+    cloud::{self, LoadBalancer, ServiceOwner},
+    kube::{
+        cache::Change,
+        service::{Ingress, ObjectKey, PortStatus, Service, ServiceSpec},
+    },
+};
 
 /// The finalizer of every Service with a balancer: upstream's, shared by all implementations.
 pub(super) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -19,7 +32,7 @@ pub(super) fn has_finalizer(service: &Service) -> bool {
 }
 
 /// Whether the finalizer protects a balancer that is no longer wanted.
-pub(super) fn needs_cleanup(service: &Service) -> bool {
+fn needs_cleanup(service: &Service) -> bool {
     has_finalizer(service) && (service.is_deleting() || !is_load_balancer(service))
 }
 
@@ -29,14 +42,14 @@ pub(super) fn is_of_interest(service: &Service) -> bool {
 }
 
 /// Whether a change needs a reconcile. `ours` says whether a provider of this host may own a Service.
-pub(super) fn needs_look(old: &Service, new: &Service, ours: impl Fn(&Service) -> bool) -> bool {
+fn needs_look(old: &Service, new: &Service, ours: impl Fn(&Service) -> bool) -> bool {
     // Only the transition to cleanup: while cleanup is in progress, the queue decides when to retry.
     let falls = needs_cleanup(new) && !needs_cleanup(old);
     falls || needs_update(old, new, ours)
 }
 
 /// Whether the change touches anything that a balancer may depend on.
-pub(super) fn needs_update(old: &Service, new: &Service, ours: impl Fn(&Service) -> bool) -> bool {
+fn needs_update(old: &Service, new: &Service, ours: impl Fn(&Service) -> bool) -> bool {
     let wants = |service: &Service| is_load_balancer(service) && ours(service);
     match (wants(old), wants(new)) {
         (false, false) => false,
@@ -87,11 +100,82 @@ fn specs_differ(old: &ServiceSpec, new: &ServiceSpec) -> bool {
         || *allocate_load_balancer_node_ports != new.allocate_load_balancer_node_ports
 }
 
+impl Controller {
+    pub(super) fn service_changed(&self, change: &Change<Service>) {
+        self.former_classes.see(change);
+        let ours =
+            |service: &Service| !matches!(self.parts.providers.for_service(service), ServiceOwner::Nobody);
+        let look = match change {
+            Change::Added(service) => is_of_interest(service),
+            Change::Updated { old, new } => needs_look(old, new, ours),
+            // The lane knows whether it left a balancer.
+            Change::Deleted(_) => true,
+        };
+        if look {
+            self.queue.add(change.object().key.clone());
+        }
+    }
+}
+
+/// The class of each Service that changed its type but still has the finalizer: the apiserver clears it with the type, and
+/// it tells whose finalizer it is. A restart loses this; then the finalizer counts as ours, as it does for upstream.
+#[derive(Debug, Default)]
+pub(super) struct FormerClasses(
+    /// The Services as they were before.
+    Mutex<HashMap<ObjectKey, Arc<Service>>>,
+);
+
+impl FormerClasses {
+    /// Records a change of a Service. Never blocks.
+    fn see(&self, change: &Change<Service>) {
+        let service = change.object();
+        let waits_for_cleanup = has_finalizer(service) && !is_load_balancer(service);
+        match change {
+            Change::Updated { old, new } if waits_for_cleanup && old.uid == new.uid => {
+                if is_load_balancer(old) {
+                    self.0.lock().insert(new.key.clone(), Arc::clone(old));
+                }
+            }
+            _ => _ = self.0.lock().remove(&service.key),
+        }
+    }
+
+    /// The Service's former class, if known; the inner `None` means that it had none.
+    pub(super) fn of(&self, service: &Service) -> Option<Option<String>> {
+        let known = self.0.lock();
+        let former = known.get(&service.key).filter(|former| former.uid == service.uid)?;
+        Some(former.spec.load_balancer_class.clone())
+    }
+}
+
+/// The entries of `status.loadBalancer.ingress`, in the provider's order.
+pub(super) fn published(balancer: &LoadBalancer) -> Vec<Ingress> {
+    balancer.ingress.iter().map(entry).collect()
+}
+
+fn entry(ingress: &cloud::Ingress) -> Ingress {
+    let cloud::Ingress { ip, hostname, ip_mode, ports } = ingress;
+    Ingress {
+        ip: ip.map(|ip| ip.to_string()).unwrap_or_default(),
+        hostname: hostname.clone().unwrap_or_default(),
+        ip_mode: ip_mode.map(str::to_owned),
+        ports: ports
+            .iter()
+            .map(|port| PortStatus {
+                port: port.port.into(),
+                protocol: port.protocol.to_owned(),
+                error: port.error.clone(),
+            })
+            .collect(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kube::{
         fixtures::service,
+        patch::service_ingress,
         service::{ClientIpConfig, SessionAffinityConfig, TargetPort},
     };
 
@@ -234,5 +318,89 @@ mod tests {
         );
         assert!(!needs_look(&fin(), &fin().with_label("a", "b"), ours), "cleanup goes on");
         assert!(!needs_look(&service("web"), &service("web").deleting(), ours), "none of our concern");
+    }
+
+    #[test]
+    fn a_class_is_known_for_as_long_as_the_finalizer_stands() {
+        let classes = FormerClasses::default();
+        let theirs = || service("web").load_balancer().with_class("other/lb").with_finalizer(FINALIZER);
+        let plain = || service("web").with_finalizer(FINALIZER);
+        let turn = |old: Service, new: Service| Change::Updated { old: Arc::new(old), new: Arc::new(new) };
+        let of = |service: &Service| classes.of(service);
+        classes.see(&Change::Added(Arc::new(plain())));
+        assert_eq!(of(&plain()), None, "nobody saw its type change");
+        classes.see(&turn(theirs(), plain()));
+        classes.see(&turn(plain(), plain().with_annotation("a", "b")));
+        assert_eq!(of(&plain()), Some(Some("other/lb".to_owned())));
+        assert_eq!(of(&plain().uid("another")), None);
+        classes.see(&turn(plain(), service("web")));
+        assert_eq!(of(&plain()), None, "cleaned up");
+        classes.see(&turn(theirs(), plain()));
+        classes.see(&Change::Deleted(Arc::new(plain())));
+        assert!(classes.0.lock().is_empty());
+    }
+
+    fn ip(ip: &str, mode: Option<&'static str>) -> cloud::Ingress {
+        cloud::Ingress { ip: Some(ip.parse().unwrap()), hostname: None, ip_mode: mode, ports: Vec::new() }
+    }
+
+    fn port(protocol: &'static str) -> cloud::IngressPort {
+        cloud::IngressPort { port: 80, protocol, error: None }
+    }
+
+    fn with_ports(ports: Vec<cloud::IngressPort>) -> cloud::Ingress {
+        cloud::Ingress { ports, ..ip("8.8.8.8", None) }
+    }
+
+    fn stored(entries: &[cloud::Ingress]) -> Service {
+        let mut service = service("web").load_balancer();
+        service.ingress = entries.iter().map(entry).collect();
+        service
+    }
+
+    #[test]
+    fn a_status_is_written_only_if_it_differs() {
+        let rows = [
+            ("STAT-1", vec![ip("8.8.8.8", Some("VIP"))], vec![ip("8.8.8.8", Some("VIP"))], false),
+            ("STAT-2", vec![], vec![ip("8.8.8.8", None)], true),
+            ("STAT-3", vec![], vec![], false),
+            ("STAT-4", vec![ip("8.8.8.8", Some("VIP"))], vec![], true),
+            // Differs from upstream on purpose (SW-19): the apiserver fills in the mode.
+            ("STAT-5", vec![ip("8.8.8.8", Some("VIP"))], vec![ip("8.8.8.8", None)], false),
+            ("HLP-25", vec![], vec![], false),
+            ("HLP-26", vec![ip("8.8.8.8", Some("VIP"))], vec![ip("8.8.8.9", Some("VIP"))], true),
+            ("HLP-27", vec![ip("8.8.8.8", Some("Proxy"))], vec![ip("8.8.8.8", Some("Proxy"))], false),
+            ("HLP-27", vec![ip("8.8.8.8", Some("Proxy"))], vec![ip("8.8.8.8", None)], true),
+            ("HLP-27", vec![ip("8.8.8.8", Some("VIP"))], vec![ip("8.8.8.8", Some("Proxy"))], true),
+            ("HLP-28", vec![with_ports(vec![port("TCP")])], vec![with_ports(vec![port("TCP")])], false),
+            ("HLP-28", vec![with_ports(vec![port("TCP")])], vec![with_ports(vec![port("UDP")])], true),
+            ("HLP-28", vec![with_ports(vec![port("TCP")])], vec![with_ports(vec![])], true),
+            (
+                "HLP-29",
+                vec![ip("8.8.8.8", None), ip("8.8.8.9", None)],
+                vec![ip("8.8.8.9", None), ip("8.8.8.8", None)],
+                true,
+            ),
+        ];
+        for (id, before, after, want) in rows {
+            let wanted: Vec<_> = after.iter().map(entry).collect();
+            assert_eq!(service_ingress(&stored(&before), &wanted).is_some(), want, "{id}");
+        }
+    }
+
+    #[test]
+    fn a_host_name_has_no_mode_and_no_address() {
+        let named = cloud::Ingress {
+            ip: None,
+            hostname: Some("lb.example".to_owned()),
+            ip_mode: None,
+            ports: vec![cloud::IngressPort { port: 443, protocol: "TCP", error: Some("Closed".to_owned()) }],
+        };
+        let written = serde_json::to_value(entry(&named)).unwrap();
+        let want = serde_json::json!({
+            "hostname": "lb.example",
+            "ports": [{"port": 443, "protocol": "TCP", "error": "Closed"}],
+        });
+        assert_eq!(written, want);
     }
 }
