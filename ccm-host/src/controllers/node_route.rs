@@ -41,14 +41,16 @@ use crate::{
     controllers::{Kept, Parts, Registration, node_scope::NodeScope},
     flag,
     kube::{
+        events::Recorder,
         keep::Keep,
         queue::{Backoff, Outcome, WorkQueue},
     },
-    reconcile::{self, Reconciler, Run},
+    reconcile::{self, Reconciler, Run, ToldOnce},
 };
 use claims::Claims;
 use condition::Shown;
-use events::{COMPONENT, Events};
+use decide::Trouble;
+use events::COMPONENT;
 use metrics::RouteMetrics;
 use subject::{Subject, Waiting};
 use table::Table;
@@ -112,7 +114,9 @@ pub(super) struct Controller {
     parts: Parts,
     metrics: RouteMetrics,
     scope: NodeScope,
-    events: Events,
+    recorder: Recorder,
+    /// Each trouble is reported once while it lasts.
+    told: Mutex<ToldOnce<Trouble>>,
     queue: WorkQueue<Subject>,
     claims: Mutex<Claims>,
     clouds: Vec<Cloud>,
@@ -136,7 +140,8 @@ impl Controller {
         let metrics = RouteMetrics::register(registry);
         Self {
             scope: parts.settings.scope(),
-            events: Events::new(parts.events.recorder(COMPONENT)),
+            recorder: parts.events.recorder(COMPONENT),
+            told: Mutex::default(),
             queue: WorkQueue::new("Routes", BACKOFF, &parts.metrics.queue),
             claims: Mutex::default(),
             clouds: parts.providers.all().iter().map(|provider| Cloud::new(Arc::clone(provider))).collect(),

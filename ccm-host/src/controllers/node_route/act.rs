@@ -18,13 +18,13 @@ use super::{
     decide::{Lane, Plan, decide},
     metrics::Operation,
     observe::Owner,
-    subject::{Subject, earlier},
+    subject::earlier,
     table::Learnt,
 };
 use crate::{
     cloud::{EnsureRoute, ErrorReason, Route, RouteState},
     kube::{node::Node, queue::Outcome},
-    reconcile::{Retry, SLOW_RETRY},
+    reconcile::{Retry, SLOW_RETRY, pass_on},
 };
 
 /// Delay that lets the cache catch up with a newer live read.
@@ -48,7 +48,7 @@ impl Controller {
             let (reaches, ended) = self.carry_out(cloud, name, node.as_ref(), &plan).await;
             again = earlier(again, ended);
             if let Some(node) = node.as_ref().filter(|_| is_owner) {
-                self.events.troubles(node, plan.troubles.clone());
+                self.troubles(node, plan.troubles.clone());
                 let reaches: Vec<Reach> = reaches.into_iter().chain(plan.unreached()).collect();
                 let wanted = condition::wanted(plan.concerned, &reaches, learnt == Learnt::Whole);
                 if let Some(wanted) = wanted {
@@ -140,11 +140,11 @@ impl Controller {
             Ok(ensured) => ensured,
             Err(error) => {
                 tracing::warn!(node = node.name, %destination, %error, "no route");
-                self.events.not_created(node, destination, took, &error, self.failing_for(node));
+                self.not_created(node, destination, took, &error);
                 return (not_done, Retry::of(&error).outcome(&error));
             }
         };
-        self.events.pass_on(node, &ensured.events);
+        pass_on(&self.recorder, &**node, &ensured.events);
         match (ensured.in_progress, ensured.route) {
             (Some(progress), _) => (not_done, Outcome::RetryAfter(progress.retry_after)),
             (None, Some(route)) => self.stands(cloud, node, route),
@@ -163,7 +163,7 @@ impl Controller {
             tracing::info!(node = node.name, %destination, "the route stands");
             return (Reach::Stands, Outcome::Done);
         }
-        self.events.leads_nowhere(node, destination);
+        self.leads_nowhere(node, destination);
         (Reach::Missing, Outcome::RetryAfter(SLOW_RETRY))
     }
 
@@ -189,7 +189,7 @@ impl Controller {
             Err(error) => {
                 tracing::warn!(route = route.id, destination = %route.destination, %error, "route not removed");
                 if let Some(node) = node {
-                    self.events.not_removed(node, route, &error, self.failing_for(node));
+                    self.not_removed(node, route, &error);
                 }
                 return Retry::of(&error).outcome(&error);
             }
@@ -206,10 +206,6 @@ impl Controller {
             .filter(|name| node.is_none_or(|node| node.name != *name))
             .into_iter()
             .for_each(|name| self.queue_node(name));
-    }
-
-    fn failing_for(&self, node: &Node) -> Duration {
-        self.queue.failing_for(&Subject::Node(node.name.clone()))
     }
 
     /// Removes the route if it is still a stray.

@@ -146,7 +146,7 @@ impl Controller {
 
     fn gone(&self, node: &Node) {
         let others = self.claims.lock().forget(&node.name);
-        self.events.forget(&node.name);
+        self.told.lock().forget(&node.name);
         self.shown.forget(&node.name);
         others.into_iter().chain([node.name.clone()]).for_each(|name| self.queue_node(name));
         let Some(instance) = node.provider_id.clone().map(Holder::Instance) else { return };
