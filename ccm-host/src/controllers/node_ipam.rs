@@ -15,11 +15,9 @@
 mod act;
 mod cidr_set;
 mod decide;
-mod explain;
 mod ledger;
 mod metrics;
 mod observe;
-mod pool;
 mod problem;
 pub mod settings;
 #[cfg(test)]
