@@ -13,14 +13,11 @@
 
 mod act;
 mod addresses;
-mod attention;
 mod decide;
 mod explain;
 mod labels;
 mod metrics;
 mod observe;
-mod owned_labels;
-mod provided_ip;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -45,10 +42,9 @@ use crate::{
     reconcile::{self, Reconciler, Run},
 };
 use act::Said;
-use attention::{Attention, Question};
 use explain::Obstacles;
 use metrics::CloudNodeMetrics;
-use observe::Observed;
+use observe::{Attention, Question};
 pub use settings::Settings;
 
 /// The component that Events are recorded under.
@@ -69,7 +65,7 @@ pub const REGISTRATION: Registration = Registration {
     by_default: true,
     admit: None,
     keep: |settings| {
-        let annotations = KeySet::keys([provided_ip::ANNOTATION, owned_labels::ANNOTATION]);
+        let annotations = KeySet::keys([addresses::PROVIDED_NODE_IP, labels::OWNED_LABELS]);
         Kept::of_managed_nodes(settings, &Keep { labels: KeySet::keys(labels::keys()), annotations })
     },
     served_by: |_| Some(|provider| provider.instances),
@@ -162,8 +158,8 @@ impl Controller {
             Question::Wait => return Outcome::Done,
             Question::Labels => None,
             Question::Ask(freshness) => match self.observe(node, freshness).await {
-                Observed::Answer(answer) => Some(answer),
-                Observed::Nothing(outcome) => return outcome,
+                Ok(answer) => Some(answer),
+                Err(outcome) => return outcome,
             },
         };
         // Beyond this point only as many nodes continue as may write; those that wait hold no further resources.

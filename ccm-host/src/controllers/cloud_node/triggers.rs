@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Controller, is_new, labels, provided_ip};
+use super::{Controller, addresses, is_new, labels};
 use crate::{
     cloud::{Freshness, NodeOwner, Provider},
     kube::{cache::Change, node::Node, patch::NodeChange},
@@ -43,7 +43,7 @@ pub(super) fn concern(change: &Change<Node>) -> Concern {
         // Usually our own write, for which the provider was just asked.
         Change::Updated { old, new } if is_new(old) => look_if(names_disagree(new)),
         Change::Updated { old, new } => {
-            let told = |node: &Node| node.annotations.get(provided_ip::ANNOTATION).map(str::to_owned);
+            let told = |node: &Node| node.annotations.get(addresses::PROVIDED_NODE_IP).map(str::to_owned);
             if told(old) != told(new) || old.provider_id != new.provider_id {
                 return Concern::Ask;
             }
@@ -80,10 +80,6 @@ struct Wished {
 const DISTANCE: Duration = Duration::from_secs(10);
 
 impl Wished {
-    fn due(&self) -> Option<Instant> {
-        self.due
-    }
-
     fn wish(&mut self, now: Instant) {
         self.due.get_or_insert_with(|| self.earliest.map_or(now, |earliest| earliest.max(now)));
     }
@@ -97,7 +93,6 @@ impl Wished {
 }
 
 impl Controller {
-    /// Follows the changes of all nodes, starting with those already known.
     /// Handles a change of a node. All that are known already come first, as added.
     pub(super) fn node_changed(&self, change: &Change<Node>) {
         let name = &change.object().name;
@@ -131,7 +126,7 @@ impl Controller {
                     next = Instant::now() + self.period(provider);
                     self.sweep(provider);
                 }
-                () = sleep_until(wished.due().unwrap_or(next)), if wished.due().is_some() => {
+                () = sleep_until(wished.due.unwrap_or(next)), if wished.due.is_some() => {
                     wished.made(Instant::now(), self.period(provider));
                     self.sweep_at_once(provider);
                 }
@@ -245,7 +240,7 @@ mod tests {
             ("NW-12 a zone by one name", updated(old(), zone(old())), Concern::Look),
             (
                 "the kubelet got another IP",
-                updated(old(), old().with_annotation(provided_ip::ANNOTATION, "1.1.1.1")),
+                updated(old(), old().with_annotation(addresses::PROVIDED_NODE_IP, "1.1.1.1")),
                 Concern::Ask,
             ),
             ("another annotation", updated(old(), old().with_annotation("x", "y")), Concern::None),
