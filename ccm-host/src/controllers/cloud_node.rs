@@ -32,7 +32,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::{
     cloud::Provider,
-    controllers::{Kept, Parts, Registration, node_scope::NodeScope, taint},
+    controllers::{Kept, Parts, Registration, taint},
     kube::{
         events::Recorder,
         keep::{Keep, KeySet},
@@ -83,7 +83,6 @@ pub(super) struct Controller {
     parts: Parts,
     recorder: Recorder,
     metrics: CloudNodeMetrics,
-    scope: NodeScope,
     queue: WorkQueue<String>,
     attention: Mutex<Attention>,
     said: Mutex<Said>,
@@ -105,7 +104,6 @@ impl Controller {
         Self {
             recorder: parts.events.recorder(COMPONENT),
             metrics: CloudNodeMetrics::register(registry),
-            scope: parts.settings.scope(),
             queue: WorkQueue::new("Nodes", BACKOFF, &parts.metrics.queue),
             attention: Mutex::default(),
             said: Mutex::default(),
@@ -170,17 +168,13 @@ impl Controller {
 
     /// A place among the provider's nodes that are observed at once; a node without a provider needs none.
     fn place(&self, node: &Node) -> Result<Option<SemaphorePermit<'_>>, TryAcquireError> {
-        let places = self.owner_of(node).and_then(|owner| self.places.get(owner.name()));
+        let places = self.parts.provider_of(node).and_then(|owner| self.places.get(owner.name()));
         places.map(Semaphore::try_acquire).transpose()
     }
 
     /// The node, if it exists and is managed by this host.
     fn ours(&self, name: &str) -> Option<Arc<Node>> {
-        self.parts.nodes.get(name).filter(|node| self.is_ours(node))
-    }
-
-    fn is_ours(&self, node: &Node) -> bool {
-        !node.is_deleting() && self.scope.contains(node)
+        self.parts.nodes.get(name).filter(|node| self.parts.is_ours(node))
     }
 
     fn forget(&self, name: &str) {

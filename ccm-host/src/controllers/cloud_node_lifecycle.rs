@@ -38,8 +38,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock,
-    cloud::{NodeOwner, Provider, ProviderStatus},
-    controllers::{Kept, Parts, Registration, node_scope::NodeScope},
+    cloud::{Provider, ProviderStatus},
+    controllers::{Kept, Parts, Registration},
     kube::{
         Condition,
         events::Recorder,
@@ -93,7 +93,6 @@ struct Controller {
     parts: Parts,
     recorder: Recorder,
     metrics: LifecycleMetrics,
-    scope: NodeScope,
     view: Arc<View>,
     wakes: Wakes,
 }
@@ -141,7 +140,6 @@ impl Controller {
         Self {
             recorder: parts.events.recorder(COMPONENT),
             metrics: LifecycleMetrics::register(registry),
-            scope: parts.settings.scope(),
             view: Arc::new(View::new(&parts)),
             wakes: wake::of(&parts.providers),
             parts,
@@ -192,7 +190,7 @@ impl Controller {
         let mut health = provider.status();
         let was_well = *health.borrow_and_update() == ProviderStatus::Serving;
         let knew_enough = self.knows_enough_for(provider);
-        let nodes = self.nodes_of(provider);
+        let nodes = self.parts.nodes_of(provider);
         let mut parted = Parted::of(&nodes);
         self.write_taints(std::mem::take(&mut parted.taints)).await;
         if !was_well || !knew_enough {
@@ -252,21 +250,6 @@ impl Controller {
     /// by a label it has only just asked for may report that a node without it has none (N5).
     fn knows_enough_for(&self, provider: &Arc<dyn Provider>) -> bool {
         provider.info().is_some_and(|info| self.parts.nodes.holds(&info.keep_of_nodes()))
-    }
-
-    /// The provider's nodes. A node with several candidate providers counts for the first.
-    fn nodes_of(&self, provider: &Arc<dyn Provider>) -> Vec<Arc<Node>> {
-        let is_its = |node: &Arc<Node>| match self.parts.providers.for_node(node) {
-            NodeOwner::Provider(owner) => owner.name() == provider.name(),
-            NodeOwner::Candidates(all) => all.first().is_some_and(|first| first.name() == provider.name()),
-            NodeOwner::Undecided | NodeOwner::Nobody => false,
-        };
-        let nodes = self.parts.nodes.list().into_iter();
-        nodes.filter(|node| self.is_ours(node)).filter(is_its).collect()
-    }
-
-    fn is_ours(&self, node: &Node) -> bool {
-        !node.is_deleting() && self.scope.contains(node)
     }
 }
 

@@ -38,7 +38,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     cloud::Provider,
-    controllers::{Kept, Parts, Registration, node_scope::NodeScope},
+    controllers::{Kept, Parts, Registration},
     flag,
     kube::{
         events::Recorder,
@@ -113,7 +113,6 @@ fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
 pub(super) struct Controller {
     parts: Parts,
     metrics: RouteMetrics,
-    scope: NodeScope,
     recorder: Recorder,
     /// Each trouble is reported once while it lasts.
     told: Mutex<ToldOnce<Trouble>>,
@@ -139,7 +138,6 @@ impl Controller {
     pub(super) fn new(parts: Parts, registry: &mut Registry) -> Self {
         let metrics = RouteMetrics::register(registry);
         Self {
-            scope: parts.settings.scope(),
             recorder: parts.events.recorder(COMPONENT),
             told: Mutex::default(),
             queue: WorkQueue::new("Routes", BACKOFF, &parts.metrics.queue),

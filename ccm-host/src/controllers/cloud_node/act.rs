@@ -53,7 +53,7 @@ impl Controller {
                 Err(error) => return self.write_failed(&node, error, answer.is_some()),
             }
             node = match self.read_afresh(&asked.name).await {
-                Ok(Some(live)) if self.is_ours(&live) => Arc::new(live),
+                Ok(Some(live)) if self.parts.is_ours(&live) => Arc::new(live),
                 Ok(_) => return Outcome::Done,
                 Err(error) => return self.write_failed(&node, error, answer.is_some()),
             };

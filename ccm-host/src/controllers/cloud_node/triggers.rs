@@ -150,18 +150,21 @@ impl Controller {
     fn sweep(&self, provider: &Arc<dyn Provider>) {
         let period = self.period(provider);
         let now = Instant::now();
-        for node in self.nodes_of(provider).into_iter().filter(|node| !is_new(node)) {
+        for node in self.parts.nodes_of(provider).into_iter().filter(|node| !is_new(node)) {
             if !self.attention.lock().is_answered_within(&node.name, period / 2, now) {
                 self.ask_again(&node.name, Freshness::AtMost(period));
             }
         }
-        self.count_unmatched();
+        let nobodys = |node: &Arc<Node>| {
+            self.parts.is_ours(node) && matches!(self.parts.providers.for_node(node), NodeOwner::Nobody)
+        };
+        self.metrics.unmatched(self.parts.nodes.list().iter().filter(|node| nobodys(node)).count());
     }
 
     /// Asks about everything now, since changes may have been missed; new nodes do not wait for their retry.
     fn sweep_at_once(&self, provider: &Arc<dyn Provider>) {
         tracing::debug!(provider = provider.name(), "changes may have been missed, checking all nodes");
-        for node in self.nodes_of(provider) {
+        for node in self.parts.nodes_of(provider) {
             self.ask_again(&node.name, Freshness::ReadThrough);
         }
     }
@@ -177,30 +180,6 @@ impl Controller {
     fn ask_again(&self, name: &str, freshness: Freshness) {
         self.attention.lock().due(name, freshness);
         self.queue.add(name.to_owned());
-    }
-
-    /// The node's provider. A node with several candidates counts for the first.
-    pub(super) fn owner_of(&self, node: &Node) -> Option<Arc<dyn Provider>> {
-        match self.parts.providers.for_node(node) {
-            NodeOwner::Provider(owner) => Some(owner),
-            NodeOwner::Candidates(all) => all.into_iter().next(),
-            NodeOwner::Undecided | NodeOwner::Nobody => None,
-        }
-    }
-
-    fn nodes_of(&self, provider: &Arc<dyn Provider>) -> Vec<Arc<Node>> {
-        let is_its =
-            |node: &Arc<Node>| self.owner_of(node).is_some_and(|owner| owner.name() == provider.name());
-        self.in_scope().filter(is_its).collect()
-    }
-
-    fn count_unmatched(&self) {
-        let nobodys = |node: &Arc<Node>| matches!(self.parts.providers.for_node(node), NodeOwner::Nobody);
-        self.metrics.unmatched(self.in_scope().filter(nobodys).count());
-    }
-
-    fn in_scope(&self) -> impl Iterator<Item = Arc<Node>> {
-        self.parts.nodes.list().into_iter().filter(|node| !node.is_deleting() && self.scope.contains(node))
     }
 }
 

@@ -126,7 +126,7 @@ impl Controller {
         let writer = &self.parts.writer;
         let live = writer.get::<Node>(&node.name, &self.parts.nodes.keep()).await?;
         let Some(live) = live else { return Ok(false) };
-        if live.uid != node.uid || is_ready(&live) || !self.is_ours(&live) {
+        if live.uid != node.uid || is_ready(&live) || !self.parts.is_ours(&live) {
             tracing::info!(node = node.name, "not deleted: it has changed in the meantime");
             return Ok(false);
         }

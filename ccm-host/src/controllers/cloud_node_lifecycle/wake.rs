@@ -83,6 +83,6 @@ impl Controller {
     /// Looks the node up by provider ID and by name.
     fn is_silent(&self, key: &str) -> bool {
         let nodes = self.parts.nodes.by_index(key).into_iter().chain(self.parts.nodes.get(key));
-        nodes.into_iter().any(|node| self.is_ours(&node) && !is_ready(&node))
+        nodes.into_iter().any(|node| self.parts.is_ours(&node) && !is_ready(&node))
     }
 }

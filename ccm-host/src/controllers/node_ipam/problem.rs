@@ -113,7 +113,7 @@ impl Problems {
 
 impl Explain for Controller {
     fn explain(&self, node: &Node) -> Option<Explanation> {
-        if !self.scope.contains(node) {
+        if !self.parts.settings.manages(node) {
             return None;
         }
         let problems = self.problems.lock().told.told(&node.uid).to_vec();

@@ -118,20 +118,18 @@ fn matters(old: &Node, new: &Node) -> bool {
 
 impl Controller {
     pub(super) fn node_changed(&self, change: &Change<Node>) {
+        let is_ours = |node: &Node| self.parts.settings.manages(node);
         let (node, looked_at) = match change {
             Change::Added(node) => (node, true),
-            Change::Updated { old, new } => {
-                (new, matters(old, new) || self.scope.contains(old) != self.scope.contains(new))
-            }
+            Change::Updated { old, new } => (new, matters(old, new) || is_ours(old) != is_ours(new)),
             Change::Deleted(node) => {
                 self.gone(node);
                 return;
             }
         };
         // A node that is not ours takes no destination from one that is.
-        let ours = self.scope.contains(node);
         let mut claims = self.claims.lock();
-        let others = if ours { claims.see(node) } else { claims.forget(&node.name) };
+        let others = if is_ours(node) { claims.see(node) } else { claims.forget(&node.name) };
         drop(claims);
         others.into_iter().chain(looked_at.then(|| node.name.clone())).for_each(|name| self.queue_node(name));
     }

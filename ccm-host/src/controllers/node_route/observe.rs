@@ -49,7 +49,7 @@ impl Cloud {
 
 impl Controller {
     pub(super) fn owner(&self, node: &Node) -> Owner<'_> {
-        if !self.scope.contains(node) {
+        if !self.parts.settings.manages(node) {
             return Owner::Nobody;
         }
         // Another controller is about to identify its instance.
