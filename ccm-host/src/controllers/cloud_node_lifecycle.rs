@@ -82,9 +82,7 @@ pub const REGISTRATION: Registration = Registration {
 
 fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
     let controller = Controller::new(parts, registry);
-    let view = Arc::clone(&controller.view);
-    controller.parts.views.explains(Arc::<View>::clone(&view));
-    controller.parts.views.guards(move || view.guard());
+    controller.parts.views.explains(Arc::<View>::clone(&controller.view));
     Some(Box::new(|stop| controller.run(stop).boxed()))
 }
 

@@ -104,8 +104,6 @@ fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
     }
     let controller = Arc::new(Controller::new(parts, registry));
     controller.parts.views.explains(Arc::<Controller>::clone(&controller));
-    let shown = Arc::clone(&controller);
-    controller.parts.views.has_routes(move || shown.routes());
     Some(reconcile::run(controller))
 }
 

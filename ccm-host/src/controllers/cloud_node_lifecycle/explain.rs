@@ -128,11 +128,6 @@ impl View {
         }
     }
 
-    /// The guard of each provider's nodes.
-    pub(super) fn guard(&self) -> Vec<Guard> {
-        self.passes.lock().values().cloned().collect()
-    }
-
     fn may_own(&self, provider: &str, node: &Node) -> bool {
         match self.providers.for_node(node) {
             NodeOwner::Provider(owner) => owner.name() == provider,
@@ -187,6 +182,10 @@ impl Explain for View {
                 "the host checks its instance every --node-monitor-period, and deletes the node only when it is gone",
             ),
         })
+    }
+
+    fn guard(&self) -> Vec<Guard> {
+        self.passes.lock().values().cloned().collect()
     }
 }
 

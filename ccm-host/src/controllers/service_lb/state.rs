@@ -13,6 +13,7 @@ use super::{
 use crate::{
     clock,
     cloud::{ProviderStatus, ServiceOwner},
+    controllers::explain::Explain,
     kube::service::{ObjectKey, Service},
 };
 
@@ -39,9 +40,9 @@ impl Told {
     }
 }
 
-impl Controller {
+impl Explain for Controller {
     /// By namespace and name.
-    pub(super) fn services(&self) -> Vec<Row> {
+    fn services(&self) -> Vec<Row> {
         let mut told = HashMap::new();
         self.lanes.for_each_idle(|key, lane| {
             told.insert(key.clone(), Told::of(lane));
