@@ -16,9 +16,9 @@ use crate::{
     clock,
     cloud::{CloudError, NodeOwner, ProviderStatus, Providers, Question, RemoteProvider},
     controllers::{
-        Parts,
+        Parts, Settings,
         explain::{Views, explanation},
-        node_scope::{EXCLUDE_LABEL, NodeScope},
+        node_scope::EXCLUDE_LABEL,
     },
     election::{Leadership, Leading},
     kube::{Cache, Node, queue::QueueMetrics},
@@ -37,7 +37,7 @@ struct State {
     checks: Checks,
     controllers: Vec<String>,
     started: Timestamp,
-    scope: NodeScope,
+    settings: Arc<Settings>,
     leadership: Leadership,
     providers: Providers,
     remotes: Vec<Arc<RemoteProvider>>,
@@ -59,7 +59,7 @@ pub(super) fn open(
         checks: process.checks().clone(),
         controllers: process.settings().enabled.iter().map(|one| one.name.to_owned()).collect(),
         started: clock::now(),
-        scope: parts.settings.scope(),
+        settings: Arc::clone(&parts.settings),
         leadership,
         remotes,
         providers: parts.providers.clone(),
@@ -100,7 +100,7 @@ impl State {
             NodeOwner::Undecided => Owner::Undecided(self.unknown()),
             NodeOwner::Nobody => Owner::Nobody,
         };
-        Facts { stands_by: leads == Leads::Standby, in_scope: self.scope.contains(node), owner }
+        Facts { stands_by: leads == Leads::Standby, in_scope: self.settings.manages(node), owner }
     }
 
     /// The providers that never completed a handshake, and why.

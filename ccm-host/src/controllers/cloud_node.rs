@@ -13,14 +13,11 @@
 
 mod act;
 mod addresses;
-mod attention;
 mod decide;
 mod explain;
 mod labels;
 mod metrics;
 mod observe;
-mod owned_labels;
-mod provided_ip;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -35,7 +32,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::{
     cloud::Provider,
-    controllers::{Kept, Parts, Registration, node_scope::NodeScope, taint},
+    controllers::{Kept, Parts, Registration, taint},
     kube::{
         events::Recorder,
         keep::{Keep, KeySet},
@@ -45,10 +42,9 @@ use crate::{
     reconcile::{self, Reconciler, Run},
 };
 use act::Said;
-use attention::{Attention, Question};
 use explain::Obstacles;
 use metrics::CloudNodeMetrics;
-use observe::Observed;
+use observe::{Attention, Question};
 pub use settings::Settings;
 
 /// The component that Events are recorded under.
@@ -69,7 +65,7 @@ pub const REGISTRATION: Registration = Registration {
     by_default: true,
     admit: None,
     keep: |settings| {
-        let annotations = KeySet::keys([provided_ip::ANNOTATION, owned_labels::ANNOTATION]);
+        let annotations = KeySet::keys([addresses::PROVIDED_NODE_IP, labels::OWNED_LABELS]);
         Kept::of_managed_nodes(settings, &Keep { labels: KeySet::keys(labels::keys()), annotations })
     },
     served_by: |_| Some(|provider| provider.instances),
@@ -87,7 +83,6 @@ pub(super) struct Controller {
     parts: Parts,
     recorder: Recorder,
     metrics: CloudNodeMetrics,
-    scope: NodeScope,
     queue: WorkQueue<String>,
     attention: Mutex<Attention>,
     said: Mutex<Said>,
@@ -109,7 +104,6 @@ impl Controller {
         Self {
             recorder: parts.events.recorder(COMPONENT),
             metrics: CloudNodeMetrics::register(registry),
-            scope: parts.settings.scope(),
             queue: WorkQueue::new("Nodes", BACKOFF, &parts.metrics.queue),
             attention: Mutex::default(),
             said: Mutex::default(),
@@ -162,8 +156,8 @@ impl Controller {
             Question::Wait => return Outcome::Done,
             Question::Labels => None,
             Question::Ask(freshness) => match self.observe(node, freshness).await {
-                Observed::Answer(answer) => Some(answer),
-                Observed::Nothing(outcome) => return outcome,
+                Ok(answer) => Some(answer),
+                Err(outcome) => return outcome,
             },
         };
         // Beyond this point only as many nodes continue as may write; those that wait hold no further resources.
@@ -174,17 +168,13 @@ impl Controller {
 
     /// A place among the provider's nodes that are observed at once; a node without a provider needs none.
     fn place(&self, node: &Node) -> Result<Option<SemaphorePermit<'_>>, TryAcquireError> {
-        let places = self.owner_of(node).and_then(|owner| self.places.get(owner.name()));
+        let places = self.parts.provider_of(node).and_then(|owner| self.places.get(owner.name()));
         places.map(Semaphore::try_acquire).transpose()
     }
 
     /// The node, if it exists and is managed by this host.
     fn ours(&self, name: &str) -> Option<Arc<Node>> {
-        self.parts.nodes.get(name).filter(|node| self.is_ours(node))
-    }
-
-    fn is_ours(&self, node: &Node) -> bool {
-        !node.is_deleting() && self.scope.contains(node)
+        self.parts.nodes.get(name).filter(|node| self.parts.is_ours(node))
     }
 
     fn forget(&self, name: &str) {

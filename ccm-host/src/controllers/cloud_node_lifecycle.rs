@@ -20,7 +20,6 @@ mod control;
 mod decide;
 mod explain;
 mod guard;
-mod lease;
 mod ledger;
 mod metrics;
 mod observe;
@@ -30,7 +29,7 @@ mod shutdown;
 mod tests;
 mod wake;
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use futures::{FutureExt as _, future::join_all};
 use prometheus_client::registry::Registry;
@@ -39,9 +38,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock,
-    cloud::{NodeOwner, Provider, ProviderStatus},
-    controllers::{Kept, Parts, Registration, node_scope::NodeScope},
+    cloud::{Provider, ProviderStatus},
+    controllers::{Kept, Parts, Registration},
     kube::{
+        Condition,
         events::Recorder,
         keep::{Keep, KeySet},
         node::{Node, Taint},
@@ -52,10 +52,10 @@ use act::{Failures, HELD_BACK};
 use control::Denials;
 pub use decide::is_given_up;
 use decide::{Look, look};
-use explain::Passes;
+use explain::View;
 use guard::{Findings, Guard, Rule, Rules, Turn};
 use ledger::Ledger;
-use metrics::{LifecycleMetrics, PassCount};
+use metrics::LifecycleMetrics;
 use observe::Seen;
 pub use settings::{Policy, Settings, Share};
 use shutdown::Stops;
@@ -82,9 +82,7 @@ pub const REGISTRATION: Registration = Registration {
 
 fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
     let controller = Controller::new(parts, registry);
-    let view = controller.view();
-    controller.parts.views.explains(Arc::new(view.clone()));
-    controller.parts.views.guards(move || view.guard());
+    controller.parts.views.explains(Arc::<View>::clone(&controller.view));
     Some(Box::new(|stop| controller.run(stop).boxed()))
 }
 
@@ -93,8 +91,8 @@ struct Controller {
     parts: Parts,
     recorder: Recorder,
     metrics: LifecycleMetrics,
-    scope: NodeScope,
-    passes: Arc<Passes>,
+    view: Arc<View>,
+    wakes: Wakes,
 }
 
 /// The state kept for one provider's nodes from pass to pass.
@@ -102,7 +100,8 @@ struct Controller {
 struct Memory {
     guard: Guard,
     denials: Denials,
-    ledger: Ledger,
+    /// `None` until it was read.
+    ledger: Option<Ledger>,
     failures: Failures,
     stops: Stops,
     rng: fastrand::Rng,
@@ -116,14 +115,6 @@ struct Parted {
     not_ready: Vec<Arc<Node>>,
     /// Ready nodes with the taints to write.
     taints: Vec<(Arc<Node>, Vec<Taint>)>,
-}
-
-impl Memory {
-    /// The provider was unhealthy at some point: discards all it has said so far.
-    fn distrust(&mut self) {
-        self.guard.distrust();
-        self.stops.distrust();
-    }
 }
 
 impl Parted {
@@ -147,8 +138,8 @@ impl Controller {
         Self {
             recorder: parts.events.recorder(COMPONENT),
             metrics: LifecycleMetrics::register(registry),
-            scope: parts.settings.scope(),
-            passes: Arc::default(),
+            view: Arc::new(View::new(&parts)),
+            wakes: wake::of(&parts.providers),
             parts,
         }
     }
@@ -156,21 +147,19 @@ impl Controller {
     async fn run(self, cancel: CancellationToken) {
         let passes = async {
             self.parts.nodes.synced().await;
-            let wakes = wake::of(&self.parts.providers);
-            self.follow(&wakes);
-            join_all(self.parts.providers.all().iter().map(|provider| self.look_after(provider, &wakes)))
-                .await
+            self.follow();
+            join_all(self.parts.providers.all().iter().map(|provider| self.look_after(provider))).await
         };
         until_cancelled(&cancel, passes).await;
     }
 
     /// Runs one pass after the other, forever.
-    async fn look_after(&self, provider: &Arc<dyn Provider>, wakes: &Wakes) {
+    async fn look_after(&self, provider: &Arc<dyn Provider>) {
         let mut changes = provider.instance_changes();
         let mut memory = Memory {
             guard: Guard::new(self.rules()),
             denials: Denials::default(),
-            ledger: Ledger::default(),
+            ledger: None,
             failures: Failures::default(),
             stops: Stops::new(Guard::new(Rules {
                 grace: self.parts.settings.lifecycle.node_shutdown_grace,
@@ -180,7 +169,7 @@ impl Controller {
         };
         loop {
             Box::pin(self.pass(provider, &mut memory)).await;
-            self.due(provider, wakes, &mut changes).await;
+            self.due(provider, &mut changes).await;
         }
     }
 
@@ -199,17 +188,15 @@ impl Controller {
         let mut health = provider.status();
         let was_well = *health.borrow_and_update() == ProviderStatus::Serving;
         let knew_enough = self.knows_enough_for(provider);
-        let nodes = self.nodes_of(provider);
+        let nodes = self.parts.nodes_of(provider);
         let mut parted = Parted::of(&nodes);
         self.write_taints(std::mem::take(&mut parted.taints)).await;
         if !was_well || !knew_enough {
-            self.note_distrust(provider.name(), memory, &distrusted(provider.as_ref(), was_well));
-            return memory.distrust();
+            return self.distrust(provider, memory, &distrusted(provider.as_ref(), was_well));
         }
         let Some(seen) = self.look(provider, memory, &parted, &mut health).await else {
             let why = "the provider's health changed during the checks, or a Lease could not be read";
-            self.note_distrust(provider.name(), memory, why);
-            return memory.distrust();
+            return self.distrust(provider, memory, why);
         };
         self.give_up(provider, memory, nodes.len(), &seen).await;
         memory.failures.only(&seen.absent_nodes());
@@ -217,8 +204,7 @@ impl Controller {
             && let Err(error) = self.recall(provider, memory).await
         {
             self.none_deleted(provider, &seen.absent_nodes(), &mut memory.failures, &error);
-            self.note_distrust(provider.name(), memory, &format!("{error:#}"));
-            return memory.distrust();
+            return self.distrust(provider, memory, &format!("{error:#}"));
         }
         self.conclude(provider, memory, &nodes, &seen).await;
     }
@@ -236,7 +222,7 @@ impl Controller {
             absent: seen.evidence(clock::now()),
             uncertain: seen.uncertain,
             control: seen.control.clone(),
-            held_before: nodes.iter().filter_map(|node| held_by(node)).collect(),
+            held_before: nodes.iter().filter_map(|node| Rule::of_reason(&held_back(node)?.reason)).collect(),
         };
         let mut ruling = memory.guard.rule(Instant::now(), &findings);
         report(provider.name(), &ruling.turns, &findings);
@@ -246,8 +232,8 @@ impl Controller {
         let to_go = self.record(provider, memory, to_go).await;
         self.delete_all(provider, to_go, &mut memory.failures).await;
 
-        self.count(provider, memory, &findings, &ruling.held_back);
-        self.note_pass(provider.name(), memory, seen, &findings, &ruling.held_back);
+        self.metrics.passed(provider.name(), &memory.guard, findings.absent.len(), &ruling.held_back);
+        self.note_pass(provider, memory, seen, &findings, &ruling.held_back);
         let held = |node: &Arc<Node>| {
             let rule = *ruling.held_back.get(&node.uid).filter(|rule| !rule.is_brief())?;
             Some((Arc::clone(node), rule))
@@ -258,51 +244,11 @@ impl Controller {
         self.show_freed(freed.cloned().collect()).await;
     }
 
-    fn count(
-        &self,
-        provider: &Arc<dyn Provider>,
-        memory: &Memory,
-        findings: &Findings,
-        held: &HashMap<String, Rule>,
-    ) {
-        let count = PassCount {
-            latched: memory.guard.is_latched(),
-            contradicted: memory.guard.is_contradicted(),
-            absent: findings.absent.len(),
-            held_back: by_rule(held),
-        };
-        self.metrics.passed(provider.name(), &count);
-    }
-
     /// Whether the Node cache keeps everything that the provider wants to know. A provider that identifies instances
     /// by a label it has only just asked for may report that a node without it has none (N5).
     fn knows_enough_for(&self, provider: &Arc<dyn Provider>) -> bool {
         provider.info().is_some_and(|info| self.parts.nodes.holds(&info.keep_of_nodes()))
     }
-
-    /// The provider's nodes. A node with several candidate providers counts for the first.
-    fn nodes_of(&self, provider: &Arc<dyn Provider>) -> Vec<Arc<Node>> {
-        let is_its = |node: &Arc<Node>| match self.parts.providers.for_node(node) {
-            NodeOwner::Provider(owner) => owner.name() == provider.name(),
-            NodeOwner::Candidates(all) => all.first().is_some_and(|first| first.name() == provider.name()),
-            NodeOwner::Undecided | NodeOwner::Nobody => false,
-        };
-        let nodes = self.parts.nodes.list().into_iter();
-        nodes.filter(|node| self.is_ours(node)).filter(is_its).collect()
-    }
-
-    fn is_ours(&self, node: &Node) -> bool {
-        !node.is_deleting() && self.scope.contains(node)
-    }
-}
-
-/// The number of nodes that each rule holds back.
-fn by_rule(held: &HashMap<String, Rule>) -> HashMap<Rule, usize> {
-    let mut rules = HashMap::new();
-    for rule in held.values() {
-        *rules.entry(*rule).or_default() += 1;
-    }
-    rules
 }
 
 /// Why a provider is not asked about nodes that are not ready.
@@ -321,13 +267,12 @@ fn distrusted(provider: &dyn Provider, was_well: bool) -> String {
 /// Whether the deletion guard holds back the deletion of the node: its provider denies its instance.
 #[must_use]
 pub fn is_held_back(node: &Node) -> bool {
-    node.condition(HELD_BACK).is_some_and(|condition| condition.status == "True")
+    held_back(node).is_some()
 }
 
-/// The rule named by the node's condition, if the node shows that it is held back.
-fn held_by(node: &Node) -> Option<Rule> {
-    let condition = node.condition(HELD_BACK).filter(|condition| condition.status == "True")?;
-    Rule::of_reason(&condition.reason)
+/// The condition that shows it, and by its reason the rule.
+fn held_back(node: &Node) -> Option<&Condition> {
+    node.condition(HELD_BACK).filter(|condition| condition.status == "True")
 }
 
 fn report(provider: &str, turns: &[Turn], findings: &Findings) {

@@ -2,82 +2,69 @@
 //!
 //! Each controller implements [`Explain`] over the state that it has anyway; nothing is computed unless somebody asks.
 
-use std::{
-    fmt::{self, Debug},
-    sync::{Arc, OnceLock},
-};
+use std::{fmt::Debug, sync::Arc};
 
 use ccm_state::{Explanation, Guard, RouteTable, Service, Standing};
 use parking_lot::RwLock;
 
 use crate::kube::Node;
 
-/// A controller that can say why a node is as it is.
+/// A controller that people may ask about what it knows.
 pub trait Explain: Debug + Send + Sync {
     /// Why this controller waits, or that it is done; `None` if the node does not concern it.
-    fn explain(&self, node: &Node) -> Option<Explanation>;
-}
+    fn explain(&self, _node: &Node) -> Option<Explanation> {
+        None
+    }
 
-/// A list that one controller has.
-type List<T> = OnceLock<Box<dyn Fn() -> Vec<T> + Send + Sync>>;
+    /// The guard of each provider's nodes, if this controller deletes nodes.
+    fn guard(&self) -> Vec<Guard> {
+        Vec::new()
+    }
+
+    /// The Services that it looks after.
+    fn services(&self) -> Vec<Service> {
+        Vec::new()
+    }
+
+    /// The routes of each provider that it knows.
+    fn routes(&self) -> Vec<RouteTable> {
+        Vec::new()
+    }
+}
 
 /// What the controllers say of themselves, from when they are made.
-#[derive(Default)]
-pub struct Views {
-    explain: RwLock<Vec<Arc<dyn Explain>>>,
-    guard: List<Guard>,
-    services: List<Service>,
-    routes: List<RouteTable>,
-}
+#[derive(Debug, Default)]
+pub struct Views(RwLock<Vec<Arc<dyn Explain>>>);
 
 impl Views {
-    /// This controller is asked about nodes.
+    /// This controller is asked from now on.
     pub fn explains(&self, controller: Arc<dyn Explain>) {
-        self.explain.write().push(controller);
-    }
-
-    /// There is one controller of each kind, so the first one counts here and below.
-    pub fn guards(&self, list: impl Fn() -> Vec<Guard> + Send + Sync + 'static) {
-        let _ = self.guard.set(Box::new(list));
-    }
-
-    pub fn has_services(&self, list: impl Fn() -> Vec<Service> + Send + Sync + 'static) {
-        let _ = self.services.set(Box::new(list));
-    }
-
-    pub fn has_routes(&self, list: impl Fn() -> Vec<RouteTable> + Send + Sync + 'static) {
-        let _ = self.routes.set(Box::new(list));
+        self.0.write().push(controller);
     }
 
     /// What all controllers say about a node.
     #[must_use]
     pub fn of_node(&self, node: &Node) -> Vec<Explanation> {
-        self.explain.read().iter().filter_map(|controller| controller.explain(node)).collect()
+        self.all(|controller| controller.explain(node))
     }
 
     #[must_use]
     pub fn guard(&self) -> Vec<Guard> {
-        all(&self.guard)
+        self.all(|controller| controller.guard())
     }
 
     #[must_use]
     pub fn services(&self) -> Vec<Service> {
-        all(&self.services)
+        self.all(|controller| controller.services())
     }
 
     #[must_use]
     pub fn routes(&self) -> Vec<RouteTable> {
-        all(&self.routes)
+        self.all(|controller| controller.routes())
     }
-}
 
-fn all<T>(list: &List<T>) -> Vec<T> {
-    list.get().map_or_else(Vec::new, |list| list())
-}
-
-impl Debug for Views {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Views").field("explain", &self.explain).finish_non_exhaustive()
+    fn all<T, L: IntoIterator<Item = T>>(&self, list: impl Fn(&dyn Explain) -> L) -> Vec<T> {
+        self.0.read().iter().flat_map(|controller| list(controller.as_ref())).collect()
     }
 }
 

@@ -29,7 +29,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 
 use crate::{
-    controllers::{Kept, Parts, Registration, node_scope::NodeScope},
+    controllers::{Kept, Parts, Registration},
     kube::{
         events::Recorder,
         keep::Keep,
@@ -68,7 +68,6 @@ struct Controller {
     parts: Parts,
     recorder: Recorder,
     metrics: CsrMetrics,
-    scope: NodeScope,
     queue: WorkQueue<String>,
     told: Mutex<Told>,
     /// One permit for each request being written.
@@ -80,7 +79,6 @@ impl Controller {
         let metrics = CsrMetrics::register(registry);
         Self {
             recorder: parts.events.recorder(COMPONENT),
-            scope: parts.settings.scope(),
             queue: WorkQueue::new("kubelet_serving_csr", BACKOFF, &parts.metrics.queue),
             told: Mutex::new(Told::new(metrics.clone())),
             writing: Semaphore::new(parts.settings.nodes.concurrent_node_syncs),

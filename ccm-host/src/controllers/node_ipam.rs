@@ -15,11 +15,9 @@
 mod act;
 mod cidr_set;
 mod decide;
-mod explain;
 mod ledger;
 mod metrics;
 mod observe;
-mod pool;
 mod problem;
 pub mod settings;
 #[cfg(test)]
@@ -34,7 +32,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 
 use crate::{
-    controllers::{Kept, Parts, Registration, node_scope::NodeScope},
+    controllers::{Kept, Parts, Registration},
     kube::{
         events::Recorder,
         keep::Keep,
@@ -84,7 +82,6 @@ fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
 pub(super) struct Controller {
     parts: Parts,
     recorder: Recorder,
-    scope: NodeScope,
     queue: WorkQueue<String>,
     source: Source,
     problems: Mutex<Problems>,
@@ -113,7 +110,6 @@ impl Controller {
         };
         Self {
             recorder: parts.events.recorder(COMPONENT),
-            scope: parts.settings.scope(),
             queue: WorkQueue::new("cidrallocator_node", BACKOFF, &parts.metrics.queue),
             source,
             problems: Mutex::new(Problems::new(metrics)),
@@ -157,7 +153,7 @@ impl Reconciler for Controller {
     }
 
     async fn reconcile(&self, name: &String) -> Outcome {
-        let node = self.parts.nodes.get(name).filter(|node| self.scope.contains(node));
+        let node = self.parts.nodes.get(name).filter(|node| self.parts.settings.manages(node));
         match node {
             Some(node) if decide::wants(&node) => Box::pin(self.settle(&node)).await,
             _ => Outcome::Done,

@@ -5,10 +5,10 @@
 //! `NetworkUnavailable`, Events on Nodes. Other controllers assign pod CIDRs; [`crate::cloud`] batches changes.
 //!
 //! ```text
-//! Nodes ─► triggers, claims ──┐
-//!                             ├─► queue ─► observe ─► decide (pure) ─► act ─► provider, condition
-//! provider's list ─► sweep ───┘               ▲                        │
-//!                                             └──────── table ◄────────┘
+//! Nodes ─► claims ──────────┐
+//!                           ├─► queue ─► observe ─► decide (pure) ─► act ─► provider, condition
+//! provider's list ─► sweep ─┘               ▲                        │
+//!                                           └──────── table ◄────────┘
 //! ```
 //!
 //! One list, and every answer since, tell what the cloud has; so a changed node costs no call unless its routes must
@@ -21,17 +21,16 @@ mod decide;
 mod events;
 mod metrics;
 mod observe;
-mod settings;
 mod state;
 mod subject;
 mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
-mod triggers;
 
 use std::{sync::Arc, time::Duration};
 
+use clap::ArgAction;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
@@ -39,28 +38,42 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     cloud::Provider,
-    controllers::{Kept, Parts, Registration, node_scope::NodeScope},
+    controllers::{Kept, Parts, Registration},
+    flag,
     kube::{
+        events::Recorder,
         keep::Keep,
         queue::{Backoff, Outcome, WorkQueue},
     },
-    reconcile::{self, Reconciler, Run},
+    reconcile::{self, Reconciler, Run, ToldOnce},
 };
-use act::Shown;
-use claims::{Claims, ClusterCidrs};
-use events::Events;
-use subject::{Subject, Waiting};
-use table::Table;
-
+use claims::Claims;
+use condition::Shown;
+use decide::Trouble;
 use events::COMPONENT;
 use metrics::RouteMetrics;
-pub use settings::Settings;
+use subject::{Subject, Waiting};
+use table::Table;
 
 /// Maximum concurrent reads and writes of Nodes.
 const NODES_AT_ONCE: usize = 32;
 
 /// The maximum bounds the wait, however long a route fails.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(300) };
+
+/// The flags that control routes to pod CIDRs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
+#[command(next_help_heading = "Routes")]
+#[group(skip)]
+pub struct Settings {
+    /// Maintain a route in the cloud to each node's pod CIDRs, if a provider supports routes and --cluster-cidr is set.
+    #[arg(long, value_name = "BOOL", default_value = "true", action = ArgAction::Set, value_parser = flag::switch)]
+    pub configure_cloud_routes: bool,
+
+    /// Time between two sweeps for routes that somebody else changed; changes of nodes are handled at once.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = flag::period)]
+    pub route_reconciliation_period: Duration,
+}
 
 /// The controller, to the rest of the host.
 pub const REGISTRATION: Registration = Registration {
@@ -91,8 +104,6 @@ fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
     }
     let controller = Arc::new(Controller::new(parts, registry));
     controller.parts.views.explains(Arc::<Controller>::clone(&controller));
-    let shown = Arc::clone(&controller);
-    controller.parts.views.has_routes(move || shown.routes());
     Some(reconcile::run(controller))
 }
 
@@ -100,9 +111,9 @@ fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
 pub(super) struct Controller {
     parts: Parts,
     metrics: RouteMetrics,
-    scope: NodeScope,
-    cluster: ClusterCidrs,
-    events: Events,
+    recorder: Recorder,
+    /// Each trouble is reported once while it lasts.
+    told: Mutex<ToldOnce<Trouble>>,
     queue: WorkQueue<Subject>,
     claims: Mutex<Claims>,
     clouds: Vec<Cloud>,
@@ -125,9 +136,8 @@ impl Controller {
     pub(super) fn new(parts: Parts, registry: &mut Registry) -> Self {
         let metrics = RouteMetrics::register(registry);
         Self {
-            scope: parts.settings.scope(),
-            cluster: ClusterCidrs::new(parts.settings.cidrs.cluster.clone()),
-            events: Events::new(parts.events.recorder(COMPONENT)),
+            recorder: parts.events.recorder(COMPONENT),
+            told: Mutex::default(),
             queue: WorkQueue::new("Routes", BACKOFF, &parts.metrics.queue),
             claims: Mutex::default(),
             clouds: parts.providers.all().iter().map(|provider| Cloud::new(Arc::clone(provider))).collect(),

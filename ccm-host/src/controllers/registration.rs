@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use axum::Router;
 use prometheus_client::registry::Registry;
 
-use super::{Settings, explain::Views, node_scope::NodeScope};
+use super::{Settings, explain::Views};
 use crate::{
     cloud::{CloudMetrics, ProviderInfo, Providers},
     kube::{Cache, CertificateRequest, Events, Keep, KubeMetrics, Node, PersistentVolume, Service, Writer},
@@ -57,15 +57,7 @@ impl Kept {
     /// Of a controller that reads only the nodes that this host manages, and this of them.
     #[must_use]
     pub fn of_managed_nodes(settings: &Settings, nodes: &Keep) -> Self {
-        Self { nodes: nodes.union(&settings.scope().keep()), ..Self::default() }
-    }
-}
-
-impl Settings {
-    /// The nodes that this host manages.
-    #[must_use]
-    pub fn scope(&self) -> NodeScope {
-        NodeScope::new(self.nodes.node_selector.clone())
+        Self { nodes: nodes.union(&settings.keep_of_managed_nodes()), ..Self::default() }
     }
 }
 

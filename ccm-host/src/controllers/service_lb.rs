@@ -87,8 +87,7 @@ pub const REGISTRATION: Registration = Registration {
 
 fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
     let controller = Arc::new(Controller::new(parts, registry));
-    let shown = Arc::clone(&controller);
-    controller.parts.views.has_services(move || shown.services());
+    controller.parts.views.explains(Arc::<Controller>::clone(&controller));
     Some(reconcile::run(controller))
 }
 

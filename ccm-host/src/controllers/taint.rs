@@ -79,12 +79,6 @@ pub fn with(list: &[Taint], wanted: &Taint) -> Option<Vec<Taint>> {
     Some(new)
 }
 
-/// The list without `unwanted`; `None` if it is not there.
-#[must_use]
-pub fn without(list: &[Taint], unwanted: &Taint) -> Option<Vec<Taint>> {
-    filtered(list, |taint| !same(taint, unwanted))
-}
-
 /// The list without any taint of this key, whatever its effect and value; `None` if there is no such taint.
 #[must_use]
 pub fn without_key(list: &[Taint], key: &str) -> Option<Vec<Taint>> {
@@ -104,6 +98,10 @@ mod tests {
         let (rest, effect) = text.split_once(':').unwrap();
         let (key, value) = rest.split_once('=').unwrap_or((rest, ""));
         Taint { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned(), time_added: None }
+    }
+
+    fn without(list: &[Taint], unwanted: &Taint) -> Option<Vec<Taint>> {
+        filtered(list, |taint| !same(taint, unwanted))
     }
 
     fn taints(list: &[&str]) -> Vec<Taint> {

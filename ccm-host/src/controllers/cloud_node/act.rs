@@ -13,7 +13,6 @@ use super::{
     decide::{Notice, Obstacle, Plan, Verdict, decide, decide_without_answer},
     is_new,
     labels::Seen,
-    metrics::Stage,
 };
 use crate::{
     cloud::{Freshness, InstanceAnswer},
@@ -54,7 +53,7 @@ impl Controller {
                 Err(error) => return self.write_failed(&node, error, answer.is_some()),
             }
             node = match self.read_afresh(&asked.name).await {
-                Ok(Some(live)) if self.is_ours(&live) => Arc::new(live),
+                Ok(Some(live)) if self.parts.is_ours(&live) => Arc::new(live),
                 Ok(_) => return Outcome::Done,
                 Err(error) => return self.write_failed(&node, error, answer.is_some()),
             };
@@ -91,7 +90,7 @@ impl Controller {
                 self.say(node, plan.notices);
             }
             Verdict::NotYet(obstacle) => {
-                self.pass_on(node, answer);
+                pass_on(&self.recorder, node, &answer.events);
                 return Ok(self.not_yet(node, &obstacle));
             }
             Verdict::NotOurs => {
@@ -102,7 +101,7 @@ impl Controller {
                 return Ok(if is_new(node) { Outcome::Slow(again) } else { Outcome::Done });
             }
         }
-        self.pass_on(node, answer);
+        pass_on(&self.recorder, node, &answer.events);
         Ok(Outcome::Done)
     }
 
@@ -126,12 +125,11 @@ impl Controller {
     pub(super) fn not_yet(&self, node: &Node, obstacle: &Obstacle) -> Outcome {
         let Obstacle { reason, message, retry, expected: _ } = obstacle;
         self.obstacles.lock().met(node, obstacle);
+        self.metrics.failed(node, reason);
         if !is_new(node) {
-            self.metrics.failed(Stage::Refresh, reason);
             tracing::debug!(node = node.name, reason, message, "not refreshed, waiting for the next sweep");
             return Outcome::Done;
         }
-        self.metrics.failed(Stage::Initialise, reason);
         self.say(node, obstacle.notice().into_iter().collect());
         tracing::debug!(node = node.name, reason, message, ?retry, "not initialised yet");
         retry.outcome(message)
@@ -149,8 +147,7 @@ impl Controller {
             WriteError::Invalid(_) => "WriteInvalid",
             WriteError::Other(_) => "WriteFailed",
         };
-        let stage = if is_new(node) { Stage::Initialise } else { Stage::Refresh };
-        self.metrics.failed(stage, reason);
+        self.metrics.failed(node, reason);
         self.obstacles.lock().note(node, Standing::Blocked, reason, &error.to_string());
         if let WriteError::Invalid(_) = error {
             self.say(node, vec![Notice::warning("InvalidInstanceMetadata", error.to_string())]);
@@ -191,10 +188,5 @@ impl Controller {
         for Notice { type_, reason, about: _, message } in self.said.lock().news(&node.name, notices, topic) {
             self.recorder.record(node, type_, reason, message);
         }
-    }
-
-    /// Emits the Events that the provider attached to its answer.
-    pub(super) fn pass_on(&self, node: &Node, answer: &InstanceAnswer) {
-        pass_on(&self.recorder, node, &answer.events);
     }
 }

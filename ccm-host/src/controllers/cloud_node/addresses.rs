@@ -1,13 +1,18 @@
 //! Computes the addresses for a node's status.
 //!
 //! In: the node, the cloud's list. Out: the complete list that replaces the present one, or `None` to leave it alone.
-//! The patch compares the two, entry by entry and in order.
+//! The patch compares the two, entry by entry and in order. The node IPs that a kubelet was told to use (`--node-ip`)
+//! restrict the cloud's list, and order it.
 
-use super::provided_ip::{ANNOTATION, ProvidedIpError, ProvidedIps};
+use std::net::{IpAddr, Ipv4Addr};
+
 use crate::{
     cloud,
     kube::node::{Node, NodeAddress},
 };
+
+/// The annotation in which the kubelet records the IPs it was given.
+pub(super) const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
 const HOSTNAME: &str = "Hostname";
 
@@ -19,7 +24,7 @@ pub(super) fn wanted(
     node: &Node,
     cloud: &[cloud::NodeAddress],
 ) -> Result<Option<Vec<NodeAddress>>, ProvidedIpError> {
-    let provided = node.annotations.get(ANNOTATION).map(ProvidedIps::parse).transpose()?;
+    let provided = node.annotations.get(PROVIDED_NODE_IP).map(ProvidedIps::parse).transpose()?;
     let mut list: Vec<NodeAddress> = cloud.iter().map(as_written).collect();
     if let Some(provided) = &provided {
         // Check the cloud's own list first: a host name from the kubelet proves nothing about the cloud.
@@ -40,7 +45,7 @@ pub(super) fn only_reordered(node: &Node, wanted: &[NodeAddress]) -> bool {
     let present = &node.addresses;
     let first = |list: &[NodeAddress]| list.first().map(|first| first.address.clone());
     let is_same_set = present.len() == wanted.len() && wanted.iter().all(|address| present.contains(address));
-    let is_led = node.annotations.get(ANNOTATION).is_some() && first(present) != first(wanted);
+    let is_led = node.annotations.get(PROVIDED_NODE_IP).is_some() && first(present) != first(wanted);
     is_same_set && !is_led && present.as_slice() != wanted
 }
 
@@ -48,179 +53,85 @@ fn as_written(address: &cloud::NodeAddress) -> NodeAddress {
     NodeAddress { type_: address.kind.as_str().to_owned(), address: address.address.clone() }
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
+/// One IP, or two of different families, in the kubelet's order: the first one's family is the primary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ProvidedIps(Vec<IpAddr>);
 
-    use super::*;
-    use crate::{
-        cloud::AddressType::{self, ExternalIp, Hostname, InternalIp},
-        kube::{fixtures::node, patch::node_addresses},
-    };
+/// Why the annotation cannot be honoured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ProvidedIpError {
+    #[error(
+        "annotation {PROVIDED_NODE_IP} is {0:?}, which is not one IP address, nor two of different families separated by a comma"
+    )]
+    Malformed(String),
+    #[error(
+        "annotation {PROVIDED_NODE_IP} requests {0}, which is not among the node's addresses in the cloud"
+    )]
+    NotInCloud(IpAddr),
+}
 
-    fn cloud(list: &[(AddressType, &str)]) -> Vec<cloud::NodeAddress> {
-        list.iter()
-            .map(|(kind, address)| cloud::NodeAddress { kind: *kind, address: (*address).to_owned() })
-            .collect()
-    }
-
-    /// `IIP=1.2.3.4` and the like.
-    fn with(list: &[(AddressType, &str)]) -> Node {
-        list.iter().fold(node("n"), |node, (kind, address)| node.with_address(kind.as_str(), address))
-    }
-
-    #[test]
-    fn replaces_all_but_the_kubelets_host_name() {
-        let own = |list: &[(AddressType, &str)]| with(list);
-        type List<'a> = &'a [(AddressType, &'a str)];
-        let rows: [(&str, Node, List<'_>, Option<List<'_>>); 6] = [
-            (
-                "NODE-1 the cloud's host name wins",
-                own(&[(Hostname, "a")]),
-                &[(Hostname, "b"), (InternalIp, "10.0.0.1"), (ExternalIp, "9.9.9.9")],
-                Some(&[(Hostname, "b"), (InternalIp, "10.0.0.1"), (ExternalIp, "9.9.9.9")]),
-            ),
-            (
-                "NODE-2 the kubelet's host name stays, last",
-                own(&[(Hostname, "a")]),
-                &[(InternalIp, "10.0.0.1"), (ExternalIp, "9.9.9.9")],
-                Some(&[(InternalIp, "10.0.0.1"), (ExternalIp, "9.9.9.9"), (Hostname, "a")]),
-            ),
-            (
-                "NODE-8 the provided IP orders, the host name stays",
-                own(&[(Hostname, "a")]).with_annotation(ANNOTATION, "10.0.0.1"),
-                &[(ExternalIp, "9.9.9.9"), (InternalIp, "10.0.0.1")],
-                Some(&[(InternalIp, "10.0.0.1"), (ExternalIp, "9.9.9.9"), (Hostname, "a")]),
-            ),
-            ("ADDR-13 no addresses clear nothing", own(&[(InternalIp, "10.0.0.1")]), &[], None),
-            (
-                "ADDR-15, NW-33 addresses of others go, the kubelet's host name stays",
-                own(&[(ExternalIp, "9.9.9.9"), (Hostname, "a")]),
-                &[(InternalIp, "10.0.0.1")],
-                Some(&[(InternalIp, "10.0.0.1"), (Hostname, "a")]),
-            ),
-            (
-                "the same again",
-                own(&[(InternalIp, "10.0.0.1"), (Hostname, "a")]),
-                &[(InternalIp, "10.0.0.1")],
-                Some(&[(InternalIp, "10.0.0.1"), (Hostname, "a")]),
-            ),
-        ];
-        for (id, node, list, want) in rows {
-            let want = want.map(|list| with(list).addresses);
-            assert_eq!(wanted(&node, &cloud(list)), Ok(want), "{id}");
+impl ProvidedIps {
+    /// Parses the annotation. Strict: no blanks, no host names, no prefixes.
+    fn parse(text: &str) -> Result<Self, ProvidedIpError> {
+        let ips: Option<Vec<_>> = text.split(',').map(ip).collect();
+        match ips.as_deref() {
+            Some([_]) => {}
+            Some([first, second])
+                if first.is_ipv4() != second.is_ipv4()
+                    && !first.is_unspecified()
+                    && !second.is_unspecified() => {}
+            _ => return Err(ProvidedIpError::Malformed(text.to_owned())),
         }
+        Ok(Self(ips.unwrap_or_default()))
     }
 
-    #[test]
-    fn a_provided_ip_has_to_be_the_clouds() {
-        let told = |ip: &str| node("n").with_address("Hostname", ip).with_annotation(ANNOTATION, ip);
-        let not_in_cloud = |ip: &str| Err(ProvidedIpError::NotInCloud(ip.parse().unwrap()));
-        let list = cloud(&[(InternalIp, "10.0.0.1")]);
-        assert_eq!(
-            wanted(&told("10.0.0.2"), &list),
-            not_in_cloud("10.0.0.2"),
-            "NODE-10, though a host name reads so"
-        );
-        assert_eq!(wanted(&told("10.0.0.1"), &[]), not_in_cloud("10.0.0.1"), "NODE-30");
-        assert_eq!(wanted(&told("x"), &list), Err(ProvidedIpError::Malformed("x".to_owned())), "NODE-9");
-    }
-
-    fn some_addresses() -> impl Strategy<Value = Vec<cloud::NodeAddress>> {
-        let kind = prop::sample::select(vec![InternalIp, ExternalIp, Hostname, AddressType::InternalDns]);
-        let address = prop::sample::select(vec!["10.0.0.1", "10.0.0.2", "fd00::1", "FD00:0::1", "host"]);
-        let one = (kind, address)
-            .prop_map(|(kind, address)| cloud::NodeAddress { kind, address: address.to_owned() });
-        prop::collection::btree_set(one.prop_map(|one| (one.kind, one.address)), 0..7)
-            .prop_map(|set| {
-                set.into_iter().map(|(kind, address)| cloud::NodeAddress { kind, address }).collect()
-            })
-            .prop_shuffle()
-    }
-
-    proptest! {
-        /// One write settles the list, whatever others wrote, and in whatever order.
-        #[test]
-        fn are_settled_by_one_write_and_keep_the_clouds_order(
-            cloud in some_addresses(),
-            before in some_addresses(),
-            told in prop::option::of(prop::sample::select(vec!["10.0.0.1", "10.0.0.2,fd00::1", "fd00::1,10.0.0.1"])),
-        ) {
-            let on = |addresses: Vec<NodeAddress>| {
-                let node = Node { addresses, ..node("n") };
-                told.iter().fold(node, |node, told| node.with_annotation(ANNOTATION, told))
-            };
-            let before: Vec<_> = before.iter().map(as_written).collect();
-            let first = wanted(&on(before.clone()), &cloud);
-            let Ok(Some(list)) = &first else { return Ok(()) };
-            prop_assert_eq!(wanted(&on(list.clone()), &cloud), first.clone(), "idempotent");
-            let of_kubelet = before.into_iter().filter(|address| address.type_ == HOSTNAME).collect();
-            prop_assert_eq!(wanted(&on(of_kubelet), &cloud), first.clone(), "only host names of the kubelet stay");
-            if told.is_none() {
-                let given: Vec<_> = cloud.iter().map(as_written).collect();
-                prop_assert!(list.starts_with(&given), "{:?}", list);
+    /// The provided IPs first, in the cloud's spelling and under each type it has them; then, in the cloud's order, every
+    /// address of a type that none of them has. The cloud's other addresses of those types are left out.
+    fn select(&self, cloud: &[NodeAddress]) -> Result<Vec<NodeAddress>, ProvidedIpError> {
+        let parsed: Vec<_> = cloud.iter().map(|address| ip(&address.address)).collect();
+        let mut selected: Vec<NodeAddress> = Vec::with_capacity(cloud.len());
+        for wanted in &self.0 {
+            let before = selected.len();
+            let matching = cloud.iter().zip(&parsed).filter(|(_, ip)| ip.as_ref() == Some(wanted));
+            selected.extend(matching.map(|(address, _)| address.clone()));
+            if selected.len() == before {
+                return Err(ProvidedIpError::NotInCloud(*wanted));
             }
         }
-    }
-
-    #[test]
-    fn an_order_counts_only_where_the_kubelet_was_told_its_ips() {
-        let (v4, v6, name) = ((InternalIp, "10.0.0.1"), (InternalIp, "fd00::1"), (Hostname, "a"));
-        let told = |node: Node| node.with_annotation(ANNOTATION, "fd00::1,10.0.0.1");
-        type List<'a> = &'a [(AddressType, &'a str)];
-        let rows: [(&str, Node, List<'_>, bool); 6] = [
-            ("the same", with(&[v4, v6]), &[v4, v6], false),
-            ("reordered", with(&[v4, v6, name]), &[name, v6, v4], true),
-            ("one more", with(&[v4, v6]), &[v4, v6, name], false),
-            ("another", with(&[v4, v6]), &[v6, name], false),
-            ("led by another IP", told(with(&[v4, v6, name])), &[v6, v4, name], false),
-            ("led by the same IP", told(with(&[v6, name, v4])), &[v6, v4, name], true),
-        ];
-        for (id, node, list, want) in rows {
-            assert_eq!(only_reordered(&node, &with(list).addresses), want, "{id}");
+        let pinned = selected.len();
+        for address in cloud {
+            if !selected.iter().take(pinned).any(|known| known.type_ == address.type_) {
+                selected.push(address.clone());
+            }
         }
-    }
-
-    /// Lists are compared entry by entry and in order; nothing is sent for equal lists.
-    #[test]
-    fn a_list_is_written_when_it_differs() {
-        type List<'a> = &'a [(AddressType, &'a str)];
-        let both: List<'_> = &[(InternalIp, "10.0.0.1"), (ExternalIp, "9.9.9.9")];
-        let rows: [(&str, List<'_>, List<'_>, bool); 9] = [
-            ("ADDR-1", both, both, false),
-            ("ADDR-2", both, &[(InternalIp, "10.0.0.1"), (ExternalIp, "8.8.8.8")], true),
-            (
-                "ADDR-3",
-                &[(InternalIp, "10.0.0.1"), (Hostname, "a"), (Hostname, "b")],
-                &[(InternalIp, "10.0.0.1"), (Hostname, "a")],
-                true,
-            ),
-            ("ADDR-4", both, &[(InternalIp, "10.0.0.1"), (ExternalIp, "9.9.9.9"), (Hostname, "a")], true),
-            ("ADDR-5", both, &[(InternalIp, "9.9.9.9"), (ExternalIp, "10.0.0.1")], true),
-            (
-                "ADDR-6 the order is the provider's word",
-                both,
-                &[(ExternalIp, "9.9.9.9"), (InternalIp, "10.0.0.1")],
-                true,
-            ),
-            (
-                "ADDR-7 two of a type",
-                &[(InternalIp, "10.0.0.1"), (InternalIp, "fd00::1")],
-                &[(InternalIp, "10.0.0.1"), (InternalIp, "fd00::1")],
-                false,
-            ),
-            (
-                "ADDR-8 one of two goes",
-                &[(InternalIp, "10.0.0.1"), (InternalIp, "10.0.0.2")],
-                &[(InternalIp, "10.0.0.2")],
-                true,
-            ),
-            ("ADDR-14 nothing before", &[], &[(InternalIp, "10.0.0.1"), (InternalIp, "fd00::1")], true),
-        ];
-        for (id, before, list, want) in rows {
-            let node = with(before);
-            let list = wanted(&node, &cloud(list)).unwrap().unwrap();
-            assert_eq!(node_addresses(&node, &list).is_some(), want, "{id}");
-        }
+        Ok(selected)
     }
 }
+
+/// Parses an IP as Kubernetes does: leading zeros in a dotted quad are decimal, an IPv4-mapped IPv6 address is IPv4.
+fn ip(text: &str) -> Option<IpAddr> {
+    let Some(quad_at) = text.rfind(':').map(|colon| colon + 1).filter(|_| text.contains('.')) else {
+        let parsed = if text.contains(':') { text.parse().ok() } else { quad(text).map(IpAddr::V4) };
+        return parsed.map(|ip: IpAddr| ip.to_canonical());
+    };
+    let (groups, tail) = text.split_at_checked(quad_at)?;
+    let whole: IpAddr = format!("{groups}{}", quad(tail)?).parse().ok()?;
+    Some(whole.to_canonical())
+}
+
+fn quad(text: &str) -> Option<Ipv4Addr> {
+    let mut octets = [0; 4];
+    let mut parts = text.split('.');
+    for octet in &mut octets {
+        let part = parts.next()?;
+        // The integer parser would accept a sign.
+        if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        *octet = part.parse().ok()?;
+    }
+    parts.next().is_none().then_some(Ipv4Addr::from(octets))
+}
+
+#[cfg(test)]
+mod tests;

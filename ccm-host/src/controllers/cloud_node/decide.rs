@@ -1,7 +1,7 @@
 //! Decides what to do with a node, given its provider's answer. Pure: no clock, no client.
 //!
 //! In: the node as seen, the answer. Out: a [`Verdict`]. [`super::addresses`] and [`super::labels`] compute addresses
-//! and labels; [`super::attention`] decides when to ask.
+//! and labels; [`super::observe`] decides when to ask.
 //!
 //! | Answer | A new node | A node that is initialised |
 //! |---|---|---|
@@ -113,12 +113,10 @@ fn described(seen: &Seen<'_>, answer: &InstanceAnswer, new: bool) -> Verdict {
         (None, Some(instance)) => instance,
         (error, _) => return Verdict::NotYet(Obstacle::not_described(error.as_ref())),
     };
-    let plan = if new { initialised(seen, instance) } else { Ok(refreshed(seen, instance)) };
-    match plan {
-        Ok(plan) if new => Verdict::Initialise(plan),
-        Ok(plan) => Verdict::Refresh(plan),
-        Err(obstacle) => Verdict::NotYet(obstacle),
+    if !new {
+        return Verdict::Refresh(refreshed(seen, instance));
     }
+    initialised(seen, instance).map_or_else(Verdict::NotYet, Verdict::Initialise)
 }
 
 fn initialised(seen: &Seen<'_>, instance: &Instance) -> Result<Plan, Obstacle> {

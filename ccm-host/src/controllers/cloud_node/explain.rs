@@ -58,10 +58,10 @@ impl Obstacles {
 
 impl Explain for Controller {
     fn explain(&self, node: &Node) -> Option<Explanation> {
-        if !self.is_ours(node) || matches!(self.parts.providers.for_node(node), NodeOwner::Nobody) {
+        if !self.parts.is_ours(node) || matches!(self.parts.providers.for_node(node), NodeOwner::Nobody) {
             return None;
         }
-        let owner = self.owner_of(node);
+        let owner = self.parts.provider_of(node);
         Some(explain(&Known {
             is_new: is_new(node),
             met: self.obstacles.lock().0.get(&node.name).cloned(),

@@ -1,7 +1,8 @@
 //! Computes the labels of a node.
 //!
 //! In: the node as seen, the instance. Out: what to set and remove, and the resulting record of owned labels.
-//! [`crate::cloud`] filters out labels that a provider may not set.
+//! [`crate::cloud`] filters out labels that a provider may not set. A label is only changed or removed again while it
+//! still has the value that we recorded: anyone who wrote another has taken it over.
 //!
 //! | Label | At initialisation | Later |
 //! |---|---|---|
@@ -13,13 +14,16 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    fmt,
 };
 
-use super::owned_labels::{ANNOTATION, OwnedLabels};
 use crate::{
     cloud::Instance,
     kube::{keep::KeySet, node::Node, patch::NodeChange},
 };
+
+/// The annotation of the record of owned labels.
+pub(super) const OWNED_LABELS: &str = "cloudprovider.ccm/owned-labels";
 
 /// The two names of one well-known label.
 #[derive(Debug)]
@@ -179,9 +183,80 @@ impl<'a> Labels<'a> {
         change.remove_labels.append(&mut self.removed);
         mirror(node, change);
         let record = self.owned.text();
-        if record.as_deref() != node.annotations.get(ANNOTATION) {
-            change.annotations.insert(ANNOTATION.to_owned(), record);
+        if record.as_deref() != node.annotations.get(OWNED_LABELS) {
+            change.annotations.insert(OWNED_LABELS.to_owned(), record);
         }
+    }
+}
+
+/// The record of one node: the labels that we wrote, with the value, and those that belong to a user, without.
+///
+/// The text is `key=value` for each label that we wrote and `!key` for each that belongs to a user, sorted and
+/// separated by commas. The latter matters only for labels that the cache does not keep: without it every refresh
+/// would try again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct OwnedLabels(BTreeMap<String, Option<String>>);
+
+impl OwnedLabels {
+    /// Parses the record; `None` if the node never had one. Malformed entries are ignored.
+    fn of(node: &Node) -> Option<Self> {
+        let entries = node.annotations.get(OWNED_LABELS)?.split(',').filter_map(|entry| {
+            if let Some(key) = entry.strip_prefix('!') {
+                return Some((key.to_owned(), None));
+            }
+            let (key, value) = entry.split_once('=')?;
+            Some((key.to_owned(), Some(value.to_owned())))
+        });
+        Some(Self(entries.filter(|(key, _)| !key.is_empty()).collect()))
+    }
+
+    /// The value that we wrote, if the label is ours.
+    fn value(&self, key: &str) -> Option<&str> {
+        self.0.get(key)?.as_deref()
+    }
+
+    /// Whether the label was found to be a user's.
+    fn is_users(&self, key: &str) -> bool {
+        self.0.get(key) == Some(&None)
+    }
+
+    /// Records the label as ours, with this value.
+    fn claim(&mut self, key: &str, value: &str) {
+        self.0.insert(key.to_owned(), Some(value.to_owned()));
+    }
+
+    /// Records the label as a user's.
+    fn concede(&mut self, key: &str) {
+        self.0.insert(key.to_owned(), None);
+    }
+
+    /// Drops the label from the record.
+    fn forget(&mut self, key: &str) {
+        self.0.remove(key);
+    }
+
+    /// The labels of ours that the cache does not keep, as we wrote them.
+    fn unseen<'a>(&'a self, kept: &'a KeySet) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let ours = self.0.iter().filter_map(|(key, value)| Some((key.as_str(), value.as_deref()?)));
+        ours.filter(|(key, _)| !kept.contains(key))
+    }
+
+    /// The annotation's value; `None` if there is nothing to record.
+    fn text(&self) -> Option<String> {
+        (!self.0.is_empty()).then(|| self.to_string())
+    }
+}
+
+impl fmt::Display for OwnedLabels {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (key, value)) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            match value {
+                Some(value) => write!(out, "{comma}{key}={value}")?,
+                None => write!(out, "{comma}!{key}")?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use super::is_new;
 use crate::kube::node::Node;
 
 /// Upstream's buckets, and two more: its last one ends at 17 minutes.
@@ -28,13 +29,6 @@ pub(super) struct CloudNodeMetrics {
 struct FailureLabels {
     stage: &'static str,
     reason: String,
-}
-
-/// The operation that failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
-    Initialise,
-    Refresh,
 }
 
 impl CloudNodeMetrics {
@@ -84,11 +78,9 @@ impl CloudNodeMetrics {
         self.initial_sync.observe(delay);
     }
 
-    pub(super) fn failed(&self, stage: Stage, reason: &str) {
-        let stage = match stage {
-            Stage::Initialise => "initialise",
-            Stage::Refresh => "refresh",
-        };
+    /// Counts a failed attempt to initialise or refresh the node.
+    pub(super) fn failed(&self, node: &Node, reason: &str) {
+        let stage = if is_new(node) { "initialise" } else { "refresh" };
         self.failures.get_or_create(&FailureLabels { stage, reason: reason.to_owned() }).inc();
     }
 
@@ -116,7 +108,7 @@ mod tests {
         let metrics = CloudNodeMetrics::register(&mut registry);
         metrics.initialised(&node("n"), Timestamp::from_second(2000).unwrap());
         metrics.initialised(&node("from the future"), Timestamp::from_second(-5).unwrap());
-        metrics.failed(Stage::Initialise, "RATE_LIMITED");
+        metrics.failed(&node("n").tainted_uninitialized(), "RATE_LIMITED");
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
         for line in [

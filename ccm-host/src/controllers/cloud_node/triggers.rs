@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Controller, is_new, labels, provided_ip};
+use super::{Controller, addresses, is_new, labels};
 use crate::{
     cloud::{Freshness, NodeOwner, Provider},
     kube::{cache::Change, node::Node, patch::NodeChange},
@@ -43,7 +43,7 @@ pub(super) fn concern(change: &Change<Node>) -> Concern {
         // Usually our own write, for which the provider was just asked.
         Change::Updated { old, new } if is_new(old) => look_if(names_disagree(new)),
         Change::Updated { old, new } => {
-            let told = |node: &Node| node.annotations.get(provided_ip::ANNOTATION).map(str::to_owned);
+            let told = |node: &Node| node.annotations.get(addresses::PROVIDED_NODE_IP).map(str::to_owned);
             if told(old) != told(new) || old.provider_id != new.provider_id {
                 return Concern::Ask;
             }
@@ -80,10 +80,6 @@ struct Wished {
 const DISTANCE: Duration = Duration::from_secs(10);
 
 impl Wished {
-    fn due(&self) -> Option<Instant> {
-        self.due
-    }
-
     fn wish(&mut self, now: Instant) {
         self.due.get_or_insert_with(|| self.earliest.map_or(now, |earliest| earliest.max(now)));
     }
@@ -97,7 +93,6 @@ impl Wished {
 }
 
 impl Controller {
-    /// Follows the changes of all nodes, starting with those already known.
     /// Handles a change of a node. All that are known already come first, as added.
     pub(super) fn node_changed(&self, change: &Change<Node>) {
         let name = &change.object().name;
@@ -131,7 +126,7 @@ impl Controller {
                     next = Instant::now() + self.period(provider);
                     self.sweep(provider);
                 }
-                () = sleep_until(wished.due().unwrap_or(next)), if wished.due().is_some() => {
+                () = sleep_until(wished.due.unwrap_or(next)), if wished.due.is_some() => {
                     wished.made(Instant::now(), self.period(provider));
                     self.sweep_at_once(provider);
                 }
@@ -155,18 +150,21 @@ impl Controller {
     fn sweep(&self, provider: &Arc<dyn Provider>) {
         let period = self.period(provider);
         let now = Instant::now();
-        for node in self.nodes_of(provider).into_iter().filter(|node| !is_new(node)) {
+        for node in self.parts.nodes_of(provider).into_iter().filter(|node| !is_new(node)) {
             if !self.attention.lock().is_answered_within(&node.name, period / 2, now) {
                 self.ask_again(&node.name, Freshness::AtMost(period));
             }
         }
-        self.count_unmatched();
+        let nobodys = |node: &Arc<Node>| {
+            self.parts.is_ours(node) && matches!(self.parts.providers.for_node(node), NodeOwner::Nobody)
+        };
+        self.metrics.unmatched(self.parts.nodes.list().iter().filter(|node| nobodys(node)).count());
     }
 
     /// Asks about everything now, since changes may have been missed; new nodes do not wait for their retry.
     fn sweep_at_once(&self, provider: &Arc<dyn Provider>) {
         tracing::debug!(provider = provider.name(), "changes may have been missed, checking all nodes");
-        for node in self.nodes_of(provider) {
+        for node in self.parts.nodes_of(provider) {
             self.ask_again(&node.name, Freshness::ReadThrough);
         }
     }
@@ -182,30 +180,6 @@ impl Controller {
     fn ask_again(&self, name: &str, freshness: Freshness) {
         self.attention.lock().due(name, freshness);
         self.queue.add(name.to_owned());
-    }
-
-    /// The node's provider. A node with several candidates counts for the first.
-    pub(super) fn owner_of(&self, node: &Node) -> Option<Arc<dyn Provider>> {
-        match self.parts.providers.for_node(node) {
-            NodeOwner::Provider(owner) => Some(owner),
-            NodeOwner::Candidates(all) => all.into_iter().next(),
-            NodeOwner::Undecided | NodeOwner::Nobody => None,
-        }
-    }
-
-    fn nodes_of(&self, provider: &Arc<dyn Provider>) -> Vec<Arc<Node>> {
-        let is_its =
-            |node: &Arc<Node>| self.owner_of(node).is_some_and(|owner| owner.name() == provider.name());
-        self.in_scope().filter(is_its).collect()
-    }
-
-    fn count_unmatched(&self) {
-        let nobodys = |node: &Arc<Node>| matches!(self.parts.providers.for_node(node), NodeOwner::Nobody);
-        self.metrics.unmatched(self.in_scope().filter(nobodys).count());
-    }
-
-    fn in_scope(&self) -> impl Iterator<Item = Arc<Node>> {
-        self.parts.nodes.list().into_iter().filter(|node| !node.is_deleting() && self.scope.contains(node))
     }
 }
 
@@ -245,7 +219,7 @@ mod tests {
             ("NW-12 a zone by one name", updated(old(), zone(old())), Concern::Look),
             (
                 "the kubelet got another IP",
-                updated(old(), old().with_annotation(provided_ip::ANNOTATION, "1.1.1.1")),
+                updated(old(), old().with_annotation(addresses::PROVIDED_NODE_IP, "1.1.1.1")),
                 Concern::Ask,
             ),
             ("another annotation", updated(old(), old().with_annotation("x", "y")), Concern::None),

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use super::{
     Controller, Memory,
+    control::Life,
     decide::{CONFIRM_DELETION, is_ready},
     guard::Rule,
-    lease::Life,
 };
 use crate::{
     clock,
@@ -33,22 +33,13 @@ use crate::{
 /// The condition of a node that is not deleted although its instance is gone.
 pub(super) const HELD_BACK: &str = "CloudProviderDeletionBlocked";
 
-pub(super) const WRITES_AT_ONCE: usize = 16;
+const WRITES_AT_ONCE: usize = 16;
 
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(10), max: Duration::from_secs(300) };
 
 /// Deletions that failed, by uid, and when to retry each.
 #[derive(Debug, Default)]
 pub(super) struct Failures(HashMap<String, (u32, Instant)>);
-
-/// The outcome of a deletion.
-#[derive(Debug)]
-enum Deletion {
-    Done,
-    /// The node has changed: nothing was done.
-    NotAnyMore,
-    Failed(anyhow::Error),
-}
 
 impl Failures {
     fn may_try(&self, node: &Node, now: Instant) -> bool {
@@ -67,6 +58,11 @@ impl Failures {
     }
 }
 
+/// Does this for each, several at a time; the results come in any order.
+pub(super) async fn each<T, R: Future>(all: Vec<T>, work: impl FnMut(T) -> R) -> Vec<R::Output> {
+    stream::iter(all).map(work).buffer_unordered(WRITES_AT_ONCE).collect().await
+}
+
 impl Controller {
     /// Returns the nodes that were written.
     pub(super) async fn write_taints(&self, changes: Vec<(Arc<Node>, Vec<Taint>)>) -> Vec<Arc<Node>> {
@@ -75,8 +71,7 @@ impl Controller {
             let patch = node_main(&node, &change)?;
             self.write(&node, &patch, "shutdown taint").await.then_some(node)
         };
-        let written = stream::iter(changes).map(write).buffer_unordered(WRITES_AT_ONCE);
-        written.filter_map(std::future::ready).collect().await
+        each(changes, write).await.into_iter().flatten().collect()
     }
 
     /// Whether the patch was written. A failure is left to the next pass.
@@ -109,21 +104,16 @@ impl Controller {
         failures: &mut Failures,
     ) {
         let now = Instant::now();
-        let due = nodes.into_iter().filter(|node| failures.may_try(node, now));
+        let due = nodes.into_iter().filter(|node| failures.may_try(node, now)).collect();
         let delete = async |node: Arc<Node>| {
-            let deletion = self.delete(provider, &node).await;
-            (node, deletion)
+            let deleted = self.delete(provider, &node).await;
+            (node, deleted)
         };
-        let ended: Vec<_> = stream::iter(due.collect::<Vec<_>>())
-            .map(delete)
-            .buffer_unordered(WRITES_AT_ONCE)
-            .collect()
-            .await;
-        for (node, deletion) in ended {
-            match deletion {
-                Deletion::Done => self.deleted(provider, &node),
-                Deletion::NotAnyMore => {}
-                Deletion::Failed(error) => {
+        for (node, deleted) in each(due, delete).await {
+            match deleted {
+                Ok(true) => self.deleted(provider, &node),
+                Ok(false) => {}
+                Err(error) => {
                     failures.failed(&node, now);
                     self.not_deleted(provider, &node, &error);
                 }
@@ -131,33 +121,24 @@ impl Controller {
         }
     }
 
-    async fn delete(&self, provider: &Arc<dyn Provider>, node: &Node) -> Deletion {
+    /// Whether the node was deleted; false if it has changed, and nothing was done.
+    async fn delete(&self, provider: &Arc<dyn Provider>, node: &Node) -> anyhow::Result<bool> {
         let writer = &self.parts.writer;
-        let live = match writer.get::<Node>(&node.name, &self.parts.nodes.keep()).await {
-            Ok(Some(live)) => live,
-            Ok(None) => return Deletion::NotAnyMore,
-            Err(error) => return Deletion::Failed(error.into()),
-        };
-        if live.uid != node.uid || is_ready(&live) || !self.is_ours(&live) {
+        let live = writer.get::<Node>(&node.name, &self.parts.nodes.keep()).await?;
+        let Some(live) = live else { return Ok(false) };
+        if live.uid != node.uid || is_ready(&live) || !self.parts.is_ours(&live) {
             tracing::info!(node = node.name, "not deleted: it has changed in the meantime");
-            return Deletion::NotAnyMore;
+            return Ok(false);
         }
         if *provider.status().borrow() != ProviderStatus::Serving {
             tracing::info!(node = node.name, "not deleted: its provider is not well");
-            return Deletion::NotAnyMore;
+            return Ok(false);
         }
         match writer.delete::<Node>(&node.name, &node.uid).await {
-            Ok(()) => Deletion::Done,
-            Err(error)
-                if error.is_stale()
-                    || matches!(
-                        error,
-                        WriteError::NotFound | WriteError::NotLeading | WriteError::HeldBack(_)
-                    ) =>
-            {
-                Deletion::NotAnyMore
-            }
-            Err(error) => Deletion::Failed(error.into()),
+            Ok(()) => Ok(true),
+            Err(WriteError::NotFound | WriteError::NotLeading | WriteError::HeldBack(_)) => Ok(false),
+            Err(error) if error.is_stale() => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -215,11 +196,7 @@ impl Controller {
             let life = self.life(&node, since).await;
             (node, life)
         };
-        let looked: Vec<_> = stream::iter(denied.collect::<Vec<_>>())
-            .map(look)
-            .buffer_unordered(WRITES_AT_ONCE)
-            .collect()
-            .await;
+        let looked = each(denied.collect(), look).await;
         let mut silent = Vec::new();
         for (node, life) in looked {
             match life {
@@ -261,7 +238,7 @@ impl Controller {
                 self.recorder.record(&*node, EventType::Warning, "NodeDeletionBlocked", explained);
             }
         };
-        stream::iter(nodes).for_each_concurrent(WRITES_AT_ONCE, show).await;
+        each(nodes, show).await;
     }
 
     /// Clears the condition on nodes that are no longer held back.
@@ -275,7 +252,7 @@ impl Controller {
         let show = async |node: Arc<Node>| {
             self.write_condition(&node, &wanted).await;
         };
-        stream::iter(nodes).for_each_concurrent(WRITES_AT_ONCE, show).await;
+        each(nodes, show).await;
     }
 
     /// Whether the condition was written; false if it was up to date.

@@ -2,7 +2,11 @@
 //!
 //! In: what each pass concluded. Out: the guard's state, and explanations. Every word about a rule is the rule's own.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use ccm_state::{AbsentNode, Explanation, Guard, Standing};
 use jiff::Timestamp;
@@ -10,72 +14,55 @@ use parking_lot::Mutex;
 
 use super::{
     COMPONENT, Controller, Memory,
-    act::HELD_BACK,
     decide::{CONFIRM_DELETION, is_ready, is_vouched_for},
     guard::{Findings, Rule},
+    held_back,
     observe::Seen,
-    settings::Policy,
+    settings::{Policy, Settings},
 };
 use crate::{
     clock,
-    cloud::{NodeOwner, Providers},
+    cloud::{NodeOwner, Provider, Providers},
     controllers::{
+        Parts,
         explain::{Explain, explanation},
         taint,
     },
     kube::Node,
 };
 
-/// The conclusion of the last pass over each provider's nodes, by the provider's name.
-#[derive(Debug, Default)]
-pub(super) struct Passes(Mutex<BTreeMap<String, Guard>>);
-
 /// What people may ask this controller; outlives its run.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct View {
-    passes: Arc<Passes>,
+    /// The conclusion of the last pass over each provider's nodes, by the provider's name.
+    passes: Mutex<BTreeMap<String, Guard>>,
     providers: Providers,
     grace: Duration,
     policy: Policy,
 }
 
 impl Controller {
-    pub(super) fn view(&self) -> View {
-        let settings = &self.parts.settings.lifecycle;
-        View {
-            passes: Arc::clone(&self.passes),
-            providers: self.parts.providers.clone(),
-            grace: settings.node_deletion_grace,
-            policy: settings.node_shutdown_policy,
-        }
-    }
-
-    /// Notes a pass that discarded what the provider said.
-    pub(super) fn note_distrust(&self, provider: &str, memory: &Memory, why: &str) {
-        let mut passes = self.passes.0.lock();
-        let before = passes.remove(provider);
-        let guard = Guard {
-            provider: provider.to_owned(),
-            last_pass: clock::now(),
-            distrust: Some(why.to_owned()),
-            latched: memory.guard.is_latched(),
-            contradicted: memory.guard.is_contradicted(),
-            nodes: before.map_or(0, |before| before.nodes),
-            uncertain: 0,
-            absent: Vec::new(),
-        };
-        passes.insert(provider.to_owned(), guard);
+    /// Discards what the provider said, and notes why.
+    pub(super) fn distrust(&self, provider: &Arc<dyn Provider>, memory: &mut Memory, why: &str) {
+        memory.guard.distrust();
+        memory.stops.distrust();
+        let mut passes = self.view.passes.lock();
+        let nodes = passes.get(provider.name()).map_or(0, |before| before.nodes);
+        let guard = Guard { distrust: Some(why.to_owned()), nodes, ..concluded(provider, memory) };
+        passes.insert(provider.name().to_owned(), guard);
     }
 
     /// Notes the ruling of a pass.
     pub(super) fn note_pass(
         &self,
-        provider: &str,
+        provider: &Arc<dyn Provider>,
         memory: &Memory,
         seen: &Seen,
         findings: &Findings,
-        held: &std::collections::HashMap<String, Rule>,
+        held: &HashMap<String, Rule>,
     ) {
+        let Settings { node_deletion_confirmations: needed, node_deletion_grace: grace, .. } =
+            self.parts.settings.lifecycle;
         let absent = |node: &Arc<Node>| {
             let rule = held.get(&node.uid).copied();
             let confirmations = memory.guard.confirmations(&node.uid);
@@ -83,23 +70,33 @@ impl Controller {
                 name: node.name.clone(),
                 uid: node.uid.clone(),
                 confirmations,
-                needed: self.parts.settings.lifecycle.node_deletion_confirmations,
+                needed,
                 rule: rule.map(|rule| rule.reason().to_owned()),
                 confirmed: is_vouched_for(node),
-                why: why(node, rule, confirmations, self.parts.settings.lifecycle.node_deletion_grace),
+                why: why(node, rule, confirmations, grace),
             }
         };
         let guard = Guard {
-            provider: provider.to_owned(),
-            last_pass: clock::now(),
-            distrust: None,
-            latched: memory.guard.is_latched(),
-            contradicted: memory.guard.is_contradicted(),
             nodes: findings.total,
             uncertain: findings.uncertain,
             absent: seen.absent_nodes().iter().map(absent).collect(),
+            ..concluded(provider, memory)
         };
-        self.passes.0.lock().insert(provider.to_owned(), guard);
+        self.view.passes.lock().insert(provider.name().to_owned(), guard);
+    }
+}
+
+/// A pass that ends now, without its findings.
+fn concluded(provider: &Arc<dyn Provider>, memory: &Memory) -> Guard {
+    Guard {
+        provider: provider.name().to_owned(),
+        last_pass: clock::now(),
+        distrust: None,
+        latched: memory.guard.is_latched(),
+        contradicted: memory.guard.is_contradicted(),
+        nodes: 0,
+        uncertain: 0,
+        absent: Vec::new(),
     }
 }
 
@@ -121,13 +118,16 @@ fn grace_end(node: &Node, grace: Duration) -> Option<Timestamp> {
 }
 
 impl View {
-    /// The guard of each provider's nodes.
-    pub(super) fn guard(&self) -> Vec<Guard> {
-        self.passes.0.lock().values().cloned().collect()
+    pub(super) fn new(parts: &Parts) -> Self {
+        let settings = &parts.settings.lifecycle;
+        Self {
+            passes: Mutex::default(),
+            providers: parts.providers.clone(),
+            grace: settings.node_deletion_grace,
+            policy: settings.node_shutdown_policy,
+        }
     }
-}
 
-impl View {
     fn may_own(&self, provider: &str, node: &Node) -> bool {
         match self.providers.for_node(node) {
             NodeOwner::Provider(owner) => owner.name() == provider,
@@ -143,7 +143,7 @@ impl Explain for View {
         if is_ready(node) {
             return None;
         }
-        let passes = self.passes.0.lock();
+        let passes = self.passes.lock();
         let absent = passes.values().find_map(|guard| {
             guard.absent.iter().find(|absent| absent.uid == node.uid).map(|absent| (guard, absent))
         });
@@ -152,12 +152,11 @@ impl Explain for View {
             let ends = (absent.confirmations == 0).then(|| grace_end(node, self.grace)).flatten();
             return Some(Explanation { next_attempt: ends, ..said });
         }
-        let held = node.condition(HELD_BACK).filter(|condition| condition.status == "True");
         let distrust = passes
             .values()
             .filter(|guard| self.may_own(&guard.provider, node))
             .find_map(|guard| guard.distrust.as_ref());
-        Some(match (held, distrust) {
+        Some(match (held_back(node), distrust) {
             (Some(held), _) => explanation(
                 COMPONENT,
                 Standing::Blocked,
@@ -183,6 +182,10 @@ impl Explain for View {
                 "the host checks its instance every --node-monitor-period, and deletes the node only when it is gone",
             ),
         })
+    }
+
+    fn guard(&self) -> Vec<Guard> {
+        self.passes.lock().values().cloned().collect()
     }
 }
 
@@ -233,22 +236,13 @@ fn of_absent(node: &Node, absent: &AbsentNode) -> Explanation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        cloud::{Provider, fake::FakeProvider},
-        kube::fixtures::node,
-    };
+    use crate::{cloud::fake::FakeProvider, kube::fixtures::node};
 
     fn view(guard: Guard) -> View {
-        let passes = Passes::default();
-        passes.0.lock().insert(guard.provider.clone(), guard);
+        let passes = Mutex::new([(guard.provider.clone(), guard)].into());
         let fakes = ["mock", "other"].map(|name| FakeProvider::new(name) as Arc<dyn Provider>);
         let providers = Providers::new(fakes.to_vec());
-        View {
-            passes: Arc::new(passes),
-            providers,
-            grace: Duration::from_secs(300),
-            policy: Policy::OutOfService,
-        }
+        View { passes, providers, grace: Duration::from_secs(300), policy: Policy::OutOfService }
     }
 
     fn guard() -> Guard {

@@ -17,7 +17,6 @@
 
 mod places;
 mod rule;
-mod window;
 
 use std::{
     collections::{HashMap, HashSet},

@@ -7,6 +7,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -27,11 +28,8 @@ const NAMESPACE: &str = "kube-system";
 const NAME: &str = "cloud-node-lifecycle-deletions";
 
 /// The last known content of the ledger.
-#[derive(Debug, Default)]
-pub(super) struct Ledger(Option<Seen>);
-
 #[derive(Debug)]
-struct Seen {
+pub(super) struct Ledger {
     version: Option<String>,
     /// The grants recorded in it.
     grants: HashMap<String, Grant>,
@@ -39,17 +37,6 @@ struct Seen {
 
 /// Prefix of the uid of a node deleted at a pace; no uid contains a slash.
 const PACED: &str = "pace/";
-
-/// Why nothing can be deleted.
-#[derive(Debug, thiserror::Error)]
-enum LedgerError {
-    #[error("{0} cannot be read")]
-    Unreadable(RecordKey, #[source] WriteError),
-    #[error("{0} is {1:?}, not UID:SECONDS,...; remove the key")]
-    Malformed(RecordKey, String),
-    #[error("{0} cannot be written")]
-    Unwritable(RecordKey, #[source] WriteError),
-}
 
 /// Parses a ledger: uids, and when their deletion was allowed.
 fn parse(text: &str, clock: Clock) -> Option<HashMap<String, Grant>> {
@@ -107,21 +94,17 @@ impl Controller {
         provider: &Arc<dyn Provider>,
         memory: &mut Memory,
     ) -> anyhow::Result<()> {
-        if memory.ledger.0.is_some() {
+        if memory.ledger.is_some() {
             return Ok(());
         }
         let at = key(provider);
-        let record = self
-            .parts
-            .writer
-            .read_record(&at)
-            .await
-            .map_err(|error| LedgerError::Unreadable(at.clone(), error))?;
+        let record =
+            self.parts.writer.read_record(&at).await.with_context(|| format!("{at} cannot be read"))?;
         let Some(grants) = parse(&record.text, Clock::now()) else {
-            return Err(LedgerError::Malformed(at, record.text).into());
+            bail!("{at} is {:?}, not UID:SECONDS,...; remove the key", record.text);
         };
         memory.guard.recall(&grants);
-        memory.ledger = Ledger(Some(Seen { version: record.version, grants }));
+        memory.ledger = Some(Ledger { version: record.version, grants });
         Ok(())
     }
 
@@ -135,27 +118,27 @@ impl Controller {
         let (at, grants) = (key(provider), memory.guard.grants().clone());
         // A node without a grant needs no entry.
         let known = |node: &&Arc<Node>| {
-            let stands = |seen: &Seen| seen.grants.contains_key(&node.uid);
-            !grants.contains_key(&node.uid) || memory.ledger.0.as_ref().is_some_and(stands)
+            let stands = |ledger: &Ledger| ledger.grants.contains_key(&node.uid);
+            !grants.contains_key(&node.uid) || memory.ledger.as_ref().is_some_and(stands)
         };
         if to_go.iter().all(|node| known(&node)) {
             return to_go;
         }
-        let version = memory.ledger.0.as_ref().and_then(|seen| seen.version.clone());
+        let version = memory.ledger.as_ref().and_then(|ledger| ledger.version.clone());
         let text = print(&grants, Clock::now());
         match self.parts.writer.replace_record(&at, version.as_deref(), &text).await {
             Ok(written) => {
-                memory.ledger = Ledger(Some(Seen { version: Some(written.resource_version), grants }));
+                memory.ledger = Some(Ledger { version: Some(written.resource_version), grants });
                 to_go
             }
             Err(error) => {
                 let (known, unknown): (Vec<_>, Vec<_>) = to_go.into_iter().partition(|node| known(&node));
                 // Another process wrote the ledger, or our write may have succeeded: read it again before the next
                 // ruling.
-                memory.ledger = Ledger::default();
+                memory.ledger = None;
                 unknown.iter().for_each(|node| memory.guard.revoke(&node.uid));
                 if !error.is_stale() && !matches!(error, WriteError::NotLeading) {
-                    let error = LedgerError::Unwritable(at, error).into();
+                    let error = anyhow::Error::from(error).context(format!("{at} cannot be written"));
                     self.none_deleted(provider, &unknown, &mut memory.failures, &error);
                 }
                 known

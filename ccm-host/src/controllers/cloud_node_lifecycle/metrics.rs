@@ -8,7 +8,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::guard::Rule;
+use super::guard::{Guard, Rule};
 
 /// The metrics of this controller. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -33,15 +33,6 @@ struct ProviderLabel {
 struct RuleLabels {
     provider: String,
     rule: &'static str,
-}
-
-/// The result of one pass over a provider's nodes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct PassCount {
-    pub(super) latched: bool,
-    pub(super) contradicted: bool,
-    pub(super) held_back: HashMap<Rule, usize>,
-    pub(super) absent: usize,
 }
 
 impl LifecycleMetrics {
@@ -96,13 +87,19 @@ impl LifecycleMetrics {
         metrics
     }
 
-    pub(super) fn passed(&self, provider: &str, count: &PassCount) {
-        let PassCount { latched, contradicted, held_back, absent } = count;
+    /// Records the end of a pass over a provider's nodes, and which of those that are absent are held back.
+    pub(super) fn passed(
+        &self,
+        provider: &str,
+        guard: &Guard,
+        absent: usize,
+        held_back: &HashMap<String, Rule>,
+    ) {
         by_rule(&self.held_back, provider, held_back);
         let label = label(provider);
-        self.latched.get_or_create(&label).set(i64::from(*latched));
-        self.contradicted.get_or_create(&label).set(i64::from(*contradicted));
-        self.absent.get_or_create(&label).set(gauge(*absent));
+        self.latched.get_or_create(&label).set(i64::from(guard.is_latched()));
+        self.contradicted.get_or_create(&label).set(i64::from(guard.is_contradicted()));
+        self.absent.get_or_create(&label).set(gauge(absent));
     }
 
     pub(super) fn stopped(&self, provider: &str, nodes: usize) {
@@ -115,7 +112,7 @@ impl LifecycleMetrics {
         self.given_up.get_or_create(&label(provider)).inc();
     }
 
-    pub(super) fn given_up_blocked(&self, provider: &str, held_back: &HashMap<Rule, usize>) {
+    pub(super) fn given_up_blocked(&self, provider: &str, held_back: &HashMap<String, Rule>) {
         by_rule(&self.given_up_blocked, provider, held_back);
     }
 
@@ -128,10 +125,12 @@ impl LifecycleMetrics {
     }
 }
 
-fn by_rule(family: &Family<RuleLabels, Gauge>, provider: &str, held_back: &HashMap<Rule, usize>) {
+/// Shows how many nodes each rule holds back.
+fn by_rule(family: &Family<RuleLabels, Gauge>, provider: &str, held_back: &HashMap<String, Rule>) {
     for rule in Rule::ALL {
         let labels = RuleLabels { provider: provider.to_owned(), rule: rule.label() };
-        family.get_or_create(&labels).set(gauge(held_back.get(&rule).copied().unwrap_or_default()));
+        let nodes = held_back.values().filter(|held| **held == rule).count();
+        family.get_or_create(&labels).set(gauge(nodes));
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use anyhow::Context as _;
 use futures::{future::join_all, join};
 use jiff::Timestamp;
 use tokio::{
@@ -16,10 +17,9 @@ use tokio::{
 
 use super::{
     Controller, Memory, Parted,
-    control::sample,
+    control::{Life, life, sample},
     decide::{Presence, Verdict, decide, is_given_up, is_vouched_for, presence, zone},
     guard::{Control, Evidence},
-    lease::{Life, life},
 };
 use crate::{
     clock,
@@ -31,42 +31,27 @@ use crate::{
     },
 };
 
-/// A node whose instance is stopped, and when the provider looked.
-#[derive(Debug, Clone)]
-pub(super) struct Stopped {
-    pub(super) node: Arc<Node>,
-    pub(super) observed_at: Timestamp,
-}
-
 /// Time between two checks of the same nodes. It gives a cloud that answers from several replicas time to contradict
 /// itself, and adds to the delay before a node is deleted.
 const SECOND_LOOK: Duration = Duration::from_millis(300);
 
-/// The result of all checks of one pass.
+/// What was seen: in one check, and at last in all checks of a pass.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    pub(super) absent: Vec<Absent>,
-    pub(super) stopped: Vec<Stopped>,
+    /// Nodes without an instance.
+    pub(super) absent: Vec<Sighting>,
+    /// Nodes whose instance is stopped.
+    pub(super) stopped: Vec<Sighting>,
     /// Nodes about which nothing certain is known.
     pub(super) uncertain: usize,
     pub(super) control: Control,
 }
 
-/// A node without an instance, and when the provider looked for it.
+/// A node, and when the provider looked for its instance.
 #[derive(Debug, Clone)]
-pub(super) struct Absent {
+pub(super) struct Sighting {
     pub(super) node: Arc<Node>,
     pub(super) observed_at: Timestamp,
-}
-
-/// The result of one check of nodes that are not ready.
-#[derive(Debug, Default)]
-struct Observed {
-    /// Nodes with the taints to write.
-    taints: Vec<(Arc<Node>, Vec<Taint>)>,
-    absent: Vec<Absent>,
-    stopped: Vec<Stopped>,
-    uncertain: usize,
 }
 
 impl Seen {
@@ -76,7 +61,7 @@ impl Seen {
         let age = |node: &Node| {
             node.created.and_then(|created| Duration::try_from(now.duration_since(created)).ok())
         };
-        let evidence = |absent: &Absent| Evidence {
+        let evidence = |absent: &Sighting| Evidence {
             uid: absent.node.uid.clone(),
             zone: zone(&absent.node).to_owned(),
             age: age(&absent.node).unwrap_or_default(),
@@ -119,11 +104,11 @@ impl Controller {
                 .any(|node| memory.guard.is_suspect(&node.uid) || memory.stops.is_suspect(&node.uid));
             let group = if with_control { self.group(memory, parted, &asked) } else { Vec::new() };
             let at = clock::now();
-            let (observed, presences) = join!(self.observe(asked), self.hear(&group, at));
+            let ((observed, taints), presences) = join!(self.observe(asked), self.hear(&group, at));
             if health.has_changed().unwrap_or(true) || !self.knows_enough_for(provider) {
                 return None;
             }
-            self.write_taints(observed.taints).await;
+            self.write_taints(taints).await;
             seen.uncertain += observed.uncertain;
             seen.absent = observed.absent;
             // Only the first check asks about all nodes.
@@ -187,9 +172,8 @@ impl Controller {
 
     /// Reads the node's Lease live, to tell whether its kubelet is alive.
     pub(super) async fn life(&self, node: &Node, denied_at: Timestamp) -> anyhow::Result<Life> {
-        let lease = self.parts.writer.get_node_lease(&node.name).await.map_err(|error| {
-            anyhow::Error::from(error).context(format!("Lease kube-node-lease/{} cannot be read", node.name))
-        })?;
+        let lease = self.parts.writer.get_node_lease(&node.name).await;
+        let lease = lease.with_context(|| format!("Lease kube-node-lease/{} cannot be read", node.name))?;
         Ok(life(lease.as_ref(), denied_at, clock::now()))
     }
 
@@ -204,23 +188,23 @@ impl Controller {
         self.recorder.record(node, EventType::Warning, "InstanceDenied", message);
     }
 
-    /// Asks about nodes that are not ready, and sorts the answers.
-    async fn observe(&self, nodes: Vec<Arc<Node>>) -> Observed {
+    /// Asks about nodes that are not ready, and sorts the answers. Returns also the taints to write.
+    async fn observe(&self, nodes: Vec<Arc<Node>>) -> (Seen, Vec<(Arc<Node>, Vec<Taint>)>) {
         let verdicts = join_all(nodes.iter().map(|node| self.verdict(node))).await;
-        let mut observed = Observed::default();
+        let (mut seen, mut changes) = (Seen::default(), Vec::new());
         for (node, verdict) in nodes.into_iter().zip(verdicts) {
             match verdict {
-                Some(Verdict::Keep(taints)) => observed.taints.extend(taints.map(|taints| (node, taints))),
+                Some(Verdict::Keep(taints)) => changes.extend(taints.map(|taints| (node, taints))),
                 Some(Verdict::Stopped(taints, observed_at)) => {
-                    observed.stopped.push(Stopped { node: Arc::clone(&node), observed_at });
-                    observed.taints.extend(taints.map(|taints| (node, taints)));
+                    seen.stopped.push(Sighting { node: Arc::clone(&node), observed_at });
+                    changes.extend(taints.map(|taints| (node, taints)));
                 }
-                Some(Verdict::Absent(observed_at)) => observed.absent.push(Absent { node, observed_at }),
-                Some(Verdict::Uncertain) => observed.uncertain += 1,
+                Some(Verdict::Absent(observed_at)) => seen.absent.push(Sighting { node, observed_at }),
+                Some(Verdict::Uncertain) => seen.uncertain += 1,
                 None => {}
             }
         }
-        observed
+        (seen, changes)
     }
 
     async fn ask(&self, node: &Arc<Node>) -> Found {

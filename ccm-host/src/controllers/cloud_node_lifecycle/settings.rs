@@ -1,10 +1,6 @@
 //! The flags that control when nodes are checked, and what guards their deletion.
 
-mod share;
-
-use std::time::Duration;
-
-pub use share::Share;
+use std::{fmt, time::Duration};
 
 use crate::{
     controllers::taint,
@@ -37,7 +33,7 @@ pub struct Settings {
     /// after window. If none of the provider's nodes is Ready and more than this share would be deleted, none is, until
     /// a node is Ready, the provider finds the instances again, or a person confirms. While Ready nodes confirm the
     /// provider's answers, up to a tenth of its nodes, or ten, may be deleted each minute.
-    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = share::parse)]
+    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = share)]
     pub node_deletion_max_share: Share,
 
     /// Window for --node-deletion-max-share.
@@ -98,6 +94,30 @@ impl Policy {
     }
 }
 
+/// A part of a whole, from nothing (0) to all (1), written `5%` or `0.05`.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Share(f64);
+
+impl Share {
+    /// As a fraction from 0 to 1.
+    #[must_use]
+    pub const fn fraction(self) -> f64 {
+        self.0
+    }
+
+    /// The share of this fraction, if it is one.
+    #[must_use]
+    pub fn from_fraction(fraction: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&fraction).then_some(Self(fraction))
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}%", self.0 * 100.0)
+    }
+}
+
 impl Settings {
     /// Refuses flags that contradict each other.
     pub fn check(&self, mistakes: &mut Mistakes) {
@@ -115,4 +135,56 @@ impl Settings {
 
 fn confirmations(text: &str) -> Result<u32, Wrong> {
     flag::at_least(text, 1)
+}
+
+fn share(text: &str) -> Result<Share, Wrong> {
+    let example = "write it like 5% or 0.05";
+    let (number, scale) = match text.strip_suffix('%') {
+        Some(number) => (number, 100.0),
+        // `1` could mean one percent or everything: either guess could delete the wrong number of nodes.
+        None if text != "0" && !text.contains('.') && text.parse::<f64>().is_ok() => {
+            return Err(Wrong::new("is ambiguous", format!("write {text}% for a percentage")));
+        }
+        None => (text, 1.0),
+    };
+    let number: f64 = number.trim_end().parse().map_err(|_| Wrong::new("is not a share", example))?;
+    Share::from_fraction(number / scale)
+        .ok_or_else(|| Wrong::new("is not between nothing and all", "give 0% to 100%"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_both_spellings() {
+        for (text, fraction) in [
+            ("5%", 0.05),
+            ("0.05", 0.05),
+            ("0", 0.0),
+            ("0%", 0.0),
+            ("100%", 1.0),
+            ("1.0", 1.0),
+            ("2.5 %", 0.025),
+        ] {
+            assert_eq!(share(text).map(Share::fraction), Ok(fraction), "{text}");
+        }
+        assert_eq!(Share(0.05).to_string(), "5%");
+    }
+
+    #[test]
+    fn refuses_with_a_remedy() {
+        for (text, message) in [
+            ("1", "is ambiguous: write 1% for a percentage"),
+            ("5", "is ambiguous: write 5% for a percentage"),
+            ("101%", "is not between nothing and all: give 0% to 100%"),
+            ("-1%", "is not between nothing and all: give 0% to 100%"),
+            ("1.5", "is not between nothing and all: give 0% to 100%"),
+            ("NaN%", "is not between nothing and all: give 0% to 100%"),
+            ("half", "is not a share: write it like 5% or 0.05"),
+            ("", "is not a share: write it like 5% or 0.05"),
+        ] {
+            assert_eq!(share(text).unwrap_err().to_string(), message);
+        }
+    }
 }

@@ -8,17 +8,15 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{
     Controller, Memory,
-    act::WRITES_AT_ONCE,
-    by_rule,
+    act::each,
     decide::zone,
     guard::{Evidence, Findings, Guard, Rule},
-    observe::{Seen, Stopped},
+    observe::{Seen, Sighting},
     settings::Policy,
 };
 use crate::{
@@ -54,7 +52,7 @@ struct Silence {
 
 impl Silences {
     /// Forgets all other nodes: their instances are not stopped any more.
-    fn only(&mut self, stopped: &[Stopped]) {
+    fn only(&mut self, stopped: &[Sighting]) {
         self.0.retain(|uid, _| stopped.iter().any(|stopped| stopped.node.uid == *uid));
     }
 
@@ -105,19 +103,15 @@ impl Controller {
         let stops = &mut memory.stops;
         stops.silences.only(&seen.stopped);
         let is_given_up = |node: &Node| node.taints.iter().any(|taint| taint::same(taint, &wanted));
-        let fresh = seen.stopped.iter().filter(|stopped| !is_given_up(&stopped.node));
-        let read = async |stopped: Stopped| {
+        let fresh = seen.stopped.iter().filter(|stopped| !is_given_up(&stopped.node)).cloned().collect();
+        let read = async |stopped: Sighting| {
             let lease = self.parts.writer.get_node_lease(&stopped.node.name).await;
             (stopped, lease)
         };
-        let leases: Vec<_> = stream::iter(fresh.cloned().collect::<Vec<_>>())
-            .map(read)
-            .buffer_unordered(WRITES_AT_ONCE)
-            .collect()
-            .await;
+        let leases = each(fresh, read).await;
         let now = Instant::now();
         let mut evidence = Vec::new();
-        for (Stopped { node, observed_at }, lease) in leases {
+        for (Sighting { node, observed_at }, lease) in leases {
             let age = match lease {
                 Ok(lease) => stops.silences.heard(now, &node.uid, lease.as_ref()),
                 Err(error) => {
@@ -142,13 +136,13 @@ impl Controller {
             ..Findings::default()
         };
         let ruling = stops.guard.rule(now, &findings);
-        for Stopped { node, .. } in &seen.stopped {
+        for Sighting { node, .. } in &seen.stopped {
             let rule = ruling.held_back.get(&node.uid).filter(|rule| !rule.is_brief());
             for rule in stops.told.news(&node.uid, rule.into_iter().copied().collect(), |rule| *rule) {
                 self.not_given_up(node, rule);
             }
         }
-        self.metrics.given_up_blocked(provider.name(), &by_rule(&ruling.held_back));
+        self.metrics.given_up_blocked(provider.name(), &ruling.held_back);
         let all = seen.stopped.iter().map(|stopped| Arc::clone(&stopped.node));
         let to_go = all.filter(|node| ruling.delete.contains(&node.uid));
         let wanted = Taint { time_added: Some(clock::now().strftime("%FT%TZ").to_string()), ..wanted };

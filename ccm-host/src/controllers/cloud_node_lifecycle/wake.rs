@@ -31,8 +31,8 @@ pub(super) fn of(providers: &Providers) -> Wakes {
 
 impl Controller {
     /// Wakes the provider of each node that becomes NotReady.
-    pub(super) fn follow(&self, wakes: &Wakes) {
-        let (providers, wakes) = (self.parts.providers.clone(), Arc::clone(wakes));
+    pub(super) fn follow(&self) {
+        let (providers, wakes) = (self.parts.providers.clone(), Arc::clone(&self.wakes));
         self.parts.nodes.subscribe(move |change| {
             let Change::Updated { old, new } = change else { return };
             if !is_ready(old) || is_ready(new) {
@@ -50,15 +50,10 @@ impl Controller {
     }
 
     /// Returns when the next pass over the provider's nodes is due.
-    pub(super) async fn due(
-        &self,
-        provider: &Arc<dyn Provider>,
-        wakes: &Wakes,
-        changes: &mut Receiver<String>,
-    ) {
+    pub(super) async fn due(&self, provider: &Arc<dyn Provider>, changes: &mut Receiver<String>) {
         let ended = Instant::now();
         let silent = async {
-            match wakes.get(provider.name()) {
+            match self.wakes.get(provider.name()) {
                 Some(wake) => wake.notified().await,
                 None => std::future::pending().await,
             }
@@ -88,6 +83,6 @@ impl Controller {
     /// Looks the node up by provider ID and by name.
     fn is_silent(&self, key: &str) -> bool {
         let nodes = self.parts.nodes.by_index(key).into_iter().chain(self.parts.nodes.get(key));
-        nodes.into_iter().any(|node| self.is_ours(&node) && !is_ready(&node))
+        nodes.into_iter().any(|node| self.parts.is_ours(&node) && !is_ready(&node))
     }
 }

@@ -83,7 +83,7 @@ impl Controller {
         let provider_id = node.as_ref().and_then(|node| node.provider_id.as_deref());
         let cluster = Cluster {
             node: node.as_ref(),
-            is_in_scope: node.as_ref().is_some_and(|node| self.scope.contains(node)),
+            is_in_scope: node.as_ref().is_some_and(|node| self.parts.settings.manages(node)),
             claimants: provider_id.map_or(0, |id| nodes.by_index(id).len()),
         };
         decide::standing(request, cluster).cloned()

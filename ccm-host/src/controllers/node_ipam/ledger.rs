@@ -25,9 +25,8 @@ use std::{
 use ipnet::IpNet;
 
 use super::{
-    cidr_set::{Blocks, Owner},
+    cidr_set::{Blocks, CidrSet, OutOfRange, Owner},
     metrics::IpamMetrics,
-    pool::Pool,
     problem::Problem,
     settings::NodeRange,
 };
@@ -35,7 +34,8 @@ use crate::{cidr, kube::node::Node};
 
 #[derive(Debug)]
 pub(super) struct Ledger {
-    pools: Vec<Pool>,
+    /// One for each cluster CIDR, in their order.
+    sets: Vec<CidrSet>,
     nodes: HashMap<Arc<str>, Entry>,
     /// Nodes for which no block was free.
     waiting: BTreeSet<Arc<str>>,
@@ -57,15 +57,15 @@ pub(super) enum Allotment {
 impl Ledger {
     /// A ledger in which the reserved networks are occupied.
     pub(super) fn new(ranges: &[NodeRange], reserved: &[IpNet], metrics: &IpamMetrics) -> Self {
-        let mut pools: Vec<_> = ranges.iter().map(|range| Pool::new(range, metrics)).collect();
-        for pool in &mut pools {
+        let mut sets: Vec<_> = ranges.iter().map(|range| CidrSet::new(range, metrics)).collect();
+        for set in &mut sets {
             for network in reserved {
-                if let Ok(blocks) = pool.blocks(network) {
-                    pool.occupy(blocks, &Owner::Services);
+                if let Ok(blocks) = set.grid().blocks(network) {
+                    set.occupy(blocks, &Owner::Services);
                 }
             }
         }
-        Self { pools, nodes: HashMap::new(), waiting: BTreeSet::new() }
+        Self { sets, nodes: HashMap::new(), waiting: BTreeSet::new() }
     }
 
     /// Records a node as the cache has it.
@@ -93,7 +93,7 @@ impl Ledger {
         let freed = self.release(&uid, &left);
         let owner = Owner::Node(Arc::clone(&uid));
         for claim in &claims {
-            self.pools[claim.pool].occupy(claim.blocks, &owner);
+            self.sets[claim.set].occupy(claim.blocks, &owner);
         }
         touched.extend(self.neighbours(&uid, &claims));
         touched.insert(uid);
@@ -121,23 +121,22 @@ impl Ledger {
             Holding::Proposed(_) => return Allotment::Contested,
             Holding::Nothing => {}
         }
-        let mut found = Vec::with_capacity(self.pools.len());
-        for pool in &self.pools {
-            match pool.free() {
+        let mut found = Vec::with_capacity(self.sets.len());
+        for set in &self.sets {
+            match set.free() {
                 Some(free) => found.push(free),
                 None => {
                     self.waiting.insert(uid);
-                    return Allotment::Exhausted(*pool.cluster());
+                    return Allotment::Exhausted(*set.grid().cluster());
                 }
             }
         }
         let owner = Owner::Node(Arc::clone(&uid));
-        let take = |(pool, (index, free))| -> Claim {
-            let pool: &mut Pool = pool;
-            let (blocks, network) = pool.take(free, &owner);
-            Claim { pool: index, blocks, network }
+        let take = |(index, (set, free)): (_, (&mut CidrSet, _))| {
+            let (blocks, network) = set.take(free, &owner);
+            Claim { set: index, blocks, network }
         };
-        let claims: Vec<_> = self.pools.iter_mut().zip(found.into_iter().enumerate()).map(take).collect();
+        let claims: Vec<_> = self.sets.iter_mut().zip(found).enumerate().map(take).collect();
         let cidrs = claims.iter().map(|claim| claim.network).collect();
         if let Some(entry) = self.nodes.get_mut(&uid) {
             entry.holding = Holding::Proposed(claims);
@@ -180,27 +179,27 @@ impl Ledger {
 
     fn claim(&self, text: &str) -> Result<Claim, Problem> {
         let network = cidr::parse(text).ok_or_else(|| Problem::Malformed(text.to_owned()))?.trunc();
-        let of_family =
-            self.pools.iter().enumerate().find(|(_, pool)| cidr::same_family(pool.cluster(), &network));
-        let (index, pool) = of_family.ok_or(Problem::OtherFamily(network))?;
-        match pool.blocks(&network) {
-            Ok(blocks) => Ok(Claim { pool: index, blocks, network }),
-            Err(_) => Err(Problem::OutOfRange { network, cluster: *pool.cluster() }),
+        let mut grids = self.sets.iter().map(CidrSet::grid).enumerate();
+        let of_family = grids.find(|(_, grid)| cidr::same_family(grid.cluster(), &network));
+        let (set, grid) = of_family.ok_or(Problem::OtherFamily(network))?;
+        match grid.blocks(&network) {
+            Ok(blocks) => Ok(Claim { set, blocks, network }),
+            Err(OutOfRange) => Err(Problem::OutOfRange { network, cluster: *grid.cluster() }),
         }
     }
 
     /// Returns how many blocks have no owner any more.
     fn release(&mut self, uid: &Arc<str>, claims: &[Claim]) -> u128 {
         let owner = Owner::Node(Arc::clone(uid));
-        claims.iter().fold(0, |freed, claim| {
-            self.pools[claim.pool].release(claim.blocks, &owner).saturating_add(freed)
-        })
+        claims
+            .iter()
+            .fold(0, |freed, claim| self.sets[claim.set].release(claim.blocks, &owner).saturating_add(freed))
     }
 
     /// The other nodes that own any of these blocks.
     fn neighbours(&self, uid: &Arc<str>, claims: &[Claim]) -> BTreeSet<Arc<str>> {
         let owner = Owner::Node(Arc::clone(uid));
-        let others = claims.iter().flat_map(|claim| self.pools[claim.pool].others(claim.blocks, &owner));
+        let others = claims.iter().flat_map(|claim| self.sets[claim.set].others(claim.blocks, &owner));
         others
             .filter_map(|other| match other {
                 Owner::Node(uid) => Some(Arc::clone(uid)),
@@ -230,7 +229,8 @@ enum Holding {
 /// A network and the blocks it occupies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Claim {
-    pool: usize,
+    /// The index of its cluster CIDR.
+    set: usize,
     blocks: Blocks,
     network: IpNet,
 }
@@ -281,7 +281,7 @@ impl Ledger {
     fn shared(&self, uid: &Arc<str>, claim: &Claim) -> Vec<Problem> {
         let owner = Owner::Node(Arc::clone(uid));
         let network = claim.network;
-        let others = self.pools[claim.pool].others(claim.blocks, &owner);
+        let others = self.sets[claim.set].others(claim.blocks, &owner);
         let problem = |other: &Owner| match other {
             Owner::Services => Some(Problem::OfServices(network)),
             Owner::Node(other) => {

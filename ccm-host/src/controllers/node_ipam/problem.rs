@@ -1,11 +1,17 @@
-//! The problems of a node's pod CIDRs, and which of them were reported.
+//! The problems of a node's pod CIDRs: which were reported, and why a node has no pod CIDR.
 
 use std::fmt;
 
+use ccm_state::{Explanation, Standing};
 use ipnet::IpNet;
 
-use super::metrics::IpamMetrics;
-use crate::reconcile::ToldOnce;
+use super::{COMPONENT, Controller, decide, metrics::IpamMetrics};
+use crate::{
+    clock,
+    controllers::explain::{Explain, explanation},
+    kube::Node,
+    reconcile::ToldOnce,
+};
 
 /// A problem to report to people, once while it lasts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,11 +100,6 @@ impl Problems {
         Self { told: ToldOnce::default(), metrics }
     }
 
-    /// A node's current problems.
-    pub(super) fn told(&self, uid: &str) -> Vec<Problem> {
-        self.told.told(uid).to_vec()
-    }
-
     /// Those of a node's current problems that were not reported before.
     pub(super) fn news(&mut self, uid: &str, problems: Vec<Problem>) -> Vec<Problem> {
         let count = |all: &[Problem], more| {
@@ -107,5 +108,42 @@ impl Problems {
         count(self.told.told(uid), -1);
         count(&problems, 1);
         self.told.news(uid, problems, Problem::clone)
+    }
+}
+
+impl Explain for Controller {
+    fn explain(&self, node: &Node) -> Option<Explanation> {
+        if !self.parts.settings.manages(node) {
+            return None;
+        }
+        let problems = self.problems.lock().told.told(&node.uid).to_vec();
+        let reason = problems.first().map(Problem::reason);
+        let told = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let said = match (decide::wants(node), reason) {
+            (true, Some(reason)) => explanation(
+                COMPONENT,
+                Standing::Blocked,
+                reason,
+                told,
+                "the host assigns a pod CIDR as soon as there is one for this node",
+            ),
+            (true, None) => explanation(
+                COMPONENT,
+                Standing::Waiting,
+                "NoPodCIDRYet",
+                "the node has no pod CIDR yet",
+                "the host assigns one",
+            ),
+            (false, Some(reason)) => explanation(
+                COMPONENT,
+                Standing::Blocked,
+                reason,
+                told,
+                "the host never changes a pod CIDR: recreate the node without it",
+            ),
+            (false, None) => return None,
+        };
+        let (retries, next) = (self.queue.retries(&node.name), self.queue.due(&node.name));
+        Some(Explanation { retries, next_attempt: next.map(clock::at), ..said })
     }
 }

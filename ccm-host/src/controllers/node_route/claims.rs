@@ -1,8 +1,8 @@
-//! Tracks which destinations are ours, and which node claims which.
+//! Follows the nodes: which claims which destination, and which to reconcile after a change.
 //!
-//! In: nodes as they come and go. Out: the holder of a destination, and the other nodes to reconcile when that may
-//! have changed. Two nodes with the same pod CIDR would take the route from each other forever, so the older one
-//! holds it.
+//! In: the cache's changes. Out: the holder of a destination; keys in the queue, also those of nodes that share a pod
+//! CIDR with one that changed. Two nodes with the same pod CIDR would take the route from each other forever, so the
+//! older one holds it. The [`sweep`](super::sweep) finds changes in the cloud.
 //!
 //! A destination is ours if it lies completely inside a cluster CIDR. Upstream also removes a wider route that only shares
 //! its first or last address with one, such as the aggregate of a whole private network: that would cut off others.
@@ -12,7 +12,17 @@ use std::collections::{BTreeSet, HashMap};
 use ipnet::IpNet;
 use jiff::Timestamp;
 
-use crate::{cidr, kube::node::Node};
+use super::{
+    Controller,
+    condition::{self, NETWORK_UNAVAILABLE},
+    subject::Subject,
+    table::Holder,
+};
+use crate::{
+    cidr,
+    controllers::taint,
+    kube::{cache::Change, node::Node},
+};
 
 #[derive(Debug, Default)]
 pub(super) struct Claims {
@@ -87,29 +97,68 @@ impl Claims {
     }
 }
 
-/// The cluster CIDRs.
-#[derive(Debug, Clone)]
-pub(super) struct ClusterCidrs(Vec<IpNet>);
+/// Whether routes to this destination are ours to make and to remove: it lies inside one of these cluster CIDRs.
+pub(super) fn contain(cluster: &[IpNet], destination: &IpNet) -> bool {
+    cluster.iter().any(|cluster| cluster.contains(destination))
+}
 
-impl ClusterCidrs {
-    pub(super) fn new(networks: Vec<IpNet>) -> Self {
-        Self(networks.into_iter().map(|network| network.trunc()).collect())
+/// Whether a change of a node may affect its routes, or its condition.
+fn matters(old: &Node, new: &Node) -> bool {
+    let status = |node: &Node| {
+        node.condition(NETWORK_UNAVAILABLE)
+            .map(|condition| (condition.status.clone(), condition.reason.clone()))
+    };
+    old.pod_cidrs != new.pod_cidrs
+        || old.addresses != new.addresses
+        || old.provider_id != new.provider_id
+        || old.has_taint(taint::UNINITIALIZED) != new.has_taint(taint::UNINITIALIZED)
+        // Usually our own write, which requires nothing.
+        || (status(old) != status(new) && !condition::is_ours(new))
+}
+
+impl Controller {
+    pub(super) fn node_changed(&self, change: &Change<Node>) {
+        let is_ours = |node: &Node| self.parts.settings.manages(node);
+        let (node, looked_at) = match change {
+            Change::Added(node) => (node, true),
+            Change::Updated { old, new } => (new, matters(old, new) || is_ours(old) != is_ours(new)),
+            Change::Deleted(node) => {
+                self.gone(node);
+                return;
+            }
+        };
+        // A node that is not ours takes no destination from one that is.
+        let mut claims = self.claims.lock();
+        let others = if is_ours(node) { claims.see(node) } else { claims.forget(&node.name) };
+        drop(claims);
+        others.into_iter().chain(looked_at.then(|| node.name.clone())).for_each(|name| self.queue_node(name));
     }
 
-    /// Whether routes to this destination are ours to make and to remove.
-    pub(super) fn contain(&self, destination: &IpNet) -> bool {
-        self.0.iter().any(|cluster| cluster.contains(destination))
+    /// Skips the queue until some provider has been listed: nothing can be decided before, and the first list
+    /// requeues every node.
+    pub(super) fn queue_node(&self, name: String) {
+        if self.clouds.iter().any(|cloud| cloud.learnt().is_some()) {
+            self.queue.add(Subject::Node(name));
+        }
     }
 
-    pub(super) fn all(&self) -> &[IpNet] {
-        &self.0
+    fn gone(&self, node: &Node) {
+        let others = self.claims.lock().forget(&node.name);
+        self.told.lock().forget(&node.name);
+        self.shown.forget(&node.name);
+        others.into_iter().chain([node.name.clone()]).for_each(|name| self.queue_node(name));
+        let Some(instance) = node.provider_id.clone().map(Holder::Instance) else { return };
+        for cloud in &self.clouds {
+            let ids: Vec<String> = cloud.table.lock().of(&instance).map(|route| route.id.clone()).collect();
+            let stray = |id| Subject::Stray { provider: cloud.name().to_owned(), id };
+            ids.into_iter().for_each(|id| self.queue.add(stray(id)));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cidr;
     use crate::kube::fixtures::node;
 
     fn at(second: i64) -> Timestamp {
@@ -174,18 +223,40 @@ mod tests {
             ("another family", "::/0", "10.0.0.0/16", false),
         ];
         for (id, cluster, route, want) in rows {
-            let cluster = ClusterCidrs::new(vec![cidr::parse(cluster).unwrap()]);
-            let ours = cidr::parse(route).is_some_and(|network| cluster.contain(&network.trunc()));
+            let cluster = [cidr::parse(cluster).unwrap()];
+            let ours = cidr::parse(route).is_some_and(|network| contain(&cluster, &network.trunc()));
             assert_eq!(ours, want, "{id}: {route}");
         }
     }
 
     #[test]
     fn either_family_counts() {
-        let both = ["10.0.0.0/16", "fd00::/48"].map(|text| text.parse().unwrap()).to_vec();
-        let cluster = ClusterCidrs::new(both);
+        let cluster = ["10.0.0.0/16", "fd00::/48"].map(|text| text.parse().unwrap());
         for route in ["10.0.1.0/24", "fd00::1:0:0:0:0/64"] {
-            assert!(cluster.contain(&route.parse().unwrap()), "{route}");
+            assert!(contain(&cluster, &route.parse().unwrap()), "{route}");
+        }
+    }
+
+    /// WATCH-1, WATCH-2, WATCH-4; SW-32 for changes that upstream ignores.
+    #[test]
+    fn only_what_routes_depend_on_wakes_us() {
+        let old = || node("n").with_provider_id("fake://n").with_pod_cidr("10.0.1.0/24").ready();
+        let says = |status, reason| old().with_condition(NETWORK_UNAVAILABLE, status, reason);
+        let rows = [
+            ("WATCH-1 an address", old(), old().with_address("InternalIP", "10.9.9.9"), true),
+            ("WATCH-2 a pod CIDR", old(), old().with_pod_cidr("fd00::/64"), true),
+            ("WATCH-4 nothing that is kept", old(), old().version("2"), false),
+            ("readiness", old(), old().not_ready(), false),
+            ("a label", old(), old().with_label("x", "1"), false),
+            ("a provider ID", node("n"), node("n").with_provider_id("fake://n"), true),
+            ("initialised", node("n").tainted_uninitialized(), node("n"), true),
+            ("our own condition", old(), says("False", "RouteCreated"), false),
+            ("our own warning", says("False", "RouteCreated"), says("True", "NoRouteCreated"), false),
+            ("SW-32 somebody's condition", says("False", "RouteCreated"), says("False", "CalicoIsUp"), true),
+            ("SW-32 our condition taken away", says("False", "RouteCreated"), old(), true),
+        ];
+        for (name, old, new, want) in rows {
+            assert_eq!(matters(&old, &new), want, "{name}");
         }
     }
 }

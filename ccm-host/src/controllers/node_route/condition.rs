@@ -1,8 +1,19 @@
-//! Computes the condition `NetworkUnavailable` of a node. Pure.
+//! Computes the condition `NetworkUnavailable` of a node, and writes it.
 //!
-//! In: the result for each of its routes. Out: the condition to set, if any. Uncertainty changes nothing.
+//! In: the result for each of its routes. Out: the condition, if it is to be set and differs. Uncertainty changes
+//! nothing, and a condition of another writer is not fought over.
 
-use crate::kube::{node::Node, patch::WantedCondition};
+use std::{collections::HashMap, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::Controller;
+use crate::kube::{
+    node::Node,
+    patch::{WantedCondition, WriteError, node_condition},
+    queue::Outcome,
+};
 
 pub(super) const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
@@ -59,10 +70,61 @@ pub(super) fn is_ours(node: &Node) -> bool {
     [AVAILABLE, UNAVAILABLE].iter().any(|wanted| says(node, wanted))
 }
 
+/// Minimum time between overwrites of another writer's condition: two writers that disagree would otherwise keep each
+/// other busy.
+const PEACE: Duration = Duration::from_secs(10);
+
+/// When another writer's condition was last overwritten, by node.
+#[derive(Debug, Default)]
+pub(super) struct Shown(Mutex<HashMap<String, Instant>>);
+
+impl Shown {
+    /// How long to leave the condition alone; `None` means that it is ours, or may be overwritten now.
+    fn peace(&self, node: &Node, now: Instant) -> Option<Duration> {
+        let mut overwritten = self.0.lock();
+        if node.condition(NETWORK_UNAVAILABLE).is_none() || is_ours(node) {
+            return None;
+        }
+        let left = overwritten.get(&node.name).map(|at| (*at + PEACE).saturating_duration_since(now));
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
+            return Some(left);
+        }
+        overwritten.insert(node.name.clone(), now);
+        None
+    }
+
+    /// Forgets a node that is gone.
+    pub(super) fn forget(&self, node: &str) {
+        self.0.lock().remove(node);
+    }
+}
+
+impl Controller {
+    /// Writes the condition unless the current node has it already.
+    pub(super) async fn show(&self, node: &Node, wanted: &WantedCondition<'_>) -> Outcome {
+        let now_known = self.parts.nodes.get(&node.name).filter(|known| known.uid == node.uid);
+        let Some(node) = now_known.filter(|node| !says(node, wanted)) else { return Outcome::Done };
+        if let Some(left) = self.shown.peace(&node, Instant::now()) {
+            return Outcome::RetryAfter(left);
+        }
+        let Some(patch) = node_condition(&node, wanted, crate::clock::now()) else { return Outcome::Done };
+        let Ok(_permit) = self.nodes_at_once.acquire().await else { return Outcome::Done };
+        match self.parts.writer.patch::<Node>(&node.name, &patch).await {
+            Ok(_) => {
+                tracing::info!(node = node.name, status = wanted.status, reason = wanted.reason, "condition");
+                Outcome::Done
+            }
+            Err(WriteError::NotFound | WriteError::Gone | WriteError::NotLeading) => Outcome::Done,
+            Err(WriteError::HeldBack(later)) => Outcome::RetryAfter(later),
+            Err(error) => Outcome::retry(anyhow::Error::from(error)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::{fixtures::node, patch::node_condition};
+    use crate::kube::fixtures::node;
 
     #[test]
     fn the_condition_follows_the_routes() {

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use ipnet::IpNet;
 
-use super::{claims::ClusterCidrs, condition::Reach};
+use super::{claims::contain, condition::Reach};
 use crate::{
     cloud::{AddressType, Route, RouteState, RouteTarget},
     kube::node::Node,
@@ -29,8 +29,8 @@ pub(super) struct Facts<'a> {
     pub(super) held_by_others: BTreeSet<IpNet>,
     /// The provider's routes contain addresses of nodes.
     pub(super) holds_addresses: bool,
-    /// The range in which routes are ours.
-    pub(super) cluster: &'a ClusterCidrs,
+    /// The cluster CIDRs, in which routes are ours.
+    pub(super) cluster: &'a [IpNet],
 }
 
 /// A destination that a node wants.
@@ -104,7 +104,7 @@ pub(super) fn decide(facts: &Facts<'_>) -> Plan {
         ..Plan::default()
     };
     for wish in &facts.wishes {
-        if !facts.cluster.contain(&wish.destination) {
+        if !contain(facts.cluster, &wish.destination) {
             plan.troubles.push(Trouble::Outside(wish.destination));
         } else if facts.node.is_none_or(|node| node.name != wish.holder) {
             plan.troubles.push(Trouble::Taken(wish.destination, wish.holder.clone()));
@@ -136,7 +136,7 @@ fn is_stale(facts: &Facts<'_>, route: &Route) -> bool {
     let wished = facts.wishes.iter().any(|wish| wish.destination == route.destination);
     !wished
         && is_removable(route)
-        && facts.cluster.contain(&route.destination)
+        && contain(facts.cluster, &route.destination)
         // Its holder's Ensure replaces it.
         && !facts.held_by_others.contains(&route.destination)
 }

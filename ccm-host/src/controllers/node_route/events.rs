@@ -3,43 +3,21 @@
 use std::time::Duration;
 
 use ipnet::IpNet;
-use parking_lot::Mutex;
 
-use super::decide::Trouble;
+use super::{Controller, decide::Trouble, subject::Subject};
 use crate::{
-    cloud::{CloudError, ErrorReason, ProviderEvent, Route},
-    kube::{
-        events::{EventType, Recorder},
-        node::Node,
-    },
-    reconcile::{ToldOnce, pass_on, passes_by_itself},
+    cloud::{CloudError, ErrorReason, Route},
+    kube::{events::EventType, node::Node},
+    reconcile::passes_by_itself,
 };
 
 /// The component that Events are recorded under; upstream's, underscore included.
 pub(super) const COMPONENT: &str = "route_controller";
 
-/// Records Events; each trouble only once while it lasts.
-#[derive(Debug)]
-pub(super) struct Events {
-    recorder: Recorder,
-    told: Mutex<ToldOnce<Trouble>>,
-}
-
-impl Events {
-    pub(super) fn new(recorder: Recorder) -> Self {
-        Self { recorder, told: Mutex::default() }
-    }
-
-    /// A route could not be created. `failing_for` is the node's.
-    pub(super) fn not_created(
-        &self,
-        node: &Node,
-        destination: IpNet,
-        took: Duration,
-        error: &CloudError,
-        failing_for: Duration,
-    ) {
-        if is_quiet(error, failing_for) {
+impl Controller {
+    /// A route could not be created.
+    pub(super) fn not_created(&self, node: &Node, destination: IpNet, took: Duration, error: &CloudError) {
+        if self.is_quiet(node, error) {
             return;
         }
         let message = format!(
@@ -59,8 +37,8 @@ impl Events {
     }
 
     /// A route could not be removed.
-    pub(super) fn not_removed(&self, node: &Node, route: &Route, error: &CloudError, failing_for: Duration) {
-        if is_quiet(error, failing_for) {
+    pub(super) fn not_removed(&self, node: &Node, route: &Route, error: &CloudError) {
+        if self.is_quiet(node, error) {
             return;
         }
         let message = format!("the route {} to {} is not removed: {error}", route.id, route.destination);
@@ -75,14 +53,11 @@ impl Events {
         }
     }
 
-    /// Forgets a node that is gone.
-    pub(super) fn forget(&self, node: &str) {
-        self.told.lock().forget(node);
-    }
-
-    /// Passes the provider's Events on.
-    pub(super) fn pass_on(&self, node: &Node, events: &[ProviderEvent]) {
-        pass_on(&self.recorder, node, events);
+    /// Errors not worth an Event to the node's owner: another leader or a moment's patience resolves them.
+    fn is_quiet(&self, node: &Node, error: &CloudError) -> bool {
+        use ErrorReason as R;
+        matches!(error.reason, Some(R::StaleLeader | R::ConcurrentOperation))
+            || passes_by_itself(error, self.queue.failing_for(&Subject::Node(node.name.clone())))
     }
 
     fn warn(&self, node: &Node, reason: &'static str, message: String) {
@@ -109,11 +84,4 @@ fn words(trouble: &Trouble) -> (&'static str, String) {
             ("DuplicateRoutes", format!("{count} routes lead to the pod CIDR {destination}"))
         }
     }
-}
-
-/// Errors not worth an Event to the node's owner: another leader or a moment's patience resolves them.
-fn is_quiet(error: &CloudError, failing_for: Duration) -> bool {
-    use ErrorReason as R;
-    matches!(error.reason, Some(R::StaleLeader | R::ConcurrentOperation))
-        || passes_by_itself(error, failing_for)
 }

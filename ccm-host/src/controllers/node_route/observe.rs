@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use super::{
     Cloud, Controller,
-    claims::destinations,
+    claims::{contain, destinations},
     condition::{self, Reach},
     decide::{Facts, Plan, Wish, decide, is_removable},
     table::{Holder, Learnt},
@@ -49,7 +49,7 @@ impl Cloud {
 
 impl Controller {
     pub(super) fn owner(&self, node: &Node) -> Owner<'_> {
-        if !self.scope.contains(node) {
+        if !self.parts.settings.manages(node) {
             return Owner::Nobody;
         }
         // Another controller is about to identify its instance.
@@ -114,7 +114,7 @@ impl Controller {
             routes: routes.into_values().collect(),
             held_by_others,
             holds_addresses: cloud.provider.info().is_some_and(|info| info.route_node_addresses),
-            cluster: &self.cluster,
+            cluster: &self.parts.settings.cidrs.cluster,
         }
     }
 
@@ -167,7 +167,7 @@ impl Controller {
     /// Whether a route without a node may be removed.
     pub(super) fn is_removable_at_all(&self, route: &Route) -> bool {
         is_removable(route)
-            && self.cluster.contain(&route.destination)
+            && contain(&self.parts.settings.cidrs.cluster, &route.destination)
             && self.claims.lock().holder(&route.destination).is_none()
     }
 }

@@ -16,13 +16,6 @@ use crate::{
     kube::Node,
 };
 
-impl Controller {
-    /// The known routes of each provider that has any.
-    pub(super) fn routes(&self) -> Vec<RouteTable> {
-        self.clouds.iter().filter(|cloud| cloud.serves_routes()).map(Cloud::state).collect()
-    }
-}
-
 impl Cloud {
     fn state(&self) -> RouteTable {
         let table = self.table.lock();
@@ -95,5 +88,10 @@ impl Explain for Controller {
         };
         let (retries, next) = (self.queue.retries(&subject), self.queue.due(&subject));
         Some(Explanation { retries, next_attempt: next.map(clock::at), ..said })
+    }
+
+    /// Those of each provider that has any.
+    fn routes(&self) -> Vec<RouteTable> {
+        self.clouds.iter().filter(|cloud| cloud.serves_routes()).map(Cloud::state).collect()
     }
 }

@@ -1,16 +1,12 @@
 //! The keys of the work queue, when each is reconciled again, and which of them wait for that.
 
-use std::{collections::HashMap, fmt, time::Duration};
+use std::{collections::HashMap, fmt};
 
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
-use crate::{
-    cloud::CloudError,
-    kube::queue::{Outcome, WorkQueue},
-    reconcile::Retry,
-};
+use crate::kube::queue::{Outcome, WorkQueue};
 
 /// A node with all its routes, or a route that leads to none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,51 +30,13 @@ impl fmt::Display for Subject {
     }
 }
 
-/// When to reconcile again; by default, only on a change.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Again {
-    after: Option<Duration>,
-    failure: Option<String>,
-}
-
-impl Again {
-    /// Retries after exactly this delay, or earlier.
-    pub(super) fn after(&mut self, delay: Duration) {
-        self.after = Some(self.after.map_or(delay, |known| known.min(delay)));
-    }
-
-    /// Retries with the subject's backoff.
-    pub(super) fn failed(&mut self, reason: impl fmt::Display) {
-        self.failure.get_or_insert_with(|| format!("{reason:#}"));
-    }
-
-    /// Adds the other's retries.
-    pub(super) fn join(&mut self, other: Self) {
-        if let Some(delay) = other.after {
-            self.after(delay);
-        }
-        if let Some(reason) = other.failure {
-            self.failed(reason);
-        }
-    }
-
-    /// Retries as the error's class requires.
-    pub(super) fn error(&mut self, error: &CloudError) {
-        match Retry::of(error) {
-            Retry::Backoff => self.failed(error),
-            Retry::After(delay) => self.after(delay),
-            // The next sweep retries.
-            Retry::Wait => {}
-        }
-    }
-
-    /// The outcome for the queue. A failure backs off, even if something else is due at a fixed time.
-    pub(super) fn outcome(self) -> Outcome {
-        match (self.after, self.failure) {
-            (Some(delay), None) => Outcome::RetryAfter(delay),
-            (_, Some(reason)) => Outcome::Retry(reason),
-            (None, None) => Outcome::Done,
-        }
+/// The earlier of two retries. A failure backs off, even if something else is due at a fixed time; of several failures,
+/// the first is told.
+pub(super) fn earlier(one: Outcome, other: Outcome) -> Outcome {
+    match (one, other) {
+        (Outcome::Retry(why), _) | (_, Outcome::Retry(why)) => Outcome::Retry(why),
+        (Outcome::RetryAfter(one), Outcome::RetryAfter(other)) => Outcome::RetryAfter(one.min(other)),
+        (again, Outcome::Done) | (_, again) => again,
     }
 }
 
@@ -97,16 +55,11 @@ impl Waiting {
 
     /// Records the outcome of a run.
     pub(super) fn ended(&self, subject: &Subject, outcome: &Outcome, queue: &WorkQueue<Subject>) {
-        let delay = match outcome {
-            Outcome::Done | Outcome::Parked => None,
-            Outcome::Retry(_) => Some(queue.backoff(subject)),
-            Outcome::RetryAfter(delay) | Outcome::Slow(delay) => Some(*delay),
+        let (delay, why) = match outcome {
+            Outcome::Done | Outcome::Parked => (None, None),
+            Outcome::Retry(why) => (Some(queue.backoff(subject)), Some(why.clone())),
+            Outcome::RetryAfter(delay) | Outcome::Slow(delay) => (Some(*delay), None),
         };
-        let why = if let Outcome::Retry(why) = outcome { Some(why.clone()) } else { None };
-        self.note(subject, delay, why);
-    }
-
-    fn note(&self, subject: &Subject, delay: Option<Duration>, why: Option<String>) {
         let mut until = self.until.lock();
         match delay {
             Some(delay) => drop(until.insert(subject.clone(), (Instant::now() + delay, why))),
@@ -128,18 +81,17 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn of_several_times_the_earliest_counts_and_failures_back_off() {
-        let mut again = Again::default();
-        again.after(Duration::from_secs(9));
-        again.after(Duration::from_secs(3));
-        assert_eq!(again.outcome(), Outcome::RetryAfter(Duration::from_secs(3)));
-        let mut again = Again::default();
-        again.after(Duration::from_secs(9));
-        again.failed("first");
-        again.failed("second");
-        assert_eq!(again.outcome(), Outcome::Retry("first".to_owned()));
+        let after = |seconds| Outcome::RetryAfter(Duration::from_secs(seconds));
+        let failed = |why: &str| Outcome::Retry(why.to_owned());
+        assert_eq!(earlier(earlier(Outcome::Done, after(9)), after(3)), after(3));
+        assert_eq!(earlier(earlier(after(9), failed("first")), failed("second")), failed("first"));
+        assert_eq!(earlier(earlier(failed("first"), Outcome::Done), after(3)), failed("first"));
+        assert_eq!(earlier(after(3), Outcome::Done), after(3));
     }
 }

@@ -12,7 +12,7 @@ use super::{
     BACKOFF, Cloud, Controller,
     metrics::Operation,
     subject::Subject,
-    table::{Holder, Learnt},
+    table::{Holder, Learnt, Table},
 };
 use crate::{
     cloud::{CloudError, ErrorReason, ProviderStatus, RouteList},
@@ -75,11 +75,9 @@ impl Controller {
         }
         let is_first = cloud.learnt().is_none();
         let learnt = if list.complete { Learnt::Whole } else { Learnt::InPart };
-        {
-            let mut table = cloud.table.lock();
+        self.change(cloud, |table| {
             table.learn(list.routes, learnt, begun, |route| self.is_as_wanted(route));
-            self.metrics.known(cloud.name(), table.len());
-        }
+        });
         if is_first {
             tracing::info!(provider = cloud.name(), complete = list.complete, "the routes are known");
         }
@@ -87,10 +85,17 @@ impl Controller {
         Ok(())
     }
 
+    /// Changes what is known of the cloud's routes, and shows how many these are.
+    pub(super) fn change(&self, cloud: &Cloud, change: impl FnOnce(&mut Table)) {
+        let mut table = cloud.table.lock();
+        change(&mut table);
+        self.metrics.known(cloud.name(), table.all().len());
+    }
+
     async fn list(&self, cloud: &Cloud) -> Result<RouteList, CloudError> {
         self.metrics.sync_begins();
         let begun = Instant::now();
-        let answer = cloud.provider.list_routes(self.cluster.all()).await;
+        let answer = cloud.provider.list_routes(&self.parts.settings.cidrs.cluster).await;
         let result = match &answer {
             Ok(list) if list.complete => "ok".to_owned(),
             Ok(_) => "incomplete".to_owned(),

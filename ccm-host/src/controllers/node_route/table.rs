@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
+    hash::Hash,
     sync::Arc,
 };
 
@@ -69,12 +70,7 @@ impl Table {
         Mark(self.clock)
     }
 
-    /// Number of known routes.
-    pub(super) fn len(&self) -> usize {
-        self.routes.len()
-    }
-
-    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Route>> {
+    pub(super) fn all(&self) -> impl ExactSizeIterator<Item = &Arc<Route>> {
         self.routes.values()
     }
 
@@ -167,18 +163,16 @@ impl Table {
 
     fn take(&mut self, id: &str) {
         let Some(route) = self.routes.remove(id) else { return };
-        if let Some(ids) = self.by_destination.get_mut(&route.destination) {
-            ids.remove(id);
-            if ids.is_empty() {
-                self.by_destination.remove(&route.destination);
-            }
-        }
-        let holder = Holder::of(&route);
-        if let Some(ids) = self.by_holder.get_mut(&holder) {
-            ids.remove(id);
-            if ids.is_empty() {
-                self.by_holder.remove(&holder);
-            }
+        forget(&mut self.by_destination, &route.destination, id);
+        forget(&mut self.by_holder, &Holder::of(&route), id);
+    }
+}
+
+fn forget<K: Eq + Hash>(index: &mut HashMap<K, BTreeSet<String>>, key: &K, id: &str) {
+    if let Some(ids) = index.get_mut(key) {
+        ids.remove(id);
+        if ids.is_empty() {
+            index.remove(key);
         }
     }
 }

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     clock,
     cloud::{ProviderStatus, ServiceOwner},
+    controllers::explain::Explain,
     kube::{Ingress, service::Service},
 };
 
@@ -39,9 +40,9 @@ impl Told {
     }
 }
 
-impl Controller {
+impl Explain for Controller {
     /// By namespace and name.
-    pub(super) fn services(&self) -> Vec<Row> {
+    fn services(&self) -> Vec<Row> {
         let mut told = HashMap::new();
         self.lanes.for_each_idle(|key, lane| {
             told.insert(key.clone(), Told::of(lane));
@@ -52,7 +53,9 @@ impl Controller {
         rows.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
         rows
     }
+}
 
+impl Controller {
     fn row(&self, service: &Service, told: Option<Told>) -> Row {
         let class = service.spec.load_balancer_class.as_deref();
         let owner = self.parts.providers.for_service(service);

@@ -6,7 +6,7 @@ use crate::{
         AddressType, NodeAddress as CloudAddress,
         fake::{error, machine},
     },
-    controllers::cloud_node::{owned_labels, provided_ip},
+    controllers::cloud_node::{addresses::PROVIDED_NODE_IP, labels::OWNED_LABELS},
     kube::{fixtures::node, keep::KeySet},
     reconcile::SLOW_RETRY,
 };
@@ -95,7 +95,7 @@ fn initialises() {
     let foreign_first = || {
         node("n").with_taint(FOREIGN, "x", "NoSchedule").tainted_uninitialized().with_address("Hostname", "a")
     };
-    let told = |ip: &str| tainted().with_annotation(provided_ip::ANNOTATION, ip);
+    let told = |ip: &str| tainted().with_annotation(PROVIDED_NODE_IP, ip);
     let rows = [
         (
             "NODE-1",
@@ -143,9 +143,7 @@ fn initialises() {
         ),
         (
             "NODE-7 ours: null metadata is METADATA_NOT_READY, and is asked again",
-            foreign_first()
-                .with_provider_id("fake://12345")
-                .with_annotation(provided_ip::ANNOTATION, "10.0.0.1"),
+            foreign_first().with_provider_id("fake://12345").with_annotation(PROVIDED_NODE_IP, "10.0.0.1"),
             failed(InstanceState::Running, ErrorReason::MetadataNotReady),
             "not yet: METADATA_NOT_READY".to_owned(),
         ),
@@ -309,7 +307,7 @@ fn refreshes() {
         ),
         (
             "a provided IP that is not the cloud's keeps the old addresses, and is said",
-            node().with_annotation(provided_ip::ANNOTATION, "10.0.0.9"),
+            node().with_annotation(PROVIDED_NODE_IP, "10.0.0.9"),
             running(in_zone()),
             format!("refresh {ZONES} !InvalidProvidedNodeIP"),
         ),
@@ -350,7 +348,7 @@ fn an_initialised_node_that_is_decided_about_again_needs_nothing() {
     for (key, value) in &plan.change.annotations {
         after = after.with_annotation(key, value.as_deref().unwrap());
     }
-    assert!(after.annotations.contains_key(owned_labels::ANNOTATION));
+    assert!(after.annotations.contains_key(OWNED_LABELS));
     let Verdict::Refresh(plan) = decided(&after, &running(in_zone())) else { panic!() };
     assert_eq!(plan.change, NodeChange::default());
     assert_eq!(plan.addresses, Some(after.addresses));

@@ -30,7 +30,7 @@ fn with_labels(labels: &[(&str, &str)]) -> Node {
 }
 
 fn owned(node: Node, record: &str) -> Node {
-    node.with_annotation(ANNOTATION, record)
+    node.with_annotation(OWNED_LABELS, record)
 }
 
 /// `a=1` is set, `-a` is removed, `record: …` is the new record.
@@ -38,7 +38,7 @@ fn words(change: &NodeChange) -> String {
     let mut words: Vec<String> =
         change.set_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     words.extend(change.remove_labels.iter().map(|key| format!("-{key}")));
-    if let Some(record) = change.annotations.get(ANNOTATION) {
+    if let Some(record) = change.annotations.get(OWNED_LABELS) {
         words.push(format!("record: {}", record.as_deref().unwrap_or("none")));
     }
     words.join(" ")
@@ -281,4 +281,40 @@ fn both_names_agree_and_the_ga_name_leads() {
         mirror(&node, &mut change);
         assert_eq!(words(&change), want, "{id}");
     }
+}
+
+fn record(text: &str) -> OwnedLabels {
+    OwnedLabels::of(&node("n").with_annotation(OWNED_LABELS, text)).unwrap()
+}
+
+#[test]
+fn reads_what_it_writes() {
+    let mut owned = OwnedLabels::default();
+    owned.claim("topology.kubernetes.io/zone", "a");
+    owned.claim("example.com/empty", "");
+    owned.concede("example.com/pool");
+    let text = owned.text().unwrap();
+    assert_eq!(text, "example.com/empty=,!example.com/pool,topology.kubernetes.io/zone=a");
+    assert_eq!(record(&text), owned);
+    assert_eq!(owned.value("example.com/empty"), Some(""));
+    assert!(owned.is_users("example.com/pool") && !owned.is_users("topology.kubernetes.io/zone"));
+    owned.forget("example.com/empty");
+    owned.forget("example.com/pool");
+    owned.forget("topology.kubernetes.io/zone");
+    assert_eq!(owned.text(), None);
+    assert_eq!(OwnedLabels::of(&node("n")), None);
+}
+
+#[test]
+fn what_makes_no_sense_owns_nothing() {
+    for text in ["", ",", "x", "=v", "!", "{\"a\":\"b\"}"] {
+        assert_eq!(record(text), OwnedLabels::default(), "{text:?}");
+    }
+    assert_eq!(record("x,a=1").value("a"), Some("1"));
+}
+
+#[test]
+fn knows_what_the_cache_does_not() {
+    let owned = record("a=1,b=2,!c");
+    assert_eq!(owned.unseen(&KeySet::keys(["a"])).collect::<Vec<_>>(), [("b", "2")]);
 }

@@ -212,7 +212,7 @@ async fn what_takes_a_person_is_asked_slowly() {
     assert_eq!(scene.questions(), 1);
     scene
         .server
-        .edit("n", |node| node["metadata"]["annotations"] = json!({provided_ip::ANNOTATION: "10.0.0.1"}));
+        .edit("n", |node| node["metadata"]["annotations"] = json!({addresses::PROVIDED_NODE_IP: "10.0.0.1"}));
     scene.rest().await;
     assert_eq!(scene.questions(), 1, "a change of the node is a reason to ask");
     scene.stop().await;

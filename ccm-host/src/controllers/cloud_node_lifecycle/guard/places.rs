@@ -1,10 +1,11 @@
 //! Counts how many nodes may be deleted within a time, and which were. Pure.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
 use tokio::time::Instant;
-
-use super::window::Peak;
 
 /// With a control group, this many nodes may be deleted within [`MINUTE`], or [`PACE`] of all if that is more.
 const AT_LEAST: usize = 10;
@@ -96,6 +97,37 @@ impl Places {
     }
 }
 
+/// The maximum of the numbers seen within a window of time. Holds only numbers that may still become the largest.
+#[derive(Debug)]
+struct Peak {
+    window: Duration,
+    /// Later entries are smaller.
+    seen: VecDeque<(Instant, usize)>,
+}
+
+impl Peak {
+    fn within(window: Duration) -> Self {
+        Self { window, seen: VecDeque::new() }
+    }
+
+    fn note(&mut self, now: Instant, number: usize) {
+        while self.seen.back().is_some_and(|(_, before)| *before <= number) {
+            self.seen.pop_back();
+        }
+        self.seen.push_back((now, number));
+        let window = self.window;
+        // The newest entry is never too old, so that something is always left.
+        while self.seen.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) >= window) {
+            self.seen.pop_front();
+        }
+    }
+
+    /// The largest number; zero if none was seen.
+    fn largest(&self) -> usize {
+        self.seen.front().map_or(0, |(_, number)| *number)
+    }
+}
+
 /// A share of a number of nodes, rounded down.
 #[expect(
     clippy::cast_possible_truncation,
@@ -105,4 +137,31 @@ impl Places {
 )]
 fn share_of(nodes: usize, share: f64) -> usize {
     (nodes as f64 * share) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_the_largest_of_the_last_while() {
+        let start = Instant::now();
+        let mut peak = Peak::within(Duration::from_secs(10));
+        assert_eq!(peak.largest(), 0);
+        let rows = [
+            (0, 5, 5),
+            (1, 9, 9),
+            (2, 4, 9),
+            (3, 6, 9),
+            (10, 1, 9),
+            (11, 1, 6),
+            (13, 1, 1),
+            (14, 7, 7),
+            (40, 2, 2),
+        ];
+        for (second, number, want) in rows {
+            peak.note(start + Duration::from_secs(second), number);
+            assert_eq!(peak.largest(), want, "at {second} s");
+        }
+    }
 }

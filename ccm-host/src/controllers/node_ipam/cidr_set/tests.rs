@@ -2,15 +2,17 @@
 
 mod properties;
 
+use prometheus_client::{encoding::text::encode, registry::Registry};
+
 use super::*;
-use crate::cidr;
 
 fn net(text: &str) -> IpNet {
     cidr::parse(text).unwrap()
 }
 
 fn set(cluster: &str, node_mask: u8) -> CidrSet {
-    CidrSet::new(Grid::new(net(cluster), node_mask))
+    let metrics = IpamMetrics::register(&mut Registry::default());
+    CidrSet::new(&NodeRange { cluster: net(cluster), node_mask }, &metrics)
 }
 
 fn node(name: &str) -> Owner {
@@ -20,8 +22,7 @@ fn node(name: &str) -> Owner {
 impl CidrSet {
     fn allocate(&mut self, owner: &Owner) -> Option<String> {
         let free = self.free()?;
-        self.take(free.block, owner);
-        Some(self.network(free.block).to_string())
+        Some(self.take(free, owner).1.to_string())
     }
 
     fn occupy_net(&mut self, text: &str, owner: &Owner) -> u128 {
@@ -240,4 +241,97 @@ fn a_shared_block_is_free_when_the_last_owner_is_gone() {
     assert_eq!(set.allocate(&b).as_deref(), Some("10.0.2.0/24"));
     assert_eq!(set.release_net("10.0.0.0/16", &a), 1);
     assert_eq!(set.occupied, 2);
+}
+
+struct Scene {
+    registry: Registry,
+    sets: Vec<CidrSet>,
+}
+
+fn scene(clusters: &[(&str, u8)]) -> Scene {
+    let mut registry = Registry::default();
+    let metrics = IpamMetrics::register(&mut registry);
+    let range = |(text, node_mask): &(&str, u8)| NodeRange { cluster: net(text), node_mask: *node_mask };
+    Scene { sets: clusters.iter().map(|cluster| CidrSet::new(&range(cluster), &metrics)).collect(), registry }
+}
+
+impl Scene {
+    fn allocate(&mut self, set: usize) {
+        let free = self.sets[set].free().unwrap();
+        self.sets[set].take(free, &node("a"));
+    }
+
+    fn blocks(&self, set: usize, network: &str) -> Blocks {
+        self.sets[set].grid.blocks(&net(network)).unwrap()
+    }
+
+    fn assert_has(&self, lines: &[&str]) {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).unwrap();
+        for line in lines {
+            let line = format!("node_ipam_controller_{line}");
+            assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
+        }
+    }
+}
+
+/// CIDR-9.
+#[test]
+fn what_is_given_and_returned_is_counted() {
+    let mut scene = scene(&[("10.0.0.0/16", 24)]);
+    scene.assert_has(&[
+        r#"cirdset_max_cidrs{clusterCIDR="10.0.0.0/16"} 256.0"#,
+        r#"cidrset_max_cidrs{clusterCIDR="10.0.0.0/16"} 256.0"#,
+    ]);
+    for number in 1..=256 {
+        scene.allocate(0);
+        let usage = f64::from(number) / 256.0;
+        scene.assert_has(&[
+            &format!(r#"cidrset_usage_cidrs{{clusterCIDR="10.0.0.0/16"}} {usage:?}"#),
+            &format!(r#"cidrset_cidrs_allocations_total{{clusterCIDR="10.0.0.0/16"}} {number}"#),
+        ]);
+    }
+    let all = scene.blocks(0, "10.0.0.0/16");
+    scene.sets[0].release(all, &node("a"));
+    scene.assert_has(&[
+        r#"cidrset_usage_cidrs{clusterCIDR="10.0.0.0/16"} 0.0"#,
+        r#"cidrset_cidrs_releases_total{clusterCIDR="10.0.0.0/16"} 256"#,
+    ]);
+    scene.sets[0].occupy(all, &node("a"));
+    scene.assert_has(&[
+        r#"cidrset_usage_cidrs{clusterCIDR="10.0.0.0/16"} 1.0"#,
+        r#"cidrset_cidrs_allocations_total{clusterCIDR="10.0.0.0/16"} 512"#,
+        r#"cidrset_allocation_tries_per_request_sum{clusterCIDR="10.0.0.0/16"} 0.0"#,
+        r#"cidrset_allocation_tries_per_request_count{clusterCIDR="10.0.0.0/16"} 256"#,
+    ]);
+}
+
+/// CIDR-10.
+#[test]
+fn blocks_that_are_passed_over_are_tries() {
+    let mut scene = scene(&[("10.0.0.0/16", 24)]);
+    let lower = scene.blocks(0, "10.0.0.0/17");
+    scene.sets[0].occupy(lower, &node("a"));
+    scene.allocate(0);
+    scene.assert_has(&[
+        r#"cidrset_cidrs_allocations_total{clusterCIDR="10.0.0.0/16"} 129"#,
+        r#"cidrset_usage_cidrs{clusterCIDR="10.0.0.0/16"} 0.50390625"#,
+        r#"cidrset_allocation_tries_per_request_sum{clusterCIDR="10.0.0.0/16"} 128.0"#,
+        r#"cidrset_allocation_tries_per_request_bucket{le="125.0",clusterCIDR="10.0.0.0/16"} 0"#,
+        r#"cidrset_allocation_tries_per_request_bucket{le="625.0",clusterCIDR="10.0.0.0/16"} 1"#,
+    ]);
+}
+
+/// CIDR-11.
+#[test]
+fn families_are_counted_apart() {
+    let mut scene = scene(&[("10.0.0.0/16", 24), ("2001:db8::/48", 64)]);
+    scene.allocate(0);
+    scene.allocate(1);
+    scene.allocate(1);
+    scene.assert_has(&[
+        r#"cidrset_cidrs_allocations_total{clusterCIDR="10.0.0.0/16"} 1"#,
+        r#"cidrset_cidrs_allocations_total{clusterCIDR="2001:db8::/48"} 2"#,
+        r#"cirdset_max_cidrs{clusterCIDR="2001:db8::/48"} 65536.0"#,
+    ]);
 }

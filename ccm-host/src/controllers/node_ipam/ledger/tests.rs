@@ -53,7 +53,7 @@ impl Ledger {
     }
 
     fn occupied(&self) -> Vec<f64> {
-        self.pools.iter().map(Pool::usage).collect()
+        self.sets.iter().map(CidrSet::usage).collect()
     }
 }
 

@@ -7,8 +7,8 @@ fn net(text: &str) -> IpNet {
     text.parse().unwrap()
 }
 
-fn cluster() -> ClusterCidrs {
-    ClusterCidrs::new(vec![net("10.120.0.0/16"), net("a00::/8")])
+fn cluster() -> Vec<IpNet> {
+    vec![net("10.120.0.0/16"), net("a00::/8")]
 }
 
 fn route(id: &str, cidr: &str, to: &str) -> Route {

@@ -227,3 +227,12 @@ async fn all_nodes_are_at_it_at_once() {
     assert!((0..500).all(|i| scene.condition(&format!("n-{i}")) == AVAILABLE));
     scene.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn people_see_the_routes_that_are_known() {
+    let scene = Scene::settled([n1()], []).await;
+    let tables = scene.parts.views.routes();
+    assert_eq!(tables.iter().map(|table| table.provider.as_str()).collect::<Vec<_>>(), ["fake"]);
+    let destinations: Vec<_> = tables[0].routes.iter().map(|route| route.destination.as_str()).collect();
+    assert_eq!(destinations, ["10.120.0.0/24"]);
+}

@@ -13,9 +13,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     controllers::cloud_node_lifecycle::{
-        control::{Denials, sample},
+        control::{Denials, Life, life, sample},
         decide::{Presence, ZONES, zone},
-        lease::{Life, life},
     },
     kube::{fixtures::node, node::Node, patch::NodeLease},
 };

@@ -54,7 +54,7 @@ proptest! {
             match step {
                 Step::Allocate(number) => match set.free() {
                     Some(free) => {
-                        set.take(free.block, &owner(number));
+                        set.take(free, &owner(number));
                         let owners = &mut model.of(Blocks::one(free.block))[0];
                         prop_assert!(owners.is_empty(), "{} was given twice", free.block);
                         owners.insert(number);
