@@ -5,9 +5,7 @@
 //! is decided elsewhere. Leader election has its own client (own connection, no limiter, no retries), so that a busy
 //! host still renews its lease.
 
-mod bearer;
 mod guard;
-mod limit;
 #[cfg(test)]
 mod tests;
 
@@ -31,12 +29,11 @@ use tower::{BoxError, Service, ServiceBuilder, layer::layer_fn, steer::Steer, ut
 use tower_http::decompression::DecompressionLayer;
 
 use super::{
-    account::{Account, NAMESPACE},
+    account::{Account, Bearer, NAMESPACE},
     metrics::ClientMetrics,
 };
-use bearer::Bearer;
-use guard::{Guard, Rules};
-use limit::Limiter;
+pub(super) use guard::{Answer, copy};
+use guard::{Guard, Limiter, Rules};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A dead connection, watches included, is noticed after interval plus timeout.

@@ -31,8 +31,8 @@ use tokio::{
 use super::{
     metrics::{Discarded, EventMetrics},
     node::Node,
+    patch::WritePressure,
     persistent_volume::PersistentVolume,
-    pressure::WritePressure,
     service::{ObjectKey, Service},
 };
 pub use write::EventWriter;

@@ -21,7 +21,7 @@ use super::{
     Raised, Shared,
     correlate::{Correlator, Occurrence, Verdict},
 };
-use crate::kube::{cache::chain, metrics::Discarded, pressure::WritePressure};
+use crate::kube::{cache::chain, metrics::Discarded, patch::WritePressure};
 
 /// An event that has waited for this long is written whatever the pressure …
 const PATIENCE: Duration = Duration::from_secs(30);
