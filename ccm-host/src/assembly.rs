@@ -152,7 +152,7 @@ fn client_options(process: &Process) -> ClientOptions {
     let settings = &process.settings().kube;
     ClientOptions {
         kubeconfig: settings.kubeconfig.clone(),
-        master: settings.master.as_ref().map(ToString::to_string),
+        master: settings.master.clone(),
         qps: settings.kube_api_qps,
         burst: settings.kube_api_burst,
         read_only: process.settings().shadow.shadow,
