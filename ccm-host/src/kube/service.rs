@@ -9,6 +9,7 @@ use ::kube::{Api, Client};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
+pub use k8s_openapi::api::core::v1::{ClientIPConfig as ClientIpConfig, SessionAffinityConfig};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -63,7 +64,7 @@ pub struct Service {
 }
 
 /// The part of a Service's spec that a balancer depends on.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceSpec {
     /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
@@ -99,22 +100,6 @@ pub struct ServiceSpec {
     pub cluster_ips: Vec<String>,
     /// Whether to allocate node ports; `None` means yes.
     pub allocate_load_balancer_node_ports: Option<bool>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct SessionAffinityConfig {
-    /// For affinity `ClientIP`.
-    #[serde(rename = "clientIP", default)]
-    pub client_ip: Option<ClientIpConfig>,
-}
-
-/// Configuration of affinity by client address.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ClientIpConfig {
-    /// How long a client sticks to a backend.
-    #[serde(default)]
-    pub timeout_seconds: Option<i32>,
 }
 
 /// One port of a Service.
