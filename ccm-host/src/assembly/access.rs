@@ -72,7 +72,7 @@ pub(super) async fn start(
             .context("no client for --authorization-kubeconfig")?,
     };
     access.ask(Arc::new(Apiserver { authentication: authentication.clone(), authorization }));
-    if let ClientCa::ConfigMap { tolerant } = settings.client_ca {
+    if let ClientCa::ConfigMap { tolerant } = settings.client_ca() {
         let access = access.clone();
         let watching =
             if settings.authentication_kubeconfig.is_some() { authentication } else { own.clone() };

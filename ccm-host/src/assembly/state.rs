@@ -23,7 +23,7 @@ use crate::{
     election::{Leadership, Leading},
     kube::{Cache, Node, queue::QueueMetrics},
     manager::{
-        build_info,
+        COMMIT, VERSION,
         health::{Checks, Probe},
         process::Process,
         serving::state::Source,
@@ -158,8 +158,8 @@ impl Source for State {
             kind: "HostState".to_owned(),
             time: clock::now(),
             host: Host {
-                version: build_info::VERSION.to_owned(),
-                commit: build_info::COMMIT.to_owned(),
+                version: VERSION.to_owned(),
+                commit: COMMIT.to_owned(),
                 started: self.started,
                 not_ready: not_ready.collect(),
                 leadership: leads,
