@@ -77,14 +77,11 @@ pub(super) async fn start(
         let watching =
             if settings.authentication_kubeconfig.is_some() { authentication } else { own.clone() };
         process.spawn_support("client-ca", move |stop| async move {
-            tokio::select! {
-                () = stop.cancelled() => Ok(()),
-                refused = follow(watching, access, tolerant) => {
-                    refused?;
-                    stop.cancelled().await;
-                    Ok(())
-                }
+            if let Some(refused) = stop.run_until_cancelled(follow(watching, access, tolerant)).await {
+                refused?;
+                stop.cancelled().await;
             }
+            Ok(())
         });
     }
     Ok(())
