@@ -11,30 +11,33 @@
 //! 6. the other controllers: they start once every provider has completed its handshake, or patience is over.
 
 mod access;
-mod accounts;
 mod caches;
-mod cluster;
 mod controllers;
-mod election;
 mod providers;
-mod shadow;
 mod state;
-mod webhooks;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use ::kube::Client;
 use anyhow::{Context as _, Result};
+use futures::FutureExt as _;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     cloud::{CloudMetrics, Dialer},
     controllers::Parts,
+    election::{self, Leadership, Lock},
     kube::{ClientOptions, Events, KubeMetrics, WritePressure, Writer, client},
-    manager::process::Process,
+    manager::{
+        health::Probe,
+        process::Process,
+        webhooks::{Server, Upkeep, WebhookMetrics},
+    },
+    shadow::{self, Shadow},
 };
-use accounts::Accounts;
 use caches::Caches;
+use controllers::Accounts;
 
 /// Everything waits this long for the providers, so that the first list already keeps what they want.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -63,10 +66,11 @@ pub async fn start(process: &Process) -> Result<()> {
     let options = client_options(process);
     let client = client::build(&options, &metrics.client).await.context("no client for the apiserver")?;
     access::start(process, &client, &options, &metrics.client).await?;
-    let electing = match election::client_options(process, &options) {
-        Some(options) => client::build(&options, &metrics.client).await.context("no client for the Lease")?,
-        None => client.clone(),
+    let electing = match is_electing(process) {
+        true => client::build(&lease_options(process, &options), &metrics.client).await,
+        false => Ok(client.clone()),
     };
+    let electing = electing.context("no client for the Lease")?;
     let accounts = Accounts::new(process, &options, &metrics.client).await?;
     start_with(process, metrics, client, &electing, accounts, None).await
 }
@@ -95,11 +99,11 @@ async fn start_with(
     let pressure = WritePressure::default();
     let events = start_events(process, &client, &pressure, &metrics);
 
-    let shadow = shadow::start(process);
+    let shadow = start_shadow(process);
     process.waiting_for("the apiserver, for the uid of the namespace kube-system");
-    let cluster = cluster::identify(&client, &process.settings().kube.cluster_name).await?;
+    let cluster = providers::identify(&client, &process.settings().kube.cluster_name).await?;
     accounts.start(process, &client);
-    let leadership = election::start(process, electing);
+    let leadership = start_election(process, electing);
     let (providers, remotes) = {
         let gates = (&leadership, shadow.as_ref());
         providers::start(process, cluster, gates, &cloud_metrics, dialer)
@@ -120,15 +124,17 @@ async fn start_with(
         views: Arc::default(),
     };
     match &shadow {
-        Some(_) => tracing::info!("shadow mode: no webhook is served"),
-        None => webhooks::start(process, &parts, leadership.clone())?,
+        Some(shadow) => {
+            tracing::info!("shadow mode: no webhook is served");
+            state::compare(process, shadow.clone(), parts.clone());
+        }
+        None => start_webhooks(process, &parts, leadership.clone())?,
     }
-    let comparison = shadow.map(|shadow| shadow::compare(process, shadow, parts.clone()));
-    state::open(process, &parts, leadership.clone(), remotes, comparison);
+    state::open(process, parts.clone(), leadership.clone(), remotes, shadow);
     process.waiting_for("a provider");
     let mut introduced = pin!(providers::introduced(&parts.providers, PATIENCE));
     let is_late = timeout(MOMENT, &mut introduced).await.is_err();
-    caches.start(process, &client, &parts.providers);
+    let listed = caches.start(process, &client, &parts.providers);
     if leadership.stands_by() {
         process.standing_by();
         leadership.elected().await;
@@ -144,7 +150,7 @@ async fn start_with(
     }
     controllers::start(&asking, process, &parts, &accounts);
     process.waiting_for("the caches");
-    caches.synced().await;
+    listed.await;
     Ok(())
 }
 
@@ -152,7 +158,7 @@ fn client_options(process: &Process) -> ClientOptions {
     let settings = &process.settings().kube;
     ClientOptions {
         kubeconfig: settings.kubeconfig.clone(),
-        master: settings.master.as_ref().map(ToString::to_string),
+        master: settings.master.clone(),
         qps: settings.kube_api_qps,
         burst: settings.kube_api_burst,
         read_only: process.settings().shadow.shadow,
@@ -169,15 +175,82 @@ fn start_events(
     let (events, writer) = Events::new(client.clone(), pressure.clone(), metrics.events.clone());
     let (last, shadow) = (events.clone(), process.settings().shadow.shadow);
     process.spawn_support("events", |stop| async move {
-        let (writing, cut) = (tokio_util::sync::CancellationToken::new(), stop);
+        let writing = CancellationToken::new();
         let writer = match shadow {
             true => tokio::spawn(writer.write_none(writing.clone())),
             false => tokio::spawn(writer.run(writing.clone())),
         };
-        cut.cancelled().await;
+        stop.cancelled().await;
         last.flush(LAST_EVENTS).await;
         writing.cancel();
         writer.await.context("the writer of events panicked")
     });
     events
+}
+
+/// `None` unless this process runs in shadow mode, which `/readyz` then names.
+fn start_shadow(process: &Process) -> Option<Shadow> {
+    let metrics = process.metrics().register(shadow::Metrics::register);
+    let settings = process.settings();
+    settings.shadow.shadow.then(|| {
+        tracing::info!("shadow mode: everything is decided, nothing is written or changed");
+        process.checks().add(Probe::Ready, "shadow", || Ok(()));
+        settings.enabled.iter().for_each(|controller| metrics.starts(controller.name));
+        Shadow::new(&settings.shadow, metrics)
+    })
+}
+
+/// Whether this process competes for the Lease: never in shadow mode.
+fn is_electing(process: &Process) -> bool {
+    let settings = process.settings();
+    settings.election.leader_elect && !settings.shadow.shadow
+}
+
+/// Options for a client that renews the Lease even when the host is busy: its own connection, no limiter, no retries
+/// that would hide how long a renewal took and, as upstream, time for a second attempt.
+fn lease_options(process: &Process, options: &ClientOptions) -> ClientOptions {
+    let request_timeout = process.settings().election.leader_elect_renew_deadline / 2;
+    ClientOptions { qps: 0.0, retries: 0, request_timeout, ..options.clone() }
+}
+
+/// Starts competing for the Lease, if the flags say so. Losing it ends the process.
+fn start_election(process: &Process, client: &Client) -> Leadership {
+    if process.settings().shadow.shadow {
+        return Leadership::shadow();
+    }
+    if !is_electing(process) {
+        return Leadership::always();
+    }
+    let settings = process.settings().election.clone();
+    let (leading, leadership) = Leadership::standby();
+    let lock = Lock::new(client.clone(), settings.clone(), identity());
+    let health = lock.health();
+    process.checks().add(Probe::Ready, "lease", move || health.check());
+    let metrics = process.metrics().register(election::Metrics::register);
+    let ends = (leading, leadership.clone());
+    process.spawn_support("leader-election", |stop| election::run(lock, settings, metrics, ends, stop));
+    leadership
+}
+
+/// Like upstream's: the host name for people, and a unique part.
+fn identity() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{host}_{}", uuid::Uuid::new_v4())
+}
+
+/// Binds the port for the webhooks of controllers, if there is anything to serve: on every replica, also on one that
+/// stands by.
+fn start_webhooks(process: &Process, parts: &Parts, leadership: Leadership) -> Result<()> {
+    let settings = process.settings();
+    let routes = process.metrics().register(|registry| {
+        let admitting = settings.admitting.iter().filter_map(|controller| controller.admit);
+        admitting.map(|admit| admit(parts, registry)).reduce(axum::Router::merge)
+    });
+    let Some(routes) = routes else { return Ok(()) };
+    let metrics = process.metrics().register(WebhookMetrics::register);
+    let server = Server::bind(settings.webhooks.clone(), parts.writer.clone(), metrics)?;
+    process.spawn_support("webhooks", |stop| server.serve(routes, stop));
+    let upkeep = Upkeep { settings: settings.webhooks.clone(), writer: parts.writer.clone() };
+    process.spawn_support("webhook-certificate", |stop| upkeep.run(leadership, stop).map(Ok));
+    Ok(())
 }

@@ -15,14 +15,17 @@
 //! out: until then that provider may work for this process. A standby checks the Lease every
 //! `--leader-elect-retry-period`, and when a watch reports that its holder released it.
 
-mod handback;
 mod lock;
-mod metrics;
-mod settings;
 
 use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 
 use anyhow::{Result, bail};
+use clap::ArgAction;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
@@ -32,9 +35,8 @@ use tokio_util::{
     task::{TaskTracker, task_tracker::TaskTrackerToken},
 };
 
+use crate::flag::{self, Mistakes, Wrong, duration::text};
 pub use lock::{Health, Lock};
-pub use metrics::Metrics;
-pub use settings::Settings;
 
 /// Time for the providers to hear that this process no longer leads.
 pub const LAST_WORD: Duration = Duration::from_secs(1);
@@ -42,6 +44,81 @@ pub const LAST_WORD: Duration = Duration::from_secs(1);
 /// How long a standby is answered 401 before it ends. A client certificate is read once, so without a restart it would
 /// never lead again.
 const UNKNOWN: Duration = Duration::from_secs(60);
+
+/// The flags of leader election: on or off, and its timing.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+#[command(next_help_heading = "Leader election")]
+#[group(skip)]
+pub struct Settings {
+    /// Elect a leader among replicas. Without it, run a single replica, and never two during a rollout.
+    #[arg(long, value_name = "BOOL", default_value = "true", action = ArgAction::Set, value_parser = flag::switch)]
+    pub leader_elect: bool,
+
+    /// Time without renewal after which another replica takes the Lease, in whole seconds.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = whole_seconds)]
+    pub leader_elect_lease_duration: Duration,
+
+    /// Time without renewal after which the leader stops all work and exits. Must be shorter than the lease duration.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = flag::period)]
+    pub leader_elect_renew_deadline: Duration,
+
+    /// Time between two attempts to acquire or renew the Lease.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = flag::period)]
+    pub leader_elect_retry_period: Duration,
+
+    /// Kind of the lock; only leases is supported.
+    #[arg(long, value_name = "STRING", default_value = "leases", value_parser = leases)]
+    pub leader_elect_resource_lock: String,
+
+    /// Name of the Lease.
+    #[arg(long, value_name = "STRING", default_value = "cloud-controller-manager", value_parser = filled)]
+    pub leader_elect_resource_name: String,
+
+    /// Namespace of the Lease.
+    #[arg(long, value_name = "STRING", default_value = "kube-system", value_parser = filled)]
+    pub leader_elect_resource_namespace: String,
+}
+
+impl Settings {
+    /// Checks the flags against each other.
+    pub fn check(&self, mistakes: &mut Mistakes) {
+        const LEASE: &str = "leader-elect-lease-duration";
+        const RENEW: &str = "leader-elect-renew-deadline";
+        const RETRY: &str = "leader-elect-retry-period";
+        let (lease, renew) = (self.leader_elect_lease_duration, self.leader_elect_renew_deadline);
+        let retry = self.leader_elect_retry_period;
+        if renew >= lease && mistakes.spare(&[LEASE, RENEW]) {
+            let problem = format!("is not below the lease duration of {lease:?}");
+            mistakes.refuse(RENEW, text(renew), problem, "else two replicas could lead at a time");
+        }
+        if renew <= retry.mul_f64(1.2) && mistakes.spare(&[RENEW, RETRY]) {
+            let problem = format!("leaves no time for a second try within the renew deadline of {renew:?}");
+            mistakes.refuse(RETRY, text(retry), problem, "give less than five sixths of it");
+        }
+    }
+}
+
+fn whole_seconds(text: &str) -> Result<Duration, Wrong> {
+    let period = flag::period(text)?;
+    match period.subsec_nanos() {
+        0 => Ok(period),
+        _ => Err(Wrong::new("is no whole number of seconds", "a Lease counts in seconds")),
+    }
+}
+
+fn leases(text: &str) -> Result<String, Wrong> {
+    match text {
+        "leases" => Ok(text.to_owned()),
+        _ => Err(Wrong::new("is no kind of lock", "give leases")),
+    }
+}
+
+fn filled(text: &str) -> Result<String, Wrong> {
+    match text {
+        "" => Err(Wrong::new("is empty", "leave the flag away for the default")),
+        _ => Ok(text.to_owned()),
+    }
+}
 
 /// Distinguishes the current leader from former ones. The default is correct while leader election is off.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -323,6 +400,44 @@ async fn renewed(lock: &Lock, settings: &Settings, metrics: &Metrics, end: Insta
                 settings.leader_elect_renew_deadline
             );
         }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfLease {
+    name: String,
+}
+
+/// Metrics of leader election, under upstream's names.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    master: Family<OfLease, Gauge>,
+    slow: Family<OfLease, Counter>,
+}
+
+impl Metrics {
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            "leader_election_master_status",
+            "1 while this replica is the leader, by Lease",
+            metrics.master.clone(),
+        );
+        registry.register(
+            "leader_election_slowpath",
+            "Renewals that had to read the Lease first, by Lease",
+            metrics.slow.clone(),
+        );
+        metrics
+    }
+
+    fn leads(&self, lease: &str, leads: bool) {
+        self.master.get_or_create(&OfLease { name: lease.to_owned() }).set(leads.into());
+    }
+
+    fn renewed_slowly(&self, lease: &str) {
+        self.slow.get_or_create(&OfLease { name: lease.to_owned() }).inc();
     }
 }
 

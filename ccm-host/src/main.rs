@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use ccm_host::assembly;
 use ccm_host::manager::flags::{self, Request, Settings};
 use ccm_host::manager::traces::Traces;
-use ccm_host::manager::{build_info, logging, run};
+use ccm_host::manager::{self, logging, process};
 
 /// Returns memory after the peak of the first synchronisation, which the system's allocator does not.
 #[cfg(feature = "jemalloc")]
@@ -45,7 +45,7 @@ fn start(settings: Settings) -> anyhow::Result<()> {
         Traces::start(&settings.traces)?
     };
     logging::init(&settings.logging, traces.as_ref()).context("logging cannot be set up")?;
-    tracing::info!(version = build_info::VERSION, commit = build_info::COMMIT, "starting");
+    tracing::info!(version = manager::VERSION, commit = manager::COMMIT, "starting");
     for (name, value) in &settings.flags {
         tracing::info!("FLAG: --{name}={value:?}");
     }
@@ -54,7 +54,7 @@ fn start(settings: Settings) -> anyhow::Result<()> {
     }
     // A second call would fail, but nothing has installed one before.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let result = runtime.block_on(run::run(settings, assembly::start));
+    let result = runtime.block_on(process::run(settings, assembly::start));
     if let Some(traces) = traces {
         traces.end();
     }

@@ -12,22 +12,56 @@
 //! apiserver sends nothing but GET.
 
 mod compare;
-mod fields;
-mod metrics;
-mod settings;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_state::shadow::{Agreed, Row, Standing};
+use clap::ArgAction;
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
 use serde_json::Value;
 
-use crate::clock;
-use compare::{Judgement, Times, judge};
-pub use fields::{Field, condition};
-pub use metrics::Metrics;
-pub use settings::Settings;
+use crate::{
+    clock,
+    flag::{self, Mistakes},
+};
+pub use compare::{Field, condition};
+use compare::{Judgement, Times, judge, shown};
+
+/// The flags of shadow mode.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+#[command(next_help_heading = "Shadow mode")]
+#[group(skip)]
+pub struct Settings {
+    /// Decide everything, and write and change nothing: beside another cloud controller manager, /shadow and
+    /// `ccmctl shadow diff` show what would be different with this one. Needs rights to read only, and takes part in no
+    /// leader election, whatever --leader-elect says.
+    #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
+    pub shadow: bool,
+
+    /// How long the other controller manager may take for a change before it counts as a difference.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = flag::period)]
+    pub shadow_grace: Duration,
+}
+
+impl Settings {
+    /// Checks the flags against others.
+    pub fn check(&self, use_service_account_credentials: bool, mistakes: &mut Mistakes) {
+        if self.shadow && use_service_account_credentials {
+            mistakes.refuse(
+                "shadow",
+                true,
+                "goes not with --use-service-account-credentials, which creates ServiceAccounts and tokens",
+                "give --use-service-account-credentials=false: in shadow mode no controller writes",
+            );
+        }
+    }
+}
 
 /// What something held back is about. By name: the uid is that of the patch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +109,8 @@ pub struct Shadow {
 struct Held {
     writes: BTreeMap<(Subject, String), Write>,
     calls: BTreeMap<Subject, Call>,
-    agreed: BTreeMap<&'static str, u64>,
+    /// How much of it the other controller manager did as well, by controller.
+    agreements: BTreeMap<&'static str, u64>,
     /// Records of the host about itself: kept here, so that the controllers go on as if they were written.
     records: BTreeMap<String, String>,
 }
@@ -152,7 +187,7 @@ impl Shadow {
     pub fn agreed(&self, controller: &'static str, subject: &Subject) {
         let mut held = self.held.lock();
         if held.calls.remove(subject).is_some() {
-            *held.agreed.entry(controller).or_default() += 1;
+            *held.agreements.entry(controller).or_default() += 1;
             self.metrics.agreed(controller);
         }
     }
@@ -171,44 +206,34 @@ impl Shadow {
     /// Settles what the other controller did, forgets what nobody wants any more, and shows the rest.
     pub fn review(&self, objects: &dyn Objects, now: Timestamp) -> (Vec<Row>, Vec<Agreed>) {
         let mut held = self.held.lock();
-        let Held { writes, calls, agreed, .. } = &mut *held;
+        let Held { writes, calls, agreements, .. } = &mut *held;
         let mut rows = Vec::new();
         writes.retain(|(subject, path), write| {
             let observed = objects.observe(subject);
             let standing = match judge(path, write, observed.as_ref(), now, &self.times) {
                 Judgement::Agreed => {
-                    *agreed.entry(write.controller).or_default() += 1;
+                    *agreements.entry(write.controller).or_default() += 1;
                     self.metrics.agreed(write.controller);
                     return false;
                 }
                 Judgement::Dropped => return false,
                 Judgement::Stands(standing) => standing,
             };
-            rows.push(row(subject, path, write, observed.as_ref(), standing));
+            rows.push(of_write(subject, path, write, observed.as_ref(), standing));
             true
         });
         calls.retain(|subject, call| {
             let standing = self.times.of_call(call.held.takes_over, call.since, call.asked, now);
             let Some(standing) = standing else { return false };
-            rows.push(Row {
-                controller: call.held.controller.to_owned(),
-                kind: subject.kind.clone(),
-                namespace: subject.namespace.clone(),
-                name: subject.name.clone(),
-                standing,
-                what: call.held.what.clone(),
-                field: String::new(),
-                now: Value::Null,
-                would: Value::Null,
-                since: call.since,
-            });
+            let HeldCall { controller, what, .. } = &call.held;
+            rows.push(row(controller, subject, standing, what.clone(), call.since));
             true
         });
         let count = |(controller, count): (&&str, &u64)| Agreed {
             controller: (*controller).to_owned(),
             count: *count,
         };
-        let agreed = agreed.iter().map(count).collect();
+        let agreed = agreements.iter().map(count).collect();
         drop(held);
         rows.sort_by(|one, other| {
             let key =
@@ -220,24 +245,106 @@ impl Shadow {
     }
 }
 
-fn row(subject: &Subject, path: &str, write: &Write, observed: Option<&Observed>, standing: Standing) -> Row {
+fn of_write(
+    subject: &Subject,
+    path: &str,
+    write: &Write,
+    observed: Option<&Observed>,
+    standing: Standing,
+) -> Row {
     let what = match (path.is_empty(), write.new.is_null()) {
         (true, _) => format!("would delete the {}", subject.kind),
-        (false, true) => format!("would remove {}", fields::shown(path)),
-        (false, false) => format!("would set {}", fields::shown(path)),
+        (false, true) => format!("would remove {}", shown(path)),
+        (false, false) => format!("would set {}", shown(path)),
     };
     let now = observed.filter(|_| !path.is_empty()).and_then(|observed| observed.value.pointer(path));
     Row {
-        controller: write.controller.to_owned(),
+        field: path.to_owned(),
+        now: now.cloned().unwrap_or_default(),
+        would: write.new.clone(),
+        ..row(write.controller, subject, standing, what, write.since)
+    }
+}
+
+/// A row about no field.
+fn row(controller: &str, subject: &Subject, standing: Standing, what: String, since: Timestamp) -> Row {
+    Row {
+        controller: controller.to_owned(),
         kind: subject.kind.clone(),
         namespace: subject.namespace.clone(),
         name: subject.name.clone(),
         standing,
         what,
-        field: path.to_owned(),
-        now: now.cloned().unwrap_or_default(),
-        would: write.new.clone(),
-        since: write.since,
+        field: String::new(),
+        now: Value::Null,
+        would: Value::Null,
+        since,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Of {
+    controller: String,
+}
+
+/// Metrics of shadow mode.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    differences: Family<Of, Gauge>,
+    held_back: Family<Of, Counter>,
+    agreed: Family<Of, Counter>,
+    /// The controllers that ever had a difference: theirs go back to zero.
+    known: Arc<Mutex<BTreeMap<String, i64>>>,
+}
+
+impl Metrics {
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            "ccm_shadow_differences",
+            "In shadow mode: fields and calls that this host would change and the other controller manager does not",
+            metrics.differences.clone(),
+        );
+        registry.register(
+            "ccm_shadow_held_back",
+            "In shadow mode: writes and calls held back, repeats included",
+            metrics.held_back.clone(),
+        );
+        registry.register(
+            "ccm_shadow_agreed",
+            "In shadow mode: fields and calls held back that the other controller manager then did as well",
+            metrics.agreed.clone(),
+        );
+        metrics
+    }
+
+    /// From now on its metrics are there, with zero.
+    pub fn starts(&self, controller: &str) {
+        let of = Of { controller: controller.to_owned() };
+        self.known.lock().entry(controller.to_owned()).or_default();
+        drop(self.differences.get_or_create(&of));
+        drop(self.held_back.get_or_create(&of));
+        drop(self.agreed.get_or_create(&of));
+    }
+
+    fn held_back(&self, controller: &str) {
+        self.held_back.get_or_create(&Of { controller: controller.to_owned() }).inc();
+    }
+
+    fn agreed(&self, controller: &str) {
+        self.agreed.get_or_create(&Of { controller: controller.to_owned() }).inc();
+    }
+
+    fn shown(&self, rows: &[Row]) {
+        let mut known = self.known.lock();
+        known.values_mut().for_each(|count| *count = 0);
+        for row in rows.iter().filter(|row| row.standing == Standing::Differs) {
+            *known.entry(row.controller.clone()).or_default() += 1;
+        }
+        for (controller, count) in &*known {
+            self.differences.get_or_create(&Of { controller: controller.clone() }).set(*count);
+        }
     }
 }
 

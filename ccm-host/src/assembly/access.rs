@@ -72,19 +72,16 @@ pub(super) async fn start(
             .context("no client for --authorization-kubeconfig")?,
     };
     access.ask(Arc::new(Apiserver { authentication: authentication.clone(), authorization }));
-    if let ClientCa::ConfigMap { tolerant } = settings.client_ca {
+    if let ClientCa::ConfigMap { tolerant } = settings.client_ca() {
         let access = access.clone();
         let watching =
             if settings.authentication_kubeconfig.is_some() { authentication } else { own.clone() };
         process.spawn_support("client-ca", move |stop| async move {
-            tokio::select! {
-                () = stop.cancelled() => Ok(()),
-                refused = follow(watching, access, tolerant) => {
-                    refused?;
-                    stop.cancelled().await;
-                    Ok(())
-                }
+            if let Some(refused) = stop.run_until_cancelled(follow(watching, access, tolerant)).await {
+                refused?;
+                stop.cancelled().await;
             }
+            Ok(())
         });
     }
     Ok(())

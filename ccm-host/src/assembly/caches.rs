@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use ::kube::Client;
-use futures::future::join_all;
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, join_all},
+};
 
 use crate::{
     cloud::{Provider, Providers, Wishes},
@@ -45,59 +48,55 @@ impl Caches {
         }
     }
 
-    /// Starts the watches; a provider that connects later or changes its wishes widens them.
-    pub(super) fn start(&self, process: &Process, client: &Client, providers: &Providers) {
+    /// Starts the watches; a provider that connects later or changes its wishes widens them. What is returned waits for
+    /// the first complete list of each.
+    pub(super) fn start(
+        &self,
+        process: &Process,
+        client: &Client,
+        providers: &Providers,
+    ) -> impl Future<Output = ()> + use<> {
         self.widen();
-        watch("cache-nodes", &self.nodes, process, client);
+        let mut listed = vec![watch("cache-nodes", &self.nodes, process, client)];
         if self.with_services {
-            watch("cache-services", &self.services, process, client);
+            listed.push(watch("cache-services", &self.services, process, client));
         }
         if self.with_certificate_requests {
-            watch("cache-certificate-requests", &self.certificate_requests, process, client);
+            listed.push(watch("cache-certificate-requests", &self.certificate_requests, process, client));
         }
         if self.with_volumes {
-            watch("cache-persistent-volumes", &self.volumes, process, client);
+            listed.push(watch("cache-persistent-volumes", &self.volumes, process, client));
         }
         let (wishes, providers) = (Arc::clone(&self.wishes), providers.clone());
         process.spawn_support("wanted-fields", |stop| async move {
             let followed = providers.all().iter().map(|provider| follow(provider.as_ref(), &wishes));
-            tokio::select! {
-                () = stop.cancelled() => {}
-                _ = join_all(followed) => {}
-            }
+            stop.run_until_cancelled(join_all(followed)).await;
             stop.cancelled().await;
             Ok(())
         });
+        join_all(listed).map(drop)
     }
 
     /// Also keeps what the providers known so far want.
     pub(super) fn widen(&self) {
         self.wishes.hand_on();
     }
-
-    /// Waits for the first complete list of each cache.
-    pub(super) async fn synced(&self) {
-        self.nodes.synced().await;
-        if self.with_services {
-            self.services.synced().await;
-        }
-        if self.with_certificate_requests {
-            self.certificate_requests.synced().await;
-        }
-        if self.with_volumes {
-            self.volumes.synced().await;
-        }
-    }
 }
 
-/// Keeps a cache up to date, and says in `/readyz` whether it is.
-fn watch<T: Slim>(name: &'static str, cache: &Cache<T>, process: &Process, client: &Client) {
-    let (cache, ready, client) = (cache.clone(), cache.clone(), client.clone());
+/// Keeps a cache up to date, and says in `/readyz` whether it is. What is returned waits for its first complete list.
+fn watch<T: Slim>(
+    name: &'static str,
+    cache: &Cache<T>,
+    process: &Process,
+    client: &Client,
+) -> BoxFuture<'static, ()> {
+    let (running, ready, listed, client) = (cache.clone(), cache.clone(), cache.clone(), client.clone());
     process.checks().add(Probe::Ready, name, move || ready.health());
     process.spawn_support(name, |stop| async move {
-        cache.run(client, stop).await;
+        running.run(client, stop).await;
         Ok(())
     });
+    async move { listed.synced().await }.boxed()
 }
 
 /// Widens the caches after each handshake, which may bring new wishes.

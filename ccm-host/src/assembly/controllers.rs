@@ -1,12 +1,17 @@
-//! Starts the controllers that the flags enable, each once a provider serves it.
+//! Starts the controllers that the flags enable, each once a provider serves it, under its own ServiceAccount if the
+//! flags say so.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use ::kube::Client;
+use anyhow::{Context as _, Result};
 use futures::{FutureExt as _, future::select_all};
 
-use super::accounts::Accounts;
 use crate::{
     cloud::Providers,
     controllers::{Parts, Registration, Serves},
-    manager::process::Process,
+    kube::{ClientOptions, Writer, account::Account, client, metrics::ClientMetrics},
+    manager::{health::Probe, process::Process},
 };
 
 /// Starts these controllers; each waits for its own caches.
@@ -61,4 +66,61 @@ fn due(
 
 fn is_served(served_by: Serves, providers: &Providers) -> bool {
     providers.all().iter().filter_map(|provider| provider.info()).any(|info| served_by(&info))
+}
+
+/// The ServiceAccounts of the enabled controllers, by name, with a client for each; none without
+/// `--use-service-account-credentials`.
+#[derive(Clone, Default)]
+pub(super) struct Accounts(BTreeMap<&'static str, Own>);
+
+#[derive(Clone)]
+struct Own {
+    account: Account,
+    client: Client,
+}
+
+impl Accounts {
+    /// The clients, which have no token yet.
+    pub(super) async fn new(
+        process: &Process,
+        options: &ClientOptions,
+        metrics: &ClientMetrics,
+    ) -> Result<Self> {
+        let mut accounts = BTreeMap::new();
+        if process.settings().kube.use_service_account_credentials {
+            let names = process.settings().enabled.iter().filter_map(|controller| controller.account);
+            // Several controllers share one.
+            for name in names.collect::<BTreeSet<_>>() {
+                let account = Account::new(name);
+                let client = client::build_as(account.clone(), options, metrics);
+                let client =
+                    client.await.with_context(|| format!("no client for the ServiceAccount {name}"))?;
+                accounts.insert(name, Own { account, client });
+            }
+        }
+        Ok(Self(accounts))
+    }
+
+    /// Requests their tokens from now on.
+    pub(super) fn start(&self, process: &Process, root: &Client) {
+        for (name, Own { account, .. }) in &self.0 {
+            let (health, running, root) = (account.clone(), account.clone(), root.clone());
+            process.checks().add(Probe::Ready, format!("service-account-{name}"), move || health.health());
+            process.spawn_support(name, |stop| running.run(root, stop).map(Ok));
+        }
+    }
+
+    /// The writer of this controller: under its own identity, if it has one.
+    fn writer(&self, controller: &Registration, shared: &Writer) -> Writer {
+        let own = controller.account.and_then(|account| self.0.get(account));
+        let writer = own.map_or_else(|| shared.clone(), |own| shared.clone().through(own.client.clone()));
+        writer.of(controller.name)
+    }
+
+    /// Returns once this controller may write under its own identity.
+    async fn ready(&self, controller: &Registration) {
+        if let Some(own) = controller.account.and_then(|account| self.0.get(account)) {
+            own.account.ready().await;
+        }
+    }
 }

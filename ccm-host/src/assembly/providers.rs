@@ -1,8 +1,12 @@
-//! Starts the providers of the command line and waits for their handshakes.
+//! Identifies the cluster to the providers of the command line, starts them and waits for their handshakes.
 
 use std::{sync::Arc, time::Duration};
 
+use ::kube::{Api, Client};
+use anyhow::{Result, bail};
 use futures::future::{join_all, select_all};
+use k8s_openapi::api::core::v1::Namespace;
+use tokio::time::{sleep, timeout};
 
 use crate::{
     cloud::{
@@ -10,8 +14,51 @@ use crate::{
     },
     election::Leadership,
     manager::{health::Probe, process::Process},
+    outage::Outage,
     shadow::Shadow,
 };
+
+const NAMESPACE: &str = "kube-system";
+/// The pause between two questions to an apiserver that does not answer yet.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// The cluster's identity for clouds: the uid of its namespace `kube-system`. Asks until the apiserver answers. A refusal that lasts is final: only a person can change that.
+pub(super) async fn identify(client: &Client, name: &str) -> Result<ClusterRef> {
+    let api = Api::<Namespace>::all(client.clone());
+    let mut refusals = Outage::default();
+    loop {
+        match api.get_metadata(NAMESPACE).await {
+            Ok(namespace) => {
+                let uid = namespace.metadata.uid.unwrap_or_default();
+                return Ok(ClusterRef { uid, name: name.to_owned() });
+            }
+            Err(::kube::Error::Api(status))
+                if matches!(status.code, 401 | 403) && !refusals.failed(status.message.clone()) =>
+            {
+                tracing::warn!(message = status.message, "the apiserver refuses this process so far");
+            }
+            Err(::kube::Error::Api(status)) if status.code == 401 => bail!(
+                "the apiserver does not know who this process is ({}): the token or certificate of the kubeconfig has expired, or \
+                 is of another cluster",
+                status.message
+            ),
+            Err(::kube::Error::Api(status)) if status.code == 403 => bail!(
+                "the apiserver does not let this process read the namespace {NAMESPACE} ({}): apply deploy/rbac.yaml, \
+                 or check the kubeconfig's user",
+                status.message
+            ),
+            Err(error) => {
+                refusals.ended();
+                let error = anyhow::Error::from(error);
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "the apiserver does not answer yet: does it run where the kubeconfig, or --master, says?"
+                );
+            }
+        }
+        sleep(PAUSE).await;
+    }
+}
 
 /// Starts connecting to all providers, with a readiness check for each.
 pub(super) fn start(
@@ -53,7 +100,7 @@ pub(super) fn start(
 pub(super) async fn introduced(providers: &Providers, patience: Duration) {
     let met = || providers.all().iter().map(|provider| Box::pin(connected(provider)));
     select_all(met()).await;
-    if tokio::time::timeout(patience, join_all(met())).await.is_err() {
+    if timeout(patience, join_all(met())).await.is_err() {
         for provider in providers.all().iter().filter(|provider| provider.info().is_none()) {
             let why = format!("{:?}", *provider.status().borrow());
             tracing::warn!(provider = provider.name(), why, "starting without this provider");

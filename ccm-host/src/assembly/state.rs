@@ -1,72 +1,69 @@
 //! What the host shows to people, put together from its parts.
 //!
-//! In: the parts, and what each controller says of itself once it runs. Out: the documents behind `/state`.
+//! In: the parts, what each controller says of itself once it runs, and in shadow mode what is held back. Out: the
+//! documents behind `/state` and `/shadow`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use ccm_state::{
     API_VERSION, Explanation, Host, HostState, Leadership as Leads, NodeState, NodeSummary, Queue, Standing,
-    inventory::Inventory, shadow::ShadowReport,
+    inventory::Inventory,
+    shadow::{Row, ShadowReport, Standing as Held, Verdict},
 };
 use jiff::Timestamp;
+use tokio::time::sleep;
 
-use super::shadow::Comparison;
 use crate::{
     clock,
-    cloud::{CloudError, NodeOwner, ProviderStatus, Providers, Question, RemoteProvider},
-    controllers::{
-        Parts, Settings,
-        explain::{Views, explanation},
-        node_scope::EXCLUDE_LABEL,
-    },
+    cloud::{CloudError, NodeOwner, Provider as _, ProviderStatus, Question, RemoteProvider},
+    controllers::{Parts, explain::explanation, node_scope::EXCLUDE_LABEL},
     election::{Leadership, Leading},
-    kube::{Cache, Node, queue::QueueMetrics},
+    kube::Node,
     manager::{
-        build_info,
+        COMMIT, VERSION,
         health::{Checks, Probe},
         process::Process,
         serving::state::Source,
     },
+    shadow::Shadow,
 };
 
 const HOST: &str = "ccm-host";
+
+/// How often what is held back is compared, at least.
+const OFTEN: Duration = Duration::from_secs(10);
+
+/// An object of which nothing certain is known: kind, namespace, name, why.
+type Blocked = (&'static str, String, String, String);
 
 #[derive(Debug)]
 struct State {
     checks: Checks,
     controllers: Vec<String>,
     started: Timestamp,
-    settings: Arc<Settings>,
     leadership: Leadership,
-    providers: Providers,
+    parts: Parts,
     remotes: Vec<Arc<RemoteProvider>>,
-    nodes: Cache<Node>,
-    queues: QueueMetrics,
-    views: Arc<Views>,
-    comparison: Option<Comparison>,
+    shadow: Option<Shadow>,
 }
 
 /// Lets people see the state from now on.
 pub(super) fn open(
     process: &Process,
-    parts: &Parts,
+    parts: Parts,
     leadership: Leadership,
     remotes: Vec<Arc<RemoteProvider>>,
-    comparison: Option<Comparison>,
+    shadow: Option<Shadow>,
 ) {
     process.state().open(Arc::new(State {
         checks: process.checks().clone(),
         controllers: process.settings().enabled.iter().map(|one| one.name.to_owned()).collect(),
         started: clock::now(),
-        settings: Arc::clone(&parts.settings),
         leadership,
+        parts,
         remotes,
-        providers: parts.providers.clone(),
-        nodes: parts.nodes.clone(),
-        queues: parts.metrics.queue.clone(),
-        views: Arc::clone(&parts.views),
-        comparison,
+        shadow,
     }));
 }
 
@@ -80,19 +77,28 @@ impl State {
         }
     }
 
+    /// The failing checks of readiness.
+    fn not_ready(&self) -> Vec<String> {
+        let failing = self.checks.ask_all(Probe::Ready).into_iter().filter_map(|outcome| {
+            let why = outcome.result.err()?;
+            Some(format!("{}: {why}", outcome.name))
+        });
+        failing.collect()
+    }
+
     /// Worst first.
     fn explain(&self, node: &Node, leads: Leads) -> Vec<Explanation> {
         let general = general(node, &self.facts(node, leads));
         let mut all: Vec<_> = general.into_iter().collect();
         if leads != Leads::Standby {
-            all.extend(self.views.of_node(node));
+            all.extend(self.parts.views.of_node(node));
         }
         all.sort_by_key(|one| std::cmp::Reverse(one.standing));
         all
     }
 
     fn facts(&self, node: &Node, leads: Leads) -> Facts {
-        let owner = match self.providers.for_node(node) {
+        let owner = match self.parts.providers.for_node(node) {
             NodeOwner::Provider(provider) => {
                 Owner::Provider(provider.name().to_owned(), provider.status().borrow().clone())
             }
@@ -100,12 +106,12 @@ impl State {
             NodeOwner::Undecided => Owner::Undecided(self.unknown()),
             NodeOwner::Nobody => Owner::Nobody,
         };
-        Facts { stands_by: leads == Leads::Standby, in_scope: self.settings.manages(node), owner }
+        Facts { stands_by: leads == Leads::Standby, in_scope: self.parts.settings.manages(node), owner }
     }
 
     /// The providers that never completed a handshake, and why.
     fn unknown(&self) -> String {
-        let unknown = self.providers.all().iter().filter(|provider| provider.info().is_none());
+        let unknown = self.parts.providers.all().iter().filter(|provider| provider.info().is_none());
         let told = unknown.map(|provider| match &*provider.status().borrow() {
             ProviderStatus::Disconnected(why) => format!("provider {:?}: {why}", provider.name()),
             ProviderStatus::Frozen(_) | ProviderStatus::Serving => format!("provider {:?}", provider.name()),
@@ -118,7 +124,7 @@ impl State {
         let standing = worst.map_or(Standing::Settled, |worst| worst.standing);
         NodeSummary {
             name: node.name.clone(),
-            provider: self.providers.for_node(node).provider().map(|owner| owner.name().to_owned()),
+            provider: self.parts.providers.for_node(node).provider().map(|owner| owner.name().to_owned()),
             ready: node.condition("Ready").is_some_and(|ready| ready.status == "True"),
             standing,
             why: worst
@@ -129,8 +135,13 @@ impl State {
     }
 
     fn nodes(&self, leads: Leads) -> Vec<NodeSummary> {
-        let mut nodes: Vec<_> =
-            self.nodes.list().iter().map(|node| self.summary(node, &self.explain(node, leads))).collect();
+        let mut nodes: Vec<_> = self
+            .parts
+            .nodes
+            .list()
+            .iter()
+            .map(|node| self.summary(node, &self.explain(node, leads)))
+            .collect();
         nodes.sort_by(|one, other| one.name.cmp(&other.name));
         nodes
     }
@@ -140,12 +151,8 @@ impl State {
 impl Source for State {
     fn state(&self) -> HostState {
         let leads = self.leads();
-        let not_ready = self.checks.ask_all(Probe::Ready).into_iter().filter_map(|outcome| {
-            let why = outcome.result.err()?;
-            Some(format!("{}: {why}", outcome.name))
-        });
-        let views = &self.views;
-        let queues = self.queues.samples().into_iter().map(|sample| Queue {
+        let views = &self.parts.views;
+        let queues = self.parts.metrics.queue.samples().into_iter().map(|sample| Queue {
             name: sample.name.to_owned(),
             depth: sample.depth,
             delayed: sample.delayed,
@@ -158,10 +165,10 @@ impl Source for State {
             kind: "HostState".to_owned(),
             time: clock::now(),
             host: Host {
-                version: build_info::VERSION.to_owned(),
-                commit: build_info::COMMIT.to_owned(),
+                version: VERSION.to_owned(),
+                commit: COMMIT.to_owned(),
                 started: self.started,
-                not_ready: not_ready.collect(),
+                not_ready: self.not_ready(),
                 leadership: leads,
                 controllers: self.controllers.clone(),
             },
@@ -175,7 +182,7 @@ impl Source for State {
     }
 
     fn node(&self, name: &str) -> Option<NodeState> {
-        let node = self.nodes.get(name)?;
+        let node = self.parts.nodes.get(name)?;
         let explanations = self.explain(&node, self.leads());
         Some(NodeState {
             api_version: API_VERSION.to_owned(),
@@ -189,25 +196,21 @@ impl Source for State {
     }
 
     fn shadow(&self) -> Option<ShadowReport> {
-        let comparison = self.comparison.as_ref()?;
-        let not_ready = self.checks.ask_all(Probe::Ready).into_iter().filter_map(|outcome| {
-            let why = outcome.result.err()?;
-            Some(format!("{}: {why}", outcome.name))
-        });
+        let shadow = self.shadow.as_ref()?;
         let is_blocked = |standing| standing == Standing::Blocked;
         let nodes = self.nodes(self.leads()).into_iter().filter(|node| is_blocked(node.standing));
         let nodes = nodes.map(|node| ("Node", String::new(), node.name, node.why));
-        let services = self.views.services().into_iter().filter(|service| is_blocked(service.standing));
+        let services = self.parts.views.services().into_iter().filter(|service| is_blocked(service.standing));
         let services = services.map(|service| ("Service", service.namespace, service.name, service.why));
-        Some(comparison.report(not_ready.collect(), nodes.chain(services).collect()))
+        let blocked: Vec<_> = nodes.chain(services).collect();
+        Some(report(shadow, &self.parts, self.started, self.not_ready(), &blocked))
     }
 
     fn providers(&self) -> Vec<String> {
-        self.providers.all().iter().map(|provider| provider.name().to_owned()).collect()
+        self.parts.providers.all().iter().map(|provider| provider.name().to_owned()).collect()
     }
 
     async fn inventory(&self, provider: &str, question: &Question) -> Option<Result<Inventory, CloudError>> {
-        use crate::cloud::Provider as _;
         let provider = self.remotes.iter().find(|one| one.name() == provider)?;
         Some(provider.inventory(question).await)
     }
@@ -284,6 +287,66 @@ fn general(node: &Node, facts: &Facts) -> Option<Explanation> {
     }
 }
 
+/// Compares from now on.
+pub(super) fn compare(process: &Process, shadow: Shadow, parts: Parts) {
+    process.spawn_support("shadow", |stop| async move {
+        let pause = (shadow.grace() / 4).min(OFTEN);
+        while stop.run_until_cancelled(sleep(pause)).await.is_some() {
+            shadow.review(&parts, clock::now());
+        }
+        Ok(())
+    });
+}
+
+/// The report of a host that has compared since `started`. `not_ready`: the failing checks of readiness.
+fn report(
+    shadow: &Shadow,
+    parts: &Parts,
+    started: Timestamp,
+    not_ready: Vec<String>,
+    blocked: &[Blocked],
+) -> ShadowReport {
+    let (now, grace) = (clock::now(), shadow.grace());
+    let (rows, agreed) = shadow.review(parts, now);
+    let mut unknown = not_ready;
+    let runs = Duration::try_from(now.duration_since(started)).unwrap_or_default();
+    if runs < grace {
+        unknown.push(format!("this host compares for {}s only: ask again after {grace:?}", runs.as_secs()));
+    }
+    let lacks_row = |(_, namespace, name, _): &&Blocked| {
+        !rows.iter().any(|row| row.namespace == *namespace && row.name == *name)
+    };
+    unknown.extend(blocked.iter().filter(lacks_row).map(|(kind, namespace, name, why)| {
+        let at = if namespace.is_empty() { name.clone() } else { format!("{namespace}/{name}") };
+        format!("{kind} {at}: {why}")
+    }));
+    unknown.extend(undecided(&rows, grace));
+    ShadowReport {
+        api_version: API_VERSION.to_owned(),
+        kind: "ShadowReport".to_owned(),
+        time: now,
+        grace_seconds: grace.as_secs(),
+        verdict: verdict(&rows, &unknown),
+        unknown,
+        rows,
+        agreed,
+    }
+}
+
+/// What the other controller manager may still do, in words.
+fn undecided(rows: &[Row], grace: Duration) -> Option<String> {
+    let pending = rows.iter().filter(|row| row.standing == Held::Pending).count();
+    (pending > 0).then(|| format!("pending changes: {pending}; ask again after {grace:?}"))
+}
+
+fn verdict(rows: &[Row], unknown: &[String]) -> Verdict {
+    match rows.iter().any(|row| row.standing == Held::Differs) {
+        true => Verdict::WouldChange,
+        false if unknown.is_empty() => Verdict::NothingWouldChange,
+        false => Verdict::Unknown,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -322,6 +385,32 @@ mod tests {
             let seen = said.as_ref().map(|said| (said.standing, said.reason.as_str()));
             assert_eq!(seen, want.map(|(standing, reason, _)| (standing, reason)), "{name}");
             assert!(want.is_none_or(|(.., word)| said.unwrap().why.contains(word)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_difference_decides_and_a_pending_one_leaves_it_open() {
+        let row = |standing| Row {
+            controller: String::new(),
+            kind: String::new(),
+            namespace: String::new(),
+            name: String::new(),
+            standing,
+            what: String::new(),
+            field: String::new(),
+            now: serde_json::Value::Null,
+            would: serde_json::Value::Null,
+            since: Timestamp::UNIX_EPOCH,
+        };
+        for (standings, want) in [
+            (vec![], Verdict::NothingWouldChange),
+            (vec![Held::Once], Verdict::NothingWouldChange),
+            (vec![Held::Once, Held::Pending], Verdict::Unknown),
+            (vec![Held::Pending, Held::Differs], Verdict::WouldChange),
+        ] {
+            let rows: Vec<_> = standings.iter().copied().map(row).collect();
+            let unknown: Vec<_> = undecided(&rows, Duration::from_secs(120)).into_iter().collect();
+            assert_eq!(verdict(&rows, &unknown), want, "{standings:?}");
         }
     }
 }

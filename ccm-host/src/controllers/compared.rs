@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Parts;
 use crate::{
-    kube::{CertificateRequest, Node, ObjectKey, Service, pairs::Pairs, persistent_volume::PersistentVolume},
+    kube::{CertificateRequest, Node, ObjectKey, PersistentVolume, Service, keep::Pairs},
     shadow::{Objects, Observed, Subject, condition},
 };
 

@@ -16,8 +16,12 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::kube::{
-    cache::Cache, fixtures::refusal, keep::Keep, metrics::CacheMetrics, node::Node, pairs::Pairs,
-    patch::Writer, pressure::WritePressure,
+    cache::Cache,
+    fixtures::refusal,
+    keep::{Keep, Pairs},
+    metrics::CacheMetrics,
+    node::Node,
+    patch::{WritePressure, Writer},
 };
 use crate::shadow::Shadow;
 

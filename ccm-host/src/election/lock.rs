@@ -1,18 +1,22 @@
 //! The Lease on the apiserver. Each write carries the version that it is based on: of two replicas, one gets a
 //! conflict.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, stream::BoxStream};
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{
+    Api, Client,
+    api::{PostParams, WatchEvent, WatchParams},
+};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::{Fencing, Metrics, Settings, handback::Watch};
+use super::{Fencing, Metrics, Settings};
 use crate::{clock, outage::Outage};
 
 /// One replica's view of the Lease.
@@ -60,11 +64,11 @@ impl Lock {
 
     /// Watches for the release of the Lease.
     pub(super) fn watch(&self) -> Watch<'_> {
-        Watch::new(self, self.api.clone(), &self.settings.leader_elect_resource_name)
+        Watch { lock: self, events: None, forbidden: false }
     }
 
     /// Whether the Lease in a watch event is free, by the rules of [`Lock::acquire`].
-    pub(super) fn is_free(&self, lease: &Lease) -> bool {
+    fn is_free(&self, lease: &Lease) -> bool {
         let unchanged = self.see(Some(lease));
         matches!(decide(lease.spec.as_ref(), &self.me, unchanged), Step::Create | Step::Take)
     }
@@ -206,6 +210,58 @@ impl Lock {
         spec.lease_duration_seconds = Some(seconds);
         spec.renew_time = Some(MicroTime(clock::now()));
         lease
+    }
+}
+
+/// A standby's watch of the Lease, so that it notices at once when the leader releases it.
+///
+/// The watch only shortens the wait for the next check, which happens anyway: without permission to watch, a standby
+/// takes over a little later.
+pub(super) struct Watch<'a> {
+    lock: &'a Lock,
+    events: Option<BoxStream<'a, kube::Result<WatchEvent<Lease>>>>,
+    forbidden: bool,
+}
+
+impl Watch<'_> {
+    /// Returns when the Lease is free. A further call continues where this one stopped; without a watch, each call
+    /// opens one, once.
+    pub(super) async fn freed(&mut self) {
+        if self.events.is_none() {
+            let name = &self.lock.settings.leader_elect_resource_name;
+            let only = WatchParams::default().fields(&format!("metadata.name={name}"));
+            // From the current state, which comes as the first event.
+            match self.lock.api.watch(&only, "0").await {
+                Ok(events) => self.events = Some(events.boxed()),
+                Err(error) => self.cannot(error),
+            }
+        }
+        while let Some(events) = &mut self.events {
+            match events.next().await {
+                Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)))
+                    if self.lock.is_free(&lease) =>
+                {
+                    return;
+                }
+                Some(Ok(WatchEvent::Deleted(_))) => return,
+                Some(Ok(WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Bookmark(_))) => {}
+                Some(Ok(WatchEvent::Error(_)) | Err(_)) | None => self.events = None,
+            }
+        }
+        pending::<()>().await;
+    }
+
+    fn cannot(&mut self, error: kube::Error) {
+        let forbidden = matches!(&error, kube::Error::Api(status) if status.code == 403);
+        let error = anyhow::Error::from(error);
+        if forbidden && !self.forbidden {
+            tracing::warn!(
+                error = format!("{error:#}"),
+                "the Lease may not be watched, so a handover takes up to --leader-elect-retry-period: apply deploy/rbac.yaml"
+            );
+        }
+        self.forbidden |= forbidden;
+        tracing::debug!(error = format!("{error:#}"), "the Lease cannot be watched");
     }
 }
 

@@ -1,16 +1,17 @@
 //! A ServiceAccount that a client acts as, with the token that it has now.
 //!
 //! In: a client that may request tokens. Out: a token for each request, renewed long before it expires, and as soon as
-//! the apiserver rejects it. The ServiceAccount is created if it does not exist. [`super::client`] puts the token into
-//! requests.
+//! the apiserver rejects it. The ServiceAccount is created if it does not exist. `Bearer` puts the token into requests.
 
-#[cfg(test)]
-mod tests;
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use std::{sync::Arc, time::Duration};
-
-use ::kube::{Api, Client, Error, api::PostParams};
-use http::HeaderValue;
+use ::kube::{Api, Client, Error, api::PostParams, client::Body};
+use futures::future::BoxFuture;
+use http::{HeaderValue, Request, StatusCode, header::AUTHORIZATION};
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::ServiceAccount,
@@ -20,6 +21,9 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
+use tower::{BoxError, Service, ServiceExt as _};
+
+use super::client::{Answer, copy};
 
 /// The namespace of these ServiceAccounts, as upstream.
 pub const NAMESPACE: &str = "kube-system";
@@ -94,7 +98,7 @@ impl Account {
     }
 
     /// The current token. Without one it waits for the request under way, and fails if that does.
-    pub(super) async fn token(&self) -> Result<HeaderValue, NoToken> {
+    async fn token(&self) -> Result<HeaderValue, NoToken> {
         let mut changes = self.0.state.subscribe();
         let known = changes.wait_for(|state| state.token.is_some() || state.failure.is_some()).await;
         let without = |why: &str| NoToken { name: self.0.name, why: why.to_owned() };
@@ -103,7 +107,7 @@ impl Account {
     }
 
     /// The apiserver rejects this token: [`Self::token`] then waits for another one.
-    pub(super) fn rejected(&self, token: &HeaderValue) {
+    fn rejected(&self, token: &HeaderValue) {
         let is_current = self.0.state.send_if_modified(|state| {
             let is_current = state.token.as_ref() == Some(token);
             if is_current {
@@ -210,3 +214,51 @@ impl Account {
 fn said(error: Error) -> String {
     format!("{:#}", anyhow::Error::from(error))
 }
+
+/// Sends requests with the token of a ServiceAccount.
+#[derive(Debug, Clone)]
+pub(super) struct Bearer<S> {
+    inner: S,
+    account: Account,
+}
+
+impl<S> Bearer<S> {
+    pub(super) fn new(inner: S, account: Account) -> Self {
+        Self { inner, account }
+    }
+}
+
+impl<S> Service<Request<Body>> for Bearer<S>
+where
+    S: Service<Request<Body>, Response = Answer, Error = BoxError> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Answer;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Answer, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Repeats a request once that is rejected for its token: it was not processed.
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let (inner, account) = (self.inner.clone(), self.account.clone());
+        Box::pin(async move {
+            let token = account.token().await?;
+            let again = copy(&request);
+            request.headers_mut().insert(AUTHORIZATION, token.clone());
+            let answer = inner.clone().oneshot(request).await?;
+            if answer.status() != StatusCode::UNAUTHORIZED {
+                return Ok(answer);
+            }
+            account.rejected(&token);
+            let Some(mut request) = again else { return Ok(answer) };
+            request.headers_mut().insert(AUTHORIZATION, account.token().await?);
+            inner.oneshot(request).await
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

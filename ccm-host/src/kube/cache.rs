@@ -19,9 +19,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    keep::Keep,
+    keep::{Interner, Keep},
     metrics::{CacheMetrics, KindCacheMetrics},
-    pairs::Interner,
 };
 use crate::outage::Outage;
 use follow::Follower;

@@ -7,7 +7,10 @@ use ::kube::{Api, Client};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 
-use super::{cache::Slim, keep::Keep, pairs::Interner};
+use super::{
+    cache::Slim,
+    keep::{Interner, Keep},
+};
 
 /// The signer of the certificates that kubelets serve with.
 pub const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";

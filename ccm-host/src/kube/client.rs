@@ -5,9 +5,7 @@
 //! is decided elsewhere. Leader election has its own client (own connection, no limiter, no retries), so that a busy
 //! host still renews its lease.
 
-mod bearer;
 mod guard;
-mod limit;
 #[cfg(test)]
 mod tests;
 
@@ -31,12 +29,11 @@ use tower::{BoxError, Service, ServiceBuilder, layer::layer_fn, steer::Steer, ut
 use tower_http::decompression::DecompressionLayer;
 
 use super::{
-    account::{Account, NAMESPACE},
+    account::{Account, Bearer, NAMESPACE},
     metrics::ClientMetrics,
 };
-use bearer::Bearer;
-use guard::{Guard, Rules};
-use limit::Limiter;
+pub(super) use guard::{Answer, copy};
+use guard::{Guard, Limiter, Rules};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A dead connection, watches included, is noticed after interval plus timeout.
@@ -55,7 +52,7 @@ pub struct ClientOptions {
     /// A kubeconfig file. Without it and without `master` the pod's service account is used.
     pub kubeconfig: Option<PathBuf>,
     /// The apiserver's address, instead of the one in the kubeconfig.
-    pub master: Option<String>,
+    pub master: Option<Uri>,
     /// Requests per second on average; 0 or less means no limit.
     pub qps: f32,
     /// Requests allowed at once above the average.
@@ -101,9 +98,6 @@ pub enum ClientError {
     /// No address was given, and the process is not in a pod.
     #[error("not in a pod: give --kubeconfig or --master")]
     NotInCluster(#[source] ::kube::config::InClusterError),
-    /// The address is invalid.
-    #[error("--master {0:?} is not an address like https://host:port")]
-    Master(String),
     /// The user agent is no valid header value.
     #[error("user agent {0:?} holds characters that a header may not")]
     UserAgent(String),
@@ -133,23 +127,15 @@ pub async fn build_as(
 }
 
 async fn config(options: &ClientOptions) -> Result<Config, ClientError> {
-    let master =
-        options.master.as_deref().filter(|master| !master.is_empty()).map(parse_master).transpose()?;
-    let mut config = match (&options.kubeconfig, &master) {
+    let mut config = match (&options.kubeconfig, &options.master) {
         (Some(path), _) => from_kubeconfig(path).await?,
         (None, Some(master)) => Config::new(master.clone()),
         (None, None) => Config::incluster().map_err(ClientError::NotInCluster)?,
     };
-    if let Some(master) = master {
-        config.cluster_url = master;
+    if let Some(master) = &options.master {
+        config.cluster_url = master.clone();
     }
     Ok(config)
-}
-
-fn parse_master(master: &str) -> Result<Uri, ClientError> {
-    let uri: Option<Uri> = master.parse().ok();
-    uri.filter(|uri| uri.scheme().is_some() && uri.authority().is_some())
-        .ok_or_else(|| ClientError::Master(master.to_owned()))
 }
 
 async fn from_kubeconfig(path: &PathBuf) -> Result<Config, ClientError> {

@@ -10,15 +10,7 @@ mod correlate;
 mod tests;
 mod write;
 
-use std::{
-    borrow::Cow,
-    collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{borrow::Cow, collections::VecDeque, sync::Arc, time::Duration};
 
 use ::kube::Client;
 use jiff::Timestamp;
@@ -31,8 +23,8 @@ use tokio::{
 use super::{
     metrics::{Discarded, EventMetrics},
     node::Node,
+    patch::WritePressure,
     persistent_volume::PersistentVolume,
-    pressure::WritePressure,
     service::{ObjectKey, Service},
 };
 pub use write::EventWriter;
@@ -138,8 +130,7 @@ struct Shared {
     /// Queued, or being written.
     pending: watch::Sender<usize>,
     /// Set while somebody flushes the queue: pressure is then ignored.
-    flushing: AtomicBool,
-    hurry: Notify,
+    flushing: watch::Sender<bool>,
     metrics: EventMetrics,
 }
 
@@ -165,8 +156,7 @@ impl Events {
             queue: Mutex::default(),
             raised: Notify::new(),
             pending: watch::Sender::new(0),
-            flushing: AtomicBool::new(false),
-            hurry: Notify::new(),
+            flushing: watch::Sender::new(false),
             metrics,
         }))
     }
@@ -179,11 +169,10 @@ impl Events {
 
     /// Waits, at most `limit`, until everything recorded so far is written. Returns whether it was.
     pub async fn flush(&self, limit: Duration) -> bool {
-        self.0.flushing.store(true, Ordering::Release);
-        self.0.hurry.notify_one();
+        self.0.flushing.send_replace(true);
         let mut pending = self.0.pending.subscribe();
         let done = timeout(limit, pending.wait_for(|pending| *pending == 0)).await;
-        self.0.flushing.store(false, Ordering::Release);
+        self.0.flushing.send_replace(false);
         matches!(done, Ok(Ok(_)))
     }
 

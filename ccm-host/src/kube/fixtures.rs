@@ -15,6 +15,7 @@ use ::apiserver::{Cause, Refusal};
 
 use crate::kube::{
     events::{EventType, Events, Recorder},
+    keep::Pairs,
     metrics::EventMetrics,
     node::{Node, NodeAddress, Taint},
     service::{Ingress, ObjectKey, Service, ServicePort, ServiceSpec, TargetPort},
@@ -233,7 +234,7 @@ impl Service {
     }
 }
 
-fn extended(pairs: &crate::kube::pairs::Pairs, key: &str, value: &str) -> crate::kube::pairs::Pairs {
+fn extended(pairs: &Pairs, key: &str, value: &str) -> Pairs {
     pairs.iter().filter(|(known, _)| *known != key).chain([(key, value)]).collect()
 }
 

@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     cache::Slim,
-    keep::Keep,
-    pairs::{Interner, Pairs},
+    keep::{Interner, Keep, Pairs},
     wire::{Condition, Meta, core_resource, or_default},
 };
 

@@ -31,7 +31,7 @@ mod writer;
 
 use serde_json::{Value, json};
 
-use super::pairs::Pairs;
+use super::keep::Pairs;
 use crate::shadow::{Field, condition};
 pub use kinds::{
     Decision, NodeChange, WantedCondition, certificate_decision, node_addresses, node_condition, node_main,
@@ -39,7 +39,7 @@ pub use kinds::{
     volume_admission, volume_topology,
 };
 pub use named::{Called, NodeLease, Record, RecordKey, Secret, WebhookConfiguration};
-pub use writer::{WriteError, Writer, Written};
+pub use writer::{WriteError, WritePressure, Writer, Written};
 
 /// The parts of a patch that guard it and change nothing.
 const GUARDS: [&str; 2] = ["/metadata/uid", "/metadata/resourceVersion"];

@@ -8,8 +8,7 @@ use k8s_openapi::api::core::v1::{NodeSelectorTerm, PersistentVolume as Wire, Per
 
 use super::{
     cache::Slim,
-    keep::{Keep, KeySet},
-    pairs::{Interner, Pairs},
+    keep::{Interner, Keep, KeySet, Pairs},
 };
 
 /// Says which provisioner made the volume; upstream trusts the labels of such a volume.

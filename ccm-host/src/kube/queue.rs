@@ -7,12 +7,12 @@
 //! state and requests its own next run. The handler decides what a run does.
 
 mod metrics;
-mod run;
 mod schedule;
 #[cfg(test)]
 mod tests;
 
 use std::{
+    collections::HashMap,
     fmt::{Debug, Display},
     hash::Hash,
     sync::Arc,
@@ -20,11 +20,17 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::Notify,
+    task::{Id, JoinError, JoinSet},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
+use crate::trace;
 use metrics::{InFlight, QueueSeries};
 pub use metrics::{QueueMetrics, QueueSample};
-pub use run::{Outcome, run};
 use schedule::{Next, Schedule};
 
 /// The bounds of a queue's keys.
@@ -59,7 +65,7 @@ struct Shared<K: Key> {
     name: &'static str,
     backoff: Backoff,
     schedule: Mutex<Schedule<K>>,
-    /// Wakes one waiting [`WorkQueue::get`] for a new key, an earlier delay or the end.
+    /// Wakes one waiting [`WorkQueue::take`] for a new key, an earlier delay or the end.
     changed: Notify,
     series: QueueSeries,
 }
@@ -163,19 +169,14 @@ impl<K: Key> WorkQueue<K> {
     }
 
     /// Ignores further adds and drops delayed keys. Waiting keys are still handed out.
-    pub fn shut_down(&self) {
+    fn shut_down(&self) {
         self.0.schedule.lock().shut_down();
         self.0.changed.notify_waiters();
         self.0.changed.notify_one();
     }
 
-    /// The next key, which belongs to the caller until [`WorkQueue::done`]. `None` once the queue is shut down and
-    /// drained. Dropping the future loses nothing.
-    pub async fn get(&self) -> Option<K> {
-        self.take().await.map(|(key, _waited)| key)
-    }
-
-    /// Like [`WorkQueue::get`], with the time that the key has waited.
+    /// The next key, which belongs to the caller until [`WorkQueue::done`], and the time that it has waited. `None` once
+    /// the queue is shut down and drained. Dropping the future loses nothing.
     async fn take(&self) -> Option<(K, Duration)> {
         loop {
             let changed = self.0.changed.notified();
@@ -207,8 +208,8 @@ impl<K: Key> WorkQueue<K> {
         }
     }
 
-    /// Marks the run of a key from [`WorkQueue::get`] as ended.
-    pub fn done(&self, key: &K) {
+    /// Marks the run of a key from [`WorkQueue::take`] as ended.
+    fn done(&self, key: &K) {
         let Some(done) = self.0.schedule.lock().done(key, Instant::now()) else { return };
         self.0.series.work_duration.observe(done.ran.as_secs_f64());
         if done.again {
@@ -232,6 +233,101 @@ impl<K: Key> InFlight for Shared<K> {
             // Not sum(): the sum of nothing is minus zero.
             unfinished_seconds: running().fold(0.0, |sum, seconds| sum + seconds),
             longest_seconds: running().fold(0.0, f64::max),
+        }
+    }
+}
+
+/// The outcome of one run of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing is left to do. Clears the failure count.
+    Done,
+    /// Failed: retry after the key's backoff, which grows. Holds the reason, for the log.
+    Retry(String),
+    /// Retry after exactly this delay, which another party asked for. The failure count stays.
+    RetryAfter(Duration),
+    /// Waits for an event that requeues it. The failure count stays.
+    Parked,
+    /// Succeeded, and runs again after exactly this delay. Clears the failure count.
+    Slow(Duration),
+}
+
+impl Outcome {
+    /// A failure with its reason; `{:#}` includes an error's causes.
+    pub fn retry(reason: impl Display) -> Self {
+        Self::Retry(format!("{reason:#}"))
+    }
+}
+
+/// Runs the keys of the queue, at most `max_in_flight` at a time.
+///
+/// A run that panics is logged and retried like a failed one; no key is lost. When cancelled, it hands out no more
+/// keys, shuts the queue down and waits for the runs in flight. The caller bounds that wait; dropping the future aborts
+/// the runs.
+pub async fn run<K, H, F>(queue: WorkQueue<K>, max_in_flight: usize, cancel: CancellationToken, handler: H)
+where
+    K: Key,
+    H: Fn(K) -> F,
+    F: Future<Output = Outcome> + Send + 'static,
+{
+    let mut runs = Runs { queue, tasks: JoinSet::new(), keys: HashMap::new() };
+    loop {
+        let free = runs.tasks.len() < max_in_flight.max(1);
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => break,
+            Some(ended) = runs.tasks.join_next_with_id() => runs.end(ended),
+            next = runs.queue.take(), if free => match next {
+                Some((key, waited)) => {
+                    let running = trace::reconcile(runs.queue.name(), &key, waited, handler(key.clone()));
+                    runs.start(key, running);
+                }
+                None => break,
+            },
+        }
+    }
+    runs.queue.shut_down();
+    while let Some(ended) = runs.tasks.join_next_with_id().await {
+        runs.end(ended);
+    }
+}
+
+struct Runs<K: Key> {
+    queue: WorkQueue<K>,
+    tasks: JoinSet<Outcome>,
+    keys: HashMap<Id, K>,
+}
+
+impl<K: Key> Runs<K> {
+    fn start(&mut self, key: K, running: impl Future<Output = Outcome> + Send + 'static) {
+        let task = self.tasks.spawn(running.in_current_span());
+        self.keys.insert(task.id(), key);
+    }
+
+    fn end(&mut self, ended: Result<(Id, Outcome), JoinError>) {
+        let (id, outcome) = match ended {
+            Ok((id, outcome)) => (id, outcome),
+            Err(error) => (error.id(), Outcome::Retry(format!("run ended abnormally: {error}"))),
+        };
+        let Some(key) = self.keys.remove(&id) else { return };
+        self.settle(&key, outcome);
+        self.queue.done(&key);
+    }
+
+    fn settle(&self, key: &K, outcome: Outcome) {
+        let queue = &self.queue;
+        match outcome {
+            Outcome::Done => queue.forget(key),
+            Outcome::Parked => {}
+            Outcome::RetryAfter(delay) => queue.add_after(key.clone(), delay),
+            Outcome::Slow(delay) => {
+                queue.forget(key);
+                queue.add_after(key.clone(), delay);
+            }
+            Outcome::Retry(reason) => {
+                let delay = queue.add_rate_limited(key.clone());
+                tracing::warn!(queue = queue.name(), %key, reason, ?delay, "will try again");
+            }
         }
     }
 }

@@ -1,29 +1,24 @@
 //! The command line: arguments in, typed [`Settings`] or all mistakes at once out.
 //!
-//! Four steps: `args` normalises the words, `file` adds those of the `--config` file (nothing else here touches a file
-//! or a socket), clap parses each value with the parser of the part of the host that owns the flag, and `resolve`
+//! Four steps: `args` normalises the words and adds those of the `--config` file (nothing else here touches a file or a
+//! socket), clap parses each value with the parser of the part of the host that owns the flag, and `resolve`
 //! checks the flags against each other. Names and meanings are upstream's where upstream has the flag; the defaults are
-//! ours. [`table`] generates `docs/flags.md` and `docs/config.schema.json` from the same definitions.
+//! ours. The tests make `docs/flags.md` and `docs/config.schema.json` from the same definitions.
 
 mod args;
 mod controllers;
-mod file;
-mod kube;
 mod legacy;
-pub mod table;
 
 use std::error::Error as _;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, CommandFactory as _, FromArgMatches as _};
+use clap::{ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
 
-pub use kube::KubeSettings;
-
+use self::args::File;
 use self::controllers::RawControllers;
-use self::file::File;
 use self::legacy::{RawGates, RawLegacy};
-use super::build_info;
 use super::logging::LoggingSettings;
 use super::serving::settings::{self as serving, ServingSettings};
 use super::traces::TraceSettings;
@@ -75,7 +70,7 @@ pub struct RawFlags {
 
     /// YAML file with the names of flags and their values; a flag on the command line wins. docs/config.schema.json
     /// says what it may hold.
-    // Read by `file`, before clap.
+    // Read by `args`, before clap.
     #[arg(long = "config", value_name = "PATH", default_value = "", help_heading = "Global")]
     _config: String,
 
@@ -173,8 +168,8 @@ pub fn parse(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Req
         Err(error) => return Err(refused(mistakes, &error)),
     };
     match raw.version {
-        Some(Version::Short) => return Ok(Request::Print(build_info::short())),
-        Some(Version::Raw) => return Ok(Request::Print(build_info::raw())),
+        Some(Version::Short) => return Ok(Request::Print(format!("ccm-host v{}", super::VERSION))),
+        Some(Version::Raw) => return Ok(Request::Print(super::build())),
         Some(Version::Nothing) | None => {}
     }
     let mut warnings = Vec::new();
@@ -182,7 +177,7 @@ pub fn parse(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Req
     mistakes.extend(found.into_vec().into_iter().map(|mistake| file.locate(mistake)));
     match settings {
         Some(settings) if mistakes.is_empty() => {
-            let flags = table::values(&command, &matches);
+            let flags = values(&command, &matches);
             Ok(Request::Run { settings: Box::new(Settings { warnings, flags, ..settings }) })
         }
         _ => Err(mistakes.into_vec()),
@@ -254,6 +249,101 @@ fn refused(mut mistakes: Mistakes, error: &clap::Error) -> Vec<FlagError> {
     let problem = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
     mistakes.add(FlagError { given: "command line".to_owned(), problem, remedy: args::SEE_HELP.to_owned() });
     mistakes.into_vec()
+}
+
+/// Every flag with its value, given or default.
+fn values(command: &Command, matches: &ArgMatches) -> Vec<(String, String)> {
+    let mut values: Vec<(String, String)> = command
+        .get_arguments()
+        .filter(|arg| !matches!(arg.get_action(), ArgAction::Help))
+        .filter_map(|arg| {
+            let raw = matches.get_raw(arg.get_id().as_str()).into_iter().flatten();
+            let value = raw.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(",");
+            arg.get_long().map(|name| (name.to_owned(), value))
+        })
+        .collect();
+    values.sort();
+    values
+}
+
+/// How to reach the apiserver, and how hard to use it: one field per flag.
+#[derive(Clone, Debug, PartialEq, clap::Args)]
+#[command(next_help_heading = "Kubernetes API")]
+#[group(skip)]
+pub struct KubeSettings {
+    /// Kubeconfig file for access to the cluster; empty means the pod's ServiceAccount.
+    #[arg(long, value_name = "PATH")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// URL of the apiserver; overrides the one from the kubeconfig or the pod.
+    #[arg(long, value_name = "URL", value_parser = master)]
+    pub master: Option<http::Uri>,
+
+    /// Average number of requests a second to the apiserver.
+    #[arg(long, value_name = "NUMBER", default_value = "1000", value_parser = qps)]
+    pub kube_api_qps: f32,
+
+    /// Number of requests to the apiserver that may exceed the average at once.
+    #[arg(long, value_name = "INT", default_value = "2000", value_parser = burst)]
+    pub kube_api_burst: u32,
+
+    /// Name of the cluster, sent with every call to a provider; many clouds derive the names of balancers and routes
+    /// from it.
+    #[arg(long, value_name = "STRING", default_value = "kubernetes", value_parser = cluster_name)]
+    pub cluster_name: String,
+
+    /// Let each controller write under a ServiceAccount of its own in kube-system: node-controller, service-controller
+    /// or route-controller. It is created if it does not exist; this process must be allowed to request its tokens.
+    #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
+    pub use_service_account_credentials: bool,
+}
+
+impl KubeSettings {
+    fn check(&self, warnings: &mut Vec<String>) {
+        if f64::from(self.kube_api_qps) > f64::from(self.kube_api_burst) {
+            warnings.push(format!(
+                "--kube-api-burst={} is less than --kube-api-qps={}: the rate is reached only by requests that \
+                 are spread over the second",
+                self.kube_api_burst, self.kube_api_qps
+            ));
+        }
+    }
+}
+
+fn master(text: &str) -> Result<http::Uri, Wrong> {
+    let wrong = |problem| Wrong::new(problem, "give a URL such as https://host:6443");
+    let uri: http::Uri = text.parse().map_err(|_| wrong("is not a URL"))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err(wrong("is not an http or https URL"));
+    }
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        let problem = "the URL carries a user name or password";
+        return Err(Wrong { is_secret: true, ..Wrong::new(problem, "put credentials into a kubeconfig") });
+    }
+    Ok(uri)
+}
+
+fn qps(text: &str) -> Result<f32, Wrong> {
+    let wrong = |problem| Wrong::new(problem, "give a number above 0, such as 1000");
+    let qps: f32 = text.parse().map_err(|_| wrong("is not a number"))?;
+    if !qps.is_finite() {
+        return Err(wrong("is not a finite number"));
+    }
+    if qps <= 0.0 {
+        return Err(wrong("would let no request through"));
+    }
+    Ok(qps)
+}
+
+fn burst(text: &str) -> Result<u32, Wrong> {
+    flag::at_least(text, 1)
+}
+
+fn cluster_name(text: &str) -> Result<String, Wrong> {
+    match text {
+        "" => Err(Wrong::new("is empty", "give a name, or leave the flag out for \"kubernetes\"")),
+        _ => Ok(text.to_owned()),
+    }
 }
 
 #[cfg(test)]

@@ -2,11 +2,19 @@
 //!
 //! *Liveness* fails only if a restart would help: never because a cloud or the apiserver is unreachable. *Readiness*
 //! fails while the process waits for something, and says for what. Checks answer at once from existing state; they
-//! never call anything. [`super::serving`] serves them.
+//! never call anything. Out: `/livez`, `/readyz` and `/healthz` (the same as `/livez`) with `?verbose` and
+//! `?exclude=name`, each check alone below the first two, in the format of Kubernetes components.
 
 use std::sync::Arc;
 
+use axum::Router;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
 use parking_lot::{Mutex, RwLock};
+
+use super::serving::headers;
 
 /// Healthy, or why not, in words for people and without secrets.
 pub type CheckResult = Result<(), String>;
@@ -17,7 +25,7 @@ pub enum Probe {
     Ready,
 }
 
-/// The registry of checks; clones share it.
+/// The registry of checks, empty at first: live and ready. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Checks(Arc<RwLock<Vec<Check>>>);
 
@@ -28,7 +36,7 @@ struct Check {
 }
 
 /// The result of one check.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Outcome {
     pub name: String,
     pub result: CheckResult,
@@ -41,12 +49,6 @@ pub struct Condition {
 }
 
 impl Checks {
-    /// An empty registry: live and ready.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds a check, or replaces the one of the same name. `ask` must answer at once.
     pub fn add(
         &self,
@@ -83,6 +85,24 @@ impl Checks {
     pub fn ask(&self, probe: Probe, name: &str) -> Option<CheckResult> {
         self.0.read().iter().find(|check| check.is(probe, name)).map(|check| (check.ask)())
     }
+
+    pub(super) fn router(self) -> Router {
+        let [live, ready] = [Probe::Live, Probe::Ready].map(|probe| {
+            get(async move |State(checks): State<Self>, RawQuery(query): RawQuery| {
+                all(&checks, probe, &query.unwrap_or_default())
+            })
+        });
+        let [live_check, ready_check] = [Probe::Live, Probe::Ready].map(|probe| {
+            get(async move |State(checks): State<Self>, Path(name): Path<String>| one(&checks, probe, &name))
+        });
+        Router::new()
+            .route("/livez", live.clone())
+            .route("/healthz", live)
+            .route("/readyz", ready)
+            .route("/livez/{check}", live_check)
+            .route("/readyz/{check}", ready_check)
+            .with_state(self)
+    }
 }
 
 impl Check {
@@ -109,13 +129,62 @@ impl std::fmt::Debug for Check {
     }
 }
 
+/// The response over all checks of a set: `ok`, or every line; a failure is always reported in full.
+fn all(checks: &Checks, probe: Probe, query: &str) -> Response {
+    // Names of checks need no escapes, so the query is split but not decoded.
+    let pairs = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let verbose = pairs().any(|(key, _)| key == "verbose");
+    let excluded = pairs().filter(|(key, name)| *key == "exclude" && !name.is_empty());
+    let exclude: Vec<_> = excluded.map(|(_, name)| name).collect();
+    let outcomes = checks.ask_all(probe);
+    let healthy =
+        outcomes.iter().all(|outcome| outcome.result.is_ok() || exclude.contains(&outcome.name.as_str()));
+    let status = if healthy { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
+    if healthy && !verbose {
+        return text(status, "ok".to_owned());
+    }
+    text(status, lines(probe, &outcomes, &exclude, healthy))
+}
+
+/// The response of one check.
+fn one(checks: &Checks, probe: Probe, name: &str) -> Response {
+    match checks.ask(probe, name) {
+        None => text(StatusCode::NOT_FOUND, format!("there is no check {name:?}\n")),
+        Some(Ok(())) => text(StatusCode::OK, "ok".to_owned()),
+        Some(Err(reason)) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{name} failed: {reason}\n")),
+    }
+}
+
+fn lines(probe: Probe, outcomes: &[Outcome], exclude: &[&str], healthy: bool) -> String {
+    let mut text = String::new();
+    for Outcome { name, result } in outcomes {
+        text += &match result {
+            _ if exclude.contains(&name.as_str()) => format!("[+]{name} excluded: ok\n"),
+            Ok(()) => format!("[+]{name} ok\n"),
+            Err(reason) => format!("[-]{name} failed: {reason}\n"),
+        };
+    }
+    for name in exclude.iter().filter(|name| outcomes.iter().all(|outcome| outcome.name != **name)) {
+        text += &format!("warn: there is no check {name:?} to exclude\n");
+    }
+    let path = match probe {
+        Probe::Live => "livez",
+        Probe::Ready => "readyz",
+    };
+    text + &format!("{path} check {}\n", if healthy { "passed" } else { "failed" })
+}
+
+fn text(status: StatusCode, body: String) -> Response {
+    (status, headers(), body).into_response()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn sets_are_apart_and_ordered() {
-        let checks = Checks::new();
+        let checks = Checks::default();
         checks.add(Probe::Ready, "second", || Err("not yet".to_owned()));
         checks.add(Probe::Ready, "first", || Ok(()));
         checks.add(Probe::Live, "ping", || Ok(()));
@@ -128,7 +197,7 @@ mod tests {
 
     #[test]
     fn condition_follows_what_it_is_told() {
-        let checks = Checks::new();
+        let checks = Checks::default();
         let condition = checks.condition(Probe::Ready, "caches", "waiting for nodes");
         assert_eq!(checks.ask(Probe::Ready, "caches"), Some(Err("waiting for nodes".to_owned())));
         condition.ok();
@@ -139,7 +208,7 @@ mod tests {
 
     #[test]
     fn same_name_replaces() {
-        let checks = Checks::new();
+        let checks = Checks::default();
         checks.add(Probe::Live, "one", || Err("old".to_owned()));
         checks.add(Probe::Live, "one", || Ok(()));
         assert_eq!(checks.ask_all(Probe::Live).len(), 1);

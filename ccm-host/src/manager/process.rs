@@ -1,4 +1,12 @@
-//! The running process as its parts see it: settings, checks, metrics, and a place to run tasks.
+//! The process: its life, and what its parts see of it: settings, checks, metrics, and a place to run tasks.
+//!
+//! 1. signals are caught, so that nothing is ever cut off in the middle;
+//! 2. health and metrics are served: `/livez` answers, `/readyz` says what the process waits for;
+//! 3. the parts start, in the order that the caller's `start` lists;
+//! 4. the process runs until it is asked to stop or a task fails;
+//! 5. work is drained, then its support ends, then serving. A second signal ends all of that at once.
+//!
+//! In: [`Settings`] and the list of parts. Out: `Ok` for a clean end, otherwise the first failure.
 //!
 //! Tasks belong to one of two groups that end in turn: *work* (controllers and what feeds them) is asked to stop and
 //! drained first; *support* (caches, event writer, connections) outlives it, so that the last results can still be
@@ -8,8 +16,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use futures::FutureExt as _;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -46,7 +55,7 @@ pub struct Process {
 }
 
 /// The first failure ends the process.
-pub(super) type Failures = mpsc::UnboundedReceiver<anyhow::Error>;
+type Failures = mpsc::UnboundedReceiver<anyhow::Error>;
 
 /// Tasks that stop together.
 #[derive(Clone, Debug, Default)]
@@ -56,15 +65,15 @@ struct Group {
 }
 
 impl Process {
-    pub(super) fn new(settings: Settings) -> (Self, Failures) {
-        let checks = Checks::new();
+    fn new(settings: Settings) -> (Self, Failures) {
+        let checks = Checks::default();
         checks.add(Probe::Live, "ping", || Ok(()));
         let startup = checks.condition(Probe::Ready, "startup", "starting");
         let (failures, received) = mpsc::unbounded_channel();
         let process = Self {
             settings: Arc::new(settings),
             checks,
-            metrics: Metrics::new(),
+            metrics: Metrics::default(),
             startup,
             work: Group::default(),
             support: Group::default(),
@@ -147,7 +156,7 @@ impl Process {
     }
 
     /// Binds the port, if one is configured, and serves from now on.
-    pub(super) async fn serve(&self) -> anyhow::Result<()> {
+    async fn serve(&self) -> anyhow::Result<()> {
         let Some(serving) = Serving::bind(&self.settings.serving).await? else {
             tracing::info!("health and metrics are not served");
             return Ok(());
@@ -181,13 +190,13 @@ impl Process {
     }
 
     /// Marks every part as started.
-    pub(super) fn started(&self) {
+    fn started(&self) {
         tracing::info!("started");
         self.startup.ok();
     }
 
     /// Ends the groups in order, each within its time limit.
-    pub(super) async fn shut_down(&self) {
+    async fn shut_down(&self) {
         self.startup.failing("shutting down");
         self.work.end("controllers", DRAIN).await;
         self.support.end("support", FLUSH).await;
@@ -225,3 +234,80 @@ impl Group {
         }
     }
 }
+
+/// Runs the process to its end.
+///
+/// `start` starts the parts in turn, announces each with [`Process::waiting_for`], and returns when all run; a signal
+/// or a failing task ends it early.
+pub async fn run(
+    settings: Settings,
+    start: impl AsyncFnOnce(&Process) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    // Caught from now on, they no longer end the process by themselves.
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stop = async || {
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        }
+    };
+    until(settings, start, stop).await
+}
+
+/// Like [`run`], with other reasons to stop: `stop` names the first, and its next return ends the draining.
+///
+/// # Errors
+/// As [`run`].
+pub async fn until(
+    settings: Settings,
+    start: impl AsyncFnOnce(&Process) -> anyhow::Result<()>,
+    stop: impl AsyncFnMut() -> &'static str,
+) -> anyhow::Result<()> {
+    let (process, failures) = Process::new(settings);
+    process.serve().await?;
+    supervise(&process, failures, start, stop).await
+}
+
+async fn supervise(
+    process: &Process,
+    mut failures: Failures,
+    start: impl AsyncFnOnce(&Process) -> anyhow::Result<()>,
+    mut signal: impl AsyncFnMut() -> &'static str,
+) -> anyhow::Result<()> {
+    let end = tokio::select! {
+        error = keep_running(process, start) => Err(error),
+        Some(error) = failures.recv() => Err(error),
+        name = signal() => Ok(name),
+    };
+    let result = match end {
+        Ok(name) => {
+            tracing::info!(signal = name, "asked to stop, draining");
+            Ok(())
+        }
+        Err(error) => {
+            tracing::error!(error = format!("{error:#}"), "ending because a part failed");
+            Err(error)
+        }
+    };
+    tokio::select! {
+        () = process.shut_down() => result,
+        name = signal() => bail!("{name} while draining: ending at once"),
+    }
+}
+
+/// Starts the parts; returns only with the error if that fails.
+async fn keep_running(
+    process: &Process,
+    start: impl AsyncFnOnce(&Process) -> anyhow::Result<()>,
+) -> anyhow::Error {
+    match start(process).await {
+        Ok(()) => {
+            process.started();
+            std::future::pending().await
+        }
+        Err(error) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests;

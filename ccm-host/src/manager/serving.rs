@@ -1,8 +1,7 @@
 //! Serves health, metrics and information about the process over HTTPS.
 //!
-//! In: [`Checks`], [`Metrics`], the settings. Out: `/livez`, `/readyz` and `/healthz` (the same as `/livez`) with
-//! `?verbose` and `?exclude=name`, each check alone below the first two, `/metrics`, `/configz`, `/flagz`, `/statusz`,
-//! [`state`], and `/status`, which shows that to people in a browser.
+//! In: [`Checks`], [`Metrics`], the settings. Out: health, `/metrics`, `/configz`, `/flagz`, `/statusz`, [`state`], and
+//! `/status`, which shows that to people in a browser.
 //! Nothing else is served, and nothing here decides whether the process is healthy.
 //!
 //! * [`certificate`] is the server's certificate: given and reloaded when it changes, or self-signed.
@@ -10,14 +9,11 @@
 //! * `connections` binds the port, accepts connections and ends them.
 
 pub mod access;
-mod answer;
 pub mod certificate;
 pub(crate) mod connections;
-mod files;
 mod pages;
 pub mod settings;
 pub mod state;
-mod status;
 pub mod tls;
 
 use std::net::SocketAddr;
@@ -25,21 +21,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use axum::Router;
-use axum::extract::{Path as UrlPath, RawQuery, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use self::access::Access;
 use self::certificate::Certificates;
 use self::connections::Handshake;
-use self::pages::Pages;
 use self::settings::ServingSettings;
 use self::state::Door;
 use super::flags::Settings;
-use super::health::{Checks, Probe};
+use super::health::Checks;
 use super::metrics::{self, Metrics};
 
 /// A bound port that does not serve yet.
@@ -109,42 +104,34 @@ impl Drop for AddressFile {
 
 /// The routes, for a server or for tests without one; each request passes `access` first.
 pub fn router(checks: Checks, metrics: Metrics, settings: &Settings, state: Door, access: Access) -> Router {
-    let pages = Pages::new(settings);
+    let scrape = async move || match metrics.encode() {
+        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be encoded\n").into_response(),
+    };
     Router::new()
-        .route("/livez", get(live))
-        .route("/healthz", get(live))
-        .route("/readyz", get(ready))
-        .route("/livez/{check}", get(live_check))
-        .route("/readyz/{check}", get(ready_check))
-        .with_state(checks)
-        .merge(Router::new().route("/metrics", get(scrape)).with_state(metrics))
-        .merge(pages.router())
+        .route("/metrics", get(scrape))
+        .merge(checks.router())
+        .merge(pages::router(settings))
         .merge(state.router())
-        .merge(status::router())
         .layer(axum::middleware::from_fn_with_state(access, access::check))
 }
 
-async fn live(State(checks): State<Checks>, RawQuery(query): RawQuery) -> Response {
-    answer::all(&checks, Probe::Live, query.as_deref())
+/// For answers that are true only now, and are nothing but what their type says.
+pub(super) fn headers() -> [(HeaderName, HeaderValue); 2] {
+    [
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store")),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ]
 }
 
-async fn ready(State(checks): State<Checks>, RawQuery(query): RawQuery) -> Response {
-    answer::all(&checks, Probe::Ready, query.as_deref())
-}
-
-async fn live_check(State(checks): State<Checks>, UrlPath(name): UrlPath<String>) -> Response {
-    answer::one(&checks, Probe::Live, &name)
-}
-
-async fn ready_check(State(checks): State<Checks>, UrlPath(name): UrlPath<String>) -> Response {
-    answer::one(&checks, Probe::Ready, &name)
-}
-
-async fn scrape(State(metrics): State<Metrics>) -> Response {
-    match metrics.encode() {
-        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
-        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be encoded\n").into_response(),
-    }
+/// A refusal, in the form that Kubernetes clients read.
+fn refusal(code: StatusCode, reason: &str, message: &str) -> Response {
+    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code.as_u16(),
+    });
+    (code, kind, headers(), format!("{status}\n")).into_response()
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
-use super::build_info;
+use super::VERSION;
 use crate::flag::Wrong;
 use crate::trace::TARGET;
 
@@ -131,7 +131,7 @@ fn endpoint(
 
 /// The service name: from OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES, or ours.
 fn resource() -> Resource {
-    let build = || Resource::builder().with_attribute(KeyValue::new("service.version", build_info::VERSION));
+    let build = || Resource::builder().with_attribute(KeyValue::new("service.version", VERSION));
     let told = build().build();
     let name = told.get(&"service.name".into()).map(|name| name.to_string()).unwrap_or_default();
     if name.is_empty() || name.starts_with("unknown_service") {
@@ -172,4 +172,33 @@ impl<E: SpanExporter> SpanExporter for Told<E> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    fn settings(endpoint: Option<&str>) -> TraceSettings {
+        TraceSettings {
+            tracing_endpoint: endpoint.map(str::to_owned),
+            tracing_sampling_rate_per_million: 1_000_000,
+        }
+    }
+
+    #[test]
+    fn the_flag_wins_and_then_the_more_special_variable() {
+        let both = |name: &str| match name {
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" => Some("http://special:4317".to_owned()),
+            "OTEL_EXPORTER_OTLP_ENDPOINT" => Some("http://general:4317".to_owned()),
+            _ => None,
+        };
+        let general = |name: &str| both(name).filter(|url| url.contains("general"));
+        let wrong = |name: &str| general(name).map(|url| url.replace("http", "https"));
+        let of = |flag: Option<&str>, variable: &dyn Fn(&str) -> Option<String>| {
+            endpoint(&settings(flag), variable).map_err(|error| error.to_string())
+        };
+        assert_eq!(of(Some("http://given:1"), &both), Ok(Some("http://given:1".to_owned())));
+        assert_eq!(of(None, &both), Ok(Some("http://special:4317".to_owned())));
+        assert_eq!(of(None, &general), Ok(Some("http://general:4317".to_owned())));
+        assert_eq!(of(None, &|_| None), Ok(None));
+        assert_eq!(of(None, &|_| Some(String::new())), Ok(None));
+        assert!(of(None, &wrong).unwrap_err().contains("OTEL_EXPORTER_OTLP_ENDPOINT"));
+    }
+}

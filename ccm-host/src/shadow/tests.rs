@@ -93,7 +93,7 @@ fn spellings_of_the_same_are_the_same() {
         ("/status/addresses", json!([1, 2]), json!([2, 1]), false),
     ];
     for (path, one, other, want) in rows {
-        let same = fields::comparable(path, &one) == fields::comparable(path, &other);
+        let same = compare::comparable(path, &one) == compare::comparable(path, &other);
         assert_eq!(same, want, "{path}: {one} {other}");
     }
 }
@@ -122,6 +122,6 @@ fn a_field_has_a_name_for_people() {
         ("/spec/providerID", "spec.providerID"),
     ];
     for (path, want) in rows {
-        assert_eq!(fields::shown(path), want);
+        assert_eq!(shown(path), want);
     }
 }

@@ -9,7 +9,7 @@ use ccm_host::{
     cloud::Dialer,
     manager::{
         flags::{self, Request, Settings},
-        run,
+        process,
     },
 };
 use parking_lot::Mutex;
@@ -88,7 +88,7 @@ impl Host {
         tokio::task::spawn_local(async move {
             let mut told = false;
             let stop = asked.clone();
-            let ran = run::until(
+            let ran = process::until(
                 settings,
                 async |process| assembly::start_within(process, surroundings).await,
                 async || {

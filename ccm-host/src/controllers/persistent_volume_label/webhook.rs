@@ -32,7 +32,9 @@ use crate::{
     cloud::Providers,
     controllers::Parts,
     kube::{
-        cache::Slim as _, keep::Keep, pairs::Interner, patch::volume_admission,
+        cache::Slim as _,
+        keep::{Interner, Keep},
+        patch::volume_admission,
         persistent_volume::PersistentVolume,
     },
 };

@@ -4,6 +4,7 @@
 //! and are passed through.
 
 use std::{
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -14,10 +15,10 @@ use http::{Method, Request, Response, StatusCode, header::RETRY_AFTER};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use hyper::body::Bytes;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 use tower::{BoxError, Service, ServiceExt};
 
-use super::limit::Limiter;
 use crate::kube::metrics::{self, ClientMetrics};
 
 /// First wait when the server does not say how long.
@@ -51,7 +52,7 @@ pub(super) struct Guard<S> {
     rules: Rules,
 }
 
-pub(super) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+pub(in crate::kube) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
 impl<S> Guard<S> {
     pub(super) fn new(inner: S, rules: Rules) -> Self {
@@ -223,7 +224,7 @@ fn wait_before_retry<B>(answer: &Response<B>, retries: u32) -> Option<Duration> 
     Some(wait.min(LONGEST_WAIT))
 }
 
-pub(super) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
+pub(in crate::kube) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     let body = request.body().try_clone()?;
     let mut copy = Request::new(body);
     *copy.method_mut() = request.method().clone();
@@ -245,4 +246,89 @@ where
     let size = bytes.len();
     let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
     Ok((size, Response::from_parts(head, body)))
+}
+
+/// A token bucket for requests, like client-go's flow control: a burst, then a steady rate per second. Cheap to clone;
+/// all clones draw from the same one.
+#[derive(Debug, Clone)]
+pub(super) struct Limiter {
+    per_second: f64,
+    burst: f64,
+    bucket: Arc<Mutex<Bucket>>,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    /// Negative: the number of waiting callers.
+    tokens: f64,
+    at: Instant,
+}
+
+impl Limiter {
+    /// `None` without a limit.
+    pub(super) fn new(qps: f32, burst: u32) -> Option<Self> {
+        (qps > 0.0).then(|| {
+            let burst = f64::from(burst.max(1));
+            let bucket = Bucket { tokens: burst, at: Instant::now() };
+            Self { per_second: f64::from(qps), burst, bucket: Arc::new(Mutex::new(bucket)) }
+        })
+    }
+
+    /// Waits for a token; callers are served in order.
+    pub(super) async fn acquire(&self) {
+        let wait = self.take(Instant::now());
+        if !wait.is_zero() {
+            let turn = Turn(self);
+            sleep(wait).await;
+            std::mem::forget(turn);
+        }
+    }
+
+    fn take(&self, now: Instant) -> Duration {
+        let mut bucket = self.bucket.lock();
+        let refill = now.saturating_duration_since(bucket.at).as_secs_f64() * self.per_second;
+        bucket.tokens = (bucket.tokens + refill).min(self.burst) - 1.0;
+        bucket.at = now;
+        Duration::try_from_secs_f64(-bucket.tokens / self.per_second).unwrap_or_default()
+    }
+}
+
+/// Given back when the caller gives up before its turn: a request that was never sent must not delay others.
+struct Turn<'a>(&'a Limiter);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.bucket.lock().tokens += 1.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_before_its_turn_delays_nobody() {
+        let limiter = Limiter::new(1.0, 1).unwrap();
+        limiter.acquire().await;
+        let given_up = (0..10).map(|_| tokio::time::timeout(Duration::from_millis(100), limiter.acquire()));
+        assert!(futures::future::join_all(given_up).await.iter().all(Result::is_err));
+        let begun = Instant::now();
+        limiter.acquire().await;
+        assert!(begun.elapsed() <= Duration::from_secs(1), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn a_burst_passes_and_the_rest_waits_its_turn() {
+        let limiter = Limiter::new(10.0, 2).unwrap();
+        let now = Instant::now();
+        let waits: Vec<_> = (0..4).map(|_| limiter.take(now).as_millis()).collect();
+        assert_eq!(waits, [0, 0, 100, 200]);
+        assert_eq!(limiter.take(now + Duration::from_secs(60)).as_millis(), 0, "the bucket refills");
+    }
+
+    #[test]
+    fn no_rate_is_no_limit() {
+        assert!(Limiter::new(0.0, 5).is_none());
+        assert!(Limiter::new(-1.0, 5).is_none());
+    }
 }

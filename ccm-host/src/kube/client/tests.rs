@@ -165,8 +165,11 @@ async fn master_alone_reaches_the_server_and_says_who_asks() {
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let master = format!("http://{}", listener.local_addr().unwrap());
-    let options =
-        ClientOptions { master: Some(master), user_agent: "ccm/test".to_owned(), ..ClientOptions::default() };
+    let options = ClientOptions {
+        master: Some(master.parse().unwrap()),
+        user_agent: "ccm/test".to_owned(),
+        ..ClientOptions::default()
+    };
     let client = build(&options, &ClientMetrics::default()).await.unwrap();
     let (asked, node) = tokio::join!(answer_once(listener), get(&client));
     assert_eq!(node.unwrap().metadata.name.as_deref(), Some("a"));
@@ -186,23 +189,17 @@ async fn bad_input_is_named_with_its_remedy() {
     };
     let proxied = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://x', proxy-url: 'http://p'}}]\n";
     let rows = [
-        (Some(folder.path().join("absent")), None, "kubeconfig "),
-        (file("broken", "clusters: 7"), None, "kubeconfig "),
-        (
-            file("proxied", proxied),
-            None,
-            "names the proxy http://p, which is not supported: remove proxy-url",
-        ),
-        (None, Some("localhost"), "--master \"localhost\" is not an address like https://host:port"),
-        (None, None, "not in a pod: give --kubeconfig or --master"),
+        (Some(folder.path().join("absent")), "kubeconfig "),
+        (file("broken", "clusters: 7"), "kubeconfig "),
+        (file("proxied", proxied), "names the proxy http://p, which is not supported: remove proxy-url"),
+        (None, "not in a pod: give --kubeconfig or --master"),
     ];
-    for (kubeconfig, master, want) in rows {
+    for (kubeconfig, want) in rows {
         // If the tests run in a pod, its service account is found.
-        if kubeconfig.is_none() && master.is_none() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+        if kubeconfig.is_none() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
             continue;
         }
-        let options =
-            ClientOptions { kubeconfig, master: master.map(str::to_owned), ..ClientOptions::default() };
+        let options = ClientOptions { kubeconfig, ..ClientOptions::default() };
         let error = build(&options, &ClientMetrics::default()).await.err().unwrap().to_string();
         assert!(error.contains(want), "{error}");
     }

@@ -1,9 +1,6 @@
 //! The task that writes events, one at a time, when there is nothing more important to write.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use ::kube::{
     Api, Client, Error,
@@ -21,7 +18,7 @@ use super::{
     Raised, Shared,
     correlate::{Correlator, Occurrence, Verdict},
 };
-use crate::kube::{cache::chain, metrics::Discarded, pressure::WritePressure};
+use crate::kube::{cache::chain, metrics::Discarded, patch::WritePressure};
 
 /// An event that has waited for this long is written whatever the pressure …
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -92,13 +89,12 @@ impl EventWriter {
     /// Waits until the event may be written.
     async fn turn(&self, raised: &Raised) {
         let due = raised.since + PATIENCE;
-        while !self.shared.flushing.load(Ordering::Acquire) {
-            tokio::select! {
-                biased;
-                () = self.pressure.idle() => return,
-                () = self.shared.hurry.notified() => {}
-                () = sleep_until(due.max(Instant::now() + TRICKLE)) => return,
-            }
+        let mut flushing = self.shared.flushing.subscribe();
+        tokio::select! {
+            biased;
+            () = self.pressure.idle() => {}
+            _ = flushing.wait_for(|flushing| *flushing) => {}
+            () = sleep_until(due.max(Instant::now() + TRICKLE)) => {}
         }
     }
 

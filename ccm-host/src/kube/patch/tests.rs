@@ -7,7 +7,6 @@ use crate::kube::{
     fixtures::{node, service},
     keep::Keep,
     node::{Node, NodeAddress, Taint},
-    pressure::WritePressure,
     service::{Ingress, Service},
     wire::Condition,
 };

@@ -23,6 +23,12 @@ fn queue() -> WorkQueue<&'static str> {
     WorkQueue::new("test", BACKOFF, &QueueMetrics::default())
 }
 
+impl<K: Key> WorkQueue<K> {
+    async fn get(&self) -> Option<K> {
+        self.take().await.map(|(key, _waited)| key)
+    }
+}
+
 fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }

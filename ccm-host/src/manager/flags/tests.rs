@@ -1,9 +1,9 @@
 //! The command line as a whole: defaults, spellings, types.
 
+mod docs;
 mod refusals;
 mod swap;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
@@ -13,7 +13,7 @@ use crate::controllers::node_ipam::settings::CidrSettings;
 use crate::controllers::{ALL, node_route, service_lb};
 use crate::manager::logging::LogFormat;
 use crate::manager::serving::certificate::CertificateSource;
-use crate::manager::serving::settings::{AccessSettings, ClientCa, OpenPath};
+use crate::manager::serving::settings::{AccessSettings, ClientCa};
 use crate::manager::serving::tls::TlsSettings;
 
 const PROVIDER: &str = "--provider=mock=unix:///run/mock.sock";
@@ -105,17 +105,18 @@ fn defaults() {
             },
             access: AccessSettings {
                 authentication_kubeconfig: None,
+                authentication_skip_lookup: false,
+                authentication_tolerate_lookup_failure: false,
+                authentication_token_webhook_cache_ttl: Duration::from_secs(10),
+                client_ca_file: None,
                 authorization_kubeconfig: None,
-                client_ca: ClientCa::ConfigMap { tolerant: false },
-                open: ["/healthz", "/readyz", "/livez"]
-                    .map(|path| OpenPath::Exactly(path.to_owned()))
-                    .to_vec(),
-                token_ttl: Duration::from_secs(10),
-                allowed_ttl: Duration::from_secs(10),
-                denied_ttl: Duration::from_secs(10),
+                authorization_always_allow_paths: vec!["/healthz,/readyz,/livez".to_owned()],
+                authorization_webhook_cache_authorized_ttl: Duration::from_secs(10),
+                authorization_webhook_cache_unauthorized_ttl: Duration::from_secs(10),
             },
         }
     );
+    assert_eq!(settings.serving.access.client_ca(), ClientCa::ConfigMap { tolerant: false });
     assert_eq!(settings.controllers.cidrs, CidrSettings { cluster: Vec::new(), allocation: None });
     assert_eq!(
         settings.controllers.routes,
@@ -262,7 +263,6 @@ fn certificates_and_ciphers_are_chosen() {
 #[test]
 fn what_is_open_and_whom_clients_are_believed() {
     let access = settings(&["--authorization-always-allow-paths=/metrics,/livez/*"]).serving.access;
-    let opens = |path: &str| access.open.iter().any(|open| open.opens(path));
     for (path, open) in [
         ("/metrics", true),
         ("/metrics/slis", false),
@@ -270,9 +270,9 @@ fn what_is_open_and_whom_clients_are_believed() {
         ("/livez", false),
         ("/healthz", false),
     ] {
-        assert_eq!(opens(path), open, "{path}");
+        assert_eq!(access.opens(path), open, "{path}");
     }
-    let ca = |words: &[&str]| settings(words).serving.access.client_ca;
+    let ca = |words: &[&str]| settings(words).serving.access.client_ca();
     assert_eq!(ca(&["--client-ca-file=/ca.crt"]), ClientCa::File("/ca.crt".into()));
     assert_eq!(ca(&["--authentication-skip-lookup"]), ClientCa::Nobody);
     assert_eq!(ca(&["--authentication-tolerate-lookup-failure"]), ClientCa::ConfigMap { tolerant: true });
@@ -314,7 +314,7 @@ fn every_flag_is_shown_with_its_value() {
     assert_eq!(shown("cluster-name"), Some("c"));
     assert_eq!(shown("node-monitor-period"), Some("5s"));
     assert_eq!(shown("feature-gates"), Some(""));
-    assert_eq!(flags.len(), table::table().len() - 1, "all but --help");
+    assert_eq!(flags.len(), docs::table().len() - 1, "all but --help");
     assert!(flags.is_sorted());
 }
 

@@ -9,29 +9,33 @@
 //! A [`Reviewer`] asks the apiserver; its answers are cached for a few seconds.
 
 mod authority;
-mod memory;
 mod metrics;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
 pub use self::authority::Authority;
-use self::memory::{Memory, key};
 use self::metrics::AccessMetrics;
-use super::answer;
 use super::connections::PeerCertificates;
+use super::refusal;
 use super::settings::{AccessSettings, ClientCa};
 use crate::manager::metrics::Metrics;
 
 const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
+
+/// Bounds the memory that made-up tokens can take.
+const MOST: usize = 1024;
 
 /// The user of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,8 +85,8 @@ impl Access {
     /// # Errors
     /// The `--client-ca-file` cannot be read.
     pub fn new(settings: &AccessSettings, metrics: &Metrics) -> anyhow::Result<Self> {
-        let authority = match &settings.client_ca {
-            ClientCa::File(path) => Authority::from_file(path)?,
+        let authority = match settings.client_ca() {
+            ClientCa::File(path) => Authority::from_file(&path)?,
             ClientCa::ConfigMap { .. } | ClientCa::Nobody => Authority::default(),
         };
         let inner = Inner {
@@ -110,7 +114,7 @@ impl Access {
 
     async fn admit(&self, asked: &Asked<'_>) -> Result<(), Refusal> {
         let inner = &self.inner;
-        if inner.settings.open.iter().any(|open| open.opens(asked.path)) {
+        if inner.settings.opens(asked.path) {
             return Ok(());
         }
         let reviewer = inner.reviewer.get().ok_or(Refusal::NotYet)?;
@@ -147,7 +151,11 @@ impl Access {
             Some(user) => user,
             None => {
                 let user = reviewer.who(token).await.map_err(Refusal::unanswered)?;
-                inner.users.put(token_key, user.clone(), inner.settings.token_ttl);
+                inner.users.put(
+                    token_key,
+                    user.clone(),
+                    inner.settings.authentication_token_webhook_cache_ttl,
+                );
                 user
             }
         };
@@ -166,7 +174,10 @@ impl Access {
             return Ok(may);
         }
         let may = reviewer.may(user, &asked.verb, asked.path).await.map_err(Refusal::unanswered)?;
-        let ttl = if may { inner.settings.allowed_ttl } else { inner.settings.denied_ttl };
+        let ttl = match may {
+            true => inner.settings.authorization_webhook_cache_authorized_ttl,
+            false => inner.settings.authorization_webhook_cache_unauthorized_ttl,
+        };
         inner.rights.put(question, may, ttl);
         Ok(may)
     }
@@ -192,7 +203,7 @@ pub(super) async fn check(State(access): State<Access>, request: Request, next: 
     };
     match access.admit(&asked).await {
         Ok(()) => next.run(request).await,
-        Err(refusal) => refusal.into_response(),
+        Err(refusal) => refusal.answer(),
     }
 }
 
@@ -233,8 +244,8 @@ impl Refusal {
         Self::Unanswered
     }
 
-    fn parts(self) -> (StatusCode, &'static str, String) {
-        match self {
+    fn answer(self) -> Response {
+        let (code, reason, message) = match self {
             Self::NotYet => {
                 let why = "the process is starting, and cannot ask the apiserver yet who may read this";
                 (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", why.to_owned())
@@ -251,20 +262,58 @@ impl Refusal {
                 );
                 (StatusCode::FORBIDDEN, "Forbidden", why)
             }
+        };
+        let mut answer = refusal(code, reason, &message);
+        if code == StatusCode::UNAUTHORIZED {
+            answer.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        answer
     }
 }
 
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let (code, reason, message) = self.parts();
-        let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-        let status = answer::status(code, reason, &message);
-        let mut response = (code, kind, answer::headers(), format!("{status}\n")).into_response();
-        if code == StatusCode::UNAUTHORIZED {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+/// The digest of a question, so that no token is kept.
+type Key = [u8; 32];
+
+/// The key of a question of several words.
+fn key<'a>(words: impl IntoIterator<Item = &'a str>) -> Key {
+    let mut digest = Sha256::new();
+    for word in words {
+        // With its length, so that no two questions have the same digest input.
+        digest.update(word.len().to_be_bytes());
+        digest.update(word);
+    }
+    digest.finalize().into()
+}
+
+/// A bounded cache of answers.
+#[derive(Debug)]
+struct Memory<V> {
+    answers: Mutex<HashMap<Key, (V, Instant)>>,
+}
+
+impl<V> Default for Memory<V> {
+    fn default() -> Self {
+        Self { answers: Mutex::default() }
+    }
+}
+
+impl<V: Clone> Memory<V> {
+    fn get(&self, key: &Key) -> Option<V> {
+        let answers = self.answers.lock();
+        let (answer, until) = answers.get(key)?;
+        (Instant::now() < *until).then(|| answer.clone())
+    }
+
+    fn put(&self, key: Key, answer: V, ttl: Duration) {
+        let mut answers = self.answers.lock();
+        let now = Instant::now();
+        if answers.len() >= MOST {
+            answers.retain(|_, (_, until)| now < *until);
         }
-        response
+        if answers.len() >= MOST {
+            answers.clear();
+        }
+        answers.insert(key, (answer, now + ttl));
     }
 }
 

@@ -2,29 +2,47 @@
 //!
 //! In: files that somebody else replaces, a folder, or nothing. Out: [`Certificates`], which rustls queries. If a pair
 //! cannot be read, or does not match because only one half was replaced yet, the log says so and the previous pair
-//! stays. Certificates created here are renewed long before they expire.
+//! stays. Certificates created here are self-signed, for clients that trust the file or do not verify, and renewed long
+//! before they expire.
+//!
+//! `Files` notices that a file was replaced when its contents are used, at most once a second: an idle process reads
+//! nothing.
 
-mod made;
-
-use std::net::IpAddr;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, anyhow, bail};
 use parking_lot::Mutex;
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-
-use super::files::{self, Files};
-use made::Made;
+use tokio::time::Instant;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// Upstream's file name.
 const PAIR_NAME: &str = "cloud-controller-manager";
+
+/// The least time between two looks at files.
+const OFTEN_ENOUGH: Duration = Duration::from_secs(1);
+
+/// Tolerates clients whose clocks are behind.
+const BEFORE: Duration = Duration::from_secs(60 * 60);
+const VALID: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Renewal is due this long before the end.
+const EARLY: Duration = Duration::from_secs(73 * 24 * 60 * 60);
+/// The pause between two attempts to renew.
+const AGAIN: Duration = Duration::from_secs(60 * 60);
+/// Marks certificates that this host created.
+const ORGANISATION: &str = "ccm-host self-signed";
 
 /// The source of the certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +126,7 @@ impl Current {
                     return Ok(None);
                 }
                 // Not on every handshake, should the folder have become read-only.
-                *until += made::AGAIN;
+                *until += AGAIN;
                 ours(folder.clone(), *bind).map(Some)
             }
         }
@@ -118,7 +136,7 @@ impl Current {
 fn given(certificate: PathBuf, key: PathBuf) -> anyhow::Result<Current> {
     // Stamped before they are read, so that a replacement in between is noticed.
     let files = Files::new(&[&certificate, &key]);
-    let shown = pair(&files::read(&certificate)?, &files::read(&key)?)
+    let shown = pair(&read(&certificate)?, &read(&key)?)
         .with_context(|| format!("{} and {}", certificate.display(), key.display()))?;
     Ok(Current { shown, upkeep: Upkeep::Given { certificate, key, files } })
 }
@@ -130,7 +148,7 @@ fn in_folder(folder: &Path, bind: IpAddr) -> anyhow::Result<Current> {
         return ours(Some(folder.to_owned()), bind);
     }
     let current = given(certificate, key)?;
-    match current.shown.cert.first().and_then(|shown| made::until(shown)) {
+    match current.shown.cert.first().and_then(|shown| due(shown)) {
         Some(until) if until <= SystemTime::now() => ours(Some(folder.to_owned()), bind),
         Some(until) => {
             let upkeep = Upkeep::Ours { folder: Some(folder.to_owned()), bind, until };
@@ -141,12 +159,12 @@ fn in_folder(folder: &Path, bind: IpAddr) -> anyhow::Result<Current> {
 }
 
 fn ours(folder: Option<PathBuf>, bind: IpAddr) -> anyhow::Result<Current> {
-    let Made { certificate, key, until } = made::make(bind).context("cannot make a certificate")?;
+    let Made { certificate, key, until } = make(bind).context("cannot make a certificate")?;
     if let Some(folder) = &folder {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let (certificate_path, key_path) = paths(folder);
-        made::write(&key_path, &key)?;
-        made::write(&certificate_path, &certificate)?;
+        write(&key_path, &key)?;
+        write(&certificate_path, &certificate)?;
     }
     let shown = pair(certificate.as_bytes(), key.as_bytes())?;
     Ok(Current { shown, upkeep: Upkeep::Ours { folder, bind, until } })
@@ -176,5 +194,162 @@ pub(crate) fn pair(certificate: &[u8], key: &[u8]) -> anyhow::Result<Arc<Certifi
     }
 }
 
+/// A new certificate and its key, in PEM.
+struct Made {
+    certificate: String,
+    key: String,
+    /// When the next one is due.
+    until: SystemTime,
+}
+
+/// Creates a certificate for every name and address of this process.
+fn make(bind: IpAddr) -> anyhow::Result<Made> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::new(names(&host, bind))?;
+    let mut subject = DistinguishedName::new();
+    subject.push(DnType::CommonName, host);
+    subject.push(DnType::OrganizationName, ORGANISATION);
+    params.distinguished_name = subject;
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let now = SystemTime::now();
+    params.not_before = (now - BEFORE).into();
+    params.not_after = (now + VALID).into();
+    let certificate = params.self_signed(&key)?;
+    Ok(Made { certificate: certificate.pem(), key: key.serialize_pem(), until: now + VALID - EARLY })
+}
+
+/// When a certificate that this host created is due for renewal; `None` for any other certificate.
+fn due(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let ours = |organisation: &str| organisation == ORGANISATION;
+    certificate.issuer().iter_organization().filter_map(|name| name.as_str().ok()).find(|name| ours(name))?;
+    let end = u64::try_from(certificate.validity().not_after.timestamp()).ok()?;
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(end) - EARLY)
+}
+
+fn names(host: &str, bind: IpAddr) -> Vec<String> {
+    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1", host].map(str::to_owned).to_vec();
+    match bind.is_unspecified() {
+        true => names.extend(own_addresses()),
+        false => names.push(bind.to_string()),
+    }
+    names.sort();
+    names.dedup();
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+/// The addresses that others see: the source addresses of outgoing routes. Nothing is sent.
+fn own_addresses() -> impl Iterator<Item = String> {
+    let from = |any: &str, out: &str| {
+        let socket = UdpSocket::bind(any).ok()?;
+        socket.connect(out).ok()?;
+        socket.local_addr().ok().as_ref().map(SocketAddr::ip).as_ref().map(IpAddr::to_string)
+    };
+    [from("0.0.0.0:0", "192.0.2.1:9"), from("[::]:0", "[2001:db8::1]:9")].into_iter().flatten()
+}
+
+/// Writes a file that only its owner may read, and that is never seen half-written.
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let beside = path.with_extension("new");
+    let written = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&beside)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| std::fs::rename(&beside, path));
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Files that belong together.
+#[derive(Debug)]
+pub(super) struct Files {
+    paths: Vec<PathBuf>,
+    seen: Vec<Option<Stamp>>,
+    looked: Instant,
+}
+
+/// The version of a file: inode, length, modification time.
+type Stamp = (u64, u64, i64, i64);
+
+impl Files {
+    /// These files in their current version.
+    pub(super) fn new(paths: &[&Path]) -> Self {
+        let paths: Vec<PathBuf> = paths.iter().map(|path| path.to_path_buf()).collect();
+        Self { seen: stamps(&paths), paths, looked: Instant::now() }
+    }
+
+    /// Whether any file was replaced since the last check that reported it.
+    pub(super) fn changed(&mut self) -> bool {
+        if self.looked.elapsed() < OFTEN_ENOUGH {
+            return false;
+        }
+        self.looked = Instant::now();
+        let now = stamps(&self.paths);
+        std::mem::replace(&mut self.seen, now) != self.seen
+    }
+}
+
+/// Follows links, which is how Secrets are replaced.
+fn stamps(paths: &[PathBuf]) -> Vec<Option<Stamp>> {
+    let stamp = |path: &PathBuf| {
+        let file = std::fs::metadata(path).ok()?;
+        Some((file.ino(), file.len(), file.mtime(), file.mtime_nsec()))
+    };
+    paths.iter().map(stamp).collect()
+}
+
+/// Reads a whole file.
+pub(super) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const BIND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3));
+
+    fn shown(certificates: &Certificates) -> CertificateDer<'static> {
+        certificates.newest().cert[0].clone()
+    }
+
+    #[test]
+    fn ours_is_made_anew_when_it_is_due_and_not_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = CertificateSource::Folder(folder.path().join("made"));
+        let certificates = Certificates::new(&source, BIND).unwrap();
+        let first = shown(&certificates);
+        assert_eq!(shown(&certificates), first);
+
+        match &mut certificates.current.lock().upkeep {
+            Upkeep::Ours { until, .. } => {
+                assert!(*until > SystemTime::now() + Duration::from_secs(200 * 24 * 60 * 60));
+                *until = SystemTime::now();
+            }
+            Upkeep::Given { .. } => panic!("it is ours"),
+        }
+        let second = shown(&certificates);
+        assert_ne!(second, first);
+        let again = Certificates::new(&source, BIND).unwrap();
+        assert_eq!(shown(&again), second, "the next process finds the new one");
+    }
+
+    #[test]
+    fn only_ours_is_taken_for_ours() {
+        let made = make(BIND).unwrap();
+        let ours = CertificateDer::from_pem_slice(made.certificate.as_bytes()).unwrap();
+        let until = due(&ours).unwrap();
+        assert!(made.until.duration_since(until).unwrap_or_default() < Duration::from_secs(2));
+
+        let key = rcgen::KeyPair::generate().unwrap();
+        let other =
+            rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        assert_eq!(due(other.der()), None, "somebody else renews it");
+    }
+}

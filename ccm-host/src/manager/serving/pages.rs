@@ -1,87 +1,59 @@
-//! Information about the process: `/configz`, `/flagz`, `/statusz`.
+//! Pages about the process: `/configz`, `/flagz`, `/statusz`, and `/status`, which shows `/state` to people in a browser.
+//!
+//! The last is one file, served as it is. Its policy lets it run its own script, apply its own style and ask its own
+//! origin; nothing else is loaded, and no text of the host becomes markup.
 
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::Html;
 use axum::routing::get;
 use axum::{Json, Router};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
+use super::headers;
 use crate::controllers::node_ipam::settings::Allocation;
 use crate::flag::{self, duration};
-use crate::manager::build_info;
+use crate::manager::build;
 use crate::manager::flags::Settings;
 
 const NAME: &str = "cloud-controller-manager";
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
                        guarantees and is for debugging purposes only.";
 
-/// All pages, built once: nothing in them changes but the time.
-#[derive(Clone, Debug)]
-pub(super) struct Pages {
-    inner: Arc<Inner>,
+const PAGE: &str = include_str!("pages/status.html");
+
+/// Nothing in the pages changes but the time.
+pub(super) fn router(settings: &Settings) -> Router {
+    let flags: String = settings.flags.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+    let flagz = format!("{NAME} flagz\n{WARNING}\n\n{flags}");
+    let (configz, started) = (configz(settings), Timestamp::now());
+    let router = Router::new()
+        .route("/configz", get(async move || Json(configz)))
+        .route("/flagz", get(async move || flagz))
+        .route("/statusz", get(async move || statusz(started, Timestamp::now())));
+    // Without the policy there is no page: base64 and its words are fit for a header.
+    let Ok(policy) = HeaderValue::try_from(policy()) else { return router };
+    let shielded: [(HeaderName, HeaderValue); 3] = [
+        (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (header::CONTENT_SECURITY_POLICY, policy),
+    ];
+    router.route("/status", get(async move || (headers(), shielded, Html(PAGE))))
 }
 
-#[derive(Debug)]
-struct Inner {
-    configz: Value,
-    flagz: String,
-    started: Timestamp,
-}
-
-impl Pages {
-    pub(super) fn new(settings: &Settings) -> Self {
-        let flags: String = settings.flags.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
-        let inner = Inner {
-            configz: configz(settings),
-            flagz: format!("{NAME} flagz\n{WARNING}\n\n{flags}"),
-            started: Timestamp::now(),
-        };
-        Self { inner: Arc::new(inner) }
-    }
-
-    pub(super) fn router(self) -> Router {
-        Router::new()
-            .route("/configz", get(show_configz))
-            .route("/flagz", get(show_flagz))
-            .route("/statusz", get(show_statusz))
-            .with_state(self)
-    }
-}
-
-impl Inner {
-    fn statusz(&self, now: Timestamp) -> String {
-        let up = now.duration_since(self.started).as_secs();
-        format!(
-            "{NAME} statusz\n{WARNING}\n\nStarted: {started}\nUp: {hours} hr {minutes:02} min {seconds:02} sec\n\
-             Binary version: {version}\nPaths: /configz /flagz /healthz /livez /metrics /readyz /shadow /state /status /statusz\n",
-            started = self.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            hours = up / 3600,
-            minutes = up / 60 % 60,
-            seconds = up % 60,
-            version = build_info::raw(),
-        )
-    }
-}
-
-async fn show_configz(State(pages): State<Pages>) -> Json<Value> {
-    Json(pages.inner.configz.clone())
-}
-
-async fn show_flagz(State(pages): State<Pages>) -> Response {
-    text(pages.inner.flagz.clone())
-}
-
-async fn show_statusz(State(pages): State<Pages>) -> Response {
-    text(pages.inner.statusz(Timestamp::now()))
-}
-
-fn text(body: String) -> Response {
-    let kind = (header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    ([kind], body).into_response()
+fn statusz(started: Timestamp, now: Timestamp) -> String {
+    let up = now.duration_since(started).as_secs();
+    format!(
+        "{NAME} statusz\n{WARNING}\n\nStarted: {started}\nUp: {hours} hr {minutes:02} min {seconds:02} sec\n\
+         Binary version: {version}\nPaths: /configz /flagz /healthz /livez /metrics /readyz /shadow /state /status /statusz\n",
+        started = started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        hours = up / 3600,
+        minutes = up / 60 % 60,
+        seconds = up % 60,
+        version = build(),
+    )
 }
 
 /// `/configz`, in the format of upstream's `CloudControllerManagerConfiguration`; host-only settings are beside it. Keys
@@ -168,4 +140,53 @@ fn shared(settings: &Settings) -> Value {
         "CIDRAllocatorType": allocator,
         "ConfigureCloudRoutes": settings.controllers.routes.configure_cloud_routes,
     })
+}
+
+/// The policy of `/status`, which names script and style by their digests.
+fn policy() -> String {
+    format!(
+        "default-src 'none'; script-src '{}'; style-src '{}'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'",
+        digest("script"),
+        digest("style")
+    )
+}
+
+fn digest(tag: &str) -> String {
+    format!("sha256-{}", STANDARD.encode(Sha256::digest(content(tag))))
+}
+
+/// What is between the page's only pair of these tags.
+fn content(tag: &str) -> &'static str {
+    let (_, rest) = PAGE.split_once(&format!("<{tag}>")).unwrap_or_default();
+    rest.split_once(&format!("</{tag}>")).unwrap_or_default().0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_whole_and_makes_no_markup_of_text() {
+        for tag in ["script", "style"] {
+            assert_eq!(PAGE.matches(&format!("<{tag}")).count(), 1, "{tag}");
+            assert!(content(tag).len() > 500, "{tag}");
+        }
+        for word in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "style=",
+            " src=",
+            "href=",
+            "@import",
+        ] {
+            assert!(!PAGE.contains(word), "{word}");
+        }
+        // The only address is the name of a namespace, which nobody fetches.
+        assert_eq!(PAGE.matches("://").count(), 1);
+        assert!(policy().starts_with("default-src 'none'; script-src 'sha256-"));
+    }
 }

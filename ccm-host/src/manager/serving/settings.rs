@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::ArgAction;
 
 use super::tls::{self, TlsSettings};
-use crate::flag::{self, FlagError, Mistakes, Wrong};
+use crate::flag::{self, Mistakes, Wrong};
 
 /// The flags.
 #[derive(Clone, Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub struct Flags {
     tls: tls::Flags,
 
     #[command(flatten)]
-    access: AccessFlags,
+    access: AccessSettings,
 }
 
 /// Where and how to serve health and metrics.
@@ -68,13 +68,13 @@ impl Flags {
             );
         }
         let tls = self.tls.resolve(mistakes, warnings);
-        let access = self.access.resolve(mistakes);
+        self.access.check(mistakes);
         Some(ServingSettings {
             address: port.map(|port| SocketAddr::new(self.bind_address, port)),
             address_file: self.serving_address_file.clone(),
             share_port: self.permit_port_sharing,
             tls: tls?,
-            access: access?,
+            access: self.access.clone(),
         })
     }
 }
@@ -95,61 +95,48 @@ fn port(text: &str) -> Result<Port, Wrong> {
     }
 }
 
-#[derive(Clone, Debug, clap::Args)]
+/// Access rules of the serving port, one field per flag.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Authentication and authorization")]
 #[group(skip)]
-struct AccessFlags {
+pub struct AccessSettings {
     /// Kubeconfig file for the apiserver that reviews tokens; empty means --kubeconfig or the pod's ServiceAccount.
     #[arg(long, value_name = "PATH")]
-    authentication_kubeconfig: Option<PathBuf>,
+    pub authentication_kubeconfig: Option<PathBuf>,
 
     /// Do not read the client CA from the ConfigMap extension-apiserver-authentication.
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
-    authentication_skip_lookup: bool,
+    pub authentication_skip_lookup: bool,
 
     /// Continue if that ConfigMap cannot be read; no client certificate is accepted then.
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
-    authentication_tolerate_lookup_failure: bool,
+    pub authentication_tolerate_lookup_failure: bool,
 
     /// How long to cache token reviews.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = flag::duration)]
-    authentication_token_webhook_cache_ttl: Duration,
+    pub authentication_token_webhook_cache_ttl: Duration,
 
     /// CA file for client certificates, instead of the ConfigMap: the common name is the user, the organisations are
     /// the groups. Reloaded when the file changes.
     #[arg(long, value_name = "PATH")]
-    client_ca_file: Option<PathBuf>,
+    pub client_ca_file: Option<PathBuf>,
 
     /// Kubeconfig file for the apiserver that authorizes requests; empty means --kubeconfig or the pod's
     /// ServiceAccount.
     #[arg(long, value_name = "PATH")]
-    authorization_kubeconfig: Option<PathBuf>,
+    pub authorization_kubeconfig: Option<PathBuf>,
 
     /// Paths open to everybody, comma separated; a trailing * matches any suffix. The flag replaces the default.
     #[arg(long, value_name = "LIST", default_value = "/healthz,/readyz,/livez")]
-    authorization_always_allow_paths: Vec<String>,
+    pub authorization_always_allow_paths: Vec<String>,
 
     /// How long to cache allowed requests.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = flag::duration)]
-    authorization_webhook_cache_authorized_ttl: Duration,
+    pub authorization_webhook_cache_authorized_ttl: Duration,
 
     /// How long to cache denied requests.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = flag::duration)]
-    authorization_webhook_cache_unauthorized_ttl: Duration,
-}
-
-/// Access rules of the serving port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccessSettings {
-    /// `None` means that of the rest of the process.
-    pub authentication_kubeconfig: Option<PathBuf>,
-    /// The same for authorization.
-    pub authorization_kubeconfig: Option<PathBuf>,
-    pub client_ca: ClientCa,
-    pub open: Vec<OpenPath>,
-    pub token_ttl: Duration,
-    pub allowed_ttl: Duration,
-    pub denied_ttl: Duration,
+    pub authorization_webhook_cache_unauthorized_ttl: Duration,
 }
 
 /// The client certificates to accept.
@@ -166,60 +153,33 @@ pub enum ClientCa {
     Nobody,
 }
 
-/// A path that needs no permission.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OpenPath {
-    Exactly(String),
-    Below(String),
-}
-
-impl OpenPath {
-    /// Whether it covers this path.
-    #[must_use]
-    pub fn opens(&self, path: &str) -> bool {
-        match self {
-            Self::Exactly(open) => path == open,
-            Self::Below(begin) => path.starts_with(begin),
+impl AccessSettings {
+    fn check(&self, mistakes: &mut Mistakes) {
+        for path in self.open().filter(|path| !path.starts_with('/')) {
+            let remedy = "begin it with /, as in /healthz";
+            mistakes.refuse("authorization-always-allow-paths", path, "is not a path", remedy);
         }
     }
-}
 
-impl AccessFlags {
-    fn resolve(&self, mistakes: &mut Mistakes) -> Option<AccessSettings> {
-        Some(AccessSettings {
-            authentication_kubeconfig: self.authentication_kubeconfig.clone(),
-            authorization_kubeconfig: self.authorization_kubeconfig.clone(),
-            open: self.open(mistakes)?,
-            client_ca: self.client_ca(),
-            token_ttl: self.authentication_token_webhook_cache_ttl,
-            allowed_ttl: self.authorization_webhook_cache_authorized_ttl,
-            denied_ttl: self.authorization_webhook_cache_unauthorized_ttl,
+    fn open(&self) -> impl Iterator<Item = &str> {
+        flag::listed(&self.authorization_always_allow_paths)
+    }
+
+    /// Whether this path needs no permission.
+    #[must_use]
+    pub fn opens(&self, path: &str) -> bool {
+        self.open().any(|open| match open.strip_suffix('*') {
+            Some(begin) => path.starts_with(begin),
+            None => path == open,
         })
     }
 
-    fn client_ca(&self) -> ClientCa {
+    #[must_use]
+    pub fn client_ca(&self) -> ClientCa {
         match &self.client_ca_file {
             Some(file) => ClientCa::File(file.clone()),
             None if self.authentication_skip_lookup => ClientCa::Nobody,
             None => ClientCa::ConfigMap { tolerant: self.authentication_tolerate_lookup_failure },
         }
     }
-
-    fn open(&self, mistakes: &mut Mistakes) -> Option<Vec<OpenPath>> {
-        let read: Vec<_> = flag::listed(&self.authorization_always_allow_paths)
-            .map(|path| mistakes.keep(open(path)))
-            .collect();
-        read.into_iter().collect()
-    }
-}
-
-fn open(path: &str) -> Result<OpenPath, FlagError> {
-    if !path.starts_with('/') {
-        let wrong = Wrong::new("is not a path", "begin it with /, as in /healthz");
-        return Err(wrong.of("authorization-always-allow-paths", path));
-    }
-    Ok(match path.strip_suffix('*') {
-        Some(begin) => OpenPath::Below(begin.to_owned()),
-        None => OpenPath::Exactly(path.to_owned()),
-    })
 }

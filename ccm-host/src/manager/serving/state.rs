@@ -20,7 +20,7 @@ use ccm_state::{
 };
 use serde::Serialize;
 
-use super::answer::{headers, status};
+use super::{headers, refusal};
 use crate::cloud::{CloudError, Question};
 
 /// Whoever knows the state of the host.
@@ -87,7 +87,7 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let Self(code, reason, message) = self;
-        (code, headers(), Json(status(code, reason, &message))).into_response()
+        refusal(code, reason, &message)
     }
 }
 

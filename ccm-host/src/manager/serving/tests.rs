@@ -9,10 +9,11 @@ use tower::ServiceExt as _;
 
 use super::*;
 use crate::manager::flags::{self, Request};
+use crate::manager::health::Probe;
 
 /// Two live checks, and three ready ones of which one fails.
 fn checks() -> Checks {
-    let checks = Checks::new();
+    let checks = Checks::default();
     checks.add(Probe::Live, "ping", || Ok(()));
     checks.add(Probe::Live, "lease", || Ok(()));
     checks.add(Probe::Ready, "kube", || Ok(()));
@@ -36,7 +37,7 @@ fn open_routes() -> Router {
         "--cluster-name=shop",
         "--use-service-account-credentials=true",
     ]);
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let access = Access::new(&settings.serving.access, &metrics).unwrap();
     router(checks(), metrics, &settings, Door::default(), access)
 }

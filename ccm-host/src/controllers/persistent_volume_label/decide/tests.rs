@@ -11,7 +11,7 @@ use crate::{
         ErrorReason,
         fake::{error, method, volume as answer},
     },
-    kube::pairs::Pairs,
+    kube::keep::Pairs,
 };
 
 const FORMER_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";

@@ -24,8 +24,7 @@ use crate::{
     kube::{
         cache::{Cache, Slim},
         fixtures::Recorded,
-        patch::Writer,
-        pressure::WritePressure,
+        patch::{WritePressure, Writer},
         service::ObjectKey,
     },
     reconcile,

@@ -59,6 +59,7 @@ fn refuses_one_flag_with_its_remedy() {
         ("--tracing-sampling-rate-per-million=1000001", "is not a part of a million: give 0 to 1000000"),
         ("--v=-1", "is not a verbosity: give 0 to 10"),
         ("--master=10.0.0.1:6443", "is not an http or https URL: give a URL such as https://host:6443"),
+        ("--master=localhost", "is not an http or https URL: give a URL such as https://host:6443"),
         ("--master=::", "is not a URL: give a URL such as https://host:6443"),
         (
             "--bind-address=localhost",

@@ -30,7 +30,7 @@ const UPSTREAM: &str = "\
 
 #[test]
 fn every_flag_of_upstream_is_one() {
-    let ours: Vec<String> = table::table().into_iter().map(|flag| flag.name).collect();
+    let ours: Vec<String> = docs::table().into_iter().map(|flag| flag.name).collect();
     let missing: Vec<&str> =
         UPSTREAM.split_whitespace().filter(|name| !ours.iter().any(|ours| ours == name)).collect();
     assert_eq!(missing, [""; 0]);

@@ -14,7 +14,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::User;
-use crate::manager::serving::files::{self, Files};
+use crate::manager::serving::certificate::{Files, read};
 
 /// The authority; without one, client certificates are ignored.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl Authority {
     pub(super) fn from_file(path: &Path) -> anyhow::Result<Self> {
         let files = Files::new(&[path]);
         let authority = Self::default();
-        let pem = files::read(path)?;
+        let pem = read(path)?;
         authority.set(&pem).with_context(|| format!("--client-ca-file={} cannot be used", path.display()))?;
         authority.state.lock().file = Some((path.to_owned(), files));
         Ok(authority)
@@ -77,7 +77,7 @@ impl Authority {
         }
         let path = path.clone();
         drop(state);
-        if let Err(error) = files::read(&path).and_then(|pem| self.set(&pem)) {
+        if let Err(error) = read(&path).and_then(|pem| self.set(&pem)) {
             tracing::warn!(error = format!("{error:#}"), "the CA of client certificates stays as it was");
         }
     }

@@ -2,7 +2,6 @@
 //! counted.
 
 use std::fmt;
-use std::time::Instant;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -10,6 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
+use tokio::time::Instant;
 
 use super::{Refusal, User};
 use crate::buckets::Buckets;

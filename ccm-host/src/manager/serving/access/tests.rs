@@ -1,7 +1,6 @@
 //! Access decisions, with a judge in place of the apiserver.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use anyhow::bail;
 use axum::Router;
@@ -47,7 +46,7 @@ impl Reviewer for Judge {
 }
 
 fn access(words: &[&str]) -> Access {
-    measured(words, &Metrics::new())
+    measured(words, &Metrics::default())
 }
 
 fn measured(words: &[&str], metrics: &Metrics) -> Access {
@@ -102,7 +101,7 @@ async fn who_is_let_in() {
 /// manager.md 5.4: names and labels are upstream's.
 #[tokio::test]
 async fn those_who_ask_are_counted() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let access = measured(&[], &metrics);
     access.ask(Arc::new(Judge::default()));
     for token in ["jane", "root", "joe", "mallory", "away"] {
@@ -161,4 +160,31 @@ async fn answers_are_remembered_for_as_long_as_the_flags_say() {
         assert_eq!(ask(&access, Some("Bearer joe"), "/metrics").await.0, 403);
     }
     assert_eq!(asked(), (2, 5), "what was refused is asked about each time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_are_forgotten_in_time() {
+    let memory = Memory::default();
+    memory.put(key(["a"]), 1, Duration::from_secs(10));
+    tokio::time::advance(Duration::from_secs(9)).await;
+    assert_eq!(memory.get(&key(["a"])), Some(1));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(memory.get(&key(["a"])), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_than_so_many_are_kept() {
+    let memory = Memory::default();
+    for number in 0..10 * MOST {
+        memory.put(key([number.to_string().as_str()]), number, Duration::from_secs(10));
+    }
+    assert!(memory.answers.lock().len() <= MOST);
+    let last = 10 * MOST - 1;
+    assert_eq!(memory.get(&key([last.to_string().as_str()])), Some(last));
+}
+
+#[test]
+fn questions_differ_where_their_words_do() {
+    assert_ne!(key(["ab", "c"]), key(["a", "bc"]));
+    assert_ne!(key(["a"]), key(["a", ""]));
 }

@@ -30,7 +30,7 @@ impl Server {
         let settings = settings(&[&["--bind-address=127.0.0.1"], words].concat());
         let serving = Serving::bind(&settings.serving).await.unwrap().unwrap();
         let address = serving.address();
-        let metrics = Metrics::new();
+        let metrics = Metrics::default();
         let access = Access::new(&settings.serving.access, &metrics).unwrap();
         access.ask(Arc::new(access::tests::Judge::default()));
         let stop = CancellationToken::new();

@@ -1,18 +1,18 @@
-//! The flags as data: for `docs/flags.md`, `docs/config.schema.json` and the log lines at start.
+//! `docs/flags.md` and `docs/config.schema.json`, made from the flags.
 //!
 //! Name, type, default, group and help come from the flag definitions; only upstream's defaults are kept here.
 
 use std::fmt::Write as _;
 
-use clap::{ArgAction, ArgMatches, Command};
+use clap::ArgAction;
 use serde_json::{Value, json};
 
-use super::file::COMMAND_LINE_ONLY;
-use super::{command, legacy};
+use crate::manager::flags::args::COMMAND_LINE_ONLY;
+use crate::manager::flags::{command, legacy};
 
 /// A flag compared with the same flag of the upstream cloud controller manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Upstream {
+enum Upstream {
     /// Same name, same meaning, same default.
     Kept,
     /// Same name and meaning, another default; this is upstream's.
@@ -24,15 +24,15 @@ pub enum Upstream {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FlagDoc {
-    pub name: String,
+pub(super) struct FlagDoc {
+    pub(super) name: String,
     /// The type of the value, as in the help text.
-    pub kind: String,
-    pub default: String,
-    pub group: String,
-    pub help: String,
-    pub repeatable: bool,
-    pub upstream: Upstream,
+    kind: String,
+    default: String,
+    group: String,
+    help: String,
+    repeatable: bool,
+    upstream: Upstream,
 }
 
 /// Flags that upstream has, with upstream's defaults in our spelling.
@@ -94,8 +94,7 @@ const UPSTREAM_DEFAULTS: [(&str, &str); 52] = [
 const GLOBAL: &str = "Global";
 
 /// All flags, in the order and the groups of the help text.
-#[must_use]
-pub fn table() -> Vec<FlagDoc> {
+pub(super) fn table() -> Vec<FlagDoc> {
     command().get_arguments().filter_map(flag_doc).collect()
 }
 
@@ -126,24 +125,8 @@ fn upstream(name: &str, group: &str, default: &str) -> Upstream {
     if *theirs == default { Upstream::Kept } else { Upstream::DefaultDiffers(theirs) }
 }
 
-/// Every flag with its value, given or default.
-pub(super) fn values(command: &Command, matches: &ArgMatches) -> Vec<(String, String)> {
-    let mut values: Vec<(String, String)> = command
-        .get_arguments()
-        .filter(|arg| !matches!(arg.get_action(), ArgAction::Help))
-        .filter_map(|arg| {
-            let raw = matches.get_raw(arg.get_id().as_str()).into_iter().flatten();
-            let value = raw.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(",");
-            arg.get_long().map(|name| (name.to_owned(), value))
-        })
-        .collect();
-    values.sort();
-    values
-}
-
 /// The contents of `docs/flags.md`.
-#[must_use]
-pub fn markdown() -> String {
+fn markdown() -> String {
     let mut page = String::from(HEAD);
     let mut group = String::new();
     for flag in table() {
@@ -202,8 +185,7 @@ controller manager: the same, another default there, or new here.
 
 /// The contents of `docs/config.schema.json`: the schema of a `--config` file, for editors and for checks before a
 /// roll-out.
-#[must_use]
-pub fn schema() -> Value {
+fn schema() -> Value {
     let properties: serde_json::Map<String, Value> = table()
         .into_iter()
         .filter(|flag| !COMMAND_LINE_ONLY.contains(&flag.name.as_str()))
@@ -238,64 +220,52 @@ fn property(flag: &FlagDoc) -> Value {
     property
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn config_schema_is_current() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/config.schema.json");
-        let text = format!("{:#}\n", schema());
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(path, &text).unwrap();
-        }
-        assert!(
-            std::fs::read_to_string(path).unwrap() == text,
-            "docs/config.schema.json is old: run UPDATE_DOCS=1 cargo test -p ccm-host schema"
-        );
+#[test]
+fn config_schema_is_current() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/config.schema.json");
+    let text = format!("{:#}\n", schema());
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &text).unwrap();
     }
+    assert!(
+        std::fs::read_to_string(path).unwrap() == text,
+        "docs/config.schema.json is old: run UPDATE_DOCS=1 cargo test -p ccm-host schema"
+    );
+}
 
-    #[test]
-    fn flags_doc_is_current() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/flags.md");
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(path, markdown()).unwrap();
-        }
-        let page = std::fs::read_to_string(path).unwrap();
-        assert!(
-            page == markdown(),
-            "docs/flags.md is old: run UPDATE_DOCS=1 cargo test -p ccm-host flags_doc"
-        );
+#[test]
+fn flags_doc_is_current() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/flags.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, markdown()).unwrap();
     }
+    let page = std::fs::read_to_string(path).unwrap();
+    assert!(page == markdown(), "docs/flags.md is old: run UPDATE_DOCS=1 cargo test -p ccm-host flags_doc");
+}
 
-    #[test]
-    fn every_flag_says_what_it_is() {
-        for flag in table() {
-            assert!(!flag.help.is_empty(), "--{} has no help", flag.name);
-            assert!(flag.name == "help" || !flag.kind.is_empty(), "--{} has no kind", flag.name);
-            assert!(
-                !flag.help.contains('|') && !flag.help.contains('\n'),
-                "--{} breaks the table",
-                flag.name
-            );
-        }
+#[test]
+fn every_flag_says_what_it_is() {
+    for flag in table() {
+        assert!(!flag.help.is_empty(), "--{} has no help", flag.name);
+        assert!(flag.name == "help" || !flag.kind.is_empty(), "--{} has no kind", flag.name);
+        assert!(!flag.help.contains('|') && !flag.help.contains('\n'), "--{} breaks the table", flag.name);
     }
+}
 
-    #[test]
-    fn upstream_table_names_only_flags_that_exist() {
-        let names: Vec<String> = table().into_iter().map(|flag| flag.name).collect();
-        for (name, _) in UPSTREAM_DEFAULTS {
-            assert!(names.iter().any(|known| known == name), "--{name} is not a flag of this host");
-        }
+#[test]
+fn upstream_table_names_only_flags_that_exist() {
+    let names: Vec<String> = table().into_iter().map(|flag| flag.name).collect();
+    for (name, _) in UPSTREAM_DEFAULTS {
+        assert!(names.iter().any(|known| known == name), "--{name} is not a flag of this host");
     }
+}
 
-    #[test]
-    fn compares_with_upstream() {
-        let table = table();
-        let of = |name: &str| table.iter().find(|flag| flag.name == name).map(|flag| flag.upstream);
-        assert_eq!(of("node-monitor-period"), Some(Upstream::Kept));
-        assert_eq!(of("concurrent-node-syncs"), Some(Upstream::DefaultDiffers("1")));
-        assert_eq!(of("feature-gates"), Some(Upstream::WithoutEffect));
-        assert_eq!(of("provider"), Some(Upstream::New));
-    }
+#[test]
+fn compares_with_upstream() {
+    let table = table();
+    let of = |name: &str| table.iter().find(|flag| flag.name == name).map(|flag| flag.upstream);
+    assert_eq!(of("node-monitor-period"), Some(Upstream::Kept));
+    assert_eq!(of("concurrent-node-syncs"), Some(Upstream::DefaultDiffers("1")));
+    assert_eq!(of("feature-gates"), Some(Upstream::WithoutEffect));
+    assert_eq!(of("provider"), Some(Upstream::New));
 }
