@@ -53,7 +53,7 @@ pub use settings::{Endpoint, TlsDir};
 pub use types::{
     AddressType, BackendSet, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer, EnsureRoute,
     Ensured, EnsuredRoute, Freshness, Ingress, IngressPort, Instance, InstanceAnswer, InstanceQuery,
-    InstanceState, InstanceView, LoadBalancer, LoadBalancerList, LoadBalancerState, NodeAddress, Ownership,
-    Route, RouteList, RouteState, RouteTarget, ServiceCondition, SyncState, UpdateLoadBalancer, Updated,
-    VolumeAnswer, VolumeQuery, VolumeState,
+    InstanceState, InstanceView, Listed, LoadBalancer, LoadBalancerList, LoadBalancerState, NodeAddress,
+    Ownership, Route, RouteList, RouteState, RouteTarget, ServiceCondition, SyncState, UpdateLoadBalancer,
+    Updated, VolumeAnswer, VolumeQuery, VolumeState,
 };

@@ -6,8 +6,7 @@ use prost::Message as _;
 use super::{
     CloudError, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, LoadBalancer, LoadBalancerList,
     call::{
-        list::{At, List, Page, Walked},
-        method,
+        list, method,
         sets::{self, Spliced},
     },
     check::{self, Findings},
@@ -74,23 +73,11 @@ pub(super) async fn delete(link: &Link, given: DeleteLoadBalancer) -> Result<Del
 }
 
 pub(super) async fn list(link: &Link) -> Result<LoadBalancerList, CloudError> {
-    let list = List {
-        request: |At { cluster, page_size, page_token }| pb::ListLoadBalancersRequest {
-            cluster,
-            page_size,
-            page_token,
-        },
-        open: |_: &Session, page: pb::ListLoadBalancersResponse| Page {
-            items: page.load_balancers.into_iter().filter(|given| !check::has_no_service(given)).collect(),
-            next: page.next_page_token,
-            unreachable: page.unreachable,
-        },
-        read: |given, findings: &mut Findings| {
-            check::listed(given, findings).map(|balancer| (balancer.service_uid.clone(), balancer))
-        },
+    let read = |_: &Session, given, findings: &mut Findings| {
+        check::listed(given, findings).map(|balancer| (balancer.service_uid.clone(), balancer))
     };
-    let Walked { items, complete, unreachable, .. } = list.walk(link).await?;
-    Ok(LoadBalancerList { load_balancers: items, complete, unreachable })
+    list::walk(link, pb::ListLoadBalancersRequest::default(), |given| !check::has_no_service(given), read)
+        .await
 }
 
 fn adoption(adopt: bool) -> pb::Adoption {

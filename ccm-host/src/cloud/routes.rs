@@ -9,7 +9,7 @@ use super::{
     CloudError, DeletedRoute, EnsureRoute, EnsuredRoute, NodeAddress, Route, RouteList,
     call::{
         batch::{Answer, BatchRpc, Call, Item, ItemKey, Planned},
-        list::{At, List, Page, Walked},
+        list,
         method::{self, Method},
     },
     check::{self, Findings},
@@ -18,25 +18,11 @@ use super::{
 };
 
 pub(super) async fn list(link: &Link, within: &[IpNet]) -> Result<RouteList, CloudError> {
-    let within: Vec<_> = within.iter().map(ToString::to_string).collect();
-    let list = List {
-        request: |At { cluster, page_size, page_token }| pb::ListRoutesRequest {
-            cluster,
-            page_size,
-            page_token,
-            within: within.clone(),
-        },
-        open: |session: &Session, page: pb::ListRoutesResponse| Page {
-            items: page.routes.into_iter().map(|route| session.owned(route)).collect(),
-            next: page.next_page_token,
-            unreachable: page.unreachable,
-        },
-        read: |given, findings: &mut Findings| {
-            check::route(given, findings).map(|route| (route.id.clone(), route))
-        },
+    let within = within.iter().map(ToString::to_string).collect();
+    let read = |session: &Session, given, findings: &mut Findings| {
+        check::route(given, session.info.route_ownership, findings).map(|route| (route.id.clone(), route))
     };
-    let Walked { items, complete, unreachable, rejected } = list.walk(link).await?;
-    Ok(RouteList { routes: items, complete, unreachable, rejected })
+    list::walk(link, pb::ListRoutesRequest { within, ..Default::default() }, |_| true, read).await
 }
 
 /// BatchEnsureRoutes: routes to create or correct.
@@ -88,20 +74,16 @@ impl BatchRpc for Ensure {
             items: routes.collect(),
         };
         let answer = link.call(session, Some(items.len()), message).await?;
-        let keyed = answer.results.into_iter().map(|mut one| {
-            one.route = one.route.map(|route| session.owned(route));
-            (std::mem::take(&mut one.key), one)
-        });
-        Ok(keyed.collect())
+        Ok(answer.results.into_iter().map(|mut one| (std::mem::take(&mut one.key), one)).collect())
     }
 
     fn read(
-        _: &Call<'_, Self>,
+        call: &Call<'_, Self>,
         wanted: &EnsureRoute,
         result: pb::RouteResult,
         findings: &mut Findings,
     ) -> Answer<Self> {
-        check::ensured_route(result, wanted, findings)
+        check::ensured_route(result, wanted, call.session.info.route_ownership, findings)
     }
 }
 

@@ -83,7 +83,7 @@ impl Shadowed {
         let subject = subject("Route", "", &destination.to_string());
         let list = self.listed(link).await?;
         let leads = |route: &&Route| route.destination == destination && leads_to(route, node);
-        if let Some(route) = list.routes.iter().find(leads) {
+        if let Some(route) = list.items.iter().find(leads) {
             self.shadow.agreed(ROUTES, &subject);
             return Ok(EnsuredRoute { route: Some(route.clone()), in_progress: None, events: Vec::new() });
         }
@@ -94,7 +94,7 @@ impl Shadowed {
     pub(super) async fn delete_route(&self, link: &Link, listed: &Route) -> Result<DeletedRoute, CloudError> {
         let subject = subject("Route", "", &format!("{} ({})", listed.destination, listed.id));
         let list = self.listed(link).await?;
-        if list.complete && !list.routes.iter().any(|route| route.id == listed.id) {
+        if list.complete && !list.items.iter().any(|route| route.id == listed.id) {
             self.shadow.agreed(ROUTES, &subject);
             return Ok(DeletedRoute { in_progress: None });
         }

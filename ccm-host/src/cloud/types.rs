@@ -268,15 +268,21 @@ pub struct IngressPort {
     pub error: Option<String>,
 }
 
-/// All balancers of this cluster.
+/// What a list of this cluster's objects showed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct LoadBalancerList {
-    pub load_balancers: Vec<LoadBalancer>,
-    /// Everything was listed: no unreachable location, no restarted list, no dropped item, one process epoch.
+pub struct Listed<I> {
+    /// In order of arrival, without duplicates.
+    pub items: Vec<I>,
+    /// Everything was listed: no unreachable location, no restarted list, one process epoch, nothing dropped.
     pub complete: bool,
     /// Locations that could not be listed, and why.
     pub unreachable: Vec<(String, CloudError)>,
+    /// One sentence for each thing dropped or corrected, unless the item holds it.
+    pub rejected: Vec<String>,
 }
+
+pub type LoadBalancerList = Listed<LoadBalancer>;
+pub type RouteList = Listed<Route>;
 
 /// A route as the cloud has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -311,18 +317,6 @@ impl RouteTarget {
     pub(super) fn is_nothing(&self) -> bool {
         self.name.is_empty() && self.provider_id.is_empty()
     }
-}
-
-/// The routes of this cluster.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RouteList {
-    pub routes: Vec<Route>,
-    /// Everything was listed: no unreachable location, no restarted list, one process epoch, nothing dropped.
-    pub complete: bool,
-    /// Locations that could not be listed, and why.
-    pub unreachable: Vec<(String, CloudError)>,
-    /// One sentence for each thing dropped or corrected.
-    pub rejected: Vec<String>,
 }
 
 /// A request that a destination lead to a node. A wrong target is replaced.

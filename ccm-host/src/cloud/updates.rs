@@ -77,8 +77,7 @@ impl BatchRpc for Updates {
     /// A balancer that carries the desired digest is done.
     async fn done_already(link: &Link, items: &[Item<Self>]) -> Answers<Self> {
         let Ok(list) = load_balancers::list(link).await else { return HashMap::new() };
-        let found: HashMap<_, _> =
-            list.load_balancers.iter().map(|one| (one.service_uid.as_str(), one)).collect();
+        let found: HashMap<_, _> = list.items.iter().map(|one| (one.service_uid.as_str(), one)).collect();
         let is_done = |wanted: &UpdateLoadBalancer| {
             found.get(wanted.service.uid.as_str()).is_some_and(|one| one.has_applied(&wanted.desired_digest))
         };

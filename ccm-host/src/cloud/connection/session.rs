@@ -91,14 +91,6 @@ impl Session {
         self.refused.lock().insert(method.name)
     }
 
-    /// If routes cannot record an owner, all routes in the cluster's tables are the cluster's.
-    pub(crate) fn owned(&self, mut route: pb::Route) -> pb::Route {
-        if !self.info.route_ownership {
-            route.set_ownership(pb::Ownership::ByUid);
-        }
-        route
-    }
-
     /// The node fields that the provider wants in order to find an instance.
     pub(crate) fn identity(&self) -> pb::NodeFields {
         self.wants.identity.clone().unwrap_or_default()

@@ -30,7 +30,7 @@ impl FakeProvider {
     pub(super) fn listed_routes(&self) -> RouteList {
         let state = self.state.lock();
         RouteList {
-            routes: state.routes.values().cloned().collect(),
+            items: state.routes.values().cloned().collect(),
             complete: state.list_complete && state.rejected_routes.is_empty(),
             unreachable: state.unreachable.clone(),
             rejected: state.rejected_routes.clone(),

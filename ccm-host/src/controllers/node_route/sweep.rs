@@ -77,7 +77,7 @@ impl Controller {
         let learnt = if list.complete { Learnt::Whole } else { Learnt::InPart };
         {
             let mut table = cloud.table.lock();
-            table.learn(list.routes, learnt, begun, |route| self.is_as_wanted(route));
+            table.learn(list.items, learnt, begun, |route| self.is_as_wanted(route));
             self.metrics.known(cloud.name(), table.len());
         }
         if is_first {

@@ -124,15 +124,15 @@ async fn round(host: &Host, seed: u64) -> u64 {
     check.on(unrouted, |check, one: DeletedRoute| check.effects(&[], one.in_progress.as_ref()));
     check.on(got, |check, one: LoadBalancer| check.balancer(&one));
     check.on(list, |check, list: LoadBalancerList| {
-        let mut uids: Vec<_> = list.load_balancers.iter().map(|one| one.service_uid.clone()).collect();
-        list.load_balancers.iter().for_each(|one| check.balancer(one));
+        let mut uids: Vec<_> = list.items.iter().map(|one| one.service_uid.clone()).collect();
+        list.items.iter().for_each(|one| check.balancer(one));
         uids.sort();
         check.that(!uids.contains(&String::new()), "a balancer of nobody");
         let all = uids.len();
         uids.dedup();
         check.that(uids.len() == all, "a Service twice in a list");
     });
-    check.on(all_routes, |check, list: RouteList| list.routes.iter().for_each(|route| check.route(route)));
+    check.on(all_routes, |check, list: RouteList| list.items.iter().for_each(|route| check.route(route)));
     let bad = |status: &ProviderStatus| matches!(status, ProviderStatus::Disconnected(why) if why.contains("panicked"));
     check.that(!bad(&host.provider.status().borrow()), "the connection panicked");
     check.believed
