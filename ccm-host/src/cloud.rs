@@ -34,7 +34,6 @@ pub mod settings;
 mod shadowed;
 mod status;
 mod types;
-mod updates;
 mod volumes;
 mod wanted;
 

@@ -19,11 +19,11 @@ use super::{
     call::{gather::Batcher, split::Batch},
     connection::{self, Link},
     instances::{self, InstanceReads, ReadLane},
-    inventory, load_balancers,
+    inventory,
+    load_balancers::{self, Updates},
     metrics::ProviderMetrics,
     routes,
     shadowed::Shadowed,
-    updates::Updates,
     volumes::VolumeReads,
     wanted,
 };

@@ -1,6 +1,6 @@
 //! Routes: the list of all routes, and batched changes.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use cloudprovider_proto::v1alpha1 as pb;
 use ipnet::IpNet;
@@ -8,9 +8,8 @@ use ipnet::IpNet;
 use super::{
     CloudError, DeletedRoute, EnsureRoute, EnsuredRoute, NodeAddress, Route, RouteList,
     call::{
-        batch::{Answer, BatchRpc, Call, Item, ItemKey, Planned},
+        batch::{Answer, BatchRpc, Call, Item, ItemKey},
         list,
-        method::{self, Method},
     },
     check::{self, Findings},
     connection::{Link, session::Session},
@@ -32,10 +31,9 @@ pub(super) struct Ensure;
 impl BatchRpc for Ensure {
     type Lane = ();
     type Question = EnsureRoute;
+    type Request = pb::BatchEnsureRoutesRequest;
     type Result = pb::RouteResult;
     type Done = EnsuredRoute;
-
-    const METHOD: &'static Method = &method::BATCH_ENSURE_ROUTES;
 
     /// Another target for the same destination is another change.
     fn key(wanted: &EnsureRoute) -> ItemKey {
@@ -48,33 +46,26 @@ impl BatchRpc for Ensure {
             || wanted::node_ref(&a.node, &fields) == wanted::node_ref(&b.node, &fields)
     }
 
-    fn plan(_: &Session, items: Vec<Item<Self>>) -> Planned<Self> {
-        without_doubles(items)
-    }
-
     fn wire_keys(items: &[Item<Self>]) -> Vec<String> {
         items.iter().map(|(_, wanted)| wanted.destination.to_string()).collect()
     }
 
-    async fn send(
-        call: &Call<'_, Self>,
-        keys: &[String],
-        items: &[Item<Self>],
-    ) -> Result<Vec<(String, pb::RouteResult)>, CloudError> {
-        let Call { link, session, .. } = call;
-        let fields = session.route_target();
+    fn request(call: &Call<'_, Self>, keys: &[String], items: &[Item<Self>]) -> Self::Request {
+        let fields = call.session.route_target();
         let routes = keys.iter().zip(items).map(|(key, (_, wanted))| pb::RouteToEnsure {
             key: key.clone(),
             destination_cidr: key.clone(),
             target: Some(wanted::node_ref(&wanted.node, &fields)),
         });
-        let message = pb::BatchEnsureRoutesRequest {
-            cluster: Some(link.cluster()),
-            fencing: Some(link.fencing()),
+        pb::BatchEnsureRoutesRequest {
+            cluster: Some(call.link.cluster()),
+            fencing: Some(call.link.fencing()),
             items: routes.collect(),
-        };
-        let answer = link.call(session, Some(items.len()), message).await?;
-        Ok(answer.results.into_iter().map(|mut one| (std::mem::take(&mut one.key), one)).collect())
+        }
+    }
+
+    fn results(answer: pb::BatchEnsureRoutesResponse) -> Vec<(String, pb::RouteResult)> {
+        answer.results.into_iter().map(|mut one| (std::mem::take(&mut one.key), one)).collect()
     }
 
     fn read(
@@ -94,10 +85,9 @@ pub(super) struct Delete;
 impl BatchRpc for Delete {
     type Lane = ();
     type Question = Route;
+    type Request = pb::BatchDeleteRoutesRequest;
     type Result = pb::RouteDeletion;
     type Done = DeletedRoute;
-
-    const METHOD: &'static Method = &method::BATCH_DELETE_ROUTES;
 
     fn key(route: &Route) -> ItemKey {
         ItemKey::new(format!("{} {}", route.id, route.destination))
@@ -107,34 +97,27 @@ impl BatchRpc for Delete {
         a == b
     }
 
-    fn plan(_: &Session, items: Vec<Item<Self>>) -> Planned<Self> {
-        without_doubles(items)
-    }
-
     fn wire_keys(items: &[Item<Self>]) -> Vec<String> {
         items.iter().map(|(_, route)| route.id.clone()).collect()
     }
 
-    async fn send(
-        call: &Call<'_, Self>,
-        keys: &[String],
-        items: &[Item<Self>],
-    ) -> Result<Vec<(String, pb::RouteDeletion)>, CloudError> {
-        let Call { link, session, .. } = call;
+    fn request(call: &Call<'_, Self>, keys: &[String], items: &[Item<Self>]) -> Self::Request {
         let routes = keys.iter().zip(items).map(|(key, (_, route))| {
             let mut listed = as_listed(route);
-            if !session.info.route_ownership {
+            if !call.session.info.route_ownership {
                 listed.set_ownership(pb::Ownership::Unspecified);
             }
             pb::RouteToDelete { key: key.clone(), route: Some(listed) }
         });
-        let message = pb::BatchDeleteRoutesRequest {
-            cluster: Some(link.cluster()),
-            fencing: Some(link.fencing()),
+        pb::BatchDeleteRoutesRequest {
+            cluster: Some(call.link.cluster()),
+            fencing: Some(call.link.fencing()),
             items: routes.collect(),
-        };
-        let answer = link.call(session, Some(items.len()), message).await?;
-        Ok(answer.results.into_iter().map(|mut one| (std::mem::take(&mut one.key), one)).collect())
+        }
+    }
+
+    fn results(answer: pb::BatchDeleteRoutesResponse) -> Vec<(String, pb::RouteDeletion)> {
+        answer.results.into_iter().map(|mut one| (std::mem::take(&mut one.key), one)).collect()
     }
 
     fn read(
@@ -150,21 +133,6 @@ impl BatchRpc for Delete {
             }),
         }
     }
-}
-
-/// Divides items so that no call has two with the same wire key.
-fn without_doubles<R: BatchRpc>(items: Vec<Item<R>>) -> Planned<R> {
-    let mut calls: Vec<(HashSet<String>, Vec<Item<R>>)> = Vec::new();
-    for (key, item) in R::wire_keys(&items).into_iter().zip(items) {
-        match calls.iter_mut().find(|(taken, _)| !taken.contains(&key)) {
-            Some((taken, call)) => {
-                taken.insert(key);
-                call.push(item);
-            }
-            None => calls.push((HashSet::from([key]), vec![item])),
-        }
-    }
-    Planned { chunks: calls.into_iter().map(|(_, call)| call).collect(), too_large: Vec::new() }
 }
 
 /// The route as the provider listed it, so that the provider can tell whether it has changed since.

@@ -91,11 +91,6 @@ impl Session {
         self.refused.lock().insert(method.name)
     }
 
-    /// The node fields that the provider wants in order to find an instance.
-    pub(crate) fn identity(&self) -> pb::NodeFields {
-        self.wants.identity.clone().unwrap_or_default()
-    }
-
     /// The node fields that the provider wants of route targets; with addresses if routes hold these.
     pub(crate) fn route_target(&self) -> pb::NodeFields {
         let fields = self.wants.route_target.clone().unwrap_or_default();
