@@ -50,9 +50,9 @@ pub use providers::{
 pub use remote::RemoteProvider;
 pub use settings::{Endpoint, TlsDir};
 pub use types::{
-    AddressType, BackendSet, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer, EnsureRoute,
-    Ensured, EnsuredRoute, Freshness, Ingress, IngressPort, Instance, InstanceAnswer, InstanceQuery,
-    InstanceState, InstanceView, Listed, LoadBalancer, LoadBalancerList, LoadBalancerState, NodeAddress,
-    Ownership, Route, RouteList, RouteState, RouteTarget, ServiceCondition, SyncState, UpdateLoadBalancer,
-    Updated, VolumeAnswer, VolumeQuery, VolumeState,
+    Accepted, AddressType, BackendSet, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute, Ensured,
+    EnsuredRoute, Freshness, Ingress, IngressPort, Instance, InstanceAnswer, InstanceQuery, InstanceState,
+    InstanceView, Listed, LoadBalancer, LoadBalancerList, LoadBalancerState, NodeAddress, Ownership, Route,
+    RouteList, RouteState, RouteTarget, ServiceCondition, SyncState, UpdateLoadBalancer, VolumeAnswer,
+    VolumeQuery, VolumeState,
 };

@@ -6,8 +6,8 @@ use cloudprovider_proto::v1alpha1 as pb;
 use prost::Message as _;
 
 use super::{
-    BackendSet, CloudError, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, ErrorReason,
-    LoadBalancer, LoadBalancerList, UpdateLoadBalancer, Updated,
+    Accepted, BackendSet, CloudError, DeleteLoadBalancer, EnsureLoadBalancer, Ensured, ErrorReason,
+    LoadBalancer, LoadBalancerList, UpdateLoadBalancer,
     call::{
         batch::{Answer, Answers, BatchRpc, Call, Item, ItemKey, Planned},
         list, method,
@@ -58,7 +58,7 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
     Ok(link.metrics.checked(|findings| check::ensured(response, &of.key, &of.uid, wants, findings)))
 }
 
-pub(super) async fn delete(link: &Link, given: DeleteLoadBalancer) -> Result<Deleted, CloudError> {
+pub(super) async fn delete(link: &Link, given: DeleteLoadBalancer) -> Result<Accepted, CloudError> {
     let (_permit, session) = link.ready(&method::DELETE_LOAD_BALANCER).await?;
     let fields = session.wants.service.clone().unwrap_or_default();
     let message = pb::DeleteLoadBalancerRequest {
@@ -70,7 +70,7 @@ pub(super) async fn delete(link: &Link, given: DeleteLoadBalancer) -> Result<Del
         revision: given.revision,
     };
     let response = link.call(&session, None, message).await?;
-    Ok(link.metrics.checked(|findings| Deleted {
+    Ok(link.metrics.checked(|findings| Accepted {
         in_progress: response.in_progress.map(|given| check::in_progress(given, findings)),
         events: check::events(response.events, findings),
     }))
@@ -97,7 +97,7 @@ impl BatchRpc for Updates {
     type Question = UpdateLoadBalancer;
     type Request = pb::BatchUpdateLoadBalancersRequest;
     type Result = pb::LoadBalancerUpdateResult;
-    type Done = Updated;
+    type Done = Accepted;
 
     /// Another desired state of the same Service is another update.
     fn key(wanted: &UpdateLoadBalancer) -> ItemKey {
@@ -154,7 +154,7 @@ impl BatchRpc for Updates {
             found.get(wanted.service.uid.as_str()).is_some_and(|one| one.has_applied(&wanted.desired_digest))
         };
         let done = items.iter().filter(|(_, wanted)| is_done(wanted));
-        done.map(|(key, _)| (key.clone(), Ok(Updated { in_progress: None, events: Vec::new() }))).collect()
+        done.map(|(key, _)| (key.clone(), Ok(Accepted { in_progress: None, events: Vec::new() }))).collect()
     }
 }
 
@@ -167,9 +167,9 @@ fn outcome(result: pb::LoadBalancerUpdateResult, findings: &mut Findings) -> Ans
     }
     let in_progress = result.in_progress.map(|given| check::in_progress(given, findings));
     match outcome {
-        pb::UpdateOutcome::Updated => Ok(Updated { in_progress: None, events }),
+        pb::UpdateOutcome::Updated => Ok(Accepted { in_progress: None, events }),
         pb::UpdateOutcome::NotUpdated | pb::UpdateOutcome::Unspecified if in_progress.is_some() => {
-            Ok(Updated { in_progress, events })
+            Ok(Accepted { in_progress, events })
         }
         pb::UpdateOutcome::NotUpdated => {
             Err(status::defect(method, "the provider did not update, and gave no reason"))

@@ -9,9 +9,9 @@ use ipnet::IpNet;
 use tokio::sync::{broadcast, watch};
 
 use super::{
-    BackendSet, CloudError, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer, EnsureRoute,
-    Ensured, EnsuredRoute, InstanceAnswer, InstanceQuery, LoadBalancer, LoadBalancerList, Route, RouteList,
-    UpdateLoadBalancer, Updated, VolumeAnswer, VolumeQuery,
+    Accepted, BackendSet, CloudError, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute, Ensured,
+    EnsuredRoute, InstanceAnswer, InstanceQuery, LoadBalancer, LoadBalancerList, Route, RouteList,
+    UpdateLoadBalancer, VolumeAnswer, VolumeQuery,
 };
 use crate::kube::{EventType, Keep, KeySet, Node, Service};
 
@@ -49,10 +49,10 @@ pub trait Provider: Send + Sync + Debug {
     async fn ensure_load_balancer(&self, wanted: EnsureLoadBalancer) -> Result<Ensured, CloudError>;
 
     /// Replaces the backends of a balancer. Batched with other callers' updates.
-    async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Updated, CloudError>;
+    async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Accepted, CloudError>;
 
     /// Deletes a balancer. An absent balancer is success.
-    async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Deleted, CloudError>;
+    async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Accepted, CloudError>;
 
     /// All balancers of this cluster, page by page.
     async fn list_load_balancers(&self) -> Result<LoadBalancerList, CloudError>;
@@ -64,8 +64,8 @@ pub trait Provider: Send + Sync + Debug {
     async fn ensure_route(&self, wanted: EnsureRoute) -> Result<EnsuredRoute, CloudError>;
 
     /// Deletes a route that is still as listed. One that was re-pointed since fails with ROUTE_CHANGED, one that is
-    /// gone is success. Batched with other callers' deletions.
-    async fn delete_route(&self, listed: Route) -> Result<DeletedRoute, CloudError>;
+    /// gone is success. The answer holds what is still in progress. Batched with other callers' deletions.
+    async fn delete_route(&self, listed: Route) -> Result<Option<InProgress>, CloudError>;
 
     /// Makes a public key, one line in OpenSSH form, valid for a user on all instances of this cluster. The answer holds
     /// what is still in progress.

@@ -12,10 +12,10 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    BackendSet, CloudError, CloudMetrics, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer,
-    EnsureRoute, Ensured, EnsuredRoute, InProgress, InstanceAnswer, InstanceQuery, LoadBalancer,
-    LoadBalancerList, Provider, ProviderConfig, ProviderInfo, ProviderStatus, Question, Route, RouteList,
-    UpdateLoadBalancer, Updated, VolumeAnswer, VolumeQuery,
+    Accepted, BackendSet, CloudError, CloudMetrics, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute,
+    Ensured, EnsuredRoute, InProgress, InstanceAnswer, InstanceQuery, LoadBalancer, LoadBalancerList,
+    Provider, ProviderConfig, ProviderInfo, ProviderStatus, Question, Route, RouteList, UpdateLoadBalancer,
+    VolumeAnswer, VolumeQuery,
     call::{gather::Batcher, split::Batch},
     connection::{self, Link},
     instances::{self, InstanceReads, ReadLane},
@@ -132,14 +132,14 @@ impl Provider for RemoteProvider {
         load_balancers::ensure(&self.link, wanted).await
     }
 
-    async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Updated, CloudError> {
+    async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Accepted, CloudError> {
         if self.shadowed.is_some() {
             return Ok(Shadowed::update(&wanted));
         }
         self.updates.answer((), wanted).await
     }
 
-    async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Deleted, CloudError> {
+    async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Accepted, CloudError> {
         if let Some(shadowed) = &self.shadowed {
             return shadowed.delete(&self.link, &wanted).await;
         }
@@ -161,7 +161,7 @@ impl Provider for RemoteProvider {
         self.route_ensures.answer((), wanted).await
     }
 
-    async fn delete_route(&self, listed: Route) -> Result<DeletedRoute, CloudError> {
+    async fn delete_route(&self, listed: Route) -> Result<Option<InProgress>, CloudError> {
         if let Some(shadowed) = &self.shadowed {
             return shadowed.delete_route(&self.link, &listed).await;
         }

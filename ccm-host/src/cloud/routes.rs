@@ -6,7 +6,7 @@ use cloudprovider_proto::v1alpha1 as pb;
 use ipnet::IpNet;
 
 use super::{
-    CloudError, DeletedRoute, EnsureRoute, EnsuredRoute, NodeAddress, Route, RouteList,
+    CloudError, EnsureRoute, EnsuredRoute, InProgress, NodeAddress, Route, RouteList,
     call::{
         batch::{Answer, BatchRpc, Call, Item, ItemKey},
         list,
@@ -87,7 +87,7 @@ impl BatchRpc for Delete {
     type Question = Route;
     type Request = pb::BatchDeleteRoutesRequest;
     type Result = pb::RouteDeletion;
-    type Done = DeletedRoute;
+    type Done = Option<InProgress>;
 
     fn key(route: &Route) -> ItemKey {
         ItemKey::new(format!("{} {}", route.id, route.destination))
@@ -128,9 +128,7 @@ impl BatchRpc for Delete {
     ) -> Answer<Self> {
         match result.error {
             Some(error) => Err(status::item_error(Self::METHOD.name, error, findings)),
-            None => Ok(DeletedRoute {
-                in_progress: result.in_progress.map(|given| check::in_progress(given, findings)),
-            }),
+            None => Ok(result.in_progress.map(|given| check::in_progress(given, findings))),
         }
     }
 }

@@ -8,9 +8,9 @@ use tokio::{sync::Mutex, time::Instant};
 use tonic::Code;
 
 use super::{
-    CloudError, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer, EnsureRoute, Ensured,
-    EnsuredRoute, LoadBalancer, LoadBalancerState as State, Ownership, Route, RouteList, RouteState,
-    UpdateLoadBalancer, Updated,
+    Accepted, CloudError, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute, Ensured, EnsuredRoute,
+    InProgress, LoadBalancer, LoadBalancerState as State, Ownership, Route, RouteList, RouteState,
+    UpdateLoadBalancer,
     call::method::{self, Method},
     connection::Link,
     load_balancers, routes,
@@ -55,20 +55,20 @@ impl Shadowed {
     }
 
     /// Always succeeds: nodes come and go all the time, and the other controller sends the same updates.
-    pub(super) fn update(_: &UpdateLoadBalancer) -> Updated {
-        Updated { in_progress: None, events: Vec::new() }
+    pub(super) fn update(_: &UpdateLoadBalancer) -> Accepted {
+        Accepted { in_progress: None, events: Vec::new() }
     }
 
     pub(super) async fn delete(
         &self,
         link: &Link,
         wanted: &DeleteLoadBalancer,
-    ) -> Result<Deleted, CloudError> {
+    ) -> Result<Accepted, CloudError> {
         let subject = balancer(&wanted.key);
         let found = load_balancers::get(link, &wanted.key, &wanted.uid).await?;
         if found.state == State::Absent {
             self.shadow.agreed(SERVICES, &subject);
-            return Ok(Deleted { in_progress: None, events: Vec::new() });
+            return Ok(Accepted { in_progress: None, events: Vec::new() });
         }
         let what = format!("would delete the load balancer, which is {:?}", found.state);
         Err(self.hold(SERVICES, subject, &method::DELETE_LOAD_BALANCER, what, false))
@@ -91,12 +91,16 @@ impl Shadowed {
         Err(self.hold(ROUTES, subject, &method::BATCH_ENSURE_ROUTES, what, false))
     }
 
-    pub(super) async fn delete_route(&self, link: &Link, listed: &Route) -> Result<DeletedRoute, CloudError> {
+    pub(super) async fn delete_route(
+        &self,
+        link: &Link,
+        listed: &Route,
+    ) -> Result<Option<InProgress>, CloudError> {
         let subject = subject("Route", "", &format!("{} ({})", listed.destination, listed.id));
         let list = self.listed(link).await?;
         if list.complete && !list.items.iter().any(|route| route.id == listed.id) {
             self.shadow.agreed(ROUTES, &subject);
-            return Ok(DeletedRoute { in_progress: None });
+            return Ok(None);
         }
         let what = "would delete the route".to_owned();
         Err(self.hold(ROUTES, subject, &method::BATCH_DELETE_ROUTES, what, false))

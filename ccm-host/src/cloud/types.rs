@@ -181,15 +181,6 @@ pub struct UpdateLoadBalancer {
     pub revision: u64,
 }
 
-/// The result of a successful [`UpdateLoadBalancer`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct Updated {
-    /// Set while the update is in progress.
-    pub in_progress: Option<InProgress>,
-    /// Events to write on the Service.
-    pub events: Vec<ProviderEvent>,
-}
-
 #[derive(Debug, Clone)]
 pub struct DeleteLoadBalancer {
     /// Namespace and name of the Service.
@@ -204,10 +195,10 @@ pub struct DeleteLoadBalancer {
     pub adopt: bool,
 }
 
-/// The result of a [`DeleteLoadBalancer`].
+/// The result of a successful [`UpdateLoadBalancer`] or [`DeleteLoadBalancer`].
 #[derive(Debug, Clone, PartialEq)]
-pub struct Deleted {
-    /// Set until nothing is left.
+pub struct Accepted {
+    /// Set until all is done.
     pub in_progress: Option<InProgress>,
     /// Events to write on the Service.
     pub events: Vec<ProviderEvent>,
@@ -337,13 +328,6 @@ pub struct EnsuredRoute {
     pub in_progress: Option<InProgress>,
     /// Events to write on the Node.
     pub events: Vec<ProviderEvent>,
-}
-
-/// The result of a successful deletion.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeletedRoute {
-    /// Set while the deletion is in progress.
-    pub in_progress: Option<InProgress>,
 }
 
 /// A query for the labels of one volume.

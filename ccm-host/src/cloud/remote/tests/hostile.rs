@@ -92,7 +92,7 @@ async fn round(host: &Host, seed: u64) -> u64 {
     let mut check = Check { seed, believed: 0 };
     asked.into_iter().for_each(|one| check.on(one, Check::instance));
     updated.into_iter().for_each(|one| {
-        check.on(one, |check, one: Updated| check.effects(&one.events, one.in_progress.as_ref()));
+        check.on(one, |check, one: Accepted| check.effects(&one.events, one.in_progress.as_ref()));
     });
     routes.into_iter().enumerate().for_each(|(i, one)| {
         check.on(one, |check, one: EnsuredRoute| {
@@ -120,8 +120,8 @@ async fn round(host: &Host, seed: u64) -> u64 {
             check.that(!one.annotations.contains_key("other.example/id"), "an annotation without right");
         }
     });
-    check.on(deleted, |check, one: Deleted| check.effects(&one.events, one.in_progress.as_ref()));
-    check.on(unrouted, |check, one: DeletedRoute| check.effects(&[], one.in_progress.as_ref()));
+    check.on(deleted, |check, one: Accepted| check.effects(&one.events, one.in_progress.as_ref()));
+    check.on(unrouted, |check, one: Option<InProgress>| check.effects(&[], one.as_ref()));
     check.on(got, |check, one: LoadBalancer| check.balancer(&one));
     check.on(list, |check, list: LoadBalancerList| {
         let mut uids: Vec<_> = list.items.iter().map(|one| one.service_uid.clone()).collect();

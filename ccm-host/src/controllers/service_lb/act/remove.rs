@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{Act, Step, apply::result, lane_of};
 use crate::{
-    cloud::{CloudError, DeleteLoadBalancer, Deleted, ErrorReason, Provider},
+    cloud::{Accepted, CloudError, DeleteLoadBalancer, ErrorReason, Provider},
     controllers::service_lb::{
         Controller,
         decide::Removal,
@@ -77,7 +77,7 @@ impl Act<'_> {
     ) -> Option<Step> {
         let answer = self.call_delete(provider, lane, subject).await;
         match answer {
-            Ok(Deleted { in_progress, events }) => {
+            Ok(Accepted { in_progress, events }) => {
                 self.controller.events.of_provider(&**subject, &events);
                 in_progress.map(|in_progress| self.in_progress(lane, Intent::Remove, &in_progress))
             }
@@ -100,7 +100,7 @@ impl Act<'_> {
         provider: &dyn Provider,
         lane: &mut Lane,
         subject: &Arc<Service>,
-    ) -> Result<Deleted, CloudError> {
+    ) -> Result<Accepted, CloudError> {
         let wanted = DeleteLoadBalancer {
             key: self.key.clone(),
             uid: subject.uid.clone(),
@@ -175,7 +175,7 @@ impl Controller {
         &self,
         provider: &dyn Provider,
         wanted: DeleteLoadBalancer,
-    ) -> Result<Deleted, CloudError> {
+    ) -> Result<Accepted, CloudError> {
         let begun = Instant::now();
         let answer = provider.delete_load_balancer(wanted).await;
         let result = result(&answer, |deleted| &deleted.in_progress);
