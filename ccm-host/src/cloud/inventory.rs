@@ -11,11 +11,10 @@ use super::{
     CloudError, Listed,
     call::{
         list::{self, PagedRpc},
-        method,
+        rpc,
     },
     check::Findings,
     connection::{Link, session::Session},
-    status,
 };
 
 /// What to list.
@@ -83,13 +82,13 @@ async fn endpoint(link: &Link, name: &str) -> Result<Cluster, CloudError> {
 }
 
 async fn volumes(link: &Link, plugin: &str, ids: &[String]) -> Result<Vec<Volume>, CloudError> {
-    let method = &method::BATCH_GET_VOLUME_LABELS;
+    let method = &rpc::BATCH_GET_VOLUME_LABELS;
     let (_permit, session) = link.ready(method).await?;
     let queries = volume_queries(plugin, ids);
     let most = session.most_items(method);
     if queries.len() > most {
         let message = format!("{} volumes are too many for one request: give at most {most}", queries.len());
-        return Err(status::local(method.name, ErrorReason::BatchTooLarge, message));
+        return Err(CloudError::local(method.name, ErrorReason::BatchTooLarge, message));
     }
     let message = pb::BatchGetVolumeLabelsRequest { cluster: Some(link.cluster()), queries };
     let found = link.call(&session, None, message).await?;

@@ -10,12 +10,12 @@ use super::{
     LoadBalancer, LoadBalancerList, UpdateLoadBalancer,
     call::{
         batch::{Answer, Answers, BatchRpc, Call, Item, ItemKey, Planned},
-        list, method,
+        list, rpc,
         sets::{self, Spliced},
     },
     check::{self, Findings},
     connection::{Link, session::Session},
-    status, wanted,
+    wanted,
 };
 use crate::kube::ObjectKey;
 
@@ -29,7 +29,7 @@ pub(super) async fn get(link: &Link, key: &ObjectKey, uid: &str) -> Result<LoadB
 }
 
 pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ensured, CloudError> {
-    let method = &method::ENSURE_LOAD_BALANCER;
+    let method = &rpc::ENSURE_LOAD_BALANCER;
     let (_permit, session) = link.ready(method).await?;
     let wants = &session.wants;
     let message = || pb::EnsureLoadBalancerRequest {
@@ -47,7 +47,7 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
     if bytes > session.message_bytes {
         let nodes = given.backends.nodes.len();
         let most = session.message_bytes;
-        return Err(status::too_large(
+        return Err(CloudError::too_large(
             method.name,
             format!("{nodes} nodes take {bytes} bytes, the provider accepts {most}: a set cannot be split"),
         ));
@@ -59,7 +59,7 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
 }
 
 pub(super) async fn delete(link: &Link, given: DeleteLoadBalancer) -> Result<Accepted, CloudError> {
-    let (_permit, session) = link.ready(&method::DELETE_LOAD_BALANCER).await?;
+    let (_permit, session) = link.ready(&rpc::DELETE_LOAD_BALANCER).await?;
     let fields = session.wants.service.clone().unwrap_or_default();
     let message = pb::DeleteLoadBalancerRequest {
         cluster: Some(link.cluster()),
@@ -163,7 +163,7 @@ fn outcome(result: pb::LoadBalancerUpdateResult, findings: &mut Findings) -> Ans
     let outcome = findings.known(result.outcome);
     let events = check::events(result.events, findings);
     if let Some(error) = result.error {
-        return Err(status::item_error(method, error, findings));
+        return Err(CloudError::of_item(method, error, findings));
     }
     let in_progress = result.in_progress.map(|given| check::in_progress(given, findings));
     match outcome {
@@ -172,9 +172,9 @@ fn outcome(result: pb::LoadBalancerUpdateResult, findings: &mut Findings) -> Ans
             Ok(Accepted { in_progress, events })
         }
         pb::UpdateOutcome::NotUpdated => {
-            Err(status::defect(method, "the provider did not update, and gave no reason"))
+            Err(CloudError::defect(method, "the provider did not update, and gave no reason"))
         }
-        pb::UpdateOutcome::Unspecified => Err(status::local(
+        pb::UpdateOutcome::Unspecified => Err(CloudError::local(
             method,
             ErrorReason::NeedsEnsure,
             "the provider did not report the outcome of the update",
@@ -278,7 +278,7 @@ fn too_large((_, wanted): &Item<Updates>, bytes: usize, budget: usize) -> CloudE
         wanted.service.key,
         wanted.backends.nodes.len()
     );
-    status::too_large(Updates::METHOD.name, message)
+    CloudError::too_large(Updates::METHOD.name, message)
 }
 
 #[cfg(test)]

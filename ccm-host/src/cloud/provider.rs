@@ -13,7 +13,7 @@ use super::{
     EnsuredRoute, InstanceAnswer, InstanceQuery, LoadBalancer, LoadBalancerList, Route, RouteList,
     UpdateLoadBalancer, VolumeAnswer, VolumeQuery,
 };
-use crate::kube::{EventType, Keep, KeySet, Node, Service};
+use crate::kube::{EventType, Keep, Node, Service};
 
 /// One provider. Calls made within a few milliseconds share a request.
 #[async_trait]
@@ -130,17 +130,13 @@ pub struct ProviderInfo {
     pub route_ownership: bool,
     /// Applied digests survive a restart of the provider.
     pub durable_digest: bool,
-    /// Label keys of nodes that it reads; a trailing `/` or `*` makes a prefix.
-    pub node_labels: Vec<String>,
-    /// Annotation keys of nodes that it reads.
-    pub node_annotations: Vec<String>,
+    /// The labels and annotations of nodes that it reads: the Node cache must keep them for correct digests.
+    pub keep_of_nodes: Keep,
     /// It is told of a node what the kubelet may have written, and may report that back: the addresses, the provided IPs,
     /// or an annotation.
     pub reads_kubelets_words: bool,
-    /// Label keys of Services that it reads.
-    pub service_labels: Vec<String>,
-    /// Annotation keys of Services that it reads or writes.
-    pub service_annotations: Vec<String>,
+    /// Those of Services that it reads or writes, for the Service cache.
+    pub keep_of_services: Keep,
     /// How often it wants its instances swept.
     pub instance_sweep: Option<Duration>,
 }
@@ -154,24 +150,6 @@ impl ProviderInfo {
                 Some(class) => self.load_balancer_classes.iter().any(|known| known == class),
                 None => self.default_load_balancer_class,
             }
-    }
-
-    /// The keys that the Node cache must keep for correct digests.
-    #[must_use]
-    pub fn keep_of_nodes(&self) -> Keep {
-        Keep {
-            labels: KeySet::patterns(&self.node_labels),
-            annotations: KeySet::patterns(&self.node_annotations),
-        }
-    }
-
-    /// The keys that the Service cache must keep for correct digests.
-    #[must_use]
-    pub fn keep_of_services(&self) -> Keep {
-        Keep {
-            labels: KeySet::patterns(&self.service_labels),
-            annotations: KeySet::patterns(&self.service_annotations),
-        }
     }
 }
 

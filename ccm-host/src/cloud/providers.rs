@@ -297,8 +297,8 @@ impl Wishes {
             if known.get(provider.name()).is_some_and(|known| Arc::ptr_eq(known, &info)) {
                 continue;
             }
-            self.nodes.set_keep(&info.keep_of_nodes());
-            self.services.set_keep(&info.keep_of_services());
+            self.nodes.set_keep(&info.keep_of_nodes);
+            self.services.set_keep(&info.keep_of_services);
             known.insert(provider.name().to_owned(), info);
         }
     }

@@ -1,9 +1,9 @@
-//! The provider that is reached over gRPC.
+//! The provider that is reached over gRPC, and its configuration.
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use ccm_state::inventory::Inventory;
@@ -12,10 +12,10 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Accepted, BackendSet, CloudError, CloudMetrics, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute,
-    Ensured, EnsuredRoute, InProgress, InstanceAnswer, InstanceQuery, LoadBalancer, LoadBalancerList,
-    Provider, ProviderConfig, ProviderInfo, ProviderStatus, Question, Route, RouteList, UpdateLoadBalancer,
-    VolumeAnswer, VolumeQuery,
+    Accepted, BackendSet, CloudError, CloudMetrics, ClusterRef, DeleteLoadBalancer, Dialer,
+    EnsureLoadBalancer, EnsureRoute, Ensured, EnsuredRoute, InProgress, InstanceAnswer, InstanceQuery,
+    LoadBalancer, LoadBalancerList, Provider, ProviderInfo, ProviderStatus, Question, Route, RouteList,
+    UpdateLoadBalancer, VolumeAnswer, VolumeQuery,
     call::{gather::Batcher, split::Batch},
     connection::{self, Link},
     instances::{self, InstanceReads, ReadLane},
@@ -23,11 +23,70 @@ use super::{
     load_balancers::{self, Updates},
     metrics::ProviderMetrics,
     routes,
+    settings::ProviderSettings,
     shadowed::Shadowed,
     volumes::VolumeReads,
     wanted,
 };
-use crate::kube::{Node, Service};
+use crate::{
+    election::Leadership,
+    kube::{Node, Service},
+    shadow::Shadow,
+};
+
+/// One provider, as configured on the command line.
+#[derive(Debug, Clone)]
+pub struct ProviderConfig {
+    pub settings: ProviderSettings,
+    /// The cluster on whose behalf every call is made: uid of the namespace `kube-system`, and name.
+    pub cluster: ClusterRef,
+    /// Whether this process may change anything.
+    pub leadership: Leadership,
+    /// Where mutations are noted that shadow mode holds back.
+    pub shadow: Option<Shadow>,
+    /// Connects to a provider without a socket.
+    pub dialer: Option<Dialer>,
+    /// How often to check status and reconnect.
+    pub paces: Paces,
+}
+
+/// How often a provider is checked, and how fast the host reconnects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Paces {
+    /// Between two status checks of a healthy provider.
+    pub status: Duration,
+    /// Between two status checks of an unhealthy one.
+    pub status_bad: Duration,
+    /// The first pause before reconnecting; it doubles.
+    pub reconnect: Duration,
+    pub reconnect_longest: Duration,
+}
+
+impl Default for Paces {
+    fn default() -> Self {
+        Self {
+            status: Duration::from_secs(60),
+            status_bad: Duration::from_secs(10),
+            reconnect: Duration::from_millis(100),
+            reconnect_longest: Duration::from_secs(10),
+        }
+    }
+}
+
+impl ProviderConfig {
+    /// The default paces.
+    #[must_use]
+    pub fn new(settings: ProviderSettings, cluster: ClusterRef) -> Self {
+        Self {
+            settings,
+            cluster,
+            leadership: Leadership::always(),
+            shadow: None,
+            dialer: None,
+            paces: Paces::default(),
+        }
+    }
+}
 
 /// A provider behind a socket; see the module [`crate::cloud`]. Connects and reconnects by itself.
 #[derive(Debug)]
@@ -45,7 +104,7 @@ impl RemoteProvider {
     /// Starts connecting, until `stop`. Must be called within a runtime.
     #[must_use]
     pub fn spawn(config: ProviderConfig, metrics: &CloudMetrics, stop: CancellationToken) -> Arc<Self> {
-        let metrics = ProviderMetrics::new(metrics.clone(), &config.name);
+        let metrics = ProviderMetrics::new(metrics.clone(), &config.settings.name);
         let shadowed = config.shadow.clone().map(Shadowed::new);
         let link = Arc::new(Link::new(config, metrics));
         tokio::spawn(connection::run::run(Arc::clone(&link), stop));

@@ -13,7 +13,7 @@ use super::{
     },
     check::{self, Findings},
     connection::{Link, session::Session},
-    status, wanted,
+    wanted,
 };
 
 pub(super) async fn list(link: &Link, within: &[IpNet]) -> Result<RouteList, CloudError> {
@@ -127,7 +127,7 @@ impl BatchRpc for Delete {
         findings: &mut Findings,
     ) -> Answer<Self> {
         match result.error {
-            Some(error) => Err(status::item_error(Self::METHOD.name, error, findings)),
+            Some(error) => Err(CloudError::of_item(Self::METHOD.name, error, findings)),
             None => Ok(result.in_progress.map(|given| check::in_progress(given, findings))),
         }
     }

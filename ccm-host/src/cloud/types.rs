@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 // An unspecified value is what the provider leaves open, and always the safe branch.
 use cloudprovider_proto::v1alpha1 as pb;
 pub use cloudprovider_proto::v1alpha1::{
-    InstanceState, InstanceView, LoadBalancerState, Ownership, RouteState, SyncState, VolumeState,
+    ClusterRef, InstanceState, InstanceView, LoadBalancerState, Ownership, RouteState, SyncState, VolumeState,
 };
 use ipnet::IpNet;
 use jiff::Timestamp;

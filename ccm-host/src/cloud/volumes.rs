@@ -7,7 +7,6 @@ use super::{
     call::batch::{Answer, BatchRpc, Call, Item, ItemKey},
     check::{Findings, label},
     connection::Link,
-    status,
 };
 
 #[derive(Debug)]
@@ -75,7 +74,7 @@ impl BatchRpc for VolumeReads {
 /// The answer to one query.
 fn volume(given: pb::VolumeResult, findings: &mut Findings) -> VolumeAnswer {
     let state = findings.known(given.state);
-    let error = given.error.map(|error| status::item_error(VolumeReads::METHOD.name, error, findings));
+    let error = given.error.map(|error| CloudError::of_item(VolumeReads::METHOD.name, error, findings));
     let labels = label::of_volume(given.labels, findings);
     VolumeAnswer { state, labels, error, rejected: std::mem::take(&mut findings.rejected) }
 }

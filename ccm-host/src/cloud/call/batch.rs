@@ -13,7 +13,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    method::{Method, Rpc},
+    rpc::{Method, Rpc},
     sets,
 };
 use crate::cloud::{

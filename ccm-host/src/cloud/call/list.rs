@@ -7,12 +7,11 @@ use std::collections::{HashMap, HashSet};
 
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
 
-use super::method::Rpc;
+use super::rpc::Rpc;
 use crate::cloud::{
     CloudError, ErrorReason, Listed,
     check::{Findings, rule, shown},
     connection::{Link, session::Session},
-    status,
 };
 
 /// A list with more pages counts as endless.
@@ -194,7 +193,7 @@ impl<'a, I> Walk<'a, I> {
                 if part.error.is_none() {
                     findings.count(rule::LIST_UNREACHABLE);
                 }
-                status::item_error(self.method, part.error.unwrap_or_default(), findings)
+                CloudError::of_item(self.method, part.error.unwrap_or_default(), findings)
             });
             self.unreachable.push((shown(&part.location, 253), error));
         }

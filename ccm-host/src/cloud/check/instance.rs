@@ -8,10 +8,10 @@ use jiff::Timestamp;
 
 use super::{Findings, MOST, effects, label, rule, shown};
 use crate::cloud::{
-    AddressType, Freshness, Instance, InstanceAnswer, InstanceState, NodeAddress, call::method, status,
+    AddressType, CloudError, Freshness, Instance, InstanceAnswer, InstanceState, NodeAddress, call::rpc,
 };
 
-const METHOD: &str = method::BATCH_GET_INSTANCES.name;
+const METHOD: &str = rpc::BATCH_GET_INSTANCES.name;
 const LONGEST_ID: usize = 1 << 10;
 /// Clocks differ: an observation may appear this much older than the request.
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
@@ -36,17 +36,17 @@ pub(crate) fn answer(
     let state = findings.known(given.state);
     let observed_at = given.observed_at.and_then(timestamp);
     let authoritative = given.authoritative && is_evidence(observed_at, asked, findings);
-    let mut error = given.error.map(|error| status::item_error(METHOD, error, findings));
+    let mut error = given.error.map(|error| CloudError::of_item(METHOD, error, findings));
     let instance = match given.instance.map(|given| instance(given, asked.prefixes, findings)) {
         Some(Ok(instance)) => Some(instance),
         Some(Err(sentence)) => {
-            error = Some(status::defect(METHOD, sentence));
+            error = Some(CloudError::defect(METHOD, sentence));
             None
         }
         None => {
             if needs_instance(state) && error.is_none() {
                 findings.count(rule::INSTANCE_REQUIRED);
-                error = Some(status::defect(
+                error = Some(CloudError::defect(
                     METHOD,
                     "the provider reports that it exists, but does not describe it".to_owned(),
                 ));

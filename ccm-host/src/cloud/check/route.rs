@@ -5,10 +5,7 @@ use cloudprovider_proto::{defaults, v1alpha1 as pb};
 use super::{Findings, effects, instance::addresses, rule, shown};
 use crate::{
     cidr,
-    cloud::{
-        CloudError, EnsureRoute, EnsuredRoute, InProgress, Route, RouteState, RouteTarget, call::method,
-        status,
-    },
+    cloud::{CloudError, EnsureRoute, EnsuredRoute, InProgress, Route, RouteState, RouteTarget, call::rpc},
 };
 
 const LONGEST_ID: usize = 1 << 10;
@@ -54,10 +51,10 @@ pub(crate) fn ensured_route(
     record_owner: bool,
     findings: &mut Findings,
 ) -> Result<EnsuredRoute, CloudError> {
-    let method = method::BATCH_ENSURE_ROUTES.name;
+    let method = rpc::BATCH_ENSURE_ROUTES.name;
     let events = effects::events(given.events, findings);
     if let Some(error) = given.error {
-        return Err(status::item_error(method, error, findings));
+        return Err(CloudError::of_item(method, error, findings));
     }
     let mut in_progress = given.in_progress.map(|given| effects::in_progress(given, findings));
     let answered = given.route.and_then(|given| route(given, record_owner, findings));
@@ -67,7 +64,7 @@ pub(crate) fn ensured_route(
             Some(_) => Ok(EnsuredRoute { route: None, in_progress, events }),
             None => {
                 let wish = format!("{} to node {:?}", wanted.destination, wanted.node.name);
-                Err(status::defect(method, format!("the response contains no route that leads {wish}")))
+                Err(CloudError::defect(method, format!("the response contains no route that leads {wish}")))
             }
         };
     };
@@ -80,7 +77,7 @@ pub(crate) fn ensured_route(
             });
         }
         RouteState::Unspecified if in_progress.is_none() => {
-            return Err(status::defect(method, "the provider does not report whether the route works"));
+            return Err(CloudError::defect(method, "the provider does not report whether the route works"));
         }
         RouteState::Active | RouteState::Pending | RouteState::Blackhole | RouteState::Unspecified => {}
     }

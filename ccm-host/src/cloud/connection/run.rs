@@ -15,7 +15,7 @@ use super::{
     session::Session,
     watch,
 };
-use crate::cloud::{ProviderInfo, ProviderStatus, call::method::Kind, check::rule};
+use crate::cloud::{ProviderInfo, ProviderStatus, call::rpc::Kind, check::rule};
 
 /// Caps the pause when trying again costs next to nothing.
 const CHEAP: Duration = Duration::from_secs(1);
@@ -75,11 +75,10 @@ async fn forever(link: &Link) -> Infallible {
 
 async fn introduce(link: &Link) -> Result<Session, NoSession> {
     let config = &link.config;
-    let agent = format!("ccm-host/{}", config.host_version);
-    let connection = connect(config, &agent).await?;
-    handshake(connection, &link.metrics, &config.host_version)
+    let connection = connect(config).await?;
+    handshake(connection, &link.metrics)
         .await
-        .map_err(|source| NoSession::Handshake { endpoint: config.endpoint.to_string(), source })
+        .map_err(|source| NoSession::Handshake { endpoint: config.settings.endpoint.to_string(), source })
 }
 
 /// Runs one session to its end and returns why it ended.
@@ -174,13 +173,17 @@ fn kinds(info: &ProviderInfo) -> Vec<Kind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloud::{CloudMetrics, ClusterRef, Endpoint, ProviderConfig, metrics::ProviderMetrics};
+    use crate::cloud::{
+        CloudMetrics, ClusterRef, Endpoint, ProviderConfig, ProviderSettings, metrics::ProviderMetrics,
+    };
     use std::sync::atomic::{AtomicU32, Ordering};
 
     /// N6.
     #[tokio::test(start_paused = true)]
     async fn a_task_that_panics_is_seen_and_started_anew() {
-        let config = ProviderConfig::new("p", Endpoint::Unix("/run/p.sock".into()), ClusterRef::default());
+        let endpoint = Endpoint::Unix("/run/p.sock".into());
+        let settings = ProviderSettings { name: "p".to_owned(), endpoint, allowed_uids: Vec::new() };
+        let config = ProviderConfig::new(settings, ClusterRef::default());
         let link = Link::new(config, ProviderMetrics::new(CloudMetrics::default(), "p"));
         let times = AtomicU32::new(0);
         let work = || {
