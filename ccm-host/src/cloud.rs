@@ -31,7 +31,6 @@ mod routes;
 mod scripted;
 pub mod settings;
 mod shadowed;
-mod types;
 mod volumes;
 mod wanted;
 
@@ -40,16 +39,16 @@ pub use digest::{covers_backends, differ_in_backends_only, is_for_another_class,
 pub use error::{CloudError, ErrorReason};
 pub use inventory::Question;
 pub use metrics::CloudMetrics;
-pub use provider::{InProgress, Provider, ProviderEvent, ProviderInfo, ProviderStatus};
+pub use provider::{
+    Accepted, AddressType, BackendSet, ClusterRef, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute,
+    Ensured, EnsuredRoute, Freshness, InProgress, Ingress, IngressPort, Instance, InstanceAnswer,
+    InstanceQuery, InstanceState, InstanceView, Listed, LoadBalancer, LoadBalancerList, LoadBalancerState,
+    NodeAddress, Ownership, Provider, ProviderEvent, ProviderInfo, ProviderStatus, Route, RouteList,
+    RouteState, RouteTarget, ServiceCondition, SyncState, UpdateLoadBalancer, VolumeAnswer, VolumeQuery,
+    VolumeState,
+};
 pub use providers::{
     ContestedClass, Division, NodeOwner, PROVIDER_ANNOTATION, Providers, ServiceOwner, Wishes,
 };
 pub use remote::{Paces, ProviderConfig, RemoteProvider};
 pub use settings::{Endpoint, ProviderSettings, TlsDir};
-pub use types::{
-    Accepted, AddressType, BackendSet, ClusterRef, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute,
-    Ensured, EnsuredRoute, Freshness, Ingress, IngressPort, Instance, InstanceAnswer, InstanceQuery,
-    InstanceState, InstanceView, Listed, LoadBalancer, LoadBalancerList, LoadBalancerState, NodeAddress,
-    Ownership, Route, RouteList, RouteState, RouteTarget, ServiceCondition, SyncState, UpdateLoadBalancer,
-    VolumeAnswer, VolumeQuery, VolumeState,
-};

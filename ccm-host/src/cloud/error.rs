@@ -32,7 +32,10 @@ use prost::Message as _;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use super::check::{self, Findings, duration};
+use super::check::{
+    self, Findings,
+    duration::{RETRY, within},
+};
 
 /// A call, or one item of a call, that did not succeed. It proves nothing about existence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,13 +59,16 @@ impl CloudError {
     /// The error of a call.
     pub(super) fn of_status(method: &'static str, status: &Status, findings: &mut Findings) -> Self {
         let ours = status.get_details_error_info().filter(|info| info.domain == ERROR_DOMAIN);
-        let retry_after = retry_delay(status).and_then(|delay| retry_after(delay, findings));
+        let retry_after = retry_delay(status).and_then(|given| within(RETRY, given, findings));
         let (code, reason) = match ours {
             Some(info) => (status.code(), ErrorReason::from_wire_name(&info.reason)),
             None if connection_ended(status) => (Code::Unavailable, None),
             None => bare(status.code(), status.message()),
         };
-        let message = check::shown(&full_message(status), defaults::MAX_MESSAGE_TEXT_BYTES);
+        // With its sources, since a transport's status says little by itself.
+        let mut message = status.message().to_owned();
+        append_sources(&mut message, status.source());
+        let message = check::shown(&message, defaults::MAX_MESSAGE_TEXT_BYTES);
         // A status that came over the wire has no source.
         let is_unanswered = code == Code::Unavailable && reason.is_none() && status.source().is_some();
         Self { method, reason, code, message, retry_after, is_unanswered }
@@ -79,7 +85,7 @@ impl CloudError {
             reason: Some(reason),
             code: reason.code(),
             message: check::shown(&error.message, defaults::MAX_MESSAGE_TEXT_BYTES),
-            retry_after: error.retry_after.and_then(|given| retry_after(given, findings)),
+            retry_after: error.retry_after.and_then(|given| within(RETRY, given, findings)),
             is_unanswered: false,
         }
     }
@@ -169,10 +175,6 @@ fn retry_delay(status: &Status) -> Option<prost_types::Duration> {
     tonic_types::pb::RetryInfo::decode(retry.value.as_slice()).ok()?.retry_delay
 }
 
-fn retry_after(given: prost_types::Duration, findings: &mut Findings) -> Option<Duration> {
-    duration::within(duration::RETRY, given, findings)
-}
-
 fn bare(code: Code, message: &str) -> (Code, Option<ErrorReason>) {
     let broken = || {
         ["transport error", "connection error", "h2 protocol error", "error reading a body", "broken pipe"]
@@ -210,13 +212,6 @@ fn is_about_size(message: &str) -> bool {
     ["message length too large", "larger than max", "exceeds maximum size", "message too large"]
         .iter()
         .any(|words| message.contains(words))
-}
-
-/// The message with its sources, since a transport's status says little by itself.
-fn full_message(status: &Status) -> String {
-    let mut text = status.message().to_owned();
-    append_sources(&mut text, status.source());
-    text
 }
 
 /// The text of an error with those of its sources.

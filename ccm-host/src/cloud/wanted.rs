@@ -12,7 +12,7 @@ use cloudprovider_proto::v1alpha1 as pb;
 use prost::Message as _;
 
 use super::{
-    BackendSet,
+    AddressType, BackendSet,
     digest::{Writer, desired},
 };
 use crate::kube::{
@@ -137,16 +137,9 @@ fn addresses(node: &Node) -> Vec<pb::NodeAddress> {
     node.addresses
         .iter()
         .filter_map(|address| {
-            let kind = match address.type_.as_str() {
-                "Hostname" => pb::NodeAddressType::Hostname,
-                "InternalIP" => pb::NodeAddressType::InternalIp,
-                "ExternalIP" => pb::NodeAddressType::ExternalIp,
-                "InternalDNS" => pb::NodeAddressType::InternalDns,
-                "ExternalDNS" => pb::NodeAddressType::ExternalDns,
-                // An unknown type, which the contract cannot express.
-                _ => return None,
-            };
-            Some(pb::NodeAddress { r#type: kind.into(), address: address.address.clone() })
+            // The contract cannot express an unknown type.
+            let kind = AddressType::ALL.into_iter().find(|kind| kind.as_str() == address.type_)?;
+            Some(pb::NodeAddress { r#type: kind as i32, address: address.address.clone() })
         })
         .collect()
 }

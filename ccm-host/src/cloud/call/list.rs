@@ -3,7 +3,7 @@
 //! In: the request, and how to check one item. Out: all items, and whether the list is complete. A walk
 //! holds its session, so it ends with the process that it began with; an expired token restarts it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
 
@@ -120,13 +120,14 @@ async fn once<Q: PagedRpc, I>(
         if token.is_empty() {
             break;
         }
-        if !tokens.insert(token.clone()) || tokens.len() > MOST_PAGES || walk.found.len() > MOST_ITEMS {
+        if !tokens.insert(token.clone()) || tokens.len() > MOST_PAGES || walk.listed.items.len() > MOST_ITEMS
+        {
             link.metrics.violation(rule::PAGE_WALK_ENDS);
-            walk.broken = true;
+            walk.listed.complete = false;
             break;
         }
     }
-    Ok(walk.end())
+    Ok(walk.listed)
 }
 
 fn is_about_token(error: &CloudError) -> bool {
@@ -144,24 +145,16 @@ fn page_size(session: &Session) -> i32 {
 struct Walk<'a, I> {
     link: &'a Link,
     method: &'static str,
-    found: HashMap<String, I>,
-    order: Vec<String>,
-    unreachable: Vec<(String, CloudError)>,
-    rejected: Vec<String>,
-    broken: bool,
+    listed: Listed<I>,
+    /// Where the item with each key is.
+    places: HashMap<String, usize>,
 }
 
 impl<'a, I> Walk<'a, I> {
     fn new(link: &'a Link, method: &'static str) -> Self {
-        Self {
-            link,
-            method,
-            found: HashMap::new(),
-            order: Vec::new(),
-            unreachable: Vec::new(),
-            rejected: Vec::new(),
-            broken: false,
-        }
+        let listed =
+            Listed { items: Vec::new(), complete: true, unreachable: Vec::new(), rejected: Vec::new() };
+        Self { link, method, listed, places: HashMap::new() }
     }
 
     /// Takes in a page and returns the token of the next one.
@@ -171,21 +164,25 @@ impl<'a, I> Walk<'a, I> {
         is_meant: impl Fn(&G) -> bool,
         read: impl Fn(G, &mut Findings) -> Option<(String, I)>,
     ) -> String {
+        let listed = &mut self.listed;
         for given in page.items.into_iter().filter(is_meant) {
             self.link.metrics.checked(|findings| {
                 match read(given, findings) {
-                    None => self.broken = true,
-                    Some((key, item)) => {
-                        if self.found.insert(key.clone(), item).is_some() {
-                            // Two items with one key, or one that moved between pages.
-                            findings.count(rule::LIST_KEYS);
-                            self.broken = true;
-                        } else {
-                            self.order.push(key);
+                    None => listed.complete = false,
+                    Some((key, item)) => match self.places.entry(key) {
+                        Entry::Vacant(place) => {
+                            place.insert(listed.items.len());
+                            listed.items.push(item);
                         }
-                    }
+                        // Two items with one key, or one that moved between pages.
+                        Entry::Occupied(place) => {
+                            findings.count(rule::LIST_KEYS);
+                            listed.complete = false;
+                            listed.items[*place.get()] = item;
+                        }
+                    },
                 }
-                self.rejected.append(&mut findings.rejected);
+                listed.rejected.append(&mut findings.rejected);
             });
         }
         for part in page.unreachable {
@@ -195,17 +192,9 @@ impl<'a, I> Walk<'a, I> {
                 }
                 CloudError::of_item(self.method, part.error.unwrap_or_default(), findings)
             });
-            self.unreachable.push((shown(&part.location, 253), error));
+            listed.complete = false;
+            listed.unreachable.push((shown(&part.location, 253), error));
         }
         page.next
-    }
-
-    fn end(mut self) -> Listed<I> {
-        Listed {
-            items: self.order.iter().filter_map(|key| self.found.remove(key)).collect(),
-            complete: !self.broken && self.unreachable.is_empty(),
-            unreachable: self.unreachable,
-            rejected: self.rejected,
-        }
     }
 }

@@ -126,7 +126,8 @@ pub(super) fn addresses(given: Vec<pb::NodeAddress>, findings: &mut Findings) ->
         findings.reject(rule::ANSWER_BOUNDS, format!("there are more than {MOST} addresses"));
     }
     for pb::NodeAddress { r#type, address } in given.into_iter().take(MOST) {
-        let Some(kind) = kind(findings.known(r#type)) else {
+        let number: pb::NodeAddressType = findings.known(r#type);
+        let Some(kind) = AddressType::ALL.into_iter().find(|kind| *kind as i32 == number as i32) else {
             findings.reject(rule::ADDRESS_VALID, format!("address {address:?} has no type that is known"));
             continue;
         };
@@ -162,17 +163,6 @@ pub(super) fn pod_cidrs(given: Vec<String>, findings: &mut Findings) -> Vec<IpNe
         kept.push(net.trunc());
     }
     kept
-}
-
-fn kind(kind: pb::NodeAddressType) -> Option<AddressType> {
-    match kind {
-        pb::NodeAddressType::Unspecified => None,
-        pb::NodeAddressType::Hostname => Some(AddressType::Hostname),
-        pb::NodeAddressType::InternalIp => Some(AddressType::InternalIp),
-        pb::NodeAddressType::ExternalIp => Some(AddressType::ExternalIp),
-        pb::NodeAddressType::InternalDns => Some(AddressType::InternalDns),
-        pb::NodeAddressType::ExternalDns => Some(AddressType::ExternalDns),
-    }
 }
 
 /// Clouds use names that are not strictly DNS names, so names are only checked for length, whitespace and control

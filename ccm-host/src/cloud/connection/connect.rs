@@ -157,7 +157,7 @@ where
         problem: with_sources(error),
     };
     let lost = CancellationToken::new();
-    let once = Mutex::new(Some(TokioIo::new(Watched::new(stream, lost.clone()))));
+    let once = Mutex::new(Some(TokioIo::new(Watched { stream, _gone: lost.clone().drop_guard() })));
     let connector = tower::service_fn(move |_: Uri| {
         let stream = once.lock().take();
         async move { stream.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
@@ -199,12 +199,6 @@ async fn read(path: PathBuf) -> Result<Vec<u8>, ConnectError> {
 struct Watched<S> {
     stream: S,
     _gone: DropGuard,
-}
-
-impl<S> Watched<S> {
-    fn new(stream: S, lost: CancellationToken) -> Self {
-        Self { stream, _gone: lost.drop_guard() }
-    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {

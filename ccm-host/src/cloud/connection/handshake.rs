@@ -53,7 +53,8 @@ pub(super) async fn handshake(
         tracing::warn!(provider = metrics.provider(), "{unusable}");
     }
     count_violations(&info, &served, metrics);
-    let capabilities = get_capabilities(&connection, metrics).await?;
+    let message = pb::GetCapabilitiesRequest { host_max_message_bytes: defaults::HARD_MAX_MESSAGE_BYTES };
+    let capabilities = call(&connection, metrics, message).await.map_err(HandshakeError::Failed)?;
     Ok(metrics.checked(|findings| Session::new(connection, info, served, capabilities, findings)))
 }
 
@@ -73,14 +74,6 @@ async fn get_info(
         }
         _ => HandshakeError::Failed(error),
     })
-}
-
-async fn get_capabilities(
-    connection: &Connection,
-    metrics: &ProviderMetrics,
-) -> Result<pb::GetCapabilitiesResponse, HandshakeError> {
-    let message = pb::GetCapabilitiesRequest { host_max_message_bytes: defaults::HARD_MAX_MESSAGE_BYTES };
-    call(connection, metrics, message).await.map_err(HandshakeError::Failed)
 }
 
 async fn call<Q: Rpc>(

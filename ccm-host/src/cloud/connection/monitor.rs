@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, time::Duration};
 use cloudprovider_proto::v1alpha1::{self as pb, ConditionStatus, ConditionType};
 use tokio::time::Instant;
 use tonic::Code;
-use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus};
+use tonic_health::pb::{
+    HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
+    health_client::HealthClient,
+};
 
 use super::{Link, session::Session};
 use crate::cloud::{CloudError, ErrorReason, ProviderStatus, call::rpc, check::shown};
@@ -85,7 +88,7 @@ async fn check_health(link: &Link, session: &Session) {
 /// Watches the health, so that a provider that stops or comes back is noticed at once.
 async fn follow_health(link: &Link, session: &Session) {
     loop {
-        match session.health().watch(HealthCheckRequest::default()).await {
+        match HealthClient::new(session.channel.clone()).watch(HealthCheckRequest::default()).await {
             Ok(stream) => {
                 let mut stream = stream.into_inner();
                 while let Ok(Some(answer)) = stream.message().await {

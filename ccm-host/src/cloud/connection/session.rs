@@ -21,7 +21,6 @@ use cloudprovider_proto::{
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tonic::{client::Grpc, transport::Channel};
-use tonic_health::pb::health_client::HealthClient;
 
 use super::{connect::Connection, handshake::Served};
 use crate::{
@@ -98,10 +97,6 @@ impl Session {
         Grpc::new(self.channel.clone())
             .max_decoding_message_size(self.message_bytes)
             .max_encoding_message_size(self.message_bytes)
-    }
-
-    pub(crate) fn health(&self) -> HealthClient<Channel> {
-        HealthClient::new(self.channel.clone())
     }
 
     pub(crate) fn instances(&self) -> InstancesClient<Channel> {
