@@ -7,12 +7,11 @@
 //! ```text
 //! controller ─► Provider ─► instances, load_balancers, … ─► call ─────────────► connection ─► socket
 //!                 ▲        (one family of RPCs each)      (batch, limit, rpc) (handshake, session)
-//!                 └─ check ◄─ status ◄──────────────────────────────────────────────┘
+//!                 └─ check ◄─ error ◄───────────────────────────────────────────────┘
 //! ```
 
 mod call;
 mod check;
-mod config;
 mod connection;
 mod digest;
 mod error;
@@ -32,28 +31,24 @@ mod routes;
 mod scripted;
 pub mod settings;
 mod shadowed;
-mod status;
-mod types;
-mod updates;
 mod volumes;
 mod wanted;
 
-pub use config::{ClusterRef, Paces, ProviderConfig};
 pub use connection::Dialer;
 pub use digest::{covers_backends, differ_in_backends_only, is_for_another_class, with_backends_of};
 pub use error::{CloudError, ErrorReason};
 pub use inventory::Question;
 pub use metrics::CloudMetrics;
-pub use provider::{InProgress, Provider, ProviderEvent, ProviderInfo, ProviderStatus};
+pub use provider::{
+    Accepted, AddressType, BackendSet, ClusterRef, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute,
+    Ensured, EnsuredRoute, Freshness, InProgress, Ingress, IngressPort, Instance, InstanceAnswer,
+    InstanceQuery, InstanceState, InstanceView, Listed, LoadBalancer, LoadBalancerList, LoadBalancerState,
+    NodeAddress, Ownership, Provider, ProviderEvent, ProviderInfo, ProviderStatus, Route, RouteList,
+    RouteState, RouteTarget, ServiceCondition, SyncState, UpdateLoadBalancer, VolumeAnswer, VolumeQuery,
+    VolumeState,
+};
 pub use providers::{
     ContestedClass, Division, NodeOwner, PROVIDER_ANNOTATION, Providers, ServiceOwner, Wishes,
 };
-pub use remote::RemoteProvider;
-pub use settings::{Endpoint, TlsDir};
-pub use types::{
-    AddressType, BackendSet, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer, EnsureRoute,
-    Ensured, EnsuredRoute, Freshness, Ingress, IngressPort, Instance, InstanceAnswer, InstanceQuery,
-    InstanceState, InstanceView, LoadBalancer, LoadBalancerList, LoadBalancerState, NodeAddress, Ownership,
-    Route, RouteList, RouteState, RouteTarget, ServiceCondition, SyncState, UpdateLoadBalancer, Updated,
-    VolumeAnswer, VolumeQuery, VolumeState,
-};
+pub use remote::{Paces, ProviderConfig, RemoteProvider};
+pub use settings::{Endpoint, ProviderSettings, TlsDir};

@@ -74,11 +74,10 @@ pub(super) fn start(
         .iter()
         .map(|settings| {
             let config = ProviderConfig {
-                allowed_uids: settings.allowed_uids.clone(),
                 dialer: dialer.clone(),
                 leadership: leadership.clone(),
                 shadow: shadow.cloned(),
-                ..ProviderConfig::new(settings.name.clone(), settings.endpoint.clone(), cluster.clone())
+                ..ProviderConfig::new(settings.clone(), cluster.clone())
             };
             let provider = RemoteProvider::spawn(config, metrics, process.connections());
             let status = provider.status();

@@ -10,7 +10,6 @@ pub(super) mod batch;
 pub(super) mod gather;
 pub(super) mod limit;
 pub(super) mod list;
-pub(super) mod method;
 pub(super) mod rpc;
 pub(super) mod sets;
 pub(super) mod split;

@@ -12,15 +12,11 @@
 //! that status and the limits.
 
 mod connect;
-mod handshake;
+pub(super) mod handshake;
 mod lead;
-mod limits;
 mod monitor;
-pub(super) mod negotiate;
 pub(super) mod run;
 pub(super) mod session;
-mod socket;
-mod standing;
 mod watch;
 
 pub use self::connect::Dialer;
@@ -34,18 +30,17 @@ use tokio::{
     time::Instant,
 };
 
-use self::{lead::Led, negotiate::Served, session::Session, standing::Standing};
+use self::{handshake::Served, lead::Led, monitor::Standing, session::Session};
 use super::{
     CloudError, ProviderConfig, ProviderInfo, ProviderStatus,
     call::{
         limit::{Limiter, Permit},
-        method::{self, Class, Method, Rpc},
-        rpc,
+        rpc::{self, Class, Method, Rpc},
     },
     check::rule,
     metrics::ProviderMetrics,
-    status,
 };
+use crate::election::Fencing;
 
 /// Keys of changed instances buffered for a slow reader; a sweep finds those that are dropped.
 const CHANGES: usize = 4096;
@@ -118,7 +113,7 @@ impl Link {
     }
 
     pub(super) fn name(&self) -> &str {
-        &self.config.name
+        &self.config.settings.name
     }
 
     pub(super) fn info(&self) -> Option<Arc<ProviderInfo>> {
@@ -132,12 +127,12 @@ impl Link {
 
     /// The cluster that every call is about.
     pub(super) fn cluster(&self) -> pb::ClusterRef {
-        self.config.cluster.message()
+        self.config.cluster.clone()
     }
 
     /// The fencing that mutations carry.
     pub(super) fn fencing(&self) -> pb::Fencing {
-        self.config.leadership.fencing().message()
+        self.config.leadership.fencing().into()
     }
 
     /// The current session, or an error saying why there is none.
@@ -147,7 +142,7 @@ impl Link {
                 ProviderStatus::Disconnected(why) | ProviderStatus::Frozen(why) => why.clone(),
                 ProviderStatus::Serving => "the connection was just lost".to_owned(),
             };
-            status::unavailable(method.name, why)
+            CloudError::unavailable(method.name, why)
         })
     }
 
@@ -160,17 +155,12 @@ impl Link {
     pub(super) async fn permit(&self, method: &Method) -> Result<Permit, CloudError> {
         self.limiter.permit(method).await.map_err(|left| CloudError {
             retry_after: Some(left),
-            ..status::local(
+            ..CloudError::local(
                 method.name,
                 ErrorReason::RateLimited,
                 "calls are paused because the cloud throttles",
             )
         })
-    }
-
-    /// Waits until a call that already holds a permit may be repeated.
-    pub(super) async fn once_more(&self, method: &Method) {
-        self.limiter.once_more(method).await;
     }
 
     /// Waits for permission to make one call, and returns the session for it.
@@ -195,10 +185,11 @@ impl Link {
         let method = Q::METHOD;
         if !session.serves(method) {
             let message = "the provider does not serve this RPC";
-            return Err(status::local(method.name, ErrorReason::MethodNotSupported, message));
+            return Err(CloudError::local(method.name, ErrorReason::MethodNotSupported, message));
         }
         if method.class == Class::Mutation {
-            let stale = |message: &str| Err(status::local(method.name, ErrorReason::StaleLeader, message));
+            let stale =
+                |message: &str| Err(CloudError::local(method.name, ErrorReason::StaleLeader, message));
             if !self.config.leadership.holds() {
                 return stale("this host does not lead");
             }
@@ -263,7 +254,7 @@ impl Link {
                 method = method.name,
                 "the provider does not serve this RPC, it is not called again"
             );
-            if method.name == method::WATCH_INSTANCES.name {
+            if method.name == rpc::WATCH_INSTANCES.name {
                 self.metrics.violation(rule::ADVERTISED_WORKS);
             }
         }
@@ -323,5 +314,11 @@ impl Link {
             }
             is_news
         })
+    }
+}
+
+impl From<Fencing> for pb::Fencing {
+    fn from(Fencing { scope, epoch }: Fencing) -> Self {
+        Self { scope, epoch }
     }
 }

@@ -283,9 +283,10 @@ impl FakeProvider {
     fn list(&self) -> LoadBalancerList {
         let state = self.state.lock();
         LoadBalancerList {
-            load_balancers: state.balancers.values().cloned().collect(),
+            items: state.balancers.values().cloned().collect(),
             complete: state.list_complete,
             unreachable: state.unreachable.clone(),
+            rejected: Vec::new(),
         }
     }
 }

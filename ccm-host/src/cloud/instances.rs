@@ -6,10 +6,7 @@ use cloudprovider_proto::v1alpha1 as pb;
 
 use super::{
     CloudError, Freshness, InProgress, InstanceAnswer, InstanceView,
-    call::{
-        batch::{Answer, BatchRpc, Call, Item, ItemKey},
-        method::{self, Method},
-    },
+    call::batch::{Answer, BatchRpc, Call, Item, ItemKey},
     check::{self, Asked, Findings},
     connection::Link,
     wanted,
@@ -29,10 +26,10 @@ pub(super) struct InstanceReads;
 impl BatchRpc for InstanceReads {
     type Lane = ReadLane;
     type Question = Arc<Node>;
+    type Request = pb::BatchGetInstancesRequest;
     type Result = pb::InstanceResult;
     type Done = InstanceAnswer;
 
-    const METHOD: &'static Method = &method::BATCH_GET_INSTANCES;
     const PACED: bool = true;
 
     /// A recreated node is another one.
@@ -47,7 +44,7 @@ impl BatchRpc for InstanceReads {
     }
 
     fn same(link: &Link, a: &Arc<Node>, b: &Arc<Node>) -> bool {
-        let fields = link.wants().identity.clone().unwrap_or_default();
+        let fields = identity(&link.wants());
         Arc::ptr_eq(a, b) || wanted::node_ref(a, &fields) == wanted::node_ref(b, &fields)
     }
 
@@ -64,24 +61,22 @@ impl BatchRpc for InstanceReads {
             .collect()
     }
 
-    async fn send(
-        call: &Call<'_, Self>,
-        keys: &[String],
-        items: &[Item<Self>],
-    ) -> Result<Vec<(String, pb::InstanceResult)>, CloudError> {
-        let fields = call.session.identity();
+    fn request(call: &Call<'_, Self>, keys: &[String], items: &[Item<Self>]) -> Self::Request {
+        let fields = identity(&call.session.wants);
         let queries = keys.iter().zip(items).map(|(key, (_, node))| pb::InstanceQuery {
             key: key.clone(),
             node: Some(wanted::node_ref(node, &fields)),
         });
-        let message = pb::BatchGetInstancesRequest {
+        pb::BatchGetInstancesRequest {
             cluster: Some(call.link.cluster()),
             queries: queries.collect(),
             view: call.lane.view.into(),
             max_staleness: max_staleness(call.lane.freshness),
-        };
-        let answer = call.link.call(call.session, Some(items.len()), message).await?;
-        Ok(answer.results.into_iter().map(|mut one| (std::mem::take(&mut one.key), one)).collect())
+        }
+    }
+
+    fn results(answer: pb::BatchGetInstancesResponse) -> Vec<(String, pb::InstanceResult)> {
+        answer.results.into_iter().map(|mut one| (std::mem::take(&mut one.key), one)).collect()
     }
 
     fn read(
@@ -91,7 +86,6 @@ impl BatchRpc for InstanceReads {
         findings: &mut Findings,
     ) -> Answer<Self> {
         let asked = Asked {
-            method: Self::METHOD.name,
             prefixes: &call.session.info.provider_id_prefixes,
             freshness: call.lane.freshness,
             at: call.began,
@@ -102,6 +96,11 @@ impl BatchRpc for InstanceReads {
     fn failure(answer: &Answer<Self>) -> Option<&CloudError> {
         answer.as_ref().map_or_else(Some, |answer| answer.error.as_ref())
     }
+}
+
+/// The node fields that the provider wants in order to find an instance.
+fn identity(wants: &pb::Wants) -> pb::NodeFields {
+    wants.identity.clone().unwrap_or_default()
 }
 
 /// Whether an answer of freshness `other`, asked for `age` ago, is fresh enough for `asked`.

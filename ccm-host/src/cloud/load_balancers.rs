@@ -1,18 +1,21 @@
-//! Calls about one balancer, and the list of all balancers.
+//! Calls about balancers: one balancer, the list of all, and batched updates of their backends.
+
+use std::collections::{HashMap, HashSet};
 
 use cloudprovider_proto::v1alpha1 as pb;
 use prost::Message as _;
 
 use super::{
-    CloudError, DeleteLoadBalancer, Deleted, EnsureLoadBalancer, Ensured, LoadBalancer, LoadBalancerList,
+    Accepted, BackendSet, CloudError, DeleteLoadBalancer, EnsureLoadBalancer, Ensured, ErrorReason,
+    LoadBalancer, LoadBalancerList, UpdateLoadBalancer,
     call::{
-        list::{At, List, Page, Walked},
-        method,
+        batch::{Answer, Answers, BatchRpc, Call, Item, ItemKey, Planned},
+        list, rpc,
         sets::{self, Spliced},
     },
     check::{self, Findings},
     connection::{Link, session::Session},
-    status, wanted,
+    wanted,
 };
 use crate::kube::ObjectKey;
 
@@ -26,7 +29,7 @@ pub(super) async fn get(link: &Link, key: &ObjectKey, uid: &str) -> Result<LoadB
 }
 
 pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ensured, CloudError> {
-    let method = &method::ENSURE_LOAD_BALANCER;
+    let method = &rpc::ENSURE_LOAD_BALANCER;
     let (_permit, session) = link.ready(method).await?;
     let wants = &session.wants;
     let message = || pb::EnsureLoadBalancerRequest {
@@ -44,7 +47,7 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
     if bytes > session.message_bytes {
         let nodes = given.backends.nodes.len();
         let most = session.message_bytes;
-        return Err(status::too_large(
+        return Err(CloudError::too_large(
             method.name,
             format!("{nodes} nodes take {bytes} bytes, the provider accepts {most}: a set cannot be split"),
         ));
@@ -55,8 +58,8 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
     Ok(link.metrics.checked(|findings| check::ensured(response, &of.key, &of.uid, wants, findings)))
 }
 
-pub(super) async fn delete(link: &Link, given: DeleteLoadBalancer) -> Result<Deleted, CloudError> {
-    let (_permit, session) = link.ready(&method::DELETE_LOAD_BALANCER).await?;
+pub(super) async fn delete(link: &Link, given: DeleteLoadBalancer) -> Result<Accepted, CloudError> {
+    let (_permit, session) = link.ready(&rpc::DELETE_LOAD_BALANCER).await?;
     let fields = session.wants.service.clone().unwrap_or_default();
     let message = pb::DeleteLoadBalancerRequest {
         cluster: Some(link.cluster()),
@@ -67,32 +70,330 @@ pub(super) async fn delete(link: &Link, given: DeleteLoadBalancer) -> Result<Del
         revision: given.revision,
     };
     let response = link.call(&session, None, message).await?;
-    Ok(link.metrics.checked(|findings| Deleted {
+    Ok(link.metrics.checked(|findings| Accepted {
         in_progress: response.in_progress.map(|given| check::in_progress(given, findings)),
         events: check::events(response.events, findings),
     }))
 }
 
 pub(super) async fn list(link: &Link) -> Result<LoadBalancerList, CloudError> {
-    let list = List {
-        request: |At { cluster, page_size, page_token }| pb::ListLoadBalancersRequest {
-            cluster,
-            page_size,
-            page_token,
-        },
-        open: |_: &Session, page: pb::ListLoadBalancersResponse| Page {
-            items: page.load_balancers.into_iter().filter(|given| !check::has_no_service(given)).collect(),
-            next: page.next_page_token,
-            unreachable: page.unreachable,
-        },
-        read: |given, findings: &mut Findings| {
-            check::listed(given, findings).map(|balancer| (balancer.service_uid.clone(), balancer))
-        },
+    let read = |_: &Session, given, findings: &mut Findings| {
+        check::listed(given, findings).map(|balancer| (balancer.service_uid.clone(), balancer))
     };
-    let Walked { items, complete, unreachable, .. } = list.walk(link).await?;
-    Ok(LoadBalancerList { load_balancers: items, complete, unreachable })
+    list::walk(link, pb::ListLoadBalancersRequest::default(), |given| !check::has_no_service(given), read)
+        .await
 }
 
 fn adoption(adopt: bool) -> pb::Adoption {
     if adopt { pb::Adoption::AdoptByLegacyName } else { pb::Adoption::Refuse }
+}
+
+/// BatchUpdateLoadBalancers: new backends; each request carries each set of backends once.
+#[derive(Debug)]
+pub(super) struct Updates;
+
+impl BatchRpc for Updates {
+    type Lane = ();
+    type Question = UpdateLoadBalancer;
+    type Request = pb::BatchUpdateLoadBalancersRequest;
+    type Result = pb::LoadBalancerUpdateResult;
+    type Done = Accepted;
+
+    /// Another desired state of the same Service is another update.
+    fn key(wanted: &UpdateLoadBalancer) -> ItemKey {
+        let version = format!("{} {}", wanted.revision, wanted.desired_digest);
+        ItemKey { subject: wanted.service.uid.clone(), version }
+    }
+
+    fn same(_: &Link, _: &UpdateLoadBalancer, _: &UpdateLoadBalancer) -> bool {
+        true
+    }
+
+    fn plan(session: &Session, items: Vec<Item<Self>>) -> Planned<Self> {
+        plan(items, &session.wants, session.message_bytes, session.most_items(Self::METHOD))
+    }
+
+    fn wire_keys(items: &[Item<Self>]) -> Vec<String> {
+        items.iter().map(|(_, wanted)| wanted.service.uid.clone()).collect()
+    }
+
+    /// Each set once.
+    fn sets(items: &[Item<Self>]) -> (u32, Vec<&BackendSet>) {
+        let mut seen = HashSet::new();
+        let sets = items.iter().map(|(_, wanted)| &*wanted.backends);
+        (BACKEND_SETS, sets.filter(|set| seen.insert(&set.digest)).collect())
+    }
+
+    fn request(call: &Call<'_, Self>, _: &[String], items: &[Item<Self>]) -> Self::Request {
+        pb::BatchUpdateLoadBalancersRequest {
+            cluster: Some(call.link.cluster()),
+            fencing: Some(call.link.fencing()),
+            backend_sets: Vec::new(),
+            items: updates(items, &call.session.wants),
+        }
+    }
+
+    fn results(answer: pb::BatchUpdateLoadBalancersResponse) -> Vec<(String, pb::LoadBalancerUpdateResult)> {
+        answer.results.into_iter().map(|mut one| (std::mem::take(&mut one.service_uid), one)).collect()
+    }
+
+    fn read(
+        _: &Call<'_, Self>,
+        _: &UpdateLoadBalancer,
+        result: pb::LoadBalancerUpdateResult,
+        findings: &mut Findings,
+    ) -> Answer<Self> {
+        outcome(result, findings)
+    }
+
+    /// A balancer that carries the desired digest is done.
+    async fn done_already(link: &Link, items: &[Item<Self>]) -> Answers<Self> {
+        let Ok(list) = list(link).await else { return HashMap::new() };
+        let found: HashMap<_, _> = list.items.iter().map(|one| (one.service_uid.as_str(), one)).collect();
+        let is_done = |wanted: &UpdateLoadBalancer| {
+            found.get(wanted.service.uid.as_str()).is_some_and(|one| one.has_applied(&wanted.desired_digest))
+        };
+        let done = items.iter().filter(|(_, wanted)| is_done(wanted));
+        done.map(|(key, _)| (key.clone(), Ok(Accepted { in_progress: None, events: Vec::new() }))).collect()
+    }
+}
+
+fn outcome(result: pb::LoadBalancerUpdateResult, findings: &mut Findings) -> Answer<Updates> {
+    let method = Updates::METHOD.name;
+    let outcome = findings.known(result.outcome);
+    let events = check::events(result.events, findings);
+    if let Some(error) = result.error {
+        return Err(CloudError::of_item(method, error, findings));
+    }
+    let in_progress = result.in_progress.map(|given| check::in_progress(given, findings));
+    match outcome {
+        pb::UpdateOutcome::Updated => Ok(Accepted { in_progress: None, events }),
+        pb::UpdateOutcome::NotUpdated | pb::UpdateOutcome::Unspecified if in_progress.is_some() => {
+            Ok(Accepted { in_progress, events })
+        }
+        pb::UpdateOutcome::NotUpdated => {
+            Err(CloudError::defect(method, "the provider did not update, and gave no reason"))
+        }
+        pb::UpdateOutcome::Unspecified => Err(CloudError::local(
+            method,
+            ErrorReason::NeedsEnsure,
+            "the provider did not report the outcome of the update",
+        )),
+    }
+}
+
+/// Room for the cluster, the fencing, and everything else that precedes the items.
+const RESERVE: usize = 8 << 10;
+/// `BatchUpdateLoadBalancersRequest.backend_sets`.
+const BACKEND_SETS: u32 = 3;
+/// Tag, length and index of an item or a set.
+const PER_ENTRY: usize = 16;
+
+/// Plans which updates share a call: as many as fit by count and bytes, no Service twice. A set is never split.
+fn plan(
+    items: Vec<Item<Updates>>,
+    wants: &pb::Wants,
+    most_bytes: usize,
+    most_items: usize,
+) -> Planned<Updates> {
+    let budget = most_bytes.saturating_sub(RESERVE);
+    let mut planned = Planned { chunks: Vec::new(), too_large: Vec::new() };
+    let mut sorted = items;
+    // Items with the same set are adjacent, so that the set is sent as seldom as possible.
+    sorted.sort_by(|(_, a), (_, b)| a.backends.digest.cmp(&b.backends.digest));
+    let mut open: Vec<Chunk> = Vec::new();
+    for item in sorted {
+        let set = item.1.backends.encoded.len() + PER_ENTRY;
+        let own = update(&item.1, 0, wants).encoded_len() + PER_ENTRY;
+        if set + own > budget {
+            planned.too_large.push((item.0.clone(), too_large(&item, set + own, budget)));
+            continue;
+        }
+        match open.iter_mut().find(|chunk| chunk.takes(&item, set, own, budget, most_items)) {
+            Some(chunk) => chunk.add(item, set, own),
+            None => {
+                let mut chunk = Chunk::default();
+                chunk.add(item, set, own);
+                open.push(chunk);
+            }
+        }
+    }
+    planned.chunks = open.into_iter().map(|chunk| chunk.items).collect();
+    planned
+}
+
+/// The items of a call. Each points at its own set, by the order of [`BatchRpc::sets`].
+fn updates(items: &[Item<Updates>], wants: &pb::Wants) -> Vec<pb::LoadBalancerUpdate> {
+    let mut index: HashMap<&str, u32> = HashMap::new();
+    let updates = items.iter().map(|(_, wanted)| {
+        let next = u32::try_from(index.len()).unwrap_or(u32::MAX);
+        update(wanted, *index.entry(&wanted.backends.digest).or_insert(next), wants)
+    });
+    updates.collect()
+}
+
+#[derive(Default)]
+struct Chunk {
+    items: Vec<Item<Updates>>,
+    sets: HashSet<String>,
+    uids: HashSet<String>,
+    bytes: usize,
+}
+
+impl Chunk {
+    fn takes(
+        &self,
+        (key, wanted): &Item<Updates>,
+        set: usize,
+        own: usize,
+        budget: usize,
+        most: usize,
+    ) -> bool {
+        let set = if self.sets.contains(&wanted.backends.digest) { 0 } else { set };
+        self.items.len() < most && self.bytes + set + own <= budget && !self.uids.contains(&key.subject)
+    }
+
+    fn add(&mut self, item: Item<Updates>, set: usize, own: usize) {
+        if self.sets.insert(item.1.backends.digest.clone()) {
+            self.bytes += set;
+        }
+        self.bytes += own;
+        self.uids.insert(item.0.subject.clone());
+        self.items.push(item);
+    }
+}
+
+fn update(wanted: &UpdateLoadBalancer, backend_set: u32, wants: &pb::Wants) -> pb::LoadBalancerUpdate {
+    pb::LoadBalancerUpdate {
+        service: Some(wanted::service(&wanted.service, &wants.service.clone().unwrap_or_default())),
+        backend_set,
+        desired_digest: wanted.desired_digest.clone(),
+        revision: wanted.revision,
+    }
+}
+
+fn too_large((_, wanted): &Item<Updates>, bytes: usize, budget: usize) -> CloudError {
+    let message = format!(
+        "the update of {} with {} nodes takes {bytes} bytes, the provider accepts {budget}: a set cannot be split",
+        wanted.service.key,
+        wanted.backends.nodes.len()
+    );
+    CloudError::too_large(Updates::METHOD.name, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::fixtures::{node, service};
+    use std::sync::Arc;
+
+    #[test]
+    fn outcomes_take_the_safe_branch() {
+        let progress = || Some(pb::InProgress::default());
+        let error =
+            || Some(pb::ItemError { reason: ErrorReason::StaleRevision.into(), ..Default::default() });
+        let rows = [
+            ("updated", 1, None, None, Ok(false)),
+            ("in progress", 2, progress(), None, Ok(true)),
+            ("error", 2, None, error(), Err(ErrorReason::StaleRevision)),
+            ("error wins", 1, None, error(), Err(ErrorReason::StaleRevision)),
+            ("no reason", 2, None, None, Err(ErrorReason::InternalError)),
+            ("unspecified", 0, None, None, Err(ErrorReason::NeedsEnsure)),
+            ("unknown number", 77, None, None, Err(ErrorReason::NeedsEnsure)),
+        ];
+        for (name, number, in_progress, error, want) in rows {
+            let result =
+                pb::LoadBalancerUpdateResult { outcome: number, in_progress, error, ..Default::default() };
+            let seen = outcome(result, &mut Findings::default());
+            let seen =
+                seen.map(|updated| updated.in_progress.is_some()).map_err(|error| error.reason.unwrap());
+            assert_eq!(seen, want, "{name}");
+        }
+    }
+
+    fn set(nodes: usize) -> Arc<BackendSet> {
+        let nodes = (0..nodes).map(|i| Arc::new(node(&format!("node-{i}")))).collect();
+        Arc::new(wanted::backend_set(nodes, &pb::NodeFields::default()))
+    }
+
+    fn item(name: &str, backends: &Arc<BackendSet>, revision: u64) -> Item<Updates> {
+        let wanted = UpdateLoadBalancer {
+            service: Arc::new(service(name).load_balancer()),
+            backends: Arc::clone(backends),
+            desired_digest: "d".to_owned(),
+            revision,
+        };
+        (Updates::key(&wanted), wanted)
+    }
+
+    /// The message as the provider reads it.
+    fn sent(items: &[Item<Updates>]) -> pb::BatchUpdateLoadBalancersRequest {
+        let (_, sets) = Updates::sets(items);
+        let items = updates(items, &pb::Wants::default());
+        let backend_sets = sets.iter().map(|set| pb::BackendSet::decode(&set.encoded[..]).unwrap()).collect();
+        pb::BatchUpdateLoadBalancersRequest { backend_sets, items, ..Default::default() }
+    }
+
+    fn shape(planned: &Planned<Updates>) -> Vec<usize> {
+        planned.chunks.iter().map(Vec::len).collect()
+    }
+
+    #[test]
+    fn a_hundred_services_with_one_set_are_one_call_with_one_set() {
+        let backends = set(50);
+        let items = (0..100).map(|i| item(&format!("s{i}"), &backends, 1)).collect();
+        let planned = plan(items, &pb::Wants::default(), 16 << 20, 500);
+        assert_eq!(shape(&planned), [100]);
+        let message = sent(&planned.chunks[0]);
+        assert_eq!((message.backend_sets.len(), message.items.len()), (1, 100));
+        assert!(message.items.iter().all(|item| item.backend_set == 0));
+    }
+
+    #[test]
+    fn each_item_points_at_its_own_set() {
+        let (a, b) = (set(1), set(2));
+        let items = vec![item("s1", &a, 1), item("s2", &b, 1), item("s3", &a, 1)];
+        let planned = plan(items, &pb::Wants::default(), 16 << 20, 500);
+        let message = sent(&planned.chunks[0]);
+        assert_eq!(message.backend_sets.len(), 2);
+        for (item, (_, wanted)) in message.items.iter().zip(&planned.chunks[0]) {
+            assert_eq!(message.backend_sets[item.backend_set as usize].digest, wanted.backends.digest);
+        }
+    }
+
+    #[test]
+    fn batches_are_split_by_count_and_by_bytes_and_never_above() {
+        let backends = set(3);
+        let items = || (0..10).map(|i| item(&format!("s{i}"), &backends, 1)).collect();
+        assert_eq!(shape(&plan(items(), &pb::Wants::default(), 16 << 20, 4)), [4, 4, 2]);
+
+        let small = RESERVE + 400;
+        let planned = plan(items(), &pb::Wants::default(), small, 500);
+        assert!(planned.chunks.len() > 1 && planned.too_large.is_empty());
+        assert_eq!(shape(&planned).iter().sum::<usize>(), 10);
+        for chunk in &planned.chunks {
+            let bytes = sent(chunk).encoded_len();
+            assert!(bytes <= small, "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn what_fits_into_no_message_is_told_and_never_cut() {
+        let (small, large) = (set(1), set(2000));
+        let items = vec![item("small", &small, 1), item("large", &large, 1)];
+        let planned = plan(items, &pb::Wants::default(), RESERVE + 10_000, 500);
+        assert_eq!(shape(&planned), [1]);
+        assert_eq!(planned.chunks[0][0].1.service.uid, "small-uid");
+        let (key, error) = &planned.too_large[0];
+        assert_eq!(key.subject, "large-uid");
+        assert!(error.is_too_large());
+        assert!(error.message.contains("default/large with 2000 nodes"), "{}", error.message);
+    }
+
+    #[test]
+    fn no_service_is_twice_in_a_call() {
+        let backends = set(1);
+        let items = vec![item("s", &backends, 1), item("s", &backends, 2)];
+        assert_eq!(shape(&plan(items, &pb::Wants::default(), 16 << 20, 500)), [1, 1]);
+    }
 }

@@ -1,19 +1,22 @@
-//! The interface between controllers and a provider.
+//! The interface between controllers and a provider: what they ask and what it answers, as plain values.
 //!
 //! The host implements the trait over gRPC; tests implement it in a few lines.
 
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt::Debug, net::IpAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+// An unspecified value is what the provider leaves open, and always the safe branch.
+use cloudprovider_proto::v1alpha1 as pb;
+pub use cloudprovider_proto::v1alpha1::{
+    ClusterRef, InstanceState, InstanceView, LoadBalancerState, Ownership, RouteState, SyncState, VolumeState,
+};
 use ipnet::IpNet;
+use jiff::Timestamp;
+use prost::bytes::Bytes;
 use tokio::sync::{broadcast, watch};
 
-use super::{
-    BackendSet, CloudError, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer, EnsureRoute,
-    Ensured, EnsuredRoute, InstanceAnswer, InstanceQuery, LoadBalancer, LoadBalancerList, Route, RouteList,
-    UpdateLoadBalancer, Updated, VolumeAnswer, VolumeQuery,
-};
-use crate::kube::{EventType, Keep, KeySet, Node, Service};
+use super::CloudError;
+use crate::kube::{EventType, Keep, Node, ObjectKey, Service};
 
 /// One provider. Calls made within a few milliseconds share a request.
 #[async_trait]
@@ -49,10 +52,10 @@ pub trait Provider: Send + Sync + Debug {
     async fn ensure_load_balancer(&self, wanted: EnsureLoadBalancer) -> Result<Ensured, CloudError>;
 
     /// Replaces the backends of a balancer. Batched with other callers' updates.
-    async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Updated, CloudError>;
+    async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Accepted, CloudError>;
 
     /// Deletes a balancer. An absent balancer is success.
-    async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Deleted, CloudError>;
+    async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Accepted, CloudError>;
 
     /// All balancers of this cluster, page by page.
     async fn list_load_balancers(&self) -> Result<LoadBalancerList, CloudError>;
@@ -64,8 +67,8 @@ pub trait Provider: Send + Sync + Debug {
     async fn ensure_route(&self, wanted: EnsureRoute) -> Result<EnsuredRoute, CloudError>;
 
     /// Deletes a route that is still as listed. One that was re-pointed since fails with ROUTE_CHANGED, one that is
-    /// gone is success. Batched with other callers' deletions.
-    async fn delete_route(&self, listed: Route) -> Result<DeletedRoute, CloudError>;
+    /// gone is success. The answer holds what is still in progress. Batched with other callers' deletions.
+    async fn delete_route(&self, listed: Route) -> Result<Option<InProgress>, CloudError>;
 
     /// Makes a public key, one line in OpenSSH form, valid for a user on all instances of this cluster. The answer holds
     /// what is still in progress.
@@ -130,17 +133,13 @@ pub struct ProviderInfo {
     pub route_ownership: bool,
     /// Applied digests survive a restart of the provider.
     pub durable_digest: bool,
-    /// Label keys of nodes that it reads; a trailing `/` or `*` makes a prefix.
-    pub node_labels: Vec<String>,
-    /// Annotation keys of nodes that it reads.
-    pub node_annotations: Vec<String>,
+    /// The labels and annotations of nodes that it reads: the Node cache must keep them for correct digests.
+    pub keep_of_nodes: Keep,
     /// It is told of a node what the kubelet may have written, and may report that back: the addresses, the provided IPs,
     /// or an annotation.
     pub reads_kubelets_words: bool,
-    /// Label keys of Services that it reads.
-    pub service_labels: Vec<String>,
-    /// Annotation keys of Services that it reads or writes.
-    pub service_annotations: Vec<String>,
+    /// Those of Services that it reads or writes, for the Service cache.
+    pub keep_of_services: Keep,
     /// How often it wants its instances swept.
     pub instance_sweep: Option<Duration>,
 }
@@ -154,24 +153,6 @@ impl ProviderInfo {
                 Some(class) => self.load_balancer_classes.iter().any(|known| known == class),
                 None => self.default_load_balancer_class,
             }
-    }
-
-    /// The keys that the Node cache must keep for correct digests.
-    #[must_use]
-    pub fn keep_of_nodes(&self) -> Keep {
-        Keep {
-            labels: KeySet::patterns(&self.node_labels),
-            annotations: KeySet::patterns(&self.node_annotations),
-        }
-    }
-
-    /// The keys that the Service cache must keep for correct digests.
-    #[must_use]
-    pub fn keep_of_services(&self) -> Keep {
-        Keep {
-            labels: KeySet::patterns(&self.service_labels),
-            annotations: KeySet::patterns(&self.service_annotations),
-        }
     }
 }
 
@@ -193,4 +174,350 @@ pub struct ProviderEvent {
     /// CamelCase.
     pub reason: String,
     pub message: String,
+}
+
+/// A query for the instance of one node.
+#[derive(Debug, Clone)]
+pub struct InstanceQuery {
+    /// The node from the cache; only the fields that the provider wants are sent.
+    pub node: Arc<Node>,
+    pub view: InstanceView,
+    /// Maximum age of the answer.
+    pub freshness: Freshness,
+}
+
+/// The maximum age of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Freshness {
+    /// Read from the cloud now: before anything is deleted, and at first initialisation.
+    ReadThrough,
+    /// No older than this.
+    AtMost(Duration),
+}
+
+/// The answer about one node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InstanceAnswer {
+    pub state: InstanceState,
+    /// It comes from the source of truth. Only an authoritative [`InstanceState::Absent`] is evidence.
+    pub authoritative: bool,
+    pub observed_at: Option<Timestamp>,
+    /// Present whenever the provider could describe the instance.
+    pub instance: Option<Instance>,
+    /// Why the state is unknown or the instance has no description.
+    pub error: Option<CloudError>,
+    /// Events to write on the Node.
+    pub events: Vec<ProviderEvent>,
+}
+
+/// An instance. Invalid values from the provider (an address, a label) are already removed; `rejected` names them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Instance {
+    /// Never empty.
+    pub provider_id: String,
+    /// The cloud's name.
+    pub name: String,
+    /// A valid label value.
+    pub instance_type: Option<String>,
+    /// In the provider's order, without duplicates.
+    pub addresses: Vec<NodeAddress>,
+    /// A valid label value.
+    pub zone: Option<String>,
+    /// A valid label value.
+    pub region: Option<String>,
+    /// Canonical; at most one per family.
+    pub pod_cidrs: Vec<IpNet>,
+    /// Valid labels outside of reserved namespaces.
+    pub labels: BTreeMap<String, String>,
+    /// Labels to remove.
+    pub removed_labels: Vec<String>,
+    /// As the firmware reports it.
+    pub system_uuid: Option<String>,
+    /// One sentence for each thing dropped from the answer, for an Event on the node.
+    pub rejected: Vec<String>,
+}
+
+/// The type of an address, one that the contract knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(i32)]
+pub enum AddressType {
+    /// The instance's own host name.
+    Hostname = pb::NodeAddressType::Hostname as i32,
+    /// Reachable within the cluster's network.
+    InternalIp = pb::NodeAddressType::InternalIp as i32,
+    /// Reachable from outside.
+    ExternalIp = pb::NodeAddressType::ExternalIp as i32,
+    /// A name that resolves within the cluster's network.
+    InternalDns = pb::NodeAddressType::InternalDns as i32,
+    /// A name that resolves from outside.
+    ExternalDns = pb::NodeAddressType::ExternalDns as i32,
+}
+
+impl AddressType {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Hostname, Self::InternalIp, Self::ExternalIp, Self::InternalDns, Self::ExternalDns];
+
+    /// The value of `status.addresses[].type`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hostname => "Hostname",
+            Self::InternalIp => "InternalIP",
+            Self::ExternalIp => "ExternalIP",
+            Self::InternalDns => "InternalDNS",
+            Self::ExternalDns => "ExternalDNS",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct NodeAddress {
+    pub kind: AddressType,
+    /// In the cloud's own spelling.
+    pub address: String,
+}
+
+/// The nodes behind balancers. Equal digests mean equal sets, whatever the order. Made by
+/// [`Provider::backend_set`], since a digest covers only the fields that a provider
+/// wants.
+#[derive(Debug, Clone)]
+pub struct BackendSet {
+    /// Over the wanted fields of all nodes.
+    pub digest: String,
+    /// Sorted by name.
+    pub nodes: Vec<Arc<Node>>,
+    /// Encoded for the wire, with the fields that the digest covers: all calls share it.
+    pub encoded: Bytes,
+}
+
+/// A request to create a balancer or bring it to its desired state.
+#[derive(Debug, Clone)]
+pub struct EnsureLoadBalancer {
+    /// The Service it is for.
+    pub service: Arc<Service>,
+    /// May be empty.
+    pub backends: Arc<BackendSet>,
+    /// From [`Provider::desired_digest`].
+    pub desired_digest: String,
+    /// Grows with every change of the desired state, also across restarts.
+    pub revision: u64,
+    /// Take over a balancer that carries only a former controller's name.
+    pub adopt: bool,
+}
+
+/// The result of an [`EnsureLoadBalancer`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ensured {
+    /// The current balancer, possibly unfinished.
+    pub load_balancer: LoadBalancer,
+    /// Set while the balancer has not reached its desired state.
+    pub in_progress: Option<InProgress>,
+    /// Events to write on the Service.
+    pub events: Vec<ProviderEvent>,
+    /// Annotations to set; only under prefixes that the provider advertised.
+    pub annotations: BTreeMap<String, String>,
+    /// Annotations to remove; likewise.
+    pub removed_annotations: Vec<String>,
+    /// Conditions to set, by type; only of types that the provider advertised.
+    pub conditions: BTreeMap<String, ServiceCondition>,
+}
+
+/// A condition that a provider sets on a Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceCondition {
+    /// `True`, `False` or `Unknown`.
+    pub status: &'static str,
+    /// CamelCase.
+    pub reason: String,
+    /// For people; may be empty.
+    pub message: String,
+}
+
+/// A request to replace the backends of an existing balancer. Batched with those of other Services.
+#[derive(Debug, Clone)]
+pub struct UpdateLoadBalancer {
+    /// The Service it is for.
+    pub service: Arc<Service>,
+    /// May be empty.
+    pub backends: Arc<BackendSet>,
+    /// As for Ensure.
+    pub desired_digest: String,
+    /// As for Ensure.
+    pub revision: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct DeleteLoadBalancer {
+    /// Namespace and name of the Service.
+    pub key: ObjectKey,
+    /// Uid of the Service: the natural key.
+    pub uid: String,
+    /// The Service as last seen: a hint.
+    pub last_known: Option<Arc<Service>>,
+    /// As for Ensure.
+    pub revision: u64,
+    /// Also delete a balancer that carries only a former controller's name.
+    pub adopt: bool,
+}
+
+/// The result of a successful [`UpdateLoadBalancer`] or [`DeleteLoadBalancer`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Accepted {
+    /// Set until all is done.
+    pub in_progress: Option<InProgress>,
+    /// Events to write on the Service.
+    pub events: Vec<ProviderEvent>,
+}
+
+/// A balancer as the cloud has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadBalancer {
+    /// Namespace and name of the Service, as recorded.
+    pub key: ObjectKey,
+    pub service_uid: String,
+    /// The cloud's id; empty when unknown.
+    pub id: String,
+    /// The cloud's name; empty when unknown.
+    pub name: String,
+    pub state: LoadBalancerState,
+    /// Valid entries; invalid ones from the provider are removed and named in `rejected`.
+    pub ingress: Vec<Ingress>,
+    /// The digest last applied in full; `None` means unknown.
+    pub applied_digest: Option<String>,
+    /// Whether the cloud still matches what was applied.
+    pub sync_state: SyncState,
+    /// How its owner was recognised.
+    pub ownership: Ownership,
+    /// One sentence for each thing dropped from the answer.
+    pub rejected: Vec<String>,
+}
+
+impl LoadBalancer {
+    /// Whether the cloud shows that the state with this digest is applied.
+    pub(super) fn has_applied(&self, digest: &str) -> bool {
+        self.state == LoadBalancerState::Active
+            && self.sync_state != SyncState::Drifted
+            && self.applied_digest.as_deref() == Some(digest)
+    }
+}
+
+/// One ingress entry of a balancer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ingress {
+    /// `None` if the entry has a host name instead.
+    pub ip: Option<IpAddr>,
+    pub hostname: Option<String>,
+    /// `VIP` or `Proxy`; only with an address. An unspecified mode means `VIP`.
+    pub ip_mode: Option<&'static str>,
+    /// The state of each port.
+    pub ports: Vec<IngressPort>,
+}
+
+/// The state of one port of a balancer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IngressPort {
+    /// 1 to 65535.
+    pub port: u16,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: &'static str,
+    /// `None` means that the port works.
+    pub error: Option<String>,
+}
+
+/// What a list of this cluster's objects showed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed<I> {
+    /// In order of arrival, without duplicates.
+    pub items: Vec<I>,
+    /// Everything was listed: no unreachable location, no restarted list, one process epoch, nothing dropped.
+    pub complete: bool,
+    /// Locations that could not be listed, and why.
+    pub unreachable: Vec<(String, CloudError)>,
+    /// One sentence for each thing dropped or corrected, unless the item holds it.
+    pub rejected: Vec<String>,
+}
+
+pub type LoadBalancerList = Listed<LoadBalancer>;
+pub type RouteList = Listed<Route>;
+
+/// A route as the cloud has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// The cloud's id; never empty.
+    pub id: String,
+    /// Canonical, whatever the provider's spelling.
+    pub destination: IpNet,
+    /// The node it leads to; `None` means unknown.
+    pub target: Option<RouteTarget>,
+    /// Whether it carries traffic.
+    pub state: RouteState,
+    /// It belongs to this cluster, by its own record or because routes cannot record an owner.
+    pub ours: bool,
+}
+
+/// The node that a route leads to, as the cloud knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RouteTarget {
+    /// Name of the node; may be empty.
+    pub name: String,
+    /// Uid of the node; may be empty.
+    pub uid: String,
+    /// Provider ID of its instance; may be empty.
+    pub provider_id: String,
+    /// The addresses that the route holds, if the provider's routes hold any.
+    pub addresses: Vec<NodeAddress>,
+}
+
+impl RouteTarget {
+    /// Whether it identifies no node.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.name.is_empty() && self.provider_id.is_empty()
+    }
+}
+
+/// A request that a destination lead to a node. A wrong target is replaced.
+#[derive(Debug, Clone)]
+pub struct EnsureRoute {
+    /// Canonical.
+    pub destination: IpNet,
+    /// Only the fields that the provider wants are sent.
+    pub node: Arc<Node>,
+}
+
+/// The result of a successful [`EnsureRoute`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct EnsuredRoute {
+    /// The current route; its target is the requested one. `None` only while in progress.
+    pub route: Option<Route>,
+    /// Set while the change is in progress.
+    pub in_progress: Option<InProgress>,
+    /// Events to write on the Node.
+    pub events: Vec<ProviderEvent>,
+}
+
+/// A query for the labels of one volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeQuery {
+    /// Name of the PersistentVolume.
+    pub name: String,
+    /// Its uid; empty while it is being admitted.
+    pub uid: String,
+    /// The volume plugin as Kubernetes names it.
+    pub plugin: &'static str,
+    /// The volume's id as its source says it.
+    pub volume_id: String,
+    /// Labels that the volume has already.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// The answer about one volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeAnswer {
+    pub state: VolumeState,
+    /// Valid labels; of reserved namespaces those of zone and region only.
+    pub labels: BTreeMap<String, String>,
+    /// Why the state is unknown.
+    pub error: Option<CloudError>,
+    /// One sentence for each thing dropped from the answer, for an Event on the volume.
+    pub rejected: Vec<String>,
 }

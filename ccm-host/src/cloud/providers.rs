@@ -131,11 +131,24 @@ impl Providers {
     #[must_use]
     pub fn for_node(&self, node: &Node) -> NodeOwner {
         let Some(id) = node.provider_id.as_deref() else { return self.without_id(node) };
-        match by_prefix(self.all.iter(), id) {
+        match self.by_prefix(id) {
             Some(provider) => NodeOwner::Provider(Arc::clone(provider)),
             None if self.all.iter().all(|provider| provider.info().is_some()) => NodeOwner::Nobody,
             None => NodeOwner::Undecided,
         }
+    }
+
+    /// The longest prefix wins; on a tie, the first on the command line.
+    fn by_prefix(&self, id: &str) -> Option<&Arc<dyn Provider>> {
+        let longest = |info: &ProviderInfo| {
+            let prefixes = info.provider_id_prefixes.iter();
+            prefixes.filter(|one| !one.is_empty() && id.starts_with(one.as_str())).map(String::len).max()
+        };
+        let matching = self.all.iter().filter_map(|provider| {
+            let info = provider.info().filter(|info| info.instances)?;
+            Some((longest(&info)?, provider))
+        });
+        matching.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, provider)| provider)
     }
 
     fn without_id(&self, node: &Node) -> NodeOwner {
@@ -252,22 +265,6 @@ impl Providers {
     }
 }
 
-/// The longest prefix wins; on a tie, the first on the command line.
-fn by_prefix<'a>(
-    providers: impl Iterator<Item = &'a Arc<dyn Provider>>,
-    id: &str,
-) -> Option<&'a Arc<dyn Provider>> {
-    let longest = |info: &ProviderInfo| {
-        let prefixes = info.provider_id_prefixes.iter();
-        prefixes.filter(|one| !one.is_empty() && id.starts_with(one.as_str())).map(String::len).max()
-    };
-    let matching = providers.filter_map(|provider| {
-        let info = provider.info().filter(|info| info.instances)?;
-        Some((longest(&info)?, provider))
-    });
-    matching.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, provider)| provider)
-}
-
 /// Tells the caches which fields to keep for the providers; a cache never goes back to keeping less.
 ///
 /// A digest over less than a provider wants would tell it, for example, that an annotation was removed: before
@@ -297,8 +294,8 @@ impl Wishes {
             if known.get(provider.name()).is_some_and(|known| Arc::ptr_eq(known, &info)) {
                 continue;
             }
-            self.nodes.set_keep(&info.keep_of_nodes());
-            self.services.set_keep(&info.keep_of_services());
+            self.nodes.set_keep(&info.keep_of_nodes);
+            self.services.set_keep(&info.keep_of_services);
             known.insert(provider.name().to_owned(), info);
         }
     }

@@ -1,9 +1,9 @@
-//! The provider that is reached over gRPC.
+//! The provider that is reached over gRPC, and its configuration.
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use ccm_state::inventory::Inventory;
@@ -12,22 +12,81 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    BackendSet, CloudError, CloudMetrics, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer,
-    EnsureRoute, Ensured, EnsuredRoute, InProgress, InstanceAnswer, InstanceQuery, LoadBalancer,
-    LoadBalancerList, Provider, ProviderConfig, ProviderInfo, ProviderStatus, Question, Route, RouteList,
-    UpdateLoadBalancer, Updated, VolumeAnswer, VolumeQuery,
+    Accepted, BackendSet, CloudError, CloudMetrics, ClusterRef, DeleteLoadBalancer, Dialer,
+    EnsureLoadBalancer, EnsureRoute, Ensured, EnsuredRoute, InProgress, InstanceAnswer, InstanceQuery,
+    LoadBalancer, LoadBalancerList, Provider, ProviderInfo, ProviderStatus, Question, Route, RouteList,
+    UpdateLoadBalancer, VolumeAnswer, VolumeQuery,
     call::{gather::Batcher, split::Batch},
     connection::{self, Link},
     instances::{self, InstanceReads, ReadLane},
-    inventory, load_balancers,
+    inventory,
+    load_balancers::{self, Updates},
     metrics::ProviderMetrics,
     routes,
+    settings::ProviderSettings,
     shadowed::Shadowed,
-    updates::Updates,
     volumes::VolumeReads,
     wanted,
 };
-use crate::kube::{Node, Service};
+use crate::{
+    election::Leadership,
+    kube::{Node, Service},
+    shadow::Shadow,
+};
+
+/// One provider, as configured on the command line.
+#[derive(Debug, Clone)]
+pub struct ProviderConfig {
+    pub settings: ProviderSettings,
+    /// The cluster on whose behalf every call is made: uid of the namespace `kube-system`, and name.
+    pub cluster: ClusterRef,
+    /// Whether this process may change anything.
+    pub leadership: Leadership,
+    /// Where mutations are noted that shadow mode holds back.
+    pub shadow: Option<Shadow>,
+    /// Connects to a provider without a socket.
+    pub dialer: Option<Dialer>,
+    /// How often to check status and reconnect.
+    pub paces: Paces,
+}
+
+/// How often a provider is checked, and how fast the host reconnects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Paces {
+    /// Between two status checks of a healthy provider.
+    pub status: Duration,
+    /// Between two status checks of an unhealthy one.
+    pub status_bad: Duration,
+    /// The first pause before reconnecting; it doubles.
+    pub reconnect: Duration,
+    pub reconnect_longest: Duration,
+}
+
+impl Default for Paces {
+    fn default() -> Self {
+        Self {
+            status: Duration::from_secs(60),
+            status_bad: Duration::from_secs(10),
+            reconnect: Duration::from_millis(100),
+            reconnect_longest: Duration::from_secs(10),
+        }
+    }
+}
+
+impl ProviderConfig {
+    /// The default paces.
+    #[must_use]
+    pub fn new(settings: ProviderSettings, cluster: ClusterRef) -> Self {
+        Self {
+            settings,
+            cluster,
+            leadership: Leadership::always(),
+            shadow: None,
+            dialer: None,
+            paces: Paces::default(),
+        }
+    }
+}
 
 /// A provider behind a socket; see the module [`crate::cloud`]. Connects and reconnects by itself.
 #[derive(Debug)]
@@ -45,7 +104,7 @@ impl RemoteProvider {
     /// Starts connecting, until `stop`. Must be called within a runtime.
     #[must_use]
     pub fn spawn(config: ProviderConfig, metrics: &CloudMetrics, stop: CancellationToken) -> Arc<Self> {
-        let metrics = ProviderMetrics::new(metrics.clone(), &config.name);
+        let metrics = ProviderMetrics::new(metrics.clone(), &config.settings.name);
         let shadowed = config.shadow.clone().map(Shadowed::new);
         let link = Arc::new(Link::new(config, metrics));
         tokio::spawn(connection::run::run(Arc::clone(&link), stop));
@@ -132,14 +191,14 @@ impl Provider for RemoteProvider {
         load_balancers::ensure(&self.link, wanted).await
     }
 
-    async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Updated, CloudError> {
+    async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Accepted, CloudError> {
         if self.shadowed.is_some() {
             return Ok(Shadowed::update(&wanted));
         }
         self.updates.answer((), wanted).await
     }
 
-    async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Deleted, CloudError> {
+    async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Accepted, CloudError> {
         if let Some(shadowed) = &self.shadowed {
             return shadowed.delete(&self.link, &wanted).await;
         }
@@ -161,7 +220,7 @@ impl Provider for RemoteProvider {
         self.route_ensures.answer((), wanted).await
     }
 
-    async fn delete_route(&self, listed: Route) -> Result<DeletedRoute, CloudError> {
+    async fn delete_route(&self, listed: Route) -> Result<Option<InProgress>, CloudError> {
         if let Some(shadowed) = &self.shadowed {
             return shadowed.delete_route(&self.link, &listed).await;
         }

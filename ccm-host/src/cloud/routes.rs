@@ -1,42 +1,27 @@
 //! Routes: the list of all routes, and batched changes.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use cloudprovider_proto::v1alpha1 as pb;
 use ipnet::IpNet;
 
 use super::{
-    CloudError, DeletedRoute, EnsureRoute, EnsuredRoute, NodeAddress, Route, RouteList,
+    CloudError, EnsureRoute, EnsuredRoute, InProgress, NodeAddress, Route, RouteList,
     call::{
-        batch::{Answer, BatchRpc, Call, Item, ItemKey, Planned},
-        list::{At, List, Page, Walked},
-        method::{self, Method},
+        batch::{Answer, BatchRpc, Call, Item, ItemKey},
+        list,
     },
     check::{self, Findings},
     connection::{Link, session::Session},
-    status, wanted,
+    wanted,
 };
 
 pub(super) async fn list(link: &Link, within: &[IpNet]) -> Result<RouteList, CloudError> {
-    let within: Vec<_> = within.iter().map(ToString::to_string).collect();
-    let list = List {
-        request: |At { cluster, page_size, page_token }| pb::ListRoutesRequest {
-            cluster,
-            page_size,
-            page_token,
-            within: within.clone(),
-        },
-        open: |session: &Session, page: pb::ListRoutesResponse| Page {
-            items: page.routes.into_iter().map(|route| session.owned(route)).collect(),
-            next: page.next_page_token,
-            unreachable: page.unreachable,
-        },
-        read: |given, findings: &mut Findings| {
-            check::route(given, findings).map(|route| (route.id.clone(), route))
-        },
+    let within = within.iter().map(ToString::to_string).collect();
+    let read = |session: &Session, given, findings: &mut Findings| {
+        check::route(given, session.info.route_ownership, findings).map(|route| (route.id.clone(), route))
     };
-    let Walked { items, complete, unreachable, rejected } = list.walk(link).await?;
-    Ok(RouteList { routes: items, complete, unreachable, rejected })
+    list::walk(link, pb::ListRoutesRequest { within, ..Default::default() }, |_| true, read).await
 }
 
 /// BatchEnsureRoutes: routes to create or correct.
@@ -46,10 +31,9 @@ pub(super) struct Ensure;
 impl BatchRpc for Ensure {
     type Lane = ();
     type Question = EnsureRoute;
+    type Request = pb::BatchEnsureRoutesRequest;
     type Result = pb::RouteResult;
     type Done = EnsuredRoute;
-
-    const METHOD: &'static Method = &method::BATCH_ENSURE_ROUTES;
 
     /// Another target for the same destination is another change.
     fn key(wanted: &EnsureRoute) -> ItemKey {
@@ -62,46 +46,35 @@ impl BatchRpc for Ensure {
             || wanted::node_ref(&a.node, &fields) == wanted::node_ref(&b.node, &fields)
     }
 
-    fn plan(_: &Session, items: Vec<Item<Self>>) -> Planned<Self> {
-        without_doubles(items)
-    }
-
     fn wire_keys(items: &[Item<Self>]) -> Vec<String> {
         items.iter().map(|(_, wanted)| wanted.destination.to_string()).collect()
     }
 
-    async fn send(
-        call: &Call<'_, Self>,
-        keys: &[String],
-        items: &[Item<Self>],
-    ) -> Result<Vec<(String, pb::RouteResult)>, CloudError> {
-        let Call { link, session, .. } = call;
-        let fields = session.route_target();
+    fn request(call: &Call<'_, Self>, keys: &[String], items: &[Item<Self>]) -> Self::Request {
+        let fields = call.session.route_target();
         let routes = keys.iter().zip(items).map(|(key, (_, wanted))| pb::RouteToEnsure {
             key: key.clone(),
             destination_cidr: key.clone(),
             target: Some(wanted::node_ref(&wanted.node, &fields)),
         });
-        let message = pb::BatchEnsureRoutesRequest {
-            cluster: Some(link.cluster()),
-            fencing: Some(link.fencing()),
+        pb::BatchEnsureRoutesRequest {
+            cluster: Some(call.link.cluster()),
+            fencing: Some(call.link.fencing()),
             items: routes.collect(),
-        };
-        let answer = link.call(session, Some(items.len()), message).await?;
-        let keyed = answer.results.into_iter().map(|mut one| {
-            one.route = one.route.map(|route| session.owned(route));
-            (std::mem::take(&mut one.key), one)
-        });
-        Ok(keyed.collect())
+        }
+    }
+
+    fn results(answer: pb::BatchEnsureRoutesResponse) -> Vec<(String, pb::RouteResult)> {
+        answer.results.into_iter().map(|mut one| (std::mem::take(&mut one.key), one)).collect()
     }
 
     fn read(
-        _: &Call<'_, Self>,
+        call: &Call<'_, Self>,
         wanted: &EnsureRoute,
         result: pb::RouteResult,
         findings: &mut Findings,
     ) -> Answer<Self> {
-        check::ensured_route(result, wanted, findings)
+        check::ensured_route(result, wanted, call.session.info.route_ownership, findings)
     }
 }
 
@@ -112,10 +85,9 @@ pub(super) struct Delete;
 impl BatchRpc for Delete {
     type Lane = ();
     type Question = Route;
+    type Request = pb::BatchDeleteRoutesRequest;
     type Result = pb::RouteDeletion;
-    type Done = DeletedRoute;
-
-    const METHOD: &'static Method = &method::BATCH_DELETE_ROUTES;
+    type Done = Option<InProgress>;
 
     fn key(route: &Route) -> ItemKey {
         ItemKey::new(format!("{} {}", route.id, route.destination))
@@ -125,34 +97,27 @@ impl BatchRpc for Delete {
         a == b
     }
 
-    fn plan(_: &Session, items: Vec<Item<Self>>) -> Planned<Self> {
-        without_doubles(items)
-    }
-
     fn wire_keys(items: &[Item<Self>]) -> Vec<String> {
         items.iter().map(|(_, route)| route.id.clone()).collect()
     }
 
-    async fn send(
-        call: &Call<'_, Self>,
-        keys: &[String],
-        items: &[Item<Self>],
-    ) -> Result<Vec<(String, pb::RouteDeletion)>, CloudError> {
-        let Call { link, session, .. } = call;
+    fn request(call: &Call<'_, Self>, keys: &[String], items: &[Item<Self>]) -> Self::Request {
         let routes = keys.iter().zip(items).map(|(key, (_, route))| {
             let mut listed = as_listed(route);
-            if !session.info.route_ownership {
+            if !call.session.info.route_ownership {
                 listed.set_ownership(pb::Ownership::Unspecified);
             }
             pb::RouteToDelete { key: key.clone(), route: Some(listed) }
         });
-        let message = pb::BatchDeleteRoutesRequest {
-            cluster: Some(link.cluster()),
-            fencing: Some(link.fencing()),
+        pb::BatchDeleteRoutesRequest {
+            cluster: Some(call.link.cluster()),
+            fencing: Some(call.link.fencing()),
             items: routes.collect(),
-        };
-        let answer = link.call(session, Some(items.len()), message).await?;
-        Ok(answer.results.into_iter().map(|mut one| (std::mem::take(&mut one.key), one)).collect())
+        }
+    }
+
+    fn results(answer: pb::BatchDeleteRoutesResponse) -> Vec<(String, pb::RouteDeletion)> {
+        answer.results.into_iter().map(|mut one| (std::mem::take(&mut one.key), one)).collect()
     }
 
     fn read(
@@ -162,27 +127,10 @@ impl BatchRpc for Delete {
         findings: &mut Findings,
     ) -> Answer<Self> {
         match result.error {
-            Some(error) => Err(status::item_error(Self::METHOD.name, error, findings)),
-            None => Ok(DeletedRoute {
-                in_progress: result.in_progress.map(|given| check::in_progress(given, findings)),
-            }),
+            Some(error) => Err(CloudError::of_item(Self::METHOD.name, error, findings)),
+            None => Ok(result.in_progress.map(|given| check::in_progress(given, findings))),
         }
     }
-}
-
-/// Divides items so that no call has two with the same wire key.
-fn without_doubles<R: BatchRpc>(items: Vec<Item<R>>) -> Planned<R> {
-    let mut calls: Vec<(HashSet<String>, Vec<Item<R>>)> = Vec::new();
-    for (key, item) in R::wire_keys(&items).into_iter().zip(items) {
-        match calls.iter_mut().find(|(taken, _)| !taken.contains(&key)) {
-            Some((taken, call)) => {
-                taken.insert(key);
-                call.push(item);
-            }
-            None => calls.push((HashSet::from([key]), vec![item])),
-        }
-    }
-    Planned { chunks: calls.into_iter().map(|(_, call)| call).collect(), too_large: Vec::new() }
 }
 
 /// The route as the provider listed it, so that the provider can tell whether it has changed since.

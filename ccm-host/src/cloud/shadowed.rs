@@ -8,10 +8,10 @@ use tokio::{sync::Mutex, time::Instant};
 use tonic::Code;
 
 use super::{
-    CloudError, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer, EnsureRoute, Ensured,
-    EnsuredRoute, LoadBalancer, LoadBalancerState as State, Ownership, Route, RouteList, RouteState,
-    UpdateLoadBalancer, Updated,
-    call::method::{self, Method},
+    Accepted, CloudError, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute, Ensured, EnsuredRoute,
+    InProgress, LoadBalancer, LoadBalancerState as State, Ownership, Route, RouteList, RouteState,
+    UpdateLoadBalancer,
+    call::rpc::{self, Method},
     connection::Link,
     load_balancers, routes,
 };
@@ -50,28 +50,28 @@ impl Shadowed {
             return Ok(ensured(found));
         }
         let (takes_over, what) = seen(&found, wanted.adopt);
-        let held = self.hold(SERVICES, subject, &method::ENSURE_LOAD_BALANCER, what, takes_over);
+        let held = self.hold(SERVICES, subject, &rpc::ENSURE_LOAD_BALANCER, what, takes_over);
         if takes_over { Ok(ensured(found)) } else { Err(held) }
     }
 
     /// Always succeeds: nodes come and go all the time, and the other controller sends the same updates.
-    pub(super) fn update(_: &UpdateLoadBalancer) -> Updated {
-        Updated { in_progress: None, events: Vec::new() }
+    pub(super) fn update(_: &UpdateLoadBalancer) -> Accepted {
+        Accepted { in_progress: None, events: Vec::new() }
     }
 
     pub(super) async fn delete(
         &self,
         link: &Link,
         wanted: &DeleteLoadBalancer,
-    ) -> Result<Deleted, CloudError> {
+    ) -> Result<Accepted, CloudError> {
         let subject = balancer(&wanted.key);
         let found = load_balancers::get(link, &wanted.key, &wanted.uid).await?;
         if found.state == State::Absent {
             self.shadow.agreed(SERVICES, &subject);
-            return Ok(Deleted { in_progress: None, events: Vec::new() });
+            return Ok(Accepted { in_progress: None, events: Vec::new() });
         }
         let what = format!("would delete the load balancer, which is {:?}", found.state);
-        Err(self.hold(SERVICES, subject, &method::DELETE_LOAD_BALANCER, what, false))
+        Err(self.hold(SERVICES, subject, &rpc::DELETE_LOAD_BALANCER, what, false))
     }
 
     pub(super) async fn ensure_route(
@@ -83,29 +83,33 @@ impl Shadowed {
         let subject = subject("Route", "", &destination.to_string());
         let list = self.listed(link).await?;
         let leads = |route: &&Route| route.destination == destination && leads_to(route, node);
-        if let Some(route) = list.routes.iter().find(leads) {
+        if let Some(route) = list.items.iter().find(leads) {
             self.shadow.agreed(ROUTES, &subject);
             return Ok(EnsuredRoute { route: Some(route.clone()), in_progress: None, events: Vec::new() });
         }
         let what = format!("would make the route lead to node {}", node.name);
-        Err(self.hold(ROUTES, subject, &method::BATCH_ENSURE_ROUTES, what, false))
+        Err(self.hold(ROUTES, subject, &rpc::BATCH_ENSURE_ROUTES, what, false))
     }
 
-    pub(super) async fn delete_route(&self, link: &Link, listed: &Route) -> Result<DeletedRoute, CloudError> {
+    pub(super) async fn delete_route(
+        &self,
+        link: &Link,
+        listed: &Route,
+    ) -> Result<Option<InProgress>, CloudError> {
         let subject = subject("Route", "", &format!("{} ({})", listed.destination, listed.id));
         let list = self.listed(link).await?;
-        if list.complete && !list.routes.iter().any(|route| route.id == listed.id) {
+        if list.complete && !list.items.iter().any(|route| route.id == listed.id) {
             self.shadow.agreed(ROUTES, &subject);
-            return Ok(DeletedRoute { in_progress: None });
+            return Ok(None);
         }
         let what = "would delete the route".to_owned();
-        Err(self.hold(ROUTES, subject, &method::BATCH_DELETE_ROUTES, what, false))
+        Err(self.hold(ROUTES, subject, &rpc::BATCH_DELETE_ROUTES, what, false))
     }
 
     /// A provider cannot say which keys are where.
     pub(super) fn add_ssh_key(&self, user: &str) -> CloudError {
         let what = "would add a key of this user to all instances; whether they have it already is not known";
-        self.hold(SSH_KEYS, subject("SSHKey", "", user), &method::ADD_SSH_KEY, what.to_owned(), true)
+        self.hold(SSH_KEYS, subject("SSHKey", "", user), &rpc::ADD_SSH_KEY, what.to_owned(), true)
     }
 
     /// The cloud's routes, no older than half the pause until a controller tries again.
@@ -129,13 +133,10 @@ impl Shadowed {
         what: String,
         takes_over: bool,
     ) -> CloudError {
+        let message = format!("held back: this host runs in shadow mode; it {what}");
         let error = CloudError {
-            method: method.name,
-            reason: None,
-            code: Code::FailedPrecondition,
-            message: format!("held back: this host runs in shadow mode; it {what}"),
             retry_after: Some(self.shadow.again()),
-            is_unanswered: false,
+            ..CloudError::without_reason(method.name, Code::FailedPrecondition, message)
         };
         self.shadow.hold_call(HeldCall { controller, subject, method: method.name, what, takes_over });
         error

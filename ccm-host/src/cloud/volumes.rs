@@ -4,13 +4,9 @@ use cloudprovider_proto::v1alpha1 as pb;
 
 use super::{
     CloudError, VolumeAnswer, VolumeQuery, VolumeState,
-    call::{
-        batch::{Answer, BatchRpc, Call, Item, ItemKey},
-        method::{self, Method},
-    },
+    call::batch::{Answer, BatchRpc, Call, Item, ItemKey},
     check::{Findings, label},
     connection::Link,
-    status,
 };
 
 #[derive(Debug)]
@@ -19,10 +15,10 @@ pub(super) struct VolumeReads;
 impl BatchRpc for VolumeReads {
     type Lane = ();
     type Question = VolumeQuery;
+    type Request = pb::BatchGetVolumeLabelsRequest;
     type Result = pb::VolumeResult;
     type Done = VolumeAnswer;
 
-    const METHOD: &'static Method = &method::BATCH_GET_VOLUME_LABELS;
     const PACED: bool = true;
 
     /// A recreated volume is another one.
@@ -39,11 +35,7 @@ impl BatchRpc for VolumeReads {
         (0..items.len()).map(|number| number.to_string()).collect()
     }
 
-    async fn send(
-        call: &Call<'_, Self>,
-        keys: &[String],
-        items: &[Item<Self>],
-    ) -> Result<Vec<(String, pb::VolumeResult)>, CloudError> {
+    fn request(call: &Call<'_, Self>, keys: &[String], items: &[Item<Self>]) -> Self::Request {
         let queries = keys.iter().zip(items).map(|(key, (_, query))| pb::VolumeQuery {
             key: key.clone(),
             name: query.name.clone(),
@@ -53,9 +45,11 @@ impl BatchRpc for VolumeReads {
             labels: query.labels.clone().into_iter().collect(),
         });
         let cluster = Some(call.link.cluster());
-        let message = pb::BatchGetVolumeLabelsRequest { cluster, queries: queries.collect() };
-        let answer = call.link.call(call.session, Some(items.len()), message).await?;
-        Ok(answer.results.into_iter().map(|mut one| (std::mem::take(&mut one.key), one)).collect())
+        pb::BatchGetVolumeLabelsRequest { cluster, queries: queries.collect() }
+    }
+
+    fn results(answer: pb::BatchGetVolumeLabelsResponse) -> Vec<(String, pb::VolumeResult)> {
+        answer.results.into_iter().map(|mut one| (std::mem::take(&mut one.key), one)).collect()
     }
 
     fn read(
@@ -64,7 +58,7 @@ impl BatchRpc for VolumeReads {
         result: pb::VolumeResult,
         findings: &mut Findings,
     ) -> Answer<Self> {
-        Ok(volume(result, Self::METHOD.name, findings))
+        Ok(volume(result, findings))
     }
 
     /// An absent volume, or one of another cloud, is no failure of this cloud.
@@ -78,9 +72,9 @@ impl BatchRpc for VolumeReads {
 }
 
 /// The answer to one query.
-fn volume(given: pb::VolumeResult, method: &'static str, findings: &mut Findings) -> VolumeAnswer {
+fn volume(given: pb::VolumeResult, findings: &mut Findings) -> VolumeAnswer {
     let state = findings.known(given.state);
-    let error = given.error.map(|error| status::item_error(method, error, findings));
+    let error = given.error.map(|error| CloudError::of_item(VolumeReads::METHOD.name, error, findings));
     let labels = label::of_volume(given.labels, findings);
     VolumeAnswer { state, labels, error, rejected: std::mem::take(&mut findings.rejected) }
 }
@@ -104,7 +98,7 @@ mod tests {
         let labels = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         let given = pb::VolumeResult { labels, state: pb::VolumeState::Present.into(), ..Default::default() };
         let mut findings = Findings::default();
-        let answer = volume(given, "M", &mut findings);
+        let answer = volume(given, &mut findings);
         assert_eq!(
             answer.labels.keys().map(String::as_str).collect::<Vec<_>>(),
             ["example.com/tier", "failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/zone"]
@@ -118,7 +112,7 @@ mod tests {
     fn a_state_of_a_newer_contract_is_not_known() {
         let error = pb::ItemError { reason: 9999, message: "m".to_owned(), ..Default::default() };
         let given = pb::VolumeResult { state: 77, error: Some(error), ..Default::default() };
-        let answer = volume(given, "M", &mut Findings::default());
+        let answer = volume(given, &mut Findings::default());
         assert_eq!(answer.state, VolumeState::Unspecified);
         assert!(answer.error.unwrap().is(ErrorReason::InternalError));
     }

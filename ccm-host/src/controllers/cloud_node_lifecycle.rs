@@ -247,7 +247,7 @@ impl Controller {
     /// Whether the Node cache keeps everything that the provider wants to know. A provider that identifies instances
     /// by a label it has only just asked for may report that a node without it has none (N5).
     fn knows_enough_for(&self, provider: &Arc<dyn Provider>) -> bool {
-        provider.info().is_some_and(|info| self.parts.nodes.holds(&info.keep_of_nodes()))
+        provider.info().is_some_and(|info| self.parts.nodes.holds(&info.keep_of_nodes))
     }
 }
 

@@ -46,7 +46,7 @@ async fn known_well(
     candidates: &[Arc<dyn Provider>],
 ) -> Option<Arc<Node>> {
     for info in candidates.iter().filter_map(|provider| provider.info()) {
-        let wanted = info.keep_of_nodes();
+        let wanted = info.keep_of_nodes.clone();
         if !nodes.holds(&wanted) {
             nodes.set_keep(&wanted);
             nodes.synced().await;
@@ -146,7 +146,10 @@ mod tests {
             fake::{FakeProvider, error, instance, machine, method},
         },
         controllers::node_server::NodeServer,
-        kube::{fixtures::node, keep::Keep},
+        kube::{
+            fixtures::node,
+            keep::{Keep, KeySet},
+        },
     };
     use tokio_util::sync::CancellationToken;
 
@@ -210,9 +213,9 @@ mod tests {
     #[tokio::test]
     async fn what_a_provider_wants_to_know_is_known_before_it_is_asked() {
         let (a, b) = (FakeProvider::new("a"), FakeProvider::new("b"));
-        a.change_info(|info| info.node_labels = vec!["example.com/machine".to_owned()]);
+        a.change_info(|info| info.keep_of_nodes.labels = KeySet::keys(["example.com/machine"]));
         let (both, nodes) = (registry(&a, &b), filled().await);
-        let wanted = a.info().unwrap().keep_of_nodes();
+        let wanted = a.info().unwrap().keep_of_nodes.clone();
         assert!(!nodes.holds(&wanted));
         let found =
             ask(&both, &nodes, &Arc::new(node("n")), InstanceView::Existence, Freshness::ReadThrough).await;

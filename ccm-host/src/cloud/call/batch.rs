@@ -1,7 +1,7 @@
 //! RPCs that carry several items, each with its own answer.
 //!
 //! In: questions that [`super::gather`] brought together. Out: the answer to each, matched by the echoed key. Each such
-//! RPC implements [`BatchRpc`]; [`super::split`] sends its calls.
+//! RPC implements [`BatchRpc`], which says what is particular to it; [`super::split`] sends its calls.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -12,9 +12,12 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::method::Method;
+use super::{
+    rpc::{Method, Rpc},
+    sets,
+};
 use crate::cloud::{
-    CloudError,
+    BackendSet, CloudError,
     check::Findings,
     connection::{Link, session::Session},
 };
@@ -24,12 +27,13 @@ pub(crate) trait BatchRpc: Debug + Send + Sync + Sized + 'static {
     /// Only questions of the same lane may share a call.
     type Lane: Clone + Eq + Hash + Debug + Send + Sync + 'static;
     type Question: Clone + Send + Sync + 'static;
+    type Request: Rpc;
     /// The answer to one item, as received.
     type Result: Send;
     /// The answer after its checks.
     type Done: Clone + Send + Sync + 'static;
 
-    const METHOD: &'static Method;
+    const METHOD: &'static Method = Self::Request::METHOD;
     /// Callers ask again whatever the answer, so the backoff of items that spoil calls is kept here.
     const PACED: bool = false;
 
@@ -43,20 +47,34 @@ pub(crate) trait BatchRpc: Debug + Send + Sync + Sized + 'static {
     /// Whether two questions with the same key ask the same.
     fn same(link: &Link, a: &Self::Question, b: &Self::Question) -> bool;
 
-    /// Divides items into calls.
-    fn plan(_: &Session, items: Vec<Item<Self>>) -> Planned<Self> {
-        Planned { chunks: vec![items], too_large: Vec::new() }
-    }
-
-    /// The key of each item on the wire: unique in a call, and echoed.
+    /// The key of each item on the wire: echoed.
     fn wire_keys(items: &[Item<Self>]) -> Vec<String>;
 
-    /// Makes one call and returns its results with the keys that they echo.
-    fn send(
-        call: &Call<'_, Self>,
-        keys: &[String],
-        items: &[Item<Self>],
-    ) -> impl Future<Output = Result<Vec<(String, Self::Result)>, CloudError>> + Send;
+    /// Divides items into calls, none of which has two items with the same wire key.
+    fn plan(_: &Session, items: Vec<Item<Self>>) -> Planned<Self> {
+        let mut calls: Vec<(HashSet<String>, Vec<Item<Self>>)> = Vec::new();
+        for (key, item) in Self::wire_keys(&items).into_iter().zip(items) {
+            match calls.iter_mut().find(|(taken, _)| !taken.contains(&key)) {
+                Some((taken, call)) => {
+                    taken.insert(key);
+                    call.push(item);
+                }
+                None => calls.push((HashSet::from([key]), vec![item])),
+            }
+        }
+        Planned { chunks: calls.into_iter().map(|(_, call)| call).collect(), too_large: Vec::new() }
+    }
+
+    /// The sets of backends that the request points at, and the number of the field that they belong in.
+    fn sets(_: &[Item<Self>]) -> (u32, Vec<&BackendSet>) {
+        (0, Vec::new())
+    }
+
+    /// The message of one call, without its sets.
+    fn request(call: &Call<'_, Self>, keys: &[String], items: &[Item<Self>]) -> Self::Request;
+
+    /// Takes the results out of an answer, with the keys that they echo.
+    fn results(answer: <Self::Request as Rpc>::Answer) -> Vec<(String, Self::Result)>;
 
     /// Checks the answer to one item.
     fn read(
@@ -120,8 +138,10 @@ pub(crate) async fn call<R: BatchRpc>(
 ) -> Result<Answers<R>, CloudError> {
     let call = Call { link, session, lane, began: crate::clock::now() };
     let keys = R::wire_keys(items);
-    let given = R::send(&call, &keys, items).await?;
-    let mut matched = matched(&keys, given);
+    let (tag, sets) = R::sets(items);
+    let request = || R::request(&call, &keys, items);
+    let given = sets::call(link, session, Some(items.len()), (tag, &sets), request).await?;
+    let mut matched = matched(&keys, R::results(given));
     link.metrics.wrong_keys(matched.wrong);
     if matched.reordered {
         link.metrics.reordered();

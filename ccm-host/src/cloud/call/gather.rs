@@ -81,7 +81,7 @@ pub(crate) trait Batched: Send + Sync + 'static {
 const UNANSWERED: &str = "the provider's response does not contain this item exactly once";
 const PANICKED: &str = "the task that made the call panicked: a bug of the host";
 
-/// Gathers questions into calls. Cheap to clone.
+/// Gathers questions into calls.
 pub(crate) struct Batcher<B: Batched>(Arc<Inner<B>>);
 
 struct Inner<B: Batched> {
@@ -137,12 +137,6 @@ impl<B: Batched> Landing<'_, B> {
                 is_first
             });
         }
-    }
-}
-
-impl<B: Batched> Clone for Batcher<B> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
     }
 }
 

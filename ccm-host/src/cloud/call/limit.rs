@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::method::{Class, Kind, Method};
+use super::rpc::{Class, Kind, Method};
 
 /// The longest wait for a paused class; if more time is left, the call is refused with a retry delay.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);

@@ -1,18 +1,17 @@
 //! Walks paged lists to their end.
 //!
-//! In: the request for a page, and how to check one item. Out: all items, and whether the list is complete. A walk
+//! In: the request, and how to check one item. Out: all items, and whether the list is complete. A walk
 //! holds its session, so it ends with the process that it began with; an expired token restarts it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
 
-use super::method::Rpc;
+use super::rpc::Rpc;
 use crate::cloud::{
-    CloudError, ErrorReason,
+    CloudError, ErrorReason, Listed,
     check::{Findings, rule, shown},
     connection::{Link, session::Session},
-    status,
 };
 
 /// A list with more pages counts as endless.
@@ -22,105 +21,113 @@ const MOST_ITEMS: usize = 500_000;
 /// Maximum restarts of a walk after a refused token.
 const MOST_RESTARTS: u32 = 3;
 
-/// A list that is fetched page by page.
-pub(crate) struct List<Request, Open, Read> {
-    /// The request for a page.
-    pub(crate) request: Request,
-    /// Takes a page out of its answer.
-    pub(crate) open: Open,
-    /// Checks one item and tells its key; `None` means that it is unusable and missing from the list.
-    pub(crate) read: Read,
-}
+/// An RPC that answers a list, page by page.
+pub(crate) trait PagedRpc: Rpc + Clone {
+    type Item;
 
-/// Which page to fetch.
-pub(crate) struct At {
-    pub(crate) cluster: Option<pb::ClusterRef>,
-    pub(crate) page_size: i32,
-    pub(crate) page_token: String,
+    /// Asks for this page.
+    fn turn_to(&mut self, cluster: pb::ClusterRef, page_size: i32, page_token: String);
+
+    fn open(answer: Self::Answer) -> Page<Self::Item>;
 }
 
 pub(crate) struct Page<G> {
-    pub(crate) items: Vec<G>,
-    pub(crate) next: String,
-    pub(crate) unreachable: Vec<pb::UnreachableLocation>,
+    items: Vec<G>,
+    next: String,
+    unreachable: Vec<pb::UnreachableLocation>,
 }
 
-/// The result of a walk.
-pub(crate) struct Walked<I> {
-    /// In order of arrival, without duplicates.
-    pub(crate) items: Vec<I>,
-    pub(crate) complete: bool,
-    pub(crate) unreachable: Vec<(String, CloudError)>,
-    /// One sentence for each thing dropped or corrected.
-    pub(crate) rejected: Vec<String>,
+macro_rules! paged {
+    ($(|$page:ident| $request:ty => $item:ty: $items:expr, $unreachable:expr;)*) => {$(
+        impl PagedRpc for $request {
+            type Item = $item;
+
+            fn turn_to(&mut self, cluster: pb::ClusterRef, page_size: i32, page_token: String) {
+                self.cluster = Some(cluster);
+                self.page_size = page_size;
+                self.page_token = page_token;
+            }
+
+            fn open($page: Self::Answer) -> Page<$item> {
+                Page { items: $items, next: $page.next_page_token, unreachable: $unreachable }
+            }
+        }
+    )*};
 }
 
-impl<Request, Open, Read> List<Request, Open, Read> {
-    /// Fetches all pages.
-    pub(crate) async fn walk<Q, G, I>(&self, link: &Link) -> Result<Walked<I>, CloudError>
-    where
-        Q: Rpc,
-        Request: Fn(At) -> Q,
-        Open: Fn(&Session, Q::Answer) -> Page<G>,
-        Read: Fn(G, &mut Findings) -> Option<(String, I)>,
-    {
-        let session = link.session(Q::METHOD)?;
-        let mut restarts = 0;
-        loop {
-            match self.once(link, &session).await {
-                Ok(mut walked) => {
-                    walked.complete &= restarts == 0;
-                    return Ok(walked);
-                }
-                Err(error) if restarts < MOST_RESTARTS && is_about_token(&error) => {
-                    restarts += 1;
-                    if error.is(ErrorReason::InvalidToken) {
-                        link.metrics.violation(rule::TOKEN_ISSUED);
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
+paged! {
+    |page| pb::ListInstancesRequest => pb::ListedInstance: page.instances, page.unreachable;
+    |page| pb::ListLoadBalancersRequest => pb::LoadBalancer: page.load_balancers, page.unreachable;
+    |page| pb::ListRoutesRequest => pb::Route: page.routes, page.unreachable;
+    |page| pb::ListClustersRequest => String: page.names, Vec::new();
+}
 
-    async fn once<Q, G, I>(&self, link: &Link, session: &Session) -> Result<Walked<I>, CloudError>
-    where
-        Q: Rpc,
-        Request: Fn(At) -> Q,
-        Open: Fn(&Session, Q::Answer) -> Page<G>,
-        Read: Fn(G, &mut Findings) -> Option<(String, I)>,
-    {
-        let mut walk = Walk::new(link, Q::METHOD.name);
-        let mut tokens = HashSet::new();
-        let mut token = String::new();
-        let mut page_size = page_size(session);
-        loop {
-            let at = At { cluster: Some(link.cluster()), page_size, page_token: token.clone() };
-            let answer = {
-                let _permit = link.permit(Q::METHOD).await?;
-                link.call(session, None, (self.request)(at)).await
-            };
-            let page = match answer {
-                Ok(answer) => (self.open)(session, answer),
-                // Continue the same walk with smaller pages.
-                Err(error) if error.is_too_large() && page_size > 1 => {
-                    page_size /= 2;
-                    continue;
+/// Fetches all pages. `is_meant` passes over items that the list need not have; `read` checks one item and tells its key,
+/// or `None` if it is unusable and missing from the list.
+pub(crate) async fn walk<Q: PagedRpc, I>(
+    link: &Link,
+    request: Q,
+    is_meant: impl Fn(&Q::Item) -> bool,
+    read: impl Fn(&Session, Q::Item, &mut Findings) -> Option<(String, I)>,
+) -> Result<Listed<I>, CloudError> {
+    let session = link.session(Q::METHOD)?;
+    let mut restarts = 0;
+    loop {
+        let read = |given, findings: &mut Findings| read(&session, given, findings);
+        match once(link, &session, request.clone(), &is_meant, read).await {
+            Ok(mut listed) => {
+                listed.complete &= restarts == 0;
+                return Ok(listed);
+            }
+            Err(error) if restarts < MOST_RESTARTS && is_about_token(&error) => {
+                restarts += 1;
+                if error.is(ErrorReason::InvalidToken) {
+                    link.metrics.violation(rule::TOKEN_ISSUED);
                 }
-                Err(error) => return Err(error),
-            };
-            token = walk.take(page, &self.read);
-            if token.is_empty() {
-                break;
             }
-            if !tokens.insert(token.clone()) || tokens.len() > MOST_PAGES || walk.found.len() > MOST_ITEMS {
-                link.metrics.violation(rule::PAGE_WALK_ENDS);
-                walk.broken = true;
-                break;
-            }
+            Err(error) => return Err(error),
         }
-        Ok(walk.end())
     }
+}
+
+async fn once<Q: PagedRpc, I>(
+    link: &Link,
+    session: &Session,
+    mut request: Q,
+    is_meant: impl Fn(&Q::Item) -> bool,
+    read: impl Fn(Q::Item, &mut Findings) -> Option<(String, I)>,
+) -> Result<Listed<I>, CloudError> {
+    let mut walk = Walk::new(link, Q::METHOD.name);
+    let mut tokens = HashSet::new();
+    let mut token = String::new();
+    let mut page_size = page_size(session);
+    loop {
+        request.turn_to(link.cluster(), page_size, token.clone());
+        let answer = {
+            let _permit = link.permit(Q::METHOD).await?;
+            link.call(session, None, request.clone()).await
+        };
+        let page = match answer {
+            Ok(answer) => Q::open(answer),
+            // Continue the same walk with smaller pages.
+            Err(error) if error.is_too_large() && page_size > 1 => {
+                page_size /= 2;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        token = walk.take(page, &is_meant, &read);
+        if token.is_empty() {
+            break;
+        }
+        if !tokens.insert(token.clone()) || tokens.len() > MOST_PAGES || walk.listed.items.len() > MOST_ITEMS
+        {
+            link.metrics.violation(rule::PAGE_WALK_ENDS);
+            walk.listed.complete = false;
+            break;
+        }
+    }
+    Ok(walk.listed)
 }
 
 fn is_about_token(error: &CloudError) -> bool {
@@ -138,43 +145,44 @@ fn page_size(session: &Session) -> i32 {
 struct Walk<'a, I> {
     link: &'a Link,
     method: &'static str,
-    found: HashMap<String, I>,
-    order: Vec<String>,
-    unreachable: Vec<(String, CloudError)>,
-    rejected: Vec<String>,
-    broken: bool,
+    listed: Listed<I>,
+    /// Where the item with each key is.
+    places: HashMap<String, usize>,
 }
 
 impl<'a, I> Walk<'a, I> {
     fn new(link: &'a Link, method: &'static str) -> Self {
-        Self {
-            link,
-            method,
-            found: HashMap::new(),
-            order: Vec::new(),
-            unreachable: Vec::new(),
-            rejected: Vec::new(),
-            broken: false,
-        }
+        let listed =
+            Listed { items: Vec::new(), complete: true, unreachable: Vec::new(), rejected: Vec::new() };
+        Self { link, method, listed, places: HashMap::new() }
     }
 
     /// Takes in a page and returns the token of the next one.
-    fn take<G>(&mut self, page: Page<G>, read: impl Fn(G, &mut Findings) -> Option<(String, I)>) -> String {
-        for given in page.items {
+    fn take<G>(
+        &mut self,
+        page: Page<G>,
+        is_meant: impl Fn(&G) -> bool,
+        read: impl Fn(G, &mut Findings) -> Option<(String, I)>,
+    ) -> String {
+        let listed = &mut self.listed;
+        for given in page.items.into_iter().filter(is_meant) {
             self.link.metrics.checked(|findings| {
                 match read(given, findings) {
-                    None => self.broken = true,
-                    Some((key, item)) => {
-                        if self.found.insert(key.clone(), item).is_some() {
-                            // Two items with one key, or one that moved between pages.
-                            findings.count(rule::LIST_KEYS);
-                            self.broken = true;
-                        } else {
-                            self.order.push(key);
+                    None => listed.complete = false,
+                    Some((key, item)) => match self.places.entry(key) {
+                        Entry::Vacant(place) => {
+                            place.insert(listed.items.len());
+                            listed.items.push(item);
                         }
-                    }
+                        // Two items with one key, or one that moved between pages.
+                        Entry::Occupied(place) => {
+                            findings.count(rule::LIST_KEYS);
+                            listed.complete = false;
+                            listed.items[*place.get()] = item;
+                        }
+                    },
                 }
-                self.rejected.append(&mut findings.rejected);
+                listed.rejected.append(&mut findings.rejected);
             });
         }
         for part in page.unreachable {
@@ -182,19 +190,11 @@ impl<'a, I> Walk<'a, I> {
                 if part.error.is_none() {
                     findings.count(rule::LIST_UNREACHABLE);
                 }
-                status::item_error(self.method, part.error.unwrap_or_default(), findings)
+                CloudError::of_item(self.method, part.error.unwrap_or_default(), findings)
             });
-            self.unreachable.push((shown(&part.location, 253), error));
+            listed.complete = false;
+            listed.unreachable.push((shown(&part.location, 253), error));
         }
         page.next
-    }
-
-    fn end(mut self) -> Walked<I> {
-        Walked {
-            items: self.order.iter().filter_map(|key| self.found.remove(key)).collect(),
-            complete: !self.broken && self.unreachable.is_empty(),
-            unreachable: self.unreachable,
-            rejected: self.rejected,
-        }
     }
 }

@@ -1,11 +1,20 @@
-//! One call: its deadline on the wire and on this side, its metadata, span, metrics and normalised error.
+//! The RPCs that the host calls, and one call: its deadline on the wire and on this side, its metadata, span, metrics
+//! and normalised error.
 //!
 //! The callers decide what to call, and when.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
+use cloudprovider_proto::{
+    discovery::v1::{GetInfoRequest, GetInfoResponse},
+    v1alpha1 as pb,
+};
 use opentelemetry::propagation::{Injector, TextMapPropagator as _};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
+use prost::Message;
 use tonic::{
     Code, Request, Status,
     client::Grpc,
@@ -13,20 +22,156 @@ use tonic::{
     metadata::{MetadataKey, MetadataMap},
     transport::Channel,
 };
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_prost::ProstCodec;
 use tracing::{Instrument as _, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-use super::method::{Class, Method, Rpc};
 use crate::{
-    cloud::{
-        CloudError, ErrorReason,
-        error::code_name,
-        metrics::{InFlight, ProviderMetrics},
-        status,
-    },
+    cloud::{CloudError, ErrorReason, metrics::ProviderMetrics},
     trace,
 };
+
+/// The limit that applies to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Class {
+    /// Answered from the provider's memory: not limited.
+    Local,
+    /// Reads the cloud.
+    Read,
+    /// Changes the cloud.
+    Mutation,
+}
+
+/// Calls of one kind queue behind each other, but not behind the other kinds of their class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Instances,
+    /// Reads of balancers, and Ensure.
+    LoadBalancers,
+    /// Updates of backends.
+    Updates,
+    Deletions,
+    Routes,
+}
+
+impl Kind {
+    pub(crate) const COUNT: usize = 5;
+
+    /// Whether calls of this kind read the cloud.
+    pub(crate) fn reads(self) -> bool {
+        matches!(self, Self::Instances | Self::LoadBalancers | Self::Routes)
+    }
+
+    /// Whether calls of this kind change the cloud.
+    pub(crate) fn mutates(self) -> bool {
+        self != Self::Instances
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Method {
+    /// Without the service.
+    pub(crate) name: &'static str,
+    /// Without the package.
+    pub(crate) service: &'static str,
+    /// On the wire.
+    pub(crate) path: &'static str,
+    pub(crate) class: Class,
+    default: Duration,
+    longest: Duration,
+}
+
+/// A unary RPC, identified by its request.
+pub(crate) trait Rpc: Message + 'static {
+    type Answer: Message + Default + 'static;
+
+    const METHOD: &'static Method;
+}
+
+macro_rules! rpcs {
+    ($package:literal; $($(#[$doc:meta])* $method:ident: $service:literal $name:literal $($request:ty => $answer:ty)?,
+        $class:ident, $default:literal, $longest:literal;)*) => {$(
+        $(#[$doc])*
+        pub(crate) static $method: Method = Method {
+            name: $name,
+            service: $service,
+            path: concat!("/", $package, ".", $service, "/", $name),
+            class: Class::$class,
+            default: Duration::from_secs($default),
+            longest: Duration::from_secs($longest),
+        };
+        $(impl Rpc for $request {
+            type Answer = $answer;
+
+            const METHOD: &'static Method = &$method;
+        })?
+    )*};
+}
+
+rpcs! {
+    "ccm.discovery.v1";
+    GET_INFO: "Discovery" "GetInfo" GetInfoRequest => GetInfoResponse, Local, 5, 10;
+}
+
+rpcs! {
+    "grpc.health.v1";
+    HEALTH_CHECK: "Health" "Check" HealthCheckRequest => HealthCheckResponse, Local, 5, 10;
+}
+
+rpcs! {
+    "ccm.cloudprovider.v1alpha1";
+    GET_CAPABILITIES: "CloudProvider" "GetCapabilities"
+        pb::GetCapabilitiesRequest => pb::GetCapabilitiesResponse, Local, 5, 10;
+    GET_STATUS: "CloudProvider" "GetStatus" pb::GetStatusRequest => pb::GetStatusResponse, Local, 5, 10;
+    LEAD: "CloudProvider" "Lead" pb::LeadRequest => pb::LeadResponse, Local, 5, 10;
+    BATCH_GET_INSTANCES: "Instances" "BatchGetInstances"
+        pb::BatchGetInstancesRequest => pb::BatchGetInstancesResponse, Read, 30, 120;
+    LIST_INSTANCES: "Instances" "ListInstances"
+        pb::ListInstancesRequest => pb::ListInstancesResponse, Read, 30, 120;
+    /// A stream; the deadline bounds the time to the first frame only.
+    WATCH_INSTANCES: "Instances" "WatchInstances", Local, 30, 120;
+    ADD_SSH_KEY: "Instances" "AddSshKeyToAllInstances"
+        pb::AddSshKeyToAllInstancesRequest => pb::AddSshKeyToAllInstancesResponse, Mutation, 120, 600;
+    GET_LOAD_BALANCER: "LoadBalancers" "GetLoadBalancer"
+        pb::GetLoadBalancerRequest => pb::GetLoadBalancerResponse, Read, 30, 120;
+    LIST_LOAD_BALANCERS: "LoadBalancers" "ListLoadBalancers"
+        pb::ListLoadBalancersRequest => pb::ListLoadBalancersResponse, Read, 30, 120;
+    ENSURE_LOAD_BALANCER: "LoadBalancers" "EnsureLoadBalancer"
+        pb::EnsureLoadBalancerRequest => pb::EnsureLoadBalancerResponse, Mutation, 120, 600;
+    BATCH_UPDATE_LOAD_BALANCERS: "LoadBalancers" "BatchUpdateLoadBalancers"
+        pb::BatchUpdateLoadBalancersRequest => pb::BatchUpdateLoadBalancersResponse, Mutation, 120, 600;
+    DELETE_LOAD_BALANCER: "LoadBalancers" "DeleteLoadBalancer"
+        pb::DeleteLoadBalancerRequest => pb::DeleteLoadBalancerResponse, Mutation, 120, 600;
+    LIST_ROUTES: "Routes" "ListRoutes" pb::ListRoutesRequest => pb::ListRoutesResponse, Read, 60, 120;
+    BATCH_ENSURE_ROUTES: "Routes" "BatchEnsureRoutes"
+        pb::BatchEnsureRoutesRequest => pb::BatchEnsureRoutesResponse, Mutation, 120, 300;
+    BATCH_DELETE_ROUTES: "Routes" "BatchDeleteRoutes"
+        pb::BatchDeleteRoutesRequest => pb::BatchDeleteRoutesResponse, Mutation, 120, 300;
+    BATCH_GET_VOLUME_LABELS: "Volumes" "BatchGetVolumeLabels"
+        pb::BatchGetVolumeLabelsRequest => pb::BatchGetVolumeLabelsResponse, Read, 30, 120;
+    LIST_CLUSTERS: "Clusters" "ListClusters" pb::ListClustersRequest => pb::ListClustersResponse, Read, 30, 120;
+    GET_CONTROL_PLANE_ENDPOINT: "Clusters" "GetControlPlaneEndpoint"
+        pb::GetControlPlaneEndpointRequest => pb::GetControlPlaneEndpointResponse, Read, 30, 120;
+}
+
+impl Method {
+    /// The queue that the call waits in.
+    pub(crate) fn kind(&self) -> Kind {
+        match (self.service, self.name) {
+            (_, "BatchUpdateLoadBalancers") => Kind::Updates,
+            (_, "DeleteLoadBalancer") => Kind::Deletions,
+            ("LoadBalancers", _) => Kind::LoadBalancers,
+            ("Routes", _) => Kind::Routes,
+            _ => Kind::Instances,
+        }
+    }
+
+    /// The advertised deadline, capped at the maximum, or the default.
+    pub(crate) fn deadline(&self, advertised: &HashMap<String, Duration>) -> Duration {
+        advertised.get(self.name).map_or(self.default, |wanted| (*wanted).min(self.longest))
+    }
+}
 
 /// How long after the wire deadline this side gives up: the wire deadline does not cover the response body.
 const GUARD: Duration = Duration::from_millis(250);
@@ -56,12 +201,12 @@ pub(crate) async fn unary<Q: Rpc>(
     let answer = match tokio::time::timeout(deadline + GUARD, sent).instrument(span.clone()).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
         Ok(Err(status)) => {
-            let error = metrics.checked(|findings| status::normalise(method.name, &status, findings));
+            let error = metrics.checked(|findings| CloudError::of_status(method.name, &status, findings));
             // The same error, whichever end noticed first and however it says so.
             let late = error.code == Code::DeadlineExceeded && error.reason.is_none();
-            Err(if late { status::deadline_exceeded(method.name, deadline) } else { error })
+            Err(if late { CloudError::deadline_exceeded(method.name, deadline) } else { error })
         }
-        Err(_) => Err(status::deadline_exceeded(method.name, deadline)),
+        Err(_) => Err(CloudError::deadline_exceeded(method.name, deadline)),
     };
     watch.end(answer.as_ref().err(), &span);
     answer
@@ -86,25 +231,24 @@ struct Watch<'a> {
     method: &'static Method,
     began: Instant,
     outcome: (&'static str, &'static str),
-    _in_flight: InFlight,
 }
 
 impl<'a> Watch<'a> {
     fn start(metrics: &'a ProviderMetrics, method: &'static Method, items: Option<usize>) -> Self {
-        let in_flight = metrics.begin(method, items);
-        Self { metrics, method, began: Instant::now(), outcome: ("CANCELLED", ""), _in_flight: in_flight }
+        metrics.begin(method, items);
+        Self { metrics, method, began: Instant::now(), outcome: ("CANCELLED", "") }
     }
 
     fn end(&mut self, error: Option<&CloudError>, span: &Span) {
         self.outcome = match error {
             None => ("OK", ""),
-            Some(error) => (code_name(error.code), error.reason.map_or("", ErrorReason::wire_name)),
+            Some(error) => (error.code_name(), error.reason.map_or("", ErrorReason::wire_name)),
         };
         span.record("code", self.outcome.0);
         span.record("reason", self.outcome.1);
         if let Some(error) = error {
             span.record("otel.status_code", "ERROR");
-            self.metrics.failed(error);
+            self.metrics.log().failed(error);
             tracing::debug!(parent: span, provider = self.metrics.provider(), %error, "call failed");
         }
     }
@@ -154,5 +298,24 @@ mod tests {
         let mut metadata = MetadataMap::new();
         inject(&Span::none(), &mut metadata);
         assert!(metadata.is_empty());
+    }
+
+    #[test]
+    fn advertised_deadlines_stay_within_the_maximum() {
+        let advertised = |method: &str, seconds| (method.to_owned(), Duration::from_secs(seconds));
+        let rows = [
+            (vec![], 30),
+            (vec![advertised("BatchGetInstances", 60)], 60),
+            (vec![advertised("BatchGetInstances", 1)], 1),
+            (vec![advertised("BatchGetInstances", 9999)], 120),
+            (vec![advertised("GetLoadBalancer", 60)], 30),
+        ];
+        for (advertised, want) in rows {
+            assert_eq!(
+                BATCH_GET_INSTANCES.deadline(&advertised.iter().cloned().collect()),
+                Duration::from_secs(want),
+                "{advertised:?}"
+            );
+        }
     }
 }

@@ -3,16 +3,17 @@
 //! In: a message without its sets, and the sets. Out: the answer. A provider that does not know a digest after all (it
 //! forgot the set, or another host displaced it) gets the same message again with all nodes.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
-use cloudprovider_proto::v1alpha1 as pb;
+use cloudprovider_proto::{defaults, v1alpha1 as pb};
+use parking_lot::Mutex;
 use prost::{
     DecodeError, Message,
     bytes::{Buf, BufMut, Bytes},
     encoding::{DecodeContext, WireType, encode_key, encode_varint, encoded_len_varint, key_len},
 };
 
-use super::method::{Method, Rpc};
+use super::rpc::{Method, Rpc};
 use crate::cloud::{
     BackendSet, CloudError, ErrorReason,
     connection::{Link, session::Session},
@@ -36,7 +37,7 @@ pub(crate) async fn call<M: Rpc>(
                 session.sets.lose(&named);
                 if !named.is_empty() {
                     named = HashSet::new();
-                    link.once_more(M::METHOD).await;
+                    link.limiter.once_more(M::METHOD).await;
                     continue;
                 }
             }
@@ -55,6 +56,45 @@ fn entry(set: &BackendSet, named: &HashSet<String>) -> Bytes {
     }
     let set = pb::BackendSet { digest: set.digest.clone(), nodes_omitted: true, ..Default::default() };
     set.encode_to_vec().into()
+}
+
+/// The sets that one process has.
+#[derive(Debug)]
+pub(crate) struct SentSets {
+    by_digest: bool,
+    /// Digests in the order in which their sets arrived.
+    arrived: Mutex<VecDeque<String>>,
+}
+
+impl SentSets {
+    /// Empty. Without the capability, sets are never named by digest.
+    pub(crate) fn new(by_digest: bool) -> Self {
+        Self { by_digest, arrived: Mutex::default() }
+    }
+
+    /// The digests among these whose sets need not be sent.
+    fn known(&self, sets: &[&BackendSet]) -> HashSet<String> {
+        let arrived = self.arrived.lock();
+        sets.iter().map(|set| set.digest.clone()).filter(|digest| arrived.contains(digest)).collect()
+    }
+
+    fn arrive(&self, sets: &[&BackendSet], named: &HashSet<String>) {
+        if !self.by_digest {
+            return;
+        }
+        let mut arrived = self.arrived.lock();
+        for set in sets.iter().filter(|set| !named.contains(&set.digest)) {
+            arrived.retain(|digest| *digest != set.digest);
+            arrived.push_back(set.digest.clone());
+        }
+        while arrived.len() > defaults::KNOWN_BACKEND_SETS {
+            arrived.pop_front();
+        }
+    }
+
+    fn lose(&self, digests: &HashSet<String>) {
+        self.arrived.lock().retain(|digest| !digests.contains(digest));
+    }
 }
 
 /// A message, and encoded messages for one of its fields, placed after all other fields: what many calls share is

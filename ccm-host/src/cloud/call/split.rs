@@ -9,25 +9,22 @@
 //! [500] fails ─► 8 × [63] ─► 7 answered, 1 fails ─► 8 × [8] ─► 7 answered ─► 8 × [1] ─► the one is an offender
 //! ```
 
-mod offenders;
-
 use std::{collections::HashMap, marker::PhantomData, sync::Arc, time::Duration};
 
 use cloudprovider_proto::defaults;
 use futures::future::join_all;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tonic::Code;
 
-use self::offenders::{Offenders, Treatment};
 use super::{
-    batch::{Answer, Answers, BatchRpc, Item, ItemKey, Planned, call},
+    batch::{Answer, BatchRpc, Item, ItemKey, Planned, call},
     gather::{Batched, Batcher, Landing},
     limit::Permit,
 };
 use crate::cloud::{
     CloudError, ErrorReason,
     connection::{Link, session::Session},
-    status,
 };
 
 /// The number of parts that a failed batch is split into.
@@ -47,7 +44,7 @@ pub(crate) struct Batch<R> {
 
 impl<R: BatchRpc> Batcher<Batch<R>> {
     pub(crate) fn over(link: &Arc<Link>) -> Self {
-        let offenders = if R::PACED { Offenders::paced() } else { Offenders::unpaced() };
+        let offenders = Offenders::new(R::PACED);
         Self::new(Batch { link: Arc::clone(link), offenders, rpc: PhantomData })
     }
 
@@ -93,16 +90,14 @@ impl<R: BatchRpc> Batched for Batch<R> {
             Ok((permit, session)) => {
                 let Planned { chunks, too_large } = R::plan(&session, items);
                 landing.land(too_large.into_iter().map(|(key, error)| (key, Err(error))));
-                let (link, offenders) = (&*self.link, &self.offenders);
-                let land = |answers| landing.land(answers);
-                Errand::<R, _> { link, session: &session, lane, offenders, land }.run(permit, chunks).await;
+                Errand { batch: self, session: &session, lane, landing }.run(permit, chunks).await;
             }
             Err(error) => landing.land(items.into_iter().map(|(key, _)| (key, Err(error.clone())))),
         }
     }
 
     fn lost(&self, why: &'static str) -> Answer<R> {
-        Err(status::defect(R::METHOD.name, why))
+        Err(CloudError::defect(R::METHOD.name, why))
     }
 }
 
@@ -112,15 +107,14 @@ struct Failed<R: BatchRpc> {
 }
 
 /// One batch to answer, in one call or several.
-struct Errand<'a, R: BatchRpc, L> {
-    link: &'a Link,
+struct Errand<'a, R: BatchRpc> {
+    batch: &'a Batch<R>,
     session: &'a Session,
     lane: &'a R::Lane,
-    offenders: &'a Offenders,
-    land: L,
+    landing: &'a Landing<'a, Batch<R>>,
 }
 
-impl<R: BatchRpc, L: Fn(Answers<R>) + Sync> Errand<'_, R, L> {
+impl<R: BatchRpc> Errand<'_, R> {
     /// Answers every item. The permit is for the first call.
     async fn run(&self, permit: Permit, batches: Vec<Vec<Item<R>>>) {
         let mut level = self.without_offenders(batches);
@@ -142,7 +136,7 @@ impl<R: BatchRpc, L: Fn(Answers<R>) + Sync> Errand<'_, R, L> {
             depth += 1;
         }
         if depth > 1 && !worked {
-            self.offenders.nothing_works(Instant::now());
+            self.batch.offenders.nothing_works(Instant::now());
         }
     }
 
@@ -153,10 +147,10 @@ impl<R: BatchRpc, L: Fn(Answers<R>) + Sync> Errand<'_, R, L> {
         for batch in batches {
             let mut others = Vec::with_capacity(batch.len());
             for item in batch {
-                match self.offenders.treatment(&item.0.subject, now) {
+                match self.batch.offenders.treatment(&item.0.subject, now) {
                     Treatment::Together => others.push(item),
                     Treatment::Alone => level.push(vec![item]),
-                    Treatment::TooEarly(error) => (self.land)(HashMap::from([(item.0, Err(error))])),
+                    Treatment::TooEarly(error) => self.landing.land([(item.0, Err(error))]),
                 }
             }
             if !others.is_empty() {
@@ -169,22 +163,22 @@ impl<R: BatchRpc, L: Fn(Answers<R>) + Sync> Errand<'_, R, L> {
     async fn send(&self, items: Vec<Item<R>>, permit: Option<Permit>) -> Result<(), Failed<R>> {
         let permit = match permit {
             Some(permit) => permit,
-            None => match self.link.permit(R::METHOD).await {
+            None => match self.batch.link.permit(R::METHOD).await {
                 Ok(permit) => permit,
                 Err(error) => return Err(Failed { items, error }),
             },
         };
         let answer = tokio::select! {
-            answer = call::<R>(self.link, self.session, self.lane, &items) => answer,
+            answer = call::<R>(&self.batch.link, self.session, self.lane, &items) => answer,
             () = self.land_while_late(&items) => unreachable!("it never ends"),
         };
         drop(permit);
         match answer {
             Ok(answers) => {
                 if let [(key, _)] = items.as_slice() {
-                    self.offenders.forgive(&key.subject);
+                    self.batch.offenders.forgive(&key.subject);
                 }
-                (self.land)(answers);
+                self.landing.land(answers);
                 Ok(())
             }
             Err(error) => Err(Failed { items, error }),
@@ -196,7 +190,7 @@ impl<R: BatchRpc, L: Fn(Answers<R>) + Sync> Errand<'_, R, L> {
         let mut wait = LATE;
         while items.len() > 1 {
             tokio::time::sleep(wait).await;
-            (self.land)(R::done_already(self.link, items).await);
+            self.landing.land(R::done_already(&self.batch.link, items).await);
             wait *= 2;
         }
         std::future::pending::<()>().await;
@@ -211,10 +205,10 @@ impl<R: BatchRpc, L: Fn(Answers<R>) + Sync> Errand<'_, R, L> {
         }
         let (had_company, mut worked) = (depth > 0 || items.len() > 1, worked);
         if cause == Cause::OneItem && items.len() > 1 {
-            let done = R::done_already(self.link, &items).await;
+            let done = R::done_already(&self.batch.link, &items).await;
             items.retain(|(key, _)| !done.contains_key(key));
             worked |= !done.is_empty();
-            (self.land)(done);
+            self.landing.land(done);
         }
         let parts = match cause {
             Cause::TooLarge => 2,
@@ -227,16 +221,18 @@ impl<R: BatchRpc, L: Fn(Answers<R>) + Sync> Errand<'_, R, L> {
         if let [(key, _)] = items.as_slice()
             && cause == Cause::OneItem
         {
-            self.offenders.failed(&key.subject, &error, worked && had_company, Instant::now());
+            self.batch.offenders.failed(&key.subject, &error, worked && had_company, Instant::now());
         }
-        (self.land)(items.into_iter().map(|(key, _)| (key, Err(error.clone()))).collect());
+        self.landing.land(items.into_iter().map(|(key, _)| (key, Err(error.clone()))));
         Vec::new()
     }
 
     /// Splitting helps nobody if nothing works.
     fn is_worth_it(&self, error: &CloudError, depth: u8, worked: bool) -> bool {
         let is_quick = error.code != Code::DeadlineExceeded;
-        worked || (depth == 0 || depth == 1 && is_quick) && !self.offenders.does_nothing_work(Instant::now())
+        worked
+            || (depth == 0 || depth == 1 && is_quick)
+                && !self.batch.offenders.does_nothing_work(Instant::now())
     }
 }
 
@@ -276,10 +272,97 @@ fn cut<I>(items: Vec<I>, parts: usize) -> Vec<Vec<I>> {
         .collect()
 }
 
+/// An offender is forgotten after this long without a failure.
+const FORGET: Duration = Duration::from_secs(3600);
+/// The maximum number of offenders; more would not be exceptions.
+const MOST: usize = 1000;
+/// The first backoff of an offender, where the host paces it; it doubles.
+const FIRST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(300);
+/// How long batches are not split after nothing worked.
+const SICK: Duration = Duration::from_secs(60);
+
+/// Items that made a provider crash or hang, and are therefore sent alone.
+#[derive(Debug)]
+struct Offenders {
+    /// Callers ask again and again, so the backoff of offenders is kept here.
+    paced: bool,
+    state: Mutex<State>,
+}
+
+/// How to send an item.
+#[derive(Debug, PartialEq, Eq)]
+enum Treatment {
+    /// With others: it is no offender.
+    Together,
+    Alone,
+    /// Not yet; until then, this is its answer.
+    TooEarly(CloudError),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    known: HashMap<String, Offence>,
+    sick_until: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Offence {
+    error: CloudError,
+    times: u32,
+    at: Instant,
+}
+
+impl Offence {
+    fn pause(&self) -> Duration {
+        (FIRST * 2_u32.saturating_pow(self.times.min(10))).min(LONGEST)
+    }
+}
+
+impl Offenders {
+    fn new(paced: bool) -> Self {
+        Self { paced, state: Mutex::default() }
+    }
+
+    fn treatment(&self, subject: &str, now: Instant) -> Treatment {
+        let state = self.state.lock();
+        let Some(offence) = state.known.get(subject) else { return Treatment::Together };
+        let left = (offence.at + offence.pause()).saturating_duration_since(now);
+        if self.paced && !left.is_zero() {
+            return Treatment::TooEarly(CloudError { retry_after: Some(left), ..offence.error.clone() });
+        }
+        Treatment::Alone
+    }
+
+    /// Records an item that failed alone. It is an offender from now on if `proven`, or if it was one before.
+    fn failed(&self, subject: &str, error: &CloudError, proven: bool, now: Instant) {
+        let mut state = self.state.lock();
+        let State { known, .. } = &mut *state;
+        known.retain(|_, offence| now.saturating_duration_since(offence.at) < FORGET);
+        if let Some(offence) = known.get_mut(subject) {
+            *offence = Offence { error: error.clone(), times: offence.times + 1, at: now };
+        } else if proven && known.len() < MOST {
+            known.insert(subject.to_owned(), Offence { error: error.clone(), times: 0, at: now });
+        }
+    }
+
+    fn forgive(&self, subject: &str) {
+        self.state.lock().known.remove(subject);
+    }
+
+    /// Records that no part of a batch got an answer.
+    fn nothing_works(&self, now: Instant) {
+        self.state.lock().sick_until = Some(now + SICK);
+    }
+
+    fn does_nothing_work(&self, now: Instant) -> bool {
+        self.state.lock().sick_until.is_some_and(|until| now < until)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloud::status;
 
     #[test]
     fn parts_hold_everything_once_and_in_order() {
@@ -297,31 +380,65 @@ mod tests {
 
     #[test]
     fn what_may_be_one_items_fault() {
-        let bare = |code| CloudError {
-            method: "M",
-            reason: None,
-            code,
-            message: String::new(),
-            retry_after: None,
-            is_unanswered: false,
-        };
+        let bare = |code| CloudError::without_reason("M", code, "");
         let rows = [
-            (status::too_large("M", ""), Cause::TooLarge),
-            (status::local("M", ErrorReason::BatchTooLarge, ""), Cause::TooLarge),
-            (status::local("M", ErrorReason::InternalError, ""), Cause::OneItem),
-            (status::deadline_exceeded("M", LATE), Cause::OneItem),
+            (CloudError::too_large("M", ""), Cause::TooLarge),
+            (CloudError::local("M", ErrorReason::BatchTooLarge, ""), Cause::TooLarge),
+            (CloudError::local("M", ErrorReason::InternalError, ""), Cause::OneItem),
+            (CloudError::deadline_exceeded("M", LATE), Cause::OneItem),
             (bare(Code::Unknown), Cause::OneItem),
             (bare(Code::Cancelled), Cause::OneItem),
             (bare(Code::NotFound), Cause::OneItem),
-            (status::unavailable("M", ""), Cause::Provider),
+            (CloudError::unavailable("M", ""), Cause::Provider),
             (bare(Code::ResourceExhausted), Cause::Provider),
-            (status::local("M", ErrorReason::RateLimited, ""), Cause::Provider),
-            (status::local("M", ErrorReason::CloudApiUnavailable, ""), Cause::Provider),
-            (status::local("M", ErrorReason::StaleLeader, ""), Cause::Provider),
-            (status::local("M", ErrorReason::MethodNotSupported, ""), Cause::Provider),
+            (CloudError::local("M", ErrorReason::RateLimited, ""), Cause::Provider),
+            (CloudError::local("M", ErrorReason::CloudApiUnavailable, ""), Cause::Provider),
+            (CloudError::local("M", ErrorReason::StaleLeader, ""), Cause::Provider),
+            (CloudError::local("M", ErrorReason::MethodNotSupported, ""), Cause::Provider),
         ];
         for (error, want) in rows {
             assert_eq!(Cause::of(&error), want, "{error:?}");
         }
+    }
+
+    /// N8.
+    #[test]
+    fn an_offender_is_asked_about_ever_less_often_until_it_is_forgiven() {
+        let error = CloudError::unavailable("M", "broken");
+        let offenders = Offenders::new(true);
+        let mut now = Instant::now();
+        offenders.failed("n", &error, false, now);
+        assert_eq!(
+            offenders.treatment("n", now),
+            Treatment::Together,
+            "that it failed alone proves nothing by itself"
+        );
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            offenders.failed("n", &error, true, now);
+            let Treatment::TooEarly(error) = offenders.treatment("n", now) else { panic!("too early") };
+            let left = error.retry_after.unwrap();
+            pauses.push(left.as_secs());
+            now += left;
+            assert_eq!(offenders.treatment("n", now), Treatment::Alone, "it may be asked about, alone");
+        }
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
+        offenders.forgive("n");
+        assert_eq!(offenders.treatment("n", now), Treatment::Together);
+
+        let unpaced = Offenders::new(false);
+        unpaced.failed("n", &error, true, now);
+        assert_eq!(unpaced.treatment("n", now), Treatment::Alone);
+        unpaced.failed("m", &error, true, now + FORGET);
+        assert_eq!(unpaced.treatment("n", now), Treatment::Together, "forgotten");
+    }
+
+    #[test]
+    fn offenders_are_few() {
+        let offenders = Offenders::new(true);
+        for i in 0..MOST * 2 {
+            offenders.failed(&i.to_string(), &CloudError::unavailable("M", ""), true, Instant::now());
+        }
+        assert_eq!(offenders.state.lock().known.len(), MOST);
     }
 }

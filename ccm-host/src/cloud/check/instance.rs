@@ -7,8 +7,11 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 
 use super::{Findings, MOST, effects, label, rule, shown};
-use crate::cloud::{AddressType, Freshness, Instance, InstanceAnswer, InstanceState, NodeAddress, status};
+use crate::cloud::{
+    AddressType, CloudError, Freshness, Instance, InstanceAnswer, InstanceState, NodeAddress, call::rpc,
+};
 
+const METHOD: &str = rpc::BATCH_GET_INSTANCES.name;
 const LONGEST_ID: usize = 1 << 10;
 /// Clocks differ: an observation may appear this much older than the request.
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
@@ -16,8 +19,6 @@ const CLOCK_SKEW: Duration = Duration::from_secs(60);
 /// The request that an answer is checked against.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
-    /// Name of the RPC.
-    pub(crate) method: &'static str,
     /// The provider ID prefixes that the provider advertised.
     pub(crate) prefixes: &'a [String],
     /// Maximum age of the answer.
@@ -35,18 +36,18 @@ pub(crate) fn answer(
     let state = findings.known(given.state);
     let observed_at = given.observed_at.and_then(timestamp);
     let authoritative = given.authoritative && is_evidence(observed_at, asked, findings);
-    let mut error = given.error.map(|error| status::item_error(asked.method, error, findings));
+    let mut error = given.error.map(|error| CloudError::of_item(METHOD, error, findings));
     let instance = match given.instance.map(|given| instance(given, asked.prefixes, findings)) {
         Some(Ok(instance)) => Some(instance),
         Some(Err(sentence)) => {
-            error = Some(status::defect(asked.method, sentence));
+            error = Some(CloudError::defect(METHOD, sentence));
             None
         }
         None => {
             if needs_instance(state) && error.is_none() {
                 findings.count(rule::INSTANCE_REQUIRED);
-                error = Some(status::defect(
-                    asked.method,
+                error = Some(CloudError::defect(
+                    METHOD,
                     "the provider reports that it exists, but does not describe it".to_owned(),
                 ));
             }
@@ -125,7 +126,8 @@ pub(super) fn addresses(given: Vec<pb::NodeAddress>, findings: &mut Findings) ->
         findings.reject(rule::ANSWER_BOUNDS, format!("there are more than {MOST} addresses"));
     }
     for pb::NodeAddress { r#type, address } in given.into_iter().take(MOST) {
-        let Some(kind) = kind(findings.known(r#type)) else {
+        let number: pb::NodeAddressType = findings.known(r#type);
+        let Some(kind) = AddressType::ALL.into_iter().find(|kind| *kind as i32 == number as i32) else {
             findings.reject(rule::ADDRESS_VALID, format!("address {address:?} has no type that is known"));
             continue;
         };
@@ -163,17 +165,6 @@ pub(super) fn pod_cidrs(given: Vec<String>, findings: &mut Findings) -> Vec<IpNe
     kept
 }
 
-fn kind(kind: pb::NodeAddressType) -> Option<AddressType> {
-    match kind {
-        pb::NodeAddressType::Unspecified => None,
-        pb::NodeAddressType::Hostname => Some(AddressType::Hostname),
-        pb::NodeAddressType::InternalIp => Some(AddressType::InternalIp),
-        pb::NodeAddressType::ExternalIp => Some(AddressType::ExternalIp),
-        pb::NodeAddressType::InternalDns => Some(AddressType::InternalDns),
-        pb::NodeAddressType::ExternalDns => Some(AddressType::ExternalDns),
-    }
-}
-
 /// Clouds use names that are not strictly DNS names, so names are only checked for length, whitespace and control
 /// characters.
 fn is_valid(kind: AddressType, address: &str) -> bool {
@@ -196,7 +187,7 @@ mod tests {
     fn check(given: pb::InstanceResult, freshness: Freshness) -> (InstanceAnswer, Findings) {
         let prefixes = PREFIXES.map(str::to_owned);
         let at = Timestamp::from_second(1_000_000).unwrap();
-        let asked = Asked { method: "BatchGetInstances", prefixes: &prefixes, freshness, at };
+        let asked = Asked { prefixes: &prefixes, freshness, at };
         let mut findings = Findings::default();
         (answer(given, &asked, &mut findings), findings)
     }

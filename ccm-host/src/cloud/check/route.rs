@@ -5,16 +5,14 @@ use cloudprovider_proto::{defaults, v1alpha1 as pb};
 use super::{Findings, effects, instance::addresses, rule, shown};
 use crate::{
     cidr,
-    cloud::{
-        CloudError, EnsureRoute, EnsuredRoute, InProgress, Route, RouteState, RouteTarget, call::method,
-        status,
-    },
+    cloud::{CloudError, EnsureRoute, EnsuredRoute, InProgress, Route, RouteState, RouteTarget, call::rpc},
 };
 
 const LONGEST_ID: usize = 1 << 10;
 
-/// A route as the provider describes it; `None` without a usable id or destination.
-pub(crate) fn route(given: pb::Route, findings: &mut Findings) -> Option<Route> {
+/// A route as the provider describes it; `None` without a usable id or destination. If routes cannot record an owner, all
+/// routes in the cluster's tables are the cluster's.
+pub(crate) fn route(given: pb::Route, record_owner: bool, findings: &mut Findings) -> Option<Route> {
     let pb::Route { id, destination_cidr, target, state, ownership } = given;
     if id.is_empty() || id.len() > LONGEST_ID {
         let shown = shown(&destination_cidr, LONGEST_ID);
@@ -38,7 +36,7 @@ pub(crate) fn route(given: pb::Route, findings: &mut Findings) -> Option<Route> 
     }
     let state = findings.known(state);
     let target = target.map(|given| target_of(given, findings)).filter(|target| !target.is_nothing());
-    let ownership: pb::Ownership = findings.known(ownership);
+    let ownership = if record_owner { findings.known(ownership) } else { pb::Ownership::ByUid };
     if ownership == pb::Ownership::Unspecified {
         findings.count(rule::ROUTE_OWNERSHIP);
     }
@@ -50,22 +48,23 @@ pub(crate) fn route(given: pb::Route, findings: &mut Findings) -> Option<Route> 
 pub(crate) fn ensured_route(
     given: pb::RouteResult,
     wanted: &EnsureRoute,
+    record_owner: bool,
     findings: &mut Findings,
 ) -> Result<EnsuredRoute, CloudError> {
-    let method = method::BATCH_ENSURE_ROUTES.name;
+    let method = rpc::BATCH_ENSURE_ROUTES.name;
     let events = effects::events(given.events, findings);
     if let Some(error) = given.error {
-        return Err(status::item_error(method, error, findings));
+        return Err(CloudError::of_item(method, error, findings));
     }
     let mut in_progress = given.in_progress.map(|given| effects::in_progress(given, findings));
-    let answered = given.route.and_then(|given| route(given, findings));
+    let answered = given.route.and_then(|given| route(given, record_owner, findings));
     let echoed = answered.filter(|route| leads_as_wanted(route, wanted, findings));
     let Some(route) = echoed else {
         return match in_progress {
             Some(_) => Ok(EnsuredRoute { route: None, in_progress, events }),
             None => {
                 let wish = format!("{} to node {:?}", wanted.destination, wanted.node.name);
-                Err(status::defect(method, format!("the response contains no route that leads {wish}")))
+                Err(CloudError::defect(method, format!("the response contains no route that leads {wish}")))
             }
         };
     };
@@ -78,7 +77,7 @@ pub(crate) fn ensured_route(
             });
         }
         RouteState::Unspecified if in_progress.is_none() => {
-            return Err(status::defect(method, "the provider does not report whether the route works"));
+            return Err(CloudError::defect(method, "the provider does not report whether the route works"));
         }
         RouteState::Active | RouteState::Pending | RouteState::Blackhole | RouteState::Unspecified => {}
     }
@@ -138,7 +137,7 @@ mod tests {
         ];
         for (name, text, want, broken) in rows {
             let mut findings = Findings::default();
-            let read = route(given("rt-1", text, Some("n")), &mut findings);
+            let read = route(given("rt-1", text, Some("n")), true, &mut findings);
             assert_eq!(read.map(|route| route.destination.to_string()).as_deref(), want, "{name}");
             assert_eq!(findings.rules, vec![rule::ROUTE_CANONICAL; broken], "{name}");
             assert_eq!(findings.rejected.len(), broken, "{name}");
@@ -148,12 +147,12 @@ mod tests {
     #[test]
     fn a_route_has_an_id_and_a_state_that_is_known() {
         let mut findings = Findings::default();
-        assert_eq!(route(given("", "10.0.1.0/24", None), &mut findings), None);
+        assert_eq!(route(given("", "10.0.1.0/24", None), true, &mut findings), None);
         assert_eq!(findings.rules, [rule::ROUTE_REQUIRED]);
 
         let mut findings = Findings::default();
         let newer = pb::Route { state: 77, ..given("rt-1", "10.0.1.0/24", Some("n")) };
-        assert_eq!(route(newer, &mut findings).unwrap().state, RouteState::Unspecified);
+        assert_eq!(route(newer, true, &mut findings).unwrap().state, RouteState::Unspecified);
         assert_eq!(findings.rules, [rule::UNKNOWN_ENUM]);
 
         for (ownership, ours, broken) in [
@@ -164,12 +163,12 @@ mod tests {
         ] {
             let mut findings = Findings::default();
             let given = pb::Route { ownership, ..given("rt-1", "10.0.1.0/24", Some("n")) };
-            assert_eq!(route(given, &mut findings).unwrap().ours, ours, "{ownership}");
+            assert_eq!(route(given, true, &mut findings).unwrap().ours, ours, "{ownership}");
             assert_eq!(findings.rules, broken, "{ownership}");
         }
 
         let nameless = given("rt-1", "10.0.1.0/24", Some(""));
-        assert_eq!(route(nameless, &mut Findings::default()).unwrap().target, None);
+        assert_eq!(route(nameless, true, &mut Findings::default()).unwrap().target, None);
     }
 
     fn ensured(result: pb::RouteResult) -> (Result<EnsuredRoute, CloudError>, Vec<&'static str>) {
@@ -178,7 +177,7 @@ mod tests {
             node: Arc::new(node("n").with_provider_id("test://n")),
         };
         let mut findings = Findings::default();
-        (ensured_route(result, &wanted, &mut findings), findings.rules)
+        (ensured_route(result, &wanted, true, &mut findings), findings.rules)
     }
 
     fn standing(cidr: &str, name: &str, provider_id: &str, state: pb::RouteState) -> pb::RouteResult {

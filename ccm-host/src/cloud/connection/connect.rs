@@ -5,8 +5,10 @@
 
 use std::{
     fmt,
-    io::{self, IoSlice},
-    path::PathBuf,
+    fs::Metadata,
+    io::{self, ErrorKind, IoSlice},
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _},
+    path::{Path, PathBuf},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -23,13 +25,13 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint as Transport, Identity};
 
-use super::socket::{self, SocketError};
 use crate::cloud::{
     ProviderConfig,
+    error::with_sources,
     settings::{Endpoint, TlsDir},
-    status::with_sources,
 };
 
+const AGENT: &str = concat!("ccm-host/", env!("CARGO_PKG_VERSION"));
 /// Covers the whole connection setup, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Saves large messages from waiting for many small windows.
@@ -52,7 +54,7 @@ pub(super) enum ConnectError {
     #[error(transparent)]
     Socket(#[from] SocketError),
     #[error("nothing listens at {endpoint}: {source}")]
-    Dial { endpoint: String, source: std::io::Error },
+    Dial { endpoint: String, source: io::Error },
     #[error("no connection to {endpoint} within {CONNECT_TIMEOUT:?}")]
     Timeout { endpoint: String },
     #[error("cannot use {}: {problem}", path.display())]
@@ -97,13 +99,11 @@ impl Backoff {
 #[derive(Clone)]
 pub struct Dialer(Arc<Dial>);
 
-type Dial = dyn Fn(&Endpoint) -> Result<DuplexStream, std::io::Error> + Send + Sync;
+type Dial = dyn Fn(&Endpoint) -> Result<DuplexStream, io::Error> + Send + Sync;
 
 impl Dialer {
     /// `dial` returns the client end of a new stream to the listener at the endpoint.
-    pub fn new(
-        dial: impl Fn(&Endpoint) -> Result<DuplexStream, std::io::Error> + Send + Sync + 'static,
-    ) -> Self {
+    pub fn new(dial: impl Fn(&Endpoint) -> Result<DuplexStream, io::Error> + Send + Sync + 'static) -> Self {
         Self(Arc::new(dial))
     }
 }
@@ -114,46 +114,41 @@ impl fmt::Debug for Dialer {
     }
 }
 
-pub(super) async fn connect(config: &ProviderConfig, agent: &str) -> Result<Connection, ConnectError> {
-    match tokio::time::timeout(CONNECT_TIMEOUT, dial(config, agent)).await {
+pub(super) async fn connect(config: &ProviderConfig) -> Result<Connection, ConnectError> {
+    match tokio::time::timeout(CONNECT_TIMEOUT, dial(config)).await {
         Ok(result) => result,
-        Err(_) => Err(ConnectError::Timeout { endpoint: config.endpoint.to_string() }),
+        Err(_) => Err(ConnectError::Timeout { endpoint: config.settings.endpoint.to_string() }),
     }
 }
 
-async fn dial(config: &ProviderConfig, agent: &str) -> Result<Connection, ConnectError> {
-    let endpoint = &config.endpoint;
+async fn dial(config: &ProviderConfig) -> Result<Connection, ConnectError> {
+    let endpoint = &config.settings.endpoint;
     let failed = |source| ConnectError::Dial { endpoint: endpoint.to_string(), source };
     if let Some(Dialer(dial)) = &config.dialer {
         let stream = dial(endpoint).map_err(failed)?;
-        return over(stream, Transport::from_static("http://localhost"), endpoint, agent).await;
+        return over(stream, Transport::from_static("http://localhost"), endpoint).await;
     }
     match endpoint {
         Endpoint::Unix(path) => {
-            let trusted = socket::Trusted::new(&config.allowed_uids);
-            socket::check(path, &trusted).await?;
+            let trusted = Trusted::new(&config.settings.allowed_uids);
+            check_socket(path, &trusted).await?;
             let stream = UnixStream::connect(path).await.map_err(failed)?;
             let peer = stream.peer_cred().map_err(failed)?.uid();
-            socket::check_peer(path, peer, &trusted)?;
-            over(stream, Transport::from_static("http://localhost"), endpoint, agent).await
+            check_peer(path, peer, &trusted)?;
+            over(stream, Transport::from_static("http://localhost"), endpoint).await
         }
         Endpoint::Https { host, port, tls } => {
             let transport = mutual_tls(host, *port, tls).await?;
             let bare = host.trim_start_matches('[').trim_end_matches(']');
             let stream = TcpStream::connect((bare, *port)).await.map_err(failed)?;
             stream.set_nodelay(true).map_err(failed)?;
-            over(stream, transport, endpoint, agent).await
+            over(stream, transport, endpoint).await
         }
     }
 }
 
 /// A channel over exactly this stream.
-async fn over<S>(
-    stream: S,
-    transport: Transport,
-    endpoint: &Endpoint,
-    agent: &str,
-) -> Result<Connection, ConnectError>
+async fn over<S>(stream: S, transport: Transport, endpoint: &Endpoint) -> Result<Connection, ConnectError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -162,13 +157,13 @@ where
         problem: with_sources(error),
     };
     let lost = CancellationToken::new();
-    let once = Mutex::new(Some(TokioIo::new(Watched::new(stream, lost.clone()))));
+    let once = Mutex::new(Some(TokioIo::new(Watched { stream, _gone: lost.clone().drop_guard() })));
     let connector = tower::service_fn(move |_: Uri| {
         let stream = once.lock().take();
-        async move { stream.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotConnected)) }
+        async move { stream.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
     });
     let transport = transport
-        .user_agent(agent.to_owned())
+        .user_agent(AGENT)
         .map_err(|error| failed(&error))?
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW);
@@ -204,12 +199,6 @@ async fn read(path: PathBuf) -> Result<Vec<u8>, ConnectError> {
 struct Watched<S> {
     stream: S,
     _gone: DropGuard,
-}
-
-impl<S> Watched<S> {
-    fn new(stream: S, lost: CancellationToken) -> Self {
-        Self { stream, _gone: lost.drop_guard() }
-    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
@@ -248,6 +237,90 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 }
 
+const SOCKET_MODE: u32 = 0o660;
+const DIR_MODE: u32 = 0o750;
+const WRITABLE_BY_OTHERS: u32 = 0o002;
+const WRITABLE_BY_GROUP: u32 = 0o020;
+const PERMISSIONS: u32 = 0o7777;
+
+/// Why a socket is not used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SocketError {
+    #[error("no socket at {}: the provider is not running yet, or listens elsewhere", .0.display())]
+    NoSocket(PathBuf),
+    #[error("{} is not a socket", .0.display())]
+    NotASocket(PathBuf),
+    #[error("cannot inspect {}: {source}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("{what} {} has mode {mode:04o}, so that others could take its place: make it {wanted:04o} or stricter", path.display())]
+    Mode { what: &'static str, path: PathBuf, mode: u32, wanted: u32 },
+    #[error("{what} {} belongs to uid {uid}, which is neither this process' own ({own}) nor root nor allowed", path.display())]
+    Owner { what: &'static str, path: PathBuf, uid: u32, own: u32 },
+    #[error("the process that answers at {} runs as uid {uid}, which is neither this process' own ({own}) nor root nor allowed", path.display())]
+    Peer { path: PathBuf, uid: u32, own: u32 },
+}
+
+/// Users that may own a socket and answer on it.
+#[derive(Debug)]
+struct Trusted<'a> {
+    own: u32,
+    allowed: &'a [u32],
+}
+
+impl<'a> Trusted<'a> {
+    fn new(allowed: &'a [u32]) -> Self {
+        Self { own: rustix::process::geteuid().as_raw(), allowed }
+    }
+
+    fn has(&self, uid: u32) -> bool {
+        uid == self.own || uid == 0 || self.allowed.contains(&uid)
+    }
+}
+
+/// Checks who could have created the socket, and who could replace it.
+async fn check_socket(path: &Path, trusted: &Trusted<'_>) -> Result<(), SocketError> {
+    // A symlink could be swapped between this check and the connection.
+    let socket = tokio::fs::symlink_metadata(path).await.map_err(|source| match source.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => SocketError::NoSocket(path.to_owned()),
+        _ => SocketError::Unreadable { path: path.to_owned(), source },
+    })?;
+    if !socket.file_type().is_socket() {
+        return Err(SocketError::NotASocket(path.to_owned()));
+    }
+    safe("socket", path, &socket, WRITABLE_BY_OTHERS, SOCKET_MODE, trusted)?;
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let dir = tokio::fs::metadata(parent)
+        .await
+        .map_err(|source| SocketError::Unreadable { path: parent.to_owned(), source })?;
+    safe("directory", parent, &dir, WRITABLE_BY_OTHERS | WRITABLE_BY_GROUP, DIR_MODE, trusted)
+}
+
+/// Checks the peer's uid: the listening process may not run as the owner of the file.
+fn check_peer(path: &Path, uid: u32, trusted: &Trusted<'_>) -> Result<(), SocketError> {
+    if trusted.has(uid) {
+        return Ok(());
+    }
+    Err(SocketError::Peer { path: path.to_owned(), uid, own: trusted.own })
+}
+
+fn safe(
+    what: &'static str,
+    path: &Path,
+    seen: &Metadata,
+    forbidden: u32,
+    wanted: u32,
+    trusted: &Trusted<'_>,
+) -> Result<(), SocketError> {
+    let mode = seen.mode() & PERMISSIONS;
+    if mode & forbidden != 0 {
+        return Err(SocketError::Mode { what, path: path.to_owned(), mode, wanted });
+    }
+    if !trusted.has(seen.uid()) {
+        return Err(SocketError::Owner { what, path: path.to_owned(), uid: seen.uid(), own: trusted.own });
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,5 +335,33 @@ mod tests {
         assert_eq!(backoff.pause(0.0, second), second, "what is cheap to try is tried more often");
         backoff.reset();
         assert_eq!(backoff.pause(1.0, Duration::MAX), second / 20);
+    }
+
+    #[test]
+    fn this_user_root_and_who_is_allowed_are_trusted() {
+        let trusted = Trusted { own: 1000, allowed: &[2000] };
+        for (uid, want) in [(1000, true), (0, true), (2000, true), (2001, false), (65_534, false)] {
+            assert_eq!(trusted.has(uid), want, "{uid}");
+            assert_eq!(check_peer(Path::new("/s"), uid, &trusted).is_ok(), want, "{uid}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_socket_of_a_stranger_is_not_trusted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let seen = std::fs::metadata(&path).unwrap();
+        if seen.uid() == 0 {
+            // Everybody trusts what root owns; only root can give a file away.
+            std::os::unix::fs::chown(&path, Some(4242), None).unwrap();
+        }
+        let owner = std::fs::metadata(&path).unwrap().uid();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o660)).unwrap();
+        let stranger = Trusted { own: owner + 1, allowed: &[] };
+        let error = check_socket(&path, &stranger).await.unwrap_err();
+        assert!(matches!(error, SocketError::Owner { what: "socket", uid, .. } if uid == owner), "{error}");
+        let allowed = [owner];
+        check_socket(&path, &Trusted { own: owner + 1, allowed: &allowed }).await.unwrap();
     }
 }

@@ -1,34 +1,26 @@
 //! The handshake: who answers, what it speaks and what it can do, before any other call.
+//!
+//! The version of each service is negotiated: the highest that both sides name (D5), or a sentence that says which side
+//! to upgrade. Parsed names are compared, never version strings.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::{Arc, atomic::AtomicUsize},
-};
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
 
 use cloudprovider_proto::{
     defaults,
     discovery::v1::{GetInfoRequest, GetInfoResponse},
-    v1alpha1::{self as pb, Capability, ErrorReason},
+    v1alpha1::{self as pb, ErrorReason},
 };
-use parking_lot::Mutex;
 use tonic::{Code, client::Grpc};
 
-use super::{
-    connect::Connection,
-    limits,
-    limits::Intervals,
-    negotiate::{NegotiationError, Served, host_services, negotiate},
-    session::{SentSets, Session},
-};
-use crate::{
-    cloud::{
-        CloudError, ProviderInfo,
-        call::{method::Rpc, rpc},
-        check::{Findings, rule},
-        metrics::ProviderMetrics,
-        wanted,
-    },
-    kube::service::SOURCE_RANGES,
+use super::{connect::Connection, session::Session};
+use crate::cloud::{
+    CloudError,
+    call::rpc::{self, Rpc},
+    check::rule,
+    metrics::ProviderMetrics,
 };
 
 const HOST_NAME: &str = "ccm-host";
@@ -50,30 +42,29 @@ pub(crate) enum HandshakeError {
 }
 
 /// Learns everything about the process at the other end.
-pub(crate) async fn handshake(
+pub(super) async fn handshake(
     connection: Connection,
     metrics: &ProviderMetrics,
-    host_version: &str,
 ) -> Result<Session, HandshakeError> {
-    let info = get_info(&connection, metrics, host_version).await?;
+    let info = get_info(&connection, metrics).await?;
     let served = negotiate(&info.services)
         .map_err(|source| HandshakeError::NoCommonVersion { name: info.name.clone(), source })?;
     for unusable in &served.unusable {
         tracing::warn!(provider = metrics.provider(), "{unusable}");
     }
     count_violations(&info, &served, metrics);
-    let capabilities = get_capabilities(&connection, metrics).await?;
-    Ok(metrics.checked(|findings| session(connection, info, served, capabilities, findings)))
+    let message = pb::GetCapabilitiesRequest { host_max_message_bytes: defaults::HARD_MAX_MESSAGE_BYTES };
+    let capabilities = call(&connection, metrics, message).await.map_err(HandshakeError::Failed)?;
+    Ok(metrics.checked(|findings| Session::new(connection, info, served, capabilities, findings)))
 }
 
 async fn get_info(
     connection: &Connection,
     metrics: &ProviderMetrics,
-    host_version: &str,
 ) -> Result<GetInfoResponse, HandshakeError> {
     let message = GetInfoRequest {
         host_name: HOST_NAME.to_owned(),
-        host_version: host_version.to_owned(),
+        host_version: env!("CARGO_PKG_VERSION").to_owned(),
         host_services: host_services(),
     };
     call(connection, metrics, message).await.map_err(|error| match (error.code, error.reason) {
@@ -83,14 +74,6 @@ async fn get_info(
         }
         _ => HandshakeError::Failed(error),
     })
-}
-
-async fn get_capabilities(
-    connection: &Connection,
-    metrics: &ProviderMetrics,
-) -> Result<pb::GetCapabilitiesResponse, HandshakeError> {
-    let message = pb::GetCapabilitiesRequest { host_max_message_bytes: defaults::HARD_MAX_MESSAGE_BYTES };
-    call(connection, metrics, message).await.map_err(HandshakeError::Failed)
 }
 
 async fn call<Q: Rpc>(
@@ -114,102 +97,113 @@ fn count_violations(info: &GetInfoResponse, served: &Served, metrics: &ProviderM
     }
 }
 
-fn session(
-    connection: Connection,
-    hello: GetInfoResponse,
-    served: Served,
-    capabilities: pb::GetCapabilitiesResponse,
-    findings: &mut Findings,
-) -> Session {
-    let limits = limits::sane(capabilities.limits.clone().unwrap_or_default(), findings);
-    let intervals = Intervals::of(capabilities.intervals.as_ref(), findings);
-    let wants = limits::wants(capabilities.wants.clone().unwrap_or_default(), findings);
-    let info = info(hello, &served, &capabilities, &wants, &intervals);
-    let most = |service, advertised| (service, AtomicUsize::new(limits::batch(advertised)));
-    let sets = SentSets::new(has(&capabilities, Capability::BackendSetsByDigest));
-    Session {
-        channel: connection.channel,
-        lost: connection.lost,
-        info: Arc::new(info),
-        served,
-        intervals,
-        wants: Arc::new(wants),
-        deadlines: limits::deadlines(&limits.deadlines, findings),
-        sets,
-        message_bytes: limits::message_bytes(limits.max_message_bytes),
-        most_items: HashMap::from([
-            most("Instances", limits.max_batch_instances),
-            most("LoadBalancers", limits.max_batch_load_balancers),
-            most("Routes", limits.max_batch_routes),
-            most("Volumes", limits.max_batch_volumes),
-        ]),
-        limits,
-        capabilities,
-        refused: Mutex::new(HashSet::new()),
+const PACKAGE: &str = "ccm.cloudprovider.";
+/// The versions that this host speaks, oldest first.
+const SPOKEN: [&str; 1] = ["v1alpha1"];
+/// The services that this host calls.
+const SERVICES: [&str; 6] = ["CloudProvider", "Instances", "LoadBalancers", "Routes", "Volumes", "Clusters"];
+
+/// The versions in common with a provider.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Served {
+    /// The name of each service, and the version to speak.
+    pub(crate) versions: Vec<(&'static str, &'static str)>,
+    /// Services that the provider has, but in no version that this host speaks.
+    pub(crate) unusable: Vec<NoCommonVersion>,
+}
+
+impl Served {
+    /// Whether the service can be called.
+    pub(crate) fn has(&self, service: &str) -> bool {
+        self.versions.iter().any(|(name, _)| *name == service)
     }
 }
 
-fn has(answer: &pb::GetCapabilitiesResponse, capability: Capability) -> bool {
-    answer.capabilities.contains(&capability.into())
+/// Why there is no version in common.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NegotiationError {
+    /// It answers GetInfo but serves nothing of this contract.
+    #[error("it serves no service of {PACKAGE}*: it names {0:?}")]
+    NothingServed(Vec<String>),
+    /// It serves other services, but not CloudProvider, which all calls depend on.
+    #[error("it serves {0:?}, but not CloudProvider, which every provider must serve")]
+    NoCloudProvider(Vec<String>),
+    /// Both sides know the service, in different versions.
+    #[error(transparent)]
+    NoCommonVersion(NoCommonVersion),
 }
 
-fn info(
-    hello: GetInfoResponse,
-    served: &Served,
-    capabilities: &pb::GetCapabilitiesResponse,
-    wants: &pb::Wants,
-    intervals: &Intervals,
-) -> ProviderInfo {
-    let can = |capability| has(capabilities, capability);
-    let nodes: Vec<&pb::NodeFields> =
-        [&wants.identity, &wants.backend, &wants.route_target].into_iter().flatten().collect();
-    let mut node_annotations = wanted::union(nodes.iter().map(|fields| fields.annotations.as_slice()));
-    if nodes.iter().any(|fields| fields.provided_node_ips) {
-        node_annotations.push(wanted::PROVIDED_NODE_IP.to_owned());
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "it speaks {} of {service} ({}; this host speaks {}): upgrade the {}",
+    if *.newer { "only newer versions" } else { "no common version" },
+    .theirs.join(", "),
+    SPOKEN.join(", "),
+    if *.newer { "host" } else { "provider" }
+)]
+pub(crate) struct NoCommonVersion {
+    pub(crate) service: &'static str,
+    theirs: Vec<String>,
+    newer: bool,
+}
+
+/// The service names that the host announces.
+pub(crate) fn host_services() -> Vec<String> {
+    SPOKEN
+        .iter()
+        .flat_map(|version| SERVICES.iter().map(move |service| format!("{PACKAGE}{version}.{service}")))
+        .collect()
+}
+
+/// The services and versions that both sides speak.
+pub(crate) fn negotiate(names: &[String]) -> Result<Served, NegotiationError> {
+    negotiate_with(names, &SPOKEN)
+}
+
+fn negotiate_with(names: &[String], spoken: &[&'static str]) -> Result<Served, NegotiationError> {
+    let theirs: Vec<(&str, &str)> = names.iter().filter_map(|name| split(name)).collect();
+    if theirs.is_empty() {
+        return Err(NegotiationError::NothingServed(names.to_vec()));
     }
-    let reads_kubelets_words = wants
-        .identity
-        .as_ref()
-        .is_some_and(|fields| fields.addresses || fields.provided_node_ips || !fields.annotations.is_empty());
-    let service = wants.service.clone().unwrap_or_default();
-    // Written annotations must be visible, or the host could never tell that a write is done.
-    let written: Vec<String> =
-        wants.service_annotation_writes.iter().map(|prefix| format!("{prefix}*")).collect();
-    let mut service_annotations = wanted::union([service.annotations.as_slice(), &written]);
-    let load_balancers = served.has("LoadBalancers");
-    if load_balancers {
-        service_annotations.push(SOURCE_RANGES.to_owned());
+    let mut served = Served::default();
+    for service in SERVICES {
+        let versions: Vec<&str> =
+            theirs.iter().filter(|(_, name)| *name == service).map(|(version, _)| *version).collect();
+        if versions.is_empty() {
+            continue;
+        }
+        match spoken.iter().rev().find(|ours| versions.contains(ours)) {
+            Some(version) => served.versions.push((service, version)),
+            None => served.unusable.push(no_common(service, &versions, spoken)),
+        }
     }
-    // Without an epoch a restart is undetectable: every connection counts as one.
-    let epoch = match hello.process_epoch {
-        none if none.is_empty() => uuid::Uuid::new_v4().to_string(),
-        epoch => epoch,
-    };
-    ProviderInfo {
-        name: hello.name,
-        vendor_version: hello.vendor_version,
-        epoch,
-        provider_id_prefixes: hello.provider_id_prefixes,
-        instances: served.has("Instances"),
-        load_balancers,
-        routes: served.has("Routes"),
-        route_node_addresses: can(Capability::RouteNodeAddresses),
-        watch_instances: can(Capability::InstancesWatch),
-        names_are_keys: can(Capability::InstancesKeyedByName),
-        pod_cidrs: can(Capability::InstancePodCidrs),
-        ssh_keys: can(Capability::SshKeys),
-        volumes: served.has("Volumes"),
-        load_balancer_classes: capabilities.load_balancer_classes.clone(),
-        default_load_balancer_class: !capabilities.no_default_load_balancer_class,
-        adoption: can(Capability::Adoption),
-        drift: can(Capability::LoadBalancerDrift),
-        route_ownership: can(Capability::RouteOwnership),
-        durable_digest: can(Capability::DurableDigest),
-        node_labels: wanted::union(nodes.iter().map(|fields| fields.labels.as_slice())),
-        node_annotations,
-        reads_kubelets_words,
-        service_labels: wanted::union([service.labels.as_slice()]),
-        service_annotations,
-        instance_sweep: intervals.instance_sweep,
+    if served.has("CloudProvider") {
+        return Ok(served);
     }
+    Err(match served.unusable.into_iter().find(|unusable| unusable.service == "CloudProvider") {
+        Some(unusable) => NegotiationError::NoCommonVersion(unusable),
+        None => NegotiationError::NoCloudProvider(names.to_vec()),
+    })
+}
+
+fn no_common(service: &'static str, theirs: &[&str], spoken: &[&'static str]) -> NoCommonVersion {
+    let highest = spoken.last().and_then(|version| rank(version));
+    let newer = theirs.iter().all(|version| rank(version) > highest);
+    NoCommonVersion { service, theirs: theirs.iter().map(|&version| version.to_owned()).collect(), newer }
+}
+
+fn split(name: &str) -> Option<(&str, &str)> {
+    let (version, service) = name.strip_prefix(PACKAGE)?.split_once('.')?;
+    rank(version).map(|_| (version, service))
+}
+
+/// Kubernetes' order of versions: v1alpha1 < v1alpha2 < v1beta1 < v1 < v2alpha1.
+fn rank(version: &str) -> Option<(u32, u8, u32)> {
+    let rest = version.strip_prefix('v')?;
+    for (word, stage) in [("alpha", 0), ("beta", 1)] {
+        if let Some((major, minor)) = rest.split_once(word) {
+            return Some((major.parse().ok()?, stage, minor.parse().ok()?));
+        }
+    }
+    Some((rest.parse().ok()?, 2, 0))
 }

@@ -119,7 +119,7 @@ impl Link {
     ) -> Result<(), CloudError> {
         let request = pb::LeadRequest {
             cluster: Some(self.cluster()),
-            fencing: Some(fencing.message()),
+            fencing: Some(fencing.clone().into()),
             // A duration out of range is longer than any Lease.
             valid_for: valid_for.and_then(|time| time.try_into().ok()),
         };

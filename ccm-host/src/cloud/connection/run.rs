@@ -8,26 +8,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Known, Link,
-    connect::{Backoff, ConnectError, LIVED, connect},
-    handshake::{HandshakeError, handshake},
+    connect::{Backoff, LIVED, connect},
+    handshake::handshake,
     lead::Lead,
     monitor,
     session::Session,
     watch,
 };
-use crate::cloud::{ProviderInfo, ProviderStatus, call::method::Kind, check::rule};
+use crate::cloud::{ProviderInfo, ProviderStatus, call::rpc::Kind, check::rule};
 
 /// Caps the pause when trying again costs next to nothing.
 const CHEAP: Duration = Duration::from_secs(1);
-
-/// Why there is no session.
-#[derive(Debug, thiserror::Error)]
-enum NoSession {
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    #[error("{endpoint}: {source}")]
-    Handshake { endpoint: String, source: HandshakeError },
-}
 
 /// Keeps the connection until `stop` is cancelled.
 pub(crate) async fn run(link: Arc<Link>, stop: CancellationToken) {
@@ -52,34 +43,32 @@ async fn forever(link: &Link) -> Infallible {
     let mut backoff = Backoff::new(paces.reconnect, paces.reconnect_longest);
     loop {
         let mut cap = Duration::MAX;
-        match introduce(link).await {
-            Ok(session) => {
-                let since = Instant::now();
-                let why = live(link, Arc::new(session)).await;
-                link.lose(why);
-                if since.elapsed() >= LIVED {
-                    backoff.reset();
-                }
-            }
+        let failed = match connect(&link.config).await {
             Err(error) => {
-                link.metrics.connect_failed();
-                if matches!(&error, NoSession::Connect(error) if error.is_cheap()) {
+                if error.is_cheap() {
                     cap = CHEAP;
                 }
-                link.publish(ProviderStatus::Disconnected(error.to_string()));
+                Some(error.to_string())
             }
+            Ok(connection) => match handshake(connection, &link.metrics).await {
+                Err(error) => Some(format!("{}: {error}", link.config.settings.endpoint)),
+                Ok(session) => {
+                    let since = Instant::now();
+                    let why = live(link, Arc::new(session)).await;
+                    link.lose(why);
+                    if since.elapsed() >= LIVED {
+                        backoff.reset();
+                    }
+                    None
+                }
+            },
+        };
+        if let Some(why) = failed {
+            link.metrics.connect_failed();
+            link.publish(ProviderStatus::Disconnected(why));
         }
         tokio::time::sleep(backoff.pause(fastrand::f64(), cap)).await;
     }
-}
-
-async fn introduce(link: &Link) -> Result<Session, NoSession> {
-    let config = &link.config;
-    let agent = format!("ccm-host/{}", config.host_version);
-    let connection = connect(config, &agent).await?;
-    handshake(connection, &link.metrics, &config.host_version)
-        .await
-        .map_err(|source| NoSession::Handshake { endpoint: config.endpoint.to_string(), source })
 }
 
 /// Runs one session to its end and returns why it ended.
@@ -174,13 +163,17 @@ fn kinds(info: &ProviderInfo) -> Vec<Kind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloud::{CloudMetrics, ClusterRef, Endpoint, ProviderConfig, metrics::ProviderMetrics};
+    use crate::cloud::{
+        CloudMetrics, ClusterRef, Endpoint, ProviderConfig, ProviderSettings, metrics::ProviderMetrics,
+    };
     use std::sync::atomic::{AtomicU32, Ordering};
 
     /// N6.
     #[tokio::test(start_paused = true)]
     async fn a_task_that_panics_is_seen_and_started_anew() {
-        let config = ProviderConfig::new("p", Endpoint::Unix("/run/p.sock".into()), ClusterRef::default());
+        let endpoint = Endpoint::Unix("/run/p.sock".into());
+        let settings = ProviderSettings { name: "p".to_owned(), endpoint, allowed_uids: Vec::new() };
+        let config = ProviderConfig::new(settings, ClusterRef::default());
         let link = Link::new(config, ProviderMetrics::new(CloudMetrics::default(), "p"));
         let times = AtomicU32::new(0);
         let work = || {

@@ -1,10 +1,11 @@
-//! The connection to one process of a provider, and what that process reported.
+//! The connection to one process of a provider, and what that process reported: its advertised limits and intervals
+//! have the contract's defaults where it gave none.
 //!
 //! A session is bound to one socket, and so to one process and one epoch: once the socket is lost, everything in here
 //! is void.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -14,15 +15,23 @@ use std::{
 
 use cloudprovider_proto::{
     defaults,
-    v1alpha1::{self as pb, instances_client::InstancesClient},
+    discovery::v1::GetInfoResponse,
+    v1alpha1::{self as pb, Capability, instances_client::InstancesClient},
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tonic::{client::Grpc, transport::Channel};
-use tonic_health::pb::health_client::HealthClient;
 
-use super::{limits::Intervals, negotiate::Served};
-use crate::cloud::{BackendSet, ProviderInfo, call::method::Method};
+use super::{connect::Connection, handshake::Served};
+use crate::{
+    cloud::{
+        ProviderInfo,
+        call::{rpc::Method, sets::SentSets},
+        check::{Findings, duration, rule},
+        wanted,
+    },
+    kube::{Keep, KeySet, service::SOURCE_RANGES},
+};
 
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -48,14 +57,46 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// What the process reported, with the contract's defaults where it gave nothing.
+    pub(super) fn new(
+        connection: Connection,
+        hello: GetInfoResponse,
+        served: Served,
+        capabilities: pb::GetCapabilitiesResponse,
+        findings: &mut Findings,
+    ) -> Self {
+        let limits = sane(capabilities.limits.clone().unwrap_or_default(), findings);
+        let intervals = Intervals::of(capabilities.intervals.as_ref(), findings);
+        let wants = wants(capabilities.wants.clone().unwrap_or_default(), findings);
+        let info = info(hello, &served, &capabilities, &wants, &intervals);
+        let most = |service, advertised| (service, AtomicUsize::new(batch(advertised)));
+        let sets = SentSets::new(has(&capabilities, Capability::BackendSetsByDigest));
+        Self {
+            channel: connection.channel,
+            lost: connection.lost,
+            info: Arc::new(info),
+            served,
+            intervals,
+            wants: Arc::new(wants),
+            deadlines: deadlines(&limits.deadlines, findings),
+            sets,
+            message_bytes: message_bytes(limits.max_message_bytes),
+            most_items: HashMap::from([
+                most("Instances", limits.max_batch_instances),
+                most("LoadBalancers", limits.max_batch_load_balancers),
+                most("Routes", limits.max_batch_routes),
+                most("Volumes", limits.max_batch_volumes),
+            ]),
+            limits,
+            capabilities,
+            refused: Mutex::new(HashSet::new()),
+        }
+    }
+
     pub(crate) fn client(&self) -> Grpc<Channel> {
         Grpc::new(self.channel.clone())
             .max_decoding_message_size(self.message_bytes)
             .max_encoding_message_size(self.message_bytes)
-    }
-
-    pub(crate) fn health(&self) -> HealthClient<Channel> {
-        HealthClient::new(self.channel.clone())
     }
 
     pub(crate) fn instances(&self) -> InstancesClient<Channel> {
@@ -91,19 +132,6 @@ impl Session {
         self.refused.lock().insert(method.name)
     }
 
-    /// If routes cannot record an owner, all routes in the cluster's tables are the cluster's.
-    pub(crate) fn owned(&self, mut route: pb::Route) -> pb::Route {
-        if !self.info.route_ownership {
-            route.set_ownership(pb::Ownership::ByUid);
-        }
-        route
-    }
-
-    /// The node fields that the provider wants in order to find an instance.
-    pub(crate) fn identity(&self) -> pb::NodeFields {
-        self.wants.identity.clone().unwrap_or_default()
-    }
-
     /// The node fields that the provider wants of route targets; with addresses if routes hold these.
     pub(crate) fn route_target(&self) -> pb::NodeFields {
         let fields = self.wants.route_target.clone().unwrap_or_default();
@@ -111,41 +139,234 @@ impl Session {
     }
 }
 
-/// The sets that one process has.
-#[derive(Debug)]
-pub(crate) struct SentSets {
-    by_digest: bool,
-    /// Digests in the order in which their sets arrived.
-    arrived: Mutex<VecDeque<String>>,
+fn has(answer: &pb::GetCapabilitiesResponse, capability: Capability) -> bool {
+    answer.capabilities.contains(&capability.into())
 }
 
-impl SentSets {
-    /// Empty. Without the capability, sets are never named by digest.
-    pub(crate) fn new(by_digest: bool) -> Self {
-        Self { by_digest, arrived: Mutex::default() }
-    }
+fn keep(labels: &[String], annotations: &[String]) -> Keep {
+    Keep { labels: KeySet::patterns(labels), annotations: KeySet::patterns(annotations) }
+}
 
-    /// The digests among these whose sets need not be sent.
-    pub(crate) fn known(&self, sets: &[&BackendSet]) -> HashSet<String> {
-        let arrived = self.arrived.lock();
-        sets.iter().map(|set| set.digest.clone()).filter(|digest| arrived.contains(digest)).collect()
-    }
-
-    pub(crate) fn arrive(&self, sets: &[&BackendSet], named: &HashSet<String>) {
-        if !self.by_digest {
-            return;
-        }
-        let mut arrived = self.arrived.lock();
-        for set in sets.iter().filter(|set| !named.contains(&set.digest)) {
-            arrived.retain(|digest| *digest != set.digest);
-            arrived.push_back(set.digest.clone());
-        }
-        while arrived.len() > defaults::KNOWN_BACKEND_SETS {
-            arrived.pop_front();
+fn info(
+    hello: GetInfoResponse,
+    served: &Served,
+    capabilities: &pb::GetCapabilitiesResponse,
+    wants: &pb::Wants,
+    intervals: &Intervals,
+) -> ProviderInfo {
+    let can = |capability| has(capabilities, capability);
+    let nodes = [&wants.identity, &wants.backend, &wants.route_target];
+    let mut keep_of_nodes = Keep::default();
+    for fields in nodes.into_iter().flatten() {
+        keep_of_nodes = keep_of_nodes.union(&keep(&fields.labels, &fields.annotations));
+        if fields.provided_node_ips {
+            keep_of_nodes = keep_of_nodes.union(&keep(&[], &[wanted::PROVIDED_NODE_IP.to_owned()]));
         }
     }
+    let reads_kubelets_words = wants
+        .identity
+        .as_ref()
+        .is_some_and(|fields| fields.addresses || fields.provided_node_ips || !fields.annotations.is_empty());
+    let service = wants.service.clone().unwrap_or_default();
+    // Written annotations must be visible, or the host could never tell that a write is done.
+    let written: Vec<String> =
+        wants.service_annotation_writes.iter().map(|prefix| format!("{prefix}*")).collect();
+    let mut keep_of_services = keep(&service.labels, &service.annotations).union(&keep(&[], &written));
+    let load_balancers = served.has("LoadBalancers");
+    if load_balancers {
+        keep_of_services = keep_of_services.union(&keep(&[], &[SOURCE_RANGES.to_owned()]));
+    }
+    // Without an epoch a restart is undetectable: every connection counts as one.
+    let epoch = match hello.process_epoch {
+        none if none.is_empty() => uuid::Uuid::new_v4().to_string(),
+        epoch => epoch,
+    };
+    ProviderInfo {
+        name: hello.name,
+        vendor_version: hello.vendor_version,
+        epoch,
+        provider_id_prefixes: hello.provider_id_prefixes,
+        instances: served.has("Instances"),
+        load_balancers,
+        routes: served.has("Routes"),
+        route_node_addresses: can(Capability::RouteNodeAddresses),
+        watch_instances: can(Capability::InstancesWatch),
+        names_are_keys: can(Capability::InstancesKeyedByName),
+        pod_cidrs: can(Capability::InstancePodCidrs),
+        ssh_keys: can(Capability::SshKeys),
+        volumes: served.has("Volumes"),
+        load_balancer_classes: capabilities.load_balancer_classes.clone(),
+        default_load_balancer_class: !capabilities.no_default_load_balancer_class,
+        adoption: can(Capability::Adoption),
+        drift: can(Capability::LoadBalancerDrift),
+        route_ownership: can(Capability::RouteOwnership),
+        durable_digest: can(Capability::DurableDigest),
+        keep_of_nodes,
+        reads_kubelets_words,
+        keep_of_services,
+        instance_sweep: intervals.instance_sweep,
+    }
+}
 
-    pub(crate) fn lose(&self, digests: &HashSet<String>) {
-        self.arrived.lock().retain(|digest| !digests.contains(digest));
+/// Caps the batch size that a provider advertises.
+const LARGEST_BATCH: u32 = 5000;
+/// The lowest rate accepted, in calls per second: one a minute.
+const SLOWEST: f64 = 1.0 / 60.0;
+const SMALLEST_MESSAGE: u32 = 4 << 20;
+/// Maximum keys in one list of labels or annotations.
+const MOST_KEYS: usize = 256;
+/// Maximum length of a label or annotation key: a subdomain, a slash and a name; or a part of that and a star.
+const LONGEST_KEY: usize = 318;
+
+/// The intervals that a provider advertised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Intervals {
+    pub(super) bookmark: Duration,
+    pub(super) watch_max_age: Duration,
+    pub(super) instance_sweep: Option<Duration>,
+}
+
+impl Intervals {
+    fn of(given: Option<&pb::Intervals>, findings: &mut Findings) -> Self {
+        let given = given.copied().unwrap_or_default();
+        let mut within = |bounds, value: Option<_>| duration::within(bounds, value?, findings);
+        Self {
+            bookmark: within(duration::BOOKMARK, given.bookmark_interval)
+                .unwrap_or(defaults::BOOKMARK_INTERVAL),
+            watch_max_age: within(duration::WATCH_AGE, given.watch_max_age)
+                .unwrap_or(defaults::WATCH_MAX_AGE),
+            instance_sweep: within(duration::SWEEP, given.instance_sweep),
+        }
+    }
+}
+
+/// Deadlines, by RPC name.
+fn deadlines(given: &[pb::MethodDeadline], findings: &mut Findings) -> HashMap<String, Duration> {
+    let read = |one: &pb::MethodDeadline| {
+        Some((one.method.clone(), duration::within(duration::DEADLINE, one.deadline?, findings)?))
+    };
+    given.iter().filter_map(read).collect()
+}
+
+/// The provider's wanted fields, with each list cut to a plausible size.
+fn wants(mut given: pb::Wants, findings: &mut Findings) -> pb::Wants {
+    let pb::Wants {
+        identity,
+        backend,
+        route_target,
+        service,
+        service_annotation_writes,
+        service_condition_writes,
+    } = &mut given;
+    let nodes = [identity, backend, route_target].into_iter().flatten();
+    let nodes = nodes.flat_map(|fields| [&mut fields.labels, &mut fields.annotations, &mut fields.taints]);
+    let services = service.iter_mut().flat_map(|fields| [&mut fields.labels, &mut fields.annotations]);
+    for keys in nodes.chain(services).chain([service_annotation_writes, service_condition_writes]) {
+        let before = keys.len();
+        keys.retain(|key| key.len() <= LONGEST_KEY);
+        keys.truncate(MOST_KEYS);
+        if keys.len() < before {
+            findings.count(rule::ANSWER_BOUNDS);
+        }
+    }
+    given
+}
+
+/// Raises a rate that is too low to be meant.
+fn sane(mut limits: pb::Limits, findings: &mut Findings) -> pb::Limits {
+    for rate in [&mut limits.reads, &mut limits.mutations].into_iter().flatten() {
+        if rate.per_second > 0.0 && rate.per_second < SLOWEST {
+            rate.per_second = SLOWEST;
+            findings.count(rule::DURATION_BOUNDS);
+        }
+    }
+    limits
+}
+
+/// Maximum items of a batch.
+fn batch(advertised: u32) -> usize {
+    let items = if advertised == 0 { defaults::MAX_BATCH } else { advertised.min(LARGEST_BATCH) };
+    items as usize
+}
+
+/// Maximum bytes of a message.
+fn message_bytes(advertised: u32) -> usize {
+    let bytes = match advertised {
+        0 => defaults::MAX_MESSAGE_BYTES,
+        some => some.clamp(SMALLEST_MESSAGE, defaults::HARD_MAX_MESSAGE_BYTES),
+    };
+    bytes as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_advertised_has_a_default_and_what_is_stays_sane() {
+        for (advertised, want) in [(0, 500), (1, 1), (700, 700), (1_000_000, 5000)] {
+            assert_eq!(batch(advertised), want, "{advertised}");
+        }
+        for (advertised, want) in [(0, 16 << 20), (1, 4 << 20), (20 << 20, 20 << 20), (u32::MAX, 64 << 20)] {
+            assert_eq!(message_bytes(advertised), want, "{advertised}");
+        }
+        let absent = Intervals::of(None, &mut Findings::default());
+        assert_eq!(absent.bookmark, Duration::from_secs(30));
+        assert_eq!(absent.instance_sweep, None);
+        let zero = prost_types::Duration::default();
+        let given =
+            pb::Intervals { bookmark_interval: Some(zero), instance_sweep: Some(zero), ..Default::default() };
+        assert_eq!(Intervals::of(Some(&given), &mut Findings::default()), absent);
+    }
+
+    /// N7.
+    #[test]
+    fn what_a_provider_wants_to_know_is_what_a_person_could_have_written() {
+        let keys =
+            |count: usize| (0..count).map(|number| format!("example.com/{number}")).collect::<Vec<_>>();
+        let many = pb::NodeFields {
+            labels: keys(1000),
+            annotations: vec!["x".repeat(5000)],
+            taints: keys(300),
+            ..Default::default()
+        };
+        let few = pb::ServiceFields {
+            labels: vec!["app".into()],
+            annotations: keys(MOST_KEYS),
+            ..Default::default()
+        };
+        let mut findings = Findings::default();
+        let given = pb::Wants { backend: Some(many), service: Some(few.clone()), ..Default::default() };
+        let kept = wants(given, &mut findings);
+        let backend = kept.backend.unwrap();
+        let kept_keys = [backend.labels.len(), backend.annotations.len(), backend.taints.len()];
+        assert_eq!(kept_keys, [MOST_KEYS, 0, MOST_KEYS]);
+        assert_eq!(kept.service, Some(few));
+        assert_eq!(findings.rules, [rule::ANSWER_BOUNDS; 3]);
+    }
+
+    #[test]
+    fn paces_have_a_floor_and_a_ceiling() {
+        let seconds = Duration::from_secs;
+        let intervals = |seconds, nanos| {
+            let every = Some(prost_types::Duration { seconds, nanos });
+            let (bookmark_interval, watch_max_age, instance_sweep) = (every, every, every);
+            let mut findings = Findings::default();
+            let given =
+                pb::Intervals { bookmark_interval, watch_max_age, instance_sweep, ..Default::default() };
+            let read = Intervals::of(Some(&given), &mut findings);
+            assert_eq!(findings.rules, [rule::DURATION_BOUNDS; 3]);
+            (read.bookmark, read.watch_max_age, read.instance_sweep)
+        };
+        assert_eq!(intervals(0, 300), (Duration::from_millis(100), seconds(1), Some(seconds(10))));
+        let day = seconds(24 * 3600);
+        assert_eq!(intervals(i64::MAX, 0), (seconds(600), day, Some(day)));
+
+        let mut findings = Findings::default();
+        let rate = |per_second| Some(pb::RateLimit { per_second, burst: 1 });
+        let limits = pb::Limits { reads: rate(1e-300), mutations: rate(0.5), ..Default::default() };
+        let sane = sane(limits, &mut findings);
+        assert_eq!((sane.reads, sane.mutations), (rate(SLOWEST), rate(0.5)));
+        assert_eq!(findings.rules, [rule::DURATION_BOUNDS]);
     }
 }

@@ -14,12 +14,7 @@ use super::{
     connect::{Backoff, LIVED},
     session::Session,
 };
-use crate::cloud::{
-    CloudError,
-    call::{method, rpc},
-    check::rule,
-    status,
-};
+use crate::cloud::{CloudError, call::rpc, check::rule};
 
 /// After this many intervals without a bookmark, the stream is dead.
 const SILENT_INTERVALS: u32 = 3;
@@ -63,7 +58,7 @@ pub(super) async fn watch(link: &Link, session: &Session) -> Infallible {
     let mut token = String::new();
     let mut swept = false;
     loop {
-        if !session.serves(&method::WATCH_INSTANCES) {
+        if !session.serves(&rpc::WATCH_INSTANCES) {
             return std::future::pending().await;
         }
         let mut started = None;
@@ -87,7 +82,7 @@ pub(super) async fn watch(link: &Link, session: &Session) -> Infallible {
             End::Silent => link.metrics.violation(rule::WATCH_BOOKMARK),
             End::NotStarted => link.metrics.violation(rule::WATCH_STARTED),
             End::Failed(error) if error.is(ErrorReason::MethodNotSupported) => {
-                link.refused(session, &method::WATCH_INSTANCES);
+                link.refused(session, &rpc::WATCH_INSTANCES);
             }
             End::Finished | End::TooOld | End::Failed(_) => {}
         }
@@ -137,7 +132,7 @@ async fn open(
     session: &Session,
     resume_token: String,
 ) -> Result<Streaming<pb::WatchInstancesResponse>, End> {
-    let method = &method::WATCH_INSTANCES;
+    let method = &rpc::WATCH_INSTANCES;
     let deadline = method.deadline(&session.deadlines);
     let message = pb::WatchInstancesRequest { cluster: Some(link.cluster()), resume_token };
     let mut client = session.instances();
@@ -149,7 +144,7 @@ async fn open(
         Ok::<_, tonic::Status>((frames, first))
     });
     match opened.await {
-        Err(_) => Err(End::Failed(status::deadline_exceeded(method.name, deadline))),
+        Err(_) => Err(End::Failed(CloudError::deadline_exceeded(method.name, deadline))),
         Ok(Err(error)) => Err(ended(link, &error)),
         Ok(Ok((frames, Some(pb::WatchInstancesResponse { frame: Some(Frame::Started(_)) })))) => Ok(frames),
         Ok(Ok((_, None))) => Err(End::Finished),
@@ -158,8 +153,8 @@ async fn open(
 }
 
 fn ended(link: &Link, status: &tonic::Status) -> End {
-    let method = method::WATCH_INSTANCES.name;
-    let error = link.metrics.checked(|findings| status::normalise(method, status, findings));
+    let method = rpc::WATCH_INSTANCES.name;
+    let error = link.metrics.checked(|findings| CloudError::of_status(method, status, findings));
     match error.reason {
         Some(ErrorReason::ResumeTokenExpired) => End::TokenExpired,
         Some(ErrorReason::InvalidToken) => End::TokenUnknown,

@@ -15,11 +15,11 @@ use tokio::sync::{broadcast, watch};
 use super::{Call, FakeProvider, answers, machine, method};
 use crate::{
     cloud::{
-        BackendSet, CloudError, DeleteLoadBalancer, Deleted, DeletedRoute, EnsureLoadBalancer, EnsureRoute,
-        Ensured, EnsuredRoute, ErrorReason, InProgress, Ingress, InstanceAnswer, InstanceQuery,
-        InstanceState, LoadBalancer, LoadBalancerList, LoadBalancerState, Ownership, Provider, ProviderInfo,
-        ProviderStatus, Route, RouteList, SyncState, UpdateLoadBalancer, Updated, VolumeAnswer, VolumeQuery,
-        VolumeState, digest::join,
+        Accepted, BackendSet, CloudError, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute, Ensured,
+        EnsuredRoute, ErrorReason, InProgress, Ingress, InstanceAnswer, InstanceQuery, InstanceState,
+        LoadBalancer, LoadBalancerList, LoadBalancerState, Ownership, Provider, ProviderInfo, ProviderStatus,
+        Route, RouteList, SyncState, UpdateLoadBalancer, VolumeAnswer, VolumeQuery, VolumeState,
+        digest::join,
     },
     kube::{Node, Service},
 };
@@ -118,7 +118,7 @@ impl Provider for FakeProvider {
         })
     }
 
-    async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Updated, CloudError> {
+    async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Accepted, CloudError> {
         let call = Call::Update {
             service: wanted.service.key.to_string(),
             nodes: names(&wanted.backends),
@@ -136,13 +136,13 @@ impl Provider for FakeProvider {
                     balancer.applied_digest = Some(wanted.desired_digest);
                     state.behind.insert(balancer.service_uid.clone(), names(&wanted.backends));
                 }
-                Ok(Updated { in_progress, events })
+                Ok(Accepted { in_progress, events })
             }
             _ => Err(answers::error(method::UPDATE, Some(ErrorReason::NeedsEnsure))),
         }
     }
 
-    async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Deleted, CloudError> {
+    async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Accepted, CloudError> {
         let call = Call::Delete {
             service: wanted.key.to_string(),
             uid: wanted.uid.clone(),
@@ -155,7 +155,7 @@ impl Provider for FakeProvider {
         if in_progress.is_none() {
             state.balancers.remove(&wanted.uid);
         }
-        Ok(Deleted { in_progress, events: state.events.clone() })
+        Ok(Accepted { in_progress, events: state.events.clone() })
     }
 
     async fn list_load_balancers(&self) -> Result<LoadBalancerList, CloudError> {
@@ -175,7 +175,7 @@ impl Provider for FakeProvider {
         self.make_route(&wanted)
     }
 
-    async fn delete_route(&self, listed: Route) -> Result<DeletedRoute, CloudError> {
+    async fn delete_route(&self, listed: Route) -> Result<Option<InProgress>, CloudError> {
         let (id, destination) = (listed.id.clone(), listed.destination.to_string());
         self.begin(method::DELETE_ROUTE, Call::DeleteRoute { id, destination }).await?;
         self.remove_route(&listed)

@@ -2,7 +2,7 @@
 
 use super::{FakeProvider, answers, method};
 use crate::cloud::{
-    AddressType, CloudError, DeletedRoute, EnsureRoute, EnsuredRoute, ErrorReason, NodeAddress, Route,
+    AddressType, CloudError, EnsureRoute, EnsuredRoute, ErrorReason, InProgress, NodeAddress, Route,
     RouteList, RouteState, RouteTarget,
 };
 
@@ -30,7 +30,7 @@ impl FakeProvider {
     pub(super) fn listed_routes(&self) -> RouteList {
         let state = self.state.lock();
         RouteList {
-            routes: state.routes.values().cloned().collect(),
+            items: state.routes.values().cloned().collect(),
             complete: state.list_complete && state.rejected_routes.is_empty(),
             unreachable: state.unreachable.clone(),
             rejected: state.rejected_routes.clone(),
@@ -75,10 +75,10 @@ impl FakeProvider {
         Ok(EnsuredRoute { route: Some(route), in_progress: None, events })
     }
 
-    pub(super) fn remove_route(&self, listed: &Route) -> Result<DeletedRoute, CloudError> {
+    pub(super) fn remove_route(&self, listed: &Route) -> Result<Option<InProgress>, CloudError> {
         let mut state = self.state.lock();
         if let Some(in_progress) = state.next_in_progress(method::DELETE_ROUTE) {
-            return Ok(DeletedRoute { in_progress: Some(in_progress) });
+            return Ok(Some(in_progress));
         }
         let changed =
             |route: &Route| (route.destination, &route.target) != (listed.destination, &listed.target);
@@ -86,7 +86,7 @@ impl FakeProvider {
             return Err(answers::error(method::DELETE_ROUTE, Some(ErrorReason::RouteChanged)));
         }
         state.routes.remove(&listed.id);
-        Ok(DeletedRoute { in_progress: None })
+        Ok(None)
     }
 }
 

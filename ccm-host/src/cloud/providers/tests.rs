@@ -232,7 +232,7 @@ mod wishes {
     use super::*;
     use crate::{
         cloud::{Provider, fake::FakeProvider},
-        kube::{KubeMetrics, keep::Keep},
+        kube::{KeySet, KubeMetrics, keep::Keep},
     };
 
     #[test]
@@ -247,10 +247,10 @@ mod wishes {
         wishes.hand_on();
         assert_eq!(*nodes.keep(), Keep::default(), "nobody has said anything");
 
-        provider.change_info(|info| info.node_labels = vec!["pool".to_owned()]);
+        provider.change_info(|info| info.keep_of_nodes.labels = KeySet::keys(["pool"]));
         wishes.hand_on();
         assert!(nodes.keep().labels.contains("pool"));
-        provider.change_info(|info| info.service_annotations = vec!["lb/".to_owned()]);
+        provider.change_info(|info| info.keep_of_services.annotations = KeySet::prefixes(["lb/"]));
         wishes.hand_on();
         assert!(services.keep().annotations.contains("lb/internal") && nodes.keep().labels.contains("pool"));
     }

@@ -19,9 +19,7 @@ use tonic::Code;
 
 use super::*;
 use crate::{
-    cloud::{
-        ClusterRef, Dialer, Endpoint, ErrorReason, Freshness, InstanceState, InstanceView, Paces, scripted::*,
-    },
+    cloud::{Endpoint, ErrorReason, Freshness, InstanceState, InstanceView, scripted::*},
     election::{Leadership, Leading},
     kube::fixtures::node,
 };
@@ -63,7 +61,8 @@ impl Host {
         let mut registry = Registry::default();
         let metrics = CloudMetrics::register(&mut registry);
         let cluster = ClusterRef { uid: "cluster-uid".into(), name: "cluster".into() };
-        let mut config = ProviderConfig::new("p", endpoint, cluster);
+        let settings = ProviderSettings { name: "p".to_owned(), endpoint, allowed_uids: Vec::new() };
+        let mut config = ProviderConfig::new(settings, cluster);
         let (leading, leadership) = Leadership::standby();
         leading.send_replace(Leading::Always);
         config.leadership = leadership.clone();

@@ -374,10 +374,4 @@ mod keys {
             assert_eq!(is_wanted(pattern, key), want, "{pattern:?} {key:?}");
         }
     }
-
-    #[test]
-    fn a_union_is_sorted_and_holds_each_once() {
-        let (a, b) = (["y".to_owned(), "x".to_owned()], ["x".to_owned(), String::new()]);
-        assert_eq!(union([&a[..], &b[..]]), ["x", "y"]);
-    }
 }

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::judge::{CLUSTER_CIDR, Deeds, Judge, Lies};
 use crate::{
     cloud::{
-        CloudMetrics, ClusterRef, Endpoint, InstanceState, Provider, ProviderConfig, ProviderStatus,
-        RemoteProvider,
+        CloudMetrics, ClusterRef, Endpoint, InstanceState, Provider, ProviderConfig, ProviderSettings,
+        ProviderStatus, RemoteProvider,
         fake::{FakeProvider, instance},
         hostile::Hostile,
     },
@@ -183,8 +183,9 @@ impl Scene {
         populate(&server);
         let (cancel, mut registry) = (CancellationToken::new(), Registry::default());
         let cloud_metrics = CloudMetrics::register(&mut registry);
-        let mut config =
-            ProviderConfig::new("p", Endpoint::Unix("/run/p.sock".into()), ClusterRef::default());
+        let endpoint = Endpoint::Unix("/run/p.sock".into());
+        let settings = ProviderSettings { name: "p".to_owned(), endpoint, allowed_uids: Vec::new() };
+        let mut config = ProviderConfig::new(settings, ClusterRef::default());
         config.dialer = Some(hostile.dialer());
         let provider = RemoteProvider::spawn(config, &cloud_metrics, cancel.clone());
         let both = vec![Arc::clone(&provider) as Arc<dyn Provider>, Arc::clone(&honest) as _];

@@ -172,16 +172,14 @@ impl Controller {
         let begun = Instant::now();
         let answer = cloud.provider.delete_route(route.clone()).await;
         let result = match &answer {
-            Ok(deleted) if deleted.in_progress.is_some() => "in_progress".to_owned(),
-            Ok(_) => "ok".to_owned(),
+            Ok(Some(_)) => "in_progress".to_owned(),
+            Ok(None) => "ok".to_owned(),
             Err(error) => error.label(),
         };
         self.metrics.ended(cloud.name(), Operation::Delete, result, begun.elapsed());
         match answer {
-            Ok(deleted) => match deleted.in_progress {
-                Some(progress) => return Outcome::RetryAfter(progress.retry_after),
-                None => self.is_removed(cloud, node, route),
-            },
+            Ok(Some(progress)) => return Outcome::RetryAfter(progress.retry_after),
+            Ok(None) => self.is_removed(cloud, node, route),
             Err(error) if error.is(ErrorReason::RouteChanged) => {
                 tracing::info!(route = route.id, destination = %route.destination, "changed in the meantime, listing again");
                 cloud.doubted.notify_one();

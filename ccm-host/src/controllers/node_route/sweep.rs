@@ -76,7 +76,7 @@ impl Controller {
         let is_first = cloud.learnt().is_none();
         let learnt = if list.complete { Learnt::Whole } else { Learnt::InPart };
         self.change(cloud, |table| {
-            table.learn(list.routes, learnt, begun, |route| self.is_as_wanted(route));
+            table.learn(list.items, learnt, begun, |route| self.is_as_wanted(route));
         });
         if is_first {
             tracing::info!(provider = cloud.name(), complete = list.complete, "the routes are known");

@@ -113,7 +113,7 @@ impl Controller {
             tracing::warn!(provider = provider.name(), location, %error, "could not list load balancers");
         }
         let by_uid: HashMap<&str, &LoadBalancer> =
-            list.load_balancers.iter().map(|balancer| (balancer.service_uid.as_str(), balancer)).collect();
+            list.items.iter().map(|balancer| (balancer.service_uid.as_str(), balancer)).collect();
         let mut left_behind = Vec::new();
         for service in self.parts.services.list() {
             if !is_of_interest(&service) {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::cloud::call::method;
+use crate::cloud::call::rpc;
 
 fn limits(reads: u32, rate: Option<(f64, u32)>) -> pb::Limits {
     pb::Limits {
@@ -18,7 +18,7 @@ fn limiter(limits: &pb::Limits) -> Limiter {
 async fn at_once(limiter: &Limiter, most: u32) -> Vec<Permit> {
     let mut held = Vec::new();
     for _ in 0..most {
-        match tokio::time::timeout(Duration::from_millis(1), limiter.permit(&method::LIST_ROUTES)).await {
+        match tokio::time::timeout(Duration::from_millis(1), limiter.permit(&rpc::LIST_ROUTES)).await {
             Ok(permit) => held.push(permit.unwrap()),
             Err(_) => break,
         }
@@ -31,8 +31,8 @@ async fn calls_at_once_are_limited_by_class() {
     let limiter = limiter(&limits(3, None));
     let held = at_once(&limiter, 9).await;
     assert_eq!(held.len(), 3);
-    assert!(limiter.permit(&method::DELETE_LOAD_BALANCER).await.is_ok(), "another class has its own limit");
-    assert!(limiter.permit(&method::GET_STATUS).await.is_ok(), "what costs nothing is not limited");
+    assert!(limiter.permit(&rpc::DELETE_LOAD_BALANCER).await.is_ok(), "another class has its own limit");
+    assert!(limiter.permit(&rpc::GET_STATUS).await.is_ok(), "what costs nothing is not limited");
     drop(held);
     assert_eq!(at_once(&limiter, 9).await.len(), 3);
 }
@@ -40,11 +40,9 @@ async fn calls_at_once_are_limited_by_class() {
 #[tokio::test(start_paused = true)]
 async fn whoever_gives_up_waiting_costs_the_others_nothing() {
     let limiter = limiter(&limits(1, None));
-    let held = limiter.permit(&method::LIST_ROUTES).await.unwrap();
-    assert!(
-        tokio::time::timeout(Duration::from_secs(1), limiter.permit(&method::LIST_ROUTES)).await.is_err()
-    );
-    let next = limiter.permit(&method::LIST_ROUTES);
+    let held = limiter.permit(&rpc::LIST_ROUTES).await.unwrap();
+    assert!(tokio::time::timeout(Duration::from_secs(1), limiter.permit(&rpc::LIST_ROUTES)).await.is_err());
+    let next = limiter.permit(&rpc::LIST_ROUTES);
     drop(held);
     assert!(next.await.is_ok());
 }
@@ -55,7 +53,7 @@ async fn a_rate_is_kept_after_its_burst() {
     let limiter = limiter(&limits(100, Some((10.0, 5))));
     let start = Instant::now();
     for _ in 0..25 {
-        limiter.permit(&method::LIST_ROUTES).await.unwrap();
+        limiter.permit(&rpc::LIST_ROUTES).await.unwrap();
     }
     let took = start.elapsed();
     assert!((1.95..2.1).contains(&took.as_secs_f64()), "20 beyond the burst at 10 a second took {took:?}");
@@ -80,9 +78,9 @@ async fn a_pause_holds_for_the_class_and_ends() {
         Duration::ZERO,
         "a shorter one adds nothing"
     );
-    assert!(limiter.permit(&method::DELETE_LOAD_BALANCER).await.is_ok());
+    assert!(limiter.permit(&rpc::DELETE_LOAD_BALANCER).await.is_ok());
     assert_eq!(start.elapsed(), Duration::ZERO);
-    limiter.permit(&method::LIST_ROUTES).await.unwrap();
+    limiter.permit(&rpc::LIST_ROUTES).await.unwrap();
     assert_eq!(start.elapsed(), Duration::from_secs(3));
 }
 
@@ -90,7 +88,7 @@ async fn a_pause_holds_for_the_class_and_ends() {
 async fn nobody_waits_for_a_long_pause() {
     let limiter = limiter(&limits(10, None));
     limiter.pause(Class::Read, Duration::from_secs(60), Instant::now());
-    assert_eq!(limiter.permit(&method::LIST_ROUTES).await.unwrap_err(), Duration::from_secs(60));
+    assert_eq!(limiter.permit(&rpc::LIST_ROUTES).await.unwrap_err(), Duration::from_secs(60));
 }
 
 /// N7.
@@ -98,9 +96,9 @@ async fn nobody_waits_for_a_long_pause() {
 async fn no_pause_is_longer_than_minutes_and_another_process_owes_none() {
     let limiter = limiter(&limits(10, None));
     assert_eq!(limiter.pause(Class::Read, Duration::MAX, Instant::now()), LONGEST_PAUSE);
-    assert_eq!(limiter.permit(&method::LIST_ROUTES).await.unwrap_err(), LONGEST_PAUSE);
+    assert_eq!(limiter.permit(&rpc::LIST_ROUTES).await.unwrap_err(), LONGEST_PAUSE);
     limiter.lift_pauses();
-    assert!(limiter.permit(&method::LIST_ROUTES).await.is_ok());
+    assert!(limiter.permit(&rpc::LIST_ROUTES).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

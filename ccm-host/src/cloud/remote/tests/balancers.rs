@@ -73,7 +73,7 @@ fn page(uids: &[&str], next: &str) -> pb::ListLoadBalancersResponse {
 }
 
 fn uids(list: &LoadBalancerList) -> Vec<&str> {
-    list.load_balancers.iter().map(|balancer| balancer.service_uid.as_str()).collect()
+    list.items.iter().map(|balancer| balancer.service_uid.as_str()).collect()
 }
 
 #[tokio::test]

@@ -89,7 +89,7 @@ async fn two_thousand_deletions_are_four_calls_that_say_what_was_listed() {
         ours: true,
     };
     let answers = join_all((0..2000).map(|i| host.provider.delete_route(route(i)))).await;
-    assert!(answers.iter().all(|answer| answer.as_ref().unwrap().in_progress.is_none()));
+    assert!(answers.iter().all(|answer| answer.as_ref().unwrap().is_none()));
     assert_eq!(script.count("BatchDeleteRoutes"), 4);
     let sent = seen.lock().iter().find(|item| item.key == "rt-3").cloned().unwrap().route.unwrap();
     assert_eq!((sent.id.as_str(), sent.destination_cidr.as_str()), ("rt-3", "10.100.3.0/24"));
@@ -183,7 +183,7 @@ async fn whose_a_route_is_comes_from_the_provider_or_from_its_place() {
             });
             Ok(pb::ListRoutesResponse { routes: routes.collect(), ..Default::default() })
         });
-        let listed = host.provider.list_routes(&[]).await.unwrap().routes;
+        let listed = host.provider.list_routes(&[]).await.unwrap().items;
         assert_eq!(listed.iter().map(|route| route.ours).collect::<Vec<_>>(), want);
         let seen = Arc::new(parking_lot::Mutex::new(None));
         {
@@ -268,7 +268,7 @@ async fn a_list_of_routes_says_what_it_lacks() {
     });
     let whole = list().await;
     let found: Vec<_> =
-        whole.routes.iter().map(|route| (route.id.as_str(), route.destination.to_string())).collect();
+        whole.items.iter().map(|route| (route.id.as_str(), route.destination.to_string())).collect();
     assert_eq!(found, [("rt-1", "10.1.0.0/24".into()), ("rt-2", "10.1.1.0/24".into())]);
     assert!(whole.complete, "a text that was put right is not missing");
     assert!(whole.rejected[0].contains("10.1.1.7/24"), "{:?}", whole.rejected);
@@ -305,7 +305,7 @@ async fn a_list_of_routes_says_what_it_lacks() {
         }
     });
     let restarted = list().await;
-    assert_eq!((restarted.routes.len(), restarted.complete), (1, false), "a token was restarted");
+    assert_eq!((restarted.items.len(), restarted.complete), (1, false), "a token was restarted");
 }
 
 /// Two routes to one destination stay two routes: what to do with them is not decided here.
@@ -318,7 +318,7 @@ async fn several_routes_to_one_destination_are_all_listed() {
         Ok(pb::ListRoutesResponse { routes, ..Default::default() })
     });
     let list = host.provider.list_routes(&[]).await.unwrap();
-    assert_eq!((list.routes.len(), list.complete), (2, true));
+    assert_eq!((list.items.len(), list.complete), (2, true));
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Evidence from Ready nodes and Leases for and against the provider, and its effect on deletions.
 
 use super::*;
-use crate::cloud::ProviderInfo;
+use crate::{cloud::ProviderInfo, kube::KeySet};
 
 /// A cluster of Ready nodes with instances, except the first `gone`: silent, and without an instance.
 async fn cluster(count: usize, gone: usize, edit: impl Fn(usize, Node) -> Node) -> Scene {
@@ -215,13 +215,13 @@ async fn without_the_right_to_read_leases_nothing_is_deleted() {
 /// N5: the provider has only just asked for a label that the cache does not keep.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_asked_before_the_cache_keeps_what_the_provider_wants() {
-    let wish = |info: &mut ProviderInfo| info.node_labels = vec!["example.com/machine".to_owned()];
+    let wish = |info: &mut ProviderInfo| info.keep_of_nodes.labels = KeySet::keys(["example.com/machine"]);
     let scene = Scene::start([silent("n")], |fake| fake.change_info(wish)).await;
     scene.passes(5).await;
     assert_eq!(scene.fake.take_calls(), []);
     assert!(scene.server.node("n").is_some());
     let info = scene.fake.info().unwrap();
-    scene.parts.nodes.set_keep(&info.keep_of_nodes());
+    scene.parts.nodes.set_keep(&info.keep_of_nodes);
     scene.passes(2).await;
     assert_eq!(scene.server.node("n"), None);
     scene.stop().await;

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::{Act, Step, attempt, lane_of};
 use crate::{
     cloud::{
-        BackendSet, CloudError, EnsureLoadBalancer, Ensured, ErrorReason, InProgress, LoadBalancerState,
-        Provider, UpdateLoadBalancer, Updated,
+        Accepted, BackendSet, CloudError, EnsureLoadBalancer, Ensured, ErrorReason, InProgress,
+        LoadBalancerState, Provider, UpdateLoadBalancer,
     },
     controllers::service_lb::{
         decide::{Wanted, Wish},
@@ -189,7 +189,7 @@ impl Act<'_> {
         }
     }
 
-    async fn call_update(&self, lane: &mut Lane, order: &Order) -> Result<Updated, CloudError> {
+    async fn call_update(&self, lane: &mut Lane, order: &Order) -> Result<Accepted, CloudError> {
         let Order { service, provider, backends, digest, .. } = order;
         lane.begin_turn(Difference::Backends);
         let wanted = UpdateLoadBalancer {
@@ -208,7 +208,7 @@ impl Act<'_> {
         answer
     }
 
-    fn updated(&self, lane: &mut Lane, order: Order, updated: Updated) -> Step {
+    fn updated(&self, lane: &mut Lane, order: Order, updated: Accepted) -> Step {
         let Order { wish, service, backends, digest, .. } = order;
         self.controller.events.of_provider(&*service, &updated.events);
         if let Some(in_progress) = updated.in_progress {

@@ -4,7 +4,7 @@ use std::{fmt::Display, sync::Arc, time::Duration};
 
 use super::{Act, Step, lane_of};
 use crate::{
-    cloud::{CloudError, DeleteLoadBalancer, Deleted, ErrorReason, Provider},
+    cloud::{Accepted, CloudError, DeleteLoadBalancer, ErrorReason, Provider},
     controllers::service_lb::{
         Controller,
         decide::Removal,
@@ -80,7 +80,7 @@ impl Act<'_> {
             adopt: self.controller.parts.settings.services.adopt_load_balancers,
         };
         match self.controller.delete(provider, wanted).await {
-            Ok(Deleted { in_progress, events }) => {
+            Ok(Accepted { in_progress, events }) => {
                 self.controller.events.of_provider(&**subject, &events);
                 in_progress.map(|in_progress| self.in_progress(lane, Intent::Remove, &in_progress))
             }
@@ -168,7 +168,7 @@ impl Controller {
         &self,
         provider: &dyn Provider,
         wanted: DeleteLoadBalancer,
-    ) -> Result<Deleted, CloudError> {
+    ) -> Result<Accepted, CloudError> {
         let call = provider.delete_load_balancer(wanted);
         self.metrics.operation(provider.name(), "delete", call, |deleted| result(&deleted.in_progress)).await
     }

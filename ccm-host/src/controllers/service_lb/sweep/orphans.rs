@@ -86,7 +86,7 @@ impl Controller {
             self.parts.services.list().iter().map(|service| service.uid.clone()).collect();
         // A balancer whose Service has a lane is being handled there.
         let taken = self.lanes.for_each_idle(|_, lane| _ = known.insert(lane.last.uid.clone()));
-        let suspects = list.load_balancers.iter().filter(|balancer| is_suspect(balancer, &known));
+        let suspects = list.items.iter().filter(|balancer| is_suspect(balancer, &known));
         let unknown = suspects.filter(|balancer| !taken.contains(&balancer.key));
         let unknown: Vec<_> = unknown.collect();
         let mut orphans = Vec::new();

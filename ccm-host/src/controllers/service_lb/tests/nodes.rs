@@ -18,6 +18,7 @@ use crate::{
         service_lb::backends::{AUTOSCALER_TAINT, EXCLUDE_LABEL},
         taint::UNINITIALIZED,
     },
+    kube::KeySet,
 };
 
 fn three() -> [Value; 3] {
@@ -163,7 +164,7 @@ fn leave(node: &mut Value) {
 #[tokio::test(start_paused = true)]
 async fn a_label_that_a_provider_reads_is_handed_on() {
     let mut world = World::new([node("n1"), lb("web")]);
-    world.cloud.change_info(|info| info.node_labels = vec!["pool".to_owned()]);
+    world.cloud.change_info(|info| info.keep_of_nodes.labels = KeySet::keys(["pool"]));
     world.start();
     asked(&world).await;
     world.cluster.change_node("n1", |node| node["metadata"]["labels"] = json!({"other": "x"}));

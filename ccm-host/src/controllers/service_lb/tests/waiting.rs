@@ -8,9 +8,12 @@ use super::{
     cluster::{lb, node},
     world::{A_WHILE, World},
 };
-use crate::cloud::{
-    CloudError, ProviderStatus,
-    fake::{error, method},
+use crate::{
+    cloud::{
+        CloudError, ProviderStatus,
+        fake::{error, method},
+    },
+    kube::KeySet,
 };
 
 fn away() -> ProviderStatus {
@@ -72,7 +75,7 @@ async fn new_wishes_are_read_before_anything_is_asked() {
     let world = World::settled([node("n1"), service]).await;
     world.cloud.set_status(away());
     world.pass(Duration::from_secs(1)).await;
-    world.cloud.change_info(|info| info.service_annotations = vec!["cloud/".to_owned()]);
+    world.cloud.change_info(|info| info.keep_of_services.annotations = KeySet::prefixes(["cloud/"]));
     world.cloud.set_status(ProviderStatus::Serving);
     world.pass(A_WHILE).await;
     let digests: Vec<_> = world.cloud.calls().iter().map(|call| format!("{call:?}")).collect();

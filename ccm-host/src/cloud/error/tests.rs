@@ -35,7 +35,7 @@ fn what_libraries_return_is_what_it_means() {
         (Code::DeadlineExceeded, "", Code::DeadlineExceeded),
     ];
     for (code, message, want) in rows {
-        let error = normalise("M", &Status::new(code, message), &mut Findings::default());
+        let error = CloudError::of_status("M", &Status::new(code, message), &mut Findings::default());
         assert_eq!((error.code, error.reason), (want, None), "{code:?} {message:?}");
         assert_eq!(error.is_too_large(), want == Code::OutOfRange, "{code:?} {message:?}");
     }
@@ -83,7 +83,7 @@ async fn status_after(go_away: h2::Reason) -> Status {
 async fn a_call_that_a_provider_which_ends_did_not_take_is_unanswered() {
     for reason in [h2::Reason::NO_ERROR, h2::Reason::INTERNAL_ERROR, h2::Reason::ENHANCE_YOUR_CALM] {
         let status = status_after(reason).await;
-        let error = normalise("M", &status, &mut Findings::default());
+        let error = CloudError::of_status("M", &status, &mut Findings::default());
         assert_eq!((error.code, error.reason), (Code::Unavailable, None), "{status:?}");
         assert!(error.is_unanswered, "{status:?}");
     }
@@ -91,7 +91,7 @@ async fn a_call_that_a_provider_which_ends_did_not_take_is_unanswered() {
 
 #[test]
 fn only_our_details_give_a_reason() {
-    let error = normalise(
+    let error = CloudError::of_status(
         "M",
         &ours(Code::ResourceExhausted, "RATE_LIMITED", Some(Duration::from_secs(7))),
         &mut Findings::default(),
@@ -99,13 +99,16 @@ fn only_our_details_give_a_reason() {
     assert!(error.is(ErrorReason::RateLimited));
     assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
 
-    let newer =
-        normalise("M", &ours(Code::FailedPrecondition, "FROM_THE_FUTURE", None), &mut Findings::default());
+    let newer = CloudError::of_status(
+        "M",
+        &ours(Code::FailedPrecondition, "FROM_THE_FUTURE", None),
+        &mut Findings::default(),
+    );
     assert_eq!((newer.code, newer.reason), (Code::FailedPrecondition, None));
 
     let details =
         ErrorDetails::with_error_info("NOT_FOUND", "compute.example.com", std::collections::HashMap::new());
-    let foreign = normalise(
+    let foreign = CloudError::of_status(
         "M",
         &Status::with_error_details(Code::NotFound, "gone", details),
         &mut Findings::default(),
@@ -115,14 +118,17 @@ fn only_our_details_give_a_reason() {
 
 #[test]
 fn a_method_that_is_not_served_is_known_without_details() {
-    let error = normalise("M", &Status::unimplemented(""), &mut Findings::default());
+    let error = CloudError::of_status("M", &Status::unimplemented(""), &mut Findings::default());
     assert!(error.is(ErrorReason::MethodNotSupported));
 }
 
 #[test]
 fn a_token_that_expired_is_not_a_message_that_is_too_large() {
-    let error =
-        normalise("M", &ours(Code::OutOfRange, "RESUME_TOKEN_EXPIRED", None), &mut Findings::default());
+    let error = CloudError::of_status(
+        "M",
+        &ours(Code::OutOfRange, "RESUME_TOKEN_EXPIRED", None),
+        &mut Findings::default(),
+    );
     assert!(error.is(ErrorReason::ResumeTokenExpired) && !error.is_too_large());
 }
 
@@ -135,18 +141,18 @@ fn errors_of_items_have_the_code_of_their_reason() {
         (9999, ErrorReason::InternalError, Code::Internal),
     ];
     for (number, reason, code) in rows {
-        let error = item_error("M", item(number), &mut Findings::default());
+        let error = CloudError::of_item("M", item(number), &mut Findings::default());
         assert_eq!((error.reason, error.code), (Some(reason), code), "{number}");
     }
 }
 
 #[test]
 fn messages_name_their_sources_and_stay_short() {
-    let long = normalise("M", &Status::internal("x".repeat(5000)), &mut Findings::default());
+    let long = CloudError::of_status("M", &Status::internal("x".repeat(5000)), &mut Findings::default());
     assert_eq!(long.message.len(), defaults::MAX_MESSAGE_TEXT_BYTES);
     let io = std::io::Error::other("the reason below");
     let nested = Status::from_error(Box::new(io));
-    let nested = normalise("M", &nested, &mut Findings::default());
+    let nested = CloudError::of_status("M", &nested, &mut Findings::default());
     assert!(nested.message.contains("the reason below"));
 }
 
@@ -165,7 +171,7 @@ fn a_time_to_try_again_before_all_times_is_none() {
         let any = prost_types::Any { type_url: "type.googleapis.com/google.rpc.RetryInfo".into(), value };
         let details = tonic_types::pb::Status { details: vec![any], ..Default::default() }.encode_to_vec();
         let status = Status::with_details(Code::Unavailable, "later", details.into());
-        let read = normalise("M", &status, &mut Findings::default());
+        let read = CloudError::of_status("M", &status, &mut Findings::default());
         assert_eq!(read.retry_after, want, "{seconds} s {nanos} ns");
     }
 }
