@@ -4,7 +4,6 @@
 //! [`Command`] from a shell; the table in `requests` lists the paths.
 
 mod client;
-mod command;
 mod door;
 mod requests;
 
@@ -12,8 +11,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-pub use client::{Client, ClientError};
-pub use command::Command;
+pub use client::{Client, Command};
 pub(crate) use door::{Door, router};
 
 /// The mock that answers.
@@ -35,12 +33,6 @@ pub struct Info {
 pub struct Termination {
     /// How long it stays visible as terminating; the cloud's default if absent.
     pub linger_ms: Option<u64>,
-}
-
-/// The body of a refusal.
-#[derive(Debug, Serialize, Deserialize)]
-struct Refusal {
-    error: String,
 }
 
 /// Parses an address that must be on loopback.

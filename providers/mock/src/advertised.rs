@@ -2,6 +2,7 @@
 
 use std::{str::FromStr, time::Duration};
 
+use anyhow::{Context as _, anyhow, ensure};
 use cloudprovider_sdk::{Leaders, contract::defaults, proto};
 
 use crate::{
@@ -20,30 +21,22 @@ pub struct Advertised {
     node_labels: Vec<String>,
 }
 
-/// Why a text cannot be advertised.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct AdvertisedError(String);
-
 const KEYS: &str = "max-batch-instances, max-batch-load-balancers, max-batch-routes, max-batch-volumes, page-size, \
     max-message-bytes, max-concurrent-reads, max-concurrent-mutations, reads-per-second, mutations-per-second, \
     deadline.METHOD, page-token-validity, resume-token-validity, bookmark-interval, watch-max-age, instance-sweep, \
     without, default-class, keyed-by-name, node-label";
 
 impl FromStr for Advertised {
-    type Err = AdvertisedError;
+    type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
+    fn from_str(text: &str) -> anyhow::Result<Self> {
         let mut advertised = Self::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let shape = || AdvertisedError(format!("{part:?} is not key=value"));
-            let (key, value) = part.split_once('=').ok_or_else(shape)?;
+            let (key, value) = part.split_once('=').with_context(|| format!("{part:?} is not key=value"))?;
             let (key, value) = (key.trim(), value.trim());
-            let misfit = |remedy| AdvertisedError(format!("{value:?} does not fit {key}; use {remedy}"));
-            if !advertised.set(key, value).map_err(misfit)? {
-                let text = format!("{key:?} cannot be advertised; known keys are {KEYS}");
-                return Err(AdvertisedError(text));
-            }
+            let misfit = |remedy| anyhow!("{value:?} does not fit {key}; use {remedy}");
+            let known = advertised.set(key, value).map_err(misfit)?;
+            ensure!(known, "{key:?} cannot be advertised; known keys are {KEYS}");
         }
         Ok(advertised)
     }

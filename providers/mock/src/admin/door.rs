@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::{Info, Refusal};
+use super::Info;
 use crate::{
     cloud::{Balancer, CloudCalls, CloudError, State, existing},
     fault::Fault,
@@ -47,7 +47,7 @@ async fn serve(
     let path: Vec<_> = path.iter().map(String::as_str).collect();
     match door.answer(Asked { method, path: &path, filter, body }).await {
         Ok(answer) => Json(answer).into_response(),
-        Err(Refused(status, error)) => (status, Json(Refusal { error })).into_response(),
+        Err(Refused(status, error)) => (status, Json(json!({"error": error}))).into_response(),
     }
 }
 

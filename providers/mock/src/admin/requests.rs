@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    Client, ClientError, Info, Termination,
+    Client, Info, Termination,
     door::{Answer, Asked, Door, all, counted, inspected, nothing_there, shown},
 };
 use crate::{
@@ -22,10 +22,9 @@ use crate::{
 macro_rules! requests {
     ($door:ident, $asked:ident; $($(#[$doc:meta])* $name:ident($($taken:ident: $type:ty),*) -> $given:ty:
         $method:ident $path:tt $(, $body:ident)? => $answer:expr;)*) => {
-        #[expect(clippy::missing_errors_doc, reason = "all alike: the door does not answer, or refuses")]
         impl Client {$(
             $(#[$doc])*
-            pub async fn $name(&self $(, $taken: &$type)*) -> Result<$given, ClientError> {
+            pub async fn $name(&self $(, $taken: &$type)*) -> anyhow::Result<$given> {
                 let body = ($($body)?);
                 self.call(Method::$method, &$path, None, &body).await
             }
