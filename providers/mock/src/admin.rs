@@ -14,19 +14,6 @@ use serde::{Deserialize, Serialize};
 pub use client::{Client, Command};
 pub(crate) use door::{Door, router};
 
-/// The mock that answers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Info {
-    /// Name of the provider.
-    pub name: String,
-    /// Its process epoch.
-    pub epoch: String,
-    /// Address of the gRPC server.
-    pub endpoint: String,
-    /// Version of this crate.
-    pub version: String,
-}
-
 /// How to terminate an instance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -17,7 +17,8 @@ pub struct Advertised {
     intervals: proto::Intervals,
     without: Vec<proto::Capability>,
     no_default_class: bool,
-    keyed_by_name: bool,
+    /// A lookup by the node's name misses no instance.
+    pub keyed_by_name: bool,
     node_labels: Vec<String>,
 }
 
@@ -104,11 +105,6 @@ impl Advertised {
             (false, true) => Leaders::Compared,
             (false, false) => Leaders::Ignored,
         }
-    }
-
-    /// Whether a lookup by the node's name misses no instance.
-    pub fn keyed_by_name(&self) -> bool {
-        self.keyed_by_name
     }
 
     /// Whether the capability was not removed with `without`: tags that keep a digest, or routes that record an owner.

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use cloudprovider_sdk::proto::{InstanceResult, NodeRef};
@@ -47,7 +50,7 @@ impl Memory {
 
 /// One fault that meets one call.
 pub(crate) struct Shot<'a> {
-    pub(crate) cloud: &'a Cloud,
+    pub(crate) cloud: &'a Arc<Cloud>,
     pub(crate) now: Timestamp,
     pub(crate) advertised: &'a Advertised,
     pub(crate) memory: &'a Memory,
