@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::breach;
 
-pub use crate::{effect::Effect, options::Options};
+pub use crate::effect::{Effect, Options};
 
 pub use kinds::KINDS;
 pub use registry::{FaultStatus, Faults};

@@ -6,8 +6,7 @@ use cloudprovider_sdk::proto::*;
 
 use crate::{
     contract::{Message, Method},
-    effect::{Effect, effect},
-    scene::{Shot, Turn},
+    effect::{Effect, Shot, Turn, effect},
 };
 
 const REVISED: &[Method] =
