@@ -28,9 +28,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), &descriptors)?;
     fs::write(out.join("traits.rs"), reasons::traits(&descriptors)?)?;
+    // So that code for messages of any type finds one type in the descriptors.
+    let mut config = tonic_prost_build::Config::new();
+    config.enable_type_names();
     tonic_prost_build::configure()
         // A provider serves some RPCs of a service and not others: the rest answers UNIMPLEMENTED.
         .generate_default_stubs(true)
-        .compile_fds(FileDescriptorSet::decode(descriptors.as_slice())?)?;
+        .compile_fds_with_config(FileDescriptorSet::decode(descriptors.as_slice())?, config)?;
     Ok(())
 }

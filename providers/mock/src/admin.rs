@@ -4,7 +4,6 @@
 //! [`Command`] from a shell; the table in `requests` lists the paths.
 
 mod client;
-mod command;
 mod door;
 mod requests;
 
@@ -12,22 +11,8 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-pub use client::{Client, ClientError};
-pub use command::Command;
+pub use client::{Client, Command};
 pub(crate) use door::{Door, router};
-
-/// The mock that answers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Info {
-    /// Name of the provider.
-    pub name: String,
-    /// Its process epoch.
-    pub epoch: String,
-    /// Address of the gRPC server.
-    pub endpoint: String,
-    /// Version of this crate.
-    pub version: String,
-}
 
 /// How to terminate an instance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,12 +20,6 @@ pub struct Info {
 pub struct Termination {
     /// How long it stays visible as terminating; the cloud's default if absent.
     pub linger_ms: Option<u64>,
-}
-
-/// The body of a refusal.
-#[derive(Debug, Serialize, Deserialize)]
-struct Refusal {
-    error: String,
 }
 
 /// Parses an address that must be on loopback.

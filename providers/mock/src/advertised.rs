@@ -2,6 +2,7 @@
 
 use std::{str::FromStr, time::Duration};
 
+use anyhow::{Context as _, anyhow, ensure};
 use cloudprovider_sdk::{Leaders, contract::defaults, proto};
 
 use crate::{
@@ -16,14 +17,10 @@ pub struct Advertised {
     intervals: proto::Intervals,
     without: Vec<proto::Capability>,
     no_default_class: bool,
-    keyed_by_name: bool,
+    /// A lookup by the node's name misses no instance.
+    pub keyed_by_name: bool,
     node_labels: Vec<String>,
 }
-
-/// Why a text cannot be advertised.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct AdvertisedError(String);
 
 const KEYS: &str = "max-batch-instances, max-batch-load-balancers, max-batch-routes, max-batch-volumes, page-size, \
     max-message-bytes, max-concurrent-reads, max-concurrent-mutations, reads-per-second, mutations-per-second, \
@@ -31,19 +28,16 @@ const KEYS: &str = "max-batch-instances, max-batch-load-balancers, max-batch-rou
     without, default-class, keyed-by-name, node-label";
 
 impl FromStr for Advertised {
-    type Err = AdvertisedError;
+    type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
+    fn from_str(text: &str) -> anyhow::Result<Self> {
         let mut advertised = Self::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let shape = || AdvertisedError(format!("{part:?} is not key=value"));
-            let (key, value) = part.split_once('=').ok_or_else(shape)?;
+            let (key, value) = part.split_once('=').with_context(|| format!("{part:?} is not key=value"))?;
             let (key, value) = (key.trim(), value.trim());
-            let misfit = |remedy| AdvertisedError(format!("{value:?} does not fit {key}; use {remedy}"));
-            if !advertised.set(key, value).map_err(misfit)? {
-                let text = format!("{key:?} cannot be advertised; known keys are {KEYS}");
-                return Err(AdvertisedError(text));
-            }
+            let misfit = |remedy| anyhow!("{value:?} does not fit {key}; use {remedy}");
+            let known = advertised.set(key, value).map_err(misfit)?;
+            ensure!(known, "{key:?} cannot be advertised; known keys are {KEYS}");
         }
         Ok(advertised)
     }
@@ -111,11 +105,6 @@ impl Advertised {
             (false, true) => Leaders::Compared,
             (false, false) => Leaders::Ignored,
         }
-    }
-
-    /// Whether a lookup by the node's name misses no instance.
-    pub fn keyed_by_name(&self) -> bool {
-        self.keyed_by_name
     }
 
     /// Whether the capability was not removed with `without`: tags that keep a digest, or routes that record an owner.

@@ -3,7 +3,6 @@
 //! Most show at once. Some need an occasion: a rule about errors needs an error, one about work in progress needs work in
 //! progress. Combine these with another fault, or with the state of the cloud.
 
-mod batch;
 mod caches;
 mod discovery;
 mod errors;
@@ -24,9 +23,8 @@ pub(crate) use lists::halve;
 
 /// All breaches, by subject.
 pub fn all() -> impl Iterator<Item = &'static Effect> {
-    let subjects: [&'static [Effect]; 11] = [
+    let subjects: [&'static [Effect]; 10] = [
         discovery::BREACHES,
-        batch::BREACHES,
         instances::BREACHES,
         caches::BREACHES,
         lists::BREACHES,

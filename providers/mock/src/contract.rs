@@ -4,6 +4,6 @@ mod message;
 mod method;
 mod subject;
 
-pub(crate) use message::{Message, Named, text};
+pub(crate) use message::{Message, text};
 pub use method::Method;
 pub(crate) use subject::Subject;

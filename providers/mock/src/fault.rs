@@ -11,11 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::breach;
 
-pub use crate::{effect::Effect, options::Options};
+pub use crate::effect::{Effect, Options};
 
 pub use kinds::KINDS;
 pub use registry::{FaultStatus, Faults};
-pub use text::FaultError;
 
 /// A fault and the calls it meets. Parsing text, or JSON with `TryFrom`, validates it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

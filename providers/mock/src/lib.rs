@@ -15,9 +15,7 @@ mod duration;
 mod effect;
 pub mod fault;
 mod mock;
-mod options;
 mod provider;
-mod scene;
 pub mod serve;
 mod wire;
 

@@ -27,9 +27,11 @@ pub(crate) struct Honest {
 impl Honest {
     /// Waits as long as a call of the cloud's API takes, and returns the time.
     async fn at_cloud(&self) -> Timestamp {
-        let latency = self.mock.look(|state| state.conditions.latency_ms);
-        if latency > 0 {
-            tokio::time::sleep(Duration::from_millis(latency)).await;
+        let latency =
+            |state: &State| state.settings.latency.max(Duration::from_millis(state.conditions.latency_ms));
+        let latency = self.mock.look(latency);
+        if !latency.is_zero() {
+            tokio::time::sleep(latency).await;
         }
         self.mock.now()
     }
@@ -56,15 +58,15 @@ impl Honest {
 ///
 /// When the name or the advertised values violate the contract.
 pub(crate) fn build(mock: &Mock, epoch: &str) -> Result<Provider, BuildError> {
-    let Mock { advertised, name, version, .. } = mock;
+    let Mock { advertised, version, .. } = mock;
     let pager = Arc::new(Pager::new(advertised.page_token_validity()));
     let honest = Honest { mock: mock.clone(), pager, epoch: epoch.to_owned() };
     let settings = mock.look(|state| state.settings.clone());
-    Provider::builder(name)
+    Provider::builder(&settings.name)
         .leaders(advertised.leaders())
         .vendor_version(version)
         .process_epoch(epoch)
-        .provider_id_prefix(&settings.provider_id_prefix)
+        .provider_id_prefix(settings.provider_id_prefix())
         .capabilities(advertised.answer(&settings))
         .cloud_provider(honest.clone())
         .instances(honest.clone())

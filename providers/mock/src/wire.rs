@@ -13,14 +13,14 @@ use std::sync::Arc;
 use cloudprovider_sdk::{GrpcRequest, GrpcService, HookService};
 use tower::{Layer, ServiceExt as _, layer::layer_fn, service_fn};
 
-use crate::{contract::Method, mock::Mock};
+use crate::{contract::Method, effect::Memory, mock::Mock};
 use call::World;
 
 /// Puts the layer in front of all services.
 pub(crate) fn layer(
     mock: Mock,
 ) -> impl Layer<GrpcService, Service = impl HookService> + Send + Sync + 'static {
-    let world = Arc::new(World::new(mock));
+    let world = Arc::new(World { mock, memory: Memory::default() });
     layer_fn(move |inner: GrpcService| {
         let world = Arc::clone(&world);
         service_fn(move |request: GrpcRequest| {

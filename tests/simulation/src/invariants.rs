@@ -57,7 +57,7 @@ struct Judge {
     record: Record,
     kubelets: Arc<Mutex<Kubelets>>,
     objects: Objects,
-    cloud: Cloud,
+    cloud: Arc<Cloud>,
     cluster: String,
     /// When the host sent its last request to delete a node.
     sent: Mutex<BTreeMap<String, Instant>>,
@@ -70,7 +70,7 @@ pub fn watch(world: &World) -> Invariants {
         record: world.record.clone(),
         kubelets: Arc::clone(&world.kubelets),
         objects: world.objects(),
-        cloud: world.mock.cloud.clone(),
+        cloud: Arc::clone(&world.mock.cloud),
         cluster: world.cluster(),
         sent: Mutex::default(),
     });

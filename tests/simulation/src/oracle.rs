@@ -23,7 +23,7 @@ pub fn differences(world: &World) -> Vec<String> {
     let machines: BTreeMap<String, Instance> =
         world.look(|state| state.instances().map(|one| (one.provider_id.clone(), one.clone())).collect());
     let nodes = world.nodes();
-    let keyed = world.mock.advertised.keyed_by_name();
+    let keyed = world.mock.advertised.keyed_by_name;
     for node in nodes.iter().filter(|node| !world.is_spoilt(name(&node.metadata.name))) {
         wrong.extend(wrong_with_node(node, &machines, keyed));
     }

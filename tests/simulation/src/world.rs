@@ -124,16 +124,13 @@ impl World {
             }
         });
         let settings = Settings {
+            latency: setup.latency,
             provisioning_delay: setup.provisioning,
             deletion_delay: setup.provisioning,
             ..Settings::default()
         };
-        let cloud = Cloud::new(State::new(settings), Store::nowhere());
-        let mock = Mock {
-            advertised: setup.advertise.parse()?,
-            latency: setup.latency,
-            ..Mock::new(cloud, Arc::new(clock::now))
-        };
+        let cloud = Cloud::new(State::new(settings), Store::default());
+        let mock = Mock { advertised: setup.advertise.parse()?, ..Mock::new(cloud, clock::now) };
         let doubling = Doubling::default();
         let provider = Provider::new(mock.clone(), doubling.clone(), record.clone(), setup);
         let world = Self(Rc::new(Inner {

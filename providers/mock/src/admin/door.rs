@@ -14,7 +14,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::{Info, Refusal};
 use crate::{
     cloud::{Balancer, CloudCalls, CloudError, State, existing},
     fault::Fault,
@@ -25,7 +24,8 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Door {
     pub(crate) mock: Mock,
-    pub(crate) info: Info,
+    /// Describes the mock.
+    pub(crate) info: Value,
 }
 
 /// Routes every path to the table of requests. Segments are decoded, so a provider ID can be one.
@@ -47,7 +47,7 @@ async fn serve(
     let path: Vec<_> = path.iter().map(String::as_str).collect();
     match door.answer(Asked { method, path: &path, filter, body }).await {
         Ok(answer) => Json(answer).into_response(),
-        Err(Refused(status, error)) => (status, Json(Refusal { error })).into_response(),
+        Err(Refused(status, error)) => (status, Json(json!({"error": error}))).into_response(),
     }
 }
 
@@ -122,6 +122,10 @@ impl Door {
     ) -> Answer {
         let now = self.mock.now();
         shown(self.mock.cloud.change(now, |state| act(state, now)).await??)
+    }
+
+    pub(super) fn cloud_calls(&self) -> CloudCalls {
+        self.mock.look(|state| state.calls.lock().clone())
     }
 
     pub(super) fn add_fault(&self, fault: Value) -> Answer {

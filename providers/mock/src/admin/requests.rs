@@ -6,14 +6,14 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    Client, ClientError, Info, Termination,
+    Client, Termination,
     door::{Answer, Asked, Door, all, counted, inspected, nothing_there, shown},
 };
 use crate::{
     calls::{Call, CallSummary},
     cloud::{
-        Balancer, Conditions, Held, HostedCluster, Instance, ListedRoute, NewInstances, NewLegacyBalancer,
-        NewRoute, Quota, Route, SshKey, State, Volume, existing,
+        Balancer, Conditions, HostedCluster, Instance, ListedRoute, NewInstances, NewLegacyBalancer,
+        NewRoute, Quota, Route, SshKey, Volume, existing,
     },
     fault::{Fault, FaultStatus},
 };
@@ -22,10 +22,9 @@ use crate::{
 macro_rules! requests {
     ($door:ident, $asked:ident; $($(#[$doc:meta])* $name:ident($($taken:ident: $type:ty),*) -> $given:ty:
         $method:ident $path:tt $(, $body:ident)? => $answer:expr;)*) => {
-        #[expect(clippy::missing_errors_doc, reason = "all alike: the door does not answer, or refuses")]
         impl Client {$(
             $(#[$doc])*
-            pub async fn $name(&self $(, $taken: &$type)*) -> Result<$given, ClientError> {
+            pub async fn $name(&self $(, $taken: &$type)*) -> anyhow::Result<$given> {
                 let body = ($($body)?);
                 self.call(Method::$method, &$path, None, &body).await
             }
@@ -50,7 +49,7 @@ requests! {
     door, asked;
 
     /// Describes the mock.
-    info() -> Info: GET ["info"] => shown(&door.info);
+    info() -> Value: GET ["info"] => shown(&door.info);
 
     /// All instances.
     instances() -> Vec<Instance>: GET ["instances"] => door.mock.look(|state| all(state.instances()));
@@ -117,12 +116,12 @@ requests! {
     /// Deletes a route behind the provider's back.
     delete_route(reference: str) -> Route: DELETE ["routes", reference]
         => door.change(|state, _| state.remove_route_outside(reference)).await;
-    /// What the cloud holds for a cluster, except instances.
-    held(cluster_uid: str) -> Vec<Held>: GET ["held", cluster_uid]
+    /// Kind and id of what the cloud holds for a cluster, except instances.
+    held(cluster_uid: str) -> Vec<Value>: GET ["held", cluster_uid]
         => door.mock.look(|state| shown(state.held(cluster_uid)));
 
     /// All volumes.
-    volumes() -> Vec<Volume>: GET ["volumes"] => door.mock.look(|state| all(state.volumes()));
+    volumes() -> Vec<Volume>: GET ["volumes"] => door.mock.look(|state| all(state.volumes.values()));
     /// Creates or replaces a volume.
     put_volume(volume: Volume) -> Volume: POST ["volumes"], volume
         => door.change(|state, _| state.put_volume(volume)).await;
@@ -130,7 +129,7 @@ requests! {
     delete_volume(id: str) -> Volume: DELETE ["volumes", id]
         => door.change(|state, _| state.delete_volume(id)).await;
     /// All hosted clusters.
-    clusters() -> Vec<HostedCluster>: GET ["clusters"] => door.mock.look(|state| all(state.clusters()));
+    clusters() -> Vec<HostedCluster>: GET ["clusters"] => door.mock.look(|state| all(state.clusters.values()));
     /// Creates or replaces a hosted cluster.
     put_cluster(cluster: HostedCluster) -> HostedCluster: POST ["clusters"], cluster
         => door.change(|state, _| state.put_cluster(cluster)).await;
@@ -138,7 +137,7 @@ requests! {
     delete_cluster(name: str) -> HostedCluster: DELETE ["clusters", name]
         => door.change(|state, _| state.delete_cluster(name)).await;
     /// All SSH keys.
-    ssh_keys() -> Vec<SshKey>: GET ["ssh-keys"] => door.mock.look(|state| shown(state.ssh_keys()));
+    ssh_keys() -> Vec<SshKey>: GET ["ssh-keys"] => door.mock.look(|state| shown(&state.ssh_keys));
     /// Removes a user's SSH key, if there is one.
     delete_ssh_key(user: str, public_key: str) -> Vec<SshKey>: DELETE ["ssh-keys", user, public_key]
         => door.change(|state, _| Ok(state.delete_ssh_key(user, public_key))).await;
@@ -146,7 +145,7 @@ requests! {
     quota() -> Quota: GET ["quota"] => door.mock.look(|state| shown(state.quota));
     /// Sets the quota.
     set_quota(quota: Quota) -> Quota: PUT ["quota"], quota
-        => door.change(|state, _| Ok(state.set_quota(quota))).await;
+        => door.change(|state, _| Ok({ state.quota = quota; quota })).await;
     /// The conditions.
     conditions() -> Conditions: GET ["conditions"] => door.mock.look(|state| shown(&state.conditions));
     /// Changes the conditions by a JSON merge patch.
@@ -159,13 +158,13 @@ requests! {
     ));
     /// Totals of each RPC and of the cloud's own API since the last reset.
     call_summary() -> CallSummary: GET ["calls", "summary"]
-        => shown(CallSummary { methods: door.mock.calls.methods(), cloud: door.mock.look(State::cloud_calls) });
+        => shown(CallSummary { methods: door.mock.calls.methods(), cloud: door.cloud_calls() });
     /// How often the cloud's own API was called, and how many of these calls change something.
-    count_calls() -> Value: GET ["calls", "count"] => shown(counted(&door.mock.look(State::cloud_calls)));
+    count_calls() -> Value: GET ["calls", "count"] => shown(counted(&door.cloud_calls()));
     /// Forgets all calls.
     reset_calls() -> (): DELETE ["calls"] => {
         door.mock.calls.reset();
-        door.mock.look(State::reset_cloud_calls);
+        door.mock.look(|state| state.calls.lock().clear());
         shown(())
     };
 

@@ -7,8 +7,7 @@ use prost::Message as _;
 
 use crate::{
     contract::{Message, Method},
-    effect::{Effect, effect},
-    scene::{Reply, Shot, Turn},
+    effect::{Effect, Reply, Shot, Turn, effect},
 };
 
 /// How long a cache keeps an entry, if it ever drops one.

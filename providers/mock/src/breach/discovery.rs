@@ -9,8 +9,7 @@ use tonic::Status;
 
 use crate::{
     contract::Method,
-    effect::{Effect, effect},
-    scene::Turn,
+    effect::{Effect, Turn, effect},
 };
 
 const INFO: &[Method] = &[Method::GetInfo];

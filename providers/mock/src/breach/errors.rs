@@ -12,8 +12,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::{
     contract::{Message, Method},
-    effect::{Effect, effect},
-    scene::{Outcome, Reply, Shot},
+    effect::{Effect, Outcome, Reply, Shot, effect},
 };
 
 /// Looks like a secret to those who search for one.

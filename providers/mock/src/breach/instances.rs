@@ -4,8 +4,7 @@ use cloudprovider_sdk::proto::*;
 
 use crate::{
     contract::{Message, Method},
-    effect::{Effect, effect},
-    scene::{Delivery, Reply, Shot},
+    effect::{Delivery, Effect, Reply, Shot, effect},
 };
 
 const BATCH: &[Method] = &[Method::BatchGetInstances];

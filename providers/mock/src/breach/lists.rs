@@ -1,12 +1,11 @@
-//! Breaches in lists and their pages.
+//! Breaches in the keys of batches, and in lists and their pages.
 
 use cloudprovider_sdk::{ProviderError, proto::*};
 use prost_reflect::Value;
 
 use crate::{
     contract::{Message, Method},
-    effect::{Effect, effect},
-    scene::{Reply, Shot, Turn},
+    effect::{Effect, Reply, Shot, Turn, effect},
 };
 
 const LISTS: &[Method] =
@@ -21,6 +20,12 @@ const TOKEN: &str = "page_token";
 const NEXT: &str = "next_page_token";
 
 pub(super) const BREACHES: &[Effect] = &[
+    effect("batch-keys", "a key is missing, duplicate, or was never requested; `reordered` is legal")
+        .to(Method::BATCHES)
+        .ways(&["missing", "doubled", "unknown", "empty", "reordered"])
+        .late(|_, reply, shot| {
+            let _none_is_meant = spoil(reply, shot);
+        }),
     effect("page-size", "a page has more entries than were requested").to(LISTS).asked(|request, _| {
         request.set("page_size", Value::I32(0));
     }),
@@ -53,12 +58,30 @@ pub(super) const BREACHES: &[Effect] = &[
         .late(others),
 ];
 
+/// Corrupts the keys of the results, if the fault targets one of them.
+fn spoil(reply: &mut Reply, shot: &Shot<'_>) -> Option<()> {
+    let results = reply.outcome.as_mut().ok()?.list("results")?;
+    let meant = |result: &Value| result.as_message().is_some_and(|result| shot.means(result));
+    let at = results.iter().position(meant)?;
+    match shot.variant {
+        "doubled" => results.push(results[at].clone()),
+        "unknown" => {
+            let mut stranger = results[at].clone();
+            let key = Value::String("a-key-that-nobody-asked-for".to_owned());
+            // Every result has its key first.
+            stranger.as_message_mut()?.try_set_field_by_number(1, key).ok()?;
+            results.push(stranger);
+        }
+        "empty" => results.clear(),
+        "reordered" => results.reverse(),
+        _ => drop(results.remove(at)),
+    }
+    Some(())
+}
+
 /// Drops half of a list.
 pub(crate) fn halve(reply: &mut Reply) {
-    for field in ["instances", "load_balancers", "routes"] {
-        let list = reply.outcome.as_mut().ok().and_then(|list| list.list(field));
-        list.into_iter().for_each(|all| all.truncate(all.len() / 2));
-    }
+    reply.entries().into_iter().for_each(|all| all.truncate(all.len() / 2));
 }
 
 /// Adds other clusters' balancers as if they were this cluster's; invents one if there are none.

@@ -6,8 +6,7 @@ use tonic::Status;
 use crate::{
     cloud::{Balancer, WRITTEN_PREFIX},
     contract::{Message, Method},
-    effect::{Effect, effect},
-    scene::{Delivery, Reply, Shot, Turn},
+    effect::{Delivery, Effect, Reply, Shot, Turn, effect},
 };
 
 const ENSURE: &[Method] = &[Method::EnsureLoadBalancer];

@@ -9,8 +9,7 @@ use tonic::Status;
 
 use crate::{
     contract::{Message, Method},
-    effect::{Effect, effect},
-    scene::{Reply, Shot, Turn},
+    effect::{Effect, Reply, Shot, Turn, effect},
 };
 
 /// A value for states and types that no contract has yet.

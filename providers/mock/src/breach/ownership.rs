@@ -1,13 +1,12 @@
 //! Breaches in ownership, leadership and deadlines.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use cloudprovider_sdk::proto::*;
 
 use crate::{
     contract::{Message, Method},
-    effect::{Effect, effect},
-    scene::{Shot, Turn},
+    effect::{Effect, Shot, Turn, effect},
 };
 
 const REVISED: &[Method] =
@@ -107,7 +106,7 @@ fn any_leader(request: &mut Message, _shot: &Shot<'_>) {
 
 /// Writes to the cloud again and again, like a loop that nobody stops.
 fn write_for_a_while(shot: &Shot<'_>) {
-    let (cloud, now) = (shot.cloud.clone(), shot.now);
+    let (cloud, now) = (Arc::clone(shot.cloud), shot.now);
     tokio::spawn(async move {
         for _time in 0..50 {
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -6,8 +6,7 @@ use ipnet::IpNet;
 use crate::{
     cloud::{ListedRoute, canonical_cidr},
     contract::{Message, Method},
-    effect::{Effect, effect},
-    scene::Shot,
+    effect::{Effect, Shot, effect},
 };
 
 const SHOWN: &[Method] = &[Method::ListRoutes, Method::BatchEnsureRoutes];

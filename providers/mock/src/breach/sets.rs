@@ -4,8 +4,7 @@ use cloudprovider_sdk::{ProviderError, proto::*};
 
 use crate::{
     contract::{Message, Method},
-    effect::{Effect, effect},
-    scene::{Shot, Turn},
+    effect::{Effect, Shot, Turn, effect},
 };
 
 const WITH_SETS: &[Method] = &[Method::EnsureLoadBalancer, Method::BatchUpdateLoadBalancers];

@@ -6,26 +6,28 @@ use cloudprovider_sdk::proto;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::Target;
+
 /// Prefix of the annotations that this cloud reads.
 pub const ANNOTATION_PREFIX: &str = "mock.cloudprovider.ccm/";
 
 /// Prefix of the annotations that the provider writes on Services; a separate one, since no digest covers these.
 pub const WRITTEN_PREFIX: &str = "status.mock.cloudprovider.ccm/";
 
-/// State of a balancer.
+/// State of a balancer, numbered as in the contract.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BalancerState {
     /// Being created.
     #[default]
-    Provisioning,
+    Provisioning = proto::LoadBalancerState::Pending as isize,
     /// Serves traffic.
-    Active,
+    Active = proto::LoadBalancerState::Active as isize,
     /// Being deleted.
-    Deleting,
+    Deleting = proto::LoadBalancerState::Deleting as isize,
 }
 
-/// Protocol of a port, numbered as in the contract.
+/// Protocol of a port, numbered as in the contract. This cloud has no others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Protocol {
@@ -33,10 +35,6 @@ pub enum Protocol {
     Tcp = proto::Protocol::Tcp as isize,
     /// UDP.
     Udp = proto::Protocol::Udp as isize,
-    /// SCTP.
-    Sctp = proto::Protocol::Sctp as isize,
-    /// Of a newer contract.
-    Unknown = proto::Protocol::Unspecified as isize,
 }
 
 /// One port of a balancer.
@@ -54,23 +52,10 @@ pub struct Port {
 
 impl From<&proto::ServicePort> for Port {
     fn from(port: &proto::ServicePort) -> Self {
-        let protocol = match port.protocol() {
-            proto::Protocol::Unspecified => Protocol::Unknown,
-            proto::Protocol::Tcp => Protocol::Tcp,
-            proto::Protocol::Udp => Protocol::Udp,
-            proto::Protocol::Sctp => Protocol::Sctp,
-        };
+        let is_udp = port.protocol() == proto::Protocol::Udp;
+        let protocol = if is_udp { Protocol::Udp } else { Protocol::Tcp };
         Self { name: port.name.clone(), protocol, port: port.port, node_port: port.node_port }
     }
-}
-
-/// A node behind a balancer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Backend {
-    /// Name of the node.
-    pub node: String,
-    /// Its provider ID, as given or as found by name; empty if unknown.
-    pub provider_id: String,
 }
 
 /// An ingress of a balancer.
@@ -118,7 +103,7 @@ pub struct Balancer {
     #[serde(default)]
     pub health_check_port: i32,
     /// Its backends.
-    pub backends: Arc<Vec<Backend>>,
+    pub backends: Arc<Vec<Target>>,
     /// Digest of its backend set.
     pub backend_digest: String,
     /// Its ingresses.
@@ -129,8 +114,6 @@ pub struct Balancer {
     pub pending_digest: String,
     /// It was changed behind the provider's back.
     pub drifted: bool,
-    /// How often it was written.
-    pub writes: u64,
     /// When it was created.
     pub created: Timestamp,
     /// When its state changes by itself.
@@ -171,11 +154,6 @@ impl Balancer {
 /// As a message of the contract; one that is being created has no ingress yet.
 impl From<&Balancer> for proto::LoadBalancer {
     fn from(balancer: &Balancer) -> Self {
-        let state = match balancer.state {
-            BalancerState::Provisioning => proto::LoadBalancerState::Pending,
-            BalancerState::Active => proto::LoadBalancerState::Active,
-            BalancerState::Deleting => proto::LoadBalancerState::Deleting,
-        };
         let ways = balancer.ingress.iter().filter(|_| balancer.state != BalancerState::Provisioning);
         let sync = if balancer.drifted { proto::SyncState::Drifted } else { proto::SyncState::InSync };
         let legacy = balancer.is_legacy();
@@ -188,7 +166,7 @@ impl From<&Balancer> for proto::LoadBalancer {
             }),
             id: balancer.id.clone(),
             name: balancer.name.clone(),
-            state: state.into(),
+            state: balancer.state as i32,
             ingress: ways.map(|way| balancer.way(way)).collect(),
             applied_digest: balancer.applied_digest.clone(),
             sync_state: sync.into(),

@@ -109,12 +109,9 @@ fn check_ranges(service: &Service) -> Result<()> {
 }
 
 fn families(service: &Service) -> Vec<IpFamily> {
-    let mut families = Vec::new();
-    for family in service.ip_families() {
-        if family != IpFamily::Unspecified && !families.contains(&family) {
-            families.push(family);
-        }
-    }
+    let known = service.ip_families().filter(|family| *family != IpFamily::Unspecified);
+    let mut families: Vec<_> = known.collect();
+    families.dedup();
     if families.is_empty() {
         families.push(IpFamily::Ipv4);
     }

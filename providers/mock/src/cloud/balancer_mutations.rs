@@ -6,7 +6,7 @@ use cloudprovider_sdk::{ProviderError, Result, proto::*};
 use jiff::Timestamp;
 
 use super::{
-    Backend, Balancer, BalancerState, FoundBalancer, Ingress, Port, State, address_pool,
+    Balancer, BalancerState, FoundBalancer, Ingress, Port, State, Target, address_pool,
     balancer_config::{self, Config},
     balancers::legacy_name,
     state::later,
@@ -71,7 +71,7 @@ impl State {
         self.rename(&mut balancer, &config)?;
         self.assign_ingress(&mut balancer, &service, &config)?;
         balancer.cluster_uid.clone_from(&cluster.uid);
-        self.shape(&mut balancer, service, wish, created || adopted);
+        self.shape(&mut balancer, service, wish);
         if balancer.state == BalancerState::Deleting {
             balancer.state = BalancerState::Active;
             balancer.due = None;
@@ -99,7 +99,7 @@ impl State {
     }
 
     /// Gives the balancer the requested name, unless it is taken.
-    fn rename(&mut self, balancer: &mut Balancer, config: &Config) -> Result<()> {
+    fn rename(&self, balancer: &mut Balancer, config: &Config) -> Result<()> {
         let wanted = config.name.clone().unwrap_or_else(|| balancer.name.clone());
         match self.balancer_named(&wanted).filter(|other| other.id != balancer.id) {
             Some(other) if other.cluster_uid == balancer.cluster_uid => {
@@ -114,7 +114,7 @@ impl State {
     }
 
     /// Assigns addresses of the requested kind; those that already fit stay.
-    fn assign_ingress(&mut self, balancer: &mut Balancer, service: &Service, config: &Config) -> Result<()> {
+    fn assign_ingress(&self, balancer: &mut Balancer, service: &Service, config: &Config) -> Result<()> {
         let is_requested =
             |way: &Ingress| way.ip.is_some() && way.ip == service.load_balancer_ip.parse().ok();
         let has = balancer.ingress.iter().map(|way| way.ip.map(|ip| ip.is_ipv4()));
@@ -123,9 +123,7 @@ impl State {
             && if config.hostname { has.eq([None]) } else { has.eq(wanted) }
             && (service.load_balancer_ip.is_empty() || balancer.ingress.iter().any(is_requested));
         if !fits {
-            let ingress = self.new_ingress(&balancer.id, service, config)?;
-            self.free_addresses(balancer);
-            balancer.ingress = ingress;
+            balancer.ingress = self.new_ingress(&balancer.id, service, config)?;
             balancer.internal = config.internal;
         }
         for way in &mut balancer.ingress {
@@ -134,12 +132,12 @@ impl State {
         Ok(())
     }
 
-    fn new_ingress(&mut self, id: &str, service: &Service, config: &Config) -> Result<Vec<Ingress>> {
+    fn new_ingress(&self, id: &str, service: &Service, config: &Config) -> Result<Vec<Ingress>> {
         if config.hostname {
             let hostname = Some(format!("{id}.lb.mock.example"));
             return Ok(vec![Ingress { ip: None, hostname, proxy: config.proxy }]);
         }
-        let mut taken = self.taken_addresses.clone();
+        let mut taken = self.taken_addresses();
         let mut ways = Vec::new();
         for (index, family) in config.families.iter().enumerate() {
             within(self.quota.max_addresses, taken.len(), "addresses")?;
@@ -150,38 +148,27 @@ impl State {
             };
             ways.push(Ingress { ip: Some(ip), hostname: None, proxy: config.proxy });
         }
-        self.taken_addresses = taken;
         Ok(ways)
     }
 
-    fn shape(
-        &mut self,
-        balancer: &mut Balancer,
-        service: Service,
-        wish: EnsureLoadBalancerRequest,
-        retag: bool,
-    ) {
+    fn shape(&mut self, balancer: &mut Balancer, service: Service, wish: EnsureLoadBalancerRequest) {
         let set = wish.backends.unwrap_or_default();
         let backends = Arc::new(self.resolve_backends(&balancer.cluster_uid, &set.nodes));
         let local = service.external_traffic_policy() == TrafficPolicy::Local;
         let reference = service.r#ref.unwrap_or_default();
-        let before = std::mem::replace(
-            balancer,
-            Balancer {
-                service_uid: reference.uid,
-                namespace: reference.namespace,
-                service_name: reference.name,
-                ports: service.ports.iter().map(Port::from).collect(),
-                annotations: BTreeMap::from_iter(service.annotations),
-                source_ranges: service.source_ranges,
-                health_check_port: if local { service.health_check_node_port } else { 0 },
-                backends: self.share_backends(&set.digest, backends),
-                backend_digest: set.digest,
-                drifted: false,
-                ..balancer.clone()
-            },
-        );
-        balancer.writes += u64::from(retag || *balancer != before);
+        *balancer = Balancer {
+            service_uid: reference.uid,
+            namespace: reference.namespace,
+            service_name: reference.name,
+            ports: service.ports.iter().map(Port::from).collect(),
+            annotations: BTreeMap::from_iter(service.annotations),
+            source_ranges: service.source_ranges,
+            health_check_port: if local { service.health_check_node_port } else { 0 },
+            backends: self.share_backends(&set.digest, backends),
+            backend_digest: set.digest,
+            drifted: false,
+            ..std::mem::take(balancer)
+        };
         set_digest(balancer, &wish.desired_digest);
     }
 
@@ -195,7 +182,7 @@ impl State {
         &mut self,
         cluster_uid: &str,
         wish: &LoadBalancerUpdate,
-        (digest, backends): (&str, Arc<Vec<Backend>>),
+        (digest, backends): (&str, Arc<Vec<Target>>),
         now: Timestamp,
     ) -> Result<Option<Timestamp>> {
         let service = wish.service.clone().unwrap_or_default();
@@ -204,18 +191,15 @@ impl State {
             let text = format!("the load balancer needs an Ensure: {why}");
             Err(ProviderError::new(ErrorReason::NeedsEnsure, text))
         };
-        let Some(mut balancer) = self.own_balancer(cluster_uid, uid_of(&service)).cloned() else {
-            return needs("it does not exist");
+        let mut balancer = match self.own_balancer(cluster_uid, uid_of(&service)) {
+            None => return needs("it does not exist"),
+            Some(balancer) if balancer.drifted => return needs("it has drifted"),
+            Some(balancer) if balancer.state == BalancerState::Deleting => {
+                return needs("it is being deleted");
+            }
+            Some(balancer) => balancer.clone(),
         };
-        if balancer.drifted {
-            return needs("it has drifted");
-        }
-        if balancer.state == BalancerState::Deleting {
-            return needs("it is being deleted");
-        }
-        let backends = self.share_backends(digest, backends);
-        balancer.writes += u64::from(balancer.backends != backends);
-        balancer.backends = backends;
+        balancer.backends = self.share_backends(digest, backends);
         balancer.backend_digest = digest.into();
         set_digest(&mut balancer, &wish.desired_digest);
         let due = balancer.due.filter(|_| balancer.state == BalancerState::Provisioning);
@@ -246,7 +230,6 @@ impl State {
         if balancer.state != BalancerState::Deleting {
             balancer.state = BalancerState::Deleting;
             balancer.due = Some(later(now, self.settings.deletion_delay));
-            balancer.writes += 1;
         }
         let due = balancer.due.unwrap_or(now);
         let id = balancer.id.clone();

@@ -1,7 +1,7 @@
 //! Balancers, looked up by their natural key and not by ids from answers, so that a lost answer does no harm; everything
 //! that the cloud holds for a cluster; and changes behind the provider's back.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use cloudprovider_sdk::{
     Result,
@@ -9,13 +9,12 @@ use cloudprovider_sdk::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    Backend, Balancer, BalancerState, CloudError, Ingress, Port, State, address_pool, existing,
-    index::{Indexes, ids, set},
-    lookup::Found,
-    patch::patched,
+    Balancer, BalancerState, CloudError, Found, Ingress, Port, State, Target, address_pool, existing,
+    outside::patched,
+    state::{Indexes, ids, set},
 };
 
 /// The balancer found for a natural key.
@@ -29,15 +28,6 @@ pub enum FoundBalancer<'a> {
     NotOwned,
     /// There is none.
     Absent,
-}
-
-/// A resource that the cloud holds for a cluster.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
-    /// Its kind.
-    pub kind: String,
-    /// Its id.
-    pub id: String,
 }
 
 /// A balancer as a former controller left it: it has a name but no uids.
@@ -107,14 +97,14 @@ impl State {
     }
 
     /// Turns nodes into backends, with the provider IDs that the cloud knows.
-    pub fn resolve_backends(&self, cluster_uid: &str, nodes: &[proto::NodeRef]) -> Vec<Backend> {
+    pub fn resolve_backends(&self, cluster_uid: &str, nodes: &[proto::NodeRef]) -> Vec<Target> {
         let resolve = |node: &proto::NodeRef| {
             let found = || match self.find_node(cluster_uid, node) {
                 Found::Instance(machine) => machine.provider_id.clone(),
                 _ => String::new(),
             };
             let provider_id = if node.provider_id.is_empty() { found() } else { node.provider_id.clone() };
-            Backend { node: node.name.clone(), provider_id }
+            Target { node: node.name.clone(), provider_id }
         };
         nodes.iter().map(resolve).collect()
     }
@@ -124,26 +114,18 @@ impl State {
             self.index_balancer(&old, false);
         }
         self.index_balancer(&balancer, true);
-        if !balancer.is_legacy() {
-            self.firewalls.insert(firewall_of(&balancer), balancer.cluster_uid.clone());
-        }
-        self.touch();
         balancer
     }
 
     pub(super) fn remove_balancer(&mut self, id: &str) {
         if let Some(balancer) = self.balancers.remove(id) {
             self.index_balancer(&balancer, false);
-            self.firewalls.remove(&firewall_of(&balancer));
-            self.free_addresses(&balancer);
-            self.touch();
         }
     }
 
-    pub(super) fn free_addresses(&mut self, balancer: &Balancer) {
-        for ip in balancer.ingress.iter().filter_map(|way| way.ip) {
-            self.taken_addresses.remove(&ip);
-        }
+    /// The addresses that balancers hold.
+    pub(super) fn taken_addresses(&self) -> BTreeSet<IpAddr> {
+        self.balancers.values().flat_map(|balancer| &balancer.ingress).filter_map(|way| way.ip).collect()
     }
 
     pub(super) fn index_balancer(&mut self, balancer: &Balancer, there: bool) {
@@ -171,7 +153,7 @@ impl State {
     }
 
     /// Shares one copy of a backend set among all balancers that use it.
-    pub(super) fn share_backends(&mut self, digest: &str, backends: Arc<Vec<Backend>>) -> Arc<Vec<Backend>> {
+    pub(super) fn share_backends(&mut self, digest: &str, backends: Arc<Vec<Target>>) -> Arc<Vec<Target>> {
         let sets = &mut self.indexes.backend_sets;
         if let Some(shared) = sets.get(digest).and_then(std::sync::Weak::upgrade)
             && (Arc::ptr_eq(&shared, &backends) || shared == backends)
@@ -183,16 +165,16 @@ impl State {
         backends
     }
 
-    /// Everything that the cloud holds for a cluster, except instances.
-    pub fn held(&self, cluster_uid: &str) -> Vec<Held> {
-        let balancers = self.balancers.values().filter(|balancer| balancer.cluster_uid == cluster_uid);
-        let firewalls = self.firewalls.iter().filter(|(_, owner)| *owner == cluster_uid);
+    /// Kind and id of everything that the cloud holds for a cluster, except instances.
+    pub fn held(&self, cluster_uid: &str) -> Vec<Value> {
+        let ours = || self.balancers.values().filter(|balancer| balancer.cluster_uid == cluster_uid);
+        let left = self.left_firewalls.iter().filter(|(_, owner)| *owner == cluster_uid);
+        let firewalls = ours().map(firewall_of).chain(left.map(|(id, _)| id.clone()));
         let routes = self.routes.values().filter(|route| route.cluster_uid == cluster_uid);
-        let balancers = balancers.map(|balancer| ("load-balancer", &balancer.id));
-        let firewalls = firewalls.map(|(id, _)| ("firewall", id));
-        let routes = routes.map(|route| ("route", &route.id));
-        let all = balancers.chain(firewalls).chain(routes);
-        all.map(|(kind, id)| Held { kind: kind.to_owned(), id: id.clone() }).collect()
+        let balancers = ours().map(|balancer| json!({"kind": "load-balancer", "id": balancer.id}));
+        let firewalls = firewalls.map(|id| json!({"kind": "firewall", "id": id}));
+        let routes = routes.map(|route| json!({"kind": "route", "id": route.id}));
+        balancers.chain(firewalls).chain(routes).collect()
     }
 
     /// Detaches the firewall, so that it outlives the balancer: as if a provider forgot to delete it.
@@ -202,10 +184,7 @@ impl State {
     /// There is no such balancer.
     pub fn forget_firewall(&mut self, reference: &str) -> Result<(), CloudError> {
         let balancer = self.existing_balancer(reference)?;
-        if let Some(owner) = self.firewalls.remove(&firewall_of(&balancer)) {
-            self.firewalls.insert(format!("{}-left", firewall_of(&balancer)), owner);
-            self.touch();
-        }
+        self.left_firewalls.insert(format!("{}-left", firewall_of(&balancer)), balancer.cluster_uid);
         Ok(())
     }
 
@@ -250,7 +229,7 @@ impl State {
         if self.balancer_named(&name).is_some() {
             return Err(CloudError::AlreadyExists(format!("load balancer {name}")));
         }
-        let ip = address_pool::take(&mut self.taken_addresses, IpFamily::Ipv4, false)?;
+        let ip = address_pool::take(&mut self.taken_addresses(), IpFamily::Ipv4, false)?;
         let legacy = wish.cluster_uid.is_empty();
         let balancer = Balancer {
             id: self.next_id("lb"),
@@ -276,7 +255,7 @@ impl State {
     /// There is none, or the patch does not fit.
     pub fn patch_balancer(&mut self, reference: &str, patch: &Value) -> Result<Balancer, CloudError> {
         let old = self.existing_balancer(reference)?;
-        let mut balancer = patched(&old, patch, &["id", "state", "writes", "created", "due"])?;
+        let mut balancer = patched(&old, patch, &["id", "state", "created", "due"])?;
         balancer.drifted |= patch.get("drifted").is_none();
         Ok(self.put_balancer(balancer))
     }
@@ -299,7 +278,7 @@ impl State {
     /// There is none, or no address is free.
     pub fn double_balancer(&mut self, reference: &str) -> Result<Balancer, CloudError> {
         let mut balancer = self.existing_balancer(reference)?;
-        let ip = address_pool::take(&mut self.taken_addresses, IpFamily::Ipv4, balancer.internal)?;
+        let ip = address_pool::take(&mut self.taken_addresses(), IpFamily::Ipv4, balancer.internal)?;
         balancer.id = self.next_id("lb");
         balancer.name = format!("{}-{}", balancer.name, self.last_id);
         balancer.ingress = vec![Ingress { ip: Some(ip), hostname: None, proxy: false }];
@@ -313,7 +292,6 @@ impl State {
     /// There is none.
     pub fn halve_balancer(&mut self, reference: &str) -> Result<Balancer, CloudError> {
         let mut balancer = self.existing_balancer(reference)?;
-        self.free_addresses(&balancer);
         balancer.ingress.clear();
         balancer.backends = Arc::default();
         balancer.applied_digest.clear();

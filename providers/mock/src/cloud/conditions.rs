@@ -6,7 +6,7 @@ use cloudprovider_sdk::ProviderError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{CloudError, patch::patched};
+use super::{CloudError, State, outside::patched};
 
 /// Whether the cloud accepts the provider's credentials.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,13 +83,19 @@ impl Conditions {
         }
         Ok(())
     }
+}
 
-    /// Applies a patch.
-    pub(super) fn apply(&mut self, patch: &Value) -> Result<(), CloudError> {
-        let valid = |conditions: &Self| conditions.credentials == Credentials::Valid;
-        let mut next = patched(self, patch, &["credentials_generation"])?;
-        next.credentials_generation += u64::from(valid(&next) && !valid(self));
-        *self = next;
-        Ok(())
+impl State {
+    /// Changes the conditions.
+    ///
+    /// # Errors
+    ///
+    /// The patch does not fit.
+    pub fn patch_conditions(&mut self, patch: &Value) -> Result<Conditions, CloudError> {
+        let valid = |conditions: &Conditions| conditions.credentials == Credentials::Valid;
+        let mut next = patched(&self.conditions, patch, &["credentials_generation"])?;
+        next.credentials_generation += u64::from(valid(&next) && !valid(&self.conditions));
+        self.conditions = next.clone();
+        Ok(next)
     }
 }

@@ -12,9 +12,8 @@ use serde_json::Value;
 
 use super::{
     CloudError, State, existing,
-    index::{Indexes, ids, set},
-    patch::patched,
-    state::later,
+    outside::patched,
+    state::{later, set},
 };
 
 /// A larger bulk request is surely a mistake.
@@ -189,9 +188,8 @@ impl State {
 
     /// The instance with this id, provider ID or name.
     pub fn instance(&self, reference: &str) -> Option<&Instance> {
-        let Indexes { by_provider_id, by_name, .. } = &self.indexes;
-        let mut found = ids(by_provider_id, reference.to_owned()).chain(ids(by_name, reference.to_owned()));
-        self.instances.get(reference).or_else(|| self.instances.get(found.next()?))
+        let named = || self.named(reference).next();
+        self.instances.get(reference).or_else(|| self.by_provider_id(reference)).or_else(named)
     }
 
     /// Creates instances.
@@ -205,7 +203,7 @@ impl State {
         now: Timestamp,
     ) -> Result<Vec<Instance>, CloudError> {
         let names = names_of(wish)?;
-        if let Some(name) = names.iter().find(|name| self.is_named(name))
+        if let Some(name) = names.iter().find(|name| self.named(name).next().is_some())
             && !wish.allow_duplicate_name
         {
             return Err(CloudError::AlreadyExists(format!("instance {name}")));
@@ -231,7 +229,7 @@ impl State {
         let boot = wish.boot_ms.filter(|boot| *boot > 0).map(Duration::from_millis);
         let pod_cidrs = if self.settings.allot_pod_cidrs { vec![pod_cidr(number)] } else { Vec::new() };
         let instance = Instance {
-            provider_id: format!("{}{zone}/{id}", self.settings.provider_id_prefix),
+            provider_id: format!("{}{zone}/{id}", self.settings.provider_id_prefix()),
             cluster_uid: wish.cluster_uid.clone().unwrap_or_default(),
             state: if boot.is_some() { InstanceState::Pending } else { InstanceState::Running },
             instance_type: wish.instance_type.clone().unwrap_or_else(|| DEFAULT_TYPE.to_owned()),
@@ -342,30 +340,20 @@ impl State {
             self.index_instance(&old, false);
         }
         self.index_instance(&instance, true);
-        self.journal.record(&instance.provider_id, &instance.name, &instance.cluster_uid);
-        self.touch();
+        self.journal.record(&instance);
         instance
     }
 
     fn remove_instance(&mut self, id: &str) {
         if let Some(instance) = self.instances.remove(id) {
             self.index_instance(&instance, false);
-            self.journal.record(&instance.provider_id, &instance.name, &instance.cluster_uid);
-            self.touch();
+            self.journal.record(&instance);
         }
     }
 
     pub(super) fn index_instance(&mut self, instance: &Instance, there: bool) {
-        let Indexes { by_provider_id, by_name, by_uuid, due, .. } = &mut self.indexes;
-        set(by_provider_id, instance.provider_id.clone(), &instance.id, there);
-        set(by_name, instance.name.clone(), &instance.id, there);
-        set(by_uuid, instance.system_uuid.to_ascii_lowercase(), &instance.id, there);
-        instance.due.into_iter().for_each(|at| set(due, at, &instance.id, there));
-    }
-
-    /// Whether an instance has this name.
-    pub(super) fn is_named(&self, name: &str) -> bool {
-        ids(&self.indexes.by_name, name.to_owned()).next().is_some()
+        set(&mut self.indexes.by_name, instance.name.clone(), &instance.id, there);
+        instance.due.into_iter().for_each(|at| set(&mut self.indexes.due, at, &instance.id, there));
     }
 }
 

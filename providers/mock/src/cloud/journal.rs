@@ -4,52 +4,45 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use cloudprovider_sdk::{ProviderError, Result};
+use cloudprovider_sdk::{ProviderError, Result, proto::InstanceChanged};
 use jiff::{SignedDuration, Timestamp};
+
+use super::Instance;
 
 /// Maximum number of changes kept.
 const CAPACITY: usize = 100_000;
 
-/// An instance was created, changed or deleted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
-    /// Its sequence number in the journal, from 1.
-    pub sequence: u64,
-    /// Provider ID of the instance.
-    pub provider_id: String,
-    /// Its name.
-    pub name: String,
-    /// Uid of its cluster; empty for every cluster.
-    pub cluster_uid: String,
-}
-
 /// The journal.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
-    changes: VecDeque<Change>,
+    /// Each with the uid of the instance's cluster; empty for every cluster.
+    changes: VecDeque<(String, InstanceChanged)>,
     head: u64,
 }
 
 impl Journal {
+    /// The sequence number of the newest change; the first is 1.
     pub(crate) fn head(&self) -> u64 {
         self.head
     }
 
-    pub(super) fn record(&mut self, provider_id: &str, name: &str, cluster_uid: &str) {
+    /// An instance was created, changed or deleted.
+    pub(super) fn record(&mut self, instance: &Instance) {
         self.head += 1;
         if self.changes.len() == CAPACITY {
             self.changes.pop_front();
         }
-        self.changes.push_back(Change {
-            sequence: self.head,
-            provider_id: provider_id.to_owned(),
-            name: name.to_owned(),
-            cluster_uid: cluster_uid.to_owned(),
-        });
+        let (provider_id, node_name) = (instance.provider_id.clone(), instance.name.clone());
+        let change = InstanceChanged { provider_id, node_name };
+        self.changes.push_back((instance.cluster_uid.clone(), change));
     }
 
-    /// All changes after `sequence`.
-    pub(super) fn after(&self, sequence: u64) -> Result<Vec<Change>> {
+    /// The changes of a cluster's instances after `sequence`.
+    ///
+    /// # Errors
+    ///
+    /// The journal does not reach back that far, or has not got there yet.
+    pub(crate) fn after(&self, sequence: u64, cluster_uid: &str) -> Result<Vec<InstanceChanged>> {
         if sequence > self.head {
             return Err(ProviderError::invalid_token());
         }
@@ -58,7 +51,9 @@ impl Journal {
             return Err(ProviderError::resume_token_expired());
         }
         let skip = usize::try_from(sequence - oldest_kept).unwrap_or(usize::MAX);
-        Ok(self.changes.iter().skip(skip).cloned().collect())
+        let seen = |(owner, _): &&(String, InstanceChanged)| owner.is_empty() || owner == cluster_uid;
+        let changes = self.changes.iter().skip(skip).filter(seen);
+        Ok(changes.map(|(_, change)| change.clone()).collect())
     }
 }
 
@@ -88,37 +83,43 @@ mod tests {
     use cloudprovider_sdk::proto::ErrorReason;
 
     use super::*;
+    use crate::cloud::{NewInstances, Settings, State};
 
     fn at(millis: i64) -> Timestamp {
         Timestamp::from_millisecond(millis).unwrap()
     }
 
+    fn instances(count: u32) -> Vec<Instance> {
+        State::new(Settings::default()).create_instances(&NewInstances::many(count), at(0)).unwrap()
+    }
+
     #[test]
     fn the_journal_gives_what_came_after_and_refuses_what_it_cannot_know() {
         let mut journal = Journal::default();
-        for number in 1..=3 {
-            journal.record(&format!("mock://z/{number}"), "n", "");
-        }
+        instances(3).iter().for_each(|instance| journal.record(instance));
         let after = |sequence| {
             journal
-                .after(sequence)
-                .map(|changes| changes.iter().map(|change| change.sequence).collect::<Vec<_>>())
+                .after(sequence, "c1")
+                .map(|changes| changes.into_iter().map(|change| change.node_name).collect::<Vec<_>>())
                 .map_err(|error| error.reason())
         };
-        assert_eq!(after(0), Ok(vec![1, 2, 3]));
-        assert_eq!(after(2), Ok(vec![3]));
-        assert_eq!(after(3), Ok(vec![]));
+        let names = |names: &[&str]| Ok(names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(after(0), names(&["node-0", "node-1", "node-2"]));
+        assert_eq!(after(2), names(&["node-2"]));
+        assert_eq!(after(3), names(&[]));
         assert_eq!(after(4), Err(ErrorReason::InvalidToken));
     }
 
     #[test]
     fn what_fell_out_of_the_journal_has_expired() {
         let mut journal = Journal::default();
+        let instance = instances(1).remove(0);
         for _ in 0..CAPACITY + 2 {
-            journal.record("mock://z/1", "n", "");
+            journal.record(&instance);
         }
-        assert_eq!(journal.after(1).map_err(|error| error.reason()), Err(ErrorReason::ResumeTokenExpired));
-        assert_eq!(journal.after(2).unwrap().len(), CAPACITY);
+        let expired = journal.after(1, "c1").map_err(|error| error.reason());
+        assert_eq!(expired, Err(ErrorReason::ResumeTokenExpired));
+        assert_eq!(journal.after(2, "c1").unwrap().len(), CAPACITY);
     }
 
     #[test]

@@ -7,8 +7,31 @@ use cloudprovider_sdk::{
     ProviderError,
     proto::{NodeAddress, NodeAddressType, NodeRef},
 };
+use serde::{Deserialize, Serialize};
 
-use super::{Instance, State, UnknownNodes, index::ids};
+use super::{Instance, State, UnknownNodes, state::ids};
+
+/// A node that a balancer or a route leads to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Target {
+    /// Name of the node.
+    pub node: String,
+    /// Provider ID of its instance, as given or as found by name; empty if unknown.
+    pub provider_id: String,
+}
+
+impl From<NodeRef> for Target {
+    fn from(node: NodeRef) -> Self {
+        Self { node: node.name, provider_id: node.provider_id }
+    }
+}
+
+impl From<Target> for NodeRef {
+    fn from(target: Target) -> Self {
+        Self { name: target.node, provider_id: target.provider_id, ..Self::default() }
+    }
+}
 
 /// What the cloud knows about a node.
 #[derive(Debug)]
@@ -41,11 +64,10 @@ impl State {
     }
 
     fn by_id(&self, query: &NodeRef) -> Found<'_> {
-        let path =
-            query.provider_id.strip_prefix(&self.settings.provider_id_prefix).filter(|path| !path.is_empty());
+        let prefix = self.settings.provider_id_prefix();
+        let path = query.provider_id.strip_prefix(&prefix).filter(|path| !path.is_empty());
         let Some(path) = path else { return Found::NotOwned };
-        let id = ids(&self.indexes.by_provider_id, query.provider_id.clone()).next();
-        if let Some(machine) = id.and_then(|id| self.instances.get(id)) {
+        if let Some(machine) = self.by_provider_id(&query.provider_id) {
             return Found::Instance(machine);
         }
         let zone = path.split('/').next().unwrap_or_default();
@@ -55,18 +77,29 @@ impl State {
         Found::Absent
     }
 
+    /// The instance with this provider ID, whose last part is the cloud's id.
+    pub(super) fn by_provider_id(&self, provider_id: &str) -> Option<&Instance> {
+        let (_, id) = provider_id.rsplit_once('/')?;
+        self.instances.get(id).filter(|machine| machine.provider_id == provider_id)
+    }
+
+    /// The instances of this name, the oldest first.
+    pub(super) fn named(&self, name: &str) -> impl Iterator<Item = &Instance> {
+        ids(&self.indexes.by_name, name.to_owned()).filter_map(|id| self.instances.get(id))
+    }
+
     fn by_properties(&self, query: &NodeRef) -> Found<'_> {
-        let mut named = ids(&self.indexes.by_name, query.name.clone());
-        if let Some(machine) = named.next().and_then(|id| self.instances.get(id)) {
-            return match named.next() {
-                Some(_another) => Found::Unknown(ProviderError::instance_ambiguous(&query.name)),
-                None => Found::Instance(machine),
-            };
+        let mut named = self.named(&query.name);
+        match (named.next(), named.next()) {
+            (Some(machine), None) => return Found::Instance(machine),
+            (Some(_), Some(_another)) => {
+                return Found::Unknown(ProviderError::instance_ambiguous(&query.name));
+            }
+            (None, _) => {}
         }
-        let uuid = query.system_uuid.to_ascii_lowercase();
-        let newest = if uuid.is_empty() { None } else { ids(&self.indexes.by_uuid, uuid).last() };
-        match newest.and_then(|id| self.instances.get(id)) {
-            Some(machine) => Found::Instance(machine),
+        let has_uuid = |machine: &&Instance| machine.system_uuid.eq_ignore_ascii_case(&query.system_uuid);
+        match self.instances.values().rfind(has_uuid).filter(|_| !query.system_uuid.is_empty()) {
+            Some(newest) => Found::Instance(newest),
             None => self.by_addresses(query),
         }
     }
@@ -179,6 +212,6 @@ mod tests {
         assert_eq!(refused(&cloud), ErrorReason::CloudPermissionDenied);
         cloud.patch_conditions(&json!({"credentials": "expired"})).unwrap();
         assert_eq!(refused(&cloud), ErrorReason::CloudCredentialsExpired);
-        assert_eq!(cloud.cloud_calls().get("instances:read"), Some(&2));
+        assert_eq!(cloud.calls.lock().get("instances:read"), Some(&2));
     }
 }

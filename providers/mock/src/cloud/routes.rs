@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{CloudError, Found, State, existing, index::ids, patch::patched};
+use super::{CloudError, Found, State, Target, existing, outside::patched};
 
 /// State of a route, numbered as in the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,28 +18,6 @@ pub enum RouteState {
     Active = proto::RouteState::Active as isize,
     /// Its target is gone.
     Blackhole = proto::RouteState::Blackhole as isize,
-}
-
-/// The target of a route.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RouteTarget {
-    /// Name of the node.
-    pub node: String,
-    /// Provider ID of its instance.
-    pub provider_id: String,
-}
-
-impl From<NodeRef> for RouteTarget {
-    fn from(node: NodeRef) -> Self {
-        Self { node: node.name, provider_id: node.provider_id }
-    }
-}
-
-impl From<RouteTarget> for NodeRef {
-    fn from(target: RouteTarget) -> Self {
-        Self { name: target.node, provider_id: target.provider_id, ..Self::default() }
-    }
 }
 
 /// A route. Whether it is a blackhole is computed when it is read, since a target may disappear at any time.
@@ -52,7 +30,7 @@ pub struct Route {
     /// In canonical form.
     pub destination_cidr: IpNet,
     /// Absent if the target is unknown.
-    pub target: Option<RouteTarget>,
+    pub target: Option<Target>,
 }
 
 impl Route {
@@ -76,7 +54,7 @@ pub struct NewRoute {
     /// A CIDR.
     pub destination_cidr: String,
     /// The target.
-    pub target: Option<RouteTarget>,
+    pub target: Option<Target>,
 }
 
 /// Parses a CIDR and clears its host bits.
@@ -119,9 +97,9 @@ impl State {
     }
 
     fn listed(&self, route: &Route) -> ListedRoute {
-        let leads = |target: &RouteTarget| match target.provider_id.as_str() {
-            "" => self.is_named(&target.node),
-            provider_id => ids(&self.indexes.by_provider_id, provider_id.to_owned()).next().is_some(),
+        let leads = |target: &Target| match target.provider_id.as_str() {
+            "" => self.named(&target.node).next().is_some(),
+            provider_id => self.by_provider_id(provider_id).is_some(),
         };
         let state =
             if route.target.as_ref().is_some_and(leads) { RouteState::Active } else { RouteState::Blackhole };
@@ -168,10 +146,10 @@ impl State {
         Ok(self.put_route(route))
     }
 
-    fn resolve_target(&self, cluster_uid: &str, target: &NodeRef) -> Result<RouteTarget> {
+    fn resolve_target(&self, cluster_uid: &str, target: &NodeRef) -> Result<Target> {
         match self.find_node(cluster_uid, target) {
             Found::Instance(machine) => {
-                Ok(RouteTarget { node: target.name.clone(), provider_id: machine.provider_id.clone() })
+                Ok(Target { node: target.name.clone(), provider_id: machine.provider_id.clone() })
             }
             Found::Unknown(error) => Err(error),
             Found::Absent | Found::NotOwned => {
@@ -201,7 +179,7 @@ impl State {
         cluster_uid: &str,
         id: &str,
         cidr: &str,
-        target: Option<&RouteTarget>,
+        target: Option<&Target>,
     ) -> Result<()> {
         let changed = || ProviderError::route_changed(id);
         let Some(route) = self.routes.get(id) else {
@@ -217,16 +195,13 @@ impl State {
             return Err(changed());
         }
         self.routes.remove(id);
-        self.touch();
         Ok(())
     }
 
     fn put_route(&mut self, route: Route) -> ListedRoute {
-        if self.routes.get(&route.id) != Some(&route) {
-            self.routes.insert(route.id.clone(), route.clone());
-            self.touch();
-        }
-        self.listed(&route)
+        let listed = self.listed(&route);
+        self.routes.insert(route.id.clone(), route);
+        listed
     }
 
     /// Creates a route behind the provider's back.
@@ -261,7 +236,6 @@ impl State {
     pub fn remove_route_outside(&mut self, id: &str) -> Result<Route, CloudError> {
         let route = self.existing_route(id)?;
         self.routes.remove(&route.id);
-        self.touch();
         Ok(route)
     }
 
@@ -274,7 +248,7 @@ impl State {
     }
 }
 
-fn same_target(is: Option<&RouteTarget>, listed: Option<&RouteTarget>) -> bool {
+fn same_target(is: Option<&Target>, listed: Option<&Target>) -> bool {
     match (is, listed) {
         (None, None) => true,
         (Some(is), Some(listed)) if is.provider_id.is_empty() || listed.provider_id.is_empty() => {

@@ -20,9 +20,9 @@ pub enum UnknownNodes {
 /// The cloud's settings. Not in the state file: the current flags win.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 pub struct Settings {
-    /// Prefix of every provider ID; distinguishes two mocks of one cluster.
-    #[arg(skip)]
-    pub provider_id_prefix: String,
+    /// Name of the provider.
+    #[arg(long, default_value = "mock")]
+    pub name: String,
     /// Zones of the cloud.
     #[arg(long, value_delimiter = ',', default_value = "mock-1a,mock-1b,mock-1c")]
     pub zones: Vec<String>,
@@ -32,6 +32,9 @@ pub struct Settings {
     /// Answer for a node without provider ID that the cloud never knew.
     #[arg(long, value_enum, default_value_t)]
     pub unknown_nodes: UnknownNodes,
+    /// Minimum duration of every call to the cloud.
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse)]
+    pub latency: Duration,
     /// How long creating a load balancer takes.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse)]
     pub provisioning_delay: Duration,
@@ -48,8 +51,14 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        // The flags' defaults.
-        Self { provider_id_prefix: "mock://".to_owned(), ..Self::parse_from([""]) }
+        Self::parse_from([""])
+    }
+}
+
+impl Settings {
+    /// Prefix of every provider ID; distinguishes two mocks of one cluster.
+    pub fn provider_id_prefix(&self) -> String {
+        format!("{}://", self.name)
     }
 }
 

@@ -1,17 +1,18 @@
-//! The whole state of the cloud, as one value that can be saved and restored.
+//! The whole state of the cloud, as one value that can be saved and restored; and its indexes.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Weak,
+    time::Duration,
+};
 
 use cloudprovider_sdk::Result;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{
-    Balancer, Change, CloudError, Conditions, HostedCluster, Instance, Quota, Route, Settings, SshKey,
-    Volume, index::Indexes, journal::Journal,
+    Balancer, Conditions, HostedCluster, Instance, Quota, Route, Settings, SshKey, Target, Volume,
+    journal::Journal,
 };
 
 /// How often each operation of the cloud's own API was used; shows whether a batch costs one call or one per item.
@@ -27,18 +28,16 @@ pub struct State {
     pub(super) instances: BTreeMap<String, Instance>,
     /// Balancers by id.
     pub(super) balancers: BTreeMap<String, Balancer>,
-    /// Owners of the balancers' firewalls, by the firewall's id.
-    pub(super) firewalls: BTreeMap<String, String>,
-    /// Addresses that balancers hold.
-    pub(super) taken_addresses: BTreeSet<IpAddr>,
+    /// Owners of firewalls that outlived their balancers, by id. As long as it exists, each balancer of a cluster has one.
+    pub(super) left_firewalls: BTreeMap<String, String>,
     /// Routes by id.
     pub(super) routes: BTreeMap<String, Route>,
     /// Volumes by id.
-    pub(super) volumes: BTreeMap<String, Volume>,
+    pub(crate) volumes: BTreeMap<String, Volume>,
     /// Hosted clusters by name.
-    pub(super) clusters: BTreeMap<String, HostedCluster>,
+    pub(crate) clusters: BTreeMap<String, HostedCluster>,
     /// SSH keys in order of arrival.
-    pub(super) ssh_keys: Vec<SshKey>,
+    pub(crate) ssh_keys: Vec<SshKey>,
     /// The quota.
     pub(crate) quota: Quota,
     /// The conditions.
@@ -50,7 +49,8 @@ pub struct State {
     #[serde(skip)]
     pub(super) indexes: Indexes,
     #[serde(skip)]
-    pub(super) calls: parking_lot::Mutex<CloudCalls>,
+    pub(crate) calls: parking_lot::Mutex<CloudCalls>,
+    /// Grows with every change.
     #[serde(skip)]
     pub(super) generation: u64,
 }
@@ -74,10 +74,6 @@ impl State {
         self.generation
     }
 
-    pub(super) fn touch(&mut self) {
-        self.generation += 1;
-    }
-
     pub(super) fn next_id(&mut self, kind: &str) -> String {
         self.last_id += 1;
         format!("{kind}-{:08}", self.last_id)
@@ -98,25 +94,15 @@ impl State {
         self.conditions.allow(action)
     }
 
-    /// How often each operation of the cloud's own API was used.
-    pub fn cloud_calls(&self) -> CloudCalls {
-        self.calls.lock().clone()
-    }
-
-    /// Resets these counters.
-    pub fn reset_cloud_calls(&self) {
-        self.calls.lock().clear();
-    }
-
     /// Applies everything that is due.
     pub fn tick(&mut self, now: Timestamp) {
-        while let Some((due, id)) = self.indexes.due.first().cloned() {
-            if due > now {
-                break;
-            }
+        while let Some((due, id)) = self.indexes.due.first().cloned()
+            && due <= now
+        {
             self.indexes.due.pop_first();
             self.advance_instance(&id);
             self.advance_balancer(&id);
+            self.generation += 1;
         }
     }
 
@@ -124,34 +110,39 @@ impl State {
     pub fn next_due(&self) -> Option<Timestamp> {
         self.indexes.due.first().map(|(due, _)| *due)
     }
+}
 
-    /// The changes of a cluster's instances after `sequence`.
-    ///
-    /// # Errors
-    ///
-    /// The journal does not reach back that far, or has not got there yet.
-    pub fn changes_after(&self, sequence: u64, cluster_uid: &str) -> Result<Vec<Change>> {
-        let mut changes = self.journal.after(sequence)?;
-        changes.retain(|change| change.cluster_uid.is_empty() || change.cluster_uid == cluster_uid);
-        Ok(changes)
-    }
+/// Ids by a property, which several objects may share.
+pub(super) type Index<K> = BTreeSet<(K, String)>;
 
-    /// Sets the quota.
-    pub fn set_quota(&mut self, quota: Quota) -> Quota {
-        self.quota = quota;
-        self.touch();
-        quota
-    }
+/// Ids by properties of their objects; rebuilt after loading.
+#[derive(Debug, Default)]
+pub(super) struct Indexes {
+    /// Instances by name.
+    pub(super) by_name: Index<String>,
+    /// Balancers by cluster and Service.
+    pub(super) balancer_by_key: Index<(String, String)>,
+    /// Balancers by name.
+    pub(super) balancer_by_name: Index<String>,
+    /// By the time at which their next change is due.
+    pub(super) due: Index<Timestamp>,
+    /// Backend sets that balancers share, by digest: a thousand balancers with the same set hold it once.
+    pub(super) backend_sets: BTreeMap<String, Weak<Vec<Target>>>,
+}
 
-    /// Changes the conditions.
-    ///
-    /// # Errors
-    ///
-    /// The patch does not fit.
-    pub fn patch_conditions(&mut self, patch: &Value) -> Result<Conditions, CloudError> {
-        self.conditions.apply(patch)?;
-        self.touch();
-        Ok(self.conditions.clone())
+/// The ids of a key, the oldest first.
+pub(super) fn ids<K: Ord + Clone>(index: &Index<K>, key: K) -> impl Iterator<Item = &String> {
+    let from = (key.clone(), String::new());
+    index.range(from..).take_while(move |(found, _)| *found == key).map(|(_, id)| id)
+}
+
+/// Adds an id to a key, or removes it.
+pub(super) fn set<K: Ord>(index: &mut Index<K>, key: K, id: &str, there: bool) {
+    let entry = (key, id.to_owned());
+    if there {
+        index.insert(entry);
+    } else {
+        index.remove(&entry);
     }
 }
 

@@ -6,7 +6,6 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use anyhow::Context as _;
@@ -14,27 +13,34 @@ use anyhow::Context as _;
 use super::State;
 
 /// Where the state is saved: a file, or nowhere.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Store {
-    file: Option<Arc<File>>,
-}
-
-#[derive(Debug)]
-struct File {
-    path: PathBuf,
+    file: Option<PathBuf>,
     /// The generation in the file; locked during a write.
     written: tokio::sync::Mutex<u64>,
 }
 
 impl Store {
-    /// Saves nothing.
-    pub fn nowhere() -> Self {
-        Self::default()
+    /// Saves to this file, if there is one.
+    pub fn at(file: Option<PathBuf>) -> Self {
+        Self { file, ..Self::default() }
     }
 
-    /// Saves everything to this file.
-    pub fn file(path: PathBuf) -> Self {
-        Self { file: Some(Arc::new(File { path, written: tokio::sync::Mutex::new(0) })) }
+    /// Reads the file; `None` if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or does not hold a cloud.
+    pub fn load(&self) -> anyhow::Result<Option<State>> {
+        let Some(path) = &self.file else { return Ok(None) };
+        let shown = path.display();
+        let text = match fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.with_context(|| format!("cannot read state file {shown}"))?,
+        };
+        serde_json::from_slice(&text).map(Some).with_context(|| {
+            format!("state file {shown} does not hold a cloud; move it away to start with an empty one")
+        })
     }
 
     /// Returns once this generation, or a later one, is in the file. Takes the snapshot only when it writes.
@@ -43,16 +49,16 @@ impl Store {
         generation: u64,
         take: impl FnOnce() -> (u64, serde_json::Result<Vec<u8>>),
     ) -> anyhow::Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
-        let mut written = file.written.lock().await;
+        let Some(path) = self.file.clone() else { return Ok(()) };
+        let mut written = self.written.lock().await;
         if *written >= generation {
             return Ok(());
         }
         let (generation, text) = take();
-        let path = file.path.clone();
+        let shown = path.display().to_string();
         let writing = tokio::task::spawn_blocking(move || write(&path, &text?)).await;
         writing.unwrap_or_else(|panicked| Err(io::Error::other(panicked))).with_context(|| {
-            format!("cannot write state file {}; check its directory and free space", file.path.display())
+            format!("cannot write state file {shown}; check its directory and free space")
         })?;
         *written = generation;
         Ok(())
@@ -67,24 +73,10 @@ pub(crate) fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     fs::rename(&beside, path)
 }
 
-/// Reads a state file; `None` if it does not exist.
-///
-/// # Errors
-///
-/// It cannot be read, or does not hold a cloud.
-pub fn load(path: &Path) -> anyhow::Result<Option<State>> {
-    let shown = path.display();
-    let text = match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        read => read.with_context(|| format!("cannot read state file {shown}"))?,
-    };
-    serde_json::from_slice(&text).map(Some).with_context(|| {
-        format!("state file {shown} does not hold a cloud; move it away to start with an empty one")
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::cloud::{Cloud, NewInstances, Settings};
 
@@ -92,12 +84,13 @@ mod tests {
     async fn what_was_answered_stands_in_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cloud.json");
-        assert!(load(&path).unwrap().is_none());
+        let store = || Store::at(Some(path.clone()));
+        assert!(store().load().unwrap().is_none());
         let now = jiff::Timestamp::UNIX_EPOCH;
-        let cloud = Cloud::new(State::new(Settings::default()), Store::file(path.clone()));
+        let cloud = Arc::new(Cloud::new(State::new(Settings::default()), store()));
         let many: Vec<_> = (0..20)
             .map(|number| {
-                let cloud = cloud.clone();
+                let cloud = Arc::clone(&cloud);
                 tokio::spawn(async move {
                     let wish = NewInstances::named(format!("n{number}"));
                     cloud.change(now, |state| state.create_instances(&wish, now)).await.unwrap().unwrap();
@@ -107,7 +100,7 @@ mod tests {
         for one in many {
             one.await.unwrap();
         }
-        let back = load(&path).unwrap().unwrap().restored(Settings::default());
+        let back = store().load().unwrap().unwrap().restored(Settings::default());
         assert_eq!(back.instances().count(), 20);
     }
 
@@ -115,7 +108,7 @@ mod tests {
     async fn a_file_that_cannot_be_written_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("missing").join("cloud.json");
-        let cloud = Cloud::new(State::new(Settings::default()), Store::file(path));
+        let cloud = Cloud::new(State::new(Settings::default()), Store::at(Some(path)));
         let now = jiff::Timestamp::UNIX_EPOCH;
         let outcome = cloud.change(now, |state| state.create_instances(&NewInstances::many(1), now)).await;
         assert!(outcome.unwrap_err().to_string().starts_with("cannot write state file"));
@@ -126,6 +119,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cloud.json");
         fs::write(&path, "no cloud").unwrap();
-        assert!(load(&path).unwrap_err().to_string().contains("does not hold a cloud"));
+        assert!(Store::at(Some(path)).load().unwrap_err().to_string().contains("does not hold a cloud"));
     }
 }

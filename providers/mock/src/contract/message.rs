@@ -2,36 +2,12 @@
 
 use std::borrow::Cow;
 
-use cloudprovider_sdk::{contract::discovery::v1 as discovery, proto};
-use prost::{Message as _, bytes::Bytes};
+use cloudprovider_sdk::proto;
+use prost::{Message as _, Name, bytes::Bytes};
 use prost_reflect::{DynamicMessage, Kind, ReflectMessage as _, Value};
 use tonic::Status;
 
 use super::Method;
-
-/// A type of the contract that messages contain.
-pub(crate) trait Named: prost::Message + Default {
-    /// Its name in the contract.
-    const NAME: &'static str;
-}
-
-macro_rules! named {
-    ($package:ident: $($name:ident)*) => {$(
-        impl Named for $package::$name {
-            const NAME: &'static str = stringify!($name);
-        }
-    )*};
-}
-
-named! { discovery: GetInfoRequest GetInfoResponse }
-named! {
-    proto: AddSshKeyToAllInstancesResponse BackendSet BatchGetInstancesRequest DeleteLoadBalancerRequest DeleteLoadBalancerResponse EnsureLoadBalancerRequest
-    EnsureLoadBalancerResponse Fencing GetCapabilitiesResponse GetControlPlaneEndpointResponse
-    GetLoadBalancerResponse InProgress Instance InstanceResult LeadRequest ListInstancesResponse
-    ListLoadBalancersResponse ListRoutesResponse ListedInstance LoadBalancer LoadBalancerUpdate
-    LoadBalancerUpdateResult NodeRef ProviderCondition Route RouteDeletion RouteResult RouteToDelete Service ServiceRef
-    VolumeResult
-}
 
 /// A request, an answer, or one frame of a stream.
 #[derive(Debug, Clone)]
@@ -82,6 +58,11 @@ impl Message {
         text(&self.0, field).unwrap_or_default()
     }
 
+    /// Whether it has a field of this name, set or not.
+    pub(crate) fn knows(&self, field: &str) -> bool {
+        self.0.descriptor().get_field_by_name(field).is_some()
+    }
+
     /// Whether one of its own fields is set.
     pub(crate) fn has(&self, field: &str) -> bool {
         self.0.has_field_by_name(field)
@@ -125,19 +106,19 @@ impl Message {
     }
 
     /// The first part of this type, which may be the whole message.
-    pub(crate) fn first<T: Named>(&self) -> Option<T> {
+    pub(crate) fn first<T: Name + Default>(&self) -> Option<T> {
         let mut first = None;
         self.clone().each(|found| first = first.take().or_else(|| Some(std::mem::take(found))));
         first
     }
 
     /// Changes every part of this type, which may be the whole message.
-    pub(crate) fn each<T: Named>(&mut self, change: impl FnMut(&mut T)) {
+    pub(crate) fn each<T: Name + Default>(&mut self, change: impl FnMut(&mut T)) {
         self.each_where(|_| true, change);
     }
 
     /// The same, except in parts that are not `meant`.
-    pub(crate) fn each_where<T: Named>(
+    pub(crate) fn each_where<T: Name + Default>(
         &mut self,
         meant: impl Fn(&DynamicMessage) -> bool,
         mut change: impl FnMut(&mut T),
@@ -159,7 +140,7 @@ pub(super) fn part<'a>(message: &'a DynamicMessage, field: &str) -> Option<&'a D
     }
 }
 
-fn walk<T: Named>(
+fn walk<T: Name + Default>(
     message: &mut DynamicMessage,
     meant: &impl Fn(&DynamicMessage) -> bool,
     change: &mut impl FnMut(&mut T),

@@ -1,4 +1,5 @@
-//! The subjects of a request: for the call log, and for faults that target one node or Service.
+//! The subjects of a request, and of the entries of a list: for the call log, and for faults that target one node or
+//! Service.
 
 use prost_reflect::{DynamicMessage, Value};
 
@@ -6,8 +7,8 @@ use super::message::{Message, part, text};
 
 /// The lists of a batch.
 const ITEMS: [&str; 2] = ["queries", "items"];
-/// The parts that say what a request or an item is about.
-const PARTS: [&str; 5] = ["node", "service", "ref", "route", "target"];
+/// The parts that say what a request, an item or an entry of a list is about.
+const PARTS: [&str; 6] = ["node", "service", "ref", "route", "target", "instance"];
 /// The fields that name it; the first is shown.
 const NAMES: [&str; 8] =
     ["destination_cidr", "volume_id", "name", "provider_id", "uid", "id", "cluster_name", "user"];
@@ -34,7 +35,8 @@ impl Subject {
         }
     }
 
-    fn of(item: &DynamicMessage) -> Self {
+    /// What an item of a batch, or an entry of a list, is about.
+    pub(crate) fn of(item: &DynamicMessage) -> Self {
         let uid = || {
             let service = part(item, "service")?;
             text(part(service, "ref").unwrap_or(service), "uid")

@@ -9,8 +9,7 @@ use super::text::{code_named, instance_state_named, reason_named};
 use crate::{
     breach,
     contract::{Message, Method},
-    effect::{Effect, effect},
-    scene::{Delivery, Reply, Shot, Turn},
+    effect::{Delivery, Effect, Reply, Shot, Turn, effect},
 };
 
 const BATCH: &[Method] = &[Method::BatchGetInstances];
@@ -32,20 +31,10 @@ pub const KINDS: &[Effect] = &[
     effect("latency", "the call is delayed").ways(&["time", "jitter"]),
     effect("error", "an error of the contract")
         .ways(&["reason", "message", "retry_after", "after_work"])
-        .early(|_, shot| unless_after_work(shot, || Turn::fail(contract_error(shot))))
-        .late(|_, reply, shot| {
-            if shot.options.flag("after_work") {
-                reply.outcome = Err(contract_error(shot).to_status());
-            }
-        }),
+        .early(|_, shot| Turn::fail(contract_error(shot))),
     effect("status", "a bare status without ErrorInfo")
         .ways(&["code", "message", "after_work"])
-        .early(|_, shot| unless_after_work(shot, || Turn::fail(bare(shot))))
-        .late(|_, reply, shot| {
-            if shot.options.flag("after_work") {
-                reply.outcome = Err(bare(shot));
-            }
-        }),
+        .early(|_, shot| Turn::fail(bare(shot))),
     effect("throttle", "RATE_LIMITED with RetryInfo")
         .ways(&["retry_after"])
         .early(|_, shot| Turn::fail(ProviderError::rate_limited(retry_after(shot)))),
@@ -92,10 +81,10 @@ pub const KINDS: &[Effect] = &[
                 }
             });
         }),
-    effect("crash", "the process aborts during the call")
-        .ways(&["after_work"])
-        .early(|_, shot| unless_after_work(shot, || Turn::Crash))
-        .late(|_, reply, _| reply.delivery = Delivery::Crash),
+    effect("crash", "the process aborts during the call").ways(&["after_work"]).early(|_, shot| {
+        tracing::error!(method = shot.method.name(), "aborting, as a fault asks");
+        std::process::abort()
+    }),
     effect("drop-changes", "a watch omits changes")
         .to(WATCH)
         .late(|_, reply, _| breach::leave_out(reply, "changed")),
@@ -108,10 +97,6 @@ pub const KINDS: &[Effect] = &[
     ),
     effect("breach", "a rule of the contract is broken").ways(&["rule", "variant"]),
 ];
-
-fn unless_after_work(shot: &Shot<'_>, turn: impl FnOnce() -> Turn) -> Turn {
-    if shot.options.flag("after_work") { Turn::GoOn } else { turn() }
-}
 
 fn retry_after(shot: &Shot<'_>) -> Duration {
     shot.options.time("retry_after").unwrap_or(Duration::from_secs(1))
@@ -176,25 +161,9 @@ fn absent(request: &Message, reply: &mut Reply, shot: &Shot<'_>) {
     if shot.method == Method::BatchGetInstances {
         lie(reply, shot, InstanceState::Absent.into());
     }
-    reply.each(shot, |list: &mut ListInstancesResponse| {
-        list.instances.retain(|listed| {
-            let instance = listed.instance.clone().unwrap_or_default();
-            !shot.hits_named([&listed.node_name, &instance.provider_id])
-        });
-    });
-    reply.each(shot, |list: &mut ListRoutesResponse| {
-        list.routes.retain(|route| {
-            let target = route.target.clone().unwrap_or_default();
-            !shot.hits_named([&route.destination_cidr, &route.id, &target.name, &target.provider_id])
-        });
-    });
-    reply.each(shot, |list: &mut ListLoadBalancersResponse| {
-        list.load_balancers.retain(|balancer| {
-            let service = balancer.service.clone().unwrap_or_default();
-            let path = format!("{}/{}", service.namespace, service.name);
-            !shot.hits_named([&path, &service.uid, &balancer.id])
-        });
-    });
+    if let Some(entries) = reply.entries() {
+        entries.retain(|entry| entry.as_message().is_none_or(|entry| !shot.names(entry)));
+    }
     if shot.method == Method::GetLoadBalancer && reply.outcome.is_ok() {
         reply.outcome = breach::all_absent(request, shot);
     }

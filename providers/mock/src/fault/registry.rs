@@ -24,8 +24,6 @@ struct Inner {
 struct Entry {
     id: u64,
     fault: Arc<Fault>,
-    /// The RPCs that it can affect.
-    fits: Vec<Method>,
     seen: u32,
     used: u32,
 }
@@ -49,9 +47,7 @@ impl Faults {
         let mut inner = self.inner.lock();
         inner.last += 1;
         let id = inner.last;
-        let fits = |method: &Method| fault.effect().is_some_and(|effect| effect.fits(*method));
-        let fits = Method::ALL.iter().copied().filter(fits).collect();
-        let entry = Entry { id, fault: Arc::new(fault), fits, seen: 0, used: 0 };
+        let entry = Entry { id, fault: Arc::new(fault), seen: 0, used: 0 };
         let status = entry.status();
         inner.standing.push(entry);
         status
@@ -82,7 +78,7 @@ impl Faults {
         for entry in &mut inner.standing {
             let fault = &entry.fault;
             let right_call = fault.method.as_deref().is_none_or(|name| name == method.name())
-                && entry.fits.contains(&method)
+                && fault.effect().is_some_and(|effect| effect.fits(method))
                 && meant_for(fault, subjects);
             if !right_call || entry.spent() {
                 continue;

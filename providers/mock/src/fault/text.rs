@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use cloudprovider_sdk::{code_name, proto};
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
@@ -15,43 +16,35 @@ const COMMON: [&str; 6] = ["kind", "method", "on", "times", "skip", "probability
 /// Keys that a kind cannot do without.
 const REQUIRED: [&str; 5] = ["time", "reason", "code", "state", "rule"];
 
-/// Why a text is not a fault.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct FaultError(String);
-
 impl TryFrom<Value> for Fault {
-    type Error = FaultError;
+    type Error = anyhow::Error;
 
-    fn try_from(value: Value) -> Result<Self, FaultError> {
-        let Value::Object(fields) = &value else { return fail("a fault is a JSON object with a kind") };
+    fn try_from(value: Value) -> Result<Self> {
+        let Value::Object(fields) = &value else { bail!("a fault is a JSON object with a kind") };
         let name = fields.get("kind").and_then(Value::as_str).unwrap_or_default();
         let Some(kind) = KINDS.iter().find(|kind| kind.name == name) else {
             let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
-            return fail(format!("{name:?} is not a kind of fault; known kinds are {}", known.join(", ")));
+            bail!("{name:?} is not a kind of fault; known kinds are {}", known.join(", "));
         };
         let keys = [kind.choices, &COMMON].concat();
         if let Some(key) = fields.keys().find(|key| !keys.contains(&key.as_str())) {
-            return fail(format!("{key:?} is not a key of {name}; known keys are {}", keys.join(", ")));
+            bail!("{key:?} is not a key of {name}; known keys are {}", keys.join(", "));
         }
         let missing = |key: &&&str| REQUIRED.contains(key) && !fields.contains_key(**key);
         if let Some(key) = kind.choices.iter().find(missing) {
-            return fail(format!("fault {name} needs {key}"));
+            bail!("fault {name} needs {key}");
         }
-        let fault =
-            Self::deserialize(&value).map_err(|error| FaultError(format!("fault {name}: {error}")))?;
-        check(fault)
+        check(Self::deserialize(&value).map_err(|error| anyhow!("fault {name}: {error}"))?)
     }
 }
 
 impl FromStr for Fault {
-    type Err = FaultError;
+    type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> Result<Self, FaultError> {
+    fn from_str(text: &str) -> Result<Self> {
         if text.trim_start().starts_with('{') {
-            let value: Value = serde_json::from_str(text)
-                .map_err(|error| FaultError(format!("{text:?} is not JSON: {error}")))?;
-            return Self::try_from(value);
+            let value = serde_json::from_str::<Value>(text);
+            return Self::try_from(value.map_err(|error| anyhow!("{text:?} is not JSON: {error}"))?);
         }
         let mut parts = text.split(',').map(str::trim);
         let mut fields = Map::new();
@@ -77,34 +70,29 @@ fn value_of(key: &str, text: &str) -> Value {
     }
 }
 
-fn fail<T>(message: impl Into<String>) -> Result<T, FaultError> {
-    Err(FaultError(message.into()))
-}
-
-fn check(mut fault: Fault) -> Result<Fault, FaultError> {
-    let method = fault.method.as_deref().map(|text| {
-        let wrong = format!("{text:?} is not an RPC of the contract; use for example EnsureLoadBalancer");
-        Method::named(text).ok_or(FaultError(wrong))
-    });
-    let method = method.transpose()?;
-    if fault.probability.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
-        return fail("probability must be from 0 to 1");
-    }
+fn check(mut fault: Fault) -> Result<Fault> {
+    let known = |text: &str| {
+        let wrong = || format!("{text:?} is not an RPC of the contract; use for example EnsureLoadBalancer");
+        Method::named(text).with_context(wrong)
+    };
+    let method = fault.method.as_deref().map(known).transpose()?;
+    let share = fault.probability.unwrap_or_default();
+    ensure!((0.0..=1.0).contains(&share), "probability must be from 0 to 1");
     for (key, value) in &fault.options.0 {
-        check_option(key, value).map_err(|why| FaultError(format!("fault {}: {why}", fault.kind)))?;
+        check_option(key, value).map_err(|why| anyhow!("fault {}: {why}", fault.kind))?;
     }
     let Some(effect) = fault.effect() else {
         let known: Vec<_> = breach::all().map(|breach| breach.name).collect();
         let rule = fault.options.text("rule");
-        return fail(format!("{rule:?} is not a breach; known rules are {}", known.join(", ")));
+        bail!("{rule:?} is not a breach; known rules are {}", known.join(", "));
     };
     let variant = fault.options.text("variant");
     if !variant.is_empty() && !effect.choices.contains(&variant) {
         let known = effect.choices.join(", ");
-        return fail(format!("{variant:?} is not a variant of {}; known variants are: {known}", effect.name));
+        bail!("{variant:?} is not a variant of {}; known variants are: {known}", effect.name);
     }
     if let Some(method) = method.filter(|method| !effect.fits(*method)) {
-        return fail(format!("{} does not affect {}", fault.label(), method.name()));
+        bail!("{} does not affect {}", fault.label(), method.name());
     }
     fault.method = method.map(|method| method.name().to_owned());
     Ok(fault)
@@ -112,15 +100,18 @@ fn check(mut fault: Fault) -> Result<Fault, FaultError> {
 
 /// Whether the value fits the key.
 fn check_option(key: &str, value: &Value) -> Result<(), String> {
-    let text = value.as_str();
-    let fits = match key {
-        "after_work" | "silent" if value.is_boolean() => return Ok(()),
-        "after_work" | "silent" => Err("true or false"),
-        "frames" if value.is_u64() => return Ok(()),
-        "frames" => Err("a number"),
-        _ => text.ok_or("a text"),
+    let wanted = match (key, value) {
+        ("after_work" | "silent", Value::Bool(_)) => return Ok(()),
+        ("after_work" | "silent", _) => "true or false",
+        ("frames", _) if value.is_u64() => return Ok(()),
+        ("frames", _) => "a number",
+        (_, Value::String(text)) => return check_text(key, text),
+        _ => "a text",
     };
-    let text = fits.map_err(|wanted| format!("{key} is {value}; use {wanted}"))?;
+    Err(format!("{key} is {value}; use {wanted}"))
+}
+
+fn check_text(key: &str, text: &str) -> Result<(), String> {
     match key {
         "time" | "jitter" | "retry_after" => duration::parse(text).map(drop),
         "reason" if reason_named(text).is_none() => {

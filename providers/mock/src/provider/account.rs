@@ -47,7 +47,7 @@ impl Clusters for Honest {
     ) -> Result<ListClustersResponse> {
         self.ask(|state, _| {
             state.enter("clusters:read")?;
-            let names = state.clusters().map(|cluster| cluster.name.clone());
+            let names = state.clusters.values().map(|cluster| cluster.name.clone());
             let (names, next_page_token) = self.pager.page(&request, names, String::clone)?;
             Ok(ListClustersResponse { names, next_page_token })
         })
@@ -62,7 +62,7 @@ impl Clusters for Honest {
         let name = &request.cluster_name;
         self.ask(|state, _| {
             state.enter("clusters:read")?;
-            let cluster = state.cluster(name).ok_or_else(|| ProviderError::cluster_not_found(name))?;
+            let cluster = state.clusters.get(name).ok_or_else(|| ProviderError::cluster_not_found(name))?;
             Ok(GetControlPlaneEndpointResponse { host: cluster.host.clone(), port: cluster.port.into() })
         })
         .await

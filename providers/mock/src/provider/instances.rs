@@ -30,7 +30,7 @@ impl Instances for Honest {
                 proto::InstanceResult {
                     key: query.key,
                     state: is,
-                    authoritative: !by_name || self.mock.advertised.keyed_by_name(),
+                    authoritative: !by_name || self.mock.advertised.keyed_by_name,
                     observed_at: Some(timestamp(now)),
                     instance: instance.map(|machine| machine.seen(view)),
                     ..proto::InstanceResult::default()
@@ -48,7 +48,7 @@ impl Instances for Honest {
         ctx: &CallContext,
         request: proto::WatchInstancesRequest,
     ) -> Result<InstanceWatch> {
-        watch::open(self, ctx.cluster_uid(), &request.resume_token)
+        watch::open(self, ctx.cluster_uid(), &request.resume_token).await
     }
 
     async fn list_instances(

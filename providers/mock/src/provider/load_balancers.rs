@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use cloudprovider_sdk::{CallContext, LoadBalancers, ProviderError, Result, async_trait, proto::*};
+use cloudprovider_sdk::{CallContext, LoadBalancers, Result, async_trait, proto::*};
 use jiff::Timestamp;
 
 use super::Honest;
@@ -71,13 +71,9 @@ impl LoadBalancers for Honest {
             let sets = request.backend_sets.iter().map(|set| (set.digest.as_str(), resolved(&set.nodes)));
             let sets: Vec<_> = sets.collect();
             let update = |item: LoadBalancerUpdate| {
-                let outcome = match sets.get(item.backend_set as usize).cloned() {
-                    Some(set) => state.update_balancer(ctx.cluster_uid(), &item, set, now),
-                    None => {
-                        let text = format!("backend set {} does not exist", item.backend_set);
-                        Err(ProviderError::new(ErrorReason::InvalidArgumentShape, text))
-                    }
-                };
+                // The SDK has checked the index.
+                let set = sets[item.backend_set as usize].clone();
+                let outcome = state.update_balancer(ctx.cluster_uid(), &item, set, now);
                 let (outcome, in_progress, error) = match outcome {
                     Ok(None) => (UpdateOutcome::Updated, None, None),
                     Ok(Some(due)) => (UpdateOutcome::NotUpdated, Some(provisioning(due, now)), None),

@@ -3,7 +3,7 @@
 use cloudprovider_sdk::{CallContext, Result, Routes, async_trait, proto::*};
 
 use super::Honest;
-use crate::cloud::{ListedRoute, RouteTarget, canonical_cidr};
+use crate::cloud::{ListedRoute, Target, canonical_cidr};
 
 #[async_trait]
 impl Routes for Honest {
@@ -56,7 +56,7 @@ impl Routes for Honest {
             state.enter("routes:write")?;
             let delete = |item: RouteToDelete| {
                 let route = item.route.unwrap_or_default();
-                let target = route.target.map(RouteTarget::from);
+                let target = route.target.map(Target::from);
                 let (uid, cidr) = (ctx.cluster_uid(), &route.destination_cidr);
                 let error = state.delete_route(uid, &route.id, cidr, target.as_ref()).err();
                 RouteDeletion { key: item.key, error: error.map(|error| error.to_item()), in_progress: None }

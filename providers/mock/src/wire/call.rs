@@ -1,6 +1,6 @@
 //! One call, its entry in the log, and the faults that it meets.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use cloudprovider_sdk::{Peer, ProviderError, code_name};
 use http::request::Parts;
@@ -10,22 +10,16 @@ use tonic::Status;
 use crate::{
     calls::{self, GONE, SHOWN_KEYS},
     contract::{Message, Method, Subject},
+    effect::{Delivery, Memory, Reply, Shot, Turn},
     fault::Fault,
     mock::Mock,
-    scene::{Delivery, Memory, Reply, Shot, Turn},
 };
 
 /// Shared by all calls.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) mock: Mock,
-    memory: Memory,
-}
-
-impl World {
-    pub(super) fn new(mock: Mock) -> Self {
-        Self { mock, memory: Memory::default() }
-    }
+    pub(super) memory: Memory,
 }
 
 /// A call, from its arrival on.
@@ -109,17 +103,11 @@ fn peer(peer: &Peer) -> String {
 }
 
 impl Call {
-    /// Waits for the latency of the cloud and of faults.
+    /// Waits for the latency of faults; that of the cloud is the provider's.
     pub(super) async fn wait(&self) {
-        let mut wait = if self.method.is_from_memory() { Duration::ZERO } else { self.world.mock.latency };
-        for fault in &self.met {
-            if fault.kind == "latency" {
-                let time = |key| fault.options.time(key).unwrap_or_default();
-                wait += time("time") + time("jitter").mul_f64(fastrand::f64());
-            }
-        }
-        if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
+        for fault in self.met.iter().filter(|fault| fault.kind == "latency") {
+            let time = |key| fault.options.time(key).unwrap_or_default();
+            tokio::time::sleep(time("time") + time("jitter").mul_f64(fastrand::f64())).await;
         }
     }
 
@@ -148,6 +136,9 @@ impl Call {
         for fault in &self.met {
             let (Some(effect), shot) = (fault.effect(), self.shot(fault, 0)) else { continue };
             (effect.ask)(&mut request, &shot);
+            if fault.options.flag("after_work") {
+                continue;
+            }
             decided = (effect.before)(&mut request, &shot);
             if !matches!(decided, Turn::GoOn) {
                 break;
@@ -162,7 +153,8 @@ impl Call {
         self.request.as_ref().map(Message::encode)
     }
 
-    /// Applies the faults to an outcome, and returns how to deliver it.
+    /// Applies the faults to an outcome, and returns how to deliver it. With `after_work`, what a fault does instead of the
+    /// work happens here.
     pub(super) fn after(
         &self,
         outcome: Result<Bytes, Status>,
@@ -171,9 +163,13 @@ impl Call {
         let Some(request) = &self.request else { return (outcome, Delivery::Send) };
         let mut reply = Reply::new(outcome.and_then(|answer| Message::answer(self.method, answer)));
         for fault in &self.met {
-            if let Some(effect) = fault.effect() {
-                (effect.after)(request, &mut reply, &self.shot(fault, frame));
+            let (Some(effect), shot) = (fault.effect(), self.shot(fault, frame)) else { continue };
+            if fault.options.flag("after_work")
+                && let Turn::Answer(instead) = (effect.before)(&mut request.clone(), &shot)
+            {
+                reply.outcome = *instead;
             }
+            (effect.after)(request, &mut reply, &shot);
         }
         let Reply { outcome, tail, delivery } = reply;
         (outcome.map(|answer| [answer.encode(), tail].concat().into()), delivery)

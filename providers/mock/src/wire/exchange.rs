@@ -11,12 +11,12 @@ use tower::ServiceExt as _;
 
 use super::{
     call::{Call, Entry, World, arrive},
-    frames::{self, Passed},
+    frames,
 };
 use crate::{
     calls::GONE,
     contract::{Message, Method},
-    scene::{Delivery, Turn},
+    effect::{Delivery, Turn},
 };
 
 /// How long an answer is held back if a caller that disconnects meanwhile leaves the work half done.
@@ -68,7 +68,6 @@ pub(super) async fn exchange(
             return Ok(call.deliver(outcome, entry).await);
         }
         Turn::Hang => never().await,
-        Turn::Crash => crash(method),
         Turn::IfAwaited => tokio::time::sleep(HELD_BACK).await,
         Turn::TooLate { told } => {
             let deadline = deadline_of(&request);
@@ -117,18 +116,12 @@ async fn work_too_late(inner: GrpcService, mut request: GrpcRequest, deadline: D
     let _nobody_waits_for_it = inner.oneshot(request).await;
 }
 
-fn crash(method: Method) -> ! {
-    tracing::error!(method = method.name(), "aborting, as a fault asks");
-    std::process::abort()
-}
-
 impl Call {
     async fn deliver(self, outcome: Result<Bytes, Status>, entry: Entry) -> GrpcResponse {
         let (outcome, delivery) = self.after(outcome, 0);
         match delivery {
             Delivery::Send | Delivery::Drop => {}
             Delivery::Silent => never().await,
-            Delivery::Crash => crash(self.method),
             Delivery::Reset => {
                 entry.end(GONE, "");
                 return frames::reset_answer();
@@ -173,10 +166,11 @@ fn watch(call: Call, entry: Entry, answer: GrpcResponse) -> GrpcResponse {
     frames::answer(frames::changed(body, change, ended))
 }
 
-fn pass(call: &Call, message: Bytes, number: u64) -> Passed {
+/// The message that replaces one of a stream, if any; the stream is reset at an error.
+fn pass(call: &Call, message: Bytes, number: u64) -> Result<Option<Bytes>, Status> {
     match call.after(Ok(message), number) {
-        (_, Delivery::Drop) => Passed::Dropped,
-        (Ok(message), Delivery::Send) => Passed::Message(message),
-        _ => Passed::Reset,
+        (_, Delivery::Drop) => Ok(None),
+        (Ok(message), Delivery::Send) => Ok(Some(message)),
+        _ => Err(Status::unknown("the stream is cut")),
     }
 }

@@ -60,20 +60,11 @@ pub(crate) fn answer(body: Body) -> GrpcResponse {
     answer
 }
 
-/// What happens to one message of a stream.
-pub(crate) enum Passed {
-    /// It is replaced by this message.
-    Message(Bytes),
-    /// It is omitted.
-    Dropped,
-    /// The stream is reset here.
-    Reset,
-}
-
-/// A stream's body, with each message passed through `change`, and its trailers to `ended`.
+/// A stream's body, with each message passed through `change`, which may omit it or reset the stream, and its trailers to
+/// `ended`.
 pub(crate) fn changed(
     inner: Body,
-    mut change: impl FnMut(Bytes) -> Passed + Send + 'static,
+    mut change: impl FnMut(Bytes) -> Result<Option<Bytes>, Status> + Send + 'static,
     ended: impl FnOnce(&HeaderMap) + Send + 'static,
 ) -> Body {
     let (mut unread, mut ended) = (BytesMut::new(), Some(ended));
@@ -99,16 +90,14 @@ pub(crate) fn changed(
 /// The complete messages among the unread bytes, each passed through `change`.
 fn changed_messages(
     unread: &mut BytesMut,
-    change: &mut impl FnMut(Bytes) -> Passed,
+    change: &mut impl FnMut(Bytes) -> Result<Option<Bytes>, Status>,
 ) -> Result<Option<Bytes>, Status> {
     let mut out = BytesMut::new();
     let mut whole = std::mem::take(unread).freeze();
     while let Some((message, rest)) = split(&whole) {
         whole = rest;
-        match change(message) {
-            Passed::Message(message) => out.put(framed(&message)),
-            Passed::Dropped => {}
-            Passed::Reset => return Err(Status::unknown("the stream is cut")),
+        if let Some(message) = change(message)? {
+            out.put(framed(&message));
         }
     }
     unread.extend_from_slice(&whole);

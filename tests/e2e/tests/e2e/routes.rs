@@ -7,7 +7,7 @@ use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams},
 };
-use provider_mock::cloud::{NewRoute, RouteTarget};
+use provider_mock::cloud::{NewRoute, Target};
 use serde_json::json;
 use test_cluster::{Cluster, wait};
 
@@ -36,7 +36,7 @@ async fn give(cluster: &Cluster, name: &str, cidrs: &[&str]) -> Result<()> {
 async fn routes(cluster: &Cluster) -> Result<Vec<String>> {
     let listed = cluster.cloud()?.door().routes().await?;
     let node =
-        |target: &Option<RouteTarget>| target.as_ref().map(|target| target.node.clone()).unwrap_or_default();
+        |target: &Option<Target>| target.as_ref().map(|target| target.node.clone()).unwrap_or_default();
     let mut words: Vec<String> = listed
         .iter()
         .map(|one| format!("{} {}", one.route.destination_cidr, node(&one.route.target)))
@@ -94,12 +94,12 @@ async fn what_changes_behind_our_back_comes_back_at_the_sweep() -> Result<()> {
     until_routes(&cluster, &["10.244.0.0/24 node-a"]).await?;
 
     let uid = Api::<Namespace>::all(cluster.client.clone()).get("kube-system").await?.metadata.uid;
-    let stray = |destination_cidr: &str, target: Option<RouteTarget>| NewRoute {
+    let stray = |destination_cidr: &str, target: Option<Target>| NewRoute {
         cluster_uid: uid.clone().unwrap_or_default(),
         destination_cidr: destination_cidr.to_owned(),
         target,
     };
-    let gone = RouteTarget { node: "node-x".to_owned(), provider_id: String::new() };
+    let gone = Target { node: "node-x".to_owned(), provider_id: String::new() };
     let door = cluster.cloud()?.door().clone();
     for route in [
         stray("10.244.9.0/24", None),

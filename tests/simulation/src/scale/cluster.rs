@@ -79,8 +79,8 @@ impl Cluster {
         let written = Arc::clone(&left);
         server.on_write(move |write| written.see(write));
         let (apiserver, requests) = serve(&server).await?;
-        let cloud = Cloud::new(State::new(Settings::default()), Store::nowhere());
-        let mock = Mock::new(cloud, Arc::new(Timestamp::now));
+        let cloud = Cloud::new(State::new(Settings::default()), Store::default());
+        let mock = Mock::new(cloud, Timestamp::now);
         // A provider refuses a socket in a directory that others may enter.
         let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir()?;
         let socket = folder.path().join("provider.sock");

@@ -112,7 +112,7 @@ fn changes_are_made_in_place_and_keep_the_address() {
     assert_eq!((after.ports[0].port, after.applied_digest.as_str()), (443, "d2"));
     let internal = ensure(&mut cloud, "c1", &annotated("scheme", "internal"), "d3").unwrap().balancer;
     assert_eq!(internal.ingress[0].ip.unwrap().to_string(), "172.31.0.1");
-    assert_eq!(cloud.taken_addresses.len(), 1, "the former address is free again");
+    assert_eq!(cloud.taken_addresses().len(), 1, "the former address is free again");
 }
 
 #[test]
@@ -198,20 +198,20 @@ fn deletion_works_by_key_takes_its_time_and_repeats() {
     assert_eq!(delete(&mut cloud, false, 0), going, "R:delete-by-key");
     assert_eq!(delete(&mut cloud, false, 500), going, "asking again does not begin anew");
     assert_eq!(delete(&mut cloud, false, 1000), Deleted::Gone);
-    assert!(cloud.taken_addresses.is_empty());
+    assert!(cloud.taken_addresses().is_empty());
 }
 
 #[test]
 fn quotas_hold() {
     let mut cloud = slow(0);
-    cloud.set_quota(Quota { max_balancers: Some(1), ..Quota::default() });
+    cloud.quota = Quota { max_balancers: Some(1), ..Quota::default() };
     ensure(&mut cloud, "c1", &service(UID), "d1").unwrap();
     let second = ensure(&mut cloud, "c1", &service("other"), "d1");
     let (reason, text) = refused(second);
     assert_eq!(reason, ErrorReason::QuotaExceeded);
     assert!(text.ends_with("1 load balancers"), "{text}");
     ensure(&mut cloud, "c1", &service(UID), "d2").unwrap();
-    cloud.set_quota(Quota { max_addresses: Some(1), ..Quota::default() });
+    cloud.quota = Quota { max_addresses: Some(1), ..Quota::default() };
     let second = ensure(&mut cloud, "c1", &service("other"), "d1");
     let (reason, text) = refused(second);
     assert_eq!(reason, ErrorReason::QuotaExceeded);
