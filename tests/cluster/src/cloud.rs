@@ -100,12 +100,12 @@ impl Cloud {
 
     /// All balancers.
     pub async fn balancers(&self) -> Result<Vec<Balancer>> {
-        Ok(self.0.balancers().await?)
+        self.0.balancers().await
     }
 
     /// The ids of the balancers that have this node behind them.
     pub async fn balancers_with(&self, node: &str) -> Result<Vec<String>> {
-        Ok(self.0.balancers_with(node).await?)
+        self.0.balancers_with(node).await
     }
 
     /// The nodes behind the balancer of the Service with this name, sorted.
@@ -130,12 +130,12 @@ impl Cloud {
 
     /// Forgets the calls so far.
     pub async fn reset_calls(&self) -> Result<()> {
-        Ok(self.0.reset_calls().await?)
+        self.0.reset_calls().await
     }
 
     /// Every call since the reset, for the message of a failed test.
     pub async fn all_calls(&self) -> Result<Vec<Call>> {
-        Ok(self.0.calls().await?)
+        self.0.calls().await
     }
 
     /// How often this RPC was called since the reset, and with how many items in total.
