@@ -202,7 +202,7 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 		b.prefixes = []string{b.cloud.ProviderName() + "://"}
 	}
 	b.mirror.wants = b.advertised().GetWants()
-	b.reads = &reads{limit: hangingPerCall * b.concurrency}
+	b.reads = &reads{limit: hangingPerCall * b.concurrency, patience: b.patience}
 	if err := b.openLedger(); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // reads limits the provider's reads: one per key at a time, so that a hanging call hangs only once, and none once too
@@ -10,6 +11,9 @@ import (
 type reads struct {
 	// limit is how many calls may hang.
 	limit int
+	// patience is the minimum time after which a call counts as hanging for later callers: a caller in a hurry, which gives up
+	// after milliseconds, says nothing about the cloud.
+	patience time.Duration
 	// stuck is called when the limit is reached, and again when that is over.
 	stuck func(bool)
 
@@ -21,6 +25,7 @@ type reads struct {
 // reading is one call.
 type reading struct {
 	ended chan struct{}
+	began time.Time
 	// hangs reports that the call still runs though nobody waits for it any more.
 	hangs bool
 }
@@ -45,7 +50,7 @@ func inTime[O any](ctx context.Context, r *reads, key string, read func(context.
 	}
 }
 
-// enter waits for an earlier read of the same key, unless that one hangs.
+// enter waits for an earlier read of the same key, unless that one has been hanging for a while.
 func (r *reads) enter(ctx context.Context, key string) (*reading, bool) {
 	for {
 		before, mine := r.tryEnter(key)
@@ -68,7 +73,7 @@ func (r *reads) tryEnter(key string) (before <-chan struct{}, mine *reading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if running := r.running[key]; running != nil {
-		if running.hangs {
+		if running.hangs && time.Since(running.began) >= r.patience {
 			return nil, nil
 		}
 		return running.ended, nil
@@ -79,7 +84,7 @@ func (r *reads) tryEnter(key string) (before <-chan struct{}, mine *reading) {
 	if r.running == nil {
 		r.running = map[string]*reading{}
 	}
-	mine = &reading{ended: make(chan struct{})}
+	mine = &reading{ended: make(chan struct{}), began: time.Now()}
 	r.running[key] = mine
 	return nil, mine
 }

@@ -25,7 +25,7 @@ func TestCallsThatNeverReturnAreBounded(t *testing.T) {
 		<-release // Ignores its context.
 		return true, nil
 	}
-	conn := serve(t, cloud, bridge.WithConcurrency(1))
+	conn := serve(t, cloud, bridge.WithConcurrency(1), bridge.WithPatience(time.Second))
 	t.Cleanup(func() {
 		select {
 		case <-release:
@@ -78,6 +78,28 @@ func TestCallsThatNeverReturnAreBounded(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("not serving though nothing hangs any more")
 		}
+	}
+}
+
+// A caller in a hurry gives up on a read that is only slow: the next caller waits for it, and is not told that the cloud is away.
+func TestACallerInAHurryDoesNotSpoilTheNextCall(t *testing.T) {
+	begun, release := make(chan struct{}, 2), make(chan struct{})
+	cloud := newer()
+	cloud.exists = func(context.Context, *v1.Node) (bool, error) {
+		begun <- struct{}{}
+		<-release
+		return true, nil
+	}
+	client := pb.NewInstancesClient(serve(t, cloud))
+	request := batch(&pb.NodeRef{Name: "a", ProviderId: "fake://a"})
+	hurried, done := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer done()
+	_, _ = client.BatchGetInstances(hurried, request)
+	<-begun
+	time.AfterFunc(100*time.Millisecond, func() { close(release) })
+	answer, err := client.BatchGetInstances(soon(t), request)
+	if err != nil || answer.GetResults()[0].GetState() != pb.InstanceState_INSTANCE_STATE_RUNNING {
+		t.Fatal(answer, err)
 	}
 }
 
