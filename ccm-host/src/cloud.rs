@@ -42,10 +42,9 @@ pub use metrics::CloudMetrics;
 pub use provider::{
     Accepted, AddressType, BackendSet, ClusterRef, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute,
     Ensured, EnsuredRoute, Freshness, InProgress, Ingress, IngressPort, Instance, InstanceAnswer,
-    InstanceQuery, InstanceState, InstanceView, Listed, LoadBalancer, LoadBalancerList, LoadBalancerState,
-    NodeAddress, Ownership, Provider, ProviderEvent, ProviderInfo, ProviderStatus, Route, RouteList,
-    RouteState, RouteTarget, ServiceCondition, SyncState, UpdateLoadBalancer, VolumeAnswer, VolumeQuery,
-    VolumeState,
+    InstanceQuery, InstanceState, InstanceView, Listed, LoadBalancer, LoadBalancerState, NodeAddress,
+    Ownership, Provider, ProviderEvent, ProviderInfo, ProviderStatus, Route, RouteState, RouteTarget,
+    ServiceCondition, SyncState, UpdateLoadBalancer, VolumeAnswer, VolumeQuery, VolumeState,
 };
 pub use providers::{
     ContestedClass, Division, NodeOwner, PROVIDER_ANNOTATION, Providers, ServiceOwner, Wishes,

@@ -36,6 +36,7 @@ use tokio_util::{
 };
 
 use crate::flag::{self, Mistakes, Wrong, duration::text};
+use crate::metric::Declare;
 pub use lock::{Health, Lock};
 
 /// Time for the providers to hear that this process no longer leads.
@@ -409,7 +410,7 @@ struct OfLease {
 }
 
 /// Metrics of leader election, under upstream's names.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Metrics {
     master: Family<OfLease, Gauge>,
     slow: Family<OfLease, Counter>,
@@ -418,18 +419,12 @@ pub struct Metrics {
 impl Metrics {
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        registry.register(
-            "leader_election_master_status",
-            "1 while this replica is the leader, by Lease",
-            metrics.master.clone(),
-        );
-        registry.register(
-            "leader_election_slowpath",
-            "Renewals that had to read the Lease first, by Lease",
-            metrics.slow.clone(),
-        );
-        metrics
+        Self {
+            master: registry
+                .metric("leader_election_master_status", "1 while this replica is the leader, by Lease"),
+            slow: registry
+                .metric("leader_election_slowpath", "Renewals that had to read the Lease first, by Lease"),
+        }
     }
 
     fn leads(&self, lease: &str, leads: bool) {

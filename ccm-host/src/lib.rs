@@ -9,12 +9,11 @@
 //! * [`shadow`] compares what is held back in shadow mode with what another controller manager does.
 //! * [`outage`] tells a problem with the apiserver once it lasts.
 //! * [`clock`] is the wall clock.
-//! * `trace` names the spans of a trace.
+//! * `metric` declares metrics, and `trace` the spans of a trace.
 //! * [`cidr`] parses networks as Kubernetes does.
 //! * [`assembly`] puts everything together.
 
 pub mod assembly;
-mod buckets;
 pub mod cidr;
 pub mod clock;
 pub mod cloud;
@@ -23,6 +22,7 @@ pub mod election;
 pub mod flag;
 pub mod kube;
 pub mod manager;
+mod metric;
 pub mod outage;
 pub mod reconcile;
 pub mod shadow;

@@ -5,16 +5,19 @@
 //! * [`Retry`] maps a provider's error to its retry, by the retry class that the contract assigns to its reason.
 //! * [`unwritten`] maps a write that failed.
 //! * [`ToldOnce`] remembers what was already reported about an object.
+//! * [`measured`] measures an operation at a provider.
 //! * [`pass_on`] records the Events that a provider attached to its answer.
 
 use std::{collections::HashMap, fmt::Display, future::pending, sync::Arc, time::Duration};
 
 use cloudprovider_proto::v1alpha1::RetryClass;
 use futures::{FutureExt as _, future::BoxFuture};
+use prometheus_client::encoding::EncodeLabelSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cloud::{CloudError, ErrorReason, Provider, ProviderEvent, ProviderStatus},
+    cloud::{CloudError, ErrorReason, InProgress, Provider, ProviderEvent, ProviderStatus},
     kube::{
         Slim,
         cache::{Cache, Change},
@@ -22,6 +25,7 @@ use crate::{
         patch::WriteError,
         queue::{self, Key, Outcome, WorkQueue},
     },
+    metric::{Buckets, Histograms},
 };
 
 /// Runs a controller until the token is cancelled and its last key is done.
@@ -242,6 +246,45 @@ impl<Topic: PartialEq> ToldOnce<Topic> {
     pub fn forget(&mut self, object: &str) {
         self.0.remove(object);
     }
+}
+
+/// Labels of an operation that ended.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Operation {
+    provider: String,
+    operation: &'static str,
+    result: String,
+}
+
+/// How long operations at providers take.
+pub(crate) type Operations = Histograms<Operation>;
+
+/// Buckets of [`Operations`]: from an answer served from memory to the longest deadline.
+pub(crate) const OPERATION: Buckets =
+    Buckets(&[0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0]);
+
+/// Makes a call to a provider and measures it; `result` is that of a success, an error has its own label.
+pub(crate) async fn measured<T>(
+    operations: &Operations,
+    provider: &dyn Provider,
+    operation: &'static str,
+    call: impl Future<Output = Result<T, CloudError>>,
+    result: impl FnOnce(&T) -> &'static str,
+) -> Result<T, CloudError> {
+    let begun = Instant::now();
+    let answer = call.await;
+    let result = match &answer {
+        Ok(answer) => result(answer).to_owned(),
+        Err(error) => error.label(),
+    };
+    let labels = Operation { provider: provider.name().to_owned(), operation, result };
+    operations.get_or_create(&labels).observe(begun.elapsed().as_secs_f64());
+    answer
+}
+
+/// The result of an operation that a provider finished, or goes on with.
+pub(crate) fn result(in_progress: &Option<InProgress>) -> &'static str {
+    if in_progress.is_some() { "in_progress" } else { "ok" }
 }
 
 /// Records the Events that a provider attached to its answer.

@@ -29,6 +29,7 @@ use serde_json::Value;
 use crate::{
     clock,
     flag::{self, Mistakes},
+    metric::Declare,
 };
 pub use compare::{Field, condition};
 use compare::{Judgement, Times, judge, shown};
@@ -300,23 +301,21 @@ pub struct Metrics {
 impl Metrics {
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        registry.register(
-            "ccm_shadow_differences",
-            "In shadow mode: fields and calls that this host would change and the other controller manager does not",
-            metrics.differences.clone(),
-        );
-        registry.register(
-            "ccm_shadow_held_back",
-            "In shadow mode: writes and calls held back, repeats included",
-            metrics.held_back.clone(),
-        );
-        registry.register(
-            "ccm_shadow_agreed",
-            "In shadow mode: fields and calls held back that the other controller manager then did as well",
-            metrics.agreed.clone(),
-        );
-        metrics
+        Self {
+            differences: registry.metric(
+                "ccm_shadow_differences",
+                "In shadow mode: fields and calls that this host would change and the other controller manager does not",
+            ),
+            held_back: registry.metric(
+                "ccm_shadow_held_back",
+                "In shadow mode: writes and calls held back, repeats included",
+            ),
+            agreed: registry.metric(
+                "ccm_shadow_agreed",
+                "In shadow mode: fields and calls held back that the other controller manager then did as well",
+            ),
+known: Arc::default(),
+}
     }
 
     /// From now on its metrics are there, with zero.

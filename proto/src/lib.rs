@@ -35,6 +35,7 @@ pub mod cloudprovider {
 mod reason;
 
 pub use cloudprovider::v1alpha1;
+pub use reason::code_name;
 
 /// Encoded `google.protobuf.FileDescriptorSet` of the whole contract, for reflection and skew tests.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -1,5 +1,5 @@
-//! The text of an error reason on the wire, in both directions, and what goes with it: `traits.rs` is made from the options
-//! of the enum.
+//! The text of an error reason on the wire, in both directions, and what goes with it: `traits.rs` is made from the
+//! options of the enum. And the names of gRPC codes.
 
 use tonic::Code;
 
@@ -26,6 +26,30 @@ impl ErrorReason {
     #[must_use]
     pub fn from_wire_name(name: &str) -> Option<Self> {
         Self::from_str_name(&format!("{PREFIX}{name}"))
+    }
+}
+
+/// The name of a gRPC code in logs and metrics: its canonical one.
+#[must_use]
+pub fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
     }
 }
 

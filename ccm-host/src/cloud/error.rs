@@ -27,7 +27,7 @@ mod tests;
 use std::{error::Error as _, time::Duration};
 
 pub use cloudprovider_proto::v1alpha1::ErrorReason;
-use cloudprovider_proto::{ERROR_DOMAIN, defaults, v1alpha1 as pb};
+use cloudprovider_proto::{ERROR_DOMAIN, code_name, defaults, v1alpha1 as pb};
 use prost::Message as _;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
@@ -128,25 +128,7 @@ impl CloudError {
 
     /// The code as gRPC spells it.
     pub(super) fn code_name(&self) -> &'static str {
-        match self.code {
-            Code::Ok => "OK",
-            Code::Cancelled => "CANCELLED",
-            Code::Unknown => "UNKNOWN",
-            Code::InvalidArgument => "INVALID_ARGUMENT",
-            Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-            Code::NotFound => "NOT_FOUND",
-            Code::AlreadyExists => "ALREADY_EXISTS",
-            Code::PermissionDenied => "PERMISSION_DENIED",
-            Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-            Code::FailedPrecondition => "FAILED_PRECONDITION",
-            Code::Aborted => "ABORTED",
-            Code::OutOfRange => "OUT_OF_RANGE",
-            Code::Unimplemented => "UNIMPLEMENTED",
-            Code::Internal => "INTERNAL",
-            Code::Unavailable => "UNAVAILABLE",
-            Code::DataLoss => "DATA_LOSS",
-            Code::Unauthenticated => "UNAUTHENTICATED",
-        }
+        code_name(self.code)
     }
 
     /// Whether the message exceeded either end's limit: it must be split, or can never be sent.

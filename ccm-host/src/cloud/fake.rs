@@ -19,8 +19,8 @@ use tokio::sync::{broadcast, watch};
 pub(crate) use answers::{digest_for, error, instance, machine, volume};
 
 use super::{
-    CloudError, Freshness, InProgress, Instance, InstanceAnswer, InstanceState, InstanceView, LoadBalancer,
-    LoadBalancerList, ProviderEvent, ProviderInfo, ProviderStatus, Route, ServiceCondition, VolumeAnswer,
+    CloudError, Freshness, InProgress, Instance, InstanceAnswer, InstanceState, InstanceView, Listed,
+    LoadBalancer, ProviderEvent, ProviderInfo, ProviderStatus, Route, ServiceCondition, VolumeAnswer,
 };
 
 #[derive(Debug)]
@@ -280,9 +280,9 @@ impl FakeProvider {
         }
     }
 
-    fn list(&self) -> LoadBalancerList {
+    fn list(&self) -> Listed<LoadBalancer> {
         let state = self.state.lock();
-        LoadBalancerList {
+        Listed {
             items: state.balancers.values().cloned().collect(),
             complete: state.list_complete,
             unreachable: state.unreachable.clone(),

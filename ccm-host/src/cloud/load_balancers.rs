@@ -6,8 +6,8 @@ use cloudprovider_proto::v1alpha1 as pb;
 use prost::Message as _;
 
 use super::{
-    Accepted, BackendSet, CloudError, DeleteLoadBalancer, EnsureLoadBalancer, Ensured, ErrorReason,
-    LoadBalancer, LoadBalancerList, UpdateLoadBalancer,
+    Accepted, BackendSet, CloudError, DeleteLoadBalancer, EnsureLoadBalancer, Ensured, ErrorReason, Listed,
+    LoadBalancer, UpdateLoadBalancer,
     call::{
         batch::{Answer, Answers, BatchRpc, Call, Item, ItemKey, Planned},
         list, rpc,
@@ -76,7 +76,7 @@ pub(super) async fn delete(link: &Link, given: DeleteLoadBalancer) -> Result<Acc
     }))
 }
 
-pub(super) async fn list(link: &Link) -> Result<LoadBalancerList, CloudError> {
+pub(super) async fn list(link: &Link) -> Result<Listed<LoadBalancer>, CloudError> {
     let read = |_: &Session, given, findings: &mut Findings| {
         check::listed(given, findings).map(|balancer| (balancer.service_uid.clone(), balancer))
     };

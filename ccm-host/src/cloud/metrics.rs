@@ -6,7 +6,7 @@ use ccm_state::{CallError, Calls};
 use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 
@@ -16,13 +16,16 @@ use super::{
     check::{Findings, rule},
     connection::handshake::Served,
 };
-use crate::{buckets::Buckets, clock};
+use crate::{
+    clock,
+    metric::{Buckets, Declare, Histograms},
+};
 
 /// Metrics of all providers. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct CloudMetrics {
-    durations: Family<RpcLabels, Histogram, Buckets>,
-    batch_sizes: Family<MethodLabels, Histogram, Buckets>,
+    durations: Histograms<RpcLabels>,
+    batch_sizes: Histograms<MethodLabels>,
     in_flight: Family<MethodLabels, Gauge>,
     connected: Family<ProviderLabels, Gauge>,
     serving: Family<ProviderLabels, Gauge>,
@@ -93,95 +96,47 @@ const SECONDS: Buckets = Buckets(&[
 ]);
 const ITEMS: Buckets = Buckets(&[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 5000.0]);
 
-impl Default for CloudMetrics {
-    fn default() -> Self {
-        Self {
-            durations: Family::new_with_constructor(SECONDS),
-            batch_sizes: Family::new_with_constructor(ITEMS),
-            in_flight: Family::default(),
-            connected: Family::default(),
-            serving: Family::default(),
-            epoch_changes: Family::default(),
-            connect_failures: Family::default(),
-            reordered: Family::default(),
-            watch_missed: Family::default(),
-            watch_streams: Family::default(),
-            violations: Family::default(),
-            rate_limited: Family::default(),
-            versions: Family::default(),
-            infos: Family::default(),
-        }
-    }
-}
-
 impl CloudMetrics {
     /// Registers all of them.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
-        let all = Self::default();
-        registry.register(
-            "cloudprovider_rpc_duration_seconds",
-            "Duration of calls to a provider, by outcome",
-            all.durations.clone(),
-        );
-        registry.register("cloudprovider_rpc_batch_size", "Items per batch", all.batch_sizes.clone());
-        registry.register("cloudprovider_rpcs_in_flight", "Calls in flight", all.in_flight.clone());
-        registry.register(
-            "cloudprovider_connected",
-            "Whether the provider is connected (1)",
-            all.connected.clone(),
-        );
-        registry.register(
-            "cloudprovider_serving",
-            "Whether the provider is healthy enough for destructive work (1)",
-            all.serving.clone(),
-        );
-        registry.register(
-            "cloudprovider_epoch_changes",
-            "Restarts of the provider that the host noticed",
-            all.epoch_changes.clone(),
-        );
-        registry.register(
-            "cloudprovider_connect_failures",
-            "Failed connections and handshakes",
-            all.connect_failures.clone(),
-        );
-        registry.register(
-            "cloudprovider_batch_reordered",
-            "Batches answered in a different order, which is allowed",
-            all.reordered.clone(),
-        );
-        registry.register(
-            "cloudprovider_watch_missed",
-            "Changes that a sweep found and the watch had missed",
-            all.watch_missed.clone(),
-        );
-        registry.register(
-            "cloudprovider_watch_streams",
-            "Ended watch streams, by reason",
-            all.watch_streams.clone(),
-        );
-        registry.register(
-            "cloudprovider_contract_violations",
-            "Violations of the contract by a provider, by rule",
-            all.violations.clone(),
-        );
-        registry.register(
-            "cloudprovider_rate_limited_seconds",
-            "Time for which calls were paused because the cloud throttles",
-            all.rate_limited.clone(),
-        );
-        registry.register(
-            "cloudprovider_negotiated_version",
-            "Negotiated version of each service (1)",
-            all.versions.clone(),
-        );
-        registry.register(
-            "cloudprovider_provider_info",
-            "Version that the provider reports of itself (1)",
-            all.infos.clone(),
-        );
-        all
+        Self {
+            durations: registry.histograms(
+                "cloudprovider_rpc_duration_seconds",
+                "Duration of calls to a provider, by outcome",
+                SECONDS,
+            ),
+            batch_sizes: registry.histograms("cloudprovider_rpc_batch_size", "Items per batch", ITEMS),
+            in_flight: registry.metric("cloudprovider_rpcs_in_flight", "Calls in flight"),
+            connected: registry.metric("cloudprovider_connected", "Whether the provider is connected (1)"),
+            serving: registry.metric(
+                "cloudprovider_serving",
+                "Whether the provider is healthy enough for destructive work (1)",
+            ),
+            epoch_changes: registry
+                .metric("cloudprovider_epoch_changes", "Restarts of the provider that the host noticed"),
+            connect_failures: registry
+                .metric("cloudprovider_connect_failures", "Failed connections and handshakes"),
+            reordered: registry.metric(
+                "cloudprovider_batch_reordered",
+                "Batches answered in a different order, which is allowed",
+            ),
+            watch_missed: registry
+                .metric("cloudprovider_watch_missed", "Changes that a sweep found and the watch had missed"),
+            watch_streams: registry.metric("cloudprovider_watch_streams", "Ended watch streams, by reason"),
+            violations: registry.metric(
+                "cloudprovider_contract_violations",
+                "Violations of the contract by a provider, by rule",
+            ),
+            rate_limited: registry.metric(
+                "cloudprovider_rate_limited_seconds",
+                "Time for which calls were paused because the cloud throttles",
+            ),
+            versions: registry
+                .metric("cloudprovider_negotiated_version", "Negotiated version of each service (1)"),
+            infos: registry
+                .metric("cloudprovider_provider_info", "Version that the provider reports of itself (1)"),
+        }
     }
 
     /// Counts a change that a sweep found and this provider's watch did not report.

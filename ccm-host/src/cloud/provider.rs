@@ -58,10 +58,10 @@ pub trait Provider: Send + Sync + Debug {
     async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Accepted, CloudError>;
 
     /// All balancers of this cluster, page by page.
-    async fn list_load_balancers(&self) -> Result<LoadBalancerList, CloudError>;
+    async fn list_load_balancers(&self) -> Result<Listed<LoadBalancer>, CloudError>;
 
     /// All routes of this cluster, page by page; routes outside of all these networks may be left out.
-    async fn list_routes(&self, within: &[IpNet]) -> Result<RouteList, CloudError>;
+    async fn list_routes(&self, within: &[IpNet]) -> Result<Listed<Route>, CloudError>;
 
     /// Makes a destination lead to a node. Batched with other callers' requests.
     async fn ensure_route(&self, wanted: EnsureRoute) -> Result<EnsuredRoute, CloudError>;
@@ -436,9 +436,6 @@ pub struct Listed<I> {
     /// One sentence for each thing dropped or corrected, unless the item holds it.
     pub rejected: Vec<String>,
 }
-
-pub type LoadBalancerList = Listed<LoadBalancer>;
-pub type RouteList = Listed<Route>;
 
 /// A route as the cloud has it.
 #[derive(Debug, Clone, PartialEq, Eq)]

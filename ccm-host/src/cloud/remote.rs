@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Accepted, BackendSet, CloudError, CloudMetrics, ClusterRef, DeleteLoadBalancer, Dialer,
     EnsureLoadBalancer, EnsureRoute, Ensured, EnsuredRoute, InProgress, InstanceAnswer, InstanceQuery,
-    LoadBalancer, LoadBalancerList, Provider, ProviderInfo, ProviderStatus, Question, Route, RouteList,
-    UpdateLoadBalancer, VolumeAnswer, VolumeQuery,
+    Listed, LoadBalancer, Provider, ProviderInfo, ProviderStatus, Question, Route, UpdateLoadBalancer,
+    VolumeAnswer, VolumeQuery,
     call::{gather::Batcher, split::Batch},
     connection::{self, Link},
     instances::{self, InstanceReads, ReadLane},
@@ -205,11 +205,11 @@ impl Provider for RemoteProvider {
         load_balancers::delete(&self.link, wanted).await
     }
 
-    async fn list_load_balancers(&self) -> Result<LoadBalancerList, CloudError> {
+    async fn list_load_balancers(&self) -> Result<Listed<LoadBalancer>, CloudError> {
         load_balancers::list(&self.link).await
     }
 
-    async fn list_routes(&self, within: &[IpNet]) -> Result<RouteList, CloudError> {
+    async fn list_routes(&self, within: &[IpNet]) -> Result<Listed<Route>, CloudError> {
         routes::list(&self.link, within).await
     }
 

@@ -6,7 +6,7 @@ use cloudprovider_proto::v1alpha1 as pb;
 use ipnet::IpNet;
 
 use super::{
-    CloudError, EnsureRoute, EnsuredRoute, InProgress, NodeAddress, Route, RouteList,
+    CloudError, EnsureRoute, EnsuredRoute, InProgress, Listed, NodeAddress, Route,
     call::{
         batch::{Answer, BatchRpc, Call, Item, ItemKey},
         list,
@@ -16,7 +16,7 @@ use super::{
     wanted,
 };
 
-pub(super) async fn list(link: &Link, within: &[IpNet]) -> Result<RouteList, CloudError> {
+pub(super) async fn list(link: &Link, within: &[IpNet]) -> Result<Listed<Route>, CloudError> {
     let within = within.iter().map(ToString::to_string).collect();
     let read = |session: &Session, given, findings: &mut Findings| {
         check::route(given, session.info.route_ownership, findings).map(|route| (route.id.clone(), route))

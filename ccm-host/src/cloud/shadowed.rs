@@ -9,7 +9,7 @@ use tonic::Code;
 
 use super::{
     Accepted, CloudError, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute, Ensured, EnsuredRoute,
-    InProgress, LoadBalancer, LoadBalancerState as State, Ownership, Route, RouteList, RouteState,
+    InProgress, Listed, LoadBalancer, LoadBalancerState as State, Ownership, Route, RouteState,
     UpdateLoadBalancer,
     call::rpc::{self, Method},
     connection::Link,
@@ -29,7 +29,7 @@ const SSH_KEYS: &str = "ssh-keys-controller";
 pub(super) struct Shadowed {
     shadow: Shadow,
     /// The last list of routes, which many calls at once share.
-    routes: Mutex<Option<(Instant, RouteList)>>,
+    routes: Mutex<Option<(Instant, Listed<Route>)>>,
 }
 
 impl Shadowed {
@@ -113,7 +113,7 @@ impl Shadowed {
     }
 
     /// The cloud's routes, no older than half the pause until a controller tries again.
-    async fn listed(&self, link: &Link) -> Result<RouteList, CloudError> {
+    async fn listed(&self, link: &Link) -> Result<Listed<Route>, CloudError> {
         let mut last = self.routes.lock().await;
         if let Some((at, list)) = &*last
             && at.elapsed() < self.shadow.again() / 2

@@ -19,7 +19,7 @@ use crate::kube::{
     cache::Cache,
     fixtures::refusal,
     keep::{Keep, Pairs},
-    metrics::CacheMetrics,
+    metrics::KubeMetrics,
     node::Node,
     patch::{WritePressure, Writer},
 };
@@ -94,7 +94,7 @@ impl NodeServer {
 
     /// A cache that has synced, and follows until cancelled.
     pub(crate) async fn cache(&self, keep: Keep, cancel: &CancellationToken) -> Cache<Node> {
-        let cache = Cache::new(keep, &CacheMetrics::default());
+        let cache = Cache::new(keep, &KubeMetrics::default().cache);
         self.fill(&cache, cancel).await;
         cache
     }

@@ -16,7 +16,7 @@ use ::apiserver::{Cause, Refusal};
 use crate::kube::{
     events::{EventType, Events, Recorder},
     keep::Pairs,
-    metrics::EventMetrics,
+    metrics::KubeMetrics,
     node::{Node, NodeAddress, Taint},
     service::{Ingress, ObjectKey, Service, ServicePort, ServiceSpec, TargetPort},
     wire::Condition,
@@ -240,7 +240,7 @@ fn extended(pairs: &Pairs, key: &str, value: &str) -> Pairs {
 
 /// A queue whose events stay there, to be read with [`Recorded::take`].
 pub(crate) fn events() -> (Events, Recorded) {
-    let events = Events::detached(EventMetrics::default());
+    let events = Events::detached(KubeMetrics::default().events);
     (events.clone(), Recorded(events))
 }
 

@@ -7,15 +7,15 @@ use std::sync::atomic::AtomicU64;
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 
 use super::queue::QueueMetrics;
-use crate::buckets::Buckets;
+use crate::metric::{Buckets, Declare, Histograms};
 
 /// All metrics of this module. Cheap to clone.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct KubeMetrics {
     pub client: ClientMetrics,
     pub cache: CacheMetrics,
@@ -23,16 +23,23 @@ pub struct KubeMetrics {
     pub events: EventMetrics,
 }
 
+/// Metrics that nobody scrapes.
+impl Default for KubeMetrics {
+    fn default() -> Self {
+        Self::register(&mut Registry::default())
+    }
+}
+
 impl KubeMetrics {
     /// Registers all of them.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        metrics.client.register(registry);
-        metrics.cache.register(registry);
-        metrics.queue.register(registry);
-        metrics.events.register(registry);
-        metrics
+        Self {
+            client: ClientMetrics::register(registry),
+            cache: CacheMetrics::register(registry),
+            queue: QueueMetrics::register(registry),
+            events: EventMetrics::register(registry),
+        }
     }
 }
 
@@ -76,7 +83,7 @@ pub(super) struct OfVerb {
     pub(super) host: String,
 }
 
-pub(super) type Measured = Family<OfVerb, Histogram, Buckets>;
+pub(super) type Measured = Histograms<OfVerb>;
 
 /// Metrics of all clients.
 #[derive(Debug, Clone)]
@@ -89,51 +96,38 @@ pub struct ClientMetrics {
     pub(super) response_size: Measured,
 }
 
-impl Default for ClientMetrics {
-    fn default() -> Self {
-        Self {
-            requests: Family::default(),
-            retries: Family::default(),
-            duration: Family::new_with_constructor(LATENCY),
-            limiter: Family::new_with_constructor(LATENCY),
-            request_size: Family::new_with_constructor(SIZES),
-            response_size: Family::new_with_constructor(SIZES),
-        }
-    }
-}
-
 impl ClientMetrics {
-    fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "rest_client_requests",
-            "Number of HTTP requests, partitioned by status code, method, and host",
-            self.requests.clone(),
-        );
-        registry.register(
-            "rest_client_request_retries",
-            "Number of request retries, partitioned by status code, verb, and host",
-            self.retries.clone(),
-        );
-        registry.register(
-            "rest_client_request_duration_seconds",
-            "Request latency in seconds, broken down by verb and host",
-            self.duration.clone(),
-        );
-        registry.register(
-            "rest_client_rate_limiter_duration_seconds",
-            "Time spent in the client-side rate limiter in seconds, broken down by verb and host",
-            self.limiter.clone(),
-        );
-        registry.register(
-            "rest_client_request_size_bytes",
-            "Request size in bytes, broken down by verb and host",
-            self.request_size.clone(),
-        );
-        registry.register(
-            "rest_client_response_size_bytes",
-            "Response size in bytes, broken down by verb and host; watches have none",
-            self.response_size.clone(),
-        );
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        Self {
+            requests: registry.metric(
+                "rest_client_requests",
+                "Number of HTTP requests, partitioned by status code, method, and host",
+            ),
+            retries: registry.metric(
+                "rest_client_request_retries",
+                "Number of request retries, partitioned by status code, verb, and host",
+            ),
+            duration: registry.histograms(
+                "rest_client_request_duration_seconds",
+                "Request latency in seconds, broken down by verb and host",
+                LATENCY,
+            ),
+            limiter: registry.histograms(
+                "rest_client_rate_limiter_duration_seconds",
+                "Time spent in the client-side rate limiter in seconds, broken down by verb and host",
+                LATENCY,
+            ),
+            request_size: registry.histograms(
+                "rest_client_request_size_bytes",
+                "Request size in bytes, broken down by verb and host",
+                SIZES,
+            ),
+            response_size: registry.histograms(
+                "rest_client_response_size_bytes",
+                "Response size in bytes, broken down by verb and host; watches have none",
+                SIZES,
+            ),
+        }
     }
 }
 
@@ -146,7 +140,7 @@ type Count = Gauge<u64, AtomicU64>;
 type Seconds = Gauge<f64, AtomicU64>;
 
 /// Metrics of all caches.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct CacheMetrics {
     objects: Family<Kind, Count>,
     last_event: Family<Kind, Seconds>,
@@ -156,24 +150,20 @@ pub struct CacheMetrics {
 }
 
 impl CacheMetrics {
-    fn register(&self, registry: &mut Registry) {
-        registry.register("ccm_cache_objects", "Objects held in the watch cache", self.objects.clone());
-        registry.register(
-            "ccm_cache_last_event_timestamp_seconds",
-            "Time of the last watch event, in seconds since the epoch",
-            self.last_event.clone(),
-        );
-        registry.register("ccm_cache_lists", "Complete lists seen by the watch cache", self.lists.clone());
-        registry.register(
-            "ccm_cache_watch_errors",
-            "Failed lists and watches, which are retried",
-            self.errors.clone(),
-        );
-        registry.register(
-            "ccm_cache_watching",
-            "Whether the watch is open (1); while it is 0, changes go unnoticed",
-            self.watching.clone(),
-        );
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        Self {
+            objects: registry.metric("ccm_cache_objects", "Objects held in the watch cache"),
+            last_event: registry.metric(
+                "ccm_cache_last_event_timestamp_seconds",
+                "Time of the last watch event, in seconds since the epoch",
+            ),
+            lists: registry.metric("ccm_cache_lists", "Complete lists seen by the watch cache"),
+            errors: registry.metric("ccm_cache_watch_errors", "Failed lists and watches, which are retried"),
+            watching: registry.metric(
+                "ccm_cache_watching",
+                "Whether the watch is open (1); while it is 0, changes go unnoticed",
+            ),
+        }
     }
 
     /// The series of one kind.
@@ -229,7 +219,7 @@ struct Reason {
 }
 
 /// Metrics of all recorders.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct EventMetrics {
     pub(super) queued: Gauge,
     pub(super) written: Counter,
@@ -237,14 +227,12 @@ pub struct EventMetrics {
 }
 
 impl EventMetrics {
-    fn register(&self, registry: &mut Registry) {
-        registry.register("ccm_events_queued", "Events waiting to be written", self.queued.clone());
-        registry.register("ccm_events_written", "Events written, including repeats", self.written.clone());
-        registry.register(
-            "ccm_events_discarded",
-            "Events dropped before they were written",
-            self.discarded.clone(),
-        );
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        Self {
+            queued: registry.metric("ccm_events_queued", "Events waiting to be written"),
+            written: registry.metric("ccm_events_written", "Events written, including repeats"),
+            discarded: registry.metric("ccm_events_discarded", "Events dropped before they were written"),
+        }
     }
 
     pub(super) fn discard(&self, reason: Discarded) {

@@ -19,6 +19,7 @@ use prometheus_client::registry::Registry;
 
 use super::{COMMIT, VERSION};
 use crate::controllers::Registration;
+use crate::metric::Declare;
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -54,18 +55,12 @@ struct RunningLabels {
 impl Default for Metrics {
     /// A registry with the metrics of the process: build, resources, running controllers.
     fn default() -> Self {
-        let running = Family::<RunningLabels, Gauge>::default();
         let mut registry = Registry::default();
-        registry.register(
-            "running_managed_controllers",
-            "Whether a controller runs (1) or has stopped (0)",
-            running.clone(),
-        );
-        let skipped = Family::<SkippedLabels, Gauge>::default();
-        registry.register(
+        let running = registry
+            .metric("running_managed_controllers", "Whether a controller runs (1) or has stopped (0)");
+        let skipped = registry.metric(
             "ccm_controller_skipped",
             "Whether an enabled controller is waiting for a provider that serves it (1)",
-            skipped.clone(),
         );
         let build = [
             ("version", VERSION),

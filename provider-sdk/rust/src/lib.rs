@@ -18,9 +18,9 @@ mod server;
 mod services;
 pub mod telemetry;
 
-pub use cloudprovider_proto as contract;
 /// The messages of the contract: the data types of every trait in this crate.
 pub use cloudprovider_proto::v1alpha1 as proto;
+pub use cloudprovider_proto::{self as contract, code_name};
 
 pub use async_trait::async_trait;
 pub use context::{CallContext, Peer};
@@ -29,7 +29,7 @@ pub use options::{DEFAULT_SHUTDOWN_GRACE, Endpoint, EndpointError, ServeOptions}
 pub use paging::{PageRequest, Pager};
 pub use prometheus_client;
 pub use provider::{BuildError, Leaders, Provider, ProviderBuilder, ProviderHandle};
-pub use rpc::{code_name, timeout};
+pub use rpc::timeout;
 pub use server::{
     BoundServer, BoxError, GrpcRequest, GrpcResponse, GrpcService, HookService, ServeError, Server, serve,
 };

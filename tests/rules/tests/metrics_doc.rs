@@ -3,7 +3,7 @@
 
 #![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use workspace_rules::{files, root};
 
@@ -18,15 +18,29 @@ struct Metric {
 /// Every metric of the host by its served name, read from its source: registered ones, and those that a
 /// collector creates at each scrape.
 fn registered() -> BTreeMap<String, Metric> {
+    let files = files(&root().join("ccm-host/src"), ".rs").expect("readable checkout");
+    let shipped = |path: PathBuf| {
+        let source = fs::read_to_string(path).expect("text");
+        source.split("#[cfg(test)]\nmod ").next().unwrap_or_default().to_owned()
+    };
+    let sources: Vec<String> = files.into_iter().map(shipped).collect();
+    let all = sources.concat();
     let mut metrics = BTreeMap::new();
-    for file in files(&root().join("ccm-host/src"), ".rs").expect("readable checkout") {
-        let source = fs::read_to_string(file).expect("text");
-        let source = source.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-        metrics.extend(source.split("register(").skip(1).filter_map(|call| {
-            let (name, help, value) = arguments(call)?;
-            let (kind, labels) = registered_as(source, value);
-            Some(metric(name, kind, labels, help))
-        }));
+    for source in &sources {
+        // What a file does not declare itself, another one does.
+        let declarations = &format!("{source}{all}");
+        let mut before = "";
+        for piece in source.split("registry") {
+            let (method, call) = piece.split_once('(').unwrap_or_default();
+            if let Some((name, help, value)) = arguments(call) {
+                let (kind, labels) = match method.trim_start() {
+                    ".register" => registered_as(declarations, value),
+                    _ => of_field(declarations, assigned(before)),
+                };
+                metrics.extend([metric(name, kind, labels, help)]);
+            }
+            before = piece;
+        }
         if let Some((_, collector)) = source.split_once("impl Collector for ") {
             let labels = if collector.contains("encode_family(") {
                 source.split("EncodeLabelSet)]\nstruct ").nth(1).map(fields).unwrap_or_default()
@@ -64,36 +78,47 @@ fn arguments(call: &str) -> Option<(&str, &str, &str)> {
         .then(|| (name, help, texts.next().unwrap_or_default().trim_start_matches([',', ' ', '\n'])))
 }
 
-/// Type and labels of a registered metric, which is a clone of a field declared in the same file.
+/// Type and labels of a metric that is registered under one more name, or that says what is in its labels itself.
 fn registered_as(source: &str, value: &str) -> (&'static str, Vec<String>) {
     if value.starts_with("Info::") {
         let texts = source.split("let build = [").nth(1).and_then(|rest| rest.split(";").next());
         let pairs = texts.unwrap_or_default().split("(\"").skip(1);
         return ("info", pairs.filter_map(|pair| Some(pair.split_once('"')?.0.to_owned())).collect());
     }
-    let path = value.split(".clone()").next().unwrap_or_default();
-    let field = path.rsplit('.').next().unwrap_or_default();
+    of_field(source, value.split(".clone()").next().unwrap_or_default())
+}
+
+/// The field or variable that the value after this text becomes.
+fn assigned(before: &str) -> &str {
+    let before = before.trim_end();
+    let name = match before.strip_suffix('=') {
+        Some(variable) => variable.rsplit("let ").next().and_then(|name| name.split(':').next()),
+        None => before.trim_end_matches(':').rsplit(char::is_whitespace).next(),
+    };
+    name.unwrap_or_default().trim()
+}
+
+/// Type and labels of a metric, from the declaration of its field.
+fn of_field(source: &str, field: &str) -> (&'static str, Vec<String>) {
     let declared = source
         .lines()
         .find_map(|line| line.split_once(&format!("{field}: ")).filter(|(before, _)| is_declaration(before)))
         .map(|(_, declared)| declared)
-        .expect("what is registered is a field of the same file");
+        .expect("a metric is a declared field");
     let declared = source
         .split_once(&format!("type {} = ", declared.trim_end_matches(',')))
         .and_then(|(_, rest)| rest.split(';').next())
         .unwrap_or(declared);
-    let (labels, value) = match declared.strip_prefix("Family<").and_then(|rest| rest.split_once(", ")) {
-        None => (Vec::new(), declared),
-        Some((labels, value)) => {
-            let of = source.split(&format!("struct {labels} {{")).nth(1);
-            (fields(of.expect("labels are a struct of the same file")), value)
-        }
-    };
-    let kind = if value.contains("Histogram") {
+    let family = ["Family<", "Histograms<"].iter().find_map(|family| declared.strip_prefix(family));
+    let labels = family.and_then(|rest| rest.split([',', '>']).next()).map_or_else(Vec::new, |labels| {
+        let of = source.split(&format!("struct {labels} {{")).nth(1);
+        fields(of.expect("labels are a declared struct"))
+    });
+    let kind = if declared.contains("Histogram") {
         "histogram"
-    } else if value.contains("Unsuffixed") {
+    } else if declared.contains("Unsuffixed") {
         "unknown"
-    } else if value.contains("Counter") {
+    } else if declared.contains("Counter") {
         "counter"
     } else {
         "gauge"

@@ -17,7 +17,7 @@ const FLOORS: [&[&str]; 10] = [
     &["election", "shadow"],
     &["outage"],
     &["flag"],
-    &["buckets", "cidr", "clock", "trace"],
+    &["cidr", "clock", "metric", "trace"],
 ];
 
 /// The parts of the host that shipped code of one room names.

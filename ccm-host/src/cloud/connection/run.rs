@@ -174,7 +174,13 @@ mod tests {
         let endpoint = Endpoint::Unix("/run/p.sock".into());
         let settings = ProviderSettings { name: "p".to_owned(), endpoint, allowed_uids: Vec::new() };
         let config = ProviderConfig::new(settings, ClusterRef::default());
-        let link = Link::new(config, ProviderMetrics::new(CloudMetrics::default(), "p"));
+        let link = Link::new(
+            config,
+            ProviderMetrics::new(
+                CloudMetrics::register(&mut prometheus_client::registry::Registry::default()),
+                "p",
+            ),
+        );
         let times = AtomicU32::new(0);
         let work = || {
             let first = times.fetch_add(1, Ordering::SeqCst) == 0;

@@ -16,10 +16,9 @@ use super::{Call, FakeProvider, answers, machine, method};
 use crate::{
     cloud::{
         Accepted, BackendSet, CloudError, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute, Ensured,
-        EnsuredRoute, ErrorReason, InProgress, Ingress, InstanceAnswer, InstanceQuery, InstanceState,
-        LoadBalancer, LoadBalancerList, LoadBalancerState, Ownership, Provider, ProviderInfo, ProviderStatus,
-        Route, RouteList, SyncState, UpdateLoadBalancer, VolumeAnswer, VolumeQuery, VolumeState,
-        digest::join,
+        EnsuredRoute, ErrorReason, InProgress, Ingress, InstanceAnswer, InstanceQuery, InstanceState, Listed,
+        LoadBalancer, LoadBalancerState, Ownership, Provider, ProviderInfo, ProviderStatus, Route, SyncState,
+        UpdateLoadBalancer, VolumeAnswer, VolumeQuery, VolumeState, digest::join,
     },
     kube::{Node, Service},
 };
@@ -158,12 +157,12 @@ impl Provider for FakeProvider {
         Ok(Accepted { in_progress, events: state.events.clone() })
     }
 
-    async fn list_load_balancers(&self) -> Result<LoadBalancerList, CloudError> {
+    async fn list_load_balancers(&self) -> Result<Listed<LoadBalancer>, CloudError> {
         self.begin(method::LIST, Call::List).await?;
         Ok(self.list())
     }
 
-    async fn list_routes(&self, within: &[IpNet]) -> Result<RouteList, CloudError> {
+    async fn list_routes(&self, within: &[IpNet]) -> Result<Listed<Route>, CloudError> {
         let within = within.iter().map(ToString::to_string).collect();
         self.begin(method::LIST_ROUTES, Call::ListRoutes { within }).await?;
         Ok(self.listed_routes())

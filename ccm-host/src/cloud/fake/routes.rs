@@ -2,8 +2,8 @@
 
 use super::{FakeProvider, answers, method};
 use crate::cloud::{
-    AddressType, CloudError, EnsureRoute, EnsuredRoute, ErrorReason, InProgress, NodeAddress, Route,
-    RouteList, RouteState, RouteTarget,
+    AddressType, CloudError, EnsureRoute, EnsuredRoute, ErrorReason, InProgress, Listed, NodeAddress, Route,
+    RouteState, RouteTarget,
 };
 
 impl FakeProvider {
@@ -27,9 +27,9 @@ impl FakeProvider {
         self.state.lock().rejected_routes = rejected;
     }
 
-    pub(super) fn listed_routes(&self) -> RouteList {
+    pub(super) fn listed_routes(&self) -> Listed<Route> {
         let state = self.state.lock();
-        RouteList {
+        Listed {
             items: state.routes.values().cloned().collect(),
             complete: state.list_complete && state.rejected_routes.is_empty(),
             unreachable: state.unreachable.clone(),

@@ -11,9 +11,10 @@ use prometheus_client::{
 
 use super::is_new;
 use crate::kube::node::Node;
+use crate::metric::{Buckets, Declare};
 
 /// Upstream's buckets, and two more: its last one ends at 17 minutes.
-const DELAYS: [f64; 8] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0];
+const DELAYS: Buckets = Buckets(&[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0]);
 
 /// The metrics of this controller. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -34,39 +35,30 @@ struct FailureLabels {
 impl CloudNodeMetrics {
     #[must_use]
     pub(super) fn register(registry: &mut Registry) -> Self {
-        let metrics = Self {
-            taint_removal: Histogram::new(DELAYS),
-            initial_sync: Histogram::new(DELAYS),
-            failures: Family::default(),
-            unmatched: Gauge::default(),
-            reordered: Counter::default(),
-        };
-        registry.register(
-            "node_controller_cloud_provider_taint_removal_delay_seconds",
-            "Seconds from the creation of a node to the removal of its uninitialized taint",
-            metrics.taint_removal.clone(),
-        );
-        registry.register(
-            "node_controller_initial_node_sync_delay_seconds",
-            "Seconds from the creation of a node to the end of its initialisation",
-            metrics.initial_sync.clone(),
-        );
-        registry.register(
-            "node_controller_failures",
-            "Failed attempts to initialise or refresh a node, by reason",
-            metrics.failures.clone(),
-        );
-        registry.register(
-            "node_controller_unmatched_nodes",
-            "Nodes whose provider ID matches no provider of this host",
-            metrics.unmatched.clone(),
-        );
-        registry.register(
-            "node_controller_reordered_addresses",
-            "Answers with the addresses of an initialised node in a different order; the existing order is kept",
-            metrics.reordered.clone(),
-        );
-        metrics
+        Self {
+            taint_removal: registry.histogram(
+                "node_controller_cloud_provider_taint_removal_delay_seconds",
+                "Seconds from the creation of a node to the removal of its uninitialized taint",
+                DELAYS,
+            ),
+            initial_sync: registry.histogram(
+                "node_controller_initial_node_sync_delay_seconds",
+                "Seconds from the creation of a node to the end of its initialisation",
+                DELAYS,
+            ),
+            failures: registry.metric(
+                "node_controller_failures",
+                "Failed attempts to initialise or refresh a node, by reason",
+            ),
+            unmatched: registry.metric(
+                "node_controller_unmatched_nodes",
+                "Nodes whose provider ID matches no provider of this host",
+            ),
+            reordered: registry.metric(
+                "node_controller_reordered_addresses",
+                "Answers with the addresses of an initialised node in a different order; the existing order is kept",
+            ),
+}
     }
 
     /// Records that a node lost its taint.

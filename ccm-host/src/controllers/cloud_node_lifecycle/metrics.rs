@@ -9,9 +9,10 @@ use prometheus_client::{
 };
 
 use super::guard::{Guard, Rule};
+use crate::metric::Declare;
 
 /// The metrics of this controller. Cheap to clone.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct LifecycleMetrics {
     latched: Family<ProviderLabel, Gauge>,
     contradicted: Family<ProviderLabel, Gauge>,
@@ -38,53 +39,38 @@ struct RuleLabels {
 impl LifecycleMetrics {
     #[must_use]
     pub(super) fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        registry.register(
-            "node_lifecycle_deletion_guard_latched",
-            "Whether deletions are blocked (1) because too many nodes of a provider would go while none of its nodes is Ready",
-            metrics.latched.clone(),
-        );
-        registry.register(
-            "node_lifecycle_provider_contradicted",
-            "Whether deletions are blocked (1) because a provider denies instances whose kubelets are alive",
-            metrics.contradicted.clone(),
-        );
-        registry.register(
-            "node_lifecycle_deletions_blocked",
-            "Nodes with an absent instance that are not deleted yet, by the rule that blocks it",
-            metrics.held_back.clone(),
-        );
-        registry.register(
-            "node_lifecycle_absent_nodes",
-            "Nodes that are not ready and whose instance is reported absent, confirmed or not",
-            metrics.absent.clone(),
-        );
-        registry.register(
-            "node_lifecycle_deletions",
-            "Nodes deleted because their instance is gone",
-            metrics.deletions.clone(),
-        );
-        registry.register(
-            "node_lifecycle_deletion_failures",
-            "Node deletions that failed at the apiserver",
-            metrics.failures.clone(),
-        );
-        registry.register(
-            "node_lifecycle_stopped_nodes",
-            "Nodes that are not ready and whose instance is reported stopped",
-            metrics.stopped.clone(),
-        );
-        registry.register(
-            "node_lifecycle_given_up",
-            "Nodes that --node-shutdown-policy gave up because their instance stayed stopped",
-            metrics.given_up.clone(),
-        );
-        registry.register(
-            "node_lifecycle_giving_up_blocked",
-            "Nodes with a stopped instance that are not given up yet, by the rule that blocks it",
-            metrics.given_up_blocked.clone(),
-        );
-        metrics
+        Self {
+            latched: registry.metric(
+                "node_lifecycle_deletion_guard_latched",
+                "Whether deletions are blocked (1) because too many nodes of a provider would go while none of its nodes is Ready",
+            ),
+            contradicted: registry.metric(
+                "node_lifecycle_provider_contradicted",
+                "Whether deletions are blocked (1) because a provider denies instances whose kubelets are alive",
+            ),
+            held_back: registry.metric(
+                "node_lifecycle_deletions_blocked",
+                "Nodes with an absent instance that are not deleted yet, by the rule that blocks it",
+            ),
+            absent: registry.metric(
+                "node_lifecycle_absent_nodes",
+                "Nodes that are not ready and whose instance is reported absent, confirmed or not",
+            ),
+deletions: registry.metric("node_lifecycle_deletions", "Nodes deleted because their instance is gone"),
+failures: registry.metric("node_lifecycle_deletion_failures", "Node deletions that failed at the apiserver"),
+            stopped: registry.metric(
+                "node_lifecycle_stopped_nodes",
+                "Nodes that are not ready and whose instance is reported stopped",
+            ),
+            given_up: registry.metric(
+                "node_lifecycle_given_up",
+                "Nodes that --node-shutdown-policy gave up because their instance stayed stopped",
+            ),
+            given_up_blocked: registry.metric(
+                "node_lifecycle_giving_up_blocked",
+                "Nodes with a stopped instance that are not given up yet, by the rule that blocks it",
+            ),
+}
     }
 
     /// Records the end of a pass over a provider's nodes, and which of those that are absent are held back.

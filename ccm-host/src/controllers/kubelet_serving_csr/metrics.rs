@@ -1,5 +1,6 @@
 //! Metrics: what became of requests, and what the open ones wait for.
 
+use crate::metric::Declare;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -27,18 +28,16 @@ struct Waiting {
 impl CsrMetrics {
     #[must_use]
     pub(super) fn register(registry: &mut Registry) -> Self {
-        let metrics = Self { requests: Family::default(), waiting: Family::default() };
-        registry.register(
-            "kubelet_serving_csr_controller_requests",
-            "Requests of kubelets for serving certificates: approved, denied, refused (left undecided) or ignored, by reason",
-            metrics.requests.clone(),
-        );
-        registry.register(
-            "kubelet_serving_csr_controller_waiting_requests",
-            "Requests that cannot be decided yet, by what they wait for",
-            metrics.waiting.clone(),
-        );
-        metrics
+        Self {
+            requests: registry.metric(
+                "kubelet_serving_csr_controller_requests",
+                "Requests of kubelets for serving certificates: approved, denied, refused (left undecided) or ignored, by reason",
+            ),
+            waiting: registry.metric(
+                "kubelet_serving_csr_controller_waiting_requests",
+                "Requests that cannot be decided yet, by what they wait for",
+            ),
+}
     }
 
     pub(super) fn count(&self, result: &'static str, reason: &'static str) {

@@ -2,12 +2,16 @@
 
 use std::sync::atomic::AtomicU64;
 
+use crate::metric::{Buckets, Declare, Histograms};
 use ipnet::IpNet;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
+
+/// Upstream's buckets.
+const TRIES: Buckets = Buckets(&[1.0, 5.0, 25.0, 125.0, 625.0]);
 
 type Ratio = Gauge<f64, AtomicU64>;
 
@@ -24,7 +28,7 @@ pub(super) struct IpamMetrics {
     releases: Family<OfSet, Counter>,
     capacity: Family<OfSet, Ratio>,
     usage: Family<OfSet, Ratio>,
-    tries: Family<OfSet, Histogram, fn() -> Histogram>,
+    tries: Histograms<OfSet>,
     problems: Family<ProblemLabel, Gauge>,
 }
 
@@ -45,50 +49,35 @@ pub(super) struct SetSeries {
 impl IpamMetrics {
     #[must_use]
     pub(super) fn register(registry: &mut Registry) -> Self {
-        let metrics = Self {
-            allocations: Family::default(),
-            releases: Family::default(),
-            capacity: Family::default(),
-            usage: Family::default(),
-            tries: Family::new_with_constructor(|| Histogram::new([1.0, 5.0, 25.0, 125.0, 625.0])),
-            problems: Family::default(),
-        };
-        registry.register(
-            "node_ipam_controller_cidrset_cidrs_allocations",
-            "Blocks that became occupied, allocated here or found on a node",
-            metrics.allocations.clone(),
-        );
-        registry.register(
-            "node_ipam_controller_cidrset_cidrs_releases",
-            "Blocks that became free",
-            metrics.releases.clone(),
-        );
+        let capacity: Family<OfSet, Ratio> =
+            registry.metric("node_ipam_controller_cidrset_max_cidrs", "Blocks of the cluster CIDR");
         registry.register(
             "node_ipam_controller_cirdset_max_cidrs",
             "Same as node_ipam_controller_cidrset_max_cidrs, under upstream's misspelled name",
-            metrics.capacity.clone(),
+            capacity.clone(),
         );
-        registry.register(
-            "node_ipam_controller_cidrset_max_cidrs",
-            "Blocks of the cluster CIDR",
-            metrics.capacity.clone(),
-        );
-        registry.register(
-            "node_ipam_controller_cidrset_usage_cidrs",
-            "Fraction of blocks that are occupied, 0 to 1",
-            metrics.usage.clone(),
-        );
-        registry.register(
-            "node_ipam_controller_cidrset_allocation_tries_per_request",
-            "Occupied blocks skipped to find a free one",
-            metrics.tries.clone(),
-        );
-        registry.register(
-            "node_ipam_controller_pod_cidr_problems",
-            "Nodes whose pod CIDRs are missing or wrong, by problem",
-            metrics.problems.clone(),
-        );
-        metrics
+        Self {
+            allocations: registry.metric(
+                "node_ipam_controller_cidrset_cidrs_allocations",
+                "Blocks that became occupied, allocated here or found on a node",
+            ),
+            releases: registry
+                .metric("node_ipam_controller_cidrset_cidrs_releases", "Blocks that became free"),
+            capacity,
+            usage: registry.metric(
+                "node_ipam_controller_cidrset_usage_cidrs",
+                "Fraction of blocks that are occupied, 0 to 1",
+            ),
+            tries: registry.histograms(
+                "node_ipam_controller_cidrset_allocation_tries_per_request",
+                "Occupied blocks skipped to find a free one",
+                TRIES,
+            ),
+            problems: registry.metric(
+                "node_ipam_controller_pod_cidr_problems",
+                "Nodes whose pod CIDRs are missing or wrong, by problem",
+            ),
+        }
     }
 
     pub(super) fn of_set(&self, cluster: &IpNet, capacity: f64) -> SetSeries {

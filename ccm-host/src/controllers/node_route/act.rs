@@ -16,15 +16,14 @@ use super::{
     Cloud, Controller,
     condition::{self, Reach},
     decide::{Lane, Plan, decide},
-    metrics::Operation,
     observe::Owner,
     subject::earlier,
     table::Learnt,
 };
 use crate::{
-    cloud::{EnsureRoute, ErrorReason, Route, RouteState},
+    cloud::{EnsureRoute, EnsuredRoute, ErrorReason, Route, RouteState},
     kube::{node::Node, queue::Outcome},
-    reconcile::{Retry, SLOW_RETRY, pass_on},
+    reconcile::{Retry, SLOW_RETRY, measured, pass_on, result},
 };
 
 /// Delay that lets the cache catch up with a newer live read.
@@ -128,19 +127,13 @@ impl Controller {
         let not_done = if lane.leads { Reach::Unknown } else { Reach::Missing };
         let destination = lane.destination;
         let begun = Instant::now();
-        let answer = cloud.provider.ensure_route(EnsureRoute { destination, node: Arc::clone(node) }).await;
-        let result = match &answer {
-            Ok(ensured) if ensured.in_progress.is_some() => "in_progress".to_owned(),
-            Ok(_) => "ok".to_owned(),
-            Err(error) => error.label(),
-        };
-        let took = begun.elapsed();
-        self.metrics.ended(cloud.name(), Operation::Ensure, result, took);
-        let ensured = match answer {
+        let call = cloud.provider.ensure_route(EnsureRoute { destination, node: Arc::clone(node) });
+        let done = |ensured: &EnsuredRoute| result(&ensured.in_progress);
+        let ensured = match measured(&self.metrics.operations, &*cloud.provider, "ensure", call, done).await {
             Ok(ensured) => ensured,
             Err(error) => {
                 tracing::warn!(node = node.name, %destination, %error, "no route");
-                self.not_created(node, destination, took, &error);
+                self.not_created(node, destination, begun.elapsed(), &error);
                 return (not_done, Retry::of(&error).outcome(&error));
             }
         };
@@ -169,15 +162,8 @@ impl Controller {
 
     /// Removes a route; `node` receives the Events.
     async fn remove(&self, cloud: &Cloud, node: Option<&Arc<Node>>, route: &Route) -> Outcome {
-        let begun = Instant::now();
-        let answer = cloud.provider.delete_route(route.clone()).await;
-        let result = match &answer {
-            Ok(Some(_)) => "in_progress".to_owned(),
-            Ok(None) => "ok".to_owned(),
-            Err(error) => error.label(),
-        };
-        self.metrics.ended(cloud.name(), Operation::Delete, result, begun.elapsed());
-        match answer {
+        let call = cloud.provider.delete_route(route.clone());
+        match measured(&self.metrics.operations, &*cloud.provider, "delete", call, result).await {
             Ok(Some(progress)) => return Outcome::RetryAfter(progress.retry_after),
             Ok(None) => self.is_removed(cloud, node, route),
             Err(error) if error.is(ErrorReason::RouteChanged) => {

@@ -10,13 +10,12 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{
     BACKOFF, Cloud, Controller,
-    metrics::Operation,
     subject::Subject,
     table::{Holder, Learnt, Table},
 };
 use crate::{
-    cloud::{CloudError, ErrorReason, ProviderStatus, RouteList},
-    reconcile::{Retry, SLOW_RETRY, askable, follow_status, resync},
+    cloud::{CloudError, ErrorReason, Listed, ProviderStatus, Route},
+    reconcile::{Retry, SLOW_RETRY, askable, follow_status, measured, resync},
 };
 
 /// Minimum time between lists, whatever triggers them.
@@ -92,17 +91,11 @@ impl Controller {
         self.metrics.known(cloud.name(), table.all().len());
     }
 
-    async fn list(&self, cloud: &Cloud) -> Result<RouteList, CloudError> {
+    async fn list(&self, cloud: &Cloud) -> Result<Listed<Route>, CloudError> {
         self.metrics.sync_begins();
-        let begun = Instant::now();
-        let answer = cloud.provider.list_routes(&self.parts.settings.cidrs.cluster).await;
-        let result = match &answer {
-            Ok(list) if list.complete => "ok".to_owned(),
-            Ok(_) => "incomplete".to_owned(),
-            Err(error) => error.label(),
-        };
-        self.metrics.ended(cloud.name(), Operation::List, result, begun.elapsed());
-        answer
+        let call = cloud.provider.list_routes(&self.parts.settings.cidrs.cluster);
+        let result = |list: &Listed<Route>| if list.complete { "ok" } else { "incomplete" };
+        measured(&self.metrics.operations, &*cloud.provider, "list", call, result).await
     }
 
     /// Requeues nodes and routes, except (unless for everything) those already waiting for a retry.

@@ -1,5 +1,6 @@
 //! Metrics: what became of volumes, and of reviews by the webhook.
 
+use crate::metric::Declare;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
@@ -7,7 +8,7 @@ use prometheus_client::{
 };
 
 /// One counter by result: of the controller, or of its webhook. Cheap to clone.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Results {
     results: Family<Result, Counter>,
 }
@@ -19,23 +20,21 @@ struct Result {
 
 impl Results {
     pub(super) fn of_volumes(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        registry.register(
-            "persistent_volume_label_controller_volumes",
-            "PersistentVolumes that were labelled, or not: not_found, contested, failed, refused; differs and invalid count labels that were left out",
-            metrics.results.clone(),
-        );
-        metrics
+        Self {
+            results: registry.metric(
+                "persistent_volume_label_controller_volumes",
+                "PersistentVolumes that were labelled, or not: not_found, contested, failed, refused; differs and invalid count labels that were left out",
+            ),
+}
     }
 
     pub(super) fn of_reviews(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        registry.register(
-            "persistent_volume_label_webhook_reviews",
-            "Reviews of new PersistentVolumes: labelled, unchanged, or left to the controller (unlabelled, late, busy); invalid ones were refused",
-            metrics.results.clone(),
-        );
-        metrics
+        Self {
+            results: registry.metric(
+                "persistent_volume_label_webhook_reviews",
+                "Reviews of new PersistentVolumes: labelled, unchanged, or left to the controller (unlabelled, late, busy); invalid ones were refused",
+            ),
+        }
     }
 
     pub(super) fn count(&self, result: &'static str) {

@@ -16,10 +16,9 @@ use tokio::time::sleep;
 use super::{Controller, observe::serves_balancers, services::is_of_interest};
 use crate::{
     cloud::{
-        CloudError, ContestedClass, ErrorReason, LoadBalancer, LoadBalancerList, LoadBalancerState,
-        Ownership, Provider,
+        CloudError, ContestedClass, ErrorReason, Listed, LoadBalancer, LoadBalancerState, Ownership, Provider,
     },
-    reconcile::{askable, follow_status, resync},
+    reconcile::{askable, follow_status, measured, resync},
 };
 use learn::{Lesson, Verdict};
 
@@ -34,7 +33,7 @@ const FIRST_LIST: [Duration; 5] = [
 
 /// A list, and its balancers that were left behind.
 struct Swept {
-    list: LoadBalancerList,
+    list: Listed<LoadBalancer>,
     left_behind: Vec<LoadBalancer>,
 }
 
@@ -107,8 +106,8 @@ impl Controller {
     async fn sweep(&self, provider: &dyn Provider) -> Result<Swept, CloudError> {
         let turns = self.lanes.turns();
         let call = provider.list_load_balancers();
-        let result = |list: &LoadBalancerList| if list.complete { "ok" } else { "incomplete" };
-        let list = self.metrics.operation(provider.name(), "list", call, result).await?;
+        let result = |list: &Listed<LoadBalancer>| if list.complete { "ok" } else { "incomplete" };
+        let list = measured(&self.metrics.operations, provider, "list", call, result).await?;
         for (location, error) in &list.unreachable {
             tracing::warn!(provider = provider.name(), location, %error, "could not list load balancers");
         }

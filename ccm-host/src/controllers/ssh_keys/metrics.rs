@@ -1,12 +1,13 @@
 //! Metrics: keys in the Secret, and keys on all instances.
 
+use crate::metric::Declare;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct SshKeyMetrics {
     wanted: Gauge,
     refused: Gauge,
@@ -21,24 +22,17 @@ struct ProviderLabel {
 
 impl SshKeyMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        registry.register("ssh_keys_wanted", "Public keys in the Secret", metrics.wanted.clone());
-        registry.register(
-            "ssh_keys_refused",
-            "Lines of the Secret that are not a public key, or whose user is not a login name",
-            metrics.refused.clone(),
-        );
-        registry.register(
-            "ssh_keys_secret_unreadable",
-            "Whether the Secret cannot be read (1)",
-            metrics.unreadable.clone(),
-        );
-        registry.register(
-            "ssh_keys_spread",
-            "Public keys that a provider has made valid on all instances",
-            metrics.spread.clone(),
-        );
-        metrics
+        Self {
+            wanted: registry.metric("ssh_keys_wanted", "Public keys in the Secret"),
+            refused: registry.metric(
+                "ssh_keys_refused",
+                "Lines of the Secret that are not a public key, or whose user is not a login name",
+            ),
+            unreadable: registry
+                .metric("ssh_keys_secret_unreadable", "Whether the Secret cannot be read (1)"),
+            spread: registry
+                .metric("ssh_keys_spread", "Public keys that a provider has made valid on all instances"),
+        }
     }
 
     pub(super) fn planned(&self, wanted: usize, refused: usize) {

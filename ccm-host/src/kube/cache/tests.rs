@@ -9,6 +9,7 @@ use super::*;
 use crate::kube::{
     fixtures::{ApiServer, Call, Reply, Watch, node},
     keep::KeySet,
+    metrics::KubeMetrics,
     node::Node,
     service::{ObjectKey, Service},
 };
@@ -40,7 +41,7 @@ impl Scene {
 
     fn start_with(keep: Keep, answer: impl Fn(&Call) -> Reply + Send + Sync + 'static) -> Self {
         let server = ApiServer::new(answer);
-        let cache = Cache::new(keep, &CacheMetrics::default());
+        let cache = Cache::new(keep, &KubeMetrics::default().cache);
         let log: Arc<parking_lot::Mutex<Vec<String>>> = Arc::default();
         let seen = Arc::new(tokio::sync::Notify::new());
         let (logged, noted) = (Arc::clone(&log), Arc::clone(&seen));

@@ -76,24 +76,24 @@ async fn only_what_was_sent_away_is_repeated_and_not_for_ever() {
         ("a long time is cut", vec![(429, Some("3600")), (200, None)], 2, 10),
     ];
     for (name, answers, attempts, seconds) in rows {
-        let (client, asked) = scripted(&ClientOptions::default(), &ClientMetrics::default(), answers);
+        let (client, asked) = scripted(&ClientOptions::default(), &KubeMetrics::default().client, answers);
         let start = Instant::now();
         let _outcome = get(&client).await;
         assert_eq!((asked.load(Ordering::SeqCst), start.elapsed().as_secs()), (attempts, seconds), "{name}");
     }
     let (client, asked) =
-        scripted(&ClientOptions::default(), &ClientMetrics::default(), vec![(429, Some("1"))]);
+        scripted(&ClientOptions::default(), &KubeMetrics::default().client, vec![(429, Some("1"))]);
     get(&client).await.unwrap_err();
     assert_eq!(asked.load(Ordering::SeqCst), 4, "the first and three repeats");
     let options = ClientOptions { retries: 0, ..ClientOptions::default() };
-    let (client, asked) = scripted(&options, &ClientMetrics::default(), vec![(429, Some("1"))]);
+    let (client, asked) = scripted(&options, &KubeMetrics::default().client, vec![(429, Some("1"))]);
     get(&client).await.unwrap_err();
     assert_eq!(asked.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_costs_the_deadline_and_no_more() {
-    let (client, _) = scripted(&ClientOptions::default(), &ClientMetrics::default(), vec![(0, None)]);
+    let (client, _) = scripted(&ClientOptions::default(), &KubeMetrics::default().client, vec![(0, None)]);
     let start = Instant::now();
     let error = get(&client).await.unwrap_err();
     assert_eq!(start.elapsed(), Duration::from_secs(30));
@@ -102,7 +102,7 @@ async fn a_silent_server_costs_the_deadline_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_has_no_deadline() {
-    let (client, _) = scripted(&ClientOptions::default(), &ClientMetrics::default(), vec![(0, None)]);
+    let (client, _) = scripted(&ClientOptions::default(), &KubeMetrics::default().client, vec![(0, None)]);
     let api = Api::<Node>::all(client);
     let watch = async { drop(api.watch(&::kube::api::WatchParams::default(), "0").await) };
     tokio::time::timeout(Duration::from_secs(3600), watch).await.unwrap_err();
@@ -111,7 +111,7 @@ async fn a_watch_has_no_deadline() {
 #[tokio::test(start_paused = true)]
 async fn the_limiter_spreads_requests() {
     let options = ClientOptions { qps: 10.0, burst: 5, ..ClientOptions::default() };
-    let (client, _) = scripted(&options, &ClientMetrics::default(), vec![(200, None)]);
+    let (client, _) = scripted(&options, &KubeMetrics::default().client, vec![(200, None)]);
     let start = Instant::now();
     futures::stream::iter(0..25).for_each_concurrent(None, |_| async { drop(get(&client).await) }).await;
     assert_eq!(start.elapsed().as_millis(), 2000);
@@ -170,7 +170,7 @@ async fn master_alone_reaches_the_server_and_says_who_asks() {
         user_agent: "ccm/test".to_owned(),
         ..ClientOptions::default()
     };
-    let client = build(&options, &ClientMetrics::default()).await.unwrap();
+    let client = build(&options, &KubeMetrics::default().client).await.unwrap();
     let (asked, node) = tokio::join!(answer_once(listener), get(&client));
     assert_eq!(node.unwrap().metadata.name.as_deref(), Some("a"));
     assert!(asked.starts_with("GET /api/v1/nodes/a"), "{asked}");
@@ -200,7 +200,7 @@ async fn bad_input_is_named_with_its_remedy() {
             continue;
         }
         let options = ClientOptions { kubeconfig, ..ClientOptions::default() };
-        let error = build(&options, &ClientMetrics::default()).await.err().unwrap().to_string();
+        let error = build(&options, &KubeMetrics::default().client).await.err().unwrap().to_string();
         assert!(error.contains(want), "{error}");
     }
 }
@@ -240,7 +240,7 @@ async fn a_rejected_token_is_replaced_and_the_request_repeated_once() {
             &Config::new(Uri::from_static("http://apiserver")),
             Some(account),
             &ClientOptions::default(),
-            &ClientMetrics::default(),
+            &KubeMetrics::default().client,
         );
         assert_eq!(get(&client.unwrap()).await.is_ok(), outcome, "{accepted}");
         assert_eq!(asked.load(Ordering::SeqCst), attempts, "{accepted}");

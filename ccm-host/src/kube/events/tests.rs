@@ -101,7 +101,7 @@ struct Scene {
 fn scene() -> Scene {
     let server = ApiServer::default();
     server.world().namespace("shop");
-    let (pressure, metrics) = (WritePressure::default(), EventMetrics::default());
+    let (pressure, metrics) = (WritePressure::default(), crate::kube::KubeMetrics::default().events);
     let (events, writer) = Events::new(server.client("host"), pressure.clone(), metrics.clone());
     let cancel = CancellationToken::new();
     tokio::spawn(writer.run(cancel.clone()));

@@ -15,7 +15,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::buckets::Buckets;
+use crate::metric::{Buckets, Declare, Histograms};
 
 /// 10 ns to 10 s, in powers of ten.
 const DURATIONS: Buckets = Buckets(&[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0]);
@@ -49,21 +49,9 @@ pub(super) trait InFlight: fmt::Debug + Send + Sync {
 pub struct QueueMetrics {
     adds: Family<Name, Counter>,
     retries: Family<Name, Counter>,
-    queue_duration: Family<Name, Histogram, Buckets>,
-    work_duration: Family<Name, Histogram, Buckets>,
+    queue_duration: Histograms<Name>,
+    work_duration: Histograms<Name>,
     live: Arc<Mutex<Vec<Weak<dyn InFlight>>>>,
-}
-
-impl Default for QueueMetrics {
-    fn default() -> Self {
-        Self {
-            adds: Family::default(),
-            retries: Family::default(),
-            queue_duration: Family::new_with_constructor(DURATIONS),
-            work_duration: Family::new_with_constructor(DURATIONS),
-            live: Arc::default(),
-        }
-    }
 }
 
 /// Metrics of one queue.
@@ -76,24 +64,24 @@ pub struct QueueSeries {
 }
 
 impl QueueMetrics {
-    pub(in crate::kube) fn register(&self, registry: &mut Registry) {
-        registry.register("workqueue_adds", "Total number of adds handled by workqueue", self.adds.clone());
-        registry.register(
-            "workqueue_retries",
-            "Total number of retries handled by workqueue",
-            self.retries.clone(),
-        );
-        registry.register(
-            "workqueue_queue_duration_seconds",
-            "How long in seconds an item stays in workqueue before being requested",
-            self.queue_duration.clone(),
-        );
-        registry.register(
-            "workqueue_work_duration_seconds",
-            "How long in seconds processing an item from workqueue takes",
-            self.work_duration.clone(),
-        );
-        registry.register_collector(Box::new(Scrape(Arc::clone(&self.live))));
+    pub(in crate::kube) fn register(registry: &mut Registry) -> Self {
+        let live = Arc::default();
+        registry.register_collector(Box::new(Scrape(Arc::clone(&live))));
+        Self {
+            adds: registry.metric("workqueue_adds", "Total number of adds handled by workqueue"),
+            retries: registry.metric("workqueue_retries", "Total number of retries handled by workqueue"),
+            queue_duration: registry.histograms(
+                "workqueue_queue_duration_seconds",
+                "How long in seconds an item stays in workqueue before being requested",
+                DURATIONS,
+            ),
+            work_duration: registry.histograms(
+                "workqueue_work_duration_seconds",
+                "How long in seconds processing an item from workqueue takes",
+                DURATIONS,
+            ),
+            live,
+        }
     }
 
     /// The series of one queue.

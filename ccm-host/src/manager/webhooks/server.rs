@@ -19,14 +19,14 @@ use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{Settings, certificate};
-use crate::{kube::patch::Writer, manager::serving::connections};
+use crate::{kube::patch::Writer, manager::serving::connections, metric::Declare};
 
 /// Between two reads of the Secret: with a certificate, and before the first.
 const POLL: Duration = Duration::from_secs(15);
 const EAGER: Duration = Duration::from_secs(1);
 
 /// Metrics of the port. Cheap to clone.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct WebhookMetrics {
     until: Gauge,
 }
@@ -34,13 +34,12 @@ pub struct WebhookMetrics {
 impl WebhookMetrics {
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        registry.register(
-            "webhook_certificate_expiry_timestamp_seconds",
-            "When the certificate expires that this replica serves webhooks with; 0 before the first",
-            metrics.until.clone(),
-        );
-        metrics
+        Self {
+            until: registry.metric(
+                "webhook_certificate_expiry_timestamp_seconds",
+                "When the certificate expires that this replica serves webhooks with; 0 before the first",
+            ),
+        }
     }
 }
 

@@ -15,8 +15,11 @@ use tracing::{Instrument as _, Span};
 
 use crate::ProviderError;
 use crate::metrics::{Method, Metrics};
-use crate::rpc::{RequestId, code_name, method};
 use crate::telemetry::continue_trace;
+use crate::{
+    code_name,
+    rpc::{RequestId, method},
+};
 
 /// The metadata key of a call's id.
 const REQUEST_ID: &str = "x-request-id";

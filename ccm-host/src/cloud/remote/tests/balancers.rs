@@ -72,7 +72,7 @@ fn page(uids: &[&str], next: &str) -> pb::ListLoadBalancersResponse {
     }
 }
 
-fn uids(list: &LoadBalancerList) -> Vec<&str> {
+fn uids(list: &Listed<LoadBalancer>) -> Vec<&str> {
     list.items.iter().map(|balancer| balancer.service_uid.as_str()).collect()
 }
 

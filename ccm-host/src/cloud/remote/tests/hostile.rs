@@ -120,7 +120,7 @@ async fn round(host: &Host, seed: u64) -> u64 {
     check.on(deleted, |check, one: Accepted| check.effects(&one.events, one.in_progress.as_ref()));
     check.on(unrouted, |check, one: Option<InProgress>| check.effects(&[], one.as_ref()));
     check.on(got, |check, one: LoadBalancer| check.balancer(&one));
-    check.on(list, |check, list: LoadBalancerList| {
+    check.on(list, |check, list: Listed<LoadBalancer>| {
         let mut uids: Vec<_> = list.items.iter().map(|one| one.service_uid.clone()).collect();
         list.items.iter().for_each(|one| check.balancer(one));
         uids.sort();
@@ -129,7 +129,7 @@ async fn round(host: &Host, seed: u64) -> u64 {
         uids.dedup();
         check.that(uids.len() == all, "a Service twice in a list");
     });
-    check.on(all_routes, |check, list: RouteList| list.items.iter().for_each(|route| check.route(route)));
+    check.on(all_routes, |check, list: Listed<Route>| list.items.iter().for_each(|route| check.route(route)));
     let bad = |status: &ProviderStatus| matches!(status, ProviderStatus::Disconnected(why) if why.contains("panicked"));
     check.that(!bad(&host.provider.status().borrow()), "the connection panicked");
     check.believed

@@ -5,6 +5,7 @@ use axum::{
     body::{Body, to_bytes},
     http::Request,
 };
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -33,7 +34,7 @@ impl Desk {
         fake.change_info(|info| info.volumes = true);
         fake.set_volume("disk", volume(VolumeState::Present, &[(ZONE, "b__a"), (REGION, "r")]));
         let providers = Providers::new(vec![Arc::clone(&fake) as Arc<dyn Provider>]);
-        Self { fake, router: routes(providers, Results::default()) }
+        Self { fake, router: routes(providers, Results::of_reviews(&mut Registry::default())) }
     }
 
     async fn post(&self, body: impl Into<Body>) -> (u16, Vec<u8>) {

@@ -15,11 +15,11 @@ use crate::{
         decide::{Wanted, Wish},
         events::Warning,
         lane::{Applied, Attempt, Difference, Intent, Lane, Presence},
-        metrics::result,
         services::published,
         wall_micros,
     },
     kube::{queue::Outcome, service::Service},
+    reconcile::{measured, result},
 };
 
 /// Delay before asking again, if the provider left the balancer unfinished without saying when to.
@@ -113,8 +113,8 @@ impl Act<'_> {
                 Ok(ensured)
             })
         });
-        let metrics = &self.controller.metrics;
-        metrics.operation(provider.name(), "ensure", call, |ensured| result(&ensured.in_progress)).await
+        let operations = &self.controller.metrics.operations;
+        measured(operations, &**provider, "ensure", call, |ensured| result(&ensured.in_progress)).await
     }
 
     async fn ensured(&self, lane: &mut Lane, order: Order, ensured: Ensured) -> Step {
@@ -202,8 +202,10 @@ impl Act<'_> {
         metrics.update_begins();
         let begun = Instant::now();
         let call = provider.update_load_balancer(wanted);
-        let answer =
-            metrics.operation(provider.name(), "update", call, |updated| result(&updated.in_progress)).await;
+        let answer = measured(&metrics.operations, &**provider, "update", call, |updated| {
+            result(&updated.in_progress)
+        })
+        .await;
         metrics.update_ended(answer.is_ok(), begun.elapsed());
         answer
     }

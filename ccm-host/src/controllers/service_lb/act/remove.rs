@@ -10,7 +10,6 @@ use crate::{
         decide::Removal,
         events::Warning,
         lane::{Difference, Intent, Lane, Presence},
-        metrics::result,
         observe::serves_balancers,
         sweep::is_ours,
         wall_micros,
@@ -20,6 +19,7 @@ use crate::{
         queue::Outcome,
         service::Service,
     },
+    reconcile::{measured, result},
 };
 
 /// The wanted state announced for a removal.
@@ -170,7 +170,8 @@ impl Controller {
         wanted: DeleteLoadBalancer,
     ) -> Result<Accepted, CloudError> {
         let call = provider.delete_load_balancer(wanted);
-        self.metrics.operation(provider.name(), "delete", call, |deleted| result(&deleted.in_progress)).await
+        measured(&self.metrics.operations, provider, "delete", call, |deleted| result(&deleted.in_progress))
+            .await
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Swept, is_ours};
 use crate::{
-    cloud::{DeleteLoadBalancer, LoadBalancer, LoadBalancerList, Provider, ProviderStatus},
+    cloud::{DeleteLoadBalancer, Listed, LoadBalancer, Provider, ProviderStatus},
     controllers::service_lb::{
         Controller, Turn,
         lane::{Lane, Presence},
@@ -81,7 +81,7 @@ impl Controller {
         orphaned.chain(left_behind).collect()
     }
 
-    async fn orphans_in<'a>(&self, list: &'a LoadBalancerList) -> Vec<&'a LoadBalancer> {
+    async fn orphans_in<'a>(&self, list: &'a Listed<LoadBalancer>) -> Vec<&'a LoadBalancer> {
         let mut known: HashSet<String> =
             self.parts.services.list().iter().map(|service| service.uid.clone()).collect();
         // A balancer whose Service has a lane is being handled there.

@@ -104,7 +104,7 @@ proptest! {
     fn no_key_is_lost_doubled_or_early(steps in prop::collection::vec(step(), 1..120)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let queue = WorkQueue::new("test", BACKOFF, &QueueMetrics::default());
+            let queue = WorkQueue::new("test", BACKOFF, &KubeMetrics::default().queue);
             let mut model = Model::default();
             for step in steps {
                 apply(&queue, &mut model, step).await;

@@ -6,13 +6,12 @@ use std::fmt;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
 use super::{Refusal, User};
-use crate::buckets::Buckets;
+use crate::metric::{Buckets, Declare, Histograms};
 
 /// 1 ms to 16 s, doubling.
 const DURATIONS: Buckets = Buckets(&[
@@ -23,9 +22,9 @@ const DURATIONS: Buckets = Buckets(&[
 pub(super) struct AccessMetrics {
     users: Family<ByUser, Unsuffixed>,
     attempts: Family<ByResult, Unsuffixed>,
-    authentication: Family<ByResult, Histogram, Buckets>,
+    authentication: Histograms<ByResult>,
     decisions: Family<ByResult, Counter>,
-    authorization: Family<ByResult, Histogram, Buckets>,
+    authorization: Histograms<ByResult>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -58,39 +57,27 @@ impl EncodeMetric for Unsuffixed {
 
 impl AccessMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
-        let metrics = Self {
-            users: Family::default(),
-            attempts: Family::default(),
-            authentication: Family::new_with_constructor(DURATIONS),
-            decisions: Family::default(),
-            authorization: Family::new_with_constructor(DURATIONS),
-        };
-        registry.register(
-            "authenticated_user_requests",
-            "Counter of authenticated requests broken out by username",
-            metrics.users.clone(),
-        );
-        registry.register(
-            "authentication_attempts",
-            "Counter of authentication attempts",
-            metrics.attempts.clone(),
-        );
-        registry.register(
-            "authentication_duration_seconds",
-            "Authentication duration in seconds broken out by result",
-            metrics.authentication.clone(),
-        );
-        registry.register(
-            "authorization_attempts",
-            "Counter of authorization attempts broken down by result: allowed, denied or error",
-            metrics.decisions.clone(),
-        );
-        registry.register(
-            "authorization_duration_seconds",
-            "Authorization duration in seconds broken out by result",
-            metrics.authorization.clone(),
-        );
-        metrics
+        Self {
+            users: registry.metric(
+                "authenticated_user_requests",
+                "Counter of authenticated requests broken out by username",
+            ),
+            attempts: registry.metric("authentication_attempts", "Counter of authentication attempts"),
+            authentication: registry.histograms(
+                "authentication_duration_seconds",
+                "Authentication duration in seconds broken out by result",
+                DURATIONS,
+            ),
+            decisions: registry.metric(
+                "authorization_attempts",
+                "Counter of authorization attempts broken down by result: allowed, denied or error",
+            ),
+            authorization: registry.histograms(
+                "authorization_duration_seconds",
+                "Authorization duration in seconds broken out by result",
+                DURATIONS,
+            ),
+        }
     }
 
     /// Counts an authentication.
