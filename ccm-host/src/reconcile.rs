@@ -5,7 +5,7 @@
 //! * [`Retry`] maps a provider's error to its retry, by the retry class that the contract assigns to its reason.
 //! * [`unwritten`] maps a write that failed.
 //! * [`ToldOnce`] remembers what was already reported about an object.
-//! * [`measured`] measures an operation at a provider.
+//! * `measured` measures an operation at a provider.
 //! * [`pass_on`] records the Events that a provider attached to its answer.
 
 use std::{collections::HashMap, fmt::Display, future::pending, sync::Arc, time::Duration};
@@ -297,10 +297,12 @@ pub fn pass_on(recorder: &Recorder, object: impl Into<Regarding>, events: &[Prov
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::{encoding::text::encode, registry::Registry};
+
     use super::*;
     use crate::cloud::{
         ErrorReason as R,
-        fake::{error, method},
+        fake::{FakeProvider, error, method},
     };
 
     #[test]
@@ -313,6 +315,29 @@ mod tests {
             assert!(!passes_by_itself(&error, REPLACEMENT), "{error}");
         }
         assert!(!passes_by_itself(&error(method::ENSURE_ROUTE, None), soon), "its own word");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operation_counts_by_how_it_ended() {
+        let operations = Operations::new_with_constructor(OPERATION);
+        let provider = FakeProvider::new("a");
+        let refused = error(method::ENSURE_ROUTE, Some(R::QuotaExceeded));
+        for answer in [Ok(()), Err(refused.clone())] {
+            let call = async {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                answer.clone()
+            };
+            let ended = measured(&operations, &*provider, "ensure", call, |()| "ok").await;
+            assert_eq!(ended, answer);
+        }
+        let mut registry = Registry::default();
+        registry.register("took", "How long", operations);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        for result in ["ok", "QUOTA_EXCEEDED"] {
+            let sum = format!("took_sum{{provider=\"a\",operation=\"ensure\",result=\"{result}\"}} 2.0");
+            assert!(text.contains(&sum), "{sum} is not in\n{text}");
+        }
     }
 
     /// The contract's table of retry classes.
