@@ -35,8 +35,10 @@ use tokio_util::{
     task::{TaskTracker, task_tracker::TaskTrackerToken},
 };
 
-use crate::flag::{self, Mistakes, Wrong, duration::text};
-use crate::metric::Declare;
+use crate::{
+    flag::{self, Mistakes, Wrong, duration::text},
+    metric::Declare,
+};
 pub use lock::{Health, Lock};
 
 /// Time for the providers to hear that this process no longer leads.

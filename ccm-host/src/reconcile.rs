@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cloud::{CloudError, ErrorReason, InProgress, Provider, ProviderEvent, ProviderStatus},
+    cloud::{CloudError, ErrorReason, InProgress, Listed, Provider, ProviderEvent, ProviderStatus},
     kube::{
         Slim,
         cache::{Cache, Change},
@@ -285,6 +285,11 @@ pub(crate) async fn measured<T>(
 /// The result of an operation that a provider finished, or goes on with.
 pub(crate) fn result(in_progress: &Option<InProgress>) -> &'static str {
     if in_progress.is_some() { "in_progress" } else { "ok" }
+}
+
+/// The result of a list.
+pub(crate) fn listed<I>(list: &Listed<I>) -> &'static str {
+    if list.complete { "ok" } else { "incomplete" }
 }
 
 /// Records the Events that a provider attached to its answer.

@@ -314,8 +314,8 @@ impl Metrics {
                 "ccm_shadow_agreed",
                 "In shadow mode: fields and calls held back that the other controller manager then did as well",
             ),
-known: Arc::default(),
-}
+            known: Arc::default(),
+        }
     }
 
     /// From now on its metrics are there, with zero.

@@ -123,12 +123,7 @@ impl CloudError {
     /// The reason as used in metrics and Events; the code if there is no reason.
     #[must_use]
     pub fn label(&self) -> String {
-        self.reason.map_or_else(|| self.code_name(), ErrorReason::wire_name).to_owned()
-    }
-
-    /// The code as gRPC spells it.
-    pub(super) fn code_name(&self) -> &'static str {
-        code_name(self.code)
+        self.reason.map_or_else(|| code_name(self.code), ErrorReason::wire_name).to_owned()
     }
 
     /// Whether the message exceeded either end's limit: it must be split, or can never be sent.

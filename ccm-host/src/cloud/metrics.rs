@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_state::{CallError, Calls};
+use cloudprovider_proto::code_name;
 use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -318,7 +319,7 @@ impl CallLog {
     }
 
     pub(crate) fn failed(&mut self, error: &CloudError) {
-        let code = error.code_name();
+        let code = code_name(error.code);
         let reason = error.reason.map_or_else(String::new, |reason| format!("/{}", reason.wire_name()));
         self.last_error = Some(CallError {
             method: error.method.to_owned(),

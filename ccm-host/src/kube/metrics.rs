@@ -97,7 +97,7 @@ pub struct ClientMetrics {
 }
 
 impl ClientMetrics {
-    pub(super) fn register(registry: &mut Registry) -> Self {
+    fn register(registry: &mut Registry) -> Self {
         Self {
             requests: registry.metric(
                 "rest_client_requests",
@@ -150,7 +150,7 @@ pub struct CacheMetrics {
 }
 
 impl CacheMetrics {
-    pub(super) fn register(registry: &mut Registry) -> Self {
+    fn register(registry: &mut Registry) -> Self {
         Self {
             objects: registry.metric("ccm_cache_objects", "Objects held in the watch cache"),
             last_event: registry.metric(
@@ -227,7 +227,7 @@ pub struct EventMetrics {
 }
 
 impl EventMetrics {
-    pub(super) fn register(registry: &mut Registry) -> Self {
+    fn register(registry: &mut Registry) -> Self {
         Self {
             queued: registry.metric("ccm_events_queued", "Events waiting to be written"),
             written: registry.metric("ccm_events_written", "Events written, including repeats"),

@@ -9,6 +9,7 @@ use std::{
 };
 
 use cloudprovider_proto::{
+    code_name,
     discovery::v1::{GetInfoRequest, GetInfoResponse},
     v1alpha1 as pb,
 };
@@ -242,7 +243,7 @@ impl<'a> Watch<'a> {
     fn end(&mut self, error: Option<&CloudError>, span: &Span) {
         self.outcome = match error {
             None => ("OK", ""),
-            Some(error) => (error.code_name(), error.reason.map_or("", ErrorReason::wire_name)),
+            Some(error) => (code_name(error.code), error.reason.map_or("", ErrorReason::wire_name)),
         };
         span.record("code", self.outcome.0);
         span.record("reason", self.outcome.1);

@@ -162,11 +162,14 @@ fn kinds(info: &ProviderInfo) -> Vec<Kind> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use prometheus_client::registry::Registry;
+
     use super::*;
     use crate::cloud::{
         CloudMetrics, ClusterRef, Endpoint, ProviderConfig, ProviderSettings, metrics::ProviderMetrics,
     };
-    use std::sync::atomic::{AtomicU32, Ordering};
 
     /// N6.
     #[tokio::test(start_paused = true)]
@@ -174,13 +177,8 @@ mod tests {
         let endpoint = Endpoint::Unix("/run/p.sock".into());
         let settings = ProviderSettings { name: "p".to_owned(), endpoint, allowed_uids: Vec::new() };
         let config = ProviderConfig::new(settings, ClusterRef::default());
-        let link = Link::new(
-            config,
-            ProviderMetrics::new(
-                CloudMetrics::register(&mut prometheus_client::registry::Registry::default()),
-                "p",
-            ),
-        );
+        let metrics = CloudMetrics::register(&mut Registry::default());
+        let link = Link::new(config, ProviderMetrics::new(metrics, "p"));
         let times = AtomicU32::new(0);
         let work = || {
             let first = times.fetch_add(1, Ordering::SeqCst) == 0;

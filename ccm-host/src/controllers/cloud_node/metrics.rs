@@ -10,8 +10,10 @@ use prometheus_client::{
 };
 
 use super::is_new;
-use crate::kube::node::Node;
-use crate::metric::{Buckets, Declare};
+use crate::{
+    kube::node::Node,
+    metric::{Buckets, Declare},
+};
 
 /// Upstream's buckets, and two more: its last one ends at 17 minutes.
 const DELAYS: Buckets = Buckets(&[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0]);
@@ -58,7 +60,7 @@ impl CloudNodeMetrics {
                 "node_controller_reordered_addresses",
                 "Answers with the addresses of an initialised node in a different order; the existing order is kept",
             ),
-}
+        }
     }
 
     /// Records that a node lost its taint.

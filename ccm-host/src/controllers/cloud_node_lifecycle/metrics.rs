@@ -56,8 +56,10 @@ impl LifecycleMetrics {
                 "node_lifecycle_absent_nodes",
                 "Nodes that are not ready and whose instance is reported absent, confirmed or not",
             ),
-deletions: registry.metric("node_lifecycle_deletions", "Nodes deleted because their instance is gone"),
-failures: registry.metric("node_lifecycle_deletion_failures", "Node deletions that failed at the apiserver"),
+            deletions: registry
+                .metric("node_lifecycle_deletions", "Nodes deleted because their instance is gone"),
+            failures: registry
+                .metric("node_lifecycle_deletion_failures", "Node deletions that failed at the apiserver"),
             stopped: registry.metric(
                 "node_lifecycle_stopped_nodes",
                 "Nodes that are not ready and whose instance is reported stopped",
@@ -70,7 +72,7 @@ failures: registry.metric("node_lifecycle_deletion_failures", "Node deletions th
                 "node_lifecycle_giving_up_blocked",
                 "Nodes with a stopped instance that are not given up yet, by the rule that blocks it",
             ),
-}
+        }
     }
 
     /// Records the end of a pass over a provider's nodes, and which of those that are absent are held back.

@@ -1,11 +1,12 @@
 //! Metrics: what became of requests, and what the open ones wait for.
 
-use crate::metric::Declare;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
+
+use crate::metric::Declare;
 
 /// The metrics of this controller. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -37,7 +38,7 @@ impl CsrMetrics {
                 "kubelet_serving_csr_controller_waiting_requests",
                 "Requests that cannot be decided yet, by what they wait for",
             ),
-}
+        }
     }
 
     pub(super) fn count(&self, result: &'static str, reason: &'static str) {

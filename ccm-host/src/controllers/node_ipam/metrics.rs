@@ -2,13 +2,14 @@
 
 use std::sync::atomic::AtomicU64;
 
-use crate::metric::{Buckets, Declare, Histograms};
 use ipnet::IpNet;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
+
+use crate::metric::{Buckets, Declare, Histograms};
 
 /// Upstream's buckets.
 const TRIES: Buckets = Buckets(&[1.0, 5.0, 25.0, 125.0, 625.0]);

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     cloud::{CloudError, ErrorReason, Listed, ProviderStatus, Route},
-    reconcile::{Retry, SLOW_RETRY, askable, follow_status, measured, resync},
+    reconcile::{Retry, SLOW_RETRY, askable, follow_status, listed, measured, resync},
 };
 
 /// Minimum time between lists, whatever triggers them.
@@ -94,8 +94,7 @@ impl Controller {
     async fn list(&self, cloud: &Cloud) -> Result<Listed<Route>, CloudError> {
         self.metrics.sync_begins();
         let call = cloud.provider.list_routes(&self.parts.settings.cidrs.cluster);
-        let result = |list: &Listed<Route>| if list.complete { "ok" } else { "incomplete" };
-        measured(&self.metrics.operations, &*cloud.provider, "list", call, result).await
+        measured(&self.metrics.operations, &*cloud.provider, "list", call, listed).await
     }
 
     /// Requeues nodes and routes, except (unless for everything) those already waiting for a retry.

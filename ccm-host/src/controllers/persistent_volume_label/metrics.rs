@@ -1,11 +1,12 @@
 //! Metrics: what became of volumes, and of reviews by the webhook.
 
-use crate::metric::Declare;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
     registry::Registry,
 };
+
+use crate::metric::Declare;
 
 /// One counter by result: of the controller, or of its webhook. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -25,7 +26,7 @@ impl Results {
                 "persistent_volume_label_controller_volumes",
                 "PersistentVolumes that were labelled, or not: not_found, contested, failed, refused; differs and invalid count labels that were left out",
             ),
-}
+        }
     }
 
     pub(super) fn of_reviews(registry: &mut Registry) -> Self {

@@ -18,7 +18,7 @@ use crate::{
     cloud::{
         CloudError, ContestedClass, ErrorReason, Listed, LoadBalancer, LoadBalancerState, Ownership, Provider,
     },
-    reconcile::{askable, follow_status, measured, resync},
+    reconcile::{askable, follow_status, listed, measured, resync},
 };
 use learn::{Lesson, Verdict};
 
@@ -106,8 +106,7 @@ impl Controller {
     async fn sweep(&self, provider: &dyn Provider) -> Result<Swept, CloudError> {
         let turns = self.lanes.turns();
         let call = provider.list_load_balancers();
-        let result = |list: &Listed<LoadBalancer>| if list.complete { "ok" } else { "incomplete" };
-        let list = measured(&self.metrics.operations, provider, "list", call, result).await?;
+        let list = measured(&self.metrics.operations, provider, "list", call, listed).await?;
         for (location, error) in &list.unreachable {
             tracing::warn!(provider = provider.name(), location, %error, "could not list load balancers");
         }

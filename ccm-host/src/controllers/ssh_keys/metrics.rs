@@ -1,11 +1,12 @@
 //! Metrics: keys in the Secret, and keys on all instances.
 
-use crate::metric::Declare;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
+
+use crate::metric::Declare;
 
 #[derive(Debug, Clone)]
 pub(super) struct SshKeyMetrics {

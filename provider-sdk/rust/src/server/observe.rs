@@ -13,13 +13,10 @@ use tower::Service;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-use crate::ProviderError;
 use crate::metrics::{Method, Metrics};
+use crate::rpc::{RequestId, method};
 use crate::telemetry::continue_trace;
-use crate::{
-    code_name,
-    rpc::{RequestId, method},
-};
+use crate::{ProviderError, code_name};
 
 /// The metadata key of a call's id.
 const REQUEST_ID: &str = "x-request-id";
