@@ -284,7 +284,6 @@ impl<T: Slim> Cache<T> {
     /// Ends a complete list: objects that it did not contain are gone.
     fn end_list(&self, wanted: &Wanted) {
         self.change(|store| store.end_list().into_iter().map(Some));
-        self.0.interner.prune();
         self.0.metrics.lists.inc();
         self.0.listed.send_replace(wanted.generation);
     }
