@@ -19,6 +19,7 @@ use crate::{
         certificate_request::{CertificateRequest, KUBELET_SERVING, NODE_USER},
         node::Node,
     },
+    text::{NAME, cut},
 };
 
 /// How long a kubelet waits for an answer. Then it makes another request, with another key.
@@ -147,26 +148,27 @@ pub(super) fn claim(request: &CertificateRequest, now: Timestamp) -> Result<Clai
         return Err(Verdict::Ignore(Ignored::TooOld));
     }
     let node = request.node().ok_or_else(|| {
-        refuse("NotANode", format!("{:?} is not the user of a kubelet", shown(&request.username)))
+        refuse("NotANode", format!("{:?} is not the user of a kubelet", cut(&request.username, NAME)))
     })?;
     if let Some(missing) = GROUPS.iter().find(|group| !request.groups.iter().any(|has| has == *group)) {
         return Err(refuse("NotANode", format!("the user is not in the group {missing}")));
     }
     if !are_of_serving(&request.usages) {
-        let usages = shown(&request.usages.join(", "));
+        let usages = request.usages.join(", ");
+        let usages = cut(&usages, NAME);
         return Err(refuse("WrongUsages", format!("the usages are {usages:?}, not those of a server")));
     }
     let wanted = request::read(&request.pem).map_err(|flaw| refuse(reason_of(&flaw), flaw.to_string()))?;
     if wanted.organization != GROUP {
-        let has = shown(&wanted.organization);
+        let has = cut(&wanted.organization, NAME);
         return Err(refuse("WrongSubject", format!("the organization is {has:?}, not {GROUP}")));
     }
     if wanted.common_name.strip_prefix(NODE_USER) != Some(node) {
-        let has = shown(&wanted.common_name);
+        let has = cut(&wanted.common_name, NAME);
         return Err(refuse("WrongSubject", format!("the common name is {has:?}, not the user that asks")));
     }
     if let Some((name, why)) = wanted.dns_names.iter().find_map(|name| Some((name, unfit_name(name)?))) {
-        return Err(refuse("ForbiddenName", format!("the DNS name {:?} {why}", shown(name))));
+        return Err(refuse("ForbiddenName", format!("the DNS name {:?} {why}", cut(name, NAME))));
     }
     if let Some((address, why)) = wanted.addresses.iter().find_map(|one| Some((one, unfit_address(*one)?))) {
         return Err(refuse("ForbiddenAddress", format!("the IP address {address} is {why}")));
@@ -331,11 +333,14 @@ fn of_instance(
     }
     for name in &claim.dns_names {
         if name != node && is_other_node(&name.to_ascii_lowercase()) {
-            return refuse("OtherNode", format!("the DNS name {:?} is that of another Node", shown(name)));
+            return refuse(
+                "OtherNode",
+                format!("the DNS name {:?} is that of another Node", cut(name, NAME)),
+            );
         }
         if name != node && !names.contains(&name.as_str()) {
             let message =
-                format!("the cloud does not report the DNS name {:?} for this instance", shown(name));
+                format!("the cloud does not report the DNS name {:?} for this instance", cut(name, NAME));
             return may_pass("NotReported", message);
         }
     }
@@ -360,11 +365,6 @@ fn is_ip(kind: AddressType) -> bool {
         AddressType::InternalIp | AddressType::ExternalIp => true,
         AddressType::Hostname | AddressType::InternalDns | AddressType::ExternalDns => false,
     }
-}
-
-/// The start of a text that a stranger chose.
-fn shown(text: &str) -> String {
-    text.chars().take(100).collect()
 }
 
 #[cfg(test)]

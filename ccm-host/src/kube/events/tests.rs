@@ -230,6 +230,15 @@ async fn flushing_does_not_wait_for_writes_and_is_bounded() {
     assert_eq!(start.elapsed(), Duration::from_secs(5));
 }
 
+/// M6: tenants and providers choose some of its words.
+#[tokio::test(start_paused = true)]
+async fn a_message_is_cut() {
+    let events = Events::detached(crate::kube::KubeMetrics::default().events);
+    events.recorder("test").record(&node("a"), EventType::Normal, "R", "ä".repeat(250 << 10));
+    let message = events.take().remove(0).2;
+    assert!(message.len() <= 1024 && message.starts_with('ä') && message.ends_with('…'), "{message}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_drops_the_newest_and_says_so() {
     let mut registry = prometheus_client::registry::Registry::default();
