@@ -16,6 +16,7 @@ use crate::kube::{
 
 mod lost;
 mod projection;
+mod unreadable;
 
 fn wire(name: &str, version: &str, labels: &Value) -> Value {
     json!({
@@ -238,7 +239,7 @@ fn the_index_follows_the_provider_id() {
     assert_eq!(names(&store, "x"), ["a", "b"]);
     store.put(node("a").version("3").with_provider_id("y"));
     assert_eq!((names(&store, "x"), names(&store, "y")), (vec!["b".to_owned()], vec!["a".to_owned()]));
-    store.remove(node("b"));
+    store.remove(&"b".to_owned(), Some(node("b")));
     store.begin_list();
     store.end_list();
     assert!(names(&store, "x").is_empty() && names(&store, "y").is_empty());
