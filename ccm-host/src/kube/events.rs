@@ -1,7 +1,7 @@
 //! Events: what people see in `kubectl describe`. They never hold up other work.
 //!
 //! In: calls of [`Recorder::record`], which never wait. Out: core/v1 Events, written one at a time by
-//! [`EventWriter::run`] while no important write is in flight. Repeats become a count, floods of similar ones are
+//! [`EventWriter::run`] while no important write is in flight or about to come. Repeats become a count, floods of similar ones are
 //! combined, and one object cannot fill the log: the same rules as client-go's. When the queue is full the newest event
 //! is dropped and counted.
 
