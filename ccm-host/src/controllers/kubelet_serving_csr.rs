@@ -37,7 +37,7 @@ use crate::{
     },
     reconcile,
 };
-use metrics::Decisions;
+use metrics::CsrMetrics;
 pub use settings::{Policy, Settings};
 
 /// Runs only if it is named: who approves certificates is for the cluster's administrator to say, and some have an
@@ -54,7 +54,7 @@ pub const REGISTRATION: Registration = Registration {
 #[derive(Debug)]
 struct Controller {
     shell: Shell<String>,
-    decisions: Decisions,
+    metrics: CsrMetrics,
 }
 
 impl shell::Controller for Controller {
@@ -67,7 +67,7 @@ impl shell::Controller for Controller {
     const AT_ONCE: usize = 1024;
 
     fn new(shell: Shell<String>, registry: &mut Registry) -> Option<Self> {
-        Some(Self { shell, decisions: metrics::decisions(registry) })
+        Some(Self { shell, metrics: CsrMetrics::register(registry) })
     }
 
     fn shell(&self) -> &Shell<String> {

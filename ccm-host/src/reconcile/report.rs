@@ -100,15 +100,19 @@ struct Labels {
 
 /// How many reports there are, of all controllers. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct ReportMetrics(Family<Labels, Gauge>);
+pub struct ReportMetrics {
+    reports: Family<Labels, Gauge>,
+}
 
 impl ReportMetrics {
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
-        Self(registry.metric(
-            "ccm_reports",
-            "What objects wait for or are blocked by, by controller, standing (Waiting, Blocked, LeftAlone) and reason",
-        ))
+        Self {
+            reports: registry.metric(
+                "ccm_reports",
+                "What objects wait for or are blocked by, by controller, standing (Waiting, Blocked, LeftAlone) and reason",
+            ),
+        }
     }
 }
 
@@ -265,7 +269,7 @@ impl<K: Key> Reports<K> {
             Standing::Blocked => "Blocked",
         };
         let labels = Labels { controller: self.0.controller, standing, reason: report.reason };
-        self.0.metrics.0.get_or_create(&labels).inc_by(more);
+        self.0.metrics.reports.get_or_create(&labels).inc_by(more);
     }
 }
 

@@ -8,7 +8,6 @@ use ccm_state::Standing;
 use super::{
     Controller,
     decide::{self, Verdict},
-    metrics::Decided,
     settings::Policy,
 };
 use crate::{
@@ -69,7 +68,7 @@ impl Controller {
             Decision::Approved => ("approved", EventType::Normal, APPROVED, "Approved"),
             Decision::Denied => ("denied", EventType::Warning, decide::REFUSED, reason),
         };
-        self.decisions.get_or_create(&Decided { result, reason }).inc();
+        self.metrics.decided(result, reason);
         let (name, user) = (&request.name, &request.username);
         tracing::info!(request = name, user, result, reason, message, "serving certificate decided");
         if let Some(node) = self.node(request) {

@@ -8,17 +8,28 @@ use prometheus_client::{
 
 use crate::metric::Declare;
 
-pub(super) type Decisions = Family<Decided, Counter>;
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Decided {
-    pub(super) result: &'static str,
-    pub(super) reason: &'static str,
+#[derive(Debug)]
+pub(super) struct CsrMetrics {
+    decisions: Family<Decided, Counter>,
 }
 
-pub(super) fn decisions(registry: &mut Registry) -> Decisions {
-    registry.metric(
-        "kubelet_serving_csr_controller_requests",
-        "Requests of kubelets for serving certificates that were approved or denied, by reason",
-    )
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Decided {
+    result: &'static str,
+    reason: &'static str,
+}
+
+impl CsrMetrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        Self {
+            decisions: registry.metric(
+                "kubelet_serving_csr_controller_requests",
+                "Requests of kubelets for serving certificates that were approved or denied, by reason",
+            ),
+        }
+    }
+
+    pub(super) fn decided(&self, result: &'static str, reason: &'static str) {
+        self.decisions.get_or_create(&Decided { result, reason }).inc();
+    }
 }

@@ -180,14 +180,14 @@ impl<'a, T: Slim> Follower<'a, T> {
         loop {
             let (from, began) = (version.clone(), Instant::now());
             let opened = match events.take() {
-                Some(events) => Ok(events),
+                Some(events) => {
+                    self.cache.found();
+                    Ok(events)
+                }
                 None => self.open(&watch_params::<T>(), &version, OPENED_WITHIN).await,
             };
             let ended = match opened {
-                Ok(events) => {
-                    self.cache.found();
-                    self.drain(events, &mut version).await
-                }
+                Ok(events) => self.drain(events, &mut version).await,
                 Err(failure) => Err(failure),
             };
             if began.elapsed() >= LONG_WATCH {
@@ -204,21 +204,35 @@ impl<'a, T: Slim> Follower<'a, T> {
         }
     }
 
-    /// Hands on the events of one watch until it ends.
+    /// Hands on the events of one watch until it ends. One that ends at once, or brings an error alone, was none.
     async fn drain(&self, mut events: Events<T>, version: &mut String) -> Result<(), Failure> {
-        while let Ok(Some(event)) = timeout(SILENT_WATCH, events.next()).await {
-            match event? {
-                Event::Put(object) => {
-                    *version = version_of(&object)?;
-                    self.cache.put(object, self.wanted);
-                }
-                Event::Deleted(object) => {
-                    *version = version_of(&object)?;
-                    self.cache.remove(object, self.wanted);
-                }
-                Event::Bookmark { version: now, .. } => *version = some(now)?,
-                Event::Refused(status) => return Err(Failure::Refused(status)),
+        let (mut is_found, mut silence) = (false, SHORT_WATCH);
+        loop {
+            match timeout(silence, events.next()).await {
+                Ok(Some(event)) => self.take(event?, version)?,
+                Ok(None) => return Ok(()),
+                Err(_) if is_found => return Ok(()),
+                Err(_) => {}
             }
+            if !is_found {
+                self.cache.found();
+                (is_found, silence) = (true, SILENT_WATCH);
+            }
+        }
+    }
+
+    fn take(&self, event: Event<T::Wire>, version: &mut String) -> Result<(), Failure> {
+        match event {
+            Event::Put(object) => {
+                *version = version_of(&object)?;
+                self.cache.put(object, self.wanted);
+            }
+            Event::Deleted(object) => {
+                *version = version_of(&object)?;
+                self.cache.remove(object, self.wanted);
+            }
+            Event::Bookmark { version: now, .. } => *version = some(now)?,
+            Event::Refused(status) => return Err(Failure::Refused(status)),
         }
         Ok(())
     }
