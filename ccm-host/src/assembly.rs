@@ -34,6 +34,7 @@ use crate::{
         process::Process,
         webhooks::{Server, Upkeep, WebhookMetrics},
     },
+    reconcile::ReportMetrics,
     shadow::{self, Shadow},
 };
 use caches::Caches;
@@ -121,6 +122,7 @@ async fn start_with(
         events,
         metrics,
         cloud_metrics,
+        reports: process.metrics().register(ReportMetrics::register),
         views: Arc::default(),
     };
     match &shadow {

@@ -16,6 +16,7 @@ pub(crate) mod node_server;
 pub mod persistent_volume_label;
 mod registration;
 pub mod service_lb;
+pub mod shell;
 pub mod ssh_keys;
 #[cfg(test)]
 pub(crate) mod stage;

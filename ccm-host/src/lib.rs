@@ -10,7 +10,7 @@
 //! * [`outage`] tells a problem with the apiserver once it lasts.
 //! * [`clock`] is the wall clock.
 //! * `metric` declares metrics, and `trace` the spans of a trace.
-//! * [`cidr`] parses networks as Kubernetes does.
+//! * [`cidr`] parses networks as Kubernetes does, and [`text`] cuts what strangers wrote.
 //! * [`assembly`] puts everything together.
 
 pub mod assembly;
@@ -26,4 +26,5 @@ mod metric;
 pub mod outage;
 pub mod reconcile;
 pub mod shadow;
+pub mod text;
 mod trace;

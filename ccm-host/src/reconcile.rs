@@ -3,10 +3,13 @@
 //! * [`run()`] runs a [`Reconciler`]: waits for its caches, works its queue, and ends.
 //! * [`askable`], [`follow_status`], [`at_each_sweep`] and [`resync`] pace the loops that follow a provider.
 //! * [`Retry`] maps a provider's error to its retry, by the retry class that the contract assigns to its reason.
+//! * [`Reports`] keeps what is wrong with objects, and makes its Event, log line, metric, retry and line in `/state`.
 //! * [`unwritten`] maps a write that failed.
 //! * [`ToldOnce`] remembers what was already reported about an object.
 //! * `measured` measures an operation at a provider.
 //! * [`pass_on`] records the Events that a provider attached to its answer.
+
+mod report;
 
 use std::{collections::HashMap, fmt::Display, future::pending, sync::Arc, time::Duration};
 
@@ -27,6 +30,7 @@ use crate::{
     },
     metric::{Buckets, Histograms},
 };
+pub use report::{Report, ReportMetrics, Reports};
 
 /// Runs a controller until the token is cancelled and its last key is done.
 pub type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;

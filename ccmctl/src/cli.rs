@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// Shows what ccm-host and its providers know, and confirms what the deletion guard holds back.
 ///
 /// Exit codes: 0 done; 1 failed; 2 wrong usage; 3 answered, and the answer asks for attention (a provider that is not
-/// serving, a node that is blocked, a guard that holds nodes back, a confirmation without --yes); 4 there is no such node
+/// serving, a node or another object that is blocked, a guard that holds nodes back, a confirmation without --yes); 4 there is no such node
 /// or provider. `shadow diff` ends as diff does: 0 nothing would change; 1 something would; 2 not known, or failed.
 #[derive(Debug, Parser)]
 #[command(name = "ccmctl", version)]
@@ -44,6 +44,8 @@ pub(crate) enum Command {
     /// Says why something is as it is, and what the host does next.
     #[command(subcommand)]
     Explain(Explained),
+    /// What objects wait for or are blocked by, of all controllers that report it.
+    Reports,
     /// The guard that keeps Nodes from being deleted by mistake.
     #[command(subcommand)]
     Guard(GuardVerb),

@@ -96,6 +96,12 @@ async fn run(arguments: &Arguments) -> Result<Verdict> {
             output.node(&node)?;
             Ok(Verdict::attention_if(node.summary.standing == Standing::Blocked))
         }
+        Command::Reports => {
+            let state: HostState = Door::open(&arguments.way).await?.get("/state").await?;
+            output.reports(&state.reports)?;
+            let is_blocked = |one: &ccm_state::Report| one.explanation.standing == Standing::Blocked;
+            Ok(Verdict::attention_if(state.reports.iter().any(is_blocked)))
+        }
         Command::Guard(GuardVerb::Show) => {
             let state: HostState = Door::open(&arguments.way).await?.get("/state").await?;
             output.guard(&state.guard)?;

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use anyhow::Result;
 use ccm_state::{
-    Calls, Guard, NodeState, Provider, ProviderStatus, Standing,
+    Calls, Explanation, Guard, NodeState, Provider, ProviderStatus, Report, Standing,
     inventory::{Inventory, Items},
 };
 use jiff::Timestamp;
@@ -57,6 +57,13 @@ impl Output {
 
     pub(crate) fn node(&self, node: &NodeState) -> Result<()> {
         self.print(node, || explain(node, Timestamp::now()))
+    }
+
+    pub(crate) fn reports(&self, reports: &[Report]) -> Result<()> {
+        self.print(&reports, || match reports {
+            [] => "nothing is reported to wait\n".to_owned(),
+            all => table(all).to_string(),
+        })
     }
 
     pub(crate) fn guard(&self, guards: &[Guard]) -> Result<()> {
@@ -178,14 +185,32 @@ fn rows(items: &Items) -> Table {
     }
 }
 
-fn explain(node: &NodeState, now: Timestamp) -> String {
-    let summary = &node.summary;
-    let standing = match summary.standing {
+fn word(standing: Standing) -> &'static str {
+    match standing {
         Standing::Settled => "nothing is to be done",
         Standing::LeftAlone => "left alone on purpose",
         Standing::Waiting => "waiting",
         Standing::Blocked => "blocked",
-    };
+    }
+}
+
+/// Blocked ones first.
+fn table(reports: &[Report]) -> Table {
+    let mut sorted: Vec<_> = reports.iter().collect();
+    sorted.sort_by_key(|one| (std::cmp::Reverse(one.explanation.standing), &one.explanation.from));
+    let mut table = Table::new(&["CONTROLLER", "KEY", "OBJECT", "STANDING", "REASON", "WHY"]);
+    for Report { key, object, explanation } in sorted {
+        let object = object.clone().unwrap_or_default();
+        let standing = word(explanation.standing).to_owned();
+        let Explanation { from, reason, why, .. } = explanation;
+        table.row([from.clone(), key.clone(), object, standing, reason.clone(), why.clone()]);
+    }
+    table
+}
+
+fn explain(node: &NodeState, now: Timestamp) -> String {
+    let summary = &node.summary;
+    let standing = word(summary.standing);
     let mut table = Table::new(&["NODE", &plain(&summary.name)]);
     table.row(["standing".to_owned(), standing.to_owned()]);
     table.row(["ready".to_owned(), summary.ready.to_string()]);
@@ -262,6 +287,36 @@ mod tests {
     use ccm_state::{Explanation, NodeSummary};
 
     use super::*;
+
+    #[test]
+    fn reports_are_a_table_with_the_blocked_first() {
+        let report = |key: &str, standing| Report {
+            key: key.to_owned(),
+            object: (key == "csr-b").then(|| "Node b".to_owned()),
+            explanation: Explanation {
+                from: "kubelet-serving-csr-controller".to_owned(),
+                standing,
+                reason: "Reason".to_owned(),
+                why: "because".to_owned(),
+                next: String::new(),
+                retries: 0,
+                last_attempt: None,
+                next_attempt: None,
+            },
+        };
+        let text =
+            table(&[report("csr-a", Standing::Waiting), report("csr-b", Standing::Blocked)]).to_string();
+        let lines: Vec<_> =
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(
+            lines,
+            [
+                "CONTROLLER KEY OBJECT STANDING REASON WHY",
+                "kubelet-serving-csr-controller csr-b Node b blocked Reason because",
+                "kubelet-serving-csr-controller csr-a - waiting Reason because",
+            ]
+        );
+    }
 
     #[test]
     fn an_explanation_reads_as_sentences() {

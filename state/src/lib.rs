@@ -36,6 +36,9 @@ pub struct HostState {
     pub services: Vec<Service>,
     /// One for each provider with routes.
     pub routes: Vec<RouteTable>,
+    /// What objects of any kind wait for or are blocked by; by controller and key.
+    #[serde(default)]
+    pub reports: Vec<Report>,
     pub queues: Vec<Queue>,
 }
 
@@ -200,6 +203,19 @@ pub struct Explanation {
     pub last_attempt: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_attempt: Option<Timestamp>,
+}
+
+/// What a controller reports about one of its objects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// What the controller works on, for example the name of a request.
+    pub key: String,
+    /// The object on which its Events are recorded: `Node a`, `Service shop/web`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    #[serde(flatten)]
+    pub explanation: Explanation,
 }
 
 /// The deletion guard of one provider's nodes.

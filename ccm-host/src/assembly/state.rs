@@ -177,6 +177,7 @@ impl Source for State {
             guard: views.guard(),
             services: views.services(),
             routes: views.routes(),
+            reports: views.reports(),
             queues: queues.collect(),
         }
     }

@@ -15,7 +15,10 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{Provider, ProviderInfo, ProviderStatus};
-use crate::kube::{Cache, Keep, Node, Service, keep::KeySet, selector::LabelSelector};
+use crate::{
+    kube::{Cache, Keep, Node, Service, keep::KeySet, selector::LabelSelector},
+    text::{NAME, cut},
+};
 
 /// Names the provider of a Service's balancer; among those that claim the Service's class, if it has one.
 pub const PROVIDER_ANNOTATION: &str = "cloudprovider.ccm/load-balancer-provider";
@@ -214,7 +217,8 @@ impl Providers {
         let balancing = |provider: &&Arc<dyn Provider>| provider.info().is_some_and(|info| claims(&info));
         let names: Vec<_> = self.all.iter().filter(balancing).map(|provider| provider.name()).collect();
         ServiceOwner::Misnamed(format!(
-            "annotation {PROVIDER_ANNOTATION}: {name:?} {problem}: remove it, or name one of: {}",
+            "annotation {PROVIDER_ANNOTATION}: {:?} {problem}: remove it, or name one of: {}",
+            cut(name, NAME),
             names.join(", ")
         ))
     }

@@ -4,10 +4,13 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use ccm_state::{Explanation, Guard, RouteTable, Service, Standing};
+use ccm_state::{Explanation, Guard, Report, RouteTable, Service, Standing};
 use parking_lot::RwLock;
 
-use crate::kube::Node;
+use crate::{
+    kube::{Node, queue::Key},
+    reconcile::Reports,
+};
 
 /// A controller that people may ask about what it knows.
 pub trait Explain: Debug + Send + Sync {
@@ -16,8 +19,18 @@ pub trait Explain: Debug + Send + Sync {
         None
     }
 
+    /// All that there is to say about a node.
+    fn explain_all(&self, node: &Node) -> Vec<Explanation> {
+        self.explain(node).into_iter().collect()
+    }
+
     /// The guard of each provider's nodes, if this controller deletes nodes.
     fn guard(&self) -> Vec<Guard> {
+        Vec::new()
+    }
+
+    /// All that it reports.
+    fn reports(&self) -> Vec<Report> {
         Vec::new()
     }
 
@@ -29,6 +42,16 @@ pub trait Explain: Debug + Send + Sync {
     /// The routes of each provider that it knows.
     fn routes(&self) -> Vec<RouteTable> {
         Vec::new()
+    }
+}
+
+impl<K: Key> Explain for Reports<K> {
+    fn explain_all(&self, node: &Node) -> Vec<Explanation> {
+        Self::explain(self, &node.uid)
+    }
+
+    fn reports(&self) -> Vec<Report> {
+        Self::all(self)
     }
 }
 
@@ -45,12 +68,17 @@ impl Views {
     /// What all controllers say about a node.
     #[must_use]
     pub fn of_node(&self, node: &Node) -> Vec<Explanation> {
-        self.all(|controller| controller.explain(node))
+        self.all(|controller| controller.explain_all(node))
     }
 
     #[must_use]
     pub fn guard(&self) -> Vec<Guard> {
         self.all(|controller| controller.guard())
+    }
+
+    #[must_use]
+    pub fn reports(&self) -> Vec<Report> {
+        self.all(|controller| controller.reports())
     }
 
     #[must_use]

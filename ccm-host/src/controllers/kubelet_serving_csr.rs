@@ -24,88 +24,70 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use tokio::sync::Semaphore;
 
 use crate::{
-    controllers::{Kept, Parts, Registration},
-    kube::{
-        events::Recorder,
-        keep::Keep,
-        queue::{Backoff, Outcome, WorkQueue},
+    controllers::{
+        Kept, Registration,
+        shell::{self, Shell},
     },
-    reconcile::{self, Reconciler},
+    kube::{
+        keep::Keep,
+        queue::{Backoff, Outcome},
+    },
+    reconcile,
 };
-use act::Told;
 use metrics::CsrMetrics;
 pub use settings::{Policy, Settings};
-
-/// The component that Events are recorded under.
-const COMPONENT: &str = "kubelet-serving-csr-controller";
-
-const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(30) };
 
 /// Runs only if it is named: who approves certificates is for the cluster's administrator to say, and some have an
 /// approver already.
 pub const REGISTRATION: Registration = Registration {
-    name: "kubelet-serving-csr-controller",
-    short_name: "kubelet-serving-csr",
-    alias: None,
-    account: Some("kubelet-serving-csr-controller"),
-    by_default: false,
-    admit: None,
     keep: |settings| Kept {
         certificate_requests: true,
         ..Kept::of_managed_nodes(settings, &Keep::default())
     },
     served_by: |_| Some(|provider| provider.instances),
-    start: |parts, registry| Some(reconcile::run(Arc::new(Controller::new(parts, registry)))),
+    ..Registration::of::<Controller>("kubelet-serving-csr")
 };
 
 #[derive(Debug)]
 struct Controller {
-    parts: Parts,
-    recorder: Recorder,
+    shell: Shell<String>,
     metrics: CsrMetrics,
-    queue: WorkQueue<String>,
-    told: Mutex<Told>,
-    /// One permit for each request being written.
-    writing: Semaphore,
 }
 
-impl Controller {
-    fn new(parts: Parts, registry: &mut Registry) -> Self {
-        let metrics = CsrMetrics::register(registry);
-        Self {
-            recorder: parts.events.recorder(COMPONENT),
-            queue: WorkQueue::new("kubelet_serving_csr", BACKOFF, &parts.metrics.queue),
-            told: Mutex::new(Told::new(metrics.clone())),
-            writing: Semaphore::new(parts.settings.nodes.concurrent_node_syncs),
-            metrics,
-            parts,
-        }
-    }
-}
-
-impl Reconciler for Controller {
+impl shell::Controller for Controller {
+    /// The name of a request.
     type Key = String;
+    const NAME: &'static str = "kubelet-serving-csr-controller";
+    const QUEUE: &'static str = "kubelet_serving_csr";
+    const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(30) };
     /// Questions to a provider share calls; only writes are limited.
     const AT_ONCE: usize = 1024;
 
-    fn queue(&self) -> &WorkQueue<String> {
-        &self.queue
+    fn new(shell: Shell<String>, registry: &mut Registry) -> Option<Self> {
+        Some(Self { shell, metrics: CsrMetrics::register(registry) })
+    }
+
+    fn shell(&self) -> &Shell<String> {
+        &self.shell
     }
 
     async fn begin(self: &Arc<Self>) {
-        tokio::join!(self.parts.nodes.synced(), self.parts.certificate_requests.synced());
-        reconcile::follow(self, &self.parts.certificate_requests, Self::request_changed);
-        reconcile::follow(self, &self.parts.nodes, Self::node_changed);
+        let parts = &self.shell.parts;
+        tokio::join!(parts.nodes.synced(), parts.certificate_requests.synced());
+        reconcile::follow(self, &parts.certificate_requests, |controller, change| {
+            controller.shell.queue.add(change.object().name.clone());
+        });
+        reconcile::follow(self, &parts.nodes, Self::node_changed);
     }
 
-    async fn reconcile(&self, name: &String) -> Outcome {
-        let Some(request) = self.parts.certificate_requests.get(name) else { return Outcome::Done };
-        let (Ok(verdict) | Err(verdict)) = Box::pin(self.judge(&request)).await;
+    async fn look(&self, name: &String) -> Outcome {
+        let Some(request) = self.shell.parts.certificate_requests.get(name) else {
+            return self.shell.reports.clear(name);
+        };
+        let verdict = Box::pin(self.judge(&request)).await;
         self.carry_out(&request, verdict).await
     }
 }

@@ -22,86 +22,65 @@ mod webhook;
 use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use tokio::sync::Semaphore;
 
 use crate::{
-    controllers::{Kept, Parts, Registration},
-    kube::{
-        events::Recorder,
-        queue::{Backoff, Outcome, WorkQueue},
+    controllers::{
+        Kept, Registration,
+        shell::{self, Shell},
     },
-    reconcile::{self, Reconciler, ToldOnce},
+    kube::queue::{Backoff, Outcome},
+    reconcile,
 };
 use metrics::Results;
-
-/// The component that Events are recorded under.
-const COMPONENT: &str = "persistent-volume-label-controller";
-
-/// The disk of a volume that was made first may appear any time.
-const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(300) };
 
 /// The controller, to the rest of the host. Runs only if it is named: it needs rights over PersistentVolumes, and most
 /// clusters have volumes of CSI drivers only.
 pub const REGISTRATION: Registration = Registration {
-    name: "persistent-volume-label-controller",
-    short_name: "persistent-volume-label",
-    alias: None,
-    account: Some("persistent-volume-label-controller"),
-    by_default: false,
     admit: Some(webhook::router),
     keep: |_| Kept { volumes: true, ..Kept::default() },
     served_by: |_| Some(|provider| provider.volumes),
-    start: |parts, registry| Some(reconcile::run(Arc::new(Controller::new(parts, registry)))),
+    ..Registration::of::<Controller>("persistent-volume-label")
 };
 
 #[derive(Debug)]
 struct Controller {
-    parts: Parts,
-    recorder: Recorder,
+    shell: Shell<String>,
     metrics: Results,
-    /// By name.
-    queue: WorkQueue<String>,
-    /// By uid.
-    told: Mutex<ToldOnce<decide::Notice>>,
-    /// One permit for each volume being written: the others must not stand before all other requests of the host.
-    writing: Semaphore,
 }
 
-impl Controller {
-    fn new(parts: Parts, registry: &mut Registry) -> Self {
-        Self {
-            recorder: parts.events.recorder(COMPONENT),
-            metrics: Results::of_volumes(registry),
-            queue: WorkQueue::new("persistent_volume_label", BACKOFF, &parts.metrics.queue),
-            told: Mutex::default(),
-            writing: Semaphore::new(parts.settings.nodes.concurrent_node_syncs),
-            parts,
-        }
-    }
-}
-
-impl Reconciler for Controller {
+impl shell::Controller for Controller {
+    /// The name of a volume.
     type Key = String;
+    const NAME: &'static str = "persistent-volume-label-controller";
+    const QUEUE: &'static str = "persistent_volume_label";
+    /// The disk of a volume that was made first may appear any time.
+    const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(300) };
     /// Questions to a provider share calls.
     const AT_ONCE: usize = 512;
 
-    fn queue(&self) -> &WorkQueue<String> {
-        &self.queue
+    fn new(shell: Shell<String>, registry: &mut Registry) -> Option<Self> {
+        Some(Self { shell, metrics: Results::of_volumes(registry) })
+    }
+
+    fn shell(&self) -> &Shell<String> {
+        &self.shell
     }
 
     async fn begin(self: &Arc<Self>) {
-        self.parts.volumes.synced().await;
-        reconcile::follow(self, &self.parts.volumes, Self::volume_changed);
+        let volumes = &self.shell.parts.volumes;
+        volumes.synced().await;
+        reconcile::follow(self, volumes, |controller, change| controller.add(change.object()));
     }
 
+    /// A provider that connects may know volumes that nobody knew.
     async fn background(&self) {
-        let providers = self.parts.providers.all().iter();
-        join_all(providers.map(|one| reconcile::at_each_sweep(one.as_ref(), || self.look_at_all()))).await;
+        let look_at_all = || self.shell.parts.volumes.list().iter().for_each(|volume| self.add(volume));
+        let providers = self.shell.parts.providers.all().iter();
+        join_all(providers.map(|one| reconcile::at_each_sweep(one.as_ref(), look_at_all))).await;
     }
 
-    async fn reconcile(&self, name: &String) -> Outcome {
+    async fn look(&self, name: &String) -> Outcome {
         Box::pin(self.label(name)).await
     }
 }

@@ -8,11 +8,15 @@ use std::{fmt, sync::Arc};
 use axum::Router;
 use prometheus_client::registry::Registry;
 
-use super::{Settings, explain::Views};
+use super::{
+    Settings,
+    explain::Views,
+    shell::{self, Controller},
+};
 use crate::{
     cloud::{CloudMetrics, ProviderInfo, Providers},
     kube::{Cache, CertificateRequest, Events, Keep, KubeMetrics, Node, PersistentVolume, Service, Writer},
-    reconcile::Run,
+    reconcile::{ReportMetrics, Run},
 };
 
 /// One controller.
@@ -79,11 +83,29 @@ pub struct Parts {
     pub events: Events,
     pub metrics: KubeMetrics,
     pub cloud_metrics: CloudMetrics,
+    /// Counts what the controllers report.
+    pub reports: ReportMetrics,
     /// What the controllers say of themselves to people.
     pub views: Arc<Views>,
 }
 
 impl Registration {
+    /// The registration of this controller, to be completed with what differs. It runs only if it is named, writes under a
+    /// ServiceAccount of its own name, and needs no provider.
+    pub(super) const fn of<C: Controller>(short_name: &'static str) -> Self {
+        Self {
+            name: C::NAME,
+            short_name,
+            alias: None,
+            account: Some(C::NAME),
+            by_default: false,
+            keep: |_| Kept::default(),
+            served_by: |_| None,
+            admit: None,
+            start: shell::start::<C>,
+        }
+    }
+
     /// Whether `--controllers` knows it under this name.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {

@@ -17,61 +17,38 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
 use crate::{
-    controllers::{Kept, Parts, Registration},
+    controllers::{
+        Registration,
+        shell::{self, Shell},
+    },
     kube::{
-        events::Recorder,
-        queue::{Backoff, Outcome, WorkQueue},
+        queue::{Backoff, Outcome},
         service::ObjectKey,
     },
-    reconcile::{self, Reconciler, Run},
 };
 use metrics::SshKeyMetrics;
 use observe::Known;
 
 pub use settings::Settings;
 
-/// The component that Events are recorded under.
-const COMPONENT: &str = "ssh-keys-controller";
-
-const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), max: Duration::from_secs(300) };
-
 /// The controller, to the rest of the host. Off unless it is named: who may write the Secret may log in everywhere.
 pub const REGISTRATION: Registration = Registration {
-    name: "ssh-keys-controller",
-    short_name: "ssh-keys",
-    alias: None,
     account: None,
-    by_default: false,
-    admit: None,
-    keep: |_| Kept::default(),
     served_by: |_| Some(|provider| provider.ssh_keys),
-    start,
+    ..Registration::of::<Controller>("ssh-keys")
 };
-
-fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
-    let Some(secret) = parts.settings.ssh_keys.ssh_keys_secret.clone().0 else {
-        tracing::warn!(
-            controller = REGISTRATION.name,
-            "not started: --ssh-keys-secret is empty; give the NAMESPACE/NAME of the Secret with the keys"
-        );
-        return None;
-    };
-    Some(reconcile::run(Arc::new(Controller::new(parts, secret, registry))))
-}
 
 #[derive(Debug)]
 struct Controller {
-    parts: Parts,
+    shell: Shell<Subject>,
     secret: ObjectKey,
-    recorder: Recorder,
     metrics: SshKeyMetrics,
-    queue: WorkQueue<Subject>,
     known: Mutex<Known>,
 }
 
@@ -89,33 +66,34 @@ impl fmt::Display for Subject {
     }
 }
 
-impl Controller {
-    fn new(parts: Parts, secret: ObjectKey, registry: &mut Registry) -> Self {
-        Self {
-            secret,
-            recorder: parts.events.recorder(COMPONENT),
-            metrics: SshKeyMetrics::register(registry),
-            queue: WorkQueue::new("ssh_keys", BACKOFF, &parts.metrics.queue),
-            known: Mutex::default(),
-            parts,
-        }
-    }
-}
-
-impl Reconciler for Controller {
+impl shell::Controller for Controller {
     type Key = Subject;
+    const NAME: &'static str = "ssh-keys-controller";
+    const QUEUE: &'static str = "ssh_keys";
+    const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), max: Duration::from_secs(300) };
     /// Each call may take minutes.
     const AT_ONCE: usize = 16;
 
-    fn queue(&self) -> &WorkQueue<Subject> {
-        &self.queue
+    fn new(shell: Shell<Subject>, registry: &mut Registry) -> Option<Self> {
+        let Some(secret) = shell.parts.settings.ssh_keys.ssh_keys_secret.clone().0 else {
+            tracing::warn!(
+                controller = Self::NAME,
+                "not started: --ssh-keys-secret is empty; give the NAMESPACE/NAME of the Secret with the keys"
+            );
+            return None;
+        };
+        Some(Self { shell, secret, metrics: SshKeyMetrics::register(registry), known: Mutex::default() })
+    }
+
+    fn shell(&self) -> &Shell<Subject> {
+        &self.shell
     }
 
     async fn background(&self) {
         self.follow_secret().await;
     }
 
-    async fn reconcile(&self, subject: &Subject) -> Outcome {
+    async fn look(&self, subject: &Subject) -> Outcome {
         self.spread(subject).await
     }
 }

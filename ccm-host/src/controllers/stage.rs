@@ -22,6 +22,7 @@ use crate::{
         fixtures::{Recorded, events},
         patch::Writer,
     },
+    reconcile::ReportMetrics,
 };
 
 /// A controller and its surroundings.
@@ -71,6 +72,7 @@ pub(crate) fn parts(
         events,
         metrics,
         cloud_metrics: CloudMetrics::register(registry),
+        reports: ReportMetrics::register(registry),
         views: Arc::default(),
     };
     (parts, recorded)

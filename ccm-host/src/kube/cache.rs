@@ -3,9 +3,11 @@
 //! In: the apiserver's lists and watch events. Out: lookups and [`Change`]s. Every object is projected to a [`Slim`]
 //! type before it is stored, and an update that touches nothing kept is not a change: heartbeats pass unnoticed. Lists
 //! are replaced entry by entry, so a re-list never holds two copies of the map, and objects that vanished while the
-//! watch was lost are reported as deleted when the list ends.
+//! watch was lost are reported as deleted when the list ends. An object that cannot be read is named in the log, counted,
+//! and keeps its last known state.
 
 mod follow;
+mod read;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -22,12 +24,16 @@ use super::{
     keep::{Interner, Keep},
     metrics::{CacheMetrics, KindCacheMetrics},
 };
-use crate::outage::Outage;
+use crate::{outage::Outage, text};
 use follow::Follower;
+use read::{Read, Unreadable};
 use store::Store;
 
 /// Maximum label and annotation keys, however often providers ask for more: each new key costs a new list.
 const MOST_KEYS: usize = 4096;
+
+/// The start of an error that may quote an object.
+const LONGEST_ERROR: usize = 200;
 
 /// A slim object that a [`Cache`] can hold.
 pub trait Slim: PartialEq + Send + Sync + Sized + 'static {
@@ -41,6 +47,8 @@ pub trait Slim: PartialEq + Send + Sync + Sized + 'static {
     const FIELDS: Option<&'static str> = None;
 
     fn key(&self) -> Self::Key;
+    /// The key of the object with this name; `namespace` is empty for a cluster-scoped one.
+    fn key_of(namespace: &str, name: &str) -> Self::Key;
     /// `metadata.uid`
     fn uid(&self) -> &str;
     /// `metadata.resourceVersion`
@@ -266,14 +274,47 @@ impl<T: Slim> Cache<T> {
         self.0.store.write().begin_list();
     }
 
-    fn put(&self, wire: T::Wire, wanted: &Wanted) {
-        let object = T::project(wire, &wanted.keep, &self.0.interner);
-        self.change(|store| store.put(object));
+    fn put(&self, object: Read<T::Wire>, wanted: &Wanted) {
+        match object {
+            Ok(wire) => {
+                let object = T::project(wire, &wanted.keep, &self.0.interner);
+                self.change(|store| store.put(object));
+            }
+            Err(unreadable) => self.put_unreadable(&unreadable),
+        }
     }
 
-    fn remove(&self, wire: T::Wire, wanted: &Wanted) {
-        let last = T::project(wire, &wanted.keep, &self.0.interner);
-        self.change(|store| [store.remove(last), None]);
+    fn put_unreadable(&self, Unreadable { metadata, why }: &Unreadable) {
+        let mut is_new = false;
+        self.change(|store| {
+            let changed;
+            (is_new, changed) =
+                store.put_unreadable(&T::key_of(&metadata.namespace, &metadata.name), &metadata.uid);
+            [changed, None]
+        });
+        if is_new {
+            let (kind, why) = (T::KIND, why.to_string());
+            let (namespace, name, error) =
+                (&metadata.namespace, &metadata.name, &*text::cut(&why, LONGEST_ERROR));
+            tracing::error!(
+                kind,
+                namespace,
+                name,
+                error,
+                "an object cannot be read: its last known state stays"
+            );
+        }
+    }
+
+    fn remove(&self, object: Read<T::Wire>, wanted: &Wanted) {
+        let (key, last) = match object {
+            Ok(wire) => {
+                let last = T::project(wire, &wanted.keep, &self.0.interner);
+                (last.key(), Some(last))
+            }
+            Err(Unreadable { metadata, .. }) => (T::key_of(&metadata.namespace, &metadata.name), None),
+        };
+        self.change(|store| [store.remove(&key, last), None]);
     }
 
     /// Objects that the list has not contained so far.
@@ -284,7 +325,6 @@ impl<T: Slim> Cache<T> {
     /// Ends a complete list: objects that it did not contain are gone.
     fn end_list(&self, wanted: &Wanted) {
         self.change(|store| store.end_list().into_iter().map(Some));
-        self.0.interner.prune();
         self.0.metrics.lists.inc();
         self.0.listed.send_replace(wanted.generation);
     }
@@ -297,7 +337,8 @@ impl<T: Slim> Cache<T> {
         let handlers = self.0.handlers.read();
         let changes = change(&mut self.0.store.write());
         changes.into_iter().flatten().for_each(|change| handlers.iter().for_each(|handler| handler(&change)));
-        self.0.metrics.seen(self.len());
+        let store = self.0.store.read();
+        self.0.metrics.seen(store.len(), store.unreadable());
     }
 
     /// Notes that the watch is open.

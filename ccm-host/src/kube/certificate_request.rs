@@ -73,6 +73,10 @@ impl Slim for CertificateRequest {
         self.name.clone()
     }
 
+    fn key_of(_: &str, name: &str) -> String {
+        name.to_owned()
+    }
+
     fn place(name: &String, client: &Client) -> (Api<CertificateSigningRequest>, String) {
         (Api::all(client.clone()), name.clone())
     }

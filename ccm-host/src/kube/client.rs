@@ -14,7 +14,7 @@ use std::{path::PathBuf, time::Duration};
 use ::kube::{
     Client, Config,
     client::{Body, ConfigExt},
-    config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster},
 };
 use http::{HeaderValue, Request, Response, Uri, header::USER_AGENT};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -92,9 +92,9 @@ pub enum ClientError {
         /// The underlying error.
         source: Box<KubeconfigError>,
     },
-    /// The kubeconfig configures a proxy.
-    #[error("kubeconfig {path} names the proxy {proxy}, which is not supported: remove proxy-url", path = path.display())]
-    Proxy { path: PathBuf, proxy: String },
+    /// The kubeconfig configures a proxy, whose URL may hold a password.
+    #[error("kubeconfig {} names a proxy, which is not supported: remove proxy-url", .0.display())]
+    Proxy(PathBuf),
     /// No address was given, and the process is not in a pod.
     #[error("not in a pod: give --kubeconfig or --master")]
     NotInCluster(#[source] ::kube::config::InClusterError),
@@ -142,10 +142,9 @@ async fn from_kubeconfig(path: &PathBuf) -> Result<Config, ClientError> {
     let unusable = |source| ClientError::Kubeconfig { path: path.clone(), source: Box::new(source) };
     let kubeconfig = Kubeconfig::read_from(path).map_err(unusable)?;
     // Proxies from the environment are meant for the internet, not for the apiserver: ignore them.
-    let proxies =
-        kubeconfig.clusters.iter().filter_map(|cluster| cluster.cluster.as_ref()?.proxy_url.clone());
-    if let Some(proxy) = proxies.into_iter().find(|proxy| !proxy.is_empty()) {
-        return Err(ClientError::Proxy { path: path.clone(), proxy });
+    let proxy_of = |cluster: &NamedCluster| cluster.cluster.as_ref()?.proxy_url.clone();
+    if kubeconfig.clusters.iter().filter_map(proxy_of).any(|proxy| !proxy.is_empty()) {
+        return Err(ClientError::Proxy(path.clone()));
     }
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(unusable)
 }

@@ -1,7 +1,7 @@
 //! Events: what people see in `kubectl describe`. They never hold up other work.
 //!
 //! In: calls of [`Recorder::record`], which never wait. Out: core/v1 Events, written one at a time by
-//! [`EventWriter::run`] while no important write is in flight. Repeats become a count, floods of similar ones are
+//! [`EventWriter::run`] while no important write is in flight or about to come. Repeats become a count, floods of similar ones are
 //! combined, and one object cannot fill the log: the same rules as client-go's. When the queue is full the newest event
 //! is dropped and counted.
 
@@ -27,6 +27,7 @@ use super::{
     persistent_volume::PersistentVolume,
     service::{ObjectKey, Service},
 };
+use crate::text;
 pub use write::EventWriter;
 
 /// Maximum events waiting.
@@ -190,7 +191,8 @@ impl Events {
 }
 
 impl Recorder {
-    /// Queues an event. Never waits; drops the event if the queue is full.
+    /// Queues an event. Never waits; drops the event if the queue is full, and cuts a message that is too long: tenants and
+    /// providers choose some of its words.
     pub fn record(
         &self,
         regarding: impl Into<Regarding>,
@@ -203,7 +205,7 @@ impl Recorder {
             regarding: regarding.into(),
             type_,
             reason: reason.into(),
-            message: message.into(),
+            message: text::cut(&message.into(), text::MESSAGE).into_owned(),
             at: crate::clock::now(),
             since: Instant::now(),
         };

@@ -205,25 +205,45 @@ impl<K: Into<Arc<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Pairs {
     }
 }
 
-/// Shares one copy of each key.
+/// Shares one copy of each key for as long as an object uses it.
+///
+/// Keys that no object uses any more are forgotten each time the set has doubled. So it holds at most twice as many keys
+/// as the objects do, whatever tenants write, and a key costs the same on average.
 #[derive(Debug, Default)]
-pub struct Interner(Mutex<HashSet<Arc<str>>>);
+pub struct Interner(Mutex<Interned>);
+
+#[derive(Debug, Default)]
+struct Interned {
+    keys: HashSet<Arc<str>>,
+    /// The number of keys at which unused ones are looked for.
+    full: usize,
+}
+
+/// Fewer keys than this are not worth a search.
+const FEW: usize = 256;
 
 impl Interner {
     /// The one shared copy of `key`.
     pub(super) fn intern(&self, key: &str) -> Arc<str> {
-        let mut known = self.0.lock();
-        if let Some(shared) = known.get(key) {
+        let mut interned = self.0.lock();
+        if let Some(shared) = interned.keys.get(key) {
             return Arc::clone(shared);
         }
+        if interned.keys.len() >= interned.full.max(FEW) {
+            interned.keys.retain(|key| Arc::strong_count(key) > 1);
+            interned.full = 2 * interned.keys.len();
+            let room = interned.full.max(FEW);
+            interned.keys.shrink_to(room);
+        }
         let shared: Arc<str> = key.into();
-        known.insert(Arc::clone(&shared));
+        interned.keys.insert(Arc::clone(&shared));
         shared
     }
 
-    /// Forgets keys that no object uses any more, so that changing keys do not pile up.
-    pub(super) fn prune(&self) {
-        self.0.lock().retain(|key| Arc::strong_count(key) > 1);
+    /// The number of keys held.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().keys.len()
     }
 }
 
@@ -246,15 +266,22 @@ mod tests {
     }
 
     #[test]
-    fn interned_keys_are_shared_until_nobody_uses_them() {
+    fn interned_keys_follow_their_users() {
         let interner = Interner::default();
-        let first = interner.intern("zone");
-        assert!(Arc::ptr_eq(&first, &interner.intern("zone")));
-        interner.prune();
-        assert!(Arc::ptr_eq(&first, &interner.intern("zone")), "a key in use survives");
-        drop(first);
-        interner.prune();
-        assert!(interner.0.lock().is_empty());
+        let used = interner.intern("zone");
+        for number in 0..10_000 {
+            interner.intern(&number.to_string());
+        }
+        assert!(Arc::ptr_eq(&used, &interner.intern("zone")), "a key in use is shared");
+        assert!(interner.len() <= FEW, "{} keys, of which one is in use", interner.len());
+
+        let many: Vec<_> = (0..10_000).map(|number| interner.intern(&format!("used-{number}"))).collect();
+        assert!(interner.len() >= many.len());
+        drop(many);
+        for number in 0..20_000 {
+            interner.intern(&number.to_string());
+        }
+        assert!(interner.len() <= FEW, "{} keys, of which one is in use", interner.len());
     }
 
     #[test]

@@ -147,6 +147,7 @@ pub struct CacheMetrics {
     lists: Family<Kind, Counter>,
     errors: Family<Kind, Counter>,
     watching: Family<Kind, Gauge>,
+    unreadable: Family<Kind, Count>,
 }
 
 impl CacheMetrics {
@@ -163,6 +164,10 @@ impl CacheMetrics {
                 "ccm_cache_watching",
                 "Whether the watch is open (1); while it is 0, changes go unnoticed",
             ),
+            unreadable: registry.metric(
+                "ccm_cache_unreadable_objects",
+                "Objects whose present state cannot be read; each keeps its last known state, and the log names it",
+            ),
         }
     }
 
@@ -176,6 +181,7 @@ impl CacheMetrics {
             lists: self.lists.get_or_create_owned(&kind),
             errors: self.errors.get_or_create_owned(&kind),
             watching: self.watching.get_or_create_owned(&kind),
+            unreadable: self.unreadable.get_or_create_owned(&kind),
         }
     }
 }
@@ -188,12 +194,14 @@ pub struct KindCacheMetrics {
     pub(super) lists: Counter,
     pub(super) errors: Counter,
     pub(super) watching: Gauge,
+    pub(super) unreadable: Count,
 }
 
 impl KindCacheMetrics {
-    /// Records an event and the number of objects after it.
-    pub(super) fn seen(&self, objects: usize) {
+    /// Records an event and the numbers of objects after it.
+    pub(super) fn seen(&self, objects: usize, unreadable: usize) {
         self.objects.set(objects as u64);
+        self.unreadable.set(unreadable as u64);
         self.last_event.set(crate::clock::now().as_duration().as_secs_f64());
     }
 }

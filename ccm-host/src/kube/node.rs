@@ -104,6 +104,10 @@ impl Slim for Node {
         self.name.clone()
     }
 
+    fn key_of(_: &str, name: &str) -> String {
+        name.to_owned()
+    }
+
     fn place(name: &String, client: &Client) -> (Api<NodeWire>, String) {
         (Api::all(client.clone()), name.clone())
     }

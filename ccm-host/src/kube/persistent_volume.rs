@@ -74,6 +74,10 @@ impl Slim for PersistentVolume {
         self.name.clone()
     }
 
+    fn key_of(_: &str, name: &str) -> String {
+        name.to_owned()
+    }
+
     fn place(name: &String, client: &Client) -> (Api<Wire>, String) {
         (Api::all(client.clone()), name.clone())
     }

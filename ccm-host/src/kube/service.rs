@@ -17,7 +17,10 @@ use super::{
     keep::{Interner, Keep, Pairs},
     wire::{Condition, Meta, core_resource, or_default},
 };
-use crate::cidr;
+use crate::{
+    cidr,
+    text::{NAME, cut},
+};
 
 /// Namespace and name; written `namespace/name`. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -188,6 +191,7 @@ pub const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source
 pub struct SourceRangesError {
     /// The field or annotation.
     pub place: &'static str,
+    /// Its start, if it is long.
     pub range: String,
 }
 
@@ -208,7 +212,7 @@ fn parse<'a>(
     place: &'static str,
     listed: impl Iterator<Item = &'a str>,
 ) -> Result<Vec<IpNet>, SourceRangesError> {
-    let bad = |range: &str| SourceRangesError { place, range: range.to_owned() };
+    let bad = |range: &str| SourceRangesError { place, range: cut(range, NAME).into_owned() };
     let network = |text: &str| cidr::parse(text.trim()).map(|network| network.trunc());
     let mut ranges =
         listed.map(|text| network(text).ok_or_else(|| bad(text))).collect::<Result<Vec<_>, _>>()?;
@@ -224,6 +228,10 @@ impl Slim for Service {
 
     fn key(&self) -> ObjectKey {
         self.key.clone()
+    }
+
+    fn key_of(namespace: &str, name: &str) -> ObjectKey {
+        ObjectKey::new(namespace, name)
     }
 
     fn place(key: &ObjectKey, client: &Client) -> (Api<ServiceWire>, String) {

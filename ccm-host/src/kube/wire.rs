@@ -21,6 +21,7 @@ pub(super) struct Meta {
     pub(super) namespace: String,
     pub(super) uid: String,
     pub(super) resource_version: String,
+    #[serde(deserialize_with = "time")]
     pub(super) creation_timestamp: Option<Timestamp>,
     pub(super) deletion_timestamp: Option<Timestamp>,
     #[serde(deserialize_with = "pairs")]
@@ -54,6 +55,7 @@ pub struct Condition {
     pub reason: String,
     pub message: String,
     /// When the status last changed.
+    #[serde(deserialize_with = "time")]
     pub last_transition_time: Option<Timestamp>,
 }
 
@@ -62,6 +64,12 @@ pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Defaul
     d: D,
 ) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(d)?.unwrap_or_default())
+}
+
+/// Reads a time, or `None` if it is out of range here: Go knows later years than jiff, and whoever may write a condition
+/// chooses its time.
+fn time<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Timestamp>, D::Error> {
+    Ok(Option::<String>::deserialize(d)?.and_then(|text| text.parse().ok()))
 }
 
 /// Reads a JSON object of strings as a list of pairs, without building a tree.

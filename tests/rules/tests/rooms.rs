@@ -17,7 +17,7 @@ const FLOORS: [&[&str]; 10] = [
     &["election", "shadow"],
     &["outage"],
     &["flag"],
-    &["cidr", "clock", "metric", "trace"],
+    &["cidr", "clock", "metric", "text", "trace"],
 ];
 
 /// The parts of the host that shipped code of one room names.

@@ -163,10 +163,7 @@ fn info(
             keep_of_nodes = keep_of_nodes.union(&keep(&[], &[wanted::PROVIDED_NODE_IP.to_owned()]));
         }
     }
-    let reads_kubelets_words = wants
-        .identity
-        .as_ref()
-        .is_some_and(|fields| fields.addresses || fields.provided_node_ips || !fields.annotations.is_empty());
+    let reads_kubelets_words = wants.identity.as_ref().is_some_and(reads_kubelets_words);
     let service = wants.service.clone().unwrap_or_default();
     // Written annotations must be visible, or the host could never tell that a write is done.
     let written: Vec<String> =
@@ -206,6 +203,18 @@ fn info(
         keep_of_services,
         instance_sweep: intervals.instance_sweep,
     }
+}
+
+/// The labels that NodeRestriction keeps from kubelets. Of Kubernetes' own they may write some, and all others.
+const RESTRICTED: &str = "node-restriction.kubernetes.io/";
+
+/// Whether a provider that is sent these fields learns what a kubelet may have written in its own Node.
+fn reads_kubelets_words(fields: &pb::NodeFields) -> bool {
+    let of_kubelet = |label: &String| !label.starts_with(RESTRICTED);
+    fields.addresses
+        || fields.provided_node_ips
+        || !fields.annotations.is_empty()
+        || fields.labels.iter().any(of_kubelet)
 }
 
 /// Caps the batch size that a provider advertises.
@@ -317,6 +326,26 @@ mod tests {
         let given =
             pb::Intervals { bookmark_interval: Some(zero), instance_sweep: Some(zero), ..Default::default() };
         assert_eq!(Intervals::of(Some(&given), &mut Findings::default()), absent);
+    }
+
+    /// What a kubelet may write is no proof, whoever reports it.
+    #[test]
+    fn labels_are_a_kubelets_words_but_for_those_that_are_kept_from_it() {
+        let labels = |labels: &[&str]| pb::NodeFields {
+            labels: labels.iter().map(|&label| label.to_owned()).collect(),
+            ..Default::default()
+        };
+        let rows = [
+            (labels(&[]), false),
+            (labels(&["node-restriction.kubernetes.io/pool", "node-restriction.kubernetes.io/"]), false),
+            (labels(&["node-restriction.kubernetes.io/pool", "example.com/ip"]), true),
+            (labels(&["topology.kubernetes.io/zone"]), true),
+            (labels(&["*"]), true),
+            (pb::NodeFields { addresses: true, ..Default::default() }, true),
+        ];
+        for (fields, want) in rows {
+            assert_eq!(reads_kubelets_words(&fields), want, "{fields:?}");
+        }
     }
 
     /// N7.

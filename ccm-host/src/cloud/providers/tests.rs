@@ -179,6 +179,8 @@ fn services_go_to_whom_they_name() {
     for (said, want) in refusals {
         assert!(said.contains(want), "{said}");
     }
+    let long = of(&"x".repeat(250 << 10), None);
+    assert!(long.len() < 1024 && long.ends_with("name one of: a, b"), "M6: {} bytes", long.len());
     b.forget_info();
     assert_eq!([of("a", None), of("b", None)], ["a", "undecided"]);
 }

@@ -1,196 +1,90 @@
-//! Carries out a verdict: writes the decision, and says what there is to say, once.
+//! Carries out a verdict: one patch of the approval subresource, or a report.
 //!
-//! In: a verdict. Out: one patch of the approval subresource, an Event on the Node, a line in the log, metrics, and when
-//! to look again. No line holds the request itself.
+//! In: a verdict. Out: the decision and its Event on the Node, or what the request waits for. No line holds the request
+//! itself.
 
-use std::collections::HashMap;
+use ccm_state::Standing;
 
 use super::{
     Controller,
-    decide::{self, Ignored, Refusal, Verdict, Waiting},
-    metrics::CsrMetrics,
+    decide::{self, Verdict},
     settings::Policy,
 };
 use crate::{
     clock,
     kube::{
         certificate_request::CertificateRequest,
-        events::EventType,
+        events::{EventType, Regarding},
         patch::{Decision, WriteError, certificate_decision},
         queue::Outcome,
     },
-    reconcile::unwritten,
+    reconcile::{Report, Retry, unwritten},
 };
 
 const APPROVED: &str = "KubeletServingCertificateApproved";
-const REFUSED: &str = "KubeletServingCertificateRefused";
-const WAITING: &str = "KubeletServingCertificateWaiting";
 
 impl Controller {
     pub(super) async fn carry_out(&self, request: &CertificateRequest, verdict: Verdict) -> Outcome {
-        match verdict {
+        let settings = &self.shell.parts.settings.kubelet_serving;
+        let denies = settings.kubelet_serving_csr_policy == Policy::ApproveAndDeny;
+        let decided = match verdict {
+            Verdict::Settled => Ok(()),
             Verdict::Approve => {
                 let message =
                     "the cloud reports every name and address of this request for the node's instance";
-                let written = self.write(request, Decision::Approved, APPROVED, message).await;
-                if matches!(written, Ok(true)) {
-                    self.metrics.count("approved", "Approved");
-                    self.told.lock().forget(&request.uid);
-                    tracing::info!(
-                        request = request.name,
-                        node = request.node(),
-                        "serving certificate approved"
-                    );
-                    self.record(request, EventType::Normal, APPROVED, format!("approved {}", request.name));
-                }
-                outcome(written)
+                self.decide(request, Decision::Approved, APPROVED, message).await
             }
-            Verdict::Refuse(refusal) => self.refuse(request, &refusal).await,
-            Verdict::Wait(waiting) => self.wait(request, &waiting),
-            Verdict::Ignore(Ignored::Settled) => {
-                self.told.lock().forget(&request.uid);
-                Outcome::Done
+            Verdict::Leave(report) if denies && report.standing == Standing::Blocked => {
+                self.decide(request, Decision::Denied, report.reason, &report.message).await
             }
-            Verdict::Ignore(ignored) => {
-                let reason = if ignored == Ignored::TooOld { "TooOld" } else { "NotOurs" };
-                if self.is_news(request, Saying::Over("ignored", reason)) {
-                    tracing::debug!(request = request.name, reason, "certificate request ignored");
-                }
-                Outcome::Done
-            }
-        }
-    }
-
-    async fn refuse(&self, request: &CertificateRequest, refusal: &Refusal) -> Outcome {
-        let Refusal { reason, message, may_pass } = refusal;
-        let denies = self.parts.settings.kubelet_serving.kubelet_serving_csr_policy == Policy::ApproveAndDeny;
-        let (result, outcome) = if denies {
-            match self.write(request, Decision::Denied, reason, message).await {
-                Ok(true) => ("denied", Outcome::Done),
-                other => return outcome(other),
-            }
-        } else {
-            let again = || Outcome::RetryAfter(decide::pause(request, clock::now()));
-            ("refused", if *may_pass { again() } else { Outcome::Done })
+            Verdict::Leave(report) => return self.report(request, report),
         };
-        if self.is_news(request, Saying::Over(result, reason)) {
-            tracing::warn!(
-                request = request.name,
-                user = request.username,
-                reason,
-                message,
-                result,
-                "serving certificate not approved"
-            );
-            let text = format!("{} is {result}: {reason}: {message}", request.name);
-            self.record(request, EventType::Warning, REFUSED, text);
-        }
+        // A change that nothing kept shows brings no further look.
+        let outcome = decided.map_or_else(unwritten, |()| Outcome::Done);
+        self.shell.reports.clear(&request.name);
         outcome
     }
 
-    fn wait(&self, request: &CertificateRequest, waiting: &Waiting) -> Outcome {
-        let Waiting { reason, message, needs_person, after } = waiting;
-        if self.is_news(request, Saying::Waiting(reason)) {
-            tracing::info!(
-                request = request.name,
-                node = request.node(),
-                reason,
-                message,
-                "certificate request waits"
-            );
-            if *needs_person {
-                self.record(
-                    request,
-                    EventType::Warning,
-                    WAITING,
-                    format!("{} waits: {message}", request.name),
-                );
-            }
-        }
-        Outcome::RetryAfter(decide::pause(request, clock::now()).max(*after))
+    fn report(&self, request: &CertificateRequest, report: Report) -> Outcome {
+        let retry = match report.retry {
+            Retry::After(least) => Retry::After(decide::pause(request, clock::now()).max(least)),
+            retry => retry,
+        };
+        let message = format!("{}: {}: {}", request.name, report.reason, report.message);
+        self.shell.reports.set(&request.name, self.node(request), vec![Report { message, retry, ..report }])
     }
 
-    /// Whether this is news about the request. Nothing is kept of one that went meanwhile.
-    fn is_news(&self, request: &CertificateRequest, saying: Saying) -> bool {
-        let mut told = self.told.lock();
-        let is_news = told.is_news(&request.uid, saying);
-        if self.parts.certificate_requests.get(&request.name).is_none_or(|now| now.uid != request.uid) {
-            told.forget(&request.uid);
-        }
-        is_news
-    }
-
-    /// Writes the decision; `false` if somebody else's stands there already.
-    async fn write(
+    /// Writes the decision, unless somebody else's stands there already.
+    async fn decide(
         &self,
         request: &CertificateRequest,
         decision: Decision,
-        reason: &str,
+        reason: &'static str,
         message: &str,
-    ) -> Result<bool, WriteError> {
-        let Some(patch) = certificate_decision(request, decision, reason, message) else { return Ok(false) };
-        let Ok(_permit) = self.writing.acquire().await else { return Ok(false) };
-        self.parts.writer.patch::<CertificateRequest>(&request.name, &patch).await?;
-        Ok(true)
-    }
-
-    /// Records an Event on the Node of the kubelet that asks, if there is one. The apiserver vouches for that name, not for
-    /// those in the request.
-    fn record(&self, request: &CertificateRequest, type_: EventType, reason: &'static str, message: String) {
-        if let Some(node) = request.node().and_then(|name| self.parts.nodes.get(name)) {
-            self.recorder.record(&*node, type_, reason, message);
+    ) -> Result<(), WriteError> {
+        let Some(patch) = certificate_decision(request, decision, reason, message) else { return Ok(()) };
+        self.shell.patch::<CertificateRequest>(&request.name, &patch).await?;
+        let (result, type_, event, reason) = match decision {
+            Decision::Approved => ("approved", EventType::Normal, APPROVED, "Approved"),
+            Decision::Denied => ("denied", EventType::Warning, decide::REFUSED, reason),
+        };
+        self.metrics.decided(result, reason);
+        let (name, user) = (&request.name, &request.username);
+        tracing::info!(request = name, user, result, reason, message, "serving certificate decided");
+        if let Some(node) = self.node(request) {
+            self.shell.recorder.record(
+                node,
+                type_,
+                event,
+                format!("{name} is {result}: {reason}: {message}"),
+            );
         }
-    }
-}
-
-/// The last thing said about a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Saying {
-    Waiting(&'static str),
-    /// Denied, refused or ignored, with the result's name in the metric.
-    Over(&'static str, &'static str),
-}
-
-/// What was said about each open request, by uid, so that it is said and counted once. Only requests that exist take
-/// memory.
-#[derive(Debug)]
-pub(super) struct Told {
-    last: HashMap<String, Saying>,
-    metrics: CsrMetrics,
-}
-
-impl Told {
-    pub(super) fn new(metrics: CsrMetrics) -> Self {
-        Self { last: HashMap::new(), metrics }
+        Ok(())
     }
 
-    /// Whether this is news about the request.
-    fn is_news(&mut self, uid: &str, saying: Saying) -> bool {
-        let before = self.last.get(uid).copied();
-        if before == Some(saying) {
-            return false;
-        }
-        self.forget(uid);
-        match saying {
-            Saying::Waiting(reason) => self.metrics.waiting(reason, 1),
-            Saying::Over(result, reason) => self.metrics.count(result, reason),
-        }
-        self.last.insert(uid.to_owned(), saying);
-        true
-    }
-
-    /// Nothing more will be said about it.
-    pub(super) fn forget(&mut self, uid: &str) {
-        if let Some(Saying::Waiting(reason)) = self.last.remove(uid) {
-            self.metrics.waiting(reason, -1);
-        }
-    }
-}
-
-fn outcome(written: Result<bool, WriteError>) -> Outcome {
-    match written {
-        Ok(_) => Outcome::Done,
-        // A change that nothing kept shows brings no further look.
-        Err(error) => unwritten(error),
+    /// The Node of the kubelet that asks, if there is one. The apiserver vouches for that name, not for those in the
+    /// request.
+    fn node(&self, request: &CertificateRequest) -> Option<Regarding> {
+        request.node().and_then(|name| self.shell.parts.nodes.get(name)).map(|node| (&*node).into())
     }
 }

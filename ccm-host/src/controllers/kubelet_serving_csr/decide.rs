@@ -19,6 +19,8 @@ use crate::{
         certificate_request::{CertificateRequest, KUBELET_SERVING, NODE_USER},
         node::Node,
     },
+    reconcile::{Report, Retry},
+    text::{NAME, cut},
 };
 
 /// How long a kubelet waits for an answer. Then it makes another request, with another key.
@@ -26,6 +28,9 @@ const LIFETIME: Duration = Duration::from_secs(15 * 60);
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// After the pause that the request's age gives.
+const SOON: Retry = Retry::After(Duration::ZERO);
 
 /// The clocks of several apiservers differ by this much at most.
 const CLOCK_SKEW: Duration = Duration::from_secs(5);
@@ -44,53 +49,22 @@ const RESERVED_DOMAINS: [&str; 3] = [".localhost", ".svc", ".cluster.local"];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     Approve,
-    Refuse(Refusal),
-    Wait(Waiting),
-    /// It is not for this host to decide, or needs no decision any more.
-    Ignore(Ignored),
-}
-
-/// Why a request is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refusal {
-    /// `CamelCase`, for the condition and the metric.
-    pub(super) reason: &'static str,
-    /// For people. Whoever asks chose some of its words.
-    pub(super) message: String,
-    /// The cloud may report more later: look again if the request is left alone.
-    pub(super) may_pass: bool,
-}
-
-/// What a request waits for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Waiting {
-    /// `CamelCase`, for the metric.
-    pub(super) reason: &'static str,
-    /// For people.
-    pub(super) message: String,
-    /// Only a person can resolve it.
-    pub(super) needs_person: bool,
-    /// The least time until it can have passed.
-    pub(super) after: Duration,
-}
-
-/// Why there is nothing to decide.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ignored {
-    /// Decided, issued, or going.
+    /// It is decided, issued, or going.
     Settled,
-    /// No kubelet waits for it any more, or it is older than the Node.
-    TooOld,
-    /// Of another signer, or of a node that this host or its providers do not manage.
-    NotOurs,
+    /// It is left undecided: for ever, until something changes, or, if it is blocked, denied where the policy says so.
+    Leave(Report),
 }
+
+/// The Event of a request that is refused, and of one that waits for a person.
+pub(super) const REFUSED: &str = "KubeletServingCertificateRefused";
+const WAITING: &str = "KubeletServingCertificateWaiting";
 
 /// A request that is in order by itself: a node, and the names that its kubelet asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) node: String,
     dns_names: Vec<String>,
-    addresses: Vec<IpAddr>,
+    pub(super) addresses: Vec<IpAddr>,
 }
 
 /// The part of the cluster that matters to a request.
@@ -104,18 +78,33 @@ pub(super) struct Cluster<'a> {
     pub(super) claimants: usize,
 }
 
+/// It can never be approved.
 fn refuse(reason: &'static str, message: impl Into<String>) -> Verdict {
-    Verdict::Refuse(Refusal { reason, message: message.into(), may_pass: false })
+    Verdict::Leave(Report::blocked(reason, message, Retry::Wait).warning(REFUSED))
+}
+
+/// The cloud may report more later.
+fn refuse_for_now(reason: &'static str, message: impl Into<String>) -> Verdict {
+    Verdict::Leave(Report::blocked(reason, message, SOON).warning(REFUSED))
 }
 
 pub(super) fn wait(reason: &'static str, message: impl Into<String>) -> Verdict {
-    Verdict::Wait(Waiting::new(reason, message))
+    Verdict::Leave(Report::waiting(reason, message, SOON))
 }
 
-impl Waiting {
-    pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), needs_person: false, after: Duration::ZERO }
-    }
+/// Only a person can resolve it.
+fn wait_for_person(reason: &'static str, message: impl Into<String>) -> Verdict {
+    Verdict::Leave(Report::waiting(reason, message, SOON).warning(WAITING))
+}
+
+/// Of another signer, or of a node that this host or its providers do not manage.
+pub(super) fn not_ours() -> Verdict {
+    Verdict::Leave(Report::left_alone("NotOurs", "no provider of this host manages the node"))
+}
+
+/// No kubelet waits for it any more, or it is older than the Node.
+fn too_old() -> Verdict {
+    Verdict::Leave(Report::left_alone("TooOld", "no kubelet waits for it any more"))
 }
 
 /// The age of a request; a clock that is behind makes it young.
@@ -138,35 +127,36 @@ pub(super) fn is_open(request: &CertificateRequest) -> bool {
 /// Judges the request by itself. `Err` is final.
 pub(super) fn claim(request: &CertificateRequest, now: Timestamp) -> Result<Claim, Verdict> {
     if request.signer != KUBELET_SERVING {
-        return Err(Verdict::Ignore(Ignored::NotOurs));
+        return Err(not_ours());
     }
     if !is_open(request) {
-        return Err(Verdict::Ignore(Ignored::Settled));
+        return Err(Verdict::Settled);
     }
     if age(request, now) >= LIFETIME {
-        return Err(Verdict::Ignore(Ignored::TooOld));
+        return Err(too_old());
     }
     let node = request.node().ok_or_else(|| {
-        refuse("NotANode", format!("{:?} is not the user of a kubelet", shown(&request.username)))
+        refuse("NotANode", format!("{:?} is not the user of a kubelet", cut(&request.username, NAME)))
     })?;
     if let Some(missing) = GROUPS.iter().find(|group| !request.groups.iter().any(|has| has == *group)) {
         return Err(refuse("NotANode", format!("the user is not in the group {missing}")));
     }
     if !are_of_serving(&request.usages) {
-        let usages = shown(&request.usages.join(", "));
+        let usages = request.usages.join(", ");
+        let usages = cut(&usages, NAME);
         return Err(refuse("WrongUsages", format!("the usages are {usages:?}, not those of a server")));
     }
     let wanted = request::read(&request.pem).map_err(|flaw| refuse(reason_of(&flaw), flaw.to_string()))?;
     if wanted.organization != GROUP {
-        let has = shown(&wanted.organization);
+        let has = cut(&wanted.organization, NAME);
         return Err(refuse("WrongSubject", format!("the organization is {has:?}, not {GROUP}")));
     }
     if wanted.common_name.strip_prefix(NODE_USER) != Some(node) {
-        let has = shown(&wanted.common_name);
+        let has = cut(&wanted.common_name, NAME);
         return Err(refuse("WrongSubject", format!("the common name is {has:?}, not the user that asks")));
     }
     if let Some((name, why)) = wanted.dns_names.iter().find_map(|name| Some((name, unfit_name(name)?))) {
-        return Err(refuse("ForbiddenName", format!("the DNS name {:?} {why}", shown(name))));
+        return Err(refuse("ForbiddenName", format!("the DNS name {:?} {why}", cut(name, NAME))));
     }
     if let Some((address, why)) = wanted.addresses.iter().find_map(|one| Some((one, unfit_address(*one)?))) {
         return Err(refuse("ForbiddenAddress", format!("the IP address {address} is {why}")));
@@ -241,10 +231,10 @@ pub(super) fn standing<'a>(
         return Err(wait("NoNode", "no Node has this name"));
     };
     if !cluster.is_in_scope {
-        return Err(Verdict::Ignore(Ignored::NotOurs));
+        return Err(not_ours());
     }
     if is_before(request, node) {
-        return Err(Verdict::Ignore(Ignored::TooOld));
+        return Err(too_old());
     }
     if node.is_deleting() {
         return Err(wait("NodeDeleting", "the Node is being deleted"));
@@ -263,8 +253,7 @@ pub(super) fn standing<'a>(
             "{} Nodes have the provider ID of this one: delete those that are not this instance's",
             cluster.claimants
         );
-        let contested = Waiting::new("InstanceContested", message);
-        return Err(Verdict::Wait(Waiting { needs_person: true, ..contested }));
+        return Err(wait_for_person("InstanceContested", message));
     }
     Ok(node)
 }
@@ -279,7 +268,24 @@ fn is_before(request: &CertificateRequest, node: &Node) -> bool {
 pub(super) fn may_echo() -> Verdict {
     let message = "the provider reads what the kubelet writes in its Node, and may report it back; if it reports from the \
                    cloud alone, set --kubelet-serving-csr-trust-node-readers";
-    Verdict::Wait(Waiting { needs_person: true, ..Waiting::new("ProviderReadsNode", message) })
+    wait_for_person("ProviderReadsNode", message)
+}
+
+/// Judges the other Nodes for whose instances, and for no third one, the cloud reports an address of the request.
+pub(super) fn of_others(others: &[(String, IpAddr)]) -> Verdict {
+    match others.first() {
+        Some((other, address)) => {
+            let message = format!("the cloud reports the IP address {address} for Node {other:?}, too");
+            wait_for_person("AddressOfOtherNode", message)
+        }
+        None => Verdict::Approve,
+    }
+}
+
+/// Whether the cloud reports this address for the instance.
+pub(super) fn reports(answer: &InstanceAnswer, address: IpAddr) -> bool {
+    let addresses = answer.instance.iter().flat_map(|instance| reported(instance, is_ip));
+    addresses.into_iter().any(|one| one.parse() == Ok(address))
 }
 
 /// Judges what the cloud has for the node. `is_other_node` says whether a name is that of another Node.
@@ -292,7 +298,7 @@ pub(super) fn of_answer(
 ) -> Verdict {
     use InstanceState as S;
     match answer.state {
-        S::NotOwned => return Verdict::Ignore(Ignored::NotOurs),
+        S::NotOwned => return not_ours(),
         S::Absent => return wait("NoInstance", "the cloud has no instance for this Node"),
         S::Unspecified => return wait("ProviderUnsure", "the provider does not know the instance"),
         S::Pending | S::Stopped | S::Terminating => {
@@ -320,29 +326,31 @@ fn of_instance(
     trust_provider_id: bool,
     is_other_node: impl Fn(&str) -> bool,
 ) -> Verdict {
-    let may_pass = |reason, message| Verdict::Refuse(Refusal { reason, message, may_pass: true });
     let names = reported(instance, |kind| !is_ip(kind));
     let short = format!("{node}.");
     let is_named =
         instance.name == node || names.iter().any(|name| *name == node || name.starts_with(&short));
     if !is_named && !trust_provider_id {
         let message = format!("the cloud does not report {node:?} as a name of {}", instance.provider_id);
-        return may_pass("NodeNotNamed", message);
+        return refuse_for_now("NodeNotNamed", message);
     }
     for name in &claim.dns_names {
         if name != node && is_other_node(&name.to_ascii_lowercase()) {
-            return refuse("OtherNode", format!("the DNS name {:?} is that of another Node", shown(name)));
+            return refuse(
+                "OtherNode",
+                format!("the DNS name {:?} is that of another Node", cut(name, NAME)),
+            );
         }
         if name != node && !names.contains(&name.as_str()) {
             let message =
-                format!("the cloud does not report the DNS name {:?} for this instance", shown(name));
-            return may_pass("NotReported", message);
+                format!("the cloud does not report the DNS name {:?} for this instance", cut(name, NAME));
+            return refuse_for_now("NotReported", message);
         }
     }
     let addresses: Vec<IpAddr> =
         reported(instance, is_ip).iter().filter_map(|address| address.parse().ok()).collect();
     match claim.addresses.iter().find(|address| !addresses.contains(address)) {
-        Some(address) => may_pass(
+        Some(address) => refuse_for_now(
             "NotReported",
             format!("the cloud does not report the IP address {address} for this instance"),
         ),
@@ -360,11 +368,6 @@ fn is_ip(kind: AddressType) -> bool {
         AddressType::InternalIp | AddressType::ExternalIp => true,
         AddressType::Hostname | AddressType::InternalDns | AddressType::ExternalDns => false,
     }
-}
-
-/// The start of a text that a stranger chose.
-fn shown(text: &str) -> String {
-    text.chars().take(100).collect()
 }
 
 #[cfg(test)]

@@ -1,52 +1,35 @@
-//! Metrics: what became of requests, and what the open ones wait for.
+//! Metrics: the decisions that were written. What the open requests wait for is in `ccm_reports`.
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    metrics::{counter::Counter, family::Family},
     registry::Registry,
 };
 
 use crate::metric::Declare;
 
-/// The metrics of this controller. Cheap to clone.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct CsrMetrics {
-    requests: Family<Request, Counter>,
-    waiting: Family<Waiting, Gauge>,
+    decisions: Family<Decided, Counter>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Request {
+struct Decided {
     result: &'static str,
     reason: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Waiting {
-    reason: &'static str,
-}
-
 impl CsrMetrics {
-    #[must_use]
     pub(super) fn register(registry: &mut Registry) -> Self {
         Self {
-            requests: registry.metric(
+            decisions: registry.metric(
                 "kubelet_serving_csr_controller_requests",
-                "Requests of kubelets for serving certificates: approved, denied, refused (left undecided) or ignored, by reason",
-            ),
-            waiting: registry.metric(
-                "kubelet_serving_csr_controller_waiting_requests",
-                "Requests that cannot be decided yet, by what they wait for",
+                "Requests of kubelets for serving certificates that were approved or denied, by reason",
             ),
         }
     }
 
-    pub(super) fn count(&self, result: &'static str, reason: &'static str) {
-        self.requests.get_or_create(&Request { result, reason }).inc();
-    }
-
-    /// Adds `more`, which may be negative, to the requests that wait for that.
-    pub(super) fn waiting(&self, reason: &'static str, more: i64) {
-        self.waiting.get_or_create(&Waiting { reason }).inc_by(more);
+    pub(super) fn decided(&self, result: &'static str, reason: &'static str) {
+        self.decisions.get_or_create(&Decided { result, reason }).inc();
     }
 }

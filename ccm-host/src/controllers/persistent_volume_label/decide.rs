@@ -7,7 +7,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::{
     NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, VolumeNodeAffinity,
@@ -16,7 +19,7 @@ use k8s_openapi::api::core::v1::{
 use crate::{
     cloud::{CloudError, VolumeAnswer, VolumeQuery, VolumeState},
     kube::persistent_volume::{Disk, PersistentVolume},
-    reconcile::{Retry, SLOW_RETRY},
+    reconcile::{Report, Retry, SLOW_RETRY},
 };
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
@@ -44,40 +47,29 @@ pub(super) enum Basis {
     Ask(VolumeQuery),
 }
 
-/// A warning for the people who look at the volume.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Notice {
-    pub(super) reason: &'static str,
-    pub(super) message: String,
+/// The cloud's labels, and sentences that name what was dropped from them; or why there are none, which is nothing if the
+/// volume is not one of the providers'.
+pub(super) type Known = Result<(Labels, Vec<String>), Vec<Report>>;
+
+/// The Event of a volume that has no labels yet.
+const NOT_LABELLED: &str = "VolumeNotLabelled";
+
+/// Until a provider that has not introduced itself may be known.
+const UNDECIDED: Duration = Duration::from_secs(5);
+
+/// Nobody takes these labels: they make no sense.
+pub(super) fn refused(why: String) -> Report {
+    Report::blocked("LabelsRefused", why, Retry::After(SLOW_RETRY)).warning(NOT_LABELLED)
 }
 
-/// Why a volume has no labels yet.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Problem {
-    /// In metrics.
-    pub(super) result: &'static str,
-    pub(super) message: String,
-    pub(super) retry: Retry,
-    /// The provider's error behind it, which may pass by itself.
-    pub(super) error: Option<CloudError>,
-}
-
-impl Problem {
-    pub(super) fn new(result: &'static str, message: String, retry: Retry) -> Self {
-        Self { result, message, retry, error: None }
-    }
-}
-
-/// What the providers' answers come to.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// These labels are the cloud's; the sentences name what was dropped from them.
-    Label(Labels, Vec<String>),
-    /// It is nobody's here.
-    Leave,
-    /// A provider that may know it has not introduced itself yet.
-    Undecided,
-    Unlabelled(Problem),
+/// The labels that a volume did not get.
+pub(super) fn left_out(plan: &Plan, rejected: &[String]) -> Vec<Report> {
+    let warn = |event, message| Report::left_alone(event, message).warning(event);
+    let invalid = (!rejected.is_empty()).then(|| warn("InvalidVolumeLabels", rejected.join("; ")));
+    let differing = (!plan.differing.is_empty()).then(|| {
+        warn("VolumeLabelsDiffer", format!("labels are left as they are: {}", plan.differing.join(", ")))
+    });
+    invalid.into_iter().chain(differing).collect()
 }
 
 pub(super) fn basis(volume: &PersistentVolume) -> Basis {
@@ -120,7 +112,7 @@ pub(super) fn verdict(
     query: &VolumeQuery,
     answers: Vec<(String, Result<VolumeAnswer, CloudError>)>,
     is_undecided: bool,
-) -> Verdict {
+) -> Known {
     let disk = format!("disk {:?} ({})", query.volume_id, query.plugin);
     let (mut found, mut absent, mut failed) = (Vec::new(), Vec::new(), None);
     for (provider, answer) in answers {
@@ -134,29 +126,38 @@ pub(super) fn verdict(
             Err(error) => failed = failed.or(Some((provider, Some(error)))),
         }
     }
-    let unlabelled = |result, message, retry| Verdict::Unlabelled(Problem::new(result, message, retry));
+    let unlabelled =
+        |reason, message, retry| Err(vec![Report::blocked(reason, message, retry).warning(NOT_LABELLED)]);
     match (found.len(), failed) {
         (2.., _) => {
             let names: Vec<_> = found.iter().map(|(provider, _)| format!("{provider:?}")).collect();
             let message = format!("{disk} is known to several providers: {}", names.join(", "));
-            unlabelled("contested", message, Retry::After(SLOW_RETRY))
+            unlabelled("SeveralProviders", message, Retry::After(SLOW_RETRY))
         }
         (_, Some((provider, error))) => {
             let why = error.as_ref().map_or("it does not say why".to_owned(), ToString::to_string);
             let message = format!("provider {provider:?} could not say where {disk} is: {why}");
-            let retry = error.as_ref().map_or(Retry::Backoff, Retry::without_sweep);
-            Verdict::Unlabelled(Problem { error, ..Problem::new("failed", message, retry) })
+            match error {
+                Some(error) => {
+                    Err(vec![Report::failed("ProviderFailed", message, &error).warning(NOT_LABELLED)])
+                }
+                None => unlabelled("ProviderFailed", message, Retry::Backoff),
+            }
         }
-        (_, None) if is_undecided => Verdict::Undecided,
+        (_, None) if is_undecided => Err(vec![Report::waiting(
+            "ProviderUnsure",
+            format!("a provider that may know {disk} has not introduced itself yet"),
+            Retry::After(UNDECIDED),
+        )]),
         (1, None) => {
             let (_, answer) = found.swap_remove(0);
-            Verdict::Label(answer.labels, answer.rejected)
+            Ok((answer.labels, answer.rejected))
         }
-        (0, None) if absent.is_empty() => Verdict::Leave,
+        (0, None) if absent.is_empty() => Err(Vec::new()),
         (0, None) => {
             let names: Vec<_> = absent.iter().map(|provider| format!("{provider:?}")).collect();
             let message = format!("{disk} does not exist, says provider {}", names.join(", "));
-            unlabelled("not_found", message, Retry::Backoff)
+            unlabelled("DiskNotFound", message, Retry::Backoff)
         }
     }
 }

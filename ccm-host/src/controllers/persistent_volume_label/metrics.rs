@@ -24,7 +24,7 @@ impl Results {
         Self {
             results: registry.metric(
                 "persistent_volume_label_controller_volumes",
-                "PersistentVolumes that were labelled, or not: not_found, contested, failed, refused; differs and invalid count labels that were left out",
+                "PersistentVolumes that were labelled; ccm_reports has those that were not, and why",
             ),
         }
     }

@@ -7,35 +7,24 @@ use futures::future::join_all;
 
 use super::{
     Controller,
-    decide::{self, Verdict},
+    decide::{self, Known},
 };
 use crate::{
     cloud::{Providers, VolumeQuery},
-    kube::{cache::Change, persistent_volume::PersistentVolume},
+    kube::persistent_volume::PersistentVolume,
 };
 
 impl Controller {
-    pub(super) fn volume_changed(&self, change: &Change<PersistentVolume>) {
-        match change {
-            Change::Deleted(volume) => self.told.lock().forget(&volume.uid),
-            Change::Added(volume) | Change::Updated { new: volume, .. } => {
-                if volume.disk.is_some() {
-                    self.queue.add(volume.name.clone());
-                }
-            }
+    /// Looks at the volume again, unless no provider can know it.
+    pub(super) fn add(&self, volume: &PersistentVolume) {
+        if volume.disk.is_some() {
+            self.shell.queue.add(volume.name.clone());
         }
-    }
-
-    /// Looks at all volumes again: a provider that connects may know volumes that nobody knew.
-    pub(super) fn look_at_all(&self) {
-        let volumes = self.parts.volumes.list();
-        let with_disk = volumes.iter().filter(|volume| volume.disk.is_some());
-        with_disk.for_each(|volume| self.queue.add(volume.name.clone()));
     }
 }
 
 /// Asks all providers that know volumes.
-pub(super) async fn ask(providers: &Providers, query: VolumeQuery) -> Verdict {
+pub(super) async fn ask(providers: &Providers, query: VolumeQuery) -> Known {
     let mut is_undecided = false;
     let mut asked = Vec::new();
     for provider in providers.all() {

@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use super::{
-    decide::{self, Basis, Verdict},
+    decide::{self, Basis},
     metrics::Results,
     observe,
 };
@@ -186,10 +186,11 @@ async fn admit(providers: &Providers, asked: Asked) -> Admitted {
         Basis::Trusted(labels) => labels,
         Basis::Ask(query) if query.name.is_empty() => return Admitted::later("unlabelled", "it has no name"),
         Basis::Ask(query) => match observe::ask(providers, query).await {
-            Verdict::Label(labels, _) => labels,
-            Verdict::Leave => return Admitted::unchanged(),
-            Verdict::Undecided => return Admitted::later("unlabelled", "a provider is not connected yet"),
-            Verdict::Unlabelled(problem) => return Admitted::later("unlabelled", &problem.message),
+            Ok((labels, _)) => labels,
+            Err(reports) => {
+                let why = reports.first().map(|report| &report.message);
+                return why.map_or_else(Admitted::unchanged, |why| Admitted::later("unlabelled", why));
+            }
         },
     };
     match decide::plan(&volume, labels) {

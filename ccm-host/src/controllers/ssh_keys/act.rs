@@ -9,7 +9,7 @@ use super::{Controller, Subject, observe::POLL};
 use crate::{
     cloud::ProviderStatus,
     kube::{events::EventType, queue::Outcome},
-    reconcile::{Retry, passes_by_itself},
+    reconcile::{Report, Retry},
 };
 
 /// Time between two calls for a key that is on all instances.
@@ -17,57 +17,56 @@ const AGAIN: Duration = Duration::from_secs(300);
 
 impl Controller {
     pub(super) async fn spread(&self, subject: &Subject) -> Outcome {
-        let Some(key) = self.known.lock().key(subject).cloned() else { return Outcome::Done };
-        let Some(provider) = self.parts.providers.by_name(&subject.provider) else { return Outcome::Done };
+        let reports = &self.shell.reports;
+        let (key, regarding) = {
+            let known = self.known.lock();
+            (known.key(subject).cloned(), known.regarding.clone())
+        };
+        let provider = self.shell.parts.providers.by_name(&subject.provider);
+        let (Some(key), Some(provider)) = (key, provider) else { return reports.clear(subject) };
+        let Subject { provider: name, user, fingerprint } = subject;
+        let why = |why: &str| {
+            format!("key {fingerprint} of user {user:?} is not on all instances of provider {name:?}: {why}")
+        };
         let serves = provider.info().is_some_and(|info| info.ssh_keys);
-        if !serves || *provider.status().borrow() != ProviderStatus::Serving {
-            return Outcome::RetryAfter(POLL);
-        }
-        match provider.add_ssh_key(&key.user, &key.line).await {
-            Ok(Some(in_progress)) => Outcome::RetryAfter(in_progress.retry_after),
-            Ok(None) => {
-                self.done(subject);
-                Outcome::Slow(AGAIN)
-            }
-            Err(error) => {
-                if !passes_by_itself(&error, self.queue.failing_for(subject)) {
-                    let (user, fingerprint) = (&subject.user, &subject.fingerprint);
-                    let message = format!(
-                        "key {fingerprint} of user {user:?} is not on all instances of provider {:?}: {error}",
-                        subject.provider
-                    );
-                    self.tell(EventType::Warning, "SshKeyNotSpread", message);
+        let report = if !serves || *provider.status().borrow() != ProviderStatus::Serving {
+            Report::waiting(
+                "ProviderNotServing",
+                why("the provider does not serve them now"),
+                Retry::After(POLL),
+            )
+        } else {
+            match provider.add_ssh_key(&key.user, &key.line).await {
+                Ok(None) => {
+                    self.done(subject);
+                    reports.clear(subject);
+                    return Outcome::Slow(AGAIN);
                 }
-                Retry::without_sweep(&error).outcome(&error)
+                Ok(Some(progress)) => {
+                    let again = Retry::After(progress.retry_after);
+                    Report::waiting("InProgress", why("the provider is at it"), again)
+                }
+                Err(error) => Report::failed("ProviderFailed", why(&error.to_string()), &error)
+                    .warning("SshKeyNotSpread"),
             }
-        }
+        };
+        reports.set(subject, regarding, vec![report])
     }
 
     fn done(&self, subject: &Subject) {
-        let (is_new, count) = {
-            let mut known = self.known.lock();
-            if known.key(subject).is_none() {
-                // It left the Secret while the provider was asked.
-                known.regarding.iter().for_each(|regarding| self.not_revoked(regarding, subject));
-                return;
-            }
-            let is_new = known.spread.insert(subject.clone());
-            (is_new, known.spread.iter().filter(|other| other.provider == subject.provider).count())
-        };
-        self.metrics.spread(&subject.provider, count);
-        if is_new {
+        let mut known = self.known.lock();
+        let Some(regarding) = known.regarding.clone() else { return };
+        if known.key(subject).is_none() {
+            // It left the Secret while the provider was asked.
+            self.not_revoked(&regarding, subject);
+        } else if known.spread.insert(subject.clone()) {
+            let count = known.spread.iter().filter(|other| other.provider == subject.provider).count();
+            self.metrics.spread(&subject.provider, count);
             let Subject { provider, user, fingerprint } = subject;
             tracing::info!(user, fingerprint, provider, "SSH key spread");
             let message =
                 format!("key {fingerprint} of user {user:?} is on all instances of provider {provider:?}");
-            self.tell(EventType::Normal, "SshKeySpread", message);
-        }
-    }
-
-    fn tell(&self, kind: EventType, reason: &'static str, message: String) {
-        let regarding = self.known.lock().regarding.clone();
-        if let Some(regarding) = regarding {
-            self.recorder.record(&regarding, kind, reason, message);
+            self.shell.recorder.record(regarding, EventType::Normal, "SshKeySpread", message);
         }
     }
 }

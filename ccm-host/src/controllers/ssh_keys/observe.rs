@@ -42,7 +42,7 @@ impl Controller {
     pub(super) async fn follow_secret(&self) {
         let mut told = String::new();
         loop {
-            let read = self.parts.writer.get_secret(&self.secret).await;
+            let read = self.shell.parts.writer.get_secret(&self.secret).await;
             let problem = match read {
                 Ok(Some(secret)) => {
                     self.update(&secret.version, plan(&secret.data), Some(secret.regarding));
@@ -75,10 +75,10 @@ impl Controller {
         let Some(regarding) = known.regarding.clone() else { return };
         for refusal in plan.refused.iter().filter(|refusal| !known.plan.refused.contains(refusal)) {
             tracing::warn!(secret = %self.secret, "{refusal}");
-            self.recorder.record(&regarding, EventType::Warning, "SshKeyRefused", refusal.to_string());
+            self.shell.recorder.record(&regarding, EventType::Warning, "SshKeyRefused", refusal.to_string());
         }
         version.clone_into(&mut known.version);
-        known.plan = plan;
+        let before = std::mem::replace(&mut known.plan, plan);
         self.metrics.planned(known.plan.keys.len(), known.plan.refused.len());
         let gone: Vec<_> =
             known.spread.iter().filter(|subject| known.key(subject).is_none()).cloned().collect();
@@ -86,9 +86,10 @@ impl Controller {
             known.spread.remove(&subject);
             self.not_revoked(&regarding, &subject);
         }
-        for provider in self.parts.providers.all() {
-            for key in &known.plan.keys {
-                self.queue.add(Subject {
+        for provider in self.shell.parts.providers.all() {
+            // Also those that are gone: nothing more is to be reported about them.
+            for key in before.keys.iter().chain(&known.plan.keys) {
+                self.shell.queue.add(Subject {
                     provider: provider.name().to_owned(),
                     user: key.user.clone(),
                     fingerprint: key.fingerprint.clone(),
@@ -103,6 +104,6 @@ impl Controller {
             "key {} of user {:?} is gone from the Secret, but stays on the instances of provider {:?}: remove it there",
             subject.fingerprint, subject.user, subject.provider
         );
-        self.recorder.record(regarding, EventType::Warning, "SshKeyNotRevoked", message);
+        self.shell.recorder.record(regarding, EventType::Warning, "SshKeyNotRevoked", message);
     }
 }

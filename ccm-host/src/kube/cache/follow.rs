@@ -17,13 +17,16 @@ use std::{convert::Infallible, pin::Pin, time::Duration};
 
 use ::kube::{
     Api, Client,
-    api::{ListParams, WatchEvent, WatchParams},
-    core::Status,
+    api::{GetParams, ListParams, WatchParams},
+    core::{Request, Status, request::Error as BadRequest},
 };
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::time::{Instant, error::Elapsed, sleep, timeout};
 
-use super::{Cache, Slim, Wanted, chain};
+use super::{
+    Cache, Slim, Wanted, chain,
+    read::{self, Event, Named, version_of},
+};
 
 /// A streaming list silent for this long is taken as unsupported.
 const SILENT_LIST: Duration = Duration::from_secs(20);
@@ -49,17 +52,14 @@ const PAGE: u32 = 500;
 const READ_AT_ONCE: usize = 32;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
-/// Short, since there are two caches and not a thousand clients: an apiserver upgrade should not wait for a backoff.
+/// Short, since a host has a handful of caches: an apiserver upgrade should not wait for a backoff.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The annotation that ends the initial events of a streaming list.
-const END_OF_LIST: &str = "k8s.io/initial-events-end";
-
-type Events<T> = Pin<Box<dyn Stream<Item = ::kube::Result<WatchEvent<<T as Slim>::Wire>>> + Send>>;
+type Events<T> = Pin<Box<dyn Stream<Item = Result<Event<<T as Slim>::Wire>, Failure>> + Send>>;
 
 /// Why a list or a watch failed.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+pub(super) enum Failure {
     #[error(transparent)]
     Client(::kube::Error),
     /// As an answer, or in the middle of a watch.
@@ -70,7 +70,7 @@ enum Failure {
     #[error("the watch ended before it brought anything")]
     Short,
     #[error("the list broke off")]
-    BrokenOff(#[source] Option<::kube::Error>),
+    BrokenOff(#[source] Option<Box<Failure>>),
     #[error("the list has no resource version")]
     NoVersion,
     #[error("the list lacks {0}, which exists: it is older than what is known")]
@@ -122,19 +122,16 @@ impl<'a, T: Slim> Follower<'a, T> {
         loop {
             let next = timeout(SILENT_LIST, events.next()).await;
             match next.map_err(|_: Elapsed| Failure::Silent(SILENT_LIST))? {
-                Some(Ok(WatchEvent::Added(wire) | WatchEvent::Modified(wire))) => {
-                    self.cache.put(wire, self.wanted);
+                Some(Ok(Event::Put(object))) => self.cache.put(object, self.wanted),
+                Some(Ok(Event::Deleted(object))) => self.cache.remove(object, self.wanted),
+                Some(Ok(Event::Bookmark { ends_list: false, .. })) => {}
+                Some(Ok(Event::Bookmark { version, ends_list: true })) => {
+                    let version = some(version)?;
+                    self.end_list().await?;
+                    return Ok((version, events));
                 }
-                Some(Ok(WatchEvent::Deleted(wire))) => self.cache.remove(wire, self.wanted),
-                Some(Ok(WatchEvent::Bookmark(mark))) => {
-                    if mark.metadata.annotations.contains_key(END_OF_LIST) {
-                        let version = said(mark.metadata.resource_version).ok_or(Failure::NoVersion)?;
-                        self.end_list().await?;
-                        return Ok((version, events));
-                    }
-                }
-                Some(Ok(WatchEvent::Error(status))) => return Err(Failure::Refused(status)),
-                Some(Err(error)) => return Err(Failure::BrokenOff(Some(error))),
+                Some(Ok(Event::Refused(status))) => return Err(Failure::Refused(status)),
+                Some(Err(error)) => return Err(Failure::BrokenOff(Some(Box::new(error)))),
                 None => return Err(Failure::BrokenOff(None)),
             }
         }
@@ -145,11 +142,13 @@ impl<'a, T: Slim> Follower<'a, T> {
         params.field_selector = T::FIELDS.map(str::to_owned);
         self.cache.begin_list();
         loop {
-            let page = self.api.list(&params).await?;
-            page.items.into_iter().for_each(|wire| self.cache.put(wire, self.wanted));
-            params.continue_token = page.metadata.continue_.and_then(said);
+            let request = Request::new(self.api.resource_url()).list(&params).map_err(unbuilt)?;
+            let text = self.client.request_text(request).await?;
+            let page = read::page(&text).map_err(::kube::Error::SerdeError)?;
+            page.items.into_iter().for_each(|object| self.cache.put(object, self.wanted));
+            params.continue_token = page.next;
             if params.continue_token.is_none() {
-                let version = page.metadata.resource_version.and_then(said).ok_or(Failure::NoVersion)?;
+                let version = page.version.ok_or(Failure::NoVersion)?;
                 self.end_list().await?;
                 return Ok(version);
             }
@@ -160,9 +159,15 @@ impl<'a, T: Slim> Follower<'a, T> {
     async fn end_list(&self) -> Result<(), Failure> {
         let reads = stream::iter(self.cache.missing()).map(|object| async move {
             let (api, name) = T::place(&object.key(), self.client);
-            let live = api.get_metadata_opt(&name).await?;
-            let exists = live.is_some_and(|live| live.metadata.uid.as_deref() == Some(object.uid()));
-            if exists { Err(Failure::Stale(format!("{} {}", T::KIND, object.key()))) } else { Ok(()) }
+            let request = Request::new(api.resource_url()).get_metadata(&name, &GetParams::default());
+            match self.client.request::<Named>(request.map_err(unbuilt)?).await {
+                Ok(live) if live.metadata.uid == object.uid() => {
+                    Err(Failure::Stale(format!("{} {}", T::KIND, object.key())))
+                }
+                Ok(_) => Ok(()),
+                Err(::kube::Error::Api(status)) if status.code == 404 => Ok(()),
+                Err(error) => Err(error.into()),
+            }
         });
         reads.buffer_unordered(READ_AT_ONCE).try_collect::<()>().await?;
         self.cache.end_list(self.wanted);
@@ -175,14 +180,14 @@ impl<'a, T: Slim> Follower<'a, T> {
         loop {
             let (from, began) = (version.clone(), Instant::now());
             let opened = match events.take() {
-                Some(events) => Ok(events),
+                Some(events) => {
+                    self.cache.found();
+                    Ok(events)
+                }
                 None => self.open(&watch_params::<T>(), &version, OPENED_WITHIN).await,
             };
             let ended = match opened {
-                Ok(events) => {
-                    self.cache.found();
-                    self.drain(events, &mut version).await
-                }
+                Ok(events) => self.drain(events, &mut version).await,
                 Err(failure) => Err(failure),
             };
             if began.elapsed() >= LONG_WATCH {
@@ -199,29 +204,35 @@ impl<'a, T: Slim> Follower<'a, T> {
         }
     }
 
-    /// Hands on the events of one watch until it ends.
+    /// Hands on the events of one watch until it ends. One that ends at once, or brings an error alone, was none.
     async fn drain(&self, mut events: Events<T>, version: &mut String) -> Result<(), Failure> {
-        while let Ok(Some(event)) = timeout(SILENT_WATCH, events.next()).await {
-            match event {
-                Ok(WatchEvent::Added(wire) | WatchEvent::Modified(wire)) => {
-                    *version = version_of(&wire)?;
-                    self.cache.put(wire, self.wanted);
-                }
-                Ok(WatchEvent::Deleted(wire)) => {
-                    *version = version_of(&wire)?;
-                    self.cache.remove(wire, self.wanted);
-                }
-                Ok(WatchEvent::Bookmark(mark)) => {
-                    *version = said(mark.metadata.resource_version).ok_or(Failure::NoVersion)?;
-                }
-                Ok(WatchEvent::Error(status)) => return Err(Failure::Refused(status)),
-                // An object that cannot be decoded must not hold up the others.
-                Err(error @ ::kube::Error::SerdeError(_)) => {
-                    self.cache.0.metrics.errors.inc();
-                    tracing::warn!(kind = T::KIND, error = %chain(&error), "an event cannot be read, skipping it");
-                }
-                Err(error) => return Err(error.into()),
+        let (mut is_found, mut silence) = (false, SHORT_WATCH);
+        loop {
+            match timeout(silence, events.next()).await {
+                Ok(Some(event)) => self.take(event?, version)?,
+                Ok(None) => return Ok(()),
+                Err(_) if is_found => return Ok(()),
+                Err(_) => {}
             }
+            if !is_found {
+                self.cache.found();
+                (is_found, silence) = (true, SILENT_WATCH);
+            }
+        }
+    }
+
+    fn take(&self, event: Event<T::Wire>, version: &mut String) -> Result<(), Failure> {
+        match event {
+            Event::Put(object) => {
+                *version = version_of(&object)?;
+                self.cache.put(object, self.wanted);
+            }
+            Event::Deleted(object) => {
+                *version = version_of(&object)?;
+                self.cache.remove(object, self.wanted);
+            }
+            Event::Bookmark { version: now, .. } => *version = some(now)?,
+            Event::Refused(status) => return Err(Failure::Refused(status)),
         }
         Ok(())
     }
@@ -232,7 +243,8 @@ impl<'a, T: Slim> Follower<'a, T> {
         version: &str,
         within: Duration,
     ) -> Result<Events<T>, Failure> {
-        let opened = timeout(within, self.api.watch(params, version)).await;
+        let opened =
+            timeout(within, read::watch(self.client, self.api.resource_url(), params, version)).await;
         Ok(opened.map_err(|_: Elapsed| Failure::Silent(within))??.boxed())
     }
 
@@ -280,13 +292,12 @@ fn watch_params<T: Slim>() -> WatchParams {
     WatchParams { field_selector: fields, ..WatchParams::default().timeout(WATCH_SECONDS) }
 }
 
-fn version_of(wire: &impl ::kube::Resource) -> Result<String, Failure> {
-    wire.meta().resource_version.clone().and_then(said).ok_or(Failure::NoVersion)
+fn some(version: String) -> Result<String, Failure> {
+    if version.is_empty() { Err(Failure::NoVersion) } else { Ok(version) }
 }
 
-/// The apiserver's JSON expresses "none" in two ways.
-fn said(text: String) -> Option<String> {
-    (!text.is_empty()).then_some(text)
+fn unbuilt(error: BadRequest) -> Failure {
+    Failure::Client(::kube::Error::BuildRequest(error))
 }
 
 /// Doubles up to the maximum; `random` in 0..1 removes up to half of it.

@@ -8,6 +8,8 @@ use super::{Change, Slim};
 pub(super) struct Store<T: Slim> {
     objects: HashMap<T::Key, Entry<T>>,
     by_index: HashMap<Box<str>, Vec<T::Key>>,
+    /// Objects whose present state cannot be read, and the last list that contained each.
+    unreadable: HashMap<T::Key, u32>,
     list: u32,
 }
 
@@ -18,7 +20,7 @@ struct Entry<T> {
 
 impl<T: Slim> Default for Store<T> {
     fn default() -> Self {
-        Self { objects: HashMap::new(), by_index: HashMap::new(), list: 0 }
+        Self { objects: HashMap::new(), by_index: HashMap::new(), unreadable: HashMap::new(), list: 0 }
     }
 }
 
@@ -43,6 +45,11 @@ impl<T: Slim> Store<T> {
         self.objects.len()
     }
 
+    /// The number of objects whose present state cannot be read.
+    pub(super) fn unreadable(&self) -> usize {
+        self.unreadable.len()
+    }
+
     /// From now on, objects not put again before [`Store::end_list`] are gone.
     pub(super) fn begin_list(&mut self) {
         self.list = self.list.wrapping_add(1);
@@ -57,6 +64,7 @@ impl<T: Slim> Store<T> {
     /// Drops the objects that the list did not contain.
     pub(super) fn end_list(&mut self) -> Vec<Change<T>> {
         let list = self.list;
+        self.unreadable.retain(|_, seen| *seen == list);
         let gone: Vec<_> = self.objects.extract_if(|_, entry| entry.list != list).collect();
         self.objects.shrink_to_fit();
         gone.into_iter()
@@ -72,6 +80,7 @@ impl<T: Slim> Store<T> {
     pub(super) fn put(&mut self, mut object: T) -> [Option<Change<T>>; 2] {
         let key = object.key();
         let list = self.list;
+        self.unreadable.remove(&key);
         let Some(entry) = self.objects.get_mut(&key) else {
             let new = Arc::new(object);
             self.index(&key, &new);
@@ -99,16 +108,33 @@ impl<T: Slim> Store<T> {
         }
     }
 
-    /// Removes an object. The change carries the state that came with the deletion.
-    pub(super) fn remove(&mut self, last: T) -> Option<Change<T>> {
-        let key = last.key();
-        let entry = self.objects.remove(&key)?;
-        self.unindex(&key, &entry.object);
-        if entry.object.uid() == last.uid() {
-            Some(Change::Deleted(Arc::new(last)))
-        } else {
-            Some(Change::Deleted(entry.object))
+    /// Notes that an object is there and cannot be read. It keeps its last known state, unless that is another object's.
+    /// Returns whether this is new, and the change.
+    pub(super) fn put_unreadable(&mut self, key: &T::Key, uid: &str) -> (bool, Option<Change<T>>) {
+        let is_new = self.unreadable.insert(key.clone(), self.list).is_none();
+        match self.objects.get_mut(key) {
+            Some(entry) if entry.object.uid() == uid => {
+                entry.list = self.list;
+                (is_new, None)
+            }
+            Some(_) => (is_new, self.take(key).map(Change::Deleted)),
+            None => (is_new, None),
         }
+    }
+
+    /// Removes an object. The change carries the state that came with the deletion, if it could be read and is that
+    /// object's.
+    pub(super) fn remove(&mut self, key: &T::Key, last: Option<T>) -> Option<Change<T>> {
+        self.unreadable.remove(key);
+        let known = self.take(key)?;
+        let last = last.filter(|last| last.uid() == known.uid());
+        Some(Change::Deleted(last.map_or(known, Arc::new)))
+    }
+
+    fn take(&mut self, key: &T::Key) -> Option<Arc<T>> {
+        let entry = self.objects.remove(key)?;
+        self.unindex(key, &entry.object);
+        Some(entry.object)
     }
 
     fn index(&mut self, key: &T::Key, object: &T) {

@@ -16,6 +16,7 @@ use crate::kube::{
 
 mod lost;
 mod projection;
+mod unreadable;
 
 fn wire(name: &str, version: &str, labels: &Value) -> Value {
     json!({
@@ -194,6 +195,24 @@ async fn wanting_more_lists_anew_and_wanting_less_does_nothing() {
     assert_eq!(scene.changes(1).await, ["~a ->1"]);
 }
 
+/// H1: a tenant who renames annotations again and again fills no memory.
+#[tokio::test(start_paused = true)]
+async fn keys_that_were_renamed_are_not_kept() {
+    let (watch, reply) = Watch::new();
+    let keep = Keep { labels: KeySet::all(), ..Keep::default() };
+    let scene = Scene::start(keep, vec![reply]);
+    watch.send("ADDED", wire("a", "1", &json!({})));
+    watch.end_of_list("Node", "1");
+    scene.synced().await;
+    const EDITS: usize = 20_000;
+    for edit in 0..EDITS {
+        watch.send("MODIFIED", wire("a", &(edit + 2).to_string(), &json!({format!("key-{edit}"): ""})));
+    }
+    scene.changes(EDITS + 1).await;
+    let kept = scene.cache.0.interner.len();
+    assert!(kept < 1_000, "{kept} keys are kept of one object that has one");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_late_subscriber_hears_of_everything() {
     let (watch, reply) = Watch::new();
@@ -220,7 +239,7 @@ fn the_index_follows_the_provider_id() {
     assert_eq!(names(&store, "x"), ["a", "b"]);
     store.put(node("a").version("3").with_provider_id("y"));
     assert_eq!((names(&store, "x"), names(&store, "y")), (vec!["b".to_owned()], vec!["a".to_owned()]));
-    store.remove(node("b"));
+    store.remove(&"b".to_owned(), Some(node("b")));
     store.begin_list();
     store.end_list();
     assert!(names(&store, "x").is_empty() && names(&store, "y").is_empty());

@@ -187,11 +187,11 @@ async fn bad_input_is_named_with_its_remedy() {
         std::fs::write(&path, text).unwrap();
         Some(path)
     };
-    let proxied = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://x', proxy-url: 'http://p'}}]\n";
+    let proxied = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://x', proxy-url: 'http://user:secret@p'}}]\n";
     let rows = [
         (Some(folder.path().join("absent")), "kubeconfig "),
         (file("broken", "clusters: 7"), "kubeconfig "),
-        (file("proxied", proxied), "names the proxy http://p, which is not supported: remove proxy-url"),
+        (file("proxied", proxied), "names a proxy, which is not supported: remove proxy-url"),
         (None, "not in a pod: give --kubeconfig or --master"),
     ];
     for (kubeconfig, want) in rows {

@@ -20,8 +20,10 @@ use super::{
 };
 use crate::kube::{cache::chain, metrics::Discarded, patch::WritePressure};
 
+/// Writes that matter come in bursts: none has been under way for this long before an event is written.
+const QUIET: Duration = Duration::from_millis(100);
 /// An event that has waited for this long is written whatever the pressure …
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// … but at most one per this interval.
 const TRICKLE: Duration = Duration::from_millis(200);
 /// Waits before the second and later attempts.
@@ -92,7 +94,7 @@ impl EventWriter {
         let mut flushing = self.shared.flushing.subscribe();
         tokio::select! {
             biased;
-            () = self.pressure.idle() => {}
+            () = self.pressure.calm(QUIET) => {}
             _ = flushing.wait_for(|flushing| *flushing) => {}
             () = sleep_until(due.max(Instant::now() + TRICKLE)) => {}
         }

@@ -10,12 +10,15 @@ use k8s_openapi::{api::core::v1::VolumeNodeAffinity, apimachinery::pkg::apis::me
 use serde_json::{Value, json};
 
 use super::{Body, Operations, Patch, Target, escape, list_or_absent};
-use crate::kube::{
-    certificate_request::CertificateRequest,
-    node::{Node, NodeAddress, Taint},
-    persistent_volume::PersistentVolume,
-    service::{Ingress, Service},
-    wire::Condition,
+use crate::{
+    kube::{
+        certificate_request::CertificateRequest,
+        node::{Node, NodeAddress, Taint},
+        persistent_volume::PersistentVolume,
+        service::{Ingress, Service},
+        wire::Condition,
+    },
+    text,
 };
 
 /// Changes of a Node outside of its status. The default changes nothing.
@@ -102,6 +105,7 @@ pub struct WantedCondition<'a> {
 
 fn condition(old: Option<&Condition>, wanted: &WantedCondition<'_>, now: Timestamp) -> Option<Value> {
     let WantedCondition { type_, status, reason, message } = *wanted;
+    let message = text::cut(message, text::MESSAGE);
     if old.is_some_and(|old| old.status == status && old.reason == reason && old.message == message) {
         return None;
     }
@@ -231,6 +235,7 @@ pub fn certificate_decision(
         Decision::Approved => "Approved",
         Decision::Denied => "Denied",
     };
+    let message = text::cut(message, text::MESSAGE);
     let condition = json!({"type": type_, "status": "True", "reason": reason, "message": message});
     let mut operations = Operations::on(&before.uid);
     operations.unchanged_since(&before.resource_version);

@@ -9,7 +9,10 @@ use ::kube::{
 };
 use http::{Request, header};
 use serde::{Deserialize, de::DeserializeOwned, de::IgnoredAny};
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 
 use super::{Body, Patch, Target};
 use crate::{
@@ -191,14 +194,21 @@ impl Writer {
     }
 }
 
-/// A shared count of the important writes that are waiting or in flight: writers hold a `Held` for the length of a write;
-/// less urgent work (events) waits for [`WritePressure::idle`]. Cheap to clone.
+/// The important writes that are waiting or in flight: writers hold a `Held` for the length of a write; less urgent work
+/// (events) waits for [`WritePressure::calm`]. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct WritePressure(watch::Sender<usize>);
+pub struct WritePressure(watch::Sender<Pressure>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Pressure {
+    held: usize,
+    /// When the last one ended.
+    ended: Option<Instant>,
+}
 
 impl Default for WritePressure {
     fn default() -> Self {
-        Self(watch::Sender::new(0))
+        Self(watch::Sender::new(Pressure::default()))
     }
 }
 
@@ -206,20 +216,34 @@ impl WritePressure {
     /// Counts one write until the returned value is dropped.
     #[must_use]
     pub fn hold(&self) -> Held {
-        self.0.send_modify(|held| *held += 1);
+        self.0.send_modify(|pressure| pressure.held += 1);
         Held(self.clone())
     }
 
     /// The number of writes waiting or in flight.
     #[must_use]
     pub fn held(&self) -> usize {
-        *self.0.borrow()
+        self.0.borrow().held
     }
 
-    /// Returns when no write is waiting or in flight.
-    pub async fn idle(&self) {
-        // The sender lives in self, so the channel cannot be closed here.
-        let _closed = self.0.subscribe().wait_for(|held| *held == 0).await.is_err();
+    /// Returns when no write has been waiting or in flight for this long: between two writes of one object there is none,
+    /// and the next is about to come.
+    pub async fn calm(&self, quiet: Duration) {
+        let mut pressure = self.0.subscribe();
+        loop {
+            // The sender lives in self, so the channel cannot be closed here.
+            let Ok(Pressure { ended, .. }) =
+                pressure.wait_for(|pressure| pressure.held == 0).await.map(|now| *now)
+            else {
+                return;
+            };
+            let Some(ended) = ended else { return };
+            tokio::select! {
+                biased;
+                _ = pressure.changed() => {}
+                () = sleep_until(ended + quiet) => return,
+            }
+        }
     }
 }
 
@@ -228,7 +252,10 @@ pub struct Held(WritePressure);
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.0.0.send_modify(|held| *held = held.saturating_sub(1));
+        self.0.0.send_modify(|pressure| {
+            pressure.held = pressure.held.saturating_sub(1);
+            pressure.ended = Some(Instant::now());
+        });
     }
 }
 
@@ -317,17 +344,20 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
-    async fn idle_waits_for_the_last_write() {
+    #[tokio::test(start_paused = true)]
+    async fn calm_waits_for_the_last_write_and_a_while_longer() {
+        const QUIET: Duration = Duration::from_millis(100);
         let pressure = WritePressure::default();
-        pressure.idle().await;
+        pressure.calm(QUIET).await;
         let (first, second) = (pressure.hold(), pressure.hold());
-        let mut idle = Box::pin(pressure.idle());
-        assert!(idle.as_mut().now_or_never().is_none());
+        let mut calm = Box::pin(pressure.calm(QUIET));
+        assert!(calm.as_mut().now_or_never().is_none());
         drop(first);
-        assert!(idle.as_mut().now_or_never().is_none(), "one of two is still held");
+        assert!(calm.as_mut().now_or_never().is_none(), "one of two is still held");
         drop(second);
-        idle.await;
-        assert_eq!(pressure.held(), 0);
+        assert!(calm.as_mut().now_or_never().is_none(), "the next one may be about to come");
+        let begun = Instant::now();
+        calm.await;
+        assert_eq!((begun.elapsed(), pressure.held()), (QUIET, 0));
     }
 }

@@ -55,8 +55,7 @@ async fn a_kubelet_is_approved_as_soon_as_the_cloud_knows_its_node() -> Result<(
     Ask::of("node-a", &["node-a"])?.make(&cluster, "early").await?;
     wait::until("the request waits", async || {
         let text = cluster.host_metrics().await?;
-        let waiting = "kubelet_serving_csr_controller_waiting_requests";
-        Ok((metrics::sum(&text, waiting, &["NodeUninitialized"]) == 1.0).then_some(()))
+        Ok((metrics::sum(&text, "ccm_reports", &["NodeUninitialized"]) == 1.0).then_some(()))
     })
     .await?;
 
@@ -307,14 +306,7 @@ async fn hostile_requests_are_left_alone_and_denied_if_the_policy_says_so() -> R
     for (name, ask, _) in &hostile {
         ask.make(&cluster, name).await?;
     }
-    let judged = |text: &str| {
-        let sum = |name: &str, labels: &[&str]| {
-            metrics::sum(text, &format!("kubelet_serving_csr_controller_{name}"), labels)
-        };
-        sum("requests_total", &["refused"])
-            + sum("requests_total", &["ignored"])
-            + sum("waiting_requests", &[])
-    };
+    let judged = |text: &str| metrics::sum(text, "ccm_reports", &["kubelet-serving-csr-controller"]);
     // All but the one for another signer, which is not even watched.
     let watched = hostile.len() - 1;
     wait::until("each is judged", async || {

@@ -5,7 +5,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use e2e::{node, service, service_gone, warnings};
 use k8s_openapi::api::core::v1::{Node, Service};
-use kube::Api;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+    core::Request,
+};
 use test_cluster::{
     Cluster,
     nodes::{as_registered, is_uninitialized, register, set_ready},
@@ -68,6 +72,40 @@ async fn a_restarted_host_changes_nothing_that_is_as_it_should_be() -> Result<()
         cluster.cloud()?.all_calls().await?
     );
     assert_eq!(count("BatchUpdateLoadBalancers"), 0, "{calls:?}");
+    Ok(())
+}
+
+/// H2: root on one machine may write any condition of its own Node, at a time that Go can read and this host cannot.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_a_time_at_the_end_of_all_time_holds_up_no_other() -> Result<()> {
+    let mut cluster = quick().start().await?;
+    cluster.cloud()?.create_instance("node-a", "zone-a").await?;
+    register(&cluster.client, as_registered("node-a")).await?;
+    node(&cluster, "node-a", "initialised", |node| !is_uninitialized(node)).await?;
+    let conditions = serde_json::json!([
+        {"type": "example.com/Own", "status": "True", "lastTransitionTime": "9999-12-31T23:59:59Z"},
+        {"type": "Ready", "status": "True", "lastTransitionTime": "9999-12-31T23:59:59-12:00"},
+    ]);
+    let patch = Patch::Strategic(serde_json::json!({"status": {"conditions": conditions}}));
+    let request = Request::new("/api/v1/nodes").patch_subresource(
+        "status",
+        "node-a",
+        &PatchParams::default(),
+        &patch,
+    )?;
+    // This client cannot read the answer either.
+    let answer = cluster.client.request_text(request).await?;
+    assert!(answer.contains("9999-12-31T23:59:59Z"), "the apiserver takes it: {answer}");
+
+    cluster.host()?.terminate().await?;
+    cluster.start_host()?;
+    cluster.host_ready().await?;
+    cluster.cloud()?.create_instance("node-b", "zone-a").await?;
+    register(&cluster.client, as_registered("node-b")).await?;
+    node(&cluster, "node-b", "initialised", |node| !is_uninitialized(node)).await?;
+    let metrics = cluster.host_metrics().await?;
+    assert!(metrics.contains("ccm_cache_objects{kind=\"Node\"} 2"), "{metrics}");
+    assert!(metrics.contains("ccm_cache_unreadable_objects{kind=\"Node\"} 0"), "{metrics}");
     Ok(())
 }
 

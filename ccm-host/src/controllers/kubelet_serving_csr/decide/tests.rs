@@ -1,3 +1,5 @@
+use ccm_state::Standing;
+
 use super::{
     super::tests::forge::{COMMON_NAME, Forge, ORGANIZATION, extension, relative_name, request},
     *,
@@ -108,9 +110,12 @@ impl Case {
 fn word(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Approve => "approve".to_owned(),
-        Verdict::Refuse(refusal) => format!("refuse {}", refusal.reason),
-        Verdict::Wait(waiting) => format!("wait {}", waiting.reason),
-        Verdict::Ignore(ignored) => format!("ignore {ignored:?}"),
+        Verdict::Settled => "ignore Settled".to_owned(),
+        Verdict::Leave(Report { standing, reason, .. }) => match standing {
+            Standing::Blocked => format!("refuse {reason}"),
+            Standing::Waiting => format!("wait {reason}"),
+            _ => format!("ignore {reason}"),
+        },
     }
 }
 
@@ -440,9 +445,9 @@ fn doubts_are_no_approvals() {
 
 #[test]
 fn strangers_words_are_cut() {
-    let long = "a".repeat(60).repeat(4);
-    let Verdict::Refuse(refusal) = Case::asking(&[&long]).verdict() else { panic!() };
-    assert!(refusal.message.len() < 200, "{}", refusal.message);
+    let long = "a".repeat(600);
+    let Verdict::Leave(refusal) = Case::asking(&[&long]).verdict() else { panic!() };
+    assert!(refusal.message.len() < 400, "{}", refusal.message);
 }
 
 #[test]

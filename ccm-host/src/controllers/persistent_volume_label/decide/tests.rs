@@ -1,7 +1,5 @@
 //! The tables. IDs are those of upstream's behaviour; where ours differs, the row says how.
 
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::VolumeNodeAffinity;
 use serde_json::{Value, json};
 
@@ -102,26 +100,25 @@ fn what_the_answers_come_to() {
     let verdict = |answers: Vec<(&str, _)>, is_undecided| {
         let answers = answers.into_iter().map(|(name, answer)| (name.to_owned(), answer)).collect();
         match verdict(&query, answers, is_undecided) {
-            Verdict::Label(labels, _) => format!("{labels:?}"),
-            Verdict::Leave => "leave".to_owned(),
-            Verdict::Undecided => "undecided".to_owned(),
-            Verdict::Unlabelled(problem) => format!("{} {:?}", problem.result, problem.retry),
+            Ok((labels, _)) => format!("{labels:?}"),
+            Err(reports) => reports.iter().map(|one| format!("{} {:?}", one.reason, one.retry)).collect(),
         }
     };
     let labelled = format!("{:?}", labels(&[(ZONE, "a")]));
-    let slowly = format!("contested {:?}", Retry::After(SLOW_RETRY));
+    let slowly = format!("SeveralProviders {:?}", Retry::After(SLOW_RETRY));
+    let unsure = format!("ProviderUnsure {:?}", Retry::After(UNDECIDED));
     let rows = [
         (vec![present()], false, labelled.as_str()),
         (vec![absent(), foreign(), present()], false, &labelled),
-        (vec![present()], true, "undecided"),
-        (vec![present(), broken()], false, "failed Backoff"),
+        (vec![present()], true, &unsure),
+        (vec![present(), broken()], false, "ProviderFailed Backoff"),
         (vec![present(), present()], false, &slowly),
-        (vec![absent(), foreign()], false, "not_found Backoff"),
-        (vec![foreign()], false, "leave"),
-        (vec![], false, "leave"),
-        (vec![absent(), foreign()], true, "undecided"),
-        (vec![absent(), broken()], false, "failed Backoff"),
-        (vec![foreign(), unknown()], true, "failed Backoff"),
+        (vec![absent(), foreign()], false, "DiskNotFound Backoff"),
+        (vec![foreign()], false, ""),
+        (vec![], false, ""),
+        (vec![absent(), foreign()], true, &unsure),
+        (vec![absent(), broken()], false, "ProviderFailed Backoff"),
+        (vec![foreign(), unknown()], true, "ProviderFailed Backoff"),
     ];
     for (number, (answers, is_undecided, want)) in rows.into_iter().enumerate() {
         assert_eq!(verdict(answers, is_undecided), want, "row {number}");
@@ -135,11 +132,9 @@ fn an_answer_without_success_says_when_to_ask_again() {
     let limited =
         CloudError { retry_after: after, ..error(method::VOLUME_LABELS, Some(ErrorReason::RateLimited)) };
     let unknown = VolumeAnswer { error: Some(limited), ..answer(VolumeState::Unspecified, &[]) };
-    let Verdict::Unlabelled(problem) = verdict(&query, vec![("p".to_owned(), Ok(unknown))], false) else {
-        panic!()
-    };
+    let reports = verdict(&query, vec![("p".to_owned(), Ok(unknown))], false).unwrap_err();
     assert_eq!(
-        problem.retry,
+        reports[0].retry,
         Retry::After(Duration::from_secs(7)),
         "PV-2: told and asked again, never refused"
     );

@@ -113,7 +113,8 @@ async fn a_lost_watch_is_told() {
     );
 
     *away.lock() = false;
-    sleep(Duration::from_secs(11)).await;
+    // The longest pause, and as long as a watch must last.
+    sleep(Duration::from_secs(16)).await;
     assert_eq!((scene.cache.health(), scene.watching()), (Ok(()), 1));
 }
 
@@ -156,4 +157,6 @@ async fn watches_that_end_at_once_are_opened_with_pauses() {
     sleep(Duration::from_secs(60)).await;
     let opened = scene.server.take_calls().len();
     assert!((5..30).contains(&opened), "{opened} watches in a minute");
+    assert!(scene.cache.health().unwrap_err().ends_with("ended before it brought anything"));
+    assert_eq!(scene.watching(), 0, "opening it is not enough");
 }

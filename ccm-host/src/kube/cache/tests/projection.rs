@@ -87,6 +87,21 @@ fn a_service_keeps_what_a_balancer_depends_on() {
     assert_eq!(service.condition("T").unwrap().reason, "R");
 }
 
+/// H2: whoever may write a condition chooses its time, and Go knows later ones than this host.
+#[test]
+fn a_time_out_of_range_is_no_time() {
+    for time in ["9999-12-31T23:59:59Z", "10000-01-01T11:59:59Z", "soon"] {
+        let condition = json!({"type": "NetworkUnavailable", "status": "False", "lastTransitionTime": time});
+        let foreign = json!({"type": "example.com/own", "status": "True", "lastTransitionTime": time});
+        let node: Node = project(
+            json!({"metadata": {"name": "a"}, "status": {"conditions": [condition, foreign]}}),
+            &Keep::default(),
+        );
+        let read = node.condition("NetworkUnavailable").unwrap();
+        assert_eq!((read.status.as_str(), read.last_transition_time), ("False", None), "{time}");
+    }
+}
+
 /// A Node as big as real ones: labels, conditions, images and managed fields, about 8 KB.
 fn full_node(number: usize) -> Value {
     let images: Vec<_> = (0..30)
