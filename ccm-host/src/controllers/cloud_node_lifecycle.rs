@@ -28,7 +28,7 @@ mod shutdown;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -173,13 +173,17 @@ fn domain(owners: &[Arc<dyn Provider>]) -> Option<&str> {
 impl Flock {
     fn of(parts: &Parts, wanted: &Domain) -> Self {
         let mut flock = Self::default();
-        let mut providers = BTreeMap::new();
+        if let [only] = wanted.providers.as_slice() {
+            // It is to be well even without nodes: it may not have said yet which are its own.
+            flock.providers.push(Arc::clone(only));
+        }
         let mut ready = Vec::new();
         for node in parts.nodes.list().into_iter().filter(|node| parts.is_ours(node)) {
             let owners = owners(&parts.providers, &node);
             let is_ready = is_ready(&node);
             if domain(&owners) == Some(&wanted.name) {
-                providers.extend(owners.iter().map(|owner| (owner.name().to_owned(), Arc::clone(owner))));
+                let unknown = owners.iter().filter(|owner| !flock.asks(owner)).cloned().collect::<Vec<_>>();
+                flock.providers.extend(unknown);
                 if is_ready {
                     let taints = taint::without_stop(&node.taints);
                     flock.taints.extend(taints.map(|taints| (Arc::clone(&node), taints)));
@@ -189,13 +193,16 @@ impl Flock {
                 flock.all.push(Arc::clone(&node));
             }
             if is_ready && node.provider_id.is_some() && !is_given_up(&node) {
-                ready.extend(owners.first().map(|owner| (owner.name().to_owned(), node)));
+                ready.extend(owners.into_iter().next().map(|owner| (owner, node)));
             }
         }
-        ready.retain(|(owner, _)| providers.contains_key(owner));
+        ready.retain(|(owner, _)| flock.asks(owner));
         flock.ready = ready.into_iter().map(|(_, node)| node).collect();
-        flock.providers = providers.into_values().collect();
         flock
+    }
+
+    fn asks(&self, provider: &Arc<dyn Provider>) -> bool {
+        self.providers.iter().any(|one| one.name() == provider.name())
     }
 }
 
