@@ -105,9 +105,10 @@ async fn run(arguments: &Arguments) -> Result<Verdict> {
         Command::Guard(GuardVerb::Show) => {
             let state: HostState = Door::open(&arguments.way).await?.get("/state").await?;
             output.guard(&state.guard)?;
-            let holds = state.guard.iter().any(|guard| {
-                guard.latched || guard.contradicted || guard.absent.iter().any(|absent| absent.rule.is_some())
-            });
+            let holds = state
+                .guard
+                .iter()
+                .any(|guard| guard.contradicted || guard.absent.iter().any(|absent| absent.rule.is_some()));
             Ok(Verdict::attention_if(holds))
         }
         Command::Guard(GuardVerb::Confirm { nodes, yes }) => {

@@ -255,8 +255,9 @@ fn guard(guard: &Guard) -> String {
     let mut table = Table::new(&["PROVIDER", &plain(&guard.provider)]);
     let deletions = match guard {
         Guard { distrust: Some(_), .. } => "none: the provider is not believed now",
-        Guard { latched: true, .. } => "none: the guard is latched",
-        Guard { contradicted: true, .. } => "none: the provider contradicts itself",
+        Guard { contradicted: true, .. } => {
+            "none in some zones, or none at all: the provider contradicts itself"
+        }
         _ => "allowed, within the limits",
     };
     table.row(["deletions".to_owned(), deletions.to_owned()]);

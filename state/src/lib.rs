@@ -228,9 +228,7 @@ pub struct Guard {
     /// Why that pass believed nothing that the provider says; absent if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distrust: Option<String>,
-    /// No node is Ready, and more than the allowed share would be deleted.
-    pub latched: bool,
-    /// The provider denies instances whose kubelets are alive.
+    /// The provider denies instances whose kubelets are alive: nodes of their zones are kept, or all.
     pub contradicted: bool,
     /// Nodes of this provider.
     pub nodes: usize,

@@ -6,63 +6,82 @@
 //! of nodes whose instance exists.
 //!
 //! ```text
-//! every period, and when a node becomes NotReady, for each provider:
+//! every period, when a node becomes NotReady, and when a provider's watch reports one; for each provider:
 //! observe: check the nodes that are not ready ──► decide (pure) ──► act: taints
-//!             │ some absent: check again, Ready nodes in the same batch
+//!             │ some absent: check again, and Ready nodes with them
 //!             ▼
 //!          guard (pure) ──► Lease ──► ledger ──► act: deletions, or a condition naming the rule that blocked it
 //! ```
 //!
-//! Each provider's nodes have their own loop, so that a provider that hangs delays only its own.
+//! Each provider's nodes have their own loop, so that a provider that hangs delays only its own; and so have nodes that
+//! several providers may own, since all of these are asked about them.
 
 mod act;
-mod control;
 mod decide;
 mod explain;
 mod guard;
-mod ledger;
 mod metrics;
 mod observe;
 mod settings;
 mod shutdown;
 #[cfg(test)]
 mod tests;
-mod wake;
 
-use std::sync::Arc;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use futures::{FutureExt as _, future::join_all};
+use futures::{
+    FutureExt as _,
+    future::{join_all, select_all},
+};
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use tokio::time::Instant;
+use tokio::{
+    sync::{
+        Notify,
+        broadcast::{Receiver, error::RecvError},
+        watch,
+    },
+    time::{Instant, sleep, sleep_until},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    clock,
-    cloud::{Provider, ProviderStatus},
-    controllers::{Kept, Parts, Registration},
+    cloud::{NodeOwner, Provider, ProviderStatus, Providers},
+    controllers::{Kept, Parts, Registration, taint},
     kube::{
         Condition,
+        cache::Change,
         events::Recorder,
         keep::{Keep, KeySet},
         node::{Node, Taint},
     },
     reconcile::{Run, until_cancelled},
 };
-use act::{Failures, HELD_BACK};
-use control::Denials;
+use act::{Failures, HELD_BACK, Ledger};
 pub use decide::is_given_up;
-use decide::{Look, look};
+use decide::is_ready;
 use explain::View;
-use guard::{Findings, Guard, Rule, Rules, Turn};
-use ledger::Ledger;
+use guard::{Denials, Guard, Leases, Rules};
 use metrics::LifecycleMetrics;
 use observe::Seen;
 pub use settings::{Policy, Settings, Share};
 use shutdown::Stops;
-use wake::Wakes;
 
 /// The component that Events are recorded under.
 const COMPONENT: &str = "cloud-node-lifecycle-controller";
+
+/// The domain of nodes that several providers may own; no provider has such a name.
+const OWNERLESS: &str = "_ownerless";
+
+/// From the end of a pass to the start of an early one.
+const DISTANCE: Duration = Duration::from_millis(500);
 
 /// The controller, to the rest of the host.
 pub const REGISTRATION: Registration = Registration {
@@ -92,14 +111,27 @@ struct Controller {
     recorder: Recorder,
     metrics: LifecycleMetrics,
     view: Arc<View>,
-    wakes: Wakes,
+    domains: Arc<Vec<Domain>>,
+    /// Nodes that joined while this process watched, by uid, and when; as long as they may be younger than the grace.
+    joined: Arc<Mutex<HashMap<String, Instant>>>,
 }
 
-/// The state kept for one provider's nodes from pass to pass.
+/// Nodes that are looked after together, in passes of their own: those of one provider, or those that several may own.
+#[derive(Debug)]
+struct Domain {
+    name: String,
+    /// The providers whose watches concern these nodes.
+    providers: Vec<Arc<dyn Provider>>,
+    /// Asks for a pass at once.
+    wake: Notify,
+}
+
+/// The state kept for the nodes of a domain from pass to pass.
 #[derive(Debug)]
 struct Memory {
     guard: Guard,
     denials: Denials,
+    leases: Leases,
     /// `None` until it was read.
     ledger: Option<Ledger>,
     failures: Failures,
@@ -107,39 +139,85 @@ struct Memory {
     rng: fastrand::Rng,
 }
 
-/// A provider's nodes, sorted by what to ask about them.
+/// The nodes of one pass.
 #[derive(Debug, Default)]
-struct Parted {
-    /// Ready nodes with a provider ID: the provider's answers can be checked against them.
-    ready: Vec<Arc<Node>>,
+struct Flock {
+    all: Vec<Arc<Node>>,
     not_ready: Vec<Arc<Node>>,
+    /// Ready nodes with a provider ID that are to stay: the answers can be checked against them.
+    ready: Vec<Arc<Node>>,
     /// Ready nodes with the taints to write.
     taints: Vec<(Arc<Node>, Vec<Taint>)>,
+    /// Those that may own one of the nodes.
+    providers: Vec<Arc<dyn Provider>>,
 }
 
-impl Parted {
-    fn of(nodes: &[Arc<Node>]) -> Self {
-        let mut parted = Self::default();
-        for node in nodes {
-            match look(node) {
-                Look::Ready(taints) => {
-                    parted.taints.extend(taints.map(|taints| (Arc::clone(node), taints)));
-                    parted.ready.extend(node.provider_id.is_some().then(|| Arc::clone(node)));
+/// The providers that may own the node.
+fn owners(providers: &Providers, node: &Node) -> Vec<Arc<dyn Provider>> {
+    match providers.for_node(node) {
+        NodeOwner::Provider(owner) => vec![owner],
+        NodeOwner::Candidates(all) => all,
+        NodeOwner::Undecided | NodeOwner::Nobody => vec![],
+    }
+}
+
+/// The name of the domain of a node with these owners.
+fn domain(owners: &[Arc<dyn Provider>]) -> Option<&str> {
+    match owners {
+        [] => None,
+        [only] => Some(only.name()),
+        _ => Some(OWNERLESS),
+    }
+}
+
+impl Flock {
+    fn of(parts: &Parts, wanted: &Domain) -> Self {
+        let mut flock = Self::default();
+        if let [only] = wanted.providers.as_slice() {
+            // It is to be well even without nodes: it may not have said yet which are its own.
+            flock.providers.push(Arc::clone(only));
+        }
+        let mut ready = Vec::new();
+        for node in parts.nodes.list().into_iter().filter(|node| parts.is_ours(node)) {
+            let owners = owners(&parts.providers, &node);
+            let is_ready = is_ready(&node);
+            if domain(&owners) == Some(&wanted.name) {
+                let unknown = owners.iter().filter(|owner| !flock.asks(owner)).cloned().collect::<Vec<_>>();
+                flock.providers.extend(unknown);
+                if is_ready {
+                    let taints = taint::without_stop(&node.taints);
+                    flock.taints.extend(taints.map(|taints| (Arc::clone(&node), taints)));
+                } else {
+                    flock.not_ready.push(Arc::clone(&node));
                 }
-                Look::NotReady => parted.not_ready.push(Arc::clone(node)),
+                flock.all.push(Arc::clone(&node));
+            }
+            if is_ready && node.provider_id.is_some() && !is_given_up(&node) {
+                ready.extend(owners.into_iter().next().map(|owner| (owner, node)));
             }
         }
-        parted
+        ready.retain(|(owner, _)| flock.asks(owner));
+        flock.ready = ready.into_iter().map(|(_, node)| node).collect();
+        flock
+    }
+
+    fn asks(&self, provider: &Arc<dyn Provider>) -> bool {
+        self.providers.iter().any(|one| one.name() == provider.name())
     }
 }
 
 impl Controller {
     fn new(parts: Parts, registry: &mut Registry) -> Self {
+        let all = parts.providers.all();
+        let domain = |name: &str, providers| Domain { name: name.to_owned(), providers, wake: Notify::new() };
+        let mut domains: Vec<_> = all.iter().map(|one| domain(one.name(), vec![Arc::clone(one)])).collect();
+        domains.extend((all.len() > 1).then(|| domain(OWNERLESS, all.to_vec())));
         Self {
             recorder: parts.events.recorder(COMPONENT),
             metrics: LifecycleMetrics::register(registry),
             view: Arc::new(View::new(&parts)),
-            wakes: wake::of(&parts.providers),
+            domains: Arc::new(domains),
+            joined: Arc::default(),
             parts,
         }
     }
@@ -148,119 +226,165 @@ impl Controller {
         let passes = async {
             self.parts.nodes.synced().await;
             self.follow();
-            join_all(self.parts.providers.all().iter().map(|provider| self.look_after(provider))).await
+            join_all(self.domains.iter().map(|domain| self.look_after(domain))).await
         };
         until_cancelled(&cancel, passes).await;
     }
 
     /// Runs one pass after the other, forever.
-    async fn look_after(&self, provider: &Arc<dyn Provider>) {
-        let mut changes = provider.instance_changes();
-        let mut memory = Memory {
-            guard: Guard::new(self.rules()),
-            denials: Denials::default(),
-            ledger: None,
-            failures: Failures::default(),
-            stops: Stops::new(Guard::new(Rules {
-                grace: self.parts.settings.lifecycle.node_shutdown_grace,
-                ..self.rules()
-            })),
-            rng: fastrand::Rng::new(),
-        };
-        loop {
-            Box::pin(self.pass(provider, &mut memory)).await;
-            self.due(provider, &mut changes).await;
-        }
-    }
-
-    fn rules(&self) -> Rules {
+    async fn look_after(&self, domain: &Domain) {
+        let mut changes: Vec<_> = domain.providers.iter().map(|one| one.instance_changes()).collect();
         let settings = &self.parts.settings.lifecycle;
-        Rules {
-            grace: settings.node_deletion_grace,
+        let rules = |grace| Rules {
+            grace,
             confirmations: settings.node_deletion_confirmations,
             spacing: self.spacing(),
             max_share: settings.node_deletion_max_share.fraction(),
             window: settings.node_deletion_window,
+        };
+        let mut memory = Memory {
+            guard: Guard::new(rules(settings.node_deletion_grace)),
+            denials: Denials::default(),
+            leases: Leases::default(),
+            ledger: None,
+            failures: Failures::default(),
+            stops: Stops::new(Guard::new(rules(settings.node_shutdown_grace))),
+            rng: fastrand::Rng::new(),
+        };
+        loop {
+            Box::pin(self.pass(domain, &mut memory)).await;
+            self.due(domain, &mut changes).await;
         }
     }
 
-    async fn pass(&self, provider: &Arc<dyn Provider>, memory: &mut Memory) {
-        let mut health = provider.status();
-        let was_well = *health.borrow_and_update() == ProviderStatus::Serving;
-        let knew_enough = self.knows_enough_for(provider);
-        let nodes = self.parts.nodes_of(provider);
-        let mut parted = Parted::of(&nodes);
-        self.write_taints(std::mem::take(&mut parted.taints)).await;
-        if !was_well || !knew_enough {
-            return self.distrust(provider, memory, &distrusted(provider.as_ref(), was_well));
+    async fn pass(&self, domain: &Domain, memory: &mut Memory) {
+        let grace = self.parts.settings.lifecycle.node_deletion_grace;
+        self.joined.lock().retain(|_, joined| joined.elapsed() < grace);
+        let mut flock = Flock::of(&self.parts, domain);
+        let mut health: Vec<_> = flock.providers.iter().map(|provider| provider.status()).collect();
+        let distrusted = self.distrusted(&flock.providers, &mut health);
+        self.write_taints(std::mem::take(&mut flock.taints)).await;
+        if let Some(why) = distrusted {
+            return self.distrust(domain, memory, &why);
         }
-        let Some(seen) = self.look(provider, memory, &parted, &mut health).await else {
+        let Some(seen) = self.look(memory, &flock, domain, &mut health).await else {
             let why = "the provider's health changed during the checks, or a Lease could not be read";
-            return self.distrust(provider, memory, why);
+            return self.distrust(domain, memory, why);
         };
-        self.give_up(provider, memory, nodes.len(), &seen).await;
-        memory.failures.only(&seen.absent_nodes());
+        self.give_up(domain, memory, flock.all.len(), &seen).await;
+        memory.failures.only(&seen.absent);
         if !seen.absent.is_empty()
-            && let Err(error) = self.recall(provider, memory).await
+            && let Err(error) = self.recall(domain, memory).await
         {
-            self.none_deleted(provider, &seen.absent_nodes(), &mut memory.failures, &error);
-            return self.distrust(provider, memory, &format!("{error:#}"));
+            self.none_deleted(domain, seen.absent_nodes(), &mut memory.failures, &error);
+            return self.distrust(domain, memory, &format!("{error:#}"));
         }
-        self.conclude(provider, memory, &nodes, &seen).await;
+        self.conclude(domain, memory, &flock, &seen).await;
     }
 
     /// Deletes what the guard allows, and shows what is held back.
-    async fn conclude(
-        &self,
-        provider: &Arc<dyn Provider>,
-        memory: &mut Memory,
-        nodes: &[Arc<Node>],
-        seen: &Seen,
-    ) {
-        let findings = Findings {
-            total: nodes.len(),
-            absent: seen.evidence(clock::now()),
-            uncertain: seen.uncertain,
-            control: seen.control.clone(),
-            held_before: nodes.iter().filter_map(|node| Rule::of_reason(&held_back(node)?.reason)).collect(),
-        };
-        let mut ruling = memory.guard.rule(Instant::now(), &findings);
-        report(provider.name(), &ruling.turns, &findings);
-        let to_go =
-            seen.absent_nodes().into_iter().filter(|node| ruling.delete.contains(&node.uid)).collect();
-        let to_go = self.only_silent(provider, memory, to_go, &mut ruling.held_back).await;
-        let to_go = self.record(provider, memory, to_go).await;
-        self.delete_all(provider, to_go, &mut memory.failures).await;
+    async fn conclude(&self, domain: &Domain, memory: &mut Memory, flock: &Flock, seen: &Seen) {
+        let was_contradicted = memory.guard.is_contradicted();
+        let (now, total) = (Instant::now(), flock.all.len());
+        let mut ruling = memory.guard.rule(now, total, &seen.absent, &seen.control);
+        report(&domain.name, was_contradicted, memory.guard.is_contradicted());
+        let to_go = std::mem::take(&mut ruling.delete);
+        let doubted = !seen.control.unsettled.is_empty();
+        let to_go = self.only_silent(domain, memory, to_go, doubted, &mut ruling.held_back).await;
+        let to_go = self.record(domain, memory, to_go).await;
+        self.delete_all(domain, &flock.providers, to_go, &mut memory.failures).await;
 
-        self.metrics.passed(provider.name(), &memory.guard, findings.absent.len(), &ruling.held_back);
-        self.note_pass(provider, memory, seen, &findings, &ruling.held_back);
+        self.metrics.passed(&domain.name, &memory.guard, seen.absent.len(), &ruling.held_back);
+        self.note_pass(domain, memory, total, seen, &ruling.held_back);
         let held = |node: &Arc<Node>| {
             let rule = *ruling.held_back.get(&node.uid).filter(|rule| !rule.is_brief())?;
             Some((Arc::clone(node), rule))
         };
-        let is_absent = |node: &Node| findings.absent.iter().any(|evidence| evidence.uid == node.uid);
-        let freed = nodes.iter().filter(|node| is_held_back(node) && !is_absent(node));
-        self.show_held_back(nodes.iter().filter_map(held).collect()).await;
+        let absent: HashSet<&str> = seen.absent_nodes().map(|node| node.uid.as_str()).collect();
+        let freed = flock.all.iter().filter(|node| is_held_back(node) && !absent.contains(node.uid.as_str()));
+        self.show_held_back(flock.all.iter().filter_map(held).collect()).await;
         self.show_freed(freed.cloned().collect()).await;
+        let stopped = seen.stopped.iter().map(|evidence| evidence.node.uid.as_str());
+        memory.leases.only(&absent.iter().copied().chain(stopped).chain(memory.denials.uids()).collect());
     }
 
-    /// Whether the Node cache keeps everything that the provider wants to know. A provider that identifies instances
-    /// by a label it has only just asked for may report that a node without it has none (N5).
+    /// Why these providers are not asked about nodes that are not ready, if they are not; from now on `health` shows
+    /// changes. The Node cache must keep everything that a provider wants to know: one that identifies instances by a
+    /// label it has only just asked for may report that a node without it has none (N5).
+    fn distrusted(
+        &self,
+        providers: &[Arc<dyn Provider>],
+        health: &mut [watch::Receiver<ProviderStatus>],
+    ) -> Option<String> {
+        providers.iter().zip(health).find_map(|(provider, health)| {
+            let name = provider.name();
+            match &*health.borrow_and_update() {
+                ProviderStatus::Disconnected(why) => {
+                    Some(format!("provider {name:?} cannot be asked: {why}"))
+                }
+                ProviderStatus::Frozen(why) => Some(format!("provider {name:?} is frozen: {why}")),
+                ProviderStatus::Serving => (!self.knows_enough_for(provider))
+                    .then(|| format!("the node fields that provider {name:?} wants are not cached yet")),
+            }
+        })
+    }
+
     fn knows_enough_for(&self, provider: &Arc<dyn Provider>) -> bool {
         provider.info().is_some_and(|info| self.parts.nodes.holds(&info.keep_of_nodes))
     }
-}
 
-/// Why a provider is not asked about nodes that are not ready.
-fn distrusted(provider: &dyn Provider, was_well: bool) -> String {
-    let name = provider.name();
-    match &*provider.status().borrow() {
-        ProviderStatus::Disconnected(why) => format!("provider {name:?} cannot be asked: {why}"),
-        ProviderStatus::Frozen(why) => format!("provider {name:?} is frozen: {why}"),
-        ProviderStatus::Serving if was_well => {
-            format!("the node fields that provider {name:?} wants are not cached yet")
+    /// Wakes the domain of each node that becomes NotReady, and notes which nodes join from now on.
+    fn follow(&self) {
+        let (providers, domains) = (self.parts.providers.clone(), Arc::clone(&self.domains));
+        let (joined, listed) = (Arc::clone(&self.joined), Arc::new(AtomicBool::new(false)));
+        let begun = Arc::clone(&listed);
+        self.parts.nodes.subscribe(move |change| match change {
+            Change::Added(node) if begun.load(Ordering::Relaxed) => {
+                joined.lock().insert(node.uid.clone(), Instant::now());
+            }
+            Change::Updated { old, new } if is_ready(old) && !is_ready(new) => {
+                let owners = owners(&providers, new);
+                let its = domains.iter().filter(|one| domain(&owners) == Some(one.name.as_str()));
+                its.for_each(|domain| domain.wake.notify_one());
+            }
+            Change::Added(_) | Change::Updated { .. } | Change::Deleted(_) => {}
+        });
+        listed.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns when the next pass over the domain's nodes is due. Concurrent reasons count as one; passes keep a
+    /// distance, since each asks about all nodes that are not ready.
+    async fn due(&self, domain: &Domain, changes: &mut [Receiver<String>]) {
+        let (ended, period) = (Instant::now(), self.parts.settings.lifecycle.node_monitor_period);
+        tokio::select! {
+            () = sleep(period) => return,
+            () = domain.wake.notified() => {}
+            _ = select_all(changes.iter_mut().map(|one| Box::pin(self.told(domain, one)))) => {}
         }
-        ProviderStatus::Serving => format!("provider {name:?} was not well when the pass began"),
+        sleep_until(ended + DISTANCE.min(period)).await;
+        // The pass about to begin checks all of them.
+        changes.iter_mut().for_each(|one| while one.try_recv().is_ok() {});
+    }
+
+    /// Returns when the watch of a provider reports a node of the domain that is not ready.
+    async fn told(&self, domain: &Domain, changes: &mut Receiver<String>) {
+        loop {
+            match changes.recv().await {
+                Ok(key) if self.is_silent(domain, &key) => return,
+                Ok(_) => {}
+                Err(RecvError::Lagged(_)) => return,
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Looks the node up by provider ID and by name.
+    fn is_silent(&self, wanted: &Domain, key: &str) -> bool {
+        let nodes = self.parts.nodes.by_index(key).into_iter().chain(self.parts.nodes.get(key));
+        nodes.into_iter().any(|node| {
+            let its = domain(&owners(&self.parts.providers, &node)) == Some(wanted.name.as_str());
+            its && self.parts.is_ours(&node) && !is_ready(&node)
+        })
     }
 }
 
@@ -275,27 +399,14 @@ fn held_back(node: &Node) -> Option<&Condition> {
     node.condition(HELD_BACK).filter(|condition| condition.status == "True")
 }
 
-fn report(provider: &str, turns: &[Turn], findings: &Findings) {
-    let (absent, total) = (findings.absent.len(), findings.total);
-    for turn in turns {
-        match turn {
-            Turn::Latched => tracing::error!(
-                provider,
-                absent,
-                total,
-                "too many instances are absent and no node is Ready: no node is deleted until one is, the answers recover, \
-                 or a person confirms"
-            ),
-            Turn::Released => tracing::info!(provider, absent, total, "nodes may be deleted again"),
-            Turn::Contradicted => tracing::error!(
-                provider,
-                absent,
-                total,
-                "the provider denies instances whose kubelets are alive: no node is deleted until it stops"
-            ),
-            Turn::Settled => {
-                tracing::info!(provider, absent, total, "the provider does not contradict itself any more");
-            }
-        }
+fn report(provider: &str, before: bool, now: bool) {
+    match (before, now) {
+        (false, true) => tracing::error!(
+            provider,
+            "the provider denies instances whose kubelets are alive: nodes of their zones, or all of its nodes, are kept \
+             until it stops"
+        ),
+        (true, false) => tracing::info!(provider, "the provider does not contradict itself any more"),
+        _ => {}
     }
 }

@@ -7,13 +7,16 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 
 use super::{Findings, MOST, effects, label, rule, shown};
-use crate::cloud::{
-    AddressType, CloudError, Freshness, Instance, InstanceAnswer, InstanceState, NodeAddress, call::rpc,
+use crate::{
+    clock,
+    cloud::{
+        AddressType, CloudError, Freshness, Instance, InstanceAnswer, InstanceState, NodeAddress, call::rpc,
+    },
 };
 
 const METHOD: &str = rpc::BATCH_GET_INSTANCES.name;
 const LONGEST_ID: usize = 1 << 10;
-/// Clocks differ: an observation may appear this much older than the request.
+/// Clocks differ: an observation may appear this much older than the request, or later than its answer.
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
 
 /// The request that an answer is checked against.
@@ -34,7 +37,7 @@ pub(crate) fn answer(
     findings: &mut Findings,
 ) -> InstanceAnswer {
     let state = findings.known(given.state);
-    let observed_at = given.observed_at.and_then(timestamp);
+    let observed_at = given.observed_at.and_then(timestamp).map(|at| no_later_than_now(at, findings));
     let authoritative = given.authoritative && is_evidence(observed_at, asked, findings);
     let mut error = given.error.map(|error| CloudError::of_item(METHOD, error, findings));
     let instance = match given.instance.map(|given| instance(given, asked.prefixes, findings)) {
@@ -63,15 +66,27 @@ pub(crate) fn answer(
     answer
 }
 
+/// A date in the future, by more than clocks differ, counts as now: later ones could never confirm it.
+fn no_later_than_now(observed_at: Timestamp, findings: &mut Findings) -> Timestamp {
+    let now = clock::now();
+    if observed_at.duration_since(now) <= skew() {
+        return observed_at;
+    }
+    findings.count(rule::OBSERVED_AT);
+    now
+}
+
+fn skew() -> jiff::SignedDuration {
+    jiff::SignedDuration::try_from(CLOCK_SKEW).unwrap_or_default()
+}
+
 /// An authoritative answer must say when it was observed, and a read-through answer must not predate its request.
 fn is_evidence(observed_at: Option<Timestamp>, asked: &Asked<'_>, findings: &mut Findings) -> bool {
     let Some(observed_at) = observed_at else {
         findings.count(rule::OBSERVED_AT);
         return false;
     };
-    let too_old = asked.freshness == Freshness::ReadThrough
-        && asked.at.duration_since(observed_at)
-            > jiff::SignedDuration::try_from(CLOCK_SKEW).unwrap_or_default();
+    let too_old = asked.freshness == Freshness::ReadThrough && asked.at.duration_since(observed_at) > skew();
     if too_old {
         findings.count(rule::READ_THROUGH);
     }
@@ -219,10 +234,15 @@ mod tests {
             (absent(Some(999_900)), fresh, false, Some(rule::READ_THROUGH)),
             (absent(Some(999_900)), cached, true, None),
             (absent(None), cached, false, Some(rule::OBSERVED_AT)),
+            (absent(Some(Timestamp::now().as_second() + 50)), fresh, true, None),
+            (absent(Some(Timestamp::now().as_second() + 300)), fresh, true, Some(rule::OBSERVED_AT)),
+            (absent(Some(Timestamp::MAX.as_second())), cached, true, Some(rule::OBSERVED_AT)),
         ];
         for (given, freshness, want, broken) in rows {
             let (answer, findings) = check(given.clone(), freshness);
             assert_eq!(answer.authoritative, want, "{given:?} {freshness:?}");
+            let latest = Timestamp::now() + CLOCK_SKEW;
+            assert!(answer.observed_at.is_none_or(|at| at <= latest), "{given:?} {freshness:?}");
             assert_eq!(findings.rules.first().copied(), broken, "{given:?} {freshness:?}");
         }
     }

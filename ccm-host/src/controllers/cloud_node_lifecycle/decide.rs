@@ -15,15 +15,6 @@ use crate::{
 /// A person confirms with this annotation that a node's instance is really gone; its value is the node's uid.
 pub(crate) const CONFIRM_DELETION: &str = "cloudprovider.ccm/confirm-deletion";
 
-/// The step that a node requires before its provider is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Look {
-    /// The node is ready, so the cloud is not asked. Holds the taints to write, if they differ.
-    Ready(Option<Vec<Taint>>),
-    /// Its provider has to be asked.
-    NotReady,
-}
-
 /// The step that an answer requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -42,8 +33,8 @@ pub(super) enum Verdict {
 pub(super) enum Presence {
     /// It has an instance.
     Found,
-    /// It had none at that time, or none of this provider's.
-    Denied(Timestamp),
+    /// It has none, or none of this provider's.
+    Denied,
     /// Nothing certain is known.
     Unknown,
 }
@@ -55,14 +46,15 @@ const GIVEN_UP: [&str; 3] =
 /// The zone labels: current, and deprecated.
 pub(super) const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
 
-/// The check before any question. A node without the condition is not ready.
-pub(super) fn look(node: &Node) -> Look {
-    if is_ready(node) { Look::Ready(taint::without_stop(&node.taints)) } else { Look::NotReady }
-}
-
-/// Whether the node reports that it is ready.
+/// Whether the node reports that it is ready. One without the condition does not.
 pub(super) fn is_ready(node: &Node) -> bool {
     node.condition("Ready").is_some_and(|ready| ready.status == "True")
+}
+
+/// Whether kube-controller-manager has found the kubelet silent, by its own clock. A kubelet itself reports True or
+/// False.
+pub(super) fn is_unheard(node: &Node) -> bool {
+    node.condition("Ready").is_some_and(|ready| ready.status == "Unknown")
 }
 
 /// Decides on the answer about a node that is not ready. `named` is whether the question identified the instance:
@@ -86,14 +78,14 @@ pub(super) fn decide(policy: Policy, node: &Node, named: bool, answer: &Instance
     }
 }
 
-/// Classifies the answer about a Ready node; the question was asked at `asked_at`.
-pub(super) fn presence(answer: &InstanceAnswer, asked_at: Timestamp) -> Presence {
+/// Classifies the answer about a Ready node.
+pub(super) fn presence(answer: &InstanceAnswer) -> Presence {
     use InstanceState as S;
     match answer.state {
         S::Pending | S::Running | S::Stopped | S::Terminating | S::Exists => Presence::Found,
-        S::Absent => looked_for(answer).map_or(Presence::Unknown, Presence::Denied),
-        S::NotOwned if answer.error.is_none() => Presence::Denied(answer.observed_at.unwrap_or(asked_at)),
-        S::NotOwned | S::Unspecified => Presence::Unknown,
+        S::Absent if looked_for(answer).is_some() => Presence::Denied,
+        S::NotOwned if answer.error.is_none() => Presence::Denied,
+        S::Absent | S::NotOwned | S::Unspecified => Presence::Unknown,
     }
 }
 

@@ -13,16 +13,18 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::{
-    COMPONENT, Controller, Memory,
+    COMPONENT, Controller, Domain, Memory, OWNERLESS,
     decide::{CONFIRM_DELETION, is_ready, is_vouched_for},
-    guard::{Findings, Rule},
+    domain,
+    guard::Rule,
     held_back,
     observe::Seen,
+    owners,
     settings::{Policy, Settings},
 };
 use crate::{
     clock,
-    cloud::{NodeOwner, Provider, Providers},
+    cloud::{NodeOwner, Providers},
     controllers::{
         Parts,
         explain::{Explain, explanation},
@@ -34,7 +36,7 @@ use crate::{
 /// What people may ask this controller; outlives its run.
 #[derive(Debug)]
 pub(super) struct View {
-    /// The conclusion of the last pass over each provider's nodes, by the provider's name.
+    /// The conclusion of the last pass over each domain's nodes, by its name; absent nodes are in the order of theirs.
     passes: Mutex<BTreeMap<String, Guard>>,
     providers: Providers,
     grace: Duration,
@@ -43,22 +45,22 @@ pub(super) struct View {
 
 impl Controller {
     /// Discards what the provider said, and notes why.
-    pub(super) fn distrust(&self, provider: &Arc<dyn Provider>, memory: &mut Memory, why: &str) {
+    pub(super) fn distrust(&self, domain: &Domain, memory: &mut Memory, why: &str) {
         memory.guard.distrust();
         memory.stops.distrust();
         let mut passes = self.view.passes.lock();
-        let nodes = passes.get(provider.name()).map_or(0, |before| before.nodes);
-        let guard = Guard { distrust: Some(why.to_owned()), nodes, ..concluded(provider, memory) };
-        passes.insert(provider.name().to_owned(), guard);
+        let nodes = passes.get(&domain.name).map_or(0, |before| before.nodes);
+        let guard = Guard { distrust: Some(why.to_owned()), nodes, ..concluded(domain, memory) };
+        passes.insert(domain.name.clone(), guard);
     }
 
     /// Notes the ruling of a pass.
     pub(super) fn note_pass(
         &self,
-        provider: &Arc<dyn Provider>,
+        domain: &Domain,
         memory: &Memory,
+        nodes: usize,
         seen: &Seen,
-        findings: &Findings,
         held: &HashMap<String, Rule>,
     ) {
         let Settings { node_deletion_confirmations: needed, node_deletion_grace: grace, .. } =
@@ -76,23 +78,19 @@ impl Controller {
                 why: why(node, rule, confirmations, grace),
             }
         };
-        let guard = Guard {
-            nodes: findings.total,
-            uncertain: findings.uncertain,
-            absent: seen.absent_nodes().iter().map(absent).collect(),
-            ..concluded(provider, memory)
-        };
-        self.view.passes.lock().insert(provider.name().to_owned(), guard);
+        let mut absent: Vec<_> = seen.absent_nodes().map(absent).collect();
+        absent.sort_by(|one, other| one.name.cmp(&other.name));
+        let guard = Guard { nodes, uncertain: seen.uncertain, absent, ..concluded(domain, memory) };
+        self.view.passes.lock().insert(domain.name.clone(), guard);
     }
 }
 
 /// A pass that ends now, without its findings.
-fn concluded(provider: &Arc<dyn Provider>, memory: &Memory) -> Guard {
+fn concluded(domain: &Domain, memory: &Memory) -> Guard {
     Guard {
-        provider: provider.name().to_owned(),
+        provider: domain.name.clone(),
         last_pass: clock::now(),
         distrust: None,
-        latched: memory.guard.is_latched(),
         contradicted: memory.guard.is_contradicted(),
         nodes: 0,
         uncertain: 0,
@@ -127,15 +125,6 @@ impl View {
             policy: settings.node_shutdown_policy,
         }
     }
-
-    fn may_own(&self, provider: &str, node: &Node) -> bool {
-        match self.providers.for_node(node) {
-            NodeOwner::Provider(owner) => owner.name() == provider,
-            NodeOwner::Candidates(all) => all.iter().any(|one| one.name() == provider),
-            NodeOwner::Undecided => true,
-            NodeOwner::Nobody => false,
-        }
-    }
 }
 
 impl Explain for View {
@@ -144,18 +133,25 @@ impl Explain for View {
             return None;
         }
         let passes = self.passes.lock();
-        let absent = passes.values().find_map(|guard| {
-            guard.absent.iter().find(|absent| absent.uid == node.uid).map(|absent| (guard, absent))
+        let owners = owners(&self.providers, node);
+        let guard = domain(&owners).and_then(|domain| passes.get(domain));
+        let absent = guard.and_then(|guard| {
+            let found = guard.absent.binary_search_by(|absent| absent.name.as_str().cmp(&node.name)).ok()?;
+            Some((guard, guard.absent.get(found)?))
         });
-        if let Some((guard, absent)) = absent {
+        if let Some((guard, absent)) = absent.filter(|(_, absent)| absent.uid == node.uid) {
             let said = Explanation { last_attempt: Some(guard.last_pass), ..of_absent(node, absent) };
             let ends = (absent.confirmations == 0).then(|| grace_end(node, self.grace)).flatten();
             return Some(Explanation { next_attempt: ends, ..said });
         }
-        let distrust = passes
-            .values()
-            .filter(|guard| self.may_own(&guard.provider, node))
-            .find_map(|guard| guard.distrust.as_ref());
+        // A node is nobody's until all providers have introduced themselves.
+        let distrust = match guard {
+            Some(guard) => guard.distrust.as_ref(),
+            None if matches!(self.providers.for_node(node), NodeOwner::Undecided) => {
+                passes.values().find_map(|guard| guard.distrust.as_ref())
+            }
+            None => None,
+        };
         Some(match (held_back(node), distrust) {
             (Some(held), _) => explanation(
                 COMPONENT,
@@ -185,7 +181,8 @@ impl Explain for View {
     }
 
     fn guard(&self) -> Vec<Guard> {
-        self.passes.lock().values().cloned().collect()
+        let concerns_nodes = |guard: &&Guard| guard.provider != OWNERLESS || guard.nodes > 0;
+        self.passes.lock().values().filter(concerns_nodes).cloned().collect()
     }
 }
 
@@ -213,13 +210,13 @@ fn of_absent(node: &Node, absent: &AbsentNode) -> Explanation {
     let gone = "the node is not Ready, and its provider reports that its instance is gone";
     match rule.as_deref() {
         Some(rule) => {
-            let confirm = if Rule::of_reason(rule).is_some_and(|rule| !rule.may_be_overruled()) {
-                "stop its kubelet if the node is really to go".to_owned()
-            } else {
-                format!(
-                    "to delete this node nevertheless: ccmctl guard confirm {}, which annotates it with {CONFIRM_DELETION}={uid}",
-                    node.name
-                )
+            let overrule = format!(
+                "to delete this node nevertheless: ccmctl guard confirm {}, which annotates it with {CONFIRM_DELETION}={uid}",
+                node.name
+            );
+            let confirm = match Rule::ALL.into_iter().find(|known| known.reason() == rule) {
+                Some(rule) => rule.remedy(overrule),
+                None => overrule,
             };
             let next = format!("the host checks again in each pass; {confirm}");
             explanation(COMPONENT, Standing::Blocked, rule, format!("{gone}, but {why}"), next)
@@ -236,7 +233,10 @@ fn of_absent(node: &Node, absent: &AbsentNode) -> Explanation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cloud::fake::FakeProvider, kube::fixtures::node};
+    use crate::{
+        cloud::{Provider, fake::FakeProvider},
+        kube::fixtures::node,
+    };
 
     fn view(guard: Guard) -> View {
         let passes = Mutex::new([(guard.provider.clone(), guard)].into());
@@ -250,7 +250,6 @@ mod tests {
             provider: "mock".to_owned(),
             last_pass: Timestamp::UNIX_EPOCH,
             distrust: None,
-            latched: false,
             contradicted: false,
             nodes: 1,
             uncertain: 0,
@@ -272,11 +271,11 @@ mod tests {
 
     #[test]
     fn a_node_is_explained_by_the_rule_that_keeps_it() {
-        let silent = node("n").not_ready();
+        let silent = node("n").with_provider_id("mock://n").not_ready();
         let with = |absent| view(Guard { absent: vec![absent], ..guard() });
         let rows = [
             (
-                with(absent(&silent, Some(Rule::Latch), 2)),
+                with(absent(&silent, Some(Rule::Share), 2)),
                 Standing::Blocked,
                 "TooManyDeletions",
                 "guard confirm n",
@@ -303,9 +302,14 @@ mod tests {
             assert!(said.next.contains(next), "{said:?}");
         }
         assert!(view(guard()).explain(&node("n").ready()).is_none());
-        let others = node("n").not_ready().with_provider_id("other://n");
         let down = || view(Guard { distrust: Some("down".to_owned()), ..guard() });
-        assert_eq!(down().explain(&others).unwrap().reason, "NotReady", "its own provider is believed");
+        for others in [node("n").not_ready().with_provider_id("other://n"), node("n").not_ready()] {
+            assert_eq!(
+                down().explain(&others).unwrap().reason,
+                "NotReady",
+                "mock's passes do not concern it"
+            );
+        }
         let stopped = silent.with_taint(taint::SHUTDOWN, "", "NoSchedule");
         let said = view(guard()).explain(&stopped).unwrap();
         assert_eq!((said.standing, said.reason.as_str()), (Standing::Settled, "InstanceStopped"));

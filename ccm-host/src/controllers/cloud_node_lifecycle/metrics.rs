@@ -1,4 +1,4 @@
-//! Metrics: deletions, nodes held back by rule, and whether the guard blocks all deletions.
+//! Metrics: deletions, nodes held back by rule, and whether a provider contradicts itself.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,6 @@ use crate::metric::Declare;
 /// The metrics of this controller. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct LifecycleMetrics {
-    latched: Family<ProviderLabel, Gauge>,
     contradicted: Family<ProviderLabel, Gauge>,
     held_back: Family<RuleLabels, Gauge>,
     absent: Family<ProviderLabel, Gauge>,
@@ -40,13 +39,9 @@ impl LifecycleMetrics {
     #[must_use]
     pub(super) fn register(registry: &mut Registry) -> Self {
         Self {
-            latched: registry.metric(
-                "node_lifecycle_deletion_guard_latched",
-                "Whether deletions are blocked (1) because too many nodes of a provider would go while none of its nodes is Ready",
-            ),
             contradicted: registry.metric(
                 "node_lifecycle_provider_contradicted",
-                "Whether deletions are blocked (1) because a provider denies instances whose kubelets are alive",
+                "Whether deletions are blocked (1), in a zone or altogether, because a provider denies instances whose kubelets are alive",
             ),
             held_back: registry.metric(
                 "node_lifecycle_deletions_blocked",
@@ -85,7 +80,6 @@ impl LifecycleMetrics {
     ) {
         by_rule(&self.held_back, provider, held_back);
         let label = label(provider);
-        self.latched.get_or_create(&label).set(i64::from(guard.is_latched()));
         self.contradicted.get_or_create(&label).set(i64::from(guard.is_contradicted()));
         self.absent.get_or_create(&label).set(gauge(absent));
     }

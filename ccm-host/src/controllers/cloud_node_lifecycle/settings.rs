@@ -28,11 +28,10 @@ pub struct Settings {
     #[arg(long, value_name = "INT", default_value = "2", value_parser = confirmations)]
     pub node_deletion_confirmations: u32,
 
-    /// Share of a provider's nodes (at least one node) that may be deleted within --node-deletion-window when no Ready
-    /// node shows that the provider's answers can be trusted. It applies to each zone without a Ready node, window
-    /// after window. If none of the provider's nodes is Ready and more than this share would be deleted, none is, until
-    /// a node is Ready, the provider finds the instances again, or a person confirms. While Ready nodes confirm the
-    /// provider's answers, up to a tenth of its nodes, or ten, may be deleted each minute.
+    /// Share of a provider's nodes (at least one node) that may be deleted within --node-deletion-window, window after
+    /// window, when no Ready node shows that the provider's answers can be trusted: if none of its nodes is Ready, or
+    /// none in the node's zone. While Ready nodes confirm the provider's answers, up to a tenth of its nodes, or ten,
+    /// may be deleted each minute.
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = share)]
     pub node_deletion_max_share: Share,
 

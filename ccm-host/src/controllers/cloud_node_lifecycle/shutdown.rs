@@ -6,153 +6,105 @@
 //! process's own clock, and when a guard of the same kind as that of deletions allows it. A taint that only keeps new
 //! pods away needs no guard: it is written at once.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{
-    Controller, Memory,
-    act::each,
-    decide::zone,
-    guard::{Evidence, Findings, Guard, Rule},
-    observe::{Seen, Sighting},
+    Controller, Domain, Memory,
+    guard::{Evidence, Guard, Rule},
+    observe::Seen,
     settings::Policy,
 };
 use crate::{
     clock,
-    cloud::Provider,
     controllers::taint,
     kube::{
         events::EventType,
         node::{Node, Taint},
-        patch::NodeLease,
     },
-    reconcile::ToldOnce,
 };
 
 /// What is known of one provider's stopped nodes from pass to pass.
 #[derive(Debug)]
 pub(super) struct Stops {
     guard: Guard,
-    silences: Silences,
-    told: ToldOnce<Rule>,
-}
-
-/// How long the kubelets of stopped nodes have been silent, by uid.
-#[derive(Debug, Default)]
-struct Silences(HashMap<String, Silence>);
-
-#[derive(Debug)]
-struct Silence {
-    /// The Lease has been as it is since then.
-    since: Instant,
-    renewed: Option<Timestamp>,
-}
-
-impl Silences {
-    /// Forgets all other nodes: their instances are not stopped any more.
-    fn only(&mut self, stopped: &[Sighting]) {
-        self.0.retain(|uid, _| stopped.iter().any(|stopped| stopped.node.uid == *uid));
-    }
-
-    /// For how long the kubelet has been silent; zero until it has been so for the duration of its Lease. Compares
-    /// the Lease only with itself: the kubelet's clock may be wrong.
-    fn heard(&mut self, now: Instant, uid: &str, lease: Option<&NodeLease>) -> Duration {
-        let renewed = lease.and_then(|lease| lease.renewed);
-        let silence = self.0.entry(uid.to_owned()).or_insert(Silence { since: now, renewed });
-        if silence.renewed != renewed {
-            *silence = Silence { since: now, renewed };
-        }
-        let silent = now.saturating_duration_since(silence.since);
-        let is_alive = lease.is_some_and(|lease| silent < lease.duration);
-        if is_alive { Duration::ZERO } else { silent }
-    }
+    /// Since when each was reported as stopped without a break, by uid.
+    since: HashMap<String, Instant>,
+    /// The rule that holds each back, as reported.
+    told: HashMap<String, Rule>,
 }
 
 impl Stops {
     pub(super) fn new(guard: Guard) -> Self {
-        Self { guard, silences: Silences::default(), told: ToldOnce::default() }
+        Self { guard, since: HashMap::new(), told: HashMap::new() }
     }
 
     /// The provider was unhealthy at some point: discards all it has said so far.
     pub(super) fn distrust(&mut self) {
         self.guard.distrust();
-        self.silences.0.clear();
+        self.since.clear();
     }
 
     /// Whether the node is about to be given up, so that the provider is asked about Ready nodes as well.
     pub(super) fn is_suspect(&self, uid: &str) -> bool {
-        self.guard.is_suspect(uid)
+        self.guard.first_denied(uid).is_some()
     }
 }
 
 impl Controller {
     /// Gives up the nodes that have been stopped for long enough, as far as the guard allows.
-    pub(super) async fn give_up(
-        &self,
-        provider: &Arc<dyn Provider>,
-        memory: &mut Memory,
-        total: usize,
-        seen: &Seen,
-    ) {
-        self.metrics.stopped(provider.name(), seen.stopped.len());
+    pub(super) async fn give_up(&self, domain: &Domain, memory: &mut Memory, total: usize, seen: &Seen) {
+        self.metrics.stopped(&domain.name, seen.stopped.len());
         let Some(wanted) = self.parts.settings.lifecycle.node_shutdown_policy.taint() else {
-            return self.metrics.given_up_blocked(provider.name(), &HashMap::new());
+            return self.metrics.given_up_blocked(&domain.name, &HashMap::new());
         };
-        let stops = &mut memory.stops;
-        stops.silences.only(&seen.stopped);
+        let stopped: HashSet<&str> = seen.stopped.iter().map(|evidence| evidence.node.uid.as_str()).collect();
+        memory.stops.since.retain(|uid, _| stopped.contains(uid.as_str()));
         let is_given_up = |node: &Node| node.taints.iter().any(|taint| taint::same(taint, &wanted));
         let fresh = seen.stopped.iter().filter(|stopped| !is_given_up(&stopped.node)).cloned().collect();
-        let read = async |stopped: Sighting| {
-            let lease = self.parts.writer.get_node_lease(&stopped.node.name).await;
-            (stopped, lease)
-        };
-        let leases = each(fresh, read).await;
+        let leases = self.leases(fresh, |stopped: &Evidence| &stopped.node).await;
         let now = Instant::now();
         let mut evidence = Vec::new();
-        for (Sighting { node, observed_at }, lease) in leases {
-            let age = match lease {
-                Ok(lease) => stops.silences.heard(now, &node.uid, lease.as_ref()),
+        for (stopped, lease) in leases {
+            let uid = &stopped.node.uid;
+            let since = *memory.stops.since.entry(uid.clone()).or_insert(now);
+            let silent = match lease {
+                Ok(lease) => {
+                    memory.leases.heard(now, uid, lease.as_ref());
+                    memory.leases.silent_for(now, uid)
+                }
                 Err(error) => {
-                    let error = anyhow::Error::from(error);
-                    tracing::warn!(
-                        node = node.name,
-                        error = format!("{error:#}"),
-                        "its Lease cannot be read"
-                    );
+                    tracing::warn!(error = format!("{error:#}"), "a stopped node is not given up");
                     Duration::ZERO
                 }
             };
-            let (uid, zone) = (node.uid.clone(), zone(&node).to_owned());
-            evidence.push(Evidence { uid, zone, age, vouched: false, given_up: false, observed_at });
+            evidence.push(Evidence { age: silent.min(now.saturating_duration_since(since)), ..stopped });
         }
+        let stops = &mut memory.stops;
         stops.guard.confirm(now, &evidence);
-        let findings = Findings {
-            total,
-            absent: evidence,
-            uncertain: seen.uncertain,
-            control: seen.control.clone(),
-            ..Findings::default()
-        };
-        let ruling = stops.guard.rule(now, &findings);
-        for Sighting { node, .. } in &seen.stopped {
-            let rule = ruling.held_back.get(&node.uid).filter(|rule| !rule.is_brief());
-            for rule in stops.told.news(&node.uid, rule.into_iter().copied().collect(), |rule| *rule) {
-                self.not_given_up(node, rule);
+        let ruling = stops.guard.rule(now, total, &evidence, &seen.control);
+        self.metrics.given_up_blocked(&domain.name, &ruling.held_back);
+        let held = ruling.held_back.into_iter().filter(|(_, rule)| !rule.is_brief()).collect();
+        let told = std::mem::replace(&mut stops.told, held);
+        for Evidence { node, .. } in &evidence {
+            let rule = stops.told.get(&node.uid);
+            if let Some(rule) = rule.filter(|rule| told.get(&node.uid) != Some(*rule)) {
+                self.not_given_up(node, *rule);
             }
         }
-        self.metrics.given_up_blocked(provider.name(), &ruling.held_back);
-        let all = seen.stopped.iter().map(|stopped| Arc::clone(&stopped.node));
-        let to_go = all.filter(|node| ruling.delete.contains(&node.uid));
         let wanted = Taint { time_added: Some(clock::now().strftime("%FT%TZ").to_string()), ..wanted };
-        let taints = to_go.filter_map(|node| taint::with(&node.taints, &wanted).map(|taints| (node, taints)));
-        for node in self.write_taints(taints.collect()).await {
-            self.given_up(provider, &node, &wanted);
+        let taints = |node: Arc<Node>| taint::with(&node.taints, &wanted).map(|taints| (node, taints));
+        for node in self.write_taints(ruling.delete.into_iter().filter_map(taints).collect()).await {
+            self.given_up(domain, &node, &wanted);
         }
     }
 
-    fn given_up(&self, provider: &Arc<dyn Provider>, node: &Node, taint: &Taint) {
+    fn given_up(&self, domain: &Domain, node: &Node, taint: &Taint) {
         let grace = self.parts.settings.lifecycle.node_shutdown_grace;
         let effect = match self.parts.settings.lifecycle.node_shutdown_policy {
             Policy::OutOfService => "its pods are deleted and its volumes detached",
@@ -167,11 +119,11 @@ impl Controller {
         );
         tracing::info!(
             node = node.name,
-            provider = provider.name(),
+            provider = domain.name,
             taint = taint.key,
             "given up: its instance is stopped"
         );
-        self.metrics.given_up(provider.name());
+        self.metrics.given_up(&domain.name);
         self.recorder.record(node, EventType::Warning, "NodeGivenUp", message);
     }
 
@@ -183,29 +135,5 @@ impl Controller {
             rule.label()
         );
         self.recorder.record(node, EventType::Warning, "NodeGivingUpBlocked", message);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// a kubelet is silent by this process's clock, whatever its own shows.
-    #[test]
-    fn a_kubelet_is_silent_once_its_lease_has_not_changed_for_its_duration() {
-        let start = Instant::now();
-        let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
-        let lease = |second| NodeLease { renewed: Some(at(second)), duration: Duration::from_secs(40) };
-        let mut silences = Silences::default();
-        let mut heard = |second: u64, lease: Option<NodeLease>| {
-            silences.heard(start + Duration::from_secs(second), "uid", lease.as_ref()).as_secs()
-        };
-        assert_eq!(heard(0, Some(lease(-9_000))), 0, "however old it says it is");
-        assert_eq!(heard(39, Some(lease(-9_000))), 0);
-        assert_eq!(heard(40, Some(lease(-9_000))), 40);
-        assert_eq!(heard(45, Some(lease(-8_990))), 0, "it lives");
-        assert_eq!(heard(85, Some(lease(-8_990))), 40);
-        assert_eq!(heard(90, None), 0, "its Lease is gone");
-        assert_eq!(heard(95, None), 5);
     }
 }

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::*;
+use super::{guard::Rule, *};
 use crate::{
     cloud::{
         InstanceState,

@@ -137,7 +137,8 @@ fn populate(server: &NodeServer) {
         server.put(&of("test", name).with_pod_cidr(&format!("10.0.{number}.0/24")).ready());
     }
     ["d0", "d1", "d2", "d3"].iter().for_each(|name| fall_silent(server, name));
-    server.put(&of("test", "a0").not_ready());
+    // Its kubelet is alive, and says itself that it is not ready.
+    server.put(&of("test", "a0").with_condition("Ready", "False", "KubeletNotReady"));
     server.put(&of("test", "y0").not_ready().created_at(Timestamp::from_second(4_000_000_000).unwrap()));
     server.put(&node("u0").not_ready());
     server.put(&of("foreign", "o0").not_ready());

@@ -16,14 +16,6 @@ fn there(state: InstanceState) -> InstanceAnswer {
     machine(state, Some(instance("fake://1")))
 }
 
-/// `ready` or `ask`, and the change of the taints.
-fn first(node: &Node) -> String {
-    match look(node) {
-        Look::Ready(taints) => format!("ready{}", change(taints)),
-        Look::NotReady => "ask".to_owned(),
-    }
-}
-
 fn then(node: &Node, answer: &InstanceAnswer) -> String {
     match decide(Policy::Taint, node, true, answer) {
         Verdict::Keep(taints) | Verdict::Stopped(taints, _) => format!("keep{}", change(taints)),
@@ -42,27 +34,16 @@ fn change(taints: Option<Vec<Taint>>) -> String {
 }
 
 #[test]
-fn ready_nodes_are_not_asked_about() {
+fn only_nodes_that_report_it_are_ready() {
     let rows = [
-        ("LIFE-6, LIFE-12, LIFE-20 ready", node("n").ready(), "ready"),
-        ("LIFE-27 ready again after a stop", stopped_before(node("n").ready()), "ready, taints: "),
-        (
-            "LIFE-27 with other taints",
-            stopped_before(node("n").ready().with_taint("dedicated", "x", "NoExecute")),
-            "ready, taints: dedicated",
-        ),
-        (
-            "another effect is another taint",
-            node("n").ready().with_taint(taint::SHUTDOWN, "", "NoExecute"),
-            "ready",
-        ),
-        ("not ready", unready(), "ask"),
-        ("LIFE-4 silent", node("n").not_ready(), "ask"),
-        ("LIFE-26 never said a word", node("n"), "ask"),
-        ("LIFE-33 not initialised yet", node("n").tainted_uninitialized(), "ask"),
+        ("LIFE-6, LIFE-12, LIFE-20 ready", node("n").ready(), (true, false)),
+        ("not ready", unready(), (false, false)),
+        ("LIFE-4 silent", node("n").not_ready(), (false, true)),
+        ("LIFE-26 never said a word", node("n"), (false, false)),
+        ("LIFE-33 not initialised yet", node("n").tainted_uninitialized(), (false, false)),
     ];
     for (id, node, want) in rows {
-        assert_eq!(first(&node), want, "{id}");
+        assert_eq!((is_ready(&node), is_unheard(&node)), want, "{id}");
     }
 }
 
@@ -134,7 +115,6 @@ fn absence_with_a_description_or_an_error_is_no_evidence() {
 #[test]
 fn ready_nodes_are_found_denied_or_unknown() {
     use InstanceState as S;
-    let (at, early) = (Timestamp::from_second(9).unwrap(), Timestamp::UNIX_EPOCH);
     let failed = || Some(crate::cloud::fake::error("BatchGetInstances", None));
     let hearsay = InstanceAnswer { authoritative: false, ..machine(S::Absent, None) };
     let broken = InstanceAnswer { error: failed(), ..machine(S::NotOwned, None) };
@@ -144,16 +124,16 @@ fn ready_nodes_are_found_denied_or_unknown() {
         (there(S::Exists), Presence::Found),
         (there(S::Stopped), Presence::Found),
         (InstanceAnswer { error: failed(), ..machine(S::Pending, None) }, Presence::Found),
-        (machine(S::Absent, None), Presence::Denied(early)),
-        (machine(S::NotOwned, None), Presence::Denied(early)),
-        (untimed, Presence::Denied(at)),
+        (machine(S::Absent, None), Presence::Denied),
+        (machine(S::NotOwned, None), Presence::Denied),
+        (untimed, Presence::Denied),
         (hearsay, Presence::Unknown),
         (broken, Presence::Unknown),
         (there(S::Absent), Presence::Unknown),
         (machine(S::Unspecified, None), Presence::Unknown),
     ];
     for (answer, want) in rows {
-        assert_eq!(presence(&answer, at), want, "{answer:?}");
+        assert_eq!(presence(&answer), want, "{answer:?}");
     }
 }
 

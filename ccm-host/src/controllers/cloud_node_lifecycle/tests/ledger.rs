@@ -34,8 +34,9 @@ impl Scene {
         self.server.record(LEDGER)["data"]["fake"].as_str().unwrap_or_default().to_owned()
     }
 
-    fn is_latched(&self) -> bool {
-        self.has_metric(r#"node_lifecycle_deletion_guard_latched{provider="fake"} 1"#)
+    /// Whether nodes are held back because the share was used up.
+    fn is_used_up(&self, nodes: usize) -> bool {
+        self.is_held(Rule::Share, nodes)
     }
 }
 
@@ -54,7 +55,7 @@ async fn a_restart_does_not_forget_what_was_deleted() {
     let scene = scene.restart().await;
     scene.lose(&["n02"]);
     scene.passes(5).await;
-    assert_eq!((scene.gone().len(), scene.is_latched()), (2, true), "its two have gone before");
+    assert_eq!((scene.gone().len(), scene.is_used_up(1)), (2, true), "its two have gone before");
     scene.stop().await;
 }
 
@@ -65,7 +66,7 @@ async fn what_was_deleted_long_ago_takes_no_place() {
         let scene = forty(|server| server.put_record(LEDGER, json!({ "fake": text, "other": "z:1" }))).await;
         scene.lose(&["n00", "n01"]);
         scene.passes(2).await;
-        assert_eq!((scene.gone().len(), scene.is_latched()), (gone, gone == 0), "{age} s ago");
+        assert_eq!((scene.gone().len(), scene.is_used_up(2)), (gone, gone == 0), "{age} s ago");
         assert_eq!(scene.server.record(LEDGER)["data"]["other"], "z:1", "another provider's is its own");
         scene.stop().await;
     }
@@ -93,7 +94,7 @@ async fn what_another_host_allows_is_met() {
     scene.server.put_record(LEDGER, json!({ "fake": others }));
     scene.lose(&["n01"]);
     scene.passes(5).await;
-    assert_eq!((scene.gone().len(), scene.is_latched()), (1, true));
+    assert_eq!((scene.gone().len(), scene.is_used_up(1)), (1, true));
     assert_eq!(scene.ledger(), others, "and what it wrote stands");
     scene.stop().await;
 }
