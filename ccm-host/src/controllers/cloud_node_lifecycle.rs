@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock,
-    cloud::{Provider, ProviderStatus},
+    cloud::{Family, Provider, ProviderStatus},
     controllers::{Kept, Parts, Registration},
     kube::{
         Condition,
@@ -185,7 +185,7 @@ impl Controller {
     }
 
     async fn pass(&self, provider: &Arc<dyn Provider>, memory: &mut Memory) {
-        let mut health = provider.status();
+        let mut health = provider.status(Family::Instances);
         let was_well = *health.borrow_and_update() == ProviderStatus::Serving;
         let knew_enough = self.knows_enough_for(provider);
         let nodes = self.parts.nodes_of(provider);
@@ -254,7 +254,7 @@ impl Controller {
 /// Why a provider is not asked about nodes that are not ready.
 fn distrusted(provider: &dyn Provider, was_well: bool) -> String {
     let name = provider.name();
-    match &*provider.status().borrow() {
+    match &*provider.status(Family::Instances).borrow() {
         ProviderStatus::Disconnected(why) => format!("provider {name:?} cannot be asked: {why}"),
         ProviderStatus::Frozen(why) => format!("provider {name:?} is frozen: {why}"),
         ProviderStatus::Serving if was_well => {

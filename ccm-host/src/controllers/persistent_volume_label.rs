@@ -97,8 +97,10 @@ impl Reconciler for Controller {
     }
 
     async fn background(&self) {
+        let period = self.parts.settings.nodes.node_status_update_frequency;
         let providers = self.parts.providers.all().iter();
-        join_all(providers.map(|one| reconcile::at_each_sweep(one.as_ref(), || self.look_at_all()))).await;
+        join_all(providers.map(|one| reconcile::at_each_sweep(one.as_ref(), period, || self.look_at_all())))
+            .await;
     }
 
     async fn reconcile(&self, name: &String) -> Outcome {

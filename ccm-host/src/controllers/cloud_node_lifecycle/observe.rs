@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     clock,
-    cloud::{Freshness, InstanceView, Provider, ProviderStatus},
+    cloud::{Family, Freshness, InstanceView, Provider, ProviderStatus},
     controllers::node_instance::{self, Found},
     kube::{
         events::EventType,
@@ -217,8 +217,9 @@ impl Controller {
         match self.ask(node).await {
             // A node is absent only if all providers that might own it say so, and all of them are healthy.
             Found::Answer { by, answer } => {
-                let all_well =
-                    by.iter().all(|provider| *provider.status().borrow() == ProviderStatus::Serving);
+                let all_well = by
+                    .iter()
+                    .all(|provider| *provider.status(Family::Instances).borrow() == ProviderStatus::Serving);
                 let by_name =
                     |provider: &Arc<dyn Provider>| provider.info().is_some_and(|info| info.names_are_keys);
                 let named = node.provider_id.is_some() || by.iter().all(by_name);

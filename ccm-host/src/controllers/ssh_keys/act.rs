@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Controller, Subject, observe::POLL};
 use crate::{
-    cloud::ProviderStatus,
+    cloud::{Family, ProviderStatus},
     kube::{events::EventType, queue::Outcome},
     reconcile::{Retry, passes_by_itself},
 };
@@ -20,7 +20,7 @@ impl Controller {
         let Some(key) = self.known.lock().key(subject).cloned() else { return Outcome::Done };
         let Some(provider) = self.parts.providers.by_name(&subject.provider) else { return Outcome::Done };
         let serves = provider.info().is_some_and(|info| info.ssh_keys);
-        if !serves || *provider.status().borrow() != ProviderStatus::Serving {
+        if !serves || *provider.status(Family::Instances).borrow() != ProviderStatus::Serving {
             return Outcome::RetryAfter(POLL);
         }
         match provider.add_ssh_key(&key.user, &key.line).await {
