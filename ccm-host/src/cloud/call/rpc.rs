@@ -90,20 +90,21 @@ pub(crate) trait Rpc: Message + 'static {
 
     const METHOD: &'static Method;
 
-    /// The object that the call is about, by uid; `None` if it is about many.
+    /// The object that the call is about; `None` if it is about many.
     fn object(&self) -> Option<&str>
     where
         Self: Sized,
     {
         use pb::{
-            DeleteLoadBalancerRequest as Delete, EnsureLoadBalancerRequest as Ensure,
-            GetLoadBalancerRequest as Get,
+            AddSshKeyToAllInstancesRequest as AddKey, DeleteLoadBalancerRequest as Delete,
+            EnsureLoadBalancerRequest as Ensure, GetLoadBalancerRequest as Get,
         };
         let message: &dyn Any = self;
         let get = || message.downcast_ref::<Get>()?.service.as_ref();
         let delete = || message.downcast_ref::<Delete>()?.service.as_ref();
         let ensure = || message.downcast_ref::<Ensure>()?.service.as_ref()?.r#ref.as_ref();
-        get().or_else(delete).or_else(ensure).map(|service| service.uid.as_str())
+        let key = || Some(message.downcast_ref::<AddKey>()?.user.as_str());
+        get().or_else(delete).or_else(ensure).map(|service| service.uid.as_str()).or_else(key)
     }
 }
 

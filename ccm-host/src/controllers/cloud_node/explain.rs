@@ -110,7 +110,7 @@ fn explain(known: &Known) -> Explanation {
             Standing::Waiting,
             &met.reason,
             format!("the node is initialised, but its last refresh failed: {}", met.message),
-            format!("the sweep, every {period:?}, asks {provider} again"),
+            format!("the host asks {provider} again, in the sweep every {period:?} at the latest"),
         ),
         (None, false) => explanation(
             COMPONENT,

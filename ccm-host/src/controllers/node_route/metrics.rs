@@ -34,18 +34,6 @@ pub(super) struct RouteMetrics {
     known: Family<OfProvider, Gauge>,
 }
 
-/// Counts the delayed keys of a queue when it is asked.
-#[derive(Debug)]
-struct Waiting(WorkQueue<Subject>);
-
-impl Collector for Waiting {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let waiting = ConstGauge::new(i64::try_from(self.0.delayed()).unwrap_or(i64::MAX));
-        let help = "Nodes and routes waiting for a retry";
-        waiting.encode(encoder.encode_descriptor("ccm_route_waiting", help, None, MetricType::Gauge)?)
-    }
-}
-
 impl RouteMetrics {
     /// Registers all series.
     #[must_use]
@@ -74,5 +62,21 @@ impl RouteMetrics {
     pub(super) fn known(&self, provider: &str, routes: usize) {
         let labels = OfProvider { provider: provider.to_owned() };
         self.known.get_or_create(&labels).set(i64::try_from(routes).unwrap_or(i64::MAX));
+    }
+}
+
+/// Counts the delayed keys of a queue when it is asked.
+#[derive(Debug)]
+struct Waiting(WorkQueue<Subject>);
+
+impl Collector for Waiting {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let waiting = ConstGauge::new(i64::try_from(self.0.delayed()).unwrap_or(i64::MAX));
+        waiting.encode(encoder.encode_descriptor(
+            "ccm_route_waiting",
+            "Nodes and routes waiting for a retry",
+            None,
+            MetricType::Gauge,
+        )?)
     }
 }
