@@ -41,13 +41,14 @@ pub use inventory::Question;
 pub use metrics::CloudMetrics;
 pub use provider::{
     Accepted, AddressType, BackendSet, ClusterRef, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute,
-    Ensured, EnsuredRoute, Freshness, InProgress, Ingress, IngressPort, Instance, InstanceAnswer,
+    Ensured, EnsuredRoute, Family, Freshness, InProgress, Ingress, IngressPort, Instance, InstanceAnswer,
     InstanceQuery, InstanceState, InstanceView, Listed, LoadBalancer, LoadBalancerState, NodeAddress,
     Ownership, Provider, ProviderEvent, ProviderInfo, ProviderStatus, Route, RouteState, RouteTarget,
     ServiceCondition, SyncState, UpdateLoadBalancer, VolumeAnswer, VolumeQuery, VolumeState,
 };
 pub use providers::{
-    ContestedClass, Division, NodeOwner, PROVIDER_ANNOTATION, Providers, ServiceOwner, Wishes,
+    ContestedClass, ContestedPrefix, Division, NodeOwner, PROVIDER_ANNOTATION, Providers, ServiceOwner,
+    Wishes,
 };
 pub use remote::{Paces, ProviderConfig, RemoteProvider};
 pub use settings::{Endpoint, ProviderSettings, TlsDir};

@@ -1,7 +1,7 @@
 //! What all controllers share.
 //!
 //! * [`run()`] runs a [`Reconciler`]: waits for its caches, works its queue, and ends.
-//! * [`askable`], [`follow_status`], [`at_each_sweep`] and [`resync`] pace the loops that follow a provider.
+//! * [`askable`], [`follow_status`], [`Sweeps`], [`at_each_sweep`] and [`resync`] pace the loops that follow a provider.
 //! * [`Retry`] maps a provider's error to its retry, by the retry class that the contract assigns to its reason.
 //! * [`Reports`] keeps what is wrong with objects, and makes its Event, log line, metric, retry and line in `/state`.
 //! * [`unwritten`] maps a write that failed.
@@ -16,11 +16,14 @@ use std::{collections::HashMap, fmt::Display, future::pending, sync::Arc, time::
 use cloudprovider_proto::v1alpha1::RetryClass;
 use futures::{FutureExt as _, future::BoxFuture};
 use prometheus_client::encoding::EncodeLabelSet;
-use tokio::time::Instant;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cloud::{CloudError, ErrorReason, InProgress, Listed, Provider, ProviderEvent, ProviderStatus},
+    cloud::{CloudError, ErrorReason, Family, InProgress, Listed, Provider, ProviderEvent, ProviderStatus},
     kube::{
         Slim,
         cache::{Cache, Change},
@@ -108,7 +111,7 @@ pub fn resync(period: Duration) -> Duration {
 
 /// Returns once the provider has introduced itself and can be asked.
 pub async fn askable(provider: &dyn Provider) {
-    let mut status = provider.status();
+    let mut status = provider.status(Family::Instances);
     while provider.info().is_none() || status.borrow_and_update().is_away() {
         if status.changed().await.is_err() {
             pending::<()>().await;
@@ -116,21 +119,76 @@ pub async fn askable(provider: &dyn Provider) {
     }
 }
 
-/// Calls `look` whenever all objects of the provider should be looked at: at each new connection, and after a gap in its
-/// reports. Never ends.
-pub async fn at_each_sweep(provider: &dyn Provider, look: impl Fn()) {
-    let mut sweeps = provider.sweeps();
-    sweeps.mark_unchanged();
-    while sweeps.changed().await.is_ok() {
-        look();
-    }
-    pending::<()>().await;
+/// The sweeps that a provider asks for: at each new connection, and after a gap in its reports. The first is due at
+/// once; frequent ones are spaced out further and further, up to the ordinary period.
+#[derive(Debug)]
+pub struct Sweeps {
+    asked: watch::Receiver<u64>,
+    due: Option<Instant>,
+    /// No sweep before this.
+    earliest: Option<Instant>,
+    distance: Duration,
 }
 
-/// Calls `tell` with the previous and the current status after each change, for as long as it is polled. Both are the same
+/// Time between the first two of these sweeps.
+const DISTANCE: Duration = Duration::from_secs(10);
+
+impl Sweeps {
+    /// Those that the provider asks for from now on.
+    #[must_use]
+    pub fn of(provider: &dyn Provider) -> Self {
+        Self { asked: provider.sweeps(), due: None, earliest: None, distance: DISTANCE }
+    }
+
+    /// Asks for one on another's behalf.
+    pub fn wish(&mut self) {
+        let now = Instant::now();
+        self.due.get_or_insert_with(|| self.earliest.map_or(now, |earliest| earliest.max(now)));
+    }
+
+    /// Counts a sweep that begins now, for whatever reason.
+    pub fn made(&mut self, period: Duration) {
+        let now = Instant::now();
+        let is_wished = self.asked.has_changed().unwrap_or(false) || self.due.is_some();
+        let is_calm = self.earliest.is_none_or(|earliest| now > earliest + self.distance);
+        let longest = period.max(DISTANCE);
+        self.distance = if is_wished && !is_calm { self.distance * 2 } else { DISTANCE }.min(longest);
+        self.asked.mark_unchanged();
+        self.due = None;
+        self.earliest = Some(now + self.distance);
+    }
+
+    /// Returns when one is due; [`Sweeps::made`] counts it. Dropping the future loses nothing.
+    pub async fn due(&mut self) {
+        loop {
+            match self.due {
+                Some(due) => return sleep_until(due).await,
+                None if self.asked.changed().await.is_ok() => self.wish(),
+                // The provider lives as long as the process; nothing more will come.
+                None => pending().await,
+            }
+        }
+    }
+}
+
+/// Calls `look` whenever all objects of the provider should be looked at. Never ends.
+pub async fn at_each_sweep(provider: &dyn Provider, period: Duration, look: impl Fn()) {
+    let mut sweeps = Sweeps::of(provider);
+    loop {
+        sweeps.due().await;
+        sweeps.made(period);
+        look();
+    }
+}
+
+/// Calls `tell` with the previous and the current status of a family after each change, for as long as it is polled. Both are the same
 /// if it changed and changed back in between.
-pub async fn follow_status(provider: &dyn Provider, mut tell: impl FnMut(&ProviderStatus, &ProviderStatus)) {
-    let mut status = provider.status();
+pub async fn follow_status(
+    provider: &dyn Provider,
+    of: Family,
+    mut tell: impl FnMut(&ProviderStatus, &ProviderStatus),
+) {
+    let mut status = provider.status(of);
     let mut before = status.borrow_and_update().clone();
     while status.changed().await.is_ok() {
         let now = status.borrow_and_update().clone();

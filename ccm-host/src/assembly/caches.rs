@@ -9,7 +9,7 @@ use futures::{
 };
 
 use crate::{
-    cloud::{Provider, Providers, Wishes},
+    cloud::{Family, Provider, Providers, Wishes},
     kube::{Cache, CertificateRequest, Keep, KubeMetrics, Node, PersistentVolume, Service, Slim},
     manager::{flags::Settings, health::Probe, process::Process},
 };
@@ -101,7 +101,7 @@ fn watch<T: Slim>(
 
 /// Widens the caches after each handshake, which may bring new wishes.
 async fn follow(provider: &dyn Provider, wishes: &Wishes) {
-    let mut status = provider.status();
+    let mut status = provider.status(Family::Instances);
     loop {
         wishes.hand_on();
         if status.changed().await.is_err() {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use futures::{FutureExt as _, future::select_all};
 
 use crate::{
-    cloud::Providers,
+    cloud::{Family, Providers},
     controllers::{Parts, Registration, Serves},
     kube::{ClientOptions, Writer, account::Account, client, metrics::ClientMetrics},
     manager::{health::Probe, process::Process},
@@ -52,7 +52,8 @@ fn due(
             controller = controller.name,
             "skipped: no connected provider serves this controller; it starts when one does"
         );
-        let mut statuses: Vec<_> = providers.all().iter().map(|provider| provider.status()).collect();
+        let mut statuses: Vec<_> =
+            providers.all().iter().map(|provider| provider.status(Family::Instances)).collect();
         while !is_served(served_by, &providers) {
             let changes = statuses.iter_mut().map(|status| Box::pin(status.changed()));
             if select_all(changes).await.0.is_err() {

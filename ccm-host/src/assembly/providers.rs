@@ -10,7 +10,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     cloud::{
-        CloudMetrics, ClusterRef, Dialer, Provider, ProviderConfig, ProviderStatus, Providers, RemoteProvider,
+        CloudMetrics, ClusterRef, Dialer, Family, Provider, ProviderConfig, ProviderStatus, Providers,
+        RemoteProvider,
     },
     election::Leadership,
     manager::{health::Probe, process::Process},
@@ -80,7 +81,7 @@ pub(super) fn start(
                 ..ProviderConfig::new(settings.clone(), cluster.clone())
             };
             let provider = RemoteProvider::spawn(config, metrics, process.connections());
-            let status = provider.status();
+            let status = provider.status(Family::Instances);
             process.checks().add(Probe::Ready, format!("provider-{}", settings.name), move || {
                 match &*status.borrow() {
                     // A frozen provider answers; its metric and Events show what is frozen.
@@ -92,7 +93,13 @@ pub(super) fn start(
         })
         .collect();
     let all = started.iter().map(|provider| -> Arc<dyn Provider> { Arc::<RemoteProvider>::clone(provider) });
-    (Providers::new(all.collect()).divided(process.settings().division.clone()), started)
+    let providers = Providers::new(all.collect()).divided(process.settings().division.clone());
+    let asked = providers.clone();
+    process.checks().add(Probe::Ready, "provider-id-prefixes", move || {
+        let contested = asked.contested_prefixes().into_iter().next();
+        contested.map_or(Ok(()), |contested| Err(contested.to_string()))
+    });
+    (providers, started)
 }
 
 /// Waits for the first handshake and then, at most `patience`, for the others.
@@ -101,14 +108,14 @@ pub(super) async fn introduced(providers: &Providers, patience: Duration) {
     select_all(met()).await;
     if timeout(patience, join_all(met())).await.is_err() {
         for provider in providers.all().iter().filter(|provider| provider.info().is_none()) {
-            let why = format!("{:?}", *provider.status().borrow());
+            let why = format!("{:?}", *provider.status(Family::Instances).borrow());
             tracing::warn!(provider = provider.name(), why, "starting without this provider");
         }
     }
 }
 
 async fn connected(provider: &Arc<dyn Provider>) {
-    let mut status = provider.status();
+    let mut status = provider.status(Family::Instances);
     // The sender lives in the provider, which outlives this call.
     let _ = status.wait_for(|status| !status.is_away()).await;
 }

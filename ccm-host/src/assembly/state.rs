@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::{
     clock,
-    cloud::{CloudError, NodeOwner, Provider as _, ProviderStatus, Question, RemoteProvider},
+    cloud::{CloudError, Family, NodeOwner, Provider as _, ProviderStatus, Question, RemoteProvider},
     controllers::{Parts, explain::explanation, node_scope::EXCLUDE_LABEL},
     election::{Leadership, Leading},
     kube::Node,
@@ -99,11 +99,15 @@ impl State {
 
     fn facts(&self, node: &Node, leads: Leads) -> Facts {
         let owner = match self.parts.providers.for_node(node) {
-            NodeOwner::Provider(provider) => {
-                Owner::Provider(provider.name().to_owned(), provider.status().borrow().clone())
-            }
+            NodeOwner::Provider(provider) => Owner::Provider(
+                provider.name().to_owned(),
+                provider.status(Family::Instances).borrow().clone(),
+            ),
             NodeOwner::Candidates(_) => Owner::Candidates,
-            NodeOwner::Undecided => Owner::Undecided(self.unknown()),
+            NodeOwner::Undecided => match self.parts.providers.contest(node) {
+                Some(contest) => Owner::Contested(contest.to_string()),
+                None => Owner::Undecided(self.unknown()),
+            },
             NodeOwner::Nobody => Owner::Nobody,
         };
         Facts { stands_by: leads == Leads::Standby, in_scope: self.parts.settings.manages(node), owner }
@@ -112,7 +116,7 @@ impl State {
     /// The providers that never completed a handshake, and why.
     fn unknown(&self) -> String {
         let unknown = self.parts.providers.all().iter().filter(|provider| provider.info().is_none());
-        let told = unknown.map(|provider| match &*provider.status().borrow() {
+        let told = unknown.map(|provider| match &*provider.status(Family::Instances).borrow() {
             ProviderStatus::Disconnected(why) => format!("provider {:?}: {why}", provider.name()),
             ProviderStatus::Frozen(_) | ProviderStatus::Serving => format!("provider {:?}", provider.name()),
         });
@@ -229,6 +233,8 @@ struct Facts {
 enum Owner {
     Provider(String, ProviderStatus),
     Candidates,
+    /// Several providers claim its provider ID. Holds which, and the remedy.
+    Contested(String),
     /// The providers that are not known yet, and why.
     Undecided(String),
     Nobody,
@@ -263,6 +269,12 @@ fn general(node: &Node, facts: &Facts) -> Option<Explanation> {
             };
             say(Standing::LeftAlone, "NoProvider", why, "the host leaves it alone until a provider claims it")
         }
+        Owner::Contested(why) => say(
+            Standing::Blocked,
+            "ProviderIDContested",
+            why.clone(),
+            "the host leaves the node alone until the command line names one of them",
+        ),
         Owner::Undecided(unknown) => say(
             Standing::Blocked,
             "ProviderNotIntroduced",

@@ -32,7 +32,7 @@ use tokio::{
 
 use self::{handshake::Served, lead::Led, monitor::Standing, session::Session};
 use super::{
-    CloudError, ProviderConfig, ProviderInfo, ProviderStatus,
+    CloudError, Family, ProviderConfig, ProviderInfo, ProviderStatus,
     call::{
         limit::{Limiter, Permit},
         rpc::{self, Class, Method, Rpc},
@@ -52,7 +52,8 @@ pub(super) struct Link {
     pub(super) config: ProviderConfig,
     pub(super) metrics: ProviderMetrics,
     pub(super) limiter: Limiter,
-    pub(super) status: channel::Sender<ProviderStatus>,
+    /// By family, in the order of [`Family::ALL`].
+    status: [channel::Sender<ProviderStatus>; Family::ALL.len()],
     pub(super) changes: broadcast::Sender<String>,
     pub(super) sweeps: channel::Sender<u64>,
     session: RwLock<Option<Arc<Session>>>,
@@ -101,7 +102,7 @@ impl Link {
             config,
             metrics,
             limiter: Limiter::new(),
-            status: channel::Sender::new(status),
+            status: Family::ALL.map(|_| channel::Sender::new(status.clone())),
             changes: broadcast::Sender::new(CHANGES),
             sweeps: channel::Sender::new(0),
             session: RwLock::default(),
@@ -114,6 +115,17 @@ impl Link {
 
     pub(super) fn name(&self) -> &str {
         &self.config.settings.name
+    }
+
+    /// Whether it can be called, and trusted with the destructive work of this family.
+    pub(super) fn status(&self, of: Family) -> channel::Receiver<ProviderStatus> {
+        self.status[of as usize].subscribe()
+    }
+
+    /// The status of the family that fares worst.
+    fn worst(&self) -> ProviderStatus {
+        let bad = self.status.iter().map(|status| status.borrow().clone());
+        bad.into_iter().find(|status| *status != ProviderStatus::Serving).unwrap_or(ProviderStatus::Serving)
     }
 
     pub(super) fn info(&self) -> Option<Arc<ProviderInfo>> {
@@ -138,8 +150,8 @@ impl Link {
     /// The current session, or an error saying why there is none.
     pub(super) fn session(&self, method: &Method) -> Result<Arc<Session>, CloudError> {
         self.session.read().clone().ok_or_else(|| {
-            let why = match &*self.status.borrow() {
-                ProviderStatus::Disconnected(why) | ProviderStatus::Frozen(why) => why.clone(),
+            let why = match self.worst() {
+                ProviderStatus::Disconnected(why) | ProviderStatus::Frozen(why) => why,
                 ProviderStatus::Serving => "the connection was just lost".to_owned(),
             };
             CloudError::unavailable(method.name, why)
@@ -198,34 +210,40 @@ impl Link {
             }
         }
         let deadline = method.deadline(&session.deadlines);
+        let object = message.object().map(str::to_owned);
         let answer = rpc::unary(&self.metrics, session.client(), deadline, items, message).await;
         match &answer {
             // A batch is judged by its items.
             Ok(_) if items.is_some() => {}
-            Ok(_) => self.learn(method, None),
+            Err(error) if items.is_some() && error.is(ErrorReason::CloudApiUnavailable) => {}
+            Ok(_) => self.learn(method, object.as_deref(), None),
             Err(error) => {
                 if error.is(ErrorReason::MethodNotSupported) {
                     self.refused(session, method);
                 }
-                self.learn(method, Some(error));
+                self.learn(method, object.as_deref(), Some(error));
             }
         }
         answer
     }
 
-    /// Learns from the items of an answered batch: one success shows that the cloud is reachable; if all failed, the
-    /// first error counts.
+    /// Learns from the items of a batch, each with its object: one success shows that the cloud is reachable; if all
+    /// failed, each counts.
     pub(super) fn answered<'a>(
         &self,
         method: &'static Method,
-        mut items: impl Iterator<Item = Option<&'a CloudError>>,
+        items: impl Iterator<Item = (&'a str, Option<&'a CloudError>)> + Clone,
     ) {
-        let Some(first) = items.next() else { return };
-        let succeeded = first.is_none() || items.any(|error| error.is_none());
-        self.learn(method, first.filter(|_| !succeeded));
+        if items.clone().any(|(_, error)| error.is_none()) {
+            return self.learn(method, None, None);
+        }
+        for (object, error) in items.take(monitor::SEVERAL) {
+            self.learn(method, Some(object), error);
+        }
     }
 
-    fn learn(&self, method: &'static Method, error: Option<&CloudError>) {
+    /// Learns from how a call about this object, or about many, ended.
+    fn learn(&self, method: &'static Method, object: Option<&str>, error: Option<&CloudError>) {
         let now = Instant::now();
         if let Some(error) = error {
             match error.reason {
@@ -240,7 +258,7 @@ impl Link {
         if method.class == Class::Local {
             return;
         }
-        let look = self.standing.lock().called(method.name, error, now);
+        let look = self.standing.lock().called(method, object, error, now);
         if look {
             self.look_now.notify_one();
         }
@@ -262,10 +280,10 @@ impl Link {
 
     /// The provider's condition, for people.
     pub(super) fn report(&self) -> ccm_state::Provider {
-        let (status, reason) = match &*self.status.borrow() {
+        let (status, reason) = match self.worst() {
             ProviderStatus::Serving => (ccm_state::ProviderStatus::Serving, None),
-            ProviderStatus::Frozen(why) => (ccm_state::ProviderStatus::Frozen, Some(why.clone())),
-            ProviderStatus::Disconnected(why) => (ccm_state::ProviderStatus::Disconnected, Some(why.clone())),
+            ProviderStatus::Frozen(why) => (ccm_state::ProviderStatus::Frozen, Some(why)),
+            ProviderStatus::Disconnected(why) => (ccm_state::ProviderStatus::Disconnected, Some(why)),
         };
         let (calls, last_error) = self.metrics.log().told();
         ccm_state::Provider {
@@ -287,33 +305,60 @@ impl Link {
     fn publish_standing(&self) {
         let session = self.session.read();
         if session.is_some() {
-            self.publish(self.standing.lock().status(Instant::now()));
+            let (standing, now) = (self.standing.lock(), Instant::now());
+            self.publish_each(|family| standing.status(family, now));
         }
+    }
+
+    /// Publishes one status for all families.
+    fn publish(&self, new: ProviderStatus) {
+        self.publish_each(|_| new.clone());
     }
 
     /// Reports each change once, to controllers, metrics and the log.
-    fn publish(&self, new: ProviderStatus) {
-        if !self.show(&new) {
+    fn publish_each(&self, new: impl Fn(Family) -> ProviderStatus) {
+        let provider = self.name();
+        let changed = self.show(new);
+        let [(_, first), rest @ ..] = changed.as_slice() else { return };
+        if rest.len() + 1 == Family::ALL.len() && rest.iter().all(|(_, other)| other == first) {
+            match first {
+                ProviderStatus::Serving => tracing::info!(provider, "provider is serving"),
+                ProviderStatus::Frozen(why) => tracing::warn!(provider, why, "destructive work is frozen"),
+                ProviderStatus::Disconnected(why) => {
+                    tracing::warn!(provider, why, "provider cannot be asked");
+                }
+            }
             return;
         }
-        let provider = self.name();
-        match &new {
-            ProviderStatus::Serving => tracing::info!(provider, "provider is serving"),
-            ProviderStatus::Frozen(why) => tracing::warn!(provider, why, "destructive work is frozen"),
-            ProviderStatus::Disconnected(why) => tracing::warn!(provider, why, "provider cannot be asked"),
+        for (family, status) in &changed {
+            let of = family.service();
+            match status {
+                ProviderStatus::Serving => tracing::info!(provider, of, "provider is serving"),
+                ProviderStatus::Frozen(why) | ProviderStatus::Disconnected(why) => {
+                    tracing::warn!(provider, of, why, "destructive work is frozen");
+                }
+            }
         }
     }
 
-    /// Updates controllers and metrics if the status changed; returns whether it did.
-    fn show(&self, new: &ProviderStatus) -> bool {
-        self.status.send_if_modified(|shown| {
-            let is_news = shown != new;
-            if is_news {
-                self.metrics.status(new);
-                shown.clone_from(new);
-            }
-            is_news
-        })
+    /// Updates controllers and metrics; returns what changed.
+    fn show(&self, new: impl Fn(Family) -> ProviderStatus) -> Vec<(Family, ProviderStatus)> {
+        let changed: Vec<_> = Family::ALL
+            .into_iter()
+            .filter_map(|family| {
+                let new = new(family);
+                let is_news = self.status[family as usize].send_if_modified(|shown| {
+                    let is_news = *shown != new;
+                    shown.clone_from(&new);
+                    is_news
+                });
+                is_news.then_some((family, new))
+            })
+            .collect();
+        if !changed.is_empty() {
+            self.metrics.status(&self.worst());
+        }
+        changed
     }
 }
 

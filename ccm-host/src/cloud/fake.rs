@@ -19,7 +19,7 @@ use tokio::sync::{broadcast, watch};
 pub(crate) use answers::{digest_for, error, instance, machine, volume};
 
 use super::{
-    CloudError, Freshness, InProgress, Instance, InstanceAnswer, InstanceState, InstanceView, Listed,
+    CloudError, Family, Freshness, InProgress, Instance, InstanceAnswer, InstanceState, InstanceView, Listed,
     LoadBalancer, ProviderEvent, ProviderInfo, ProviderStatus, Route, ServiceCondition, VolumeAnswer,
 };
 
@@ -27,7 +27,8 @@ use super::{
 pub(crate) struct FakeProvider {
     name: String,
     info: Mutex<Option<Arc<ProviderInfo>>>,
-    status: watch::Sender<ProviderStatus>,
+    /// By family.
+    status: [watch::Sender<ProviderStatus>; Family::ALL.len()],
     changes: broadcast::Sender<String>,
     sweeps: watch::Sender<u64>,
     state: Mutex<State>,
@@ -116,7 +117,7 @@ impl FakeProvider {
         Arc::new(Self {
             name: name.to_owned(),
             info: Mutex::new(Some(Arc::new(info))),
-            status: watch::Sender::new(ProviderStatus::Serving),
+            status: std::array::from_fn(|_| watch::Sender::new(ProviderStatus::Serving)),
             changes: broadcast::Sender::new(64),
             sweeps: watch::Sender::new(0),
             state: Mutex::new(State { list_complete: true, ..State::default() }),
@@ -142,7 +143,14 @@ impl FakeProvider {
     }
 
     pub(crate) fn set_status(&self, status: ProviderStatus) {
-        self.status.send_replace(status);
+        for family in &self.status {
+            family.send_replace(status.clone());
+        }
+    }
+
+    /// Freezes the destructive work of one family of calls.
+    pub(crate) fn freeze(&self, family: Family, why: &str) {
+        self.status[family as usize].send_replace(ProviderStatus::Frozen(why.to_owned()));
     }
 
     /// The prepared answer for the node of that name.

@@ -24,17 +24,18 @@ pub trait Provider: Send + Sync + Debug {
     /// Its name on the command line.
     fn name(&self) -> &str;
 
-    /// Whether it can be called, and trusted with destructive work. Changes show at once.
-    fn status(&self) -> watch::Receiver<ProviderStatus>;
+    /// Whether it can be called, and trusted with destructive work by calls of this family. Changes show at once.
+    fn status(&self, of: Family) -> watch::Receiver<ProviderStatus>;
 
     /// What the provider reported at the last handshake; `None` before the first.
     fn info(&self) -> Option<Arc<ProviderInfo>>;
 
-    /// Keys (provider ID, or node name) of changed instances, from the provider's watch. Changes may be missing.
+    /// Keys of changed instances, from the provider's watch: for each the provider ID, the node's name, or one after the
+    /// other. Changes may be missing.
     fn instance_changes(&self) -> broadcast::Receiver<String>;
 
-    /// A number that grows whenever all instances should be checked: at each new connection and each new watch stream,
-    /// since changes in between were not reported. Only the latest value matters.
+    /// A number that grows whenever all instances should be checked: at each new connection and each new watch stream
+    /// that does not resume the last, since changes in between were not reported. Only the latest value matters.
     fn sweeps(&self) -> watch::Receiver<u64>;
 
     /// The instance of a node. Batched with other callers' reads.
@@ -78,7 +79,35 @@ pub trait Provider: Send + Sync + Debug {
     async fn volume_labels(&self, query: VolumeQuery) -> Result<VolumeAnswer, CloudError>;
 }
 
-/// Whether a provider can be called.
+/// The RPCs of one service of the contract: when the cloud fails one family, the others may go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    Instances,
+    LoadBalancers,
+    Routes,
+    Volumes,
+    Clusters,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Instances, Self::LoadBalancers, Self::Routes, Self::Volumes, Self::Clusters];
+
+    /// The name of the service.
+    #[must_use]
+    pub fn service(self) -> &'static str {
+        match self {
+            Self::Instances => "Instances",
+            Self::LoadBalancers => "LoadBalancers",
+            Self::Routes => "Routes",
+            Self::Volumes => "Volumes",
+            Self::Clusters => "Clusters",
+        }
+    }
+}
+
+/// Whether a provider can be called, and trusted with the destructive work of one [`Family`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProviderStatus {
     /// No handshake has succeeded yet, or the connection is lost. Holds the reason, for `/readyz` and logs.
@@ -193,6 +222,11 @@ pub enum Freshness {
     ReadThrough,
     /// No older than this.
     AtMost(Duration),
+}
+
+impl Freshness {
+    /// As the cloud has it when it is asked. Waits for its turn behind no [`Freshness::ReadThrough`] and before none.
+    pub const NOW: Self = Self::AtMost(Duration::ZERO);
 }
 
 /// The answer about one node.

@@ -8,13 +8,14 @@
 mod tests;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
     sync::Arc,
 };
 
 use parking_lot::Mutex;
 
-use super::{Provider, ProviderInfo, ProviderStatus};
+use super::{Provider, ProviderInfo};
 use crate::{
     kube::{Cache, Keep, Node, Service, keep::KeySet, selector::LabelSelector},
     text::{NAME, cut},
@@ -37,6 +38,8 @@ pub struct Division {
     pub nodes: BTreeMap<String, LabelSelector>,
     /// The provider of Services with neither class nor annotation.
     pub services: Option<String>,
+    /// By prefix of a provider ID: the provider of such nodes, whatever others claim.
+    pub prefixes: BTreeMap<String, String>,
 }
 
 /// The owner of a node.
@@ -45,7 +48,8 @@ pub enum NodeOwner {
     Provider(Arc<dyn Provider>),
     /// The node has no provider ID and several providers are possible: the one that knows its instance owns it.
     Candidates(Vec<Arc<dyn Provider>>),
-    /// Some provider has not completed its first handshake; ask again later.
+    /// Some provider has not completed its first handshake and may claim it, or several claim its provider ID
+    /// ([`Providers::contest`]); ask again later.
     Undecided,
     /// No provider's prefix matches the provider ID: the node is left alone.
     Nobody,
@@ -92,6 +96,27 @@ pub struct ContestedClass {
     pub others: Vec<String>,
 }
 
+/// Provider IDs that several providers claim: the nodes that have them belong to none of these.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ContestedPrefix {
+    /// The longest of their prefixes.
+    pub prefix: String,
+    /// In the order of the command line.
+    pub providers: Vec<String>,
+}
+
+impl fmt::Display for ContestedPrefix {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { prefix, providers } = self;
+        write!(
+            out,
+            "providers {} all claim provider IDs that begin with {prefix:?}: name one of them in \
+             --provider-id-prefix=NAME={prefix}",
+            providers.join(" and ")
+        )
+    }
+}
+
 impl Providers {
     /// The registry of these providers.
     #[must_use]
@@ -129,29 +154,60 @@ impl Providers {
         Keep { labels: KeySet::default(), annotations: KeySet::keys([PROVIDER_ANNOTATION]) }
     }
 
-    /// The owner of a node: the longest matching prefix of its provider ID or, without an ID, the provider whose
-    /// selector matches, else a provider with instances and without a selector.
+    /// The owner of a node: the provider that the command line names for its provider ID, else the only one that claims
+    /// it. Without an ID, the provider whose selector matches, else a provider with instances and without a selector.
     #[must_use]
     pub fn for_node(&self, node: &Node) -> NodeOwner {
         let Some(id) = node.provider_id.as_deref() else { return self.without_id(node) };
-        match self.by_prefix(id) {
-            Some(provider) => NodeOwner::Provider(Arc::clone(provider)),
-            None if self.all.iter().all(|provider| provider.info().is_some()) => NodeOwner::Nobody,
-            None => NodeOwner::Undecided,
+        if let Some(name) = self.pinned(id) {
+            return match self.by_name(name).map(|provider| (provider, provider.info())) {
+                Some((provider, Some(info))) if info.instances => NodeOwner::Provider(Arc::clone(provider)),
+                Some((_, None)) => NodeOwner::Undecided,
+                _ => NodeOwner::Nobody,
+            };
+        }
+        let mut claimants = self.claimants(id);
+        match (claimants.next(), claimants.next()) {
+            // Whoever has not introduced itself yet may claim it, too.
+            _ if self.all.iter().any(|provider| provider.info().is_none()) => NodeOwner::Undecided,
+            (Some(only), None) => NodeOwner::Provider(Arc::clone(only)),
+            (Some(_), Some(_)) => NodeOwner::Undecided,
+            (None, _) => NodeOwner::Nobody,
         }
     }
 
-    /// The longest prefix wins; on a tie, the first on the command line.
-    fn by_prefix(&self, id: &str) -> Option<&Arc<dyn Provider>> {
-        let longest = |info: &ProviderInfo| {
-            let prefixes = info.provider_id_prefixes.iter();
-            prefixes.filter(|one| !one.is_empty() && id.starts_with(one.as_str())).map(String::len).max()
-        };
-        let matching = self.all.iter().filter_map(|provider| {
-            let info = provider.info().filter(|info| info.instances)?;
-            Some((longest(&info)?, provider))
-        });
-        matching.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, provider)| provider)
+    /// The provider that the command line names for this provider ID, by its longest prefix.
+    fn pinned(&self, id: &str) -> Option<&str> {
+        let matching = self.division.prefixes.iter().filter(|(prefix, _)| id.starts_with(prefix.as_str()));
+        matching.max_by_key(|(prefix, _)| prefix.len()).map(|(_, name)| name.as_str())
+    }
+
+    /// The providers that claim this provider ID.
+    fn claimants(&self, id: &str) -> impl Iterator<Item = &Arc<dyn Provider>> {
+        self.all.iter().filter(move |provider| provider.info().is_some_and(|info| claimed(&info, id) > 0))
+    }
+
+    /// Why the node's provider ID leaves its owner open, if several providers claim it.
+    #[must_use]
+    pub fn contest(&self, node: &Node) -> Option<ContestedPrefix> {
+        let id = node.provider_id.as_deref().filter(|id| self.pinned(id).is_none())?;
+        self.contested(id)
+    }
+
+    fn contested(&self, id: &str) -> Option<ContestedPrefix> {
+        let longest = self.claimants(id).filter_map(|one| Some(claimed(&*one.info()?, id))).max()?;
+        let providers: Vec<_> = self.claimants(id).map(|one| one.name().to_owned()).collect();
+        let prefix = id.get(..longest)?.to_owned();
+        (providers.len() > 1).then_some(ContestedPrefix { prefix, providers })
+    }
+
+    /// The prefixes that several providers claim and the command line leaves open.
+    #[must_use]
+    pub fn contested_prefixes(&self) -> Vec<ContestedPrefix> {
+        let infos: Vec<_> = self.all.iter().filter_map(|provider| provider.info()).collect();
+        let prefixes: BTreeSet<_> = infos.iter().flat_map(|info| &info.provider_id_prefixes).collect();
+        let open = prefixes.into_iter().filter(|prefix| self.pinned(prefix).is_none());
+        open.filter_map(|prefix| self.contested(prefix)).collect()
     }
 
     fn without_id(&self, node: &Node) -> NodeOwner {
@@ -258,15 +314,13 @@ impl Providers {
         }
         contested
     }
+}
 
-    /// For `/readyz`: the first provider that cannot be called, and why. A frozen provider can be called.
-    #[must_use]
-    pub fn reason_not_ready(&self) -> Option<String> {
-        self.all.iter().find_map(|provider| match &*provider.status().borrow() {
-            ProviderStatus::Disconnected(why) => Some(format!("provider {:?}: {why}", provider.name())),
-            ProviderStatus::Frozen(_) | ProviderStatus::Serving => None,
-        })
-    }
+/// The length of the longest of the provider's prefixes that the provider ID begins with; 0 without one.
+fn claimed(info: &ProviderInfo, id: &str) -> usize {
+    let prefixes =
+        info.provider_id_prefixes.iter().filter(|one| info.instances && id.starts_with(one.as_str()));
+    prefixes.map(String::len).max().unwrap_or(0)
 }
 
 /// Tells the caches which fields to keep for the providers; a cache never goes back to keeping less.

@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Accepted, BackendSet, CloudError, CloudMetrics, ClusterRef, DeleteLoadBalancer, Dialer,
-    EnsureLoadBalancer, EnsureRoute, Ensured, EnsuredRoute, InProgress, InstanceAnswer, InstanceQuery,
-    Listed, LoadBalancer, Provider, ProviderInfo, ProviderStatus, Question, Route, UpdateLoadBalancer,
-    VolumeAnswer, VolumeQuery,
+    EnsureLoadBalancer, EnsureRoute, Ensured, EnsuredRoute, Family, InProgress, InstanceAnswer,
+    InstanceQuery, Listed, LoadBalancer, Provider, ProviderInfo, ProviderStatus, Question, Route,
+    UpdateLoadBalancer, VolumeAnswer, VolumeQuery,
     call::{gather::Batcher, split::Batch},
     connection::{self, Link},
     instances::{self, InstanceReads, ReadLane},
@@ -150,8 +150,8 @@ impl Provider for RemoteProvider {
         self.link.name()
     }
 
-    fn status(&self) -> watch::Receiver<ProviderStatus> {
-        self.link.status.subscribe()
+    fn status(&self, of: Family) -> watch::Receiver<ProviderStatus> {
+        self.link.status(of)
     }
 
     fn info(&self) -> Option<Arc<ProviderInfo>> {

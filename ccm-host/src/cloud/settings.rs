@@ -33,6 +33,12 @@ pub struct Flags {
     #[arg(long, value_name = "NAME=SELECTOR")]
     provider_node_selector: Vec<String>,
 
+    /// The provider of nodes whose provider ID begins with PREFIX, whatever prefixes the providers claim; of several, the
+    /// longest counts. Needed where providers claim the same provider IDs, whose nodes belong to none of them otherwise,
+    /// and where the nodes of one provider must not wait for another one that has not connected since the start. Repeatable.
+    #[arg(long, value_name = "NAME=PREFIX")]
+    provider_id_prefix: Vec<String>,
+
     /// The provider of Services that have neither a spec.loadBalancerClass nor the annotation
     /// cloudprovider.ccm/load-balancer-provider. Without it, the first --provider that looks after such Services gets
     /// them.
@@ -89,11 +95,25 @@ impl Flags {
             });
             mistakes.keep(read.map_err(|wrong| wrong.of("provider-node-selector", text)));
         }
+        let mut prefixes = BTreeMap::new();
+        for text in &self.provider_id_prefix {
+            let read = flag::named("provider-id-prefix", text, "NAME=PREFIX").and_then(|(name, prefix)| {
+                known(name)?;
+                match prefixes.insert(prefix.to_owned(), name.to_owned()).filter(|other| other != name) {
+                    None => Ok(()),
+                    Some(other) => {
+                        let problem = format!("gives {prefix:?} to a second provider, besides {other:?}");
+                        Err(Wrong::new(problem, "give each prefix to one provider"))
+                    }
+                }
+            });
+            mistakes.keep(read.map_err(|wrong| wrong.of("provider-id-prefix", text)));
+        }
         let services = Some(self.default_load_balancer_provider.clone()).filter(|name| !name.is_empty());
         if let Some(name) = &services {
             mistakes.keep(known(name).map_err(|wrong| wrong.of("default-load-balancer-provider", name)));
         }
-        Division { nodes, services }
+        Division { nodes, services, prefixes }
     }
 
     /// Validates the flags together.

@@ -5,11 +5,14 @@
 //! gone.
 //!
 //! ```text
-//! triggers ──► queue ──► observe: ask the provider ──► decide (pure) ──► act: addresses, then the rest
+//!             ┌─► new nodes ───┐
+//! triggers ───┤                ├──► observe: ask the provider ──► decide (pure) ──► act: addresses, then the rest
+//!             └─► known nodes ─┘
 //! ```
 //!
-//! Any number of nodes may be observed at once, so that their questions share calls; only writes are limited. A write
-//! permit is taken after the answer, and the decision is then made on the current node.
+//! There are two queues, so that no new node waits for a sweep of all known ones. Any number of nodes may be observed
+//! at once, so that their questions share calls; only writes are limited. A write permit is taken after the answer, and
+//! the decision is then made on the current node.
 
 mod act;
 mod addresses;
@@ -25,10 +28,10 @@ mod triggers;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use futures::future::join_all;
+use futures::{FutureExt as _, future::join_all};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
+use tokio::sync::Semaphore;
 
 use crate::{
     cloud::Provider,
@@ -44,7 +47,7 @@ use crate::{
 use act::Said;
 use explain::Obstacles;
 use metrics::CloudNodeMetrics;
-use observe::{Attention, Question};
+use observe::Memory;
 pub use settings::Settings;
 
 /// The component that Events are recorded under.
@@ -75,7 +78,14 @@ pub const REGISTRATION: Registration = Registration {
 fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
     let controller = Arc::new(Controller::new(parts, registry));
     controller.parts.views.explains(Arc::<Controller>::clone(&controller));
-    Some(reconcile::run(controller))
+    Some(run(controller))
+}
+
+/// Works both queues.
+pub(super) fn run(controller: Arc<Controller>) -> Run {
+    let new = reconcile::run(Arc::new(Worker::<true>(Arc::clone(&controller))));
+    let known = reconcile::run(Arc::new(Worker::<false>(controller)));
+    Box::new(|cancel| async { tokio::join!(new(cancel.clone()), known(cancel)) }.map(drop).boxed())
 }
 
 #[derive(Debug)]
@@ -83,93 +93,94 @@ pub(super) struct Controller {
     parts: Parts,
     recorder: Recorder,
     metrics: CloudNodeMetrics,
-    queue: WorkQueue<String>,
-    attention: Mutex<Attention>,
+    /// Nodes with the taint.
+    new: Lane,
+    /// All others.
+    known: Lane,
+    memory: Mutex<Memory>,
     said: Mutex<Said>,
     obstacles: Mutex<Obstacles>,
-    /// [`Controller::AT_ONCE`] in equal parts, by provider: one that hangs leaves the others their share.
-    places: HashMap<String, Semaphore>,
-    /// One permit for each node written for the first time.
-    initialising: Semaphore,
-    /// One permit for each node written later.
-    refreshing: Semaphore,
 }
 
-impl Controller {
-    pub(super) fn new(parts: Parts, registry: &mut Registry) -> Self {
+/// The nodes of one kind that are worked on.
+#[derive(Debug)]
+struct Lane {
+    queue: WorkQueue<String>,
+    /// [`AT_ONCE`] in equal parts, by provider: one that hangs leaves the others their share.
+    places: HashMap<String, Semaphore>,
+    /// One permit for each node being written.
+    writing: Semaphore,
+}
+
+/// Maximum nodes of a lane observed at once: enough for a whole cluster, since waiting costs little.
+const AT_ONCE: usize = 8192;
+
+impl Lane {
+    fn new(name: &'static str, writes: usize, parts: &Parts) -> Self {
         let providers = parts.providers.all();
-        let part = Self::AT_ONCE / providers.len().max(1);
+        let part = AT_ONCE / providers.len().max(1);
         let place = |provider: &Arc<dyn Provider>| (provider.name().to_owned(), Semaphore::new(part));
-        let settings = &parts.settings.nodes;
         Self {
-            recorder: parts.events.recorder(COMPONENT),
-            metrics: CloudNodeMetrics::register(registry),
-            queue: WorkQueue::new("Nodes", BACKOFF, &parts.metrics.queue),
-            attention: Mutex::default(),
-            said: Mutex::default(),
-            obstacles: Mutex::default(),
+            queue: WorkQueue::new(name, BACKOFF, &parts.metrics.queue),
             places: providers.iter().map(place).collect(),
-            initialising: Semaphore::new(settings.concurrent_node_syncs),
-            refreshing: Semaphore::new(settings.status_workers()),
-            parts,
+            writing: Semaphore::new(writes),
         }
     }
 }
 
-impl Reconciler for Controller {
-    type Key = String;
-    /// Enough for a whole cluster, since waiting costs little.
-    const AT_ONCE: usize = 8192;
-
-    fn queue(&self) -> &WorkQueue<String> {
-        &self.queue
+impl Controller {
+    pub(super) fn new(parts: Parts, registry: &mut Registry) -> Self {
+        let settings = &parts.settings.nodes;
+        Self {
+            recorder: parts.events.recorder(COMPONENT),
+            metrics: CloudNodeMetrics::register(registry),
+            new: Lane::new("Nodes", settings.concurrent_node_syncs, &parts),
+            known: Lane::new("NodeRefreshes", settings.status_workers(), &parts),
+            memory: Mutex::default(),
+            said: Mutex::default(),
+            obstacles: Mutex::default(),
+            parts,
+        }
     }
 
-    async fn begin(self: &Arc<Self>) {
-        self.parts.nodes.synced().await;
-        reconcile::follow(self, &self.parts.nodes, Self::node_changed);
+    fn lane(&self, node: &Node) -> &Lane {
+        if is_new(node) { &self.new } else { &self.known }
     }
 
-    async fn background(&self) {
-        join_all(self.parts.providers.all().iter().map(|provider| self.follow_provider(provider))).await;
-    }
-
-    async fn reconcile(&self, name: &String) -> Outcome {
+    /// Works on a node from the queue of this lane.
+    async fn work(&self, name: &str, lane: &Lane) -> Outcome {
         let Some(node) = self.ours(name) else {
             self.forget(name);
             return Outcome::Done;
         };
-        let Ok(_place) = self.place(&node) else { return Outcome::RetryAfter(NEXT_TURN) };
-        let outcome = self.look_at(&node).await;
+        if !std::ptr::eq(self.lane(&node), lane) {
+            self.lane(&node).queue.add(name.to_owned());
+            return Outcome::Done;
+        }
+        let places = self.parts.provider_of(&node).and_then(|owner| lane.places.get(owner.name()));
+        let Ok(_place) = places.map(Semaphore::try_acquire).transpose() else {
+            return Outcome::RetryAfter(NEXT_TURN);
+        };
+        let outcome = self.look_at(&node, lane).await;
         if self.ours(name).is_none_or(|now| now.uid != node.uid) {
             // Gone meanwhile: what was found out is not about its successor.
             self.forget(name);
         }
         outcome
     }
-}
 
-impl Controller {
-    async fn look_at(&self, node: &Arc<Node>) -> Outcome {
-        let question = self.attention.lock().question(node);
-        let answer = match question {
-            Question::Wait => return Outcome::Done,
-            Question::Labels => None,
-            Question::Ask(freshness) => match self.observe(node, freshness).await {
-                Ok(answer) => Some(answer),
+    async fn look_at(&self, node: &Arc<Node>, lane: &Lane) -> Outcome {
+        let Some(asked) = self.memory.lock().question(node) else { return Outcome::Done };
+        let answer = match asked {
+            None => None,
+            Some(freshness) => match self.observe(node, freshness).await {
+                Ok(answer) => Some((answer, freshness)),
                 Err(outcome) => return outcome,
             },
         };
         // Beyond this point only as many nodes continue as may write; those that wait hold no further resources.
-        let permits = if is_new(node) { &self.initialising } else { &self.refreshing };
-        let Ok(_permit) = permits.acquire().await else { return Outcome::Done };
-        Box::pin(self.settle(node, answer.as_deref())).await
-    }
-
-    /// A place among the provider's nodes that are observed at once; a node without a provider needs none.
-    fn place(&self, node: &Node) -> Result<Option<SemaphorePermit<'_>>, TryAcquireError> {
-        let places = self.parts.provider_of(node).and_then(|owner| self.places.get(owner.name()));
-        places.map(Semaphore::try_acquire).transpose()
+        let Ok(_permit) = lane.writing.acquire().await else { return Outcome::Done };
+        Box::pin(self.settle(node, answer.as_ref().map(|(answer, asked)| (&**answer, *asked)))).await
     }
 
     /// The node, if it exists and is managed by this host.
@@ -178,9 +189,47 @@ impl Controller {
     }
 
     fn forget(&self, name: &str) {
-        self.attention.lock().forget(name);
+        self.memory.lock().forget(name);
         self.said.lock().forget(name);
         self.obstacles.lock().clear(name);
+    }
+}
+
+/// Works the queue of new nodes, or that of known ones.
+#[derive(Debug)]
+struct Worker<const NEW: bool>(Arc<Controller>);
+
+impl<const NEW: bool> Worker<NEW> {
+    fn lane(&self) -> &Lane {
+        if NEW { &self.0.new } else { &self.0.known }
+    }
+}
+
+impl<const NEW: bool> Reconciler for Worker<NEW> {
+    type Key = String;
+    const AT_ONCE: usize = AT_ONCE;
+
+    fn queue(&self) -> &WorkQueue<String> {
+        &self.lane().queue
+    }
+
+    async fn begin(self: &Arc<Self>) {
+        let nodes = &self.0.parts.nodes;
+        nodes.synced().await;
+        if NEW {
+            reconcile::follow(&self.0, nodes, Controller::node_changed);
+        }
+    }
+
+    async fn background(&self) {
+        if !NEW {
+            let providers = self.0.parts.providers.all().iter();
+            join_all(providers.map(|provider| self.0.follow_provider(provider))).await;
+        }
+    }
+
+    async fn reconcile(&self, name: &String) -> Outcome {
+        self.0.work(name, self.lane()).await
     }
 }
 

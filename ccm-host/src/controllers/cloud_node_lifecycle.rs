@@ -53,7 +53,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cloud::{NodeOwner, Provider, ProviderStatus, Providers},
+    cloud::{Family, NodeOwner, Provider, ProviderStatus, Providers},
     controllers::{Kept, Parts, Registration, taint},
     kube::{
         Condition,
@@ -261,7 +261,8 @@ impl Controller {
         let grace = self.parts.settings.lifecycle.node_deletion_grace;
         self.joined.lock().retain(|_, joined| joined.elapsed() < grace);
         let mut flock = Flock::of(&self.parts, domain);
-        let mut health: Vec<_> = flock.providers.iter().map(|provider| provider.status()).collect();
+        let mut health: Vec<_> =
+            flock.providers.iter().map(|provider| provider.status(Family::Instances)).collect();
         let distrusted = self.distrusted(&flock.providers, &mut health);
         self.write_taints(std::mem::take(&mut flock.taints)).await;
         if let Some(why) = distrusted {

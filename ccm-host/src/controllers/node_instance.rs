@@ -37,22 +37,14 @@ pub enum Found {
     Nobody,
 }
 
-/// Waits until the Node cache keeps what these providers want to know: a provider that identifies instances by a
-/// label it has only just asked for would look for another instance, or none (N5). Returns the node as the cache has
-/// it then; `None` if it is gone, since what was known of it before may be too little.
-async fn known_well(
-    nodes: &Cache<Node>,
-    node: &Arc<Node>,
-    candidates: &[Arc<dyn Provider>],
-) -> Option<Arc<Node>> {
-    for info in candidates.iter().filter_map(|provider| provider.info()) {
-        let wanted = info.keep_of_nodes.clone();
-        if !nodes.holds(&wanted) {
-            nodes.set_keep(&wanted);
-            nodes.synced().await;
-        }
+/// Waits until the Node cache keeps what this provider wants to know: a provider that identifies instances by a label
+/// it has only just asked for would look for another instance, or none (N5).
+pub async fn known_to(nodes: &Cache<Node>, provider: &dyn Provider) {
+    let Some(info) = provider.info() else { return };
+    if !nodes.holds(&info.keep_of_nodes) {
+        nodes.set_keep(&info.keep_of_nodes);
+        nodes.synced().await;
     }
-    nodes.get(&node.name).filter(|now| now.uid == node.uid)
 }
 
 /// Asks the provider that owns the node. If that is uncertain, asks all candidates: the only one that has the instance
@@ -70,7 +62,11 @@ pub async fn ask(
         NodeOwner::Undecided => return Found::Undecided,
         NodeOwner::Nobody => return Found::Nobody,
     };
-    let Some(node) = known_well(nodes, node, &candidates).await else { return Found::Nobody };
+    for provider in &candidates {
+        known_to(nodes, provider.as_ref()).await;
+    }
+    // What was known of it before may be too little.
+    let Some(node) = nodes.get(&node.name).filter(|now| now.uid == node.uid) else { return Found::Nobody };
     let asked = candidates.iter().map(async |provider| {
         let query = InstanceQuery { node: Arc::clone(&node), view, freshness };
         (Arc::clone(provider), provider.instance(query).await)

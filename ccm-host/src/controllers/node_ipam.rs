@@ -147,8 +147,9 @@ impl Reconciler for Controller {
             waiting.for_each(|node| self.queue.add(node.name.clone()));
         };
         if matches!(self.source, Source::Cloud { .. }) {
+            let period = self.parts.settings.nodes.node_status_update_frequency;
             let providers = self.parts.providers.all().iter();
-            join_all(providers.map(|provider| reconcile::at_each_sweep(provider.as_ref(), look))).await;
+            join_all(providers.map(|one| reconcile::at_each_sweep(one.as_ref(), period, look))).await;
         }
     }
 

@@ -22,13 +22,12 @@ mod events;
 mod metrics;
 mod observe;
 mod state;
-mod subject;
 mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use clap::ArgAction;
 use futures::future::join_all;
@@ -52,7 +51,6 @@ use condition::Shown;
 use decide::Trouble;
 use events::COMPONENT;
 use metrics::RouteMetrics;
-use subject::{Subject, Waiting};
 use table::Table;
 
 /// Maximum concurrent reads and writes of Nodes.
@@ -117,10 +115,31 @@ pub(super) struct Controller {
     queue: WorkQueue<Subject>,
     claims: Mutex<Claims>,
     clouds: Vec<Cloud>,
-    waiting: Waiting,
     shown: Shown,
     /// One permit for each read or write of a Node.
     nodes_at_once: Semaphore,
+}
+
+/// A key of the work queue: a node with all its routes, or a route that leads to none.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(in crate::controllers) enum Subject {
+    /// By name, whether it exists or not.
+    Node(String),
+    /// A route that cannot be traced to a node.
+    Stray {
+        /// The provider that listed it.
+        provider: String,
+        id: String,
+    },
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(name) => write!(out, "node {name}"),
+            Self::Stray { provider, id } => write!(out, "route {id} of {provider}"),
+        }
+    }
 }
 
 /// A provider, and its known routes.
@@ -134,14 +153,14 @@ struct Cloud {
 
 impl Controller {
     pub(super) fn new(parts: Parts, registry: &mut Registry) -> Self {
-        let metrics = RouteMetrics::register(registry);
+        let queue = WorkQueue::new("Routes", BACKOFF, &parts.metrics.queue);
+        let metrics = RouteMetrics::register(&queue, registry);
         Self {
             recorder: parts.events.recorder(COMPONENT),
             told: Mutex::default(),
-            queue: WorkQueue::new("Routes", BACKOFF, &parts.metrics.queue),
+            queue,
             claims: Mutex::default(),
             clouds: parts.providers.all().iter().map(|provider| Cloud::new(Arc::clone(provider))).collect(),
-            waiting: Waiting::new(metrics.waiting.clone()),
             shown: Shown::default(),
             nodes_at_once: Semaphore::new(NODES_AT_ONCE),
             metrics,
@@ -172,12 +191,10 @@ impl Reconciler for Controller {
     }
 
     async fn reconcile(&self, subject: &Subject) -> Outcome {
-        let outcome = match subject {
+        match subject {
             Subject::Node(name) => Box::pin(self.look_at_node(name)).await,
             Subject::Stray { provider, id } => self.look_at_stray(provider, id).await,
-        };
-        self.waiting.ended(subject, &outcome, &self.queue);
-        outcome
+        }
     }
 }
 

@@ -75,9 +75,10 @@ impl shell::Controller for Controller {
 
     /// A provider that connects may know volumes that nobody knew.
     async fn background(&self) {
+        let period = self.shell.parts.settings.nodes.node_status_update_frequency;
         let look_at_all = || self.shell.parts.volumes.list().iter().for_each(|volume| self.add(volume));
         let providers = self.shell.parts.providers.all().iter();
-        join_all(providers.map(|one| reconcile::at_each_sweep(one.as_ref(), look_at_all))).await;
+        join_all(providers.map(|one| reconcile::at_each_sweep(one.as_ref(), period, look_at_all))).await;
     }
 
     async fn look(&self, name: &String) -> Outcome {

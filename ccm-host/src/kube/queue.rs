@@ -105,6 +105,15 @@ impl<K: Key> WorkQueue<K> {
         }
     }
 
+    /// Runs the key as soon as possible, unless it waits for a delay, which stays.
+    pub fn add_unless_delayed(&self, key: K) {
+        let mut schedule = self.0.schedule.lock();
+        if !schedule.is_delayed(&key) && schedule.add(key, Instant::now()) {
+            self.0.series.adds.inc();
+            self.0.changed.notify_one();
+        }
+    }
+
     /// Runs the key after a delay, unless it runs earlier for another reason.
     pub fn add_after(&self, key: K, delay: Duration) {
         if delay.is_zero() {
@@ -154,6 +163,18 @@ impl<K: Key> WorkQueue<K> {
     #[must_use]
     pub fn due(&self, key: &K) -> Option<Instant> {
         self.0.schedule.lock().due(key)
+    }
+
+    /// Why the key's last run failed, if it did.
+    #[must_use]
+    pub fn why(&self, key: &K) -> Option<String> {
+        self.0.schedule.lock().why(key)
+    }
+
+    /// The number of keys that wait for a delay.
+    #[must_use]
+    pub fn delayed(&self) -> usize {
+        self.0.schedule.lock().delayed(Instant::now())
     }
 
     /// The number of keys ready to run, without delayed and running ones.
@@ -316,6 +337,8 @@ impl<K: Key> Runs<K> {
 
     fn settle(&self, key: &K, outcome: Outcome) {
         let queue = &self.queue;
+        let why = if let Outcome::Retry(reason) = &outcome { Some(reason.clone()) } else { None };
+        queue.0.schedule.lock().ended(key, why);
         match outcome {
             Outcome::Done => queue.forget(key),
             Outcome::Parked => {}

@@ -17,7 +17,7 @@ use super::{
     sets,
 };
 use crate::cloud::{
-    BackendSet, CloudError,
+    BackendSet, CloudError, ErrorReason,
     check::Findings,
     connection::{Link, session::Session},
 };
@@ -140,7 +140,12 @@ pub(crate) async fn call<R: BatchRpc>(
     let keys = R::wire_keys(items);
     let (tag, sets) = R::sets(items);
     let request = || R::request(&call, &keys, items);
-    let given = sets::call(link, session, Some(items.len()), (tag, &sets), request).await?;
+    let given = sets::call(link, session, Some(items.len()), (tag, &sets), request).await;
+    let given = given.inspect_err(|error| {
+        if error.is(ErrorReason::CloudApiUnavailable) {
+            link.answered(R::METHOD, items.iter().map(|(key, _)| (key.subject.as_str(), Some(error))));
+        }
+    })?;
     let mut matched = matched(&keys, R::results(given));
     link.metrics.wrong_keys(matched.wrong);
     if matched.reordered {
@@ -152,7 +157,12 @@ pub(crate) async fn call<R: BatchRpc>(
         Some((key.clone(), answer))
     };
     let answers: Answers<R> = keys.iter().zip(items).filter_map(read).collect();
-    link.answered(R::METHOD, answers.values().map(R::failure));
+    if !answers.is_empty() {
+        link.answered(
+            R::METHOD,
+            answers.iter().map(|(key, answer)| (key.subject.as_str(), R::failure(answer))),
+        );
+    }
     Ok(answers)
 }
 

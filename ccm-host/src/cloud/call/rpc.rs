@@ -4,6 +4,7 @@
 //! The callers decide what to call, and when.
 
 use std::{
+    any::Any,
     collections::HashMap,
     time::{Duration, Instant},
 };
@@ -88,6 +89,23 @@ pub(crate) trait Rpc: Message + 'static {
     type Answer: Message + Default + 'static;
 
     const METHOD: &'static Method;
+
+    /// The object that the call is about; `None` if it is about many.
+    fn object(&self) -> Option<&str>
+    where
+        Self: Sized,
+    {
+        use pb::{
+            AddSshKeyToAllInstancesRequest as AddKey, DeleteLoadBalancerRequest as Delete,
+            EnsureLoadBalancerRequest as Ensure, GetLoadBalancerRequest as Get,
+        };
+        let message: &dyn Any = self;
+        let get = || message.downcast_ref::<Get>()?.service.as_ref();
+        let delete = || message.downcast_ref::<Delete>()?.service.as_ref();
+        let ensure = || message.downcast_ref::<Ensure>()?.service.as_ref()?.r#ref.as_ref();
+        let key = || Some(message.downcast_ref::<AddKey>()?.user.as_str());
+        get().or_else(delete).or_else(ensure).map(|service| service.uid.as_str()).or_else(key)
+    }
 }
 
 macro_rules! rpcs {

@@ -3,7 +3,8 @@
 //! In: a batch, and how to make one call from items. Out: the answer to each item, landed as soon as it is known. A
 //! batch that was too large is halved. A batch that one item may have spoilt (the provider crashes or hangs on it) is
 //! sent in a few parts, and the failing parts are split again, as long as some parts show that the provider works at
-//! all. An item that fails alone becomes an offender and is sent alone from then on.
+//! all. An item that fails alone becomes an offender and is sent alone from then on. Batches that are too large, or take
+//! too long only because of their size, make the next ones smaller.
 //!
 //! ```text
 //! [500] fails ─► 8 × [63] ─► 7 answered, 1 fails ─► 8 × [8] ─► 7 answered ─► 8 × [1] ─► the one is an offender
@@ -119,6 +120,7 @@ impl<R: BatchRpc> Errand<'_, R> {
     async fn run(&self, permit: Permit, batches: Vec<Vec<Item<R>>>) {
         let mut level = self.without_offenders(batches);
         let (mut permit, mut depth, mut worked) = (Some(permit), 0, false);
+        let mut too_slow = None;
         while !level.is_empty() {
             let sent = level.into_iter().map(|items| self.send(items, permit.take()));
             let (mut failed, mut some_worked) = (Vec::new(), false);
@@ -130,6 +132,12 @@ impl<R: BatchRpc> Errand<'_, R> {
             }
             worked |= some_worked;
             level = Vec::new();
+            // A batch that took too long, and whose parts all went well, was too much for the time it had.
+            if let Some(items) = too_slow.take().filter(|_| failed.is_empty()) {
+                self.session.too_slow(R::METHOD, items);
+            }
+            let mut late = failed.iter().filter(|one| one.error.code == Code::DeadlineExceeded);
+            too_slow = late.next().filter(|_| depth == 0).map(|one| one.items.len());
             for failed in failed {
                 level.append(&mut self.again(failed, depth, worked).await);
             }
@@ -201,7 +209,7 @@ impl<R: BatchRpc> Errand<'_, R> {
         let Failed { mut items, error } = failed;
         let cause = Cause::of(&error);
         if error.is(ErrorReason::BatchTooLarge) {
-            self.session.fewer_items(R::METHOD, items.len());
+            self.session.too_large(R::METHOD, items.len());
         }
         let (had_company, mut worked) = (depth > 0 || items.len() > 1, worked);
         if cause == Cause::OneItem && items.len() > 1 {

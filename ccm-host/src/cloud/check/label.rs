@@ -31,9 +31,9 @@ pub(super) fn is_subdomain(text: &str) -> bool {
         })
 }
 
-/// `kubernetes.io/` or `k8s.io/`, at the start or right after a dot (NODE-19).
+/// `kubernetes.io/` or `k8s.io/`, at the start or right after a dot (NODE-19); or what people tell this host with.
 pub(super) fn is_reserved(key: &str) -> bool {
-    ["kubernetes.io/", "k8s.io/"]
+    ["kubernetes.io/", "k8s.io/", "cloudprovider.ccm/"]
         .iter()
         .any(|space| key.match_indices(space).any(|(at, _)| at == 0 || key[..at].ends_with('.')))
 }
@@ -137,6 +137,7 @@ mod tests {
             ("topology.k8s.io/zone", true),
             ("kubernetes.io/os", true),
             ("k8s.io/os", true),
+            ("cloudprovider.ccm/exclude", true),
             ("app.k8snio/bar", false),
             ("k8snio/bar", false),
             ("notkubernetes.io/bar", false),

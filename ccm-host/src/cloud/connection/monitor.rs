@@ -13,7 +13,11 @@ use tonic_health::pb::{
 };
 
 use super::{Link, session::Session};
-use crate::cloud::{CloudError, ErrorReason, ProviderStatus, call::rpc, check::shown};
+use crate::cloud::{
+    CloudError, ErrorReason, Family, ProviderStatus,
+    call::rpc::{self, Method},
+    check::shown,
+};
 
 /// After this many unanswered status calls in a row, the host drops the connection and reconnects.
 const MOST_SILENCES: u32 = 3;
@@ -38,7 +42,7 @@ pub(super) async fn monitor(link: &Link, session: &Session) -> String {
 async fn poll(link: &Link, session: &Session) -> String {
     let mut silences = 0;
     loop {
-        let well = *link.status.borrow() == ProviderStatus::Serving;
+        let well = link.worst() == ProviderStatus::Serving;
         let pace = if well { link.config.paces.status } else { link.config.paces.status_bad };
         tokio::select! {
             () = tokio::time::sleep(pace) => {}
@@ -111,9 +115,11 @@ fn is_healthy(answer: &HealthCheckResponse) -> bool {
     }
 }
 
-/// After a call reported the cloud down or the credentials refused, destructive work is frozen for this long, unless
-/// the same RPC succeeds: a working list does not prove that routes can be written.
-const CLOUD_FREEZE: Duration = Duration::from_secs(60);
+/// What a failed call freezes stays frozen for this long, unless the same RPC succeeds: a working list does not prove
+/// that routes can be written.
+const FREEZE: Duration = Duration::from_secs(60);
+/// As many different objects have to fail for the cloud to be at fault, and not one of them.
+pub(super) const SEVERAL: usize = 3;
 
 /// The default is a healthy provider.
 #[derive(Debug, Default)]
@@ -121,21 +127,58 @@ pub(super) struct Standing {
     health: Option<String>,
     conditions: Option<String>,
     silent: Option<String>,
-    /// By RPC: the error, and until when it counts.
-    cloud: BTreeMap<&'static str, (String, Instant)>,
-    /// A call failed and the conditions were not checked since: one successful call does not outweigh the failure.
+    /// By RPC: why the cloud refused it for whoever asks, and until when that counts.
+    refused: BTreeMap<&'static str, (String, Instant)>,
+    /// By RPC: how the cloud failed it.
+    failing: BTreeMap<&'static str, Failing>,
+    /// A call was refused and the conditions were not checked since: one successful call does not outweigh that.
     unlooked: Option<String>,
     /// The provider takes this process for a former leader.
     pub(super) stale_leader: bool,
 }
 
+/// An RPC that the cloud's API failed.
+#[derive(Debug)]
+struct Failing {
+    service: &'static str,
+    why: String,
+    /// Until when a call counts that was about many objects.
+    all: Option<Instant>,
+    /// The same for single objects, of which there are no more than [`SEVERAL`].
+    objects: BTreeMap<String, Instant>,
+}
+
+impl Failing {
+    fn freezes(&self, family: Family, now: Instant) -> bool {
+        let objects = self.objects.values().filter(|until| now < **until).count();
+        self.service == family.service() && (self.all.is_some_and(|until| now < until) || objects == SEVERAL)
+    }
+
+    fn failed(&mut self, object: Option<&str>, now: Instant) {
+        let until = now + FREEZE;
+        let Some(object) = object else {
+            self.all = Some(until);
+            return;
+        };
+        self.objects.insert(object.to_owned(), until);
+        if self.objects.len() > SEVERAL
+            && let Some((oldest, _)) = self.objects.iter().min_by_key(|(_, until)| **until)
+        {
+            let oldest = oldest.clone();
+            self.objects.remove(&oldest);
+        }
+    }
+}
+
 impl Standing {
-    /// The status that controllers see.
-    pub(super) fn status(&self, now: Instant) -> ProviderStatus {
-        let cloud = self.cloud.values().find(|(_, until)| now < *until).map(|(why, _)| why);
+    /// The status that controllers see. The provider's own word, its credentials and its configuration count for every
+    /// family; where the cloud's API fails, it does so for one.
+    pub(super) fn status(&self, family: Family, now: Instant) -> ProviderStatus {
+        let refused = self.refused.values().find(|(_, until)| now < *until).map(|(why, _)| why);
+        let failing = self.failing.values().find(|one| one.freezes(family, now)).map(|one| &one.why);
         let leader = || self.stale_leader.then(|| "it considers this host a former leader".to_owned());
-        let told = [self.silent.as_ref(), self.health.as_ref(), self.conditions.as_ref(), cloud];
-        let why = told.into_iter().flatten().chain(&self.unlooked).next().cloned();
+        let told = [&self.silent, &self.health, &self.conditions].into_iter().flatten();
+        let why = told.chain(refused).chain(&self.unlooked).chain(failing).next().cloned();
         match why.or_else(leader) {
             Some(why) => ProviderStatus::Frozen(why),
             None => ProviderStatus::Serving,
@@ -166,26 +209,44 @@ impl Standing {
         }
     }
 
-    /// Records how a call that reaches the cloud ended. True means that the conditions should be checked now.
-    pub(super) fn called(&mut self, rpc: &'static str, error: Option<&CloudError>, now: Instant) -> bool {
-        match error {
-            None => {
-                self.cloud.remove(rpc);
+    /// Records how a call that reaches the cloud ended, about this object or about many. True means that the conditions
+    /// should be checked now.
+    pub(super) fn called(
+        &mut self,
+        method: &'static Method,
+        object: Option<&str>,
+        error: Option<&CloudError>,
+        now: Instant,
+    ) -> bool {
+        let Some(error) = error else {
+            self.refused.remove(method.name);
+            self.failing.remove(method.name);
+            return false;
+        };
+        match error.reason {
+            Some(ErrorReason::CloudApiUnavailable) => {
+                let first = || Failing {
+                    service: method.service,
+                    why: String::new(),
+                    all: None,
+                    objects: BTreeMap::new(),
+                };
+                let failing = self.failing.entry(method.name).or_insert_with(first);
+                failing.why = error.to_string();
+                failing.failed(object, now);
+                true
+            }
+            Some(reason) if reason.freezes() => {
+                self.refused.insert(method.name, (error.to_string(), now + FREEZE));
+                self.unlooked = Some(error.to_string());
+                true
+            }
+            Some(ErrorReason::StaleLeader) => {
+                self.stale_leader = true;
                 false
             }
-            Some(error) => match error.reason {
-                Some(reason) if reason.freezes() => {
-                    self.cloud.insert(rpc, (error.to_string(), now + CLOUD_FREEZE));
-                    self.unlooked = Some(error.to_string());
-                    true
-                }
-                Some(ErrorReason::StaleLeader) => {
-                    self.stale_leader = true;
-                    false
-                }
-                None => error.code == Code::DeadlineExceeded || error.is_unanswered,
-                Some(_) => false,
-            },
+            None => error.code == Code::DeadlineExceeded || error.is_unanswered,
+            Some(_) => false,
         }
     }
 }
@@ -226,7 +287,7 @@ mod tests {
     fn looked(conditions: Vec<pb::ProviderCondition>) -> ProviderStatus {
         let mut standing = Standing::default();
         standing.looked(Ok(pb::GetStatusResponse { conditions, ..Default::default() }));
-        standing.status(Instant::now())
+        standing.status(Family::Routes, Instant::now())
     }
 
     #[test]
@@ -247,35 +308,72 @@ mod tests {
         }
     }
 
+    /// What calls of these objects, `*` for a list, do to the families of balancers and of routes.
     #[test]
-    fn a_cloud_that_failed_a_call_freezes_until_a_call_succeeds_or_time_passes() {
-        let now = Instant::now();
+    fn a_cloud_that_fails_several_objects_freezes_their_family() {
         let down = CloudError::local("EnsureLoadBalancer", ErrorReason::CloudApiUnavailable, "503");
-        let mut standing = Standing::default();
-        assert!(standing.called("EnsureLoadBalancer", Some(&down), now));
-        standing.looked(Ok(pb::GetStatusResponse::default()));
-        assert!(matches!(standing.status(now), ProviderStatus::Frozen(_)));
-        assert_eq!(standing.status(now + CLOUD_FREEZE), ProviderStatus::Serving);
-        standing.called("ListLoadBalancers", None, now);
-        assert!(
-            matches!(standing.status(now), ProviderStatus::Frozen(_)),
-            "S7: reads go well, writes do not"
-        );
-        standing.called("EnsureLoadBalancer", None, now);
-        assert_eq!(standing.status(now), ProviderStatus::Serving);
+        let rows: [(&[&str], bool); 5] = [
+            (&["a"], false),
+            (&["a", "a", "a", "a"], false),
+            (&["a", "b"], false),
+            (&["a", "b", "c"], true),
+            (&["*"], true),
+        ];
+        for (objects, freezes) in rows {
+            let (now, mut standing) = (Instant::now(), Standing::default());
+            for object in objects {
+                let object = Some(*object).filter(|object| *object != "*");
+                assert!(standing.called(&rpc::ENSURE_LOAD_BALANCER, object, Some(&down), now), "look now");
+            }
+            standing.looked(Ok(pb::GetStatusResponse::default()));
+            let is_frozen = |standing: &Standing, family, now| {
+                matches!(standing.status(family, now), ProviderStatus::Frozen(_))
+            };
+            assert_eq!(is_frozen(&standing, Family::LoadBalancers, now), freezes, "{objects:?}");
+            assert!(!is_frozen(&standing, Family::Routes, now), "{objects:?}");
+            assert!(!is_frozen(&standing, Family::LoadBalancers, now + FREEZE), "{objects:?}");
+            standing.called(&rpc::LIST_LOAD_BALANCERS, None, None, now);
+            assert_eq!(
+                is_frozen(&standing, Family::LoadBalancers, now),
+                freezes,
+                "S7: reads go well, writes do not"
+            );
+            standing.called(&rpc::ENSURE_LOAD_BALANCER, Some("z"), None, now);
+            assert!(!is_frozen(&standing, Family::LoadBalancers, now), "{objects:?}");
+        }
     }
 
-    /// The cloud is down and the provider's next answer is wrong: its conditions show it once they are checked.
+    /// Objects that fail one at a time, each forgotten before the next, are no evidence; those that go on failing are.
+    #[test]
+    fn failures_of_long_ago_do_not_count() {
+        let down = CloudError::local("DeleteLoadBalancer", ErrorReason::CloudApiUnavailable, "503");
+        let (mut now, mut standing) = (Instant::now(), Standing::default());
+        for object in 0..100 {
+            standing.called(&rpc::DELETE_LOAD_BALANCER, Some(&object.to_string()), Some(&down), now);
+            assert_eq!(standing.status(Family::LoadBalancers, now), ProviderStatus::Serving);
+            now += FREEZE / 2;
+        }
+        for object in ["a", "b", "c", "d", "a"] {
+            standing.called(&rpc::DELETE_LOAD_BALANCER, Some(object), Some(&down), now);
+        }
+        assert!(matches!(standing.status(Family::LoadBalancers, now), ProviderStatus::Frozen(_)));
+    }
+
+    /// The credentials are refused and the provider's next answer is wrong: its conditions show it once they are checked.
     #[test]
     fn trouble_freezes_until_the_conditions_were_looked_at() {
         let now = Instant::now();
-        let down = CloudError::local("BatchGetInstances", ErrorReason::CloudApiUnavailable, "503");
-        let mut standing = Standing::default();
-        standing.called("BatchGetInstances", Some(&down), now);
-        standing.called("BatchGetInstances", None, now);
-        assert!(matches!(standing.status(now), ProviderStatus::Frozen(_)));
-        standing.looked(Ok(pb::GetStatusResponse::default()));
-        assert_eq!(standing.status(now), ProviderStatus::Serving);
+        for reason in [ErrorReason::CloudCredentialsInvalid, ErrorReason::InvalidProviderConfig] {
+            let refused = CloudError::local("BatchGetInstances", reason, "401");
+            let mut standing = Standing::default();
+            standing.called(&rpc::BATCH_GET_INSTANCES, Some("n"), Some(&refused), now);
+            standing.called(&rpc::BATCH_GET_INSTANCES, Some("n"), None, now);
+            for family in Family::ALL {
+                assert!(matches!(standing.status(family, now), ProviderStatus::Frozen(_)), "{family:?}");
+            }
+            standing.looked(Ok(pb::GetStatusResponse::default()));
+            assert_eq!(standing.status(Family::Routes, now), ProviderStatus::Serving);
+        }
     }
 
     #[test]
@@ -284,22 +382,26 @@ mod tests {
         for reason in
             [ErrorReason::QuotaExceeded, ErrorReason::RateLimited, ErrorReason::CloudPermissionDenied]
         {
-            standing.called("M", Some(&CloudError::local("M", reason, "")), Instant::now());
+            let error = CloudError::local("ListRoutes", reason, "");
+            standing.called(&rpc::LIST_ROUTES, None, Some(&error), Instant::now());
         }
-        assert_eq!(standing.status(Instant::now()), ProviderStatus::Serving);
+        assert_eq!(standing.status(Family::Routes, Instant::now()), ProviderStatus::Serving);
     }
 
     #[test]
     fn health_silence_and_a_newer_leader_freeze() {
-        let now = Instant::now();
+        let (now, of) = (Instant::now(), Family::Instances);
         let mut standing = Standing::default();
         standing.healthy(false);
-        assert_eq!(standing.status(now), ProviderStatus::Frozen("its health is NOT_SERVING".into()));
+        assert_eq!(standing.status(of, now), ProviderStatus::Frozen("its health is NOT_SERVING".into()));
         standing.healthy(true);
         standing.looked(Err(CloudError::deadline_exceeded("GetStatus", Duration::from_secs(5))));
-        assert!(matches!(standing.status(now), ProviderStatus::Frozen(_)));
+        assert!(matches!(standing.status(of, now), ProviderStatus::Frozen(_)));
         standing.looked(Ok(pb::GetStatusResponse::default()));
-        standing.called("M", Some(&CloudError::local("M", ErrorReason::StaleLeader, "")), now);
-        assert!(matches!(standing.status(now), ProviderStatus::Frozen(why) if why.contains("former leader")));
+        let stale = CloudError::local("BatchEnsureRoutes", ErrorReason::StaleLeader, "");
+        standing.called(&rpc::BATCH_ENSURE_ROUTES, None, Some(&stale), now);
+        assert!(
+            matches!(standing.status(of, now), ProviderStatus::Frozen(why) if why.contains("former leader"))
+        );
     }
 }

@@ -96,6 +96,13 @@ impl Link {
         if restarted == Some(true) {
             self.metrics.epoch_changed();
         }
+        let prefixes = |info: &ProviderInfo| info.provider_id_prefixes.clone();
+        if let Some(former) =
+            known.info.as_deref().map(prefixes).filter(|all| *all != prefixes(&session.info))
+        {
+            let (provider, now) = (self.name(), prefixes(&session.info));
+            tracing::warn!(provider, ?former, ?now, "the provider claims other provider IDs than before");
+        }
         let former = known.info.as_ref().map(|info| info.vendor_version.as_str());
         self.metrics.introduced(former, &session.info.vendor_version);
         self.metrics.negotiated(&known.served, &session.served);
@@ -138,7 +145,7 @@ impl Link {
     /// Closes the session at shutdown, which is not a failure of the provider.
     fn leave(&self) {
         *self.session.write() = None;
-        if self.show(&ProviderStatus::Disconnected("the host stops".to_owned())) {
+        if !self.show(|_| ProviderStatus::Disconnected("the host stops".to_owned())).is_empty() {
             tracing::info!(provider = self.name(), "left the provider");
         }
     }
@@ -168,7 +175,8 @@ mod tests {
 
     use super::*;
     use crate::cloud::{
-        CloudMetrics, ClusterRef, Endpoint, ProviderConfig, ProviderSettings, metrics::ProviderMetrics,
+        CloudMetrics, ClusterRef, Endpoint, Family, ProviderConfig, ProviderSettings,
+        metrics::ProviderMetrics,
     };
 
     /// N6.
@@ -188,7 +196,7 @@ mod tests {
                 std::future::pending().await
             }
         };
-        let mut status = link.status.subscribe();
+        let mut status = link.status(Family::Instances);
         let watched = async {
             let lost = |status: &ProviderStatus| matches!(status, ProviderStatus::Disconnected(why) if why.contains("panicked"));
             status.wait_for(lost).await.unwrap();

@@ -50,8 +50,8 @@ pub(crate) struct Session {
     pub(crate) message_bytes: usize,
     /// The sets of backends that the process already has.
     pub(crate) sets: SentSets,
-    /// The most items of a batch, by service.
-    pub(crate) most_items: HashMap<&'static str, AtomicUsize>,
+    /// The most items of a batch, by service: now, and as advertised.
+    most_items: HashMap<&'static str, (AtomicUsize, usize)>,
     /// Advertised RPCs that turned out not to be served.
     pub(crate) refused: Mutex<HashSet<&'static str>>,
 }
@@ -68,8 +68,8 @@ impl Session {
         let limits = sane(capabilities.limits.clone().unwrap_or_default(), findings);
         let intervals = Intervals::of(capabilities.intervals.as_ref(), findings);
         let wants = wants(capabilities.wants.clone().unwrap_or_default(), findings);
-        let info = info(hello, &served, &capabilities, &wants, &intervals);
-        let most = |service, advertised| (service, AtomicUsize::new(batch(advertised)));
+        let info = info(introduced(hello, findings), &served, &capabilities, &wants, &intervals);
+        let most = |service, advertised| (service, (AtomicUsize::new(batch(advertised)), batch(advertised)));
         let sets = SentSets::new(has(&capabilities, Capability::BackendSetsByDigest));
         Self {
             channel: connection.channel,
@@ -107,13 +107,21 @@ impl Session {
 
     /// The most items of one batch.
     pub(crate) fn most_items(&self, method: &Method) -> usize {
-        self.most_items.get(method.service).map_or(1, |most| most.load(Ordering::Relaxed))
+        self.most_items.get(method.service).map_or(1, |(most, _)| most.load(Ordering::Relaxed))
     }
 
-    /// Shrinks the next batches after one of this many items was refused as too large.
-    pub(crate) fn fewer_items(&self, method: &Method, refused: usize) {
-        if let Some(most) = self.most_items.get(method.service) {
-            most.fetch_min((refused / 2).max(1), Ordering::Relaxed);
+    /// Halves the next batches after one of this many items was too large.
+    pub(crate) fn too_large(&self, method: &Method, items: usize) {
+        if let Some((most, _)) = self.most_items.get(method.service) {
+            most.fetch_min((items / 2).max(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Halves the next batches after one of this many items took too long: down to an eighth of what was advertised,
+    /// since a cloud that was slow for a while must not be asked item by item ever after.
+    pub(crate) fn too_slow(&self, method: &Method, items: usize) {
+        if let Some((most, advertised)) = self.most_items.get(method.service) {
+            most.fetch_min((items / 2).max(advertised / 8).max(1), Ordering::Relaxed);
         }
     }
 
@@ -227,6 +235,10 @@ const MOST_KEYS: usize = 256;
 /// Maximum length of a label or annotation key: a subdomain, a slash and a name; or a part of that and a star.
 const LONGEST_KEY: usize = 318;
 
+/// Maximum prefixes of a provider's IDs, and the maximum length of each.
+const MOST_PREFIXES: usize = 16;
+const LONGEST_PREFIX: usize = 253;
+
 /// The intervals that a provider advertised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Intervals {
@@ -255,6 +267,18 @@ fn deadlines(given: &[pb::MethodDeadline], findings: &mut Findings) -> HashMap<S
         Some((one.method.clone(), duration::within(duration::DEADLINE, one.deadline?, findings)?))
     };
     given.iter().filter_map(read).collect()
+}
+
+/// What the process says of itself, with a plausible number of prefixes that provider IDs can have.
+fn introduced(mut hello: GetInfoResponse, findings: &mut Findings) -> GetInfoResponse {
+    let prefixes = &mut hello.provider_id_prefixes;
+    let before = prefixes.len();
+    prefixes.retain(|prefix| (1..=LONGEST_PREFIX).contains(&prefix.len()));
+    prefixes.truncate(MOST_PREFIXES);
+    if prefixes.len() < before {
+        findings.count(rule::ANSWER_BOUNDS);
+    }
+    hello
 }
 
 /// The provider's wanted fields, with each list cut to a plausible size.
@@ -345,6 +369,22 @@ mod tests {
         ];
         for (fields, want) in rows {
             assert_eq!(reads_kubelets_words(&fields), want, "{fields:?}");
+        }
+    }
+
+    /// M3.
+    #[test]
+    fn a_provider_claims_a_few_prefixes() {
+        let many = (0..1000).map(|number| format!("{number}://")).collect::<Vec<_>>();
+        for (given, kept, broken) in [
+            (many, MOST_PREFIXES, true),
+            (vec!["x".repeat(254), String::new(), "x".repeat(253)], 1, true),
+            (vec!["aws:///".to_owned()], 1, false),
+        ] {
+            let mut findings = Findings::default();
+            let hello = GetInfoResponse { provider_id_prefixes: given, ..Default::default() };
+            assert_eq!(introduced(hello, &mut findings).provider_id_prefixes.len(), kept);
+            assert_eq!(findings.rules.contains(&rule::ANSWER_BOUNDS), broken);
         }
     }
 

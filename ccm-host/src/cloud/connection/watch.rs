@@ -1,7 +1,7 @@
 //! Watches for changed instances: keys only, an accelerator and never the source of truth.
 //!
-//! Each stream asks for a sweep when it starts, since earlier changes were not reported. Stream ends are counted;
-//! streams are reopened for ever, with a growing backoff while they do not last.
+//! A stream asks for a sweep when it starts, since earlier changes were not reported, unless it resumes where the last
+//! one ended. Stream ends are counted; streams are reopened for ever, with a growing backoff while they do not last.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -94,12 +94,14 @@ pub(super) async fn watch(link: &Link, session: &Session) -> Infallible {
 async fn stream(link: &Link, session: &Session, token: &mut String, started: &mut Option<Instant>) -> End {
     let silence = session.intervals.bookmark * SILENT_INTERVALS;
     let ends = Instant::now() + session.intervals.watch_max_age + silence;
-    let mut frames = match open(link, session, token.clone()).await {
-        Ok(frames) => frames,
+    let (mut frames, pb::WatchStarted { resumed }) = match open(link, session, token.clone()).await {
+        Ok(opened) => opened,
         Err(end) => return end,
     };
     *started = Some(Instant::now());
-    link.request_sweep();
+    if !resumed || token.is_empty() {
+        link.request_sweep();
+    }
     loop {
         let frame = tokio::select! {
             frame = tokio::time::timeout(silence, frames.message()) => frame,
@@ -111,9 +113,10 @@ async fn stream(link: &Link, session: &Session, token: &mut String, started: &mu
             Ok(Ok(None)) => return End::Finished,
             Ok(Ok(Some(message))) => match message.frame {
                 Some(Frame::Changed(pb::InstanceChanged { provider_id, node_name })) => {
-                    let key = if provider_id.is_empty() { node_name } else { provider_id };
-                    // Longer than any node's key; thousands may be buffered for slow readers.
-                    if key.len() <= LONGEST_KEY {
+                    // A new node is known by its name only. Longer than any node's key: thousands may be buffered for
+                    // slow readers.
+                    let keys = [provider_id, node_name].into_iter();
+                    for key in keys.filter(|key| !key.is_empty() && key.len() <= LONGEST_KEY) {
                         let _nobody_listens = link.changes.send(key).is_err();
                     }
                 }
@@ -131,7 +134,7 @@ async fn open(
     link: &Link,
     session: &Session,
     resume_token: String,
-) -> Result<Streaming<pb::WatchInstancesResponse>, End> {
+) -> Result<(Streaming<pb::WatchInstancesResponse>, pb::WatchStarted), End> {
     let method = &rpc::WATCH_INSTANCES;
     let deadline = method.deadline(&session.deadlines);
     let message = pb::WatchInstancesRequest { cluster: Some(link.cluster()), resume_token };
@@ -146,7 +149,9 @@ async fn open(
     match opened.await {
         Err(_) => Err(End::Failed(CloudError::deadline_exceeded(method.name, deadline))),
         Ok(Err(error)) => Err(ended(link, &error)),
-        Ok(Ok((frames, Some(pb::WatchInstancesResponse { frame: Some(Frame::Started(_)) })))) => Ok(frames),
+        Ok(Ok((frames, Some(pb::WatchInstancesResponse { frame: Some(Frame::Started(started)) })))) => {
+            Ok((frames, started))
+        }
         Ok(Ok((_, None))) => Err(End::Finished),
         Ok(Ok((_, Some(_)))) => Err(End::NotStarted),
     }

@@ -16,9 +16,9 @@ use super::{Call, FakeProvider, answers, machine, method};
 use crate::{
     cloud::{
         Accepted, BackendSet, CloudError, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute, Ensured,
-        EnsuredRoute, ErrorReason, InProgress, Ingress, InstanceAnswer, InstanceQuery, InstanceState, Listed,
-        LoadBalancer, LoadBalancerState, Ownership, Provider, ProviderInfo, ProviderStatus, Route, SyncState,
-        UpdateLoadBalancer, VolumeAnswer, VolumeQuery, VolumeState, digest::join,
+        EnsuredRoute, ErrorReason, Family, InProgress, Ingress, InstanceAnswer, InstanceQuery, InstanceState,
+        Listed, LoadBalancer, LoadBalancerState, Ownership, Provider, ProviderInfo, ProviderStatus, Route,
+        SyncState, UpdateLoadBalancer, VolumeAnswer, VolumeQuery, VolumeState, digest::join,
     },
     kube::{Node, Service},
 };
@@ -29,8 +29,8 @@ impl Provider for FakeProvider {
         &self.name
     }
 
-    fn status(&self) -> watch::Receiver<ProviderStatus> {
-        self.status.subscribe()
+    fn status(&self, of: Family) -> watch::Receiver<ProviderStatus> {
+        self.status[of as usize].subscribe()
     }
 
     fn info(&self) -> Option<Arc<ProviderInfo>> {

@@ -26,20 +26,32 @@ fn word(owner: &NodeOwner) -> String {
     }
 }
 
-/// D35.
+fn pinned(registry: Providers, prefixes: &[(&str, &str)]) -> Providers {
+    let prefixes = prefixes.iter().map(|&(name, prefix)| (prefix.to_owned(), name.to_owned())).collect();
+    registry.divided(Division { prefixes, ..Division::default() })
+}
+
+/// D35, M3: a prefix that another provider's equals or begins is nobody's, until the command line says whose it is.
 #[test]
-fn nodes_go_to_the_longest_prefix() {
+fn nodes_go_to_the_only_provider_that_claims_their_id() {
     let (a, b) = (provider("a", &["cloud://"]), provider("b", &["cloud://b/", "other://"]));
     let both = registry(&[&a, &b]);
     let one = registry(&[&a]);
+    let nested = pinned(registry(&[&a, &b]), &[("a", "cloud://"), ("b", "cloud://b/")]);
+    let held = pinned(registry(&[&a, &b]), &[("a", "cloud://")]);
     let rows = [
         (&both, Some("cloud://x"), "a"),
-        (&both, Some("cloud://b/x"), "b"),
+        (&both, Some("cloud://b/x"), "undecided"),
         (&both, Some("other://x"), "b"),
         (&both, Some("foreign://x"), "nobody"),
         (&both, None, "a|b"),
         (&one, None, "a"),
         (&one, Some("foreign://x"), "nobody"),
+        (&nested, Some("cloud://x"), "a"),
+        (&nested, Some("cloud://b/x"), "b"),
+        (&nested, Some("other://x"), "b"),
+        (&held, Some("cloud://b/x"), "a"),
+        (&held, Some("other://x"), "b"),
     ];
     for (registry, id, want) in rows {
         let node = match id {
@@ -48,16 +60,51 @@ fn nodes_go_to_the_longest_prefix() {
         };
         assert_eq!(word(&registry.for_node(&node)), want, "{id:?}");
     }
+    let contested =
+        ContestedPrefix { prefix: "cloud://b/".to_owned(), providers: vec!["a".to_owned(), "b".to_owned()] };
+    assert_eq!(both.contest(&node("n").with_provider_id("cloud://b/x")), Some(contested.clone()));
+    assert_eq!(both.contest(&node("n").with_provider_id("cloud://x")), None);
+    assert_eq!(both.contested_prefixes(), [contested]);
+    for settled in [&one, &nested, &held] {
+        assert_eq!(settled.contested_prefixes(), []);
+        assert_eq!(settled.contest(&node("n").with_provider_id("cloud://b/x")), None);
+    }
 }
 
+/// M3: a provider that is taken over, or misconfigured, takes nobody's nodes.
+#[test]
+fn a_longer_prefix_takes_no_nodes() {
+    let (a, b) = (provider("aws", &["aws:///"]), provider("edge", &["edge://"]));
+    let (both, of_zone) = (registry(&[&a, &b]), node("n").with_provider_id("aws:///us-east-1a/i-1"));
+    assert_eq!(word(&both.for_node(&of_zone)), "aws");
+    for claimed in ["aws:///us-east-1a/i-", "aws:///"] {
+        b.change_info(|info| info.provider_id_prefixes = vec![claimed.to_owned()]);
+        assert_eq!(word(&both.for_node(&of_zone)), "undecided");
+        let told = both.contested_prefixes().into_iter().map(|one| one.to_string()).collect::<Vec<_>>();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("aws and edge") && told[0].contains(&format!("{claimed:?}")), "{told:?}");
+    }
+    b.change_info(|info| info.instances = false);
+    assert_eq!(word(&both.for_node(&of_zone)), "aws", "it has no nodes at all");
+}
+
+/// F17.
 #[test]
 fn nobody_is_certain_before_all_have_introduced_themselves() {
-    let (a, b) = (provider("a", &["a://"]), provider("b", &["b://"]));
+    let (a, b) = (provider("a", &["cloud://"]), provider("b", &["cloud://b/"]));
     b.forget_info();
     let both = registry(&[&a, &b]);
-    assert_eq!(word(&both.for_node(&node("n").with_provider_id("a://1"))), "a");
-    assert_eq!(word(&both.for_node(&node("n").with_provider_id("b://1"))), "undecided");
+    for id in ["cloud://1", "cloud://b/1", "foreign://1"] {
+        assert_eq!(word(&both.for_node(&node("n").with_provider_id(id))), "undecided", "{id}");
+    }
     assert_eq!(word(&both.for_node(&node("n"))), "undecided");
+    let nested = pinned(both, &[("a", "cloud://"), ("b", "cloud://b/")]);
+    assert_eq!(
+        word(&nested.for_node(&node("n").with_provider_id("cloud://1"))),
+        "a",
+        "the command line knows"
+    );
+    assert_eq!(word(&nested.for_node(&node("n").with_provider_id("cloud://b/1"))), "undecided");
 }
 
 #[test]
@@ -107,7 +154,7 @@ fn services_are_undecided_while_an_earlier_provider_is_unknown() {
 
 fn divided(registry: Providers, nodes: &[(&str, &str)], services: Option<&str>) -> Providers {
     let nodes = nodes.iter().map(|&(name, selector)| (name.to_owned(), selector.parse().unwrap())).collect();
-    registry.divided(Division { nodes, services: services.map(str::to_owned) })
+    registry.divided(Division { nodes, services: services.map(str::to_owned), ..Division::default() })
 }
 
 #[test]
@@ -218,16 +265,6 @@ fn overlapping_claims_are_found() {
     let of_b = [contested(Some("example/b"), "b", "c"), contested(None, "a", "b")];
     assert_eq!(all.contested_classes(b.as_ref()), of_b);
     assert_eq!(all.contested_classes(c.as_ref()), [contested(Some("example/b"), "b", "c")]);
-}
-
-#[test]
-fn a_frozen_provider_is_ready_a_lost_one_is_not() {
-    let (a, b) = (provider("a", &["a://"]), provider("b", &["b://"]));
-    let both = registry(&[&a, &b]);
-    b.set_status(ProviderStatus::Frozen("credentials".to_owned()));
-    assert_eq!(both.reason_not_ready(), None);
-    b.set_status(ProviderStatus::Disconnected("no socket".to_owned()));
-    assert_eq!(both.reason_not_ready().as_deref(), Some("provider \"b\": no socket"));
 }
 
 mod wishes {

@@ -74,10 +74,10 @@ impl Host {
 
     /// Waits for a status; on failure shows the last one seen.
     async fn until(&self, wanted: impl Fn(&ProviderStatus) -> bool) -> ProviderStatus {
-        let mut status = self.provider.status();
+        let mut status = self.provider.status(Family::Instances);
         match tokio::time::timeout(PATIENCE, status.wait_for(|status| wanted(status))).await {
             Ok(status) => status.unwrap().clone(),
-            Err(_) => panic!("status stays {:?}", self.provider.status().borrow()),
+            Err(_) => panic!("status stays {:?}", self.provider.status(Family::Instances).borrow()),
         }
     }
 

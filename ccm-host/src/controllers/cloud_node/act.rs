@@ -34,7 +34,11 @@ const ANOTHER_QUESTION: Duration = Duration::from_secs(1);
 
 impl Controller {
     /// Applies the answer to the current node, which may differ from the node that was asked about.
-    pub(super) async fn settle(&self, asked: &Arc<Node>, answer: Option<&InstanceAnswer>) -> Outcome {
+    pub(super) async fn settle(
+        &self,
+        asked: &Arc<Node>,
+        answer: Option<(&InstanceAnswer, Freshness)>,
+    ) -> Outcome {
         let kept = self.parts.nodes.keep();
         let Some(cached) = self.ours(&asked.name) else { return Outcome::Done };
         let mut node = cached;
@@ -65,9 +69,9 @@ impl Controller {
     async fn try_once(
         &self,
         seen: &Seen<'_>,
-        answer: Option<&InstanceAnswer>,
+        answer: Option<(&InstanceAnswer, Freshness)>,
     ) -> Result<Outcome, WriteError> {
-        let Some(answer) = answer else {
+        let Some((answer, freshness)) = answer else {
             if let Some(plan) = decide_without_answer(seen) {
                 write(&self.parts.writer, &seen.node, &plan).await?;
             }
@@ -91,7 +95,8 @@ impl Controller {
             }
             Verdict::NotYet(obstacle) => {
                 pass_on(&self.recorder, node, &answer.events);
-                return Ok(self.not_yet(node, &obstacle));
+                let unread = answer.error.is_some().then_some(freshness);
+                return Ok(self.not_yet(node, &obstacle, unread));
             }
             Verdict::NotOurs => {
                 let notice = Notice::not_ours();
@@ -114,24 +119,28 @@ impl Controller {
 
     fn initialised(&self, node: &Node, written: Option<Written>) {
         if let Some(written) = written {
-            self.attention.lock().untainted(node, &written.resource_version);
+            self.memory.lock().untainted(node, &written.resource_version);
         }
         self.metrics.initialised(node, crate::clock::now());
         self.recorder.record(node, EventType::Normal, "Synced", "the node is initialised");
         tracing::info!(node = node.name, "initialised");
     }
 
-    /// Handles a node for which there is nothing to write yet.
-    pub(super) fn not_yet(&self, node: &Node, obstacle: &Obstacle) -> Outcome {
+    /// Handles a node for which there is nothing to write yet. `unread`: how freshly it was asked about, if that failed.
+    /// A known node waits for the next sweep, unless the question was about the present: nothing else would ask it again.
+    pub(super) fn not_yet(&self, node: &Node, obstacle: &Obstacle, unread: Option<Freshness>) -> Outcome {
         let Obstacle { reason, message, retry, expected: _ } = obstacle;
         self.obstacles.lock().met(node, obstacle);
         self.metrics.failed(node, reason);
-        if !is_new(node) {
-            tracing::debug!(node = node.name, reason, message, "not refreshed, waiting for the next sweep");
-            return Outcome::Done;
+        tracing::debug!(node = node.name, reason, message, ?retry, "not initialised or refreshed yet");
+        if is_new(node) {
+            self.say(node, obstacle.notice().into_iter().collect());
+        } else {
+            let Some(freshness) = unread.filter(|freshness| *freshness <= Freshness::NOW) else {
+                return Outcome::Done;
+            };
+            self.memory.lock().due(&node.name, freshness);
         }
-        self.say(node, obstacle.notice().into_iter().collect());
-        tracing::debug!(node = node.name, reason, message, ?retry, "not initialised yet");
         retry.outcome(message)
     }
 
@@ -140,7 +149,7 @@ impl Controller {
             WriteError::NotFound | WriteError::NotLeading => return Outcome::Done,
             WriteError::HeldBack(again) => {
                 self.obstacles.lock().clear(&node.name);
-                self.attention.lock().due(&node.name, Freshness::AtMost(*again));
+                self.memory.lock().due(&node.name, Freshness::AtMost(*again));
                 return Outcome::RetryAfter(*again);
             }
             WriteError::Gone | WriteError::Conflict => "WriteConflict",
@@ -154,7 +163,7 @@ impl Controller {
         }
         if was_asked {
             let freshness = Freshness::AtMost(self.parts.settings.nodes.node_status_update_frequency);
-            self.attention.lock().due(&node.name, freshness);
+            self.memory.lock().due(&node.name, freshness);
         }
         Outcome::retry(anyhow::Error::from(error))
     }

@@ -7,16 +7,18 @@
 //! |---|---|---|
 //! | RUNNING, STOPPED, described | initialised | refreshed |
 //! | PENDING, described | asked again | refreshed |
-//! | not described yet | asked again, quietly | left until the next sweep |
-//! | unknown, TERMINATING, ABSENT | asked again, with a warning | left until the next sweep |
+//! | not described yet | asked again, quietly | left until the next sweep, or asked again |
+//! | unknown, TERMINATING, ABSENT | asked again, with a warning | left until the next sweep, or asked again |
 //! | NOT_OWNED | left alone, said once | left alone |
+//!
+//! A node that is initialised is asked about again if the answer was to be of the present, and failed.
 
 use super::{
     addresses, is_new,
     labels::{self, Seen},
 };
 use crate::{
-    cloud::{CloudError, ErrorReason, Instance, InstanceAnswer, InstanceState},
+    cloud::{CloudError, ContestedPrefix, ErrorReason, Instance, InstanceAnswer, InstanceState},
     controllers::taint,
     kube::{
         events::EventType,
@@ -220,6 +222,11 @@ impl Obstacle {
             by.join(" and ")
         );
         Self::new("SeveralProviders", message)
+    }
+
+    /// Several providers claim the node's provider ID.
+    pub(super) fn contested_id(contest: &ContestedPrefix) -> Self {
+        Self::new("SeveralProviders", contest.to_string())
     }
 
     /// A call, or its part about this node, failed.

@@ -65,9 +65,9 @@ impl Explain for Controller {
         Some(explain(&Known {
             is_new: is_new(node),
             met: self.obstacles.lock().0.get(&node.name).cloned(),
-            retries: self.queue.retries(&node.name),
-            next: self.queue.due(&node.name).map(clock::at),
-            answered: self.attention.lock().answered_at(&node.name).map(clock::at),
+            retries: self.lane(node).queue.retries(&node.name),
+            next: self.lane(node).queue.due(&node.name).map(clock::at),
+            answered: self.memory.lock().answered_at(&node.name).map(clock::at),
             period: owner
                 .as_ref()
                 .map_or(self.parts.settings.nodes.node_status_update_frequency, |one| self.period(one)),
@@ -110,7 +110,7 @@ fn explain(known: &Known) -> Explanation {
             Standing::Waiting,
             &met.reason,
             format!("the node is initialised, but its last refresh failed: {}", met.message),
-            format!("the sweep, every {period:?}, asks {provider} again"),
+            format!("the host asks {provider} again, in the sweep every {period:?} at the latest"),
         ),
         (None, false) => explanation(
             COMPONENT,

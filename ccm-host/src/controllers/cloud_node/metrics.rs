@@ -25,6 +25,7 @@ pub(super) struct CloudNodeMetrics {
     initial_sync: Histogram,
     failures: Family<FailureLabels, Counter>,
     unmatched: Gauge,
+    contested: Gauge,
     reordered: Counter,
 }
 
@@ -56,6 +57,10 @@ impl CloudNodeMetrics {
                 "node_controller_unmatched_nodes",
                 "Nodes whose provider ID matches no provider of this host",
             ),
+            contested: registry.metric(
+                "node_controller_contested_nodes",
+                "Nodes whose provider ID several providers of this host claim",
+            ),
             reordered: registry.metric(
                 "node_controller_reordered_addresses",
                 "Answers with the addresses of an initialised node in a different order; the existing order is kept",
@@ -83,9 +88,10 @@ impl CloudNodeMetrics {
         self.reordered.inc();
     }
 
-    /// Sets the number of nodes that no provider owns.
-    pub(super) fn unmatched(&self, nodes: usize) {
-        self.unmatched.set(i64::try_from(nodes).unwrap_or(i64::MAX));
+    /// Sets the number of nodes that no provider owns, and of those that several claim.
+    pub(super) fn ownerless(&self, unmatched: usize, contested: usize) {
+        self.unmatched.set(i64::try_from(unmatched).unwrap_or(i64::MAX));
+        self.contested.set(i64::try_from(contested).unwrap_or(i64::MAX));
     }
 }
 

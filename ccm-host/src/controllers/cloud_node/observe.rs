@@ -4,7 +4,7 @@
 //!
 //! A new node is always asked about. An initialised one is asked about when it is due: its sweep has come, the
 //! provider reported a change, or the kubelet changed something that the answer depends on. [`super::triggers`] marks
-//! nodes as due.
+//! nodes as due, and how fresh the answer must be; a question about the present that fails is asked again.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,11 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Controller, decide::Obstacle, is_new};
+use super::{
+    Controller,
+    decide::{Notice, Obstacle},
+    is_new,
+};
 use crate::{
     cloud::{Freshness, InstanceAnswer, InstanceState, InstanceView},
     controllers::node_instance::{self, Found},
@@ -25,6 +29,9 @@ use crate::{
 
 /// How long to wait for a provider that has not introduced itself; its introduction requeues the node earlier.
 const INTRODUCTION: Duration = Duration::from_secs(10);
+
+/// The age at which a new node without a provider is reported: by then a provider of another host has initialised its own.
+const LOST: Duration = Duration::from_secs(60);
 
 impl Controller {
     /// Asks the provider that owns the node, or those that might. `Err` is the outcome without an answer.
@@ -37,32 +44,59 @@ impl Controller {
         let asked = node_instance::ask(providers, nodes, node, InstanceView::Metadata, freshness);
         match asked.await {
             Found::Answer { by, answer } => {
-                let is_news = self.attention.lock().answered(&node.name, &answer, Instant::now());
-                // Watch reports are read through; a change found by a sweep was missed by the watch.
-                if is_news && matches!(freshness, Freshness::AtMost(_)) {
+                let is_news = self.memory.lock().answered(&node.name, &answer, Instant::now());
+                // What a periodic sweep finds was missed by the watch.
+                if is_news && freshness > Freshness::NOW {
                     let watched = by.iter().filter(|one| one.info().is_some_and(|info| info.watch_instances));
                     watched.for_each(|provider| self.parts.cloud_metrics.watch_missed(provider.name()));
                 }
                 Ok(answer)
             }
             Found::Failed { error } => {
-                let expected = passes_by_itself(&error, self.queue.failing_for(&node.name));
-                Err(self.not_yet(node, &Obstacle { expected, ..Obstacle::of_error(&error) }))
+                let expected = passes_by_itself(&error, self.lane(node).queue.failing_for(&node.name));
+                let obstacle = Obstacle { expected, ..Obstacle::of_error(&error) };
+                Err(self.not_yet(node, &obstacle, Some(freshness)))
             }
-            Found::Contested { by } => Err(self.not_yet(node, &Obstacle::contested(&by))),
-            Found::Undecided if is_new(node) => Err(Outcome::RetryAfter(INTRODUCTION)),
-            Found::Undecided | Found::Nobody => Err(Outcome::Done),
+            Found::Contested { by } => Err(self.not_yet(node, &Obstacle::contested(&by), None)),
+            Found::Undecided => Err(self.undecided(node, freshness)),
+            Found::Nobody => Err(self.nobodys(node)),
         }
+    }
+    /// Handles a node whose provider is not certain.
+    fn undecided(&self, node: &Node, freshness: Freshness) -> Outcome {
+        if let Some(contest) = self.parts.providers.contest(node) {
+            return self.not_yet(node, &Obstacle::contested_id(&contest), Some(freshness));
+        }
+        self.memory.lock().due(&node.name, freshness);
+        Outcome::RetryAfter(INTRODUCTION)
+    }
+
+    /// Handles a node whose provider ID no provider claims; one that is claimed later is requeued then.
+    fn nobodys(&self, node: &Node) -> Outcome {
+        let Some(id) = node.provider_id.as_deref().filter(|_| is_new(node)) else { return Outcome::Done };
+        let age = node.created.map_or(LOST, |created| {
+            Duration::try_from(crate::clock::now().duration_since(created)).unwrap_or_default()
+        });
+        if age < LOST {
+            return Outcome::RetryAfter(LOST - age);
+        }
+        let message =
+            format!("no provider of this host looks after provider IDs like {id:?}: the node is left alone");
+        self.say(node, vec![Notice::warning("NoProviderForNode", message)]);
+        Outcome::Done
     }
 }
 
-/// Which nodes to ask the provider about. Pure bookkeeping: time is an argument. Apart from the last answer, only nodes
-/// that need attention take memory.
+/// What is remembered of each node between two runs. Pure bookkeeping: time is an argument.
 #[derive(Debug, Default)]
-pub(super) struct Attention {
-    due: HashMap<String, Freshness>,
-    answered: HashMap<String, Answered>,
-    untainted: HashMap<String, Untainted>,
+pub(super) struct Memory(HashMap<String, Remembered>);
+
+#[derive(Debug, Default)]
+struct Remembered {
+    /// It must be asked about, at least as freshly as this.
+    due: Option<Freshness>,
+    answered: Option<Answered>,
+    untainted: Option<Untainted>,
 }
 
 /// The last answer about a node.
@@ -82,45 +116,46 @@ struct Untainted {
     version: u64,
 }
 
-/// How the reconcile of a node begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Question {
-    /// Ask the provider, with this freshness.
-    Ask(Freshness),
-    /// Only reconcile its labels.
-    Labels,
-    /// Do nothing now. Either the cache does not show our own write yet, and the watch will requeue the node when it
-    /// does. Or no answer has confirmed yet that the node is ours; the one that does also brings its labels.
-    Wait,
-}
-
-impl Attention {
-    /// How to reconcile the node now. Clears its due mark, unless the cache does not show our own write yet.
-    pub(super) fn question(&mut self, node: &Node) -> Question {
-        if !is_new(node) {
-            self.untainted.remove(&node.name);
-            let is_ours = self.answered.get(&node.name).is_some_and(|last| last.is_ours);
-            let otherwise = if is_ours { Question::Labels } else { Question::Wait };
-            return self.due.remove(&node.name).map_or(otherwise, Question::Ask);
+impl Memory {
+    /// How freshly to ask the provider about the node now: `Some(None)` means not at all, its labels alone are compared.
+    /// `None` means to do nothing: either the cache does not show our own write yet, and the watch will requeue the node
+    /// when it does; or no answer has confirmed yet that the node is ours, and the one that does also brings its labels.
+    pub(super) fn question(&mut self, node: &Node) -> Option<Option<Freshness>> {
+        let is_new = is_new(node);
+        let known = match self.0.get_mut(&node.name) {
+            Some(known) => known,
+            None => return is_new.then_some(Some(Freshness::ReadThrough)),
+        };
+        if is_new {
+            let ours = known.untainted.as_ref().filter(|ours| ours.uid == node.uid);
+            if ours
+                .is_some_and(|ours| version(&node.resource_version).is_some_and(|seen| seen < ours.version))
+            {
+                return None;
+            }
         }
-        let ours = self.untainted.get(&node.name).filter(|ours| ours.uid == node.uid);
-        if ours.is_some_and(|ours| version(&node.resource_version).is_some_and(|seen| seen < ours.version)) {
-            return Question::Wait;
+        known.untainted = None;
+        match known.due.take() {
+            _ if is_new => Some(Some(Freshness::ReadThrough)),
+            Some(freshness) => Some(Some(freshness)),
+            None => known.answered.as_ref().is_some_and(|last| last.is_ours).then_some(None),
         }
-        self.due.remove(&node.name);
-        self.untainted.remove(&node.name);
-        Question::Ask(Freshness::ReadThrough)
     }
 
-    /// Marks the node as due at its next reconcile. Of several marks the freshest counts.
+    /// Marks the node as due at its next run. Of several marks the freshest counts.
     pub(super) fn due(&mut self, name: &str, freshness: Freshness) {
-        let before = self.due.get(name).copied().unwrap_or(freshness);
-        self.due.insert(name.to_owned(), before.min(freshness));
+        let due = &mut self.of(name).due;
+        *due = Some(due.map_or(freshness, |before| before.min(freshness)));
+    }
+
+    /// Whether anything is remembered of the node.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.0.contains_key(name)
     }
 
     /// Whether the node is marked as due.
     pub(super) fn is_due(&self, name: &str) -> bool {
-        self.due.contains_key(name)
+        self.0.get(name).is_some_and(|known| known.due.is_some())
     }
 
     /// Records an answer. Returns whether it differs from the one before.
@@ -128,38 +163,34 @@ impl Attention {
         let mut hasher = DefaultHasher::new();
         (answer.state, &answer.instance).hash(&mut hasher);
         let said = hasher.finish();
-        let was_ours = self.answered.get(name).is_some_and(|last| last.is_ours);
+        let known = self.of(name);
         let is_ours = match answer.state {
             InstanceState::NotOwned | InstanceState::Absent => false,
-            InstanceState::Unspecified => was_ours,
+            InstanceState::Unspecified => known.answered.as_ref().is_some_and(|last| last.is_ours),
             _ => true,
         };
-        let before = self.answered.insert(name.to_owned(), Answered { at: now, said, is_ours });
+        let before = known.answered.replace(Answered { at: now, said, is_ours });
         before.is_some_and(|before| before.said != said)
-    }
-
-    /// Whether the last answer is younger than `age`.
-    pub(super) fn is_answered_within(&self, name: &str, age: Duration, now: Instant) -> bool {
-        self.answered.get(name).is_some_and(|last| now.saturating_duration_since(last.at) < age)
     }
 
     /// When the provider last answered about the node.
     pub(super) fn answered_at(&self, name: &str) -> Option<Instant> {
-        self.answered.get(name).map(|last| last.at)
+        self.0.get(name)?.answered.as_ref().map(|last| last.at)
     }
 
     /// Records that we removed the taint, which gave the node this version.
     pub(super) fn untainted(&mut self, node: &Node, resource_version: &str) {
-        if let Some(version) = version(resource_version) {
-            self.untainted.insert(node.name.clone(), Untainted { uid: node.uid.clone(), version });
-        }
+        let written = |version| Untainted { uid: node.uid.clone(), version };
+        self.of(&node.name).untainted = version(resource_version).map(written);
     }
 
     /// Forgets a node that is gone.
     pub(super) fn forget(&mut self, name: &str) {
-        self.due.remove(name);
-        self.answered.remove(name);
-        self.untainted.remove(name);
+        self.0.remove(name);
+    }
+
+    fn of(&mut self, name: &str) -> &mut Remembered {
+        self.0.entry(name.to_owned()).or_default()
     }
 }
 
@@ -177,75 +208,53 @@ mod tests {
     };
 
     const MINUTE: Duration = Duration::from_secs(60);
+    const ASK: Option<Option<Freshness>> = Some(Some(Freshness::ReadThrough));
+    const LABELS: Option<Option<Freshness>> = Some(None);
 
     #[test]
     fn a_node_is_asked_about_when_it_is_new_or_due() {
-        let mut attention = Attention::default();
-        assert_eq!(
-            attention.question(&node("n").tainted_uninitialized()),
-            Question::Ask(Freshness::ReadThrough)
-        );
-        assert_eq!(attention.question(&node("n")), Question::Wait, "NODE-14, perhaps it is nobody's");
-        let mut said = |state| attention.answered("n", &machine(state, None), Instant::now());
+        let mut memory = Memory::default();
+        assert_eq!(memory.question(&node("n").tainted_uninitialized()), ASK);
+        assert_eq!(memory.question(&node("n")), None, "NODE-14, perhaps it is nobody's");
+        let mut said = |state| memory.answered("n", &machine(state, None), Instant::now());
         said(InstanceState::Running);
         said(InstanceState::Unspecified);
-        assert_eq!(attention.question(&node("n")), Question::Labels);
-        attention.due("n", Freshness::AtMost(MINUTE));
-        attention.due("n", Freshness::ReadThrough);
-        attention.due("n", Freshness::AtMost(MINUTE));
-        assert_eq!(
-            attention.question(&node("n")),
-            Question::Ask(Freshness::ReadThrough),
-            "the freshest wish counts"
-        );
-        assert_eq!(attention.question(&node("n")), Question::Labels, "once");
-        attention.answered("n", &machine(InstanceState::NotOwned, None), Instant::now());
-        assert_eq!(attention.question(&node("n")), Question::Wait, "it is left alone");
+        assert_eq!(memory.question(&node("n")), LABELS);
+        memory.due("n", Freshness::AtMost(MINUTE));
+        memory.due("n", Freshness::NOW);
+        memory.due("n", Freshness::AtMost(MINUTE));
+        assert_eq!(memory.question(&node("n")), Some(Some(Freshness::NOW)), "the freshest wish counts");
+        assert_eq!(memory.question(&node("n")), LABELS, "once");
+        memory.answered("n", &machine(InstanceState::NotOwned, None), Instant::now());
+        assert_eq!(memory.question(&node("n")), None, "it is left alone");
     }
 
     #[test]
     fn our_own_write_is_waited_for() {
         let tainted = |version: &str| node("n").tainted_uninitialized().version(version);
-        let mut attention = Attention::default();
-        attention.untainted(&tainted("5"), "9");
-        assert_eq!(attention.question(&tainted("5")), Question::Wait);
-        attention.due("n", Freshness::ReadThrough);
-        assert_eq!(attention.question(&tainted("8")), Question::Wait, "our write of the addresses");
-        assert!(attention.is_due("n"), "for later");
-        assert_eq!(
-            attention.question(&tainted("8").uid("other")),
-            Question::Ask(Freshness::ReadThrough),
-            "a new node"
-        );
-        attention.untainted(&tainted("5"), "9");
-        assert_eq!(
-            attention.question(&tainted("10")),
-            Question::Ask(Freshness::ReadThrough),
-            "tainted again by somebody"
-        );
-        attention.untainted(&tainted("5"), "odd");
-        assert_eq!(attention.question(&tainted("5")), Question::Ask(Freshness::ReadThrough));
+        let mut memory = Memory::default();
+        memory.untainted(&tainted("5"), "9");
+        assert_eq!(memory.question(&tainted("5")), None);
+        memory.due("n", Freshness::NOW);
+        assert_eq!(memory.question(&tainted("8")), None, "our write of the addresses");
+        assert!(memory.is_due("n"), "for later");
+        assert_eq!(memory.question(&tainted("8").uid("other")), ASK, "a new node");
+        memory.untainted(&tainted("5"), "9");
+        assert_eq!(memory.question(&tainted("10")), ASK, "tainted again by somebody");
+        memory.untainted(&tainted("5"), "odd");
+        assert_eq!(memory.question(&tainted("5")), ASK);
     }
 
     #[test]
-    fn knows_whether_an_answer_is_news() {
-        let (mut attention, now) = (Attention::default(), Instant::now());
-        let mut answered =
-            |state, id: &str| attention.answered("n", &machine(state, Some(instance(id))), now);
+    fn knows_whether_an_answer_is_news_and_how_old_it_is() {
+        let (mut memory, now) = (Memory::default(), Instant::now());
+        let mut answered = |state, id: &str| memory.answered("n", &machine(state, Some(instance(id))), now);
         assert!(!answered(InstanceState::Running, "fake://1"), "nothing was known before");
         assert!(!answered(InstanceState::Running, "fake://1"));
         assert!(answered(InstanceState::Stopped, "fake://1"));
         assert!(answered(InstanceState::Stopped, "fake://2"));
-    }
-
-    #[test]
-    fn knows_how_old_the_last_answer_is() {
-        let (mut attention, start) = (Attention::default(), Instant::now());
-        assert!(!attention.is_answered_within("n", MINUTE, start));
-        attention.answered("n", &machine(InstanceState::Absent, None), start);
-        assert!(attention.is_answered_within("n", MINUTE, start + MINUTE / 2));
-        assert!(!attention.is_answered_within("n", MINUTE, start + MINUTE));
-        attention.forget("n");
-        assert!(!attention.is_answered_within("n", MINUTE, start));
+        assert_eq!(memory.answered_at("n"), Some(now));
+        memory.forget("n");
+        assert_eq!(memory.answered_at("n"), None);
     }
 }

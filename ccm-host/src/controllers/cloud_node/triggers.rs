@@ -10,11 +10,15 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Controller, addresses, is_new, labels};
+use super::{Controller, addresses, decide::Notice, is_new, labels};
 use crate::{
     cloud::{Freshness, NodeOwner, Provider},
     kube::{cache::Change, node::Node, patch::NodeChange},
+    reconcile::Sweeps,
 };
+
+/// Contested nodes that get an Event: there may be thousands, with one cause.
+const MOST_TOLD: usize = 10;
 
 /// The reaction that a change of a node requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,48 +70,20 @@ fn names_disagree(node: &Node) -> bool {
     change != NodeChange::default()
 }
 
-/// Sweeps requested because changes may have been missed. The first is made at once; frequent requests are spaced out
-/// further and further, up to the ordinary sweep period.
-#[derive(Debug, Default)]
-struct Wished {
-    due: Option<Instant>,
-    /// No sweep before this.
-    earliest: Option<Instant>,
-    distance: Duration,
-}
-
-/// Time between the first two of these sweeps.
-const DISTANCE: Duration = Duration::from_secs(10);
-
-impl Wished {
-    fn wish(&mut self, now: Instant) {
-        self.due.get_or_insert_with(|| self.earliest.map_or(now, |earliest| earliest.max(now)));
-    }
-
-    fn made(&mut self, now: Instant, period: Duration) {
-        let calm = self.earliest.is_none_or(|earliest| now > earliest + self.distance);
-        self.distance = if calm { DISTANCE } else { self.distance * 2 }.min(period.max(DISTANCE));
-        self.due = None;
-        self.earliest = Some(now + self.distance);
-    }
-}
-
 impl Controller {
     /// Handles a change of a node. All that are known already come first, as added.
     pub(super) fn node_changed(&self, change: &Change<Node>) {
         let name = &change.object().name;
         match concern(change) {
-            Concern::Look => self.queue.add(name.clone()),
+            Concern::Look => self.lane(change.object()).queue.add(name.clone()),
             Concern::Ask => {
-                self.ask_again(
-                    name,
-                    Freshness::AtMost(self.parts.settings.nodes.node_status_update_frequency),
-                );
+                let freshness = Freshness::AtMost(self.parts.settings.nodes.node_status_update_frequency);
+                self.ask_again(change.object(), freshness);
             }
             Concern::None if matches!(change, Change::Deleted(_)) => self.forget(name),
             // What the provider reported meanwhile could not be asked about before.
-            Concern::None if shows_our_write(change) && self.attention.lock().is_due(name) => {
-                self.queue.add(name.clone());
+            Concern::None if shows_our_write(change) && self.memory.lock().is_due(name) => {
+                self.known.queue.add(name.clone());
             }
             Concern::None => {}
         }
@@ -116,24 +92,22 @@ impl Controller {
     /// Follows one provider's reports, and sweeps over its nodes periodically.
     pub(super) async fn follow_provider(&self, provider: &Arc<dyn Provider>) {
         let mut changes = provider.instance_changes();
-        let mut sweeps = provider.sweeps();
+        let mut sweeps = Sweeps::of(provider.as_ref());
         let mut is_told = true;
         let mut next = Instant::now();
-        let mut wished = Wished::default();
         loop {
             tokio::select! {
                 () = sleep_until(next) => {
                     next = Instant::now() + self.period(provider);
                     self.sweep(provider);
                 }
-                () = sleep_until(wished.due.unwrap_or(next)), if wished.due.is_some() => {
-                    wished.made(Instant::now(), self.period(provider));
+                () = sweeps.due() => {
+                    sweeps.made(self.period(provider));
                     self.sweep_at_once(provider);
                 }
-                Ok(()) = sweeps.changed() => wished.wish(Instant::now()),
                 change = changes.recv(), if is_told => match change {
                     Ok(key) => self.instance_changed(&key),
-                    Err(RecvError::Lagged(_)) => wished.wish(Instant::now()),
+                    Err(RecvError::Lagged(_)) => sweeps.wish(),
                     // No more reports will come; the periodic sweeps continue.
                     Err(RecvError::Closed) => is_told = false,
                 },
@@ -151,21 +125,44 @@ impl Controller {
         let period = self.period(provider);
         let now = Instant::now();
         for node in self.parts.nodes_of(provider).into_iter().filter(|node| !is_new(node)) {
-            if !self.attention.lock().is_answered_within(&node.name, period / 2, now) {
-                self.ask_again(&node.name, Freshness::AtMost(period));
+            let answered = self.memory.lock().answered_at(&node.name);
+            if answered.is_none_or(|at| now.saturating_duration_since(at) >= period / 2) {
+                self.ask_again(&node, Freshness::AtMost(period));
             }
         }
-        let nobodys = |node: &Arc<Node>| {
-            self.parts.is_ours(node) && matches!(self.parts.providers.for_node(node), NodeOwner::Nobody)
-        };
-        self.metrics.unmatched(self.parts.nodes.list().iter().filter(|node| nobodys(node)).count());
+        self.count_ownerless();
     }
 
-    /// Asks about everything now, since changes may have been missed; new nodes do not wait for their retry.
+    /// Counts the nodes that no provider owns, or that several claim. Of the latter, a few get an Event.
+    fn count_ownerless(&self) {
+        let (providers, mut unmatched, mut contested) = (&self.parts.providers, 0, 0);
+        for node in self.parts.nodes.list().iter().filter(|node| self.parts.is_ours(node)) {
+            match providers.for_node(node) {
+                NodeOwner::Nobody => unmatched += 1,
+                NodeOwner::Undecided => {
+                    let Some(contest) = providers.contest(node) else { continue };
+                    contested += 1;
+                    // A new one says so while it waits.
+                    if contested <= MOST_TOLD && !is_new(node) {
+                        self.say(node, vec![Notice::warning("ProviderIDContested", contest.to_string())]);
+                    }
+                }
+                NodeOwner::Provider(_) | NodeOwner::Candidates(_) => {}
+            }
+        }
+        self.metrics.ownerless(unmatched, contested);
+    }
+
+    /// Asks about everything now, since changes may have been missed; new nodes do not wait for their retry. Also about
+    /// known nodes of others that were never asked about: that a provider introduced itself may have decided whose they are.
     fn sweep_at_once(&self, provider: &Arc<dyn Provider>) {
         tracing::debug!(provider = provider.name(), "changes may have been missed, checking all nodes");
-        for node in self.parts.nodes_of(provider) {
-            self.ask_again(&node.name, Freshness::ReadThrough);
+        for node in self.parts.nodes.list().iter().filter(|node| self.parts.is_ours(node)) {
+            let Some(owner) = self.parts.provider_of(node) else { continue };
+            let is_unknown = || !is_new(node) && !self.memory.lock().knows(&node.name);
+            if owner.name() == provider.name() || is_unknown() {
+                self.ask_again(node, Freshness::NOW);
+            }
         }
     }
 
@@ -173,13 +170,13 @@ impl Controller {
     fn instance_changed(&self, key: &str) {
         let nodes = &self.parts.nodes;
         for node in nodes.by_index(key).into_iter().chain(nodes.get(key)) {
-            self.ask_again(&node.name, Freshness::ReadThrough);
+            self.ask_again(&node, Freshness::NOW);
         }
     }
 
-    fn ask_again(&self, name: &str, freshness: Freshness) {
-        self.attention.lock().due(name, freshness);
-        self.queue.add(name.to_owned());
+    fn ask_again(&self, node: &Node, freshness: Freshness) {
+        self.memory.lock().due(&node.name, freshness);
+        self.lane(node).queue.add(node.name.clone());
     }
 }
 

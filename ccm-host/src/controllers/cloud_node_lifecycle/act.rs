@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     clock,
-    cloud::{Provider, ProviderStatus},
+    cloud::{Family, Provider, ProviderStatus},
     kube::{
         events::EventType,
         node::{Node, Taint},
@@ -135,7 +135,7 @@ impl Controller {
             tracing::info!(node = node.name, "not deleted: it has changed in the meantime");
             return Ok(false);
         }
-        if providers.iter().any(|provider| *provider.status().borrow() != ProviderStatus::Serving) {
+        if providers.iter().any(|provider| *provider.status(Family::Instances).borrow() != ProviderStatus::Serving) {
             tracing::info!(node = node.name, "not deleted: its provider is not well");
             return Ok(false);
         }

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     clock,
-    cloud::{Freshness, InstanceView, Provider, ProviderStatus},
+    cloud::{Family, Freshness, InstanceView, Provider, ProviderStatus},
     controllers::node_instance::{self, Found},
     kube::{
         events::EventType,
@@ -234,7 +234,9 @@ impl Controller {
 fn verdict(policy: Policy, node: &Node, found: Found) -> Option<Verdict> {
     match found {
         Found::Answer { by, answer } => {
-            let all_well = by.iter().all(|provider| *provider.status().borrow() == ProviderStatus::Serving);
+            let all_well = by
+                .iter()
+                .all(|provider| *provider.status(Family::Instances).borrow() == ProviderStatus::Serving);
             let by_name =
                 |provider: &Arc<dyn Provider>| provider.info().is_some_and(|info| info.names_are_keys);
             let named = node.provider_id.is_some() || by.iter().all(by_name);

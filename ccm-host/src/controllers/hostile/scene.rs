@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::judge::{CLUSTER_CIDR, Deeds, Judge, Lies};
 use crate::{
     cloud::{
-        CloudMetrics, ClusterRef, Endpoint, InstanceState, Provider, ProviderConfig, ProviderSettings,
-        ProviderStatus, RemoteProvider,
+        CloudMetrics, ClusterRef, Endpoint, Family, InstanceState, Provider, ProviderConfig,
+        ProviderSettings, ProviderStatus, RemoteProvider,
         fake::{FakeProvider, instance},
         hostile::Hostile,
     },
@@ -82,7 +82,7 @@ impl State {
         let node_route = Arc::new(node_route::Controller::new(parts.clone(), &mut registry));
         let allocation = Allocation::Cloud { cluster: Vec::new() };
         let node_ipam = Arc::new(node_ipam::Controller::new(parts, allocation, &mut registry));
-        running.spawn(reconcile::run(Arc::clone(&cloud_node))(cancel.clone()));
+        running.spawn(cloud_node::run(Arc::clone(&cloud_node))(cancel.clone()));
         running.spawn(reconcile::run(Arc::clone(&service_lb))(cancel.clone()));
         running.spawn(reconcile::run(Arc::clone(&node_route))(cancel.clone()));
         running.spawn(reconcile::run(Arc::clone(&node_ipam))(cancel.clone()));
@@ -253,7 +253,7 @@ impl Scene {
         let seed = self.seed;
         assert_eq!(self.judge.breaches(), [""; 0], "HOSTILE_SEED={seed}");
         assert_eq!(panics, 0, "HOSTILE_SEED={seed}");
-        let status = self.provider.status().borrow().clone();
+        let status = self.provider.status(Family::Instances).borrow().clone();
         let panicked = matches!(&status, ProviderStatus::Disconnected(why) if why.contains("panicked"));
         assert!(!panicked, "{status:?}, HOSTILE_SEED={seed}");
         assert!(self.running.try_join_next().is_none(), "a controller ended, HOSTILE_SEED={seed}");

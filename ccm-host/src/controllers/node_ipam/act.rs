@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::{
     Controller, Source,
-    decide::{self, Failure, Live, Verdict},
+    decide::Verdict,
     ledger::{Allotment, Ledger},
     problem::Problem,
 };
@@ -70,11 +70,14 @@ impl Controller {
             tracing::info!(node = node.name, cidrs = texts.join(","), "pod CIDRs assigned");
             return Outcome::Done;
         };
-        match decide::failure(&error) {
-            Failure::Over => Outcome::Done,
-            Failure::Later(again) => Outcome::RetryAfter(again),
-            Failure::Unknown => self.look_again(node, &texts, error).await,
-            Failure::Refused => {
+        match error {
+            WriteError::NotFound | WriteError::Gone | WriteError::NotLeading => Outcome::Done,
+            // The proposal stays, to be made again.
+            WriteError::HeldBack(again) => Outcome::RetryAfter(again),
+            // The node may have podCIDRs by now, ours or others.
+            WriteError::Conflict | WriteError::Other(_) => self.look_again(node, &texts, error).await,
+            // Certainly nothing was written, nor will be.
+            WriteError::Invalid(_) => {
                 self.change(|ledger| ledger.give_back(&node.uid));
                 self.not_written(node, &texts, error)
             }
@@ -88,13 +91,14 @@ impl Controller {
             Ok(live) => live,
             Err(unread) => return self.not_written(node, texts, unread),
         };
-        match decide::live(node, live.as_ref()) {
-            Live::Over => Outcome::Done,
-            Live::Assigned => {
-                live.iter().for_each(|live| self.learn(live));
+        match live.filter(|live| live.uid == node.uid) {
+            Some(live) if live.pod_cidrs.is_empty() => self.not_written(node, texts, error),
+            Some(live) => {
+                self.learn(&live);
                 Outcome::Done
             }
-            Live::Empty => self.not_written(node, texts, error),
+            // It is gone, or another one has its name.
+            None => Outcome::Done,
         }
     }
 

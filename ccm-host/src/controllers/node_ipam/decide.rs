@@ -1,9 +1,7 @@
 //! Decides what to do with a node. Pure: no clock, no client.
 //!
-//! In: the node as seen, the error of a write, a live read, the answer of a provider. Out: what to do next.
+//! In: the node as seen, the answer of a provider. Out: what to do next.
 //! [`super::ledger`] decides which blocks a node gets.
-
-use std::time::Duration;
 
 use ipnet::IpNet;
 
@@ -11,7 +9,7 @@ use super::problem::Problem;
 use crate::{
     cidr,
     cloud::{CloudError, InstanceAnswer, InstanceState},
-    kube::{cache::Change, node::Node, patch::WriteError, queue::Outcome},
+    kube::{cache::Change, node::Node, queue::Outcome},
     reconcile::{Retry, SLOW_RETRY},
 };
 
@@ -31,53 +29,10 @@ pub(super) fn concerns(change: &Change<Node>) -> bool {
     }
 }
 
-/// The consequence of a failed write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// The node no longer exists, or we are stopping.
-    Over,
-    /// It may have podCIDRs by now, ours or others: only a live read tells.
-    Unknown,
-    /// Certainly nothing was written, nor will be.
-    Refused,
-    /// Nothing was written; the proposal stays, to be made again after this long.
-    Later(Duration),
-}
-
-/// Classifies the error of a write.
-pub(super) fn failure(error: &WriteError) -> Failure {
-    match error {
-        WriteError::NotFound | WriteError::Gone | WriteError::NotLeading => Failure::Over,
-        WriteError::Conflict | WriteError::Other(_) => Failure::Unknown,
-        WriteError::Invalid(_) => Failure::Refused,
-        WriteError::HeldBack(again) => Failure::Later(*again),
-    }
-}
-
-/// The result of a live read after a write of unknown outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Live {
-    /// The node is gone, or another one has its name.
-    Over,
-    /// It has podCIDRs.
-    Assigned,
-    /// It has none: the write did not happen, or not yet.
-    Empty,
-}
-
-/// Compares the node that was written to with a live read.
-pub(super) fn live(written: &Node, live: Option<&Node>) -> Live {
-    match live {
-        Some(live) if live.uid == written.uid && live.pod_cidrs.is_empty() => Live::Empty,
-        Some(live) if live.uid == written.uid => Live::Assigned,
-        _ => Live::Over,
-    }
-}
-
 /// The decision on a provider's answer about a node without pod CIDRs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Write these, in the provider's order: at least one, at most one per family.
+    /// Write these: at least one, at most one per family.
     Assign(Vec<IpNet>),
     /// Not yet: report the problem, and ask again as `again` says.
     NotYet { problem: Problem, again: Outcome },
@@ -97,7 +52,7 @@ pub(super) fn of_answer(answer: &InstanceAnswer, allots: bool, cluster: &[IpNet]
         S::Pending | S::Running | S::Stopped | S::Exists => match &answer.instance {
             Some(instance) if !instance.pod_cidrs.is_empty() => {
                 return match lacking(&instance.pod_cidrs, cluster) {
-                    None => Verdict::Assign(instance.pod_cidrs.clone()),
+                    None => Verdict::Assign(in_order(&instance.pod_cidrs, cluster)),
                     Some(why) => not_yet(&why, Outcome::retry(&why)),
                 };
             }
@@ -109,6 +64,15 @@ pub(super) fn of_answer(answer: &InstanceAnswer, allots: bool, cluster: &[IpNet]
         },
     };
     answer.error.as_ref().map_or_else(|| not_yet(why, Outcome::retry(why)), of_error)
+}
+
+/// In the order of the cluster CIDRs, whose first family is the cluster's primary one; the provider's otherwise.
+fn in_order(allotted: &[IpNet], cluster: &[IpNet]) -> Vec<IpNet> {
+    let mut ordered = allotted.to_vec();
+    ordered.sort_by_key(|network| {
+        cluster.iter().position(|of| cidr::same_family(of, network)).unwrap_or(cluster.len())
+    });
+    ordered
 }
 
 /// Says what is missing, if a family of the cluster CIDRs is.

@@ -22,7 +22,7 @@ use crate::{
         node::Node,
         queue::Outcome,
     },
-    reconcile::{Retry, passes_by_itself},
+    reconcile::{Retry, SLOW_RETRY, passes_by_itself},
 };
 
 /// How long to wait for a provider that has not introduced itself.
@@ -102,7 +102,7 @@ impl Controller {
             }
             Found::Failed { error } => Ok(of_error(&error)),
             Found::Contested { .. } | Found::Undecided => Err(Outcome::RetryAfter(INTRODUCTION)),
-            Found::Nobody => Err(Outcome::Done),
+            Found::Nobody => Err(Outcome::Slow(SLOW_RETRY)),
         }
     }
 }

@@ -16,15 +16,16 @@ use super::{
     Cloud, Controller,
     condition::{self, Reach},
     decide::{Lane, Plan, decide},
-    observe::Owner,
-    subject::earlier,
     table::Learnt,
 };
 use crate::{
     cloud::{EnsureRoute, EnsuredRoute, ErrorReason, Route, RouteState},
+    controllers::node_instance,
     kube::{node::Node, queue::Outcome},
     reconcile::{Retry, SLOW_RETRY, measured, pass_on, result},
 };
+
+const FAILED_TO_CREATE: &str = "FailedToCreateRoute";
 
 /// Delay that lets the cache catch up with a newer live read.
 const CACHE_IS_BEHIND: Duration = Duration::from_secs(1);
@@ -32,11 +33,14 @@ const CACHE_IS_BEHIND: Duration = Duration::from_secs(1);
 impl Controller {
     /// Does everything required for a node, whether it exists or not.
     pub(super) async fn look_at_node(&self, name: &str) -> Outcome {
+        for cloud in self.clouds.iter().filter(|cloud| cloud.serves_routes()) {
+            node_instance::known_to(&self.parts.nodes, &*cloud.provider).await;
+        }
         let node = self.parts.nodes.get(name);
         let owner = match node.as_deref().map(|node| self.owner(node)) {
             None => None,
-            Some(Owner::Of(cloud)) => Some(cloud.name()),
-            Some(Owner::Later | Owner::Nobody) => return Outcome::Done,
+            Some(Some(cloud)) => Some(cloud.name()),
+            Some(None) => return Outcome::Done,
         };
         let mut again = Outcome::Done;
         for cloud in self.clouds.iter().filter(|cloud| cloud.serves_routes()) {
@@ -49,7 +53,7 @@ impl Controller {
             if let Some(node) = node.as_ref().filter(|_| is_owner) {
                 self.troubles(node, plan.troubles.clone());
                 let reaches: Vec<Reach> = reaches.into_iter().chain(plan.unreached()).collect();
-                let wanted = condition::wanted(plan.concerned, &reaches, learnt == Learnt::Whole);
+                let wanted = condition::wanted(node, plan.concerned, &reaches, learnt == Learnt::Whole);
                 if let Some(wanted) = wanted {
                     again = earlier(again, self.show(node, &wanted).await);
                 }
@@ -133,8 +137,10 @@ impl Controller {
             Ok(ensured) => ensured,
             Err(error) => {
                 tracing::warn!(node = node.name, %destination, %error, "no route");
-                self.not_created(node, destination, begun.elapsed(), &error);
-                return (not_done, Retry::of(&error).outcome(&error));
+                let (uid, name, took) = (&node.uid, &node.name, begun.elapsed());
+                let what = format!("no route {uid} to {destination} for node {name} after {took:.1?}");
+                self.failed(node, FAILED_TO_CREATE, &what, &error);
+                return (not_done, Retry::without_sweep(&error).outcome(&error));
             }
         };
         pass_on(&self.recorder, &**node, &ensured.events);
@@ -156,7 +162,11 @@ impl Controller {
             tracing::info!(node = node.name, %destination, "the route stands");
             return (Reach::Stands, Outcome::Done);
         }
-        self.leads_nowhere(node, destination);
+        let message = format!(
+            "the route to {destination} exists, but the cloud reports that its target, node {}, is unreachable",
+            node.name
+        );
+        self.warn(node, FAILED_TO_CREATE, message);
         (Reach::Missing, Outcome::RetryAfter(SLOW_RETRY))
     }
 
@@ -173,9 +183,10 @@ impl Controller {
             Err(error) => {
                 tracing::warn!(route = route.id, destination = %route.destination, %error, "route not removed");
                 if let Some(node) = node {
-                    self.not_removed(node, route, &error);
+                    let what = format!("the route {} to {} is not removed", route.id, route.destination);
+                    self.failed(node, "FailedToDeleteRoute", &what, &error);
                 }
-                return Retry::of(&error).outcome(&error);
+                return Retry::without_sweep(&error).outcome(&error);
             }
         }
         Outcome::Done
@@ -208,6 +219,16 @@ impl Controller {
     }
 }
 
+/// The earlier of two retries. A failure backs off, even if something else is due at a fixed time; of several failures,
+/// the first is told.
+fn earlier(one: Outcome, other: Outcome) -> Outcome {
+    match (one, other) {
+        (Outcome::Retry(why), _) | (_, Outcome::Retry(why)) => Outcome::Retry(why),
+        (Outcome::RetryAfter(one), Outcome::RetryAfter(other)) => Outcome::RetryAfter(one.min(other)),
+        (again, Outcome::Done) | (_, again) => again,
+    }
+}
+
 /// Whether everything that routes depend on is unchanged. A node that no longer exists is no reason to keep its
 /// routes.
 fn is_same(cached: Option<&Arc<Node>>, live: Option<&Node>) -> bool {
@@ -218,5 +239,20 @@ fn is_same(cached: Option<&Arc<Node>>, live: Option<&Node>) -> bool {
             (&cached.uid, &cached.pod_cidrs, &cached.provider_id)
                 == (&live.uid, &live.pod_cidrs, &live.provider_id)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_times_the_earliest_counts_and_failures_back_off() {
+        let after = |seconds| Outcome::RetryAfter(Duration::from_secs(seconds));
+        let failed = |why: &str| Outcome::Retry(why.to_owned());
+        assert_eq!(earlier(earlier(Outcome::Done, after(9)), after(3)), after(3));
+        assert_eq!(earlier(earlier(after(9), failed("first")), failed("second")), failed("first"));
+        assert_eq!(earlier(earlier(failed("first"), Outcome::Done), after(3)), failed("first"));
+        assert_eq!(earlier(after(3), Outcome::Done), after(3));
     }
 }

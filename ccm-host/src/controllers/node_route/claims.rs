@@ -13,9 +13,8 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 
 use super::{
-    Controller,
+    Controller, Subject,
     condition::{self, NETWORK_UNAVAILABLE},
-    subject::Subject,
     table::Holder,
 };
 use crate::{

@@ -40,10 +40,13 @@ pub(super) enum Reach {
     Missing,
     /// Nothing certain is known.
     Unknown,
+    /// It is not ours to reach: it lies outside the cluster CIDRs.
+    Foreign,
 }
 
-/// The condition to set; `None` leaves it as it is.
+/// The condition to set on the node; `None` leaves it as it is.
 pub(super) fn wanted(
+    node: &Node,
     concerned: bool,
     reaches: &[Reach],
     list_is_whole: bool,
@@ -51,12 +54,14 @@ pub(super) fn wanted(
     if !concerned {
         return None;
     }
-    let misses = reaches.is_empty() || reaches.contains(&Reach::Missing);
-    match misses {
+    let has = |reach| reaches.contains(&reach);
+    if reaches.is_empty() || has(Reach::Missing) {
         // A route missing from an incomplete list may exist.
-        true => list_is_whole.then_some(UNAVAILABLE),
-        false => (!reaches.contains(&Reach::Unknown)).then_some(AVAILABLE),
+        return list_is_whole.then_some(UNAVAILABLE);
     }
+    // Where nothing is ours to reach, nothing of ours is missing.
+    let stands = has(Reach::Stands) || says(node, &UNAVAILABLE);
+    (stands && !has(Reach::Unknown)).then_some(AVAILABLE)
 }
 
 /// Whether the node has that condition already, ignoring the message.
@@ -128,9 +133,9 @@ mod tests {
 
     #[test]
     fn the_condition_follows_the_routes() {
-        use Reach::{Missing, Stands, Unknown};
+        use Reach::{Foreign, Missing, Stands, Unknown};
         type Row<'a> = (&'a str, bool, &'a [Reach], bool, Option<&'a str>);
-        let rows: [Row<'_>; 10] = [
+        let rows: [Row<'_>; 13] = [
             ("ROUTE-3 all stand", true, &[Stands, Stands], true, Some("False")),
             ("ROUTE-14 no pod CIDR, no route", false, &[], true, None),
             ("ROUTE-18 no pod CIDR, a route", true, &[], true, Some("True")),
@@ -138,13 +143,21 @@ mod tests {
             ("ROUTE-21 one of two is missing", true, &[Stands, Missing], true, Some("True")),
             ("one is not known", true, &[Stands, Unknown], true, None),
             ("one is missing, one is not known", true, &[Missing, Unknown], true, Some("True")),
+            ("one is missing, one is not ours", true, &[Missing, Foreign], true, Some("True")),
+            ("one stands, one is not ours", true, &[Stands, Foreign], true, Some("False")),
+            ("none is ours", true, &[Foreign], true, None),
             ("rule 7: missing from half a list", true, &[Missing], false, None),
             ("rule 7: a route in half a list", true, &[], false, None),
             ("all stand in half a list", true, &[Stands], false, Some("False")),
         ];
         for (name, concerned, reaches, whole, want) in rows {
-            let seen = wanted(concerned, reaches, whole);
+            let seen = wanted(&node("n"), concerned, reaches, whole);
             assert_eq!(seen.map(|wanted| wanted.status), want, "{name}");
+        }
+        let without = node("n").with_condition(NETWORK_UNAVAILABLE, "True", "NoRouteCreated");
+        for (reaches, want) in [(&[Foreign], Some("False")), (&[Unknown], None)] {
+            let seen = wanted(&without, true, reaches, true);
+            assert_eq!(seen.map(|wanted| wanted.status), want, "{reaches:?} of a node that says it has none");
         }
     }
 

@@ -85,8 +85,7 @@ impl Plan {
     /// The reach of wishes that no lane works on.
     pub(super) fn unreached(&self) -> impl Iterator<Item = Reach> {
         self.troubles.iter().filter_map(|trouble| match trouble {
-            // A route may exist from before a change of the cluster CIDRs.
-            Trouble::Outside(_) => Some(Reach::Unknown),
+            Trouble::Outside(_) => Some(Reach::Foreign),
             Trouble::Taken(..) => Some(Reach::Missing),
             Trouble::Several(..) => None,
         })

@@ -1,12 +1,8 @@
 //! The Events of this controller on Nodes, and which troubles were reported already.
 
-use std::time::Duration;
-
-use ipnet::IpNet;
-
-use super::{Controller, decide::Trouble, subject::Subject};
+use super::{Controller, Subject, decide::Trouble};
 use crate::{
-    cloud::{CloudError, ErrorReason, Route},
+    cloud::{CloudError, ErrorReason},
     kube::{events::EventType, node::Node},
     reconcile::passes_by_itself,
 };
@@ -15,34 +11,16 @@ use crate::{
 pub(super) const COMPONENT: &str = "route_controller";
 
 impl Controller {
-    /// A route could not be created.
-    pub(super) fn not_created(&self, node: &Node, destination: IpNet, took: Duration, error: &CloudError) {
-        if self.is_quiet(node, error) {
-            return;
+    /// A call failed; `what` did not happen. Errors that another leader or a moment's patience resolves are not worth an
+    /// Event to the node's owner.
+    pub(super) fn failed(&self, node: &Node, reason: &'static str, what: &str, error: &CloudError) {
+        use ErrorReason as R;
+        let failing_for = self.queue.failing_for(&Subject::Node(node.name.clone()));
+        let is_quiet = matches!(error.reason, Some(R::StaleLeader | R::ConcurrentOperation))
+            || passes_by_itself(error, failing_for);
+        if !is_quiet {
+            self.warn(node, reason, format!("{what}: {error}"));
         }
-        let message = format!(
-            "no route {} to {destination} for node {} after {took:.1?}: {error}",
-            node.uid, node.name
-        );
-        self.warn(node, "FailedToCreateRoute", message);
-    }
-
-    /// A route was created, but leads nowhere.
-    pub(super) fn leads_nowhere(&self, node: &Node, destination: IpNet) {
-        let message = format!(
-            "the route to {destination} exists, but the cloud reports that its target, node {}, is unreachable",
-            node.name
-        );
-        self.warn(node, "FailedToCreateRoute", message);
-    }
-
-    /// A route could not be removed.
-    pub(super) fn not_removed(&self, node: &Node, route: &Route, error: &CloudError) {
-        if self.is_quiet(node, error) {
-            return;
-        }
-        let message = format!("the route {} to {} is not removed: {error}", route.id, route.destination);
-        self.warn(node, "FailedToDeleteRoute", message);
     }
 
     /// Reports those of a node's current troubles that are new.
@@ -53,14 +31,7 @@ impl Controller {
         }
     }
 
-    /// Errors not worth an Event to the node's owner: another leader or a moment's patience resolves them.
-    fn is_quiet(&self, node: &Node, error: &CloudError) -> bool {
-        use ErrorReason as R;
-        matches!(error.reason, Some(R::StaleLeader | R::ConcurrentOperation))
-            || passes_by_itself(error, self.queue.failing_for(&Subject::Node(node.name.clone())))
-    }
-
-    fn warn(&self, node: &Node, reason: &'static str, message: String) {
+    pub(super) fn warn(&self, node: &Node, reason: &'static str, message: String) {
         self.recorder.record(node, EventType::Warning, reason, message);
     }
 }

@@ -13,24 +13,14 @@ use super::{
     Cloud, Controller,
     claims::{contain, destinations},
     condition::{self, Reach},
-    decide::{Facts, Plan, Wish, decide, is_removable},
+    decide::{Facts, Wish, decide, is_removable},
     table::{Holder, Learnt},
 };
 use crate::{
-    cloud::{NodeOwner, ProviderStatus, Route},
+    cloud::{Family, NodeOwner, ProviderStatus, Route},
     controllers::taint,
     kube::node::Node,
 };
-
-/// The provider that makes a node's routes.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Owner<'a> {
-    Of(&'a Cloud),
-    /// Not known yet; a change of the node or of a provider will tell.
-    Later,
-    /// No provider, or the node is not ours: leave it alone.
-    Nobody,
-}
 
 impl Cloud {
     pub(super) fn serves_routes(&self) -> bool {
@@ -43,40 +33,32 @@ impl Cloud {
 
     /// Whether routes may be removed on its behalf.
     pub(super) fn is_trusted(&self) -> bool {
-        *self.provider.status().borrow() == ProviderStatus::Serving
+        *self.provider.status(Family::Routes).borrow() == ProviderStatus::Serving
     }
 }
 
 impl Controller {
-    pub(super) fn owner(&self, node: &Node) -> Owner<'_> {
-        if !self.parts.settings.manages(node) {
-            return Owner::Nobody;
-        }
+    /// The provider that makes the node's routes. Without one, it is left alone for now: a change of the node or of a
+    /// provider will tell.
+    pub(super) fn owner(&self, node: &Node) -> Option<&Cloud> {
         // Another controller is about to identify its instance.
-        if node.provider_id.is_none() && node.has_taint(taint::UNINITIALIZED) {
-            return Owner::Later;
+        let is_identified = node.provider_id.is_some() || !node.has_taint(taint::UNINITIALIZED);
+        if !is_identified || !self.parts.settings.manages(node) {
+            return None;
         }
-        match self.parts.providers.for_node(node) {
-            NodeOwner::Provider(provider) => self.router(Some(provider.name())),
-            NodeOwner::Candidates(_) | NodeOwner::Undecided => Owner::Later,
-            NodeOwner::Nobody => self.router(None),
-        }
-    }
-
-    /// The provider itself if it makes routes, else the only one that makes nothing but routes.
-    fn router(&self, name: Option<&str>) -> Owner<'_> {
-        if let Some(own) = self.clouds.iter().find(|cloud| Some(cloud.name()) == name)
-            && own.serves_routes()
-        {
-            return Owner::Of(own);
-        }
-        let only_routes =
-            |cloud: &&Cloud| cloud.provider.info().is_some_and(|info| info.routes && !info.instances);
-        let mut all = self.clouds.iter().filter(only_routes);
-        match (all.next(), all.next()) {
-            (Some(one), None) => Owner::Of(one),
-            _ => Owner::Nobody,
-        }
+        let name = match self.parts.providers.for_node(node) {
+            NodeOwner::Provider(provider) => Some(provider.name().to_owned()),
+            NodeOwner::Candidates(_) | NodeOwner::Undecided => return None,
+            NodeOwner::Nobody => None,
+        };
+        // Itself if it makes routes, else the only one that makes nothing but routes.
+        let own = self.clouds.iter().find(|cloud| Some(cloud.name()) == name.as_deref());
+        own.filter(|cloud| cloud.serves_routes()).or_else(|| {
+            let only_routes =
+                |cloud: &&Cloud| cloud.provider.info().is_some_and(|info| info.routes && !info.instances);
+            let mut all = self.clouds.iter().filter(only_routes);
+            all.next().filter(|_| all.next().is_none())
+        })
     }
 
     /// The facts about a node at a provider. A node that is gone, or another provider's, has no wishes.
@@ -118,29 +100,20 @@ impl Controller {
         }
     }
 
-    /// Whether a reconcile of the node would remove routes at this provider.
-    pub(super) fn has_removals(&self, cloud: &Cloud, node: &Node) -> bool {
-        self.plan(cloud, node).is_some_and(|(plan, _)| plan.removals().next().is_some())
-    }
-
-    /// The plan for a node at this provider, and whether this provider owns the node; `None` means leave it alone.
-    fn plan(&self, cloud: &Cloud, node: &Node) -> Option<(Plan, bool)> {
-        let Owner::Of(owner) = self.owner(node) else { return None };
-        let is_owner = owner.name() == cloud.name();
-        Some((decide(&self.facts(cloud, &node.name, Some(node), is_owner)), is_owner))
-    }
-
-    /// Whether a reconcile of the node would find anything to do at this provider, or to write.
+    /// Whether a reconcile of the node would find anything to do at this provider, to write, or to report.
     pub(super) fn is_due(&self, cloud: &Cloud, node: &Node) -> bool {
-        let Some((plan, is_owner)) = self.plan(cloud, node) else { return false };
+        let Some(owner) = self.owner(node) else { return false };
+        let is_owner = owner.name() == cloud.name();
+        let plan = decide(&self.facts(cloud, &node.name, Some(node), is_owner));
         let stand = plan.lanes.iter().map(|_| Reach::Stands);
         let reaches: Vec<Reach> = stand.chain(plan.unreached()).collect();
         let is_whole = cloud.learnt() == Some(Learnt::Whole);
         let differs = || {
-            condition::wanted(plan.concerned, &reaches, is_whole)
+            condition::wanted(node, plan.concerned, &reaches, is_whole)
                 .is_some_and(|wanted| !condition::says(node, &wanted))
         };
-        !plan.is_idle() || (is_owner && differs())
+        let is_told = || self.told.lock().told(&node.name) == plan.troubles;
+        !plan.is_idle() || (is_owner && (differs() || !is_told()))
     }
 
     /// Whether a route leads to the node that should have it.

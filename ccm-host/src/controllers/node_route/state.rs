@@ -3,10 +3,8 @@
 use ccm_state::{Explanation, RouteListing, RouteTable, Standing, inventory};
 
 use super::{
-    COMPONENT, Cloud, Controller,
+    COMPONENT, Cloud, Controller, Subject,
     condition::NETWORK_UNAVAILABLE,
-    observe::Owner,
-    subject::Subject,
     table::{Holder, Learnt},
 };
 use crate::{
@@ -54,12 +52,12 @@ fn row(route: &Route) -> inventory::Route {
 
 impl Explain for Controller {
     fn explain(&self, node: &Node) -> Option<Explanation> {
-        let Owner::Of(cloud) = self.owner(node) else { return None };
+        let cloud = self.owner(node)?;
         if node.pod_cidrs.is_empty() {
             return None;
         }
         let subject = Subject::Node(node.name.clone());
-        let why = self.waiting.why(&subject);
+        let why = self.queue.why(&subject);
         let unavailable = node.condition(NETWORK_UNAVAILABLE).is_some_and(|known| known.status == "True");
         let name = cloud.name();
         let said = match (cloud.learnt(), why) {

@@ -9,41 +9,27 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    BACKOFF, Cloud, Controller,
-    subject::Subject,
+    BACKOFF, Cloud, Controller, Subject,
     table::{Holder, Learnt, Table},
 };
 use crate::{
-    cloud::{CloudError, ErrorReason, Listed, ProviderStatus, Route},
-    reconcile::{Retry, SLOW_RETRY, askable, follow_status, listed, measured, resync},
+    cloud::{CloudError, ErrorReason, Family, Listed, ProviderStatus, Route},
+    reconcile::{Retry, SLOW_RETRY, Sweeps, askable, follow_status, listed, measured, resync},
 };
-
-/// Minimum time between lists, whatever triggers them.
-const DISTANCE: Duration = Duration::from_secs(10);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Look {
-    /// Every node, and routes that no node explains.
-    Everything,
-    /// Only what differs from the desired state.
-    Differences,
-    /// Only where routes would be removed.
-    Removals,
-}
 
 impl Controller {
     /// Lists whenever there is a reason to, for as long as it is polled.
     pub(super) async fn sweep_for_ever(&self, cloud: &Cloud) {
-        let mut sweeps = cloud.provider.sweeps();
+        let period = self.parts.settings.routes.route_reconciliation_period;
+        let mut sweeps = Sweeps::of(cloud.provider.as_ref());
         let mut failures = 0;
         loop {
             askable(cloud.provider.as_ref()).await;
-            sweeps.borrow_and_update();
-            let begun = Instant::now();
+            sweeps.made(period);
             let pause = match self.sweep(cloud).await {
                 Ok(()) => {
                     failures = 0;
-                    resync(self.parts.settings.routes.route_reconciliation_period)
+                    resync(period)
                 }
                 Err(error) => {
                     tracing::warn!(provider = cloud.name(), %error, "the routes could not be listed");
@@ -52,10 +38,12 @@ impl Controller {
                 }
             };
             let next = Instant::now() + pause;
-            tokio::select! {
-                () = sleep_until(next) => {}
-                Ok(()) = sweeps.changed() => sleep_until(next.min(begun + DISTANCE)).await,
-                () = cloud.doubted.notified() => sleep_until(next.min(begun + DISTANCE)).await,
+            loop {
+                tokio::select! {
+                    () = sleep_until(next) => break,
+                    () = sweeps.due() => break,
+                    () = cloud.doubted.notified() => sweeps.wish(),
+                }
             }
         }
     }
@@ -80,7 +68,7 @@ impl Controller {
         if is_first {
             tracing::info!(provider = cloud.name(), complete = list.complete, "the routes are known");
         }
-        self.look(cloud, if is_first { Look::Everything } else { Look::Differences });
+        self.look(cloud);
         Ok(())
     }
 
@@ -97,20 +85,14 @@ impl Controller {
         measured(&self.metrics.operations, &*cloud.provider, "list", call, listed).await
     }
 
-    /// Requeues nodes and routes, except (unless for everything) those already waiting for a retry.
-    fn look(&self, cloud: &Cloud, look: Look) {
-        let add = |subject: Subject| {
-            if look == Look::Everything || !self.waiting.contains(&subject) {
-                self.queue.add(subject);
-            }
-        };
+    /// Requeues nodes and routes for which there is something to do, except those already waiting for a retry.
+    fn look(&self, cloud: &Cloud) {
+        if cloud.learnt().is_none() {
+            return;
+        }
+        let add = |subject: Subject| self.queue.add_unless_delayed(subject);
         for node in self.parts.nodes.list() {
-            let deserves_it = match look {
-                Look::Everything => true,
-                Look::Differences => self.is_due(cloud, &node),
-                Look::Removals => self.has_removals(cloud, &node),
-            };
-            if deserves_it {
+            if self.is_due(cloud, &node) {
                 add(Subject::Node(node.name.clone()));
             }
         }
@@ -132,13 +114,13 @@ impl Controller {
         }
     }
 
-    /// Resumes removals when the provider thaws, for as long as it is polled. Everything else keeps its backoff,
-    /// however often the provider comes and goes.
+    /// Resumes removals when the provider thaws, and work on nodes whose owner was open until it introduced itself, for as
+    /// long as it is polled. Everything else keeps its backoff, however often the provider comes and goes.
     pub(super) async fn follow_status(&self, cloud: &Cloud) {
-        follow_status(cloud.provider.as_ref(), |_, now| {
+        follow_status(cloud.provider.as_ref(), Family::Routes, |_, now| {
             // Even if it is as before: a removal may have met a freeze that ended before this was polled.
             if *now == ProviderStatus::Serving {
-                self.look(cloud, Look::Removals);
+                self.clouds.iter().for_each(|cloud| self.look(cloud));
             }
         })
         .await;

@@ -176,3 +176,19 @@ async fn a_volume_that_somebody_changes_meanwhile_is_looked_at_again() {
     assert_eq!(scene.part("pv", "/metadata/labels"), json!({ZONE: "mine", REGION: "r"}));
     scene.stop().await;
 }
+
+/// N4.
+#[tokio::test(start_paused = true)]
+async fn sweeps_that_are_wished_all_the_time_become_rare() {
+    let scene = Scene::start().await;
+    scene.fake.set_volume("plain", volume(VolumeState::NotOwned, &[]));
+    scene.made("pv", json!({}), disk("plain")).await;
+    scene.fake.take_calls();
+    for _ in 0..360 {
+        scene.fake.request_sweep();
+        sleep(Duration::from_secs(5)).await;
+    }
+    let asked = scene.fake.take_calls().len();
+    assert!(asked <= 15, "asked {asked} times in half an hour");
+    scene.stop().await;
+}

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     cloud::{
-        BackendSet, PROVIDER_ANNOTATION, Provider, ProviderStatus, Providers, ServiceOwner, covers_backends,
-        differ_in_backends_only, with_backends_of,
+        BackendSet, Family, PROVIDER_ANNOTATION, Provider, ProviderStatus, Providers, ServiceOwner,
+        covers_backends, differ_in_backends_only, with_backends_of,
     },
     kube::{
         patch::service_ingress,
@@ -176,7 +176,7 @@ pub(super) fn standing(provider: &dyn Provider) -> Standing {
     if provider.info().is_none() {
         return Standing::Away(format!("provider {name:?} has not introduced itself"));
     }
-    match &*provider.status().borrow() {
+    match &*provider.status(Family::LoadBalancers).borrow() {
         ProviderStatus::Disconnected(why) => Standing::Away(format!("provider {name:?} is away: {why}")),
         ProviderStatus::Frozen(why) => Standing::Frozen(format!("provider {name:?} is frozen: {why}")),
         ProviderStatus::Serving => Standing::Ready,

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     clock,
-    cloud::{ProviderStatus, ServiceOwner},
+    cloud::{Family, ProviderStatus, ServiceOwner},
     controllers::explain::Explain,
     kube::{Ingress, service::Service},
 };
@@ -92,7 +92,7 @@ impl Controller {
     /// Why the provider cannot be asked.
     fn away(&self, provider: Option<&str>) -> Option<String> {
         let provider = self.parts.providers.by_name(provider?)?;
-        match &*provider.status().borrow() {
+        match &*provider.status(Family::LoadBalancers).borrow() {
             ProviderStatus::Disconnected(why) => {
                 Some(format!("provider {:?} cannot be asked: {why}", provider.name()))
             }

@@ -16,7 +16,8 @@ use tokio::time::sleep;
 use super::{Controller, observe::serves_balancers, services::is_of_interest};
 use crate::{
     cloud::{
-        CloudError, ContestedClass, ErrorReason, Listed, LoadBalancer, LoadBalancerState, Ownership, Provider,
+        CloudError, ContestedClass, ErrorReason, Family, Listed, LoadBalancer, LoadBalancerState, Ownership,
+        Provider,
     },
     reconcile::{askable, follow_status, listed, measured, resync},
 };
@@ -133,7 +134,7 @@ impl Controller {
 
     /// Requeues everything whenever the provider is back or thawed, for as long as it is polled.
     pub(super) async fn follow_status(&self, provider: &Arc<dyn Provider>) {
-        follow_status(provider.as_ref(), |before, now| {
+        follow_status(provider.as_ref(), Family::LoadBalancers, |before, now| {
             if before.is_away() {
                 self.release(provider.name());
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Controller, Subject, observe::POLL};
 use crate::{
-    cloud::ProviderStatus,
+    cloud::{Family, ProviderStatus},
     kube::{events::EventType, queue::Outcome},
     reconcile::{Report, Retry},
 };
@@ -29,7 +29,7 @@ impl Controller {
             format!("key {fingerprint} of user {user:?} is not on all instances of provider {name:?}: {why}")
         };
         let serves = provider.info().is_some_and(|info| info.ssh_keys);
-        let report = if !serves || *provider.status().borrow() != ProviderStatus::Serving {
+        let report = if !serves || *provider.status(Family::Instances).borrow() != ProviderStatus::Serving {
             Report::waiting(
                 "ProviderNotServing",
                 why("the provider does not serve them now"),

@@ -26,6 +26,8 @@ struct Entry {
     failures: u32,
     /// When the first of these failures ended.
     failing_since: Option<Instant>,
+    /// Why the last run failed, if it did.
+    why: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -139,6 +141,23 @@ impl<K: Key> Schedule<K> {
         self.keys.get(key)?.failing_since
     }
 
+    /// Records why a run failed, or that it did not.
+    pub(super) fn ended(&mut self, key: &K, why: Option<String>) {
+        if let Some(entry) = self.keys.get_mut(key) {
+            entry.why = why;
+        }
+    }
+
+    pub(super) fn why(&self, key: &K) -> Option<String> {
+        self.keys.get(key)?.why.clone()
+    }
+
+    /// Whether the key waits for a delay, or will once its run ends.
+    pub(super) fn is_delayed(&self, key: &K) -> bool {
+        let state = self.keys.get(key).map(|entry| entry.state);
+        matches!(state, Some(State::Delayed { .. } | State::Running { then: Then::RunAt(_), .. }))
+    }
+
     /// When the key runs next, if it is to: the time is in the past while it waits for a worker or runs.
     pub(super) fn due(&self, key: &K) -> Option<Instant> {
         match self.keys.get(key)?.state {
@@ -244,6 +263,6 @@ impl<K: Key> Schedule<K> {
 
 impl Default for Entry {
     fn default() -> Self {
-        Self { state: State::Idle, failures: 0, failing_since: None }
+        Self { state: State::Idle, failures: 0, failing_since: None, why: None }
     }
 }

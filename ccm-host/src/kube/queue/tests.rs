@@ -334,3 +334,31 @@ async fn metrics_carry_upstreams_names_and_values() {
     assert!(text.contains(r#"workqueue_work_duration_seconds_sum{name="Nodes"} 3.0"#), "{text}");
     assert!(text.contains(r#"workqueue_unfinished_work_seconds{name="Nodes"} 0.0"#), "{text}");
 }
+
+/// A run that panics waits like one that fails: what comes by itself does not cut its backoff short.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_delay_is_left_to_it() {
+    let (queue, cancel) = (queue(), CancellationToken::new());
+    let runs = Arc::new(AtomicUsize::new(0));
+    queue.add("a");
+    let seen = Arc::clone(&runs);
+    let running = tokio::spawn(run(queue.clone(), 1, cancel.clone(), move |_| {
+        let runs = Arc::clone(&seen);
+        async move {
+            assert!(runs.fetch_add(1, Ordering::SeqCst) != 0, "the first run panics");
+            Outcome::Done
+        }
+    }));
+    tokio::time::sleep(secs(1)).await;
+    queue.add_unless_delayed("a");
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!((runs.load(Ordering::SeqCst), queue.delayed()), (1, 1));
+    assert!(queue.why(&"a").is_some_and(|why| why.contains("panicked")), "{:?}", queue.why(&"a"));
+    tokio::time::sleep(BACKOFF.base).await;
+    assert_eq!((runs.load(Ordering::SeqCst), queue.delayed(), queue.why(&"a")), (2, 0, None));
+    queue.add_unless_delayed("a");
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(runs.load(Ordering::SeqCst), 3, "nothing keeps it");
+    cancel.cancel();
+    running.await.unwrap();
+}

@@ -132,7 +132,7 @@ async fn a_restart_is_noticed_by_its_epoch_and_introduced_anew() {
     host.until(ProviderStatus::is_away).await;
     let error = host.ask("n").await.unwrap_err();
     assert_eq!(error.code, Code::Unavailable);
-    let status = host.provider.status().borrow().clone();
+    let status = host.provider.status(Family::Instances).borrow().clone();
     assert!(status.is_away(), "a call makes nobody come back: {status:?}");
     let second = Script::new("e2");
     second.limits(|limits| limits.max_batch_instances = 7);
@@ -173,7 +173,7 @@ async fn bad_credentials_freeze_from_the_start_and_thaw() {
     script.condition(ConditionType::CredentialsValid, ConditionStatus::False);
     let _running = Running::at(&path, &script);
     let host = Host::at(&path);
-    let mut status = host.provider.status();
+    let mut status = host.provider.status(Family::Instances);
     status.wait_for(|status| !status.is_away()).await.unwrap();
     assert_eq!(
         *status.borrow(),
@@ -227,7 +227,9 @@ async fn a_cloud_that_fails_a_call_freezes_until_one_succeeds() {
     let script = Script::new("e1");
     let (host, _running, _dir) = served(&script).await;
     script.on_instances(|_| async { Err(refusal(Code::Unavailable, "CLOUD_API_UNAVAILABLE")) });
-    host.ask("n").await.unwrap_err();
+    for name in ["a", "b", "c"] {
+        host.ask(name).await.unwrap_err();
+    }
     host.frozen("BatchGetInstances: said so").await;
     script.on_instances(|request| async { Ok(all_running(request)) });
     host.ask("n").await.unwrap();

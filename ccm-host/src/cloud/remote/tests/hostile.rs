@@ -131,7 +131,7 @@ async fn round(host: &Host, seed: u64) -> u64 {
     });
     check.on(all_routes, |check, list: Listed<Route>| list.items.iter().for_each(|route| check.route(route)));
     let bad = |status: &ProviderStatus| matches!(status, ProviderStatus::Disconnected(why) if why.contains("panicked"));
-    check.that(!bad(&host.provider.status().borrow()), "the connection panicked");
+    check.that(!bad(&host.provider.status(Family::Instances).borrow()), "the connection panicked");
     check.believed
 }
 

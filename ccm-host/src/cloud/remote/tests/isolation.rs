@@ -300,3 +300,22 @@ async fn a_slow_kind_of_call_does_not_hold_up_the_others() {
         took = quick => assert!(took < Duration::from_secs(1), "{took:?}"),
     }
 }
+
+/// A provider that needs its time for each item is sent smaller batches from then on.
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_takes_too_long_makes_the_next_ones_smaller() {
+    let script = Script::new("e1");
+    let host = piped_host(&script).await;
+    script.on_instances(|request| async {
+        tokio::time::sleep(Duration::from_millis(100) * u32::try_from(request.queries.len()).unwrap()).await;
+        Ok(all_running(request))
+    });
+    assert_eq!(ask_all(&host).await, 500, "in parts");
+    let calls = script.count("BatchGetInstances");
+    for _ in 0..3 {
+        tokio::time::sleep(5 * MINUTE).await;
+        assert_eq!(ask_all(&host).await, 500);
+    }
+    let late = script.count("BatchGetInstances") - calls;
+    assert!(late <= 8, "{late} calls for three times 500");
+}

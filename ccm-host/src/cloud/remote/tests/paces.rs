@@ -130,7 +130,9 @@ async fn a_batch_whose_items_all_fail_lifts_no_freeze() {
         }
     };
     script.on_instances(failing(ErrorReason::CloudApiUnavailable));
-    host.ask("n").await.unwrap();
+    for name in ["a", "b", "c"] {
+        host.ask(name).await.unwrap();
+    }
     host.frozen("BatchGetInstances").await;
     script.on_instances(failing(ErrorReason::InternalError));
     host.ask("n").await.unwrap();
@@ -140,4 +142,96 @@ async fn a_batch_whose_items_all_fail_lifts_no_freeze() {
     script.on_instances(|request| async { Ok(all_running(request)) });
     host.ask("n").await.unwrap();
     host.serving().await;
+}
+
+/// A new node's question goes with the next call, however many nodes a sweep asks about.
+#[tokio::test(start_paused = true)]
+async fn a_new_node_does_not_wait_behind_a_sweep() {
+    let script = Script::new("e1");
+    script.capabilities.lock().limits =
+        Some(pb::Limits { reads: Some(pb::RateLimit { per_second: 1.0, burst: 1 }), ..Default::default() });
+    let host = piped_host(&script).await;
+    script.on_instances(|request| async { Ok(all_running(request)) });
+    let names: Vec<_> = (0..10_000).map(|i| format!("n{i}")).collect();
+    let ask = |name: &str, freshness| {
+        let node = Arc::new(node(name));
+        host.provider.instance(InstanceQuery { node, view: InstanceView::Metadata, freshness })
+    };
+    let sweep = futures::future::join_all(names.iter().map(|name| ask(name, Freshness::NOW)));
+    let new = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let begun = tokio::time::Instant::now();
+        ask("late", Freshness::ReadThrough).await.unwrap();
+        begun.elapsed()
+    };
+    tokio::select! {
+        _ = sweep => panic!("twenty calls take twenty seconds"),
+        took = new => assert!(took <= Duration::from_secs(3), "{took:?}"),
+    }
+}
+
+/// S7, F8: what fails of one family of calls says nothing about the others; one object that fails says nothing at all.
+#[tokio::test(start_paused = true)]
+async fn one_object_that_fails_freezes_nothing_and_several_freeze_their_family() {
+    let script = Script::new("e1");
+    let host = piped_host(&script).await;
+    *script.ensure.lock() =
+        Box::new(|_| Box::pin(async { Err(refusal(Code::Unavailable, "CLOUD_API_UNAVAILABLE")) }));
+    let set = host.provider.backend_set(vec![]);
+    let ensure = async |name: &str| {
+        let service = Arc::new(crate::kube::fixtures::service(name).load_balancer());
+        let (backends, desired_digest) = (Arc::clone(&set), "d".to_owned());
+        let wanted = EnsureLoadBalancer { service, backends, desired_digest, revision: 1, adopt: false };
+        host.provider.ensure_load_balancer(wanted).await.unwrap_err();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    };
+    let of = |family| host.provider.status(family).borrow().clone();
+    for _ in 0..10 {
+        ensure("stuck").await;
+        assert_eq!(of(Family::LoadBalancers), ProviderStatus::Serving, "it may be its own fault");
+    }
+    ensure("other").await;
+    ensure("third").await;
+    assert!(
+        matches!(of(Family::LoadBalancers), ProviderStatus::Frozen(why) if why.contains("EnsureLoadBalancer"))
+    );
+    for family in [Family::Instances, Family::Routes] {
+        assert_eq!(of(family), ProviderStatus::Serving);
+    }
+    assert_eq!(host.metric("cloudprovider_serving{provider=\"p\"}"), 0.0);
+    tokio::time::sleep(2 * MINUTE).await;
+    assert_eq!(of(Family::LoadBalancers), ProviderStatus::Serving, "for a while");
+
+    let failing = |request: pb::BatchGetInstancesRequest| async move {
+        let failed = |query: pb::InstanceQuery| pb::InstanceResult {
+            key: query.key,
+            error: Some(pb::ItemError {
+                reason: ErrorReason::CloudApiUnavailable.into(),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        Ok(pb::BatchGetInstancesResponse { results: request.queries.into_iter().map(failed).collect() })
+    };
+    script.on_instances(failing);
+    for _ in 0..10 {
+        host.ask("sick").await.unwrap();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(of(Family::Instances), ProviderStatus::Serving, "a batch of one");
+    }
+    futures::future::join_all(["a", "b", "c"].map(|name| host.ask(name))).await;
+    assert!(matches!(of(Family::Instances), ProviderStatus::Frozen(_)));
+    assert_eq!(of(Family::Routes), ProviderStatus::Serving);
+}
+
+/// The credentials are everybody's.
+#[tokio::test(start_paused = true)]
+async fn refused_credentials_freeze_every_family() {
+    let script = Script::new("e1");
+    let host = piped_host(&script).await;
+    script.on_instances(|_| async { Err(refusal(Code::Unauthenticated, "CLOUD_CREDENTIALS_EXPIRED")) });
+    host.ask("n").await.unwrap_err();
+    for family in Family::ALL {
+        assert!(matches!(*host.provider.status(family).borrow(), ProviderStatus::Frozen(_)), "{family:?}");
+    }
 }

@@ -51,8 +51,9 @@ async fn changes_arrive_as_keys_and_a_stream_asks_for_a_sweep() {
     let mut changes = host.provider.instance_changes();
     let mut sweeps = host.provider.sweeps();
     let _running = Running::at(&path, &script);
-    assert_eq!(next(&mut changes).await, "test://1");
-    assert_eq!(next(&mut changes).await, "n2");
+    for key in ["test://1", "n1", "n2"] {
+        assert_eq!(next(&mut changes).await, key);
+    }
     tokio::time::timeout(PATIENCE, sweeps.wait_for(|generation| *generation == 1)).await.unwrap().unwrap();
 }
 
@@ -78,6 +79,21 @@ async fn a_stream_that_ends_is_resumed_with_its_token_and_sweeps() {
         let series = format!("cloudprovider_watch_streams_total{{provider=\"p\",end=\"{end}\"}}");
         assert_eq!(host.metric(&series), times, "{end}");
     }
+}
+
+/// A stream that resumes where the last one ended missed nothing; one that claims so without a token did.
+#[tokio::test]
+async fn a_stream_that_resumes_asks_for_no_sweep() {
+    let resumed = || WatchStep::Frame(Frame::Started(pb::WatchStarted { resumed: true }));
+    let script = Script::new("e1");
+    let tokens = streams(
+        &script,
+        vec![vec![resumed(), bookmark("t1")], vec![resumed()], vec![resumed(), WatchStep::Hang]],
+    );
+    let (host, _running, _dir) = served(&script).await;
+    eventually("three streams", || tokens.lock().len() == 3).await;
+    assert_eq!(*tokens.lock(), ["", "t1", "t1"]);
+    assert_eq!(*host.provider.sweeps().borrow(), 1, "for the first");
 }
 
 /// [R:watch-bookmark]

@@ -223,3 +223,40 @@ async fn one_provider_that_hangs_does_not_hold_up_another() {
     assert!(scene.is_tainted("a"));
     scene.stop().await;
 }
+
+/// People look at a node first. Those of another manager are initialised by then.
+#[tokio::test(start_paused = true)]
+async fn a_new_node_that_no_provider_looks_after_says_so() {
+    let foreign = new_node("typo").with_provider_id("fke://1").created_at(crate::clock::now());
+    let scene = Scene::start([foreign], |_| {}).await;
+    sleep(Duration::from_secs(50)).await;
+    assert_eq!(scene.reasons(), [""; 0]);
+    // The age of a node is told by the wall clock.
+    scene.server.edit("typo", |node| node["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z".into());
+    sleep(PERIOD * 3).await;
+    assert_eq!(scene.reasons(), ["NoProviderForNode"], "once");
+    assert_eq!(scene.questions(), 0);
+    scene.stop().await;
+}
+
+/// M3: nobody is asked about a node that several providers claim; it becomes somebody's once they do not.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_several_providers_claim_is_left_alone() {
+    let (fake, other) = (FakeProvider::new("fake"), FakeProvider::new("other"));
+    fake.set_answer("new", running("new"));
+    let known = node("known").with_provider_id("fake://zone-1/known");
+    let new = new_node("new").with_provider_id("fake://zone-1/new");
+    other.change_info(|info| info.provider_id_prefixes.push("fake://zone-1/".to_owned()));
+    let scene = Scene::start_with([known, new], fake, vec![Arc::clone(&other)], |_| {}).await;
+    sleep(PERIOD * 2).await;
+    assert_eq!((scene.questions(), other.take_calls().len()), (0, 0));
+    let mut reasons = scene.reasons();
+    reasons.sort_unstable();
+    assert_eq!(reasons, ["InitializationFailed", "ProviderIDContested"]);
+    assert!(scene.has_metric("node_controller_contested_nodes 2"));
+    other.change_info(|info| info.provider_id_prefixes.truncate(1));
+    sleep(PERIOD).await;
+    assert!(!scene.is_tainted("new"));
+    assert!(scene.has_metric("node_controller_contested_nodes 0"));
+    scene.stop().await;
+}

@@ -1,5 +1,8 @@
 use super::*;
-use crate::cloud::{Freshness, InstanceState};
+use crate::cloud::{
+    ErrorReason, Freshness, InstanceAnswer, InstanceState,
+    fake::{error, machine},
+};
 
 /// A node that matches `running`.
 async fn initialised(names: &[&str]) -> Scene {
@@ -101,7 +104,7 @@ async fn a_change_in_the_cloud_is_followed_at_once() {
         scene.fake.notify_change(key);
     }
     scene.rest().await;
-    assert_eq!(freshness(&scene), [Freshness::ReadThrough]);
+    assert_eq!(freshness(&scene), [Freshness::NOW]);
     assert_eq!(scene.server.take_lines(), ["PATCH a/status", "PATCH a"]);
     assert_eq!(scene.server.part("a", "/metadata/labels/topology.kubernetes.io~1zone"), "zone-2");
     assert_eq!(scene.server.part("a", "/metadata/labels/failure-domain.beta.kubernetes.io~1zone"), "zone-2");
@@ -110,7 +113,7 @@ async fn a_change_in_the_cloud_is_followed_at_once() {
     assert_eq!(scene.questions(), 1, "by the name of the node, too");
     scene.fake.request_sweep();
     scene.rest().await;
-    assert_eq!(freshness(&scene), [Freshness::ReadThrough; 2], "changes were missed: everything");
+    assert_eq!(freshness(&scene), [Freshness::NOW; 2], "changes were missed: everything");
     scene.stop().await;
 }
 
@@ -131,12 +134,12 @@ async fn sweeps_that_are_wished_all_the_time_become_rare() {
     scene.fake.set_answer("a", moved);
     scene.fake.request_sweep();
     scene.rest().await;
-    assert_eq!(freshness(&scene), [Freshness::ReadThrough], "one that comes alone is made at once");
+    assert_eq!(freshness(&scene), [Freshness::NOW], "one that comes alone is made at once");
     scene.fake.request_sweep();
     scene.rest().await;
     assert_eq!(scene.questions(), 0);
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(freshness(&scene), [Freshness::ReadThrough], "the next a little later, and never lost");
+    assert_eq!(freshness(&scene), [Freshness::NOW], "the next a little later, and never lost");
     scene.stop().await;
 }
 
@@ -280,5 +283,93 @@ async fn another_provided_ip_is_followed_at_once() {
     assert_eq!(scene.reasons(), ["InvalidProvidedNodeIP"]);
     sleep(PERIOD * 2).await;
     assert_eq!(scene.reasons(), [""; 0], "said once");
+    scene.stop().await;
+}
+
+/// NW-2: a new node has no provider ID yet, so a report names it, too.
+#[tokio::test(start_paused = true)]
+async fn a_report_about_a_new_node_ends_its_wait() {
+    let scene = Scene::start([new_node("n")], |fake| fake.set_state("n", InstanceState::Pending)).await;
+    sleep(Duration::from_secs(130)).await;
+    scene.fake.set_answer("n", running("n"));
+    for key in ["fake://n", "n"] {
+        scene.fake.notify_change(key);
+    }
+    scene.rest().await;
+    assert!(!scene.is_tainted("n"));
+    scene.stop().await;
+}
+
+/// A read that was asked for because something changed, or may have changed, is made again if it fails.
+#[tokio::test(start_paused = true)]
+async fn a_change_whose_read_fails_is_read_later() {
+    let unavailable = || error(method::INSTANCE, Some(ErrorReason::CloudApiUnavailable));
+    type Trigger = fn(&Scene);
+    let triggers: [(&str, Trigger); 2] = [
+        ("a report", |scene| scene.fake.notify_change("fake://a")),
+        ("a gap", |scene| scene.fake.request_sweep()),
+    ];
+    for (name, trigger) in triggers {
+        for partly in [false, true] {
+            let scene = initialised(&["a"]).await;
+            scene.fake.change_info(|info| info.instance_sweep = Some(Duration::from_secs(24 * 3600)));
+            let mut moved = running("a");
+            moved.instance.as_mut().unwrap().zone = Some("zone-2".to_owned());
+            match partly {
+                false => scene.fake.fail_next(method::INSTANCE, unavailable()),
+                true => scene.fake.set_answer(
+                    "a",
+                    InstanceAnswer {
+                        error: Some(unavailable()),
+                        ..machine(InstanceState::Unspecified, None)
+                    },
+                ),
+            }
+            trigger(&scene);
+            scene.rest().await;
+            scene.fake.set_answer("a", moved);
+            sleep(Duration::from_secs(60)).await;
+            let zone = scene.server.part("a", "/metadata/labels/topology.kubernetes.io~1zone");
+            assert_eq!(zone, "zone-2", "{name}, {partly}");
+            scene.stop().await;
+        }
+    }
+}
+
+/// However many nodes a sweep has in hand, a new one is initialised at once.
+#[tokio::test(start_paused = true)]
+async fn a_new_node_does_not_wait_for_a_sweep_of_all() {
+    let fake = FakeProvider::new("fake");
+    let nodes: Vec<_> =
+        (0..9000).map(|i| node(&format!("n{i}")).with_provider_id(&format!("fake://n{i}"))).collect();
+    fake.set_latency(method::INSTANCE, Duration::from_secs(20));
+    fake.set_answer("late", running("late"));
+    let scene = Scene::start_with(nodes, fake, vec![], |_| {}).await;
+    sleep(Duration::from_secs(1)).await;
+    scene.fake.set_latency(method::INSTANCE, Duration::from_secs(1));
+    scene.server.put(&new_node("late"));
+    sleep(Duration::from_secs(3)).await;
+    assert!(!scene.is_tainted("late"));
+    scene.stop().await;
+}
+
+/// F17: whose a node is may depend on a provider that comes late.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_nobodys_for_sure_is_asked_about_once_it_is() {
+    let (fake, late) = (FakeProvider::new("fake"), FakeProvider::new("late"));
+    fake.change_info(|info| info.instance_sweep = Some(Duration::from_secs(24 * 3600)));
+    let known = late.info().unwrap();
+    late.forget_info();
+    let node = node("n").with_provider_id("fake://n");
+    let scene = Scene::start_with([node], fake, vec![Arc::clone(&late)], |_| {}).await;
+    sleep(PERIOD).await;
+    assert_eq!(scene.questions(), 0);
+    late.change_info(|info| *info = (*known).clone());
+    late.request_sweep();
+    scene.rest().await;
+    assert_eq!(scene.questions(), 1);
+    late.request_sweep();
+    sleep(PERIOD).await;
+    assert_eq!(scene.questions(), 0, "it is not the late one's");
     scene.stop().await;
 }

@@ -33,20 +33,6 @@ fn only_a_node_that_begins_to_want_is_looked_at() {
 }
 
 #[test]
-fn a_live_read_decides_what_became_of_a_write() {
-    let rows = [
-        (None, Live::Over),
-        (Some(node("n").uid("another")), Live::Over),
-        (Some(node("n").uid("another").with_pod_cidr("10.0.0.0/24")), Live::Over),
-        (Some(node("n")), Live::Empty),
-        (Some(node("n").with_pod_cidr("10.0.0.0/24")), Live::Assigned),
-    ];
-    for (read, want) in rows {
-        assert_eq!(live(&node("n"), read.as_ref()), want, "{read:?}");
-    }
-}
-
-#[test]
 fn an_answer_without_cidrs_is_asked_for_again_at_the_providers_pace() {
     let with = |cidrs: &[&str]| {
         let pod_cidrs = cidrs.iter().map(|text| text.parse().unwrap()).collect();

@@ -74,7 +74,11 @@ async fn a_node_waits_for_the_families_of_its_cluster() {
     assert!(scene.problems("not_allotted", 1));
     allotted(&scene.fake, "a", &["fd00:0:0:1::/64", "10.128.1.0/24"]);
     sleep(BACKOFF.max).await;
-    assert_eq!(scene.cidrs("a"), json!(["fd00:0:0:1::/64", "10.128.1.0/24"]), "in the provider's order");
+    assert_eq!(
+        scene.cidrs("a"),
+        json!(["10.128.1.0/24", "fd00:0:0:1::/64"]),
+        "the cluster's first family leads"
+    );
     assert!(scene.problems("not_allotted", 0));
     scene.stop().await;
 }
@@ -144,5 +148,37 @@ async fn a_node_of_nobody_becomes_somebodys() {
     scene.moment().await;
     assert_eq!(scene.cidrs("denied"), json!(["10.128.1.0/24"]));
     assert_eq!(scene.cidrs("foreign"), json!(["10.128.2.0/24"]));
+    scene.stop().await;
+}
+
+/// A prefix that is put right without a new connection is noticed, too.
+#[tokio::test(start_paused = true)]
+async fn a_node_of_nobody_is_looked_at_again_by_itself() {
+    let nodes = [node("foreign").with_provider_id("other://1")];
+    let scene = Scene::start_with(cloud(&[]), "", nodes, |scene| {
+        allotted(&scene.fake, "foreign", &["10.128.2.0/24"]);
+    })
+    .await;
+    scene.fake.change_info(|info| info.provider_id_prefixes = vec!["other://".to_owned()]);
+    sleep(SLOW_RETRY).await;
+    assert_eq!(scene.cidrs("foreign"), json!(["10.128.2.0/24"]));
+    scene.stop().await;
+}
+
+/// N4.
+#[tokio::test(start_paused = true)]
+async fn sweeps_that_are_wished_all_the_time_become_rare() {
+    let scene = Scene::start_with(cloud(&[]), "", [node("a")], |scene| {
+        allotted(&scene.fake, "a", &[]);
+    })
+    .await;
+    sleep(SLOW_RETRY).await;
+    scene.fake.take_calls();
+    for _ in 0..360 {
+        scene.fake.request_sweep();
+        sleep(Duration::from_secs(5)).await;
+    }
+    let asked = scene.fake.take_calls().len();
+    assert!(asked <= 30, "asked {asked} times in half an hour, of which 15 are its backoff's");
     scene.stop().await;
 }

@@ -1,6 +1,13 @@
 //! Changes over time: nodes come, go and change, and so does the cloud.
 
 use super::*;
+use crate::{
+    cloud::{
+        ErrorReason as R, Family, InProgress, ProviderStatus,
+        fake::{error, method},
+    },
+    kube::keep::KeySet,
+};
 
 fn n1() -> Node {
     wanting("n1", &["10.120.0.0/24"])
@@ -230,5 +237,97 @@ async fn a_node_that_opted_out_holds_no_destination() {
     scene.server.edit("first", |node| node["metadata"]["labels"] = serde_json::Value::Null);
     scene.rest().await;
     assert_eq!(scene.routes(), ["10.120.0.0/24 first"]);
+    scene.stop().await;
+}
+
+/// A condition that says that there is no route is taken back once no route is missing, whatever else the node wants.
+#[tokio::test(start_paused = true)]
+async fn a_pod_cidr_outside_of_the_cluster_cidrs_keeps_no_node_unschedulable() {
+    let not_yet =
+        || InProgress { retry_after: Duration::from_secs(7), reason: String::new(), message: String::new() };
+    let (refused, unfinished) = (FakeProvider::new("fake"), FakeProvider::new("fake"));
+    refused.fail_next(method::ENSURE_ROUTE, error(method::ENSURE_ROUTE, Some(R::InstanceNotFound)));
+    unfinished.in_progress_next(method::ENSURE_ROUTE, not_yet());
+    for fake in [refused, unfinished] {
+        let scene = Scene::with([wanting("m", &["10.9.1.0/24", "10.120.1.0/24"])], fake, vec![]).await;
+        scene.rest().await;
+        assert_eq!(scene.condition("m"), "True NoRouteCreated");
+        sleep(PERIOD * 2).await;
+        assert_eq!(scene.routes(), ["10.120.1.0/24 m"]);
+        assert_eq!(scene.condition("m"), "False RouteCreated");
+        scene.stop().await;
+    }
+}
+
+/// The same after somebody narrowed --cluster-cidr.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_pod_cidr_is_outside_now_is_not_left_unschedulable() {
+    let without = wanting("n", &["10.9.0.0/24"]).with_condition(
+        condition::NETWORK_UNAVAILABLE,
+        "True",
+        "NoRouteCreated",
+    );
+    let scene = Scene::start([without], []).await;
+    scene.rest().await;
+    assert_eq!(scene.condition("n"), "False RouteCreated");
+    scene.stop().await;
+}
+
+/// N4: a provider whose watch ends all the time is not listed all the time.
+#[tokio::test(start_paused = true)]
+async fn lists_that_are_wished_all_the_time_become_rare() {
+    let scene = Scene::settled([n1()], [route("a", "10.120.0.0/24", "n1")]).await;
+    for _ in 0..360 {
+        scene.fake.request_sweep();
+        sleep(Duration::from_secs(5)).await;
+    }
+    let lists = scene.calls().len();
+    assert!((6..=12).contains(&lists), "{lists} lists in half an hour");
+    sleep(PERIOD * 3).await;
+    scene.calls();
+    scene.fake.request_sweep();
+    scene.rest().await;
+    assert_eq!(scene.calls(), ["list"], "one that comes alone is made at once");
+    scene.stop().await;
+}
+
+/// N5: routes are made with what the provider wants to know of the node.
+#[tokio::test(start_paused = true)]
+async fn what_a_provider_wants_to_know_is_known_before_routes_are_made() {
+    let scene = Scene::settled([], []).await;
+    let label = "example.com/network";
+    scene.fake.change_info(|info| info.keep_of_nodes.labels = KeySet::keys([label]));
+    let wanted = scene.fake.info().unwrap().keep_of_nodes.clone();
+    assert!(!scene.parts.nodes.holds(&wanted));
+    scene.server.put(&n1().with_label(label, "blue"));
+    scene.until(|scene| !scene.fake.routes().is_empty()).await;
+    assert!(scene.parts.nodes.holds(&wanted));
+    scene.stop().await;
+}
+
+/// A freeze of one family of calls holds back only what that family destroys.
+#[tokio::test(start_paused = true)]
+async fn broken_load_balancers_keep_no_route() {
+    let scene = Scene::settled([n1()], [route("a", "10.120.0.0/24", "n1")]).await;
+    scene.fake.freeze(Family::LoadBalancers, "their API is down");
+    scene.server.delete("n1");
+    scene.rest().await;
+    assert_eq!(scene.routes(), [""; 0]);
+    scene.stop().await;
+}
+
+/// F17: whose a node is may depend on a provider that comes late.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_nobodys_for_sure_has_its_route_once_it_is() {
+    let (fake, late) = (FakeProvider::new("fake"), FakeProvider::new("late"));
+    let known = late.info().unwrap();
+    late.forget_info();
+    let scene = Scene::with([n1()], fake, vec![Arc::clone(&late)]).await;
+    scene.rest().await;
+    assert_eq!(scene.calls(), ["list"]);
+    late.change_info(|info| *info = (*known).clone());
+    late.set_status(ProviderStatus::Serving);
+    scene.rest().await;
+    assert_eq!(scene.routes(), ["10.120.0.0/24 n1"]);
     scene.stop().await;
 }

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Swept, is_ours};
 use crate::{
-    cloud::{DeleteLoadBalancer, Listed, LoadBalancer, Provider, ProviderStatus},
+    cloud::{DeleteLoadBalancer, Family, Listed, LoadBalancer, Provider, ProviderStatus},
     controllers::service_lb::{
         Controller, Turn,
         lane::{Lane, Presence},
@@ -134,7 +134,7 @@ impl Controller {
                 taken.lane.as_ref().is_some_and(|lane| has_another(lane, balancer, provider.name()))
             }
         };
-        if *provider.status().borrow() != ProviderStatus::Serving || !is_unwanted {
+        if *provider.status(Family::LoadBalancers).borrow() != ProviderStatus::Serving || !is_unwanted {
             return None;
         }
         let wanted = DeleteLoadBalancer {
