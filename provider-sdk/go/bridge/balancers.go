@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -29,24 +30,24 @@ func newLoadBalancers(b *bridge, balancers cloudprovider.LoadBalancer) *loadBala
 func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoadBalancerRequest) (*pb.GetLoadBalancerResponse, error) {
 	ref := request.GetService()
 	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
-	if l.ledger.elsewhere(key) {
+	if l.memory.elsewhere(key) {
 		return &pb.GetLoadBalancerResponse{LoadBalancer: &pb.LoadBalancer{
 			Service: ref, State: pb.LoadBalancerState_LOAD_BALANCER_STATE_NOT_OWNED,
 		}}, nil
 	}
-	service, known := &pb.Service{Ref: ref}, l.ledger.recall(key)
-	if known != nil {
+	service, known := &pb.Service{Ref: ref}, l.memory.recall(key)
+	if known.service != nil {
 		service = known.service
 	}
 	out, err := one(ctx, l.bridge, "balancer "+ref.GetUid(), func(ctx context.Context) (*pb.LoadBalancer, error) {
-		return l.look(ctx, l.clusterName(request.GetCluster()), l.ledger.mark(key).onto(serviceOf(service)))
+		return l.look(ctx, l.clusterName(request.GetCluster()), l.memory.mark(key).onto(serviceOf(service)))
 	})
 	if err != nil {
 		return nil, mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
 	}
 	out.Service = ref
-	if known != nil && out.State == pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE {
-		out.Ownership, out.AppliedDigest = known.balancer.GetOwnership(), known.balancer.GetAppliedDigest()
+	if known.balancer != nil && out.State == pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE {
+		out.Ownership, out.AppliedDigest = known.balancer.GetOwnership(), known.digest()
 	}
 	return &pb.GetLoadBalancerResponse{LoadBalancer: out}, nil
 }
@@ -74,7 +75,7 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 	if err := understood(request.GetService()); err != nil {
 		return nil, err
 	}
-	l.ledger.leads(request.GetFencing())
+	l.memory.leads(request.GetFencing())
 	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
 	wish := wishOf("ensure", request, request.GetDesiredDigest())
 	waiting, done := withSpare(ctx)
@@ -87,9 +88,9 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 		return nil, mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
 	}
 	answer.Events = l.called.takeEvents(ref.GetUid())
-	mark := l.ledger.mark(key)
-	answer.ServiceAnnotations, answer.RemovedServiceAnnotations = mark.told(l.annotationWrites)
-	answer.ServiceConditions = mark.conditions(l.conditionWrites)
+	mark := l.memory.mark(key)
+	answer.ServiceAnnotations, answer.RemovedServiceAnnotations = mark.told(l.annotationWrites, request.GetService())
+	answer.ServiceConditions = mark.conditionsTold(l.conditionWrites)
 	if answer.InProgress != nil {
 		answer.LoadBalancer = &pb.LoadBalancer{
 			Service: ref, Name: out.GetName(), State: pb.LoadBalancerState_LOAD_BALANCER_STATE_PENDING, Ownership: pb.Ownership_OWNERSHIP_BY_UID,
@@ -104,17 +105,11 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalancerRequest) (*pb.LoadBalancer, error) {
 	ref := request.GetService().GetRef()
 	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
-	if l.ledger.elsewhere(key) {
+	if l.memory.elsewhere(key) {
 		return nil, fault.OwnedByOtherCluster(ref.GetUid())
 	}
-	cluster := l.clusterName(request.GetCluster())
-	if err := l.claim(ctx, key, cluster, request); err != nil {
-		return nil, err
-	}
-	begun := l.ledger.now()
-	if err := l.ledger.doubt(key); err != nil {
-		return nil, err
-	}
+	cluster, begun := l.clusterName(request.GetCluster()), l.memory.now()
+	l.memory.begins(key, everything)
 	service, call, err := l.called.begin(ctx, key, request.GetService(), l.mirror.service)
 	if err != nil {
 		return nil, err
@@ -136,29 +131,8 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	l.called.applied(key, request.GetService(), status)
 	l.reachable.answered()
 	out.Ingress = ingressOf(status)
-	l.ledger.remember(key, begun, &applied{l.wanted(request.GetService()), out})
+	l.memory.ensured(key, begun, l.wanted(request.GetService()), out)
 	return out, nil
-}
-
-// claim ensures that a load balancer was created by this bridge, or that this bridge may create it. A provider finds its load
-// balancers by name, and a former controller's have the same names: the two can be told apart only if the state directory
-// holds all of ours.
-func (l *loadBalancers) claim(ctx context.Context, key balancerKey, cluster string, request *pb.EnsureLoadBalancerRequest) error {
-	mark := l.ledger.mark(key)
-	if mark.Claimed || !l.ledger.durable() {
-		return nil
-	}
-	if l.completeState && request.GetAdoption() != pb.Adoption_ADOPTION_ADOPT_BY_LEGACY_NAME {
-		found, err := l.look(ctx, cluster, mark.onto(serviceOf(request.GetService())))
-		if err != nil {
-			return err
-		}
-		if found.GetState() != pb.LoadBalancerState_LOAD_BALANCER_STATE_ABSENT {
-			return fault.AdoptionRefused(found.GetName())
-		}
-	}
-	mark.Claimed = true
-	return l.ledger.keep(key, mark)
 }
 
 // understood refuses protocols that the bridge cannot translate: the provider would see a port without a protocol.
@@ -185,7 +159,7 @@ func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *p
 	for i, set := range request.GetBackendSets() {
 		sets[i] = l.mirror.backends(ctx, set)
 	}
-	l.ledger.leads(request.GetFencing())
+	l.memory.leads(request.GetFencing())
 	named := func(item *pb.LoadBalancerUpdate) (key, wish string) {
 		return item.GetService().GetRef().GetUid(), wishOf("update", request, item.GetDesiredDigest())
 	}
@@ -201,32 +175,67 @@ func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *p
 	return &pb.BatchUpdateLoadBalancersResponse{Results: results}, nil
 }
 
+// update replaces the backends of a balancer. A failed Ensure is no obstacle: the provider is called with the Service that was
+// applied, as the bridge remembers it or, if it was applied by an earlier process, as the host sent it.
 func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item *pb.LoadBalancerUpdate, nodes []*v1.Node) error {
-	uid := item.GetService().GetRef().GetUid()
-	key := balancerKey{cluster.GetUid(), uid}
-	known, begun := l.ledger.recall(key), l.ledger.now()
-	switch {
-	case known == nil || known.balancer.GetAppliedDigest() == "":
-		return fault.NeedsEnsure(uid)
-	case known.balancer.GetAppliedDigest() == item.GetDesiredDigest():
+	ref, name := item.GetService().GetRef(), l.clusterName(cluster)
+	key := balancerKey{cluster.GetUid(), ref.GetUid()}
+	known, begun := l.memory.recall(key), l.memory.now()
+	if digest := known.digest(); digest != "" && digest == item.GetDesiredDigest() {
 		return nil // Already applied; the answer was late or lost.
 	}
-	if err := l.ledger.doubt(key); err != nil {
-		return err
+	if l.memory.elsewhere(key) {
+		return fault.NeedsEnsure(ref.GetUid()) // Which is refused.
 	}
-	service, call, err := l.called.begin(ctx, key, l.asApplied(known.service, item.GetService()), l.mirror.service)
+	applied := item.GetService()
+	if known.service != nil {
+		applied = l.asApplied(known.service, applied)
+	}
+	service, call, err := l.called.begin(ctx, key, applied, l.mirror.service)
 	if err != nil {
 		return err
 	}
 	defer l.called.end(call)
-	if err := l.balancers.UpdateLoadBalancer(ctx, l.clusterName(cluster), service, slices.Clone(nodes)); err != nil {
-		return call.sooner(err)
+	if l.mirror.live != nil { // It is as edited.
+		spec := serviceOf(applied).Spec
+		spec.Selector = service.Spec.Selector
+		service.Spec = spec
+	}
+	balancer := proto.CloneOf(known.balancer)
+	if balancer == nil {
+		// An update creates nothing, but some providers' would.
+		if balancer, err = l.look(ctx, name, service); err != nil {
+			return err
+		}
+		if balancer.GetState() == pb.LoadBalancerState_LOAD_BALANCER_STATE_ABSENT {
+			return fault.NeedsEnsure(ref.GetUid())
+		}
+		balancer.Service, balancer.Ownership = ref, pb.Ownership_OWNERSHIP_BY_UID
+	}
+	l.memory.begins(key, backends)
+	err = guarded(func() error { return l.balancers.UpdateLoadBalancer(ctx, name, service, slices.Clone(nodes)) })
+	if err != nil {
+		return l.orNeedsEnsure(ctx, key, name, service, call.sooner(err))
 	}
 	l.reachable.answered()
-	balancer := proto.CloneOf(known.balancer)
 	balancer.AppliedDigest = item.GetDesiredDigest()
-	l.ledger.remember(key, begun, &applied{known.service, balancer})
+	l.memory.updated(key, begun, balancer)
 	return nil
+}
+
+// orNeedsEnsure returns the error of a failed update, or that only an Ensure can help: the balancer is gone, which upstream's
+// controller finds out in the same way, or the update has failed before.
+func (l *loadBalancers) orNeedsEnsure(ctx context.Context, key balancerKey, cluster string, service *v1.Service, err error) error {
+	if inProgress(err) != nil || fault.ReasonOf(mapped(err, key.service)) != pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR {
+		return err
+	}
+	found, unknown := l.look(ctx, cluster, service)
+	gone := unknown == nil && found.GetState() == pb.LoadBalancerState_LOAD_BALANCER_STATE_ABSENT
+	if again := l.memory.updateFailed(key); gone || again {
+		slog.Warn("an update failed, so the balancer must be ensured", "service", key.service, "gone", gone, "error", err)
+		return fault.NeedsEnsure(key.service)
+	}
+	return err
 }
 
 // asApplied returns the Service that was last applied, with its current status and provider-written annotations: an update
@@ -261,7 +270,7 @@ func (l *loadBalancers) DeleteLoadBalancer(ctx context.Context, request *pb.Dele
 	ref := request.GetService()
 	waiting, done := withSpare(ctx)
 	defer done()
-	l.ledger.leads(request.GetFencing())
+	l.memory.leads(request.GetFencing())
 	wish := wishOf("delete", request, "")
 	_, err := do(waiting, &l.balancerWorks, ref.GetUid(), wish, func(ctx context.Context) (*pb.ServiceRef, error) {
 		return ref, l.delete(ctx, request)
@@ -278,17 +287,11 @@ func (l *loadBalancers) DeleteLoadBalancer(ctx context.Context, request *pb.Dele
 func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalancerRequest) error {
 	ref := request.GetService()
 	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
-	if l.ledger.elsewhere(key) {
+	if l.memory.elsewhere(key) {
 		return nil
 	}
-	adopts := request.GetAdoption() == pb.Adoption_ADOPTION_ADOPT_BY_LEGACY_NAME
-	if l.completeState && !adopts && !l.ledger.mark(key).Claimed {
-		return nil // This bridge created nothing; a balancer of that name is a former controller's, and stays.
-	}
 	last := l.lastKnown(key, request)
-	if err := l.ledger.doubt(key); err != nil {
-		return err
-	}
+	l.memory.begins(key, everything)
 	service, call, err := l.called.begin(ctx, key, last, l.mirror.formerService)
 	if err != nil {
 		return err
@@ -300,7 +303,8 @@ func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalanc
 		return call.sooner(err)
 	}
 	l.mirror.serviceGone(ref)
-	return l.ledger.erase(key)
+	l.memory.erase(key)
+	return nil
 }
 
 // lastKnown returns the most complete Service available: the caller's hint, the one last applied here, or only its names.
@@ -308,7 +312,7 @@ func (l *loadBalancers) lastKnown(key balancerKey, request *pb.DeleteLoadBalance
 	if hint := request.GetLastKnown(); hint.GetRef().GetUid() == key.service {
 		return hint
 	}
-	if known := l.ledger.recall(key); known != nil {
+	if known := l.memory.recall(key); known.service != nil {
 		return known.service
 	}
 	return &pb.Service{Ref: request.GetService()}
@@ -316,22 +320,13 @@ func (l *loadBalancers) lastKnown(key balancerKey, request *pb.DeleteLoadBalance
 
 func (l *loadBalancers) ListLoadBalancers(_ context.Context, request *pb.ListLoadBalancersRequest) (*pb.ListLoadBalancersResponse, error) {
 	items, next, err := l.pages.page(request.GetPageToken(), request.GetPageSize(), func() ([]*pb.LoadBalancer, error) {
-		all := l.ledger.all(request.GetCluster().GetUid())
-		out := make([]*pb.LoadBalancer, len(all))
-		for at, one := range all {
-			out[at] = proto.CloneOf(one.balancer)
-		}
-		return out, nil
+		return l.memory.all(request.GetCluster().GetUid()), nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	answer := &pb.ListLoadBalancersResponse{LoadBalancers: items, NextPageToken: next}
-	if gap := l.ledger.gap(); gap != "" {
-		answer.Unreachable = []*pb.UnreachableLocation{{
-			Location: gap,
-			Error:    fault.Item(fault.UnsupportedFeature("load_balancers", "a bridged provider cannot list earlier balancers")),
-		}}
-	}
-	return answer, nil
+	return &pb.ListLoadBalancersResponse{LoadBalancers: items, NextPageToken: next, Unreachable: []*pb.UnreachableLocation{{
+		Location: "before the present host",
+		Error:    fault.Item(fault.UnsupportedFeature("load_balancers", "a bridged provider cannot list earlier balancers")),
+	}}}, nil
 }

@@ -144,6 +144,7 @@ func TestWhatAnEnsureAnswers(t *testing.T) {
 func TestAnUpdateReplacesBackendsOnly(t *testing.T) {
 	var updated atomic.Int32
 	cloud := newer()
+	cloud.stands = func(service *v1.Service) bool { return service.UID != "new" }
 	cloud.update = func(_ context.Context, got *v1.Service, nodes []*v1.Node) error {
 		updated.Add(1)
 		if len(nodes) != 1 || nodes[0].Name != "c" {

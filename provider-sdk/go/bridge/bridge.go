@@ -5,9 +5,8 @@
 // sentinel errors, RetryError, panics and incomplete results into those of the contract.
 //
 // The bridge does not invent what the interface cannot express. Only (false, nil) for a provider ID with the provider's
-// own prefix is an authoritative ABSENT. Load balancers are known only if they were applied here (ledger); a host that does
-// not accept this as proof ensures each one once, as the in-tree controller did. The provider finds resources by its
-// own names, not by the cluster's uid.
+// own prefix is an authoritative ABSENT. Load balancers are known only if this process applied them (memory); the host keeps
+// what is applied across restarts. The provider finds resources by its own names, not by the cluster's uid.
 package bridge
 
 import (
@@ -23,9 +22,7 @@ import (
 	"cloudprovider.ccm/sdk"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
@@ -71,9 +68,7 @@ type bridge struct {
 
 	backendLabels, nodeAnnotations, annotationWrites, conditionWrites []string
 
-	stateDir      string
-	completeState bool
-	ledger        ledger
+	memory        *memory
 	tokenValidity time.Duration
 }
 
@@ -171,11 +166,13 @@ func NewWith(ctx context.Context, config io.Reader, build Build, options ...Opti
 
 func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan struct{}, options []Option) (*sdk.Provider, error) {
 	b := &bridge{
-		leading: newLeading(), tokenValidity: tokenValidity, mirror: &mirror{}, concurrency: defaultConcurrency, patience: stragglerAfter, backendLabels: backendLabels,
+		leading: newLeading(), tokenValidity: tokenValidity, mirror: &mirror{}, memory: newMemory(), concurrency: defaultConcurrency,
+		patience: stragglerAfter, backendLabels: backendLabels,
 	}
 	for _, option := range options {
 		option(b)
 	}
+	b.annotationWrites = append(slices.Clone(b.annotationWrites), finalizersKey)
 	if b.surroundings == nil {
 		if err := b.surround(stop); err != nil {
 			return nil, err
@@ -203,9 +200,7 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 	}
 	b.mirror.wants = b.advertised().GetWants()
 	b.reads = &reads{limit: hangingPerCall * b.concurrency, patience: b.patience}
-	if err := b.openLedger(); err != nil {
-		return nil, err
-	}
+	b.options = append(b.options, sdk.WithIntroductions(b.memory.introduced))
 	b.called = newCalled(b)
 	if b.leading.atStart {
 		if err := b.initializeOnce(); err != nil {
@@ -218,33 +213,6 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 	}
 	b.reads.stuck = func(stuck bool) { provider.SetServing(!stuck) }
 	return provider, nil
-}
-
-// openLedger opens the ledger of load balancers: a directory, or this process's memory.
-func (b *bridge) openLedger() error {
-	if b.stateDir == "" {
-		known := newMemory()
-		b.ledger = known
-		b.options = append(b.options, sdk.WithIntroductions(known.introduced))
-		return nil
-	}
-	kept, err := newFolder(b.stateDir, b.completeState)
-	if err != nil {
-		return err
-	}
-	b.ledger = kept
-	// The provider sees the Services that had a balancer before this process started; of those with one name, the latest.
-	var all []*v1.Service
-	kept.each(func(one *applied, mark mark) {
-		service := proto.CloneOf(one.service)
-		service.Ingress = one.balancer.GetIngress()
-		all = append(all, mark.onto(serviceOf(service)))
-	})
-	slices.SortFunc(all, func(a, b *v1.Service) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	for _, one := range all {
-		b.mirror.service(one)
-	}
-	return nil
 }
 
 // served returns the parts that the provider reports to support.
@@ -293,12 +261,6 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 	if b.backendState {
 		withState(answer.Wants.Backend)
 	}
-	if b.completeState {
-		answer.Capabilities = append(answer.Capabilities, pb.Capability_CAPABILITY_ADOPTION)
-	}
-	if _, balancers := b.cloud.LoadBalancer(); balancers && b.stateDir != "" {
-		answer.Capabilities = append(answer.Capabilities, pb.Capability_CAPABILITY_DURABLE_DIGEST)
-	}
 	if b.tokenValidity != tokenValidity {
 		answer.Intervals = &pb.Intervals{PageTokenValidity: durationpb.New(b.tokenValidity)}
 	}
@@ -333,7 +295,7 @@ func (b *bridge) owns(providerID string) bool {
 
 // clusterName returns the provider's name of the cluster: the host's --cluster-name, by default "kubernetes". The
 // first name received with a uid stays, since the provider finds its resources by the name, and the contract by the
-// uid.
+// uid. A later process keeps the first one that it receives.
 func (b *bridge) clusterName(cluster *pb.ClusterRef) string {
-	return cmp.Or(b.ledger.clusterName(cluster.GetUid(), cluster.GetName()), "kubernetes")
+	return cmp.Or(b.memory.clusterName(cluster.GetUid(), cluster.GetName()), "kubernetes")
 }

@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -66,7 +65,7 @@ func (c *called) begin(ctx context.Context, key balancerKey, service *pb.Service
 		return out, &call{key: key}, err
 	}
 	of = &call{key: key}
-	out = c.ledger.mark(key).onto(serviceOf(service))
+	out = c.memory.mark(key).onto(serviceOf(service))
 	c.mu.Lock()
 	c.calls[key.service] = of
 	c.mu.Unlock()
@@ -77,7 +76,7 @@ func (c *called) begin(ctx context.Context, key balancerKey, service *pb.Service
 
 // applied shows the provider a Service with its new status.
 func (c *called) applied(key balancerKey, service *pb.Service, status *v1.LoadBalancerStatus) {
-	now := c.ledger.mark(key).onto(serviceOf(service))
+	now := c.memory.mark(key).onto(serviceOf(service))
 	now.Status.LoadBalancer = *status.DeepCopy()
 	c.mirror.formerService(now)
 }
@@ -98,15 +97,14 @@ func (c *called) written(before, after *v1.Service) error {
 	if of == nil {
 		return errors.New("without --kubeconfig a provider may write only to the Service that it is called with, while it is called")
 	}
-	if c.stateDir == "" && len(c.annotationWrites) == 0 {
+	now := c.memory.mark(of.key).after(before, after)
+	if now.isLost(c.annotationWrites) {
 		c.warned.Do(func() {
-			slog.Warn("the cloud provider writes to Services, and that is lost when this process ends: set --state-dir, or list the annotations in --service-annotation-writes",
+			slog.Warn("the cloud provider writes annotations on Services, which are lost when this process ends: list them in --service-annotation-writes, or set --kubeconfig",
 				"service", after.Namespace+"/"+after.Name)
 		})
 	}
-	if err := c.ledger.keep(of.key, c.ledger.mark(of.key).after(before, after)); err != nil {
-		return fmt.Errorf("cannot store the provider's change of the Service: %w", err)
-	}
+	c.memory.keep(of.key, now)
 	of.changed = true
 	return nil
 }

@@ -259,23 +259,6 @@ func TestADifficultProviderSaysWhatItNeeds(t *testing.T) {
 	}
 }
 
-// V2: after a restart the earlier Services are known with their status, so that no rule of another Service is removed.
-func TestADifficultProviderForgetsNoService(t *testing.T) {
-	state := t.TempDir()
-	life := begin(t, habits.ListsServices, bridge.WithStateDir(state))
-	a := life.node("a")
-	life.mustEnsure(service("1"), "digest-1", a)
-	life.mustEnsure(life.shop, "digest-1", a)
-	again, err := habits.New(life.folder, habits.ListsServices)
-	if err != nil {
-		t.Fatal(err)
-	}
-	life.conn = serve(t, again, bridge.WithStateDir(state))
-	if life.mustEnsure(life.shop, "digest-2", a); life.names("rules") != "shop web" {
-		t.Error("rules of", life.names("rules"))
-	}
-}
-
 // V2: the provider's informer knows the bridge's Services before the provider is called: a list that is slightly out of date would
 // remove the newest Service's rule, or keep that of a deleted one.
 func TestADifficultProviderSeesTheNewestServices(t *testing.T) {

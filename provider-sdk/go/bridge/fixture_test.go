@@ -34,6 +34,8 @@ type cloud struct {
 	ensure      func(context.Context, *v1.Service, []*v1.Node) (*v1.LoadBalancerStatus, error)
 	update      func(context.Context, *v1.Service, []*v1.Node) error
 	remove      func(context.Context, *v1.Service) error
+	// stands replaces Exists.
+	stands func(*v1.Service) bool
 }
 
 func (c *cloud) HasClusterID() bool { return !c.noClusterID }
@@ -61,6 +63,13 @@ func (c *cloud) InstanceMetadata(ctx context.Context, node *v1.Node) (*cloudprov
 		return &cloudprovider.InstanceMetadata{ProviderID: "fake://" + node.Name}, nil
 	}
 	return c.metadata(ctx, node)
+}
+
+func (c *cloud) GetLoadBalancer(ctx context.Context, cluster string, service *v1.Service) (*v1.LoadBalancerStatus, bool, error) {
+	if c.stands == nil {
+		return c.Cloud.GetLoadBalancer(ctx, cluster, service)
+	}
+	return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: "192.0.2.1"}}}, c.stands(service), nil
 }
 
 func (c *cloud) EnsureLoadBalancer(ctx context.Context, _ string, service *v1.Service, nodes []*v1.Node) (*v1.LoadBalancerStatus, error) {

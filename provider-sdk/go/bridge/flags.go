@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"flag"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -15,8 +16,6 @@ type flags struct {
 	cloudConfig   string
 	allowUntagged bool
 	kubeconfig    string
-	stateDir      string
-	completeState bool
 	tokenValidity time.Duration
 	prefixes      list
 	// backendLabels is nil unless the flag is set: then the option in the sidecar's main applies.
@@ -63,10 +62,6 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 	own.BoolVar(&out.allowUntagged, "allow-untagged-cloud", false, "serve a cloud provider that has no cluster ID")
 	own.StringVar(&out.kubeconfig, "kubeconfig", "", "give the cloud provider clients of the Kubernetes API in this `file`, or of "+
 		"the pod's service account (\"in-cluster\"); without it, it sees only the nodes and Services that the host names")
-	own.StringVar(&out.stateDir, "state-dir", "", "keep in this `directory`, across restarts, what was applied to load balancers; "+
-		"use the same one for all replicas, or run only one replica")
-	own.BoolVar(&out.completeState, "state-dir-is-complete", false, "the directory of --state-dir holds every load balancer that this "+
-		"provider has ever created behind the bridge: lists are complete, and others with its names belong to a former controller")
 	own.DurationVar(&out.tokenValidity, "page-token-validity", tokenValidity, "how long a page token is valid")
 	own.Var(&out.prefixes, "provider-id-prefixes", "`PREFIX,...`: the prefixes of provider IDs, if not NAME://")
 	own.Var(&out.backendLabels, "backend-node-labels", "`KEY,...`: node labels whose changes update the balancers of the node; a key "+
@@ -85,6 +80,13 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 		out.initializeAtStart = &atStart
 		return err
 	})
+	for _, name := range []string{"state-dir", "state-dir-is-complete"} {
+		if set.Lookup(name) == nil {
+			own.BoolFunc(name, "removed: the host keeps what is applied to load balancers", func(string) error {
+				return fmt.Errorf("the host keeps what is applied to load balancers now: remove --%s, and its directory", name)
+			})
+		}
+	}
 	own.VisitAll(func(ours *flag.Flag) {
 		// A vendor's flag of the same name is set as well.
 		if theirs := set.Lookup(ours.Name); theirs != nil {
@@ -106,9 +108,6 @@ func (f *flags) options() (told []Option, err error) {
 			return nil, err
 		}
 		told = append(told, WithKubernetes(config))
-	}
-	if f.stateDir != "" {
-		told = append(told, WithStateDir(f.stateDir))
 	}
 	if len(f.prefixes) > 0 {
 		told = append(told, WithProviderIDPrefixes(f.prefixes...))
@@ -133,9 +132,6 @@ func (f *flags) options() (told []Option, err error) {
 	}
 	if f.initializeAtStart != nil {
 		told = append(told, WithInitializeAtStart(*f.initializeAtStart))
-	}
-	if f.completeState {
-		told = append(told, WithCompleteState())
 	}
 	return told, nil
 }

@@ -3,6 +3,7 @@ package bridge
 import (
 	"flag"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -18,8 +19,8 @@ func TestVendorsFlagsKeepWorking(t *testing.T) {
 	dry := vendor.BoolP("dry-run", "d", false, "")
 	ours := bindFlags(set, vendor)
 	err := set.Parse([]string{
-		"--cloud-config=/etc/cloud", "--regions=a,b", "--dry-run", "-v=4", "--allow-untagged-cloud", "--state-dir=/state",
-		"--state-dir-is-complete", "--provider-id-prefixes=a://, b://", "--backend-node-labels=", "--node-annotations=x.example/",
+		"--cloud-config=/etc/cloud", "--regions=a,b", "--dry-run", "-v=4", "--allow-untagged-cloud",
+		"--provider-id-prefixes=a://, b://", "--backend-node-labels=", "--node-annotations=x.example/",
 		"--initialize-at-start", "--backend-node-state", "--service-condition-writes=x.example/Open",
 	})
 	if err != nil {
@@ -28,7 +29,7 @@ func TestVendorsFlagsKeepWorking(t *testing.T) {
 	if ours.cloudConfig != "/etc/cloud" || *vendorsConfig != "/etc/cloud" || len(*region) != 2 || !*dry || !vendor.Changed("dry-run") {
 		t.Error(ours, *vendorsConfig, *region, *dry)
 	}
-	if told, err := ours.options(); err != nil || len(told) != 9 || !*ours.initializeAtStart {
+	if told, err := ours.options(); err != nil || len(told) != 7 || !*ours.initializeAtStart {
 		t.Error(told, err)
 	}
 	set.VisitAll(func(one *flag.Flag) { _ = one.DefValue })
@@ -38,5 +39,25 @@ func TestVendorsFlagsKeepWorking(t *testing.T) {
 func TestAKubeconfigThatCannotBeReadIsNamed(t *testing.T) {
 	if _, err := (&flags{kubeconfig: "/does/not/exist"}).options(); err == nil {
 		t.Error("no error")
+	}
+}
+
+func TestRemovedFlagsSayWhatReplacesThem(t *testing.T) {
+	for _, arg := range []string{"--state-dir=/state", "--state-dir-is-complete"} {
+		set := flag.NewFlagSet("sidecar", flag.ContinueOnError)
+		set.SetOutput(io.Discard)
+		bindFlags(set, pflag.NewFlagSet("vendor", pflag.ContinueOnError))
+		name, _, _ := strings.Cut(arg, "=")
+		if err := set.Parse([]string{arg}); err == nil || !strings.Contains(err.Error(), "the host keeps") || !strings.Contains(err.Error(), "remove "+name) {
+			t.Errorf("%s: %v", arg, err)
+		}
+	}
+	// A vendor's flag of that name stays the vendor's.
+	vendor := pflag.NewFlagSet("vendor", pflag.ContinueOnError)
+	theirs := vendor.String("state-dir", "", "")
+	set := flag.NewFlagSet("sidecar", flag.ContinueOnError)
+	bindFlags(set, vendor)
+	if err := set.Parse([]string{"--state-dir=/state"}); err != nil || *theirs != "/state" {
+		t.Error(*theirs, err)
 	}
 }

@@ -176,26 +176,25 @@ func TestWhatAProviderStartedEndsWithIt(t *testing.T) {
 }
 
 // The balancer of a Service that is gone may be deleted long after a new Service has its name. The provider sees the new one
-// all the time, even after a restart.
+// all the time.
 func TestTheDeleteOfAFormerServiceHidesNoNewOne(t *testing.T) {
 	for former, now := range map[string]string{"1": "2", "2": "1"} {
-		state := t.TempDir()
-		seen := func(when string, of *informed) {
+		cloud := &informed{cloud: newer()}
+		seen := func(when string) {
 			t.Helper()
-			list, err := of.client.CoreV1().Services("").List(soon(t), metav1.ListOptions{})
+			list, err := cloud.client.CoreV1().Services("").List(soon(t), metav1.ListOptions{})
 			if err != nil || len(list.Items) != 1 || string(list.Items[0].UID) != now {
 				t.Errorf("%s, with %s for %s: %v %v", when, now, former, list.Items, err)
 			}
 		}
-		before := &informed{cloud: newer()}
-		client := pb.NewLoadBalancersClient(serve(t, before, bridge.WithStateDir(state)))
+		client := pb.NewLoadBalancersClient(serve(t, cloud))
 		ensure := func(uid string, created int64) error {
 			request := ensureRequest(uid)
 			request.Service.CreationTime = &timestamppb.Timestamp{Seconds: created}
 			_, err := client.EnsureLoadBalancer(soon(t), request)
 			return err
 		}
-		before.ensure = func(_ context.Context, service *v1.Service, _ []*v1.Node) (*v1.LoadBalancerStatus, error) {
+		cloud.ensure = func(_ context.Context, service *v1.Service, _ []*v1.Node) (*v1.LoadBalancerStatus, error) {
 			if string(service.UID) == now {
 				return &v1.LoadBalancerStatus{}, nil
 			}
@@ -204,24 +203,21 @@ func TestTheDeleteOfAFormerServiceHidesNoNewOne(t *testing.T) {
 		if err := ensure(former, 1000); err != nil {
 			t.Fatal(err)
 		}
-		seen("after an Ensure that outlasted its Service", before)
-		after := &informed{cloud: newer()}
-		client = pb.NewLoadBalancersClient(serve(t, after, bridge.WithStateDir(state)))
-		seen("after a restart", after)
+		seen("after an Ensure that outlasted its Service")
 		removed := ""
-		after.remove = func(_ context.Context, service *v1.Service) error {
-			seen("during the delete", after)
+		cloud.remove = func(_ context.Context, service *v1.Service) error {
+			seen("during the delete")
 			removed += string(service.UID)
 			return nil
 		}
 		if _, err := client.DeleteLoadBalancer(soon(t), deleteRequest(former)); err != nil || removed != former {
 			t.Error(removed, err)
 		}
-		seen("after the delete", after)
+		seen("after the delete")
 		if _, err := client.DeleteLoadBalancer(soon(t), deleteRequest(now)); err != nil {
 			t.Error(err)
 		}
-		if list, err := after.client.CoreV1().Services("").List(soon(t), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+		if list, err := cloud.client.CoreV1().Services("").List(soon(t), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
 			t.Error(list, err)
 		}
 	}

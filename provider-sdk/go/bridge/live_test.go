@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,6 +57,41 @@ func TestAProviderGetsTheRealObjects(t *testing.T) {
 	// One with another uid is another Service.
 	if ensured(t, conn, ensureRequest("other")); seen.UID != "other" || seen.DeletionTimestamp != nil {
 		t.Error(seen)
+	}
+}
+
+// T1, D10: with a real API, a failing edit of the real Service changes nothing about an update: it is as applied, with the
+// real metadata.
+func TestAnUpdateOfARealServiceIsAsApplied(t *testing.T) {
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	real := privateapi.New(stop)
+	set(t, real, "services", &v1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "s", Finalizers: []string{"x.example/f"}},
+		Spec:       v1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []v1.ServicePort{{Port: 81}}},
+	})
+	cloud := stands()
+	var seen *v1.Service
+	update := cloud.update
+	cloud.update = func(ctx context.Context, service *v1.Service, nodes []*v1.Node) error {
+		seen = service
+		return update(ctx, service, nodes)
+	}
+	for _, remembers := range []bool{true, false} {
+		cloud.has = "80 a"
+		conn := serve(t, cloud, bridge.WithKubernetes(real.Config()))
+		if remembers {
+			// The real Service is edited after this call.
+			cloud.ensure = nil
+			if err := ensure(t, conn, "s"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		isUpdated(t, follow(t, conn, service("s"), "digest-2", "b"))
+		if cloud.has != "80 b" || seen.Spec.Selector["app"] != "web" || !slices.Contains(seen.Finalizers, "x.example/f") {
+			t.Error(cloud.has, seen)
+		}
 	}
 }
 

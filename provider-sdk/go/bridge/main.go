@@ -18,7 +18,7 @@ import (
 
 // Main is the complete main function of a bridged provider that has registered itself under a name
 // (cloudprovider.RegisterCloudProvider), like the in-tree providers. It adds --cloud-config, --allow-untagged-cloud,
-// --kubeconfig, --state-dir and klog's -v and --vmodule to the flags of every sidecar. The vendor's flags on
+// --kubeconfig and klog's -v and --vmodule to the flags of every sidecar. The vendor's flags on
 // flag.CommandLine or pflag.CommandLine keep working; flags that already exist are not added.
 func Main(name string, options ...Option) {
 	MainWith(func(_ context.Context, config io.Reader, _ cloudprovider.ControllerClientBuilder, _ informers.SharedInformerFactory) (cloudprovider.Interface, error) {

@@ -11,35 +11,43 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// mark is what the bridge must remember about a Service for as long as it has a load balancer, whichever host leads: that
-// the load balancer is ours, and what the provider wrote to the Service, if there is no real Service to write to.
+// mark is what the provider wrote to a Service, if there is no real Service to write to. The bridge remembers it for as long
+// as the Service has a load balancer, whichever host leads.
 type mark struct {
-	// Claimed reports that this bridge has created a balancer, or may have.
-	Claimed bool `json:"claimed,omitempty"`
-	// Annotations that the provider set; nil for those that it removed.
-	Annotations map[string]*string `json:"annotations,omitempty"`
-	// Finalizers that the provider added (true) or removed (false).
-	Finalizers map[string]bool `json:"finalizers,omitempty"`
-	// Conditions that the provider set, by type.
-	Conditions map[string]metav1.Condition `json:"conditions,omitempty"`
+	// annotations that the provider set; nil for those that it removed.
+	annotations map[string]*string
+	// finalizers that the provider added (true) or removed (false).
+	finalizers map[string]bool
+	// conditions that the provider set, by type.
+	conditions map[string]metav1.Condition
 }
+
+// finalizersKey is the annotation in which the host keeps the finalizers that the provider added to a Service: the host
+// writes no foreign finalizers, and a provider may delete nothing for a Service without its own.
+const finalizersKey = "bridge.cloudprovider.ccm/finalizers"
 
 // cleanupFinalizer is on every Service that the provider is called with, since the host adds it first, as upstream does.
 const cleanupFinalizer = "service.kubernetes.io/load-balancer-cleanup"
 
 // onto applies the provider's own changes to a Service, and returns it.
 func (m mark) onto(service *v1.Service) *v1.Service {
+	for name := range strings.SplitSeq(service.Annotations[finalizersKey], ",") {
+		if name != "" && !slices.Contains(service.Finalizers, name) {
+			service.Finalizers = append(service.Finalizers, name)
+		}
+	}
+	delete(service.Annotations, finalizersKey)
 	if !slices.Contains(service.Finalizers, cleanupFinalizer) {
 		service.Finalizers = append(service.Finalizers, cleanupFinalizer)
 	}
-	for key, value := range m.Annotations {
+	for key, value := range m.annotations {
 		if value == nil {
 			delete(service.Annotations, key)
 		} else {
 			service.Annotations[key] = *value
 		}
 	}
-	for name, added := range m.Finalizers {
+	for name, added := range m.finalizers {
 		switch at := slices.Index(service.Finalizers, name); {
 		case added && at < 0:
 			service.Finalizers = append(service.Finalizers, name)
@@ -48,7 +56,7 @@ func (m mark) onto(service *v1.Service) *v1.Service {
 		}
 	}
 	slices.Sort(service.Finalizers)
-	for _, condition := range m.Conditions {
+	for _, condition := range m.conditions {
 		meta.SetStatusCondition(&service.Status.Conditions, condition)
 	}
 	slices.SortFunc(service.Status.Conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
@@ -57,71 +65,88 @@ func (m mark) onto(service *v1.Service) *v1.Service {
 
 // after returns the mark after a provider has changed a Service.
 func (m mark) after(before, now *v1.Service) mark {
-	m.Annotations, m.Finalizers, m.Conditions = maps.Clone(m.Annotations), maps.Clone(m.Finalizers), nil
+	m.annotations, m.finalizers, m.conditions = maps.Clone(m.annotations), maps.Clone(m.finalizers), nil
 	for _, condition := range now.Status.Conditions {
-		if m.Conditions == nil {
-			m.Conditions = map[string]metav1.Condition{}
+		if m.conditions == nil {
+			m.conditions = map[string]metav1.Condition{}
 		}
-		m.Conditions[condition.Type] = condition
+		m.conditions[condition.Type] = condition
 	}
-	if m.Annotations == nil {
-		m.Annotations = map[string]*string{}
+	if m.annotations == nil {
+		m.annotations = map[string]*string{}
 	}
-	if m.Finalizers == nil {
-		m.Finalizers = map[string]bool{}
+	if m.finalizers == nil {
+		m.finalizers = map[string]bool{}
 	}
 	for key, value := range now.Annotations {
 		if old, there := before.Annotations[key]; !there || old != value {
-			m.Annotations[key] = &value
+			m.annotations[key] = &value
 		}
 	}
 	for key := range before.Annotations {
 		if _, stays := now.Annotations[key]; !stays {
-			m.Annotations[key] = nil
+			m.annotations[key] = nil
 		}
 	}
 	for _, name := range now.Finalizers {
 		if !slices.Contains(before.Finalizers, name) {
-			m.Finalizers[name] = true
+			m.finalizers[name] = true
 		}
 	}
 	for _, name := range before.Finalizers {
 		if !slices.Contains(now.Finalizers, name) {
-			m.Finalizers[name] = false
+			m.finalizers[name] = false
 		}
 	}
 	return m
 }
 
-// told returns the annotations of a mark that the host writes on the real Service, and those that it removes.
-func (m mark) told(prefixes []string) (set map[string]string, removed []string) {
-	for key, value := range m.Annotations {
+// told returns the annotations that the host writes on the real Service, and those that it removes.
+func (m mark) told(prefixes []string, service *pb.Service) (set map[string]string, removed []string) {
+	set = map[string]string{}
+	for key, value := range m.annotations {
 		switch {
-		case !slices.ContainsFunc(prefixes, func(prefix string) bool {
-			return prefix != "" && len(key) >= len(prefix) && key[:len(prefix)] == prefix
-		}):
+		case !writes(prefixes, key):
 		case value == nil:
 			removed = append(removed, key)
 		default:
-			if set == nil {
-				set = map[string]string{}
-			}
 			set[key] = *value
 		}
 	}
+	before := service.GetAnnotations()[finalizersKey]
+	switch now := m.ownFinalizers(before); {
+	case now == before:
+	case now == "":
+		removed = append(removed, finalizersKey)
+	default:
+		set[finalizersKey] = now
+	}
 	slices.Sort(removed)
 	return set, removed
+}
+
+// ownFinalizers returns the annotation of the finalizers that the provider has added, given its former value.
+func (m mark) ownFinalizers(before string) string {
+	names := strings.FieldsFunc(before, func(r rune) bool { return r == ',' })
+	for name, added := range m.finalizers {
+		names = slices.DeleteFunc(names, func(one string) bool { return one == name })
+		if added {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ",")
 }
 
 var conditionStatuses = map[metav1.ConditionStatus]pb.ConditionStatus{
 	metav1.ConditionTrue: pb.ConditionStatus_CONDITION_STATUS_TRUE, metav1.ConditionFalse: pb.ConditionStatus_CONDITION_STATUS_FALSE,
 }
 
-// conditions returns the conditions of a mark that the host sets on the real Service.
-func (m mark) conditions(types []string) (told []*pb.ServiceCondition) {
-	for _, kind := range slices.Sorted(maps.Keys(m.Conditions)) {
+// conditionsTold returns the conditions that the host sets on the real Service.
+func (m mark) conditionsTold(types []string) (told []*pb.ServiceCondition) {
+	for _, kind := range slices.Sorted(maps.Keys(m.conditions)) {
 		if slices.Contains(types, kind) {
-			one := m.Conditions[kind]
+			one := m.conditions[kind]
 			told = append(told, &pb.ServiceCondition{
 				Type: kind, Status: conditionStatuses[one.Status], Reason: one.Reason, Message: one.Message,
 			})
@@ -133,4 +158,14 @@ func (m mark) conditions(types []string) (told []*pb.ServiceCondition) {
 // writes reports whether an annotation has one of the prefixes that the provider writes.
 func writes(prefixes []string, key string) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool { return prefix != "" && strings.HasPrefix(key, prefix) })
+}
+
+// isLost reports whether a provider changed annotations that the host does not write to the real Service.
+func (m mark) isLost(prefixes []string) bool {
+	for key := range m.annotations {
+		if !writes(prefixes, key) {
+			return true
+		}
+	}
+	return false
 }

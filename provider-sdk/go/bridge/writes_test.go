@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"cloudprovider.ccm/sdk/bridge/examples/difficult/habits"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,49 +62,75 @@ func ensured(t *testing.T, conn *grpc.ClientConn, request *pb.EnsureLoadBalancer
 	return answer
 }
 
-// V3, P3: what a provider writes to the Service of its call is there in the next call, even after a restart, and the host
-// learns of it; without Kubernetes credentials.
+// V3, P3: what a provider writes to the Service of its call is there in the next call, even after a restart: the host keeps it
+// on the real Service; without Kubernetes credentials.
 func TestWhatAProviderWritesOnItsServiceStays(t *testing.T) {
-	const cleanup = "service.kubernetes.io/load-balancer-cleanup"
+	const cleanup, finalizers = "service.kubernetes.io/load-balancer-cleanup", "bridge.cloudprovider.ccm/finalizers"
 	for habit, row := range map[habits.Habit]struct {
-		annotation string
-		balancers  int
-		finalizers []string
+		annotation, value string
+		balancers         int
+		finalizers        []string
 	}{
-		habits.PatchesLate:  {habits.AddressKey, 0, []string{cleanup}},
-		habits.PatchesID:    {habits.IDKey, 1, []string{cleanup}},
-		habits.OwnFinalizer: {"", 0, []string{habits.Finalizer, cleanup}},
+		habits.PatchesLate:  {habits.AddressKey, "192.0.2.1", 0, []string{cleanup}},
+		habits.PatchesID:    {habits.IDKey, "", 1, []string{cleanup}},
+		habits.OwnFinalizer: {finalizers, habits.Finalizer, 0, []string{habits.Finalizer, cleanup}},
 	} {
 		t.Run(string(habit), func(t *testing.T) {
-			state, cloud := t.TempDir(), withHabits(t, habit)
+			cloud := withHabits(t, habit)
 			process := func(work func(*grpc.ClientConn)) {
 				t.Run("process", func(t *testing.T) {
-					work(serve(t, cloud, bridge.WithStateDir(state), bridge.WithServiceAnnotationWrites("difficult.example/")))
+					work(serve(t, cloud, bridge.WithServiceAnnotationWrites("difficult.example/")))
 				})
+			}
+			// real is the Service with what the host has written on it.
+			real := service("s")
+			told := func(answer *pb.EnsureLoadBalancerResponse) {
+				maps.Copy(real.Annotations, answer.GetServiceAnnotations())
+				for _, key := range answer.GetRemovedServiceAnnotations() {
+					delete(real.Annotations, key)
+				}
+			}
+			request := func(digest string) *pb.EnsureLoadBalancerRequest {
+				out := ensureRequest("s")
+				out.Service, out.DesiredDigest = proto.CloneOf(real), digest
+				return out
+			}
+			sees := func() {
+				t.Helper()
+				seen := cloud.Seen()
+				want := real.Annotations[row.annotation]
+				if row.annotation == finalizers {
+					want = ""
+				}
+				if seen.Annotations[row.annotation] != want || !slices.Equal(seen.Finalizers, row.finalizers) || len(cloud.IDs()) != row.balancers {
+					t.Error(seen, cloud.IDs())
+				}
 			}
 			var written string
 			process(func(conn *grpc.ClientConn) {
-				if written = ensured(t, conn, ensureRequest("s")).GetServiceAnnotations()[row.annotation]; (written == "") != (row.annotation == "") {
+				told(ensured(t, conn, request("digest-1")))
+				if written = real.Annotations[row.annotation]; written == "" || (row.value != "" && written != row.value) {
 					t.Errorf("the host was told %q", written)
 				}
+				told(ensured(t, conn, request("digest-2")))
+				sees()
+			})
+			// It needs no Ensure to know again what it wrote.
+			process(func(conn *grpc.ClientConn) {
+				update := &pb.LoadBalancerUpdate{Service: proto.CloneOf(real), DesiredDigest: "digest-3"}
+				isUpdated(t, follow(t, conn, update.GetService(), update.GetDesiredDigest(), "a"))
+				sees()
 			})
 			process(func(conn *grpc.ClientConn) {
-				if answer := ensured(t, conn, ensureRequest("s")); answer.GetServiceAnnotations()[row.annotation] != written {
-					t.Error(answer)
+				if told(ensured(t, conn, request("digest-4"))); real.Annotations[row.annotation] != written {
+					t.Error(real.Annotations)
 				}
-				seen := cloud.Seen()
-				if seen.Annotations[row.annotation] != written || !slices.Equal(seen.Finalizers, row.finalizers) || len(cloud.IDs()) != row.balancers {
-					t.Error(seen, cloud.IDs())
-				}
-				// The host has meanwhile written it to the Service; that does not change the wish.
-				update := &pb.LoadBalancerUpdate{Service: service("s"), DesiredDigest: "digest-2"}
-				update.Service.Annotations[row.annotation] = written
-				delete(update.Service.Annotations, "")
-				updated, err := pb.NewLoadBalancersClient(conn).BatchUpdateLoadBalancers(soon(t), updateRequest(update))
-				if err != nil || updated.GetResults()[0].GetOutcome() != pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED {
-					t.Error(updated, err)
-				}
-				if _, err := pb.NewLoadBalancersClient(conn).DeleteLoadBalancer(soon(t), deleteRequest("s")); err != nil || len(cloud.IDs()) != 0 {
+				sees()
+			})
+			process(func(conn *grpc.ClientConn) {
+				gone := deleteRequest("s")
+				gone.LastKnown = proto.CloneOf(real)
+				if _, err := pb.NewLoadBalancersClient(conn).DeleteLoadBalancer(soon(t), gone); err != nil || len(cloud.IDs()) != 0 || len(cloud.Balancers()) != 0 {
 					t.Error(cloud.IDs(), err)
 				}
 				// Another Service begins with no annotations.

@@ -185,13 +185,12 @@ impl State {
         (digest, backends): (&str, Arc<Vec<Target>>),
         now: Timestamp,
     ) -> Result<Option<Timestamp>> {
-        let service = wish.service.clone().unwrap_or_default();
-        balancer_config::check(&service)?;
+        let uid = wish.service.as_ref().map_or("", uid_of);
         let needs = |why: &str| {
             let text = format!("the load balancer needs an Ensure: {why}");
             Err(ProviderError::new(ErrorReason::NeedsEnsure, text))
         };
-        let mut balancer = match self.own_balancer(cluster_uid, uid_of(&service)) {
+        let mut balancer = match self.own_balancer(cluster_uid, uid) {
             None => return needs("it does not exist"),
             Some(balancer) if balancer.drifted => return needs("it has drifted"),
             Some(balancer) if balancer.state == BalancerState::Deleting => {

@@ -149,7 +149,7 @@ impl World {
     }
 
     /// A Ready node behind no balancer stays throughout: the host deletes no node while none is Ready.
-    async fn anchor(&mut self) -> Result<()> {
+    pub(crate) async fn anchor(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.anchored, true) {
             let mut node = as_registered("anchor");
             node["metadata"]["labels"]["node.kubernetes.io/exclude-from-external-load-balancers"] = json!("");
@@ -166,7 +166,7 @@ impl World {
         Ok(())
     }
 
-    async fn leave(&self, name: &str) -> Result<()> {
+    pub(crate) async fn leave(&self, name: &str) -> Result<()> {
         self.cloud.terminate_machine(name).await?;
         set_ready(&self.cluster.client, name, "Unknown").await?;
         node_gone(&self.cluster, name).await

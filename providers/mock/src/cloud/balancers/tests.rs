@@ -183,6 +183,9 @@ fn an_update_never_makes_or_rebuilds() {
     assert_eq!(update(&mut cloud, &edited, "d3").unwrap(), None, "R:update-backends-only");
     let balancer = cloud.balancers().next().unwrap();
     assert_eq!((balancer.applied_digest.as_str(), balancer.annotations.len()), ("d3", 0), "the edit waits");
+    let rejected = annotated("refuse", "not today");
+    assert_eq!(refused(ensure(&mut cloud, "c1", &rejected, "d4")).0, ErrorReason::InvalidConfiguration);
+    assert_eq!(update(&mut cloud, &rejected, "d3").unwrap(), None, "an Ensure of it failed");
     cloud.patch_balancer(UID, &json!({})).unwrap();
     assert!(needs(update(&mut cloud, &service(UID), "d3")), "drifted");
     let repaired = ensure(&mut cloud, "c1", &service(UID), "d3").unwrap().balancer;

@@ -40,13 +40,10 @@ func (c *Cloud) EnsureLoadBalancer(ctx context.Context, cluster string, service 
 	if c.has(Retries) && c.first("retry-"+string(service.UID)) {
 		return nil, api.NewRetryError("the balancer is not active yet", RetryAfter)
 	}
-	if err := c.keep("ports", service.Name, portsOf(service)); err != nil {
-		return nil, err
-	}
 	if status, err = c.Cloud.EnsureLoadBalancer(ctx, cluster, service, nodes); err != nil {
 		return nil, err
 	}
-	return status, c.share(service, true)
+	return status, errors.Join(c.keep("ports", service.Name, portsOf(service)), c.share(service, true))
 }
 
 func (c *Cloud) UpdateLoadBalancer(ctx context.Context, cluster string, service *v1.Service, nodes []*v1.Node) error {

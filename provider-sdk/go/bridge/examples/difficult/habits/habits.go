@@ -154,8 +154,13 @@ func (c *Cloud) Seen() *v1.Service {
 }
 
 // IDs returns the balancers that are found by their ID.
-func (c *Cloud) IDs() []string {
-	files, _ := filepath.Glob(filepath.Join(c.folder, "ids", "*"))
+func (c *Cloud) IDs() []string { return c.names("ids") }
+
+// Balancers returns those that are found by their name.
+func (c *Cloud) Balancers() []string { return c.names("balancers") }
+
+func (c *Cloud) names(part string) []string {
+	files, _ := filepath.Glob(filepath.Join(c.folder, part, "*"))
 	for at, file := range files {
 		files[at] = filepath.Base(file)
 	}

@@ -59,6 +59,9 @@ func (c *Cloud) EnsureLoadBalancer(ctx context.Context, cluster string, service 
 	if err := c.outage(); err != nil {
 		return nil, err
 	}
+	if _, err := os.Stat(filepath.Join(c.folder, "full")); err == nil {
+		return nil, errors.New("the quota of load balancers is exhausted")
+	}
 	if err := c.built(c.balancer(ctx, cluster, service)); err != nil {
 		return nil, err
 	}

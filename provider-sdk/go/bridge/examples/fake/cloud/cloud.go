@@ -7,6 +7,7 @@
 //	routes/...        in the cloud's own format
 //	disks/NAME        one line: its zone
 //	clusters/NAME     one line: the address of its control plane
+//	full              while it exists, no balancer is created or changed; one that exists gets other backends
 //	slow              while it exists, a new balancer takes two seconds
 //	latency           while it exists, every call takes as long as it says, for example "1s"
 //	outage            while it exists, every call fails with its text

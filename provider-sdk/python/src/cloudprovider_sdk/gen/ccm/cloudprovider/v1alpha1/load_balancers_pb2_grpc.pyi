@@ -74,6 +74,9 @@ class LoadBalancersStub:
     own item refers to [R:update-own-set]. Deadline: 120 s by default, 600 s at most. The host splits a batch by its size in
     bytes, but never splits a set.
 
+    A failed Ensure is no reason for NEEDS_ENSURE, and neither is a restart of the provider: the load balancer follows its
+    nodes as it was applied. The item has the Service as applied where the host knows it, otherwise the current one.
+
     The response MUST contain each service uid exactly once and no other. [R:batch-keys]
 
     | Condition                              | Code / item          | Reason                 | The host then              |
@@ -198,6 +201,9 @@ class LoadBalancersServicer(metaclass=_abc_1.ABCMeta):
         balancer MUST still get the new backends, and otherwise stays as applied. Each load balancer MUST get the set that its
         own item refers to [R:update-own-set]. Deadline: 120 s by default, 600 s at most. The host splits a batch by its size in
         bytes, but never splits a set.
+
+        A failed Ensure is no reason for NEEDS_ENSURE, and neither is a restart of the provider: the load balancer follows its
+        nodes as it was applied. The item has the Service as applied where the host knows it, otherwise the current one.
 
         The response MUST contain each service uid exactly once and no other. [R:batch-keys]
 
