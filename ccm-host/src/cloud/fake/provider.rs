@@ -1,6 +1,7 @@
 //! [`Provider`], answered from memory.
 
 use std::{
+    collections::BTreeMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
 };
@@ -101,18 +102,20 @@ impl Provider for FakeProvider {
             let balancers = state.balancers.now();
             let (load_balancer, in_progress) =
                 balancers.ensure(&service.key, &service.uid, digest, nodes, unfinished);
-            // What is known before the end is known at the end.
-            let done = in_progress.is_none();
-            let (annotations, removed_annotations) =
-                done.then(|| state.annotations.clone()).unwrap_or_default();
-            Ok(Ensured {
+            let ensured = Ensured {
                 load_balancer,
                 in_progress,
-                events: done.then(|| state.events.clone()).unwrap_or_default(),
-                annotations,
-                removed_annotations,
-                conditions: done.then(|| state.conditions.clone()).unwrap_or_default(),
-            })
+                events: Vec::new(),
+                annotations: BTreeMap::new(),
+                removed_annotations: Vec::new(),
+                conditions: BTreeMap::new(),
+            };
+            if ensured.in_progress.is_some() {
+                return Ok(ensured);
+            }
+            let (annotations, removed_annotations) = state.annotations.clone();
+            let (events, conditions) = (state.events.clone(), state.conditions.clone());
+            Ok(Ensured { events, annotations, removed_annotations, conditions, ..ensured })
         })
         .await
     }
