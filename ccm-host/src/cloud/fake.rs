@@ -40,6 +40,19 @@ pub(crate) struct FakeProvider {
     changes: broadcast::Sender<String>,
     sweeps: watch::Sender<u64>,
     state: Arc<Mutex<State>>,
+    witness: Mutex<Witness>,
+}
+
+type See = dyn Fn(&Call) + Send + Sync;
+
+/// Sees each call when it begins.
+#[derive(Default)]
+struct Witness(Option<Arc<See>>);
+
+impl std::fmt::Debug for Witness {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Witness")
+    }
 }
 
 #[derive(Debug, Default)]
@@ -132,6 +145,7 @@ impl FakeProvider {
                 balancers: Balancers::of(name),
                 ..State::default()
             })),
+            witness: Mutex::default(),
         })
     }
 
@@ -243,6 +257,11 @@ impl FakeProvider {
         state.unreachable = unreachable;
     }
 
+    /// Shows each call when it begins.
+    pub(crate) fn witness(&self, see: impl Fn(&Call) + Send + Sync + 'static) {
+        *self.witness.lock() = Witness(Some(Arc::new(see)));
+    }
+
     /// Sends a key through the provider's watch.
     pub(crate) fn notify_change(&self, key: &str) {
         let _ = self.changes.send(key.to_owned());
@@ -319,6 +338,10 @@ impl FakeProvider {
     }
 
     fn log(&self, method: &'static str, call: Call) -> Duration {
+        let witness = self.witness.lock().0.clone();
+        if let Some(see) = witness {
+            see(&call);
+        }
         let mut state = self.state.lock();
         state.calls.push(call);
         state.latency.get(method).copied().unwrap_or_default()

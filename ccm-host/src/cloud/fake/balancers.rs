@@ -93,6 +93,11 @@ impl FakeProvider {
         self.state.lock().balancers.now().behind.get(uid).cloned().unwrap_or_default()
     }
 
+    /// Whether a call about this balancer has not ended yet.
+    pub(crate) fn is_busy(&self, uid: &str) -> bool {
+        self.state.lock().balancers.busy_until.get(uid).is_some_and(|until| *until > Instant::now())
+    }
+
     /// No two balancers have one address. Otherwise, the first of each uid is reachable at the same one.
     pub(crate) fn distinct_addresses(&self) {
         self.state.lock().balancers.distinct = true;
