@@ -1,9 +1,14 @@
 //! A provider in memory, for component tests of controllers.
 //!
 //! By default it is serving, its provider IDs start with `<name>://`, and it knows no instance: every node is
-//! authoritatively absent. Balancers become active at once, reachable at `192.0.2.1`; routes become active at once.
+//! authoritatively absent. Balancers and routes become active at once.
+//!
+//! It is as unkind as a cloud. A balancer that is made anew has another address. A list shows what was there when it
+//! began. A mutation that was begun ends, though its caller gave up, its deadline passed or its provider went away. Work
+//! in progress ends by itself, and until then nothing is answered about it but that it is in progress.
 
 mod answers;
+mod balancers;
 mod provider;
 mod routes;
 
@@ -14,13 +19,17 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::{broadcast, watch};
+use tokio::{
+    sync::{broadcast, watch},
+    time::{Instant, sleep, sleep_until},
+};
 
 pub(crate) use answers::{digest_for, error, instance, machine, volume};
+use balancers::Balancers;
 
 use super::{
-    CloudError, Family, Freshness, InProgress, Instance, InstanceAnswer, InstanceState, InstanceView, Listed,
-    LoadBalancer, ProviderEvent, ProviderInfo, ProviderStatus, Route, ServiceCondition, VolumeAnswer,
+    CloudError, Family, Freshness, InProgress, Instance, InstanceAnswer, InstanceState, InstanceView,
+    ProviderEvent, ProviderInfo, ProviderStatus, Route, ServiceCondition, VolumeAnswer,
 };
 
 #[derive(Debug)]
@@ -31,15 +40,26 @@ pub(crate) struct FakeProvider {
     status: [watch::Sender<ProviderStatus>; Family::ALL.len()],
     changes: broadcast::Sender<String>,
     sweeps: watch::Sender<u64>,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
+    witness: Mutex<Witness>,
+}
+
+type See = dyn Fn(&Call) + Send + Sync;
+
+/// Sees each call when it begins.
+#[derive(Default)]
+struct Witness(Option<Arc<See>>);
+
+impl std::fmt::Debug for Witness {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Witness")
+    }
 }
 
 #[derive(Debug, Default)]
 struct State {
     instances: HashMap<String, InstanceAnswer>,
-    balancers: BTreeMap<String, LoadBalancer>,
-    /// Names of the nodes behind each balancer.
-    behind: BTreeMap<String, Vec<String>>,
+    balancers: Balancers,
     routes: BTreeMap<String, Route>,
     /// By the volume's id.
     volumes: BTreeMap<String, VolumeAnswer>,
@@ -49,11 +69,12 @@ struct State {
     unreachable: Vec<(String, CloudError)>,
     errors: HashMap<&'static str, VecDeque<CloudError>>,
     always: HashMap<&'static str, CloudError>,
-    in_progress: HashMap<&'static str, VecDeque<InProgress>>,
+    in_progress: HashMap<&'static str, VecDeque<(InProgress, Duration)>>,
     annotations: (BTreeMap<String, String>, Vec<String>),
     conditions: BTreeMap<String, ServiceCondition>,
     events: Vec<ProviderEvent>,
     latency: HashMap<&'static str, Duration>,
+    patience: HashMap<&'static str, Duration>,
     calls: Vec<Call>,
     reads_node_state: bool,
 }
@@ -120,7 +141,12 @@ impl FakeProvider {
             status: std::array::from_fn(|_| watch::Sender::new(ProviderStatus::Serving)),
             changes: broadcast::Sender::new(64),
             sweeps: watch::Sender::new(0),
-            state: Mutex::new(State { list_complete: true, ..State::default() }),
+            state: Arc::new(Mutex::new(State {
+                list_complete: true,
+                balancers: Balancers::of(name),
+                ..State::default()
+            })),
+            witness: Mutex::default(),
         })
     }
 
@@ -195,14 +221,26 @@ impl FakeProvider {
         };
     }
 
-    /// The next call of that RPC answers "in progress"; the balancer is then pending, or still present.
+    /// The next call of that RPC answers "in progress". The work ends when the caller is to ask again, also unasked.
     pub(crate) fn in_progress_next(&self, method: &'static str, in_progress: InProgress) {
-        self.state.lock().in_progress.entry(method).or_default().push_back(in_progress);
+        let takes = in_progress.retry_after;
+        self.takes_next(method, takes, in_progress);
     }
 
-    /// How long calls of that RPC take. A call whose caller gives up first has no effect.
+    /// The next call of that RPC answers "in progress", and the work ends after that time, also unasked. Whoever asks
+    /// earlier gets the same answer.
+    pub(crate) fn takes_next(&self, method: &'static str, takes: Duration, in_progress: InProgress) {
+        self.state.lock().in_progress.entry(method).or_default().push_back((in_progress, takes));
+    }
+
+    /// How long calls of that RPC take. A mutation whose caller gives up first ends all the same.
     pub(crate) fn set_latency(&self, method: &'static str, latency: Duration) {
         self.state.lock().latency.insert(method, latency);
+    }
+
+    /// The deadline of calls of that RPC.
+    pub(crate) fn set_patience(&self, method: &'static str, patience: Duration) {
+        self.state.lock().patience.insert(method, patience);
     }
 
     /// Conditions that Ensure asks to set on the Service.
@@ -220,31 +258,16 @@ impl FakeProvider {
         self.state.lock().events = events;
     }
 
-    /// Adds a balancer, by the uid of its Service.
-    pub(crate) fn set_balancer(&self, balancer: LoadBalancer) {
-        self.state.lock().balancers.insert(balancer.service_uid.clone(), balancer);
-    }
-
-    /// Removes a balancer behind the host's back.
-    pub(crate) fn remove_balancer(&self, uid: &str) {
-        self.state.lock().balancers.remove(uid);
-    }
-
-    /// The balancers, by the uid of their Service.
-    pub(crate) fn balancers(&self) -> BTreeMap<String, LoadBalancer> {
-        self.state.lock().balancers.clone()
-    }
-
-    /// The nodes behind the balancer of this Service uid.
-    pub(crate) fn backends_of(&self, uid: &str) -> Vec<String> {
-        self.state.lock().behind.get(uid).cloned().unwrap_or_default()
-    }
-
     /// Locations that lists could not reach.
     pub(crate) fn set_unreachable(&self, unreachable: Vec<(String, CloudError)>) {
         let mut state = self.state.lock();
         state.list_complete = unreachable.is_empty();
         state.unreachable = unreachable;
+    }
+
+    /// Shows each call when it begins.
+    pub(crate) fn witness(&self, see: impl Fn(&Call) + Send + Sync + 'static) {
+        *self.witness.lock() = Witness(Some(Arc::new(see)));
     }
 
     /// Sends a key through the provider's watch.
@@ -266,41 +289,97 @@ impl FakeProvider {
         std::mem::take(&mut self.state.lock().calls)
     }
 
-    /// Logs a call, waits for its latency, and returns its prepared error.
+    /// Logs a call that changes nothing, waits for its latency, and returns its prepared error.
     async fn begin(&self, method: &'static str, call: Call) -> Result<(), CloudError> {
-        let latency = {
-            let mut state = self.state.lock();
-            state.calls.push(call);
-            state.latency.get(method).copied()
+        let latency = self.log(method, call);
+        let ends = async {
+            sleep(latency).await;
+            self.state.lock().next_error(method).map_or(Ok(()), Err)
         };
-        if let Some(latency) = latency {
-            tokio::time::sleep(latency).await;
-        }
-        let mut state = self.state.lock();
-        match state
-            .errors
-            .get_mut(method)
-            .and_then(VecDeque::pop_front)
-            .or_else(|| state.always.get(method).cloned())
-        {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        self.wait_for(method, ends).await
     }
 
-    fn list(&self) -> Listed<LoadBalancer> {
-        let state = self.state.lock();
-        Listed {
-            items: state.balancers.values().cloned().collect(),
-            complete: state.list_complete,
-            unreachable: state.unreachable.clone(),
-            rejected: Vec::new(),
+    /// Logs a call, and does its work after its latency, unless an error is prepared: whether anyone still waits for the
+    /// answer or not.
+    async fn change<T: Send + 'static>(
+        &self,
+        method: &'static str,
+        call: Call,
+        work: impl FnOnce(&mut State) -> Result<T, CloudError> + Send + 'static,
+    ) -> Result<T, CloudError> {
+        let ends = Instant::now() + self.log(method, call);
+        self.change_at(method, ends, work).await
+    }
+
+    /// Changes a balancer: calls about it are carried out one after the other, and outdated ones are refused.
+    async fn change_balancer<T: Send + 'static>(
+        &self,
+        (method, uid, revision): (&'static str, &str, u64),
+        call: Call,
+        work: impl FnOnce(&mut State) -> Result<T, CloudError> + Send + 'static,
+    ) -> Result<T, CloudError> {
+        let latency = self.log(method, call);
+        let ends = self.state.lock().balancers.accept(method, uid, revision, latency)?;
+        self.change_at(method, ends, work).await
+    }
+
+    async fn change_at<T: Send + 'static>(
+        &self,
+        method: &'static str,
+        ends: Instant,
+        work: impl FnOnce(&mut State) -> Result<T, CloudError> + Send + 'static,
+    ) -> Result<T, CloudError> {
+        let state = Arc::clone(&self.state);
+        let work = move || {
+            let mut state = state.lock();
+            state.next_error(method).map_or(Ok(()), Err)?;
+            work(&mut state)
+        };
+        if ends <= Instant::now() {
+            return self.wait_for(method, async { work() }).await;
+        }
+        let ended = tokio::spawn(async move {
+            sleep_until(ends).await;
+            work()
+        });
+        self.wait_for(method, async { ended.await.expect("the work ends") }).await
+    }
+
+    fn log(&self, method: &'static str, call: Call) -> Duration {
+        let witness = self.witness.lock().0.clone();
+        if let Some(see) = witness {
+            see(&call);
+        }
+        let mut state = self.state.lock();
+        state.calls.push(call);
+        state.latency.get(method).copied().unwrap_or_default()
+    }
+
+    /// Waits for an answer for as long as there is a connection, and until the deadline.
+    async fn wait_for<T>(
+        &self,
+        method: &'static str,
+        ends: impl Future<Output = Result<T, CloudError>>,
+    ) -> Result<T, CloudError> {
+        let patience = self.state.lock().patience.get(method).copied();
+        // A lost connection shows in every family.
+        let mut status = self.status[0].subscribe();
+        tokio::select! {
+            biased;
+            _ = status.wait_for(ProviderStatus::is_away) => Err(answers::unanswered(method, tonic::Code::Unavailable)),
+            ended = ends => ended,
+            () = sleep(patience.unwrap_or(Duration::MAX)) => Err(answers::unanswered(method, tonic::Code::DeadlineExceeded)),
         }
     }
 }
 
 impl State {
-    fn next_in_progress(&mut self, method: &'static str) -> Option<InProgress> {
+    fn next_error(&mut self, method: &'static str) -> Option<CloudError> {
+        let next = self.errors.get_mut(method).and_then(VecDeque::pop_front);
+        next.or_else(|| self.always.get(method).cloned())
+    }
+
+    fn next_in_progress(&mut self, method: &'static str) -> Option<(InProgress, Duration)> {
         self.in_progress.get_mut(method).and_then(VecDeque::pop_front)
     }
 }

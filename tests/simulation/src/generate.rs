@@ -33,6 +33,9 @@ impl Plan {
             steps.push((at, step));
         }
         if random.f64() < 0.3 {
+            crowd(&mut random, length, &mut steps);
+        }
+        if random.f64() < 0.3 {
             last_words(&mut random, length, &mut steps);
         }
         steps.sort_by_key(|(at, _)| *at);
@@ -59,6 +62,32 @@ impl Plan {
     fn find_calm(&mut self) {
         let ends = self.steps.iter().map(|timed| timed.at + timed.step.lasts());
         self.calm_after = ends.chain([self.setup.late]).max().unwrap_or_default() + Duration::from_secs(1);
+    }
+}
+
+/// All Services want something at once of a cloud that takes long for each, and change while they wait.
+fn crowd(random: &mut Rng, length: u64, steps: &mut Vec<(Duration, Step)>) {
+    let begin = random.u64(20_000..length * 1000);
+    let time = Duration::from_secs(random.u64(30..180));
+    let slow = format!("latency,time={}s,jitter=20s,method=EnsureLoadBalancer", random.u8(5..100));
+    steps.push((Duration::from_millis(begin), Step::Cloud(time, slow)));
+    for service in 0..SERVICES {
+        let at = |random: &mut Rng| Duration::from_millis(begin + random.u64(0..5_000));
+        steps.push((at(random), Step::Create(service)));
+        steps.push((at(random), Step::Edit(service, random.u16(81..90))));
+    }
+    for _ in 0..random.u8(2..10) {
+        let service = random.u8(..SERVICES);
+        let step = match random.u8(..6) {
+            0 => Step::Delete(service),
+            1 => Step::Edit(service, random.u16(81..90)),
+            2 => Step::Flip(service, Duration::from_millis(random.u64(100..15_000))),
+            3 => Step::Join(random.u8(LASTING..NODES)),
+            4 => Step::Terminate(vec![random.u8(LASTING..NODES)]),
+            _ => Step::Exclude(random.u8(..NODES), random.bool()),
+        };
+        let after = begin + 5_000 + random.u64(0..time.as_millis().try_into().unwrap_or(60_000));
+        steps.push((Duration::from_millis(after), step));
     }
 }
 
@@ -111,6 +140,9 @@ fn setup(random: &mut Rng) -> Setup {
     if random.bool() {
         flags.push("--delete-orphaned-load-balancers=true".to_owned());
     }
+    if random.bool() {
+        flags.push(format!("--concurrent-service-syncs={}", random.u8(1..4)));
+    }
     let elects = random.bool();
     flags.push(format!("--leader-elect={elects}"));
     let advertised = [
@@ -140,6 +172,8 @@ fn setup(random: &mut Rng) -> Setup {
         late: seconds(random, 0.1, 90),
         latency: seconds(random, 0.5, 2),
         provisioning: seconds(random, 0.3, 30),
+        skew: if random.bool() { 300 } else { 0 },
+        lease: if random.f64() < 0.2 { 120 } else { 40 },
         nodes: random.u8(3..10),
         // Two nodes in a zone without a Ready one, which nobody can vouch for, are deleted ten minutes apart.
         patience: Duration::from_secs(if quick { 35 * 60 } else { 60 * 60 }),
@@ -157,7 +191,9 @@ fn work(random: &mut Rng) -> Step {
         nodes.dedup();
         nodes
     };
-    match random.u8(..34) {
+    match random.u8(..36) {
+        34 => Step::Scribble(service(random)),
+        35 => Step::FarFuture(mortal(random)),
         0..=4 => Step::Join(mortal(random)),
         5 | 6 => Step::Terminate(some(random)),
         7 | 8 => Step::ScaleDown(some(random)),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use apiserver::World as Objects;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::{
         coordination::v1::{Lease, LeaseSpec},
@@ -15,8 +15,12 @@ use provider_mock::cloud::{Cloud, Instance, InstanceState};
 use serde_json::json;
 use tokio::time::{Duration, Instant};
 
-/// The interval of Lease renewals, as in kubelets.
-const RENEWAL: Duration = Duration::from_secs(10);
+use crate::plan::Setup;
+
+/// A Lease is renewed this many times as often as it ends, as by kubelets.
+const RENEWALS: u32 = 4;
+/// What a machine shows that has lost its clock.
+const FAR_FUTURE: i64 = 4_070_908_800;
 /// After this silence the node controller gives a kubelet up, as in Kubernetes.
 const GRACE: Duration = Duration::from_secs(50);
 /// From the machine's start to the kubelet's.
@@ -31,13 +35,21 @@ const LEASES: &str = "kube-node-lease";
 const LABELS: &str = "example.com/of-life-";
 
 /// All of them, by node.
-#[derive(Debug, Default)]
-pub struct Kubelets(BTreeMap<String, Kubelet>);
+#[derive(Debug)]
+pub struct Kubelets {
+    all: BTreeMap<String, Kubelet>,
+    /// How far their clocks may be from the true time, in seconds.
+    skew: i64,
+    /// The duration of their Leases, in seconds.
+    lease: u16,
+}
 
 #[derive(Debug)]
 struct Kubelet {
     /// The machine it runs on.
     provider_id: String,
+    clock: Clock,
+    lease: u16,
     /// When it starts; later again after its Node was deleted.
     up_from: Instant,
     silent_until: Instant,
@@ -47,16 +59,52 @@ struct Kubelet {
     heard_since: Option<Instant>,
 }
 
+/// The clock of a machine.
+#[derive(Debug, Clone, Copy)]
+enum Clock {
+    /// This many seconds from the true time.
+    Off(i64),
+    /// Since then in the year 2099.
+    Lost(Instant),
+}
+
+impl Clock {
+    fn read(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Off(seconds) => now + SignedDuration::from_secs(seconds),
+            Self::Lost(since) => {
+                let begin = Timestamp::from_second(FAR_FUTURE).unwrap_or(now);
+                begin + SignedDuration::try_from(since.elapsed()).unwrap_or_default()
+            }
+        }
+    }
+}
+
 impl Kubelets {
+    /// None yet.
+    #[must_use]
+    pub fn new(setup: &Setup) -> Self {
+        Self { all: BTreeMap::new(), skew: setup.skew, lease: setup.lease }
+    }
+
+    /// The clock of its machine is lost.
+    pub fn lose_clock(&mut self, node: &str) {
+        if let Some(kubelet) = self.all.get_mut(node) {
+            kubelet.clock = Clock::Lost(Instant::now());
+        }
+    }
+
     /// A new machine boots.
     pub fn boot(&mut self, node: &str, provider_id: &str) {
         let now = Instant::now();
         // The Lease of a former node with this name stays until somebody finds it expired.
-        let renewed = self.0.get(node).and_then(|before| before.renewed);
-        self.0.insert(
+        let renewed = self.all.get(node).and_then(|before| before.renewed);
+        self.all.insert(
             node.to_owned(),
             Kubelet {
                 provider_id: provider_id.to_owned(),
+                clock: Clock::Off(fastrand::i64(-self.skew..=self.skew)),
+                lease: self.lease,
                 up_from: now + BOOT,
                 silent_until: now,
                 registered: false,
@@ -68,14 +116,14 @@ impl Kubelets {
 
     /// Silences it for a while.
     pub fn silence(&mut self, node: &str, time: Duration) {
-        if let Some(kubelet) = self.0.get_mut(node) {
+        if let Some(kubelet) = self.all.get_mut(node) {
             kubelet.silent_until = Instant::now() + time;
         }
     }
 
     /// Lets all of them report again.
     pub fn speak(&mut self) {
-        for kubelet in self.0.values_mut() {
+        for kubelet in self.all.values_mut() {
             kubelet.silent_until = Instant::now();
         }
     }
@@ -83,7 +131,7 @@ impl Kubelets {
     /// Since when this node's kubelet has renewed its Lease without a gap; none if it does not renew it.
     #[must_use]
     pub fn heard_since(&self, node: &str) -> Option<Instant> {
-        self.0.get(node)?.heard_since
+        self.all.get(node)?.heard_since
     }
 
     /// Runs each of them once, once a second. `reachable`: whether the apiserver answers.
@@ -103,7 +151,7 @@ impl Kubelets {
             state.instances().map(|machine| (machine.provider_id.clone(), runs(machine))).collect()
         });
         let there = |name: &str| nodes.iter().find(|node| node.metadata.name.as_deref() == Some(name));
-        for (name, kubelet) in &mut self.0 {
+        for (name, kubelet) in &mut self.all {
             let runs = running.get(&kubelet.provider_id) == Some(&true);
             let at = Instant::now();
             if runs && at >= kubelet.up_from && at >= kubelet.silent_until {
@@ -115,7 +163,7 @@ impl Kubelets {
                 kubelet.judge(name, node, objects, now);
             }
         }
-        self.0.retain(|name, kubelet| running.contains_key(&kubelet.provider_id) || there(name).is_some());
+        self.all.retain(|name, kubelet| running.contains_key(&kubelet.provider_id) || there(name).is_some());
     }
 }
 
@@ -139,10 +187,12 @@ impl Kubelet {
         }
         self.registered = true;
         self.heard_since.get_or_insert_with(Instant::now);
-        if self.renewed.is_none_or(|last| last.elapsed() >= RENEWAL) {
+        if self.renewed.is_none_or(|last| last.elapsed() >= Duration::from_secs(self.lease.into()) / RENEWALS)
+        {
             self.renewed = Some(Instant::now());
-            let _stored = objects.store(&lease(name, now));
-            set_ready(name, node, objects, now, "True");
+            let here = self.clock.read(now);
+            let _stored = objects.store(&lease(name, self.lease, here, now));
+            set_ready(name, node, objects, here, "True");
         }
     }
 
@@ -155,7 +205,7 @@ impl Kubelet {
     }
 }
 
-fn lease(name: &str, now: Timestamp) -> Lease {
+fn lease(name: &str, seconds: u16, renewed: Timestamp, now: Timestamp) -> Lease {
     Lease {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
@@ -166,8 +216,8 @@ fn lease(name: &str, now: Timestamp) -> Lease {
         },
         spec: Some(LeaseSpec {
             holder_identity: Some(name.to_owned()),
-            lease_duration_seconds: Some(40),
-            renew_time: Some(MicroTime(now)),
+            lease_duration_seconds: Some(seconds.into()),
+            renew_time: Some(MicroTime(renewed)),
             ..LeaseSpec::default()
         }),
     }

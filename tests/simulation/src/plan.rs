@@ -49,6 +49,10 @@ pub struct Setup {
     pub latency: Duration,
     /// How long balancers take to be created and deleted.
     pub provisioning: Duration,
+    /// How far the clocks of machines may be from the true time, in seconds.
+    pub skew: i64,
+    /// The duration of kubelets' Leases, in seconds; they renew them four times as often.
+    pub lease: u16,
     /// How many nodes exist from the start.
     pub nodes: u8,
     /// How long the world may take to be in order after the last fault, given the periods that the flags set.
@@ -87,6 +91,10 @@ pub enum Step {
     Exclude(u8, bool),
     /// A user labels the node with something that nobody reads.
     Label(u8),
+    /// A tenant annotates a Service, and a kubelet its Node, with keys that they never used before.
+    Scribble(u8),
+    /// The clock of a machine is set to the year 2099.
+    FarFuture(u8),
     /// A user creates a Service with a balancer.
     Create(u8),
     /// A user changes the port of a Service.
@@ -153,12 +161,14 @@ pub enum Step {
 
 impl fmt::Display for Plan {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Setup { flags, advertise, reads_labels, late, latency, provisioning, nodes, .. } = &self.setup;
+        let Setup { flags, advertise, reads_labels, late, latency, provisioning, skew, lease, nodes, .. } =
+            &self.setup;
         writeln!(out, "seed {}, {nodes} nodes, flags {}", self.seed, flags.join(" "))?;
         writeln!(
             out,
             "provider: up after {late:?}, advertises {advertise:?}, reads labels: {reads_labels}, latency {latency:?}, provisioning {provisioning:?}"
         )?;
+        writeln!(out, "machines: clocks within {skew} s, Leases of {lease} s")?;
         for Timed { number, at, step } in &self.steps {
             writeln!(out, "{number:>4} {:>8.3}s  {step:?}", at.as_secs_f64())?;
         }

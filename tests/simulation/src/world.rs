@@ -137,7 +137,7 @@ impl World {
             record,
             server,
             mock,
-            kubelets: Arc::default(),
+            kubelets: Arc::new(Mutex::new(Kubelets::new(setup))),
             hosts: RefCell::default(),
             writes: Arc::clone(&writes),
             nodes: Seen::default(),
@@ -381,6 +381,8 @@ impl World {
                     Some(&self.record.elapsed().as_millis().to_string()),
                 );
             }
+            Step::Scribble(number) => self.scribble(*number),
+            Step::FarFuture(number) => self.kubelets.lock().lose_clock(&node(*number)),
             Step::Create(number) => self.create(*number),
             Step::Flip(number, time) => {
                 let number = *number;

@@ -1,8 +1,8 @@
 //! Builders of answers.
 
 use crate::cloud::{
-    AddressType, CloudError, ErrorReason, Instance, InstanceAnswer, InstanceState, LoadBalancer,
-    LoadBalancerState, NodeAddress, Ownership, SyncState, VolumeAnswer, VolumeState, digest,
+    AddressType, CloudError, ErrorReason, Instance, InstanceAnswer, InstanceState, NodeAddress, VolumeAnswer,
+    VolumeState, digest,
 };
 
 /// An instance with that provider ID, an internal address `10.0.0.1` and a host name.
@@ -46,22 +46,12 @@ pub(crate) fn error(method: &'static str, reason: Option<ErrorReason>) -> CloudE
     CloudError { method, reason, code, message, retry_after: None, is_unanswered: false }
 }
 
+/// The caller does not know what became of its call.
+pub(super) fn unanswered(method: &'static str, code: tonic::Code) -> CloudError {
+    CloudError { code, is_unanswered: true, ..error(method, None) }
+}
+
 /// The digest of some balancer that was made for a Service of this class.
 pub(crate) fn digest_for(class: Option<&str>) -> String {
     digest::join(class, "service", "backends")
-}
-
-pub(super) fn absent(key: crate::kube::ObjectKey, uid: &str) -> LoadBalancer {
-    LoadBalancer {
-        key,
-        service_uid: uid.to_owned(),
-        id: String::new(),
-        name: String::new(),
-        state: LoadBalancerState::Absent,
-        ingress: Vec::new(),
-        applied_digest: None,
-        sync_state: SyncState::Unspecified,
-        ownership: Ownership::Unspecified,
-        rejected: Vec::new(),
-    }
 }

@@ -1,8 +1,8 @@
 //! [`Provider`], answered from memory.
 
 use std::{
+    collections::BTreeMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    net::Ipv4Addr,
     sync::Arc,
 };
 
@@ -16,9 +16,9 @@ use super::{Call, FakeProvider, answers, machine, method};
 use crate::{
     cloud::{
         Accepted, BackendSet, CloudError, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute, Ensured,
-        EnsuredRoute, ErrorReason, Family, InProgress, Ingress, InstanceAnswer, InstanceQuery, InstanceState,
-        Listed, LoadBalancer, LoadBalancerState, Ownership, Provider, ProviderInfo, ProviderStatus, Route,
-        SyncState, UpdateLoadBalancer, VolumeAnswer, VolumeQuery, VolumeState, digest::join,
+        EnsuredRoute, Family, InProgress, InstanceAnswer, InstanceQuery, InstanceState, Listed, LoadBalancer,
+        Provider, ProviderInfo, ProviderStatus, Route, UpdateLoadBalancer, VolumeAnswer, VolumeQuery,
+        VolumeState, digest::join,
     },
     kube::{Node, Service},
 };
@@ -82,84 +82,81 @@ impl Provider for FakeProvider {
     }
 
     async fn load_balancer(&self, service: &Service) -> Result<LoadBalancer, CloudError> {
+        let read = self.read(&service.key, &service.uid);
         self.begin(method::GET, Call::Get { service: service.key.to_string() }).await?;
-        let known = self.state.lock().balancers.get(&service.uid).cloned();
-        Ok(known.unwrap_or_else(|| answers::absent(service.key.clone(), &service.uid)))
+        Ok(read)
     }
 
     async fn ensure_load_balancer(&self, wanted: EnsureLoadBalancer) -> Result<Ensured, CloudError> {
+        let EnsureLoadBalancer { service, backends, desired_digest: digest, revision, adopt } = wanted;
+        let (uid, nodes) = (service.uid.clone(), names(&backends));
         let call = Call::Ensure {
-            service: wanted.service.key.to_string(),
-            nodes: names(&wanted.backends),
-            digest: wanted.desired_digest.clone(),
-            revision: wanted.revision,
-            adopt: wanted.adopt,
+            service: service.key.to_string(),
+            nodes: nodes.clone(),
+            digest: digest.clone(),
+            revision,
+            adopt,
         };
-        self.begin(method::ENSURE, call).await?;
-        let mut state = self.state.lock();
-        let in_progress = state.next_in_progress(method::ENSURE);
-        let mut load_balancer = active(&wanted);
-        if in_progress.is_some() {
-            load_balancer.state = LoadBalancerState::Pending;
-            load_balancer.applied_digest = None;
-            load_balancer.sync_state = SyncState::Unspecified;
-        }
-        state.balancers.insert(load_balancer.service_uid.clone(), load_balancer.clone());
-        state.behind.insert(load_balancer.service_uid.clone(), names(&wanted.backends));
-        let (annotations, removed_annotations) = state.annotations.clone();
-        Ok(Ensured {
-            load_balancer,
-            in_progress,
-            events: state.events.clone(),
-            annotations,
-            removed_annotations,
-            conditions: state.conditions.clone(),
+        self.change_balancer((method::ENSURE, &uid, revision), call, move |state| {
+            let unfinished = state.next_in_progress(method::ENSURE);
+            let balancers = state.balancers.now();
+            let (load_balancer, in_progress) =
+                balancers.ensure(&service.key, &service.uid, digest, nodes, unfinished);
+            let ensured = Ensured {
+                load_balancer,
+                in_progress,
+                events: Vec::new(),
+                annotations: BTreeMap::new(),
+                removed_annotations: Vec::new(),
+                conditions: BTreeMap::new(),
+            };
+            if ensured.in_progress.is_some() {
+                return Ok(ensured);
+            }
+            let (annotations, removed_annotations) = state.annotations.clone();
+            let (events, conditions) = (state.events.clone(), state.conditions.clone());
+            Ok(Ensured { events, annotations, removed_annotations, conditions, ..ensured })
         })
+        .await
     }
 
     async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Accepted, CloudError> {
+        let UpdateLoadBalancer { service, backends, desired_digest: digest, revision } = wanted;
+        let (uid, nodes) = (service.uid.clone(), names(&backends));
         let call = Call::Update {
-            service: wanted.service.key.to_string(),
-            nodes: names(&wanted.backends),
-            digest: wanted.desired_digest.clone(),
-            revision: wanted.revision,
+            service: service.key.to_string(),
+            nodes: nodes.clone(),
+            digest: digest.clone(),
+            revision,
         };
-        self.begin(method::UPDATE, call).await?;
-        let mut state = self.state.lock();
-        let in_progress = state.next_in_progress(method::UPDATE);
-        let events = state.events.clone();
-        let state = &mut *state;
-        match state.balancers.get_mut(&wanted.service.uid) {
-            Some(balancer) if balancer.sync_state != SyncState::Drifted => {
-                if in_progress.is_none() {
-                    balancer.applied_digest = Some(wanted.desired_digest);
-                    state.behind.insert(balancer.service_uid.clone(), names(&wanted.backends));
-                }
-                Ok(Accepted { in_progress, events })
-            }
-            _ => Err(answers::error(method::UPDATE, Some(ErrorReason::NeedsEnsure))),
-        }
+        self.change_balancer((method::UPDATE, &uid, revision), call, move |state| {
+            let unfinished = state.next_in_progress(method::UPDATE);
+            let in_progress = state.balancers.now().update(&service.uid, digest, nodes, unfinished)?;
+            Ok(Accepted { in_progress, events: state.events.clone() })
+        })
+        .await
     }
 
     async fn delete_load_balancer(&self, wanted: DeleteLoadBalancer) -> Result<Accepted, CloudError> {
+        let DeleteLoadBalancer { key, uid, last_known, revision, adopt } = wanted;
         let call = Call::Delete {
-            service: wanted.key.to_string(),
-            uid: wanted.uid.clone(),
-            with_last_known: wanted.last_known.is_some(),
-            adopt: wanted.adopt,
+            service: key.to_string(),
+            uid: uid.clone(),
+            with_last_known: last_known.is_some(),
+            adopt,
         };
-        self.begin(method::DELETE, call).await?;
-        let mut state = self.state.lock();
-        let in_progress = state.next_in_progress(method::DELETE);
-        if in_progress.is_none() {
-            state.balancers.remove(&wanted.uid);
-        }
-        Ok(Accepted { in_progress, events: state.events.clone() })
+        self.change_balancer((method::DELETE, &uid.clone(), revision), call, move |state| {
+            let unfinished = state.next_in_progress(method::DELETE);
+            let in_progress = state.balancers.now().delete(&uid, unfinished);
+            Ok(Accepted { in_progress, events: state.events.clone() })
+        })
+        .await
     }
 
     async fn list_load_balancers(&self) -> Result<Listed<LoadBalancer>, CloudError> {
+        let list = self.list();
         self.begin(method::LIST, Call::List).await?;
-        Ok(self.list())
+        Ok(list)
     }
 
     async fn list_routes(&self, within: &[IpNet]) -> Result<Listed<Route>, CloudError> {
@@ -170,20 +167,24 @@ impl Provider for FakeProvider {
 
     async fn ensure_route(&self, wanted: EnsureRoute) -> Result<EnsuredRoute, CloudError> {
         let (destination, node) = (wanted.destination.to_string(), wanted.node.name.clone());
-        self.begin(method::ENSURE_ROUTE, Call::EnsureRoute { destination, node }).await?;
-        self.make_route(&wanted)
+        let holds_addresses = self.info.lock().as_ref().is_some_and(|info| info.route_node_addresses);
+        let call = Call::EnsureRoute { destination, node };
+        self.change(method::ENSURE_ROUTE, call, move |state| Ok(state.make_route(&wanted, holds_addresses)))
+            .await
     }
 
     async fn delete_route(&self, listed: Route) -> Result<Option<InProgress>, CloudError> {
         let (id, destination) = (listed.id.clone(), listed.destination.to_string());
-        self.begin(method::DELETE_ROUTE, Call::DeleteRoute { id, destination }).await?;
-        self.remove_route(&listed)
+        let call = Call::DeleteRoute { id, destination };
+        self.change(method::DELETE_ROUTE, call, move |state| state.remove_route(&listed)).await
     }
 
     async fn add_ssh_key(&self, user: &str, public_key: &str) -> Result<Option<InProgress>, CloudError> {
         let call = Call::AddSshKey { user: user.to_owned(), public_key: public_key.to_owned() };
-        self.begin(method::ADD_SSH_KEY, call).await?;
-        Ok(self.state.lock().next_in_progress(method::ADD_SSH_KEY))
+        self.change(method::ADD_SSH_KEY, call, |state| {
+            Ok(state.next_in_progress(method::ADD_SSH_KEY).map(|(in_progress, _)| in_progress))
+        })
+        .await
     }
 
     async fn volume_labels(&self, query: VolumeQuery) -> Result<VolumeAnswer, CloudError> {
@@ -196,24 +197,4 @@ impl Provider for FakeProvider {
 
 fn names(backends: &BackendSet) -> Vec<String> {
     backends.nodes.iter().map(|node| node.name.clone()).collect()
-}
-
-fn active(wanted: &EnsureLoadBalancer) -> LoadBalancer {
-    LoadBalancer {
-        key: wanted.service.key.clone(),
-        service_uid: wanted.service.uid.clone(),
-        id: format!("lb-{}", wanted.service.uid),
-        name: format!("lb-{}", wanted.service.key.name),
-        state: LoadBalancerState::Active,
-        ingress: vec![Ingress {
-            ip: Some(Ipv4Addr::new(192, 0, 2, 1).into()),
-            hostname: None,
-            ip_mode: Some("VIP"),
-            ports: Vec::new(),
-        }],
-        applied_digest: Some(wanted.desired_digest.clone()),
-        sync_state: SyncState::InSync,
-        ownership: Ownership::ByUid,
-        rejected: Vec::new(),
-    }
 }

@@ -1,6 +1,6 @@
 //! The route table of the fake. A destination has one route unless a test adds more.
 
-use super::{FakeProvider, answers, method};
+use super::{FakeProvider, State, answers, method};
 use crate::cloud::{
     AddressType, CloudError, EnsureRoute, EnsuredRoute, ErrorReason, InProgress, Listed, NodeAddress, Route,
     RouteState, RouteTarget,
@@ -36,14 +36,13 @@ impl FakeProvider {
             rejected: state.rejected_routes.clone(),
         }
     }
+}
 
-    pub(super) fn make_route(&self, wanted: &EnsureRoute) -> Result<EnsuredRoute, CloudError> {
-        let holds_addresses = self.info.lock().as_ref().is_some_and(|info| info.route_node_addresses);
-        let mut state = self.state.lock();
-        let in_progress = state.next_in_progress(method::ENSURE_ROUTE);
-        let events = state.events.clone();
-        if in_progress.is_some() {
-            return Ok(EnsuredRoute { route: None, in_progress, events });
+impl State {
+    pub(super) fn make_route(&mut self, wanted: &EnsureRoute, holds_addresses: bool) -> EnsuredRoute {
+        let events = self.events.clone();
+        if let Some((in_progress, _)) = self.next_in_progress(method::ENSURE_ROUTE) {
+            return EnsuredRoute { route: None, in_progress: Some(in_progress), events };
         }
         let node = &wanted.node;
         let target = RouteTarget {
@@ -56,12 +55,12 @@ impl FakeProvider {
                 Vec::new()
             },
         };
-        let same = state.routes.values().find(|route| route.destination == wanted.destination);
+        let same = self.routes.values().find(|route| route.destination == wanted.destination);
         let id = match same {
             Some(route) => route.id.clone(),
             None => {
-                state.next_route += 1;
-                format!("made-{}", state.next_route)
+                self.next_route += 1;
+                format!("made-{}", self.next_route)
             }
         };
         let route = Route {
@@ -71,21 +70,20 @@ impl FakeProvider {
             state: RouteState::Active,
             ours: true,
         };
-        state.routes.insert(id, route.clone());
-        Ok(EnsuredRoute { route: Some(route), in_progress: None, events })
+        self.routes.insert(id, route.clone());
+        EnsuredRoute { route: Some(route), in_progress: None, events }
     }
 
-    pub(super) fn remove_route(&self, listed: &Route) -> Result<Option<InProgress>, CloudError> {
-        let mut state = self.state.lock();
-        if let Some(in_progress) = state.next_in_progress(method::DELETE_ROUTE) {
+    pub(super) fn remove_route(&mut self, listed: &Route) -> Result<Option<InProgress>, CloudError> {
+        if let Some((in_progress, _)) = self.next_in_progress(method::DELETE_ROUTE) {
             return Ok(Some(in_progress));
         }
         let changed =
             |route: &Route| (route.destination, &route.target) != (listed.destination, &listed.target);
-        if state.routes.get(&listed.id).is_some_and(changed) {
+        if self.routes.get(&listed.id).is_some_and(changed) {
             return Err(answers::error(method::DELETE_ROUTE, Some(ErrorReason::RouteChanged)));
         }
-        state.routes.remove(&listed.id);
+        self.routes.remove(&listed.id);
         Ok(None)
     }
 }

@@ -135,7 +135,10 @@ impl Controller {
             tracing::info!(node = node.name, "not deleted: it has changed in the meantime");
             return Ok(false);
         }
-        if providers.iter().any(|provider| *provider.status(Family::Instances).borrow() != ProviderStatus::Serving) {
+        if providers
+            .iter()
+            .any(|provider| *provider.status(Family::Instances).borrow() != ProviderStatus::Serving)
+        {
             tracing::info!(node = node.name, "not deleted: its provider is not well");
             return Ok(false);
         }

@@ -51,6 +51,22 @@ impl World {
         });
     }
 
+    /// Each time with another key: whoever remembers them all grows.
+    pub(super) fn scribble(&self, number: u8) {
+        let key = format!("example.com/at-{}", self.record.elapsed().as_millis());
+        let note = |annotations: &mut std::collections::BTreeMap<String, String>| {
+            annotations.retain(|key, _| !key.starts_with("example.com/at-"));
+            annotations.insert(key.clone(), "x".repeat(1_000));
+        };
+        let _none_is_fine =
+            self.objects().named("tenant").change::<Service>("default", &service(number), |one| {
+                note(one.metadata.annotations.get_or_insert_default());
+            });
+        let _none_is_fine = self.objects().named("kubelet").change::<Node>("", &node(number), |one| {
+            note(one.metadata.annotations.get_or_insert_default());
+        });
+    }
+
     pub(super) fn create(&self, number: u8) {
         let _there_is_fine = self.objects().named("user").create_value(json!({
             "apiVersion": "v1", "kind": "Service",

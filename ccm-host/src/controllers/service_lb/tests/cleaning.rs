@@ -340,7 +340,7 @@ async fn a_finalizer_that_the_cache_still_shows_is_put_back_before_the_balancer(
     world.cluster.late(behind);
     world.pass(Duration::from_secs(20)).await;
     let story =
-        ["delete web-uid", "finalizer removed", "finalizer added", "ensure web n1", "status 192.0.2.1"];
+        ["delete web-uid", "finalizer removed", "finalizer added", "ensure web n1", "status 192.0.2.2"];
     assert_eq!(world.take(), story);
 }
 

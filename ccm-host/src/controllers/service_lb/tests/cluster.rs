@@ -68,6 +68,12 @@ pub(super) fn node(name: &str) -> Value {
     })
 }
 
+/// The addresses that a Service publishes.
+pub(super) fn addresses(service: &Value) -> Vec<String> {
+    let entries = service["status"]["loadBalancer"]["ingress"].as_array();
+    entries.into_iter().flatten().map(|entry| entry["ip"].as_str().unwrap_or("-").to_owned()).collect()
+}
+
 /// Adds our finalizer.
 pub(super) fn fin(mut service: Value) -> Value {
     service["metadata"]["finalizers"] = json!([FINALIZER]);
@@ -177,6 +183,18 @@ impl Cluster {
 
     pub(super) fn take_writes(&self) -> Vec<Write> {
         std::mem::take(&mut self.state.lock().writes)
+    }
+
+    /// Shows each write of the host to a Service that stays: before and after.
+    pub(super) fn on_service_written(&self, see: impl Fn(&Value, &Value) + Send + Sync + 'static) {
+        self.api.on_write(move |write| {
+            if &*write.client == HOST
+                && write.resource == "services"
+                && let (Some(before), Some(after)) = (&write.before, &write.after)
+            {
+                see(&before.value(), &after.value());
+            }
+        });
     }
 
     /// The number of live reads of single Services so far.

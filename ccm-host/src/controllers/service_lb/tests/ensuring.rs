@@ -113,6 +113,7 @@ async fn a_balancer_without_nodes_is_made_and_warned_of_once() {
 #[tokio::test(start_paused = true)]
 async fn long_work_is_published_as_far_as_it_is_and_asked_for_again_exactly_then() {
     let world = World::settled([node("n1")]).await;
+    world.cloud.early_addresses();
     for _ in 0..2 {
         world.cloud.in_progress_next(method::ENSURE, in_progress(40));
     }

@@ -235,6 +235,10 @@ fn end(world: &World) -> End {
     let mut services = world.cluster.services();
     for service in services.values_mut() {
         service["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+        // Each balancer that was made has its own address.
+        if let Some(entries) = service["status"]["loadBalancer"]["ingress"].as_array_mut() {
+            entries.iter_mut().for_each(|entry| entry["ip"] = json!("an address"));
+        }
     }
     let balancers = world.cloud.balancers().into_iter().map(|(uid, balancer)| {
         let how = format!("{:?} {:?} {:?}", balancer.state, balancer.sync_state, balancer.ownership);
@@ -263,6 +267,7 @@ fn afresh(world: &World) -> World {
 async fn both_ends(steps: &[Step], delete_orphans: bool) -> (End, End) {
     let mut world = World::new([node("n1"), lb("a")]);
     world.settings.delete_orphaned_load_balancers = delete_orphans;
+    world.cloud.distinct_addresses();
     let mut history = History { world, made: 0, runs: false };
     history.start();
     for step in steps {

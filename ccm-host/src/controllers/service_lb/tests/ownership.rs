@@ -224,7 +224,7 @@ async fn another_implementations_finalizer_survives_a_change_of_type() {
     assert_eq!(world.metric("ccm_service_pending"), "0");
 }
 
-fn come(provider: &FakeProvider) {
+pub(super) fn come(provider: &FakeProvider) {
     provider.change_info(|info| {
         info.instances = true;
         info.provider_id_prefixes = vec![format!("{}://", provider.name())];
@@ -234,12 +234,12 @@ fn come(provider: &FakeProvider) {
     provider.set_status(ProviderStatus::Serving);
 }
 
-fn leave(provider: &FakeProvider) {
+pub(super) fn leave(provider: &FakeProvider) {
     provider.forget_info();
     provider.set_status(ProviderStatus::Disconnected("no socket".to_owned()));
 }
 
-fn words(provider: &FakeProvider) -> Vec<String> {
+pub(super) fn words(provider: &FakeProvider) -> Vec<String> {
     provider.take_calls().iter().map(word).collect()
 }
 

@@ -173,9 +173,10 @@ async fn a_sweep_compares_with_what_is_wanted() {
 async fn a_list_that_shrinks_for_a_moment_costs_an_ensure() {
     let world = World::settled([node("n1"), lb("web"), lb("other")]).await;
     let status = world.cluster.service("web").unwrap()["status"].clone();
-    world.cloud.remove_balancer("web-uid");
+    world.cloud.hide_balancer("web-uid", true);
     world.pass(A_SWEEP).await;
     assert_eq!(world.take(), ["list", "ensure web n1"]);
+    world.cloud.hide_balancer("web-uid", false);
     world.pass(A_SWEEP).await;
     assert_eq!(world.take(), ["list"]);
     assert_eq!(world.cluster.service("web").unwrap()["status"], status);

@@ -87,12 +87,16 @@ impl World {
         other
     }
 
+    /// All providers, in their order.
+    pub(super) fn clouds(&self) -> impl Iterator<Item = &Arc<FakeProvider>> {
+        std::iter::once(&self.cloud).chain(&self.others)
+    }
+
     /// Starts a controller without memory of an earlier one.
     pub(super) fn start(&mut self) {
         self.registry = Registry::default();
         self.cancel = CancellationToken::new();
-        let providers = std::iter::once(&self.cloud).chain(&self.others);
-        let providers = providers.map(|one| Arc::clone(one) as Arc<dyn Provider>).collect();
+        let providers = self.clouds().map(|one| Arc::clone(one) as Arc<dyn Provider>).collect();
         let writer = Writer::new(self.cluster.client.clone(), WritePressure::default());
         let settings = controllers::Settings { services: self.settings, ..stage::settings() };
         let (parts, recorded) =

@@ -1,0 +1,98 @@
+//! Several providers that could have a Service's balancer: it stays where it is, and what it leaves is not published.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::json;
+
+use super::{
+    cluster::{addresses, lb, node},
+    ownership::{come, leave, words},
+    restarting::A_SWEEP,
+    world::{A_WHILE, World},
+};
+use crate::cloud::{
+    ErrorReason, PROVIDER_ANNOTATION,
+    fake::{FakeProvider, error, method},
+};
+
+/// The second provider has the balancer of `web`, from a time when it alone owned Services without a class; the host is
+/// down.
+async fn had_by_the_second() -> (World, Arc<FakeProvider>) {
+    let mut world = World::new([node("n1"), lb("web")]);
+    let other = world.add_provider("other");
+    world.cloud.change_info(|info| info.default_load_balancer_class = false);
+    world.start();
+    world.pass(Duration::from_secs(3)).await;
+    world.stop().await;
+    assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (0, 1));
+    world.cloud.change_info(|info| info.default_load_balancer_class = true);
+    world.take();
+    words(&other);
+    (world, other)
+}
+
+/// F1: whichever list is first.
+#[tokio::test(start_paused = true)]
+async fn a_restart_moves_no_balancer_whoever_answers_late() {
+    type Trouble = fn(&FakeProvider);
+    let rows: [(&str, Trouble); 4] = [
+        ("both at once", |_| {}),
+        ("its list takes longer", |other| other.set_latency(method::LIST, Duration::from_secs(5))),
+        ("it is away", leave),
+        ("its list fails", |other| {
+            for _ in 0..7 {
+                other.fail_next(method::LIST, error(method::LIST, None));
+            }
+        }),
+    ];
+    for (id, trouble) in rows {
+        let (mut world, other) = had_by_the_second().await;
+        let before = addresses(&world.cluster.service("web").unwrap());
+        trouble(&other);
+        world.start();
+        world.pass(Duration::from_secs(60)).await;
+        come(&other);
+        world.pass(3 * A_SWEEP).await;
+        assert_eq!((world.count("ensure"), world.cloud.balancers().len()), (0, 0), "{id}");
+        assert!(!words(&other).contains(&"delete web-uid".to_owned()), "{id}");
+        assert_eq!(addresses(&world.cluster.service("web").unwrap()), before, "{id}");
+    }
+}
+
+/// F1: what two balancers of one Service leave behind goes with the Service, too.
+#[tokio::test(start_paused = true)]
+async fn a_service_with_two_balancers_takes_both_with_it() {
+    let mut world = World::settled([node("n1"), lb("web")]).await;
+    world.stop().await;
+    let other = world.add_provider("other");
+    let mut another = world.cloud.balancers()["web-uid"].clone();
+    another.ingress[0].ip = Some("192.0.2.99".parse().unwrap());
+    other.set_balancer(another);
+    world.start();
+    world.pass(Duration::from_secs(60)).await;
+    world.cluster.delete_service("web");
+    world.pass(A_WHILE).await;
+    assert!(world.cluster.service("web").is_none());
+    assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (0, 0));
+}
+
+/// F5: the address is released, and may be somebody else's next.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_moves_does_not_publish_what_it_left() {
+    let mut world = World::new([node("n1"), lb("web")]);
+    let other = world.add_provider("other");
+    world.start();
+    world.pass(Duration::from_secs(3)).await;
+    assert_eq!(addresses(&world.cluster.service("web").unwrap()), ["192.0.2.1"]);
+    other.fail_always(method::ENSURE, Some(error(method::ENSURE, Some(ErrorReason::QuotaExceeded))));
+    world.cluster.change_service("web", |service| {
+        service["metadata"]["annotations"] = json!({PROVIDER_ANNOTATION: "other"});
+    });
+    world.pass(A_WHILE).await;
+    assert!(world.cloud.balancers().is_empty());
+    assert_eq!(addresses(&world.cluster.service("web").unwrap()), [""; 0]);
+    other.fail_always(method::ENSURE, None);
+    world.pass(A_WHILE).await;
+    let made = other.balancers()["web-uid"].ingress[0].ip.unwrap().to_string();
+    assert_eq!(addresses(&world.cluster.service("web").unwrap()), [made]);
+}
