@@ -136,9 +136,16 @@ impl Set {
         for name in ["denied-1", "denied-2", "stays"] {
             set_ready(&cluster.client, name, "Unknown").await?;
         }
-        node(cluster, "denied-1", "held back", |node| {
-            let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-            conditions.into_iter().any(|one| one.type_ == "CloudProviderDeletionBlocked")
+        // Without a Ready node, one of them goes within a window.
+        let nodes = Api::<Node>::all(cluster.client.clone());
+        wait::until("a node is held back", async || {
+            let all = nodes.list(&Default::default()).await?;
+            let mut conditions = all
+                .items
+                .iter()
+                .flat_map(|node| node.status.iter())
+                .flat_map(|status| status.conditions.iter().flatten());
+            Ok(conditions.any(|one| one.type_ == "CloudProviderDeletionBlocked").then_some(()))
         })
         .await?;
         cloud.clear_faults().await
