@@ -232,12 +232,22 @@ impl Providers {
     }
 
     /// Whether the balancers of this provider may send traffic to the node. A single provider gets all nodes, as
-    /// upstream's does, and so does one without instances; of several, each gets its own.
+    /// upstream's does, and so does one without instances; of several, each gets its own. A provider that is still to
+    /// introduce itself may claim a node, too, but its absence takes none out of a balancer that serves.
     #[must_use]
     pub fn may_back(&self, provider: &dyn Provider, node: &Node) -> bool {
+        let is_its = |id: &str| {
+            let mut claimants = self.claimants(id);
+            let only = claimants.next().filter(|_| claimants.next().is_none());
+            self.pinned(id).is_none() && only.is_some_and(|only| only.name() == provider.name())
+        };
         self.all.len() == 1
             || provider.info().is_some_and(|info| !info.instances)
-            || self.for_node(node).provider().is_some_and(|owner| owner.name() == provider.name())
+            || match self.for_node(node) {
+                NodeOwner::Provider(owner) => owner.name() == provider.name(),
+                NodeOwner::Undecided => node.provider_id.as_deref().is_some_and(is_its),
+                NodeOwner::Candidates(_) | NodeOwner::Nobody => false,
+            }
     }
 
     /// The owner of a Service of type LoadBalancer: the provider that its annotation names, else the provider of

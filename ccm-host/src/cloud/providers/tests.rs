@@ -199,6 +199,20 @@ fn balancers_get_the_nodes_of_their_own_provider() {
         assert_eq!(registry(&[&a, &b]).may_back(a.as_ref(), &node), want, "{node:?}");
         assert!(registry(&[&a]).may_back(a.as_ref(), &node), "as upstream: {node:?}");
     }
+    let c = provider("c", &["a://c/", "c://"]);
+    let all = registry(&[&a, &b, &c]);
+    assert!(all.may_back(a.as_ref(), &id("a://1")));
+    assert!(
+        !all.may_back(a.as_ref(), &id("a://c/1")) && !all.may_back(c.as_ref(), &id("a://c/1")),
+        "contested"
+    );
+    c.forget_info();
+    let rows = [(id("a://1"), true), (id("a://c/1"), true), (id("b://1"), false), (node("n"), false)];
+    for (node, want) in rows {
+        assert_eq!(all.may_back(a.as_ref(), &node), want, "c is away: {node:?}");
+    }
+    let pinned = Division { prefixes: [("a://c/".to_owned(), "c".to_owned())].into(), ..Division::default() };
+    assert!(!all.divided(pinned).may_back(a.as_ref(), &id("a://c/1")));
     a.change_info(|info| info.instances = false);
     assert!(registry(&[&a, &b]).may_back(a.as_ref(), &id("b://1")), "it only makes balancers");
 }
