@@ -35,7 +35,9 @@ mod volumes;
 mod wanted;
 
 pub use connection::Dialer;
-pub use digest::{covers_backends, differ_in_backends_only, is_for_another_class, with_backends_of};
+pub use digest::{
+    covers_backends, differ_in_backends_only, is_for_another_class, joined, service_part, with_backends_of,
+};
 pub use error::{CloudError, ErrorReason};
 pub use inventory::Question;
 pub use metrics::CloudMetrics;

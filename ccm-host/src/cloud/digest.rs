@@ -61,6 +61,18 @@ pub fn with_backends_of(applied: &str, wanted: &str) -> Option<String> {
     (is_ours(applied) && before != backends).then(|| format!("{rest}{SEPARATOR}{backends}"))
 }
 
+/// The class and the Service of a digest, without the backends.
+#[must_use]
+pub fn service_part(digest: &str) -> Option<&str> {
+    digest.rsplit_once(SEPARATOR).map(|(part, _)| part)
+}
+
+/// The digest of that Service with these backends.
+#[must_use]
+pub fn joined(service_part: &str, backends: &str) -> String {
+    format!("{service_part}{SEPARATOR}{}", part_of(backends))
+}
+
 /// Whether the digest of a balancer covers the set of backends with this digest.
 #[must_use]
 pub fn covers_backends(digest: &str, backends: &str) -> bool {

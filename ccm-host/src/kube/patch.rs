@@ -36,7 +36,7 @@ use crate::shadow::{Field, condition};
 pub use kinds::{
     Decision, NodeChange, WantedCondition, certificate_decision, node_addresses, node_condition, node_main,
     node_pod_cidrs, service_annotations, service_condition, service_finalizer, service_ingress,
-    volume_admission, volume_topology,
+    volume_admission, volume_topology, without_service_condition,
 };
 pub use named::{Called, NodeLease, Record, RecordKey, Secret, WebhookConfiguration};
 pub use writer::{WriteError, WritePressure, Writer, Written};
@@ -92,6 +92,16 @@ impl Body {
 }
 
 impl Patch {
+    /// One write of several to the same part of an object; none without any. JSON patches cannot be joined.
+    #[must_use]
+    pub fn joined<'a>(patches: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+        let mut patches = patches.into_iter();
+        let Self { target, body } = patches.next()?.clone();
+        let mut whole = body.value().clone();
+        patches.for_each(|patch| merge(&mut whole, patch.body.value()));
+        Some(Self { target, body: Body::Strategic(whole) })
+    }
+
     /// The uid that the patch is for, and what it sets.
     pub(crate) fn fields(&self) -> (String, Vec<Field>) {
         match &self.body {
@@ -104,6 +114,19 @@ impl Patch {
                 (uid, fields)
             }
         }
+    }
+}
+
+/// Lists are joined: those of conditions merge by type.
+fn merge(whole: &mut Value, part: &Value) {
+    match (whole, part) {
+        (Value::Object(whole), Value::Object(part)) => {
+            for (key, value) in part {
+                merge(whole.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (Value::Array(whole), Value::Array(part)) => whole.extend(part.iter().cloned()),
+        (whole, part) => *whole = part.clone(),
     }
 }
 

@@ -93,6 +93,13 @@ pub fn service_condition(before: &Service, wanted: &WantedCondition<'_>, now: Ti
     Some(with_condition(&before.uid, condition))
 }
 
+/// Removes a condition.
+#[must_use]
+pub fn without_service_condition(before: &Service, type_: &str) -> Option<Patch> {
+    before.condition(type_)?;
+    Some(with_condition(&before.uid, json!({"type": type_, "$patch": "delete"})))
+}
+
 /// The desired state of a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedCondition<'a> {
