@@ -5,42 +5,46 @@
 //! [`crate::cloud`] batches updates.
 //!
 //! ```text
-//! Services ─► services ──────┐
-//! Nodes ─► backends ─────────┼─► queue ─► observe ─► decide (pure) ─► act ─► provider, Service
-//! provider's list ─► sweep ──┘               ▲                         │
-//!                                            └───────── lane ◄─────────┘
+//! Services ─► service ───────┐                ┌─► plan (pure) ─► run ────┐
+//! Nodes ─► nodes ────────────┼─► queue ─► observe                        ├─► provider, Service
+//! provider's list ─► sweep ──┘      ▲         └─► fate (pure) ─► remove ─┘
+//!                                   └────────────── rows ◄───────────┘
 //! ```
 //!
-//! Each Service has one lane, so no two workers ever change the same balancer. Reconciles are cheap and practically
-//! unlimited; `--concurrent-service-syncs` limits, per provider, only those that create, change or remove balancers.
+//! What is known of each balancer is a [`row`], by the uid of its Service and by its provider. The queue has two kinds of
+//! keys: a Service, whose run creates or changes its balancer, and a balancer, whose run removes it where nothing wants it.
+//! Runs are cheap and practically unlimited; [`slots`] limit, per provider, those that create, change or remove balancers.
+//! Files, from what is known to what is done: [`row`], [`record`], [`observe`], [`plan`], [`fate`], [`run`], [`remove`],
+//! [`status`]; beside them [`service`], [`nodes`], [`sets`], [`sweep`], [`slots`].
 
-mod act;
-mod backends;
-mod decide;
 mod events;
-mod lane;
+mod fate;
 mod metrics;
+mod nodes;
 mod observe;
-mod services;
+mod plan;
+mod record;
+mod remove;
+mod row;
+mod run;
+mod service;
+mod sets;
 mod settings;
+mod slots;
 mod state;
+mod status;
 mod sweep;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use futures::future::join_all;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{
-    cloud::{Provider, Providers, Wishes},
+    cloud::{Providers, Wishes},
     controllers::{Kept, Parts, Registration},
     kube::{
         keep::{Keep, KeySet},
@@ -48,22 +52,21 @@ use crate::{
         queue::{Backoff, Outcome, WorkQueue},
         service::{ObjectKey, SOURCE_RANGES, Service},
     },
-    reconcile::{self, Reconciler, Run},
+    reconcile::{self, Reconciler, Reports, Run},
 };
-use act::{Act, Step, Takeover};
-use backends::{Backends, NodeChanges};
-use decide::decide;
 use events::{COMPONENT, Events};
-use lane::Lanes;
 use metrics::Metrics;
-use services::FormerClasses;
+use nodes::{Backends, NodeChanges};
+use observe::Listing;
+use row::{RowKey, Rows};
+use service::FormerClasses;
+use sets::Sets;
 pub use settings::Settings;
+use slots::Slots;
 
 /// The same as upstream's.
-const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), max: Duration::from_secs(300) };
-
-/// Delay before a reconcile retries a lane that another worker holds for a moment.
-const LANE_IS_TAKEN: Duration = Duration::from_millis(50);
+const BACKOFF: Backoff =
+    Backoff { base: std::time::Duration::from_secs(5), max: std::time::Duration::from_secs(300) };
 
 /// The controller, to the rest of the host.
 pub const REGISTRATION: Registration = Registration {
@@ -76,7 +79,7 @@ pub const REGISTRATION: Registration = Registration {
     keep: |_| {
         let services = Keep { annotations: KeySet::keys([SOURCE_RANGES]), ..Keep::default() };
         Kept {
-            nodes: Keep { labels: KeySet::keys([backends::EXCLUDE_LABEL]), ..Keep::default() },
+            nodes: Keep { labels: KeySet::keys([nodes::EXCLUDE_LABEL]), ..Keep::default() },
             services: Some(services.union(&Providers::keep_of_services())),
             ..Kept::default()
         }
@@ -91,55 +94,62 @@ fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
     Some(reconcile::run(controller))
 }
 
+/// What a run is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Key {
+    /// A Service, and its balancer at its owner.
+    Service(ObjectKey),
+    /// A balancer that may have to go.
+    Balancer(RowKey),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Service(key) => key.fmt(out),
+            Self::Balancer(at) => write!(out, "balancer of {at}"),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Controller {
     parts: Parts,
     metrics: Metrics,
     events: Events,
-    queue: WorkQueue<ObjectKey>,
-    lanes: Lanes,
+    reports: Reports<Key>,
+    queue: WorkQueue<Key>,
+    rows: Rows,
+    slots: Slots,
     backends: Backends,
+    sets: Sets,
     node_changes: NodeChanges,
     former_classes: FormerClasses,
-    /// Names of the providers whose balancers were listed, or whose first list was given up.
-    listed: Mutex<HashSet<String>>,
+    /// By provider, once its balancers were listed, or could not be.
+    listed: Mutex<HashMap<String, Listing>>,
     wishes: Wishes,
-    /// By provider: the uids of the missing Services whose balancers the last sweep found.
-    orphans: Mutex<HashMap<String, HashSet<String>>>,
-    /// By provider.
-    takeovers: Mutex<HashMap<String, Takeover>>,
-    /// By provider: one permit per balancer being created or changed, and others for those being removed: a cloud in
-    /// which creating hangs may well delete.
-    limits: HashMap<(String, Turn), Semaphore>,
-}
-
-/// What a permit is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Turn {
-    Change,
-    Remove,
 }
 
 impl Controller {
     pub(super) fn new(parts: Parts, registry: &mut Registry) -> Self {
         let metrics = Metrics::register(registry);
         let Parts { providers, nodes, services, .. } = &parts;
-        let at_once = parts.settings.services.concurrent_service_syncs.max(1);
-        let limit = |one: &Arc<dyn Provider>| {
-            [Turn::Change, Turn::Remove].map(|turn| ((one.name().to_owned(), turn), Semaphore::new(at_once)))
-        };
+        let queue = WorkQueue::new("service", BACKOFF, &parts.metrics.queue);
+        let recorder = parts.events.recorder(COMPONENT);
+        let reports = Reports::new(REGISTRATION.name, recorder.clone(), queue.clone(), parts.reports.clone());
+        parts.views.explains(Arc::new(reports.clone()));
         Self {
-            events: Events::new(parts.events.recorder(COMPONENT)),
-            queue: WorkQueue::new("service", BACKOFF, &parts.metrics.queue),
-            lanes: Lanes::new(metrics.pending.clone()),
+            events: Events::new(recorder),
+            reports,
+            slots: Slots::new(parts.settings.services.concurrent_service_syncs, queue.clone()),
+            queue,
+            rows: Rows::default(),
             backends: Backends::new(nodes.clone(), providers.clone()),
+            sets: Sets::default(),
             node_changes: NodeChanges::default(),
             former_classes: FormerClasses::default(),
             listed: Mutex::default(),
-            orphans: Mutex::default(),
-            takeovers: Mutex::default(),
             wishes: Wishes::new(providers.clone(), nodes.clone(), services.clone()),
-            limits: providers.all().iter().flat_map(limit).collect(),
             metrics,
             parts,
         }
@@ -147,11 +157,11 @@ impl Controller {
 }
 
 impl Reconciler for Controller {
-    type Key = ObjectKey;
+    type Key = Key;
     /// Enough for a whole cluster, so that their calls can be batched.
     const AT_ONCE: usize = 8192;
 
-    fn queue(&self) -> &WorkQueue<ObjectKey> {
+    fn queue(&self) -> &WorkQueue<Key> {
         &self.queue
     }
 
@@ -165,35 +175,17 @@ impl Reconciler for Controller {
         let providers = self.parts.providers.all();
         tokio::join!(
             self.fan_out_for_ever(),
+            self.keep_sets(),
             join_all(providers.iter().map(|provider| self.sweep_for_ever(provider))),
             join_all(providers.iter().map(|provider| self.follow_status(provider))),
         );
     }
 
-    /// Observes, decides and acts until nothing more can be done right now.
-    async fn reconcile(&self, key: &ObjectKey) -> Outcome {
-        self.synced().await;
-        let Some(mut taken) = self.lanes.take(key) else { return Outcome::RetryAfter(LANE_IS_TAKEN) };
-        let lane = &mut taken.lane;
-        let mut permit: Option<((String, Turn), Option<SemaphorePermit<'_>>)> = None;
-        let mut given = None;
-        loop {
-            let seen = observe::observe(self, key, lane.as_ref(), given.as_ref());
-            let action = decide(&seen.facts, lane.as_ref());
-            if let Some(turn) = seen.turn_of(&action)
-                && permit.as_ref().is_none_or(|(held, _)| *held != turn)
-            {
-                // Much may happen before a permit is free, so decide again.
-                drop(permit.take());
-                let granted = self.wait_for(&turn).await;
-                permit = Some((turn, granted));
-                continue;
-            }
-            let act = Act { controller: self, key, seen: &seen };
-            match act.run(lane, action).await {
-                Step::Again => given = seen.given(lane.as_ref()),
-                Step::End(outcome) => return outcome,
-            }
+    async fn reconcile(&self, key: &Key) -> Outcome {
+        let _running = self.slots.run(key);
+        match key {
+            Key::Service(key) => self.sync(key).await,
+            Key::Balancer(at) => self.remove(at).await,
         }
     }
 }
@@ -205,11 +197,6 @@ impl Controller {
         self.wishes.hand_on();
         self.parts.services.synced().await;
         self.parts.nodes.synced().await;
-    }
-
-    /// Waits for a permit to do this to a balancer at that provider.
-    async fn wait_for(&self, turn: &(String, Turn)) -> Option<SemaphorePermit<'_>> {
-        self.limits.get(turn)?.acquire().await.ok()
     }
 
     /// The Service as the API has it now.

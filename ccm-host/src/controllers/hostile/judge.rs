@@ -28,6 +28,8 @@ const ITS_ANSWER: Duration = Duration::from_secs(10);
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const OUR_CONDITIONS: [&str; 2] = ["CloudProviderDeletionBlocked", "NetworkUnavailable"];
+/// Where the host keeps what is applied.
+const RECORD: &str = "cloudprovider.ccm/LoadBalancer";
 const WELL_KNOWN_LABELS: [&str; 6] = [
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
@@ -314,13 +316,15 @@ impl Judge {
         self.must(!(may_not && shrinks), || {
             format!("status of {name} shrunk on a list's word: {old:?} to {new:?}")
         });
-        self.rest(
-            "Service",
-            name,
-            before,
-            after,
-            &["/metadata/finalizers", "/metadata/annotations", "/status/loadBalancer"],
-        );
+        let (had, has) = (conditions(before), conditions(after));
+        for type_ in had.keys().chain(has.keys()) {
+            self.must(type_ == RECORD || had.get(type_) == has.get(type_), || {
+                format!("condition {type_} of {name}")
+            });
+        }
+        let ours =
+            ["/metadata/finalizers", "/metadata/annotations", "/status/loadBalancer", "/status/conditions"];
+        self.rest("Service", name, before, after, &ours);
     }
 
     /// Requires that nothing else differs.

@@ -1,16 +1,20 @@
 //! The Events of this controller, with upstream's reasons and types.
 //!
-//! In: what happened, once the writes concerned have succeeded. Out: Events on the Service. The lane remembers the
-//! last warning, so that it is not repeated.
+//! In: what happened, once the writes concerned have succeeded. Out: Events on the Service, and reports of what is wrong
+//! with it.
 
-use super::lane::Lane;
+use std::fmt::Display;
+
+use ccm_state::Standing;
+
+use super::{Controller, Key};
 use crate::{
     cloud::{BackendSet, CloudError, LoadBalancer, ProviderEvent},
     kube::{
         events::{EventType, Recorder, Regarding},
         service::Service,
     },
-    reconcile::pass_on,
+    reconcile::{Report, Retry, pass_on},
 };
 
 /// The component that Events are recorded under; upstream's.
@@ -18,6 +22,9 @@ pub(super) const COMPONENT: &str = "service-controller";
 
 /// Maximum node names in one Event.
 const NAMES: usize = 20;
+
+/// Upstream's words.
+pub(super) const NO_NODES: &str = "There are no available nodes for LoadBalancer";
 
 /// The flag that lets the host remove orphans.
 const DELETE_FLAG: &str = "--delete-orphaned-load-balancers";
@@ -28,37 +35,41 @@ impl From<&LoadBalancer> for Regarding {
     }
 }
 
-/// A warning Event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Warning {
-    reason: &'static str,
-    message: String,
+/// A balancer cannot be created, changed, removed for its Service, or published.
+pub(super) fn sync_failed(why: impl Display) -> Report {
+    warning("SyncLoadBalancerFailed", format!("Error syncing load balancer: {why}"))
 }
 
-impl Warning {
-    /// A balancer cannot be created, changed, removed for its Service, or published.
-    pub(super) fn sync(why: impl std::fmt::Display) -> Self {
-        Self { reason: "SyncLoadBalancerFailed", message: format!("Error syncing load balancer: {why}") }
-    }
+/// A balancer did not get its nodes.
+pub(super) fn update_failed(backends: &BackendSet, why: &CloudError) -> Report {
+    let names = names(backends.nodes.iter().map(|node| node.name.as_str()));
+    let total = backends.nodes.len();
+    let message = format!("Error updating load balancer with {total} nodes [{names}]: {why}");
+    warning("UpdateLoadBalancerFailed", message)
+}
 
-    /// A balancer did not get its nodes.
-    pub(super) fn update(backends: &BackendSet, why: &CloudError) -> Self {
-        let names = names(backends.nodes.iter().map(|node| node.name.as_str()));
-        let total = backends.nodes.len();
-        let message = format!("Error updating load balancer with {total} nodes [{names}]: {why}");
-        Self { reason: "UpdateLoadBalancerFailed", message }
-    }
+/// A balancer whose Service is gone, was replaced, or has another balancer, cannot be removed.
+pub(super) fn delete_failed(why: impl Display) -> Report {
+    warning("DeleteLoadBalancerFailed", format!("Error deleting load balancer: {why}"))
+}
 
-    /// A balancer whose Service is gone, or was replaced, cannot be removed.
-    pub(super) fn delete(why: impl std::fmt::Display) -> Self {
-        Self { reason: "DeleteLoadBalancerFailed", message: format!("Error deleting load balancer: {why}") }
-    }
+/// The balancer has no nodes.
+pub(super) fn no_nodes() -> Report {
+    warning("UnAvailableLoadBalancer", NO_NODES.to_owned())
+}
 
-    /// The balancer has no nodes.
-    pub(super) fn no_nodes() -> Self {
-        let message = "There are no available nodes for LoadBalancer".to_owned();
-        Self { reason: "UnAvailableLoadBalancer", message }
-    }
+fn warning(reason: &'static str, message: String) -> Report {
+    Report::blocked(reason, message, Retry::Backoff).warning(reason)
+}
+
+/// A provider failed in a way that deserves no Event.
+pub(super) fn failed_quietly(why: &CloudError) -> Report {
+    waiting("ProviderFailed", why.to_string())
+}
+
+/// Nothing is wrong yet.
+pub(super) fn waiting(reason: &'static str, why: impl Into<String>) -> Report {
+    Report::waiting(reason, why, Retry::Backoff)
 }
 
 /// Records Events on Services.
@@ -82,7 +93,7 @@ impl Events {
         self.normal(service, "UpdatedLoadBalancer", "Updated load balancer with new hosts");
     }
 
-    pub(super) fn deleting(&self, service: &Service) {
+    pub(super) fn deleting(&self, service: impl Into<Regarding>) {
         self.normal(service, "DeletingLoadBalancer", "Deleting load balancer");
     }
 
@@ -102,31 +113,6 @@ impl Events {
         self.0.record(balancer, EventType::Warning, "OrphanedLoadBalancer", message);
     }
 
-    /// The Service is served by another provider than the one that has this balancer.
-    pub(super) fn left_behind(&self, balancer: &LoadBalancer, provider: &str) {
-        let message = format!(
-            "Load balancer {:?} at provider {provider:?} is left over, since another provider now serves the Service; it is removed",
-            balancer.id
-        );
-        self.0.record(balancer, EventType::Warning, "OrphanedLoadBalancer", message);
-    }
-
-    pub(super) fn orphan_stays(&self, balancer: &LoadBalancer, why: &CloudError) {
-        let Warning { reason, message } = Warning::delete(why);
-        self.0.record(balancer, EventType::Warning, reason, message);
-    }
-
-    /// Writes a warning unless it was the last one written.
-    pub(super) fn warn(&self, lane: &mut Lane, service: &Service, warning: Warning) {
-        let Warning { reason, message } = warning;
-        let text = format!("{reason} {message}");
-        if lane.warned.as_ref() == Some(&text) {
-            return;
-        }
-        lane.warned = Some(text);
-        self.0.record(service, EventType::Warning, reason, message);
-    }
-
     /// Passes a provider's Events on to the owner of the Service.
     pub(super) fn of_provider(&self, service: impl Into<Regarding>, events: &[ProviderEvent]) {
         pass_on(&self.0, service, events);
@@ -134,6 +120,34 @@ impl Events {
 
     fn normal(&self, service: impl Into<Regarding>, reason: &'static str, message: &str) {
         self.0.record(service, EventType::Normal, reason, message);
+    }
+}
+
+impl Controller {
+    /// Reports what is wrong with what a key is about, or what it waits for, until it [is well](Self::is_well). What is
+    /// wrong says more than what it waits for. Only runs of the key call this.
+    pub(super) fn say(&self, key: &Key, about: impl Into<Regarding>, report: Report) {
+        let about = about.into();
+        let mut reports = self.reports.of(key);
+        if reports.is_empty() {
+            self.metrics.pending.inc();
+        } else if self.reports.explain(&about.uid).is_empty() {
+            // They are about a former Service of that name.
+            reports.clear();
+        }
+        reports.retain(|one| one.standing == Standing::Blocked && one.reason != report.reason);
+        if report.standing == Standing::Blocked || reports.is_empty() {
+            reports.push(report);
+        }
+        self.reports.set(key, Some(about), reports);
+    }
+
+    /// There is nothing to say about it any more.
+    pub(super) fn is_well(&self, key: &Key) {
+        if !self.reports.of(key).is_empty() {
+            self.metrics.pending.dec();
+            self.reports.clear(key);
+        }
     }
 }
 
@@ -150,10 +164,7 @@ fn names<'a>(all: impl ExactSizeIterator<Item = &'a str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::kube::fixtures::{recorder, service};
 
     #[test]
     fn names_are_cut_after_twenty() {
@@ -161,18 +172,5 @@ mod tests {
         let text = names(all.iter().map(String::as_str));
         assert!(text.starts_with("n10, n11, ") && text.ends_with(", n29, <5 more>"), "LBN-35: {text}");
         assert_eq!(names(["b", "a"].into_iter()), "a, b");
-    }
-
-    #[test]
-    fn a_warning_is_written_again_only_if_it_differs() {
-        let (recorder, recorded) = recorder();
-        let (events, service) = (Events::new(recorder), service("web"));
-        let mut lane = Lane::new(Arc::new(service.clone()));
-        for why in ["quota", "quota", "rights", "quota"] {
-            events.warn(&mut lane, &service, Warning::sync(why));
-        }
-        let texts: Vec<_> = recorded.take().into_iter().map(|(_, _, text)| text).collect();
-        let want = ["quota", "rights", "quota"].map(|why| format!("Error syncing load balancer: {why}"));
-        assert_eq!(texts, want);
     }
 }

@@ -1,14 +1,12 @@
 //! Shows the Services that have or want a balancer.
 
-use std::collections::HashMap;
-
-use ccm_state::{Service as Row, Standing};
-use tokio::time::Instant;
+use ccm_state::{Explanation, Service as View, Standing};
 
 use super::{
-    Controller,
-    lane::Lane,
-    services::{is_load_balancer, is_of_interest},
+    Controller, Key,
+    events::NO_NODES,
+    row::Row,
+    service::{is_load_balancer, is_of_interest},
 };
 use crate::{
     clock,
@@ -17,66 +15,46 @@ use crate::{
     kube::{Ingress, service::Service},
 };
 
-/// What a lane tells people.
-#[derive(Debug, Default)]
-struct Told {
-    holder: Option<String>,
-    settled: bool,
-    warned: Option<String>,
-    in_progress: bool,
-    until: Option<Instant>,
-}
-
-impl Told {
-    fn of(lane: &Lane) -> Self {
-        let attempt = lane.attempt.as_ref();
-        Self {
-            holder: lane.holder.clone(),
-            settled: lane.settled,
-            warned: lane.warned.clone(),
-            in_progress: attempt.is_some_and(|attempt| attempt.in_progress),
-            until: attempt.and_then(|attempt| attempt.until),
-        }
-    }
-}
-
 impl Explain for Controller {
     /// By namespace and name.
-    fn services(&self) -> Vec<Row> {
-        let mut told = HashMap::new();
-        self.lanes.for_each_idle(|key, lane| {
-            told.insert(key.clone(), Told::of(lane));
-        });
+    fn services(&self) -> Vec<View> {
         let services = self.parts.services.list().into_iter().filter(|service| is_of_interest(service));
-        let mut rows: Vec<_> =
-            services.map(|service| self.row(&service, told.remove(&service.key))).collect();
-        rows.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
-        rows
+        let mut views: Vec<_> = services.map(|service| self.view(&service)).collect();
+        views.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
+        views
     }
 }
 
 impl Controller {
-    fn row(&self, service: &Service, told: Option<Told>) -> Row {
+    fn view(&self, service: &Service) -> View {
+        let key = &service.key;
         let class = service.spec.load_balancer_class.as_deref();
         let owner = self.parts.providers.for_service(service);
-        let holder = told.as_ref().and_then(|told| told.holder.clone());
-        let provider = holder.or_else(|| match &owner {
+        let rows = self.rows.of(key);
+        let row = rows.iter().find(|row| *row.at.uid == *service.uid && row.is_present());
+        let provider = row.map(|row| row.at.provider.to_string()).or_else(|| match &owner {
             ServiceOwner::Provider(owner) => Some(owner.name().to_owned()),
             ServiceOwner::Undecided | ServiceOwner::Misnamed(_) | ServiceOwner::Nobody => None,
         });
+        let said = self.reports.explain(&service.uid);
         let (standing, why) = match owner {
-            ServiceOwner::Nobody if told.is_none() && is_load_balancer(service) => {
+            ServiceOwner::Nobody if row.is_none() && is_load_balancer(service) => {
                 let class = class.unwrap_or("(none)");
                 (Standing::LeftAlone, format!("no provider of this host has the class {class}"))
             }
             ServiceOwner::Misnamed(why) if is_load_balancer(service) => (Standing::Blocked, why),
-            _ => standing(told.as_ref(), self.away(provider.as_deref())),
+            _ => match standing(row.map(AsRef::as_ref), &said, self.away(provider.as_deref())) {
+                (Standing::Settled, _) if row.is_some_and(|row| self.lacks_nodes_at(row)) => {
+                    (Standing::Blocked, NO_NODES.to_owned())
+                }
+                standing => standing,
+            },
         };
-        let key = &service.key;
         let address = |entry: &Ingress| {
             if entry.ip.is_empty() { entry.hostname.clone() } else { entry.ip.clone() }
         };
-        Row {
+        let queued = Key::Service(key.clone());
+        View {
             namespace: key.namespace.to_string(),
             name: key.name.to_string(),
             class: class.map(str::to_owned),
@@ -84,9 +62,18 @@ impl Controller {
             standing,
             addresses: service.ingress.iter().map(address).collect(),
             why,
-            retries: self.queue.retries(key),
-            next_attempt: told.and_then(|told| told.until).or_else(|| self.queue.due(key)).map(clock::at),
+            retries: self.queue.retries(&queued),
+            next_attempt: said
+                .iter()
+                .filter_map(|said| said.next_attempt)
+                .min()
+                .or_else(|| self.queue.due(&queued).map(clock::at)),
         }
+    }
+
+    fn lacks_nodes_at(&self, row: &Row) -> bool {
+        let provider = self.parts.providers.by_name(&row.at.provider);
+        provider.is_some_and(|provider| self.backends.of(provider.as_ref()).nodes.is_empty())
     }
 
     /// Why the provider cannot be asked.
@@ -101,44 +88,56 @@ impl Controller {
     }
 }
 
-fn standing(told: Option<&Told>, away: Option<String>) -> (Standing, String) {
-    match (told, away) {
-        (Some(Told { settled: true, .. }), _) => (Standing::Settled, String::new()),
+fn standing(row: Option<&Row>, said: &[Explanation], away: Option<String>) -> (Standing, String) {
+    let is_settled = row.is_some_and(|row| row.applied().is_some() || row.is_elsewhere());
+    let worst = said.iter().max_by_key(|said| said.standing);
+    match (worst, away) {
+        (None, _) if is_settled => (Standing::Settled, String::new()),
         (_, Some(why)) => (Standing::Blocked, why),
-        (Some(Told { warned: Some(why), .. }), _) => (Standing::Blocked, why.clone()),
-        (Some(Told { in_progress: true, .. }), _) => {
-            (Standing::Waiting, "the provider is working on the load balancer".to_owned())
+        (Some(worst), None) => (worst.standing, worst.why.clone()),
+        (None, None) => {
+            (Standing::Waiting, "the host is working on it, or has not checked it yet".to_owned())
         }
-        (Some(_), _) => (Standing::Waiting, "the load balancer does not match the Service yet".to_owned()),
-        (None, _) => (Standing::Waiting, "the host is working on it, or has not checked it yet".to_owned()),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::{
+        controllers::service_lb::row::{Goal, Known, RowKey},
+        kube::fixtures::service,
+    };
 
     #[test]
     fn a_service_waits_for_the_first_thing_in_its_way() {
-        let told = || Told::default();
         let down = || Some("provider \"mock\" cannot be asked: down".to_owned());
-        let warned = || Told { warned: Some("SyncLoadBalancerFailed quota".to_owned()), ..told() };
+        let said = |standing, why: &str| Explanation {
+            from: String::new(),
+            standing,
+            reason: String::new(),
+            why: why.to_owned(),
+            next: String::new(),
+            retries: 0,
+            last_attempt: None,
+            next_attempt: None,
+        };
+        let working = said(Standing::Waiting, "the provider is working on the load balancer");
+        let warned = said(Standing::Blocked, "quota");
+        let mut row = Row::new(RowKey::new("web-uid", "mock"), service("web").key, Known::Unsure);
+        row.is_applied(Goal::Wanted, "a-b-c".to_owned(), &Arc::new(service("web")));
         let rows = [
-            (Some(Told { settled: true, ..told() }), down(), Standing::Settled, ""),
-            (Some(warned()), down(), Standing::Blocked, "cannot be asked"),
-            (Some(warned()), None, Standing::Blocked, "quota"),
-            (
-                Some(Told { in_progress: true, ..told() }),
-                None,
-                Standing::Waiting,
-                "working on the load balancer",
-            ),
-            (Some(told()), None, Standing::Waiting, "does not match"),
-            (None, None, Standing::Waiting, "not checked"),
+            (Some(&row), vec![], down(), Standing::Settled, ""),
+            (Some(&row), vec![warned.clone()], down(), Standing::Blocked, "cannot be asked"),
+            (Some(&row), vec![working.clone(), warned], None, Standing::Blocked, "quota"),
+            (None, vec![working], None, Standing::Waiting, "working on the load balancer"),
+            (None, vec![], None, Standing::Waiting, "not checked"),
         ];
-        for (told, away, want, word) in rows {
-            let (standing, why) = standing(told.as_ref(), away);
-            assert!(standing == want && why.contains(word), "{told:?}: {standing:?} {why}");
+        for (row, said, away, want, word) in rows {
+            let (standing, why) = standing(row, &said, away);
+            assert!(standing == want && why.contains(word), "{said:?}: {standing:?} {why}");
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::{
         ProviderStatus,
         fake::{Call, FakeProvider, error, method},
     },
-    controllers::service_lb::services::FINALIZER,
+    controllers::service_lb::service::FINALIZER,
 };
 
 const METHODS: [&str; 4] = [method::ENSURE, method::UPDATE, method::DELETE, method::LIST];

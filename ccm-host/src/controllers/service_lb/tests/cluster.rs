@@ -13,7 +13,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{
-    cloud::fake::FakeProvider, controllers::service_lb::services::FINALIZER, kube::fixtures::refusal,
+    cloud::fake::FakeProvider,
+    controllers::service_lb::{record::CONDITION, service::FINALIZER},
+    kube::fixtures::refusal,
 };
 
 const HOST: &str = "host";
@@ -100,7 +102,8 @@ impl Cluster {
         api.on_write(move |write| {
             if &*write.client == HOST {
                 let mut state = writing.lock();
-                let patch = state.patch.take();
+                // The record alone is no news to anybody.
+                let patch = state.patch.take().filter(|patch| !patch.word.is_empty());
                 state.writes.extend(patch);
             }
         });
@@ -117,7 +120,7 @@ impl Cluster {
         let mut service = self.service(name).unwrap();
         change(&mut service);
         if service["spec"]["type"] != "LoadBalancer" {
-            service["status"] = json!({"loadBalancer": {}});
+            service["status"]["loadBalancer"] = json!({});
         }
         self.put(service);
     }
@@ -233,18 +236,20 @@ fn word(body: &Value) -> String {
         let present = wanted.as_array().is_some_and(|list| list.contains(&json!(FINALIZER)));
         return if present { "finalizer added" } else { "finalizer removed" }.to_owned();
     }
-    if let Some(annotations) = body["metadata"].get("annotations") {
-        return format!("annotations {annotations}");
-    }
-    if let Some(conditions) = body["status"].get("conditions") {
-        let told = |one: &Value| format!("condition {}={}", one["type"], one["status"]).replace('"', "");
-        return conditions.as_array().unwrap().iter().map(told).collect();
-    }
-    match &body["status"]["loadBalancer"]["ingress"] {
-        Value::Array(entries) => {
+    let mut words = Vec::new();
+    match body["status"]["loadBalancer"].get("ingress") {
+        Some(Value::Array(entries)) => {
             let ips: Vec<_> = entries.iter().map(|entry| entry["ip"].as_str().unwrap_or("-")).collect();
-            format!("status {}", ips.join(","))
+            words.push(format!("status {}", ips.join(",")));
         }
-        _ => "status cleared".to_owned(),
+        Some(_) => words.push("status cleared".to_owned()),
+        None => {}
     }
+    if let Some(annotations) = body["metadata"].get("annotations") {
+        words.push(format!("annotations {annotations}"));
+    }
+    let told = |one: &Value| format!("condition {}={}", one["type"], one["status"]).replace('"', "");
+    let conditions = body["status"]["conditions"].as_array().into_iter().flatten();
+    words.extend(conditions.filter(|one| one["type"] != CONDITION).map(told));
+    words.join("; ")
 }

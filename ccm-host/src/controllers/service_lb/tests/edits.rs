@@ -15,7 +15,7 @@ use crate::{
         ErrorReason, InProgress,
         fake::{Call, error, method},
     },
-    controllers::service_lb::backends::EXCLUDE_LABEL,
+    controllers::service_lb::nodes::EXCLUDE_LABEL,
 };
 
 const SOON: Duration = Duration::from_secs(15);
@@ -104,7 +104,7 @@ async fn nodes_follow_after_the_edit_that_came_with_them_failed() {
     world.cluster.remove_node("n1");
     port(&world, 81);
     world.pass(A_WHILE).await;
-    assert_eq!(world.take(), ["ensure web n2", "update web n2"]);
+    assert_eq!(world.take(), ["ensure web n1,n2", "update web n2"]);
 }
 
 /// S2: a provider that forgot what was applied when the edit failed gets the whole applied state again.

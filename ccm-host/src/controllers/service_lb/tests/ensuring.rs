@@ -14,7 +14,7 @@ use crate::{
         InProgress, ProviderEvent, ServiceCondition,
         fake::{Call, method},
     },
-    controllers::service_lb::backends::EXCLUDE_LABEL,
+    controllers::service_lb::nodes::EXCLUDE_LABEL,
     kube::{
         EventType,
         fixtures::{invalid, refusal},
@@ -166,8 +166,8 @@ async fn annotations_and_events_of_an_answer_are_written() {
     world.cluster.put(lb("web"));
     world.pass(A_WHILE).await;
     let (story, events) = world.take_with_events();
-    let annotations = r#"annotations {"cloud/arn":"a1"}"#;
-    assert_eq!(story, ["finalizer added", "ensure web n1", "status 192.0.2.1", annotations]);
+    let written = r#"status 192.0.2.1; annotations {"cloud/arn":"a1"}"#;
+    assert_eq!(story, ["finalizer added", "ensure web n1", written]);
     assert_eq!(events, ["EnsuringLoadBalancer", "Shared: with others", "EnsuredLoadBalancer"]);
 }
 
@@ -186,7 +186,7 @@ async fn conditions_of_an_answer_are_set() {
     world.pass(A_WHILE).await;
     assert_eq!(
         world.take(),
-        ["finalizer added", "ensure web n1", "status 192.0.2.1", "condition cloud/Open=True"]
+        ["finalizer added", "ensure web n1", "status 192.0.2.1; condition cloud/Open=True"]
     );
     let edit = |number: u64| {
         world.cluster.change_service("web", |service| service["spec"]["healthCheckNodePort"] = json!(number));
@@ -212,10 +212,8 @@ async fn annotations_that_could_not_be_written_are_written_later() {
     }
     world.cluster.put(lb("web"));
     world.pass(A_WHILE).await;
-    let mut story = world.take();
-    story.sort();
-    let annotations = r#"annotations {"cloud/arn":"a1"}"#;
-    assert_eq!(story, [annotations, "ensure web n1", "finalizer added", "status 192.0.2.1"]);
+    let written = r#"status 192.0.2.1; annotations {"cloud/arn":"a1"}"#;
+    assert_eq!(world.take(), ["finalizer added", "ensure web n1", written]);
     assert_eq!(world.metric("ccm_service_pending"), "0");
 }
 
@@ -274,7 +272,7 @@ async fn a_finalizer_of_somebody_else_is_kept() {
     assert_eq!(story, ["finalizer added", "ensure web n1", "status 192.0.2.1"]);
     assert_eq!(events, ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
     let finalizers = world.cluster.service("web").unwrap()["metadata"]["finalizers"].clone();
-    assert_eq!(finalizers, json!(["other/one", crate::controllers::service_lb::services::FINALIZER]));
+    assert_eq!(finalizers, json!(["other/one", crate::controllers::service_lb::service::FINALIZER]));
 }
 
 /// SVC-11: a concurrent write causes neither a warning (upstream warns) nor another call.

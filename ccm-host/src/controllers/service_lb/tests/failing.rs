@@ -199,7 +199,7 @@ async fn operations_are_counted_by_result() {
 #[test]
 fn a_done_that_is_none_is_not_believed() {
     use crate::cloud::Ensured;
-    use crate::controllers::service_lb::act::apply::what_is_left;
+    use crate::controllers::service_lb::run::what_is_left;
     let answer = |state| Ensured {
         load_balancer: LoadBalancer {
             key: crate::kube::service::ObjectKey::new("default", "web"),

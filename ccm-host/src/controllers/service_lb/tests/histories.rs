@@ -19,7 +19,7 @@ use crate::{
         ErrorReason, InProgress, ProviderStatus, SyncState,
         fake::{error, method},
     },
-    controllers::service_lb::{backends::EXCLUDE_LABEL, services::FINALIZER},
+    controllers::service_lb::{nodes::EXCLUDE_LABEL, service::FINALIZER},
     kube::fixtures::refusal,
 };
 
@@ -235,6 +235,9 @@ fn end(world: &World) -> End {
     let mut services = world.cluster.services();
     for service in services.values_mut() {
         service["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+        for condition in service["status"]["conditions"].as_array_mut().into_iter().flatten() {
+            condition.as_object_mut().unwrap().remove("lastTransitionTime");
+        }
         // Each balancer that was made has its own address.
         if let Some(entries) = service["status"]["loadBalancer"]["ingress"].as_array_mut() {
             entries.iter_mut().for_each(|entry| entry["ip"] = json!("an address"));

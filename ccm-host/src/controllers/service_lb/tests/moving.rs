@@ -96,3 +96,35 @@ async fn a_service_that_moves_does_not_publish_what_it_left() {
     let made = other.balancers()["web-uid"].ingress[0].ip.unwrap().to_string();
     assert_eq!(addresses(&world.cluster.service("web").unwrap()), [made]);
 }
+
+/// Nothing but its finalizer says that there is a balancer: any provider may have it, also one that is not there yet.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_not_freed_by_the_wrong_provider_leaks_nothing() {
+    let (mut world, other) = had_by_the_second().await;
+    leave(&other);
+    world.cluster.change_service("web", |service| {
+        service["spec"]["type"] = json!("ClusterIP");
+        service["status"] = json!({});
+    });
+    world.start();
+    world.pass(A_WHILE).await;
+    assert!(!world.cluster.service("web").unwrap()["metadata"]["finalizers"].is_null());
+    come(&other);
+    world.pass(A_WHILE).await;
+    assert!(world.cluster.service("web").unwrap()["metadata"]["finalizers"].is_null());
+    assert!(other.balancers().is_empty());
+}
+
+/// What a Service left behind when it lost its finalizer to someone else goes at the next sweep.
+#[tokio::test(start_paused = true)]
+async fn a_balancer_of_a_service_that_wants_none_is_removed() {
+    let mut world = World::settled([node("n1"), lb("web")]).await;
+    world.stop().await;
+    world.cluster.change_service("web", |service| {
+        service["spec"]["type"] = json!("ClusterIP");
+        service["metadata"]["finalizers"] = json!([]);
+    });
+    world.start();
+    world.pass(A_WHILE).await;
+    assert!(world.cloud.balancers().is_empty());
+}

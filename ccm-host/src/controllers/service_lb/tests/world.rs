@@ -1,6 +1,6 @@
 //! A cluster, a cloud and the controller between them, on a paused clock.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::Value;
@@ -18,7 +18,7 @@ use crate::{
     },
     controllers::{
         self,
-        service_lb::{Controller, REGISTRATION, Settings},
+        service_lb::{Controller, Key, REGISTRATION, Settings},
         stage,
     },
     kube::{
@@ -126,17 +126,18 @@ impl World {
 
     /// Queues a key as if the watch had reported that Service.
     pub(super) fn enqueue(&self, key: ObjectKey) {
-        self.controller.as_ref().expect("started").queue.add(key);
+        self.controller.as_ref().expect("started").queue.add(Key::Service(key));
     }
 
-    /// The Services that have a lane.
-    pub(super) fn remembered(&self) -> Vec<ObjectKey> {
-        self.controller.as_ref().expect("started").lanes.keys()
+    /// The names that have a balancer, as far as is known.
+    pub(super) fn remembered(&self) -> BTreeSet<ObjectKey> {
+        let rows = self.controller.as_ref().expect("started").rows.all();
+        rows.iter().filter(|row| row.orphan.is_none()).map(|row| row.key.clone()).collect()
     }
 
-    /// How often the sets of nodes were invalidated.
-    pub(super) fn sets_made(&self) -> u64 {
-        self.controller.as_ref().expect("started").backends.changes()
+    /// Whether nodes changed that are in no set yet.
+    pub(super) fn lacks_a_set(&self) -> bool {
+        self.controller.as_ref().expect("started").backends.is_outdated()
     }
 
     /// Lets time pass.
@@ -152,7 +153,9 @@ impl World {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        timeout(A_WHILE, wait).await.unwrap_or_else(|_| panic!("{what} did not happen: {:?}", self.story()));
+        timeout(2 * A_WHILE, wait)
+            .await
+            .unwrap_or_else(|_| panic!("{what} did not happen: {:?}", self.story()));
         begun.elapsed()
     }
 

@@ -3,19 +3,19 @@
 //!
 //! In: a Service, or two versions of it. Out: yes or no, and keys in the queue; the class that a Service had before it
 //! changed its type; the status that a balancer gives it. The compared fields include all of upstream's, so that nothing
-//! is missed; whether the cloud is then asked depends on the digest in [`decide`](mod@super::decide). [`crate::cloud`]
+//! is missed; whether the cloud is then asked depends on the digest in [`plan`](mod@super::plan). [`crate::cloud`]
 //! decides who owns which class, and [`crate::kube::patch`] what must be written.
 
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-use super::Controller;
+use super::{Controller, Key};
 use crate::{
     cloud::{self, LoadBalancer, ServiceOwner},
     kube::{
         cache::Change,
-        service::{Ingress, ObjectKey, PortStatus, Service, ServiceSpec},
+        service::{Ingress, ObjectKey, PortStatus, Service},
     },
 };
 
@@ -58,46 +58,15 @@ fn needs_update(old: &Service, new: &Service, ours: impl Fn(&Service) -> bool) -
             old.uid != new.uid
                 || old.labels != new.labels
                 || old.annotations != new.annotations
-                || specs_differ(&old.spec, &new.spec)
+                || old.spec != new.spec
         }
         _ => true,
     }
 }
 
-fn specs_differ(old: &ServiceSpec, new: &ServiceSpec) -> bool {
-    // Destructured, so that every new field must be classified.
-    let ServiceSpec {
-        type_: _,
-        load_balancer_class,
-        load_balancer_source_ranges,
-        ports,
-        session_affinity,
-        session_affinity_config,
-        load_balancer_ip,
-        external_ips,
-        external_traffic_policy,
-        internal_traffic_policy,
-        health_check_node_port,
-        ip_families,
-        ip_family_policy,
-        cluster_ips,
-        allocate_load_balancer_node_ports,
-    } = old;
-    *load_balancer_source_ranges != new.load_balancer_source_ranges
-        || *ports != new.ports
-        || *session_affinity != new.session_affinity
-        || *session_affinity_config != new.session_affinity_config
-        || *load_balancer_ip != new.load_balancer_ip
-        || *external_ips != new.external_ips
-        || *external_traffic_policy != new.external_traffic_policy
-        || *health_check_node_port != new.health_check_node_port
-        || *ip_families != new.ip_families
-        // Upstream compares none of these, but providers receive them, so the digest depends on them.
-        || *load_balancer_class != new.load_balancer_class
-        || *internal_traffic_policy != new.internal_traffic_policy
-        || *ip_family_policy != new.ip_family_policy
-        || *cluster_ips != new.cluster_ips
-        || *allocate_load_balancer_node_ports != new.allocate_load_balancer_node_ports
+/// Whether it has lost its finalizer for good: what is known of its balancer can go.
+fn is_freed(old: &Service, new: &Service) -> bool {
+    has_finalizer(old) && !has_finalizer(new) && (new.is_deleting() || !is_load_balancer(new))
 }
 
 impl Controller {
@@ -107,12 +76,12 @@ impl Controller {
             |service: &Service| !matches!(self.parts.providers.for_service(service), ServiceOwner::Nobody);
         let look = match change {
             Change::Added(service) => is_of_interest(service),
-            Change::Updated { old, new } => needs_look(old, new, ours),
+            Change::Updated { old, new } => is_freed(old, new) || needs_look(old, new, ours),
             // The lane knows whether it left a balancer.
             Change::Deleted(_) => true,
         };
         if look {
-            self.queue.add(change.object().key.clone());
+            self.queue.add(Key::Service(change.object().key.clone()));
         }
     }
 }
@@ -149,7 +118,7 @@ impl FormerClasses {
 }
 
 /// The entries of `status.loadBalancer.ingress`, in the provider's order.
-pub(super) fn published(balancer: &LoadBalancer) -> Vec<Ingress> {
+pub(super) fn published(balancer: &LoadBalancer, _service: &Service) -> Vec<Ingress> {
     balancer.ingress.iter().map(entry).collect()
 }
 
@@ -176,7 +145,7 @@ mod tests {
     use crate::kube::{
         fixtures::service,
         patch::service_ingress,
-        service::{ClientIpConfig, SessionAffinityConfig, TargetPort},
+        service::{ClientIpConfig, ServiceSpec, SessionAffinityConfig, TargetPort},
     };
 
     fn lb() -> Service {

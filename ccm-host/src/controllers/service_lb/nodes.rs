@@ -13,7 +13,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -24,9 +24,9 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Controller, decide::Standing, observe::standing};
+use super::{Controller, Key, observe::standing, plan::Standing};
 use crate::{
-    cloud::{BackendSet, Provider, Providers, covers_backends},
+    cloud::{BackendSet, Provider, Providers},
     controllers::taint,
     kube::{
         cache::{Cache, Change},
@@ -34,53 +34,54 @@ use crate::{
     },
 };
 
+/// The sets of nodes behind balancers. Only a departure ([`Controller::depart`]) makes new ones, so that all balancers of
+/// a provider get the same set in one wave, however fast nodes change.
 #[derive(Debug)]
 pub(super) struct Backends {
     nodes: Cache<Node>,
     providers: Providers,
-    changes: AtomicU64,
-    known: Mutex<Known>,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    /// The count of changes when the sets were computed.
-    as_of: u64,
-    /// By provider, with its epoch: what a provider wants of a node is fixed within one epoch.
-    sets: HashMap<String, (String, Arc<BackendSet>)>,
+    /// Changes that no set has yet.
+    changed: AtomicBool,
+    /// By provider, with what all providers said of themselves when it was made.
+    sets: Mutex<HashMap<String, (String, Arc<BackendSet>)>>,
 }
 
 impl Backends {
     pub(super) fn new(nodes: Cache<Node>, providers: Providers) -> Self {
-        Self { nodes, providers, changes: AtomicU64::new(0), known: Mutex::default() }
+        Self { nodes, providers, changed: AtomicBool::new(false), sets: Mutex::default() }
     }
 
-    /// Invalidates the sets: the next request recomputes them. Never blocks.
-    fn changed(&self) {
-        self.changes.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// The nodes of this provider that are eligible now.
+    /// The set that the balancers of this provider are to have.
     pub(super) fn of(&self, provider: &dyn Provider) -> Arc<BackendSet> {
-        let mut known = self.known.lock();
-        let changes = self.changes.load(Ordering::Acquire);
-        if known.as_of != changes {
-            *known = Known { as_of: changes, sets: HashMap::new() };
+        let said = self.said();
+        let known = self.sets.lock().get(provider.name()).cloned();
+        if let Some((_, set)) = known.filter(|(then, _)| *then == said) {
+            return set;
         }
-        let epoch = provider.info().map(|info| info.epoch.clone()).unwrap_or_default();
-        match known.sets.get(provider.name()) {
-            Some((of_epoch, set)) if *of_epoch == epoch => Arc::clone(set),
-            _ => {
-                let set = provider.backend_set(self.eligible(provider));
-                known.sets.insert(provider.name().to_owned(), (epoch, Arc::clone(&set)));
-                set
-            }
+        let set = provider.backend_set(self.eligible(provider));
+        let mut sets = self.sets.lock();
+        sets.insert(provider.name().to_owned(), (said, Arc::clone(&set)));
+        set
+    }
+
+    /// Makes new sets of the nodes as they are now.
+    fn publish(&self) {
+        self.changed.store(false, Ordering::Release);
+        for provider in self.providers.all().iter().filter(|provider| provider.info().is_some()) {
+            let set = provider.backend_set(self.eligible(provider.as_ref()));
+            self.sets.lock().insert(provider.name().to_owned(), (self.said(), set));
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn changes(&self) -> u64 {
-        self.changes.load(Ordering::Acquire)
+    /// What a provider wants of a node is fixed within one epoch; whose a node is depends on all of them.
+    fn said(&self) -> String {
+        let epochs: Vec<_> = self.providers.all().iter().map(|one| Some(one.info()?.epoch.clone())).collect();
+        format!("{epochs:?}")
+    }
+
+    /// Whether nodes changed that are in no set yet.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.changed.load(Ordering::Acquire)
     }
 
     fn eligible(&self, provider: &dyn Provider) -> Vec<Arc<Node>> {
@@ -166,7 +167,7 @@ impl Controller {
             }
         };
         if is_in_set {
-            self.backends.changed();
+            self.backends.changed.store(true, Ordering::Release);
         }
         if is_reason {
             // A node still to be initialised will change again at once: wait, and pass it on complete.
@@ -195,41 +196,50 @@ impl Controller {
             })
     }
 
-    /// Passes changes on for as long as it is polled.
+    /// Forwards changes while polled.
     pub(super) async fn fan_out_for_ever(&self) {
         let mut pace = Pace::default();
         loop {
             let since = self.node_changes.next(&mut pace).await;
-            self.fan_out(since);
+            self.depart(since).await;
         }
     }
 
-    fn fan_out(&self, since: Instant) {
-        let sets = self.sets();
-        let sync = self.metrics.node_sync(since);
+    /// Changes that are no reason by themselves ride along with a sweep.
+    pub(super) async fn depart_if_outdated(&self) {
+        if self.backends.is_outdated() {
+            self.depart(Instant::now()).await;
+        }
+    }
+
+    /// Makes new sets, and queues the Services whose balancers lack them.
+    async fn depart(&self, since: Instant) {
+        self.sets.forget(self).await;
+        self.backends.publish();
+        let sets: HashMap<_, _> = self
+            .parts
+            .providers
+            .all()
+            .iter()
+            .filter(|provider| !matches!(standing(provider.as_ref()), Standing::Away(_)))
+            .map(|provider| (provider.name(), self.backends.of(provider.as_ref())))
+            .collect();
+        let mut sync = None;
         let mut outdated = Vec::new();
-        let taken = self.lanes.for_each_idle(|key, lane| {
-            if let (Some(applied), Some(holder)) = (&lane.applied, &lane.holder)
-                && sets.get(holder).is_some_and(|set| !covers_backends(&applied.digest, &set.digest))
-            {
-                lane.node_sync.get_or_insert_with(|| Arc::clone(&sync));
-                outdated.push(key.clone());
+        self.rows.for_each(|row| {
+            let lacks = |set: &Arc<BackendSet>| {
+                row.busy || (row.applied().is_some() && !row.has_backends(&set.digest))
+            };
+            if sets.get(&*row.at.provider).is_some_and(lacks) {
+                let sync = sync.get_or_insert_with(|| self.metrics.node_sync(since));
+                row.node_sync.get_or_insert_with(|| Arc::clone(sync));
+                outdated.push(row.key.clone());
             }
         });
         tracing::debug!(services = outdated.len(), "nodes have changed");
-        // A worker that holds a lane may have begun before the change, so requeue its Service, too.
-        for key in outdated.into_iter().chain(taken) {
-            self.queue.add(key);
+        for key in outdated {
+            self.queue.add(Key::Service(key));
         }
-    }
-
-    /// The nodes as each reachable provider wants them.
-    fn sets(&self) -> HashMap<String, Arc<BackendSet>> {
-        let providers = self.parts.providers.all().iter();
-        providers
-            .filter(|provider| !matches!(standing(provider.as_ref()), Standing::Away(_)))
-            .map(|provider| (provider.name().to_owned(), self.backends.of(provider.as_ref())))
-            .collect()
     }
 }
 

@@ -1,0 +1,209 @@
+//! Removes one balancer that nothing wants where it is. Even one that is reported absent is asked to be deleted, for as
+//! long as the finalizer of its Service is there.
+//!
+//! In: the row's key. Out: calls to its provider, Events, and a row that says that nothing is left; the Service is then
+//! looked at again, which frees it. Each balancer has a key of its own in the queue, so that a provider that is away, hangs
+//! or refuses holds up no other one.
+
+use std::{fmt::Display, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{
+    Controller, Key,
+    events::{delete_failed, failed_quietly, sync_failed, waiting},
+    fate::{Fate, Why},
+    observe::standing,
+    plan::Standing,
+    row::{Attempt, End, Goal, Known, Row, RowKey},
+    run::rank,
+    slots::{Direction, Rank},
+    wall_micros,
+};
+use crate::{
+    cloud::{Accepted, CloudError, DeleteLoadBalancer, ErrorReason, Provider},
+    kube::{events::Regarding, patch::WriteError, queue::Outcome},
+    reconcile::{Retry, measured, result},
+};
+
+/// The wanted state announced for a removal.
+const GONE: &str = "";
+
+/// Delay before the next look if the cache lacks a Service that still exists.
+const CACHE_IS_BEHIND: Duration = Duration::from_secs(1);
+
+impl Controller {
+    pub(super) async fn remove(&self, at: &RowKey) -> Outcome {
+        self.synced().await;
+        let Some(row) = self.rows.get(at) else {
+            self.is_well(&Key::Balancer(at.clone()));
+            return Outcome::Done;
+        };
+        let provider = self.parts.providers.by_name(&at.provider);
+        match (self.look(&row.key).fate_of(at), provider) {
+            (Fate::Keep, _) => {
+                self.is_well(&Key::Balancer(at.clone()));
+                Outcome::Done
+            }
+            (Fate::Drop, _) | (Fate::Remove(_), None) => {
+                self.is_well(&Key::Balancer(at.clone()));
+                self.rows.remove(at);
+                Outcome::Done
+            }
+            (Fate::Remove(why), Some(provider)) => self.remove_at(provider.as_ref(), &row, why).await,
+        }
+    }
+
+    async fn remove_at(&self, provider: &dyn Provider, row: &Arc<Row>, why: Why) -> Outcome {
+        let key = Key::Balancer(row.at.clone());
+        match standing(provider) {
+            Standing::Ready => {}
+            // Its return requeues everything.
+            Standing::Away(reason) => {
+                self.waits(row, why, "WaitsForProvider", &reason);
+                return Outcome::Parked;
+            }
+            Standing::Frozen(reason) => {
+                self.warn_of(row, why, format_args!("the deletion is held back: {reason}"));
+                return Outcome::Done;
+            }
+        }
+        let tried = row.tried.of(Goal::Gone);
+        if let Some(until) = tried.and_then(|attempt| attempt.until).filter(|until| *until > Instant::now()) {
+            self.slots.hold(&key);
+            return Outcome::RetryAfter(until.saturating_duration_since(Instant::now()));
+        }
+        let rank = if why.is_tidying() { Rank::Tidying } else { rank(tried, GONE) };
+        let Some(slot) = self.slots.take(&row.at.provider, Direction::Remove, &key, rank) else {
+            self.waits(row, why, "WaitsForTurn", "its load balancer waits for its turn to be deleted");
+            return Outcome::Parked;
+        };
+        if why.needs_proof() {
+            match (self.live(&row.key).await, why) {
+                (Ok(Some(live)), Why::Vanished) if *live.uid == *row.at.uid => {
+                    return Outcome::RetryAfter(CACHE_IS_BEHIND);
+                }
+                (Ok(Some(live)), _) if *live.uid == *row.at.uid => return Outcome::Done,
+                (Ok(_), _) => {}
+                (Err(WriteError::NotLeading), _) => return Outcome::Done,
+                (Err(error), _) => return Outcome::retry(error),
+            }
+        }
+        let Some(_busy) = self.rows.begin(&row.at) else { return Outcome::Parked };
+        let begun = Instant::now();
+        let outcome = self.delete(provider, row, why).await;
+        if let Outcome::RetryAfter(pause) = outcome
+            && pause <= begun.elapsed()
+        {
+            slot.hold(&key);
+        }
+        outcome
+    }
+
+    async fn delete(&self, provider: &dyn Provider, row: &Row, why: Why) -> Outcome {
+        let Row { at, key, last, .. } = row;
+        // A balancer known to be absent is removed without Events.
+        let is_told = !matches!(row.known, Known::Absent);
+        let regarding = || Regarding::service(key, &at.uid);
+        if is_told && !why.is_tidying() && row.announced.as_deref() != Some(GONE) {
+            self.events.deleting(regarding());
+        }
+        let revision = self.rows.change(at, key, |row| {
+            row.announced = Some(GONE.to_owned());
+            row.is_leaving();
+            row.revision(None, wall_micros())
+        });
+        let wanted = DeleteLoadBalancer {
+            key: key.clone(),
+            uid: at.uid.to_string(),
+            last_known: last.clone(),
+            revision,
+            adopt: self.parts.settings.services.adopt_load_balancers && !why.is_tidying(),
+        };
+        let call = provider.delete_load_balancer(wanted);
+        let answer = measured(&self.metrics.operations, provider, "delete", call, |deleted| {
+            result(&deleted.in_progress)
+        });
+        match answer.await {
+            Ok(Accepted { in_progress, events }) => {
+                self.events.of_provider(regarding(), &events);
+                match in_progress {
+                    Some(in_progress) => {
+                        let wait = in_progress.retry_after;
+                        self.waits(row, why, "InProgress", "the provider is deleting its load balancer");
+                        self.rows.update(at, |row| row.failed(Goal::Gone, attempt(End::InProgress, wait)));
+                        Outcome::RetryAfter(wait)
+                    }
+                    None => self.is_removed(row, why, is_told),
+                }
+            }
+            Err(error) if error.is(ErrorReason::ImplementedElsewhere) => {
+                tracing::warn!(service = %key, provider = provider.name(),
+                    "the provider does not serve this load balancer; treated as removed");
+                self.is_removed(row, why, is_told)
+            }
+            Err(error) => self.is_not_removed(row, why, &error),
+        }
+    }
+
+    fn is_removed(&self, row: &Row, why: Why, is_told: bool) -> Outcome {
+        if is_told {
+            self.events.deleted(Regarding::service(&row.key, &row.at.uid));
+        }
+        match why {
+            // The Service is there, and has yet to be freed.
+            Why::Unwanted | Why::Handover | Why::Moved => _ = self.rows.update(&row.at, Row::is_gone),
+            Why::Former | Why::Vanished | Why::LeftBehind | Why::Orphaned => self.rows.remove(&row.at),
+        }
+        self.is_well(&Key::Balancer(row.at.clone()));
+        self.queue.add(Key::Service(row.key.clone()));
+        Outcome::Done
+    }
+
+    fn is_not_removed(&self, row: &Row, why: Why, error: &CloudError) -> Outcome {
+        let key = Key::Balancer(row.at.clone());
+        if self.is_quiet(&key, error) {
+            self.say(&key, Regarding::service(&row.key, &row.at.uid), failed_quietly(error));
+        } else {
+            self.warn_of(row, why, error);
+        }
+        // A removal has no change of the Service to wait for, so it is always retried; tidying, at the next sweep.
+        let retry = Retry::without_sweep(error);
+        let wait = match why {
+            _ if why.is_tidying() => self.parts.settings.services.load_balancer_resync_period / 2,
+            _ => retry.delay(self.queue.backoff(&key)).unwrap_or_default(),
+        };
+        tracing::debug!(service = %row.key, provider = %row.at.provider, %error, ?wait, "a provider failed");
+        let end = if error.is_unanswered { End::Unknown } else { End::Failed };
+        self.rows.update(&row.at, |row| {
+            if error.is(ErrorReason::StaleRevision) {
+                row.forget_sent_state();
+            }
+            row.failed(Goal::Gone, attempt(end, wait));
+        });
+        if why.is_tidying() { Outcome::Done } else { retry.outcome(error) }
+    }
+
+    /// Reports what the removal waits for.
+    fn waits(&self, row: &Row, why: Why, reason: &'static str, what: &str) {
+        if !why.is_tidying() {
+            let about = Regarding::service(&row.key, &row.at.uid);
+            self.say(&Key::Balancer(row.at.clone()), about, waiting(reason, what));
+        }
+    }
+
+    /// Like upstream, distinguishes a failed cleanup from a failure to delete a balancer whose Service is gone.
+    fn warn_of(&self, row: &Row, why: Why, what: impl Display) {
+        let report = match why {
+            Why::Unwanted | Why::Handover | Why::Moved => sync_failed(what),
+            Why::Former | Why::Vanished | Why::LeftBehind | Why::Orphaned => delete_failed(what),
+        };
+        self.say(&Key::Balancer(row.at.clone()), Regarding::service(&row.key, &row.at.uid), report);
+    }
+}
+
+/// Not to be repeated before `wait` is over.
+fn attempt(end: End, wait: Duration) -> Attempt {
+    let at = Instant::now();
+    Attempt { digest: GONE.to_owned(), of_backends: false, end, at, until: Some(at + wait) }
+}
