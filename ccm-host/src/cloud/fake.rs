@@ -133,6 +133,7 @@ impl FakeProvider {
             routes: true,
             default_load_balancer_class: true,
             durable_digest: true,
+            balancers_at_once: 1024,
             ..ProviderInfo::default()
         };
         Arc::new(Self {

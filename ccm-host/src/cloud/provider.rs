@@ -169,6 +169,8 @@ pub struct ProviderInfo {
     pub reads_kubelets_words: bool,
     /// Those of Services that it reads or writes, for the Service cache.
     pub keep_of_services: Keep,
+    /// How many balancers may be created or changed at a time within its limits, and how many removed.
+    pub balancers_at_once: usize,
     /// How often it wants its instances swept.
     pub instance_sweep: Option<Duration>,
 }

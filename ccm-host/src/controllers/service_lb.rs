@@ -44,7 +44,7 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
 use crate::{
-    cloud::{Providers, Wishes},
+    cloud::{Provider, Providers, Wishes},
     controllers::{Kept, Parts, Registration},
     kube::{
         keep::{Keep, KeySet},
@@ -77,7 +77,8 @@ pub const REGISTRATION: Registration = Registration {
     by_default: true,
     admit: None,
     keep: |_| {
-        let services = Keep { annotations: KeySet::keys([SOURCE_RANGES]), ..Keep::default() };
+        let services =
+            Keep { annotations: KeySet::keys([SOURCE_RANGES, service::IP_MODE]), ..Keep::default() };
         Kept {
             nodes: Keep { labels: KeySet::keys([nodes::EXCLUDE_LABEL]), ..Keep::default() },
             services: Some(services.union(&Providers::keep_of_services())),
@@ -141,10 +142,14 @@ impl Controller {
         Self {
             events: Events::new(recorder),
             reports,
-            slots: Slots::new(parts.settings.services.concurrent_service_syncs, queue.clone()),
+            slots: Slots::new(queue.clone()),
             queue,
             rows: Rows::default(),
-            backends: Backends::new(nodes.clone(), providers.clone()),
+            backends: Backends::new(
+                nodes.clone(),
+                providers.clone(),
+                parts.settings.services.exclude_draining_nodes,
+            ),
             sets: Sets::default(),
             node_changes: NodeChanges::default(),
             former_classes: FormerClasses::default(),
@@ -197,6 +202,12 @@ impl Controller {
         self.wishes.hand_on();
         self.parts.services.synced().await;
         self.parts.nodes.synced().await;
+    }
+
+    /// A provider, and how many of its balancers may be created or changed at a time, or removed.
+    fn places<'a>(&self, provider: &'a dyn Provider) -> (&'a str, usize) {
+        let most = provider.info().map_or(1, |info| info.balancers_at_once);
+        (provider.name(), most.min(self.parts.settings.services.concurrent_service_syncs))
     }
 
     /// The Service as the API has it now.

@@ -100,6 +100,17 @@ impl Limiter {
     }
 }
 
+/// How many calls of one kind that change the cloud get a permit while calls of the others are idle.
+pub(crate) fn most_of_a_kind(limits: &pb::Limits, kinds: &[Kind]) -> usize {
+    let limit = match limits.max_concurrent_mutations {
+        0 => defaults::MAX_CONCURRENT_MUTATIONS,
+        limit => limit.min(MOST_AT_ONCE),
+    };
+    let others = u32::try_from(kinds.iter().filter(|kind| kind.mutates()).count()).unwrap_or(u32::MAX);
+    let left_to_others = others.saturating_sub(1).min(limit.saturating_sub(1) / 2);
+    usize::try_from(limit - left_to_others).unwrap_or(usize::MAX)
+}
+
 /// Permission to make one call; dropping it ends the call.
 #[derive(Debug)]
 pub(crate) struct Permit(Option<(Arc<Gate>, Kind)>);

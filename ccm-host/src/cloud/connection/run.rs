@@ -12,10 +12,10 @@ use super::{
     handshake::handshake,
     lead::Lead,
     monitor,
-    session::Session,
+    session::{Session, kinds},
     watch,
 };
-use crate::cloud::{ProviderInfo, ProviderStatus, call::rpc::Kind, check::rule};
+use crate::cloud::{ProviderInfo, ProviderStatus, check::rule};
 
 /// Caps the pause when trying again costs next to nothing.
 const CHEAP: Duration = Duration::from_secs(1);
@@ -155,16 +155,6 @@ impl Link {
         *self.session.write() = None;
         self.publish(ProviderStatus::Disconnected(why));
     }
-}
-
-/// The kinds of calls that the provider serves.
-fn kinds(info: &ProviderInfo) -> Vec<Kind> {
-    let all: [(bool, &[Kind]); 3] = [
-        (info.instances, &[Kind::Instances]),
-        (info.load_balancers, &[Kind::LoadBalancers, Kind::Updates, Kind::Deletions]),
-        (info.routes, &[Kind::Routes]),
-    ];
-    all.into_iter().filter(|(served, _)| *served).flat_map(|(_, kinds)| kinds).copied().collect()
 }
 
 #[cfg(test)]

@@ -26,7 +26,11 @@ use super::{connect::Connection, handshake::Served};
 use crate::{
     cloud::{
         ProviderInfo,
-        call::{rpc::Method, sets::SentSets},
+        call::{
+            limit::most_of_a_kind,
+            rpc::{Kind, Method},
+            sets::SentSets,
+        },
         check::{Findings, duration, rule},
         wanted,
     },
@@ -68,7 +72,8 @@ impl Session {
         let limits = sane(capabilities.limits.clone().unwrap_or_default(), findings);
         let intervals = Intervals::of(capabilities.intervals.as_ref(), findings);
         let wants = wants(capabilities.wants.clone().unwrap_or_default(), findings);
-        let info = info(introduced(hello, findings), &served, &capabilities, &wants, &intervals);
+        let mut info = info(introduced(hello, findings), &served, &capabilities, &wants, &intervals);
+        info.balancers_at_once = most_of_a_kind(&limits, &kinds(&info));
         let most = |service, advertised| (service, (AtomicUsize::new(batch(advertised)), batch(advertised)));
         let sets = SentSets::new(has(&capabilities, Capability::BackendSetsByDigest));
         Self {
@@ -209,8 +214,19 @@ fn info(
         keep_of_nodes,
         reads_kubelets_words,
         keep_of_services,
+        balancers_at_once: 0,
         instance_sweep: intervals.instance_sweep,
     }
+}
+
+/// The kinds of calls that the provider serves.
+pub(super) fn kinds(info: &ProviderInfo) -> Vec<Kind> {
+    let all: [(bool, &[Kind]); 3] = [
+        (info.instances, &[Kind::Instances]),
+        (info.load_balancers, &[Kind::LoadBalancers, Kind::Updates, Kind::Deletions]),
+        (info.routes, &[Kind::Routes]),
+    ];
+    all.into_iter().filter(|(served, _)| *served).flat_map(|(_, kinds)| kinds).copied().collect()
 }
 
 /// The labels that NodeRestriction keeps from kubelets. Of Kubernetes' own they may write some, and all others.

@@ -7,7 +7,7 @@
 //!
 //! Which nodes are eligible is upstream's rule. Readiness, cordon and the uninitialized taint do not matter: health checks
 //! remove nodes that do not serve. A node being drained stays until something else happens, so that its connections
-//! survive.
+//! survive, unless `--exclude-draining-nodes` says otherwise.
 
 use std::{
     collections::HashMap,
@@ -40,6 +40,8 @@ use crate::{
 pub(super) struct Backends {
     nodes: Cache<Node>,
     providers: Providers,
+    /// Draining nodes leave at once.
+    drain: bool,
     /// Changes that no set has yet.
     changed: AtomicBool,
     /// By provider, with what all providers said of themselves when it was made.
@@ -47,8 +49,8 @@ pub(super) struct Backends {
 }
 
 impl Backends {
-    pub(super) fn new(nodes: Cache<Node>, providers: Providers) -> Self {
-        Self { nodes, providers, changed: AtomicBool::new(false), sets: Mutex::default() }
+    pub(super) fn new(nodes: Cache<Node>, providers: Providers, drain: bool) -> Self {
+        Self { nodes, providers, drain, changed: AtomicBool::new(false), sets: Mutex::default() }
     }
 
     /// The set that the balancers of this provider are to have.
@@ -84,9 +86,13 @@ impl Backends {
         self.changed.load(Ordering::Acquire)
     }
 
+    fn takes(&self, node: &Node) -> bool {
+        is_eligible(node) && !(self.drain && is_draining(node))
+    }
+
     fn eligible(&self, provider: &dyn Provider) -> Vec<Arc<Node>> {
         let mut nodes = self.nodes.list();
-        nodes.retain(|node| is_eligible(node) && self.providers.may_back(provider, node));
+        nodes.retain(|node| self.takes(node) && self.providers.may_back(provider, node));
         nodes
     }
 }
@@ -96,6 +102,14 @@ pub(super) const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external
 
 /// Set by the cluster autoscaler on a node that it is about to remove.
 pub(super) const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
+
+/// Set by Karpenter on a node that it is about to remove.
+const KARPENTER_TAINT: &str = "karpenter.sh/disrupted";
+
+/// Whether its pods are about to go.
+fn is_draining(node: &Node) -> bool {
+    node.unschedulable || node.has_taint(AUTOSCALER_TAINT) || node.has_taint(KARPENTER_TAINT)
+}
 
 /// Whether balancers may send traffic to this node.
 fn is_eligible(node: &Node) -> bool {
@@ -161,9 +175,11 @@ impl Controller {
         let (is_in_set, is_reason) = match change {
             Change::Added(_) | Change::Deleted(_) => (true, true),
             Change::Updated { old, new } => {
-                let differs = is_eligible(new) && self.differs_for_a_provider(old, new);
+                let differs = self.backends.takes(new) && self.differs_for_a_provider(old, new);
                 let came_up = is_new(old) && !is_new(new);
-                (differs || is_eligible(old) != is_eligible(new), is_trigger(old, new) || differs || came_up)
+                let drains = self.backends.drain && is_draining(old) != is_draining(new);
+                let is_in_set = differs || self.backends.takes(old) != self.backends.takes(new);
+                (is_in_set, is_trigger(old, new) || differs || came_up || drains)
             }
         };
         if is_in_set {

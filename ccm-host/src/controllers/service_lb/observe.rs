@@ -13,7 +13,7 @@ use super::{
     plan::{Others, Owner, Standing, View, Wanted},
     record::Record,
     row::{Known, Row, RowKey},
-    service::{has_finalizer, is_load_balancer},
+    service::{has_finalizer, ip_mode, is_load_balancer},
     status::Status,
 };
 use crate::{
@@ -119,7 +119,10 @@ impl Controller {
             digest: maker.desired_digest(&service, backends),
             refusal: match &seen.owner {
                 Owner::Misnamed { why, .. } => Some(why.clone()),
-                _ => source_ranges(&service).err().map(|error| error.to_string()),
+                _ => source_ranges(&service)
+                    .err()
+                    .map(|error| error.to_string())
+                    .or_else(|| ip_mode(&service).err()),
             },
         });
         let mut row = maker.as_ref().and_then(|maker| seen.row_at(&service.uid, maker.name()).cloned());
@@ -133,7 +136,7 @@ impl Controller {
                 *known = Arc::new(row);
             }
         }
-        let mut status = row.as_ref().map(|row| row.status.clone()).unwrap_or_default();
+        let mut status = row.as_ref().map(|row| row.status.of(&service)).unwrap_or_default();
         if status.ingress.is_none() && own.iter().any(|row| row.is_removed()) {
             // The addresses of a balancer that was removed are dead, whatever becomes of the next one.
             status.ingress = Some(Vec::new());

@@ -74,7 +74,7 @@ impl Controller {
             return Outcome::RetryAfter(until.saturating_duration_since(Instant::now()));
         }
         let rank = if why.is_tidying() { Rank::Tidying } else { rank(tried, GONE) };
-        let Some(slot) = self.slots.take(&row.at.provider, Direction::Remove, &key, rank) else {
+        let Some(slot) = self.slots.take(self.places(provider), Direction::Remove, &key, rank) else {
             self.waits(row, why, "WaitsForTurn", "its load balancer waits for its turn to be deleted");
             return Outcome::Parked;
         };

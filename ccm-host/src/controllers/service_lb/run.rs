@@ -73,7 +73,12 @@ impl Controller {
                     Rank::First if row.is_some_and(Row::is_only_known_to_exist) => Rank::Retry,
                     rank => rank,
                 };
-                slot = self.slots.take(maker.name(), Direction::Change, &Key::Service(key.clone()), rank);
+                slot = self.slots.take(
+                    self.places(maker.as_ref()),
+                    Direction::Change,
+                    &Key::Service(key.clone()),
+                    rank,
+                );
                 if slot.is_none() {
                     subject.view.is_full = true;
                     next = plan(&subject.view);
@@ -441,7 +446,7 @@ impl Controller {
                 return (Step::End(self.failed(call, &error)), None);
             }
         };
-        let ingress = published(&ensured.load_balancer, &call.subject.view.service);
+        let ingress = published(&ensured.load_balancer);
         let rejected = ensured.load_balancer.rejected.join("; ");
         self.events.of_provider(&**service, &ensured.events);
         if !rejected.is_empty() {
@@ -482,7 +487,7 @@ impl Controller {
     async fn write_now(&self, call: &Call<'_>) -> Option<Step> {
         let Subject { view, maker, backends, .. } = call.subject;
         let row = self.rows.get(call.at)?;
-        let (record, status) = (self.record_of(&row), row.status.clone());
+        let (record, status) = (self.record_of(&row), row.status.of(&view.service));
         let view = super::plan::View { row: Some(row), ..view.clone() };
         let now = Subject { view, maker: maker.clone(), backends: backends.clone(), status, record };
         self.write_status(&now).await

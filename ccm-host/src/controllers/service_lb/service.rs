@@ -118,8 +118,21 @@ impl FormerClasses {
 }
 
 /// The entries of `status.loadBalancer.ingress`, in the provider's order.
-pub(super) fn published(balancer: &LoadBalancer, _service: &Service) -> Vec<Ingress> {
+pub(super) fn published(balancer: &LoadBalancer) -> Vec<Ingress> {
     balancer.ingress.iter().map(entry).collect()
+}
+
+/// On a Service: the `ipMode` of its addresses, whatever its provider says.
+pub(super) const IP_MODE: &str = "cloudprovider.ccm/load-balancer-ip-mode";
+
+/// The `ipMode` that the Service wants; an error names the value and the remedy.
+pub(super) fn ip_mode(service: &Service) -> Result<Option<&str>, String> {
+    match service.annotations.get(IP_MODE) {
+        mode @ (None | Some("VIP" | "Proxy")) => Ok(mode),
+        Some(other) => Err(format!(
+            "annotation {IP_MODE}: {other:?} is neither VIP nor Proxy: set one of them, or remove it"
+        )),
+    }
 }
 
 fn entry(ingress: &cloud::Ingress) -> Ingress {

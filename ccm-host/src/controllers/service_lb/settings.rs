@@ -11,7 +11,7 @@ use crate::flag;
 #[command(next_help_heading = "Services")]
 #[group(skip)]
 pub struct Settings {
-    /// Number of Services whose load balancers are created or changed concurrently, per provider; as many are removed.
+    /// Number of Services whose load balancers are created or changed concurrently, per provider, within its own limits; as many are removed.
     #[arg(long, value_name = "INT", default_value = "16", value_parser = workers)]
     pub concurrent_service_syncs: usize,
 
@@ -28,6 +28,11 @@ pub struct Settings {
     /// and that carry the uids of this cluster and of that Service. Without it, they are only reported.
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
     pub delete_orphaned_load_balancers: bool,
+
+    /// Take a node out of the load balancers as soon as it is cordoned, or tainted to be deleted by the cluster autoscaler
+    /// or Karpenter. Without it, it leaves them with the next change of nodes, and its connections survive until then.
+    #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
+    pub exclude_draining_nodes: bool,
 }
 
 fn workers(text: &str) -> Result<usize, flag::Wrong> {

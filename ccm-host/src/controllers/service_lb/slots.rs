@@ -1,6 +1,7 @@
 //! Places for calls that create, change or remove balancers, so that a slow cloud is asked for only a few at a time.
 //!
-//! In: keys that need a place. Out: a [`Slot`], or a place in line. Nothing ever waits here: a run without a slot ends,
+//! In: keys that need a place, and how many a provider has: a call that waits within the provider's limits would hold up
+//! everything else that is to be done about its balancer. Out: a [`Slot`], or a place in line. Nothing ever waits here: a run without a slot ends,
 //! and the key comes back through the queue once a slot is kept for it. In line, work in progress stands before first
 //! attempts, and these before retries and checks of balancers that may well serve.
 
@@ -36,8 +37,6 @@ type Place = (String, Direction);
 
 #[derive(Debug)]
 pub(super) struct Slots {
-    /// Per provider and direction.
-    limit: usize,
     queue: WorkQueue<Key>,
     state: Mutex<State>,
 }
@@ -53,6 +52,8 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Line {
+    /// How many places there are, as last told.
+    limit: usize,
     taken: usize,
     /// Keys that were woken, each with a slot kept for it.
     kept: HashSet<Key>,
@@ -92,8 +93,8 @@ pub(super) struct Running<'a> {
 }
 
 impl Slots {
-    pub(super) fn new(limit: usize, queue: WorkQueue<Key>) -> Self {
-        Self { limit: limit.max(1), queue, state: Mutex::default() }
+    pub(super) fn new(queue: WorkQueue<Key>) -> Self {
+        Self { queue, state: Mutex::default() }
     }
 
     /// To be held during each run of a key.
@@ -102,10 +103,10 @@ impl Slots {
         Running { slots: self, key: key.clone() }
     }
 
-    /// Takes a place, or stands in line for it.
+    /// Takes one of `limit` places, or stands in line for it.
     pub(super) fn take(
         &self,
-        provider: &str,
+        (provider, limit): (&str, usize),
         direction: Direction,
         key: &Key,
         rank: Rank,
@@ -113,7 +114,10 @@ impl Slots {
         let place = (provider.to_owned(), direction);
         let mut state = self.state.lock();
         let line = state.lines.entry(place.clone()).or_default();
-        let is_free = line.kept.remove(key) || line.taken + line.kept.len() < self.limit_of(rank);
+        line.limit = limit.max(1);
+        // Tidying never takes the last places.
+        let limit = if rank == Rank::Tidying { line.limit.div_ceil(2) } else { line.limit };
+        let is_free = line.kept.remove(key) || line.taken + line.kept.len() < limit;
         if is_free {
             line.leave(key);
             line.taken += 1;
@@ -123,11 +127,6 @@ impl Slots {
             line.waiting[rank as usize].push_back(key.clone());
         }
         None
-    }
-
-    /// Tidying never takes the last places.
-    fn limit_of(&self, rank: Rank) -> usize {
-        if rank == Rank::Tidying { self.limit.div_ceil(2) } else { self.limit }
     }
 
     /// The key's place, if one is kept for it, stays its own until its next run ends.
@@ -144,7 +143,7 @@ impl Slots {
         let mut state = self.state.lock();
         let State { lines, running, .. } = &mut *state;
         for line in lines.values_mut() {
-            while line.taken + line.kept.len() < self.limit {
+            while line.taken + line.kept.len() < line.limit {
                 let Some(key) = line.next(running) else { break };
                 line.kept.insert(key.clone());
                 woken.push(key);
@@ -200,8 +199,8 @@ mod tests {
         Key::Service(ObjectKey::new("ns", name))
     }
 
-    fn slots(limit: usize) -> Slots {
-        Slots::new(limit, WorkQueue::new("test", BACKOFF, &KubeMetrics::default().queue))
+    fn slots() -> Slots {
+        Slots::new(WorkQueue::new("test", BACKOFF, &KubeMetrics::default().queue))
     }
 
     fn woken(slots: &Slots, name: &str) -> bool {
@@ -211,15 +210,15 @@ mod tests {
     /// F2, F3: nothing waits inside of a run, and polls stand before first attempts, first attempts before retries.
     #[test]
     fn a_free_place_goes_to_the_first_in_line() {
-        let slots = slots(1);
-        let take = |name: &str, rank| slots.take("cloud", Direction::Change, &key(name), rank);
+        let slots = slots();
+        let take = |name: &str, rank| slots.take(("cloud", 1), Direction::Change, &key(name), rank);
         let held = take("a", Rank::First);
         assert!(held.is_some());
         for (name, rank) in [("retry", Rank::Retry), ("new", Rank::First), ("poll", Rank::Poll)] {
             assert!(take(name, rank).is_none() && !woken(&slots, name), "{name}");
         }
-        assert!(slots.take("cloud", Direction::Remove, &key("b"), Rank::First).is_some());
-        assert!(slots.take("other", Direction::Change, &key("c"), Rank::First).is_some());
+        assert!(slots.take(("cloud", 1), Direction::Remove, &key("b"), Rank::First).is_some());
+        assert!(slots.take(("other", 1), Direction::Change, &key("c"), Rank::First).is_some());
         drop(held);
         assert!(woken(&slots, "poll") && !woken(&slots, "new"));
         assert!(take("late", Rank::Poll).is_none(), "the place is kept");
@@ -232,8 +231,8 @@ mod tests {
     /// A key that changed its mind passes its place on.
     #[test]
     fn a_place_that_is_not_used_goes_on() {
-        let slots = slots(1);
-        let take = |name: &str| slots.take("cloud", Direction::Change, &key(name), Rank::First);
+        let slots = slots();
+        let take = |name: &str| slots.take(("cloud", 1), Direction::Change, &key(name), Rank::First);
         let held = take("a");
         assert!(take("b").is_none() && take("c").is_none());
         drop(held);
@@ -245,8 +244,8 @@ mod tests {
     /// A key that is being run asks again by itself: its place must not stay empty meanwhile.
     #[test]
     fn no_place_is_kept_for_a_key_that_is_busy() {
-        let slots = slots(1);
-        let take = |name: &str| slots.take("cloud", Direction::Change, &key(name), Rank::First);
+        let slots = slots();
+        let take = |name: &str| slots.take(("cloud", 1), Direction::Change, &key(name), Rank::First);
         let held = take("a");
         assert!(take("busy").is_none() && take("b").is_none());
         let running = slots.run(&key("busy"));
@@ -260,8 +259,8 @@ mod tests {
     /// F3: work that goes on in the cloud keeps its place, but not for longer than the next run wants.
     #[test]
     fn a_place_is_held_until_the_work_is_done() {
-        let slots = slots(1);
-        let take = |name: &str| slots.take("cloud", Direction::Change, &key(name), Rank::First);
+        let slots = slots();
+        let take = |name: &str| slots.take(("cloud", 1), Direction::Change, &key(name), Rank::First);
         let running = slots.run(&key("a"));
         let slot = take("a");
         assert!(slot.is_some());
@@ -278,8 +277,8 @@ mod tests {
     /// F9: removing what has no owner leaves room for what users delete.
     #[test]
     fn tidying_never_takes_all_places() {
-        let slots = slots(4);
-        let take = |name: &str, rank| slots.take("cloud", Direction::Remove, &key(name), rank);
+        let slots = slots();
+        let take = |name: &str, rank| slots.take(("cloud", 4), Direction::Remove, &key(name), rank);
         let tidied: Vec<_> =
             ["o1", "o2", "o3"].map(|name| take(name, Rank::Tidying)).into_iter().flatten().collect();
         assert_eq!(tidied.len(), 2);

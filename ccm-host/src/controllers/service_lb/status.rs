@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::{
     Controller,
     record::{CONDITION, Record},
-    service::{FINALIZER, has_finalizer},
+    service::{FINALIZER, has_finalizer, ip_mode},
 };
 use crate::{
     clock,
@@ -34,6 +34,17 @@ pub(super) struct Status {
 }
 
 impl Status {
+    /// As the Service wants it published.
+    #[must_use]
+    pub(super) fn of(&self, service: &Service) -> Self {
+        let mut status = self.clone();
+        if let Ok(Some(mode)) = ip_mode(service) {
+            let entries = status.ingress.iter_mut().flatten().filter(|entry| !entry.ip.is_empty());
+            entries.for_each(|entry| entry.ip_mode = Some(mode.to_owned()));
+        }
+        status
+    }
+
     /// Forgets what was written.
     pub(super) fn is_written(&mut self, written: &Self) {
         self.annotations.retain(|key, value| written.annotations.get(key) != Some(value));

@@ -191,7 +191,7 @@ impl Controller {
         let (Some(row), true) = (row, is_load_balancer(service)) else { return true };
         let Some(provider) = self.parts.providers.by_name(&row.at.provider) else { return true };
         let wanted = || provider.desired_digest(service, &self.backends.of(provider.as_ref()));
-        let is_published = row.status.is_published(service, self.record_of(&row).as_ref());
+        let is_published = row.status.of(service).is_published(service, self.record_of(&row).as_ref());
         !row.is_elsewhere()
             && (!is_published || row.applied().is_none_or(|applied| applied.digest != wanted()))
     }
@@ -340,7 +340,7 @@ fn learn(row: &mut Row, service: &Service, listed: Option<&LoadBalancer>, comple
 
 /// The balancer serves, with the state that the provider says it applied last.
 fn learn_applied(row: &mut Row, service: &Service, balancer: &LoadBalancer, digest: &str) -> bool {
-    let listed = published(balancer, service);
+    let listed = published(balancer);
     let is_first = row.status.ingress.is_none();
     let news = row.is_listed_as(digest);
     if !shrinks(row.status.ingress.as_deref().unwrap_or(&service.ingress), &listed) {

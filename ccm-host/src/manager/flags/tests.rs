@@ -89,7 +89,8 @@ fn defaults() {
             concurrent_service_syncs: 16,
             load_balancer_resync_period: Duration::from_secs(1800),
             adopt_load_balancers: false,
-            delete_orphaned_load_balancers: false
+            delete_orphaned_load_balancers: false,
+            exclude_draining_nodes: false,
         }
     );
     assert_eq!(

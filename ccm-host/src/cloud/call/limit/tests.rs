@@ -202,3 +202,14 @@ mod shares {
         }));
     }
 }
+
+#[test]
+fn one_kind_leaves_a_permit_to_each_other_one() {
+    let all = [Kind::Instances, Kind::LoadBalancers, Kind::Updates, Kind::Deletions, Kind::Routes];
+    let rows: [(u32, &[Kind], usize); 6] =
+        [(0, &all, 5), (8, &all, 5), (8, &all[..4], 6), (8, &[Kind::Routes], 8), (2, &all, 2), (1, &all, 1)];
+    for (limit, kinds, want) in rows {
+        let limits = pb::Limits { max_concurrent_mutations: limit, ..pb::Limits::default() };
+        assert_eq!(most_of_a_kind(&limits, kinds), want, "{limit} {kinds:?}");
+    }
+}

@@ -348,3 +348,33 @@ async fn no_more_balancers_are_made_at_once_than_allowed() {
     world.pass(Duration::from_secs(60)).await;
     assert_eq!(world.count("ensure"), 4);
 }
+
+/// Its annotation sets the mode of every address, and may change; a wrong one is named and changes nothing.
+#[tokio::test(start_paused = true)]
+async fn the_mode_of_an_address_is_what_the_service_says() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    let mode = |world: &World| {
+        world.cluster.service("web").unwrap()["status"]["loadBalancer"]["ingress"][0]["ipMode"].clone()
+    };
+    for (says, want) in [("Proxy", "Proxy"), ("VIP", "VIP"), ("Proxy", "Proxy")] {
+        world.cluster.change_service("web", |service| {
+            service["metadata"]["annotations"] = json!({"cloudprovider.ccm/load-balancer-ip-mode": says});
+        });
+        world.pass(Duration::from_secs(5)).await;
+        assert_eq!(mode(&world), want);
+    }
+    world.take();
+    world.cluster.change_service("web", |service| {
+        service["metadata"]["annotations"] = json!({"cloudprovider.ccm/load-balancer-ip-mode": "proxy"});
+        service["spec"]["ports"][0]["port"] = json!(81);
+    });
+    world.pass(A_WHILE).await;
+    let events = world.events();
+    assert!(events.iter().any(|event| event.contains("\"proxy\" is neither VIP nor Proxy")), "{events:?}");
+    assert!(world.calls().is_empty(), "{:?}", world.calls());
+    world.cluster.change_service("web", |service| {
+        service["metadata"]["annotations"] = json!({});
+    });
+    world.pass(A_WHILE).await;
+    assert_eq!((mode(&world), world.count("ensure")), (json!("VIP"), 1), "as the provider says");
+}

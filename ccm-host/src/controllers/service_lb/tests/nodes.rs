@@ -479,3 +479,26 @@ async fn a_slow_update_of_one_service_does_not_concern_another() {
     let of_a: Vec<_> = story.iter().filter(|word| word.starts_with("update a")).collect();
     assert_eq!(of_a, ["update a n1,n2", "update a n1,n2,n3"], "what was busy looks again afterwards");
 }
+
+/// SW-23, opt-in: a node leaves the balancers as soon as it drains, and comes back with it.
+#[tokio::test(start_paused = true)]
+async fn a_draining_node_goes_at_once_if_asked_for() {
+    let mut world = World::new(three().into_iter().chain(services(&["a"])));
+    world.settings.exclude_draining_nodes = true;
+    world.start();
+    world.pass(Duration::from_secs(3)).await;
+    world.take();
+    for taint in [None, Some(AUTOSCALER_TAINT), Some("karpenter.sh/disrupted")] {
+        world.cluster.change_node("n1", |node| match taint {
+            None => node["spec"]["unschedulable"] = json!(true),
+            Some(key) => node["spec"]["taints"] = json!([{"key": key, "effect": "NoSchedule"}]),
+        });
+        assert_eq!(asked(&world).await, ["update a n2,n3"], "{taint:?}");
+        world.cluster.change_node("n1", |node| {
+            let spec = node["spec"].as_object_mut().unwrap();
+            spec.remove("unschedulable");
+            spec.remove("taints");
+        });
+        assert_eq!(asked(&world).await, ["update a n1,n2,n3"], "{taint:?}");
+    }
+}

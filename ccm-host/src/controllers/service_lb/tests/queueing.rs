@@ -66,6 +66,21 @@ async fn a_deletion_does_not_wait_for_the_turn_of_its_edit() {
     assert_eq!(world.take(), ["ensure a n1,n2", "delete b-uid", "finalizer removed"]);
 }
 
+/// A provider that takes few calls at a time has few places: a call that waits for its turn at the provider would freeze
+/// its Service as well.
+#[tokio::test(start_paused = true)]
+async fn a_provider_gets_no_more_than_it_takes() {
+    let world = settled(&["a", "b"], 16).await;
+    world.cloud.change_info(|info| info.balancers_at_once = 1);
+    port(&world, "a", 81);
+    world.pass(Duration::from_secs(1)).await;
+    port(&world, "b", 81);
+    world.pass(Duration::from_secs(1)).await;
+    world.cluster.remove_node("n1");
+    world.pass(SOON).await;
+    assert_eq!(world.calls(), ["ensure a n1,n2", "update b n2"]);
+}
+
 /// A Service that went before its turn came, and an edit that was taken back.
 #[tokio::test(start_paused = true)]
 async fn what_nobody_wants_any_more_takes_no_turn() {

@@ -58,6 +58,7 @@ impl World {
             load_balancer_resync_period: Duration::from_secs(10_000),
             adopt_load_balancers: false,
             delete_orphaned_load_balancers: false,
+            exclude_draining_nodes: false,
         };
         Self {
             cluster,
