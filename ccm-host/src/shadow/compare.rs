@@ -12,8 +12,9 @@ use super::{Observed, Write};
 /// How long it takes at least until what nobody asks for again is dropped: a pass may be slow.
 const SLACK: Duration = Duration::from_secs(20);
 
-/// Annotations in which the host remembers something: nobody else reads them.
-const NOTES: &str = "/metadata/annotations/cloudprovider.ccm~1";
+/// What the host writes for itself: annotations, and conditions.
+const NOTES: [&str; 2] =
+    ["/metadata/annotations/cloudprovider.ccm~1", "/status/conditions/cloudprovider.ccm/"];
 
 /// The times of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +86,7 @@ pub(super) fn judge(
     if Times::is_over(times.lapse, write.asked, now) {
         return Judgement::Dropped;
     }
-    if path.starts_with(NOTES) {
+    if NOTES.iter().any(|notes| path.starts_with(notes)) {
         return Judgement::Stands(Standing::Once);
     }
     // The basis has changed: the controller is about to decide again.

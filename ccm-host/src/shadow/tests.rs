@@ -48,6 +48,14 @@ fn a_write_is_agreed_missing_or_not_wanted_any_more() {
             130,
             stands(Standing::Once),
         ),
+        (
+            "a record of the host",
+            "/status/conditions/cloudprovider.ccm/LoadBalancer",
+            (None, json!({"status": "True"})),
+            Some(seen(json!({}))),
+            130,
+            stands(Standing::Once),
+        ),
         ("gone", zone, wanted(), None, 110, Judgement::Dropped),
         (
             "replaced",

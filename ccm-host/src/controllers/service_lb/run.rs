@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::{
     Controller, Key,
     events::{failed_quietly, no_nodes, sync_failed, update_failed, waiting},
+    fate::Fate,
     observe::{Seen, Subject},
     plan::{Ask, Owner, Plan, Until, Verb, Wait, plan},
     record::Record,
@@ -97,8 +98,12 @@ impl Controller {
 
     /// Queues the removals of what is not wanted, and forgets what is not there.
     fn hand_over(&self, seen: &Seen) {
-        for (at, _) in seen.to_remove() {
-            self.queue.add(Key::Balancer(at.clone()));
+        for (row, fate) in &seen.rows {
+            let key = Key::Balancer(row.at.clone());
+            // A removal that was taken back has nothing more to report.
+            if matches!(fate, Fate::Remove(_)) || !self.reports.of(&key).is_empty() {
+                self.queue.add(key);
+            }
         }
         let is_free = seen.service.as_deref().is_none_or(|service| !has_finalizer(service));
         let is_moved = |row: &Row| {
@@ -107,7 +112,7 @@ impl Controller {
         };
         for (row, fate) in &seen.rows {
             let is_done = row.is_removed() && !row.busy && (is_free || is_moved(row));
-            if *fate == super::fate::Fate::Drop || is_done {
+            if *fate == Fate::Drop || is_done {
                 self.rows.remove(&row.at);
             }
         }

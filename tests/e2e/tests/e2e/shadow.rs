@@ -155,10 +155,11 @@ async fn beside_upstreams_controllers_nothing_is_written_and_only_a_difference_i
     service(cluster, "web", "upstream's address", |service| !ingress(service).is_empty()).await?;
 
     // Upstream did everything that the shadow decided; one call would take over the balancer, and the host remembers
-    // which labels are its own.
+    // which labels are its own, and what is applied.
     let taken_over = ("Once", "web", "");
     let note = ("Once", "node-a", "/metadata/annotations/cloudprovider.ccm~1owned-labels");
-    let report = world.until(0, &[taken_over, note]).await?;
+    let record = ("Once", "web", "/status/conditions/cloudprovider.ccm/LoadBalancer");
+    let report = world.until(0, &[taken_over, note, record]).await?;
     ensure!(report["verdict"] == "NothingWouldChange", "{report:#}");
 
     // A foreign write that this host would revert at once, and upstream in minutes.
@@ -166,7 +167,7 @@ async fn beside_upstreams_controllers_nothing_is_written_and_only_a_difference_i
     let before = nodes.get("node-a").await?.status.context("a status")?.addresses;
     world.set_address("node-a", "10.1.0.99").await?;
     let differs = ("Differs", "node-a", "/status/addresses");
-    let report = world.until(1, &[taken_over, note, differs]).await?;
+    let report = world.until(1, &[taken_over, note, differs, record]).await?;
     let row = &report["rows"][2];
     ensure!(row["now"] == addresses("10.1.0.99") && row["would"] == addresses("10.1.0.1"), "{row:#}");
     let metrics = cluster.host_metrics().await?;
@@ -177,7 +178,7 @@ async fn beside_upstreams_controllers_nothing_is_written_and_only_a_difference_i
 
     let patch = json!({"status": {"addresses": before}});
     nodes.patch_status("node-a", &PatchParams::default(), &Patch::Merge(patch)).await?;
-    world.until(0, &[taken_over, note]).await?;
+    world.until(0, &[taken_over, note, record]).await?;
     only_reads(cluster, world.seen.path())?;
     nothing_was_forbidden(cluster)
 }
