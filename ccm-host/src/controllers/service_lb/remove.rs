@@ -89,9 +89,12 @@ impl Controller {
                 (Err(error), _) => return Outcome::retry(error),
             }
         }
-        let Some(_busy) = self.rows.begin(&row.at) else { return Outcome::Parked };
+        let Some(busy) = self.rows.begin(&row.at) else { return Outcome::Parked };
         let begun = Instant::now();
         let outcome = self.delete(provider, row, why).await;
+        drop(busy);
+        // Whatever became of it: its Service waited for the call, and may want a balancer again.
+        self.queue.add(Key::Service(row.key.clone()));
         if let Outcome::RetryAfter(pause) = outcome
             && pause <= begun.elapsed()
         {
@@ -156,7 +159,6 @@ impl Controller {
             Why::Former | Why::Vanished | Why::LeftBehind | Why::Orphaned => self.rows.remove(&row.at),
         }
         self.is_well(&Key::Balancer(row.at.clone()));
-        self.queue.add(Key::Service(row.key.clone()));
         Outcome::Done
     }
 

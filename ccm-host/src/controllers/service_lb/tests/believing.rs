@@ -121,3 +121,18 @@ async fn a_list_from_before_a_round_trip_is_not_believed() {
     world.pass(100 * SECOND).await;
     assert_eq!(published(&world), ["192.0.2.2"]);
 }
+
+/// Seed 134: it is taken back while the provider is being asked, and not yet done then.
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_is_taken_back_while_it_is_asked_for_is_made_good_at_once() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cloud.set_latency(method::DELETE, 2 * SECOND);
+    world.cloud.in_progress_next(method::DELETE, again_after(50 * SECOND));
+    retype(&world, "ClusterIP");
+    world.until("the removal", |world| world.count("delete") == 1).await;
+    retype(&world, "LoadBalancer");
+    world.pass(5 * SECOND).await;
+    assert_eq!(world.calls(), ["delete web-uid", "ensure web n1"]);
+    world.pass(A_WHILE).await;
+    assert_eq!((published(&world).len(), world.metric("ccm_service_pending")), (1, "0".to_owned()));
+}
