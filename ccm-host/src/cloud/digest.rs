@@ -11,9 +11,10 @@
 //!
 //! 62 characters of `0-9a-f-` in all: they fit into a label value of any cloud.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, mem::take};
 
 use cloudprovider_proto::v1alpha1 as pb;
+use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
 /// Hexadecimal digits that distinguish the classes of one cluster.
@@ -100,13 +101,15 @@ fn hex(bytes: &[u8]) -> String {
 /// Bytes of a digest: 128 bits distinguish sets and keep the clouds' tags short.
 const BYTES: usize = 16;
 
-/// Digests with one spelling per meaning: texts carry their length, lists their count, and maps are sorted.
+/// Digests messages. An encoding holds no field that has its default, and the others in the order of their numbers, so a
+/// field that is new changes no digest before it is used. Maps have no order of their own: they are counted and sorted
+/// here.
 pub(super) struct Writer(Sha256);
 
 impl Writer {
     pub(super) fn new(kind: &str) -> Self {
         let mut writer = Self(Sha256::new());
-        writer.text(kind);
+        writer.bytes(kind.as_bytes());
         writer
     }
 
@@ -114,27 +117,13 @@ impl Writer {
         hex(&self.0.finalize()[..BYTES])
     }
 
-    pub(super) fn text(&mut self, text: &str) {
-        self.count(text.len());
-        self.0.update(text);
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.count(bytes.len());
+        self.0.update(bytes);
     }
 
-    pub(super) fn count(&mut self, count: usize) {
+    fn count(&mut self, count: usize) {
         self.0.update((count as u64).to_be_bytes());
-    }
-
-    fn number(&mut self, number: i64) {
-        self.0.update(number.to_be_bytes());
-    }
-
-    fn texts(&mut self, texts: &[String]) {
-        self.count(texts.len());
-        texts.iter().for_each(|text| self.text(text));
-    }
-
-    fn numbers(&mut self, numbers: &[i32]) {
-        self.count(numbers.len());
-        numbers.iter().for_each(|number| self.number((*number).into()));
     }
 
     fn pairs(&mut self, pairs: &HashMap<String, String>) {
@@ -142,113 +131,28 @@ impl Writer {
         sorted.sort_unstable();
         self.count(sorted.len());
         for (key, value) in sorted {
-            self.text(key);
-            self.text(value);
+            self.bytes(key.as_bytes());
+            self.bytes(value.as_bytes());
         }
     }
 
-    /// Digests the whole node; the destructuring forces a decision about each new field.
-    pub(super) fn node(&mut self, node: &pb::NodeRef) {
-        let pb::NodeRef {
-            name,
-            uid,
-            provider_id,
-            system_uuid,
-            provided_node_ips,
-            addresses,
-            creation_time,
-            labels,
-            annotations,
-            pod_cidrs,
-            taints,
-            unschedulable,
-            readiness,
-            deletion_time,
-        } = node;
-        for text in [name, uid, provider_id, system_uuid] {
-            self.text(text);
-        }
-        self.texts(provided_node_ips);
-        self.count(addresses.len());
-        for pb::NodeAddress { r#type, address } in addresses {
-            self.number((*r#type).into());
-            self.text(address);
-        }
-        self.number(creation_time.as_ref().map_or(0, |time| time.seconds));
-        self.pairs(labels);
-        self.pairs(annotations);
-        self.texts(pod_cidrs);
-        self.count(taints.len());
-        for pb::NodeTaint { key, value, effect } in taints {
-            self.text(key);
-            self.text(value);
-            self.number((*effect).into());
-        }
-        self.numbers(&[i32::from(*unschedulable), *readiness]);
-        self.number(deletion_time.as_ref().map_or(0, |time| time.seconds));
+    /// The whole node, which stays as it is.
+    pub(super) fn node(&mut self, node: &mut pb::NodeRef) {
+        let maps = [take(&mut node.labels), take(&mut node.annotations)];
+        self.bytes(&node.encode_to_vec());
+        maps.iter().for_each(|pairs| self.pairs(pairs));
+        [node.labels, node.annotations] = maps;
     }
 
-    /// Digests everything wanted. The status is a balancer's answer, not a wish; finalizers and the deletion time
-    /// change no balancer.
-    pub(super) fn service(&mut self, service: &pb::Service) {
-        let pb::Service {
-            r#ref,
-            labels,
-            annotations,
-            ports,
-            load_balancer_class,
-            load_balancer_ip,
-            source_ranges,
-            ip_families,
-            ip_family_policy,
-            cluster_ips,
-            external_ips,
-            client_ip_affinity,
-            external_traffic_policy,
-            internal_traffic_policy,
-            health_check_node_port,
-            allocate_node_ports,
-            ingress: _,
-            creation_time: _,
-            finalizers: _,
-            deletion_time: _,
-        } = service;
-        if let Some(pb::ServiceRef { namespace, name, uid }) = r#ref {
-            [namespace, name, uid].iter().for_each(|text| self.text(text));
-        }
-        self.pairs(labels);
-        self.pairs(annotations);
-        self.count(ports.len());
-        ports.iter().for_each(|port| self.port(port));
-        self.text(load_balancer_class);
-        self.text(load_balancer_ip);
-        self.texts(source_ranges);
-        self.numbers(ip_families);
-        self.texts(cluster_ips);
-        self.texts(external_ips);
-        self.number(client_ip_affinity.as_ref().map_or(-1, |duration| duration.seconds));
-        self.numbers(&[
-            *ip_family_policy,
-            *external_traffic_policy,
-            *internal_traffic_policy,
-            *health_check_node_port,
-            allocate_node_ports.map_or(-1, i32::from),
-        ]);
-    }
-
-    fn port(&mut self, port: &pb::ServicePort) {
-        let pb::ServicePort { name, protocol, app_protocol, port, node_port, target_port } = port;
-        self.text(name);
-        self.text(app_protocol);
-        self.numbers(&[*protocol, *port, *node_port]);
-        match target_port {
-            None => self.number(0),
-            Some(pb::service_port::TargetPort::TargetPortNumber(number)) => self.numbers(&[1, *number]),
-            Some(pb::service_port::TargetPort::TargetPortName(name)) => {
-                self.number(2);
-                self.text(name);
-            }
-        }
+    /// Everything wanted. The status is a balancer's answer, not a wish; finalizers and times change no balancer.
+    pub(super) fn service(&mut self, mut service: pb::Service) {
+        service.ingress.clear();
+        service.finalizers.clear();
+        service.creation_time = None;
+        service.deletion_time = None;
+        let maps = [take(&mut service.labels), take(&mut service.annotations)];
+        self.bytes(&service.encode_to_vec());
+        maps.iter().for_each(|pairs| self.pairs(pairs));
     }
 }
 
@@ -309,6 +213,65 @@ mod tests {
         }
         for text in ["", "d1", "00000000", "somebody else's", "0-1-2", "00112233445566778899aabbccddeeff"] {
             assert!(!is_for_another_class(text, None), "{text:?} proves nothing");
+        }
+    }
+
+    /// A field of a later contract, as an earlier one sees it.
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Later {
+        #[prost(string, tag = "1000")]
+        new: String,
+    }
+
+    #[test]
+    fn a_new_field_at_its_default_changes_no_digest() {
+        let of = |later: Option<Later>| {
+            let service = pb::Service { load_balancer_ip: "192.0.2.1".to_owned(), ..pb::Service::default() };
+            let mut bytes = service.encode_to_vec();
+            if let Some(later) = later {
+                bytes.extend(later.encode_to_vec());
+            }
+            let mut writer = Writer::new("test");
+            writer.bytes(&bytes);
+            writer.finish()
+        };
+        assert_eq!(of(Some(Later::default())), of(None));
+        assert_ne!(of(Some(Later { new: "used".to_owned() })), of(None));
+    }
+
+    #[test]
+    fn what_is_no_wish_changes_no_digest() {
+        let of = |change: fn(&mut pb::Service)| {
+            let labels = ["a", "b", "c", "d"].map(|key| (key.to_owned(), "x".to_owned())).into();
+            let mut service = pb::Service { labels, ..pb::Service::default() };
+            change(&mut service);
+            let mut writer = Writer::new("test");
+            writer.service(service);
+            writer.finish()
+        };
+        let plain = of(|_| {});
+        let time = || Some(prost_types::Timestamp { seconds: 1, nanos: 0 });
+        let answers: [fn(&mut pb::Service); 2] = [
+            |service| service.ingress.push(pb::LoadBalancerIngress::default()),
+            |service| service.finalizers.push("mine".to_owned()),
+        ];
+        for change in answers {
+            assert_eq!(of(change), plain);
+        }
+        let mut dated =
+            pb::Service { creation_time: time(), deletion_time: time(), ..pb::Service::default() };
+        dated.labels = ["d", "c", "b", "a"].map(|key| (key.to_owned(), "x".to_owned())).into();
+        let mut writer = Writer::new("test");
+        writer.service(dated);
+        assert_eq!(writer.finish(), plain, "whatever the order of the labels");
+        let wishes: [fn(&mut pb::Service); 4] = [
+            |service| _ = service.labels.insert("a".to_owned(), "y".to_owned()),
+            |service| _ = service.annotations.insert("a".to_owned(), "x".to_owned()),
+            |service| service.load_balancer_class = "c".to_owned(),
+            |service| service.allocate_node_ports = Some(false),
+        ];
+        for change in wishes {
+            assert_ne!(of(change), plain);
         }
     }
 }

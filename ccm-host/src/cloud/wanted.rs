@@ -21,17 +21,16 @@ use crate::kube::{
 };
 
 /// Prefixes of the digested text, so that a change of the format changes the digest.
-const BACKENDS: &str = "backends/1";
-const SERVICE: &str = "service/1";
+const BACKENDS: &str = "backends/2";
+const SERVICE: &str = "service/2";
 
 /// The set of these nodes, sorted by name, with its digest and its encoding.
 pub(super) fn backend_set(mut nodes: Vec<Arc<Node>>, fields: &pb::NodeFields) -> BackendSet {
     nodes.sort_by(|a, b| (&a.name, &a.uid).cmp(&(&b.name, &b.uid)));
     nodes.dedup_by(|a, b| a.name == b.name && a.uid == b.uid);
     let mut text = Writer::new(BACKENDS);
-    text.count(nodes.len());
-    let told: Vec<_> = nodes.iter().map(|node| node_ref(node, fields)).collect();
-    told.iter().for_each(|node| text.node(node));
+    let mut told: Vec<_> = nodes.iter().map(|node| node_ref(node, fields)).collect();
+    told.iter_mut().for_each(|node| text.node(node));
     let message = pb::BackendSet { digest: text.finish(), nodes: told, nodes_omitted: false };
     BackendSet { encoded: message.encode_to_vec().into(), digest: message.digest, nodes }
 }
@@ -44,7 +43,7 @@ pub(super) fn desired_digest(object: &Service, wants: &pb::Wants, backends: &Bac
         |key: &String| wants.service_annotation_writes.iter().any(|prefix| key.starts_with(prefix.as_str()));
     message.annotations.retain(|key, _| !written(key));
     let mut text = Writer::new(SERVICE);
-    text.service(&message);
+    text.service(message);
     desired(object.spec.load_balancer_class.as_deref(), &text.finish(), &backends.digest)
 }
 
