@@ -11,11 +11,11 @@
 //!                                   └────────────── rows ◄───────────┘
 //! ```
 //!
-//! What is known of each balancer is a [`row`], by the uid of its Service and by its provider. The queue has two kinds of
+//! What is known of each balancer is a `row`, by the uid of its Service and by its provider. The queue has two kinds of
 //! keys: a Service, whose run creates or changes its balancer, and a balancer, whose run removes it where nothing wants it.
-//! Runs are cheap and practically unlimited; [`slots`] limit, per provider, those that create, change or remove balancers.
-//! Files, from what is known to what is done: [`row`], [`record`], [`observe`], [`plan`], [`fate`], [`run`], [`remove`],
-//! [`status`]; beside them [`service`], [`nodes`], [`sets`], [`sweep`], [`slots`].
+//! Runs are cheap and practically unlimited; `slots` limit, per provider, those that create, change or remove balancers.
+//! Files, from what is known to what is done: `row`, `record`, `observe`, `plan`, `fate`, `run`, `remove`,
+//! `status`; beside them `service`, `nodes`, `sets`, `sweep`, `slots`.
 
 mod events;
 mod fate;

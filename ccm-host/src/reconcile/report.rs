@@ -45,7 +45,7 @@ pub struct Report {
     /// The type and reason of its Event, if it deserves one.
     pub event: Option<(EventType, &'static str)>,
     /// It is about a provider that is being replaced: its Event waits until the key has failed for
-    /// [`REPLACEMENT`], since the next process answers soon.
+    /// `REPLACEMENT`, since the next process answers soon.
     pub may_pass: bool,
 }
 
