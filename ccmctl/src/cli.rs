@@ -96,6 +96,12 @@ pub(crate) enum Explained {
         #[arg(value_parser = node_name)]
         name: String,
     },
+    /// A Service of type LoadBalancer.
+    Service {
+        /// Without a namespace, that of `default`.
+        #[arg(value_name = "NAMESPACE/NAME")]
+        key: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use ccm_state::{
-    HostState, NodeState, ProviderStatus, Standing,
+    HostState, NodeState, ProviderStatus, Service, Standing,
     inventory::{Inventory, Kind},
 };
 use clap::Parser as _;
@@ -95,6 +95,21 @@ async fn run(arguments: &Arguments) -> Result<Verdict> {
                 Door::open(&arguments.way).await?.get(&format!("/state/nodes/{name}")).await?;
             output.node(&node)?;
             Ok(Verdict::attention_if(node.summary.standing == Standing::Blocked))
+        }
+        Command::Explain(Explained::Service { key }) => {
+            let (namespace, name) = key.split_once('/').unwrap_or(("default", key));
+            let HostState { services, mut reports, .. } =
+                Door::open(&arguments.way).await?.get("/state").await?;
+            let is_it = |one: &&Service| (one.namespace.as_str(), one.name.as_str()) == (namespace, name);
+            let Some(service) = services.iter().find(is_it) else {
+                bail!(door::NotFound(format!(
+                    "no Service {namespace}/{name} has or wants a load balancer of this host"
+                )));
+            };
+            let object = format!("Service {namespace}/{name}");
+            reports.retain(|report| report.object.as_deref() == Some(object.as_str()));
+            output.service(service, &reports)?;
+            Ok(Verdict::attention_if(service.standing == Standing::Blocked))
         }
         Command::Reports => {
             let state: HostState = Door::open(&arguments.way).await?.get("/state").await?;

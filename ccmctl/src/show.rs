@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use anyhow::Result;
 use ccm_state::{
-    Calls, Explanation, Guard, NodeState, Provider, ProviderStatus, Report, Standing,
+    Calls, Explanation, Guard, NodeState, Provider, ProviderStatus, Report, Service, Standing,
     inventory::{Inventory, Items},
 };
 use jiff::Timestamp;
@@ -57,6 +57,12 @@ impl Output {
 
     pub(crate) fn node(&self, node: &NodeState) -> Result<()> {
         self.print(node, || explain(node, Timestamp::now()))
+    }
+
+    /// A Service, and what is reported of it.
+    pub(crate) fn service(&self, service: &Service, reports: &[Report]) -> Result<()> {
+        let document = serde_json::json!({ "service": service, "reports": reports });
+        self.print(&document, || explain_service(service, reports, Timestamp::now()))
     }
 
     pub(crate) fn reports(&self, reports: &[Report]) -> Result<()> {
@@ -216,8 +222,27 @@ fn explain(node: &NodeState, now: Timestamp) -> String {
     table.row(["ready".to_owned(), summary.ready.to_string()]);
     table.row(["provider".to_owned(), summary.provider.clone().unwrap_or_default()]);
     table.row(["provider ID".to_owned(), node.provider_id.clone().unwrap_or_default()]);
+    table.to_string() + &said(&node.explanations, now)
+}
+
+fn explain_service(service: &Service, reports: &[Report], now: Timestamp) -> String {
+    let Service { namespace, name, class, provider, standing, addresses, why, .. } = service;
+    let mut table = Table::new(&["SERVICE", &plain(&format!("{namespace}/{name}"))]);
+    table.row(["standing".to_owned(), word(*standing).to_owned()]);
+    table.row(["class".to_owned(), class.clone().unwrap_or_default()]);
+    table.row(["provider".to_owned(), provider.clone().unwrap_or_default()]);
+    table.row(["addresses".to_owned(), addresses.join(", ")]);
     let mut text = table.to_string();
-    for one in &node.explanations {
+    if reports.is_empty() && !why.is_empty() {
+        text += &format!("\n{}.\n", sentence(why));
+    }
+    let explanations: Vec<_> = reports.iter().map(|report| report.explanation.clone()).collect();
+    text + &said(&explanations, now)
+}
+
+fn said(explanations: &[Explanation], now: Timestamp) -> String {
+    let mut text = String::new();
+    for one in explanations {
         text += &format!("\n{} ({}):\n  {}.\n", plain(&one.from), plain(&one.reason), sentence(&one.why));
         text += &format!("  Next: {}.\n", plain(&one.next));
         let mut times = Vec::new();
@@ -351,5 +376,39 @@ mod tests {
         let want = "cloud-node-controller (InstanceAbsent):\n  The cloud has no instance.\n  Next: the host asks again.\n  \
                     (last attempt 3 s ago, 4 failures in a row, next attempt in 5 s)\n";
         assert!(text.ends_with(want), "{text}");
+    }
+
+    #[test]
+    fn a_service_says_where_it_is_and_what_it_waits_for() {
+        let now = Timestamp::from_second(100).unwrap();
+        let service = Service {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            class: None,
+            provider: Some("aws".to_owned()),
+            standing: Standing::Blocked,
+            addresses: vec!["192.0.2.1".to_owned()],
+            why: "quota".to_owned(),
+            retries: 2,
+            next_attempt: None,
+        };
+        let explanation = Explanation {
+            from: "service-lb-controller".to_owned(),
+            standing: Standing::Blocked,
+            reason: "SyncLoadBalancerFailed".to_owned(),
+            why: "quota".to_owned(),
+            next: "the host looks again".to_owned(),
+            retries: 2,
+            last_attempt: None,
+            next_attempt: Some(Timestamp::from_second(105).unwrap()),
+        };
+        let report = Report { key: "shop/web".to_owned(), object: None, explanation };
+        let text = explain_service(&service, &[report], now);
+        for line in
+            ["aws", "192.0.2.1", "service-lb-controller (SyncLoadBalancerFailed):\n  Quota.", "in 5 s"]
+        {
+            assert!(text.contains(line), "{line:?} is not in\n{text}");
+        }
+        assert!(explain_service(&service, &[], now).contains("\nQuota.\n"));
     }
 }

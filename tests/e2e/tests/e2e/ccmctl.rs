@@ -314,3 +314,27 @@ async fn the_leaders_pod_is_found_by_its_lease() -> Result<()> {
     );
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_is_explained_while_nothing_backs_it_and_once_something_does() -> Result<()> {
+    let cluster = quick().start().await?;
+    let person = Person::administrator(&cluster);
+    create(&cluster.client, load_balancer("web")).await?;
+    let explained = async |standing: &str, word: &str, exit: i32| {
+        wait::until(&format!("web is {standing}: {word}"), async || {
+            let (code, out, error) = person.ask("explain service default/web").await?;
+            ensure!(matches!(code, 0 | 3 | 4), "{code} {error}");
+            Ok((code == exit && out.contains(standing) && out.contains(word)).then_some(out))
+        })
+        .await
+    };
+    explained("blocked", "no available nodes", 3).await?;
+    join(&cluster, &["node-a"]).await?;
+    let text = explained("nothing is to be done", "mock", 0).await?;
+    let web = service(&cluster, "web", "an address", |service| !ingress(service).is_empty()).await?;
+    let address = ingress(&web)[0].clone();
+    ensure!(text.contains(&address), "{address}: {text}");
+    let (code, _, error) = person.ask("explain service nobody").await?;
+    ensure!(code == 4 && error.contains("no Service default/nobody"), "{code} {error}");
+    Ok(())
+}
