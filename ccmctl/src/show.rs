@@ -110,7 +110,7 @@ fn info(provider: &Provider) -> String {
 fn status(provider: &Provider) -> String {
     let word = match provider.status {
         ProviderStatus::Serving => "serving",
-        ProviderStatus::Frozen => "frozen: no destructive work is done on its behalf",
+        ProviderStatus::Frozen => "frozen: destructive work is held back",
         ProviderStatus::Disconnected => "disconnected",
     };
     let mut table = Table::new(&["PROVIDER", &plain(&provider.name)]);

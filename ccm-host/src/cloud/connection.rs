@@ -282,7 +282,14 @@ impl Link {
     pub(super) fn report(&self) -> ccm_state::Provider {
         let (status, reason) = match self.worst() {
             ProviderStatus::Serving => (ccm_state::ProviderStatus::Serving, None),
-            ProviderStatus::Frozen(why) => (ccm_state::ProviderStatus::Frozen, Some(why)),
+            ProviderStatus::Frozen(why) => {
+                let is_frozen =
+                    |of: &Family| matches!(&*self.status[*of as usize].borrow(), ProviderStatus::Frozen(_));
+                let frozen: Vec<_> = Family::ALL.into_iter().filter(is_frozen).map(Family::service).collect();
+                let is_all = frozen.len() == Family::ALL.len();
+                let only = if is_all { String::new() } else { format!(" (only {})", frozen.join(", ")) };
+                (ccm_state::ProviderStatus::Frozen, Some(why + &only))
+            }
             ProviderStatus::Disconnected(why) => (ccm_state::ProviderStatus::Disconnected, Some(why)),
         };
         let (calls, last_error) = self.metrics.log().told();
