@@ -57,7 +57,9 @@ impl Backends {
     pub(super) fn of(&self, provider: &dyn Provider) -> Arc<BackendSet> {
         let said = self.said();
         let known = self.sets.lock().get(provider.name()).cloned();
-        if let Some((_, set)) = known.filter(|(then, _)| *then == said) {
+        // Without any node, a balancer is better made of the newest ones.
+        let is_poor = |set: &BackendSet| set.nodes.is_empty() && self.is_outdated();
+        if let Some((_, set)) = known.filter(|(then, set)| *then == said && !is_poor(set)) {
             return set;
         }
         let set = provider.backend_set(self.eligible(provider));
