@@ -38,6 +38,7 @@ use super::{
         rpc::{self, Class, Method, Rpc},
     },
     check::rule,
+    load_balancers::Applied,
     metrics::ProviderMetrics,
 };
 use crate::election::Fencing;
@@ -63,6 +64,7 @@ pub(super) struct Link {
     /// The leadership that the provider currently attributes to this process.
     led: Mutex<Option<Led>>,
     look_now: Notify,
+    pub(super) applied: Applied,
 }
 
 #[derive(Debug, Default)]
@@ -110,6 +112,7 @@ impl Link {
             standing: Mutex::default(),
             led: Mutex::default(),
             look_now: Notify::new(),
+            applied: Applied::default(),
         }
     }
 

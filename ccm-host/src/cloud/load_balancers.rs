@@ -1,6 +1,11 @@
 //! Calls about balancers: one balancer, the list of all, and batched updates of their backends.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use tokio::{sync::Mutex, time::Instant};
 
 use cloudprovider_proto::v1alpha1 as pb;
 use prost::Message as _;
@@ -32,6 +37,7 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
     let method = &rpc::ENSURE_LOAD_BALANCER;
     let (_permit, session) = link.ready(method).await?;
     let wants = &session.wants;
+    is_made_for(&session, &given.backends, method.name)?;
     let message = || pb::EnsureLoadBalancerRequest {
         cluster: Some(link.cluster()),
         fencing: Some(link.fencing()),
@@ -56,6 +62,14 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
     let response = sets::call(link, &session, None, sets, message).await?;
     let of = &given.service;
     Ok(link.metrics.checked(|findings| check::ensured(response, &of.key, &of.uid, wants, findings)))
+}
+
+/// Rejects what was made for a former process of the provider that wanted to know less or other things: the caches may
+/// not hold yet what this one wants, and the digest is not of it.
+fn is_made_for(session: &Session, backends: &BackendSet, method: &'static str) -> Result<(), CloudError> {
+    let is_same = Arc::ptr_eq(&session.wants, &backends.wants) || session.wants == backends.wants;
+    let why = "the provider was replaced, and wants to know more: the host reads that first";
+    if is_same { Ok(()) } else { Err(CloudError::unavailable(method, why)) }
 }
 
 pub(super) async fn delete(link: &Link, given: DeleteLoadBalancer) -> Result<Accepted, CloudError> {
@@ -88,6 +102,29 @@ fn adoption(adopt: bool) -> pb::Adoption {
     if adopt { pb::Adoption::AdoptByLegacyName } else { pb::Adoption::Refuse }
 }
 
+/// The digests that balancers have completely applied, by the uid of their Service.
+type Digests = Arc<HashMap<String, String>>;
+
+/// What the cloud last showed to be applied: batches that are late at the same time share one list.
+#[derive(Debug, Default)]
+pub(super) struct Applied(Mutex<Option<(Instant, Digests)>>);
+
+impl Applied {
+    /// As of a list that began then or later. Empty if it failed.
+    async fn since(&self, link: &Link, since: Instant) -> Digests {
+        let mut last = self.0.lock().await;
+        if let Some((_, digests)) = last.as_ref().filter(|(began, _)| *began >= since) {
+            return Arc::clone(digests);
+        }
+        let began = Instant::now();
+        let listed = list(link).await.map(|list| list.items).unwrap_or_default();
+        let applied = |one: LoadBalancer| Some((one.service_uid.clone(), one.whole_digest()?.to_owned()));
+        let digests: Digests = Arc::new(listed.into_iter().filter_map(applied).collect());
+        *last = Some((began, Arc::clone(&digests)));
+        digests
+    }
+}
+
 /// BatchUpdateLoadBalancers: new backends; each request carries each set of backends once.
 #[derive(Debug)]
 pub(super) struct Updates;
@@ -110,7 +147,18 @@ impl BatchRpc for Updates {
     }
 
     fn plan(session: &Session, items: Vec<Item<Self>>) -> Planned<Self> {
-        plan(items, &session.wants, session.message_bytes, session.most_items(Self::METHOD))
+        let mut refused = Vec::new();
+        let (mut fresh, method) = (Vec::with_capacity(items.len()), Self::METHOD.name);
+        for item in items {
+            match is_made_for(session, &item.1.backends, method) {
+                Ok(()) => fresh.push(item),
+                Err(error) => refused.push((item.0, error)),
+            }
+        }
+        let mut planned =
+            plan(fresh, &session.wants, session.message_bytes, session.most_items(Self::METHOD));
+        planned.refused.append(&mut refused);
+        planned
     }
 
     fn wire_keys(items: &[Item<Self>]) -> Vec<String> {
@@ -147,11 +195,10 @@ impl BatchRpc for Updates {
     }
 
     /// A balancer that carries the desired digest is done.
-    async fn done_already(link: &Link, items: &[Item<Self>]) -> Answers<Self> {
-        let Ok(list) = list(link).await else { return HashMap::new() };
-        let found: HashMap<_, _> = list.items.iter().map(|one| (one.service_uid.as_str(), one)).collect();
+    async fn done_already(link: &Link, items: &[Item<Self>], since: Instant) -> Answers<Self> {
+        let applied = link.applied.since(link, since).await;
         let is_done = |wanted: &UpdateLoadBalancer| {
-            found.get(wanted.service.uid.as_str()).is_some_and(|one| one.has_applied(&wanted.desired_digest))
+            applied.get(&wanted.service.uid).is_some_and(|digest| *digest == wanted.desired_digest)
         };
         let done = items.iter().filter(|(_, wanted)| is_done(wanted));
         done.map(|(key, _)| (key.clone(), Ok(Accepted { in_progress: None, events: Vec::new() }))).collect()
@@ -197,7 +244,7 @@ fn plan(
     most_items: usize,
 ) -> Planned<Updates> {
     let budget = most_bytes.saturating_sub(RESERVE);
-    let mut planned = Planned { chunks: Vec::new(), too_large: Vec::new() };
+    let mut planned = Planned { chunks: Vec::new(), refused: Vec::new() };
     let mut sorted = items;
     // Items with the same set are adjacent, so that the set is sent as seldom as possible.
     sorted.sort_by(|(_, a), (_, b)| a.backends.digest.cmp(&b.backends.digest));
@@ -206,7 +253,7 @@ fn plan(
         let set = item.1.backends.encoded.len() + PER_ENTRY;
         let own = update(&item.1, 0, wants).encoded_len() + PER_ENTRY;
         if set + own > budget {
-            planned.too_large.push((item.0.clone(), too_large(&item, set + own, budget)));
+            planned.refused.push((item.0.clone(), too_large(&item, set + own, budget)));
             continue;
         }
         match open.iter_mut().find(|chunk| chunk.takes(&item, set, own, budget, most_items)) {
@@ -285,7 +332,6 @@ fn too_large((_, wanted): &Item<Updates>, bytes: usize, budget: usize) -> CloudE
 mod tests {
     use super::*;
     use crate::kube::fixtures::{node, service};
-    use std::sync::Arc;
 
     #[test]
     fn outcomes_take_the_safe_branch() {
@@ -313,7 +359,7 @@ mod tests {
 
     fn set(nodes: usize) -> Arc<BackendSet> {
         let nodes = (0..nodes).map(|i| Arc::new(node(&format!("node-{i}")))).collect();
-        Arc::new(wanted::backend_set(nodes, &pb::NodeFields::default()))
+        Arc::new(wanted::backend_set(nodes, Arc::default()))
     }
 
     fn item(name: &str, backends: &Arc<BackendSet>, revision: u64) -> Item<Updates> {
@@ -369,7 +415,7 @@ mod tests {
 
         let small = RESERVE + 400;
         let planned = plan(items(), &pb::Wants::default(), small, 500);
-        assert!(planned.chunks.len() > 1 && planned.too_large.is_empty());
+        assert!(planned.chunks.len() > 1 && planned.refused.is_empty());
         assert_eq!(shape(&planned).iter().sum::<usize>(), 10);
         for chunk in &planned.chunks {
             let bytes = sent(chunk).encoded_len();
@@ -384,7 +430,7 @@ mod tests {
         let planned = plan(items, &pb::Wants::default(), RESERVE + 10_000, 500);
         assert_eq!(shape(&planned), [1]);
         assert_eq!(planned.chunks[0][0].1.service.uid, "small-uid");
-        let (key, error) = &planned.too_large[0];
+        let (key, error) = &planned.refused[0];
         assert_eq!(key.subject, "large-uid");
         assert!(error.is_too_large());
         assert!(error.message.contains("default/large with 2000 nodes"), "{}", error.message);

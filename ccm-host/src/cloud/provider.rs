@@ -324,6 +324,8 @@ pub struct BackendSet {
     pub nodes: Vec<Arc<Node>>,
     /// Encoded for the wire, with the fields that the digest covers: all calls share it.
     pub encoded: Bytes,
+    /// What the provider wanted to know when it was made.
+    pub(super) wants: Arc<pb::Wants>,
 }
 
 /// A request to create a balancer or bring it to its desired state.
@@ -429,11 +431,10 @@ pub struct LoadBalancer {
 }
 
 impl LoadBalancer {
-    /// Whether the cloud shows that the state with this digest is applied.
-    pub(super) fn has_applied(&self, digest: &str) -> bool {
-        self.state == LoadBalancerState::Active
-            && self.sync_state != SyncState::Drifted
-            && self.applied_digest.as_deref() == Some(digest)
+    /// The digest of the state that the cloud shows to be completely applied.
+    pub(super) fn whole_digest(&self) -> Option<&str> {
+        let is_whole = self.state == LoadBalancerState::Active && self.sync_state != SyncState::Drifted;
+        self.applied_digest.as_deref().filter(|_| is_whole)
     }
 }
 

@@ -353,10 +353,11 @@ impl Wishes {
         Self { providers, nodes, services, known: Mutex::default() }
     }
 
-    /// Passes new wishes on to the caches. Cheap if there are none; afterwards [`Cache::synced`] covers all current
-    /// wishes.
-    pub fn hand_on(&self) {
+    /// Passes new wishes on to the caches; returns whether there were some. Cheap if not; afterwards [`Cache::synced`]
+    /// covers all current wishes.
+    pub fn hand_on(&self) -> bool {
         let mut known = self.known.lock();
+        let mut some = false;
         for provider in self.providers.all() {
             let Some(info) = provider.info() else { continue };
             if known.get(provider.name()).is_some_and(|known| Arc::ptr_eq(known, &info)) {
@@ -365,6 +366,8 @@ impl Wishes {
             self.nodes.set_keep(&info.keep_of_nodes);
             self.services.set_keep(&info.keep_of_services);
             known.insert(provider.name().to_owned(), info);
+            some = true;
         }
+        some
     }
 }

@@ -172,12 +172,11 @@ impl Provider for RemoteProvider {
     }
 
     fn backend_set(&self, nodes: Vec<Arc<Node>>) -> Arc<BackendSet> {
-        let wants = self.link.wants();
-        Arc::new(wanted::backend_set(nodes, wants.backend.as_ref().unwrap_or(&Default::default())))
+        Arc::new(wanted::backend_set(nodes, self.link.wants()))
     }
 
     fn desired_digest(&self, service: &Service, backends: &BackendSet) -> String {
-        wanted::desired_digest(service, &self.link.wants(), backends)
+        wanted::desired_digest(service, backends)
     }
 
     async fn load_balancer(&self, service: &Service) -> Result<LoadBalancer, CloudError> {

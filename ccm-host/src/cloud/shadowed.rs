@@ -45,7 +45,7 @@ impl Shadowed {
         let service = &wanted.service;
         let subject = balancer(&service.key);
         let found = load_balancers::get(link, &service.key, &service.uid).await?;
-        if found.has_applied(&wanted.desired_digest) {
+        if found.whole_digest() == Some(wanted.desired_digest.as_str()) {
             self.shadow.agreed(SERVICES, &subject);
             return Ok(ensured(found));
         }

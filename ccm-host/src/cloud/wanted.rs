@@ -25,19 +25,21 @@ const BACKENDS: &str = "backends/2";
 const SERVICE: &str = "service/2";
 
 /// The set of these nodes, sorted by name, with its digest and its encoding.
-pub(super) fn backend_set(mut nodes: Vec<Arc<Node>>, fields: &pb::NodeFields) -> BackendSet {
+pub(super) fn backend_set(mut nodes: Vec<Arc<Node>>, wants: Arc<pb::Wants>) -> BackendSet {
+    let fields = wants.backend.clone().unwrap_or_default();
     nodes.sort_by(|a, b| (&a.name, &a.uid).cmp(&(&b.name, &b.uid)));
     nodes.dedup_by(|a, b| a.name == b.name && a.uid == b.uid);
     let mut text = Writer::new(BACKENDS);
-    let mut told: Vec<_> = nodes.iter().map(|node| node_ref(node, fields)).collect();
+    let mut told: Vec<_> = nodes.iter().map(|node| node_ref(node, &fields)).collect();
     told.iter_mut().for_each(|node| text.node(node));
     let message = pb::BackendSet { digest: text.finish(), nodes: told, nodes_omitted: false };
-    BackendSet { encoded: message.encode_to_vec().into(), digest: message.digest, nodes }
+    BackendSet { encoded: message.encode_to_vec().into(), digest: message.digest, nodes, wants }
 }
 
 /// Digest of a balancer's whole desired state. Annotations that the provider writes on the Service are answers, not
 /// wishes: counting them would ensure every balancer once more.
-pub(super) fn desired_digest(object: &Service, wants: &pb::Wants, backends: &BackendSet) -> String {
+pub(super) fn desired_digest(object: &Service, backends: &BackendSet) -> String {
+    let wants = &backends.wants;
     let mut message = service(object, wants.service.as_ref().unwrap_or(&Default::default()));
     let written =
         |key: &String| wants.service_annotation_writes.iter().any(|prefix| key.starts_with(prefix.as_str()));

@@ -11,6 +11,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::{
     rpc::{Method, Rpc},
@@ -62,7 +63,7 @@ pub(crate) trait BatchRpc: Debug + Send + Sync + Sized + 'static {
                 None => calls.push((HashSet::from([key]), vec![item])),
             }
         }
-        Planned { chunks: calls.into_iter().map(|(_, call)| call).collect(), too_large: Vec::new() }
+        Planned { chunks: calls.into_iter().map(|(_, call)| call).collect(), refused: Vec::new() }
     }
 
     /// The sets of backends that the request points at, and the number of the field that they belong in.
@@ -89,8 +90,13 @@ pub(crate) trait BatchRpc: Debug + Send + Sync + Sized + 'static {
         answer.as_ref().err()
     }
 
-    /// The items that are already done, whatever happened to their call. Empty if that cannot be known.
-    fn done_already(_: &Link, _: &[Item<Self>]) -> impl Future<Output = Answers<Self>> + Send {
+    /// The items that are already done, as of then or later, whatever happened to their call. Empty if that cannot be
+    /// known.
+    fn done_already(
+        _: &Link,
+        _: &[Item<Self>],
+        _since: Instant,
+    ) -> impl Future<Output = Answers<Self>> + Send {
         std::future::ready(HashMap::new())
     }
 }
@@ -117,8 +123,8 @@ pub(crate) type Answers<R> = HashMap<ItemKey, Answer<R>>;
 /// Items, divided into calls.
 pub(crate) struct Planned<R: BatchRpc> {
     pub(crate) chunks: Vec<Vec<Item<R>>>,
-    /// Items that fit into no message.
-    pub(crate) too_large: Vec<(ItemKey, CloudError)>,
+    /// Items that are not sent, and why.
+    pub(crate) refused: Vec<(ItemKey, CloudError)>,
 }
 
 /// A call under way.

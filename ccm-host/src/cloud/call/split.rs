@@ -89,8 +89,8 @@ impl<R: BatchRpc> Batched for Batch<R> {
     ) {
         match turn.and_then(|permit| Ok((permit, self.link.session(R::METHOD)?))) {
             Ok((permit, session)) => {
-                let Planned { chunks, too_large } = R::plan(&session, items);
-                landing.land(too_large.into_iter().map(|(key, error)| (key, Err(error))));
+                let Planned { chunks, refused } = R::plan(&session, items);
+                landing.land(refused.into_iter().map(|(key, error)| (key, Err(error))));
                 Errand { batch: self, session: &session, lane, landing }.run(permit, chunks).await;
             }
             Err(error) => landing.land(items.into_iter().map(|(key, _)| (key, Err(error.clone())))),
@@ -195,10 +195,12 @@ impl<R: BatchRpc> Errand<'_, R> {
 
     /// Lands items that are already done, so that a slow one does not hold them up.
     async fn land_while_late(&self, items: &[Item<R>]) {
-        let mut wait = LATE;
+        let (mut wait, sent) = (LATE, Instant::now());
         while items.len() > 1 {
             tokio::time::sleep(wait).await;
-            self.landing.land(R::done_already(&self.batch.link, items).await);
+            // Older ones are not of this call, or say little that is new.
+            let since = sent.max(Instant::now() - LATE);
+            self.landing.land(R::done_already(&self.batch.link, items, since).await);
             wait *= 2;
         }
         std::future::pending::<()>().await;
@@ -213,7 +215,7 @@ impl<R: BatchRpc> Errand<'_, R> {
         }
         let (had_company, mut worked) = (depth > 0 || items.len() > 1, worked);
         if cause == Cause::OneItem && items.len() > 1 {
-            let done = R::done_already(&self.batch.link, &items).await;
+            let done = R::done_already(&self.batch.link, &items, Instant::now()).await;
             items.retain(|(key, _)| !done.contains_key(key));
             worked |= !done.is_empty();
             self.landing.land(done);

@@ -325,7 +325,12 @@ mod tests {
     const UID: &str = "web-uid";
 
     fn ensure(revision: u64) -> EnsureLoadBalancer {
-        let nothing = BackendSet { digest: String::new(), nodes: Vec::new(), encoded: Bytes::new() };
+        let nothing = BackendSet {
+            digest: String::new(),
+            nodes: Vec::new(),
+            encoded: Bytes::new(),
+            wants: Arc::default(),
+        };
         EnsureLoadBalancer {
             service: Arc::new(service("web")),
             backends: Arc::new(nothing),

@@ -73,7 +73,8 @@ impl Provider for FakeProvider {
             .collect();
         let mut hasher = DefaultHasher::new();
         words.hash(&mut hasher);
-        Arc::new(BackendSet { digest: format!("{:016x}", hasher.finish()), nodes, encoded: Bytes::new() })
+        let digest = format!("{:016x}", hasher.finish());
+        Arc::new(BackendSet { digest, nodes, encoded: Bytes::new(), wants: Arc::default() })
     }
 
     fn desired_digest(&self, service: &Service, backends: &BackendSet) -> String {

@@ -37,8 +37,17 @@ fn some_nodes(count: usize) -> Vec<Arc<Node>> {
         .collect()
 }
 
+/// The set for a provider that wants these fields of Services and of nodes.
+fn set(nodes: Vec<Arc<Node>>, backend: &pb::NodeFields, wants: &pb::Wants) -> BackendSet {
+    backend_set(nodes, Arc::new(pb::Wants { backend: Some(backend.clone()), ..wants.clone() }))
+}
+
+fn digest_with(nodes: Vec<Arc<Node>>, fields: &pb::NodeFields) -> String {
+    set(nodes, fields, &pb::Wants::default()).digest
+}
+
 fn digest_of(nodes: Vec<Arc<Node>>) -> String {
-    backend_set(nodes, &backend_fields()).digest
+    digest_with(nodes, &backend_fields())
 }
 
 #[test]
@@ -139,7 +148,7 @@ fn the_state_of_a_node_is_in_a_set_where_it_is_wanted() {
     };
     let (nothing, taint) = (fields(&[], false, false), fields(&["x.io/*"], false, false));
     let (cordon, ready) = (fields(&[], true, false), fields(&[], false, true));
-    let digest = |node: &Node, fields| backend_set(vec![Arc::new(node.clone())], fields).digest;
+    let digest = |node: &Node, fields| digest_with(vec![Arc::new(node.clone())], fields);
     for (name, after, moves) in [
         ("a taint", plain.clone().with_taint("x.io/drain", "", "NoSchedule"), &taint),
         ("a cordon", plain.clone().unschedulable(), &cordon),
@@ -155,13 +164,13 @@ fn the_state_of_a_node_is_in_a_set_where_it_is_wanted() {
 
 #[test]
 fn the_desired_state_is_the_service_and_its_backends() {
-    let backends = backend_set(some_nodes(2), &backend_fields());
     let wants = pb::Wants {
         service: Some(service_fields()),
         service_annotation_writes: vec!["lb.example/status-".into()],
         ..Default::default()
     };
-    let digest = |service: &Service| desired_digest(service, &wants, &backends);
+    let backends = |nodes, wants| set(some_nodes(nodes), &backend_fields(), wants);
+    let digest = |service: &Service| desired_digest(service, &backends(2, &wants));
     let base = web();
     let before = digest(&base);
     let mut same = base.clone();
@@ -171,7 +180,8 @@ fn the_desired_state_is_the_service_and_its_backends() {
     let told = pb::ServiceFields { finalizers: true, deletion_time: true, ..service_fields() };
     let told = pb::Wants { service: Some(told), ..wants.clone() };
     let held = same.deleting().with_finalizer("x/y");
-    assert_eq!(desired_digest(&base, &told, &backends), desired_digest(&held, &told, &backends));
+    let told = backends(2, &told);
+    assert_eq!(desired_digest(&base, &told), desired_digest(&held, &told));
     assert_eq!(before, digest(&held), "nor what keeps it from going");
     assert_eq!(before, digest(&base.clone().with_annotation("other/a", "1")), "not wanted");
     let answered = base.clone().with_annotation("lb.example/status-id", "lb-1");
@@ -184,7 +194,7 @@ fn the_desired_state_is_the_service_and_its_backends() {
     let mut ports = base.clone();
     ports.spec.ports[0].node_port += 1;
     assert_ne!(before, digest(&ports));
-    let other = desired_digest(&base, &wants, &backend_set(some_nodes(3), &backend_fields()));
+    let other = desired_digest(&base, &backends(3, &wants));
     assert!(differ_in_backends_only(&before, &other));
     assert!(!differ_in_backends_only(&digest(&ports), &other));
     let classy = digest(&base.with_class("example/other"));
@@ -229,7 +239,7 @@ proptest! {
         let nodes = vec![Arc::new(node("n").with_label(&key, &value).with_label("zone", "z"))];
         let mut other = fields.clone();
         other.labels.reverse();
-        prop_assert_eq!(backend_set(nodes.clone(), &fields).digest, backend_set(nodes, &other).digest);
+        prop_assert_eq!(digest_with(nodes.clone(), &fields), digest_with(nodes, &other));
     }
 
     #[test]
@@ -304,8 +314,8 @@ fn ports_travel_as_they_are() {
     let named = pb::service_port::TargetPort::TargetPortName("web-grpc".into());
     assert_eq!(told[3].target_port, Some(named));
 
-    let backends = backend_set(Vec::new(), &backend_fields());
-    let digest = |object: &Service| desired_digest(object, &pb::Wants::default(), &backends);
+    let backends = backend_set(Vec::new(), Arc::default());
+    let digest = |object: &Service| desired_digest(object, &backends);
     let before = digest(&object);
     for change in [
         (|ports| ports.swap(0, 1)) as fn(&mut Vec<ServicePort>),
@@ -347,13 +357,10 @@ fn a_thousand_annotations_are_no_matter() {
     assert_eq!(told.annotations.len(), 1);
     assert_eq!(told.annotations["lb.example/note"].len(), 200_000);
     let wants = pb::Wants { service: Some(service_fields()), ..Default::default() };
-    let backends = backend_set(Vec::new(), &backend_fields());
-    let before = desired_digest(&object, &wants, &backends);
-    assert_eq!(
-        before,
-        desired_digest(&object.clone().with_annotation("other.example/a1", ""), &wants, &backends)
-    );
-    assert_ne!(before, desired_digest(&object.with_annotation("lb.example/note", ""), &wants, &backends));
+    let backends = backend_set(Vec::new(), Arc::new(wants));
+    let before = desired_digest(&object, &backends);
+    assert_eq!(before, desired_digest(&object.clone().with_annotation("other.example/a1", ""), &backends));
+    assert_ne!(before, desired_digest(&object.with_annotation("lb.example/note", ""), &backends));
 }
 
 mod keys {

@@ -57,8 +57,13 @@ impl Controller {
         loop {
             self.synced().await;
             let seen = self.look(key);
+            let subject = self.subject(&seen);
+            if self.wishes.hand_on() {
+                // A provider that was replaced just now wants to know more than was looked at.
+                continue;
+            }
             self.hand_over(&seen);
-            let Some(mut subject) = self.subject(&seen) else {
+            let Some(mut subject) = subject else {
                 if seen.to_remove().next().is_none() {
                     self.is_well(&Key::Service(key.clone()));
                 }

@@ -140,6 +140,56 @@ async fn a_hundred_updates_with_one_set_are_one_call() {
     assert_eq!(sets.load(Ordering::SeqCst), 1);
 }
 
+/// F16: the caches may not hold yet what a new process wants to know, so nothing is sent that was made for the former one.
+#[tokio::test]
+async fn what_was_made_for_a_former_process_is_not_sent_to_one_that_wants_more() {
+    let script = Script::new("e1");
+    on_ensure(&script, |request| Ok(ensured(&request)));
+    let (dir, path) = folder();
+    let mut running = Running::at(&path, &script);
+    let host = Host::at(&path);
+    host.serving().await;
+    let before = wanted(&host, "web", 1);
+    let mut replaced = async |epoch: &str| {
+        script.info.lock().process_epoch = epoch.into();
+        running = Running::at(&path, &script);
+        eventually(epoch, || host.provider.info().is_some_and(|info| info.epoch == epoch)).await;
+        host.serving().await;
+    };
+    replaced("e2").await;
+    host.provider.ensure_load_balancer(before.clone()).await.expect("it wants the same");
+
+    let service = pb::ServiceFields { annotations: vec!["x.example/internal".into()], ..Default::default() };
+    script.capabilities.lock().wants = Some(pb::Wants { service: Some(service), ..Default::default() });
+    replaced("e3").await;
+    let refused = host.provider.ensure_load_balancer(before.clone()).await.unwrap_err();
+    assert!(refused.message.contains("wants to know more"), "{refused}");
+    let refused = host.provider.update_load_balancer(update(before)).await.unwrap_err();
+    assert!(refused.message.contains("wants to know more"), "{refused}");
+    assert_eq!((script.count("EnsureLoadBalancer"), script.count("BatchUpdateLoadBalancers")), (1, 0));
+    host.provider.ensure_load_balancer(wanted(&host, "web", 1)).await.unwrap();
+    drop(dir);
+}
+
+/// F18.
+#[tokio::test(start_paused = true)]
+async fn batches_that_are_late_together_share_the_lists_of_what_is_done() {
+    let script = Script::new("e1");
+    script.limits(|limits| limits.max_batch_load_balancers = 100);
+    *script.update.lock() = Box::new(|request| {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_secs(40)).await;
+            Ok(all_updated(&request))
+        })
+    });
+    let host = piped_host(&script).await;
+    let wanted: Vec<_> = (0..400).map(|i| update(wanted(&host, &format!("s{i}"), 1))).collect();
+    let answers = join_all(wanted.into_iter().map(|wanted| host.provider.update_load_balancer(wanted))).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    assert_eq!(script.count("BatchUpdateLoadBalancers"), 4);
+    assert_eq!(script.count("ListLoadBalancers"), 2, "after 10 and after 30 seconds");
+}
+
 /// D28.
 #[tokio::test]
 async fn a_stale_leader_mutates_no_more_until_it_leads_anew() {
