@@ -25,14 +25,17 @@ class Machines(sdk.Instances, sdk.CloudProvider):
         return pb.BatchGetInstancesResponse(results=[look_up(machines, query) for query in request.queries])
 
     async def watch_instances(self, call: sdk.Call, request: pb.WatchInstancesRequest) -> sdk.InstanceWatch:
-        return sdk.InstanceWatch(self.changes())
+        try:
+            known = self.inventory.read().machines
+        except sdk.ProviderError:
+            known = {}  # Whatever it holds once it can be read is news.
+        return sdk.InstanceWatch(self.changes(known))
 
-    async def changes(self) -> AsyncIterator[pb.InstanceChanged]:
-        known: Mapping[str, Found] | None = None
+    async def changes(self, known: Mapping[str, Found]) -> AsyncIterator[pb.InstanceChanged]:
+        """Yield what differs from `known`, which was read before the watch was said to have started."""
         while True:
             try:
                 now = self.inventory.read().machines
-                known = now if known is None else known
                 for one in {**known, **now}:  # In the file's order.
                     if now.get(one) != known.get(one):
                         yield pb.InstanceChanged(provider_id=one)
