@@ -46,6 +46,9 @@ pub(crate) enum Command {
     Explain(Explained),
     /// What objects wait for or are blocked by, of all controllers that report it.
     Reports,
+    /// Lets the host ensure every load balancer again, new Services first: after a restore of etcd, or when somebody changed
+    /// the cloud behind its back.
+    Resync,
     /// The guard that keeps Nodes from being deleted by mistake.
     #[command(subcommand)]
     Guard(GuardVerb),
@@ -99,8 +102,8 @@ pub(crate) enum Explained {
     /// A Service of type LoadBalancer.
     Service {
         /// Without a namespace, that of `default`.
-        #[arg(value_name = "NAMESPACE/NAME")]
-        key: String,
+        #[arg(value_name = "NAMESPACE/NAME", value_parser = service_key)]
+        key: (String, String),
     },
 }
 
@@ -192,12 +195,26 @@ pub(crate) struct Way {
 }
 
 /// A name goes into a path.
-fn node_name(text: &str) -> Result<String, String> {
+fn is_name(text: &str) -> bool {
     let fits = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || matches!(char, '-' | '.');
-    if text.is_empty() || text.len() > 253 || !text.chars().all(fits) {
+    !text.is_empty() && text.len() <= 253 && text.chars().all(fits) && !text.starts_with('.')
+}
+
+fn node_name(text: &str) -> Result<String, String> {
+    if !is_name(text) {
         return Err(format!("{text:?} is not the name of a node: lower case letters, digits, '-' and '.'"));
     }
     Ok(text.to_owned())
+}
+
+fn service_key(text: &str) -> Result<(String, String), String> {
+    let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
+    if !is_name(namespace) || !is_name(name) {
+        return Err(format!(
+            "{text:?} is not the name of a Service: NAMESPACE/NAME of lower case letters, digits, '-' and '.'"
+        ));
+    }
+    Ok((namespace.to_owned(), name.to_owned()))
 }
 
 #[cfg(test)]
@@ -212,6 +229,10 @@ mod tests {
         for (words, fits) in [
             ("explain node node-1.example", true),
             ("explain node ../state", false),
+            ("explain service shop/web", true),
+            ("explain service web", true),
+            ("explain service shop/web/x", false),
+            ("explain service ../web", false),
             ("guard confirm", false),
             ("guard confirm a b --yes", true),
             ("provider volumes vol-1", false),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use ccm_state::API_VERSION;
-use http::{HeaderMap, Request, StatusCode, Uri, header};
+use http::{HeaderMap, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::{body::Bytes, client::conn::http1::SendRequest};
 use hyper_util::rt::TokioIo;
@@ -102,7 +102,18 @@ impl Door {
 
     /// The document at this path.
     pub(crate) async fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T> {
-        let Answer { status, body, .. } = self.fetch(path).await?;
+        let answer = self.fetch(path).await?;
+        self.read(answer, path)
+    }
+
+    /// Asks the host to do something; returns the document with which it answers.
+    pub(crate) async fn post<T: DeserializeOwned>(&mut self, path: &str) -> Result<T> {
+        let answer = self.in_time(Method::POST, path).await?;
+        self.read(answer, path)
+    }
+
+    fn read<T: DeserializeOwned>(&self, answer: Answer, path: &str) -> Result<T> {
+        let Answer { status, body, .. } = answer;
         if status != StatusCode::OK {
             return Err(self.refused(status, &body, path));
         }
@@ -121,13 +132,18 @@ impl Door {
 
     /// Whatever is at this path.
     pub(crate) async fn fetch(&mut self, path: &str) -> Result<Answer> {
-        timeout(self.patience, self.ask(path)).await.map_err(|_| {
+        self.in_time(Method::GET, path).await
+    }
+
+    async fn in_time(&mut self, method: Method, path: &str) -> Result<Answer> {
+        timeout(self.patience, self.ask(method, path)).await.map_err(|_| {
             anyhow!("{} did not answer within {:?}: see --request-timeout", self.whom, self.patience)
         })?
     }
 
-    async fn ask(&mut self, path: &str) -> Result<Answer> {
-        let mut request = Request::get(path).header(header::HOST, OWN_NAME).body(Empty::new())?;
+    async fn ask(&mut self, method: Method, path: &str) -> Result<Answer> {
+        let request = Request::builder().method(method).uri(path).header(header::HOST, OWN_NAME);
+        let mut request = request.header(header::CONTENT_TYPE, "application/json").body(Empty::new())?;
         if let Some(authorization) = &self.credentials.authorization {
             request.headers_mut().insert(header::AUTHORIZATION, authorization.clone());
         }

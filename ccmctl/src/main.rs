@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use ccm_state::{
-    HostState, NodeState, ProviderStatus, Service, Standing,
+    HostState, NodeState, ProviderStatus, Resync, ServiceState, Standing,
     inventory::{Inventory, Kind},
 };
 use clap::Parser as _;
@@ -97,25 +97,27 @@ async fn run(arguments: &Arguments) -> Result<Verdict> {
             Ok(Verdict::attention_if(node.summary.standing == Standing::Blocked))
         }
         Command::Explain(Explained::Service { key }) => {
-            let (namespace, name) = key.split_once('/').unwrap_or(("default", key));
-            let HostState { services, mut reports, .. } =
-                Door::open(&arguments.way).await?.get("/state").await?;
-            let is_it = |one: &&Service| (one.namespace.as_str(), one.name.as_str()) == (namespace, name);
-            let Some(service) = services.iter().find(is_it) else {
-                bail!(door::NotFound(format!(
-                    "no Service {namespace}/{name} has or wants a load balancer of this host"
-                )));
-            };
-            let object = format!("Service {namespace}/{name}");
-            reports.retain(|report| report.object.as_deref() == Some(object.as_str()));
-            output.service(service, &reports)?;
-            Ok(Verdict::attention_if(service.standing == Standing::Blocked))
+            let (namespace, name) = key;
+            let path = format!("/state/services/{namespace}/{name}");
+            let service: ServiceState = Door::open(&arguments.way).await?.get(&path).await?;
+            output.service(&service)?;
+            Ok(Verdict::attention_if(service.summary.standing == Standing::Blocked))
         }
         Command::Reports => {
             let state: HostState = Door::open(&arguments.way).await?.get("/state").await?;
             output.reports(&state.reports)?;
             let is_blocked = |one: &ccm_state::Report| one.explanation.standing == Standing::Blocked;
             Ok(Verdict::attention_if(state.reports.iter().any(is_blocked)))
+        }
+        Command::Resync => {
+            let answer: Resync = Door::open(&arguments.way).await?.post("/resync").await?;
+            let line = format!(
+                "{} load balancers are ensured again, as many at a time as their providers take: `ccmctl reports` shows what \
+                 is left",
+                answer.balancers
+            );
+            output.done(&answer, &[line])?;
+            Ok(Verdict::Well)
         }
         Command::Guard(GuardVerb::Show) => {
             let state: HostState = Door::open(&arguments.way).await?.get("/state").await?;

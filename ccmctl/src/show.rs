@@ -4,7 +4,8 @@ use std::io::Write as _;
 
 use anyhow::Result;
 use ccm_state::{
-    Calls, Explanation, Guard, NodeState, Provider, ProviderStatus, Report, Service, Standing,
+    Balancer, Calls, Explanation, Guard, LastCall, LeftOut, NodeState, Provider, ProviderStatus, Report,
+    Service, ServiceState, Standing,
     inventory::{Inventory, Items},
 };
 use jiff::Timestamp;
@@ -59,10 +60,8 @@ impl Output {
         self.print(node, || explain(node, Timestamp::now()))
     }
 
-    /// A Service, and what is reported of it.
-    pub(crate) fn service(&self, service: &Service, reports: &[Report]) -> Result<()> {
-        let document = serde_json::json!({ "service": service, "reports": reports });
-        self.print(&document, || explain_service(service, reports, Timestamp::now()))
+    pub(crate) fn service(&self, service: &ServiceState) -> Result<()> {
+        self.print(service, || explain_service(service, Timestamp::now()))
     }
 
     pub(crate) fn reports(&self, reports: &[Report]) -> Result<()> {
@@ -225,19 +224,30 @@ fn explain(node: &NodeState, now: Timestamp) -> String {
     table.to_string() + &said(&node.explanations, now)
 }
 
-fn explain_service(service: &Service, reports: &[Report], now: Timestamp) -> String {
-    let Service { namespace, name, class, provider, standing, addresses, why, .. } = service;
+fn explain_service(state: &ServiceState, now: Timestamp) -> String {
+    let Service { namespace, name, class, provider, standing, addresses, why, .. } = &state.summary;
     let mut table = Table::new(&["SERVICE", &plain(&format!("{namespace}/{name}"))]);
     table.row(["standing".to_owned(), word(*standing).to_owned()]);
     table.row(["class".to_owned(), class.clone().unwrap_or_default()]);
     table.row(["provider".to_owned(), provider.clone().unwrap_or_default()]);
     table.row(["addresses".to_owned(), addresses.join(", ")]);
+    table.row(["nodes behind it".to_owned(), state.backends.to_string()]);
+    for LeftOut { why, count, nodes } in &state.left_out {
+        let more = if *count > nodes.len() { ", ..." } else { "" };
+        table.row([format!("left out: {count}"), format!("{why}: {}{more}", nodes.join(", "))]);
+    }
+    for Balancer { provider, uid, known, last_call } in &state.balancers {
+        let former = if *uid == state.uid { "" } else { ", of a former Service" };
+        table.row(["balancer".to_owned(), format!("at {provider}{former}: {known}")]);
+        if let Some(LastCall { call, time, answer }) = last_call {
+            table.row(["last call".to_owned(), format!("{call} {}: {answer}", apart(*time, now))]);
+        }
+    }
     let mut text = table.to_string();
-    if reports.is_empty() && !why.is_empty() {
+    if state.explanations.is_empty() && !why.is_empty() {
         text += &format!("\n{}.\n", sentence(why));
     }
-    let explanations: Vec<_> = reports.iter().map(|report| report.explanation.clone()).collect();
-    text + &said(&explanations, now)
+    text + &said(&state.explanations, now)
 }
 
 fn said(explanations: &[Explanation], now: Timestamp) -> String {
@@ -381,7 +391,7 @@ mod tests {
     #[test]
     fn a_service_says_where_it_is_and_what_it_waits_for() {
         let now = Timestamp::from_second(100).unwrap();
-        let service = Service {
+        let summary = Service {
             namespace: "shop".to_owned(),
             name: "web".to_owned(),
             class: None,
@@ -402,13 +412,44 @@ mod tests {
             last_attempt: None,
             next_attempt: Some(Timestamp::from_second(105).unwrap()),
         };
-        let report = Report { key: "shop/web".to_owned(), object: None, explanation };
-        let text = explain_service(&service, &[report], now);
-        for line in
-            ["aws", "192.0.2.1", "service-lb-controller (SyncLoadBalancerFailed):\n  Quota.", "in 5 s"]
-        {
+        let balancer = |uid: &str, answer: &str| Balancer {
+            provider: "aws".to_owned(),
+            uid: uid.to_owned(),
+            known: "as last applied".to_owned(),
+            last_call: Some(LastCall {
+                call: "ensure".to_owned(),
+                time: Timestamp::from_second(97).unwrap(),
+                answer: answer.to_owned(),
+            }),
+        };
+        let left_out = LeftOut {
+            why: "being deleted".to_owned(),
+            count: 3,
+            nodes: vec!["a".to_owned(), "b".to_owned()],
+        };
+        let state = ServiceState {
+            api_version: String::new(),
+            kind: String::new(),
+            time: now,
+            summary,
+            uid: "u1".to_owned(),
+            balancers: vec![balancer("u1", "no more balancers"), balancer("u0", "done")],
+            backends: 7,
+            left_out: vec![left_out],
+            explanations: vec![explanation],
+        };
+        let text = explain_service(&state, now);
+        for line in [
+            "at aws: as last applied",
+            "at aws, of a former Service: as last applied",
+            "ensure 3 s ago: no more balancers",
+            "being deleted: a, b, ...",
+            "192.0.2.1",
+            "service-lb-controller (SyncLoadBalancerFailed):\n  Quota.",
+            "in 5 s",
+        ] {
             assert!(text.contains(line), "{line:?} is not in\n{text}");
         }
-        assert!(explain_service(&service, &[], now).contains("\nQuota.\n"));
+        assert!(explain_service(&ServiceState { explanations: vec![], ..state }, now).contains("\nQuota.\n"));
     }
 }

@@ -279,6 +279,76 @@ pub struct Service {
     pub next_attempt: Option<Timestamp>,
 }
 
+/// Why a Service is as it is, at `/state/services/NAMESPACE/NAME`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceState {
+    /// [`API_VERSION`].
+    pub api_version: String,
+    /// `ServiceState`.
+    pub kind: String,
+    pub time: Timestamp,
+    #[serde(flatten)]
+    pub summary: Service,
+    pub uid: String,
+    /// All that are known under its name, those of former Services among them.
+    pub balancers: Vec<Balancer>,
+    /// How many nodes are to be behind its balancer.
+    pub backends: usize,
+    /// The nodes that are not, by reason.
+    pub left_out: Vec<LeftOut>,
+    /// Worst first.
+    pub explanations: Vec<Explanation>,
+}
+
+/// A balancer, as far as the host knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Balancer {
+    pub provider: String,
+    /// Uid of its Service.
+    pub uid: String,
+    /// What is known of it, and whether it is to go, in a phrase.
+    pub known: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_call: Option<LastCall>,
+}
+
+/// The last call about a balancer that creates, changes or deletes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastCall {
+    /// `ensure`, `update` or `delete`.
+    pub call: String,
+    /// When it ended; when it began, if there is no answer yet.
+    pub time: Timestamp,
+    /// What the provider said, in a phrase.
+    pub answer: String,
+}
+
+/// Nodes that are not behind a balancer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeftOut {
+    /// What they are, for example `being deleted`.
+    pub why: String,
+    pub count: usize,
+    /// The first of them, by name.
+    pub nodes: Vec<String>,
+}
+
+/// The answer to `POST /resync`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resync {
+    /// [`API_VERSION`].
+    pub api_version: String,
+    /// `Resync`.
+    pub kind: String,
+    /// How many balancers are ensured again.
+    pub balancers: usize,
+}
+
 /// The routes that a provider is known to have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -7,7 +7,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use ccm_state::{
-    API_VERSION, Explanation, Host, HostState, Leadership as Leads, NodeState, NodeSummary, Queue, Standing,
+    API_VERSION, Explanation, Host, HostState, Leadership as Leads, NodeState, NodeSummary, Queue, Resync,
+    ServiceState, Standing,
     inventory::Inventory,
     shadow::{Row, ShadowReport, Standing as Held, Verdict},
 };
@@ -19,7 +20,7 @@ use crate::{
     cloud::{CloudError, Family, NodeOwner, Provider as _, ProviderStatus, Question, RemoteProvider},
     controllers::{Parts, explain::explanation, node_scope::EXCLUDE_LABEL},
     election::{Leadership, Leading},
-    kube::Node,
+    kube::{Node, ObjectKey},
     manager::{
         COMMIT, VERSION,
         health::{Checks, Probe},
@@ -198,6 +199,23 @@ impl Source for State {
             provider_id: node.provider_id.clone(),
             explanations,
         })
+    }
+
+    fn service(&self, namespace: &str, name: &str) -> Option<ServiceState> {
+        self.parts.views.service(&ObjectKey::new(namespace, name))
+    }
+
+    fn resync(&self) -> Result<Resync, String> {
+        match self.leads() {
+            Leads::Leader | Leads::Always => {}
+            Leads::Standby => {
+                return Err("this replica does not lead: ask the holder of the Lease".to_owned());
+            }
+            Leads::Shadow => return Err("this host runs in shadow mode: it changes nothing".to_owned()),
+        }
+        let balancers = self.parts.views.resync();
+        tracing::info!(balancers, "somebody asked to ensure everything again");
+        Ok(Resync { api_version: API_VERSION.to_owned(), kind: "Resync".to_owned(), balancers })
     }
 
     fn shadow(&self) -> Option<ShadowReport> {

@@ -1,14 +1,14 @@
-//! What a controller says about a node to people who ask.
+//! What a controller says to people who ask, and what they may ask of it.
 //!
 //! Each controller implements [`Explain`] over the state that it has anyway; nothing is computed unless somebody asks.
 
 use std::{fmt::Debug, sync::Arc};
 
-use ccm_state::{Explanation, Guard, Report, RouteTable, Service, Standing};
+use ccm_state::{Explanation, Guard, Report, RouteTable, Service, ServiceState, Standing};
 use parking_lot::RwLock;
 
 use crate::{
-    kube::{Node, queue::Key},
+    kube::{Node, ObjectKey, queue::Key},
     reconcile::Reports,
 };
 
@@ -39,9 +39,19 @@ pub trait Explain: Debug + Send + Sync {
         Vec::new()
     }
 
+    /// One of them.
+    fn service(&self, _key: &ObjectKey) -> Option<ServiceState> {
+        None
+    }
+
     /// The routes of each provider that it knows.
     fn routes(&self) -> Vec<RouteTable> {
         Vec::new()
+    }
+
+    /// Believes nothing more of what it knows to be applied, and ensures it again; returns how many balancers that are.
+    fn resync(&self) -> usize {
+        0
     }
 }
 
@@ -87,8 +97,19 @@ impl Views {
     }
 
     #[must_use]
+    pub fn service(&self, key: &ObjectKey) -> Option<ServiceState> {
+        self.all(|controller| controller.service(key)).pop()
+    }
+
+    #[must_use]
     pub fn routes(&self) -> Vec<RouteTable> {
         self.all(|controller| controller.routes())
+    }
+
+    /// Lets all controllers ensure again what they have applied.
+    #[must_use]
+    pub fn resync(&self) -> usize {
+        self.0.read().iter().map(|controller| controller.resync()).sum()
     }
 
     fn all<T, L: IntoIterator<Item = T>>(&self, list: impl Fn(&dyn Explain) -> L) -> Vec<T> {

@@ -5,7 +5,7 @@
 
 use std::fmt::Display;
 
-use ccm_state::Standing;
+use ccm_state::{LeftOut, Standing};
 
 use super::{Controller, Key};
 use crate::{
@@ -22,9 +22,6 @@ pub(super) const COMPONENT: &str = "service-controller";
 
 /// Maximum node names in one Event.
 const NAMES: usize = 20;
-
-/// Upstream's words.
-pub(super) const NO_NODES: &str = "There are no available nodes for LoadBalancer";
 
 /// The flag that lets the host remove orphans.
 const DELETE_FLAG: &str = "--delete-orphaned-load-balancers";
@@ -54,8 +51,16 @@ pub(super) fn delete_failed(why: impl Display) -> Report {
 }
 
 /// The balancer has no nodes.
-pub(super) fn no_nodes() -> Report {
-    warning("UnAvailableLoadBalancer", NO_NODES.to_owned())
+pub(super) fn no_nodes(left_out: &[LeftOut]) -> Report {
+    warning("UnAvailableLoadBalancer", lacks_nodes(left_out))
+}
+
+/// Upstream's words, and why.
+pub(super) fn lacks_nodes(left_out: &[LeftOut]) -> String {
+    let reasons = left_out.iter().map(|LeftOut { why, count, .. }| format!("{count} {why}"));
+    let reasons = reasons.collect::<Vec<_>>().join(", ");
+    let why = if reasons.is_empty() { "the cluster has none" } else { &reasons };
+    format!("There are no available nodes for LoadBalancer: {why}")
 }
 
 fn warning(reason: &'static str, message: String) -> Report {

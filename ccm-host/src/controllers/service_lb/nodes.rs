@@ -10,7 +10,7 @@
 //! survive, unless `--exclude-draining-nodes` says otherwise.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use ccm_state::LeftOut;
 use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
@@ -89,7 +90,7 @@ impl Backends {
     }
 
     fn takes(&self, node: &Node) -> bool {
-        is_eligible(node) && !(self.drain && is_draining(node))
+        bar(node, self.drain).is_none()
     }
 
     fn eligible(&self, provider: &dyn Provider) -> Vec<Arc<Node>> {
@@ -97,7 +98,30 @@ impl Backends {
         nodes.retain(|node| self.takes(node) && self.providers.may_back(provider, node));
         nodes
     }
+
+    /// The nodes that are not behind the provider's balancers, by reason.
+    pub(super) fn left_out(&self, provider: &dyn Provider) -> Vec<LeftOut> {
+        let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for node in self.nodes.list() {
+            let why = match bar(&node, self.drain) {
+                Some(why) => why.to_owned(),
+                None if self.providers.may_back(provider, &node) => continue,
+                None => format!("not known to be of provider {:?}", provider.name()),
+            };
+            by_reason.entry(why).or_default().push(node.name.clone());
+        }
+        let left_out = by_reason.into_iter().map(|(why, mut nodes)| {
+            nodes.sort_unstable();
+            let count = nodes.len();
+            nodes.truncate(NAMES);
+            LeftOut { why, count, nodes }
+        });
+        left_out.collect()
+    }
 }
+
+/// Maximum names of nodes for one reason.
+const NAMES: usize = 20;
 
 /// Excludes a node, unless its value is a boolean false.
 pub(super) const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -113,9 +137,17 @@ fn is_draining(node: &Node) -> bool {
     node.unschedulable || node.has_taint(AUTOSCALER_TAINT) || node.has_taint(KARPENTER_TAINT)
 }
 
-/// Whether balancers may send traffic to this node.
-fn is_eligible(node: &Node) -> bool {
-    !node.is_deleting() && is_included(node) && !node.has_taint(AUTOSCALER_TAINT)
+/// What keeps balancers from sending traffic to this node; `drain`: draining ones get none.
+fn bar(node: &Node, drain: bool) -> Option<&'static str> {
+    match node {
+        node if node.is_deleting() => Some("being deleted"),
+        node if !is_included(node) => {
+            Some("excluded by the label node.kubernetes.io/exclude-from-external-load-balancers")
+        }
+        node if node.has_taint(AUTOSCALER_TAINT) => Some("about to be removed by the cluster autoscaler"),
+        node if drain && is_draining(node) => Some("draining"),
+        _ => None,
+    }
 }
 
 /// Whether a change of a node needs a check of all balancers at once. Taints and deletion do not.
@@ -362,7 +394,7 @@ mod tests {
                 .map(|value| ("PRED-12", labelled(value), false)),
         );
         for (id, node, want) in rows {
-            assert_eq!(is_eligible(&node), want, "{id}: {node:?}");
+            assert_eq!(bar(&node, false).is_none(), want, "{id}: {node:?}");
         }
     }
 
@@ -378,8 +410,8 @@ mod tests {
         let names = |keep: fn(&Node) -> bool| -> Vec<&str> {
             nodes.iter().filter(|node| keep(node)).map(|node| node.name.as_str()).collect()
         };
-        assert_eq!(names(is_eligible), ["1", "3"], "LIST-1");
-        assert_eq!(names(|node| !is_eligible(node)), ["0", "2", "4"], "LIST-2");
+        assert_eq!(names(|node| bar(node, false).is_none()), ["1", "3"], "LIST-1");
+        assert_eq!(names(|node| bar(node, false).is_some()), ["0", "2", "4"], "LIST-2");
         assert!(names(|node| node.is_deleting()).is_empty(), "LIST-3");
     }
 

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     cloud::{Accepted, CloudError, DeleteLoadBalancer, ErrorReason, Provider},
     kube::{events::Regarding, patch::WriteError, queue::Outcome},
-    reconcile::{Retry, measured, result},
+    reconcile::Retry,
 };
 
 /// The wanted state announced for a removal.
@@ -124,9 +124,7 @@ impl Controller {
             adopt: self.parts.settings.services.adopt_load_balancers && !why.is_tidying(),
         };
         let call = provider.delete_load_balancer(wanted);
-        let answer = measured(&self.metrics.operations, provider, "delete", call, |deleted| {
-            result(&deleted.in_progress)
-        });
+        let answer = self.called(at, provider, "delete", call, |deleted| &deleted.in_progress);
         match answer.await {
             Ok(Accepted { in_progress, events }) => {
                 self.events.of_provider(regarding(), &events);

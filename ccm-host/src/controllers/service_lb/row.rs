@@ -20,6 +20,7 @@ use std::{
     sync::Arc,
 };
 
+use ccm_state::LastCall;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -70,6 +71,8 @@ pub(super) struct Row {
     pub(super) node_sync: Option<Arc<NodeSync>>,
     /// If no Service wants it: the cloud's id, and how many sweeps in a row found it so.
     pub(super) orphan: Option<Orphan>,
+    /// For people.
+    pub(super) last_call: Option<LastCall>,
     sent: Option<Sent>,
 }
 
@@ -217,13 +220,16 @@ impl Row {
             announced: None,
             node_sync: None,
             orphan: None,
+            last_call: None,
             sent: None,
         }
     }
 
-    /// Whether there is a balancer of which this process knows nothing more.
-    pub(super) fn is_only_known_to_exist(&self) -> bool {
-        matches!(self.known, Known::Asked { .. }) && self.sent.is_none()
+    /// Whether it may well be as wanted already: all that this process knows is that it exists, or it was applied so
+    /// before it was doubted.
+    pub(super) fn may_be(&self, wanted: &str) -> bool {
+        let is_only_known_to_exist = matches!(self.known, Known::Asked { .. }) && self.sent.is_none();
+        is_only_known_to_exist || self.applied().is_some_and(|applied| applied.digest == wanted)
     }
 
     /// Whether it is certain that there is, or was, a balancer.
@@ -355,6 +361,13 @@ impl Row {
             applied.doubt.service = true;
         }
         self.tried.wanted = None;
+    }
+
+    /// Somebody says that it may be in any state. Returns whether it was known to be as applied.
+    pub(super) fn is_doubted(&mut self) -> bool {
+        let Some(applied) = self.applied_mut() else { return false };
+        applied.doubt = Doubt { service: true, backends: true };
+        true
     }
 
     pub(super) fn failed(&mut self, goal: Goal, attempt: Attempt) {

@@ -34,7 +34,7 @@ use crate::{
         queue::Outcome,
         service::{ObjectKey, Service},
     },
-    reconcile::{Report, Retry, measured, passes_by_itself, result},
+    reconcile::{Report, Retry, passes_by_itself},
 };
 
 /// Delay before asking again, if the provider left the balancer unfinished without saying when to.
@@ -75,8 +75,8 @@ impl Controller {
             {
                 let row = subject.view.row.as_deref();
                 let rank = match rank(row.and_then(|row| row.tried.of(ask.goal)), &ask.digest) {
-                    // It may well serve already, as after a restart.
-                    Rank::First if row.is_some_and(Row::is_only_known_to_exist) => Rank::Retry,
+                    // New Services and edits come first.
+                    Rank::First if row.is_some_and(|row| row.may_be(&ask.digest)) => Rank::Retry,
                     rank => rank,
                 };
                 slot = self.slots.take(
@@ -402,8 +402,7 @@ impl Controller {
                 Ok(ensured)
             })
         });
-        let operations = &self.metrics.operations;
-        measured(operations, call.provider, "ensure", answer, |ensured| result(&ensured.in_progress)).await
+        self.called(call.at, call.provider, "ensure", answer, |ensured| &ensured.in_progress).await
     }
 
     async fn call_update(&self, call: &Call<'_>) -> Result<Accepted, CloudError> {
@@ -417,10 +416,8 @@ impl Controller {
         self.metrics.update_begins();
         let begun = Instant::now();
         let answer = call.provider.update_load_balancer(wanted);
-        let answer = measured(&self.metrics.operations, call.provider, "update", answer, |updated| {
-            result(&updated.in_progress)
-        })
-        .await;
+        let answer =
+            self.called(call.at, call.provider, "update", answer, |updated| &updated.in_progress).await;
         self.metrics.update_ended(answer.is_ok(), begun.elapsed());
         answer
     }
@@ -486,7 +483,7 @@ impl Controller {
         }
         if *goal == Goal::Wanted {
             self.events.ensured(service);
-            self.has_nodes(service, call.backends);
+            self.has_nodes(call);
         } else {
             self.kept_up(call);
         }
@@ -542,16 +539,16 @@ impl Controller {
     fn kept_up(&self, call: &Call<'_>) {
         let service = &call.subject.view.service;
         self.rows.update(call.at, |row| row.node_sync = None);
-        if self.has_nodes(service, call.backends) {
+        if self.has_nodes(call) {
             self.events.updated(service);
         }
     }
 
     /// Warns of a balancer without nodes.
-    fn has_nodes(&self, service: &Service, backends: &BackendSet) -> bool {
-        let has_some = !backends.nodes.is_empty();
+    fn has_nodes(&self, call: &Call<'_>) -> bool {
+        let has_some = !call.backends.nodes.is_empty();
         if !has_some {
-            self.warn(service, no_nodes());
+            self.warn(&call.subject.view.service, no_nodes(&self.backends.left_out(call.provider)));
         }
         has_some
     }

@@ -1,18 +1,23 @@
-//! Shows the Services that have or want a balancer.
+//! Shows people the Services that have or want a balancer, and what was last tried and said about it.
 
-use ccm_state::{Explanation, Service as View, Standing};
+use ccm_state::{API_VERSION, Balancer, Explanation, LastCall, Service as View, ServiceState, Standing};
 
 use super::{
     Controller, Key,
-    events::NO_NODES,
-    row::Row,
+    events::lacks_nodes,
+    fate::Fate,
+    row::{Applied, Doubt, Known, Row, RowKey},
     service::{is_load_balancer, is_of_interest},
 };
 use crate::{
     clock,
-    cloud::{Family, ProviderStatus, ServiceOwner},
+    cloud::{CloudError, Family, InProgress, Provider, ProviderStatus, ServiceOwner},
     controllers::explain::Explain,
-    kube::{Ingress, service::Service},
+    kube::{
+        Ingress,
+        service::{ObjectKey, Service},
+    },
+    reconcile::{measured, result},
 };
 
 impl Explain for Controller {
@@ -23,9 +28,66 @@ impl Explain for Controller {
         views.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
         views
     }
+
+    fn service(&self, key: &ObjectKey) -> Option<ServiceState> {
+        let service = self.parts.services.get(key)?;
+        let seen = self.look(key);
+        if seen.rows.is_empty() && !is_of_interest(&service) {
+            return None;
+        }
+        let summary = self.view(&service);
+        let provider = summary.provider.as_ref().and_then(|name| self.parts.providers.by_name(name));
+        let provider = provider.map(AsRef::as_ref);
+        let mut explanations = self.reports.explain(&service.uid);
+        explanations.sort_by_key(|said| std::cmp::Reverse(said.standing));
+        Some(ServiceState {
+            api_version: API_VERSION.to_owned(),
+            kind: "ServiceState".to_owned(),
+            time: clock::now(),
+            summary,
+            uid: service.uid.clone(),
+            balancers: seen.rows.iter().map(|(row, fate)| balancer(row, *fate)).collect(),
+            backends: provider.map_or(0, |provider| self.backends.of(provider).nodes.len()),
+            left_out: provider.map(|provider| self.backends.left_out(provider)).unwrap_or_default(),
+            explanations,
+        })
+    }
+
+    fn resync(&self) -> usize {
+        let mut balancers = 0;
+        self.rows.for_each(|row| balancers += usize::from(row.is_doubted()));
+        self.look_at_all();
+        balancers
+    }
 }
 
 impl Controller {
+    /// Makes a call about a balancer: counted, timed, and remembered for people. `left` takes out of an answer what is
+    /// still to be done.
+    pub(super) async fn called<T>(
+        &self,
+        at: &RowKey,
+        provider: &dyn Provider,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, CloudError>>,
+        left: impl Fn(&T) -> &Option<InProgress>,
+    ) -> Result<T, CloudError> {
+        let remember = |answer: String| {
+            let last = LastCall { call: operation.to_owned(), time: clock::now(), answer };
+            self.rows.update(at, |row| row.last_call = Some(last));
+        };
+        remember("no answer yet".to_owned());
+        let answer =
+            measured(&self.metrics.operations, provider, operation, call, |done| result(left(done))).await;
+        remember(match answer.as_ref().map(&left) {
+            Ok(None) => "done".to_owned(),
+            Ok(Some(InProgress { message, .. })) if message.is_empty() => "in progress".to_owned(),
+            Ok(Some(InProgress { message, .. })) => format!("in progress: {message}"),
+            Err(error) => error.to_string(),
+        });
+        answer
+    }
+
     fn view(&self, service: &Service) -> View {
         let key = &service.key;
         let class = service.spec.load_balancer_class.as_deref();
@@ -44,9 +106,10 @@ impl Controller {
             }
             ServiceOwner::Misnamed(why) if is_load_balancer(service) => (Standing::Blocked, why),
             _ => match standing(row.map(AsRef::as_ref), &said, self.away(provider.as_deref())) {
-                (Standing::Settled, _) if row.is_some_and(|row| self.lacks_nodes_at(row)) => {
-                    (Standing::Blocked, NO_NODES.to_owned())
-                }
+                (Standing::Settled, why) => match row.and_then(|row| self.lacks_nodes_at(row)) {
+                    Some(why) => (Standing::Blocked, why),
+                    None => (Standing::Settled, why),
+                },
                 standing => standing,
             },
         };
@@ -71,9 +134,10 @@ impl Controller {
         }
     }
 
-    fn lacks_nodes_at(&self, row: &Row) -> bool {
-        let provider = self.parts.providers.by_name(&row.at.provider);
-        provider.is_some_and(|provider| self.backends.of(provider.as_ref()).nodes.is_empty())
+    fn lacks_nodes_at(&self, row: &Row) -> Option<String> {
+        let provider = self.parts.providers.by_name(&row.at.provider)?.as_ref();
+        let lacks = self.backends.of(provider).nodes.is_empty();
+        lacks.then(|| lacks_nodes(&self.backends.left_out(provider)))
     }
 
     /// Why the provider cannot be asked.
@@ -88,8 +152,27 @@ impl Controller {
     }
 }
 
+fn balancer(row: &Row, fate: Fate) -> Balancer {
+    let known = match &row.known {
+        Known::Unsure => "not known whether it exists",
+        Known::Absent => "absent: a complete list lacks it",
+        Known::Removed => "removed",
+        Known::Asked { .. } => "it exists, or was asked for; its state is not known",
+        Known::Applied(Applied { doubt, .. }) if *doubt == Doubt::default() => "as last applied",
+        Known::Applied(_) => "as last applied, or changed by a call without a complete answer",
+    };
+    let going = matches!(fate, Fate::Remove(_)) && !row.is_removed();
+    Balancer {
+        provider: row.at.provider.to_string(),
+        uid: row.at.uid.to_string(),
+        known: format!("{known}{}", if going { "; it is to be removed" } else { "" }),
+        last_call: row.last_call.clone(),
+    }
+}
+
 fn standing(row: Option<&Row>, said: &[Explanation], away: Option<String>) -> (Standing, String) {
-    let is_settled = row.is_some_and(|row| row.applied().is_some() || row.is_elsewhere());
+    let is_as_applied = |row: &Row| row.applied().is_some_and(|applied| applied.doubt == Doubt::default());
+    let is_settled = row.is_some_and(|row| is_as_applied(row) || row.is_elsewhere());
     let worst = said.iter().max_by_key(|said| said.standing);
     match (worst, away) {
         (None, _) if is_settled => (Standing::Settled, String::new()),
@@ -128,12 +211,15 @@ mod tests {
         let warned = said(Standing::Blocked, "quota");
         let mut row = Row::new(RowKey::new("web-uid", "mock"), service("web").key, Known::Unsure);
         row.is_applied(Goal::Wanted, "a-b-c".to_owned(), &Arc::new(service("web")));
+        let mut changing = row.clone();
+        changing.asked(&Arc::new(service("web")), "a-b-d", true);
         let rows = [
             (Some(&row), vec![], down(), Standing::Settled, ""),
             (Some(&row), vec![warned.clone()], down(), Standing::Blocked, "cannot be asked"),
             (Some(&row), vec![working.clone(), warned], None, Standing::Blocked, "quota"),
             (None, vec![working], None, Standing::Waiting, "working on the load balancer"),
             (None, vec![], None, Standing::Waiting, "not checked"),
+            (Some(&changing), vec![], None, Standing::Waiting, "working on it"),
         ];
         for (row, said, away, want, word) in rows {
             let (standing, why) = standing(row, &said, away);

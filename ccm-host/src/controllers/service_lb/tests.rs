@@ -6,6 +6,7 @@ mod clouds;
 mod cluster;
 mod edits;
 mod ensuring;
+mod explaining;
 mod failing;
 mod histories;
 mod moving;

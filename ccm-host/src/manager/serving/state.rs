@@ -1,4 +1,4 @@
-//! Shows what the host knows: `/state` and below, and `/shadow`, as JSON.
+//! Shows what the host knows: `/state` and below, and `/shadow`, as JSON; and `POST /resync`.
 //!
 //! In: a [`Source`], which the assembly gives once there is something to show. Out: the documents of the crate
 //! `ccm-state`. Nothing is computed unless somebody asks; what a provider has is read through its usual limits.
@@ -9,12 +9,12 @@ use async_trait::async_trait;
 use axum::{
     Json, Router,
     extract::{Path, RawQuery, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
 use ccm_state::{
-    HostState, NodeState,
+    HostState, NodeState, Resync, ServiceState,
     inventory::{Inventory, Kind},
     shadow::ShadowReport,
 };
@@ -30,6 +30,12 @@ pub trait Source: std::fmt::Debug + Send + Sync {
 
     /// `None` if there is no such node.
     fn node(&self, name: &str) -> Option<NodeState>;
+
+    /// `None` if no controller looks after a Service of this name.
+    fn service(&self, namespace: &str, name: &str) -> Option<ServiceState>;
+
+    /// Ensures again what is applied; an error says why this host cannot.
+    fn resync(&self) -> Result<Resync, String>;
 
     /// What would be different with this host; `None` unless it runs in shadow mode.
     fn shadow(&self) -> Option<ShadowReport>;
@@ -64,6 +70,8 @@ impl Door {
             .route("/state", get(host))
             .route("/shadow", get(shadow))
             .route("/state/nodes/{name}", get(node))
+            .route("/state/services/{namespace}/{name}", get(service))
+            .route("/resync", post(resync))
             .route("/state/providers/{name}/{kind}", get(inventory))
             .route("/state/providers/{name}/clusters/{cluster}", get(cluster))
             .with_state(self)
@@ -115,6 +123,25 @@ async fn node(State(door): State<Door>, Path(name): Path<String>) -> Answer {
         Refusal::not_found(format!("there is no node {name:?} in this cluster: kubectl get nodes lists them"))
     })?;
     Ok(show(&node))
+}
+
+async fn service(State(door): State<Door>, Path((namespace, name)): Path<(String, String)>) -> Answer {
+    let service = door.source()?.service(&namespace, &name).ok_or_else(|| {
+        Refusal::not_found(format!(
+            "no Service {namespace}/{name} has or wants a load balancer of this host; a replica that does not lead knows none"
+        ))
+    })?;
+    Ok(show(&service))
+}
+
+/// A page of another origin can make a browser send a POST with the user's certificate, but none of this type.
+async fn resync(State(door): State<Door>, headers: HeaderMap) -> Answer {
+    let source = door.source()?;
+    if headers.get(header::CONTENT_TYPE).is_none_or(|kind| kind != "application/json") {
+        return Err(Refusal::bad("send the header Content-Type: application/json, as ccmctl resync does"));
+    }
+    let refused = |why| Refusal(StatusCode::CONFLICT, "Conflict", why);
+    Ok(show(&source.resync().map_err(refused)?))
 }
 
 async fn inventory(

@@ -110,6 +110,9 @@ async fn the_state_is_shown_to_whom_the_apiserver_allows() -> Result<()> {
     let called = |providers: &Value| providers[0]["calls"].as_array().is_some_and(|calls| !calls.is_empty());
     ensure!(called(&providers), "{providers}");
 
+    let (code, _, error) = person.ask("resync").await?;
+    ensure!(code == 1 && error.contains("cannot post path"), "looking is not doing: {code} {error}");
+
     // Client certificates, as in an administrator's kubeconfig.
     let (code, out, error) = Person::administrator(&cluster).ask("provider info").await?;
     ensure!(code == 0 && out.contains("v1alpha1.Clusters"), "{code} {out} {error}");
@@ -334,6 +337,22 @@ async fn a_service_is_explained_while_nothing_backs_it_and_once_something_does()
     let web = service(&cluster, "web", "an address", |service| !ingress(service).is_empty()).await?;
     let address = ingress(&web)[0].clone();
     ensure!(text.contains(&address), "{address}: {text}");
+    for (what, word) in [("last call", "done"), ("nodes behind it", "1"), ("balancer", "as last applied")] {
+        let line = text.lines().find(|line| line.starts_with(what)).with_context(|| text.clone())?;
+        ensure!(line.contains(word), "{line}");
+    }
+    let state = person.json("explain service default/web").await?;
+    ensure!(state["kind"] == "ServiceState" && state["standing"] == "Settled", "{state}");
+
+    let ensures = async || {
+        let calls = cluster.cloud()?.call_counts().await?;
+        anyhow::Ok(calls.iter().find(|(method, _)| method == "EnsureLoadBalancer").map(|(_, count)| *count))
+    };
+    let before = ensures().await?;
+    let (code, out, error) = person.ask("resync").await?;
+    ensure!(code == 0 && out.starts_with("1 load balancers are ensured again"), "{code} {out} {error}");
+    wait::until("it is ensured again", async || Ok((ensures().await? > before).then_some(()))).await?;
+    explained("nothing is to be done", "mock", 0).await?;
     let (code, _, error) = person.ask("explain service nobody").await?;
     ensure!(code == 4 && error.contains("no Service default/nobody"), "{code} {error}");
     Ok(())

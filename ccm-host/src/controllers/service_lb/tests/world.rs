@@ -125,20 +125,24 @@ impl World {
         begun.elapsed()
     }
 
+    pub(super) fn controller(&self) -> &Controller {
+        self.controller.as_ref().expect("started")
+    }
+
     /// Queues a key as if the watch had reported that Service.
     pub(super) fn enqueue(&self, key: ObjectKey) {
-        self.controller.as_ref().expect("started").queue.add(Key::Service(key));
+        self.controller().queue.add(Key::Service(key));
     }
 
     /// The names that have a balancer, as far as is known.
     pub(super) fn remembered(&self) -> BTreeSet<ObjectKey> {
-        let rows = self.controller.as_ref().expect("started").rows.all();
+        let rows = self.controller().rows.all();
         rows.iter().filter(|row| row.orphan.is_none()).map(|row| row.key.clone()).collect()
     }
 
     /// Whether nodes changed that are in no set yet.
     pub(super) fn lacks_a_set(&self) -> bool {
-        self.controller.as_ref().expect("started").backends.is_outdated()
+        self.controller().backends.is_outdated()
     }
 
     /// Lets time pass.
