@@ -29,64 +29,38 @@ use futures::future::join_all;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use tokio::sync::Semaphore;
 
 use crate::{
-    controllers::{Kept, Parts, Registration},
-    kube::{
-        events::Recorder,
-        keep::Keep,
-        queue::{Backoff, Outcome, WorkQueue},
+    controllers::{
+        Kept, Registration,
+        shell::{self, Shell},
     },
-    reconcile::{self, Reconciler, Run},
+    kube::{
+        keep::Keep,
+        queue::{Backoff, Outcome},
+    },
+    reconcile,
 };
 use ledger::Ledger;
 use metrics::IpamMetrics;
-use problem::Problems;
 use settings::Allocation;
-
-/// The component that Events are recorded under.
-const COMPONENT: &str = "cidrAllocator";
-
-/// The maximum bounds the wait, however long a node fails.
-const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
 
 /// Runs only if it is named: upstream's manager has no node-ipam, published manifests say `--allocate-node-cidrs=true`
 /// in clusters whose pod CIDRs come from kube-controller-manager, and two allocators would assign one block twice.
 pub const REGISTRATION: Registration = Registration {
-    name: "node-ipam-controller",
-    short_name: "nodeipam",
-    alias: None,
     account: Some("node-controller"),
-    by_default: false,
-    admit: None,
     keep: |settings| Kept::of_managed_nodes(settings, &Keep::default()),
     served_by: |settings| match settings.cidrs.allocation {
         Some(Allocation::Cloud { .. }) => Some(|provider| provider.pod_cidrs),
         Some(Allocation::Ranges { .. }) | None => None,
     },
-    start,
+    ..Registration::of::<Controller>("nodeipam")
 };
-
-fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
-    let Some(allocation) = parts.settings.cidrs.allocation.clone() else {
-        tracing::info!("nodes are given no pod CIDRs: --allocate-node-cidrs is false");
-        return None;
-    };
-    let controller = Arc::new(Controller::new(parts, allocation, registry));
-    controller.parts.views.explains(Arc::<Controller>::clone(&controller));
-    Some(reconcile::run(controller))
-}
 
 #[derive(Debug)]
 pub(super) struct Controller {
-    parts: Parts,
-    recorder: Recorder,
-    queue: WorkQueue<String>,
+    shell: Shell<String>,
     source: Source,
-    problems: Mutex<Problems>,
-    /// One permit for each node being written.
-    writing: Semaphore,
 }
 
 /// The source of pod CIDRs.
@@ -99,65 +73,80 @@ enum Source {
     },
 }
 
-impl Controller {
-    pub(super) fn new(parts: Parts, allocation: Allocation, registry: &mut Registry) -> Self {
-        let metrics = IpamMetrics::register(registry);
-        let source = match allocation {
-            Allocation::Ranges { ranges, reserved } => {
-                Source::Ranges(Mutex::new(Ledger::new(&ranges, &reserved, &metrics)))
-            }
-            Allocation::Cloud { cluster } => Source::Cloud { cluster },
-        };
-        Self {
-            recorder: parts.events.recorder(COMPONENT),
-            queue: WorkQueue::new("cidrallocator_node", BACKOFF, &parts.metrics.queue),
-            source,
-            problems: Mutex::new(Problems::new(metrics)),
-            writing: Semaphore::new(parts.settings.nodes.concurrent_node_syncs),
-            parts,
-        }
-    }
-}
-
-impl Reconciler for Controller {
+impl shell::Controller for Controller {
+    /// The name of a node.
     type Key = String;
+    const NAME: &'static str = "node-ipam-controller";
+    /// Upstream's.
+    const COMPONENT: &'static str = "cidrAllocator";
+    const QUEUE: &'static str = "cidrallocator_node";
+    /// The maximum bounds the wait, however long a node fails.
+    const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
     /// Questions to a provider share calls; only writes are limited.
     const AT_ONCE: usize = 8192;
 
-    fn queue(&self) -> &WorkQueue<String> {
-        &self.queue
+    fn new(shell: Shell<String>, registry: &mut Registry) -> Option<Self> {
+        let source = match shell.parts.settings.cidrs.allocation.clone() {
+            Some(Allocation::Ranges { ranges, reserved }) => {
+                Source::Ranges(Mutex::new(Ledger::new(&ranges, &reserved, &IpamMetrics::register(registry))))
+            }
+            Some(Allocation::Cloud { cluster }) => Source::Cloud { cluster },
+            None => {
+                tracing::info!("nodes are given no pod CIDRs: --allocate-node-cidrs is false");
+                return None;
+            }
+        };
+        Some(Self { shell, source })
+    }
+
+    fn shell(&self) -> &Shell<String> {
+        &self.shell
     }
 
     /// On return, all nodes are in the ledger.
     async fn begin(self: &Arc<Self>) {
+        let nodes = &self.shell.parts.nodes;
         if matches!(self.source, Source::Ranges(_)) {
             // A block is free if no node has it, and no test in a patch can say that: the former leader's last writes
             // must be seen.
-            self.parts.nodes.list_anew();
+            nodes.list_anew();
         }
-        self.parts.nodes.synced().await;
-        reconcile::follow(self, &self.parts.nodes, Self::node_changed);
+        nodes.synced().await;
+        reconcile::follow(self, nodes, Self::node_changed);
     }
 
     /// A provider that connects may have what nobody had.
     async fn background(&self) {
+        let parts = &self.shell.parts;
         let look = || {
-            let nodes = self.parts.nodes.list();
+            let nodes = parts.nodes.list();
             let waiting = nodes.iter().filter(|node| decide::wants(node));
-            waiting.for_each(|node| self.queue.add(node.name.clone()));
+            waiting.for_each(|node| self.shell.queue.add(node.name.clone()));
         };
         if matches!(self.source, Source::Cloud { .. }) {
-            let period = self.parts.settings.nodes.node_status_update_frequency;
-            let providers = self.parts.providers.all().iter();
+            let period = parts.settings.nodes.node_status_update_frequency;
+            let providers = parts.providers.all().iter();
             join_all(providers.map(|one| reconcile::at_each_sweep(one.as_ref(), period, look))).await;
         }
     }
 
-    async fn reconcile(&self, name: &String) -> Outcome {
-        let node = self.parts.nodes.get(name).filter(|node| self.parts.settings.manages(node));
-        match node {
-            Some(node) if decide::wants(&node) => Box::pin(self.settle(&node)).await,
-            _ => Outcome::Done,
+    async fn look(&self, name: &String) -> Outcome {
+        let (parts, reports) = (&self.shell.parts, &self.shell.reports);
+        let Some(node) = parts.nodes.get(name) else { return reports.clear(name) };
+        let said = if decide::wants(&node) && parts.settings.manages(&node) {
+            Box::pin(self.settle(&node)).await
+        } else {
+            Ok(self.wrong(&node))
+        };
+        // A pass of what it is by now follows.
+        let is_current = parts
+            .nodes
+            .get(name)
+            .is_some_and(|now| now.uid == node.uid && decide::wants(&now) == decide::wants(&node));
+        match said {
+            Ok(said) if is_current => reports.set(name, Some((&*node).into()), said),
+            Ok(_) => Outcome::Done,
+            Err(outcome) => outcome,
         }
     }
 }

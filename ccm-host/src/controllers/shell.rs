@@ -23,8 +23,11 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// What it works on.
     type Key: Key;
 
-    /// Its canonical name, under which it also records Events and reports.
+    /// Its canonical name, under which it reports.
     const NAME: &'static str;
+
+    /// The component that its Events are recorded under.
+    const COMPONENT: &'static str = Self::NAME;
 
     /// The label of its queue in metrics.
     const QUEUE: &'static str;
@@ -66,13 +69,17 @@ pub struct Shell<K: Key> {
 
 /// The future that runs the controller; `None` if the settings turn it off.
 pub fn start<C: Controller>(parts: Parts, registry: &mut Registry) -> Option<Run> {
-    let recorder = parts.events.recorder(C::NAME);
+    make::<C>(parts, registry).map(reconcile::run)
+}
+
+/// The controller; `None` if the settings turn it off.
+pub fn make<C: Controller>(parts: Parts, registry: &mut Registry) -> Option<Arc<C>> {
+    let recorder = parts.events.recorder(C::COMPONENT);
     let queue = WorkQueue::new(C::QUEUE, C::BACKOFF, &parts.metrics.queue);
     let reports = Reports::new(C::NAME, recorder.clone(), queue.clone(), parts.reports.clone());
     parts.views.explains(Arc::new(reports.clone()));
     let writing = Semaphore::new(parts.settings.nodes.concurrent_node_syncs);
-    let controller = C::new(Shell { parts, recorder, queue, reports, writing }, registry)?;
-    Some(reconcile::run(Arc::new(controller)))
+    C::new(Shell { parts, recorder, queue, reports, writing }, registry).map(Arc::new)
 }
 
 impl<K: Key> Shell<K> {

@@ -133,7 +133,7 @@ struct Entries<K> {
     by_object: HashMap<String, HashSet<K>>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Entry {
     about: Option<Regarding>,
     reports: Vec<Report>,
@@ -147,7 +147,8 @@ impl<K: Key> Clone for Reports<K> {
 
 impl<K: Key> Debug for Reports<K> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Reports").field("controller", &self.0.controller).finish_non_exhaustive()
+        let entries = self.0.entries.lock();
+        out.debug_struct("Reports").field("by_key", &entries.by_key).finish_non_exhaustive()
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
         node_ipam::{self, settings::Allocation},
         node_route,
         node_server::NodeServer,
-        service_lb, stage,
+        service_lb, shell, stage,
     },
     kube::{
         fixtures::{Recorded, node},
@@ -80,8 +80,7 @@ impl State {
         let cloud_node = Arc::new(cloud_node::Controller::new(parts.clone(), &mut registry));
         let service_lb = Arc::new(service_lb::Controller::new(parts.clone(), &mut registry));
         let node_route = Arc::new(node_route::Controller::new(parts.clone(), &mut registry));
-        let allocation = Allocation::Cloud { cluster: Vec::new() };
-        let node_ipam = Arc::new(node_ipam::Controller::new(parts, allocation, &mut registry));
+        let node_ipam = shell::make::<node_ipam::Controller>(parts, &mut registry).unwrap();
         running.spawn(cloud_node::run(Arc::clone(&cloud_node))(cancel.clone()));
         running.spawn(reconcile::run(Arc::clone(&service_lb))(cancel.clone()));
         running.spawn(reconcile::run(Arc::clone(&node_route))(cancel.clone()));
@@ -293,5 +292,6 @@ fn settings() -> Settings {
     settings.services.load_balancer_resync_period = Duration::from_secs(300);
     settings.services.delete_orphaned_load_balancers = true;
     settings.cidrs.cluster = vec![CLUSTER_CIDR.parse().unwrap()];
+    settings.cidrs.allocation = Some(Allocation::Cloud { cluster: Vec::new() });
     settings
 }

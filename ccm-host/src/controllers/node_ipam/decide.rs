@@ -5,12 +5,12 @@
 
 use ipnet::IpNet;
 
-use super::problem::Problem;
+use super::problem;
 use crate::{
     cidr,
-    cloud::{CloudError, InstanceAnswer, InstanceState},
-    kube::{cache::Change, node::Node, queue::Outcome},
-    reconcile::{Retry, SLOW_RETRY},
+    cloud::{InstanceAnswer, InstanceState},
+    kube::{cache::Change, node::Node},
+    reconcile::{Report, Retry, SLOW_RETRY},
 };
 
 /// Whether the node needs pod CIDRs: existing ones are kept, and a node being deleted needs none.
@@ -18,52 +18,54 @@ pub(super) fn wants(node: &Node) -> bool {
     node.pod_cidrs.is_empty() && !node.is_deleting()
 }
 
-/// Whether a change requires a reconcile now. Heartbeats do not cut a wait or a backoff short.
+/// Whether a change requires a pass now. Heartbeats do not cut a wait or a backoff short.
 pub(super) fn concerns(change: &Change<Node>) -> bool {
     match change {
         Change::Added(node) => wants(node),
-        Change::Updated { old, new } => {
-            wants(new) && (!wants(old) || old.provider_id != new.provider_id || old.labels != new.labels)
+        Change::Updated { old, new } if wants(new) => {
+            !wants(old) || old.provider_id != new.provider_id || old.labels != new.labels
         }
-        Change::Deleted(_) => false,
+        // There is nothing more to report.
+        Change::Updated { old, .. } => wants(old),
+        Change::Deleted(_) => true,
     }
 }
 
-/// The decision on a provider's answer about a node without pod CIDRs.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// Write these: at least one, at most one per family.
-    Assign(Vec<IpNet>),
-    /// Not yet: report the problem, and ask again as `again` says.
-    NotYet { problem: Problem, again: Outcome },
-    /// The instance is not this provider's.
-    NotOurs,
-}
-
-/// Decides on an answer; `allots` says whether the answering provider's cloud allots pod CIDRs at all. PodCIDRs are
-/// permanent, so nothing is written before there is one for each family of the cluster CIDRs.
-pub(super) fn of_answer(answer: &InstanceAnswer, allots: bool, cluster: &[IpNet]) -> Verdict {
+/// The pod CIDRs to write: at least one, at most one per family; or why there are none. `allots` says whether the
+/// answering provider's cloud allots pod CIDRs at all. They are permanent, so nothing is written before there is one for
+/// each family of the cluster CIDRs.
+pub(super) fn of_answer(
+    answer: &InstanceAnswer,
+    allots: bool,
+    cluster: &[IpNet],
+) -> Result<Vec<IpNet>, Report> {
     use InstanceState as S;
     let why = match answer.state {
-        S::NotOwned => return Verdict::NotOurs,
+        S::NotOwned => {
+            // A provider with the wrong project is put right some day.
+            let why = "the provider says that the instance is not its own";
+            return Err(Report::waiting("NotOwned", why, Retry::After(SLOW_RETRY)));
+        }
         S::Unspecified => "the provider does not know whether the instance exists",
         S::Terminating => "the instance is being terminated",
         S::Absent => "the cloud has no instance for this node (yet)",
         S::Pending | S::Running | S::Stopped | S::Exists => match &answer.instance {
             Some(instance) if !instance.pod_cidrs.is_empty() => {
                 return match lacking(&instance.pod_cidrs, cluster) {
-                    None => Verdict::Assign(in_order(&instance.pod_cidrs, cluster)),
-                    Some(why) => not_yet(&why, Outcome::retry(&why)),
+                    None => Ok(in_order(&instance.pod_cidrs, cluster)),
+                    Some(why) => Err(problem::not_allotted(why, Retry::Backoff)),
                 };
             }
             Some(_) if !allots => {
-                return not_yet("the provider allocates none", Outcome::RetryAfter(SLOW_RETRY));
+                let retry = Retry::After(SLOW_RETRY);
+                return Err(problem::not_allotted("the provider allocates none", retry));
             }
             Some(_) => "the instance has none (yet)",
             None => "the instance is not described (yet)",
         },
     };
-    answer.error.as_ref().map_or_else(|| not_yet(why, Outcome::retry(why)), of_error)
+    let error = answer.error.as_ref();
+    Err(error.map_or_else(|| problem::not_allotted(why, Retry::Backoff), problem::not_asked))
 }
 
 /// In the order of the cluster CIDRs, whose first family is the cluster's primary one; the provider's otherwise.
@@ -84,15 +86,6 @@ fn lacking(allotted: &[IpNet], cluster: &[IpNet]) -> Option<String> {
         "the instance has {}, but none (yet) of the family of {missing} in --cluster-cidr",
         given.join(",")
     ))
-}
-
-/// Decides on a question that failed.
-pub(super) fn of_error(error: &CloudError) -> Verdict {
-    not_yet(&format!("{}: {}", error.label(), error.message), Retry::without_sweep(error).outcome(error))
-}
-
-fn not_yet(why: &str, again: Outcome) -> Verdict {
-    Verdict::NotYet { problem: Problem::NotAllotted(why.to_owned()), again }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Tracks which node has which blocks. Pure bookkeeping: no client, no clock.
 //!
-//! In: nodes as they come, change and go, and their requests for pod CIDRs. Out: the CIDRs to write, which nodes to
-//! retry, and what is wrong with existing CIDRs.
+//! In: nodes as they come, change and go, and their requests for pod CIDRs. Out: the CIDRs to write, the names of nodes
+//! that a change affects (a block is free for them, or other things are wrong with theirs), and what is wrong.
 //!
 //! A block belongs to a node, by its uid, from the moment it is proposed until the node is gone, or until the
 //! apiserver is known to have something else. So a write of unknown outcome needs no special care: the next attempt
@@ -27,10 +27,10 @@ use ipnet::IpNet;
 use super::{
     cidr_set::{Blocks, CidrSet, OutOfRange, Owner},
     metrics::IpamMetrics,
-    problem::Problem,
+    problem,
     settings::NodeRange,
 };
-use crate::{cidr, kube::node::Node};
+use crate::{cidr, kube::node::Node, reconcile::Report};
 
 #[derive(Debug)]
 pub(super) struct Ledger {
@@ -69,7 +69,7 @@ impl Ledger {
     }
 
     /// Records a node as the cache has it.
-    pub(super) fn see(&mut self, node: &Node) -> Effects {
+    pub(super) fn see(&mut self, node: &Node) -> Vec<String> {
         if !self.nodes.contains_key(node.uid.as_str()) {
             let entry = Entry { name: node.name.clone(), holding: Holding::Nothing, unusable: Vec::new() };
             self.nodes.insert(node.uid.as_str().into(), entry);
@@ -79,12 +79,12 @@ impl Ledger {
 
     /// Records a node as read by someone with newer data than the cache. A node that the cache has lost is not added
     /// again; without podCIDRs it keeps its proposal.
-    pub(super) fn learn(&mut self, node: &Node) -> Effects {
+    pub(super) fn learn(&mut self, node: &Node) -> Vec<String> {
         let Some(uid) = self.uid(&node.uid).filter(|_| !node.pod_cidrs.is_empty()) else {
-            return Effects::default();
+            return Vec::new();
         };
         let (claims, unusable) = self.read(&node.pod_cidrs);
-        let Some(entry) = self.nodes.get_mut(&uid) else { return Effects::default() };
+        let Some(entry) = self.nodes.get_mut(&uid) else { return Vec::new() };
         entry.unusable = unusable;
         let before = std::mem::replace(&mut entry.holding, Holding::Assigned(claims.clone()));
         self.waiting.remove(&uid);
@@ -97,17 +97,17 @@ impl Ledger {
         }
         touched.extend(self.neighbours(&uid, &claims));
         touched.insert(uid);
-        self.effects(freed, touched)
+        self.affected(freed, touched)
     }
 
     /// Forgets a node that is gone, and frees the blocks that it alone had.
-    pub(super) fn forget(&mut self, uid: &str) -> Effects {
+    pub(super) fn forget(&mut self, uid: &str) -> Vec<String> {
         self.waiting.remove(uid);
-        let Some((uid, entry)) = self.nodes.remove_entry(uid) else { return Effects::default() };
+        let Some((uid, entry)) = self.nodes.remove_entry(uid) else { return Vec::new() };
         let claims = entry.holding.claims();
         let touched = self.neighbours(&uid, claims);
         let freed = self.release(&uid, claims);
-        self.effects(freed, touched)
+        self.affected(freed, touched)
     }
 
     /// Allots to a node without podCIDRs: one block of each cluster CIDR, or nothing at all. Idempotent.
@@ -145,15 +145,15 @@ impl Ledger {
     }
 
     /// Takes back a proposal that certainly was not, and will not be, written.
-    pub(super) fn give_back(&mut self, uid: &str) -> Effects {
-        let Some(uid) = self.uid(uid) else { return Effects::default() };
-        let Some(Entry { holding, .. }) = self.nodes.get_mut(&uid) else { return Effects::default() };
-        let Holding::Proposed(claims) = holding else { return Effects::default() };
+    pub(super) fn give_back(&mut self, uid: &str) -> Vec<String> {
+        let Some(uid) = self.uid(uid) else { return Vec::new() };
+        let Some(Entry { holding, .. }) = self.nodes.get_mut(&uid) else { return Vec::new() };
+        let Holding::Proposed(claims) = holding else { return Vec::new() };
         let claims = std::mem::take(claims);
         *holding = Holding::Nothing;
         let touched = self.neighbours(&uid, &claims);
         let freed = self.release(&uid, &claims);
-        self.effects(freed, touched)
+        self.affected(freed, touched)
     }
 
     /// The shared string of a known uid.
@@ -166,7 +166,7 @@ impl Ledger {
     }
 
     /// The blocks of podCIDRs, each in the cluster CIDR of its family, and what is wrong with the others.
-    fn read(&self, pod_cidrs: &[String]) -> (Vec<Claim>, Vec<Problem>) {
+    fn read(&self, pod_cidrs: &[String]) -> (Vec<Claim>, Vec<Report>) {
         let (mut claims, mut unusable) = (Vec::new(), Vec::new());
         for text in pod_cidrs {
             match self.claim(text) {
@@ -177,14 +177,14 @@ impl Ledger {
         (claims, unusable)
     }
 
-    fn claim(&self, text: &str) -> Result<Claim, Problem> {
-        let network = cidr::parse(text).ok_or_else(|| Problem::Malformed(text.to_owned()))?.trunc();
+    fn claim(&self, text: &str) -> Result<Claim, Report> {
+        let network = cidr::parse(text).ok_or_else(|| problem::malformed(text))?.trunc();
         let mut grids = self.sets.iter().map(CidrSet::grid).enumerate();
         let of_family = grids.find(|(_, grid)| cidr::same_family(grid.cluster(), &network));
-        let (set, grid) = of_family.ok_or(Problem::OtherFamily(network))?;
+        let (set, grid) = of_family.ok_or_else(|| problem::other_family(&network))?;
         match grid.blocks(&network) {
             Ok(blocks) => Ok(Claim { set, blocks, network }),
-            Err(OutOfRange) => Err(Problem::OutOfRange { network, cluster: *grid.cluster() }),
+            Err(OutOfRange) => Err(problem::out_of_range(&network, grid.cluster())),
         }
     }
 
@@ -214,7 +214,7 @@ struct Entry {
     name: String,
     holding: Holding,
     /// Problems with podCIDRs outside our cluster CIDRs.
-    unusable: Vec<Problem>,
+    unusable: Vec<Report>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -244,52 +244,36 @@ impl Holding {
     }
 }
 
-/// The effects of a change.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Effects {
-    /// Names of nodes that waited for a block, now that some are free.
-    pub(super) wake: Vec<String>,
-    /// The current problems of each node affected.
-    pub(super) reports: Vec<Report>,
-}
-
-/// All current problems with the CIDRs of one node.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Report {
-    pub(super) uid: Arc<str>,
-    pub(super) name: String,
-    pub(super) problems: Vec<Problem>,
-}
-
 impl Ledger {
-    /// The effects, given the number of blocks freed and the nodes affected.
-    fn effects(&mut self, freed: u128, touched: BTreeSet<Arc<str>>) -> Effects {
-        let woken = if freed > 0 { std::mem::take(&mut self.waiting) } else { BTreeSet::new() };
-        let name = |uid: &Arc<str>| Some(self.nodes.get(uid)?.name.clone());
-        let wake = woken.iter().filter_map(name).collect();
-        let reports = touched.into_iter().filter_map(|uid| {
-            let Entry { name, holding, unusable } = self.nodes.get(&uid)?;
-            // A mere proposal is not reported yet.
-            let Holding::Assigned(claims) = holding else { return None };
-            let shared = claims.iter().flat_map(|claim| self.shared(&uid, claim));
-            let problems = unusable.iter().cloned().chain(shared).collect();
-            Some(Report { name: name.clone(), problems, uid })
-        });
-        Effects { wake, reports: reports.collect() }
+    /// The names of these nodes, and of those that wait for a block, if some were freed.
+    fn affected(&mut self, freed: u128, mut touched: BTreeSet<Arc<str>>) -> Vec<String> {
+        if freed > 0 {
+            touched.append(&mut self.waiting);
+        }
+        touched.iter().filter_map(|uid| Some(self.nodes.get(uid)?.name.clone())).collect()
     }
 
-    fn shared(&self, uid: &Arc<str>, claim: &Claim) -> Vec<Problem> {
+    /// All that is wrong with the CIDRs of a node. A mere proposal is nobody's business yet.
+    pub(super) fn problems(&self, uid: &str) -> Vec<Report> {
+        let Some((uid, Entry { holding: Holding::Assigned(claims), unusable, .. })) =
+            self.nodes.get_key_value(uid)
+        else {
+            return Vec::new();
+        };
+        let shared = claims.iter().flat_map(|claim| self.shared(uid, claim));
+        unusable.iter().cloned().chain(shared).collect()
+    }
+
+    fn shared(&self, uid: &Arc<str>, claim: &Claim) -> Vec<Report> {
         let owner = Owner::Node(Arc::clone(uid));
-        let network = claim.network;
-        let others = self.sets[claim.set].others(claim.blocks, &owner);
         let problem = |other: &Owner| match other {
-            Owner::Services => Some(Problem::OfServices(network)),
+            Owner::Services => Some(problem::of_services(&claim.network)),
             Owner::Node(other) => {
                 let Entry { name, holding, .. } = self.nodes.get(other)?;
-                matches!(holding, Holding::Assigned(_))
-                    .then(|| Problem::Shared { network, node: name.clone() })
+                matches!(holding, Holding::Assigned(_)).then(|| problem::shared(&claim.network, name))
             }
         };
+        let others = self.sets[claim.set].others(claim.blocks, &owner);
         others.into_iter().filter_map(problem).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Metrics: usage of the cluster CIDRs (upstream's names), and nodes with problems.
+//! Metrics: usage of the cluster CIDRs, under upstream's names.
 
 use std::sync::atomic::AtomicU64;
 
@@ -30,12 +30,6 @@ pub(super) struct IpamMetrics {
     capacity: Family<OfSet, Ratio>,
     usage: Family<OfSet, Ratio>,
     tries: Histograms<OfSet>,
-    problems: Family<ProblemLabel, Gauge>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ProblemLabel {
-    problem: &'static str,
 }
 
 /// The series of one cluster CIDR.
@@ -74,10 +68,6 @@ impl IpamMetrics {
                 "Occupied blocks skipped to find a free one",
                 TRIES,
             ),
-            problems: registry.metric(
-                "node_ipam_controller_pod_cidr_problems",
-                "Nodes whose pod CIDRs are missing or wrong, by problem",
-            ),
         }
     }
 
@@ -90,11 +80,6 @@ impl IpamMetrics {
             usage: self.usage.get_or_create_owned(&label),
             tries: self.tries.get_or_create_owned(&label),
         }
-    }
-
-    /// Adds `more`, which may be negative, to the number of problems of that kind.
-    pub(super) fn problem(&self, problem: &'static str, more: i64) {
-        self.problems.get_or_create(&ProblemLabel { problem }).inc_by(more);
     }
 }
 

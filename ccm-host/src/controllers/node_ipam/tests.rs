@@ -81,8 +81,9 @@ impl Scene {
         self.server.part(name, "/spec/podCIDRs")
     }
 
-    /// Whether there are exactly that many problems of a kind.
-    fn problems(&self, kind: &str, count: u32) -> bool {
-        self.has_metric(&format!("node_ipam_controller_pod_cidr_problems{{problem=\"{kind}\"}} {count}"))
+    /// Whether exactly that many nodes are blocked for this reason.
+    fn problems(&self, reason: &str, count: u32) -> bool {
+        let labels = format!("controller=\"node-ipam-controller\",standing=\"Blocked\",reason=\"{reason}\"");
+        self.has_metric(&format!("ccm_reports{{{labels}}} {count}"))
     }
 }

@@ -78,7 +78,7 @@ async fn a_node_without_a_block_is_told_and_gets_the_next_that_is_free() -> Resu
     assert_eq!(told.type_.as_deref(), Some("Warning"));
     let text = cluster.host_metrics().await?;
     assert_eq!(metrics::sum(&text, "node_ipam_controller_cidrset_usage_cidrs", &[]), 1.0);
-    assert_eq!(metrics::sum(&text, "node_ipam_controller_pod_cidr_problems", &["\"exhausted\""]), 1.0);
+    assert_eq!(metrics::sum(&text, "ccm_reports", &["\"node-ipam-controller\"", "\"Exhausted\""]), 1.0);
 
     Api::<Node>::all(cluster.client.clone()).delete("a", &DeleteParams::default()).await?;
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::*;
 use crate::{
     cloud::{
-        ErrorReason, Instance,
+        CloudError, ErrorReason, Instance,
         fake::{error, instance, machine, method},
     },
     kube::fixtures::node,
@@ -20,8 +20,8 @@ fn only_a_node_that_begins_to_want_is_looked_at() {
         ("new", Change::Added(Arc::new(new())), true),
         ("new, with a CIDR", Change::Added(Arc::new(had())), false),
         ("IPAM-16 going", Change::Added(Arc::new(new().deleting())), false),
-        ("gone", Change::Deleted(Arc::new(new())), false),
-        ("our own write", updated(new(), had()), false),
+        ("gone", Change::Deleted(Arc::new(new())), true),
+        ("our own write: nothing more to report", updated(new(), had()), true),
         ("ready", updated(new().not_ready(), new().ready()), false),
         ("known to the cloud", updated(new(), new().with_provider_id("x")), true),
         ("perhaps selected now", updated(new(), new().with_label("pool", "a")), true),
@@ -62,11 +62,10 @@ fn an_answer_without_cidrs_is_asked_for_again_at_the_providers_pace() {
     ];
     for (answer, want) in rows {
         let words = match of_answer(&answer, true, &[]) {
-            Verdict::Assign(cidrs) => cidrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
-            Verdict::NotYet { again: Outcome::RetryAfter(pause), .. } => format!("after {pause:?}"),
-            Verdict::NotYet { again: Outcome::Retry(_), .. } => "backoff".to_owned(),
-            Verdict::NotYet { again, .. } => format!("{again:?}"),
-            Verdict::NotOurs => "not ours".to_owned(),
+            Ok(cidrs) => cidrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+            Err(Report { reason: "NotOwned", .. }) => "not ours".to_owned(),
+            Err(Report { retry: Retry::After(pause), .. }) => format!("after {pause:?}"),
+            Err(Report { retry, .. }) => format!("{retry:?}").to_lowercase(),
         };
         assert_eq!(words, want, "{answer:?}");
     }
@@ -75,6 +74,6 @@ fn an_answer_without_cidrs_is_asked_for_again_at_the_providers_pace() {
 #[test]
 fn a_provider_that_allots_nothing_is_asked_slowly() {
     let verdict = of_answer(&machine(InstanceState::Running, Some(instance("x://1"))), false, &[]);
-    let problem = Problem::NotAllotted("the provider allocates none".to_owned());
-    assert_eq!(verdict, Verdict::NotYet { problem, again: Outcome::RetryAfter(SLOW_RETRY) });
+    let retry = Retry::After(SLOW_RETRY);
+    assert_eq!(verdict, Err(problem::not_allotted("the provider allocates none", retry)));
 }

@@ -48,8 +48,15 @@ impl Ledger {
         }
     }
 
-    fn leave(&mut self, name: &str) -> Effects {
+    fn leave(&mut self, name: &str) -> Vec<String> {
         self.forget(&node(name).uid)
+    }
+
+    /// What is wrong with a node, without the remedy.
+    fn told(&self, name: &str) -> Vec<String> {
+        let remedy = format!("; {}", problem::REMEDY);
+        let said = self.problems(&node(name).uid).into_iter().map(|report| report.message);
+        said.map(|message| message.strip_suffix(&remedy).expect("a remedy").to_owned()).collect()
     }
 
     fn occupied(&self) -> Vec<f64> {
@@ -59,9 +66,8 @@ impl Ledger {
 
 /// The problems of a node seen with these CIDRs.
 fn problems(ledger: &mut Ledger, name: &str, cidrs: &[&str]) -> Vec<String> {
-    let reports = ledger.see(&with(name, cidrs)).reports;
-    let own = reports.into_iter().filter(|report| report.name == name);
-    own.flat_map(|report| report.problems).map(|problem| problem.to_string()).collect()
+    ledger.see(&with(name, cidrs));
+    ledger.told(name)
 }
 
 /// IPAM-1..3, IPAM-19: valid CIDRs are recorded without a report.
@@ -153,12 +159,12 @@ fn what_is_released_goes_to_who_waits() {
     }
     assert_eq!(ledger.join("new"), full);
     assert_eq!(ledger.join("newer"), full);
-    assert_eq!(ledger.leave("127.123.234.4/30").wake, ["new", "newer"]);
+    assert_eq!(ledger.leave("127.123.234.4/30"), ["new", "newer"]);
     assert_eq!(ledger.ask("new"), "127.123.234.4/30");
     assert_eq!(ledger.ask("newer"), full);
-    assert_eq!(ledger.leave("new").wake, ["newer"], "what was only proposed comes back, too");
+    assert_eq!(ledger.leave("new"), ["newer"], "what was only proposed comes back, too");
     assert_eq!(ledger.ask("newer"), "127.123.234.4/30");
-    assert_eq!(ledger.leave("127.123.234.0/30").wake, [""; 0], "nobody waits any more");
+    assert_eq!(ledger.leave("127.123.234.0/30"), [""; 0], "nobody waits any more");
 }
 
 /// IPAM-15, IPAM-16: seeing a node, terminating or not, releases nothing; IPAM-17: an unknown one occupies nothing.
@@ -171,7 +177,7 @@ fn only_a_node_that_is_gone_releases() {
     }
     assert_eq!(ledger.ask("nobody"), "nothing");
     assert_eq!(ledger.join("b"), "10.10.1.0/24");
-    assert_eq!(ledger.leave("nobody"), Effects::default());
+    assert_eq!(ledger.leave("nobody"), [""; 0]);
 }
 
 /// IPAM-23, NW-26.
@@ -183,7 +189,7 @@ fn both_families_or_nothing() {
         assert_eq!(ledger.join("b"), "exhausted a00::/64");
     }
     assert_eq!(ledger.occupied(), [0.25, 1.0]);
-    assert_eq!(ledger.leave("a").wake, ["b"]);
+    assert_eq!(ledger.leave("a"), ["b"]);
     assert_eq!(ledger.ask("b"), "10.10.1.0/24,a00::/64");
 }
 
@@ -208,23 +214,14 @@ fn what_may_have_been_written_stays_the_nodes() {
 fn a_block_of_two_nodes_stays_taken_until_both_are_gone() {
     let mut ledger = ledger(&["10.10.0.0/23>24"], &["10.10.1.0/24"]);
     ledger.see(&with("a", &["10.10.0.0/24"]));
-    let reports = ledger.see(&with("b", &["10.10.0.0/24"])).reports;
-    let told: Vec<_> = reports
-        .iter()
-        .flat_map(|report| report.problems.iter().map(|problem| format!("{}: {problem}", report.name)))
-        .collect();
-    assert_eq!(
-        told,
-        [
-            "a: the pod CIDR 10.10.0.0/24 overlaps that of node b",
-            "b: the pod CIDR 10.10.0.0/24 overlaps that of node a",
-        ]
-    );
+    assert_eq!(ledger.see(&with("b", &["10.10.0.0/24"])), ["a", "b"]);
+    for (name, other) in [("a", "b"), ("b", "a")] {
+        assert_eq!(ledger.told(name), [format!("the pod CIDR 10.10.0.0/24 overlaps that of node {other}")]);
+    }
     assert_eq!(ledger.join("c"), "exhausted 10.10.0.0/23");
-    let Effects { wake, reports } = ledger.leave("a");
-    assert!(wake.is_empty(), "nothing is free");
-    assert_eq!(reports, [Report { uid: "b-uid".into(), name: "b".to_owned(), problems: vec![] }], "healed");
-    assert_eq!(ledger.leave("b").wake, ["c"]);
+    assert_eq!(ledger.leave("a"), ["b"], "nothing is free");
+    assert_eq!(ledger.told("b"), [""; 0], "healed");
+    assert_eq!(ledger.leave("b"), ["c"]);
     let of_services = "the pod CIDR 10.10.1.0/24 overlaps the range of the Services";
     assert_eq!(problems(&mut ledger, "d", &["10.10.1.0/24"]), [of_services]);
     ledger.leave("d");
@@ -238,7 +235,7 @@ fn a_node_that_went_in_between_leaks_nothing() {
     ledger.join("a");
     ledger.leave("a");
     assert_eq!(ledger.occupied(), [0.0]);
-    assert_eq!(ledger.learn(&with("a", &["10.10.0.0/24"])), Effects::default());
+    assert_eq!(ledger.learn(&with("a", &["10.10.0.0/24"])), [""; 0]);
     assert_eq!(ledger.ask("a"), "nothing");
     assert_eq!(ledger.occupied(), [0.0]);
 }

@@ -50,12 +50,12 @@ async fn a_cloud_that_has_allotted_nothing_yet_is_asked_until_it_has() {
     sleep(Duration::from_secs(60)).await;
     let told = "the cloud has not allocated the pod CIDRs: the instance has none (yet)".to_owned();
     assert_eq!(scene.events(), [(EventType::Warning, "CIDRNotAvailable", told)], "once");
-    assert!(scene.problems("not_allotted", 1));
+    assert!(scene.problems("NotAllotted", 1));
     assert!(scene.fake.calls().len() > 3, "asked again and again");
     allotted(&scene.fake, "a", &["10.128.1.0/24"]);
-    sleep(BACKOFF.max).await;
+    sleep(<Controller as shell::Controller>::BACKOFF.max).await;
     assert_eq!(scene.cidrs("a"), json!(["10.128.1.0/24"]));
-    assert!(scene.problems("not_allotted", 0));
+    assert!(scene.problems("NotAllotted", 0));
     scene.stop().await;
 }
 
@@ -71,15 +71,15 @@ async fn a_node_waits_for_the_families_of_its_cluster() {
                 fd00::/48 in --cluster-cidr"
         .to_owned();
     assert_eq!(scene.events(), [(EventType::Warning, "CIDRNotAvailable", told)]);
-    assert!(scene.problems("not_allotted", 1));
+    assert!(scene.problems("NotAllotted", 1));
     allotted(&scene.fake, "a", &["fd00:0:0:1::/64", "10.128.1.0/24"]);
-    sleep(BACKOFF.max).await;
+    sleep(<Controller as shell::Controller>::BACKOFF.max).await;
     assert_eq!(
         scene.cidrs("a"),
         json!(["10.128.1.0/24", "fd00:0:0:1::/64"]),
         "the cluster's first family leads"
     );
-    assert!(scene.problems("not_allotted", 0));
+    assert!(scene.problems("NotAllotted", 0));
     scene.stop().await;
 }
 
@@ -113,7 +113,7 @@ async fn an_answer_that_comes_after_its_node_went_is_not_told() {
     scene.server.put(&node("b").uid("newer"));
     sleep(Duration::from_secs(60)).await;
     assert_eq!(scene.reasons(), ["CIDRNotAvailable"], "of the newer b only");
-    assert!(scene.problems("not_allotted", 1));
+    assert!(scene.problems("NotAllotted", 1));
     scene.stop().await;
 }
 

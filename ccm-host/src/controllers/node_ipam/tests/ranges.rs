@@ -59,7 +59,7 @@ async fn a_node_that_waits_gets_what_another_leaves() {
     let told =
         "the cluster CIDR 10.10.0.0/24 has no block left for this node: it gets one when another node goes";
     assert_eq!(scene.events(), [(EventType::Warning, "CIDRNotAvailable", told.to_owned())]);
-    assert!(scene.problems("exhausted", 1));
+    assert!(scene.problems("Exhausted", 1));
     scene.server.edit("b", |node| node["metadata"]["labels"] = json!({EXCLUDE_LABEL: "false"}));
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(scene.server.take_lines(), [""; 0], "nothing is written in vain");
@@ -67,7 +67,7 @@ async fn a_node_that_waits_gets_what_another_leaves() {
     scene.server.delete("a");
     scene.moment().await;
     assert_eq!(scene.cidrs("b"), json!(["10.10.0.0/24"]));
-    assert!(scene.problems("exhausted", 0));
+    assert!(scene.problems("Exhausted", 0));
     scene.stop().await;
 }
 
@@ -87,12 +87,12 @@ async fn a_wrong_cidr_is_told_on_its_node_and_the_others_are_served() {
     assert!(
         events.iter().all(|(type_, reason, _)| (*type_, *reason) == (EventType::Warning, "InvalidPodCIDR"))
     );
-    for kind in ["out_of_range", "other_family", "malformed"] {
+    for kind in ["OutOfRange", "OtherFamily", "Malformed"] {
         assert!(scene.problems(kind, 1), "{kind}");
     }
     scene.server.delete("out");
     scene.moment().await;
-    assert!(scene.problems("out_of_range", 0));
+    assert!(scene.problems("OutOfRange", 0));
     scene.stop().await;
 }
 
@@ -102,10 +102,10 @@ async fn a_shared_block_is_told_on_both_nodes_and_stays_taken() {
     let nodes = [node("a").with_pod_cidr("10.10.0.0/24"), node("b").with_pod_cidr("10.10.0.0/25")];
     let scene = Scene::start(ranges(&["10.10.0.0/23>24"]), nodes).await;
     assert_eq!(scene.reasons(), ["PodCIDRConflict"; 2]);
-    assert!(scene.problems("shared", 2));
+    assert!(scene.problems("Shared", 2));
     scene.server.delete("a");
     scene.moment().await;
-    assert!(scene.problems("shared", 0));
+    assert!(scene.problems("Shared", 0));
     scene.server.put(&node("c"));
     scene.server.put(&node("d"));
     scene.moment().await;

@@ -51,7 +51,7 @@ async fn a_write_that_did_not_happen_is_tried_again_with_the_same_block() {
             .iter()
             .all(|(type_, reason, _)| { (*type_, *reason) == (EventType::Warning, "CIDRAssignmentFailed") })
     );
-    assert!(scene.problems("not_written", 0));
+    assert!(scene.problems("NotWritten", 0));
     scene.stop().await;
 }
 

@@ -57,8 +57,8 @@ impl World {
         !taken.flat_map(|cidrs| cidrs.split(',')).any(|taken| taken == cidr)
     }
 
-    fn woken(&mut self, effects: &Effects) {
-        self.waiting.retain(|number| !effects.wake.contains(&number.to_string()));
+    fn woken(&mut self, affected: &[String]) {
+        self.waiting.retain(|number| !affected.contains(&number.to_string()));
     }
 }
 
