@@ -2,7 +2,10 @@
 //!
 //! Each controller implements [`Explain`] over the state that it has anyway; nothing is computed unless somebody asks.
 
-use std::{fmt::Debug, sync::Arc};
+use std::{
+    fmt::{self, Debug},
+    sync::Arc,
+};
 
 use ccm_state::{Explanation, Guard, Report, RouteTable, Service, ServiceState, Standing};
 use parking_lot::RwLock;
@@ -66,8 +69,15 @@ impl<K: Key> Explain for Reports<K> {
 }
 
 /// What the controllers say of themselves, from when they are made.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Views(RwLock<Vec<Arc<dyn Explain>>>);
+
+/// A controller holds this, which holds the controller.
+impl Debug for Views {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Views").finish_non_exhaustive()
+    }
+}
 
 impl Views {
     /// This controller is asked from now on.

@@ -18,7 +18,6 @@ mod act;
 mod claims;
 mod condition;
 mod decide;
-mod events;
 mod metrics;
 mod observe;
 mod state;
@@ -37,27 +36,24 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     cloud::Provider,
-    controllers::{Kept, Parts, Registration},
+    controllers::{
+        Kept, Registration,
+        shell::{self, Shell},
+    },
     flag,
     kube::{
-        events::Recorder,
         keep::Keep,
-        queue::{Backoff, Outcome, WorkQueue},
+        queue::{Backoff, Outcome},
     },
-    reconcile::{self, Reconciler, Run, ToldOnce},
+    reconcile,
 };
 use claims::Claims;
 use condition::Shown;
-use decide::Trouble;
-use events::COMPONENT;
 use metrics::RouteMetrics;
 use table::Table;
 
 /// Maximum concurrent reads and writes of Nodes.
 const NODES_AT_ONCE: usize = 32;
-
-/// The maximum bounds the wait, however long a route fails.
-const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(300) };
 
 /// The flags that control routes to pod CIDRs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
@@ -75,44 +71,18 @@ pub struct Settings {
 
 /// The controller, to the rest of the host.
 pub const REGISTRATION: Registration = Registration {
-    name: "node-route-controller",
-    short_name: "route",
     alias: Some("route-controller"),
     account: Some("route-controller"),
     by_default: true,
-    admit: None,
     keep: |settings| Kept::of_managed_nodes(settings, &Keep::default()),
     served_by: |_| Some(|provider| provider.routes),
-    start,
+    ..Registration::of::<Controller>("route")
 };
-
-/// Unlike upstream, a missing cluster CIDR disables only this controller, not the whole process.
-fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
-    let (settings, controller) = (&parts.settings, REGISTRATION.name);
-    if !settings.routes.configure_cloud_routes {
-        tracing::info!(controller, "not started: --configure-cloud-routes=false");
-        return None;
-    }
-    if settings.cidrs.cluster.is_empty() {
-        tracing::warn!(
-            controller,
-            "not started: --cluster-cidr is empty; give the networks of the pods, or --configure-cloud-routes=false"
-        );
-        return None;
-    }
-    let controller = Arc::new(Controller::new(parts, registry));
-    controller.parts.views.explains(Arc::<Controller>::clone(&controller));
-    Some(reconcile::run(controller))
-}
 
 #[derive(Debug)]
 pub(super) struct Controller {
-    parts: Parts,
+    shell: Shell<Subject>,
     metrics: RouteMetrics,
-    recorder: Recorder,
-    /// Each trouble is reported once while it lasts.
-    told: Mutex<ToldOnce<Trouble>>,
-    queue: WorkQueue<Subject>,
     claims: Mutex<Claims>,
     clouds: Vec<Cloud>,
     shown: Shown,
@@ -151,36 +121,51 @@ struct Cloud {
     doubted: Notify,
 }
 
-impl Controller {
-    pub(super) fn new(parts: Parts, registry: &mut Registry) -> Self {
-        let queue = WorkQueue::new("Routes", BACKOFF, &parts.metrics.queue);
-        let metrics = RouteMetrics::register(&queue, registry);
-        Self {
-            recorder: parts.events.recorder(COMPONENT),
-            told: Mutex::default(),
-            queue,
-            claims: Mutex::default(),
-            clouds: parts.providers.all().iter().map(|provider| Cloud::new(Arc::clone(provider))).collect(),
-            shown: Shown::default(),
-            nodes_at_once: Semaphore::new(NODES_AT_ONCE),
-            metrics,
-            parts,
-        }
-    }
-}
-
-impl Reconciler for Controller {
+impl shell::Controller for Controller {
     type Key = Subject;
+    const NAME: &'static str = "node-route-controller";
+    /// Upstream's, underscore included.
+    const COMPONENT: &'static str = "route_controller";
+    const QUEUE: &'static str = "Routes";
+    /// The maximum bounds the wait, however long a route fails.
+    const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(300) };
     /// Enough for a whole cluster, so that their calls can be batched.
     const AT_ONCE: usize = 8192;
 
-    fn queue(&self) -> &WorkQueue<Subject> {
-        &self.queue
+    /// Unlike upstream, a missing cluster CIDR disables only this controller, not the whole process.
+    fn new(shell: Shell<Subject>, registry: &mut Registry) -> Option<Self> {
+        let (settings, controller) = (&shell.parts.settings, Self::NAME);
+        if !settings.routes.configure_cloud_routes {
+            tracing::info!(controller, "not started: --configure-cloud-routes=false");
+            return None;
+        }
+        if settings.cidrs.cluster.is_empty() {
+            tracing::warn!(
+                controller,
+                "not started: --cluster-cidr is empty; give the networks of the pods, or --configure-cloud-routes=false"
+            );
+            return None;
+        }
+        let providers = shell.parts.providers.all().iter();
+        Some(Self {
+            metrics: RouteMetrics::register(&shell.queue, registry),
+            claims: Mutex::default(),
+            clouds: providers.map(|provider| Cloud::new(Arc::clone(provider))).collect(),
+            shown: Shown::default(),
+            nodes_at_once: Semaphore::new(NODES_AT_ONCE),
+            shell,
+        })
+    }
+
+    fn shell(&self) -> &Shell<Subject> {
+        &self.shell
     }
 
     async fn begin(self: &Arc<Self>) {
-        self.parts.nodes.synced().await;
-        reconcile::follow(self, &self.parts.nodes, Self::node_changed);
+        let parts = &self.shell.parts;
+        parts.views.explains(Arc::<Self>::clone(self));
+        parts.nodes.synced().await;
+        reconcile::follow(self, &parts.nodes, Self::node_changed);
     }
 
     async fn background(&self) {
@@ -190,7 +175,7 @@ impl Reconciler for Controller {
         );
     }
 
-    async fn reconcile(&self, subject: &Subject) -> Outcome {
+    async fn look(&self, subject: &Subject) -> Outcome {
         match subject {
             Subject::Node(name) => Box::pin(self.look_at_node(name)).await,
             Subject::Stray { provider, id } => self.look_at_stray(provider, id).await,

@@ -79,7 +79,7 @@ impl State {
         running.spawn(run(parts.clone(), &mut registry).unwrap()(cancel.clone()));
         let cloud_node = Arc::new(cloud_node::Controller::new(parts.clone(), &mut registry));
         let service_lb = Arc::new(service_lb::Controller::new(parts.clone(), &mut registry));
-        let node_route = Arc::new(node_route::Controller::new(parts.clone(), &mut registry));
+        let node_route = shell::make::<node_route::Controller>(parts.clone(), &mut registry).unwrap();
         let node_ipam = shell::make::<node_ipam::Controller>(parts, &mut registry).unwrap();
         running.spawn(cloud_node::run(Arc::clone(&cloud_node))(cancel.clone()));
         running.spawn(reconcile::run(Arc::clone(&service_lb))(cancel.clone()));

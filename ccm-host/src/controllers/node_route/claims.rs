@@ -117,7 +117,7 @@ fn matters(old: &Node, new: &Node) -> bool {
 
 impl Controller {
     pub(super) fn node_changed(&self, change: &Change<Node>) {
-        let is_ours = |node: &Node| self.parts.settings.manages(node);
+        let is_ours = |node: &Node| self.shell.parts.settings.manages(node);
         let (node, looked_at) = match change {
             Change::Added(node) => (node, true),
             Change::Updated { old, new } => (new, matters(old, new) || is_ours(old) != is_ours(new)),
@@ -137,20 +137,19 @@ impl Controller {
     /// requeues every node.
     pub(super) fn queue_node(&self, name: String) {
         if self.clouds.iter().any(|cloud| cloud.learnt().is_some()) {
-            self.queue.add(Subject::Node(name));
+            self.shell.queue.add(Subject::Node(name));
         }
     }
 
     fn gone(&self, node: &Node) {
         let others = self.claims.lock().forget(&node.name);
-        self.told.lock().forget(&node.name);
         self.shown.forget(&node.name);
         others.into_iter().chain([node.name.clone()]).for_each(|name| self.queue_node(name));
         let Some(instance) = node.provider_id.clone().map(Holder::Instance) else { return };
         for cloud in &self.clouds {
             let ids: Vec<String> = cloud.table.lock().of(&instance).map(|route| route.id.clone()).collect();
             let stray = |id| Subject::Stray { provider: cloud.name().to_owned(), id };
-            ids.into_iter().for_each(|id| self.queue.add(stray(id)));
+            ids.into_iter().for_each(|id| self.shell.queue.add(stray(id)));
         }
     }
 }

@@ -9,10 +9,12 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Controller;
-use crate::kube::{
-    node::Node,
-    patch::{WantedCondition, WriteError, node_condition},
-    queue::Outcome,
+use crate::{
+    kube::{
+        node::Node,
+        patch::{WantedCondition, WriteError, node_condition},
+    },
+    reconcile::{Report, Retry},
 };
 
 pub(super) const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
@@ -105,24 +107,31 @@ impl Shown {
 }
 
 impl Controller {
-    /// Writes the condition unless the current node has it already.
-    pub(super) async fn show(&self, node: &Node, wanted: &WantedCondition<'_>) -> Outcome {
-        let now_known = self.parts.nodes.get(&node.name).filter(|known| known.uid == node.uid);
-        let Some(node) = now_known.filter(|node| !says(node, wanted)) else { return Outcome::Done };
+    /// Writes the condition unless the current node has it already. Returns why it is not written yet.
+    pub(super) async fn show(&self, node: &Node, wanted: &WantedCondition<'_>) -> Option<Report> {
+        let now_known = self.shell.parts.nodes.get(&node.name).filter(|known| known.uid == node.uid);
+        let node = now_known.filter(|node| !says(node, wanted))?;
         if let Some(left) = self.shown.peace(&node, Instant::now()) {
-            return Outcome::RetryAfter(left);
+            let why = "somebody else writes the condition NetworkUnavailable, too: the host waits before it does so again";
+            return Some(Report::waiting("ConditionOfAnother", why, Retry::After(left)));
         }
-        let Some(patch) = node_condition(&node, wanted, crate::clock::now()) else { return Outcome::Done };
-        let Ok(_permit) = self.nodes_at_once.acquire().await else { return Outcome::Done };
-        match self.parts.writer.patch::<Node>(&node.name, &patch).await {
+        let patch = node_condition(&node, wanted, crate::clock::now())?;
+        let _permit = self.nodes_at_once.acquire().await.ok()?;
+        let error = match self.shell.parts.writer.patch::<Node>(&node.name, &patch).await {
             Ok(_) => {
                 tracing::info!(node = node.name, status = wanted.status, reason = wanted.reason, "condition");
-                Outcome::Done
+                return None;
             }
-            Err(WriteError::NotFound | WriteError::Gone | WriteError::NotLeading) => Outcome::Done,
-            Err(WriteError::HeldBack(later)) => Outcome::RetryAfter(later),
-            Err(error) => Outcome::retry(anyhow::Error::from(error)),
-        }
+            Err(error) => error,
+        };
+        let retry = match &error {
+            WriteError::NotFound | WriteError::Gone | WriteError::NotLeading => return None,
+            WriteError::HeldBack(later) => Retry::After(*later),
+            _ => Retry::Backoff,
+        };
+        let why =
+            format!("the condition NetworkUnavailable is not written: {:#}", anyhow::Error::from(error));
+        Some(Report::waiting("ConditionNotWritten", why, retry))
     }
 }
 

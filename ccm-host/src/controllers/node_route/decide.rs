@@ -1,7 +1,6 @@
 //! Decides which of a node's routes to create, replace or remove at one provider. Pure.
 //!
-//! In: what the node wants, and the known routes. Out: routes to remove, destinations to ensure, and troubles to
-//! report. Ensure replaces a wrong target, so that a destination is never without a route; only what Ensure does not
+//! In: what the node wants, and the known routes. Out: routes to remove, destinations to ensure, and what to report. Ensure replaces a wrong target, so that a destination is never without a route; only what Ensure does not
 //! reach is removed.
 
 #[cfg(test)]
@@ -15,6 +14,7 @@ use super::{claims::contain, condition::Reach};
 use crate::{
     cloud::{AddressType, Route, RouteState, RouteTarget},
     kube::node::Node,
+    reconcile::{Report, Retry},
 };
 
 #[derive(Debug)]
@@ -49,8 +49,10 @@ pub(super) struct Plan {
     pub(super) stale: Vec<Arc<Route>>,
     /// The node is concerned with routes: it wants some, or some lead to it.
     pub(super) concerned: bool,
-    /// Troubles with its wishes to report.
-    pub(super) troubles: Vec<Trouble>,
+    /// The reach of wishes that no lane works on.
+    pub(super) unreached: Vec<Reach>,
+    /// What is wrong with its wishes.
+    pub(super) reports: Vec<Report>,
 }
 
 /// The steps for one destination, in this order.
@@ -65,30 +67,10 @@ pub(super) struct Lane {
     pub(super) leads: bool,
 }
 
-/// Why a wish cannot be fulfilled, or is suspicious.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Trouble {
-    /// The destination is outside the cluster CIDRs.
-    Outside(IpNet),
-    /// Another node holds the destination.
-    Taken(IpNet, String),
-    /// The destination has several routes.
-    Several(IpNet, usize),
-}
-
 impl Plan {
     /// Whether there is nothing to do at the provider.
     pub(super) fn is_idle(&self) -> bool {
         self.stale.is_empty() && self.lanes.iter().all(|lane| lane.remove.is_empty() && !lane.ensure)
-    }
-
-    /// The reach of wishes that no lane works on.
-    pub(super) fn unreached(&self) -> impl Iterator<Item = Reach> {
-        self.troubles.iter().filter_map(|trouble| match trouble {
-            Trouble::Outside(_) => Some(Reach::Foreign),
-            Trouble::Taken(..) => Some(Reach::Missing),
-            Trouble::Several(..) => None,
-        })
     }
 
     /// All routes to remove.
@@ -104,12 +86,14 @@ pub(super) fn decide(facts: &Facts<'_>) -> Plan {
     };
     for wish in &facts.wishes {
         if !contain(facts.cluster, &wish.destination) {
-            plan.troubles.push(Trouble::Outside(wish.destination));
+            plan.unreached.push(Reach::Foreign);
+            plan.reports.push(outside(&wish.destination));
         } else if facts.node.is_none_or(|node| node.name != wish.holder) {
-            plan.troubles.push(Trouble::Taken(wish.destination, wish.holder.clone()));
+            plan.unreached.push(Reach::Missing);
+            plan.reports.push(taken(&wish.destination, &wish.holder));
         } else {
-            let (lane, trouble) = lane(facts, wish.destination);
-            plan.troubles.extend(trouble);
+            let (lane, report) = lane(facts, wish.destination);
+            plan.reports.extend(report);
             plan.lanes.push(lane);
         }
     }
@@ -117,9 +101,9 @@ pub(super) fn decide(facts: &Facts<'_>) -> Plan {
     plan
 }
 
-fn lane(facts: &Facts<'_>, destination: IpNet) -> (Lane, Option<Trouble>) {
+fn lane(facts: &Facts<'_>, destination: IpNet) -> (Lane, Option<Report>) {
     let at: Vec<&Arc<Route>> = facts.routes.iter().filter(|route| route.destination == destination).collect();
-    let trouble = (at.len() > 1).then_some(Trouble::Several(destination, at.len()));
+    let report = (at.len() > 1).then(|| several(&destination, at.len()));
     let good = at.iter().find(|route| is_as_wanted(facts, route)).copied();
     // The route for Ensure to replace: the one that leads to the node with errors, else any.
     let leading = at.iter().find(|route| leads_to(route, facts.node)).copied();
@@ -127,7 +111,27 @@ fn lane(facts: &Facts<'_>, destination: IpNet) -> (Lane, Option<Trouble>) {
     let beside = at.iter().copied().filter(|route| kept.is_none_or(|kept| kept.id != route.id));
     // A second correct route does no harm; upstream keeps it, too.
     let remove = beside.filter(|route| is_removable(route) && !is_as_wanted(facts, route)).cloned().collect();
-    (Lane { destination, remove, ensure: good.is_none(), leads: leading.is_some() }, trouble)
+    (Lane { destination, remove, ensure: good.is_none(), leads: leading.is_some() }, report)
+}
+
+/// Outside the cluster CIDRs, no route is ours.
+fn outside(destination: &IpNet) -> Report {
+    let what = format!(
+        "the host creates no route to the pod CIDR {destination}: it is outside --cluster-cidr, where routes are never \
+         removed"
+    );
+    Report::blocked("PodCIDROutsideClusterCIDR", what, Retry::Wait).warning("PodCIDROutsideClusterCIDR")
+}
+
+fn taken(destination: &IpNet, holder: &str) -> Report {
+    let what =
+        format!("the pod CIDR {destination} is also that of the older node {holder}, which keeps the route");
+    Report::blocked("PodCIDRConflict", what, Retry::Wait).warning("PodCIDRConflict")
+}
+
+fn several(destination: &IpNet, count: usize) -> Report {
+    let what = format!("{count} routes lead to the pod CIDR {destination}");
+    Report::blocked("DuplicateRoutes", what, Retry::Wait).warning("DuplicateRoutes")
 }
 
 /// Whether the route leads to this node but is not wanted.

@@ -10,7 +10,7 @@ use std::{
 use ipnet::IpNet;
 
 use super::{
-    Cloud, Controller,
+    Cloud, Controller, Subject,
     claims::{contain, destinations},
     condition::{self, Reach},
     decide::{Facts, Wish, decide, is_removable},
@@ -20,6 +20,7 @@ use crate::{
     cloud::{Family, NodeOwner, ProviderStatus, Route},
     controllers::taint,
     kube::node::Node,
+    reconcile::Retry,
 };
 
 impl Cloud {
@@ -43,10 +44,10 @@ impl Controller {
     pub(super) fn owner(&self, node: &Node) -> Option<&Cloud> {
         // Another controller is about to identify its instance.
         let is_identified = node.provider_id.is_some() || !node.has_taint(taint::UNINITIALIZED);
-        if !is_identified || !self.parts.settings.manages(node) {
+        if !is_identified || !self.shell.parts.settings.manages(node) {
             return None;
         }
-        let name = match self.parts.providers.for_node(node) {
+        let name = match self.shell.parts.providers.for_node(node) {
             NodeOwner::Provider(provider) => Some(provider.name().to_owned()),
             NodeOwner::Candidates(_) | NodeOwner::Undecided => return None,
             NodeOwner::Nobody => None,
@@ -96,7 +97,7 @@ impl Controller {
             routes: routes.into_values().collect(),
             held_by_others,
             holds_addresses: cloud.provider.info().is_some_and(|info| info.route_node_addresses),
-            cluster: &self.parts.settings.cidrs.cluster,
+            cluster: &self.shell.parts.settings.cidrs.cluster,
         }
     }
 
@@ -106,13 +107,18 @@ impl Controller {
         let is_owner = owner.name() == cloud.name();
         let plan = decide(&self.facts(cloud, &node.name, Some(node), is_owner));
         let stand = plan.lanes.iter().map(|_| Reach::Stands);
-        let reaches: Vec<Reach> = stand.chain(plan.unreached()).collect();
+        let reaches: Vec<Reach> = stand.chain(plan.unreached.iter().copied()).collect();
         let is_whole = cloud.learnt() == Some(Learnt::Whole);
         let differs = || {
             condition::wanted(node, plan.concerned, &reaches, is_whole)
                 .is_some_and(|wanted| !condition::says(node, &wanted))
         };
-        let is_told = || self.told.lock().told(&node.name) == plan.troubles;
+        // The others have a retry of their own.
+        let is_told = || {
+            let mut said = self.shell.reports.of(&Subject::Node(node.name.clone()));
+            said.retain(|report| report.retry == Retry::Wait);
+            said == plan.reports
+        };
         !plan.is_idle() || (is_owner && (differs() || !is_told()))
     }
 
@@ -122,7 +128,9 @@ impl Controller {
         let Some(holder) = claims.holder(&route.destination) else { return false };
         match Holder::of(route) {
             Holder::Node(name) => name == holder,
-            Holder::Instance(id) => self.parts.nodes.by_index(&id).iter().any(|node| node.name == holder),
+            Holder::Instance(id) => {
+                self.shell.parts.nodes.by_index(&id).iter().any(|node| node.name == holder)
+            }
             Holder::Nobody => false,
         }
     }
@@ -131,7 +139,7 @@ impl Controller {
     pub(super) fn is_stray(&self, route: &Route) -> bool {
         let led = match Holder::of(route) {
             Holder::Nobody => false,
-            Holder::Instance(id) => !self.parts.nodes.by_index(&id).is_empty(),
+            Holder::Instance(id) => !self.shell.parts.nodes.by_index(&id).is_empty(),
             Holder::Node(_) => true,
         };
         !led && self.is_removable_at_all(route)
@@ -140,7 +148,7 @@ impl Controller {
     /// Whether a route without a node may be removed.
     pub(super) fn is_removable_at_all(&self, route: &Route) -> bool {
         is_removable(route)
-            && contain(&self.parts.settings.cidrs.cluster, &route.destination)
+            && contain(&self.shell.parts.settings.cidrs.cluster, &route.destination)
             && self.claims.lock().holder(&route.destination).is_none()
     }
 }

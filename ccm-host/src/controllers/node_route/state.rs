@@ -1,17 +1,14 @@
-//! Shows the known routes, and says why a node has not all of its own.
+//! Shows the known routes.
 
-use ccm_state::{Explanation, RouteListing, RouteTable, Standing, inventory};
+use ccm_state::{RouteListing, RouteTable, inventory};
 
 use super::{
-    COMPONENT, Cloud, Controller, Subject,
-    condition::NETWORK_UNAVAILABLE,
+    Cloud, Controller,
     table::{Holder, Learnt},
 };
 use crate::{
-    clock,
     cloud::{Route, RouteState},
-    controllers::explain::{Explain, explanation},
-    kube::Node,
+    controllers::explain::Explain,
 };
 
 impl Cloud {
@@ -51,43 +48,6 @@ fn row(route: &Route) -> inventory::Route {
 }
 
 impl Explain for Controller {
-    fn explain(&self, node: &Node) -> Option<Explanation> {
-        let cloud = self.owner(node)?;
-        if node.pod_cidrs.is_empty() {
-            return None;
-        }
-        let subject = Subject::Node(node.name.clone());
-        let why = self.queue.why(&subject);
-        let unavailable = node.condition(NETWORK_UNAVAILABLE).is_some_and(|known| known.status == "True");
-        let name = cloud.name();
-        let said = match (cloud.learnt(), why) {
-            (None, _) => explanation(
-                COMPONENT,
-                Standing::Waiting,
-                "RoutesNotListed",
-                format!("the routes of provider {name:?} are not listed yet"),
-                "the host lists them, and then makes those that this node lacks",
-            ),
-            (_, Some(why)) => explanation(
-                COMPONENT,
-                Standing::Blocked,
-                "RouteNotReady",
-                format!("not all routes to the node's pod CIDRs are in place: {why}"),
-                format!("the host asks provider {name:?} again"),
-            ),
-            (_, None) if unavailable || self.is_due(cloud, node) => explanation(
-                COMPONENT,
-                Standing::Waiting,
-                "RouteMissing",
-                "not all routes to the node's pod CIDRs are in place",
-                format!("the host makes them at provider {name:?}"),
-            ),
-            (_, None) => return None,
-        };
-        let (retries, next) = (self.queue.retries(&subject), self.queue.due(&subject));
-        Some(Explanation { retries, next_attempt: next.map(clock::at), ..said })
-    }
-
     /// Those of each provider that has any.
     fn routes(&self) -> Vec<RouteTable> {
         self.clouds.iter().filter(|cloud| cloud.serves_routes()).map(Cloud::state).collect()

@@ -9,18 +9,19 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    BACKOFF, Cloud, Controller, Subject,
+    Cloud, Controller, Subject,
     table::{Holder, Learnt, Table},
 };
 use crate::{
     cloud::{CloudError, ErrorReason, Family, Listed, ProviderStatus, Route},
+    controllers::shell,
     reconcile::{Retry, SLOW_RETRY, Sweeps, askable, follow_status, listed, measured, resync},
 };
 
 impl Controller {
     /// Lists whenever there is a reason to, for as long as it is polled.
     pub(super) async fn sweep_for_ever(&self, cloud: &Cloud) {
-        let period = self.parts.settings.routes.route_reconciliation_period;
+        let period = self.shell.parts.settings.routes.route_reconciliation_period;
         let mut sweeps = Sweeps::of(cloud.provider.as_ref());
         let mut failures = 0;
         loop {
@@ -81,7 +82,7 @@ impl Controller {
 
     async fn list(&self, cloud: &Cloud) -> Result<Listed<Route>, CloudError> {
         self.metrics.sync_begins();
-        let call = cloud.provider.list_routes(&self.parts.settings.cidrs.cluster);
+        let call = cloud.provider.list_routes(&self.shell.parts.settings.cidrs.cluster);
         measured(&self.metrics.operations, &*cloud.provider, "list", call, listed).await
     }
 
@@ -90,8 +91,8 @@ impl Controller {
         if cloud.learnt().is_none() {
             return;
         }
-        let add = |subject: Subject| self.queue.add_unless_delayed(subject);
-        for node in self.parts.nodes.list() {
+        let add = |subject: Subject| self.shell.queue.add_unless_delayed(subject);
+        for node in self.shell.parts.nodes.list() {
             if self.is_due(cloud, &node) {
                 add(Subject::Node(node.name.clone()));
             }
@@ -99,7 +100,7 @@ impl Controller {
         let routes: Vec<_> = cloud.table.lock().all().cloned().collect();
         for route in routes {
             match Holder::of(&route) {
-                Holder::Node(name) if self.parts.nodes.get(&name).is_none() => {
+                Holder::Node(name) if self.shell.parts.nodes.get(&name).is_none() => {
                     if self.is_removable_at_all(&route) {
                         add(Subject::Node(name));
                     }
@@ -129,7 +130,7 @@ impl Controller {
 
 /// The pause after a failed list.
 fn pause_after(error: &CloudError, failures: u32) -> Duration {
-    let backoff = BACKOFF.delay(failures.saturating_sub(1));
+    let backoff = <Controller as shell::Controller>::BACKOFF.delay(failures.saturating_sub(1));
     match error.reason {
         Some(ErrorReason::MethodNotSupported) => SLOW_RETRY,
         _ => Retry::of(error).delay(backoff).unwrap_or(backoff),

@@ -274,12 +274,12 @@ fn what_is_odd_is_told() {
         (
             "SW-40 outside",
             Case::of(wanting("n", &["10.9.1.0/24"]), vec![]),
-            vec![Trouble::Outside(net("10.9.1.0/24"))],
+            ("PodCIDROutsideClusterCIDR", "the pod CIDR 10.9.1.0/24"),
         ),
         (
             "taken",
             Case::of(wanting("n", &["10.120.1.0/24"]), vec![]).held_by_others("10.120.1.0/24"),
-            vec![Trouble::Taken(net("10.120.1.0/24"), "older".to_owned())],
+            ("PodCIDRConflict", "10.120.1.0/24 is also that of the older node older"),
         ),
         (
             "doubled",
@@ -287,11 +287,13 @@ fn what_is_odd_is_told() {
                 wanting("n", &["10.120.1.0/24"]),
                 vec![route("a", "10.120.1.0/24", "n"), route("b", "10.120.1.0/24", "n")],
             ),
-            vec![Trouble::Several(net("10.120.1.0/24"), 2)],
+            ("DuplicateRoutes", "2 routes lead to the pod CIDR 10.120.1.0/24"),
         ),
     ];
-    for (name, case, want) in rows {
-        assert_eq!(case.plan().troubles, want, "{name}");
+    for (name, case, (reason, words)) in rows {
+        let reports = case.plan().reports;
+        let [report] = reports.as_slice() else { panic!("{name}: {reports:?}") };
+        assert!(report.reason == reason && report.message.contains(words), "{name}: {report:?}");
     }
 }
 
