@@ -85,6 +85,10 @@ impl Ledger {
         };
         let (claims, unusable) = self.read(&node.pod_cidrs);
         let Some(entry) = self.nodes.get_mut(&uid) else { return Vec::new() };
+        if matches!(&entry.holding, Holding::Assigned(before) if *before == claims && entry.unusable == unusable)
+        {
+            return Vec::new();
+        }
         entry.unusable = unusable;
         let before = std::mem::replace(&mut entry.holding, Holding::Assigned(claims.clone()));
         self.waiting.remove(&uid);

@@ -171,8 +171,13 @@ fn what_is_released_goes_to_who_waits() {
 #[test]
 fn only_a_node_that_is_gone_releases() {
     let mut ledger = ledger(&[V4], &[]);
-    for seen in [with("a", &["10.10.0.0/24"]), with("a", &["10.10.0.0/24"]).deleting()] {
-        ledger.see(&seen);
+    let rows = [
+        (with("a", &["10.10.0.0/24"]), vec!["a"]),
+        (with("a", &["10.10.0.0/24"]), vec![]),
+        (with("a", &["10.10.0.0/24"]).deleting(), vec![]),
+    ];
+    for (seen, affected) in rows {
+        assert_eq!(ledger.see(&seen), affected, "a heartbeat is no reason to look");
         assert_eq!(ledger.occupied(), [1.0 / 256.0]);
     }
     assert_eq!(ledger.ask("nobody"), "nothing");
