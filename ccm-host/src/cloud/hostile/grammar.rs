@@ -12,7 +12,7 @@ use prost_types::{
 const DEEPEST: u8 = 6;
 
 /// Vocabulary of strings: keys that the host asked about, what it may write, and what it must not.
-const WORDS: [&str; 42] = [
+const WORDS: [&str; 43] = [
     "",
     "n0",
     "n1",
@@ -41,6 +41,7 @@ const WORDS: [&str; 42] = [
     "zone-1",
     "zone 1",
     "kubernetes.io/hostname",
+    "cloudprovider.ccm/exclude",
     "node-role.kubernetes.io/control-plane",
     "topology.kubernetes.io/zone",
     "mine",

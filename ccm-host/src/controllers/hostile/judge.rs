@@ -210,7 +210,7 @@ impl Judge {
         for key in differing(before, after) {
             self.done("labels");
             let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-            let is_reserved = ["kubernetes.io", "k8s.io"]
+            let is_reserved = ["kubernetes.io", "k8s.io", "cloudprovider.ccm"]
                 .iter()
                 .any(|space| domain == *space || domain.ends_with(&format!(".{space}")));
             let is_allowed = WELL_KNOWN_LABELS.contains(&key.as_str()) || !is_reserved;
