@@ -18,6 +18,10 @@ use crate::cloud::{
 const MOST_PAGES: usize = 10_000;
 /// No cluster has more of anything.
 const MOST_ITEMS: usize = 500_000;
+/// A list keeps no more of the locations that could not be listed.
+const MOST_UNREACHABLE: usize = 1_000;
+/// The contract's limit.
+const LONGEST_TOKEN: usize = 1 << 10;
 /// Maximum restarts of a walk after a refused token.
 const MOST_RESTARTS: u32 = 3;
 
@@ -120,6 +124,11 @@ async fn once<Q: PagedRpc, I>(
         if token.is_empty() {
             break;
         }
+        if token.len() > LONGEST_TOKEN {
+            link.metrics.violation(rule::TOKEN_ISSUED);
+            walk.listed.complete = false;
+            break;
+        }
         if !tokens.insert(token.clone()) || tokens.len() > MOST_PAGES || walk.listed.items.len() > MOST_ITEMS
         {
             link.metrics.violation(rule::PAGE_WALK_ENDS);
@@ -185,14 +194,15 @@ impl<'a, I> Walk<'a, I> {
                 listed.rejected.append(&mut findings.rejected);
             });
         }
-        for part in page.unreachable {
+        listed.complete &= page.unreachable.is_empty();
+        let room = MOST_UNREACHABLE - listed.unreachable.len();
+        for part in page.unreachable.into_iter().take(room) {
             let error = self.link.metrics.checked(|findings| {
                 if part.error.is_none() {
                     findings.count(rule::LIST_UNREACHABLE);
                 }
                 CloudError::of_item(self.method, part.error.unwrap_or_default(), findings)
             });
-            listed.complete = false;
             listed.unreachable.push((shown(&part.location, 253), error));
         }
         page.next

@@ -45,9 +45,16 @@ pub(crate) fn has_no_service(given: &pb::LoadBalancer) -> bool {
         && given.service.as_ref().is_none_or(|service| service.uid.is_empty())
 }
 
+/// Kubernetes has no longer names or uids.
+const LONGEST_NAME: usize = 253;
+
 /// A balancer of a list; `None` if it does not name its Service.
 pub(crate) fn listed(mut given: pb::LoadBalancer, findings: &mut Findings) -> Option<LoadBalancer> {
-    let Some(service) = given.service.take().filter(|service| !service.uid.is_empty()) else {
+    let is_one = |service: &pb::ServiceRef| {
+        let lengths = [&service.namespace, &service.name, &service.uid].map(String::len);
+        !service.uid.is_empty() && lengths.into_iter().all(|length| length <= LONGEST_NAME)
+    };
+    let Some(service) = given.service.take().filter(is_one) else {
         findings.count(rule::SERVICE_REF);
         return None;
     };

@@ -288,6 +288,30 @@ async fn a_list_is_complete_only_if_nothing_was_in_its_way() {
     assert_eq!(host.metric(ends), 1.0);
 }
 
+/// M2: what a provider makes the host keep has bounds; a list that goes beyond them proves nothing about what it lacks.
+#[tokio::test]
+async fn a_list_of_things_that_nobody_has_is_incomplete_and_small() {
+    let script = Script::new("e1");
+    let (host, _running, _dir) = served(&script).await;
+    let list = async || host.provider.list_load_balancers().await.unwrap();
+    on_list(&script, |_| Ok(page(&["a"], &"t".repeat(1025))));
+    let long_token = list().await;
+    assert_eq!((uids(&long_token), long_token.complete), (vec!["a"], false));
+    assert_eq!(script.count("ListLoadBalancers"), 1, "it is not sent back");
+
+    on_list(&script, |_| {
+        let mut page = page(&["a"], "");
+        page.unreachable = vec![pb::UnreachableLocation::default(); 100_000];
+        Ok(page)
+    });
+    let unreachable = list().await;
+    assert_eq!((unreachable.unreachable.len(), unreachable.complete), (1_000, false));
+
+    on_list(&script, |_| Ok(page(&["a", &"u".repeat(254)], "")));
+    let long_uid = list().await;
+    assert_eq!((uids(&long_uid), long_uid.complete), (vec!["a"], false));
+}
+
 #[tokio::test]
 async fn pages_that_are_too_large_get_smaller() {
     let script = Script::new("e1");
