@@ -245,6 +245,16 @@ impl Retry {
         }
     }
 
+    /// The retry of a write that failed; `None` if the watch will show why, or this process must not write.
+    #[must_use]
+    pub fn of_write(error: &WriteError) -> Option<Self> {
+        match error {
+            WriteError::NotFound | WriteError::Gone | WriteError::NotLeading => None,
+            WriteError::HeldBack(again) => Some(Self::After(*again)),
+            WriteError::Conflict | WriteError::Invalid(_) | WriteError::Other(_) => Some(Self::Backoff),
+        }
+    }
+
     /// The outcome for the work queue.
     pub fn outcome(self, why: impl Display) -> Outcome {
         match self {
@@ -266,11 +276,7 @@ impl Retry {
 
 /// The outcome of a write that failed. What the watch will show needs no retry.
 pub fn unwritten(error: WriteError) -> Outcome {
-    match error {
-        WriteError::NotFound | WriteError::Gone | WriteError::NotLeading => Outcome::Done,
-        WriteError::HeldBack(again) => Outcome::RetryAfter(again),
-        error => Outcome::retry(anyhow::Error::from(error)),
-    }
+    Retry::of_write(&error).map_or(Outcome::Done, |retry| retry.outcome(anyhow::Error::from(error)))
 }
 
 fn slow(error: &CloudError) -> Duration {

@@ -38,7 +38,7 @@ use super::{
         rpc::{self, Class, Method, Rpc},
     },
     check::rule,
-    load_balancers::Applied,
+    load_balancers::LateList,
     metrics::ProviderMetrics,
 };
 use crate::election::Fencing;
@@ -64,7 +64,7 @@ pub(super) struct Link {
     /// The leadership that the provider currently attributes to this process.
     led: Mutex<Option<Led>>,
     look_now: Notify,
-    pub(super) applied: Applied,
+    pub(super) late_list: LateList,
 }
 
 #[derive(Debug, Default)]
@@ -112,7 +112,7 @@ impl Link {
             standing: Mutex::default(),
             led: Mutex::default(),
             look_now: Notify::new(),
-            applied: Applied::default(),
+            late_list: LateList::default(),
         }
     }
 

@@ -107,9 +107,9 @@ type Digests = Arc<HashMap<String, String>>;
 
 /// What the cloud last showed to be applied: batches that are late at the same time share one list.
 #[derive(Debug, Default)]
-pub(super) struct Applied(Mutex<Option<(Instant, Digests)>>);
+pub(super) struct LateList(Mutex<Option<(Instant, Digests)>>);
 
-impl Applied {
+impl LateList {
     /// As of a list that began then or later. Empty if it failed.
     async fn since(&self, link: &Link, since: Instant) -> Digests {
         let mut last = self.0.lock().await;
@@ -196,7 +196,7 @@ impl BatchRpc for Updates {
 
     /// A balancer that carries the desired digest is done.
     async fn done_already(link: &Link, items: &[Item<Self>], since: Instant) -> Answers<Self> {
-        let applied = link.applied.since(link, since).await;
+        let applied = link.late_list.since(link, since).await;
         let is_done = |wanted: &UpdateLoadBalancer| {
             applied.get(&wanted.service.uid).is_some_and(|digest| *digest == wanted.desired_digest)
         };

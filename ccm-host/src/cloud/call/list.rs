@@ -20,8 +20,8 @@ const MOST_PAGES: usize = 10_000;
 const MOST_ITEMS: usize = 500_000;
 /// A list keeps no more of the locations that could not be listed.
 const MOST_UNREACHABLE: usize = 1_000;
-/// The contract's limit.
-const LONGEST_TOKEN: usize = 1 << 10;
+/// The contract's limit, of tokens of pages and of watches.
+pub(crate) const LONGEST_TOKEN: usize = 1 << 10;
 /// Maximum restarts of a walk after a refused token.
 const MOST_RESTARTS: u32 = 3;
 

@@ -14,11 +14,14 @@ use super::{
     connect::{Backoff, LIVED},
     session::Session,
 };
-use crate::cloud::{CloudError, call::rpc, check::rule};
+use crate::cloud::{
+    CloudError,
+    call::{list::LONGEST_TOKEN, rpc},
+    check::rule,
+};
 
 /// After this many intervals without a bookmark, the stream is dead.
 const SILENT_INTERVALS: u32 = 3;
-const LONGEST_TOKEN: usize = 1 << 10;
 /// The maximum length of a provider ID.
 const LONGEST_KEY: usize = 1 << 10;
 

@@ -64,7 +64,7 @@ impl Controller {
             // Certainly nothing was written, nor will be.
             WriteError::Invalid(_) => {
                 self.change(|ledger| ledger.give_back(&node.uid));
-                Ok(vec![not_written(&texts, error)])
+                Ok(vec![problem::not_written(&texts, error)])
             }
             // If it is held back, the proposal stays, to be made again.
             error => Err(unwritten(error)),
@@ -76,11 +76,11 @@ impl Controller {
         let parts = &self.shell.parts;
         let live = match parts.writer.get::<Node>(&node.name, &parts.nodes.keep()).await {
             Ok(live) => live,
-            Err(unread) => return Ok(vec![not_written(texts, unread)]),
+            Err(unread) => return Ok(vec![problem::not_written(texts, unread)]),
         };
         // If it is gone, another one may have its name.
         match live.filter(|live| live.uid == node.uid) {
-            Some(live) if live.pod_cidrs.is_empty() => Ok(vec![not_written(texts, error)]),
+            Some(live) if live.pod_cidrs.is_empty() => Ok(vec![problem::not_written(texts, error)]),
             Some(live) => {
                 self.change(|ledger| ledger.learn(&live));
                 Ok(Vec::new())
@@ -88,8 +88,4 @@ impl Controller {
             None => Ok(Vec::new()),
         }
     }
-}
-
-fn not_written(texts: &[String], error: WriteError) -> Report {
-    problem::not_written(&texts.join(","), &error.into())
 }

@@ -211,6 +211,38 @@ impl Ledger {
             })
             .collect()
     }
+
+    /// The names of these nodes, and of those that wait for a block, if some were freed.
+    fn affected(&mut self, freed: u128, mut touched: BTreeSet<Arc<str>>) -> Vec<String> {
+        if freed > 0 {
+            touched.append(&mut self.waiting);
+        }
+        touched.iter().filter_map(|uid| Some(self.nodes.get(uid)?.name.clone())).collect()
+    }
+
+    /// All that is wrong with the CIDRs of a node. A mere proposal is nobody's business yet.
+    pub(super) fn problems(&self, uid: &str) -> Vec<Report> {
+        let Some((uid, Entry { holding: Holding::Assigned(claims), unusable, .. })) =
+            self.nodes.get_key_value(uid)
+        else {
+            return Vec::new();
+        };
+        let shared = claims.iter().flat_map(|claim| self.shared(uid, claim));
+        unusable.iter().cloned().chain(shared).collect()
+    }
+
+    fn shared(&self, uid: &Arc<str>, claim: &Claim) -> Vec<Report> {
+        let owner = Owner::Node(Arc::clone(uid));
+        let problem = |other: &Owner| match other {
+            Owner::Services => Some(problem::of_services(&claim.network)),
+            Owner::Node(other) => {
+                let Entry { name, holding, .. } = self.nodes.get(other)?;
+                matches!(holding, Holding::Assigned(_)).then(|| problem::shared(&claim.network, name))
+            }
+        };
+        let others = self.sets[claim.set].others(claim.blocks, &owner);
+        others.into_iter().filter_map(problem).collect()
+    }
 }
 
 #[derive(Debug)]
@@ -245,39 +277,5 @@ impl Holding {
             Self::Nothing => &[],
             Self::Proposed(claims) | Self::Assigned(claims) => claims,
         }
-    }
-}
-
-impl Ledger {
-    /// The names of these nodes, and of those that wait for a block, if some were freed.
-    fn affected(&mut self, freed: u128, mut touched: BTreeSet<Arc<str>>) -> Vec<String> {
-        if freed > 0 {
-            touched.append(&mut self.waiting);
-        }
-        touched.iter().filter_map(|uid| Some(self.nodes.get(uid)?.name.clone())).collect()
-    }
-
-    /// All that is wrong with the CIDRs of a node. A mere proposal is nobody's business yet.
-    pub(super) fn problems(&self, uid: &str) -> Vec<Report> {
-        let Some((uid, Entry { holding: Holding::Assigned(claims), unusable, .. })) =
-            self.nodes.get_key_value(uid)
-        else {
-            return Vec::new();
-        };
-        let shared = claims.iter().flat_map(|claim| self.shared(uid, claim));
-        unusable.iter().cloned().chain(shared).collect()
-    }
-
-    fn shared(&self, uid: &Arc<str>, claim: &Claim) -> Vec<Report> {
-        let owner = Owner::Node(Arc::clone(uid));
-        let problem = |other: &Owner| match other {
-            Owner::Services => Some(problem::of_services(&claim.network)),
-            Owner::Node(other) => {
-                let Entry { name, holding, .. } = self.nodes.get(other)?;
-                matches!(holding, Holding::Assigned(_)).then(|| problem::shared(&claim.network, name))
-            }
-        };
-        let others = self.sets[claim.set].others(claim.blocks, &owner);
-        others.into_iter().filter_map(problem).collect()
     }
 }

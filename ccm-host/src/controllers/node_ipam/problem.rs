@@ -6,6 +6,7 @@ use ipnet::IpNet;
 
 use crate::{
     cloud::CloudError,
+    kube::patch::WriteError,
     reconcile::{Report, Retry},
 };
 
@@ -49,17 +50,21 @@ pub(super) fn exhausted(cluster: &IpNet) -> Report {
 
 /// The provider has allotted nothing, or too little.
 pub(super) fn not_allotted(why: impl Display, retry: Retry) -> Report {
-    let what = format!("the cloud has not allocated the pod CIDRs: {why}");
-    Report::blocked("NotAllotted", what, retry).warning(NOT_AVAILABLE)
+    Report::blocked("NotAllotted", unallotted(why), retry).warning(NOT_AVAILABLE)
 }
 
 /// The provider could not be asked.
 pub(super) fn not_asked(error: &CloudError) -> Report {
-    let what = format!("the cloud has not allocated the pod CIDRs: {}: {}", error.label(), error.message);
+    let what = unallotted(format_args!("{}: {}", error.label(), error.message));
     Report::failed("NotAllotted", what, error).warning(NOT_AVAILABLE)
 }
 
-pub(super) fn not_written(networks: &str, error: &anyhow::Error) -> Report {
+fn unallotted(why: impl Display) -> String {
+    format!("the cloud has not allocated the pod CIDRs: {why}")
+}
+
+pub(super) fn not_written(networks: &[String], error: WriteError) -> Report {
+    let (networks, error) = (networks.join(","), anyhow::Error::from(error));
     let what = format!("the pod CIDR {networks} could not be assigned: {error:#}");
     Report::blocked("NotWritten", what, Retry::Backoff).warning("CIDRAssignmentFailed")
 }

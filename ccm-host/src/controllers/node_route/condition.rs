@@ -12,7 +12,7 @@ use super::Controller;
 use crate::{
     kube::{
         node::Node,
-        patch::{WantedCondition, WriteError, node_condition},
+        patch::{WantedCondition, node_condition},
     },
     reconcile::{Report, Retry},
 };
@@ -124,11 +124,7 @@ impl Controller {
             }
             Err(error) => error,
         };
-        let retry = match &error {
-            WriteError::NotFound | WriteError::Gone | WriteError::NotLeading => return None,
-            WriteError::HeldBack(later) => Retry::After(*later),
-            _ => Retry::Backoff,
-        };
+        let retry = Retry::of_write(&error)?;
         let why =
             format!("the condition NetworkUnavailable is not written: {:#}", anyhow::Error::from(error));
         Some(Report::waiting("ConditionNotWritten", why, retry))

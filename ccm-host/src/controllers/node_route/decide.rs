@@ -1,7 +1,8 @@
 //! Decides which of a node's routes to create, replace or remove at one provider. Pure.
 //!
-//! In: what the node wants, and the known routes. Out: routes to remove, destinations to ensure, and what to report. Ensure replaces a wrong target, so that a destination is never without a route; only what Ensure does not
-//! reach is removed.
+//! In: what the node wants, and the known routes. Out: routes to remove, destinations to ensure, and what to report.
+//! Ensure replaces a wrong target, so that a destination is never without a route; only what Ensure does not reach is
+//! removed.
 
 #[cfg(test)]
 mod tests;

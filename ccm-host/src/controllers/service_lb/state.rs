@@ -1,5 +1,7 @@
 //! Shows people the Services that have or want a balancer, and what was last tried and said about it.
 
+use std::collections::HashMap;
+
 use ccm_state::{API_VERSION, Balancer, Explanation, LastCall, Service as View, ServiceState, Standing};
 
 use super::{
@@ -24,7 +26,8 @@ impl Explain for Controller {
     /// By namespace and name.
     fn services(&self) -> Vec<View> {
         let services = self.parts.services.list().into_iter().filter(|service| is_of_interest(service));
-        let mut views: Vec<_> = services.map(|service| self.view(&service)).collect();
+        let lacking = self.lacking();
+        let mut views: Vec<_> = services.map(|service| self.view(&service, &lacking)).collect();
         views.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
         views
     }
@@ -35,7 +38,7 @@ impl Explain for Controller {
         if seen.rows.is_empty() && !is_of_interest(&service) {
             return None;
         }
-        let summary = self.view(&service);
+        let summary = self.view(&service, &self.lacking());
         let provider = summary.provider.as_ref().and_then(|name| self.parts.providers.by_name(name));
         let provider = provider.map(AsRef::as_ref);
         let mut explanations = self.reports.explain(&service.uid);
@@ -88,7 +91,7 @@ impl Controller {
         answer
     }
 
-    fn view(&self, service: &Service) -> View {
+    fn view(&self, service: &Service, lacking: &HashMap<&str, String>) -> View {
         let key = &service.key;
         let class = service.spec.load_balancer_class.as_deref();
         let owner = self.parts.providers.for_service(service);
@@ -106,8 +109,8 @@ impl Controller {
             }
             ServiceOwner::Misnamed(why) if is_load_balancer(service) => (Standing::Blocked, why),
             _ => match standing(row.map(AsRef::as_ref), &said, self.away(provider.as_deref())) {
-                (Standing::Settled, why) => match row.and_then(|row| self.lacks_nodes_at(row)) {
-                    Some(why) => (Standing::Blocked, why),
+                (Standing::Settled, why) => match row.and_then(|row| lacking.get(&*row.at.provider)) {
+                    Some(why) => (Standing::Blocked, why.clone()),
                     None => (Standing::Settled, why),
                 },
                 standing => standing,
@@ -134,10 +137,11 @@ impl Controller {
         }
     }
 
-    fn lacks_nodes_at(&self, row: &Row) -> Option<String> {
-        let provider = self.parts.providers.by_name(&row.at.provider)?.as_ref();
-        let lacks = self.backends.of(provider).nodes.is_empty();
-        lacks.then(|| lacks_nodes(&self.backends.left_out(provider)))
+    /// The providers whose balancers get no nodes, and why.
+    fn lacking(&self) -> HashMap<&str, String> {
+        let providers = self.parts.providers.all().iter().map(AsRef::as_ref);
+        let lack = providers.filter(|provider| self.backends.of(*provider).nodes.is_empty());
+        lack.map(|provider| (provider.name(), lacks_nodes(&self.backends.left_out(provider)))).collect()
     }
 
     /// Why the provider cannot be asked.
