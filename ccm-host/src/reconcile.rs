@@ -5,13 +5,12 @@
 //! * [`Retry`] maps a provider's error to its retry, by the retry class that the contract assigns to its reason.
 //! * [`Reports`] keeps what is wrong with objects, and makes its Event, log line, metric, retry and line in `/state`.
 //! * [`unwritten`] maps a write that failed.
-//! * [`ToldOnce`] remembers what was already reported about an object.
 //! * `measured` measures an operation at a provider.
 //! * [`pass_on`] records the Events that a provider attached to its answer.
 
 mod report;
 
-use std::{collections::HashMap, fmt::Display, future::pending, sync::Arc, time::Duration};
+use std::{fmt::Display, future::pending, sync::Arc, time::Duration};
 
 use cloudprovider_proto::v1alpha1::RetryClass;
 use futures::{FutureExt as _, future::BoxFuture};
@@ -202,16 +201,6 @@ pub async fn follow_status(
 /// The minimum pause where an early retry cannot help.
 pub const SLOW_RETRY: Duration = Duration::from_secs(300);
 
-/// About as long as it takes to replace a container.
-const REPLACEMENT: Duration = Duration::from_secs(10);
-
-/// Whether an error deserves no Event yet. While a provider is being replaced, its next process answers soon. An object
-/// that has been `failing_for` longer shows that the provider stays away, or fails on this very object.
-#[must_use]
-pub fn passes_by_itself(error: &CloudError, failing_for: Duration) -> bool {
-    error.is_of_replacement() && failing_for < REPLACEMENT
-}
-
 /// When to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
@@ -283,45 +272,12 @@ fn slow(error: &CloudError) -> Duration {
     error.retry_after.unwrap_or_default().max(SLOW_RETRY)
 }
 
-/// The topics reported for each object. Only objects with current topics take memory.
-#[derive(Debug)]
-pub struct ToldOnce<Topic>(HashMap<String, Vec<Topic>>);
-
-impl<Topic> Default for ToldOnce<Topic> {
-    fn default() -> Self {
-        Self(HashMap::new())
-    }
-}
-
-impl<Topic: PartialEq> ToldOnce<Topic> {
-    /// Returns those of an object's current notices that were not reported before. A notice missing from `all` will
-    /// be new again.
-    pub fn news<T>(&mut self, object: &str, all: Vec<T>, topic: impl Fn(&T) -> Topic) -> Vec<T> {
-        let before = self.0.remove(object).unwrap_or_default();
-        if all.is_empty() {
-            return all;
-        }
-        self.0.insert(object.to_owned(), all.iter().map(&topic).collect());
-        all.into_iter().filter(|one| !before.contains(&topic(one))).collect()
-    }
-
-    /// The topics that were reported and still hold.
-    pub fn told(&self, object: &str) -> &[Topic] {
-        self.0.get(object).map_or(&[], Vec::as_slice)
-    }
-
-    /// Forgets an object that is gone.
-    pub fn forget(&mut self, object: &str) {
-        self.0.remove(object);
-    }
-}
-
 /// Labels of an operation that ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Operation {
     provider: String,
     operation: &'static str,
-    result: String,
+    result: &'static str,
 }
 
 /// How long operations at providers take.
@@ -342,7 +298,7 @@ pub(crate) async fn measured<T>(
     let begun = Instant::now();
     let answer = call.await;
     let result = match &answer {
-        Ok(answer) => result(answer).to_owned(),
+        Ok(answer) => result(answer),
         Err(error) => error.label(),
     };
     let labels = Operation { provider: provider.name().to_owned(), operation, result };
@@ -377,18 +333,6 @@ mod tests {
         ErrorReason as R,
         fake::{FakeProvider, error, method},
     };
-
-    #[test]
-    fn a_provider_that_is_replaced_is_waited_for_in_silence() {
-        let soon = Duration::from_secs(5);
-        let unanswered = CloudError { is_unanswered: true, ..error(method::ENSURE_ROUTE, None) };
-        let ending = error(method::ENSURE_ROUTE, Some(R::ShuttingDown));
-        for error in [unanswered, ending] {
-            assert!(passes_by_itself(&error, soon), "{error}");
-            assert!(!passes_by_itself(&error, REPLACEMENT), "{error}");
-        }
-        assert!(!passes_by_itself(&error(method::ENSURE_ROUTE, None), soon), "its own word");
-    }
 
     #[tokio::test(start_paused = true)]
     async fn an_operation_counts_by_how_it_ended() {
@@ -433,20 +377,5 @@ mod tests {
             assert_eq!(Retry::of(&error), want, "{reason:?} {wait:?}");
             assert_eq!(Retry::without_sweep(&error), without_sweep, "{reason:?} {wait:?}");
         }
-    }
-
-    #[test]
-    fn tells_once_for_as_long_as_it_stays() {
-        let mut told = ToldOnce::default();
-        let mut news = |object, all: &[&'static str]| told.news(object, all.to_vec(), |one| one.to_owned());
-        assert_eq!(news("n", &["a"]), ["a"]);
-        assert!(news("n", &["a"]).is_empty());
-        assert_eq!(news("n", &["a", "b"]), ["b"], "another topic");
-        assert_eq!(news("m", &["a"]), ["a"], "another object");
-        assert!(news("n", &[]).is_empty());
-        assert_eq!(news("n", &["a"]), ["a"], "it came back");
-        assert_eq!(told.told("n"), ["a"]);
-        told.forget("n");
-        assert!(told.told("n").is_empty());
     }
 }

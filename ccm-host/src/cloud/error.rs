@@ -122,8 +122,8 @@ impl CloudError {
 
     /// The reason as used in metrics and Events; the code if there is no reason.
     #[must_use]
-    pub fn label(&self) -> String {
-        self.reason.map_or_else(|| code_name(self.code), ErrorReason::wire_name).to_owned()
+    pub fn label(&self) -> &'static str {
+        self.reason.map_or_else(|| code_name(self.code), ErrorReason::wire_name)
     }
 
     /// Whether the message exceeded either end's limit: it must be split, or can never be sent.

@@ -21,6 +21,7 @@ mod explain;
 mod labels;
 mod metrics;
 mod observe;
+mod problem;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -42,10 +43,8 @@ use crate::{
         node::Node,
         queue::{Backoff, Outcome, WorkQueue},
     },
-    reconcile::{self, Reconciler, Run},
+    reconcile::{self, Reconciler, Report, Reports, Run},
 };
-use act::Said;
-use explain::Obstacles;
 use metrics::CloudNodeMetrics;
 use observe::Memory;
 pub use settings::Settings;
@@ -98,14 +97,13 @@ pub(super) struct Controller {
     /// All others.
     known: Lane,
     memory: Mutex<Memory>,
-    said: Mutex<Said>,
-    obstacles: Mutex<Obstacles>,
 }
 
 /// The nodes of one kind that are worked on.
 #[derive(Debug)]
 struct Lane {
     queue: WorkQueue<String>,
+    reports: Reports<String>,
     /// [`AT_ONCE`] in equal parts, by provider: one that hangs leaves the others their share.
     places: HashMap<String, Semaphore>,
     /// One permit for each node being written.
@@ -116,12 +114,14 @@ struct Lane {
 const AT_ONCE: usize = 8192;
 
 impl Lane {
-    fn new(name: &'static str, writes: usize, parts: &Parts) -> Self {
+    fn new(name: &'static str, writes: usize, recorder: &Recorder, parts: &Parts) -> Self {
         let providers = parts.providers.all();
         let part = AT_ONCE / providers.len().max(1);
         let place = |provider: &Arc<dyn Provider>| (provider.name().to_owned(), Semaphore::new(part));
+        let queue = WorkQueue::new(name, BACKOFF, &parts.metrics.queue);
         Self {
-            queue: WorkQueue::new(name, BACKOFF, &parts.metrics.queue),
+            reports: Reports::new(COMPONENT, recorder.clone(), queue.clone(), parts.reports.clone()),
+            queue,
             places: providers.iter().map(place).collect(),
             writing: Semaphore::new(writes),
         }
@@ -131,14 +131,13 @@ impl Lane {
 impl Controller {
     pub(super) fn new(parts: Parts, registry: &mut Registry) -> Self {
         let settings = &parts.settings.nodes;
+        let recorder = parts.events.recorder(COMPONENT);
         Self {
-            recorder: parts.events.recorder(COMPONENT),
             metrics: CloudNodeMetrics::register(registry),
-            new: Lane::new("Nodes", settings.concurrent_node_syncs, &parts),
-            known: Lane::new("NodeRefreshes", settings.status_workers(), &parts),
+            new: Lane::new("Nodes", settings.concurrent_node_syncs, &recorder, &parts),
+            known: Lane::new("NodeRefreshes", settings.status_workers(), &recorder, &parts),
+            recorder,
             memory: Mutex::default(),
-            said: Mutex::default(),
-            obstacles: Mutex::default(),
             parts,
         }
     }
@@ -154,6 +153,7 @@ impl Controller {
             return Outcome::Done;
         };
         if !std::ptr::eq(self.lane(&node), lane) {
+            lane.reports.clear(&name.to_owned());
             self.lane(&node).queue.add(name.to_owned());
             return Outcome::Done;
         }
@@ -190,8 +190,16 @@ impl Controller {
 
     fn forget(&self, name: &str) {
         self.memory.lock().forget(name);
-        self.said.lock().forget(name);
-        self.obstacles.lock().clear(name);
+        for lane in [&self.new, &self.known] {
+            lane.reports.clear(&name.to_owned());
+        }
+    }
+
+    /// All that is to be said of the node now, by the lane that it is in from now on.
+    fn report(&self, node: &Node, lane: &Lane, reports: Vec<Report>) -> Outcome {
+        let other = if std::ptr::eq(lane, &self.new) { &self.known } else { &self.new };
+        other.reports.clear(&node.name);
+        lane.reports.set(&node.name, Some(node.into()), reports)
     }
 }
 

@@ -12,6 +12,7 @@ use std::{
 };
 
 use ccm_state::{Explanation, Standing};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -19,7 +20,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{REPLACEMENT, Retry};
+use super::Retry;
 use crate::{
     clock,
     cloud::CloudError,
@@ -30,6 +31,9 @@ use crate::{
     metric::Declare as _,
 };
 
+/// About as long as it takes to replace a container.
+const REPLACEMENT: Duration = Duration::from_secs(10);
+
 /// One thing that is wrong with an object, or that it waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
@@ -38,14 +42,17 @@ pub struct Report {
     pub standing: Standing,
     /// `CamelCase`, for the metric and `/state`; a controller has a few dozen at most.
     pub reason: &'static str,
-    /// A sentence for people.
+    /// A sentence for people; an error of a provider follows it.
     pub message: String,
     /// When to look again. Not part of what is reported: another retry alone is no news.
     pub retry: Retry,
     /// The type and reason of its Event, if it deserves one.
     pub event: Option<(EventType, &'static str)>,
-    /// It is about a provider that is being replaced: its Event waits until the key has failed for
-    /// `REPLACEMENT`, since the next process answers soon.
+    /// The label and the words of the provider's error that it is about. Other words alone are no news: clouds put the ids
+    /// of requests into them.
+    pub error: Option<Box<(&'static str, String)>>,
+    /// It is about a provider that is being replaced: it counts as waiting, and its Event waits, until the key has failed
+    /// for `REPLACEMENT`, since the next process answers soon.
     pub may_pass: bool,
 }
 
@@ -58,14 +65,19 @@ impl Report {
             message: message.into(),
             retry,
             event: None,
+            error: None,
             may_pass: false,
         }
     }
 
     /// It is held up by a provider's error, which says when to look again; for an object that no sweep looks at again.
+    /// `message` is what could not be done.
     pub fn failed(reason: &'static str, message: impl Into<String>, error: &CloudError) -> Self {
-        let retry = Retry::without_sweep(error);
-        Self { may_pass: error.is_of_replacement(), ..Self::blocked(reason, message, retry) }
+        Self {
+            error: Some(Box::new((error.label(), error.to_string()))),
+            may_pass: error.is_of_replacement(),
+            ..Self::blocked(reason, message, Retry::without_sweep(error))
+        }
     }
 
     /// It is held up by something that somebody has to put right.
@@ -86,8 +98,19 @@ impl Report {
 
     /// Whether both say the same.
     fn is_same(&self, other: &Self) -> bool {
-        let said = |one: &Self| (one.standing, one.reason, one.event);
+        let said = |one: &Self| {
+            let label = one.error.as_ref().map(|error| error.0);
+            (one.standing, one.reason, one.event, label)
+        };
         said(self) == said(other) && self.message == other.message
+    }
+
+    /// All that there is to say.
+    fn words(&self) -> String {
+        match self.error.as_deref() {
+            Some((label, error)) => format!("{}: {error} ({label})", self.message),
+            None => self.message.clone(),
+        }
     }
 }
 
@@ -137,6 +160,8 @@ struct Entries<K> {
 struct Entry {
     about: Option<Regarding>,
     reports: Vec<Report>,
+    /// When the last pass ended.
+    at: Timestamp,
 }
 
 impl<K: Key> Clone for Reports<K> {
@@ -171,11 +196,13 @@ impl<K: Key> Reports<K> {
     pub fn set(&self, key: &K, about: Option<Regarding>, mut reports: Vec<Report>) -> Outcome {
         let outcome = outcome(&reports);
         if self.0.queue.failing_for(key) < REPLACEMENT {
-            reports.iter_mut().filter(|report| report.may_pass).for_each(|report| report.event = None);
+            let passing = reports.iter_mut().filter(|report| report.may_pass);
+            passing.for_each(|report| (report.standing, report.event) = (Standing::Waiting, None));
         }
         let news = self.replace(key, about.clone(), reports);
-        for Report { standing, reason, message, event, .. } in news {
-            let controller = self.0.controller;
+        for report in news {
+            let (controller, message) = (self.0.controller, report.words());
+            let Report { standing, reason, event, .. } = report;
             match standing {
                 Standing::Blocked => tracing::warn!(controller, %key, reason, message, "blocked"),
                 Standing::Waiting => tracing::info!(controller, %key, reason, message, "waiting"),
@@ -207,8 +234,10 @@ impl<K: Key> Reports<K> {
         let entries = self.0.entries.lock();
         let keys = entries.by_object.get(uid).into_iter().flatten();
         let all = keys.filter_map(|key| Some((key, entries.by_key.get(key)?)));
-        all.flat_map(|(key, entry)| entry.reports.iter().map(|report| self.explanation(key, report)))
-            .collect()
+        all.flat_map(|(key, entry)| {
+            entry.reports.iter().map(|report| self.explanation(key, entry.at, report))
+        })
+        .collect()
     }
 
     /// All reports, for `/state`, by key.
@@ -225,26 +254,26 @@ impl<K: Key> Reports<K> {
             let report = |report| ccm_state::Report {
                 key: key.to_string(),
                 object: object.clone(),
-                explanation: self.explanation(key, report),
+                explanation: self.explanation(key, entry.at, report),
             };
             entry.reports.iter().map(report).collect::<Vec<_>>()
         };
         sorted.into_iter().flat_map(of_entry).collect()
     }
 
-    fn explanation(&self, key: &K, report: &Report) -> Explanation {
+    fn explanation(&self, key: &K, at: Timestamp, report: &Report) -> Explanation {
         let next = match report.retry {
-            Retry::Wait => "the host looks again when it changes",
+            Retry::Wait => "the host looks again when it changes, or at its next sweep",
             Retry::Backoff | Retry::After(_) => "the host looks again by itself, and when it changes",
         };
         Explanation {
             from: self.0.controller.to_owned(),
             standing: report.standing,
             reason: report.reason.to_owned(),
-            why: report.message.clone(),
+            why: report.words(),
             next: next.to_owned(),
             retries: self.0.queue.retries(key),
-            last_attempt: None,
+            last_attempt: Some(at),
             next_attempt: self.0.queue.due(key).map(clock::at),
         }
     }
@@ -258,7 +287,7 @@ impl<K: Key> Reports<K> {
         let is_same_object = before.about == about;
         let is_old = |report: &Report| is_same_object && before.reports.iter().any(|old| old.is_same(report));
         let news = reports.iter().filter(|report| !is_old(report)).cloned().collect();
-        entries.put(key, Entry { about, reports });
+        entries.put(key, Entry { about, reports, at: clock::now() });
         news
     }
 
@@ -304,7 +333,7 @@ fn outcome(reports: &[Report]) -> Outcome {
     let failed = reports.iter().find(|report| report.retry == Retry::Backoff);
     let soonest = reports.iter().filter_map(|report| report.retry.delay(Duration::ZERO)).min();
     match (failed, soonest) {
-        (Some(report), _) => Outcome::retry(&report.message),
+        (Some(report), _) => Outcome::retry(report.words()),
         (None, Some(delay)) => Outcome::RetryAfter(delay),
         (None, None) => Outcome::Done,
     }
@@ -399,8 +428,23 @@ mod tests {
         tokio::time::advance(REPLACEMENT / 2).await;
         scene.set("1", failed());
         scene.set("1", failed());
-        assert_eq!(scene.events(), ["ending"], "it stays away");
+        assert_eq!(scene.events().len(), 1, "it stays away");
         assert_eq!(scene.reports.of(&"a".to_owned()).len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_providers_error_is_told_again_when_it_is_another_one() {
+        let scene = scene();
+        let failed = |reason, message: &str| {
+            let error = CloudError { message: message.to_owned(), ..error("Do", Some(reason)) };
+            vec![Report::failed("ProviderFailed", "not done", &error).warning("Bad")]
+        };
+        scene.set("1", failed(ErrorReason::CloudPermissionDenied, "request 1"));
+        scene.set("1", failed(ErrorReason::CloudPermissionDenied, "request 2"));
+        assert_eq!(scene.events(), ["not done: Do: request 1 (CLOUD_PERMISSION_DENIED)"]);
+        assert_eq!(scene.reports.explain("1")[0].why, "not done: Do: request 2 (CLOUD_PERMISSION_DENIED)");
+        scene.set("1", failed(ErrorReason::QuotaExceeded, "request 3"));
+        assert_eq!(scene.events(), ["not done: Do: request 3 (QUOTA_EXCEEDED)"]);
     }
 
     #[tokio::test]

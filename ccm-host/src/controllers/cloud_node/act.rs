@@ -6,13 +6,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_state::Standing;
-
 use super::{
     Controller,
-    decide::{Notice, Obstacle, Plan, Verdict, decide, decide_without_answer},
+    decide::{Plan, Verdict, decide, decide_without_answer},
     is_new,
     labels::Seen,
+    problem,
 };
 use crate::{
     cloud::{Freshness, InstanceAnswer},
@@ -23,7 +22,7 @@ use crate::{
         patch::{WriteError, Writer, Written, node_addresses, node_main},
         queue::Outcome,
     },
-    reconcile::{ToldOnce, pass_on},
+    reconcile::{Report, Retry, pass_on},
 };
 
 /// Maximum decisions before the node goes back to the queue.
@@ -74,40 +73,39 @@ impl Controller {
         let Some((answer, freshness)) = answer else {
             if let Some(plan) = decide_without_answer(seen) {
                 write(&self.parts.writer, &seen.node, &plan).await?;
+                // Only such a write has a retry here; what an answer said stays.
+                let mut all = self.known.reports.of(&seen.node.name);
+                all.retain(|report| report.retry != Retry::Backoff);
+                return Ok(self.report(&seen.node, &self.known, all));
             }
             return Ok(Outcome::Done);
         };
         let node = &*seen.node;
-        match decide(seen, answer) {
-            Verdict::Initialise(plan) => {
-                let written = write(&self.parts.writer, node, &plan).await?;
-                self.obstacles.lock().clear(&node.name);
-                self.initialised(node, written);
-                self.say(node, plan.notices);
-            }
-            Verdict::Refresh(plan) => {
+        let verdict = decide(seen, answer);
+        let is_initialised = matches!(verdict, Verdict::Initialise(_));
+        let outcome = match verdict {
+            Verdict::Initialise(plan) | Verdict::Refresh(plan) => {
                 if plan.reordered {
                     self.metrics.reordered();
                 }
-                write(&self.parts.writer, node, &plan).await?;
-                self.obstacles.lock().clear(&node.name);
-                self.say(node, plan.notices);
+                let written = write(&self.parts.writer, node, &plan).await?;
+                if is_initialised {
+                    self.initialised(node, written);
+                }
+                self.report(node, &self.known, plan.reports)
             }
-            Verdict::NotYet(obstacle) => {
-                pass_on(&self.recorder, node, &answer.events);
+            Verdict::NotYet(report) => {
                 let unread = answer.error.is_some().then_some(freshness);
-                return Ok(self.not_yet(node, &obstacle, unread));
+                self.not_yet(node, report, unread)
             }
             Verdict::NotOurs => {
-                let notice = Notice::not_ours();
-                self.obstacles.lock().note(node, Standing::LeftAlone, notice.reason, &notice.message);
-                self.say(node, vec![notice]);
+                let outcome = self.report(node, self.lane(node), vec![problem::not_ours()]);
                 let again = self.parts.settings.nodes.node_status_update_frequency;
-                return Ok(if is_new(node) { Outcome::Slow(again) } else { Outcome::Done });
+                if is_new(node) { Outcome::Slow(again) } else { outcome }
             }
-        }
+        };
         pass_on(&self.recorder, node, &answer.events);
-        Ok(Outcome::Done)
+        Ok(outcome)
     }
 
     /// Reads all labels, also those that the cache does not keep: one of them may have caused the conflict.
@@ -128,44 +126,41 @@ impl Controller {
 
     /// Handles a node for which there is nothing to write yet. `unread`: how freshly it was asked about, if that failed.
     /// A known node waits for the next sweep, unless the question was about the present: nothing else would ask it again.
-    pub(super) fn not_yet(&self, node: &Node, obstacle: &Obstacle, unread: Option<Freshness>) -> Outcome {
-        let Obstacle { reason, message, retry, expected: _ } = obstacle;
-        self.obstacles.lock().met(node, obstacle);
-        self.metrics.failed(node, reason);
-        tracing::debug!(node = node.name, reason, message, ?retry, "not initialised or refreshed yet");
+    pub(super) fn not_yet(&self, node: &Node, report: Report, unread: Option<Freshness>) -> Outcome {
+        self.metrics.failed(node, report.reason);
         if is_new(node) {
-            self.say(node, obstacle.notice().into_iter().collect());
-        } else {
-            let Some(freshness) = unread.filter(|freshness| *freshness <= Freshness::NOW) else {
-                return Outcome::Done;
-            };
-            self.memory.lock().due(&node.name, freshness);
+            return self.report(node, &self.new, vec![report]);
         }
-        retry.outcome(message)
+        let mut retry = report.retry;
+        match unread.filter(|freshness| *freshness <= Freshness::NOW) {
+            Some(freshness) => self.memory.lock().due(&node.name, freshness),
+            None => retry = Retry::Wait,
+        }
+        // What the last answer said was wrong is no news after the next one.
+        let mut all = self.known.reports.of(&node.name);
+        all.retain(|before| before.event.is_some());
+        all.push(Report { retry, ..report });
+        self.report(node, &self.known, all)
     }
 
     fn write_failed(&self, node: &Node, error: WriteError, was_asked: bool) -> Outcome {
-        let reason = match &error {
-            WriteError::NotFound | WriteError::NotLeading => return Outcome::Done,
+        let period = self.parts.settings.nodes.node_status_update_frequency;
+        match error {
+            WriteError::NotFound | WriteError::NotLeading => Outcome::Done,
             WriteError::HeldBack(again) => {
-                self.obstacles.lock().clear(&node.name);
-                self.memory.lock().due(&node.name, Freshness::AtMost(*again));
-                return Outcome::RetryAfter(*again);
+                self.report(node, self.lane(node), vec![]);
+                self.memory.lock().due(&node.name, Freshness::AtMost(again));
+                Outcome::RetryAfter(again)
             }
-            WriteError::Gone | WriteError::Conflict => "WriteConflict",
-            WriteError::Invalid(_) => "WriteInvalid",
-            WriteError::Other(_) => "WriteFailed",
-        };
-        self.metrics.failed(node, reason);
-        self.obstacles.lock().note(node, Standing::Blocked, reason, &error.to_string());
-        if let WriteError::Invalid(_) = error {
-            self.say(node, vec![Notice::warning("InvalidInstanceMetadata", error.to_string())]);
+            error => {
+                let report = problem::not_written(node, error);
+                self.metrics.failed(node, report.reason);
+                if was_asked {
+                    self.memory.lock().due(&node.name, Freshness::AtMost(period));
+                }
+                self.report(node, self.lane(node), vec![report])
+            }
         }
-        if was_asked {
-            let freshness = Freshness::AtMost(self.parts.settings.nodes.node_status_update_frequency);
-            self.memory.lock().due(&node.name, freshness);
-        }
-        Outcome::retry(anyhow::Error::from(error))
     }
 }
 
@@ -185,17 +180,4 @@ async fn write(writer: &Writer, node: &Node, plan: &Plan) -> Result<Option<Writt
         None => Ok(None),
     };
     first.and(second)
-}
-
-/// The notices already emitted, by reason and subject.
-pub(super) type Said = ToldOnce<(&'static str, String)>;
-
-impl Controller {
-    /// Emits those of the node's current notices that are new.
-    pub(super) fn say(&self, node: &Node, notices: Vec<Notice>) {
-        let topic = |notice: &Notice| (notice.reason, notice.about.clone());
-        for Notice { type_, reason, about: _, message } in self.said.lock().news(&node.name, notices, topic) {
-            self.recorder.record(node, type_, reason, message);
-        }
-    }
 }

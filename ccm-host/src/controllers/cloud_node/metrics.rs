@@ -32,7 +32,7 @@ pub(super) struct CloudNodeMetrics {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct FailureLabels {
     stage: &'static str,
-    reason: String,
+    reason: &'static str,
 }
 
 impl CloudNodeMetrics {
@@ -78,9 +78,9 @@ impl CloudNodeMetrics {
     }
 
     /// Counts a failed attempt to initialise or refresh the node.
-    pub(super) fn failed(&self, node: &Node, reason: &str) {
+    pub(super) fn failed(&self, node: &Node, reason: &'static str) {
         let stage = if is_new(node) { "initialise" } else { "refresh" };
-        self.failures.get_or_create(&FailureLabels { stage, reason: reason.to_owned() }).inc();
+        self.failures.get_or_create(&FailureLabels { stage, reason }).inc();
     }
 
     /// Counts an answer with an initialised node's addresses in another order.

@@ -15,16 +15,11 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{
-    Controller,
-    decide::{Notice, Obstacle},
-    is_new,
-};
+use super::{Controller, is_new, problem};
 use crate::{
     cloud::{Freshness, InstanceAnswer, InstanceState, InstanceView},
     controllers::node_instance::{self, Found},
     kube::{node::Node, queue::Outcome},
-    reconcile::passes_by_itself,
 };
 
 /// How long to wait for a provider that has not introduced itself; its introduction requeues the node earlier.
@@ -53,19 +48,18 @@ impl Controller {
                 Ok(answer)
             }
             Found::Failed { error } => {
-                let expected = passes_by_itself(&error, self.lane(node).queue.failing_for(&node.name));
-                let obstacle = Obstacle { expected, ..Obstacle::of_error(&error) };
-                Err(self.not_yet(node, &obstacle, Some(freshness)))
+                Err(self.not_yet(node, problem::of_error(node, &error), Some(freshness)))
             }
-            Found::Contested { by } => Err(self.not_yet(node, &Obstacle::contested(&by), None)),
+            Found::Contested { by } => Err(self.not_yet(node, problem::contested(node, &by), None)),
             Found::Undecided => Err(self.undecided(node, freshness)),
             Found::Nobody => Err(self.nobodys(node)),
         }
     }
+
     /// Handles a node whose provider is not certain.
     fn undecided(&self, node: &Node, freshness: Freshness) -> Outcome {
         if let Some(contest) = self.parts.providers.contest(node) {
-            return self.not_yet(node, &Obstacle::contested_id(&contest), Some(freshness));
+            return self.not_yet(node, problem::contested_id(node, &contest), Some(freshness));
         }
         self.memory.lock().due(&node.name, freshness);
         Outcome::RetryAfter(INTRODUCTION)
@@ -80,10 +74,7 @@ impl Controller {
         if age < LOST {
             return Outcome::RetryAfter(LOST - age);
         }
-        let message =
-            format!("no provider of this host looks after provider IDs like {id:?}: the node is left alone");
-        self.say(node, vec![Notice::warning("NoProviderForNode", message)]);
-        Outcome::Done
+        self.report(node, &self.new, vec![problem::nobodys(id)])
     }
 }
 

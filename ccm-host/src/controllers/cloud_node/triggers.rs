@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Controller, addresses, decide::Notice, is_new, labels};
+use super::{Controller, addresses, is_new, labels, problem};
 use crate::{
     cloud::{Freshness, NodeOwner, Provider},
     kube::{cache::Change, node::Node, patch::NodeChange},
@@ -144,7 +144,7 @@ impl Controller {
                     contested += 1;
                     // A new one says so while it waits.
                     if contested <= MOST_TOLD && !is_new(node) {
-                        self.say(node, vec![Notice::warning("ProviderIDContested", contest.to_string())]);
+                        self.report(node, &self.known, vec![problem::contested_id(node, &contest)]);
                     }
                 }
                 NodeOwner::Provider(_) | NodeOwner::Candidates(_) => {}

@@ -17,6 +17,8 @@ const INVALID: &str = "InvalidPodCIDR";
 const CONFLICT: &str = "PodCIDRConflict";
 const NOT_AVAILABLE: &str = "CIDRNotAvailable";
 
+const NOT_ALLOTTED: &str = "the cloud has not allocated the pod CIDRs";
+
 pub(super) fn malformed(text: &str) -> Report {
     stays("Malformed", INVALID, format_args!("the pod CIDR {text:?} is not a network"))
 }
@@ -50,17 +52,12 @@ pub(super) fn exhausted(cluster: &IpNet) -> Report {
 
 /// The provider has allotted nothing, or too little.
 pub(super) fn not_allotted(why: impl Display, retry: Retry) -> Report {
-    Report::blocked("NotAllotted", unallotted(why), retry).warning(NOT_AVAILABLE)
+    Report::blocked("NotAllotted", format!("{NOT_ALLOTTED}: {why}"), retry).warning(NOT_AVAILABLE)
 }
 
 /// The provider could not be asked.
 pub(super) fn not_asked(error: &CloudError) -> Report {
-    let what = unallotted(format_args!("{}: {}", error.label(), error.message));
-    Report::failed("NotAllotted", what, error).warning(NOT_AVAILABLE)
-}
-
-fn unallotted(why: impl Display) -> String {
-    format!("the cloud has not allocated the pod CIDRs: {why}")
+    Report::failed("NotAllotted", NOT_ALLOTTED, error).warning(NOT_AVAILABLE)
 }
 
 pub(super) fn not_written(networks: &[String], error: WriteError) -> Report {

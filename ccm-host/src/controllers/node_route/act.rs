@@ -238,7 +238,7 @@ impl Controller {
 /// Event to the node's owner.
 fn failed(reason: &'static str, event: &'static str, what: &str, error: &CloudError) -> Report {
     use ErrorReason as R;
-    let report = Report::failed(reason, format!("{what}: {error}"), error);
+    let report = Report::failed(reason, what, error);
     match error.reason {
         Some(R::StaleLeader | R::ConcurrentOperation) => report,
         _ => report.warning(event),

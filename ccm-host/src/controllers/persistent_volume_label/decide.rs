@@ -135,13 +135,15 @@ pub(super) fn verdict(
             unlabelled("SeveralProviders", message, Retry::After(SLOW_RETRY))
         }
         (_, Some((provider, error))) => {
-            let why = error.as_ref().map_or("it does not say why".to_owned(), ToString::to_string);
-            let message = format!("provider {provider:?} could not say where {disk} is: {why}");
+            let message = format!("provider {provider:?} could not say where {disk} is");
             match error {
                 Some(error) => {
                     Err(vec![Report::failed("ProviderFailed", message, &error).warning(NOT_LABELLED)])
                 }
-                None => unlabelled("ProviderFailed", message, Retry::Backoff),
+                None => {
+                    let message = format!("{message}: it does not say why");
+                    unlabelled("ProviderFailed", message, Retry::Backoff)
+                }
             }
         }
         (_, None) if is_undecided => Err(vec![Report::waiting(

@@ -9,7 +9,7 @@ use ccm_state::{LeftOut, Standing};
 
 use super::{Controller, Key};
 use crate::{
-    cloud::{BackendSet, CloudError, LoadBalancer, ProviderEvent},
+    cloud::{BackendSet, CloudError, ErrorReason, LoadBalancer, ProviderEvent},
     kube::{
         events::{EventType, Recorder, Regarding},
         service::Service,
@@ -32,22 +32,48 @@ impl From<&LoadBalancer> for Regarding {
     }
 }
 
+const SYNC: &str = "SyncLoadBalancerFailed";
+const SYNC_FAILED: &str = "Error syncing load balancer";
+const DELETE: &str = "DeleteLoadBalancerFailed";
+const DELETE_FAILED: &str = "Error deleting load balancer";
+
 /// A balancer cannot be created, changed, removed for its Service, or published.
 pub(super) fn sync_failed(why: impl Display) -> Report {
-    warning("SyncLoadBalancerFailed", format!("Error syncing load balancer: {why}"))
+    warning(SYNC, format!("{SYNC_FAILED}: {why}"))
+}
+
+/// The same, by a provider's word.
+pub(super) fn not_synced(error: &CloudError) -> Report {
+    failed(SYNC, SYNC_FAILED, error)
 }
 
 /// A balancer did not get its nodes.
-pub(super) fn update_failed(backends: &BackendSet, why: &CloudError) -> Report {
+pub(super) fn not_updated(backends: &BackendSet, error: &CloudError) -> Report {
     let names = names(backends.nodes.iter().map(|node| node.name.as_str()));
-    let total = backends.nodes.len();
-    let message = format!("Error updating load balancer with {total} nodes [{names}]: {why}");
-    warning("UpdateLoadBalancerFailed", message)
+    let what = format!("Error updating load balancer with {} nodes [{names}]", backends.nodes.len());
+    failed("UpdateLoadBalancerFailed", what, error)
 }
 
 /// A balancer whose Service is gone, was replaced, or has another balancer, cannot be removed.
 pub(super) fn delete_failed(why: impl Display) -> Report {
-    warning("DeleteLoadBalancerFailed", format!("Error deleting load balancer: {why}"))
+    warning(DELETE, format!("{DELETE_FAILED}: {why}"))
+}
+
+/// The same, by a provider's word.
+pub(super) fn not_deleted(error: &CloudError) -> Report {
+    failed(DELETE, DELETE_FAILED, error)
+}
+
+/// A provider failed. What another reconcile, another leader or a moment's patience resolves deserves no Event.
+fn failed(event: &'static str, what: impl Into<String>, error: &CloudError) -> Report {
+    use ErrorReason as R;
+    let report = Report::failed(event, what, error);
+    match error.reason {
+        Some(R::StaleRevision | R::StaleLeader | R::ImplementedElsewhere | R::ConcurrentOperation) => {
+            Report { standing: Standing::Waiting, ..report }
+        }
+        _ => report.warning(event),
+    }
 }
 
 /// The balancer has no nodes.
@@ -65,11 +91,6 @@ pub(super) fn lacks_nodes(left_out: &[LeftOut]) -> String {
 
 fn warning(reason: &'static str, message: String) -> Report {
     Report::blocked(reason, message, Retry::Backoff).warning(reason)
-}
-
-/// A provider failed in a way that deserves no Event.
-pub(super) fn failed_quietly(why: &CloudError) -> Report {
-    waiting("ProviderFailed", why.to_string())
 }
 
 /// Nothing is wrong yet.

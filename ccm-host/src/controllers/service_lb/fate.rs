@@ -52,6 +52,11 @@ impl Why {
         matches!(self, Self::LeftBehind | Self::Orphaned)
     }
 
+    /// Whether its Service exists, and has to be freed once the balancer is gone.
+    pub(super) fn is_of_service(self) -> bool {
+        matches!(self, Self::Unwanted | Self::Handover | Self::Moved)
+    }
+
     /// Whether only a live read shows that the Service does not exist.
     pub(super) fn needs_proof(self) -> bool {
         matches!(self, Self::Vanished | Self::Orphaned)

@@ -5,13 +5,13 @@
 //! looked at again, which frees it. Each balancer has a key of its own in the queue, so that a provider that is away, hangs
 //! or refuses holds up no other one.
 
-use std::{fmt::Display, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use super::{
     Controller, Key,
-    events::{delete_failed, failed_quietly, sync_failed, waiting},
+    events::{delete_failed, not_deleted, not_synced, sync_failed, waiting},
     fate::{Fate, Why},
     observe::standing,
     plan::Standing,
@@ -64,7 +64,9 @@ impl Controller {
                 return Outcome::Parked;
             }
             Standing::Frozen(reason) => {
-                self.warn_of(row, why, format_args!("the deletion is held back: {reason}"));
+                let held = format!("the deletion is held back: {reason}");
+                let report = if why.is_of_service() { sync_failed(held) } else { delete_failed(held) };
+                self.say(&Key::Balancer(row.at.clone()), Regarding::service(&row.key, &row.at.uid), report);
                 return Outcome::Done;
             }
         }
@@ -151,10 +153,11 @@ impl Controller {
         if is_told {
             self.events.deleted(Regarding::service(&row.key, &row.at.uid));
         }
-        match why {
-            // The Service is there, and has yet to be freed.
-            Why::Unwanted | Why::Handover | Why::Moved => _ = self.rows.update(&row.at, Row::is_gone),
-            Why::Former | Why::Vanished | Why::LeftBehind | Why::Orphaned => self.rows.remove(&row.at),
+        if why.is_of_service() {
+            // It has yet to be freed.
+            self.rows.update(&row.at, Row::is_gone);
+        } else {
+            self.rows.remove(&row.at);
         }
         self.is_well(&Key::Balancer(row.at.clone()));
         Outcome::Done
@@ -162,11 +165,9 @@ impl Controller {
 
     fn is_not_removed(&self, row: &Row, why: Why, error: &CloudError) -> Outcome {
         let key = Key::Balancer(row.at.clone());
-        if self.is_quiet(&key, error) {
-            self.say(&key, Regarding::service(&row.key, &row.at.uid), failed_quietly(error));
-        } else {
-            self.warn_of(row, why, error);
-        }
+        // Like upstream, distinguishes a failed cleanup from that of a Service that is gone.
+        let report = if why.is_of_service() { not_synced(error) } else { not_deleted(error) };
+        self.say(&key, Regarding::service(&row.key, &row.at.uid), report);
         // A removal has no change of the Service to wait for, so it is always retried; tidying, at the next sweep.
         let retry = Retry::without_sweep(error);
         let wait = match why {
@@ -190,15 +191,6 @@ impl Controller {
             let about = Regarding::service(&row.key, &row.at.uid);
             self.say(&Key::Balancer(row.at.clone()), about, waiting(reason, what));
         }
-    }
-
-    /// Like upstream, distinguishes a failed cleanup from a failure to delete a balancer whose Service is gone.
-    fn warn_of(&self, row: &Row, why: Why, what: impl Display) {
-        let report = match why {
-            Why::Unwanted | Why::Handover | Why::Moved => sync_failed(what),
-            Why::Former | Why::Vanished | Why::LeftBehind | Why::Orphaned => delete_failed(what),
-        };
-        self.say(&Key::Balancer(row.at.clone()), Regarding::service(&row.key, &row.at.uid), report);
     }
 }
 

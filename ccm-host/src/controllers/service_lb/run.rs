@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{
     Controller, Key,
-    events::{failed_quietly, no_nodes, sync_failed, update_failed, waiting},
+    events::{no_nodes, not_synced, not_updated, sync_failed, waiting},
     fate::Fate,
     observe::{Seen, Subject},
     plan::{Ask, Owner, Plan, Until, Verb, Wait, plan},
@@ -34,7 +34,7 @@ use crate::{
         queue::Outcome,
         service::{ObjectKey, Service},
     },
-    reconcile::{Report, Retry, passes_by_itself},
+    reconcile::{Report, Retry},
 };
 
 /// Delay before asking again, if the provider left the balancer unfinished without saying when to.
@@ -441,15 +441,16 @@ impl Controller {
         let ensured = match answer {
             Ok(ensured) => ensured,
             Err(error) => {
-                if error.is(ErrorReason::AdoptionRefused) {
-                    let remedy =
-                        format_args!("{error}; {ADOPT_FLAG} lets the host take over the load balancer");
-                    self.warn(service, sync_failed(remedy));
-                } else if !self.is_quiet(&Key::Service(service.key.clone()), &error) {
-                    self.warn(service, sync_failed(&error));
-                } else {
-                    self.say(&Key::Service(service.key.clone()), &**service, failed_quietly(&error));
-                }
+                self.warn(
+                    service,
+                    if error.is(ErrorReason::AdoptionRefused) {
+                        sync_failed(format_args!(
+                            "{error}; {ADOPT_FLAG} lets the host take over the load balancer"
+                        ))
+                    } else {
+                        not_synced(&error)
+                    },
+                );
                 return (Step::End(self.failed(call, &error)), None);
             }
         };
@@ -528,11 +529,7 @@ impl Controller {
             });
             return (Step::Again, None);
         }
-        if !self.is_quiet(&Key::Service(service.key.clone()), &error) {
-            self.warn(service, update_failed(call.backends, &error));
-        } else {
-            self.say(&Key::Service(service.key.clone()), &**service, failed_quietly(&error));
-        }
+        self.warn(service, not_updated(call.backends, &error));
         (Step::End(self.failed(call, &error)), None)
     }
 
@@ -617,11 +614,6 @@ impl Controller {
         self.say(&Key::Service(service.key.clone()), service, report);
     }
 
-    /// Whether the error is not worth an Event to the Service's owner.
-    pub(super) fn is_quiet(&self, key: &Key, error: &CloudError) -> bool {
-        is_internal(error) || passes_by_itself(error, self.queue.failing_for(key))
-    }
-
     /// Handles a failed write.
     fn unwritten(&self, service: &Arc<Service>, what: &str, error: &WriteError) -> Step {
         Step::End(match error {
@@ -666,15 +658,6 @@ pub(super) fn rank(last: Option<&Attempt>, digest: &str) -> Rank {
         Some(End::InProgress) => Rank::Poll,
         Some(End::Failed | End::Unknown | End::Elsewhere) => Rank::Retry,
     }
-}
-
-/// Another reconcile, another leader or a moment's patience resolves these errors.
-fn is_internal(error: &CloudError) -> bool {
-    use ErrorReason as R;
-    matches!(
-        error.reason,
-        Some(R::StaleRevision | R::StaleLeader | R::ImplementedElsewhere | R::ConcurrentOperation)
-    )
 }
 
 /// Rejects an answer that reports a balancer as done which does not serve.

@@ -25,9 +25,8 @@ impl Controller {
         let provider = self.shell.parts.providers.by_name(&subject.provider);
         let (Some(key), Some(provider)) = (key, provider) else { return reports.clear(subject) };
         let Subject { provider: name, user, fingerprint } = subject;
-        let why = |why: &str| {
-            format!("key {fingerprint} of user {user:?} is not on all instances of provider {name:?}: {why}")
-        };
+        let what = format!("key {fingerprint} of user {user:?} is not on all instances of provider {name:?}");
+        let why = |why: &str| format!("{what}: {why}");
         let serves = provider.info().is_some_and(|info| info.ssh_keys);
         let report = if !serves || *provider.status(Family::Instances).borrow() != ProviderStatus::Serving {
             Report::waiting(
@@ -46,8 +45,7 @@ impl Controller {
                     let again = Retry::After(progress.retry_after);
                     Report::waiting("InProgress", why("the provider is at it"), again)
                 }
-                Err(error) => Report::failed("ProviderFailed", why(&error.to_string()), &error)
-                    .warning("SshKeyNotSpread"),
+                Err(error) => Report::failed("ProviderFailed", what, &error).warning("SshKeyNotSpread"),
             }
         };
         reports.set(subject, regarding, vec![report])

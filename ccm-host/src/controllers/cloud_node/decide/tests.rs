@@ -3,12 +3,12 @@ use std::time::Duration;
 use super::*;
 use crate::{
     cloud::{
-        AddressType, NodeAddress as CloudAddress,
+        AddressType, CloudError, ErrorReason, NodeAddress as CloudAddress,
         fake::{error, machine},
     },
     controllers::cloud_node::{addresses::PROVIDED_NODE_IP, labels::OWNED_LABELS},
     kube::{fixtures::node, keep::KeySet},
-    reconcile::SLOW_RETRY,
+    reconcile::{Retry, SLOW_RETRY},
 };
 
 fn kept() -> KeySet {
@@ -62,11 +62,11 @@ fn words(node: &Node, verdict: Verdict) -> String {
     let (kind, plan) = match verdict {
         Verdict::Initialise(plan) => ("init", plan),
         Verdict::Refresh(plan) => ("refresh", plan),
-        Verdict::NotYet(obstacle) => return format!("not yet: {}", obstacle.reason),
+        Verdict::NotYet(report) => return format!("not yet: {}", report.reason),
         Verdict::NotOurs => return "not ours".to_owned(),
     };
     let mut words = vec![kind.to_owned()];
-    let Plan { addresses, change, notices, reordered: _ } = plan;
+    let Plan { addresses, change, reports, reordered: _ } = plan;
     words.extend(change.provider_id.map(|id| format!("pid={id}")));
     words.extend(change.set_labels.iter().map(|(key, value)| format!("{key}={value}")));
     words.extend(change.remove_labels.iter().map(|key| format!("-{key}")));
@@ -79,7 +79,7 @@ fn words(node: &Node, verdict: Verdict) -> String {
             addresses.into_iter().map(|one| format!("{}:{}", one.type_, one.address)).collect();
         words.push(list.join(","));
     }
-    words.extend(notices.into_iter().map(|notice| format!("!{}", notice.reason)));
+    words.extend(reports.into_iter().map(|report| format!("!{}", report.reason)));
     words.join(" ")
 }
 
@@ -391,7 +391,7 @@ fn when_to_ask_again_is_the_contracts_word() {
     ];
     for (id, error, retry, expected) in rows {
         let answer = InstanceAnswer { error: Some(error), ..machine(InstanceState::Running, None) };
-        let Verdict::NotYet(obstacle) = decided(&tainted(), &answer) else { panic!("{id}") };
-        assert_eq!((obstacle.retry, obstacle.expected), (retry, expected), "{id}");
+        let Verdict::NotYet(report) = decided(&tainted(), &answer) else { panic!("{id}") };
+        assert_eq!((report.retry, report.event.is_none()), (retry, expected), "{id}");
     }
 }

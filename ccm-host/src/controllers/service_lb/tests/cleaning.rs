@@ -262,7 +262,7 @@ async fn a_vanished_services_balancer_is_tried_until_it_is_gone() {
     let events = world.events();
     assert_eq!(
         events[1],
-        "DeleteLoadBalancerFailed: Error deleting load balancer: DeleteLoadBalancer: RETRY_LATER"
+        "DeleteLoadBalancerFailed: Error deleting load balancer: DeleteLoadBalancer: RETRY_LATER (RETRY_LATER)"
     );
 }
 
