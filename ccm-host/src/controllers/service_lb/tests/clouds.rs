@@ -135,6 +135,12 @@ impl Watchman {
             Call::Ensure { service, .. } => {
                 let Some(service) = cluster.service(service.trim_start_matches("default/")) else { return };
                 let uid = service["metadata"]["uid"].as_str().unwrap_or_default();
+                // A deletion that failed left it as it was, and now it is to stay.
+                if self.released.get(uid).is_some_and(|(by, _)| by == cloud.name())
+                    && cloud.balancers().contains_key(uid)
+                {
+                    self.released.remove(uid);
+                }
                 let left = self.released.get(uid).filter(|(by, _)| by != cloud.name());
                 let dead = |ip: &String| left.is_some_and(|(_, released)| released.contains(ip));
                 if addresses(&service).iter().any(dead) {
