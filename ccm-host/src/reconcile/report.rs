@@ -106,7 +106,8 @@ impl Report {
     }
 
     /// All that there is to say.
-    fn words(&self) -> String {
+    #[must_use]
+    pub fn words(&self) -> String {
         match self.error.as_deref() {
             Some((label, error)) => format!("{}: {error} ({label})", self.message),
             None => self.message.clone(),

@@ -33,7 +33,7 @@ impl Results {
         Self {
             results: registry.metric(
                 "persistent_volume_label_webhook_reviews",
-                "Reviews of new PersistentVolumes: labelled, unchanged, or left to the controller (unlabelled, late, busy); invalid ones were refused",
+                "Reviews of new PersistentVolumes: labelled, unchanged, or left to the controller (unlabelled, late); busy and invalid ones were refused",
             ),
         }
     }

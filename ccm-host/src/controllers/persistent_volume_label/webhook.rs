@@ -37,6 +37,7 @@ use crate::{
         patch::volume_admission,
         persistent_volume::PersistentVolume,
     },
+    reconcile::Report,
 };
 
 /// What the configuration calls.
@@ -45,10 +46,10 @@ pub(super) const PATH: &str = "/mutate-v1-persistentvolume";
 /// For everything; less than the configuration's `timeoutSeconds`.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// More than any object that etcd takes.
-const LARGEST: usize = 3 << 20;
+/// Ten times a large volume: anybody who reaches the port may send bodies. The controller labels what is larger.
+const LARGEST: usize = 128 << 10;
 
-/// Reviews at once; whoever comes next gets no patch.
+/// Reviews at once, from the first byte of the body on; whoever comes next is refused, and the apiserver goes on.
 const AT_ONCE: usize = 64;
 
 const LATER: &str = "the topology labels of this volume will be added later";
@@ -118,18 +119,22 @@ impl Admitted {
 
 async fn answer(State(desk): State<Arc<Desk>>, request: Request) -> Response {
     let deadline = Instant::now() + DEADLINE;
+    let Ok(_place) = desk.places.try_acquire() else {
+        let why = "too many volumes are being created at once".to_owned();
+        return desk.refuse("busy", (StatusCode::SERVICE_UNAVAILABLE, why));
+    };
     let asked = match timeout_at(deadline, read(request.into_body())).await {
         Ok(Ok(asked)) => asked,
-        Ok(Err(refusal)) => return desk.refuse(refusal),
-        Err(_) => return desk.refuse((StatusCode::REQUEST_TIMEOUT, "the body took too long".to_owned())),
+        Ok(Err(refusal)) => return desk.refuse("invalid", refusal),
+        Err(_) => {
+            let why = "the body took too long".to_owned();
+            return desk.refuse("invalid", (StatusCode::REQUEST_TIMEOUT, why));
+        }
     };
     let uid = asked.uid.clone();
-    let admitted = match desk.places.try_acquire() {
-        Ok(_place) => timeout_at(deadline, admit(&desk.providers, asked))
-            .await
-            .unwrap_or_else(|_| Admitted::later("late", "no provider answered in time")),
-        Err(_) => Admitted::later("busy", "too many volumes are being created at once"),
-    };
+    let admitted = timeout_at(deadline, admit(&desk.providers, asked))
+        .await
+        .unwrap_or_else(|_| Admitted::later("late", "no provider answered in time"));
     desk.metrics.count(admitted.result);
     let mut response = json!({"uid": uid, "allowed": true});
     if let Some(patch) = admitted.patch {
@@ -146,9 +151,9 @@ async fn answer(State(desk): State<Arc<Desk>>, request: Request) -> Response {
 }
 
 impl Desk {
-    fn refuse(&self, (code, why): (StatusCode, String)) -> Response {
-        self.metrics.count("invalid");
-        tracing::debug!(code = code.as_u16(), why, "no review of a volume");
+    fn refuse(&self, result: &'static str, (code, why): (StatusCode, String)) -> Response {
+        self.metrics.count(result);
+        tracing::debug!(code = code.as_u16(), why, "a review of a volume is refused");
         (code, format!("{why}\n")).into_response()
     }
 }
@@ -188,8 +193,8 @@ async fn admit(providers: &Providers, asked: Asked) -> Admitted {
         Basis::Ask(query) => match observe::ask(providers, query).await {
             Ok((labels, _)) => labels,
             Err(reports) => {
-                let why = reports.first().map(|report| &report.message);
-                return why.map_or_else(Admitted::unchanged, |why| Admitted::later("unlabelled", why));
+                let why = reports.first().map(Report::words);
+                return why.map_or_else(Admitted::unchanged, |why| Admitted::later("unlabelled", &why));
             }
         },
     };

@@ -1,7 +1,10 @@
 //! The port, and its connections from the handshake to their end.
 //!
-//! Each has its own task, so that a slow one holds up nobody; one that exceeds a time limit is closed.
+//! Each has its own task, so that a slow one holds up nobody; one that exceeds a time limit is closed. Anybody who reaches
+//! the port may open connections, and the kubelet's probes come by the same one: a new connection never waits for a place,
+//! but takes that of the oldest of whoever holds the most.
 
+use std::collections::{BTreeMap, HashMap};
 use std::io::{Error, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,10 +15,10 @@ use axum::body::Body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use rustls::ServerConfig;
 use rustls_pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -28,8 +31,10 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const HEAD: Duration = Duration::from_secs(30);
 /// Maximum size of a request head: a token and a path.
 const HEAD_SIZE: usize = 64 << 10;
-/// Concurrent connections; further ones wait. Each takes some 50 KiB.
+/// Concurrent connections. Each takes some 50 KiB.
 const CONNECTIONS: usize = 512;
+/// Concurrent connections of one peer: many times what a monitoring system holds.
+const OF_ONE_PEER: usize = 32;
 /// The pause after a failed accept, for example for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -71,20 +76,32 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) {
     let acceptor = TlsAcceptor::from(handshake);
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let places = Arc::new(Places::default());
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = accept(&listener, &places) => accepted,
+            accepted = listener.accept() => accepted,
         };
-        let Some((stream, place)) = accepted else { continue };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(error = %error, "a connection to the serving port could not be accepted");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let place = places.take(peer.ip());
         let (acceptor, router, stop) = (acceptor.clone(), router.clone(), stop.clone());
         connections.spawn(async move {
-            if let Err(error) = answer(stream, acceptor, router, stop).await {
-                tracing::debug!(error = format!("{error:#}"), "a connection to the serving port ended");
+            let answered = place.lost.run_until_cancelled(answer(stream, acceptor, router, stop)).await;
+            match answered {
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    tracing::debug!(%peer, error = format!("{error:#}"), "a connection to the serving port ended");
+                }
+                None => tracing::debug!(%peer, "a connection to the serving port made room for another"),
             }
-            drop(place);
         });
     }
     drop(listener);
@@ -92,18 +109,75 @@ pub(crate) async fn serve(
     connections.wait().await;
 }
 
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, place)),
-        Err(error) => {
-            tracing::warn!(error = %error, "a connection to the serving port could not be accepted");
-            tokio::time::sleep(PAUSE).await;
-            None
+/// Who holds how many connections.
+#[derive(Debug, Default)]
+struct Places(Mutex<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    /// What ends each connection, by peer, the oldest first.
+    by_peer: HashMap<IpAddr, BTreeMap<u64, CancellationToken>>,
+    taken: u64,
+}
+
+/// The place of one connection, until it is dropped.
+#[derive(Debug)]
+struct Place {
+    places: Arc<Places>,
+    peer: IpAddr,
+    number: u64,
+    /// Another connection has it.
+    lost: CancellationToken,
+}
+
+impl Places {
+    /// Takes a place, if need be from another connection.
+    fn take(self: &Arc<Self>, peer: IpAddr) -> Place {
+        let (peer, lost) = (network(peer), CancellationToken::new());
+        let mut held = self.0.lock();
+        let all: usize = held.by_peer.values().map(BTreeMap::len).sum();
+        let most = held.by_peer.iter().max_by_key(|(_, its)| its.len()).map(|(most, _)| *most);
+        if held.by_peer.get(&peer).is_some_and(|its| its.len() >= OF_ONE_PEER) {
+            held.end_oldest(peer);
+        } else if all >= CONNECTIONS {
+            most.into_iter().for_each(|most| held.end_oldest(most));
         }
+        held.taken += 1;
+        let number = held.taken;
+        held.by_peer.entry(peer).or_default().insert(number, lost.clone());
+        Place { places: Arc::clone(self), peer, number, lost }
+    }
+}
+
+impl Held {
+    fn end_oldest(&mut self, peer: IpAddr) {
+        let oldest = self.by_peer.get(&peer).and_then(|its| its.keys().next().copied());
+        if let Some(ended) = oldest.and_then(|number| self.leave(peer, number)) {
+            ended.cancel();
+        }
+    }
+
+    fn leave(&mut self, peer: IpAddr, number: u64) -> Option<CancellationToken> {
+        let its = self.by_peer.get_mut(&peer)?;
+        let left = its.remove(&number);
+        if its.is_empty() {
+            self.by_peer.remove(&peer);
+        }
+        left
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.0.lock().leave(self.peer, self.number);
+    }
+}
+
+/// Whoever has an IPv6 address may have all 2^64 of its network.
+fn network(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address => address,
     }
 }
 
@@ -133,4 +207,54 @@ async fn answer(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(number: u8) -> IpAddr {
+        Ipv4Addr::new(10, 0, 0, number).into()
+    }
+
+    fn lost(places: &[Place]) -> Vec<usize> {
+        places.iter().enumerate().filter(|(_, place)| place.lost.is_cancelled()).map(|(at, _)| at).collect()
+    }
+
+    #[test]
+    fn a_peer_ends_its_own_connections_first() {
+        let places = Arc::new(Places::default());
+        let mut greedy: Vec<_> = (0..OF_ONE_PEER).map(|_| places.take(peer(1))).collect();
+        let other = places.take(peer(2));
+        assert_eq!(lost(&greedy), [0; 0]);
+        greedy.push(places.take(peer(1)));
+        greedy.push(places.take(peer(1)));
+        assert_eq!((lost(&greedy), other.lost.is_cancelled()), (vec![0, 1], false));
+        drop(greedy.pop());
+        greedy.push(places.take(peer(1)));
+        assert_eq!(lost(&greedy), [0, 1], "one has left by itself");
+    }
+
+    #[test]
+    fn nobody_waits_for_whoever_holds_the_most() {
+        let places = Arc::new(Places::default());
+        let kubelet = places.take(peer(0));
+        let many: Vec<_> = (0..CONNECTIONS - 1)
+            .map(|number| places.take(peer(1 + u8::try_from(number % 17).unwrap())))
+            .collect();
+        assert_eq!(lost(&many), [0; 0], "all places are taken, none too many");
+        let probe = places.take(peer(0));
+        assert_eq!(lost(&many).len(), 1);
+        assert!(!kubelet.lost.is_cancelled() && !probe.lost.is_cancelled());
+        drop((many, kubelet, probe));
+        assert!(places.0.lock().by_peer.is_empty());
+    }
+
+    #[test]
+    fn a_network_is_one_peer() {
+        let parsed = |text: &str| network(text.parse().unwrap());
+        assert_eq!(parsed("fd00::1:2:3:4"), parsed("fd00::4:3:2:1"));
+        assert_ne!(parsed("fd00:0:0:1::1"), parsed("fd00::1"));
+        assert_eq!(parsed("::ffff:10.0.0.1"), peer(1));
+    }
 }

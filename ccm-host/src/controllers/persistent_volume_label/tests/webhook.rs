@@ -181,7 +181,7 @@ async fn what_is_no_review_of_a_volume_is_refused() {
         (with("/request/uid", json!(7)), 400),
         (with("/apiVersion", json!("admission.k8s.io/v1beta1")), 400),
         (with("/kind", json!("ConversionReview")), 400),
-        (" ".repeat((3 << 20) + 1), 413),
+        (" ".repeat((128 << 10) + 1), 413),
     ];
     for (body, want) in rows {
         let shown: String = body.chars().take(80).collect();
@@ -198,8 +198,27 @@ async fn what_is_no_review_of_a_volume_is_refused() {
 async fn many_volumes_at_once_are_not_all_asked_about() {
     let desk = Desk::new();
     desk.fake.set_latency(method::VOLUME_LABELS, Duration::from_secs(1));
-    let made = (0..100).map(|_| desk.made(of_disk("disk")));
-    let made = futures::future::join_all(made).await;
-    let labelled = made.iter().filter(|(_, warnings)| warnings.is_null()).count();
-    assert_eq!((labelled, desk.fake.calls().len()), (64, 64));
+    let review = asked(of_disk("disk")).to_string();
+    let posted = (0..100).map(|_| desk.post(review.clone()));
+    let codes: Vec<u16> = futures::future::join_all(posted).await.into_iter().map(|(code, _)| code).collect();
+    let with = |code: u16| codes.iter().filter(|one| **one == code).count();
+    assert_eq!((with(200), with(503), desk.fake.calls().len()), (64, 36, 64));
+}
+
+/// Whoever reaches the port may begin any number of bodies; what is read of them takes memory.
+#[tokio::test(start_paused = true)]
+async fn no_body_is_read_without_a_place() {
+    let desk = Desk::new();
+    let silent = || Body::from_stream(futures::stream::pending::<Result<Vec<u8>, std::io::Error>>());
+    let held = futures::future::join_all((0..64).map(|_| desk.post(silent())));
+    let further = async {
+        tokio::task::yield_now().await;
+        let unread = futures::stream::poll_fn(|_| -> std::task::Poll<Option<std::io::Result<Vec<u8>>>> {
+            panic!("it is read")
+        });
+        desk.post(Body::from_stream(unread)).await.0
+    };
+    let (held, further) = tokio::join!(held, further);
+    assert!(held.iter().all(|(code, _)| *code == 408), "{held:?}");
+    assert_eq!(further, 503);
 }

@@ -240,3 +240,29 @@ async fn unusable_certificates_are_told_at_the_start() {
     let error = format!("{:#}", Serving::bind(&missing.serving).await.unwrap_err());
     assert!(error.contains("cannot read /no/such"), "{error}");
 }
+
+/// A pod that holds as many connections as there are must not stop the kubelet's probes.
+#[tokio::test]
+async fn whoever_takes_all_connections_stops_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::new("served");
+    write(dir.path(), &authority.server());
+    let words = [
+        format!("--tls-cert-file={}", dir.path().join("tls.crt").display()),
+        format!("--tls-private-key-file={}", dir.path().join("tls.key").display()),
+    ];
+    let server = Server::start(&words.each_ref().map(String::as_str)).await;
+    let mut held = Vec::new();
+    for _ in 0..40 {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        held.push(socket.connect(server.address).await.unwrap());
+    }
+    // The oldest is closed long before its handshake is overdue.
+    let mut oldest = held.swap_remove(0);
+    let ended = tokio::time::timeout(Duration::from_secs(5), oldest.read(&mut [0; 1])).await.unwrap();
+    assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+    let answer = get(server.address, authority.pem().as_bytes(), None, "/livez").await;
+    assert!(answer.as_ref().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")), "{answer:?}");
+    server.end().await;
+}
