@@ -214,7 +214,8 @@ impl Link {
         }
         let deadline = method.deadline(&session.deadlines);
         let object = message.object().map(str::to_owned);
-        let answer = rpc::unary(&self.metrics, session.client(), deadline, items, message).await;
+        let answer =
+            rpc::unary(&self.metrics, session.client(), &session.lost, deadline, items, message).await;
         match &answer {
             // A batch is judged by its items.
             Ok(_) if items.is_some() => {}

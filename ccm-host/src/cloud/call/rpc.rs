@@ -17,6 +17,7 @@ use cloudprovider_proto::{
 use opentelemetry::propagation::{Injector, TextMapPropagator as _};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use prost::Message;
+use tokio_util::sync::CancellationToken;
 use tonic::{
     Code, Request, Status,
     client::Grpc,
@@ -196,10 +197,11 @@ impl Method {
 const GUARD: Duration = Duration::from_millis(250);
 const REQUEST_ID: &str = "x-request-id";
 
-/// Makes a unary call. `items` is the size of a batch.
+/// Makes a unary call. `lost` is cancelled when the connection will carry no answer any more; `items` is the size of a batch.
 pub(crate) async fn unary<Q: Rpc>(
     metrics: &ProviderMetrics,
     mut client: Grpc<Channel>,
+    lost: &CancellationToken,
     deadline: Duration,
     items: Option<usize>,
     message: Q,
@@ -217,9 +219,16 @@ pub(crate) async fn unary<Q: Rpc>(
         let codec = ProstCodec::<Q, Q::Answer>::default();
         client.unary(request, PathAndQuery::from_static(method.path), codec).await
     };
+    // An answer that is there counts, and so does the transport's own word.
+    let sent = async {
+        tokio::select! { biased; answer = sent => Some(answer), () = lost.cancelled() => None }
+    };
     let answer = match tokio::time::timeout(deadline + GUARD, sent).instrument(span.clone()).await {
-        Ok(Ok(response)) => Ok(response.into_inner()),
-        Ok(Err(status)) => {
+        Ok(None) => {
+            Err(CloudError::unavailable(method.name, "the connection was lost before an answer came"))
+        }
+        Ok(Some(Ok(response))) => Ok(response.into_inner()),
+        Ok(Some(Err(status))) => {
             let error = metrics.checked(|findings| CloudError::of_status(method.name, &status, findings));
             // The same error, whichever end noticed first and however it says so.
             let late = error.code == Code::DeadlineExceeded && error.reason.is_none();

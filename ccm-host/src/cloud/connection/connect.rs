@@ -7,6 +7,7 @@ use std::{
     fmt,
     fs::Metadata,
     io::{self, ErrorKind, IoSlice},
+    net::SocketAddr,
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
     path::{Path, PathBuf},
     pin::Pin,
@@ -34,6 +35,11 @@ use crate::cloud::{
 const AGENT: &str = concat!("ccm-host/", env!("CARGO_PKG_VERSION"));
 /// Covers the whole connection setup, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// For all addresses of a name; TLS has the rest.
+const TCP_TIMEOUT: Duration = Duration::from_secs(4);
+/// From one ping over TCP to the next, and how long its answer may take.
+const PING: Duration = Duration::from_secs(15);
+const PONG: Duration = Duration::from_secs(10);
 /// Saves large messages from waiting for many small windows.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
@@ -140,11 +146,32 @@ async fn dial(config: &ProviderConfig) -> Result<Connection, ConnectError> {
         Endpoint::Https { host, port, tls } => {
             let transport = mutual_tls(host, *port, tls).await?;
             let bare = host.trim_start_matches('[').trim_end_matches(']');
-            let stream = TcpStream::connect((bare, *port)).await.map_err(failed)?;
+            let addresses = tokio::net::lookup_host((bare, *port)).await.map_err(failed)?.collect();
+            let stream = first_of(addresses).await.map_err(failed)?;
             stream.set_nodelay(true).map_err(failed)?;
+            // A machine that loses its power says nothing.
+            let transport = transport
+                .http2_keep_alive_interval(PING)
+                .keep_alive_timeout(PONG)
+                .keep_alive_while_idle(true);
             over(stream, transport, endpoint).await
         }
     }
+}
+
+/// A stream to the first address that takes it. Each has its share of the time: one that answers nothing must not keep
+/// the host from the others of its name.
+async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let share = TCP_TIMEOUT / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
+    for address in addresses {
+        failed = match tokio::time::timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => error,
+            Err(_) => io::Error::new(io::ErrorKind::TimedOut, format!("{address} did not answer")),
+        };
+    }
+    Err(failed)
 }
 
 /// A channel over exactly this stream.
@@ -363,5 +390,26 @@ mod tests {
         assert!(matches!(error, SocketError::Owner { what: "socket", uid, .. } if uid == owner), "{error}");
         let allowed = [owner];
         check_socket(&path, &Trusted { own: owner + 1, allowed: &allowed }).await.unwrap();
+    }
+
+    /// One that takes no connection, as a machine without power, keeps nobody from the next.
+    #[tokio::test]
+    async fn every_address_of_a_name_is_tried() {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let full = socket.listen(1).unwrap();
+        let full_at = full.local_addr().unwrap();
+        let mut held = Vec::new();
+        while let Ok(taken) =
+            tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(full_at)).await
+        {
+            held.push(taken.unwrap());
+        }
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let open = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let open_at = open.local_addr().unwrap();
+        let stream = first_of(vec![full_at, closed, open_at]).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), open_at);
+        assert!(first_of(vec![closed]).await.is_err() && first_of(vec![]).await.is_err());
     }
 }

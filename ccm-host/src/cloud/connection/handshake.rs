@@ -82,7 +82,8 @@ async fn call<Q: Rpc>(
     message: Q,
 ) -> Result<Q::Answer, CloudError> {
     let client = Grpc::new(connection.channel.clone());
-    rpc::unary(metrics, client, Q::METHOD.deadline(&HashMap::new()), None, message).await
+    let deadline = Q::METHOD.deadline(&HashMap::new());
+    rpc::unary(metrics, client, &connection.lost, deadline, None, message).await
 }
 
 fn count_violations(info: &GetInfoResponse, served: &Served, metrics: &ProviderMetrics) {

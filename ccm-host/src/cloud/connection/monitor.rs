@@ -49,25 +49,28 @@ async fn poll(link: &Link, session: &Session) -> String {
             () = link.look_now.notified() => tokio::time::sleep(SHORTEST.min(pace)).await,
         }
         check_health(link, session).await;
-        if look(link, session).await {
-            silences = 0;
-        } else {
-            silences += 1;
-        }
+        let silence = look(link, session).await;
+        silences = silence.map_or(0, |_| silences + 1);
         link.publish_standing();
         if silences == MOST_SILENCES {
+            if silence == Some(Code::DeadlineExceeded) {
+                // Calls under way have nothing to wait for, and hold the places of those over the next connection. After a
+                // GOAWAY they are still answered.
+                session.lost.cancel();
+            }
             return format!("it answered none of {MOST_SILENCES} GetStatus in a row");
         }
     }
 }
 
-/// Calls GetStatus. False if it was not answered in time, or at all: after a GOAWAY, a connection takes no more calls, but
-/// stays open for the watch of the health.
-async fn look(link: &Link, session: &Session) -> bool {
+/// Calls GetStatus. Returns how it was not answered, if it was not, in time or at all: after a GOAWAY, a connection takes no
+/// more calls, but stays open for the watch of the health.
+async fn look(link: &Link, session: &Session) -> Option<Code> {
     let answer = link.call(session, None, pb::GetStatusRequest {}).await;
-    let silent = matches!(&answer, Err(error) if error.code == Code::DeadlineExceeded || error.is_unanswered);
+    let silent = |error: &&CloudError| error.code == Code::DeadlineExceeded || error.is_unanswered;
+    let silence = answer.as_ref().err().filter(silent).map(|error| error.code);
     link.standing.lock().looked(answer);
-    !silent
+    silence
 }
 
 /// Calls Health/Check where it is served.
@@ -77,7 +80,7 @@ async fn check_health(link: &Link, session: &Session) {
     }
     let deadline = rpc::HEALTH_CHECK.deadline(&Default::default());
     let message = HealthCheckRequest::default();
-    match rpc::unary(&link.metrics, session.client(), deadline, None, message).await {
+    match rpc::unary(&link.metrics, session.client(), &session.lost, deadline, None, message).await {
         Ok(answer) => link.standing.lock().healthy(is_healthy(&answer)),
         // A provider without a health service accepts work.
         Err(error) if error.is(ErrorReason::MethodNotSupported) || error.code == Code::NotFound => {

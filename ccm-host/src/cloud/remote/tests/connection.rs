@@ -222,6 +222,26 @@ async fn a_silent_provider_freezes_is_left_and_is_taken_up_again() {
     assert!(script.count("GetInfo") >= 2, "introduced anew");
 }
 
+/// They would hold the places of those over the next connection until their deadlines.
+#[tokio::test]
+async fn calls_under_way_end_with_a_connection_that_says_nothing() {
+    use std::sync::atomic::Ordering;
+    let script = Script::new("e1");
+    script.deadline("GetStatus", Duration::from_millis(50));
+    let (host, _running, _dir) = served(&script).await;
+    script.on_instances(|_| std::future::pending());
+    let silent = async {
+        while script.count("BatchGetInstances") == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        script.silent.store(true, Ordering::SeqCst);
+    };
+    let asked = tokio::time::timeout(PATIENCE, host.ask("n"));
+    let (answer, ()) = tokio::join!(asked, silent);
+    let error = answer.expect("it does not wait for its deadline of 30 s").unwrap_err();
+    assert!(error.is_unanswered, "{error}");
+}
+
 #[tokio::test]
 async fn a_cloud_that_fails_a_call_freezes_until_one_succeeds() {
     let script = Script::new("e1");
