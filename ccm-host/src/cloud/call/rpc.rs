@@ -26,10 +26,10 @@ use tonic::{
     transport::Channel,
 };
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
-use tonic_prost::ProstCodec;
 use tracing::{Instrument as _, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
+use super::answer::Bounded;
 use crate::{
     cloud::{CloudError, ErrorReason, metrics::ProviderMetrics},
     trace,
@@ -193,6 +193,8 @@ impl Method {
     }
 }
 
+/// Maximum bytes of what a provider says of itself.
+const OF_ITSELF: usize = 1 << 20;
 /// How long after the wire deadline this side gives up: the wire deadline does not cover the response body.
 const GUARD: Duration = Duration::from_millis(250);
 const REQUEST_ID: &str = "x-request-id";
@@ -214,9 +216,12 @@ pub(crate) async fn unary<Q: Rpc>(
     };
     let request = request(message, Some(deadline), &span);
     let mut watch = Watch::start(metrics, method, items);
+    if method.class == Class::Local {
+        client = client.max_decoding_message_size(OF_ITSELF);
+    }
     let sent = async {
         client.ready().await.map_err(|error| Status::unknown(format!("Service was not ready: {error}")))?;
-        let codec = ProstCodec::<Q, Q::Answer>::default();
+        let codec = Bounded::<Q, Q::Answer>::to(items);
         client.unary(request, PathAndQuery::from_static(method.path), codec).await
     };
     // An answer that is there counts, and so does the transport's own word.

@@ -104,10 +104,9 @@ impl Session {
             .max_encoding_message_size(self.message_bytes)
     }
 
+    /// For the watch: each of its frames names one instance.
     pub(crate) fn instances(&self) -> InstancesClient<Channel> {
-        InstancesClient::new(self.channel.clone())
-            .max_decoding_message_size(self.message_bytes)
-            .max_encoding_message_size(self.message_bytes)
+        InstancesClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_FRAME)
     }
 
     /// The most items of one batch.
@@ -331,6 +330,9 @@ fn sane(mut limits: pb::Limits, findings: &mut Findings) -> pb::Limits {
     }
     limits
 }
+
+/// Maximum bytes of a frame of the watch.
+const LARGEST_FRAME: usize = 1 << 20;
 
 /// Maximum items of a batch.
 fn batch(advertised: u32) -> usize {

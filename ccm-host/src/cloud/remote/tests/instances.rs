@@ -75,6 +75,21 @@ async fn an_advertised_batch_size_is_kept() {
     assert_eq!(script.count("BatchGetInstances"), 3);
 }
 
+/// 20,000 results of two bytes each would take megabytes, and 16 MiB of them gigabytes.
+#[tokio::test]
+async fn an_answer_with_more_results_than_questions_is_not_decoded() {
+    let script = Script::new("e1");
+    let (host, _running, _dir) = served(&script).await;
+    script.on_instances(|_| async {
+        let results = vec![pb::InstanceResult::default(); 20_000];
+        Ok(pb::BatchGetInstancesResponse { results })
+    });
+    let error = host.ask("n").await.unwrap_err();
+    assert!(error.message.contains("the answer has more than 4097 parts"), "{error}");
+    script.on_instances(|request| async { Ok(all_running(request)) });
+    host.ask("n").await.unwrap();
+}
+
 #[tokio::test]
 async fn a_batch_that_is_refused_as_too_large_is_halved_and_the_next_is_smaller() {
     for refuse in [
