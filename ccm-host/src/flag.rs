@@ -30,6 +30,11 @@ impl Wrong {
         Self { problem: problem.into(), remedy: remedy.into(), is_secret: false }
     }
 
+    /// The value is a URL with credentials in it.
+    pub fn password(remedy: impl Into<String>) -> Self {
+        Self { is_secret: true, ..Self::new("the URL carries a user name or password", remedy) }
+    }
+
     /// Turns this into the mistake of a flag with this value.
     #[must_use]
     pub fn of(self, name: &str, value: &str) -> FlagError {

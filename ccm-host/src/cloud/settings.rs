@@ -310,6 +310,10 @@ fn endpoint(name: &str, address: &str, tls_dir: Option<PathBuf>) -> Result<Endpo
     if let Some(path) = address.strip_prefix("unix:") {
         return socket(path.strip_prefix("//").unwrap_or(path));
     }
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    if rest.split('/').next().is_some_and(|authority| authority.contains('@')) {
+        return Err(Wrong::password("providers over TCP show certificates: use --provider-tls-dir"));
+    }
     if let Some(authority) = address.strip_prefix("https://") {
         return https(name, authority, tls_dir);
     }
@@ -363,8 +367,7 @@ fn host_and_port(authority: &str) -> Option<(String, u16)> {
     let authority = authority.strip_suffix('/').unwrap_or(authority);
     let parsed: http::uri::Authority = authority.parse().ok()?;
     let port = parsed.port_u16().filter(|port| *port > 0)?;
-    let user_info = parsed.as_str().contains('@');
-    (!user_info && !parsed.host().is_empty()).then(|| (parsed.host().to_owned(), port))
+    (!parsed.host().is_empty()).then(|| (parsed.host().to_owned(), port))
 }
 
 /// Refuses plain TCP: anyone on the path could read the traffic and answer for the provider.

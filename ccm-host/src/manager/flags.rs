@@ -317,8 +317,7 @@ fn master(text: &str) -> Result<http::Uri, Wrong> {
         return Err(wrong("is not an http or https URL"));
     }
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        let problem = "the URL carries a user name or password";
-        return Err(Wrong { is_secret: true, ..Wrong::new(problem, "put credentials into a kubeconfig") });
+        return Err(Wrong::password("put credentials into a kubeconfig"));
     }
     Ok(uri)
 }

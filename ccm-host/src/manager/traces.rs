@@ -54,6 +54,9 @@ fn collector(text: &str) -> Result<String, Wrong> {
     };
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let uri: http::Uri = url.parse().map_err(|_invalid| wrong("is not an address"))?;
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err(Wrong::password("give host:port; collectors are called without credentials"));
+    }
     match uri.scheme_str() {
         Some("https") => Err(wrong("requires TLS, which is not supported for collectors")),
         Some("http") if uri.port().is_some() => Ok(url),
@@ -125,8 +128,13 @@ fn endpoint(
     }
     let set =
         VARIABLES.iter().find_map(|name| Some((name, variable(name).filter(|value| !value.is_empty())?)));
-    set.map(|(name, value)| collector(&value).map_err(|why| anyhow::anyhow!("{name}={value}: {why}")))
-        .transpose()
+    set.map(|(name, value)| {
+        collector(&value).map_err(|why| {
+            let given = if why.is_secret { (*name).to_owned() } else { format!("{name}={value}") };
+            anyhow::anyhow!("{given}: {why}")
+        })
+    })
+    .transpose()
 }
 
 /// The service name: from OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES, or ours.
@@ -200,5 +208,7 @@ mod tests {
         assert_eq!(of(None, &|_| None), Ok(None));
         assert_eq!(of(None, &|_| Some(String::new())), Ok(None));
         assert!(of(None, &wrong).unwrap_err().contains("OTEL_EXPORTER_OTLP_ENDPOINT"));
+        let secret = of(None, &|_| Some("http://u:s3cret@host:4317".to_owned())).unwrap_err();
+        assert!(secret.contains("password") && !secret.contains("s3cret"), "{secret}");
     }
 }

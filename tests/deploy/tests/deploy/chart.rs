@@ -412,3 +412,23 @@ fn rights_follow_what_runs() -> Result<()> {
     }
     Ok(())
 }
+
+/// A host that listens on one address of the node answers its probes there; loopback would have it restarted for ever.
+#[test]
+fn probes_ask_where_the_host_listens() -> Result<()> {
+    for (bound, asked) in [
+        (json!({}), "127.0.0.1"),
+        (json!({ "bind-address": "0.0.0.0" }), "127.0.0.1"),
+        (json!({ "bind-address": "::" }), "127.0.0.1"),
+        (json!({ "bind-address": "10.0.0.5" }), "10.0.0.5"),
+        (json!({ "bind-address": "fd00::5" }), "fd00::5"),
+    ] {
+        let workload = Helm::built()?.render_only("workload.yaml", &mock(json!({ "extraArgs": bound })))?;
+        let workload = objects(&workload)?.remove(0);
+        let host = container(&workload, "ccm-host")?;
+        for probe in ["livenessProbe", "readinessProbe"] {
+            ensure!(host[probe]["httpGet"]["host"] == asked, "{bound}: {:#}", host[probe]);
+        }
+    }
+    Ok(())
+}

@@ -146,7 +146,6 @@ fn refuses_one_flag_with_its_remedy() {
         ),
         ("--provider=b=https://h", "\"h\" is not host:port: write https://host:port, without a path"),
         ("--provider=b=https://h:1/p", "\"h:1/p\" is not host:port: write https://host:port, without a path"),
-        ("--provider=b=https://u@h:1", "\"u@h:1\" is not host:port: write https://host:port, without a path"),
         ("--provider-tls-dir=mock", "is not NAME=DIR: write --provider-tls-dir NAME=DIR"),
         (
             "--provider-tls-dir=mock=/etc",
@@ -297,9 +296,26 @@ fn contradictions_between_flags() {
 
 #[test]
 fn a_password_is_not_repeated() {
-    let found = mistakes(&[PROVIDER, "--master=https://admin:s3cret@host:6443"]);
-    assert_eq!(
-        found,
-        ["--master: the URL carries a user name or password: put credentials into a kubeconfig"]
-    );
+    let rows = [
+        ("--master=https://admin:s3cret@host:6443", "master", "put credentials into a kubeconfig"),
+        (
+            "--tracing-endpoint=http://u:s3cret@host:4317",
+            "tracing-endpoint",
+            "give host:port; collectors are called without credentials",
+        ),
+        (
+            "--provider=b=https://u:s3cret@host:1",
+            "provider",
+            "providers over TCP show certificates: use --provider-tls-dir",
+        ),
+        (
+            "--provider=b=u:s3cret@host:1",
+            "provider",
+            "providers over TCP show certificates: use --provider-tls-dir",
+        ),
+    ];
+    for (given, flag, remedy) in rows {
+        let want = format!("--{flag}: the URL carries a user name or password: {remedy}");
+        assert_eq!(mistakes(&[PROVIDER, given]), [want], "{given}");
+    }
 }
