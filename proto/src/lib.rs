@@ -1,7 +1,8 @@
 //! The CloudProvider contract: generated messages, clients and servers.
 //!
 //! The `.proto` files beside this crate are the contract and its documentation; this crate only holds what is generated
-//! from them, the names that both ends must spell alike, and the descriptors for reflection.
+//! from them, the names that both ends must spell alike, what neither end shows of a text, and the descriptors for
+//! reflection.
 
 #![allow(
     clippy::doc_markdown,
@@ -33,6 +34,7 @@ pub mod cloudprovider {
 }
 
 mod reason;
+pub mod scrub;
 
 pub use cloudprovider::v1alpha1;
 pub use reason::code_name;

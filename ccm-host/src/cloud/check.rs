@@ -10,6 +10,8 @@ mod instance;
 pub(super) mod label;
 mod route;
 
+use cloudprovider_proto::scrub;
+
 pub(super) use balancer::{balancer, ensured, has_no_service, listed};
 pub(super) use effects::{events, in_progress};
 pub(super) use instance::{Asked, answer};
@@ -92,11 +94,18 @@ impl Findings {
     }
 }
 
-/// Cuts the text to `most` bytes at a character boundary and replaces control characters by spaces.
+/// A text of a provider, as people may see it: without what looks like a secret, since not every provider uses an SDK that
+/// takes it out, cut to `most` bytes at a character boundary, and with spaces for control characters.
 pub(super) fn shown(text: &str, most: usize) -> String {
-    let clean: String = text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
+    let clean: String = scrub::text(cut(text, LONGEST_SCRUBBED))
+        .chars()
+        .map(|char| if char.is_control() { ' ' } else { char })
+        .collect();
     cut(&clean, most).to_owned()
 }
+
+/// Maximum bytes of a text that are searched for secrets; the rest is never shown.
+const LONGEST_SCRUBBED: usize = 64 << 10;
 
 fn cut(text: &str, most: usize) -> &str {
     let mut end = text.len().min(most);
@@ -171,6 +180,12 @@ mod tests {
         {
             assert_eq!(shown(text, most), want, "{text:?}");
         }
+        let secret = "login failed: password=hunter22 at https://me:hunter22@cloud";
+        assert_eq!(
+            shown(secret, 99),
+            "login failed: password=[redacted] at https://[redacted]@cloud",
+            "core L4"
+        );
     }
 
     /// N7.

@@ -12,10 +12,9 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use cloudprovider_proto::defaults::MAX_MESSAGE_TEXT_BYTES;
+use cloudprovider_proto::{defaults::MAX_MESSAGE_TEXT_BYTES, scrub};
 
 use crate::proto::ErrorReason;
-use crate::scrub;
 
 /// A result of a provider.
 pub type Result<T, E = ProviderError> = std::result::Result<T, E>;

@@ -13,7 +13,6 @@ mod paging;
 mod provider;
 pub mod results;
 mod rpc;
-mod scrub;
 mod server;
 mod services;
 pub mod telemetry;

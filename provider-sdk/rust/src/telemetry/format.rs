@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::scrub;
+use cloudprovider_proto::scrub;
 
 /// Wraps a writer of log lines and redacts what looks like a secret: values after names such as `token` or
 /// `password` in any format, bearer tokens, private keys, passwords in URLs, long random strings.

@@ -6,8 +6,7 @@ use super::*;
 
 #[test]
 fn texts_are_scrubbed_as_in_every_sdk() {
-    let rows: Vec<Value> =
-        serde_json::from_str(include_str!("../../../../proto/vectors/scrubbing.json")).unwrap();
+    let rows: Vec<Value> = serde_json::from_str(include_str!("../../vectors/scrubbing.json")).unwrap();
     assert!(rows.len() > 30);
     for row in rows {
         let clean = text(row["text"].as_str().unwrap());

@@ -7,10 +7,10 @@
 mod key;
 mod value;
 
-pub(crate) use key::names_a_secret;
+pub use key::names_a_secret;
 
 /// Replaces a secret.
-pub(crate) const REDACTED: &str = "[redacted]";
+pub const REDACTED: &str = "[redacted]";
 
 const BLOCK: &str = "-----BEGIN ";
 const BLOCK_END: &str = "-----END ";
@@ -19,7 +19,8 @@ const DASHES: &str = "-----";
 const RANDOM_FROM: usize = 32;
 
 /// The text with everything redacted that looks like a secret.
-pub(crate) fn text(input: &str) -> String {
+#[must_use]
+pub fn text(input: &str) -> String {
     let mut out = String::with_capacity(input.len());
     let mut rest = input;
     while let Some(start) = rest.find(BLOCK) {

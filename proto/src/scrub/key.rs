@@ -1,6 +1,6 @@
 //! Recognises names of secrets.
 
-use crate::proto::ErrorReason;
+use crate::v1alpha1::ErrorReason;
 
 const PARTS: [&str; 14] = [
     "password",
@@ -20,7 +20,8 @@ const PARTS: [&str; 14] = [
 ];
 
 /// Whether a field, map key or option with this name holds a secret.
-pub(crate) fn names_a_secret(name: &str) -> bool {
+#[must_use]
+pub fn names_a_secret(name: &str) -> bool {
     let plain: String = name
         .chars()
         .filter(|one| !matches!(one, '-' | '_' | '.' | ' '))
