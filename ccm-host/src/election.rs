@@ -388,7 +388,9 @@ async fn renewed(lock: &Lock, settings: &Settings, metrics: &Metrics, end: Insta
             // An answer that comes after the end is too late: what is to be written was given up.
             Ok(Ok(true)) if Instant::now() < end => return Ok(asked + settings.leader_elect_renew_deadline),
             Ok(Ok(true)) => {}
-            Ok(Ok(false)) => bail!("leadership was lost: another replica holds the Lease {}", lock.name()),
+            Ok(Ok(false)) => {
+                bail!("leadership was lost: the Lease {} is another replica's, or deleted", lock.name())
+            }
             Ok(Err(error)) => {
                 tracing::warn!(error = format!("{error:#}"), "the Lease cannot be renewed yet");
                 sleep(settings.leader_elect_retry_period.min(end.saturating_duration_since(Instant::now())))

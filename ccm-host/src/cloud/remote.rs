@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use ccm_state::inventory::Inventory;
 use ipnet::IpNet;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Semaphore, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -98,7 +98,12 @@ pub struct RemoteProvider {
     route_deletes: Batcher<Batch<routes::Delete>>,
     volumes: Batcher<Batch<VolumeReads>>,
     shadowed: Option<Shadowed>,
+    /// The turns of people's questions: whoever may read everything must not take the controllers' places.
+    inventories: Semaphore,
 }
+
+/// Questions of people that are answered at once.
+const INVENTORIES: usize = 2;
 
 impl RemoteProvider {
     /// Starts connecting, until `stop`. Must be called within a runtime.
@@ -115,6 +120,7 @@ impl RemoteProvider {
             route_deletes: Batcher::over(&link),
             volumes: Batcher::over(&link),
             shadowed,
+            inventories: Semaphore::new(INVENTORIES),
             link,
         })
     }
@@ -130,6 +136,8 @@ impl RemoteProvider {
     /// # Errors
     /// It is not connected, does not serve this, or a call failed.
     pub async fn inventory(&self, question: &Question) -> Result<Inventory, CloudError> {
+        // Never closed.
+        let _turn = self.inventories.acquire().await.ok();
         inventory::answer(&self.link, question).await
     }
 

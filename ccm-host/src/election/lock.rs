@@ -107,7 +107,7 @@ impl Lock {
             .map(|lease| Fencing { epoch: epoch(&lease), scope: lease.metadata.uid.unwrap_or_default() }))
     }
 
-    /// Renews the Lease. False if another replica holds it.
+    /// Renews the Lease. False if another replica holds it, or nobody any more.
     pub(super) async fn renew(&self, metrics: &Metrics) -> Result<bool> {
         // Based on the last write: that saves a read, and a conflict shows whether somebody else wrote since.
         let seen = self.seen.lock().clone();
@@ -165,7 +165,7 @@ impl Lock {
             .with_context(|| format!("the Lease {} cannot be read", self.name()))
     }
 
-    /// `None` means that another replica wrote first.
+    /// `None` means that another replica wrote first, or that somebody deleted the Lease, as people do to have another leader.
     async fn write(&self, lease: Lease) -> Result<Option<Lease>> {
         let (name, params) = (&self.settings.leader_elect_resource_name, PostParams::default());
         let written = match lease.metadata.resource_version {
@@ -177,7 +177,7 @@ impl Lock {
                 *self.seen.lock() = Some((lease.clone(), Instant::now()));
                 Ok(Some(lease))
             }
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
             Err(error) => Err(error).with_context(|| format!("the Lease {} cannot be written", self.name())),
         }
     }

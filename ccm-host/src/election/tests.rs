@@ -265,7 +265,22 @@ async fn a_lease_that_somebody_else_took_is_lost() {
     taken["spec"]["holderIdentity"] = "other".into();
     server.world().put_value(taken).unwrap();
     let error = first.task.await.unwrap().unwrap_err().to_string();
-    assert_eq!(error, "leadership was lost: another replica holds the Lease kube-system/ccm");
+    assert_eq!(error, "leadership was lost: the Lease kube-system/ccm is another replica's, or deleted");
+    assert!(!first.leadership.holds());
+}
+
+/// Core L2: until its renewal deadline it would act beside whoever makes a new one at once.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_deleted_is_lost_at_the_next_renewal() {
+    let server = server();
+    let first = Replica::start(&server, "first");
+    first.leadership.elected().await;
+    sleep(5 * SECOND).await;
+    let deleted = Instant::now();
+    server.world().remove::<Lease>("kube-system", "ccm").unwrap();
+    let error = first.task.await.unwrap().unwrap_err().to_string();
+    assert_eq!(error, "leadership was lost: the Lease kube-system/ccm is another replica's, or deleted");
+    assert!(deleted.elapsed() <= 3 * SECOND, "{:?}", deleted.elapsed());
     assert!(!first.leadership.holds());
 }
 

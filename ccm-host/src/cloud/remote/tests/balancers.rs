@@ -6,6 +6,7 @@ use cloudprovider_proto::v1alpha1 as pb;
 use futures::future::join_all;
 
 use super::*;
+use crate::cloud::Question;
 use crate::kube::fixtures::service;
 
 pub(super) fn wanted(host: &Host, name: &str, nodes: usize) -> EnsureLoadBalancer {
@@ -310,6 +311,25 @@ async fn a_list_of_things_that_nobody_has_is_incomplete_and_small() {
     on_list(&script, |_| Ok(page(&["a", &"u".repeat(254)], "")));
     let long_uid = list().await;
     assert_eq!((uids(&long_uid), long_uid.complete), (vec!["a"], false));
+}
+
+/// Core L7: there are 16 places for reads.
+#[tokio::test]
+async fn what_people_ask_takes_no_places_from_controllers() {
+    let script = Script::new("e1");
+    let (host, _running, _dir) = served(&script).await;
+    *script.list.lock() = Box::new(|_| Box::pin(std::future::pending()));
+    let asked: Vec<_> = (0..40)
+        .map(|_| {
+            let provider = Arc::clone(&host.provider);
+            tokio::spawn(async move { provider.inventory(&Question::LoadBalancers).await })
+        })
+        .collect();
+    eventually("lists are under way", || script.count("ListLoadBalancers") == 2).await;
+    let answer = tokio::time::timeout(PATIENCE, host.ask("n")).await;
+    answer.expect("it does not wait for the lists").unwrap();
+    assert_eq!(script.count("ListLoadBalancers"), 2);
+    asked.into_iter().for_each(|question| question.abort());
 }
 
 #[tokio::test]
