@@ -363,8 +363,8 @@ impl Wishes {
             if known.get(provider.name()).is_some_and(|known| Arc::ptr_eq(known, &info)) {
                 continue;
             }
-            self.nodes.set_keep(&info.keep_of_nodes);
-            self.services.set_keep(&info.keep_of_services);
+            self.nodes.set_keep(provider.name(), &info.keep_of_nodes);
+            self.services.set_keep(provider.name(), &info.keep_of_services);
             known.insert(provider.name().to_owned(), info);
             some = true;
         }

@@ -42,7 +42,7 @@ pub enum Found {
 pub async fn known_to(nodes: &Cache<Node>, provider: &dyn Provider) {
     let Some(info) = provider.info() else { return };
     if !nodes.holds(&info.keep_of_nodes) {
-        nodes.set_keep(&info.keep_of_nodes);
+        nodes.set_keep(provider.name(), &info.keep_of_nodes);
         nodes.synced().await;
     }
 }

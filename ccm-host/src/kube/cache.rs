@@ -12,7 +12,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Borrow, fmt, hash::Hash, sync::Arc};
+use std::{borrow::Borrow, collections::HashMap, fmt, hash::Hash, sync::Arc};
 
 use ::kube::{Api, Client, Resource};
 use parking_lot::{Mutex, RwLock};
@@ -28,9 +28,6 @@ use crate::{outage::Outage, text};
 use follow::Follower;
 use read::{Read, Unreadable};
 use store::Store;
-
-/// Maximum label and annotation keys, however often providers ask for more: each new key costs a new list.
-const MOST_KEYS: usize = 4096;
 
 /// The start of an error that may quote an object.
 const LONGEST_ERROR: usize = 200;
@@ -63,6 +60,10 @@ pub trait Slim: PartialEq + Send + Sync + Sized + 'static {
     /// Keeps the fields that are read and drops the rest.
     fn project(wire: Self::Wire, keep: &Keep, interner: &Interner) -> Self;
 }
+
+/// Maximum label and annotation keys for the sake of one provider, however often it asks for others: each new key costs a
+/// new list.
+const MOST_KEYS: usize = 4096;
 
 /// A change of an object.
 #[derive(Debug, Clone)]
@@ -111,6 +112,8 @@ struct Inner<T: Slim> {
 struct Wanted {
     generation: u64,
     keep: Arc<Keep>,
+    /// What each provider has wished for so far.
+    by: HashMap<String, Keep>,
 }
 
 impl<T: Slim> Clone for Cache<T> {
@@ -132,7 +135,7 @@ impl<T: Slim> Cache<T> {
         Self(Arc::new(Inner {
             store: RwLock::new(Store::default()),
             handlers: RwLock::default(),
-            wanted: watch::Sender::new(Wanted { generation: 1, keep: Arc::new(keep) }),
+            wanted: watch::Sender::new(Wanted { generation: 1, by: HashMap::new(), keep: Arc::new(keep) }),
             listed: watch::Sender::new(0),
             lost: Mutex::default(),
             interner: Interner::default(),
@@ -211,23 +214,27 @@ impl<T: Slim> Cache<T> {
         Arc::clone(&self.0.wanted.borrow().keep)
     }
 
-    /// Keeps these keys too. If that adds any, everything is listed again and the cache is not synced until the list
-    /// is complete; objects stay readable meanwhile.
-    pub fn set_keep(&self, keep: &Keep) {
+    /// Keeps these keys, too, for the sake of this provider. If that adds any, everything is listed again and the cache is
+    /// not synced until the list is complete; objects stay readable meanwhile.
+    pub fn set_keep(&self, provider: &str, keep: &Keep) {
         self.0.wanted.send_if_modified(|wanted| {
-            let union = wanted.keep.union(keep);
-            let grew = union != *wanted.keep;
-            if grew && union.len() > MOST_KEYS {
-                let (kind, keys) = (T::KIND, union.len());
+            let its = wanted.by.entry(provider.to_owned()).or_default();
+            let wishes = its.union(keep);
+            if wishes.len() > MOST_KEYS {
+                let (kind, keys) = (T::KIND, wishes.len());
                 tracing::error!(
+                    provider,
                     kind,
                     keys,
-                    "providers want too many labels and annotations: no more are kept"
+                    "too many labels and annotations: no more are kept for it"
                 );
                 return false;
             }
+            *its = wishes;
+            let union = wanted.keep.union(keep);
+            let grew = union != *wanted.keep;
             if grew {
-                *wanted = Wanted { generation: wanted.generation + 1, keep: Arc::new(union) };
+                (wanted.generation, wanted.keep) = (wanted.generation + 1, Arc::new(union));
             }
             grew
         });

@@ -184,15 +184,31 @@ async fn wanting_more_lists_anew_and_wanting_less_does_nothing() {
     first.end_of_list("Node", "1");
     scene.synced().await;
     assert_eq!(scene.changes(1).await, ["+a -"]);
-    scene.cache.set_keep(&Keep::default());
+    scene.cache.set_keep("a", &Keep::default());
     assert!(scene.cache.is_synced(), "nothing more is wanted");
-    scene.cache.set_keep(&keep_l());
+    scene.cache.set_keep("a", &keep_l());
     assert!(!scene.cache.is_synced(), "what is cached was projected with less");
     assert_eq!(scene.cache.get("a").unwrap().labels.get("l"), None, "and stays readable");
     second.send("ADDED", wire("a", "1", &json!({"l": "1"})));
     second.end_of_list("Node", "1");
     scene.synced().await;
     assert_eq!(scene.changes(1).await, ["~a ->1"]);
+}
+
+/// Core L8: whatever one provider has wanted before, another gets what it wants.
+#[tokio::test]
+async fn no_provider_uses_up_the_keys_of_another() {
+    let scene = Scene::start(Keep::default(), vec![]);
+    let keys = |from: usize| Keep {
+        labels: KeySet::keys((from..from + 1_500).map(|number| format!("key-{number}"))),
+        ..Keep::default()
+    };
+    for change in 0..10 {
+        scene.cache.set_keep("fickle", &keys(change * 1_500));
+    }
+    assert_eq!(scene.cache.keep().len(), 3_000, "each new key costs a list");
+    scene.cache.set_keep("late", &keys(30_000));
+    assert_eq!(scene.cache.keep().len(), 4_500);
 }
 
 /// H1: a tenant who renames annotations again and again fills no memory.

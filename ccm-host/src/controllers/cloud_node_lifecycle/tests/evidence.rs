@@ -307,7 +307,7 @@ async fn nothing_is_asked_before_the_cache_keeps_what_the_provider_wants() {
     assert_eq!(scene.fake.take_calls(), []);
     assert!(scene.server.node("n").is_some());
     let info = scene.fake.info().unwrap();
-    scene.parts.nodes.set_keep(&info.keep_of_nodes);
+    scene.parts.nodes.set_keep("fake", &info.keep_of_nodes);
     scene.passes(2).await;
     assert_eq!(scene.server.node("n"), None);
     scene.stop().await;

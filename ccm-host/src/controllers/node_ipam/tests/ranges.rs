@@ -154,7 +154,7 @@ async fn a_missed_deletion_frees_its_block() {
     scene.moment().await;
     assert_eq!(scene.cidrs("b"), Value::Null);
     // More fields are wanted, so everything is listed again.
-    scene.parts.nodes.set_keep(&Keep { labels: KeySet::all(), annotations: KeySet::default() });
+    scene.parts.nodes.set_keep("fake", &Keep { labels: KeySet::all(), annotations: KeySet::default() });
     scene.moment().await;
     assert_eq!(scene.cidrs("b"), json!(["10.10.0.0/24"]));
     scene.stop().await;
