@@ -66,7 +66,8 @@ type bridge struct {
 	// balancerWorks and routeWorks are the running mutations.
 	balancerWorks, routeWorks works
 
-	backendLabels, nodeAnnotations, annotationWrites, conditionWrites []string
+	backendLabels, nodeAnnotations, annotationWrites, conditionWrites, classes []string
+	onlyClasses                                                                bool
 
 	memory        *memory
 	tokenValidity time.Duration
@@ -121,6 +122,16 @@ func WithServiceAnnotationWrites(prefixes ...string) Option {
 // them on the real ones.
 func WithServiceConditionWrites(types ...string) Option {
 	return func(b *bridge) { b.conditionWrites = types }
+}
+
+// WithLoadBalancerClasses lists the values of spec.loadBalancerClass that the provider serves; none by default.
+func WithLoadBalancerClasses(classes ...string) Option {
+	return func(b *bridge) { b.classes = classes }
+}
+
+// WithoutDefaultLoadBalancerClass leaves Services without a class to another provider.
+func WithoutDefaultLoadBalancerClass() Option {
+	return func(b *bridge) { b.onlyClasses = true }
 }
 
 // WithCapabilities replaces limits, intervals, classes and wanted fields. By default the bridge wants all labels and
@@ -256,6 +267,7 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 		Limits: &pb.Limits{
 			MaxBatchLoadBalancers: uint32(inTimeEach * b.concurrency), MaxBatchRoutes: uint32(inTimeEach * b.concurrency),
 		},
+		LoadBalancerClasses: b.classes, NoDefaultLoadBalancerClass: b.onlyClasses,
 	}
 	answer.Wants.ServiceAnnotationWrites, answer.Wants.ServiceConditionWrites = b.annotationWrites, b.conditionWrites
 	if b.backendState {

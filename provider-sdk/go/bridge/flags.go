@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"strconv"
@@ -23,6 +24,8 @@ type flags struct {
 	backendState                   bool
 	annotationWrites               list
 	conditionWrites                list
+	classes                        list
+	onlyClasses                    bool
 	// initializeAtStart is nil unless the flag is set, likewise.
 	initializeAtStart *bool
 }
@@ -74,6 +77,8 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 		"writes them to the real ones")
 	own.Var(&out.conditionWrites, "service-condition-writes", "`TYPE,...`: conditions that the cloud provider sets on Services; the host sets "+
 		"them on the real ones")
+	own.Var(&out.classes, "load-balancer-classes", "`CLASS,...`: the values of spec.loadBalancerClass that the cloud provider serves")
+	own.BoolVar(&out.onlyClasses, "no-default-load-balancer-class", false, "leave Services without a class to another provider")
 	own.BoolFunc("initialize-at-start", "initialize the cloud provider at once, not when somebody first leads: for shadow mode, and for "+
 		"providers whose Initialize starts nothing that writes to the cloud", func(text string) error {
 		atStart, err := strconv.ParseBool(text)
@@ -126,6 +131,15 @@ func (f *flags) options() (told []Option, err error) {
 	}
 	if f.conditionWrites != nil {
 		told = append(told, WithServiceConditionWrites(f.conditionWrites...))
+	}
+	if f.classes != nil {
+		told = append(told, WithLoadBalancerClasses(f.classes...))
+	}
+	if f.onlyClasses {
+		if len(f.classes) == 0 {
+			return nil, errors.New("--no-default-load-balancer-class leaves no Service to this provider: name its classes with --load-balancer-classes")
+		}
+		told = append(told, WithoutDefaultLoadBalancerClass())
 	}
 	if f.tokenValidity != tokenValidity {
 		told = append(told, WithPageTokenValidity(f.tokenValidity))

@@ -3,10 +3,12 @@ package bridge
 import (
 	"flag"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+	"k8s.io/cloud-provider/fake"
 )
 
 // A vendor's flags work together with ours, whichever flag package it uses.
@@ -34,6 +36,32 @@ func TestVendorsFlagsKeepWorking(t *testing.T) {
 	}
 	set.VisitAll(func(one *flag.Flag) { _ = one.DefValue })
 	set.PrintDefaults()
+}
+
+func TestTheClassesOfTheCommandLineAreAdvertised(t *testing.T) {
+	parsed := func(args ...string) ([]Option, error) {
+		set := flag.NewFlagSet("sidecar", flag.ContinueOnError)
+		ours := bindFlags(set, pflag.NewFlagSet("vendor", pflag.ContinueOnError))
+		if err := set.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		return ours.options()
+	}
+	options, err := parsed("--load-balancer-classes=a.example/lb, b.example/lb", "--no-default-load-balancer-class")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bridge{cloud: &fake.Cloud{}, tokenValidity: tokenValidity}
+	for _, option := range options {
+		option(b)
+	}
+	answer := b.advertised()
+	if !slices.Equal(answer.GetLoadBalancerClasses(), []string{"a.example/lb", "b.example/lb"}) || !answer.GetNoDefaultLoadBalancerClass() {
+		t.Error(answer)
+	}
+	if _, err := parsed("--no-default-load-balancer-class"); err == nil || !strings.Contains(err.Error(), "--load-balancer-classes") {
+		t.Error(err)
+	}
 }
 
 func TestAKubeconfigThatCannotBeReadIsNamed(t *testing.T) {
