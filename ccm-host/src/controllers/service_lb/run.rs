@@ -441,16 +441,14 @@ impl Controller {
         let ensured = match answer {
             Ok(ensured) => ensured,
             Err(error) => {
-                self.warn(
-                    service,
-                    if error.is(ErrorReason::AdoptionRefused) {
-                        sync_failed(format_args!(
-                            "{error}; {ADOPT_FLAG} lets the host take over the load balancer"
-                        ))
-                    } else {
-                        not_synced(&error)
-                    },
-                );
+                let report = if error.is(ErrorReason::AdoptionRefused) {
+                    sync_failed(format_args!(
+                        "{error}; {ADOPT_FLAG} lets the host take over the load balancer"
+                    ))
+                } else {
+                    not_synced(&error)
+                };
+                self.warn(service, report);
                 return (Step::End(self.failed(call, &error)), None);
             }
         };
