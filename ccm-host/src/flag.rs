@@ -30,17 +30,24 @@ impl Wrong {
         Self { problem: problem.into(), remedy: remedy.into(), is_secret: false }
     }
 
-    /// The value is a URL with credentials in it.
-    pub fn password(remedy: impl Into<String>) -> Self {
-        Self { is_secret: true, ..Self::new("the URL carries a user name or password", remedy) }
-    }
-
     /// Turns this into the mistake of a flag with this value.
     #[must_use]
     pub fn of(self, name: &str, value: &str) -> FlagError {
         let given = if self.is_secret { format!("--{name}") } else { format!("--{name}={value}") };
         FlagError { given, problem: self.problem, remedy: self.remedy }
     }
+}
+
+/// Refuses a URL, with or without its scheme, that carries credentials.
+pub fn without_password(url: &str, remedy: &str) -> Result<(), Wrong> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    if rest.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@')) {
+        return Err(Wrong {
+            is_secret: true,
+            ..Wrong::new("the URL carries a user name or password", remedy)
+        });
+    }
+    Ok(())
 }
 
 /// One mistake on the command line.

@@ -108,11 +108,7 @@ pub(super) fn shown(text: &str, most: usize) -> String {
 const LONGEST_SCRUBBED: usize = 64 << 10;
 
 fn cut(text: &str, most: usize) -> &str {
-    let mut end = text.len().min(most);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..text.floor_char_boundary(most)]
 }
 
 /// Durations sent by a provider, clamped to what the host accepts.

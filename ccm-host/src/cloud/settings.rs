@@ -310,10 +310,7 @@ fn endpoint(name: &str, address: &str, tls_dir: Option<PathBuf>) -> Result<Endpo
     if let Some(path) = address.strip_prefix("unix:") {
         return socket(path.strip_prefix("//").unwrap_or(path));
     }
-    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
-    if rest.split('/').next().is_some_and(|authority| authority.contains('@')) {
-        return Err(Wrong::password("providers over TCP show certificates: use --provider-tls-dir"));
-    }
+    flag::without_password(address, "providers over TCP show certificates: use --provider-tls-dir")?;
     if let Some(authority) = address.strip_prefix("https://") {
         return https(name, authority, tls_dir);
     }

@@ -312,12 +312,10 @@ impl KubeSettings {
 
 fn master(text: &str) -> Result<http::Uri, Wrong> {
     let wrong = |problem| Wrong::new(problem, "give a URL such as https://host:6443");
+    flag::without_password(text, "put credentials into a kubeconfig")?;
     let uri: http::Uri = text.parse().map_err(|_| wrong("is not a URL"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
         return Err(wrong("is not an http or https URL"));
-    }
-    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(Wrong::password("put credentials into a kubeconfig"));
     }
     Ok(uri)
 }

@@ -20,7 +20,7 @@ use tracing_subscriber::layer::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::VERSION;
-use crate::flag::Wrong;
+use crate::flag::{self, Wrong};
 use crate::trace::TARGET;
 
 const MILLION: u32 = 1_000_000;
@@ -52,11 +52,9 @@ fn collector(text: &str) -> Result<String, Wrong> {
     let wrong = |problem| {
         Wrong::new(problem, "give host:port of a collector in the pod or on the node, such as localhost:4317")
     };
+    flag::without_password(text, "give host:port; collectors are called without credentials")?;
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let uri: http::Uri = url.parse().map_err(|_invalid| wrong("is not an address"))?;
-    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(Wrong::password("give host:port; collectors are called without credentials"));
-    }
     match uri.scheme_str() {
         Some("https") => Err(wrong("requires TLS, which is not supported for collectors")),
         Some("http") if uri.port().is_some() => Ok(url),

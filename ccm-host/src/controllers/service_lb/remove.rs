@@ -23,7 +23,7 @@ use super::{
 use crate::{
     cloud::{Accepted, CloudError, DeleteLoadBalancer, ErrorReason, Provider},
     kube::{events::Regarding, patch::WriteError, queue::Outcome},
-    reconcile::Retry,
+    reconcile::{Report, Retry},
 };
 
 /// The wanted state announced for a removal.
@@ -66,7 +66,7 @@ impl Controller {
             Standing::Frozen(reason) => {
                 let held = format!("the deletion is held back: {reason}");
                 let report = if why.is_of_service() { sync_failed(held) } else { delete_failed(held) };
-                self.say(&Key::Balancer(row.at.clone()), Regarding::service(&row.key, &row.at.uid), report);
+                self.say_of(row, report);
                 return Outcome::Done;
             }
         }
@@ -167,7 +167,7 @@ impl Controller {
         let key = Key::Balancer(row.at.clone());
         // Like upstream, distinguishes a failed cleanup from that of a Service that is gone.
         let report = if why.is_of_service() { not_synced(error) } else { not_deleted(error) };
-        self.say(&key, Regarding::service(&row.key, &row.at.uid), report);
+        self.say_of(row, report);
         // A removal has no change of the Service to wait for, so it is always retried; tidying, at the next sweep.
         let retry = Retry::without_sweep(error);
         let wait = match why {
@@ -188,9 +188,12 @@ impl Controller {
     /// Reports what the removal waits for.
     fn waits(&self, row: &Row, why: Why, reason: &'static str, what: &str) {
         if !why.is_tidying() {
-            let about = Regarding::service(&row.key, &row.at.uid);
-            self.say(&Key::Balancer(row.at.clone()), about, waiting(reason, what));
+            self.say_of(row, waiting(reason, what));
         }
+    }
+
+    fn say_of(&self, row: &Row, report: Report) {
+        self.say(&Key::Balancer(row.at.clone()), Regarding::service(&row.key, &row.at.uid), report);
     }
 }
 

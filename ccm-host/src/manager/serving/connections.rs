@@ -135,12 +135,8 @@ impl Places {
     fn take(self: &Arc<Self>, peer: IpAddr) -> Place {
         let (peer, lost) = (network(peer), CancellationToken::new());
         let mut held = self.0.lock();
-        let all: usize = held.by_peer.values().map(BTreeMap::len).sum();
-        let most = held.by_peer.iter().max_by_key(|(_, its)| its.len()).map(|(most, _)| *most);
-        if held.by_peer.get(&peer).is_some_and(|its| its.len() >= OF_ONE_PEER) {
-            held.end_oldest(peer);
-        } else if all >= CONNECTIONS {
-            most.into_iter().for_each(|most| held.end_oldest(most));
+        if let Some(loser) = held.loser(peer) {
+            held.end_oldest(loser);
         }
         held.taken += 1;
         let number = held.taken;
@@ -150,6 +146,16 @@ impl Places {
 }
 
 impl Held {
+    /// Who loses a connection to a new one of this peer.
+    fn loser(&self, peer: IpAddr) -> Option<IpAddr> {
+        if self.by_peer.get(&peer).is_some_and(|its| its.len() >= OF_ONE_PEER) {
+            return Some(peer);
+        }
+        let all: usize = self.by_peer.values().map(BTreeMap::len).sum();
+        let most = || self.by_peer.iter().max_by_key(|(_, its)| its.len()).map(|(most, _)| *most);
+        if all >= CONNECTIONS { most() } else { None }
+    }
+
     fn end_oldest(&mut self, peer: IpAddr) {
         let oldest = self.by_peer.get(&peer).and_then(|its| its.keys().next().copied());
         if let Some(ended) = oldest.and_then(|number| self.leave(peer, number)) {
