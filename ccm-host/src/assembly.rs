@@ -19,16 +19,19 @@ mod state;
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use ::kube::Client;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use futures::FutureExt as _;
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cloud::{CloudMetrics, Dialer},
+    cloud::{CloudMetrics, Dialer, Family, Providers},
     controllers::Parts,
-    election::{self, Leadership, Lock},
-    kube::{ClientOptions, Events, KubeMetrics, WritePressure, Writer, client},
+    election::{self, Leadership, Leading, Lock},
+    kube::{
+        ClientOptions, Events, KubeMetrics, WritePressure, Writer,
+        client::{self, Recognition},
+    },
     manager::{
         health::Probe,
         process::Process,
@@ -66,6 +69,7 @@ pub async fn start(process: &Process) -> Result<()> {
     let metrics = process.metrics().register(KubeMetrics::register);
     let options = client_options(process);
     let client = client::build(&options, &metrics.client).await.context("no client for the apiserver")?;
+    watch_recognition(process, options.recognition.clone());
     access::start(process, &client, &options, &metrics.client).await?;
     let electing = match is_electing(process) {
         true => client::build(&lease_options(process, &options), &metrics.client).await,
@@ -104,11 +108,14 @@ async fn start_with(
     process.waiting_for("the apiserver, for the uid of the namespace kube-system");
     let cluster = providers::identify(&client, &process.settings().kube.cluster_name).await?;
     accounts.start(process, &client);
-    let leadership = start_election(process, electing);
+    let (leading, leadership) = leadership(process);
     let (providers, remotes) = {
         let gates = (&leadership, shadow.as_ref());
         providers::start(process, cluster, gates, &cloud_metrics, dialer)
     };
+    if let Some(leading) = leading {
+        start_election(process, electing, (leading, leadership.clone()), providers.clone());
+    }
     let caches = Caches::new(process.settings(), &providers, &metrics);
     let writer = Writer::new(client.clone(), pressure.clone());
     let parts = Parts {
@@ -209,29 +216,52 @@ fn is_electing(process: &Process) -> bool {
 }
 
 /// Options for a client that renews the Lease even when the host is busy: its own connection, no limiter, no retries
-/// that would hide how long a renewal took and, as upstream, time for a second attempt.
+/// that would hide how long a renewal took and, as upstream, time for a second attempt: over another connection, if the
+/// first is dead.
 fn lease_options(process: &Process, options: &ClientOptions) -> ClientOptions {
     let request_timeout = process.settings().election.leader_elect_renew_deadline / 2;
-    ClientOptions { qps: 0.0, retries: 0, request_timeout, ..options.clone() }
+    let silence = request_timeout.mul_f64(0.8);
+    ClientOptions { qps: 0.0, retries: 0, request_timeout, silence, ..options.clone() }
 }
 
-/// Starts competing for the Lease, if the flags say so. Losing it ends the process.
-fn start_election(process: &Process, client: &Client) -> Leadership {
+/// Ends a process that the apiserver no longer knows, whether it leads, stands by or is alone.
+fn watch_recognition(process: &Process, recognition: Recognition) {
+    process.spawn_support("recognition", |stop| async move {
+        tokio::select! {
+            () = stop.cancelled() => Ok(()),
+            () = recognition.lost() => bail!(
+                "the apiserver does not know who this process is, or has another certificate: a restart reads the kubeconfig's files anew"
+            ),
+        }
+    });
+}
+
+/// What the parts of the process follow, and the end that announces changes, if it competes for the Lease.
+fn leadership(process: &Process) -> (Option<watch::Sender<Leading>>, Leadership) {
     if process.settings().shadow.shadow {
-        return Leadership::shadow();
+        return (None, Leadership::shadow());
     }
     if !is_electing(process) {
-        return Leadership::always();
+        return (None, Leadership::always());
     }
-    let settings = process.settings().election.clone();
     let (leading, leadership) = Leadership::standby();
-    let lock = Lock::new(client.clone(), settings.clone(), identity());
+    (Some(leading), leadership)
+}
+
+/// Starts competing for the Lease. Losing it ends the process.
+fn start_election(
+    process: &Process,
+    client: &Client,
+    ends: (watch::Sender<Leading>, Leadership),
+    providers: Providers,
+) {
+    let settings = process.settings().election.clone();
+    let is_fit = move || providers.all().iter().any(|one| !one.status(Family::Instances).borrow().is_away());
+    let lock = Lock::new(client.clone(), settings.clone(), identity(), Box::new(is_fit));
     let health = lock.health();
     process.checks().add(Probe::Ready, "lease", move || health.check());
     let metrics = process.metrics().register(election::Metrics::register);
-    let ends = (leading, leadership.clone());
     process.spawn_support("leader-election", |stop| election::run(lock, settings, metrics, ends, stop));
-    leadership
 }
 
 /// Like upstream's: the host name for people, and a unique part.

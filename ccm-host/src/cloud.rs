@@ -17,6 +17,8 @@ mod digest;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 #[cfg(test)]
 pub(crate) mod hostile;
 mod instances;

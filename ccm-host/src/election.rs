@@ -12,7 +12,8 @@
 //! The leader stops `--leader-elect-renew-deadline` after its last renewal, before anybody else may take the Lease; the
 //! process then ends and restarts as a standby. A leader that is asked to stop releases the Lease once the providers
 //! have heard of it: by then, whatever they did in its name has ended. If one has not heard it, the Lease is left to run
-//! out: until then that provider may work for this process. A standby checks the Lease every
+//! out: until then that provider may work for this process. A leader that no provider has answered for minutes says so in the
+//! Lease, and gives it to a standby that one answers. A standby checks the Lease every
 //! `--leader-elect-retry-period`, and when a watch reports that its holder released it.
 
 mod lock;
@@ -39,14 +40,19 @@ use crate::{
     flag::{self, Mistakes, Wrong, duration::text},
     metric::Declare,
 };
-pub use lock::{Health, Lock};
+use lock::Renewal;
+pub use lock::{Fitness, Health, Lock};
 
 /// Time for the providers to hear that this process no longer leads.
 pub const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// How long a standby is answered 401 before it ends. A client certificate is read once, so without a restart it would
-/// never lead again.
-const UNKNOWN: Duration = Duration::from_secs(60);
+/// How long no provider must have answered a leader before it seeks a successor: longer than one takes to restart.
+const UNFIT: Duration = Duration::from_secs(120);
+
+/// The Lease goes to a replica that a provider answers. This process ends: what it knows is a leader's.
+#[derive(Debug, thiserror::Error)]
+#[error("no provider has answered this replica for {UNFIT:?}, and one answers {0}, which leads from now on")]
+struct HandsOver(String);
 
 /// The flags of leader election: on or off, and its timing.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -298,7 +304,7 @@ pub async fn run(
     };
     leading.send_replace(Leading::No);
     metrics.leads(&settings.leader_elect_resource_name, false);
-    if ended.is_ok() {
+    if ended.as_ref().err().is_none_or(anyhow::Error::is::<HandsOver>) {
         leadership.believers.close();
         match timeout(LAST_WORD, leadership.believers.wait()).await {
             Ok(()) => lock.release().await,
@@ -320,14 +326,10 @@ async fn compete(
 ) -> Result<()> {
     let mut asked = Instant::now();
     let mut watch = lock.watch();
-    let (mut told, mut unknown_since) = (None, None::<Instant>);
+    let mut told = None;
     let fencing = loop {
         let answer = lock.acquire().await;
         lock.health.saw(&answer);
-        unknown_since = match &answer {
-            Err(error) if is_unknown(error) => unknown_since.or(Some(Instant::now())),
-            Ok(_) | Err(_) => None,
-        };
         match answer {
             Ok(Some(fencing)) => break fencing,
             Ok(None) => {
@@ -341,13 +343,7 @@ async fn compete(
                 }
                 told = holder;
             }
-            Err(error) => {
-                if unknown_since.is_some_and(|since| since.elapsed() >= UNKNOWN) {
-                    let context = "the apiserver does not know who this process is: a restart reads the kubeconfig's files anew";
-                    return Err(error.context(context));
-                }
-                tracing::warn!(error = format!("{error:#}"), "the Lease cannot be taken yet");
-            }
+            Err(error) => tracing::warn!(error = format!("{error:#}"), "the Lease cannot be taken yet"),
         }
         // Replicas that start together must not stay in step.
         let pause = settings.leader_elect_retry_period.mul_f64(1.0 + fastrand::f64() * 0.2);
@@ -361,34 +357,45 @@ async fn compete(
     tracing::info!(lease = lock.name(), epoch = fencing.epoch, "leads");
     metrics.leads(&settings.leader_elect_resource_name, true);
     let mut end = asked + settings.leader_elect_renew_deadline;
+    let (mut unfit_since, mut seeks) = (None, false);
     loop {
         leading.send_replace(Leading::Until { fencing: fencing.clone(), end });
         sleep(settings.leader_elect_retry_period).await;
-        end = renewed(lock, settings, metrics, end).await?;
+        unfit_since = if lock.is_fit() { None } else { unfit_since.or(Some(Instant::now())) };
+        let sought = seeks;
+        seeks = unfit_since.is_some_and(|since| since.elapsed() >= UNFIT);
+        if seeks && !sought {
+            tracing::warn!(
+                lease = lock.name(),
+                "no provider has answered for {UNFIT:?}: hands over as soon as one answers another replica"
+            );
+        }
+        end = renewed(lock, settings, metrics, end, seeks).await?;
     }
 }
 
-fn is_unknown(error: &anyhow::Error) -> bool {
-    let status = error.chain().find_map(|cause| match cause.downcast_ref::<kube::Error>() {
-        Some(kube::Error::Api(status)) => Some(status.code),
-        _ => None,
-    });
-    status == Some(401)
-}
-
 /// Renews the Lease, retrying as needed. Returns when leadership now ends.
-async fn renewed(lock: &Lock, settings: &Settings, metrics: &Metrics, end: Instant) -> Result<Instant> {
+async fn renewed(
+    lock: &Lock,
+    settings: &Settings,
+    metrics: &Metrics,
+    end: Instant,
+    seeks: bool,
+) -> Result<Instant> {
     loop {
         let asked = Instant::now();
-        let answer = timeout_at(end, lock.renew(metrics)).await;
+        let answer = timeout_at(end, lock.renew(metrics, seeks)).await;
         if let Ok(answer) = &answer {
             lock.health.saw(answer);
         }
         match answer {
             // An answer that comes after the end is too late: what is to be written was given up.
-            Ok(Ok(true)) if Instant::now() < end => return Ok(asked + settings.leader_elect_renew_deadline),
-            Ok(Ok(true)) => {}
-            Ok(Ok(false)) => {
+            Ok(Ok(Renewal::Held)) if Instant::now() < end => {
+                return Ok(asked + settings.leader_elect_renew_deadline);
+            }
+            Ok(Ok(Renewal::Held)) => {}
+            Ok(Ok(Renewal::Wanted(successor))) => return Err(HandsOver(successor).into()),
+            Ok(Ok(Renewal::Lost)) => {
                 bail!("leadership was lost: the Lease {} is another replica's, or deleted", lock.name())
             }
             Ok(Err(error)) => {

@@ -20,6 +20,8 @@ pub mod cloud;
 pub mod controllers;
 pub mod election;
 pub mod flag;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod kube;
 pub mod manager;
 mod metric;

@@ -304,7 +304,8 @@ func TestAMutationIsFinishedThoughItsCallerIsGone(t *testing.T) {
 // What a host does after a lost answer or a passed deadline.
 func TestAnEqualMutationJoinsTheOneThatRuns(t *testing.T) {
 	begun, release := make(chan bool, 9), make(chan bool)
-	cloud := &cloud{ensure: func(context.Context, *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+	cloud := &cloud{ensure: func(_ context.Context, request *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+		request.Service.Labels["d"] = "written by the method" // D12
 		begun <- true
 		<-release
 		return &pb.EnsureLoadBalancerResponse{LoadBalancer: &pb.LoadBalancer{Id: "one"}}, nil

@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"crypto/sha256"
 	"sync"
 
 	"cloudprovider.ccm/sdk/fault"
@@ -18,9 +19,17 @@ type lanes struct {
 
 // underway is a running mutation, shared by all callers that wait for it.
 type underway struct {
-	request proto.Message
-	ended   chan struct{}
-	out     outcome
+	wish  wish
+	ended chan struct{}
+	out   outcome
+}
+
+// wish identifies a request as it arrived: the method may change the message while it runs.
+type wish [sha256.Size]byte
+
+func wishOf(request proto.Message) (wish, error) {
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
+	return sha256.Sum256(text), err
 }
 
 // wait returns a channel with its outcome.
@@ -36,6 +45,10 @@ func (u *underway) wait() <-chan outcome {
 // run joins the identical running mutation, or starts one on keys that are admitted and free. Its keys stay busy until
 // it ends or is abandoned.
 func (l *lanes) run(request proto.Message, may checks.May, begin func(left any, refused proto.Message) (context.Context, <-chan outcome, error)) (*underway, error) {
+	wish, err := wishOf(request)
+	if err != nil {
+		return nil, fault.Internal(err)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var mine []checks.Subject
@@ -45,7 +58,7 @@ func (l *lanes) run(request proto.Message, may checks.May, begin func(left any, 
 			return nil
 		}
 		other, busy := l.busy[subject]
-		if busy && proto.Equal(other.request, request) {
+		if busy && other.wish == wish {
 			equal = other
 			return nil
 		}
@@ -68,7 +81,7 @@ func (l *lanes) run(request proto.Message, may checks.May, begin func(left any, 
 	if err != nil {
 		return nil, err
 	}
-	begun := &underway{request: request, ended: make(chan struct{})}
+	begun := &underway{wish: wish, ended: make(chan struct{})}
 	if l.busy == nil {
 		l.busy = map[checks.Subject]*underway{}
 	}

@@ -10,6 +10,7 @@ import (
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"cloudprovider.ccm/sdk/internal/checks"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // shortestPause and longestPause bound the pause before background work that panicked starts again; it doubles each time.
@@ -63,16 +64,27 @@ func (c *core) term(request any) (context.Context, error) {
 	return c.leadership.Term(cluster.GetUid(), fencing)
 }
 
+// processStart is the zero of the clock that leaders are told of.
+var processStart = time.Now()
+
 // hear handles Lead. The provider's background work starts and ends with the term.
-func (c *core) hear(request *pb.LeadRequest) error {
+func (c *core) hear(request *pb.LeadRequest) (*pb.LeadResponse, error) {
+	heardAt := time.Since(processStart)
+	answer := &pb.LeadResponse{HeardAt: durationpb.New(heardAt)}
 	var validFor *time.Duration
 	if given := request.GetValidFor(); given != nil {
 		left := given.AsDuration()
+		if until := request.GetValidUntil(); until != nil && left > 0 {
+			left = until.AsDuration() - heardAt
+		}
 		validFor = &left
 	}
 	term, err := c.leadership.Hear(request.GetCluster().GetUid(), request.GetFencing(), validFor)
-	if err != nil || term == nil || c.provider.whileLeading == nil || !c.provider.life.beginMutation() {
-		return err
+	if err != nil {
+		return nil, err
+	}
+	if term == nil || c.provider.whileLeading == nil || !c.provider.life.beginMutation() {
+		return answer, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +95,7 @@ func (c *core) hear(request *pb.LeadRequest) error {
 	}
 	c.returned[uid] = returned
 	go c.whileLed(term, request.GetCluster(), before, returned)
-	return nil
+	return answer, nil
 }
 
 func (c *core) whileLed(term context.Context, cluster *pb.ClusterRef, before <-chan struct{}, returned chan<- struct{}) {

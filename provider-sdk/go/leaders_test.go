@@ -40,6 +40,32 @@ var waysToEnd = []struct {
 	{"a new leader", long, 2, long},
 }
 
+// A call that is read late, as by a process that stood still, does not count from then. [R:lead-ends]
+func TestLeadershipEndsByTheProvidersClock(t *testing.T) {
+	conn := serve(t, provider(t, &cloud{ensure: func(context.Context, *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+		return &pb.EnsureLoadBalancerResponse{}, nil
+	}})).dial(t)
+	leadUntil := func(until *durationpb.Duration) time.Duration {
+		answer, err := pb.NewCloudProviderClient(conn).Lead(soon(t), &pb.LeadRequest{
+			Cluster: clusterRef(), Fencing: &pb.Fencing{Scope: "lease", Epoch: 1}, ValidFor: long, ValidUntil: until,
+		})
+		if err != nil || answer.GetHeardAt() == nil {
+			t.Fatal(answer, err)
+		}
+		return answer.GetHeardAt().AsDuration()
+	}
+	change := func() error {
+		return <-ensureLed(t, conn)
+	}
+	clock := leadUntil(nil)
+	later := leadUntil(durationpb.New(clock + 600*time.Second))
+	if err := change(); err != nil || later < clock {
+		t.Fatal(err, clock, later)
+	}
+	leadUntil(durationpb.New(later))
+	expect(t, change(), codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_STALE_LEADER)
+}
+
 // ensureLed begins an Ensure in the name of the first leader.
 func ensureLed(t *testing.T, conn *grpc.ClientConn) chan error {
 	answered := make(chan error, 1)

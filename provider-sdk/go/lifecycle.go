@@ -15,7 +15,8 @@ type lifecycle struct {
 	// giveUp is cancelled when the grace period is over: running work is abandoned.
 	giveUp context.Context
 
-	stopNow, giveUpNow context.CancelFunc
+	// idleNow closes idle, once: work that a mutation left behind may begin after the last mutation has ended.
+	stopNow, giveUpNow, idleNow func()
 
 	mu        sync.Mutex
 	serving   map[string]bool
@@ -29,6 +30,7 @@ func newLifecycle(services []string) *lifecycle {
 	life := &lifecycle{serving: map[string]bool{}, changed: make(chan struct{}), idle: make(chan struct{})}
 	life.stop, life.stopNow = context.WithCancel(context.Background())
 	life.giveUp, life.giveUpNow = context.WithCancel(context.Background())
+	life.idleNow = sync.OnceFunc(func() { close(life.idle) })
 	for _, service := range services {
 		life.serving[service] = true
 	}
@@ -88,7 +90,7 @@ func (l *lifecycle) beginStop() {
 	l.stopping = true
 	l.tell()
 	if l.mutations == 0 {
-		close(l.idle)
+		l.idleNow()
 	}
 	l.stopNow()
 }
@@ -104,7 +106,7 @@ func (l *lifecycle) beginMutation() bool {
 	return true
 }
 
-// joinMutation counts work that a running mutation leaves behind; always allowed, since that mutation is still counted.
+// joinMutation counts work that a mutation leaves behind; always allowed, since the mutation was.
 func (l *lifecycle) joinMutation() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +118,7 @@ func (l *lifecycle) endMutation() {
 	defer l.mu.Unlock()
 	l.mutations--
 	if l.stopping && l.mutations == 0 {
-		close(l.idle)
+		l.idleNow()
 	}
 }
 

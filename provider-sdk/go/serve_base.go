@@ -52,5 +52,5 @@ func (s *baseServer) GetStatus(ctx context.Context, request *pb.GetStatusRequest
 }
 
 func (s *baseServer) Lead(_ context.Context, request *pb.LeadRequest) (*pb.LeadResponse, error) {
-	return &pb.LeadResponse{}, s.hear(request)
+	return s.hear(request)
 }

@@ -64,7 +64,7 @@ func TestBackgroundWorkThatPanickedStartsAgain(t *testing.T) {
 			panic("no such disk")
 		}}}
 		request := &pb.LeadRequest{Cluster: &pb.ClusterRef{Uid: "c"}, Fencing: &pb.Fencing{Scope: "lease", Epoch: 1}, ValidFor: durationpb.New(lasts)}
-		if err := core.hear(request); err != nil {
+		if _, err := core.hear(request); err != nil {
 			t.Fatal(err)
 		}
 		<-core.returned["c"]
@@ -76,4 +76,15 @@ func TestBackgroundWorkThatPanickedStartsAgain(t *testing.T) {
 			t.Error(log)
 		}
 	})
+}
+
+// D16: work that a mutation leaves behind may begin when the mutation has ended and a stop waits for nothing any more.
+func TestWorkThatBeginsAfterTheLastMutationOfAStop(t *testing.T) {
+	life := newLifecycle(nil)
+	life.beginMutation()
+	life.beginStop()
+	life.endMutation()
+	life.joinMutation()
+	life.endMutation()
+	<-life.idle
 }

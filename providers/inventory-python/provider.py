@@ -73,7 +73,8 @@ def provider(flags: argparse.Namespace) -> sdk.Provider:
     machines = Machines(inventory)
     balancers = Balancers(Allocations(flags.allocations), inventory, flags.page_token_validity) if flags.allocations else None
     # The allocations file keeps each digest.
-    capabilities = pb.GetCapabilitiesResponse(wants=WANTS, capabilities=[pb.CAPABILITY_DURABLE_DIGEST])
+    durable = [pb.CAPABILITY_DURABLE_DIGEST] if balancers else []
+    capabilities = pb.GetCapabilitiesResponse(wants=WANTS, capabilities=durable)
     capabilities.intervals.page_token_validity.FromTimedelta(timedelta(seconds=flags.page_token_validity))
     capabilities.intervals.bookmark_interval.FromTimedelta(timedelta(seconds=flags.bookmark_interval))
     return sdk.Provider(

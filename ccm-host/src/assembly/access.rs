@@ -102,6 +102,7 @@ async fn client(
     };
     if let Some(path) = kubeconfig {
         (options.kubeconfig, options.master) = (Some(path.clone()), None);
+        options.recognition = client::Recognition::default();
     }
     Ok(client::build(&options, metrics).await?)
 }

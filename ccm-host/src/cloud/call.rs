@@ -6,7 +6,7 @@
 //!                       keys)   offenders)         span)
 //! ```
 
-mod answer;
+pub(super) mod answer;
 pub(super) mod batch;
 pub(super) mod gather;
 pub(super) mod limit;

@@ -5,6 +5,8 @@
 //! enum number is read as zero, the safe branch.
 
 mod balancer;
+#[cfg(any(test, fuzzing))]
+pub(super) mod believed;
 mod effects;
 mod instance;
 pub(super) mod label;

@@ -20,6 +20,8 @@ pub(super) mod session;
 mod watch;
 
 pub use self::connect::Dialer;
+#[cfg(any(test, fuzzing))]
+pub(super) use self::handshake::negotiate;
 
 use std::sync::Arc;
 
@@ -214,8 +216,8 @@ impl Link {
         }
         let deadline = method.deadline(&session.deadlines);
         let object = message.object().map(str::to_owned);
-        let answer =
-            rpc::unary(&self.metrics, session.client(), &session.lost, deadline, items, message).await;
+        let (client, bytes) = (session.client(), session.message_bytes);
+        let answer = rpc::unary(&self.metrics, client, bytes, &session.lost, deadline, items, message).await;
         match &answer {
             // A batch is judged by its items.
             Ok(_) if items.is_some() => {}

@@ -73,7 +73,7 @@ impl Script {
             list_routes: Mutex::new(Box::new(|_| Box::pin(async { Ok(pb::ListRoutesResponse::default()) }))),
             ensure_routes: Mutex::new(Box::new(|request| Box::pin(async move { Ok(all_routed(request)) }))),
             delete_routes: Mutex::new(Box::new(|request| Box::pin(async move { Ok(all_removed(request)) }))),
-            lead: Mutex::new(Box::new(|_| Box::pin(async { Ok(pb::LeadResponse {}) }))),
+            lead: Mutex::new(Box::new(|_| Box::pin(async { Ok(pb::LeadResponse::default()) }))),
             log: Mutex::default(),
             metadata: Mutex::default(),
         })

@@ -72,7 +72,7 @@ impl BatchRpc for VolumeReads {
 }
 
 /// The answer to one query.
-fn volume(given: pb::VolumeResult, findings: &mut Findings) -> VolumeAnswer {
+pub(super) fn volume(given: pb::VolumeResult, findings: &mut Findings) -> VolumeAnswer {
     let state = findings.known(given.state);
     let error = given.error.map(|error| CloudError::of_item(VolumeReads::METHOD.name, error, findings));
     let labels = label::of_volume(given.labels, findings);

@@ -68,7 +68,7 @@ use act::{Failures, HELD_BACK, Ledger};
 pub use decide::is_given_up;
 use decide::is_ready;
 use explain::View;
-use guard::{Denials, Guard, Leases, Rules};
+use guard::{Denials, Guard, Leases, Rule, Rules};
 use metrics::LifecycleMetrics;
 use observe::Seen;
 pub use settings::{Policy, Settings, Share};
@@ -252,7 +252,9 @@ impl Controller {
             rng: fastrand::Rng::new(),
         };
         loop {
+            let begun = Instant::now();
             Box::pin(self.pass(domain, &mut memory)).await;
+            self.metrics.took(begun.elapsed());
             self.due(domain, &mut changes).await;
         }
     }
@@ -290,6 +292,7 @@ impl Controller {
         let mut ruling = memory.guard.rule(now, total, &seen.absent, &seen.control);
         report(&domain.name, was_contradicted, memory.guard.is_contradicted());
         let to_go = std::mem::take(&mut ruling.delete);
+        ruling.held_back.extend(seen.nameless.iter().map(|node| (node.uid.clone(), Rule::Nameless)));
         let doubted = !seen.control.unsettled.is_empty();
         let to_go = self.only_silent(domain, memory, to_go, doubted, &mut ruling.held_back).await;
         let to_go = self.record(domain, memory, to_go).await;
@@ -301,7 +304,8 @@ impl Controller {
             let rule = *ruling.held_back.get(&node.uid).filter(|rule| !rule.is_brief())?;
             Some((Arc::clone(node), rule))
         };
-        let absent: HashSet<&str> = seen.absent_nodes().map(|node| node.uid.as_str()).collect();
+        let absent = seen.absent_nodes().chain(&seen.nameless);
+        let absent: HashSet<&str> = absent.map(|node| node.uid.as_str()).collect();
         let freed = flock.all.iter().filter(|node| is_held_back(node) && !absent.contains(node.uid.as_str()));
         self.show_held_back(flock.all.iter().filter_map(held).collect()).await;
         self.show_freed(freed.cloned().collect()).await;

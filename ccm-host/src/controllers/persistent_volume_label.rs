@@ -13,6 +13,8 @@
 
 mod act;
 mod decide;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod metrics;
 mod observe;
 #[cfg(test)]

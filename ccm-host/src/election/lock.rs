@@ -19,11 +19,31 @@ use tokio::time::{Instant, timeout};
 use super::{Fencing, Metrics, Settings};
 use crate::{clock, outage::Outage};
 
+/// Asked often: whether a provider answers this replica.
+pub type Fitness = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// How a renewal ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Renewal {
+    Held,
+    /// Another replica holds the Lease, or nobody any more.
+    Lost,
+    /// This replica holds it and seeks a successor, which this one offers to be.
+    Wanted(String),
+}
+
+/// The annotation of a holder that no provider answers; its value is the holder.
+const SEEKS: &str = "cloudprovider.ccm/seeks-successor";
+/// The annotation of a replica that is ready to follow such a holder; its value is the replica.
+const OFFERS: &str = "cloudprovider.ccm/successor";
+
 /// One replica's view of the Lease.
 pub struct Lock {
     api: Api<Lease>,
     settings: Settings,
     me: String,
+    /// Whether this replica could do a leader's work: a provider answers it.
+    is_fit: Fitness,
     /// The Lease as last seen, and since when it has been unchanged.
     seen: Mutex<Option<(Lease, Instant)>>,
     pub(super) health: Health,
@@ -38,11 +58,12 @@ impl std::fmt::Debug for Lock {
 impl Lock {
     /// `me` must be unique among the replicas.
     #[must_use]
-    pub fn new(client: Client, settings: Settings, me: String) -> Self {
+    pub fn new(client: Client, settings: Settings, me: String, is_fit: Fitness) -> Self {
         Self {
             api: Api::namespaced(client, &settings.leader_elect_resource_namespace),
             settings,
             me,
+            is_fit,
             seen: Mutex::default(),
             health: Health::default(),
         }
@@ -70,12 +91,17 @@ impl Lock {
     /// Whether the Lease in a watch event is free, by the rules of [`Lock::acquire`].
     fn is_free(&self, lease: &Lease) -> bool {
         let unchanged = self.see(Some(lease));
-        matches!(decide(lease.spec.as_ref(), &self.me, unchanged), Step::Create | Step::Take)
+        matches!(self.decide(Some(lease), unchanged), Step::Create | Step::Take)
     }
 
     /// The holder of the Lease as last seen.
     pub(super) fn holder(&self) -> Option<String> {
-        self.seen.lock().as_ref().and_then(|(lease, _)| lease.spec.as_ref()?.holder_identity.clone())
+        self.seen.lock().as_ref().map(|(lease, _)| holder(lease).to_owned())
+    }
+
+    /// Whether this replica can do a leader's work.
+    pub(super) fn is_fit(&self) -> bool {
+        (self.is_fit)()
     }
 
     /// Time until the Lease may be taken unless it is renewed. `None` if it may be taken now, or there is none.
@@ -91,15 +117,23 @@ impl Lock {
     pub(super) async fn acquire(&self) -> Result<Option<Fencing>> {
         let lease = self.read().await?;
         let unchanged = self.see(lease.as_ref());
-        let spec = lease.as_ref().and_then(|lease| lease.spec.as_ref());
-        let wanted = match decide(spec, &self.me, unchanged) {
+        let wanted = match self.decide(lease.as_ref(), unchanged) {
             Step::Wait => return Ok(None),
+            Step::Offer => {
+                tracing::info!(
+                    lease = self.name(),
+                    "no provider answers the leader, one answers here: offers to lead"
+                );
+                self.write(self.offered(lease.unwrap_or_default())).await?;
+                return Ok(None);
+            }
             Step::Create => self.held(Lease::default(), 0),
             Step::Take => {
+                let spec = lease.as_ref().and_then(|lease| lease.spec.as_ref());
                 let transitions = spec.and_then(|spec| spec.lease_transitions).unwrap_or_default();
                 self.held(lease.unwrap_or_default(), transitions.saturating_add(1))
             }
-            Step::Renew => self.renewed(lease.unwrap_or_default()),
+            Step::Renew => self.renewed(lease.unwrap_or_default(), false),
         };
         Ok(self
             .write(wanted)
@@ -107,22 +141,27 @@ impl Lock {
             .map(|lease| Fencing { epoch: epoch(&lease), scope: lease.metadata.uid.unwrap_or_default() }))
     }
 
-    /// Renews the Lease. False if another replica holds it, or nobody any more.
-    pub(super) async fn renew(&self, metrics: &Metrics) -> Result<bool> {
+    /// Renews the Lease, and says in it whether this replica seeks a successor.
+    pub(super) async fn renew(&self, metrics: &Metrics, seeks: bool) -> Result<Renewal> {
         // Based on the last write: that saves a read, and a conflict shows whether somebody else wrote since.
         let seen = self.seen.lock().clone();
         if let Some((lease, _)) = seen
-            && self.write(self.renewed(lease)).await?.is_some()
+            && self.write(self.renewed(lease, seeks)).await?.is_some()
         {
-            return Ok(true);
+            return Ok(Renewal::Held);
         }
         metrics.renewed_slowly(&self.settings.leader_elect_resource_name);
-        let lease = self.read().await?;
-        let holder = lease.as_ref().and_then(|lease| lease.spec.as_ref()?.holder_identity.clone());
-        if holder.as_deref() != Some(&self.me) {
-            return Ok(false);
+        let lease = self.read().await?.unwrap_or_default();
+        if holder(&lease) != self.me {
+            return Ok(Renewal::Lost);
         }
-        Ok(self.write(self.renewed(lease.unwrap_or_default())).await?.is_some())
+        if seeks && let Some(successor) = annotation(&lease, OFFERS).filter(|_| is_sought(&lease)) {
+            let successor = successor.to_owned();
+            self.see(Some(&lease));
+            return Ok(Renewal::Wanted(successor));
+        }
+        let written = self.write(self.renewed(lease, seeks)).await?;
+        Ok(if written.is_some() { Renewal::Held } else { Renewal::Lost })
     }
 
     /// Releases the Lease if this replica holds it, so that the next leader need not wait. Upstream's replicas
@@ -201,15 +240,33 @@ impl Lock {
         spec.holder_identity = Some(self.me.clone());
         spec.lease_transitions = Some(transitions);
         spec.acquire_time = Some(MicroTime(clock::now()));
-        self.renewed(lease)
+        self.renewed(lease, false)
     }
 
-    fn renewed(&self, mut lease: Lease) -> Lease {
+    /// An offer counts only if it came after the search: one that begins, or ends, takes offers away.
+    fn renewed(&self, mut lease: Lease, seeks: bool) -> Lease {
+        if !seeks || !is_sought(&lease) {
+            let annotations = lease.metadata.annotations.get_or_insert_default();
+            annotations.remove(OFFERS);
+            annotations.remove(SEEKS);
+            if seeks {
+                annotations.insert(SEEKS.to_owned(), self.me.clone());
+            }
+        }
         let seconds = self.settings.leader_elect_lease_duration.as_secs().try_into().unwrap_or(i32::MAX);
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
         spec.lease_duration_seconds = Some(seconds);
         spec.renew_time = Some(MicroTime(clock::now()));
         lease
+    }
+
+    fn offered(&self, mut lease: Lease) -> Lease {
+        lease.metadata.annotations.get_or_insert_default().insert(OFFERS.to_owned(), self.me.clone());
+        lease
+    }
+
+    fn decide(&self, lease: Option<&Lease>, unchanged: Duration) -> Step {
+        decide(lease, &self.me, unchanged, &self.is_fit)
     }
 }
 
@@ -295,19 +352,44 @@ enum Step {
     Take,
     /// This replica holds it.
     Renew,
+    /// Its holder seeks a successor, which this replica can be.
+    Offer,
     /// Another replica holds it.
     Wait,
 }
 
 /// `unchanged` is how long the Lease has not changed, by this replica's own clock: no other clock is trusted.
-fn decide(spec: Option<&LeaseSpec>, me: &str, unchanged: Duration) -> Step {
-    let Some(spec) = spec else { return Step::Create };
-    match spec.holder_identity.as_deref().unwrap_or_default() {
+fn decide(lease: Option<&Lease>, me: &str, unchanged: Duration, is_fit: impl Fn() -> bool) -> Step {
+    let Some((lease, spec)) = lease.and_then(|lease| Some((lease, lease.spec.as_ref()?))) else {
+        return Step::Create;
+    };
+    match holder(lease) {
+        // Released for a successor, who comes at once or not at all.
+        "" if annotation(lease, OFFERS).is_some_and(|successor| successor != me)
+            && unchanged <= runs_out_after(spec) =>
+        {
+            Step::Wait
+        }
         "" => Step::Take,
         holder if holder == me => Step::Renew,
         _ if unchanged > runs_out_after(spec) => Step::Take,
+        _ if is_sought(lease) && annotation(lease, OFFERS).is_none() && is_fit() => Step::Offer,
         _ => Step::Wait,
     }
+}
+
+/// The holder of a Lease; empty if there is none.
+fn holder(lease: &Lease) -> &str {
+    lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
+}
+
+/// Whether the holder, not a former one, seeks a successor.
+fn is_sought(lease: &Lease) -> bool {
+    annotation(lease, SEEKS) == Some(holder(lease))
+}
+
+fn annotation<'a>(lease: &'a Lease, key: &str) -> Option<&'a str> {
+    lease.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
 /// How long a holder keeps the Lease without renewing it.
@@ -326,18 +408,25 @@ fn epoch(lease: &Lease) -> u64 {
 mod tests {
     use super::*;
 
-    fn held_by(holder: &str) -> LeaseSpec {
-        LeaseSpec {
+    fn held_by(holder: &str) -> Lease {
+        let spec = LeaseSpec {
             holder_identity: Some(holder.to_owned()),
             lease_duration_seconds: Some(15),
             ..LeaseSpec::default()
-        }
+        };
+        Lease { spec: Some(spec), ..Lease::default() }
+    }
+
+    fn with(mut lease: Lease, annotations: &[(&str, &str)]) -> Lease {
+        let pairs = annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        lease.metadata.annotations = Some(pairs.collect());
+        lease
     }
 
     #[test]
     fn a_lease_is_taken_from_nobody_who_renews_it() {
         let seconds = Duration::from_secs;
-        for (spec, unchanged, step) in [
+        for (lease, unchanged, step) in [
             (None, 0, Step::Create),
             (Some(held_by("")), 0, Step::Take),
             (Some(held_by("me")), 0, Step::Renew),
@@ -345,7 +434,28 @@ mod tests {
             (Some(held_by("other")), 15, Step::Wait),
             (Some(held_by("other")), 16, Step::Take),
         ] {
-            assert_eq!(decide(spec.as_ref(), "me", seconds(unchanged)), step, "{spec:?} {unchanged}");
+            assert_eq!(
+                decide(lease.as_ref(), "me", seconds(unchanged), || true),
+                step,
+                "{lease:?} {unchanged}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_replica_that_a_provider_answers_offers_to_follow_a_holder_that_none_answers() {
+        let sought = |by| with(held_by("other"), &[(SEEKS, by)]);
+        for (lease, is_fit, step) in [
+            (sought("other"), true, Step::Offer),
+            (sought("other"), false, Step::Wait),
+            (sought("a former one"), true, Step::Wait),
+            (with(held_by("other"), &[(SEEKS, "other"), (OFFERS, "third")]), true, Step::Wait),
+            (with(held_by("me"), &[(SEEKS, "me")]), true, Step::Renew),
+            (with(held_by(""), &[(SEEKS, "other")]), true, Step::Take),
+            (with(held_by(""), &[(SEEKS, "other"), (OFFERS, "me")]), true, Step::Take),
+            (with(held_by(""), &[(SEEKS, "other"), (OFFERS, "third")]), true, Step::Wait),
+        ] {
+            assert_eq!(decide(Some(&lease), "me", Duration::ZERO, || is_fit), step, "{lease:?} {is_fit}");
         }
     }
 }

@@ -1,4 +1,10 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use ::apiserver::{ApiServer, Asked, Fault, Verb};
 use jiff::Timestamp;
@@ -25,6 +31,8 @@ fn settings() -> Settings {
 
 struct Replica {
     leadership: Leadership,
+    /// Whether a provider answers it.
+    is_fit: Arc<AtomicBool>,
     health: Health,
     registry: Registry,
     stop: CancellationToken,
@@ -35,13 +43,16 @@ impl Replica {
     fn start(server: &ApiServer, name: &str) -> Self {
         let (leading, leadership) = Leadership::standby();
         let stop = CancellationToken::new();
-        let lock = Lock::new(server.client(name), settings(), name.to_owned());
+        let is_fit = Arc::new(AtomicBool::new(true));
+        let fitness = Arc::clone(&is_fit);
+        let fitness = Box::new(move || fitness.load(Ordering::SeqCst));
+        let lock = Lock::new(server.client(name), settings(), name.to_owned(), fitness);
         let health = lock.health();
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         let ends = (leading, leadership.clone());
         let task = tokio::spawn(run(lock, settings(), metrics, ends, stop.clone()));
-        Self { leadership, health, registry, stop, task }
+        Self { leadership, is_fit, health, registry, stop, task }
     }
 
     async fn stop(self) {
@@ -128,6 +139,60 @@ async fn the_lease_is_given_back_when_the_providers_have_heard_it() {
     }
 }
 
+/// Nodes 13: the sidecar of the leader's pod crashes again and again, that of the standby's does not.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_no_provider_answers_hands_over_to_a_replica_that_one_answers() {
+    let server = server();
+    let first = Replica::start(&server, "first");
+    first.leadership.elected().await;
+    let second = Replica::start(&server, "second");
+    let third = Replica::start(&server, "third");
+    third.is_fit.store(false, Ordering::SeqCst);
+
+    first.is_fit.store(false, Ordering::SeqCst);
+    sleep(100 * SECOND).await;
+    first.is_fit.store(true, Ordering::SeqCst);
+    sleep(100 * SECOND).await;
+    assert!(first.leadership.holds(), "a provider that restarts is no reason");
+
+    first.is_fit.store(false, Ordering::SeqCst);
+    sleep(115 * SECOND).await;
+    assert!(first.leadership.holds());
+    sleep(15 * SECOND).await;
+    assert!(second.leadership.holds(), "it leads at once, not when the Lease would have run out");
+    assert!(!first.leadership.holds());
+    let error = first.task.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("second"), "{error}");
+    assert_eq!(lease(&server).metadata.annotations.unwrap_or_default().len(), 0);
+    sleep(600 * SECOND).await;
+    assert!(second.leadership.holds(), "one hand-over is enough");
+    for replica in [second, third] {
+        replica.stop().await;
+    }
+}
+
+/// Nobody would lead.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_no_provider_answers_leads_on_while_none_answers_anybody() {
+    let server = server();
+    let first = Replica::start(&server, "first");
+    first.leadership.elected().await;
+    let second = Replica::start(&server, "second");
+    for replica in [&first, &second] {
+        replica.is_fit.store(false, Ordering::SeqCst);
+    }
+    sleep(600 * SECOND).await;
+    assert!(first.leadership.holds());
+    first.is_fit.store(true, Ordering::SeqCst);
+    sleep(10 * SECOND).await;
+    second.is_fit.store(true, Ordering::SeqCst);
+    sleep(600 * SECOND).await;
+    assert!(first.leadership.holds(), "its provider came back first");
+    for replica in [first, second] {
+        replica.stop().await;
+    }
+}
+
 /// A cluster with permissions older than the host, or whose watches all break off: the standby polls as upstream's
 /// does.
 #[tokio::test(start_paused = true)]
@@ -166,21 +231,6 @@ async fn a_lease_that_may_not_be_read_is_told() {
     one.leadership.elected().await;
     assert_eq!(one.health.check(), Ok(()));
     one.stop().await;
-}
-
-/// As when the client certificate of a kubeconfig was rotated: it is read at the start.
-#[tokio::test(start_paused = true)]
-async fn a_standby_that_the_apiserver_no_longer_knows_ends() {
-    for (code, ends) in [(401, true), (403, false), (500, false)] {
-        let server = server();
-        let refused = Fault::Refuse(::apiserver::Refusal::new(code, "Refused", "no"));
-        server.faults_of("one").every(|asked| asked.verb == Some(Verb::Get), refused).stay();
-        let one = Replica::start(&server, "one");
-        sleep(50 * SECOND).await;
-        assert!(!one.task.is_finished(), "a moment is forgiven: {code}");
-        sleep(20 * SECOND).await;
-        assert_eq!(one.task.is_finished(), ends, "{code}");
-    }
 }
 
 /// Not only at the next check after that.

@@ -7,6 +7,8 @@
 //! and keeps its last known state.
 
 mod follow;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod read;
 mod store;
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! host still renews its lease.
 
 mod guard;
+mod recognition;
 #[cfg(test)]
 mod tests;
 
@@ -34,12 +35,9 @@ use super::{
 };
 pub(super) use guard::{Answer, copy};
 use guard::{Guard, Limiter, Rules};
+pub use recognition::Recognition;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A dead connection, watches included, is noticed after interval plus timeout.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
-
 /// How far a watch may run ahead of the host. An adaptive window stays small on a short path, and the apiserver closes
 /// a watch whose events it cannot send for a while: a storm of changes would then cost a new watch every few seconds.
 const STREAM_WINDOW: u32 = 4 << 20;
@@ -63,8 +61,13 @@ pub struct ClientOptions {
     pub request_timeout: Duration,
     /// How often to repeat a request that the apiserver rejects with 429, or with 503 and a Retry-After.
     pub retries: u32,
+    /// A connection whose peer has been silent for this long is dead, watches included. An HTTP/2 connection outlives the
+    /// requests on it: with less than `request_timeout`, the next attempt goes over a new one.
+    pub silence: Duration,
     /// Whether nothing but GET is sent.
     pub read_only: bool,
+    /// Learns whether the apiserver still knows this process.
+    pub recognition: Recognition,
 }
 
 impl Default for ClientOptions {
@@ -77,7 +80,9 @@ impl Default for ClientOptions {
             user_agent: concat!("cloud-controller-manager/", env!("CARGO_PKG_VERSION")).to_owned(),
             request_timeout: Duration::from_secs(30),
             retries: 3,
+            silence: Duration::from_secs(45),
             read_only: false,
+            recognition: Recognition::default(),
         }
     }
 }
@@ -159,7 +164,7 @@ fn from_config(
         .map_err(|_invalid| ClientError::UserAgent(options.user_agent.clone()))?;
     let mut config = config;
     config.headers.push((USER_AGENT, user_agent));
-    let (requests, watches) = (connection(&config)?, connection(&config)?);
+    let (requests, watches) = (connection(&config, options.silence)?, connection(&config, options.silence)?);
     let apart = Steer::new([requests, watches], |request: &Request<Body>, _: &[Http]| {
         usize::from(is_watch(request.uri()))
     });
@@ -194,6 +199,7 @@ where
 {
     let credentials = |error| ClientError::Credentials(Box::new(error));
     let rules = Rules {
+        recognition: account.is_none().then(|| options.recognition.clone()),
         limiter: Limiter::new(options.qps, options.burst),
         deadline: options.request_timeout,
         retries: options.retries,
@@ -216,12 +222,13 @@ type Http = legacy::Client<HttpsConnector<HttpConnector>, Body>;
 
 /// Watches have their own connection. On a shared one the apiserver interleaves watch events with the answers to all
 /// writes, falls behind in a storm of them, and closes the watch: every second while 2,000 nodes are initialised.
-fn connection(config: &Config) -> Result<Http, ClientError> {
+fn connection(config: &Config, silence: Duration) -> Result<Http, ClientError> {
+    let ping_timeout = silence / 3;
     Ok(legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
-        .http2_keep_alive_interval(PING_INTERVAL)
-        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .http2_keep_alive_interval(silence - ping_timeout)
+        .http2_keep_alive_timeout(ping_timeout)
         .http2_keep_alive_while_idle(true)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)

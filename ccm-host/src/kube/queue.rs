@@ -105,13 +105,15 @@ impl<K: Key> WorkQueue<K> {
         }
     }
 
-    /// Runs the key as soon as possible, unless it waits for a delay, which stays.
-    pub fn add_unless_delayed(&self, key: K) {
+    /// Runs the key as soon as possible, unless it waits for a delay, which stays. Returns whether it runs.
+    pub fn add_unless_delayed(&self, key: K) -> bool {
         let mut schedule = self.0.schedule.lock();
-        if !schedule.is_delayed(&key) && schedule.add(key, Instant::now()) {
+        let runs = !schedule.is_delayed(&key);
+        if runs && schedule.add(key, Instant::now()) {
             self.0.series.adds.inc();
             self.0.changed.notify_one();
         }
+        runs
     }
 
     /// Runs the key after a delay, unless it runs earlier for another reason.

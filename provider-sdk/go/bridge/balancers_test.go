@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"cloudprovider.ccm/sdk/bridge"
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"google.golang.org/grpc/codes"
@@ -287,4 +289,63 @@ func TestABalancerIsReadByItsName(t *testing.T) {
 	cloud.Err = cloudprovider.NotImplemented
 	_, err := client.GetLoadBalancer(soon(t), &pb.GetLoadBalancerRequest{Cluster: clusterRef(), Service: service("s").GetRef()})
 	expect(t, err, codes.InvalidArgument, pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
+}
+
+// D7: what vendors share between Services has mostly run one call at a time; over all batches and single calls, no more
+// run at once than allowed.
+func TestNoMoreBalancersAreChangedAtOnceThanAllowed(t *testing.T) {
+	var running, most atomic.Int32
+	busy := func() {
+		now := running.Add(1)
+		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+		}
+		time.Sleep(2 * time.Millisecond)
+		running.Add(-1)
+	}
+	cloud := newer()
+	cloud.ensure = func(context.Context, *v1.Service, []*v1.Node) (*v1.LoadBalancerStatus, error) {
+		busy()
+		return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: "192.0.2.9"}}}, nil
+	}
+	cloud.update = func(context.Context, *v1.Service, []*v1.Node) error { busy(); return nil }
+	cloud.remove = func(context.Context, *v1.Service) error { busy(); return nil }
+	conn := serve(t, cloud, bridge.WithConcurrency(2))
+	client := pb.NewLoadBalancersClient(conn)
+	var calls sync.WaitGroup
+	for i := range 20 {
+		calls.Go(func() {
+			if _, err := client.EnsureLoadBalancer(soon(t), ensureRequest(fmt.Sprint(i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
+	for batch := range 5 {
+		calls.Go(func() {
+			var items []*pb.LoadBalancerUpdate
+			for i := range 3 {
+				items = append(items, &pb.LoadBalancerUpdate{Service: service(fmt.Sprint(3*batch + i)), DesiredDigest: "digest-2"})
+			}
+			for uid, result := range update(t, client, soon(t), items...) {
+				if result.GetOutcome() != pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED {
+					t.Error(uid, result)
+				}
+			}
+		})
+	}
+	for i := range 5 {
+		calls.Go(func() {
+			if _, err := client.DeleteLoadBalancer(soon(t), deleteRequest(fmt.Sprint(15+i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
+	if most.Load() != 2 {
+		t.Errorf("%d balancers were changed at once, want 2", most.Load())
+	}
+	told, err := pb.NewCloudProviderClient(conn).GetCapabilities(soon(t), &pb.GetCapabilitiesRequest{})
+	if err != nil || told.GetLimits().GetMaxConcurrentMutations() != 3 {
+		t.Error("want one more for routes", told.GetLimits(), err)
+	}
 }

@@ -30,9 +30,15 @@ import (
 )
 
 const (
-	defaultConcurrency = 16
+	// defaultConcurrency is how many load balancers the provider changes at once. Upstream's --concurrent-service-syncs is 1, which
+	// one call that hangs would fill.
+	defaultConcurrency = 4
+	// concurrent is how many reads, and changes of routes, a call runs at once; upstream changes 200 routes at once.
+	concurrent = 16
 	// inTimeEach is how many mutations of a batch one worker completes within a deadline, if each takes the cloud a few seconds.
 	inTimeEach = 8
+	// hangsAfter: a change that takes this many times the patience hangs, and leaves its place to another.
+	hangsAfter = 30
 )
 
 // backendLabels are the node labels that providers read to add an instance to a load balancer: its location and its
@@ -73,7 +79,9 @@ type bridge struct {
 	tokenValidity time.Duration
 }
 
-// WithConcurrency limits the concurrent provider calls of one batch; the default is 16.
+// WithConcurrency limits how many load balancers the provider changes at once, over all calls; the default is 4. Use 1
+// for a provider whose calls for different Services share objects without a lock, as upstream calls it by default. A call that
+// has not returned after 5 minutes counts no longer.
 func WithConcurrency(calls int) Option {
 	return func(b *bridge) { b.concurrency = max(calls, 1) }
 }
@@ -210,7 +218,8 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 		b.prefixes = []string{b.cloud.ProviderName() + "://"}
 	}
 	b.mirror.wants = b.advertised().GetWants()
-	b.reads = &reads{limit: hangingPerCall * b.concurrency, patience: b.patience}
+	b.balancerWorks.places, b.balancerWorks.hangs = make(chan struct{}, b.concurrency), hangsAfter*b.patience
+	b.reads = &reads{limit: hangingPerCall * concurrent, patience: b.patience}
 	b.options = append(b.options, sdk.WithIntroductions(b.memory.introduced))
 	b.called = newCalled(b)
 	if b.leading.atStart {
@@ -265,7 +274,9 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 			Service: &pb.ServiceFields{Labels: []string{"*"}, Annotations: []string{"*"}, Finalizers: true, DeletionTime: true},
 		},
 		Limits: &pb.Limits{
-			MaxBatchLoadBalancers: uint32(inTimeEach * b.concurrency), MaxBatchRoutes: uint32(inTimeEach * b.concurrency),
+			MaxBatchLoadBalancers: uint32(inTimeEach * b.concurrency), MaxBatchRoutes: inTimeEach * concurrent,
+			// Routes, of which one batch runs at a time, do not wait for balancers.
+			MaxConcurrentMutations: uint32(b.concurrency) + 1,
 		},
 		LoadBalancerClasses: b.classes, NoDefaultLoadBalancerClass: b.onlyClasses,
 	}

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -16,7 +15,8 @@ import (
 
 // mapped translates an error of a provider into one of the contract.
 //
-// Other errors keep their text, because users of such providers expect to read it in Events.
+// Other errors keep their text, because users of such providers expect to read it in Events. One that wraps a deadline is
+// about its object as well: whether the cloud answers is what many objects show (health).
 func mapped(err error, what string) error {
 	var ours *fault.Error
 	switch {
@@ -32,8 +32,6 @@ func mapped(err error, what string) error {
 		return fault.ImplementedElsewhere()
 	case errors.Is(err, cloudprovider.DiskNotFound):
 		return fault.VolumeNotFound(what)
-	case errors.Is(err, context.DeadlineExceeded):
-		return fault.CloudAPIUnavailable(fault.WithCause(err))
 	}
 	text, id := withoutRequestID(err.Error())
 	told := []fault.Option{fault.WithCause(err)}

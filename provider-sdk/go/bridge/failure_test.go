@@ -1,11 +1,15 @@
 package bridge
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"k8s.io/cloud-provider/api"
 )
 
@@ -31,6 +35,15 @@ func TestRequestIDsAreNoPartOfATextForPeople(t *testing.T) {
 	progress := inProgress(api.NewRetryError("being made, request id: 6f1c1f9e-3f0f-4c70", time.Second))
 	if progress.GetMessage() != "being made" {
 		t.Error(progress)
+	}
+}
+
+// D3: a wait for one object that took too long says nothing of the cloud, and its text names the remedy.
+func TestAnErrorThatWrapsADeadlineIsAboutItsObject(t *testing.T) {
+	err := fmt.Errorf("could not delete security groups [sg-1] for Load Balancer web: %w", context.DeadlineExceeded)
+	var told *fault.Error
+	if !errors.As(mapped(err, "web"), &told) || told.Reason() != pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR || !strings.Contains(told.Message(), "sg-1") {
+		t.Error(told)
 	}
 }
 

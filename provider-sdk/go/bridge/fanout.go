@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -143,7 +144,7 @@ func (r *running[O]) end(at int) {
 // wish gets their outcome.
 func changeEach[I, O any](ctx context.Context, b *bridge, works *works, items []I, named func(I) (key, wish string), mutate func(context.Context, I) error, told func(I, error) O) []O {
 	return batch[I, O]{
-		concurrency: b.concurrency, patience: b.patience,
+		concurrency: cmp.Or(cap(works.places), concurrent), patience: b.patience,
 		work: func(ctx context.Context, item I) O {
 			key, wish := named(item)
 			before, done := context.WithTimeout(ctx, b.patience/10)
@@ -163,7 +164,7 @@ func changeEach[I, O any](ctx context.Context, b *bridge, works *works, items []
 // eachInTime runs a batch of reads. Late ones are cancelled, but not awaited.
 func eachInTime[I, O any](ctx context.Context, b *bridge, items []I, key func(I) string, work func(context.Context, I) O, late func(I) O) []O {
 	return batch[I, O]{
-		concurrency: b.concurrency, patience: b.patience,
+		concurrency: concurrent, patience: b.patience,
 		work: func(ctx context.Context, item I) O {
 			out, answered := inTime(ctx, b.reads, key(item), func(ctx context.Context) O { return work(ctx, item) })
 			if !answered {

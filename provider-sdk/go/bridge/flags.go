@@ -18,8 +18,10 @@ type flags struct {
 	allowUntagged bool
 	kubeconfig    string
 	tokenValidity time.Duration
-	prefixes      list
-	// backendLabels is nil unless the flag is set: then the option in the sidecar's main applies.
+	// concurrency is 0 unless the flag is set: then the option in the sidecar's main applies.
+	concurrency int
+	prefixes    list
+	// backendLabels is nil unless the flag is set, likewise.
 	backendLabels, nodeAnnotations list
 	backendState                   bool
 	annotationWrites               list
@@ -66,6 +68,13 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 	own.StringVar(&out.kubeconfig, "kubeconfig", "", "give the cloud provider clients of the Kubernetes API in this `file`, or of "+
 		"the pod's service account (\"in-cluster\"); without it, it sees only the nodes and Services that the host names")
 	own.DurationVar(&out.tokenValidity, "page-token-validity", tokenValidity, "how long a page token is valid")
+	own.Func("concurrency", fmt.Sprintf("`N`: how many load balancers the cloud provider changes at once (default %d); 1 for one whose calls for "+
+		"different Services share objects without a lock", defaultConcurrency), func(text string) (err error) {
+		if out.concurrency, err = strconv.Atoi(text); err == nil && out.concurrency < 1 {
+			err = errors.New("want a number from 1")
+		}
+		return err
+	})
 	own.Var(&out.prefixes, "provider-id-prefixes", "`PREFIX,...`: the prefixes of provider IDs, if not NAME://")
 	own.Var(&out.backendLabels, "backend-node-labels", "`KEY,...`: node labels whose changes update the balancers of the node; a key "+
 		"that ends in \"/\" or \"*\" is a prefix (default "+strings.Join(backendLabels, ",")+")")
@@ -143,6 +152,9 @@ func (f *flags) options() (told []Option, err error) {
 	}
 	if f.tokenValidity != tokenValidity {
 		told = append(told, WithPageTokenValidity(f.tokenValidity))
+	}
+	if f.concurrency > 0 {
+		told = append(told, WithConcurrency(f.concurrency))
 	}
 	if f.initializeAtStart != nil {
 		told = append(told, WithInitializeAtStart(*f.initializeAtStart))

@@ -24,6 +24,7 @@ func TestVendorsFlagsKeepWorking(t *testing.T) {
 		"--cloud-config=/etc/cloud", "--regions=a,b", "--dry-run", "-v=4", "--allow-untagged-cloud",
 		"--provider-id-prefixes=a://, b://", "--backend-node-labels=", "--node-annotations=x.example/",
 		"--initialize-at-start", "--backend-node-state", "--service-condition-writes=x.example/Open",
+		"--concurrency=1",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -31,8 +32,13 @@ func TestVendorsFlagsKeepWorking(t *testing.T) {
 	if ours.cloudConfig != "/etc/cloud" || *vendorsConfig != "/etc/cloud" || len(*region) != 2 || !*dry || !vendor.Changed("dry-run") {
 		t.Error(ours, *vendorsConfig, *region, *dry)
 	}
-	if told, err := ours.options(); err != nil || len(told) != 7 || !*ours.initializeAtStart {
+	if told, err := ours.options(); err != nil || len(told) != 8 || !*ours.initializeAtStart {
 		t.Error(told, err)
+	}
+	for _, wrong := range []string{"0", "-1", "many"} {
+		if err := set.Parse([]string{"--concurrency=" + wrong}); err == nil || !strings.Contains(err.Error(), "concurrency") {
+			t.Error(wrong, err)
+		}
 	}
 	set.VisitAll(func(one *flag.Flag) { _ = one.DefValue })
 	set.PrintDefaults()

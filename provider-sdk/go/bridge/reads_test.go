@@ -17,7 +17,7 @@ import (
 
 // A call that never returns is answered at the deadline and hangs only once, and health reports too many of them.
 func TestCallsThatNeverReturnAreBounded(t *testing.T) {
-	const limit = 16 // Hanging calls for each call that may run.
+	const limit = 16 * 16 // Hanging calls for each call that may run.
 	release, calls := make(chan struct{}), atomic.Int32{}
 	cloud := newer()
 	cloud.exists = func(context.Context, *v1.Node) (bool, error) {
@@ -25,7 +25,7 @@ func TestCallsThatNeverReturnAreBounded(t *testing.T) {
 		<-release // Ignores its context.
 		return true, nil
 	}
-	conn := serve(t, cloud, bridge.WithConcurrency(1), bridge.WithPatience(time.Second))
+	conn := serve(t, cloud, bridge.WithPatience(time.Second))
 	t.Cleanup(func() {
 		select {
 		case <-release:
@@ -33,13 +33,17 @@ func TestCallsThatNeverReturnAreBounded(t *testing.T) {
 			close(release)
 		}
 	})
-	ask := func(name string, within time.Duration) (*pb.BatchGetInstancesResponse, error) {
+	ask := func(within time.Duration, names ...string) (*pb.BatchGetInstancesResponse, error) {
 		ctx, done := context.WithTimeout(context.Background(), within)
 		defer done()
-		return pb.NewInstancesClient(conn).BatchGetInstances(ctx, batch(&pb.NodeRef{Name: name, ProviderId: "fake://" + name}))
+		var nodes []*pb.NodeRef
+		for _, name := range names {
+			nodes = append(nodes, &pb.NodeRef{Name: name, ProviderId: "fake://" + name})
+		}
+		return pb.NewInstancesClient(conn).BatchGetInstances(ctx, batch(nodes...))
 	}
 	for range 3 {
-		answer, err := ask("a", 3*time.Second)
+		answer, err := ask(3*time.Second, "a")
 		if err != nil || answer.GetResults()[0].GetError().GetReason() != pb.ErrorReason_ERROR_REASON_LOCATION_UNREACHABLE {
 			t.Fatal(answer, err)
 		}
@@ -60,9 +64,13 @@ func TestCallsThatNeverReturnAreBounded(t *testing.T) {
 	}
 	// It does not matter here whether the bridge or the library reports the deadline.
 	for i, end := 0, time.Now().Add(patience); serving() == healthpb.HealthCheckResponse_SERVING && time.Now().Before(end); i++ {
-		_, _ = ask(fmt.Sprint("b", i), 100*time.Millisecond)
+		names := make([]string, 15)
+		for at := range names {
+			names[at] = fmt.Sprint("b", i, "-", at)
+		}
+		_, _ = ask(100*time.Millisecond, names...)
 	}
-	_, _ = ask("c", 100*time.Millisecond)
+	_, _ = ask(100*time.Millisecond, "c")
 	if calls.Load() != limit {
 		t.Errorf("%d calls hang", calls.Load())
 	}

@@ -20,6 +20,29 @@ const keptFor = time.Minute
 type works struct {
 	mu    sync.Mutex
 	byKey map[string]*work
+	// places limits the mutations that run at once, over all calls; nil: no limit.
+	places chan struct{}
+	// hangs is how long a mutation keeps its place. One that takes longer hangs, and must not hold up all others for ever.
+	hangs time.Duration
+}
+
+// take waits for a place; false if the context ends first.
+func (w *works) take(ctx context.Context) (leave func(), taken bool) {
+	if w.places == nil {
+		return func() {}, true
+	}
+	select {
+	case w.places <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false
+	}
+	if ctx.Err() != nil { // Both were ready.
+		<-w.places
+		return nil, false
+	}
+	once := sync.OnceFunc(func() { <-w.places })
+	hangs := time.AfterFunc(w.hangs, once)
+	return func() { hangs.Stop(); once() }, true
 }
 
 type work struct {
@@ -63,8 +86,8 @@ type outcome[O any] struct {
 }
 
 // do runs a mutation, or joins an identical one. The error is goesOn or queued if the context ends first: queued if the
-// work has not started because another wish for the same key is still running. The work's context outlives the
-// caller's.
+// work has not started because another wish for the same key, or others in all places, are still running. The work's context
+// outlives the caller's.
 func do[O any](ctx context.Context, w *works, key, wish string, mutate func(context.Context) (O, error)) (O, error) {
 	return doAfter(ctx, ctx, w, key, wish, mutate)
 }
@@ -72,18 +95,28 @@ func do[O any](ctx context.Context, w *works, key, wish string, mutate func(cont
 // doAfter is do for an item of a batch, which waits for earlier work only for as long as before lasts.
 func doAfter[O any](ctx, before context.Context, w *works, key, wish string, mutate func(context.Context) (O, error)) (O, error) {
 	var none O
+	work := func(ctx context.Context) any {
+		var end outcome[O]
+		end.err = guarded(func() (err error) {
+			end.out, err = mutate(ctx)
+			return err
+		})
+		return end
+	}
 	for {
 		if ctx.Err() != nil || before.Err() != nil {
 			return none, queued
 		}
-		one, mine := w.enter(ctx, key, wish, func(ctx context.Context) any {
-			var end outcome[O]
-			end.err = guarded(func() (err error) {
-				end.out, err = mutate(ctx)
-				return err
-			})
-			return end
-		})
+		one, mine := w.enter(ctx, key, wish, nil, work)
+		if one == nil {
+			leave, taken := w.take(before)
+			if !taken {
+				return none, queued
+			}
+			if one, mine = w.enter(ctx, key, wish, leave, work); !mine {
+				leave() // Meanwhile another call has started it.
+			}
+		}
 		patience := before
 		if mine {
 			patience = ctx
@@ -100,8 +133,8 @@ func doAfter[O any](ctx, before context.Context, w *works, key, wish string, mut
 }
 
 // enter returns the work of a key to wait for: the running one, the unread outcome of an identical one, or one that
-// it starts now, for which mine is true.
-func (w *works) enter(ctx context.Context, key, wish string, mutate func(context.Context) any) (one *work, mine bool) {
+// it starts now, for which mine is true. It is nil if one must start, and the caller has no place (leave) for it.
+func (w *works) enter(ctx context.Context, key, wish string, leave func(), mutate func(context.Context) any) (one *work, mine bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if one := w.byKey[key]; one != nil {
@@ -114,6 +147,9 @@ func (w *works) enter(ctx context.Context, key, wish string, mutate func(context
 			return one, false
 		}
 	}
+	if leave == nil {
+		return nil, false
+	}
 	if w.byKey == nil {
 		w.byKey = map[string]*work{}
 	}
@@ -122,7 +158,9 @@ func (w *works) enter(ctx context.Context, key, wish string, mutate func(context
 	ctx, done := sdk.Outlive(ctx)
 	go func() {
 		defer done()
-		w.end(key, one, mutate(ctx))
+		outcome := mutate(ctx)
+		leave()
+		w.end(key, one, outcome)
 	}()
 	return one, true
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cloud import Cloud
-from fixture import CLUSTER, FAR, ZERO, batch, clients, delete, ensure, lead, refused, served, serving, until
+from fixture import CLUSTER, FAR, ZERO, Clients, batch, clients, delete, ensure, lead, refused, served, serving, until
 from google.protobuf.duration_pb2 import Duration
 from vectors import rows
 
@@ -200,6 +200,26 @@ async def test_who_does_not_lead_is_refused_before_the_arguments_are_looked_at(t
         error = await refused(there.load_balancers.DeleteLoadBalancer(delete("a")))
         assert error.reason == pb.ERROR_REASON_STALE_LEADER
         await there.instances.BatchGetInstances(batch("fine"))
+
+
+async def test_leadership_ends_by_the_providers_clock(tmp_path: Path) -> None:
+    """[R:lead-ends]: a call that is read late, as by a process that stood still, does not count from then."""
+
+    async def lead_until(there: Clients, until: Duration | None) -> Duration:
+        fencing = pb.Fencing(scope="lease", epoch=1)
+        request = pb.LeadRequest(cluster=CLUSTER, fencing=fencing, valid_for=FAR, valid_until=until)
+        answer = await there.base.Lead(request)
+        assert answer.HasField("heard_at")
+        return answer.heard_at
+
+    async with served(Cloud().provider(), tmp_path) as there:
+        clock = await lead_until(there, None)
+        later = await lead_until(there, Duration(seconds=clock.seconds + 600))
+        assert later.ToNanoseconds() >= clock.ToNanoseconds()
+        await there.load_balancers.EnsureLoadBalancer(ensure("a", epoch=1))
+        await lead_until(there, later)
+        call = there.load_balancers.EnsureLoadBalancer(ensure("a", epoch=1))
+        assert (await refused(call)).reason == pb.ERROR_REASON_STALE_LEADER
 
 
 async def test_background_work_runs_while_somebody_leads(tmp_path: Path) -> None:

@@ -68,6 +68,12 @@ async def refused(call: Any) -> ProviderError:
     return error
 
 
+async def test_without_allocations_it_serves_nodes_alone(there: There) -> None:
+    """D1: what a team with bare metal begins with."""
+    made = provider(parser().parse_args([f"--inventory={there.file}"]))
+    assert [name.rpartition(".")[2] for name in made.services] == ["Instances"]
+
+
 async def test_a_node_is_found_by_provider_id_then_system_uuid_then_name(there: There) -> None:
     async with there.served() as channel:
         answer = await InstancesStub(channel).BatchGetInstances(

@@ -9,8 +9,8 @@ use provider_mock::{breach, fault::KINDS};
 const NOT_OURS: [(&str, &str); 0] = [];
 
 /// Breaches of sentences that carry no tag.
-const WITHOUT_TAG: [&str; 5] =
-    ["unknown-enum", "unknown-field", "unknown-frame", "message-size", "required-missing"];
+const WITHOUT_TAG: [&str; 6] =
+    ["unknown-enum", "unknown-field", "unknown-frame", "message-size", "answer-parts", "required-missing"];
 
 fn proto_texts(folder: &Path, texts: &mut String) {
     for entry in fs::read_dir(folder).unwrap() {

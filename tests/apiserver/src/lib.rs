@@ -4,7 +4,7 @@
 //! of every write, and every fault that an apiserver can have: latency, throttling, lost requests and answers, watches
 //! that break or fall silent, reads from a replica that lags, compaction, restarts.
 //!
-//! It answers as kube-apiserver v1.36 does: `tests/parity.rs` sends the same requests to both and compares. It stamps,
+//! It answers as kube-apiserver v1.37 does: `tests/parity.rs` sends the same requests to both and compares. It stamps,
 //! defaults, validates and versions what it stores; a write that changes nothing is not a write; LIST pages are
 //! of one version; watches resume, bookmark, stream lists and expire.
 //!

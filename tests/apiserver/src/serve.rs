@@ -145,7 +145,7 @@ impl Endpoint {
             "/version" => respond(
                 200,
                 Bytes::from_static(
-                    br#"{"major":"1","minor":"36","gitVersion":"v1.36.3","platform":"linux/amd64"}"#,
+                    br#"{"major":"1","minor":"37","gitVersion":"v1.37.2","platform":"linux/amd64"}"#,
                 ),
             ),
             path if path.starts_with("/api") && !asked.resource.is_empty() => {

@@ -3,6 +3,7 @@
 use std::fs;
 
 use anyhow::{Context as _, Result};
+use test_cluster::peak_mib;
 
 use crate::report::Phase;
 
@@ -45,12 +46,4 @@ fn cpu_seconds(pid: u32) -> Result<f64> {
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
     Ok((ticks(11).context("utime")? + ticks(12).context("stime")?) / TICKS)
-}
-
-/// The largest resident size so far, in MiB.
-fn peak_mib(pid: u32) -> Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).context("VmHWM")?;
-    let kib: f64 = line.split_whitespace().nth(1).context("a number")?.parse()?;
-    Ok(kib / 1024.0)
 }

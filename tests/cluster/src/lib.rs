@@ -33,7 +33,7 @@ pub use cloud_folder::CloudFolder;
 pub use cluster::{Cluster, HOST_GROUPS, HOST_USER, Options};
 pub use inventory_file::InventoryFile;
 pub use machines_file::MachinesFile;
-pub use process::Process;
+pub use process::{Process, peak_mib};
 pub use provider::{Neighbour, ProviderUnderTest};
 pub use steered::Steered;
 pub use way::Way;

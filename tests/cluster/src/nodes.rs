@@ -30,7 +30,7 @@ pub fn as_registered(name: &str) -> Value {
             "addresses": [{ "type": "Hostname", "address": name }],
             "nodeInfo": {
                 "machineID": "", "systemUUID": "", "bootID": "", "kernelVersion": "6.1", "osImage": "linux",
-                "containerRuntimeVersion": "containerd://2", "kubeletVersion": "v1.36.3", "kubeProxyVersion": "",
+                "containerRuntimeVersion": "containerd://2", "kubeletVersion": "v1.37.2", "kubeProxyVersion": "",
                 "operatingSystem": "linux", "architecture": "amd64",
             },
         },

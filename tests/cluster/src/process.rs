@@ -75,6 +75,11 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// The largest resident size so far, in MiB.
+    pub fn peak_mib(&self) -> Result<f64> {
+        peak_mib(self.id())
+    }
+
     /// All its output so far, over all its starts.
     #[must_use]
     pub fn output(&self) -> String {
@@ -145,4 +150,12 @@ impl Drop for Process {
         // Errors mean that it has already ended.
         let _ = self.kill();
     }
+}
+
+/// The largest resident size of a process so far, in MiB.
+pub fn peak_mib(pid: u32) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).context("VmHWM")?;
+    let kib: f64 = line.split_whitespace().nth(1).context("a number")?.parse()?;
+    Ok(kib / 1024.0)
 }

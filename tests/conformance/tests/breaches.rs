@@ -15,7 +15,7 @@ use support::{Mock, scenario};
 const LEGAL: [(&str, &str); 1] = [("batch-keys", "reordered")];
 
 /// Bugs that real providers have had, and the case that catches each, as in `docs/conformance.md`.
-const BUGS: [(&str, &str, &str); 28] = [
+const BUGS: [(&str, &str, &str); 29] = [
     ("built-as-asked", "ports", "BUILT-01"),
     ("built-as-asked", "node-ports", "BUILT-01"),
     ("built-as-asked", "backends", "BUILT-03"),
@@ -42,6 +42,7 @@ const BUGS: [(&str, &str, &str); 28] = [
     ("mutation-finishes", "given-up", "IDEM-09"),
     ("lead-ends", "work-goes-on", "LEAD-05"),
     ("lead-ends", "work-goes-on", "LEAD-06"),
+    ("lead-ends", "counts-from-arrival", "LEAD-08"),
     ("lead-background", "", "LEAD-07"),
     ("error-no-secret", "logged", "SEC-06"),
 ];

@@ -1,4 +1,5 @@
-//! Where the two servers come from: `KUBEBUILDER_ASSETS`, else `PATH`, else built once into a cache.
+//! Where the two servers come from: `KUBEBUILDER_ASSETS`, else `PATH`, else built once into a cache, of the minor that
+//! `KUBERNETES_MINOR` names.
 //!
 //! In: the environment. Out: two programs to run. [`build`] builds them, and [`cache`] lets several processes share one
 //! build.
@@ -34,7 +35,8 @@ impl Assets {
     /// error. Blocks. Any number of processes may call this at once; one builds and the others wait.
     ///
     /// # Errors
-    /// `KUBEBUILDER_ASSETS` names a directory without them, or building them fails.
+    /// `KUBEBUILDER_ASSETS` names a directory without them, `KUBERNETES_MINOR` a minor that is not pinned, or building
+    /// them fails.
     pub fn find() -> Result<Self> {
         let installed = Self::installed(env::var_os(VARIABLE).as_deref(), env::var_os("PATH").as_deref())?;
         installed.map_or_else(cache::find_or_build, Ok)

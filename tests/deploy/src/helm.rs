@@ -15,7 +15,7 @@ use crate::folder;
 
 const TOOLS: &str = "deploy/tools";
 /// Helm built from its module assumes the oldest supported cluster.
-const KUBERNETES: &str = "--kube-version=1.36.0";
+const KUBERNETES: &str = "--kube-version=1.37.0";
 
 /// What this process has already built: linking takes a while even if nothing has changed.
 static BUILT: Mutex<Vec<(&str, PathBuf)>> = Mutex::new(Vec::new());

@@ -19,7 +19,7 @@ pub fn target() -> PathBuf {
 }
 
 /// Cargo, without the variables of an outer `cargo run` or `cargo test` that describe its own package: ring's build
-/// script reads them and would run again, and everything above it would be recompiled.
+/// script reads them and would run again, and everything above it would be recompiled, under whoever links it meanwhile.
 ///
 /// Choose programs with `--bin`, not packages with `-p`: the features are then those of the whole workspace, as in
 /// `cargo test`, so nothing is compiled twice.
@@ -28,7 +28,8 @@ pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+        // Packages with a build script have an OUT_DIR.
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") || text == "OUT_DIR" {
             command.env_remove(&name);
         }
     }

@@ -59,8 +59,9 @@ fn firsts(tree: &UseTree, into: &mut Vec<String>) {
 }
 
 fn is_test(attributes: &[Attribute]) -> bool {
-    attributes.iter().any(|one| {
-        one.path().is_ident("cfg") && one.parse_args::<syn::Path>().is_ok_and(|what| what.is_ident("test"))
+    attributes.iter().filter(|one| one.path().is_ident("cfg")).any(|one| {
+        let condition = one.meta.require_list().map(|list| list.tokens.to_string().replace(' ', ""));
+        condition.is_ok_and(|condition| ["test", "any(test,fuzzing)"].contains(&condition.as_str()))
     })
 }
 

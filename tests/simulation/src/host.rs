@@ -1,6 +1,9 @@
 //! One process of the host: everything that ships, except its sockets.
 
-use std::{ffi::OsString, sync::Arc};
+use std::{
+    ffi::OsString,
+    sync::{Arc, OnceLock},
+};
 
 use anyhow::Result;
 use apiserver::{ApiServer, Faults};
@@ -9,6 +12,7 @@ use ccm_host::{
     cloud::Dialer,
     manager::{
         flags::{self, Request, Settings},
+        metrics::Metrics,
         process,
     },
 };
@@ -47,6 +51,7 @@ pub struct Host {
     pub faults: Faults,
     stop: CancellationToken,
     ended: Arc<Mutex<Option<String>>>,
+    metrics: Arc<OnceLock<Metrics>>,
 }
 
 /// The settings of a host with these flags, parsed like its command line.
@@ -84,13 +89,18 @@ impl Host {
             },
         };
         let elects = settings.election.leader_elect;
+        let metrics = Arc::new(OnceLock::new());
         let (asked, end, record, who) = (stop.clone(), Arc::clone(&ended), record.clone(), name.clone());
+        let seen = Arc::clone(&metrics);
         tokio::task::spawn_local(async move {
             let mut told = false;
             let stop = asked.clone();
             let ran = process::until(
                 settings,
-                async |process| assembly::start_within(process, surroundings).await,
+                async |process| {
+                    seen.get_or_init(|| process.metrics().clone());
+                    assembly::start_within(process, surroundings).await
+                },
                 async || {
                     // Asked once; nothing ends the draining early.
                     if std::mem::replace(&mut told, true) {
@@ -110,7 +120,7 @@ impl Host {
             *end.lock() = Some(how);
         });
         let faults = server.faults_of(&name);
-        Self { name, api, cloud, faults, stop, ended }
+        Self { name, api, cloud, faults, stop, ended, metrics }
     }
 
     /// Tells it to stop.
@@ -123,6 +133,15 @@ impl Host {
         self.api.close();
         self.cloud.close();
         self.stop.cancel();
+    }
+
+    /// Whether it says that it has something left to do.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        let text = self.metrics.get().and_then(|metrics| metrics.encode().ok()).unwrap_or_default();
+        text.lines().any(|line| {
+            line.starts_with("ccm_reports{") && !line.contains("\"LeftAlone\"") && !line.ends_with(" 0")
+        })
     }
 
     /// Whether it was told to stop.

@@ -276,7 +276,7 @@ fn registration(name: &str) -> serde_json::Value {
             "conditions": [{ "type": "Ready", "status": "False", "reason": "KubeletNotReady" }],
             "nodeInfo": {
                 "machineID": "", "systemUUID": "", "bootID": "", "kernelVersion": "6.1", "osImage": "linux",
-                "containerRuntimeVersion": "containerd://2", "kubeletVersion": "v1.36.3", "kubeProxyVersion": "",
+                "containerRuntimeVersion": "containerd://2", "kubeletVersion": "v1.37.2", "kubeProxyVersion": "",
                 "operatingSystem": "linux", "architecture": "amd64",
             },
         },

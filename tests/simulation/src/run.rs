@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use tokio::time::{Instant, sleep_until};
 
-use crate::{invariants, paces::is_mutation, plan::Plan, record::Record, world::World};
+use crate::{host::Host, invariants, paces::is_mutation, plan::Plan, record::Record, world::World};
 
 /// The interval of checks.
 const TICK: Duration = Duration::from_secs(1);
@@ -97,8 +97,10 @@ enum Stage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     Trouble,
-    /// A new host finds everything done.
-    FreshStart,
+    /// A new host finds everything done, unless the former one still waited for a retry that a new one makes at once.
+    FreshStart {
+        waited: bool,
+    },
     Encore,
 }
 
@@ -141,7 +143,7 @@ fn settle(world: &World, plan: &Plan, since: Instant, act: Act, calls: &mut Call
     }
     let (patience, rule) = match act {
         Act::Encore => (plan.haste(), "what users do takes effect at once"),
-        Act::Trouble | Act::FreshStart => (plan.setup.patience, "everything converges"),
+        Act::Trouble | Act::FreshStart { .. } => (plan.setup.patience, "everything converges"),
     };
     if since.elapsed() > patience {
         world.record.broken(rule, wrong.join("; "));
@@ -163,8 +165,9 @@ fn keep_quiet(world: &World, plan: &Plan, since: Instant, act: Act, before: &Cal
     let after = Calls::of(world);
     // Permanent failures are retried permanently.
     let all_works = !world.is_anything_spoilt();
-    let is_fresh = act == Act::FreshStart;
-    if all_works && is_fresh && (after.changes, after.version) != (before.changes, before.version) {
+    let is_fresh = matches!(act, Act::FreshStart { .. });
+    let is_done = act == Act::FreshStart { waited: false };
+    if all_works && is_done && (after.changes, after.version) != (before.changes, before.version) {
         let what = format!("{before:?} became {after:?} though all was right");
         world.record.broken("a fresh start changes nothing", what);
     }
@@ -173,8 +176,9 @@ fn keep_quiet(world: &World, plan: &Plan, since: Instant, act: Act, before: &Cal
     }
     if !is_fresh {
         world.record.note("world", "a fresh start");
+        let waited = world.hosts.borrow().iter().any(Host::is_waiting);
         world.replace_host()?;
-        return Ok(Stage::Settling(Instant::now(), Act::FreshStart));
+        return Ok(Stage::Settling(Instant::now(), Act::FreshStart { waited }));
     }
     if plan.encore.is_empty() || !all_works {
         return Ok(Stage::Done);

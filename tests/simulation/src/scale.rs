@@ -2,7 +2,8 @@
 //! and cloud, over loopback and in real time.
 //!
 //! In: cluster sizes. Out: a table of memory, processor time and calls to the provider per node: for a start next to a
-//! cluster of new nodes, for a label that changes on all of them, and for one node that joins.
+//! cluster of new nodes, for a label that changes on all of them, for one node that joins, and for tenants who rename
+//! all labels and annotations again and again, after which the host must not have grown.
 
 mod cluster;
 mod process;
@@ -35,6 +36,15 @@ pub struct Arguments {
     /// Cluster sizes, in nodes.
     #[arg(long, value_delimiter = ',', default_value = "500,2000,8000,20000,65000")]
     nodes: Vec<u32>,
+    /// Services; by default in the proportion of 5,000 to 65,000 nodes.
+    #[arg(long)]
+    services: Option<u32>,
+    /// How often all labels and annotations get other names.
+    #[arg(long, default_value_t = 20)]
+    renames: u32,
+    /// Fail if the host ever takes more memory than this.
+    #[arg(long)]
+    limit_mib: Option<f64>,
     /// The host's binary; by default the one next to this program.
     #[arg(long)]
     host: Option<PathBuf>,
@@ -59,15 +69,18 @@ pub async fn measure(arguments: &Arguments, mut tell: impl FnMut(&str)) -> Resul
     );
     tell(HEAD);
     for nodes in &arguments.nodes {
-        let row = size(*nodes, &host, &arguments.flag).await.with_context(|| format!("{nodes} nodes"))?;
+        let row = size(*nodes, &host, arguments).await.with_context(|| format!("{nodes} nodes"))?;
         tell(&row.to_string());
+        let limit = arguments.limit_mib.unwrap_or(f64::INFINITY);
+        ensure!(row.renamed.peak <= limit, "the host took {:.0} MiB, more than {limit}", row.renamed.peak);
+        row.renamed.does_not_grow()?;
     }
     Ok(())
 }
 
 const HEAD: &str = "\
-| nodes | Services | start, s | CPU ms/node | RPCs/node | items/node | memory, MiB | KiB/node | label: CPU ms/node | calls | join: CPU ms | of it µs/node | calls |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|";
+| nodes | Services | start, s | CPU ms/node | RPCs/node | items/node | memory, MiB | KiB/node | label: CPU ms/node | calls | join: CPU ms | of it µs/node | calls | renamed: MiB, most and in the end | CPU µs/object |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
 /// One phase.
 #[derive(Debug)]
@@ -88,10 +101,31 @@ struct Row {
     start: Phase,
     label: Phase,
     join: Phase,
+    renamed: Renamed,
 }
 
-async fn size(nodes: u32, host: &Path, flags: &[String]) -> Result<Row> {
-    let services = (f64::from(nodes) * SERVICES).round() as u32;
+/// What the host took while tenants renamed everything.
+#[derive(Debug)]
+struct Renamed {
+    /// Resident memory after each fourth of the rounds.
+    fourths: Vec<f64>,
+    peak: f64,
+    /// Processor seconds for one object and round.
+    cpu: f64,
+}
+
+impl Renamed {
+    /// The second half of the rounds costs nothing that the first had not: what is gone is forgotten.
+    fn does_not_grow(&self) -> Result<()> {
+        let [_, half, .., last] = self.fourths.as_slice() else { return Ok(()) };
+        ensure!(*last <= half * 1.1 + 4.0, "the host grows with each renaming: {:.0?} MiB", self.fourths);
+        Ok(())
+    }
+}
+
+async fn size(nodes: u32, host: &Path, arguments: &Arguments) -> Result<Row> {
+    let flags = &arguments.flag;
+    let services = arguments.services.unwrap_or((f64::from(nodes) * SERVICES).round() as u32);
     let empty = {
         let cluster = Cluster::new().await?;
         let host = Process::start(host, &cluster, flags)?;
@@ -107,15 +141,26 @@ async fn size(nodes: u32, host: &Path, flags: &[String]) -> Result<Row> {
     let label = phase(&cluster, &process, || true).await.context("a label on all nodes")?;
     cluster.add_nodes(nodes..nodes + 1, u32::MAX)?;
     let join = phase(&cluster, &process, || cluster.is_served() && cluster.is_behind_all(nodes)).await;
-    Ok(Row {
-        nodes,
-        services,
-        empty,
-        peak: process.peak_mib()?,
-        start,
-        label,
-        join: join.context("a node that joins")?,
-    })
+    let join = join.context("a node that joins")?;
+    let peak = process.peak_mib()?;
+    let renamed =
+        rename(&cluster, &process, arguments.renames, nodes + services).await.context("the renaming")?;
+    Ok(Row { nodes, services, empty, peak, start, label, join, renamed })
+}
+
+async fn rename(cluster: &Cluster, host: &Process, rounds: u32, objects: u32) -> Result<Renamed> {
+    let cpu = host.cpu_at_begin();
+    let mut fourths = Vec::new();
+    for round in 1..=rounds {
+        cluster.rename_all(round)?;
+        if round % rounds.div_ceil(4) == 0 || round == rounds {
+            host.idle(PATIENCE).await?;
+            fourths.push(host.resident_mib()?);
+        }
+    }
+    ensure!(host.is_running()?, "the host ended");
+    let cpu = host.take_cpu(cpu)? / f64::from(rounds.max(1)) / f64::from(objects);
+    Ok(Renamed { fourths, peak: host.peak_mib()?, cpu })
 }
 
 /// Measures until the phase is done and the host is idle.
@@ -133,11 +178,11 @@ async fn phase(cluster: &Cluster, host: &Process, is_done: impl Fn() -> bool) ->
 
 impl fmt::Display for Row {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { nodes, services, empty, peak, start, label, join } = self;
+        let Self { nodes, services, empty, peak, start, label, join, renamed } = self;
         let each = |value: f64| value / f64::from(*nodes);
         write!(
             out,
-            "| {nodes} | {services} | {:.1} | {:.3} | {:.3} | {:.2} | {peak:.0} | {:.2} | {:.3} | {} | {:.0} | {:.1} | {} |",
+            "| {nodes} | {services} | {:.1} | {:.3} | {:.3} | {:.2} | {peak:.0} | {:.2} | {:.3} | {} | {:.0} | {:.1} | {} | {:.0}, {:.0} | {:.0} |",
             start.took.as_secs_f64(),
             each(start.cpu * 1e3),
             each(start.calls.calls as f64),
@@ -148,6 +193,9 @@ impl fmt::Display for Row {
             join.cpu * 1e3,
             each(join.cpu * 1e6),
             join.calls.calls,
+            renamed.peak,
+            renamed.fourths.last().unwrap_or(peak),
+            renamed.cpu * 1e6,
         )
     }
 }

@@ -29,7 +29,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tracing::{Instrument as _, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-use super::answer::Bounded;
+use super::answer::{Bounded, most_bytes};
 use crate::{
     cloud::{CloudError, ErrorReason, metrics::ProviderMetrics},
     trace,
@@ -200,9 +200,11 @@ const GUARD: Duration = Duration::from_millis(250);
 const REQUEST_ID: &str = "x-request-id";
 
 /// Makes a unary call. `lost` is cancelled when the connection will carry no answer any more; `items` is the size of a batch.
+/// The answer has at most `message_bytes`, less if its question warrants no more.
 pub(crate) async fn unary<Q: Rpc>(
     metrics: &ProviderMetrics,
-    mut client: Grpc<Channel>,
+    client: Grpc<Channel>,
+    message_bytes: usize,
     lost: &CancellationToken,
     deadline: Duration,
     items: Option<usize>,
@@ -214,14 +216,16 @@ pub(crate) async fn unary<Q: Rpc>(
         Class::Local if Span::current().is_none() => Span::none(),
         _ => trace::call(metrics.provider(), method.service, method.name, items),
     };
+    let most = match method.class {
+        Class::Local => OF_ITSELF,
+        _ => most_bytes(items.or(message.object().map(|_| 1))),
+    };
+    let mut client = client.max_decoding_message_size(most.min(message_bytes));
     let request = request(message, Some(deadline), &span);
     let mut watch = Watch::start(metrics, method, items);
-    if method.class == Class::Local {
-        client = client.max_decoding_message_size(OF_ITSELF);
-    }
     let sent = async {
         client.ready().await.map_err(|error| Status::unknown(format!("Service was not ready: {error}")))?;
-        let codec = Bounded::<Q, Q::Answer>::to(items);
+        let codec = Bounded::<Q, Q::Answer>::new(method.path, most);
         client.unary(request, PathAndQuery::from_static(method.path), codec).await
     };
     // An answer that is there counts, and so does the transport's own word.

@@ -83,7 +83,8 @@ async fn call<Q: Rpc>(
 ) -> Result<Q::Answer, CloudError> {
     let client = Grpc::new(connection.channel.clone());
     let deadline = Q::METHOD.deadline(&HashMap::new());
-    rpc::unary(metrics, client, &connection.lost, deadline, None, message).await
+    let bytes = defaults::MAX_MESSAGE_BYTES as usize;
+    rpc::unary(metrics, client, bytes, &connection.lost, deadline, None, message).await
 }
 
 fn count_violations(info: &GetInfoResponse, served: &Served, metrics: &ProviderMetrics) {

@@ -28,6 +28,20 @@ pub(super) struct Led {
     believer: Believer,
 }
 
+/// What the provider's clock showed, or less than that: when its answer arrived, more time had passed there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reading {
+    shown: Duration,
+    at: Instant,
+}
+
+impl Reading {
+    /// What it shows that much later than now.
+    fn after(self, time: Duration) -> Duration {
+        self.shown.saturating_add(self.at.elapsed()).saturating_add(time)
+    }
+}
+
 /// Reports leadership to one session of a provider.
 pub(super) struct Lead<'a> {
     link: &'a Link,
@@ -117,13 +131,19 @@ impl Link {
         fencing: &Fencing,
         valid_for: Option<Duration>,
     ) -> Result<(), CloudError> {
+        let reading = *session.clock.lock();
+        let valid_until = reading.zip(valid_for).map(|(reading, left)| reading.after(left));
         let request = pb::LeadRequest {
             cluster: Some(self.cluster()),
             fencing: Some(fencing.clone().into()),
             // A duration out of range is longer than any Lease.
             valid_for: valid_for.and_then(|time| time.try_into().ok()),
+            valid_until: valid_until.and_then(|time| time.try_into().ok()),
         };
-        self.call(session, None, request).await.map(|pb::LeadResponse {}| ())
+        let answer = self.call(session, None, request).await?;
+        let shown = answer.heard_at.and_then(|at| Duration::try_from(at).ok());
+        *session.clock.lock() = shown.map(|shown| Reading { shown, at: Instant::now() });
+        Ok(())
     }
 
     fn believe_again(&self) {

@@ -80,7 +80,8 @@ async fn check_health(link: &Link, session: &Session) {
     }
     let deadline = rpc::HEALTH_CHECK.deadline(&Default::default());
     let message = HealthCheckRequest::default();
-    match rpc::unary(&link.metrics, session.client(), &session.lost, deadline, None, message).await {
+    let (client, bytes) = (session.client(), session.message_bytes);
+    match rpc::unary(&link.metrics, client, bytes, &session.lost, deadline, None, message).await {
         Ok(answer) => link.standing.lock().healthy(is_healthy(&answer)),
         // A provider without a health service accepts work.
         Err(error) if error.is(ErrorReason::MethodNotSupported) || error.code == Code::NotFound => {
@@ -136,6 +137,8 @@ pub(super) struct Standing {
     failing: BTreeMap<&'static str, Failing>,
     /// A call was refused and the conditions were not checked since: one successful call does not outweigh that.
     unlooked: Option<String>,
+    /// The same for the families that the cloud's failures froze, by service.
+    unlooked_in: BTreeMap<&'static str, String>,
     /// The provider takes this process for a former leader.
     pub(super) stale_leader: bool,
 }
@@ -152,9 +155,10 @@ struct Failing {
 }
 
 impl Failing {
-    fn freezes(&self, family: Family, now: Instant) -> bool {
+    /// Whether it freezes the family it belongs to.
+    fn freezes(&self, now: Instant) -> bool {
         let objects = self.objects.values().filter(|until| now < **until).count();
-        self.service == family.service() && (self.all.is_some_and(|until| now < until) || objects == SEVERAL)
+        self.all.is_some_and(|until| now < until) || objects == SEVERAL
     }
 
     fn failed(&mut self, object: Option<&str>, now: Instant) {
@@ -178,10 +182,12 @@ impl Standing {
     /// family; where the cloud's API fails, it does so for one.
     pub(super) fn status(&self, family: Family, now: Instant) -> ProviderStatus {
         let refused = self.refused.values().find(|(_, until)| now < *until).map(|(why, _)| why);
-        let failing = self.failing.values().find(|one| one.freezes(family, now)).map(|one| &one.why);
+        let of_family = |one: &&Failing| one.service == family.service() && one.freezes(now);
+        let failing = self.failing.values().find(of_family).map(|one| &one.why);
         let leader = || self.stale_leader.then(|| "it considers this host a former leader".to_owned());
         let told = [&self.silent, &self.health, &self.conditions].into_iter().flatten();
-        let why = told.chain(refused).chain(&self.unlooked).chain(failing).next().cloned();
+        let unlooked = self.unlooked.iter().chain(self.unlooked_in.get(family.service()));
+        let why = told.chain(refused).chain(unlooked).chain(failing).next().cloned();
         match why.or_else(leader) {
             Some(why) => ProviderStatus::Frozen(why),
             None => ProviderStatus::Serving,
@@ -201,6 +207,7 @@ impl Standing {
     /// Records the answer of GetStatus, or why there is none.
     pub(super) fn looked(&mut self, answer: Result<pb::GetStatusResponse, CloudError>) {
         self.unlooked = None;
+        self.unlooked_in.clear();
         match answer {
             Ok(status) => {
                 self.silent = None;
@@ -237,6 +244,9 @@ impl Standing {
                 let failing = self.failing.entry(method.name).or_insert_with(first);
                 failing.why = error.to_string();
                 failing.failed(object, now);
+                if failing.freezes(now) {
+                    self.unlooked_in.insert(method.service, error.to_string());
+                }
                 true
             }
             Some(reason) if reason.freezes() => {
@@ -323,15 +333,29 @@ mod tests {
             (&["*"], true),
         ];
         for (objects, freezes) in rows {
-            let (now, mut standing) = (Instant::now(), Standing::default());
-            for object in objects {
-                let object = Some(*object).filter(|object| *object != "*");
-                assert!(standing.called(&rpc::ENSURE_LOAD_BALANCER, object, Some(&down), now), "look now");
-            }
-            standing.looked(Ok(pb::GetStatusResponse::default()));
+            let now = Instant::now();
+            let failed = || {
+                let mut standing = Standing::default();
+                for object in objects {
+                    let object = Some(*object).filter(|object| *object != "*");
+                    assert!(
+                        standing.called(&rpc::ENSURE_LOAD_BALANCER, object, Some(&down), now),
+                        "look now"
+                    );
+                }
+                standing
+            };
+            let mut hasty = failed();
+            hasty.called(&rpc::ENSURE_LOAD_BALANCER, Some("z"), None, now);
             let is_frozen = |standing: &Standing, family, now| {
                 matches!(standing.status(family, now), ProviderStatus::Frozen(_))
             };
+            assert_eq!(is_frozen(&hasty, Family::LoadBalancers, now), freezes, "not looked at: {objects:?}");
+            hasty.looked(Ok(pb::GetStatusResponse::default()));
+            assert!(!is_frozen(&hasty, Family::LoadBalancers, now), "{objects:?}");
+
+            let mut standing = failed();
+            standing.looked(Ok(pb::GetStatusResponse::default()));
             assert_eq!(is_frozen(&standing, Family::LoadBalancers, now), freezes, "{objects:?}");
             assert!(!is_frozen(&standing, Family::Routes, now), "{objects:?}");
             assert!(!is_frozen(&standing, Family::LoadBalancers, now + FREEZE), "{objects:?}");

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tonic::{client::Grpc, transport::Channel};
 
-use super::{connect::Connection, handshake::Served};
+use super::{connect::Connection, handshake::Served, lead::Reading};
 use crate::{
     cloud::{
         ProviderInfo,
@@ -58,6 +58,8 @@ pub(crate) struct Session {
     most_items: HashMap<&'static str, (AtomicUsize, usize)>,
     /// Advertised RPCs that turned out not to be served.
     pub(crate) refused: Mutex<HashSet<&'static str>>,
+    /// The last reading of its clock.
+    pub(super) clock: Mutex<Option<Reading>>,
 }
 
 impl Session {
@@ -95,13 +97,12 @@ impl Session {
             limits,
             capabilities,
             refused: Mutex::new(HashSet::new()),
+            clock: Mutex::default(),
         }
     }
 
     pub(crate) fn client(&self) -> Grpc<Channel> {
-        Grpc::new(self.channel.clone())
-            .max_decoding_message_size(self.message_bytes)
-            .max_encoding_message_size(self.message_bytes)
+        Grpc::new(self.channel.clone()).max_encoding_message_size(self.message_bytes)
     }
 
     /// For the watch: each of its frames names one instance.

@@ -12,7 +12,7 @@ use prost_types::{
 const DEEPEST: u8 = 6;
 
 /// Vocabulary of strings: keys that the host asked about, what it may write, and what it must not.
-const WORDS: [&str; 43] = [
+const WORDS: [&str; 48] = [
     "",
     "n0",
     "n1",
@@ -24,6 +24,11 @@ const WORDS: [&str; 43] = [
     "test://n1",
     "test://",
     "other://n0",
+    "fake://",
+    "fake://x0",
+    "x0",
+    "h0",
+    "h0-uid",
     "s0",
     "default",
     "10.0.0.1",

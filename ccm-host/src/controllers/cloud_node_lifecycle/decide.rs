@@ -24,6 +24,8 @@ pub(super) enum Verdict {
     Stopped(Option<Vec<Taint>>, Timestamp),
     /// The provider reliably looked for the instance at that time, and did not find it: evidence.
     Absent(Timestamp),
+    /// The same, but the question did not identify the instance.
+    Nameless,
     /// Nothing certain is known.
     Uncertain,
 }
@@ -58,7 +60,7 @@ pub(super) fn is_unheard(node: &Node) -> bool {
 }
 
 /// Decides on the answer about a node that is not ready. `named` is whether the question identified the instance:
-/// by its provider ID, or by a name that is the cloud's own key.
+/// by its provider ID, by a name that is the cloud's own key, or by a person who confirmed that it is gone.
 pub(super) fn decide(policy: Policy, node: &Node, named: bool, answer: &InstanceAnswer) -> Verdict {
     use InstanceState as S;
     match answer.state {
@@ -73,8 +75,12 @@ pub(super) fn decide(policy: Policy, node: &Node, named: bool, answer: &Instance
             }
         }
         S::Pending | S::NotOwned | S::Exists => Verdict::Keep(None),
-        S::Absent if named => looked_for(answer).map_or(Verdict::Uncertain, Verdict::Absent),
-        S::Absent | S::Unspecified => Verdict::Uncertain,
+        S::Absent => match looked_for(answer) {
+            Some(at) if named => Verdict::Absent(at),
+            Some(_) => Verdict::Nameless,
+            None => Verdict::Uncertain,
+        },
+        S::Unspecified => Verdict::Uncertain,
     }
 }
 

@@ -78,7 +78,7 @@ impl Controller {
                 why: why(node, rule, confirmations, grace),
             }
         };
-        let mut absent: Vec<_> = seen.absent_nodes().map(absent).collect();
+        let mut absent: Vec<_> = seen.absent_nodes().chain(&seen.nameless).map(absent).collect();
         absent.sort_by(|one, other| one.name.cmp(&other.name));
         let guard = Guard { nodes, uncertain: seen.uncertain, absent, ..concluded(domain, memory) };
         self.view.passes.lock().insert(domain.name.clone(), guard);

@@ -63,10 +63,12 @@ pub(super) enum Rule {
     Share,
     /// Its own kubelet is alive.
     Alive,
+    /// It has no provider ID, and no instance was found by its name.
+    Nameless,
 }
 
 impl Rule {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Contradiction,
         Self::NoneFound,
         Self::Unsettled,
@@ -74,6 +76,7 @@ impl Rule {
         Self::ZoneShare,
         Self::Share,
         Self::Alive,
+        Self::Nameless,
     ];
 
     /// The metric's label value, the condition's reason and, for people, the cause and what ends it.
@@ -120,6 +123,12 @@ impl Rule {
                 "kubelet_alive",
                 "KubeletAlive",
                 "the kubelet of this node still renews its Lease: the node stays until that stops",
+            ),
+            Self::Nameless => (
+                "no_provider_id",
+                "NoProviderID",
+                "the node has no provider ID, and that no instance has its name proves nothing: the node stays until a \
+                 person confirms it",
             ),
         }
     }

@@ -1,15 +1,20 @@
 //! Metrics: deletions, nodes held back by rule, and whether a provider contradicts itself.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 
 use super::guard::{Guard, Rule};
-use crate::metric::Declare;
+use crate::metric::{Buckets, Declare};
+
+/// Upstream's buckets: powers of two, from a millisecond.
+const PASS: Buckets = Buckets(&[
+    0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
+]);
 
 /// The metrics of this controller. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -22,6 +27,7 @@ pub(super) struct LifecycleMetrics {
     stopped: Family<ProviderLabel, Gauge>,
     given_up: Family<ProviderLabel, Counter>,
     given_up_blocked: Family<RuleLabels, Gauge>,
+    passes: Histogram,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -67,7 +73,17 @@ impl LifecycleMetrics {
                 "node_lifecycle_giving_up_blocked",
                 "Nodes with a stopped instance that are not given up yet, by the rule that blocks it",
             ),
+            passes: registry.histogram(
+                "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
+                "Duration of a pass over the silent nodes of a provider",
+                PASS,
+            ),
         }
+    }
+
+    /// Records how long a pass took, from what it asked to what it did.
+    pub(super) fn took(&self, pass: Duration) {
+        self.passes.observe(pass.as_secs_f64());
     }
 
     /// Records the end of a pass over a provider's nodes, and which of those that are absent are held back.

@@ -42,6 +42,8 @@ pub(super) struct Seen {
     pub(super) absent: Vec<Evidence>,
     /// Nodes whose instance is stopped.
     pub(super) stopped: Vec<Evidence>,
+    /// Nodes without a provider ID, of whose name there is no instance.
+    pub(super) nameless: Vec<Arc<Node>>,
     /// Nodes about which nothing certain is known.
     pub(super) uncertain: usize,
     pub(super) control: Control,
@@ -95,6 +97,7 @@ impl Controller {
             seen.absent = observed.absent;
             // Only the first check asks about all nodes.
             seen.stopped.extend(observed.stopped);
+            seen.nameless.extend(observed.nameless);
             memory.guard.confirm(Instant::now(), &seen.absent);
             match self.weigh(memory, observed.presences).await {
                 Ok(control) => seen.control.then(control),
@@ -207,7 +210,13 @@ impl Controller {
                     let age = self.age(&node);
                     seen.absent.push(Evidence { node, age, vouched, given_up, observed_at });
                 }
-                Some(Verdict::Uncertain) => seen.uncertain += 1,
+                // A young one is not in the cloud's list yet.
+                Some(Verdict::Nameless)
+                    if self.age(&node) >= self.parts.settings.lifecycle.node_deletion_grace =>
+                {
+                    seen.nameless.push(node);
+                }
+                Some(Verdict::Nameless | Verdict::Uncertain) => seen.uncertain += 1,
                 None => {}
             }
         }
@@ -239,7 +248,7 @@ fn verdict(policy: Policy, node: &Node, found: Found) -> Option<Verdict> {
                 .all(|provider| *provider.status(Family::Instances).borrow() == ProviderStatus::Serving);
             let by_name =
                 |provider: &Arc<dyn Provider>| provider.info().is_some_and(|info| info.names_are_keys);
-            let named = node.provider_id.is_some() || by.iter().all(by_name);
+            let named = node.provider_id.is_some() || by.iter().all(by_name) || is_vouched_for(node);
             Some(if all_well { decide(policy, node, named, &answer) } else { Verdict::Uncertain })
         }
         Found::Failed { error } => {

@@ -16,7 +16,13 @@ use prost::Message;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::{cloud::hostile::Hostile, controllers::taint};
+use crate::{
+    cloud::{
+        fake::{Call, FakeProvider},
+        hostile::Hostile,
+    },
+    controllers::taint,
+};
 
 /// At most one network per family, so that other routes can be told from ours.
 pub(super) const CLUSTER_CIDR: &str = "10.0.0.0/16";
@@ -25,6 +31,9 @@ pub(super) const CLUSTER_CIDR: &str = "10.0.0.0/16";
 const ON_ITS_WAY: Duration = Duration::from_secs(900);
 /// The time within which an Ensure's answer is published.
 const ITS_ANSWER: Duration = Duration::from_secs(10);
+
+/// The Service whose balancer is the honest provider's.
+pub(super) const HONEST: &str = "h0";
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const OUR_CONDITIONS: [&str; 2] = ["CloudProviderDeletionBlocked", "NetworkUnavailable"];
@@ -110,6 +119,17 @@ impl Judge {
             }
         });
         judge
+    }
+
+    /// Observes every request to the honest provider.
+    pub(super) fn watch(self: &Arc<Self>, honest: &FakeProvider) {
+        let judge = Arc::downgrade(self);
+        honest.witness(move |call| {
+            if let Some(judge) = judge.upgrade() {
+                let is_harm = matches!(call, Call::Delete { service, .. } if service.contains(HONEST));
+                judge.must(!is_harm, || format!("the honest provider's balancer was removed: {call:?}"));
+            }
+        });
     }
 
     pub(super) fn changed(&self, service: &str) {
@@ -301,6 +321,9 @@ impl Judge {
         if old != new {
             self.done("status");
         }
+        self.must(name != HONEST || old.is_empty() || old == new, || {
+            format!("the honest provider's balancer is told as {new:?}, not as {old:?}")
+        });
         for way in &new {
             let is_ip = way["ip"].as_str().is_none_or(|ip| ip.parse::<IpAddr>().is_ok());
             self.must(is_ip && (way["ip"].is_string() || way["hostname"].is_string()), || {

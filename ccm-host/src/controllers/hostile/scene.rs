@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::judge::{CLUSTER_CIDR, Deeds, Judge, Lies};
+use super::judge::{CLUSTER_CIDR, Deeds, HONEST, Judge, Lies};
 use crate::{
     cloud::{
-        CloudMetrics, ClusterRef, Endpoint, Family, InstanceState, Provider, ProviderConfig,
-        ProviderSettings, ProviderStatus, RemoteProvider,
+        CloudMetrics, ClusterRef, Division, Endpoint, Family, InstanceState, PROVIDER_ANNOTATION, Provider,
+        ProviderConfig, ProviderSettings, ProviderStatus, RemoteProvider,
         fake::{FakeProvider, instance},
         hostile::Hostile,
     },
@@ -23,7 +23,7 @@ use crate::{
         node_ipam::{self, settings::Allocation},
         node_route,
         node_server::NodeServer,
-        service_lb, shell, stage,
+        service_lb, shell, stage, taint,
     },
     kube::{
         fixtures::{Recorded, node},
@@ -71,7 +71,10 @@ impl State {
         ];
         let (parts, events) =
             stage::parts(&all, server.writer(), providers, settings(), &mut Registry::default());
-        let parts = Parts { cloud_metrics, ..parts };
+        // As the docs ask of whoever does not trust each provider: prefixes are anybody's to claim.
+        let prefixes = [("fake://".to_owned(), "fake".to_owned())].into();
+        let division = Division { prefixes, ..Division::default() };
+        let parts = Parts { cloud_metrics, providers: parts.providers.divided(division), ..parts };
         server.fill(&parts.nodes, cancel).await;
         let (services, client, until) = (parts.services.clone(), server.client(), cancel.clone());
         running.spawn(async move { services.run(client, until).await });
@@ -143,13 +146,17 @@ fn populate(server: &NodeServer) {
     server.put(&of("foreign", "o0").not_ready());
     ["x0", "x1"].iter().for_each(|name| server.put(&of("fake", name).ready()));
     ["x2", "x9"].iter().for_each(|name| server.put(&of("fake", name).not_ready()));
-    for name in ["n0", "n1", "n2", "r0", "r1", "r2", "r3", "a0", "x0", "x1"] {
+    server.put(&new("x4").with_provider_id("fake://x4"));
+    for name in ["n0", "n1", "n2", "r0", "r1", "r2", "r3", "a0", "x0", "x1", "x4"] {
         server.renew_lease(name);
     }
     for name in ["y0", "u0", "o0", "x2", "x9"] {
         server.stop_lease(name, SignedDuration::from_secs(60));
     }
     ["s0", "s1", "s2"].iter().for_each(|name| put(server, service(name)));
+    let mut honest = service(HONEST);
+    honest["metadata"]["annotations"][PROVIDER_ANNOTATION] = json!("fake");
+    put(server, honest);
     let mut foreign = service("f0");
     foreign["spec"]["loadBalancerClass"] = json!("foreign.example/lb");
     put(server, foreign);
@@ -172,7 +179,7 @@ fn fall_silent(server: &NodeServer, name: &str) {
 impl Scene {
     pub(super) async fn start(hostile: Arc<Hostile>, seed: u64, lies: Lies) -> Self {
         let honest = FakeProvider::new("fake");
-        for name in ["x0", "x1", "x2"] {
+        for name in ["x0", "x1", "x2", "x4"] {
             honest.set_instance(name, InstanceState::Running, instance(&format!("fake://{name}")));
         }
         for name in ["n0", "n1", "n2"] {
@@ -180,6 +187,7 @@ impl Scene {
         }
         let server = NodeServer::new([]);
         let judge = Judge::over(server.api().clone(), Arc::clone(&hostile), lies);
+        judge.watch(&honest);
         populate(&server);
         let (cancel, mut registry) = (CancellationToken::new(), Registry::default());
         let cloud_metrics = CloudMetrics::register(&mut registry);
@@ -257,7 +265,7 @@ impl Scene {
         assert!(!panicked, "{status:?}, HOSTILE_SEED={seed}");
         assert!(self.running.try_join_next().is_none(), "a controller ended, HOSTILE_SEED={seed}");
         let series = self.state.series();
-        assert!(series < 600, "{series} series, HOSTILE_SEED={seed}");
+        assert!(series < 700, "{series} series, HOSTILE_SEED={seed}");
         self.events.take();
     }
 
@@ -278,6 +286,10 @@ impl Scene {
         for name in ["x0", "x1", "x2"] {
             assert!(self.server.node(name).is_some(), "{name}, HOSTILE_SEED={seed}");
         }
+        let taints = self.server.part("x4", "/spec/taints").to_string();
+        assert!(!taints.contains(taint::UNINITIALIZED), "x4: {taints}, HOSTILE_SEED={seed}");
+        let backends = self.honest.backends_of(&format!("{HONEST}-uid"));
+        assert!(backends.contains(&"x4".to_owned()), "{backends:?}, HOSTILE_SEED={seed}");
         self.cancel.cancel();
         while let Some(ended) = self.running.join_next().await {
             ended.unwrap();

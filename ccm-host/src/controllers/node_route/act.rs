@@ -15,6 +15,7 @@ use super::{
     Cloud, Controller, Subject,
     condition::{self, Reach},
     decide::{Lane, Plan, decide},
+    metrics::{Synced, Trigger},
     table::Learnt,
 };
 use crate::{
@@ -59,7 +60,14 @@ impl Controller {
             if is_owner {
                 said.append(&mut plan.reports);
             }
+            let before = said.len();
             let reaches = self.carry_out(cloud, name, node.as_ref(), &plan, &mut said).await;
+            let outcome = match &said[before..] {
+                _ if plan.is_idle() => Synced::Noop,
+                said if said.iter().any(|report| report.error.is_some()) => Synced::Error,
+                _ => Synced::Changed,
+            };
+            self.metrics.synced(Trigger::NodeChange, outcome);
             if let Some(node) = node.as_ref().filter(|_| is_owner) {
                 let reaches: Vec<Reach> = reaches.into_iter().chain(plan.unreached).collect();
                 let wanted = condition::wanted(node, plan.concerned, &reaches, learnt == Learnt::Whole);

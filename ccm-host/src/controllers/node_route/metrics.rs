@@ -1,4 +1,4 @@
-//! Metrics. The first name is upstream's; the library appends `_total` to counters.
+//! Metrics. The first one, with its labels, is upstream's; the library appends `_total` to counters.
 
 use std::fmt;
 
@@ -26,10 +26,53 @@ struct OfProvider {
     provider: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SyncLabels {
+    outcome: &'static str,
+    trigger: &'static str,
+}
+
+/// What made the host compare routes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Trigger {
+    /// A sweep of all routes of a provider.
+    Periodic,
+    /// A node, or what is known of its routes.
+    NodeChange,
+}
+
+/// How that ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Synced {
+    /// Something was, or is to be, made or removed.
+    Changed,
+    Noop,
+    Error,
+}
+
+impl Trigger {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Periodic => "periodic",
+            Self::NodeChange => "node_change",
+        }
+    }
+}
+
+impl Synced {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Noop => "noop",
+            Self::Error => "error",
+        }
+    }
+}
+
 /// The series of this controller. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct RouteMetrics {
-    syncs: Counter,
+    syncs: Family<SyncLabels, Counter>,
     pub(super) operations: Operations,
     known: Family<OfProvider, Gauge>,
 }
@@ -42,7 +85,7 @@ impl RouteMetrics {
         Self {
             syncs: registry.metric(
                 "route_controller_route_sync",
-                "Sweeps of all routes of a provider, including failed ones",
+                "Comparisons of routes by outcome (changed, noop, error) and trigger: periodic for sweeps of all routes of a provider, node_change for runs of one node",
             ),
             operations: registry.histograms(
                 "ccm_route_operation_duration_seconds",
@@ -53,9 +96,9 @@ impl RouteMetrics {
         }
     }
 
-    /// Counts the start of a list of all routes.
-    pub(super) fn sync_begins(&self) {
-        self.syncs.inc();
+    pub(super) fn synced(&self, trigger: Trigger, outcome: Synced) {
+        let labels = SyncLabels { outcome: outcome.label(), trigger: trigger.label() };
+        self.syncs.get_or_create(&labels).inc();
     }
 
     /// Sets the number of known routes.

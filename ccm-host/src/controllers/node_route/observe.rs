@@ -23,6 +23,15 @@ use crate::{
     reconcile::Retry,
 };
 
+/// What there is to do about a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    Nothing,
+    /// Its condition, or a report.
+    Words,
+    Routes,
+}
+
 impl Cloud {
     pub(super) fn serves_routes(&self) -> bool {
         self.provider.info().is_some_and(|info| info.routes)
@@ -101,9 +110,9 @@ impl Controller {
         }
     }
 
-    /// Whether a reconcile of the node would find anything to do at this provider, to write, or to report.
-    pub(super) fn is_due(&self, cloud: &Cloud, node: &Node) -> bool {
-        let Some(owner) = self.owner(node) else { return false };
+    /// What a reconcile of the node would find to do at this provider.
+    pub(super) fn due(&self, cloud: &Cloud, node: &Node) -> Due {
+        let Some(owner) = self.owner(node) else { return Due::Nothing };
         let is_owner = owner.name() == cloud.name();
         let plan = decide(&self.facts(cloud, &node.name, Some(node), is_owner));
         let stand = plan.lanes.iter().map(|_| Reach::Stands);
@@ -119,7 +128,11 @@ impl Controller {
             said.retain(|report| report.retry == Retry::Wait);
             said == plan.reports
         };
-        !plan.is_idle() || (is_owner && (differs() || !is_told()))
+        match plan.is_idle() {
+            false => Due::Routes,
+            true if is_owner && (differs() || !is_told()) => Due::Words,
+            true => Due::Nothing,
+        }
     }
 
     /// Whether a route leads to the node that should have it.

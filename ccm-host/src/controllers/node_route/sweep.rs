@@ -10,6 +10,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{
     Cloud, Controller, Subject,
+    metrics::{Synced, Trigger},
+    observe::Due,
     table::{Holder, Learnt, Table},
 };
 use crate::{
@@ -54,7 +56,8 @@ impl Controller {
             return Ok(());
         }
         let begun = cloud.table.lock().mark();
-        let list = self.list(cloud).await?;
+        let list =
+            self.list(cloud).await.inspect_err(|_| self.metrics.synced(Trigger::Periodic, Synced::Error))?;
         for (location, error) in &list.unreachable {
             tracing::warn!(provider = cloud.name(), location, %error, "could not list routes");
         }
@@ -69,7 +72,8 @@ impl Controller {
         if is_first {
             tracing::info!(provider = cloud.name(), complete = list.complete, "the routes are known");
         }
-        self.look(cloud);
+        let outcome = if self.look(cloud) { Synced::Changed } else { Synced::Noop };
+        self.metrics.synced(Trigger::Periodic, outcome);
         Ok(())
     }
 
@@ -81,20 +85,22 @@ impl Controller {
     }
 
     async fn list(&self, cloud: &Cloud) -> Result<Listed<Route>, CloudError> {
-        self.metrics.sync_begins();
         let call = cloud.provider.list_routes(&self.shell.parts.settings.cidrs.cluster);
         measured(&self.metrics.operations, &*cloud.provider, "list", call, listed).await
     }
 
-    /// Requeues nodes and routes for which there is something to do, except those already waiting for a retry.
-    fn look(&self, cloud: &Cloud) {
+    /// Requeues nodes and routes for which there is something to do, except those already waiting for a retry. Returns
+    /// whether routes differ from what is wanted.
+    fn look(&self, cloud: &Cloud) -> bool {
         if cloud.learnt().is_none() {
-            return;
+            return false;
         }
+        let mut differ = false;
         let add = |subject: Subject| self.shell.queue.add_unless_delayed(subject);
         for node in self.shell.parts.nodes.list() {
-            if self.is_due(cloud, &node) {
-                add(Subject::Node(node.name.clone()));
+            let due = self.due(cloud, &node);
+            if due != Due::Nothing {
+                differ |= add(Subject::Node(node.name.clone())) && due == Due::Routes;
             }
         }
         let routes: Vec<_> = cloud.table.lock().all().cloned().collect();
@@ -102,17 +108,19 @@ impl Controller {
             match Holder::of(&route) {
                 Holder::Node(name) if self.shell.parts.nodes.get(&name).is_none() => {
                     if self.is_removable_at_all(&route) {
-                        add(Subject::Node(name));
+                        differ |= add(Subject::Node(name));
                     }
                 }
                 Holder::Node(_) => {}
                 Holder::Instance(_) | Holder::Nobody => {
                     if self.is_stray(&route) {
-                        add(Subject::Stray { provider: cloud.name().to_owned(), id: route.id.clone() });
+                        differ |=
+                            add(Subject::Stray { provider: cloud.name().to_owned(), id: route.id.clone() });
                     }
                 }
             }
         }
+        differ
     }
 
     /// Resumes removals when the provider thaws, and work on nodes whose owner was open until it introduced itself, for as
@@ -121,7 +129,9 @@ impl Controller {
         follow_status(cloud.provider.as_ref(), Family::Routes, |_, now| {
             // Even if it is as before: a removal may have met a freeze that ended before this was polled.
             if *now == ProviderStatus::Serving {
-                self.clouds.iter().for_each(|cloud| self.look(cloud));
+                self.clouds.iter().for_each(|cloud| {
+                    self.look(cloud);
+                });
             }
         })
         .await;

@@ -57,24 +57,29 @@ impl Backends {
     /// The set that the balancers of this provider are to have.
     pub(super) fn of(&self, provider: &dyn Provider) -> Arc<BackendSet> {
         let said = self.said();
-        let known = self.sets.lock().get(provider.name()).cloned();
+        // Held to the end: no older set replaces a newer one.
+        let mut sets = self.sets.lock();
         // Without any node, a balancer is better made of the newest ones.
         let is_poor = |set: &BackendSet| set.nodes.is_empty() && self.is_outdated();
-        if let Some((_, set)) = known.filter(|(then, set)| *then == said && !is_poor(set)) {
-            return set;
+        if let Some((then, set)) = sets.get(provider.name())
+            && *then == said
+            && !is_poor(set)
+        {
+            return Arc::clone(set);
         }
         let set = provider.backend_set(self.eligible(provider));
-        let mut sets = self.sets.lock();
         sets.insert(provider.name().to_owned(), (said, Arc::clone(&set)));
         set
     }
 
-    /// Makes new sets of the nodes as they are now.
+    /// Makes new sets of the nodes as they are now. Those of providers that are unknown now are made once they are back.
     fn publish(&self) {
+        let mut sets = self.sets.lock();
         self.changed.store(false, Ordering::Release);
+        sets.clear();
         for provider in self.providers.all().iter().filter(|provider| provider.info().is_some()) {
             let set = provider.backend_set(self.eligible(provider.as_ref()));
-            self.sets.lock().insert(provider.name().to_owned(), (self.said(), set));
+            sets.insert(provider.name().to_owned(), (self.said(), set));
         }
     }
 

@@ -91,7 +91,7 @@ impl Controller {
                 (Err(error), _) => return Outcome::retry(error),
             }
         }
-        let Some(busy) = self.rows.begin(&row.at) else { return Outcome::Parked };
+        let Some(busy) = self.rows.begin(&row.at, true) else { return Outcome::Parked };
         let begun = Instant::now();
         let outcome = self.delete(provider, row, why).await;
         drop(busy);

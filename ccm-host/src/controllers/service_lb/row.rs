@@ -65,6 +65,8 @@ pub(super) struct Row {
     pub(super) busy: bool,
     /// When a call last began or ended, as counted by [`Rows`]: a list that began earlier knows less.
     touched: u64,
+    /// The same of calls that may have made it. An update makes nothing, so it does not weaken a list without it.
+    made: u64,
     /// The state for which the starting Event was emitted.
     pub(super) announced: Option<String>,
     /// Measures the time until the last node change reaches this balancer, too.
@@ -217,6 +219,7 @@ impl Row {
             status: Status::default(),
             busy: false,
             touched: 0,
+            made: 0,
             announced: None,
             node_sync: None,
             orphan: None,
@@ -503,12 +506,21 @@ struct Table {
 pub(super) struct Busy<'a> {
     rows: &'a Rows,
     at: RowKey,
+    makes: bool,
 }
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.rows.touch(&self.at, false);
+        self.rows.touch(&self.at, self.makes, false);
     }
+}
+
+/// What a list says of a balancer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Its state, or nothing.
+    Something,
+    Absence,
 }
 
 impl Rows {
@@ -544,22 +556,25 @@ impl Rows {
         Some(change(Arc::make_mut(row)))
     }
 
-    /// Begins a call; `None` while another one is under way.
-    pub(super) fn begin(&self, at: &RowKey) -> Option<Busy<'_>> {
+    /// Begins a call, which may make the balancer; `None` while another one is under way.
+    pub(super) fn begin(&self, at: &RowKey, makes: bool) -> Option<Busy<'_>> {
         let is_free = self.get(at).is_some_and(|row| !row.busy);
         is_free.then(|| {
-            self.touch(at, true);
-            Busy { rows: self, at: at.clone() }
+            self.touch(at, makes, true);
+            Busy { rows: self, at: at.clone(), makes }
         })
     }
 
-    fn touch(&self, at: &RowKey, busy: bool) {
+    fn touch(&self, at: &RowKey, makes: bool, busy: bool) {
         let mut table = self.0.lock();
         table.turn += 1;
         let turn = table.turn;
         if let Some(row) = table.by_uid.get_mut(&at.uid).and_then(|rows| rows.get_mut(&at.provider)) {
             let row = Arc::make_mut(row);
             row.touched = turn;
+            if makes {
+                row.made = turn;
+            }
             row.busy = busy;
         }
     }
@@ -575,9 +590,11 @@ impl Rows {
         at: &RowKey,
         key: &ObjectKey,
         since: u64,
+        heard: Heard,
         change: impl FnOnce(&mut Row) -> T,
     ) -> Option<T> {
         let knows_more = match self.get(at) {
+            Some(row) if heard == Heard::Absence => row.made > since || (row.busy && row.made == row.touched),
             Some(row) => row.busy || row.touched > since,
             None => self.0.lock().dropped.get(at).is_some_and(|at| *at > since),
         };

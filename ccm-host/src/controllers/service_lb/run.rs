@@ -309,7 +309,8 @@ impl Controller {
             row.last = Some(Arc::clone(service));
             row.orphan = None;
         });
-        let Some(_busy) = self.rows.begin(&at) else { return Step::End(Outcome::Parked) };
+        let makes = ask.verb == Verb::Ensure;
+        let Some(_busy) = self.rows.begin(&at, makes) else { return Step::End(Outcome::Parked) };
         if let Owner::Misnamed { why, .. } = &view.owner {
             self.warn(service, sync_failed(why));
         } else if let Some(why) = view.wanted.as_ref().and_then(|wanted| wanted.refusal.as_ref()) {

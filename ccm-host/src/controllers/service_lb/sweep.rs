@@ -20,7 +20,7 @@ use super::{
     Controller, Key,
     fate::is_among,
     observe::{Listing, serves_balancers},
-    row::{Orphan, Row, RowKey},
+    row::{Heard, Orphan, Row, RowKey},
     service::{is_load_balancer, is_of_interest, published},
 };
 use crate::{
@@ -176,7 +176,7 @@ impl Controller {
             let news = learn(row, service, listed, complete);
             row.reconsider() || news || !was_seen
         };
-        match self.rows.learn(&at, &service.key, since, learn) {
+        match self.rows.learn(&at, &service.key, since, heard(listed, complete), learn) {
             None => false,
             Some(news) => news || self.is_unsettled(service, self.rows.get(&at)),
         }
@@ -225,7 +225,7 @@ impl Controller {
 
     fn found_orphan(&self, provider: &dyn Provider, balancer: &LoadBalancer, since: u64) {
         let at = RowKey::new(&balancer.service_uid, provider.name());
-        let sightings = self.rows.learn(&at, &balancer.key, since, |row| {
+        let sightings = self.rows.learn(&at, &balancer.key, since, Heard::Something, |row| {
             let before = row.orphan.as_ref().map_or(0, |orphan| orphan.sightings);
             row.is_listed(balancer.applied_digest.as_ref());
             row.orphan = Some(Orphan { id: balancer.id.clone(), sightings: before + 1 });
@@ -315,6 +315,11 @@ impl Controller {
 pub(super) fn is_ours(balancer: &LoadBalancer) -> bool {
     use LoadBalancerState as S;
     matches!(balancer.state, S::Pending | S::Active | S::Deleting) && balancer.ownership == Ownership::ByUid
+}
+
+fn heard(listed: Option<&LoadBalancer>, complete: bool) -> Heard {
+    let is_absent = listed.map_or(complete, |balancer| balancer.state == LoadBalancerState::Absent);
+    if is_absent { Heard::Absence } else { Heard::Something }
 }
 
 /// Updates the row. Pure. Returns whether to look at the Service.

@@ -94,7 +94,7 @@ pub(super) fn page<W: DeserializeOwned>(text: &str) -> serde_json::Result<Page<W
     })
 }
 
-fn event<W: DeserializeOwned>(line: &str) -> serde_json::Result<Event<W>> {
+pub(super) fn event<W: DeserializeOwned>(line: &str) -> serde_json::Result<Event<W>> {
     #[derive(Deserialize)]
     enum Type {
         #[serde(rename = "ADDED", alias = "MODIFIED")]

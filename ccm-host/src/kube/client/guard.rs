@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 use tower::{BoxError, Service, ServiceExt};
 
+use super::recognition::Recognition;
 use crate::kube::metrics::{self, ClientMetrics};
 
 /// First wait when the server does not say how long.
@@ -34,6 +35,8 @@ pub(super) struct Rules {
     pub(super) retries: u32,
     pub(super) metrics: ClientMetrics,
     pub(super) read_only: bool,
+    /// `None` for an account of a controller, whose token is renewed when it is rejected.
+    pub(super) recognition: Option<Recognition>,
 }
 
 /// A request that a client in shadow mode does not send.
@@ -167,12 +170,13 @@ impl Rules {
         if let Some(size) = request.body().size_hint().exact() {
             self.observe(&self.metrics.request_size, about, size as f64);
         }
-        let answer = inner.oneshot(request).await;
+        let answer = inner.oneshot(request).await.map_err(Into::into);
         match &answer {
             Ok(answer) => self.count(about, answer.status().as_str()),
             Err(_) => self.count(about, "<error>"),
         }
-        answer.map_err(Into::into)
+        self.recognition.iter().for_each(|recognition| recognition.saw(&answer));
+        answer
     }
 
     async fn wait_for_token(&self, about: &About) {

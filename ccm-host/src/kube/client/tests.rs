@@ -1,5 +1,7 @@
 //! The guard's rules on a paused clock, and the whole client against a loopback server.
 
+mod secure;
+
 use std::{
     convert::Infallible,
     sync::{
@@ -55,6 +57,7 @@ fn scripted(
         retries: options.retries,
         metrics: metrics.clone(),
         read_only: false,
+        recognition: Some(options.recognition.clone()),
     };
     (Client::new(Guard::new(transport, rules), "default"), asked)
 }
@@ -100,6 +103,41 @@ async fn a_silent_server_costs_the_deadline_and_no_more() {
     assert!(chain(&error).contains("no answer from the apiserver within 30s"), "{}", chain(&error));
 }
 
+/// As when the client certificate of a kubeconfig was rotated: it is read at the start.
+#[tokio::test(start_paused = true)]
+async fn who_is_rejected_for_a_minute_is_no_longer_known() {
+    for (name, last, is_lost) in [
+        ("rejected", 401, true),
+        ("not allowed", 403, false),
+        ("failed", 500, false),
+        ("no answer", 0, false),
+    ] {
+        let options = ClientOptions { retries: 0, ..ClientOptions::default() };
+        let answers = vec![(401, None), (200, None), (last, None)];
+        let (client, _) = scripted(&options, &KubeMetrics::default().client, answers);
+        let asking = async {
+            loop {
+                let _any = get(&client).await;
+                tokio::time::sleep(Duration::from_secs(5)).await;
+            }
+        };
+        let ended = async {
+            tokio::select! {
+                () = options.recognition.lost() => true,
+                () = asking => false,
+                () = tokio::time::sleep(Duration::from_secs(300)) => false,
+            }
+        };
+        let began = Instant::now();
+        assert_eq!(ended.await, is_lost, "{name}");
+        assert!(
+            began.elapsed() >= Duration::from_secs(70),
+            "{name}: a moment is forgiven: {:?}",
+            began.elapsed()
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_watch_has_no_deadline() {
     let (client, _) = scripted(&ClientOptions::default(), &KubeMetrics::default().client, vec![(0, None)]);
@@ -142,8 +180,8 @@ async fn requests_are_counted_under_upstreams_names() {
     }
 }
 
-/// One connection with one canned answer; returns the request.
-async fn answer_once(listener: TcpListener) -> String {
+/// One connection with one answer, headers and all; returns the request.
+async fn answer_once(listener: TcpListener, answer: impl Fn(&str) -> Vec<u8>) -> String {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut asked = String::new();
     while !asked.ends_with("\r\n\r\n") {
@@ -154,10 +192,52 @@ async fn answer_once(listener: TcpListener) -> String {
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
         }
     }
-    let body = r#"{"metadata":{"name":"a"}}"#;
-    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    stream.write_all(answer.as_bytes()).await.unwrap();
+    stream.write_all(&answer(&asked)).await.unwrap();
     asked
+}
+
+fn ok(headers: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+/// From 1.37 on, kube-apiserver compresses the start of a watch for whoever takes gzip: each flush is a gzip member of its
+/// own, of which the library reads only the first.
+#[tokio::test]
+async fn a_watch_is_readable_whatever_the_apiserver_compresses() {
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let master = format!("http://{}", listener.local_addr().unwrap());
+    let options = ClientOptions { master: Some(master.parse().unwrap()), ..ClientOptions::default() };
+    let client = build(&options, &KubeMetrics::default().client).await.unwrap();
+    let event = |name: &str| {
+        let node = serde_json::json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        format!("{}\n", serde_json::json!({"type": "ADDED", "object": node}))
+    };
+    let member = |text: String| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        std::io::Write::write_all(&mut encoder, text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let answer = |asked: &str| {
+        if asked.to_lowercase().contains("accept-encoding: gzip") {
+            ok("content-encoding: gzip\r\n", &[member(event("a")), member(event("b"))].concat())
+        } else {
+            ok("", (event("a") + &event("b")).as_bytes())
+        }
+    };
+    let api = Api::<Node>::all(client);
+    let params = ::kube::api::WatchParams::default();
+    let names = async {
+        let events = api.watch(&params, "0").await.unwrap();
+        let names = events.map(|event| match event {
+            Ok(::kube::api::WatchEvent::Added(node)) => node.metadata.name.unwrap(),
+            other => panic!("{other:?}"),
+        });
+        names.collect::<Vec<_>>().await
+    };
+    let (_, names) = tokio::join!(answer_once(listener, answer), names);
+    assert_eq!(names, ["a", "b"]);
 }
 
 #[tokio::test]
@@ -171,7 +251,8 @@ async fn master_alone_reaches_the_server_and_says_who_asks() {
         ..ClientOptions::default()
     };
     let client = build(&options, &KubeMetrics::default().client).await.unwrap();
-    let (asked, node) = tokio::join!(answer_once(listener), get(&client));
+    let (asked, node) =
+        tokio::join!(answer_once(listener, |_| ok("", br#"{"metadata":{"name":"a"}}"#)), get(&client));
     assert_eq!(node.unwrap().metadata.name.as_deref(), Some("a"));
     assert!(asked.starts_with("GET /api/v1/nodes/a"), "{asked}");
     for header in ["user-agent: ccm/test\r\n", "accept-encoding: gzip\r\n"] {

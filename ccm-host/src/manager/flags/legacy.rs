@@ -28,11 +28,12 @@ struct Legacy {
 enum Kind {
     Switch,
     Duration,
-    Number,
+    /// At least this.
+    Number(u32),
     Text,
 }
 
-const LEGACY: [Legacy; 36] = [
+const LEGACY: [Legacy; 37] = [
     switch(
         "allow-untagged-cloud",
         "the cluster is named by its uid; a bridged provider may need the flag in its sidecar",
@@ -41,6 +42,12 @@ const LEGACY: [Legacy; 36] = [
         "cloud-config",
         "only the provider knows its cloud: mount the file into the sidecar, and name it in the sidecar's own flag",
     ),
+    Legacy {
+        name: "concurrent-node-lifecycle-syncs",
+        kind: Kind::Number(1),
+        nothing: "1",
+        instead: "all silent nodes are asked about at once, in batches",
+    },
     switch("contention-profiling", NO_PROFILES),
     Legacy {
         name: "controller-start-interval",
@@ -81,7 +88,12 @@ const LEGACY: [Legacy; 36] = [
     text("webhook-tls-private-key-file", OWN_WEBHOOKS),
     text("webhook-tls-sni-cert-key", OWN_WEBHOOKS),
     switch("disable-http2-serving", ONE_HTTP),
-    Legacy { name: "http2-max-streams-per-connection", kind: Kind::Number, nothing: "0", instead: ONE_HTTP },
+    Legacy {
+        name: "http2-max-streams-per-connection",
+        kind: Kind::Number(0),
+        nothing: "0",
+        instead: ONE_HTTP,
+    },
     switch("permit-address-sharing", "addresses that wait for late packets are always shared"),
     text("requestheader-allowed-names", NO_FRONT_PROXY),
     text("requestheader-client-ca-file", NO_FRONT_PROXY),
@@ -156,7 +168,7 @@ impl Legacy {
         arg.value_name(match self.kind {
             Kind::Switch => "BOOL",
             Kind::Duration => "DURATION",
-            Kind::Number => "INT",
+            Kind::Number(_) => "INT",
             Kind::Text => "STRING",
         })
     }
@@ -165,7 +177,7 @@ impl Legacy {
         let asked = match self.kind {
             Kind::Switch => flag::switch(text),
             Kind::Duration => flag::duration(text).map(|_| text != self.nothing),
-            Kind::Number => flag::at_least(text, 0).map(|_| text != self.nothing),
+            Kind::Number(least) => flag::at_least(text, least).map(|_| text != self.nothing),
             Kind::Text => Ok(!text.is_empty() && text != self.nothing),
         };
         asked.map_err(|wrong| wrong.of(self.name, text))
@@ -181,7 +193,7 @@ pub(super) struct RawGates {
 }
 
 /// Upstream's gates for a cloud controller manager: the state that always holds here, and why the other has no effect.
-const KNOWN: [(&str, bool, &str); 6] = [
+const KNOWN: [(&str, bool, &str); 8] = [
     (
         "CloudControllerManagerWatchBasedRoutesReconciliation",
         true,
@@ -191,7 +203,13 @@ const KNOWN: [(&str, bool, &str); 6] = [
     ("ComponentFlagz", true, "/flagz is always served"),
     ("ComponentStatusz", true, "/statusz is always served"),
     ("ContextualLogging", true, "lines always carry their context"),
+    (
+        "ControllerManagerReleaseLeaderElectionLockOnExit",
+        true,
+        "a host that ends always gives its Lease back",
+    ),
     ("LoggingBetaOptions", true, "--logging-format=json is always there"),
+    ("NativeHistograms", false, "histograms have fixed buckets"),
 ];
 
 impl RawGates {

@@ -6,7 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestModesAndTheEnd(t *testing.T) {
@@ -152,4 +155,37 @@ func chmod(t *testing.T, path string, mode os.FileMode) {
 	if err := os.Chmod(path, mode); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// exhausted is a listener without free descriptors.
+type exhausted struct {
+	net.Listener
+	accepts int
+}
+
+type noDescriptor struct{ error }
+
+func (noDescriptor) Temporary() bool { return true }
+
+func (e *exhausted) Accept() (net.Conn, error) {
+	if e.accepts++; e.accepts > 1000 {
+		return nil, net.ErrClosed
+	}
+	return nil, noDescriptor{syscall.EMFILE}
+}
+
+func (e *exhausted) Close() error { return nil }
+
+// D15: a process without free descriptors waits for some.
+func TestAListenerWithoutDescriptorsIsNotAskedInALoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := &exhausted{}
+		passed, _ := Split(inner, func(net.Conn) bool { return true })
+		time.Sleep(time.Second)
+		passed.Close()
+		synctest.Wait()
+		if inner.accepts > 25 {
+			t.Errorf("asked %d times in a second", inner.accepts)
+		}
+	})
 }

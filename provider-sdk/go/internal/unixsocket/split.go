@@ -3,7 +3,11 @@ package unixsocket
 import (
 	"net"
 	"sync"
+	"time"
 )
+
+// pause is how long to wait for free descriptors before the next attempt to accept.
+const pause = 50 * time.Millisecond
 
 // Split accepts connections and hands them out on two sides: those whose peer passes, and the rest.
 //
@@ -37,7 +41,12 @@ func (s *splitter) run(choose func(net.Conn) *side) {
 	for {
 		conn, err := s.inner.Accept()
 		if temporary, is := err.(interface{ Temporary() bool }); is && temporary.Temporary() {
-			continue
+			select {
+			case <-time.After(pause):
+				continue
+			case <-s.closed:
+				return
+			}
 		}
 		if err != nil {
 			s.Close()

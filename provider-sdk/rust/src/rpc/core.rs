@@ -45,6 +45,8 @@ pub(crate) struct Core {
     fences: Fences,
     leadership: Leadership,
     while_leading: Option<WhileLeading>,
+    /// The zero of the clock that leaders are told of.
+    started: Instant,
 }
 
 /// An admitted call.
@@ -70,6 +72,7 @@ impl Core {
             fences: Fences::default(),
             leadership: Leadership::default(),
             while_leading: provider.while_leading.clone(),
+            started: Instant::now(),
         })
     }
 
@@ -218,10 +221,16 @@ impl Core {
     /// Handles `Lead`. The provider's background work starts and ends with the term.
     pub(super) fn hear(&self, request: LeadRequest) -> Result<LeadResponse> {
         let (cluster, leader) = (request.cluster.unwrap_or_default(), request.fencing.unwrap_or_default());
+        let heard_at = self.started.elapsed();
+        let answer = LeadResponse { heard_at: heard_at.try_into().ok() };
         // A negative duration counts as zero.
-        let valid_for = request.valid_for.map(|time| Duration::try_from(time).unwrap_or_default());
+        let read = |time| Duration::try_from(time).unwrap_or_default();
+        let valid_for = match (request.valid_for.map(read), request.valid_until.map(read)) {
+            (Some(left), Some(until)) if !left.is_zero() => Some(until.saturating_sub(heard_at)),
+            (left, _) => left,
+        };
         let Some(term) = self.leadership.hear(&cluster.uid, &leader, valid_for)? else {
-            return Ok(LeadResponse {});
+            return Ok(answer);
         };
         let (led, grace_is_over) = (term.clone(), self.lifecycle.give_up.clone());
         self.lifecycle.terms.spawn(async move {
@@ -242,7 +251,7 @@ impl Core {
                 }
             });
         }
-        Ok(LeadResponse {})
+        Ok(answer)
     }
 
     /// An optional RPC is served only if its capability is advertised.

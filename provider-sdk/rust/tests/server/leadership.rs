@@ -16,9 +16,42 @@ pub(crate) async fn lead(
     epoch: u64,
     valid_for: Option<Duration>,
 ) -> Result<(), tonic::Status> {
-    let valid_for = valid_for.and_then(|time| time.try_into().ok());
-    let request = LeadRequest { cluster: cluster(), fencing: fencing(epoch), valid_for };
-    CloudProviderClient::new(served.channel().await).lead(request).await.map(drop)
+    lead_until(served, epoch, valid_for, None).await.map(drop)
+}
+
+/// The provider's clock when it read the call.
+async fn lead_until(
+    served: &Served,
+    epoch: u64,
+    valid_for: Option<Duration>,
+    valid_until: Option<Duration>,
+) -> Result<Duration, tonic::Status> {
+    let duration = |time: Option<Duration>| time.and_then(|time| time.try_into().ok());
+    let (valid_for, valid_until) = (duration(valid_for), duration(valid_until));
+    let request = LeadRequest { cluster: cluster(), fencing: fencing(epoch), valid_for, valid_until };
+    let answer = CloudProviderClient::new(served.channel().await).lead(request).await?;
+    Ok(answer.into_inner().heard_at.unwrap().try_into().unwrap())
+}
+
+/// [R:lead-ends]: a call that is read late, as by a process that stood still, does not count from then.
+#[tokio::test]
+async fn leadership_ends_by_the_providers_clock() {
+    let cloud = Cloud::new();
+    cloud.go.add_permits(9);
+    let served = serve(cloud.provider()).await;
+    let long = Some(Duration::from_secs(600));
+    let clock = lead_until(&served, 1, long, None).await.unwrap();
+    let mut client = served.load_balancers().await;
+    let mut change = async || {
+        let request = EnsureLoadBalancerRequest { fencing: fencing(1), ..ensure("a") };
+        client.ensure_load_balancer(request).await.map(drop)
+    };
+    change().await.unwrap();
+    let later = lead_until(&served, 1, long, Some(clock + Duration::from_secs(600))).await.unwrap();
+    assert!(later >= clock);
+    change().await.unwrap();
+    lead_until(&served, 1, long, Some(later)).await.unwrap();
+    assert_eq!(reason(&change().await.unwrap_err()), ErrorReason::StaleLeader);
 }
 
 /// [R:lead-ends]: however leadership ends.

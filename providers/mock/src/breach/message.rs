@@ -46,6 +46,9 @@ pub(super) const BREACHES: &[Effect] = &[
     effect("message-size", "an answer exceeds the advertised size").late(|_, reply, shot| {
         unknown_field(shot.advertised.message_bytes(), &mut reply.tail);
     }),
+    effect("answer-parts", "an answer of the advertised size takes many times that once decoded")
+        .ways(&["flat", "deep"])
+        .late(swollen),
     effect("required-missing", "required fields of an answer are missing").late(bare),
 ];
 
@@ -69,6 +72,30 @@ fn unknown_field(bytes: usize, tail: &mut Vec<u8>) {
     encode_key(FUTURE_FIELD, WireType::LengthDelimited, tail);
     encode_varint(bytes as u64, tail);
     tail.resize(tail.len() + bytes, b'x');
+}
+
+/// Adds empty parts to the first list of the answer, or to one inside its parts, up to the advertised size.
+fn swollen(_request: &Message, reply: &mut Reply, shot: &Shot<'_>) {
+    let Ok(answer) = &reply.outcome else { return };
+    let Some((last, outer)) =
+        answer.way_to_a_list(shot.variant == "deep").and_then(|mut way| Some((way.pop()?, way)))
+    else {
+        return;
+    };
+    let mut part = Vec::new();
+    encode_key(last, WireType::LengthDelimited, &mut part);
+    encode_varint(0, &mut part);
+    // For the keys and lengths of what is around it.
+    let room = shot.advertised.message_bytes().saturating_sub(answer.encode().len() + 64);
+    let mut content = part.repeat(room / part.len());
+    for number in outer.into_iter().rev() {
+        let mut around = Vec::with_capacity(content.len() + 16);
+        encode_key(number, WireType::LengthDelimited, &mut around);
+        encode_varint(content.len() as u64, &mut around);
+        around.append(&mut content);
+        content = around;
+    }
+    reply.tail.append(&mut content);
 }
 
 fn bare(_request: &Message, reply: &mut Reply, shot: &Shot<'_>) {

@@ -46,11 +46,11 @@ pub(super) const BREACHES: &[Effect] = &[
     }),
     effect("lead-ends", "a term never ends, or an abandoned mutation continues in the cloud")
         .to(&[Method::Lead, Method::EnsureLoadBalancer])
-        .ways(&["leads-on", "work-goes-on"])
-        .asked(|request, shot| {
-            if shot.variant == "leads-on" {
-                request.each(|lead: &mut LeadRequest| lead.valid_for = None);
-            }
+        .ways(&["leads-on", "work-goes-on", "counts-from-arrival"])
+        .asked(|request, shot| match shot.variant {
+            "leads-on" => request.each(|lead: &mut LeadRequest| lead.valid_for = None),
+            "counts-from-arrival" => request.each(|lead: &mut LeadRequest| lead.valid_until = None),
+            _ => {}
         })
         .late(|_, reply, shot| {
             let given_up = shot.method == Method::EnsureLoadBalancer && reply.outcome.is_err();

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use cloudprovider_sdk::proto;
 use prost::{Message as _, Name, bytes::Bytes};
-use prost_reflect::{DynamicMessage, Kind, ReflectMessage as _, Value};
+use prost_reflect::{DynamicMessage, Kind, MessageDescriptor, ReflectMessage as _, Value};
 use tonic::Status;
 
 use super::Method;
@@ -78,6 +78,12 @@ impl Message {
         self.0.get_field_by_name_mut(field)?.as_list_mut()
     }
 
+    /// The numbers of the fields that lead to a list of messages or texts: to its first own list, or, if `deep`, to one
+    /// inside of a part.
+    pub(crate) fn way_to_a_list(&self, deep: bool) -> Option<Vec<u32>> {
+        way_to_a_list(&self.0.descriptor(), deep)
+    }
+
     pub(super) fn fields(&self) -> &DynamicMessage {
         &self.0
     }
@@ -138,6 +144,18 @@ pub(super) fn part<'a>(message: &'a DynamicMessage, field: &str) -> Option<&'a D
         Cow::Borrowed(value) => value.as_message(),
         Cow::Owned(_unset) => None,
     }
+}
+
+fn way_to_a_list(message: &MessageDescriptor, deep: bool) -> Option<Vec<u32>> {
+    message.fields().find_map(|field| match field.kind() {
+        // What holds one part at most is on the way in any case.
+        Kind::Message(part) if deep || !(field.is_list() || field.is_map()) => {
+            let inside = way_to_a_list(&part, false)?;
+            Some([vec![field.number()], inside].concat())
+        }
+        Kind::Message(_) | Kind::String | Kind::Bytes if field.is_list() => Some(vec![field.number()]),
+        _ => None,
+    })
 }
 
 fn walk<T: Name + Default>(

@@ -170,6 +170,14 @@ async fn messages() {
     mock.breach("message-size").await;
     let large = mock.get(&["node-0"]).await.unwrap_err();
     assert!(large.message().contains("message length too large"), "{large}");
+    mock.breach("answer-parts/flat").await;
+    let flat = mock.get(&["node-0"]).await.unwrap();
+    assert!(flat.len() > 2_000_000, "{}", flat.len());
+    mock.breach("answer-parts/deep").await;
+    let deep = mock.get(&["node-0"]).await.unwrap();
+    assert_eq!(deep.len(), 2);
+    let unheard = &deep[1];
+    assert!(unheard.instance.as_ref().unwrap().addresses.len() > 2_000_000);
     mock.breach("required-missing").await;
     assert_eq!(mock.get_one("node-0").await.instance, None);
 }
@@ -180,7 +188,9 @@ async fn leadership() {
     let by = |epoch| Some(Fencing { scope: "lease".into(), epoch });
     let lead = async |epoch, seconds| {
         let valid_for = Some(prost_types::Duration { seconds, nanos: 0 });
-        mock.base().lead(LeadRequest { cluster: cluster(), fencing: by(epoch), valid_for }).await
+        mock.base()
+            .lead(LeadRequest { cluster: cluster(), fencing: by(epoch), valid_for, valid_until: None })
+            .await
     };
     let change = async |epoch| {
         let delete = DeleteLoadBalancerRequest { fencing: by(epoch), ..delete("nobody") };

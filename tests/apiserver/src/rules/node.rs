@@ -40,15 +40,19 @@ pub(super) fn wrong(of_status: bool, node: &Value, old: Option<&Value>) -> Vec<C
     causes.extend(if of_status { Vec::new() } else { pod_cidrs(&node["spec"]) });
     causes.extend(taints(&node["spec"]["taints"]));
     if let Some(old) = old {
-        let only_from_empty = |field: &str, what: &str| {
+        let changes_to = |field: &str| {
             let (old, new) = (&old["spec"][field], &node["spec"][field]);
-            (!old.is_null() && old != new).then(|| {
-                let message = format!("node updates may not change {what} except from \"\" to valid");
-                Cause::forbidden(format!("spec.{field}"), &message)
-            })
+            (!old.is_null() && old != new).then_some(new)
         };
-        causes.extend(only_from_empty("podCIDRs", "podCIDR"));
-        causes.extend(only_from_empty("providerID", "providerID"));
+        if changes_to("podCIDRs").is_some() {
+            let message = "node updates may not change podCIDR except from \"\" to valid";
+            causes.push(Cause::forbidden("spec.podCIDRs", message));
+        }
+        if let Some(new) = changes_to("providerID") {
+            let done = if new.is_null() { "cleared" } else { "modified" };
+            let message = format!("field cannot be {done} once set");
+            causes.push(Cause::invalid("spec.providerID", &Value::Null, &message));
+        }
     }
     causes
 }

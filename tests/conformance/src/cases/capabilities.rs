@@ -66,10 +66,11 @@ pub(super) const SERVICES: &[&str] = &[
     service_names::CLUSTERS,
 ];
 
-const RPCS: [(&str, u64); 18] = [
+const RPCS: [(&str, u64); 19] = [
     ("GetInfo", 10),
     ("GetCapabilities", 10),
     ("GetStatus", 10),
+    ("Lead", 10),
     ("BatchGetInstances", 120),
     ("WatchInstances", u64::MAX),
     ("ListInstances", 120),

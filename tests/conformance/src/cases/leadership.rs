@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use cloudprovider_proto::v1alpha1::{Capability, ClusterRef, ErrorReason, Fencing, LeadRequest};
+use cloudprovider_proto::v1alpha1::{
+    Capability, ClusterRef, ErrorReason, Fencing, LeadRequest, LeadResponse,
+};
 use tonic::{Response, Status};
 
 use crate::{
@@ -65,6 +67,14 @@ pub(super) const CASES: &[Case] = &[
     .capability(Capability::Leadership)
     .hooks(&[COUNT])
     .extended(),
+    Case::new(
+        "LEAD-08",
+        LoadBalancers,
+        "a Lead that is read late does not prolong what is believed",
+        &["lead-ends"],
+        &read_late,
+    )
+    .capability(Capability::Leadership),
 ];
 
 const SLOW: &[&str] = &[COUNT, "slow-cloud", "restore-cloud-speed"];
@@ -84,12 +94,23 @@ impl<'a> Reign<'a> {
     }
 
     async fn lead(&self, leader: &Fencing, valid_for: Option<Duration>) -> Result<Response<()>, Status> {
+        self.lead_until(leader, valid_for, None).await.map(|answer| answer.map(drop))
+    }
+
+    async fn lead_until(
+        &self,
+        leader: &Fencing,
+        valid_for: Option<Duration>,
+        valid_until: Option<Duration>,
+    ) -> Result<Response<LeadResponse>, Status> {
+        let duration = |time: Option<Duration>| time.and_then(|time| time.try_into().ok());
         let request = LeadRequest {
             cluster: Some(self.cluster.clone()),
             fencing: Some(leader.clone()),
-            valid_for: valid_for.and_then(|time| time.try_into().ok()),
+            valid_for: duration(valid_for),
+            valid_until: duration(valid_until),
         };
-        self.t.base().lead(self.t.ask(request)).await.map(|answer| answer.map(drop))
+        self.t.base().lead(self.t.ask(request)).await
     }
 
     /// A mutation that has nothing to do.
@@ -154,6 +175,29 @@ async fn silent(t: &Trial) -> Outcome {
         Ok(stale("a call afterwards", reign.change(&present).await).map_err(|stop| format!("{stop:?}")))
     })
     .await
+}
+
+/// The provider's clock says when its leader meant the end to be; a call that a stalled provider reads late would else
+/// count from then.
+async fn read_late(t: &Trial) -> Outcome {
+    let reign = Reign::new(t)?;
+    let present = leader("lease", 1);
+    let heard = async |until: Option<Duration>| {
+        let answer = good("Lead", reign.lead_until(&present, LONG, until).await)?;
+        let at = answer.heard_at.and_then(|at| Duration::try_from(at).ok());
+        at.ok_or_else(|| failed("heard_at in the answer of Lead, not negative", format!("{answer:?}")))
+    };
+    let first = heard(None).await?;
+    let second = heard(Some(first + Duration::from_secs(600))).await?;
+    expect(second >= first, "a clock that does not go back", format!("{first:?}, then {second:?}"))?;
+    good("a call while it leads", reign.change(&present).await)?;
+    heard(Some(second + Duration::from_millis(300))).await?;
+    t.eventually("a refusal, once valid_until has passed", async || {
+        Ok(stale("a call afterwards", reign.change(&present).await).map_err(|stop| format!("{stop:?}")))
+    })
+    .await?;
+    heard(Some(second)).await?;
+    stale("a call after a Lead whose time had passed before it was read", reign.change(&present).await)
 }
 
 async fn down_in_mid_mutation(t: &Trial) -> Outcome {

@@ -89,8 +89,12 @@ impl Cleaner<'_> {
         let leader = Fencing { scope: format!("cleanup-{}", uuid::Uuid::new_v4()), epoch: 1 };
         let lead = async |time: Duration| {
             let valid_for = time.try_into().ok();
-            let request =
-                LeadRequest { cluster: Some(cluster.clone()), fencing: Some(leader.clone()), valid_for };
+            let request = LeadRequest {
+                cluster: Some(cluster.clone()),
+                fencing: Some(leader.clone()),
+                valid_for,
+                valid_until: None,
+            };
             let answer = CloudProviderClient::new(self.wire.clone()).lead(self.ask(request)).await;
             answer.map(drop).map_err(|status| in_words(&status))
         };

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
-use super::recipe;
+use super::recipe::Recipe;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -25,23 +25,23 @@ const ETCD_AS_BUILT: &str = "server";
 ///
 /// `lock` becomes the standard input of `go`, which does not read it. So `go` holds the lock while it lives, even if
 /// this process is killed, and two builds never write into one directory.
-pub(super) fn build(dir: &Path, lock: &File) -> Result<()> {
+pub(super) fn build(recipe: &Recipe, dir: &Path, lock: &File) -> Result<()> {
     let module = dir.join(MODULE_FOLDER);
     fs::create_dir(&module)
-        .and_then(|()| fs::write(module.join("go.mod"), recipe::GO_MOD))
-        .and_then(|()| fs::write(module.join("go.sum"), recipe::GO_SUM))
+        .and_then(|()| fs::write(module.join("go.mod"), recipe.go_mod))
+        .and_then(|()| fs::write(module.join("go.sum"), recipe.go_sum))
         .with_context(|| format!("cannot write the modules to {}", module.display()))?;
     let log = dir.join(LOG);
-    let mut go = start_go(dir, &module, &log, lock)?;
-    wait(&mut go, &log)?;
+    let mut go = start_go(recipe, dir, &module, &log, lock)?;
+    wait(recipe, &mut go, &log)?;
     fs::rename(dir.join(ETCD_AS_BUILT), dir.join(super::ETCD)).context("go build left no etcd")?;
     fs::remove_dir_all(&module).with_context(|| format!("cannot remove {}", module.display()))
 }
 
-fn start_go(dir: &Path, module: &Path, log: &Path, lock: &File) -> Result<Child> {
+fn start_go(recipe: &Recipe, dir: &Path, module: &Path, log: &Path, lock: &File) -> Result<Child> {
     let log = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let go = Command::new("go")
-        .args(recipe::arguments())
+        .args(recipe.arguments())
         .arg("-o")
         .arg(dir)
         .arg("tool")
@@ -59,16 +59,16 @@ fn start_go(dir: &Path, module: &Path, log: &Path, lock: &File) -> Result<Child>
         ErrorKind::NotFound => anyhow!(
             "{} are needed and `go` is not there to build them: install Go 1.26 or newer, or set KUBEBUILDER_ASSETS \
              to a folder that holds etcd and kube-apiserver",
-            recipe::description()
+            recipe.description()
         ),
         _ => anyhow!(error).context("cannot run go"),
     })
 }
 
-fn wait(go: &mut Child, log: &Path) -> Result<()> {
+fn wait(recipe: &Recipe, go: &mut Child, log: &Path) -> Result<()> {
     let mut progress = Progress::new(format!(
         "building {} from Go modules (once per machine; usually 3 to 10 minutes)",
-        recipe::description()
+        recipe.description()
     ));
     progress.say();
     let status = loop {

@@ -11,12 +11,13 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use super::{Assets, build, build::Progress, recipe};
+use super::{Assets, build, build::Progress, recipe::Recipe};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 pub(super) fn find_or_build() -> Result<Assets> {
-    find_or_build_in(&cache_dir()?, &recipe::fingerprint(), build::build)
+    let recipe = Recipe::chosen()?;
+    find_or_build_in(&cache_dir()?, &recipe.fingerprint(), |dir, lock| build::build(&recipe, dir, lock))
 }
 
 /// `$XDG_CACHE_HOME`, or `.cache` in the home directory.
@@ -68,8 +69,7 @@ fn fresh(dir: &Path) -> Result<()> {
 
 fn lock(path: &Path) -> Result<File> {
     let file = File::create(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let mut progress =
-        Progress::new(format!("waiting for another process to build {}", recipe::description()));
+    let mut progress = Progress::new(format!("waiting for another process that builds {}", path.display()));
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),

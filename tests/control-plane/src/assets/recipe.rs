@@ -1,49 +1,92 @@
-//! What is built: the pinned modules, the flags, and a name that changes with either.
+//! What is built: the pinned modules of one Kubernetes minor, the flags, and a name that changes with either.
 
-use std::env::consts::{ARCH, OS};
+use std::{
+    env,
+    env::consts::{ARCH, OS},
+    ffi::OsStr,
+};
 
+use anyhow::{Context as _, Result};
 use sha2::{Digest as _, Sha256};
 
-pub(super) const GO_MOD: &str = include_str!("../../assets/go.mod");
-pub(super) const GO_SUM: &str = include_str!("../../assets/go.sum");
+/// Chooses the minor of the servers that are built; the newest one otherwise.
+const VARIABLE: &str = "KUBERNETES_MINOR";
+
+/// The oldest and the newest supported minor, as docs/versions.md has them.
+const RECIPES: [Recipe; 2] = [
+    Recipe {
+        minor: "1.33",
+        go_mod: include_str!("../../assets/1.33/go.mod"),
+        go_sum: include_str!("../../assets/1.33/go.sum"),
+    },
+    Recipe {
+        minor: "1.37",
+        go_mod: include_str!("../../assets/1.37/go.mod"),
+        go_sum: include_str!("../../assets/1.37/go.sum"),
+    },
+];
 
 const KUBERNETES: &str = "k8s.io/kubernetes";
 const ETCD: &str = "go.etcd.io/etcd/server/v3";
 
-/// The arguments of `go`, without the output directory.
-pub(super) fn arguments() -> Vec<String> {
-    let version = version_of(KUBERNETES);
-    // Kubernetes' own build sets these; without them the apiserver calls itself v0.0.0.
-    let mut stamps = format!("-s -w -X k8s.io/component-base/version.gitVersion={version}");
-    for (name, value) in ["gitMajor", "gitMinor"].iter().zip(version.trim_start_matches('v').split('.')) {
-        stamps += &format!(" -X k8s.io/component-base/version.{name}={value}");
+/// The servers of one minor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Recipe {
+    minor: &'static str,
+    pub(super) go_mod: &'static str,
+    pub(super) go_sum: &'static str,
+}
+
+impl Recipe {
+    /// As the environment says.
+    pub(super) fn chosen() -> Result<Self> {
+        Self::of(env::var_os(VARIABLE).as_deref())
     }
-    ["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", &stamps]
-        .map(str::to_owned)
-        .to_vec()
-}
 
-/// For people.
-pub(super) fn description() -> String {
-    format!("kube-apiserver {} and etcd {}", version_of(KUBERNETES), version_of(ETCD))
-}
-
-/// The name of the cache's directory.
-pub(super) fn fingerprint() -> String {
-    let mut hash = Sha256::new();
-    for part in [GO_MOD, GO_SUM, &arguments().join(" "), OS, ARCH] {
-        hash.update(part);
-        hash.update([0]);
+    fn of(minor: Option<&OsStr>) -> Result<Self> {
+        let [.., newest] = RECIPES;
+        let Some(minor) = minor.filter(|minor| !minor.is_empty()) else { return Ok(newest) };
+        RECIPES.into_iter().find(|recipe| minor == recipe.minor).with_context(|| {
+            let minors = RECIPES.map(|recipe| recipe.minor).join(" or ");
+            format!("{VARIABLE} is {}: give {minors}, or unset it for the newest one", minor.display())
+        })
     }
-    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
-}
 
-/// The version that go.mod requires of a module.
-fn version_of(module: &str) -> &'static str {
-    let mut words = GO_MOD.lines().map(str::split_whitespace);
-    words
-        .find_map(|mut line| (line.next() == Some(module)).then(|| line.next()).flatten())
-        .unwrap_or("unknown")
+    /// The arguments of `go`, without the output directory.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        let version = self.version_of(KUBERNETES);
+        // Kubernetes' own build sets these; without them the apiserver calls itself v0.0.0.
+        let mut stamps = format!("-s -w -X k8s.io/component-base/version.gitVersion={version}");
+        for (name, value) in ["gitMajor", "gitMinor"].iter().zip(version.trim_start_matches('v').split('.')) {
+            stamps += &format!(" -X k8s.io/component-base/version.{name}={value}");
+        }
+        ["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", &stamps]
+            .map(str::to_owned)
+            .to_vec()
+    }
+
+    /// For people.
+    pub(super) fn description(&self) -> String {
+        format!("kube-apiserver {} and etcd {}", self.version_of(KUBERNETES), self.version_of(ETCD))
+    }
+
+    /// The name of the cache's directory.
+    pub(super) fn fingerprint(&self) -> String {
+        let mut hash = Sha256::new();
+        for part in [self.go_mod, self.go_sum, &self.arguments().join(" "), OS, ARCH] {
+            hash.update(part);
+            hash.update([0]);
+        }
+        hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The version that go.mod requires of a module.
+    fn version_of(&self, module: &str) -> &'static str {
+        let mut words = self.go_mod.lines().map(str::split_whitespace);
+        words
+            .find_map(|mut line| (line.next() == Some(module)).then(|| line.next()).flatten())
+            .unwrap_or("unknown")
+    }
 }
 
 #[cfg(test)]
@@ -52,7 +95,26 @@ mod tests {
 
     #[test]
     fn versions_are_read_from_the_pinned_modules() {
-        assert_eq!(description(), "kube-apiserver v1.36.3 and etcd v3.6.8");
-        assert!(arguments().concat().contains("gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"));
+        let newest = Recipe::of(None).unwrap();
+        assert_eq!(newest.description(), "kube-apiserver v1.37.2 and etcd v3.7.0");
+        assert!(
+            newest.arguments().concat().contains("gitMajor=1 -X k8s.io/component-base/version.gitMinor=37")
+        );
+    }
+
+    #[test]
+    fn each_recipe_is_of_its_minor_and_has_a_place_of_its_own() {
+        for recipe in RECIPES {
+            let version = recipe.version_of(KUBERNETES);
+            assert!(version.starts_with(&format!("v{}.", recipe.minor)), "{version} of {}", recipe.minor);
+            assert_eq!(Recipe::of(Some(OsStr::new(recipe.minor))).unwrap(), recipe);
+        }
+        assert_ne!(RECIPES[0].fingerprint(), RECIPES[1].fingerprint());
+    }
+
+    #[test]
+    fn an_unknown_minor_is_an_error_that_names_those_there_are() {
+        let error = Recipe::of(Some(OsStr::new("1.9"))).unwrap_err().to_string();
+        assert_eq!(error, "KUBERNETES_MINOR is 1.9: give 1.33 or 1.37, or unset it for the newest one");
     }
 }

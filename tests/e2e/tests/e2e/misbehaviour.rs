@@ -165,3 +165,46 @@ async fn every_broken_rule_is_survived_and_those_that_show_are_named() -> Result
     cloud.terminate_instance("node-1").await?;
     node_gone(&cluster, "node-1").await
 }
+
+/// The chart's limit is 1 GiB; a provider that answers as large as it may takes a fourth of it at most.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_as_large_as_they_may_be_do_not_fill_the_memory() -> Result<()> {
+    let mut scene = Scene::start().await?;
+    let before = scene.cluster.host()?.peak_mib()?;
+    let methods = [
+        "GetInfo",
+        "GetCapabilities",
+        "GetStatus",
+        "ListLoadBalancers",
+        "EnsureLoadBalancer",
+        "BatchGetInstances",
+    ];
+    let answers = methods.iter().flat_map(|method| [("flat", *method), ("deep", *method)]);
+    for (variant, method) in answers {
+        let cloud = scene.cluster.cloud()?;
+        cloud.fault(&format!("breach,rule=answer-parts,variant={variant},method={method},times=1")).await?;
+        scene.cluster.host()?.terminate().await?;
+        scene.cluster.start_host()?;
+        scene.change_the_service().await?;
+        // Its first answer in the life of this host was the large one.
+        let answered = format!("method=\"{method}\"");
+        wait::until(&format!("{method} answered large ({variant})"), async || {
+            let metrics = scene.cluster.host_metrics().await.unwrap_or_default();
+            let mut counts =
+                metrics.lines().filter(|line| line.starts_with("cloudprovider_rpc_duration_seconds_count"));
+            Ok(counts.any(|line| line.contains(&answered)).then_some(()))
+        })
+        .await?;
+        cloud.clear_faults().await?;
+        // As if nothing had happened.
+        let name = format!("{variant}-{}", method.to_lowercase());
+        cloud.create_instance(&name, "zone-a").await?;
+        register(&scene.cluster.client, as_registered(&name)).await?;
+        node(&scene.cluster, &name, "initialised", |node| !is_uninitialized(node)).await?;
+        let peak = scene.cluster.host()?.peak_mib()?;
+        println!("{variant} {method}: {peak:.0} MiB, without {before:.0}");
+        anyhow::ensure!(peak < 256.0, "{variant} {method}: {peak:.0} MiB, without {before:.0}");
+    }
+    anyhow::ensure!(node_count(&scene.cluster).await? == NODES + 2 * methods.len(), "a living node went");
+    Ok(())
+}

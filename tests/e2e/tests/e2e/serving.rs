@@ -1,6 +1,11 @@
 //! What the host serves, to whom, and with which certificate.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    net::Ipv4Addr,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::nothing_was_forbidden;
@@ -17,7 +22,12 @@ use test_cluster::{
     wait,
 };
 
+use tokio::{net::TcpSocket, time::timeout};
+
 use crate::quick;
+
+/// The chart's `timeoutSeconds`.
+const PROBE: Duration = Duration::from_secs(5);
 
 const SCRAPER: &str =
     "{apiVersion: v1, kind: ServiceAccount, metadata: {name: scraper, namespace: kube-system}}";
@@ -178,4 +188,27 @@ fn self_signed() -> Result<(String, String)> {
     let key = KeyPair::generate()?;
     let certificate = CertificateParams::new(["localhost".to_owned()])?.self_signed(&key)?;
     Ok((certificate.pem(), key.serialize_pem()))
+}
+
+/// Pods of a node may reach the port. 127.0.0.1 is the kubelet, the other addresses of the loopback network are pods.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_of_pods_keep_no_probe_waiting() -> Result<()> {
+    let mut cluster = quick().start().await?;
+    cluster.host_ready().await?;
+    let host = cluster.host_address()?.parse()?;
+    for pods in [1, 16_u8] {
+        let mut idle = Vec::new();
+        for number in 0..512 {
+            let pod = Ipv4Addr::new(127, 0, 1, 1 + u8::try_from(number % u16::from(pods))?);
+            let socket = TcpSocket::new_v4()?;
+            socket.bind((pod, 0).into())?;
+            idle.push(socket.connect(host).await?);
+        }
+        let asked = Instant::now();
+        let probe = cluster.host_get_as(&Caller::Nobody, "/livez");
+        let (status, _) = timeout(PROBE, probe).await.context("the kubelet would restart the host")??;
+        ensure!(status == 200, "{status}");
+        println!("512 idle connections of {pods} pods: the probe took {:?}", asked.elapsed());
+    }
+    Ok(())
 }

@@ -16,9 +16,9 @@ use anyhow::Result;
 use apiserver::{ApiServer, Options, Write};
 use cloudprovider_sdk::{Endpoint, ServeOptions};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Service};
 use provider_mock::{
-    cloud::{Cloud, NewInstances, Settings, State, Store},
+    cloud::{ANNOTATION_PREFIX, Cloud, NewInstances, Settings, State, Store},
     serve::Mock,
 };
 use serde_json::json;
@@ -80,7 +80,8 @@ impl Cluster {
         server.on_write(move |write| written.see(write));
         let (apiserver, requests) = serve(&server).await?;
         let cloud = Cloud::new(State::new(Settings::default()), Store::default());
-        let mock = Mock::new(cloud, Timestamp::now);
+        // A provider that reads every label of a node, as one behind the bridge does.
+        let mock = Mock { advertised: "node-label=*".parse()?, ..Mock::new(cloud, Timestamp::now) };
         // A provider refuses a socket in a directory that others may enter.
         let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir()?;
         let socket = folder.path().join("provider.sock");
@@ -131,7 +132,7 @@ impl Cluster {
                     "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady" }],
                     "nodeInfo": {
                         "machineID": name, "systemUUID": "", "bootID": "", "kernelVersion": "6.1", "osImage": "linux",
-                        "containerRuntimeVersion": "containerd://2", "kubeletVersion": "v1.36.3", "kubeProxyVersion": "",
+                        "containerRuntimeVersion": "containerd://2", "kubeletVersion": "v1.37.2", "kubeProxyVersion": "",
                         "operatingSystem": "linux", "architecture": "amd64",
                     },
                 },
@@ -163,6 +164,35 @@ impl Cluster {
             objects.change::<Node>("", node.key().name(), |node| {
                 let labels = node.metadata.labels.get_or_insert_default();
                 labels.insert("example.com/color".to_owned(), "blue".to_owned());
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Tenants give every label and annotation of nodes and Services a name that nobody used before. Every 25th Service's
+    /// annotations are for the provider, which is asked for a change each time.
+    pub(super) fn rename_all(&self, round: u32) -> Result<()> {
+        let objects = self.server.world().named("tenant");
+        const OURS: &str = "renamed-";
+        let renamed = |map: &mut Option<BTreeMap<String, String>>, number: usize, prefix: &str| {
+            let map = map.get_or_insert_default();
+            map.retain(|key, _| !key.contains(OURS));
+            map.extend((0..30).map(|part| {
+                let key = format!("{prefix}{OURS}{number}-{round}-{part}");
+                (key, format!("{round:x>60}"))
+            }));
+        };
+        for (number, node) in objects.objects::<Node>().into_iter().enumerate() {
+            objects.change::<Node>("", node.key().name(), |node| {
+                renamed(&mut node.metadata.labels, number, "example.com/");
+                renamed(&mut node.metadata.annotations, number, "example.com/");
+            })?;
+        }
+        for (number, service) in objects.objects::<Service>().into_iter().enumerate() {
+            let prefix = if number % 25 == 0 { ANNOTATION_PREFIX } else { "example.com/" };
+            objects.change::<Service>("default", service.key().name(), |service| {
+                renamed(&mut service.metadata.labels, number, "example.com/");
+                renamed(&mut service.metadata.annotations, number, prefix);
             })?;
         }
         Ok(())

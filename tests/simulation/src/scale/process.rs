@@ -89,8 +89,17 @@ impl Process {
 
     /// The largest resident size so far.
     pub(super) fn peak_mib(&self) -> Result<f64> {
+        self.mib("VmHWM:")
+    }
+
+    /// The resident size.
+    pub(super) fn resident_mib(&self) -> Result<f64> {
+        self.mib("VmRSS:")
+    }
+
+    fn mib(&self, name: &'static str) -> Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.lock().id()))?;
-        let line = status.lines().find(|line| line.starts_with("VmHWM:")).context("VmHWM")?;
+        let line = status.lines().find(|line| line.starts_with(name)).context(name)?;
         let kib: f64 = line.split_whitespace().nth(1).context("a number")?.parse()?;
         Ok(kib / 1024.0)
     }

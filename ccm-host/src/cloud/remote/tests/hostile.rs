@@ -2,17 +2,16 @@
 //!
 //! A few thousand answers by default; `HOSTILE_ANSWERS=1000000` for a long run, `HOSTILE_SEED` to reproduce one.
 
-use std::net::IpAddr;
-
 use futures::future::join_all;
 
 use super::*;
 use crate::{
     cloud::{
-        AddressType, Instance, NodeAddress, ProviderEvent, RouteState,
+        RouteState,
+        check::believed::Believed,
         hostile::{Hostile, from_env},
     },
-    kube::{EventType, fixtures::service},
+    kube::fixtures::service,
 };
 
 const NODES: usize = 6;
@@ -89,8 +88,8 @@ async fn round(host: &Host, seed: u64) -> u64 {
         provider.delete_route(listed),
         provider.list_routes(&[]),
     );
-    let mut check = Check { seed, believed: 0 };
-    asked.into_iter().for_each(|one| check.on(one, Check::instance));
+    let mut check = Check { is: Believed(seed), believed: 0 };
+    asked.into_iter().for_each(|one| check.on(one, |check, one| check.instance(&one)));
     updated.into_iter().for_each(|one| {
         check.on(one, |check, one: Accepted| check.effects(&one.events, one.in_progress.as_ref()));
     });
@@ -108,10 +107,7 @@ async fn round(host: &Host, seed: u64) -> u64 {
         });
     });
     check.on(ensured, |check, one: Ensured| {
-        check.balancer(&one.load_balancer);
-        check.effects(&one.events, one.in_progress.as_ref());
-        let keys = one.annotations.keys().chain(&one.removed_annotations);
-        check.that(keys.into_iter().all(|key| key.len() < 400 && !key.contains(' ')), "an annotation");
+        check.ensured(&one);
         let writes = &host.provider.link.wants().service_annotation_writes;
         if !writes.iter().any(|prefix| prefix.starts_with("other")) {
             check.that(!one.annotations.contains_key("other.example/id"), "an annotation without right");
@@ -131,128 +127,28 @@ async fn round(host: &Host, seed: u64) -> u64 {
     });
     check.on(all_routes, |check, list: Listed<Route>| list.items.iter().for_each(|route| check.route(route)));
     let bad = |status: &ProviderStatus| matches!(status, ProviderStatus::Disconnected(why) if why.contains("panicked"));
-    check.that(!bad(&host.provider.status(Family::Instances).borrow()), "the connection panicked");
+    check.is.that(!bad(&host.provider.status(Family::Instances).borrow()), "the connection panicked");
     check.believed
 }
 
-/// Checks everything that is believed.
+/// Checks everything that is believed, and counts it.
 struct Check {
-    seed: u64,
+    is: Believed,
     believed: u64,
 }
 
 impl Check {
-    fn that(&self, holds: bool, what: &str) {
-        assert!(holds, "believed: {what} (HOSTILE_SEED={})", self.seed);
-    }
-
-    fn on<T: std::fmt::Debug>(&mut self, answer: Result<T, CloudError>, read: impl FnOnce(&mut Self, T)) {
+    fn on<T: std::fmt::Debug>(&mut self, answer: Result<T, CloudError>, read: impl FnOnce(&Believed, T)) {
         match answer {
             Ok(answer) => {
                 self.believed += 1;
-                read(self, answer);
+                read(&self.is, answer);
             }
-            Err(error) => self.error(&error),
+            Err(error) => {
+                self.is.that(!error.message.contains("panicked"), "a panic");
+                self.is.error(&error);
+            }
         }
-    }
-
-    fn error(&self, error: &CloudError) {
-        self.that(!error.message.contains("panicked"), "a panic");
-        self.that(error.message.len() < 4096, "a message of any length");
-        self.retry(error.retry_after);
-    }
-
-    fn retry(&self, after: Option<Duration>) {
-        let bounds = Duration::from_nanos(1)..=Duration::from_secs(3600);
-        self.that(after.is_none_or(|after| bounds.contains(&after)), "a time to try again");
-    }
-
-    fn effects(&self, events: &[ProviderEvent], in_progress: Option<&crate::cloud::InProgress>) {
-        self.that(events.len() <= 8, "many Events");
-        for ProviderEvent { kind, reason, message } in events {
-            self.that(matches!(kind, EventType::Normal | EventType::Warning), "an Event");
-            let camel = reason.starts_with(|c: char| c.is_ascii_uppercase());
-            self.that(
-                camel && reason.len() <= 63 && reason.chars().all(|c| c.is_ascii_alphanumeric()),
-                "a reason",
-            );
-            self.that(!message.is_empty() && message.len() <= 1024, "a message");
-        }
-        if let Some(progress) = in_progress {
-            self.retry(Some(progress.retry_after));
-            self.that(progress.retry_after >= Duration::from_millis(100), "a busy loop");
-        }
-    }
-
-    fn instance(&mut self, answer: InstanceAnswer) {
-        self.that(!answer.authoritative || answer.observed_at.is_some(), "evidence that nobody saw");
-        self.effects(&answer.events, None);
-        if let Some(error) = &answer.error {
-            self.error(error);
-        }
-        let Some(Instance {
-            provider_id,
-            addresses,
-            labels,
-            removed_labels,
-            zone,
-            region,
-            instance_type,
-            pod_cidrs,
-            rejected,
-            ..
-        }) = answer.instance
-        else {
-            return;
-        };
-        self.that(!provider_id.is_empty() && provider_id.len() <= 1024, "a provider ID");
-        self.rejected(&rejected);
-        addresses.iter().for_each(|address| self.address(address));
-        let mut seen = addresses.clone();
-        seen.sort_by(|a, b| (a.kind, &a.address).cmp(&(b.kind, &b.address)));
-        seen.dedup();
-        self.that(seen.len() == addresses.len(), "an address twice");
-        for key in labels.keys().chain(&removed_labels) {
-            let name = key.rsplit('/').next().unwrap_or_default();
-            self.that(!name.is_empty() && name.len() <= 63 && key.len() <= 317, "a label key");
-            self.that(
-                !key.starts_with("kubernetes.io/") && !key.starts_with("node-role.kubernetes.io/"),
-                "a reserved label",
-            );
-        }
-        for value in labels.values().chain([zone, region, instance_type].iter().flatten()) {
-            let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-            self.that(value.len() <= 63 && value.chars().all(plain), "a label value");
-        }
-        self.that(pod_cidrs.len() <= 2 && pod_cidrs.iter().all(|cidr| cidr.trunc() == *cidr), "pod CIDRs");
-    }
-
-    fn address(&self, NodeAddress { kind, address }: &NodeAddress) {
-        self.that(!address.is_empty() && address.len() <= 253, "an address of any length");
-        if matches!(kind, AddressType::InternalIp | AddressType::ExternalIp) {
-            self.that(address.parse::<IpAddr>().is_ok(), "an address that is none");
-        }
-    }
-
-    fn rejected(&self, sentences: &[String]) {
-        self.that(sentences.len() <= 32 && sentences.iter().all(|one| one.len() <= 512), "a long story");
-    }
-
-    fn balancer(&self, balancer: &LoadBalancer) {
-        self.rejected(&balancer.rejected);
-        for ingress in &balancer.ingress {
-            self.that(ingress.ip.is_some() || ingress.hostname.is_some(), "a way in that leads nowhere");
-            self.that(ingress.ip_mode.is_none() || ingress.ip.is_some(), "the mode of no address");
-            self.that(ingress.ports.iter().all(|port| port.port > 0), "port 0");
-        }
-        let digest = balancer.applied_digest.as_deref();
-        self.that(digest.is_none_or(|digest| !digest.is_empty() && digest.len() <= 128), "a digest");
-        self.that(balancer.ingress.len() <= 256, "many ways in");
-    }
-
-    fn route(&self, route: &Route) {
-        self.that(!route.id.is_empty() && route.id.len() <= 1024, "the id of a route");
-        self.that(route.destination.trunc() == route.destination, "a destination that is no network");
     }
 }
 

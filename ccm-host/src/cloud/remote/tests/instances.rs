@@ -75,17 +75,23 @@ async fn an_advertised_batch_size_is_kept() {
     assert_eq!(script.count("BatchGetInstances"), 3);
 }
 
-/// 20,000 results of two bytes each would take megabytes, and 16 MiB of them gigabytes.
+/// 20,000 parts of two bytes each would take megabytes, and 16 MiB of them gigabytes.
 #[tokio::test]
-async fn an_answer_with_more_results_than_questions_is_not_decoded() {
+async fn an_answer_that_would_take_more_than_its_questions_warrant_is_not_decoded() {
     let script = Script::new("e1");
     let (host, _running, _dir) = served(&script).await;
-    script.on_instances(|_| async {
-        let results = vec![pb::InstanceResult::default(); 20_000];
-        Ok(pb::BatchGetInstancesResponse { results })
-    });
-    let error = host.ask("n").await.unwrap_err();
-    assert!(error.message.contains("the answer has more than 4097 parts"), "{error}");
+    let flat = vec![pb::InstanceResult::default(); 20_000];
+    let addresses = vec![pb::NodeAddress::default(); 50_000];
+    let instance = Some(pb::Instance { addresses, ..Default::default() });
+    let deep = vec![pb::InstanceResult { instance, ..Default::default() }];
+    for results in [flat, deep] {
+        script.on_instances(move |_| {
+            let results = results.clone();
+            async { Ok(pb::BatchGetInstancesResponse { results }) }
+        });
+        let error = host.ask("n").await.unwrap_err();
+        assert!(error.message.contains("more than 1114112"), "{error}");
+    }
     script.on_instances(|request| async { Ok(all_running(request)) });
     host.ask("n").await.unwrap();
 }

@@ -16,7 +16,7 @@ fn heard(script: &Script) -> Arc<parking_lot::Mutex<Vec<Word>>> {
     *script.lead.lock() = Box::new(move |request| {
         let epoch = request.fencing.unwrap_or_default().epoch;
         told.lock().push((epoch, request.valid_for.map(|time| time.seconds)));
-        Box::pin(async { Ok(pb::LeadResponse {}) })
+        Box::pin(async { Ok(pb::LeadResponse::default()) })
     });
     heard
 }
@@ -65,6 +65,42 @@ async fn a_leader_says_so_with_each_renewal_and_steps_down() {
     host.leading.send_replace(Leading::No);
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(*heard.lock(), [(4, Some(10)), (4, Some(10)), (4, Some(0))]);
+}
+
+/// Core L10: a provider that stands still for a while reads late, and would count from then. Its clock shows any number.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_term_is_told_by_the_providers_own_clock() {
+    let script = Script::new("e1");
+    script.can(pb::Capability::Leadership);
+    let zero = tokio::time::Instant::now();
+    let shows = move || Duration::from_secs(1_000) + zero.elapsed();
+    let told = Arc::<parking_lot::Mutex<Vec<Option<Duration>>>>::default();
+    let heard = Arc::clone(&told);
+    *script.lead.lock() = Box::new(move |request| {
+        heard.lock().push(request.valid_until.map(|until| until.try_into().unwrap()));
+        Box::pin(async move {
+            let heard_at = shows().try_into().ok();
+            // The answer is on its way for a while: the provider's clock then shows more than was read.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            Ok(pb::LeadResponse { heard_at })
+        })
+    });
+    let host = piped_host(&script).await;
+    host.leading.send_replace(Leading::No);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    told.lock().clear();
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        host.leads(4, Duration::from_secs(10));
+        ends.push(shows() + Duration::from_secs(10));
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    let told = told.lock();
+    assert_eq!(told.len(), 3);
+    for (told, end) in told.iter().zip(&ends) {
+        let told = told.expect("it has shown its clock");
+        assert!(told <= *end && *end - told <= Duration::from_millis(201), "{told:?}, not {end:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

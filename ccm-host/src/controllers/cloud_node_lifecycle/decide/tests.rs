@@ -20,6 +20,7 @@ fn then(node: &Node, answer: &InstanceAnswer) -> String {
     match decide(Policy::Taint, node, true, answer) {
         Verdict::Keep(taints) | Verdict::Stopped(taints, _) => format!("keep{}", change(taints)),
         Verdict::Absent(_) => "absent".to_owned(),
+        Verdict::Nameless => "nameless".to_owned(),
         Verdict::Uncertain => "uncertain".to_owned(),
     }
 }
@@ -96,7 +97,7 @@ fn absence_with_a_description_or_an_error_is_no_evidence() {
     let failed = crate::cloud::fake::error("BatchGetInstances", None);
     let rows = [
         ("looked for", true, absent.clone(), "absent"),
-        ("E3 nobody knows what was looked for", false, absent.clone(), "uncertain"),
+        ("E3 nobody knows what was looked for", false, absent.clone(), "nameless"),
         ("an error", true, InstanceAnswer { error: Some(failed), ..absent.clone() }, "uncertain"),
         ("a description", true, there(InstanceState::Absent), "uncertain"),
         ("no time", true, InstanceAnswer { observed_at: None, ..absent }, "uncertain"),
@@ -104,6 +105,7 @@ fn absence_with_a_description_or_an_error_is_no_evidence() {
     for (what, named, answer, want) in rows {
         let word = match decide(Policy::Taint, &unready(), named, &answer) {
             Verdict::Absent(_) => "absent",
+            Verdict::Nameless => "nameless",
             Verdict::Uncertain => "uncertain",
             Verdict::Keep(_) | Verdict::Stopped(_, _) => "keep",
         };

@@ -19,7 +19,13 @@ async fn a_node_without_a_machine_goes_after_the_second_answer() {
     assert_eq!(scene.server.node("n"), None);
     assert_eq!(scene.events(), [(Kind::Normal, "DeletingNode")]);
     assert!(scene.has_metric(r#"node_lifecycle_deletions_total{provider="fake"} 1"#));
+    let ended = || {
+        let count = "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds_count";
+        (0..99).find(|number| scene.has_metric(&format!("{count} {number}")))
+    };
+    let before = ended().unwrap();
     scene.passes(5).await;
+    assert_eq!(ended(), Some(before + 5));
     assert_eq!(scene.server.take_lines(), [""; 0]);
     scene.stop().await;
 }
@@ -288,8 +294,27 @@ async fn without_a_provider_id_absence_proves_nothing() {
     let scene = Scene::start([node("n").not_ready()], |fake| gone(fake, &["n"])).await;
     scene.passes(10).await;
     assert!(scene.server.node("n").is_some());
+    assert!(scene.is_held(Rule::Nameless, 1));
+    assert_eq!(scene.events(), [(Kind::Warning, "NodeDeletionBlocked")]);
+    assert_eq!(scene.server.condition("n", HELD_BACK)["reason"], "NoProviderID");
+    scene.fake.set_state("n", InstanceState::Running);
+    scene.passes(2).await;
+    assert_eq!(scene.server.condition("n", HELD_BACK)["status"], "False");
+    gone(&scene.fake, &["n"]);
     scene.fake.change_info(|info| info.names_are_keys = true);
     scene.passes(2).await;
+    assert_eq!(scene.server.node("n"), None);
+    scene.stop().await;
+}
+
+/// A person knows better.
+#[tokio::test(start_paused = true)]
+async fn a_node_without_a_provider_id_goes_when_a_person_confirms_it() {
+    let scene = Scene::start([node("n").not_ready()], |fake| gone(fake, &["n"])).await;
+    scene.passes(4).await;
+    assert!(scene.server.node("n").is_some());
+    scene.server.edit("n", |node| node["metadata"]["annotations"][decide::CONFIRM_DELETION] = json!("n-uid"));
+    scene.passes(3).await;
     assert_eq!(scene.server.node("n"), None);
     scene.stop().await;
 }

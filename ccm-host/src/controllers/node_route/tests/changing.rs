@@ -34,7 +34,7 @@ async fn only_routes_inside_the_cluster_cidrs_are_asked_for() {
     scene.rest().await;
     let within = ["10.120.0.0/16", "a00::/8"].map(str::to_owned).to_vec();
     assert_eq!(scene.fake.take_calls(), [Call::ListRoutes { within }]);
-    assert!(scene.has_metric("route_controller_route_sync_total 1"));
+    assert!(scene.has_metric("route_controller_route_sync_total{outcome=\"noop\",trigger=\"periodic\"} 1"));
     scene.stop().await;
 }
 
@@ -100,9 +100,13 @@ async fn a_node_with_another_machine_gets_its_route_anew() {
 #[tokio::test(start_paused = true)]
 async fn drift_is_found_by_the_sweep() {
     let scene = Scene::settled([n1()], [route("a", "10.120.0.0/24", "n1")]).await;
+    let synced = |labels: &str| scene.has_metric(&format!("route_controller_route_sync_total{{{labels}}} 1"));
+    assert!(!synced(r#"outcome="changed",trigger="periodic""#));
     scene.fake.drop_route("a");
     sleep(PERIOD * 2).await;
     assert_eq!(scene.routes(), ["10.120.0.0/24 n1"]);
+    assert!(synced(r#"outcome="changed",trigger="periodic""#), "drift");
+    assert!(synced(r#"outcome="changed",trigger="node_change""#), "what was done about it");
     scene.fake.set_route(Route { id: "made-1".into(), ..route("", "10.120.0.0/24", "stranger") });
     scene.fake.set_route(route("junk", "10.120.99.0/24", "stranger"));
     sleep(PERIOD * 2).await;

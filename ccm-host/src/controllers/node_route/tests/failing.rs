@@ -28,6 +28,9 @@ async fn a_route_that_cannot_be_made_is_told_and_tried_again() {
     scene.rest().await;
     assert_eq!(ensures(&scene), 3);
     assert_eq!(scene.reasons(), ["FailedToCreateRoute"; 3]);
+    assert!(
+        scene.has_metric(r#"route_controller_route_sync_total{outcome="error",trigger="node_change"} 3"#)
+    );
     assert_eq!(scene.condition("n1"), "True NoRouteCreated");
     sleep(Duration::from_secs(16)).await;
     assert_eq!(ensures(&scene), 3 * 4, "after 1, 2, 4 and 8 seconds");
@@ -174,7 +177,7 @@ async fn nothing_is_done_before_the_routes_are_known() {
     let calls = scene.calls();
     assert_eq!(calls, ["list"; 4], "after 1, 2 and 4 seconds");
     assert_eq!(scene.condition("n1"), "none");
-    assert!(scene.has_metric("route_controller_route_sync_total 4"));
+    assert!(scene.has_metric("route_controller_route_sync_total{outcome=\"error\",trigger=\"periodic\"} 4"));
     scene.fake.fail_always(method::LIST_ROUTES, None);
     sleep(Duration::from_secs(8)).await;
     assert_eq!(scene.condition("n1"), "False RouteCreated");

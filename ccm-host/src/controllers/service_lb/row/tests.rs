@@ -68,20 +68,20 @@ fn a_name_has_the_rows_of_all_its_services() {
 fn a_balancer_has_one_call_at_a_time() {
     let rows = Rows::default();
     add(&rows, "a");
-    let busy = rows.begin(&at("a"));
-    assert!(busy.is_some() && rows.begin(&at("a")).is_none());
+    let busy = rows.begin(&at("a"), true);
+    assert!(busy.is_some() && rows.begin(&at("a"), true).is_none());
     drop(busy);
-    assert!(rows.begin(&at("a")).is_some());
+    assert!(rows.begin(&at("a"), true).is_some());
 }
 
 /// F15: a list that began before a call ended knows less, also about a row that is gone since.
 #[test]
 fn a_list_from_before_changes_nothing() {
     let rows = Rows::default();
-    let learn = |since| rows.learn(&at("a"), &service("a").key, since, |_| {}).is_some();
+    let learn = |since| rows.learn(&at("a"), &service("a").key, since, Heard::Something, |_| {}).is_some();
     let before = rows.turn();
     assert!(learn(before), "nothing happened");
-    let busy = rows.begin(&at("a"));
+    let busy = rows.begin(&at("a"), true);
     assert!(!learn(rows.turn()), "a call is under way");
     drop(busy);
     assert!(!learn(before) && learn(rows.turn()));
@@ -90,6 +90,24 @@ fn a_list_from_before_changes_nothing() {
     assert!(!learn(before), "it was removed meanwhile");
     rows.listed("cloud");
     assert!(learn(before), "a later list has ended");
+}
+
+/// An update makes no balancer, so a list without one is believed beside it.
+#[test]
+fn only_a_call_that_may_make_a_balancer_outweighs_its_absence() {
+    let rows = Rows::default();
+    add(&rows, "a");
+    let learn = |since, heard| rows.learn(&at("a"), &service("a").key, since, heard, |_| {}).is_some();
+    for makes in [false, true] {
+        let before = rows.turn();
+        let busy = rows.begin(&at("a"), makes);
+        assert!(!learn(rows.turn(), Heard::Something));
+        assert_eq!(learn(rows.turn(), Heard::Absence), !makes, "it may make one: {makes}");
+        drop(busy);
+        assert!(!learn(before, Heard::Something));
+        assert_eq!(learn(before, Heard::Absence), !makes, "it may have made one: {makes}");
+        assert!(learn(rows.turn(), Heard::Absence));
+    }
 }
 
 /// F6, F13: what an attempt without an answer did, only an answer can tell.

@@ -106,6 +106,21 @@ async fn a_list_ends_no_doubt_about_an_ensure_that_was_given_up() {
     assert!(applied.contains("port: 80,"), "{:?}", world.calls());
 }
 
+/// An update makes no balancer: that one is under way takes nothing from a list that lacks it. (Seed 21725)
+#[tokio::test(start_paused = true)]
+async fn updates_that_hang_hide_no_balancer_that_is_gone() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    world.cloud.set_latency(method::UPDATE, 16_000 * SECOND);
+    world.cloud.set_patience(method::UPDATE, 16_000 * SECOND);
+    world.cluster.put(node("n2"));
+    world.until("the update", |world| world.count("update") == 1).await;
+    world.cloud.remove_balancer("web-uid");
+    world.pass(A_SWEEP).await;
+    assert_eq!(world.take(), ["update web n1,n2", "list"]);
+    world.pass(5_000 * SECOND).await;
+    assert_eq!(world.cloud.backends_of("web-uid"), ["n1", "n2"], "{:?}", world.calls());
+}
+
 /// F15: the list began before the balancer was made anew.
 #[tokio::test(start_paused = true)]
 async fn a_list_from_before_a_round_trip_is_not_believed() {

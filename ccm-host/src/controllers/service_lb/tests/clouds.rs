@@ -338,6 +338,16 @@ async fn play(steps: &[Step], at_once: usize) -> Vec<String> {
     wrong
 }
 
+/// A node joins, and its provider goes before the node is passed on: the set made before was used again for ever.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_comes_back_has_the_nodes_that_joined_meanwhile() {
+    let gone = || Step::Gone(0);
+    let back = Step::Back(0, false);
+    let steps =
+        [gone(), Step::Start, back, Step::Pass(1), Step::Join(1), gone(), Step::Make("b"), Step::Pass(1)];
+    assert_eq!(play(&steps, 1).await, [""; 0]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 

@@ -171,6 +171,7 @@ fn refuses_one_flag_with_its_remedy() {
             "--feature-gates=A",
             "is not NAME=true or NAME=false: write --feature-gates NAME=true or NAME=false",
         ),
+        ("--concurrent-node-lifecycle-syncs=0", "is too small: give 1 or more"),
         ("--feature-gates=A=on", "is neither true nor false: write A=true"),
         ("--version=v9", "is neither true nor false: give true or raw"),
     ];

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// manager.md 1: every flag of the upstream manager and of its node-ipam controller.
+/// manager.md 1: every flag of the upstream manager at v0.37.2 (`go run . --help` in `tests/bench/peer` prints them), of
+/// its node-ipam controller and its logs, and those that it had until 0.36.
 const UPSTREAM: &str = "\
     profiling contention-profiling enable-leader-migration leader-migration-config \
     cloud-provider cloud-config cluster-name cluster-cidr allocate-node-cidrs configure-cloud-routes \
@@ -11,7 +12,8 @@ const UPSTREAM: &str = "\
     controller-start-interval min-resync-period kube-api-qps kube-api-burst kube-api-content-type feature-gates \
     leader-elect leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period \
     leader-elect-resource-lock leader-elect-resource-name leader-elect-resource-namespace \
-    concurrent-node-syncs concurrent-node-status-updates concurrent-service-syncs service-cluster-ip-range \
+    concurrent-node-syncs concurrent-node-lifecycle-syncs concurrent-node-status-updates concurrent-service-syncs \
+    service-cluster-ip-range \
     node-cidr-mask-size node-cidr-mask-size-ipv4 node-cidr-mask-size-ipv6 \
     webhooks webhook-secure-port webhook-bind-address webhook-cert-dir webhook-tls-cert-file \
     webhook-tls-private-key-file webhook-tls-cipher-suites webhook-tls-curve-preferences webhook-tls-min-version \

@@ -29,7 +29,7 @@ class Discovery:
 class Base:
     """Serves `CloudProvider`: capabilities and `Lead` without the provider's help, its status if it implements one."""
 
-    def __init__(self, provider: Provider, heard: Callable[[pb.LeadRequest], None]) -> None:
+    def __init__(self, provider: Provider, heard: Callable[[pb.LeadRequest], pb.LeadResponse]) -> None:
         self._provider = provider
         self._heard = heard
 
@@ -47,5 +47,4 @@ class Base:
         """Record who leads."""
         if pb.CAPABILITY_LEADERSHIP not in self._provider.advertised.capabilities:
             raise errors.method_not_supported("Lead")
-        self._heard(request)
-        return pb.LeadResponse()
+        return self._heard(request)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, Never, TypeVar
 
 import grpc
+from google.protobuf.duration_pb2 import Duration
 
 from cloudprovider_sdk import checks, errors
 from cloudprovider_sdk import proto as pb
@@ -31,6 +32,8 @@ Implementation = Callable[[Call, Any], Awaitable[Any]]
 _HEADSTART: Final = 0.005
 """How much earlier "deadline exceeded" is sent, so that it still reaches the caller."""
 _LONGEST_REQUEST_ID: Final = 64
+_STARTED: Final = time.monotonic()
+"""The zero of the clock that leaders are told of."""
 
 
 class Core:
@@ -122,14 +125,17 @@ class Core:
             traceparent=headers.get("traceparent"),
         )
 
-    def lead(self, request: pb.LeadRequest) -> None:
+    def lead(self, request: pb.LeadRequest) -> pb.LeadResponse:
         """Handle Lead. The provider's background work starts and ends with the term."""
-        given = request.valid_for
-        valid_for = given.seconds + given.nanos / 1e9 if request.HasField("valid_for") else None
+        heard_at = time.monotonic() - _STARTED
+        valid_for = _seconds(request.valid_for) if request.HasField("valid_for") else None
+        if valid_for is not None and valid_for > 0 and request.HasField("valid_until"):
+            valid_for = _seconds(request.valid_until) - heard_at
         begun = self._leadership.hear(request.cluster.uid, request.fencing, valid_for)
         if begun is not None:
             self._lifecycle.begin_term(begun.ended)
             self._background.begin(begun, request.cluster)
+        return pb.LeadResponse(heard_at=Duration(seconds=int(heard_at), nanos=int(heard_at % 1 * 1e9)))
 
     def _term(self, method: Method, request: Any) -> checks.Term | None:
         """Return a mutation's term, if the provider uses terms at all; raise if the caller is not the current leader."""
@@ -196,3 +202,7 @@ def _headers(context: Context) -> dict[str, str]:
     """Return the text headers of a call; of a duplicate one, the last."""
     metadata = context.invocation_metadata() or ()
     return {key: value for key, value in metadata if isinstance(value, str)}
+
+
+def _seconds(given: Duration) -> float:
+    return given.seconds + given.nanos / 1e9

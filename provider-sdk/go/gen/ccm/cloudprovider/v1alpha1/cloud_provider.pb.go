@@ -29,8 +29,9 @@
 // traces, `traceparent` and `tracestate` as defined by W3C Trace Context. A provider records them; they never change its
 // response.
 //
-// Every unary call carries its deadline on the wire. A provider MUST bound its own cloud calls below it [R:deadline-honoured]
-// and MUST finish a mutation that it started. It needs no retry logic: only the host's work queues retry.
+// Every unary call carries its deadline on the wire, and a provider MUST answer within it [R:deadline-honoured]: a read ends
+// there, with its cloud calls. A mutation that was begun MUST be finished all the same, for as long as its leader leads: the
+// host repeats the call and learns the outcome. A provider needs no retry logic: only the host's work queues retry.
 //
 // Over TCP both sides present certificates. A provider picks up renewed certificates without a restart and without
 // interrupting calls.
@@ -427,6 +428,8 @@ type Limits struct {
 	MaxPageSize uint32 `protobuf:"varint,5,opt,name=max_page_size,json=maxPageSize,proto3" json:"max_page_size,omitempty"`
 	// Bytes of one message in either direction. Default 16 MiB, at least 4 MiB, at most 64 MiB. A provider MUST accept
 	// requests up to this size [R:message-limit]: most gRPC libraries accept only 4 MiB unless configured otherwise.
+	// The host reads no answer that takes more than its question warrants, on the wire or in its memory: 1 MiB and 64 KiB for
+	// each object asked for; for a page, this size on the wire and 64 MiB in memory.
 	MaxMessageBytes uint32 `protobuf:"varint,6,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`
 	// Concurrent reads. Default 16.
 	MaxConcurrentReads uint32 `protobuf:"varint,7,opt,name=max_concurrent_reads,json=maxConcurrentReads,proto3" json:"max_concurrent_reads,omitempty"`
@@ -1165,7 +1168,11 @@ type LeadRequest struct {
 	// How much longer the caller leads: the rest of its Lease, less a margin. The provider counts from the arrival of the
 	// call, on a monotonic clock. Zero or less: the caller no longer leads. Absent: leader election is off, and the caller
 	// leads until another host does.
-	ValidFor      *durationpb.Duration `protobuf:"bytes,3,opt,name=valid_for,json=validFor,proto3" json:"valid_for,omitempty"`
+	ValidFor *durationpb.Duration `protobuf:"bytes,3,opt,name=valid_for,json=validFor,proto3" json:"valid_for,omitempty"`
+	// The same end, by the provider's own clock as LeadResponse.heard_at tells it. Where it is set and valid_for is more than
+	// zero, leadership ends then: a call that a stalled provider reads late prolongs nothing. Absent in the first call of a
+	// connection, and where election is off.
+	ValidUntil    *durationpb.Duration `protobuf:"bytes,4,opt,name=valid_until,json=validUntil,proto3" json:"valid_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1221,9 +1228,19 @@ func (x *LeadRequest) GetValidFor() *durationpb.Duration {
 	return nil
 }
 
+func (x *LeadRequest) GetValidUntil() *durationpb.Duration {
+	if x != nil {
+		return x.ValidUntil
+	}
+	return nil
+}
+
 // LeadResponse acknowledges the leader.
 type LeadResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the provider read the call, by a monotonic clock that runs while its process does. Its zero is the provider's
+	// choice. Required.
+	HeardAt       *durationpb.Duration `protobuf:"bytes,1,opt,name=heard_at,json=heardAt,proto3" json:"heard_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1256,6 +1273,13 @@ func (x *LeadResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LeadResponse.ProtoReflect.Descriptor instead.
 func (*LeadResponse) Descriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *LeadResponse) GetHeardAt() *durationpb.Duration {
+	if x != nil {
+		return x.HeardAt
+	}
+	return nil
 }
 
 // ProviderCondition is one aspect of the provider's status.
@@ -1416,12 +1440,15 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"conditions\x12#\n" +
 	"\rconfig_digest\x18\x02 \x01(\tR\fconfigDigest\x125\n" +
 	"\x16credentials_generation\x18\x03 \x01(\x04R\x15credentialsGeneration\x12H\n" +
-	"\x12last_cloud_contact\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x10lastCloudContact\"\xc6\x01\n" +
+	"\x12last_cloud_contact\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x10lastCloudContact\"\x82\x02\n" +
 	"\vLeadRequest\x12@\n" +
 	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12=\n" +
 	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingR\afencing\x126\n" +
-	"\tvalid_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bvalidFor\"\x0e\n" +
-	"\fLeadResponse\"\xfb\x01\n" +
+	"\tvalid_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bvalidFor\x12:\n" +
+	"\vvalid_until\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"validUntil\"D\n" +
+	"\fLeadResponse\x124\n" +
+	"\bheard_at\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\aheardAt\"\xfb\x01\n" +
 	"\x11ProviderCondition\x12=\n" +
 	"\x04type\x18\x01 \x01(\x0e2).ccm.cloudprovider.v1alpha1.ConditionTypeR\x04type\x12C\n" +
 	"\x06status\x18\x02 \x01(\x0e2+.ccm.cloudprovider.v1alpha1.ConditionStatusR\x06status\x12\x16\n" +
@@ -1522,20 +1549,22 @@ var file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_depIdxs = []int32{
 	19, // 19: ccm.cloudprovider.v1alpha1.LeadRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
 	20, // 20: ccm.cloudprovider.v1alpha1.LeadRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
 	17, // 21: ccm.cloudprovider.v1alpha1.LeadRequest.valid_for:type_name -> google.protobuf.Duration
-	1,  // 22: ccm.cloudprovider.v1alpha1.ProviderCondition.type:type_name -> ccm.cloudprovider.v1alpha1.ConditionType
-	2,  // 23: ccm.cloudprovider.v1alpha1.ProviderCondition.status:type_name -> ccm.cloudprovider.v1alpha1.ConditionStatus
-	18, // 24: ccm.cloudprovider.v1alpha1.ProviderCondition.since:type_name -> google.protobuf.Timestamp
-	3,  // 25: ccm.cloudprovider.v1alpha1.CloudProvider.GetCapabilities:input_type -> ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest
-	12, // 26: ccm.cloudprovider.v1alpha1.CloudProvider.GetStatus:input_type -> ccm.cloudprovider.v1alpha1.GetStatusRequest
-	14, // 27: ccm.cloudprovider.v1alpha1.CloudProvider.Lead:input_type -> ccm.cloudprovider.v1alpha1.LeadRequest
-	4,  // 28: ccm.cloudprovider.v1alpha1.CloudProvider.GetCapabilities:output_type -> ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse
-	13, // 29: ccm.cloudprovider.v1alpha1.CloudProvider.GetStatus:output_type -> ccm.cloudprovider.v1alpha1.GetStatusResponse
-	15, // 30: ccm.cloudprovider.v1alpha1.CloudProvider.Lead:output_type -> ccm.cloudprovider.v1alpha1.LeadResponse
-	28, // [28:31] is the sub-list for method output_type
-	25, // [25:28] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	17, // 22: ccm.cloudprovider.v1alpha1.LeadRequest.valid_until:type_name -> google.protobuf.Duration
+	17, // 23: ccm.cloudprovider.v1alpha1.LeadResponse.heard_at:type_name -> google.protobuf.Duration
+	1,  // 24: ccm.cloudprovider.v1alpha1.ProviderCondition.type:type_name -> ccm.cloudprovider.v1alpha1.ConditionType
+	2,  // 25: ccm.cloudprovider.v1alpha1.ProviderCondition.status:type_name -> ccm.cloudprovider.v1alpha1.ConditionStatus
+	18, // 26: ccm.cloudprovider.v1alpha1.ProviderCondition.since:type_name -> google.protobuf.Timestamp
+	3,  // 27: ccm.cloudprovider.v1alpha1.CloudProvider.GetCapabilities:input_type -> ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest
+	12, // 28: ccm.cloudprovider.v1alpha1.CloudProvider.GetStatus:input_type -> ccm.cloudprovider.v1alpha1.GetStatusRequest
+	14, // 29: ccm.cloudprovider.v1alpha1.CloudProvider.Lead:input_type -> ccm.cloudprovider.v1alpha1.LeadRequest
+	4,  // 30: ccm.cloudprovider.v1alpha1.CloudProvider.GetCapabilities:output_type -> ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse
+	13, // 31: ccm.cloudprovider.v1alpha1.CloudProvider.GetStatus:output_type -> ccm.cloudprovider.v1alpha1.GetStatusResponse
+	15, // 32: ccm.cloudprovider.v1alpha1.CloudProvider.Lead:output_type -> ccm.cloudprovider.v1alpha1.LeadResponse
+	30, // [30:33] is the sub-list for method output_type
+	27, // [27:30] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_init() }

@@ -52,12 +52,13 @@ const (
 	InstanceState_INSTANCE_STATE_STOPPED InstanceState = 3
 	// The instance is being deleted and will not come back.
 	InstanceState_INSTANCE_STATE_TERMINATING InstanceState = 4
-	// The provider looked where this instance must be, with permission to see it, and it does not exist. A provider MUST NOT
-	// return this state if it could not look. [R:absent-means-looked]
+	// The provider looked where its configuration says that this cluster's machines are, and it does not exist. A provider
+	// MUST NOT return this state if it could not look. [R:absent-means-looked]
 	InstanceState_INSTANCE_STATE_ABSENT InstanceState = 5
 	// The provider ID or name belongs to another cloud, account or region. The host leaves the node alone. The same holds for
-	// an instance of another cluster, and for a provider ID that has one of this provider's prefixes but a form that it never
-	// creates, since it could not know where to look.
+	// an instance of another cluster, as far as the provider can tell (an installer that makes machines may not know the
+	// cluster), and for a provider ID that has one of this provider's prefixes but a form that it never creates, since it
+	// could not know where to look.
 	InstanceState_INSTANCE_STATE_NOT_OWNED InstanceState = 6
 	// The instance exists; whether it runs was not queried. A provider returns this state if the query would cost another
 	// cloud call, and only for INSTANCE_VIEW_METADATA: the other views ask whether the instance runs.
@@ -489,8 +490,10 @@ type InstanceResult struct {
 	//
 	// An ABSENT MUST NOT be authoritative for a query without a provider ID, unless CAPABILITY_INSTANCES_KEYED_BY_NAME is
 	// advertised [R:absence-needs-id]: a lookup by name misses an instance that was renamed or never tagged. Nor may it be
-	// authoritative if the provider cannot distinguish "gone" from "in another account" or "not visible with these
-	// permissions". The host deletes nothing because of such a result.
+	// authoritative if a part of what the configuration names could not be searched, such as a region or an account. That the
+	// configuration names all places where this cluster has machines, with credentials that see them, is the operator's
+	// promise: clouds that answer "not found" for what belongs to others cannot tell. A provider may offer a setting that
+	// withdraws the promise: then no ABSENT is authoritative. The host deletes nothing because of a result that is not.
 	Authoritative bool `protobuf:"varint,3,opt,name=authoritative,proto3" json:"authoritative,omitempty"`
 	// When the state was observed. Required if authoritative. [R:observed-at]
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`

@@ -72,7 +72,8 @@ type InstancesClient interface {
 	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN        | the same, and counts it         |
 	// | the provider is stopping   | UNAVAILABLE      | SHUTTING_DOWN        | reconnects with backoff, sweeps |
 	WatchInstances(ctx context.Context, in *WatchInstancesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchInstancesResponse], error)
-	// ListInstances lists the instances of this cluster page by page. Optional: CAPABILITY_INSTANCES_LIST.
+	// ListInstances lists the instances of this cluster, as far as the provider can tell them from others, page by page.
+	// Optional: CAPABILITY_INSTANCES_LIST.
 	//
 	// Idempotent, no side effects. Required: cluster. Optional: page_size (0: the provider's choice; capped at
 	// `Limits.max_page_size`), page_token, view. A negative page_size is INVALID_ARGUMENT_SHAPE. Deadline: 30 s by default,
@@ -87,8 +88,8 @@ type InstancesClient interface {
 	// | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
 	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
 	ListInstances(ctx context.Context, in *ListInstancesRequest, opts ...grpc.CallOption) (*ListInstancesResponse, error)
-	// AddSshKeyToAllInstances authorises a public key for a user on all instances of this cluster. Optional:
-	// CAPABILITY_SSH_KEYS.
+	// AddSshKeyToAllInstances authorises a public key for a user on all instances of this cluster, as far as the provider can
+	// tell them from others. Optional: CAPABILITY_SSH_KEYS.
 	//
 	// Idempotent: adding the same key again is OK. Required: cluster, fencing, user, public_key. Deadline: 120 s by default,
 	// 600 s at most.
@@ -205,7 +206,8 @@ type InstancesServer interface {
 	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN        | the same, and counts it         |
 	// | the provider is stopping   | UNAVAILABLE      | SHUTTING_DOWN        | reconnects with backoff, sweeps |
 	WatchInstances(*WatchInstancesRequest, grpc.ServerStreamingServer[WatchInstancesResponse]) error
-	// ListInstances lists the instances of this cluster page by page. Optional: CAPABILITY_INSTANCES_LIST.
+	// ListInstances lists the instances of this cluster, as far as the provider can tell them from others, page by page.
+	// Optional: CAPABILITY_INSTANCES_LIST.
 	//
 	// Idempotent, no side effects. Required: cluster. Optional: page_size (0: the provider's choice; capped at
 	// `Limits.max_page_size`), page_token, view. A negative page_size is INVALID_ARGUMENT_SHAPE. Deadline: 30 s by default,
@@ -220,8 +222,8 @@ type InstancesServer interface {
 	// | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
 	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
 	ListInstances(context.Context, *ListInstancesRequest) (*ListInstancesResponse, error)
-	// AddSshKeyToAllInstances authorises a public key for a user on all instances of this cluster. Optional:
-	// CAPABILITY_SSH_KEYS.
+	// AddSshKeyToAllInstances authorises a public key for a user on all instances of this cluster, as far as the provider can
+	// tell them from others. Optional: CAPABILITY_SSH_KEYS.
 	//
 	// Idempotent: adding the same key again is OK. Required: cluster, fencing, user, public_key. Deadline: 120 s by default,
 	// 600 s at most.

@@ -104,7 +104,7 @@ type LoadBalancersClient interface {
 	// | a backend set's digest is unknown      | FAILED_PRECONDITION  | UNKNOWN_BACKEND_SET    | resends with all nodes     |
 	BatchUpdateLoadBalancers(ctx context.Context, in *BatchUpdateLoadBalancersRequest, opts ...grpc.CallOption) (*BatchUpdateLoadBalancersResponse, error)
 	// DeleteLoadBalancer deletes the load balancer of a Service, and MUST delete everything created for it: rules, groups,
-	// checks, addresses. [R:delete-leaves-nothing]
+	// checks, addresses. [R:delete-leaves-nothing] What the user brought, or asked to keep, such as a reserved address, stays.
 	//
 	// Idempotent: it also removes an incomplete load balancer, and absence is OK. [R:delete-absent-ok] Required: cluster,
 	// fencing, service. Optional: last_known, a hint: the provider MUST be able to work from the natural key alone.
@@ -271,7 +271,7 @@ type LoadBalancersServer interface {
 	// | a backend set's digest is unknown      | FAILED_PRECONDITION  | UNKNOWN_BACKEND_SET    | resends with all nodes     |
 	BatchUpdateLoadBalancers(context.Context, *BatchUpdateLoadBalancersRequest) (*BatchUpdateLoadBalancersResponse, error)
 	// DeleteLoadBalancer deletes the load balancer of a Service, and MUST delete everything created for it: rules, groups,
-	// checks, addresses. [R:delete-leaves-nothing]
+	// checks, addresses. [R:delete-leaves-nothing] What the user brought, or asked to keep, such as a reserved address, stays.
 	//
 	// Idempotent: it also removes an incomplete load balancer, and absence is OK. [R:delete-absent-ok] Required: cluster,
 	// fencing, service. Optional: last_known, a hint: the provider MUST be able to work from the natural key alone.

@@ -62,8 +62,10 @@ final class Identity extends CloudProviderGrpc.CloudProviderImplBase {
         calls.answer(out, () -> {
             Shape.cluster(request.getCluster());
             Shape.present("fencing", request.hasFencing());
+            var heardAt = Durations.fromNanos(leadership.time());
             leadership.hear(request);
-            return CompletableFuture.completedFuture(LeadResponse.getDefaultInstance());
+            return CompletableFuture.completedFuture(
+                    LeadResponse.newBuilder().setHeardAt(heardAt).build());
         });
     }
 

@@ -61,6 +61,7 @@ final class Leadership {
             until = null;
             if (!said.hasValidFor()) return;
             long nanos = Durations.toNanos(said.getValidFor());
+            if (nanos > 0 && said.hasValidUntil()) nanos = Durations.toNanos(said.getValidUntil()) - time();
             until = clock.getAsLong() + nanos;
             if (nanos <= 0) end();
             else timer = timers.schedule(this::end, nanos, TimeUnit.NANOSECONDS);
@@ -90,10 +91,18 @@ final class Leadership {
     private final Map<String, Office> offices = new HashMap<>();
     private final ScheduledExecutorService timers;
     private final LongSupplier clock;
+    /** The zero of the clock that leaders are told of. */
+    private final long started;
 
     Leadership(ScheduledExecutorService timers, LongSupplier clock) {
         this.timers = timers;
         this.clock = clock;
+        this.started = clock.getAsLong();
+    }
+
+    /** The nanoseconds since this process began to listen to leaders. */
+    long time() {
+        return clock.getAsLong() - started;
     }
 
     /** Starts, renews or replaces the cluster's term, or refuses a stale leader. */

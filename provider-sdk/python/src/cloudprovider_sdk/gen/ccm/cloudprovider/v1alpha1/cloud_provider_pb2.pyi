@@ -26,8 +26,9 @@ Every unary call carries the metadata `x-request-id` (1 to 64 bytes, identical i
 traces, `traceparent` and `tracestate` as defined by W3C Trace Context. A provider records them; they never change its
 response.
 
-Every unary call carries its deadline on the wire. A provider MUST bound its own cloud calls below it [R:deadline-honoured]
-and MUST finish a mutation that it started. It needs no retry logic: only the host's work queues retry.
+Every unary call carries its deadline on the wire, and a provider MUST answer within it [R:deadline-honoured]: a read ends
+there, with its cloud calls. A mutation that was begun MUST be finished all the same, for as long as its leader leads: the
+host repeats the call and learns the outcome. A provider needs no retry logic: only the host's work queues retry.
 
 Over TCP both sides present certificates. A provider picks up renewed certificates without a restart and without
 interrupting calls.
@@ -297,6 +298,8 @@ class Limits(_message.Message):
     max_message_bytes: _builtins.int
     """Bytes of one message in either direction. Default 16 MiB, at least 4 MiB, at most 64 MiB. A provider MUST accept
     requests up to this size [R:message-limit]: most gRPC libraries accept only 4 MiB unless configured otherwise.
+    The host reads no answer that takes more than its question warrants, on the wire or in its memory: 1 MiB and 64 KiB for
+    each object asked for; for a page, this size on the wire and 64 MiB in memory.
     """
     max_concurrent_reads: _builtins.int
     """Concurrent reads. Default 16."""
@@ -671,6 +674,7 @@ class LeadRequest(_message.Message):
     CLUSTER_FIELD_NUMBER: _builtins.int
     FENCING_FIELD_NUMBER: _builtins.int
     VALID_FOR_FIELD_NUMBER: _builtins.int
+    VALID_UNTIL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def cluster(self) -> _cluster_pb2.ClusterRef:
         """Required."""
@@ -686,16 +690,24 @@ class LeadRequest(_message.Message):
         leads until another host does.
         """
 
+    @_builtins.property
+    def valid_until(self) -> _duration_pb2.Duration:
+        """The same end, by the provider's own clock as LeadResponse.heard_at tells it. Where it is set and valid_for is more than
+        zero, leadership ends then: a call that a stalled provider reads late prolongs nothing. Absent in the first call of a
+        connection, and where election is off.
+        """
+
     def __init__(
         self,
         *,
         cluster: _cluster_pb2.ClusterRef | None = ...,
         fencing: _cluster_pb2.Fencing | None = ...,
         valid_for: _duration_pb2.Duration | None = ...,
+        valid_until: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "fencing", b"fencing", "valid_for", b"valid_for"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "fencing", b"fencing", "valid_for", b"valid_for", "valid_until", b"valid_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "fencing", b"fencing", "valid_for", b"valid_for"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "fencing", b"fencing", "valid_for", b"valid_for", "valid_until", b"valid_until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -707,12 +719,21 @@ class LeadResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    HEARD_AT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def heard_at(self) -> _duration_pb2.Duration:
+        """When the provider read the call, by a monotonic clock that runs while its process does. Its zero is the provider's
+        choice. Required.
+        """
+
     def __init__(
         self,
+        *,
+        heard_at: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["heard_at", b"heard_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["heard_at", b"heard_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

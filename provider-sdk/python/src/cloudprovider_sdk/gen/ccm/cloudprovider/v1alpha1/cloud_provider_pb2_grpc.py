@@ -94,9 +94,9 @@ class CloudProviderServicer:
         """Lead declares which host leads a cluster, and for how much longer. Optional: CAPABILITY_LEADERSHIP. It stops a leader
         that is paused or cut off from its apiserver at the cloud as well.
 
-        Idempotent. Required: cluster, fencing. Optional: valid_for. Deadline: 5 s by default, 10 s at most. The host calls it
-        before its first mutation, with each renewal of its Lease, after each connect while it leads, and with zero when it
-        stops leading.
+        Idempotent. Required: cluster, fencing. Optional: valid_for, valid_until. Deadline: 5 s by default, 10 s at most. The
+        host calls it before its first mutation, with each renewal of its Lease, after each connect while it leads, and with
+        zero when it stops leading.
 
         Leadership is per cluster uid. The provider remembers the leader's fencing while it leads and afterwards. Within one
         scope a higher epoch takes over and a lower one never does [R:lead-takes-over]; a new scope also takes over, and the
@@ -105,9 +105,10 @@ class CloudProviderServicer:
         While nobody leads it refuses every mutation, except one with epoch 0 (leader election is off) in a cluster for which no
         elected leader has called since the process started.
 
-        When leadership ends (valid_for elapsed, the leader sent zero, or another leader took over), the provider MUST abandon a
-        running mutation: it starts no further cloud call for it and answers STALE_LEADER. [R:lead-ends] A vendor's background
-        work that writes to the cloud MUST run only while a host leads. [R:lead-background] Reads need no leadership.
+        When leadership ends (valid_for elapsed or valid_until passed, the leader sent zero, or another leader took over), the
+        provider MUST abandon a running mutation: it starts no further cloud call for it and answers STALE_LEADER. [R:lead-ends]
+        A vendor's background work that writes to the cloud MUST run only while a host leads. [R:lead-background] Reads need no
+        leadership.
 
         | Condition                       | Code                | Reason       | The host then                        |
         |---------------------------------|---------------------|--------------|--------------------------------------|

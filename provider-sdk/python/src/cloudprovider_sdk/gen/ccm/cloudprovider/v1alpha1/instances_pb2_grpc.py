@@ -114,7 +114,8 @@ class InstancesServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListInstances(self, request, context):
-        """ListInstances lists the instances of this cluster page by page. Optional: CAPABILITY_INSTANCES_LIST.
+        """ListInstances lists the instances of this cluster, as far as the provider can tell them from others, page by page.
+        Optional: CAPABILITY_INSTANCES_LIST.
 
         Idempotent, no side effects. Required: cluster. Optional: page_size (0: the provider's choice; capped at
         `Limits.max_page_size`), page_token, view. A negative page_size is INVALID_ARGUMENT_SHAPE. Deadline: 30 s by default,
@@ -134,8 +135,8 @@ class InstancesServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AddSshKeyToAllInstances(self, request, context):
-        """AddSshKeyToAllInstances authorises a public key for a user on all instances of this cluster. Optional:
-        CAPABILITY_SSH_KEYS.
+        """AddSshKeyToAllInstances authorises a public key for a user on all instances of this cluster, as far as the provider can
+        tell them from others. Optional: CAPABILITY_SSH_KEYS.
 
         Idempotent: adding the same key again is OK. Required: cluster, fencing, user, public_key. Deadline: 120 s by default,
         600 s at most.

@@ -61,7 +61,8 @@ class InstancesStub:
     | the provider is stopping   | UNAVAILABLE      | SHUTTING_DOWN        | reconnects with backoff, sweeps |
     """
     ListInstances: _aio.UnaryUnaryMultiCallable[_instances_pb2.ListInstancesRequest, _instances_pb2.ListInstancesResponse]
-    """ListInstances lists the instances of this cluster page by page. Optional: CAPABILITY_INSTANCES_LIST.
+    """ListInstances lists the instances of this cluster, as far as the provider can tell them from others, page by page.
+    Optional: CAPABILITY_INSTANCES_LIST.
 
     Idempotent, no side effects. Required: cluster. Optional: page_size (0: the provider's choice; capped at
     `Limits.max_page_size`), page_token, view. A negative page_size is INVALID_ARGUMENT_SHAPE. Deadline: 30 s by default,
@@ -77,8 +78,8 @@ class InstancesStub:
     | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
     """
     AddSshKeyToAllInstances: _aio.UnaryUnaryMultiCallable[_instances_pb2.AddSshKeyToAllInstancesRequest, _instances_pb2.AddSshKeyToAllInstancesResponse]
-    """AddSshKeyToAllInstances authorises a public key for a user on all instances of this cluster. Optional:
-    CAPABILITY_SSH_KEYS.
+    """AddSshKeyToAllInstances authorises a public key for a user on all instances of this cluster, as far as the provider can
+    tell them from others. Optional: CAPABILITY_SSH_KEYS.
 
     Idempotent: adding the same key again is OK. Required: cluster, fencing, user, public_key. Deadline: 120 s by default,
     600 s at most.
@@ -155,7 +156,8 @@ class InstancesServicer(metaclass=_abc_1.ABCMeta):
         request: _instances_pb2.ListInstancesRequest,
         context: _aio.ServicerContext[_instances_pb2.ListInstancesRequest, _abc.Awaitable[_instances_pb2.ListInstancesResponse]],
     ) -> _abc.Awaitable[_instances_pb2.ListInstancesResponse]:
-        """ListInstances lists the instances of this cluster page by page. Optional: CAPABILITY_INSTANCES_LIST.
+        """ListInstances lists the instances of this cluster, as far as the provider can tell them from others, page by page.
+        Optional: CAPABILITY_INSTANCES_LIST.
 
         Idempotent, no side effects. Required: cluster. Optional: page_size (0: the provider's choice; capped at
         `Limits.max_page_size`), page_token, view. A negative page_size is INVALID_ARGUMENT_SHAPE. Deadline: 30 s by default,
@@ -177,8 +179,8 @@ class InstancesServicer(metaclass=_abc_1.ABCMeta):
         request: _instances_pb2.AddSshKeyToAllInstancesRequest,
         context: _aio.ServicerContext[_instances_pb2.AddSshKeyToAllInstancesRequest, _abc.Awaitable[_instances_pb2.AddSshKeyToAllInstancesResponse]],
     ) -> _abc.Awaitable[_instances_pb2.AddSshKeyToAllInstancesResponse]:
-        """AddSshKeyToAllInstances authorises a public key for a user on all instances of this cluster. Optional:
-        CAPABILITY_SSH_KEYS.
+        """AddSshKeyToAllInstances authorises a public key for a user on all instances of this cluster, as far as the provider can
+        tell them from others. Optional: CAPABILITY_SSH_KEYS.
 
         Idempotent: adding the same key again is OK. Required: cluster, fencing, user, public_key. Deadline: 120 s by default,
         600 s at most.

@@ -159,7 +159,7 @@ class LoadBalancersServicer:
 
     def DeleteLoadBalancer(self, request, context):
         """DeleteLoadBalancer deletes the load balancer of a Service, and MUST delete everything created for it: rules, groups,
-        checks, addresses. [R:delete-leaves-nothing]
+        checks, addresses. [R:delete-leaves-nothing] What the user brought, or asked to keep, such as a reserved address, stays.
 
         Idempotent: it also removes an incomplete load balancer, and absence is OK. [R:delete-absent-ok] Required: cluster,
         fencing, service. Optional: last_known, a hint: the provider MUST be able to work from the natural key alone.

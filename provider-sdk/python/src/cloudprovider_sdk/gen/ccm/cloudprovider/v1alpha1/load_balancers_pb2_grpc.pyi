@@ -93,7 +93,7 @@ class LoadBalancersStub:
     """
     DeleteLoadBalancer: _aio.UnaryUnaryMultiCallable[_load_balancers_pb2.DeleteLoadBalancerRequest, _load_balancers_pb2.DeleteLoadBalancerResponse]
     """DeleteLoadBalancer deletes the load balancer of a Service, and MUST delete everything created for it: rules, groups,
-    checks, addresses. [R:delete-leaves-nothing]
+    checks, addresses. [R:delete-leaves-nothing] What the user brought, or asked to keep, such as a reserved address, stays.
 
     Idempotent: it also removes an incomplete load balancer, and absence is OK. [R:delete-absent-ok] Required: cluster,
     fencing, service. Optional: last_known, a hint: the provider MUST be able to work from the natural key alone.
@@ -227,7 +227,7 @@ class LoadBalancersServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_load_balancers_pb2.DeleteLoadBalancerRequest, _abc.Awaitable[_load_balancers_pb2.DeleteLoadBalancerResponse]],
     ) -> _abc.Awaitable[_load_balancers_pb2.DeleteLoadBalancerResponse]:
         """DeleteLoadBalancer deletes the load balancer of a Service, and MUST delete everything created for it: rules, groups,
-        checks, addresses. [R:delete-leaves-nothing]
+        checks, addresses. [R:delete-leaves-nothing] What the user brought, or asked to keep, such as a reserved address, stays.
 
         Idempotent: it also removes an incomplete load balancer, and absence is OK. [R:delete-absent-ok] Required: cluster,
         fencing, service. Optional: last_known, a hint: the provider MUST be able to work from the natural key alone.
