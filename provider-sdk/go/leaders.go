@@ -40,8 +40,9 @@ func WithLeaders(leaders Leaders) Option {
 // WithWhileLeading runs background work that writes to the cloud, for each cluster while a host leads it. The work
 // starts with each term, once the previous term's has returned. Its context is done when the term ends or the process
 // stops, which context.Cause distinguishes (fault.ReasonOf: STALE_LEADER or SHUTTING_DOWN). A graceful stop waits for
-// its return. If it returns at once, exactly one of two replicas runs it at any time. After a panic, which is logged, it
-// starts again while the term lasts.
+// its return. If it returns at once, exactly one of two replicas runs it at any time. A term that ends before its work could
+// start runs it too, so that the work sees the end of each term. After a panic, which is logged, it starts again while
+// the term lasts.
 func WithWhileLeading(work func(ctx context.Context, cluster *pb.ClusterRef)) Option {
 	return func(p *Provider) { p.whileLeading = work }
 }
@@ -107,10 +108,11 @@ func (c *core) whileLed(term context.Context, cluster *pb.ClusterRef, before <-c
 	if before != nil {
 		<-before
 	}
-	for pause := shortestPause; work.Err() == nil && c.panicked(work, cluster, pause); pause = min(2*pause, longestPause) {
+	for pause := shortestPause; c.panicked(work, cluster, pause); pause = min(2*pause, longestPause) {
 		select {
 		case <-time.After(pause):
 		case <-work.Done():
+			return
 		}
 	}
 }

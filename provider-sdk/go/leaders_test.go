@@ -186,3 +186,22 @@ func TestBackgroundWorkRunsWhileSomebodyLeads(t *testing.T) {
 	served.wait(t)
 	expectCounts("the stop, which waits for it", 0)
 }
+
+// A provider that ends its process with its term needs to see the end of each. [R:lead-ends]
+func TestBackgroundWorkSeesTheEndOfATermThatEndedBeforeItCouldStart(t *testing.T) {
+	begun, release := make(chan error, 10), make(chan struct{})
+	conn := serve(t, provider(t, &cloud{}, sdk.WithWhileLeading(func(ctx context.Context, _ *pb.ClusterRef) {
+		begun <- ctx.Err()
+		<-release
+	}))).dial(t)
+	lead(t, conn, 1, long)
+	if err := receive(t, begun, "the work of the first term"); err != nil {
+		t.Fatal(err)
+	}
+	lead(t, conn, 2, long)
+	lead(t, conn, 2, zero)
+	close(release)
+	if err := receive(t, begun, "the work of the second term"); err != context.Canceled {
+		t.Fatal(err)
+	}
+}

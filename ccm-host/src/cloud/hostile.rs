@@ -42,6 +42,8 @@ pub(crate) struct Hostile {
     unknown: AtomicU64,
     /// The times of credible answers that an instance is absent, by key.
     denials: Mutex<HashMap<String, HashSet<(i64, i32)>>>,
+    /// The prefixes of annotations that it said it writes.
+    writes: Mutex<HashSet<String>>,
     hook: OnceLock<Hook>,
 }
 
@@ -132,6 +134,7 @@ impl Hostile {
             answers: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
             denials: Mutex::default(),
+            writes: Mutex::default(),
             hook: OnceLock::new(),
         })
     }
@@ -151,9 +154,25 @@ impl Hostile {
         self.unknown.load(Ordering::Relaxed)
     }
 
+    /// A word that may mean something to the host.
+    pub(crate) fn word(&self, random: &mut fastrand::Rng) -> String {
+        self.grammar.word(random)
+    }
+
     /// How many credible answers, at different times, said that the instance of this node is absent.
     pub(crate) fn denials(&self, node: &str) -> usize {
         self.denials.lock().get(node).map_or(0, HashSet::len)
+    }
+
+    /// Whether it said that it writes this annotation of Services.
+    pub(crate) fn writes(&self, annotation: &str) -> bool {
+        self.writes.lock().iter().any(|prefix| annotation.starts_with(prefix.as_str()))
+    }
+
+    fn note_writes(&self, answer: &[u8]) {
+        let Ok(answer) = pb::GetCapabilitiesResponse::decode(answer) else { return };
+        let prefixes = answer.wants.unwrap_or_default().service_annotation_writes;
+        self.writes.lock().extend(prefixes.into_iter().filter(|prefix| !prefix.is_empty()));
     }
 
     fn note_denials(&self, answer: &[u8]) {
@@ -200,8 +219,10 @@ impl Hostile {
         }
         let mut random = self.random.lock();
         let message = self.message(&rpc, asked, manner, &mut random);
-        if rpc == "BatchGetInstances" {
-            self.note_denials(&message);
+        match &*rpc {
+            "BatchGetInstances" => self.note_denials(&message),
+            "GetCapabilities" => self.note_writes(&message),
+            _ => {}
         }
         match manner {
             Manner::Refused => respond([], status(self.grammar, &mut random)),

@@ -93,7 +93,9 @@ func (b *bridge) initializeLed() {
 // whileLed is the background work of one term. It does not wait for Initialize, which may hang; what Initialize started
 // ends when the term ends.
 func (b *bridge) whileLed(ctx context.Context, _ *pb.ClusterRef) {
-	go b.initializeLed()
+	if ctx.Err() == nil {
+		go b.initializeLed()
+	}
 	<-ctx.Done()
 	why := context.Cause(ctx)
 	if fault.ReasonOf(why) == pb.ErrorReason_ERROR_REASON_SHUTTING_DOWN {

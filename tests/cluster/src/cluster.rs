@@ -258,11 +258,20 @@ impl Cluster {
 
     /// Starts another host next to the first, with the same flags and these. The caller ends it.
     pub fn start_replica(&self, name: &str, more: &[String]) -> Result<Process> {
+        let provider = self.provider_under_test.as_ref().map_or("mock", |provider| &provider.name);
+        self.start_beside(format!("--provider={provider}=unix://{}", self.socket().display()), name, more)
+    }
+
+    /// Starts another host next to the first, with a provider process of its own, as each pod has one.
+    pub fn start_replica_with(&self, provider: &Neighbour, name: &str, more: &[String]) -> Result<Process> {
+        self.start_beside(provider.host_flag(), name, more)
+    }
+
+    fn start_beside(&self, provider: String, name: &str, more: &[String]) -> Result<Process> {
         let address = self.folder.join(format!("{name}-address"));
         let _ = fs::remove_file(&address);
-        let provider = self.provider_under_test.as_ref().map_or("mock", |provider| &provider.name);
         let mut flags = vec![
-            format!("--provider={provider}=unix://{}", self.socket().display()),
+            provider,
             format!("--kubeconfig={}", self.host_kubeconfig.display()),
             "--bind-address=127.0.0.1".to_owned(),
             // A single host, which must not wait for its predecessor's Lease.

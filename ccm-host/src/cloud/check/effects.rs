@@ -90,11 +90,11 @@ pub(super) fn removed_annotations(
 }
 
 fn annotation_is_allowed(key: &str, prefixes: &[String], findings: &mut Findings) -> bool {
-    let advertised = prefixes.iter().any(|prefix| !prefix.is_empty() && key.starts_with(prefix.as_str()));
-    if !advertised || !label::is_key(&key.to_ascii_lowercase()) {
+    let advertised = prefixes.iter().any(|prefix| key.starts_with(prefix.as_str()));
+    if !advertised || label::is_of_host(key) || !label::is_key(&key.to_ascii_lowercase()) {
         findings.reject(
             rule::ANNOTATION_PREFIX,
-            format!("annotation {key:?} is not under a prefix that the provider advertised"),
+            format!("annotation {key:?} is not under a prefix that the provider advertised and may write"),
         );
         return false;
     }
@@ -109,9 +109,12 @@ pub(super) fn conditions(
 ) -> BTreeMap<String, ServiceCondition> {
     let mut kept = BTreeMap::new();
     for pb::ServiceCondition { r#type, status, reason, message } in given {
-        if !types.contains(&r#type) || !label::is_key(&r#type) || !is_reason(&reason) {
+        let is_its_own = types.contains(&r#type) && !label::is_of_host(&r#type);
+        if !is_its_own || !label::is_key(&r#type) || !is_reason(&reason) {
             let shown = shown(&r#type, LONGEST_REASON);
-            let sentence = format!("condition {shown:?} has no advertised type, or no usable reason");
+            let sentence = format!(
+                "condition {shown:?} is not of a type that the provider advertised and may write, or has no usable reason"
+            );
             findings.reject(rule::CONDITION_VALID, sentence);
             continue;
         }
@@ -197,11 +200,17 @@ mod tests {
     #[test]
     fn annotations_stay_under_their_prefixes() {
         let mut findings = Findings::default();
-        let given = [("aws.example/id", "1"), ("other/id", "2"), ("aws.example/b a d", "3")];
+        let given = [
+            ("aws.example/id", "1"),
+            ("other/id", "2"),
+            ("aws.example/b a d", "3"),
+            ("cloudprovider.ccm/load-balancer-provider", "victim"),
+        ];
         let given = given.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect();
-        let kept = annotations(given, &["aws.example/".to_owned(), String::new()], &mut findings);
+        let prefixes = ["aws.example/", "cloudprovider.ccm/"].map(str::to_owned);
+        let kept = annotations(given, &prefixes, &mut findings);
         assert_eq!(kept.into_keys().collect::<Vec<_>>(), ["aws.example/id"]);
-        assert_eq!(findings.rules, [rule::ANNOTATION_PREFIX; 2]);
+        assert_eq!(findings.rules, [rule::ANNOTATION_PREFIX; 3]);
     }
 
     #[test]

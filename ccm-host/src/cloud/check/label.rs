@@ -31,11 +31,17 @@ pub(super) fn is_subdomain(text: &str) -> bool {
         })
 }
 
-/// `kubernetes.io/` or `k8s.io/`, at the start or right after a dot (NODE-19); or what people tell this host with.
+/// `kubernetes.io/` or `k8s.io/`, at the start or right after a dot (NODE-19); or of this host.
 pub(super) fn is_reserved(key: &str) -> bool {
-    ["kubernetes.io/", "k8s.io/", "cloudprovider.ccm/"]
-        .iter()
-        .any(|space| key.match_indices(space).any(|(at, _)| at == 0 || key[..at].ends_with('.')))
+    is_of_host(key)
+        || ["kubernetes.io/", "k8s.io/"]
+            .iter()
+            .any(|space| key.match_indices(space).any(|(at, _)| at == 0 || key[..at].ends_with('.')))
+}
+
+/// What people tell this host with, and what it keeps on objects.
+pub(super) fn is_of_host(key: &str) -> bool {
+    key.starts_with("cloudprovider.ccm/")
 }
 
 /// Zone and region, which a volume's labels say and a node's fields: upstream's names, and those of old.

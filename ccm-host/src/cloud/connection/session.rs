@@ -312,7 +312,8 @@ fn wants(mut given: pb::Wants, findings: &mut Findings) -> pb::Wants {
     let services = service.iter_mut().flat_map(|fields| [&mut fields.labels, &mut fields.annotations]);
     for keys in nodes.chain(services).chain([service_annotation_writes, service_condition_writes]) {
         let before = keys.len();
-        keys.retain(|key| key.len() <= LONGEST_KEY);
+        // An empty prefix would be that of every annotation.
+        keys.retain(|key| (1..=LONGEST_KEY).contains(&key.len()));
         keys.truncate(MOST_KEYS);
         if keys.len() < before {
             findings.count(rule::ANSWER_BOUNDS);

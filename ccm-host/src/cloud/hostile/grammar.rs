@@ -12,7 +12,7 @@ use prost_types::{
 const DEEPEST: u8 = 6;
 
 /// Vocabulary of strings: keys that the host asked about, what it may write, and what it must not.
-const WORDS: [&str; 48] = [
+const WORDS: [&str; 50] = [
     "",
     "n0",
     "n1",
@@ -47,6 +47,8 @@ const WORDS: [&str; 48] = [
     "zone 1",
     "kubernetes.io/hostname",
     "cloudprovider.ccm/exclude",
+    "cloudprovider.ccm/load-balancer-provider",
+    "cloudprovider.ccm/LoadBalancer",
     "node-role.kubernetes.io/control-plane",
     "topology.kubernetes.io/zone",
     "mine",

@@ -1,4 +1,5 @@
-//! Honest answers. Nodes whose names begin with a, d, u or y have no instance.
+//! Honest answers, but that it would also move its Services to another provider. Nodes whose names begin with a, d, u or y
+//! have no instance.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,10 @@ use parking_lot::Mutex;
 use prost::Message as _;
 use tonic_health::pb::{HealthCheckResponse, health_check_response::ServingStatus};
 
-use crate::cloud::scripted::{all_removed, all_routed, all_running, all_updated, introduction};
+use crate::cloud::{
+    PROVIDER_ANNOTATION,
+    scripted::{all_removed, all_routed, all_running, all_updated, introduction},
+};
 
 #[derive(Default)]
 pub(super) struct Honest {
@@ -36,7 +40,7 @@ impl Honest {
                     pb::Capability::InstancePodCidrs.into(),
                 ],
                 wants: Some(pb::Wants {
-                    service_annotation_writes: vec!["test.example/".into()],
+                    service_annotation_writes: vec!["test.example/".into(), "cloudprovider.ccm/".into()],
                     ..Default::default()
                 }),
                 ..Default::default()
@@ -72,7 +76,8 @@ impl Honest {
                 let about = asked.service.and_then(|service| service.r#ref).unwrap_or_default();
                 let made = balancer(about.clone(), asked.desired_digest);
                 self.balancers.lock().insert(about.uid, made.clone());
-                let service_annotations = [("test.example/id".to_owned(), "1".to_owned())].into();
+                let moves = (PROVIDER_ANNOTATION.to_owned(), "fake".to_owned());
+                let service_annotations = [("test.example/id".to_owned(), "1".to_owned()), moves].into();
                 let load_balancer = Some(made);
                 pb::EnsureLoadBalancerResponse { load_balancer, service_annotations, ..Default::default() }
                     .encode_to_vec()

@@ -34,6 +34,9 @@ const ITS_ANSWER: Duration = Duration::from_secs(10);
 
 /// The Service whose balancer is the honest provider's.
 pub(super) const HONEST: &str = "h0";
+/// The Service of whoever means harm with it, and the Node of root on a worker.
+pub(super) const TENANT: &str = "s0";
+pub(super) const WORKER: &str = "w0";
 
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 const OUR_CONDITIONS: [&str; 2] = ["CloudProviderDeletionBlocked", "NetworkUnavailable"];
@@ -180,6 +183,9 @@ impl Judge {
 
     fn deletion(&self, name: &str, before: &Value) {
         self.done("deleted");
+        if name == WORKER {
+            return;
+        }
         let is_candidate = name == "x9" || name.starts_with('d') || name.starts_with('n');
         self.must(is_candidate, || {
             format!("deleted {name}, whose kubelet is alive, which is young, or which nobody denies")
@@ -280,7 +286,9 @@ impl Judge {
     }
 
     fn node_status(&self, name: &str, before: &Value, after: &Value) {
-        for address in after["addresses"].as_array().into_iter().flatten() {
+        let known = before["addresses"].as_array().cloned().unwrap_or_default();
+        let all = after["addresses"].as_array().into_iter().flatten();
+        for address in all.filter(|address| !known.contains(address)) {
             let (kind, text) = (
                 address["type"].as_str().unwrap_or_default(),
                 address["address"].as_str().unwrap_or_default(),
@@ -312,7 +320,8 @@ impl Judge {
         let (old, new) = (&before["metadata"]["annotations"], &after["metadata"]["annotations"]);
         for key in differing(old, new) {
             self.done("annotations");
-            self.must(!key.starts_with("mine.example/"), || format!("annotation {key} of {name}"));
+            let may = self.hostile.writes(&key) && !key.starts_with("cloudprovider.ccm/");
+            self.must(may, || format!("annotation {key} of {name}"));
         }
         let ways = |service: &Value| -> Vec<Value> {
             service["status"]["loadBalancer"]["ingress"].as_array().cloned().unwrap_or_default()
@@ -392,7 +401,9 @@ impl Judge {
                 self.done("DeleteLoadBalancer");
                 let about = read::<pb::DeleteLoadBalancerRequest>(asked).service.unwrap_or_default();
                 let is_wanted = self.live(&about).is_some_and(|service| is_wanted(&service));
-                let may_not = self.lies == Lies::InLists && is_wanted && !self.is_on_its_way(&about.name);
+                // What it claims to have of the honest one's, it may be asked to delete.
+                let is_its_own = about.name != HONEST && !self.is_on_its_way(&about.name);
+                let may_not = self.lies == Lies::InLists && is_wanted && is_its_own;
                 self.must(!may_not, || format!("{rpc} of {about:?}, which is wanted"));
             }
             "BatchEnsureRoutes" => {
@@ -410,6 +421,9 @@ impl Judge {
                     });
                     self.must(is_inside(&item.destination_cidr), || {
                         format!("a route to {}", item.destination_cidr)
+                    });
+                    self.must(name != WORKER || item.destination_cidr != "10.0.0.0/24", || {
+                        format!("the route of r0's block leads to {name}")
                     });
                 }
             }

@@ -10,7 +10,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::judge::{CLUSTER_CIDR, Deeds, HONEST, Judge, Lies};
+use super::{
+    judge::{CLUSTER_CIDR, Deeds, HONEST, Judge, Lies, TENANT},
+    neighbours,
+};
 use crate::{
     cloud::{
         CloudMetrics, ClusterRef, Division, Endpoint, Family, InstanceState, PROVIDER_ANNOTATION, Provider,
@@ -35,6 +38,7 @@ use crate::{
 pub(super) struct Scene {
     seed: u64,
     server: NodeServer,
+    hostile: Arc<Hostile>,
     provider: Arc<RemoteProvider>,
     honest: Arc<FakeProvider>,
     judge: Arc<Judge>,
@@ -153,7 +157,7 @@ fn populate(server: &NodeServer) {
     for name in ["y0", "u0", "o0", "x2", "x9"] {
         server.stop_lease(name, SignedDuration::from_secs(60));
     }
-    ["s0", "s1", "s2"].iter().for_each(|name| put(server, service(name)));
+    [TENANT, "s1", "s2"].iter().for_each(|name| put(server, service(name)));
     let mut honest = service(HONEST);
     honest["metadata"]["annotations"][PROVIDER_ANNOTATION] = json!("fake");
     put(server, honest);
@@ -203,6 +207,7 @@ impl Scene {
         Self {
             seed,
             server,
+            hostile,
             provider,
             honest,
             judge,
@@ -227,7 +232,7 @@ impl Scene {
             let is_ready = self.rng.bool();
             self.server.put(&if is_ready { of("test", "r3").ready() } else { of("test", "r3").not_ready() });
         }
-        let name = ["s0", "s1", "s2"][self.rng.usize(..3)];
+        let name = [TENANT, "s1", "s2"][self.rng.usize(..3)];
         let world = self.server.api().world();
         let known = world.object::<core::Service>("default", name).map(|known| known.value());
         match (round % 4, known) {
@@ -252,6 +257,13 @@ impl Scene {
                 put(&self.server, successor);
             }
             _ => {}
+        }
+        neighbours::worker(&self.server, &self.hostile, &mut self.rng);
+        let world = self.server.api().world();
+        if let Some(mut known) = world.object::<core::Service>("default", TENANT).map(|known| known.value()) {
+            self.judge.changed(TENANT);
+            neighbours::tenant(&mut known, &self.hostile, &mut self.rng);
+            put(&self.server, known);
         }
     }
 
@@ -289,7 +301,9 @@ impl Scene {
         let taints = self.server.part("x4", "/spec/taints").to_string();
         assert!(!taints.contains(taint::UNINITIALIZED), "x4: {taints}, HOSTILE_SEED={seed}");
         let backends = self.honest.backends_of(&format!("{HONEST}-uid"));
-        assert!(backends.contains(&"x4".to_owned()), "{backends:?}, HOSTILE_SEED={seed}");
+        for name in ["x0", "x4"] {
+            assert!(backends.contains(&name.to_owned()), "{name}: {backends:?}, HOSTILE_SEED={seed}");
+        }
         self.cancel.cancel();
         while let Some(ended) = self.running.join_next().await {
             ended.unwrap();

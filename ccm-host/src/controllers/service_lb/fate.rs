@@ -6,6 +6,7 @@
 
 use super::{
     plan::Owner,
+    record::Record,
     row::{Doubt, Known, Row},
     service::{has_finalizer, is_load_balancer},
 };
@@ -123,7 +124,6 @@ fn elsewhere(row: &Row, service: &Service, at_owner: Option<&Row>) -> Fate {
     let is_named = service.annotations.get(PROVIDER_ANNOTATION).is_some();
     let here = row.status.ingress.as_deref().unwrap_or_default();
     match at_owner.filter(|at_owner| at_owner.is_present()) {
-        None => Fate::Remove(Why::Moved),
         // Two providers of one cloud see the same balancer, as while one replaces the other.
         Some(at_owner) if !is_another(here, at_owner.status.ingress.as_deref().unwrap_or_default()) => {
             Fate::Keep
@@ -131,9 +131,19 @@ fn elsewhere(row: &Row, service: &Service, at_owner: Option<&Row>) -> Fate {
         Some(at_owner) if is_served(at_owner) && is_another(here, &service.ingress) => {
             Fate::Remove(Why::LeftBehind)
         }
-        Some(_) if is_named => Fate::Remove(Why::Moved),
-        Some(_) => Fate::Keep,
+        None if was_had(row, service) => Fate::Remove(Why::Moved),
+        Some(_) if is_named && was_had(row, service) => Fate::Remove(Why::Moved),
+        None | Some(_) => Fate::Keep,
     }
+}
+
+/// Whether the Service had this balancer, as more than the list of a provider says that does not own the Service. On that
+/// word alone, nothing is taken from the Service, and it waits for nothing.
+fn was_had(row: &Row, service: &Service) -> bool {
+    let here = row.status.ingress.as_deref().unwrap_or_default();
+    row.was_asked_for()
+        || here.iter().any(|entry| is_among(&service.ingress, entry))
+        || Record::of(service).is_some_and(|record| *record.provider == *row.at.provider)
 }
 
 fn is_served(row: &Row) -> bool {

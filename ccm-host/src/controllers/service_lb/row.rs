@@ -235,6 +235,11 @@ impl Row {
         is_only_known_to_exist || self.applied().is_some_and(|applied| applied.digest == wanted)
     }
 
+    /// Whether this process sent a call about it.
+    pub(super) fn was_asked_for(&self) -> bool {
+        self.sent.is_some()
+    }
+
     /// Whether it is certain that there is, or was, a balancer.
     pub(super) fn is_present(&self) -> bool {
         matches!(self.known, Known::Asked { .. } | Known::Applied(_))

@@ -30,11 +30,16 @@ async fn two() -> Result<(Cluster, Process)> {
     let cluster = electing().start().await?;
     until_led(&cluster, 0).await?;
     let standby = cluster.start_replica("standby", &[])?;
-    wait::until("the second replica stands by", async || {
-        Ok(standby.output().contains("standing by until it leads").then_some(()))
-    })
-    .await?;
+    stands_by(&standby).await?;
     Ok((cluster, standby))
+}
+
+async fn stands_by(replica: &Process) -> Result<()> {
+    wait::until("a replica that stands by", async || {
+        Ok(replica.output().contains("standing by until it leads").then_some(()))
+    })
+    .await
+    .with_context(|| replica.tail())
 }
 
 /// Waits until the Lease has changed hands this often, and somebody holds it.
@@ -114,4 +119,30 @@ async fn a_paused_leaders_mutation_stops_at_the_cloud() -> Result<()> {
     cluster.host()?.ended(LIMIT).await.context("the host that was paused")?;
     cluster.start_host()?;
     service(&cluster, "web", "an address", |service| !ingress(service).is_empty()).await.map(drop)
+}
+
+/// The sidecar of the leader's pod is gone for good, and another pod's answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_provider_is_gone_hands_over_to_a_replica_whose_answers() -> Result<()> {
+    let mut cluster = electing().start().await?;
+    until_led(&cluster, 0).await?;
+    acts(&cluster, "node-a").await?;
+    let beside = cluster.start_neighbour("mock", &[]).await?;
+    let standby = cluster.start_replica_with(&beside, "standby", &[])?;
+    stands_by(&standby).await?;
+    cluster.provider()?.kill()?;
+
+    // A provider may be gone for two minutes, so that one that restarts costs no handover.
+    let status = cluster.host()?.ended(LIMIT * 4).await?;
+    let printed = cluster.host()?.output();
+    ensure!(!status.success() && printed.contains("which leads from now on"), "{status}:\n{printed}");
+    until_led(&cluster, 1).await?;
+    beside.cloud()?.create_instance("node-b", "zone-a").await?;
+    register(&cluster.client, as_registered("node-b")).await?;
+    node(&cluster, "node-b", "initialised", |node| !is_uninitialized(node)).await?;
+
+    // Its pod comes back, still without a provider, and leaves the other one alone.
+    cluster.start_host()?;
+    stands_by(cluster.host()?).await?;
+    until_led(&cluster, 1).await
 }

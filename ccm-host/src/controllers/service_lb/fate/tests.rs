@@ -4,10 +4,11 @@ use super::*;
 use crate::{
     cloud::fake::digest_for,
     controllers::service_lb::{
+        record::CONDITION,
         row::{Applied, Orphan, RowKey},
         service::FINALIZER,
     },
-    kube::fixtures::service,
+    kube::{Condition, fixtures::service},
 };
 
 fn lb() -> Service {
@@ -39,6 +40,23 @@ fn served(provider: &str, ip: &str) -> Row {
     at(row(provider, Known::Applied(applied)), ip)
 }
 
+fn asked_at(provider: &str) -> Row {
+    let mut row = row(provider, asked());
+    row.revision(Some("d1"), 1);
+    row
+}
+
+fn published() -> Service {
+    fin(lb()).with_ingress_ip("192.0.2.1")
+}
+
+fn recorded(provider: &str) -> Service {
+    let message = Record::of_row(&row(provider, asked()), false).unwrap().message("web-uid");
+    let mut service = fin(lb());
+    service.conditions = vec![Condition { type_: CONDITION.to_owned(), message, ..Condition::default() }];
+    service
+}
+
 fn ours() -> Owner {
     Owner::Ours("cloud".to_owned())
 }
@@ -62,7 +80,12 @@ fn a_balancer_stays_where_it_is_wanted_and_nowhere_else() {
         ("SVC-17", known(), None, Owner::Others, REMOVE(Why::Vanished)),
         ("SVC-14", row("cloud", Known::Absent), None, Owner::Others, Fate::Drop),
         ("SVC-15", row("cloud", Known::Unsure), None, Owner::Others, Fate::Drop),
-        ("at a former provider", row("other", asked()), Some(fin(lb())), ours(), REMOVE(Why::Moved)),
+        ("asked for at a former provider", asked_at("other"), Some(fin(lb())), ours(), REMOVE(Why::Moved)),
+        ("published", at(row("other", asked()), "192.0.2.1"), Some(published()), ours(), REMOVE(Why::Moved)),
+        ("recorded", row("other", asked()), Some(recorded("other")), ours(), REMOVE(Why::Moved)),
+        ("recorded of its owner", row("other", asked()), Some(recorded("cloud")), ours(), Fate::Keep),
+        // F20: a provider that does not own the Service claims a balancer of it.
+        ("only listed", at(row("other", asked()), "192.0.2.2"), Some(published()), ours(), Fate::Keep),
         (
             "at a former provider, being deleted",
             row("other", asked()),

@@ -128,3 +128,42 @@ async fn a_balancer_of_a_service_that_wants_none_is_removed() {
     world.pass(A_WHILE).await;
     assert!(world.cloud.balancers().is_empty());
 }
+
+/// Another provider claims the balancer of each Service. It can be asked to delete what it has, or says it has, for as
+/// long as it likes: nobody waits for that, and nothing published goes for it.
+#[tokio::test(start_paused = true)]
+async fn what_another_provider_claims_takes_nothing_from_a_service() {
+    let mut world = World::settled([node("n1"), named("web")]).await;
+    world.stop().await;
+    let other = world.add_provider("other");
+    let claim = |uid: &str| {
+        let mut claim = world.cloud.balancers()["web-uid"].clone();
+        uid.clone_into(&mut claim.service_uid);
+        claim.key.name = uid.trim_end_matches("-uid").into();
+        claim.ingress[0].ip = Some("192.0.2.99".parse().unwrap());
+        other.set_balancer(claim);
+    };
+    claim("web-uid");
+    claim("new-uid");
+    other.fail_always(method::DELETE, Some(error(method::DELETE, None)));
+    world.cloud.set_latency(method::ENSURE, Duration::from_secs(5));
+    leave(&world.cloud);
+    // As a manager without records left it.
+    world.cluster.change_service("web", |service| service["status"]["conditions"] = json!([]));
+    let before = addresses(&world.cluster.service("web").unwrap());
+    world.cluster.put(named("new"));
+    world.start();
+    world.pass(A_WHILE).await;
+    assert_eq!(addresses(&world.cluster.service("web").unwrap()), before);
+    come(&world.cloud);
+    world.pass(Duration::from_secs(20)).await;
+    assert_eq!(addresses(&world.cluster.service("web").unwrap()), before);
+    let made = world.cloud.balancers()["new-uid"].ingress[0].ip.unwrap().to_string();
+    assert_eq!(addresses(&world.cluster.service("new").unwrap()), [made]);
+}
+
+fn named(service: &str) -> serde_json::Value {
+    let mut service = lb(service);
+    service["metadata"]["annotations"] = json!({PROVIDER_ANNOTATION: "cloud"});
+    service
+}

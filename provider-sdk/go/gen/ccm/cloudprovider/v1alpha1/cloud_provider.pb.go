@@ -758,8 +758,10 @@ type Wants struct {
 	Service *ServiceFields `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`
 	// Prefixes of annotations that the provider sets on Services through its responses, for example "status.aws.example/".
 	// Digests exclude annotations under these prefixes: do not use them for annotations in which users configure the provider.
+	// The host drops an empty prefix, and writes nothing under "cloudprovider.ccm/", which is its own.
 	ServiceAnnotationWrites []string `protobuf:"bytes,5,rep,name=service_annotation_writes,json=serviceAnnotationWrites,proto3" json:"service_annotation_writes,omitempty"`
 	// Types of the conditions that the provider sets on Services through its responses, for example "example.com/PortsOpen".
+	// Those under "cloudprovider.ccm/" are the host's own.
 	ServiceConditionWrites []string `protobuf:"bytes,6,rep,name=service_condition_writes,json=serviceConditionWrites,proto3" json:"service_condition_writes,omitempty"`
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache

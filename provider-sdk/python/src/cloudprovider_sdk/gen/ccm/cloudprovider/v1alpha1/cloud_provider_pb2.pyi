@@ -476,11 +476,14 @@ class Wants(_message.Message):
     def service_annotation_writes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Prefixes of annotations that the provider sets on Services through its responses, for example "status.aws.example/".
         Digests exclude annotations under these prefixes: do not use them for annotations in which users configure the provider.
+        The host drops an empty prefix, and writes nothing under "cloudprovider.ccm/", which is its own.
         """
 
     @_builtins.property
     def service_condition_writes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Types of the conditions that the provider sets on Services through its responses, for example "example.com/PortsOpen"."""
+        """Types of the conditions that the provider sets on Services through its responses, for example "example.com/PortsOpen".
+        Those under "cloudprovider.ccm/" are the host's own.
+        """
 
     def __init__(
         self,
