@@ -43,7 +43,7 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoad
 		return l.look(ctx, l.clusterName(request.GetCluster()), l.memory.mark(key).onto(serviceOf(service)))
 	})
 	if err != nil {
-		return nil, mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
+		return nil, l.mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
 	}
 	out.Service = ref
 	if known.balancer != nil && out.State == pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE {
@@ -85,7 +85,7 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 	})
 	answer := &pb.EnsureLoadBalancerResponse{InProgress: inProgress(err)}
 	if answer.InProgress == nil && err != nil {
-		return nil, mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
+		return nil, l.mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
 	}
 	answer.Events = l.called.takeEvents(ref.GetUid())
 	mark := l.memory.mark(key)
@@ -167,7 +167,7 @@ func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *p
 		return l.update(ctx, request.GetCluster(), item, sets[item.GetBackendSet()])
 	}
 	told := func(item *pb.LoadBalancerUpdate, err error) *pb.LoadBalancerUpdateResult {
-		result := updateResult(item, err)
+		result := l.updateResult(item, err)
 		result.Events = l.called.takeEvents(result.GetServiceUid())
 		return result
 	}
@@ -226,7 +226,7 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 // orNeedsEnsure returns the error of a failed update, or that only an Ensure can help: the balancer is gone, which upstream's
 // controller finds out in the same way, or the update has failed before.
 func (l *loadBalancers) orNeedsEnsure(ctx context.Context, key balancerKey, cluster string, service *v1.Service, err error) error {
-	if inProgress(err) != nil || fault.ReasonOf(mapped(err, key.service)) != pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR {
+	if inProgress(err) != nil || fault.ReasonOf(l.mapped(err, key.service)) != pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR {
 		return err
 	}
 	found, unknown := l.look(ctx, cluster, service)
@@ -254,14 +254,14 @@ func (l *loadBalancers) asApplied(applied, now *pb.Service) *pb.Service {
 	return out
 }
 
-func updateResult(item *pb.LoadBalancerUpdate, err error) *pb.LoadBalancerUpdateResult {
+func (l *loadBalancers) updateResult(item *pb.LoadBalancerUpdate, err error) *pb.LoadBalancerUpdateResult {
 	uid := item.GetService().GetRef().GetUid()
 	if err == nil {
 		return &pb.LoadBalancerUpdateResult{ServiceUid: uid, Outcome: pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED}
 	}
 	out := &pb.LoadBalancerUpdateResult{ServiceUid: uid, Outcome: pb.UpdateOutcome_UPDATE_OUTCOME_NOT_UPDATED}
 	if out.InProgress = inProgress(err); out.InProgress == nil {
-		out.Error = fault.Item(mapped(err, uid))
+		out.Error = fault.Item(l.mapped(err, uid))
 	}
 	return out
 }
@@ -278,7 +278,7 @@ func (l *loadBalancers) DeleteLoadBalancer(ctx context.Context, request *pb.Dele
 	answer := &pb.DeleteLoadBalancerResponse{InProgress: inProgress(err)}
 	if answer.InProgress == nil && err != nil {
 		// Its finalizer waits for this, so it must be tried again.
-		return nil, mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR)
+		return nil, l.mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR)
 	}
 	answer.Events = l.called.takeEvents(ref.GetUid())
 	return answer, nil

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"cloudprovider.ccm/sdk"
+	"cloudprovider.ccm/sdk/bridge/vendors"
+	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -54,6 +56,7 @@ type Option func(*bridge)
 type bridge struct {
 	cloud         cloudprovider.Interface
 	concurrency   int
+	errors        func(error) *fault.Error
 	patience      time.Duration
 	allowUntagged bool
 	nodeAddresses bool
@@ -84,6 +87,13 @@ type bridge struct {
 // has not returned after 5 minutes counts no longer.
 func WithConcurrency(calls int) Option {
 	return func(b *bridge) { b.concurrency = max(calls, 1) }
+}
+
+// WithErrors recognises the provider's errors: throttling, quotas, credentials and so on, which the host treats in ways of
+// their own. `known` returns nil for any other error, which becomes INTERNAL_ERROR. The error that it is given has a text
+// without a request's id, and the provider's own error in its chain. By default vendors.For the provider's name is used.
+func WithErrors(known func(error) *fault.Error) Option {
+	return func(b *bridge) { b.errors = known }
 }
 
 // WithAllowUntaggedCloud serves a provider that has no cluster ID of its own (HasClusterID), as the flag
@@ -213,6 +223,9 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 	case !b.cloud.HasClusterID() && !b.allowUntagged:
 		return nil, fmt.Errorf("the cloud provider %q has no cluster ID, so its resources could be taken for another cluster's; "+
 			"configure one, or set --allow-untagged-cloud (WithAllowUntaggedCloud)", b.cloud.ProviderName())
+	}
+	if b.errors == nil {
+		b.errors = vendors.For(b.cloud.ProviderName())
 	}
 	if len(b.prefixes) == 0 {
 		b.prefixes = []string{b.cloud.ProviderName() + "://"}

@@ -28,7 +28,7 @@ func (c *clusters) ListClusters(ctx context.Context, request *pb.ListClustersReq
 		names, err := one(ctx, c.bridge, "ListClusters", c.clusters.ListClusters)
 		names = slices.Clone(names)
 		slices.Sort(names)
-		return names, mapped(err, "ListClusters")
+		return names, c.mapped(err, "ListClusters")
 	})
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (c *clusters) GetControlPlaneEndpoint(ctx context.Context, request *pb.GetC
 		return c.clusters.Master(ctx, request.GetClusterName())
 	})
 	if err != nil {
-		return nil, mapped(err, "Master")
+		return nil, c.mapped(err, "Master")
 	}
 	if address == "" {
 		return nil, fault.ClusterNotFound(request.GetClusterName())

@@ -17,7 +17,7 @@ import (
 //
 // Other errors keep their text, because users of such providers expect to read it in Events. One that wraps a deadline is
 // about its object as well: whether the cloud answers is what many objects show (health).
-func mapped(err error, what string) error {
+func (b *bridge) mapped(err error, what string) error {
 	var ours *fault.Error
 	switch {
 	case err == nil:
@@ -41,13 +41,27 @@ func mapped(err error, what string) error {
 	if after, retry := retryAfter(err); retry {
 		return fault.RetryLater(after, text, told...)
 	}
+	if b.errors != nil {
+		if known := b.errors(&stable{text, err}); known != nil {
+			return known.With(told...)
+		}
+	}
 	return fault.New(pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, "the cloud provider failed: "+text, told...)
 }
 
+// stable is an error whose text does not change from call to call.
+type stable struct {
+	text string
+	error
+}
+
+func (s *stable) Error() string { return s.text }
+func (s *stable) Unwrap() error { return s.error }
+
 // mappedForService is mapped for a call about one Service. What a provider does not implement for one Service it may
 // implement for others, so the call gets this reason instead: after METHOD_NOT_SUPPORTED the host calls it for no Service.
-func mappedForService(err error, uid string, instead pb.ErrorReason) error {
-	out := mapped(err, uid)
+func (b *bridge) mappedForService(err error, uid string, instead pb.ErrorReason) error {
+	out := b.mapped(err, uid)
 	if fault.ReasonOf(out) == pb.ErrorReason_ERROR_REASON_METHOD_NOT_SUPPORTED {
 		text, _ := withoutRequestID(err.Error())
 		return fault.New(instead, "the cloud provider does not implement this for the Service: "+text, fault.WithCause(err))

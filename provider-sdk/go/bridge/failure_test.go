@@ -28,7 +28,7 @@ func TestRequestIDsAreNoPartOfATextForPeople(t *testing.T) {
 		{"server 6f1c1f9e-3f0f-4c70-9d1e-9d3f0d2b7a51 is locked", "server 6f1c1f9e-3f0f-4c70-9d1e-9d3f0d2b7a51 is locked", ""},
 	} {
 		var told *fault.Error
-		if err := mapped(errors.New(row.text), "x"); !errors.As(err, &told) || told.Message() != "the cloud provider failed: "+row.want || told.Metadata("cloud_request_id") != row.id {
+		if err := (&bridge{}).mapped(errors.New(row.text), "x"); !errors.As(err, &told) || told.Message() != "the cloud provider failed: "+row.want || told.Metadata("cloud_request_id") != row.id {
 			t.Errorf("%s\nbecame %s\nand %q", row.text, told.Message(), told.Metadata("cloud_request_id"))
 		}
 	}
@@ -42,7 +42,7 @@ func TestRequestIDsAreNoPartOfATextForPeople(t *testing.T) {
 func TestAnErrorThatWrapsADeadlineIsAboutItsObject(t *testing.T) {
 	err := fmt.Errorf("could not delete security groups [sg-1] for Load Balancer web: %w", context.DeadlineExceeded)
 	var told *fault.Error
-	if !errors.As(mapped(err, "web"), &told) || told.Reason() != pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR || !strings.Contains(told.Message(), "sg-1") {
+	if !errors.As((&bridge{}).mapped(err, "web"), &told) || told.Reason() != pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR || !strings.Contains(told.Message(), "sg-1") {
 		t.Error(told)
 	}
 }

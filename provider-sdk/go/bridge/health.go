@@ -23,19 +23,22 @@ func (h health) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusR
 			Type: pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE, Reason: "NotLed", Message: notLed,
 		}}}, nil
 	}
-	unreachable := func(reason, message string) (*pb.GetStatusResponse, error) {
+	not := func(condition pb.ConditionType, reason, message string) (*pb.GetStatusResponse, error) {
 		return &pb.GetStatusResponse{Conditions: []*pb.ProviderCondition{{
-			Type: pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE, Status: pb.ConditionStatus_CONDITION_STATUS_FALSE,
-			Reason: reason, Message: message,
+			Type: condition, Status: pb.ConditionStatus_CONDITION_STATUS_FALSE, Reason: reason, Message: message,
 		}}}, nil
 	}
 	if calls, stuck := h.reads.hangs(); stuck {
-		return unreachable("CallsHang",
+		return not(pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE, "CallsHang",
 			fmt.Sprintf("%d calls of the cloud provider hang; reads are suspended until some return", calls))
 	}
-	switch failing, known := h.reachable.failing(); {
+	switch failing, refused, known := h.reachable.failing(); {
+	case failing >= proof && refused:
+		return not(pb.ConditionType_CONDITION_TYPE_CREDENTIALS_VALID, "CredentialsRefused",
+			fmt.Sprintf("the cloud refused the cloud provider's credentials for each of the last %d instances", failing))
 	case failing >= proof:
-		return unreachable("ReadsFail", fmt.Sprintf("the cloud provider failed to read each of the last %d instances", failing))
+		return not(pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE, "ReadsFail",
+			fmt.Sprintf("the cloud provider failed to read each of the last %d instances", failing))
 	case known && failing == 0:
 		return &pb.GetStatusResponse{Conditions: []*pb.ProviderCondition{{
 			Type:   pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE,
@@ -55,11 +58,12 @@ func (h health) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusR
 // fewer may fail permanently for their own reasons.
 const proof = 3
 
-// reachable records the instances that failed since the cloud last responded. Errors of the old interface do not say
+// reachable records the instances that failed since the cloud last responded. Most errors of the old interface do not say
 // whether the cloud responded, but while no query succeeds, nothing may be destroyed. "Not found" is a response.
 type reachable struct {
-	mu     sync.Mutex
-	failed map[string]bool
+	mu sync.Mutex
+	// failed holds each one's last error.
+	failed map[string]pb.ErrorReason
 	known  bool
 }
 
@@ -71,21 +75,28 @@ func (r *reachable) answered() {
 	r.known = true
 }
 
-// failing returns how many instances have failed since the last response, and whether that says anything yet.
-func (r *reachable) failing() (instances int, known bool) {
+// failing returns how many instances have failed since the last response, whether for the credentials alone, and whether
+// that says anything yet.
+func (r *reachable) failing() (instances int, refused, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.failed), r.known || len(r.failed) >= proof
+	refused = true
+	for _, reason := range r.failed {
+		refused = refused && (reason == pb.ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_INVALID || reason == pb.ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED)
+	}
+	return len(r.failed), refused, r.known || len(r.failed) >= proof
 }
 
 // saw records the results of a batch; nodes are by the results' keys.
 func (r *reachable) saw(results []*pb.InstanceResult, nodes map[string]*v1.Node) {
-	failed := map[string]bool{}
+	failed := map[string]pb.ErrorReason{}
 	for _, result := range results {
-		switch result.GetError().GetReason() {
+		switch reason := result.GetError().GetReason(); reason {
 		case pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, pb.ErrorReason_ERROR_REASON_LOCATION_UNREACHABLE,
-			pb.ErrorReason_ERROR_REASON_CLOUD_API_UNAVAILABLE:
-			failed[nodes[result.GetKey()].Name] = true
+			pb.ErrorReason_ERROR_REASON_CLOUD_API_UNAVAILABLE, pb.ErrorReason_ERROR_REASON_RATE_LIMITED,
+			pb.ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_INVALID, pb.ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED,
+			pb.ErrorReason_ERROR_REASON_CLOUD_PERMISSION_DENIED:
+			failed[nodes[result.GetKey()].Name] = reason
 			continue
 		}
 		if result.GetState() != pb.InstanceState_INSTANCE_STATE_NOT_OWNED {
@@ -96,7 +107,7 @@ func (r *reachable) saw(results []*pb.InstanceResult, nodes map[string]*v1.Node)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failed == nil {
-		r.failed = map[string]bool{}
+		r.failed = map[string]pb.ErrorReason{}
 	}
 	maps.Copy(r.failed, failed)
 }

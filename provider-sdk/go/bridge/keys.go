@@ -34,7 +34,7 @@ func (i *instancesWithKeys) AddSshKeyToAllInstances(ctx context.Context, request
 		return &pb.AddSshKeyToAllInstancesResponse{InProgress: progress}, nil
 	}
 	if err != nil {
-		return nil, mapped(err, "AddSSHKeyToAllInstances")
+		return nil, i.mapped(err, "AddSSHKeyToAllInstances")
 	}
 	return &pb.AddSshKeyToAllInstancesResponse{}, nil
 }

@@ -45,7 +45,7 @@ func (r *routes) list(ctx context.Context, cluster *pb.ClusterRef) (all []listed
 		return r.routes.ListRoutes(ctx, r.clusterName(cluster))
 	})
 	if err != nil {
-		return nil, mapped(err, "ListRoutes")
+		return nil, r.mapped(err, "ListRoutes")
 	}
 	r.reachable.answered()
 	for _, theirs := range found {
@@ -230,7 +230,7 @@ func (r *routes) ensured(item *pb.RouteToEnsure, after []listed, err error) *pb.
 		if progress := inProgress(err); progress != nil {
 			return &pb.RouteResult{Key: item.GetKey(), InProgress: progress}
 		}
-		return &pb.RouteResult{Key: item.GetKey(), Error: fault.Item(mapped(err, item.GetTarget().GetName()))}
+		return &pb.RouteResult{Key: item.GetKey(), Error: fault.Item(r.mapped(err, item.GetTarget().GetName()))}
 	}
 	for _, one := range after {
 		if one.ours.GetDestinationCidr() == canonical(item.GetDestinationCidr()) &&
@@ -254,7 +254,7 @@ func (r *routes) BatchDeleteRoutes(ctx context.Context, request *pb.BatchDeleteR
 		return of.key(route.GetDestinationCidr()), wishOf("delete", request, fmt.Sprintf("%q %q", route.GetId(), route.GetTarget().GetName()))
 	}
 	remove := func(ctx context.Context, item *pb.RouteToDelete) error { return r.remove(ctx, of, item.GetRoute()) }
-	return &pb.BatchDeleteRoutesResponse{Results: changeEach(ctx, r.bridge, &r.routeWorks, request.GetItems(), named, remove, deletion)}, nil
+	return &pb.BatchDeleteRoutesResponse{Results: changeEach(ctx, r.bridge, &r.routeWorks, request.GetItems(), named, remove, r.deletion)}, nil
 }
 
 // remove deletes a route that is still as listed. A missing route is fine; one with another target stays.
@@ -278,10 +278,10 @@ func (r *routes) remove(ctx context.Context, of *change, asListed *pb.Route) err
 	return nil
 }
 
-func deletion(item *pb.RouteToDelete, err error) *pb.RouteDeletion {
+func (r *routes) deletion(item *pb.RouteToDelete, err error) *pb.RouteDeletion {
 	out := &pb.RouteDeletion{Key: item.GetKey()}
 	if out.InProgress = inProgress(err); out.InProgress == nil && err != nil {
-		out.Error = fault.Item(mapped(err, item.GetRoute().GetId()))
+		out.Error = fault.Item(r.mapped(err, item.GetRoute().GetId()))
 	}
 	return out
 }

@@ -29,7 +29,7 @@ func (v *volumes) BatchGetVolumeLabels(ctx context.Context, request *pb.BatchGet
 		})
 		if err != nil {
 			sdk.Logger(ctx).Warn("cannot read a volume's labels", "volume", query.GetName(), "error", err, "cause", errors.Unwrap(err))
-			return &pb.VolumeResult{Key: query.GetKey(), Error: fault.Item(mapped(err, query.GetName()))}
+			return &pb.VolumeResult{Key: query.GetKey(), Error: fault.Item(v.mapped(err, query.GetName()))}
 		}
 		return result
 	}

@@ -1,0 +1,105 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"cloudprovider.ccm/sdk/bridge"
+	"cloudprovider.ccm/sdk/bridge/vendors"
+	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	v1 "k8s.io/api/core/v1"
+
+	"google.golang.org/grpc/codes"
+)
+
+const (
+	throttledByAWS = "operation error Elastic Load Balancing v2: CreateLoadBalancer, https response error StatusCode: 400, RequestID: 6f1c1f9e-3f0f-4c70-9d1e-9d3f0d2b7a51, api error Throttling: Rate exceeded"
+	refusedByAWS   = "operation error EC2: DescribeInstances, https response error StatusCode: 401, RequestID: 6f1c1f9e-3f0f-4c70-9d1e-9d3f0d2b7a51, api error AuthFailure: AWS was not able to validate the provided access credentials"
+)
+
+// branded is a cloud with the name of a vendor's provider.
+type branded struct {
+	*cloud
+	name string
+}
+
+func (b branded) ProviderName() string { return b.name }
+
+// D7: without a mapping, the host retries a throttled call as it would a bug. The vendor's name is enough to have one.
+func TestAVendorsErrorsAreToldApart(t *testing.T) {
+	failing := func() *cloud {
+		made := newer()
+		made.ensure = func(context.Context, *v1.Service, []*v1.Node) (*v1.LoadBalancerStatus, error) {
+			return nil, errors.New(throttledByAWS)
+		}
+		return made
+	}
+	own := func(err error) *fault.Error { return fault.QuotaExceeded("the project", "load balancers") }
+	for _, row := range []struct {
+		name    string
+		options []bridge.Option
+		code    codes.Code
+		reason  pb.ErrorReason
+	}{
+		{"aws", nil, codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_RATE_LIMITED},
+		{"fake", nil, codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+		{"fake", []bridge.Option{bridge.WithErrors(vendors.AWS)}, codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_RATE_LIMITED},
+		{"aws", []bridge.Option{bridge.WithErrors(own)}, codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_QUOTA_EXCEEDED},
+	} {
+		conn := serve(t, branded{failing(), row.name}, row.options...)
+		err := ensure(t, conn, "web")
+		expect(t, err, row.code, row.reason)
+		told, _ := fault.FromStatus(err)
+		if row.reason != pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR && told.Metadata("cloud_request_id") == "" {
+			t.Errorf("%s: the request's id is lost: %v", row.name, told)
+		}
+	}
+}
+
+// While the cloud refuses the credentials, it says nothing about instances: the host destroys nothing, and says why.
+func TestRefusedCredentialsFreeze(t *testing.T) {
+	well := atomic.Bool{}
+	made := newer()
+	made.exists = func(context.Context, *v1.Node) (bool, error) {
+		if well.Load() {
+			return true, nil
+		}
+		return false, errors.New(refusedByAWS)
+	}
+	conn := serve(t, branded{made, "aws"}, bridge.WithProviderIDPrefixes("fake://"))
+	look := func() pb.ErrorReason {
+		reason := pb.ErrorReason_ERROR_REASON_UNSPECIFIED
+		for node := range 3 {
+			name := fmt.Sprintf("n%d", node)
+			answer, err := pb.NewInstancesClient(conn).BatchGetInstances(soon(t), batch(&pb.NodeRef{Name: name, ProviderId: "fake://" + name}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			reason = answer.GetResults()[0].GetError().GetReason()
+		}
+		return reason
+	}
+	if reason := look(); reason != pb.ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_INVALID {
+		t.Error(reason)
+	}
+	frozen := func() bool {
+		answer, err := pb.NewCloudProviderClient(conn).GetStatus(soon(t), &pb.GetStatusRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := answer.GetConditions()[0]
+		return first.GetType() == pb.ConditionType_CONDITION_TYPE_CREDENTIALS_VALID && first.GetStatus() == pb.ConditionStatus_CONDITION_STATUS_FALSE
+	}
+	if !frozen() {
+		t.Error("not told")
+	}
+	well.Store(true)
+	look()
+	if frozen() {
+		t.Error("told for ever")
+	}
+}
