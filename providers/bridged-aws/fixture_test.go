@@ -60,7 +60,7 @@ func (w *world) serve(url string) {
 	log := slog.New(slog.NewTextHandler(w.Output(), nil))
 	klog.SetSlogLogger(log)
 	cloud := must(cloudprovider.InitCloudProvider(aws.ProviderName, config))(w.T)
-	provider := must(bridge.New(cloud, bridge.WithSDKOptions(sdk.WithLogger(log))))(w.T)
+	provider := must(bridge.New(cloud, bridge.WithInitializeAtStart(true), bridge.WithSDKOptions(sdk.WithLogger(log))))(w.T)
 	socket := must(os.MkdirTemp("", "aws"))(w.T)
 	path := filepath.Join(socket, "p.sock")
 	server := must(sdk.Listen(provider, sdk.WithEndpoint(path), sdk.WithoutSignals(), sdk.WithShutdownGrace(time.Second)))(w.T)

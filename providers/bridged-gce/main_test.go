@@ -38,7 +38,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	provider, err := bridge.New(cloud, bridge.WithSDKOptions(sdk.WithLogger(log)))
+	provider, err := bridge.New(cloud, bridge.WithInitializeAtStart(true), bridge.WithSDKOptions(sdk.WithLogger(log)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func older() *cloud { return &cloud{Cloud: &fake.Cloud{}} }
 func serve(t testing.TB, cloud cloudprovider.Interface, options ...bridge.Option) *grpc.ClientConn {
 	t.Helper()
 	quiet := sdk.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	provider, err := bridge.New(cloud, append([]bridge.Option{bridge.WithSDKOptions(quiet)}, options...)...)
+	provider, err := bridge.New(cloud, append([]bridge.Option{bridge.WithInitializeAtStart(true), bridge.WithSDKOptions(quiet)}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

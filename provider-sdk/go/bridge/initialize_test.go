@@ -55,14 +55,14 @@ func TestAProviderGetsItsClientsAndInformersFirst(t *testing.T) {
 		shared.Shutdown()
 	})
 	cloud := &informed{cloud: newer()}
-	if _, err := bridge.New(cloud, bridge.WithInitialize(nil, shared, stop)); err != nil {
+	if _, err := bridge.New(cloud, bridge.WithInitializeAtStart(true), bridge.WithInitialize(nil, shared, stop)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := cloud.nodes.Get("a"); err != nil || cloud.initialized != 1 {
 		t.Errorf("%v, initialized %d times", err, cloud.initialized)
 	}
 	cloud.panics = true
-	_, err := bridge.New(cloud, bridge.WithInitialize(nil, shared, stop))
+	_, err := bridge.New(cloud, bridge.WithInitializeAtStart(true), bridge.WithInitialize(nil, shared, stop))
 	if err == nil || !strings.Contains(err.Error(), "cannot be initialized") {
 		t.Error(err)
 	}
@@ -163,7 +163,7 @@ func TestThePrivateAPIForbidsWritesAndSaysTheRemedy(t *testing.T) {
 
 func TestWhatAProviderStartedEndsWithIt(t *testing.T) {
 	cloud := &informed{cloud: newer()}
-	provider, err := bridge.New(cloud)
+	provider, err := bridge.New(cloud, bridge.WithInitializeAtStart(true))
 	if err != nil {
 		t.Fatal(err)
 	}

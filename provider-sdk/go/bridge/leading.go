@@ -21,8 +21,8 @@ const (
 )
 
 // WithInitializeAtStart initializes the provider at once instead of when it is first led. What a provider starts in
-// Initialize may write to the cloud, which only the leader's provider may do. Initializing at once suits shadow mode, and
-// providers without such work. Main waits by default; New does not.
+// Initialize may write to the cloud, which only the leader's provider may do. Initializing at once suits shadow mode,
+// providers without such work, and tests.
 //
 // While the bridge waits, reads return RETRY_LATER. The process exits when its term ends, like a controller manager that
 // loses its Lease, since a provider cannot be initialized twice. The bridge asks which parts the provider supports before.
@@ -41,7 +41,7 @@ type leading struct {
 }
 
 func newLeading() *leading {
-	return &leading{atStart: true, initialized: make(chan struct{}), over: make(chan struct{}), exit: exit}
+	return &leading{initialized: make(chan struct{}), over: make(chan struct{}), exit: exit}
 }
 
 func exit(err error) {

@@ -287,7 +287,7 @@ func TestServeAReplica(t *testing.T) {
 	}
 	quiet := sdk.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	one := &looping{cloud: newer(), of: &writers{running: map[string]bool{}}}
-	provider, err := bridge.New(one, bridge.WithInitializeAtStart(false), bridge.WithSDKOptions(quiet))
+	provider, err := bridge.New(one, bridge.WithSDKOptions(quiet))
 	if err != nil {
 		t.Fatal(err)
 	}

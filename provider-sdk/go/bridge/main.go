@@ -50,6 +50,6 @@ func MainWith(build Build, options ...Option) {
 			defer file.Close()
 			config = file
 		}
-		return NewWith(ctx, config, build, slices.Concat([]Option{WithInitializeAtStart(false)}, options, told)...)
+		return NewWith(ctx, config, build, slices.Concat(options, told)...)
 	})
 }

@@ -175,7 +175,7 @@ func TestEmptyNeverMeansUnknown(t *testing.T) {
 
 // P4: an informer that never syncs would report no objects, so the start fails and says which.
 func TestAStartSaysWhatCannotWork(t *testing.T) {
-	_, err := bridge.New(withHabits(t, habits.ReadsSecrets))
+	_, err := bridge.New(withHabits(t, habits.ReadsSecrets), bridge.WithInitializeAtStart(true))
 	if err == nil || !strings.Contains(err.Error(), "*v1.Secret") || !strings.Contains(err.Error(), "--kubeconfig") {
 		t.Error(err)
 	}
