@@ -166,12 +166,11 @@ func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *p
 	update := func(ctx context.Context, item *pb.LoadBalancerUpdate) error {
 		return l.update(ctx, request.GetCluster(), item, sets[item.GetBackendSet()])
 	}
-	told := func(item *pb.LoadBalancerUpdate, err error) *pb.LoadBalancerUpdateResult {
-		result := l.updateResult(item, err)
+	results := changeEach(ctx, l.bridge, &l.balancerWorks, request.GetItems(), named, update, l.updateResult)
+	// Not sooner: of an item that was given up, a second result comes that nobody reads.
+	for _, result := range results {
 		result.Events = l.called.takeEvents(result.GetServiceUid())
-		return result
 	}
-	results := changeEach(ctx, l.bridge, &l.balancerWorks, request.GetItems(), named, update, told)
 	return &pb.BatchUpdateLoadBalancersResponse{Results: results}, nil
 }
 
@@ -196,11 +195,7 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 		return err
 	}
 	defer l.called.end(call)
-	if l.mirror.live != nil { // It is as edited.
-		spec := serviceOf(applied).Spec
-		spec.Selector = service.Spec.Selector
-		service.Spec = spec
-	}
+	l.showApplied(service, applied)
 	balancer := proto.CloneOf(known.balancer)
 	if balancer == nil {
 		// An update creates nothing, but some providers' would.
@@ -290,32 +285,64 @@ func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalanc
 	if l.memory.elsewhere(key) {
 		return nil
 	}
-	last := l.lastKnown(key, request)
+	last, applied := l.lastKnown(key, request)
 	l.memory.begins(key, everything)
-	service, call, err := l.called.begin(ctx, key, last, l.mirror.formerService)
-	if err != nil {
-		return err
+	if applied != nil {
+		if err := l.deleteAs(ctx, key, request.GetCluster(), applied, true); err != nil {
+			return err
+		}
 	}
-	defer l.called.end(call)
-	err = l.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(request.GetCluster()), service)
-	// Whoever serves the Service now has a finalizer of its own; ours must not stay for ever.
-	if err != nil && !errors.Is(err, cloudprovider.ImplementedElsewhere) {
-		return call.sooner(err)
+	if err := l.deleteAs(ctx, key, request.GetCluster(), last, false); err != nil {
+		return err
 	}
 	l.mirror.serviceGone(ref)
 	l.memory.erase(key)
 	return nil
 }
 
-// lastKnown returns the most complete Service available: the caller's hint, the one last applied here, or only its names.
-func (l *loadBalancers) lastKnown(key balancerKey, request *pb.DeleteLoadBalancerRequest) *pb.Service {
-	if hint := request.GetLastKnown(); hint.GetRef().GetUid() == key.service {
-		return hint
+func (l *loadBalancers) deleteAs(ctx context.Context, key balancerKey, cluster *pb.ClusterRef, last *pb.Service, applied bool) error {
+	service, call, err := l.called.begin(ctx, key, last, l.mirror.formerService)
+	if err != nil {
+		return err
 	}
-	if known := l.memory.recall(key); known.service != nil {
-		return known.service
+	defer l.called.end(call)
+	if applied {
+		l.showApplied(service, last)
 	}
-	return &pb.Service{Ref: request.GetService()}
+	err = l.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(cluster), service)
+	// Whoever serves the Service now has a finalizer of its own; ours must not stay for ever.
+	if err != nil && !errors.Is(err, cloudprovider.ImplementedElsewhere) {
+		return call.sooner(err)
+	}
+	return nil
+}
+
+// lastKnown returns the most complete Service available: the caller's hint, the one last applied here, or only its names. If
+// the hint was edited since, it also returns what was applied: a provider that tells kinds of balancers by annotations would
+// leave one behind when an edit to another kind failed.
+func (l *loadBalancers) lastKnown(key balancerKey, request *pb.DeleteLoadBalancerRequest) (last, applied *pb.Service) {
+	known := l.memory.recall(key).service
+	switch hint := request.GetLastKnown(); {
+	case hint.GetRef().GetUid() == key.service && known != nil && !proto.Equal(l.wanted(hint), known):
+		return hint, l.asApplied(known, hint)
+	case hint.GetRef().GetUid() == key.service:
+		return hint, nil
+	case known != nil:
+		return known, nil
+	}
+	return &pb.Service{Ref: request.GetService()}, nil
+}
+
+// showApplied makes a real Service, which is as edited last, look as it was applied, but for annotations that were added:
+// the provider may have written them itself. Those Services that the bridge makes look so already.
+func (l *loadBalancers) showApplied(service *v1.Service, applied *pb.Service) {
+	if l.mirror.live == nil {
+		return
+	}
+	was := serviceOf(applied)
+	was.Spec.Selector = service.Spec.Selector
+	service.Spec = was.Spec
+	maps.Copy(service.Annotations, was.Annotations)
 }
 
 func (l *loadBalancers) ListLoadBalancers(_ context.Context, request *pb.ListLoadBalancersRequest) (*pb.ListLoadBalancersResponse, error) {

@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -68,7 +69,7 @@ func TestAnUpdateOfARealServiceIsAsApplied(t *testing.T) {
 	real := privateapi.New(stop)
 	set(t, real, "services", &v1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "s", Finalizers: []string{"x.example/f"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "s", Finalizers: []string{"x.example/f"}, Annotations: map[string]string{"cloud.example/kind": "edited", "cloud.example/id": "7"}},
 		Spec:       v1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []v1.ServicePort{{Port: 81}}},
 	})
 	cloud := stands()
@@ -84,11 +85,20 @@ func TestAnUpdateOfARealServiceIsAsApplied(t *testing.T) {
 		if remembers {
 			// The real Service is edited after this call.
 			cloud.ensure = nil
-			if err := ensure(t, conn, "s"); err != nil {
-				t.Fatal(err)
-			}
+			request := ensureRequest("s")
+			request.Service.Annotations = map[string]string{"cloud.example/kind": "network"}
+			ensured(t, conn, request)
 		}
-		isUpdated(t, follow(t, conn, service("s"), "digest-2", "b"))
+		applied := service("s")
+		applied.Annotations = map[string]string{"cloud.example/kind": "network"}
+		if remembers {
+			applied.Annotations["cloud.example/kind"] = "not as remembered"
+		}
+		isUpdated(t, follow(t, conn, applied, "digest-2", "b"))
+		// The id may be one that the provider wrote.
+		if want := map[string]string{"cloud.example/kind": "network", "cloud.example/id": "7"}; !maps.Equal(seen.Annotations, want) {
+			t.Error(seen.Annotations)
+		}
 		if cloud.has != "80 b" || seen.Spec.Selector["app"] != "web" || !slices.Contains(seen.Finalizers, "x.example/f") {
 			t.Error(cloud.has, seen)
 		}

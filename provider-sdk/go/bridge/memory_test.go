@@ -363,6 +363,34 @@ func TestAFailedChangeHidesNoBalancer(t *testing.T) {
 	}
 }
 
+// D18: a provider tells the kind of a balancer by an annotation. An edit to another kind fails half done, and the Service is
+// deleted as edited: both go.
+func TestABalancerIsDeletedAsItWasApplied(t *testing.T) {
+	cloud := newer()
+	conn := serve(t, cloud)
+	balancers := pb.NewLoadBalancersClient(conn)
+	request := ensureRequest("a")
+	request.Service.Annotations = map[string]string{"cloud.example/kind": "network"}
+	if _, err := balancers.EnsureLoadBalancer(soon(t), request); err != nil {
+		t.Fatal(err)
+	}
+	cloud.ensure = func(context.Context, *v1.Service, []*v1.Node) (*v1.LoadBalancerStatus, error) { return nil, errHalf }
+	request.DesiredDigest, request.Service.Annotations = "digest-2", nil
+	if _, err := balancers.EnsureLoadBalancer(soon(t), request); err == nil {
+		t.Error("no error")
+	}
+	var kinds []string
+	cloud.remove = func(_ context.Context, got *v1.Service) error {
+		kinds = append(kinds, got.Annotations["cloud.example/kind"])
+		return nil
+	}
+	gone := deleteRequest("a")
+	gone.LastKnown = request.GetService()
+	if _, err := balancers.DeleteLoadBalancer(soon(t), gone); err != nil || !slices.Equal(kinds, []string{"network", ""}) {
+		t.Error(err, kinds)
+	}
+}
+
 // A name does not distinguish clusters; what was applied does. [R:cluster-owns-by-uid]
 func TestAnotherClustersBalancerIsNotTouched(t *testing.T) {
 	cloud, deleted := newer(), 0

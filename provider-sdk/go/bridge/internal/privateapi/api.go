@@ -24,6 +24,8 @@ const kept = 4096
 
 // API is such an apiserver. Its zero value is not usable; create one with New.
 type API struct {
+	// writing is held by a provider's write from its look at the object to its end, so that of two none is lost.
+	writing sync.Mutex
 	mu      sync.Mutex
 	version int64
 	objects map[key]*unstructured.Unstructured

@@ -75,6 +75,8 @@ func (a *API) tellEvent(on corev1.ObjectReference, kind, reason, message string)
 
 // write changes the annotations, finalizers and conditions of a Service, if the listener allows it.
 func (t transport) write(request *http.Request, about target) *http.Response {
+	t.api.writing.Lock()
+	defer t.api.writing.Unlock()
 	object, there := t.api.get(key{about.of.Resource, about.namespace, about.name})
 	if !there {
 		return refused(request, apierrors.NewNotFound(about.of.GroupResource(), about.name))

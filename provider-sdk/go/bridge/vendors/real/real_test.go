@@ -101,7 +101,9 @@ func azure(status int, body string) error {
 }
 
 func TestAzure(t *testing.T) {
-	code := func(code, message string) string { return fmt.Sprintf(`{"error": {"code": %q, "message": %q}}`, code, message) }
+	code := func(code, message string) string {
+		return fmt.Sprintf(`{"error": {"code": %q, "message": %q}}`, code, message)
+	}
 	for _, row := range []struct {
 		status int
 		body   string
