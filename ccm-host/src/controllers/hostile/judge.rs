@@ -240,7 +240,9 @@ impl Judge {
                 .iter()
                 .any(|space| domain == *space || domain.ends_with(&format!(".{space}")));
             let is_allowed = WELL_KNOWN_LABELS.contains(&key.as_str()) || !is_reserved;
-            self.must(is_allowed && key != "mine", || format!("label {key} of {name}: {before} to {after}"));
+            // Of the worker's, anybody may add it.
+            let is_anothers = key == "mine" && !before[&key].is_null();
+            self.must(is_allowed && !is_anothers, || format!("label {key} of {name}: {before} to {after}"));
             let value = after[&key].as_str().unwrap_or_default();
             let is_value =
                 value.len() <= 63 && value.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
