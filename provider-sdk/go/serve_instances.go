@@ -62,6 +62,10 @@ func (s *instancesServer) WatchInstances(request *pb.WatchInstancesRequest, stre
 	if err != nil {
 		return fail(ctx, err)
 	}
+	if request.GetResumeToken() != "" && !watch.Resumed {
+		// The provider issues no tokens, or ignored this one: the caller must not believe that it has missed nothing.
+		return fail(ctx, fault.InvalidToken())
+	}
 	if err := stream.Send(started(watch.Resumed)); err != nil {
 		return err
 	}

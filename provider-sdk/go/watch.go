@@ -9,7 +9,8 @@ import (
 
 // Watch is an open watch of a provider.
 type Watch struct {
-	// Resumed reports that the caller's resume token was honoured: no change since it is missing.
+	// Resumed reports that the caller's resume token was honoured: no change since it is missing. A token that was not
+	// honoured is refused with INVALID_TOKEN.
 	Resumed bool
 	// Events are read no faster than the caller reads. When the channel is closed, the caller's stream ends with OK; after
 	// a Failed event, with that error. Either way the host watches again, and sweeps. The sender must stop when the context

@@ -30,11 +30,16 @@ pub(super) async fn open(
     let ended = stop.child_token();
     let call = core.admit(method::WATCH_INSTANCES, request, ended.clone())?;
     let ctx = call.ctx;
+    let has_token = !call.request.resume_token.is_empty();
     let opened = AssertUnwindSafe(ours.watch_instances(&ctx, call.request)).catch_unwind().await;
     let watch = match opened {
         Ok(watch) => watch.map_err(|error| fail(&ctx, error))?,
         Err(_panic) => return Err(fail(&ctx, ProviderError::internal("the method panicked"))),
     };
+    if has_token && !watch.resumed {
+        // The provider issues no tokens, or ignored this one: the caller must not believe that it has missed nothing.
+        return Err(fail(&ctx, ProviderError::invalid_token()));
+    }
     let open = Open {
         heartbeat: heartbeat(core),
         end: Instant::now() + core.advertised.watch_max_age,

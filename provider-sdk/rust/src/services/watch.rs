@@ -21,7 +21,8 @@ pub enum WatchEvent {
 
 /// An open watch.
 pub struct InstanceWatch {
-    /// The stream resumes at the caller's token: no change since then is missing.
+    /// The stream resumes at the caller's token: no change since then is missing. A token that is not honoured is refused
+    /// with INVALID_TOKEN.
     pub resumed: bool,
     /// The changes, read no faster than the caller accepts them. When they end, the caller's stream ends with
     /// OK, or with the error if there was one; either way the host opens a new watch and reads all instances.

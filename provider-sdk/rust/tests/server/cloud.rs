@@ -152,9 +152,12 @@ impl Instances for Cloud {
         request: WatchInstancesRequest,
     ) -> Result<InstanceWatch> {
         match request.resume_token.as_str() {
-            "" => Ok(self.feed.watch()),
+            "" | "of nobody" => Ok(self.feed.watch()),
             "old" => Err(ProviderError::resume_token_expired()),
-            "panic" => Ok(InstanceWatch::from_now(stream::once(async { panic!("in a stream") }))),
+            "panic" => {
+                let events = stream::once(async { panic!("in a stream") });
+                Ok(InstanceWatch { resumed: true, events: events.boxed() })
+            }
             token => {
                 let events = stream::iter([Ok(WatchEvent::Bookmark(format!("{token}+1")))]);
                 Ok(InstanceWatch { resumed: true, events: events.chain(stream::pending()).boxed() })

@@ -57,6 +57,14 @@ async fn an_old_token_is_refused_before_the_stream() {
     assert_eq!((status.code(), reason(&status)), (Code::OutOfRange, ErrorReason::ResumeTokenExpired));
 }
 
+/// D8: of a provider that issues no tokens, each is one that was never issued.
+#[tokio::test]
+async fn a_token_that_is_not_honoured_is_refused() {
+    let served = serve(Cloud::new().provider()).await;
+    let status = open(&served, "of nobody").await.unwrap_err();
+    assert_eq!((status.code(), reason(&status)), (Code::InvalidArgument, ErrorReason::InvalidToken));
+}
+
 #[tokio::test]
 async fn a_watch_ends_at_its_age() {
     let mut advertised = capabilities();
