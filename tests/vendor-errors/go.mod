@@ -1,10 +1,10 @@
-module cloudprovider.ccm/sdk/bridge/vendors/real
+module cloudprovider.ccm/tests/vendor-errors
 
 go 1.26.0
 
 replace (
-	cloudprovider.ccm/sdk => ../../..
-	cloudprovider.ccm/sdk/bridge => ../..
+	cloudprovider.ccm/sdk => ../../provider-sdk/go
+	cloudprovider.ccm/sdk/bridge => ../../provider-sdk/go/bridge
 )
 
 require (

@@ -1,6 +1,6 @@
-// Package real holds the mappings against the error values of the clouds' own libraries. It is a module of its own, so
+// Package vendorerrors holds the mappings against the error values of the clouds' own libraries. It is a module of its own, so
 // that no user of the bridge downloads them.
-package real
+package vendorerrors
 
 import (
 	"errors"
