@@ -17,6 +17,7 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+	//lint:ignore SA1019 the provider's releases before 1.33 use it
 	"github.com/aws/aws-sdk-go/aws/awserr"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
