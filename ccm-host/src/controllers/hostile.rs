@@ -6,6 +6,7 @@
 //! ```text
 //! HOSTILE_ANSWERS=1000000 cargo test --release -p ccm-host --lib whatever_a_provider_answers -- --nocapture
 //! HOSTILE_SEED=7 HOSTILE_ANSWERS=1 cargo test -p ccm-host --lib whatever_a_provider_answers
+//! HOSTILE_SEEDS=10000 HOSTILE_ROUNDS=3 HOSTILE_ANSWERS=100000000 cargo test --release -p ccm-host --lib no_controller_does_harm
 //! ```
 
 mod judge;
@@ -49,7 +50,8 @@ fn whatever_a_provider_answers_no_controller_does_harm() {
     count_panics();
     let (answers, first) = (from_env("HOSTILE_ANSWERS", 6000), from_env("HOSTILE_SEED", 1));
     let (mut given, mut seed, mut deeds) = (0, first, Deeds::default());
-    while given < answers {
+    let last = first.saturating_add(from_env("HOSTILE_SEEDS", u64::MAX));
+    while given < answers && seed < last {
         // With a runtime, and so a clock, of its own, so that no scene depends on the ones before.
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         let (done, answers) = runtime.block_on(play(seed));
@@ -69,7 +71,7 @@ async fn play(seed: u64) -> (Deeds, u64) {
         _ => (Hostile::new(seed), Lies::Everywhere),
     };
     let mut scene = Scene::start(Arc::clone(&hostile), seed, lies).await;
-    for round in 0..12 {
+    for round in 0..from_env("HOSTILE_ROUNDS", 12) {
         scene.disturb(round);
         sleep(Duration::from_secs(600)).await;
         scene.assert_harmless(PANICS.get());

@@ -20,8 +20,11 @@ import (
 )
 
 const (
-	// forgottenAfter is how long a node is kept that the host no longer names. Every sweep of the host names all nodes.
-	forgottenAfter = time.Hour
+	// A round ends when the host has named half of the nodes, after this long at least: its sweeps name all nodes, however
+	// rare they are, and questions about a few nodes end no round.
+	shortestRound = 30 * time.Minute
+	// forgottenAfter is how many rounds a node is kept that the host no longer names.
+	forgottenAfter = 2
 	// informedWithin is how long a call waits for the provider's own informer to see the objects of the call.
 	informedWithin = 2 * time.Second
 )
@@ -34,9 +37,9 @@ type mirror struct {
 	// wants says which fields of a node the host sends, for each purpose.
 	wants *pb.Wants
 
-	mu      sync.Mutex
-	named   map[string]*namedNode
-	cleaned time.Time
+	mu    sync.Mutex
+	named map[string]*namedNode
+	round round
 	// changes counts changes of nodes, so that an unchanged backend set is recognised.
 	changes uint64
 	sets    []*namedSet
@@ -55,7 +58,15 @@ type namedNode struct {
 	node *v1.Node
 	// version is the node's version in the private API.
 	version int64
-	last    time.Time
+	// round is the number of the round in which it was last named.
+	round uint64
+}
+
+// round counts the nodes that the host has named since the round began.
+type round struct {
+	number uint64
+	began  time.Time
+	named  int
 }
 
 // nodes makes the nodes of a request visible to the provider before it is called, and returns them as it reads them;
@@ -96,7 +107,7 @@ func (m *mirror) providerID(node string) string {
 	return ""
 }
 
-// note records nodes and forgets those that have not been sent for long. It returns the version at which the private
+// note records nodes and forgets those that are not sent any more. It returns the version at which the private
 // API has all of them. The caller holds the lock.
 func (m *mirror) note(fields *pb.NodeFields, refs []*pb.NodeRef, now time.Time) (known []*namedNode, newest int64) {
 	if m.named == nil {
@@ -104,9 +115,12 @@ func (m *mirror) note(fields *pb.NodeFields, refs []*pb.NodeRef, now time.Time) 
 	}
 	known = make([]*namedNode, len(refs))
 	for at, ref := range refs {
-		one := m.named[ref.GetName()]
+		one, last := m.named[ref.GetName()], uint64(0)
+		if one != nil {
+			last = one.round
+		}
 		if all := completed(ref, fields, one); one == nil || !proto.Equal(one.ref, all) {
-			one = &namedNode{ref: all, node: nodeOf(all)}
+			one = &namedNode{ref: all, node: nodeOf(all), round: last}
 			if m.api != nil {
 				// Conversion cannot fail: it is a Node.
 				one.version, _ = m.api.Set("nodes", one.node)
@@ -114,7 +128,7 @@ func (m *mirror) note(fields *pb.NodeFields, refs []*pb.NodeRef, now time.Time) 
 			m.named[ref.GetName()] = one
 			m.changes++
 		}
-		one.last = now
+		m.names(one)
 		known[at], newest = one, max(newest, one.version)
 	}
 	m.forget(now)
@@ -185,14 +199,22 @@ func wants(wanted []string, key string) bool {
 	})
 }
 
-// forget forgets nodes that have not been sent for long.
+// names counts a node in this round.
+func (m *mirror) names(one *namedNode) {
+	if now := m.round.number + 1; one.round != now {
+		one.round = now
+		m.round.named++
+	}
+}
+
+// forget ends the round if it is over, and forgets nodes that were not named in the last ones.
 func (m *mirror) forget(now time.Time) {
-	if now.Sub(m.cleaned) < forgottenAfter/60 {
+	if now.Sub(m.round.began) < shortestRound || 2*m.round.named < len(m.named) {
 		return
 	}
-	m.cleaned = now
+	m.round = round{number: m.round.number + 1, began: now}
 	for name, node := range m.named {
-		if now.Sub(node.last) > forgottenAfter {
+		if node.round+forgottenAfter < m.round.number {
 			delete(m.named, name)
 			m.changes++
 			if m.api != nil {

@@ -47,7 +47,7 @@ func (m *mirror) set(set *pb.BackendSet, now time.Time) *namedSet {
 		found.changes = m.changes
 	}
 	for _, one := range found.known {
-		one.last = now
+		m.names(one)
 	}
 	m.sets = append(m.sets, found)
 	if len(m.sets) > keptSets {

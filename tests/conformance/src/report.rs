@@ -22,6 +22,7 @@ use crate::{
     ledger::Left,
     run::Filter,
     session::Session,
+    target::Waits,
 };
 
 /// The outcome of a run.
@@ -44,6 +45,8 @@ pub struct Report {
     pub began: String,
     /// How long it took.
     pub seconds: f64,
+    /// What it waited for, because the provider said that it is temporary.
+    pub waits: Waits,
     /// Why the remaining cases were not run, if so.
     pub ended_early: Option<EarlyEnd>,
     /// The outcome of each case, in the order in which they ran.
@@ -151,6 +154,7 @@ impl Report {
             filter: filter.words().to_vec(),
             began: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             seconds: 0.0,
+            waits: Waits::default(),
             ended_early: None,
             cases: Vec::new(),
             left: Vec::new(),

@@ -28,6 +28,9 @@ pub struct Scenario {
     /// A case is not run if it would have to wait longer than this for something advertised.
     #[serde(with = "duration")]
     pub max_wait: Duration,
+    /// How long all calls of a run may wait for what the provider says is temporary: throttling, overload, a conflict.
+    #[serde(with = "duration")]
+    pub patience: Duration,
     /// How long a hook may take.
     #[serde(with = "duration")]
     pub hook_timeout: Duration,
@@ -51,6 +54,7 @@ impl Default for Scenario {
             settle: Duration::from_secs(10),
             call_deadline: Duration::from_secs(10),
             max_wait: Duration::from_secs(45),
+            patience: Duration::from_secs(600),
             hook_timeout: Duration::from_secs(120),
             repeats: 10,
             secrets: Vec::new(),

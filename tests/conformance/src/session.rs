@@ -1,6 +1,6 @@
 //! What all cases of one run share: the provider, the scenario, the invented cluster of this run, the ledger.
 
-use std::{cell::RefCell, path::Path};
+use std::{cell::RefCell, path::Path, sync::Arc};
 
 use anyhow::Result;
 
@@ -8,7 +8,7 @@ use crate::{
     ledger::{Header, Ledger},
     provider::Provider,
     scenario::Scenario,
-    target::Wire,
+    target::{Patience, Wire},
 };
 
 /// What all cases of one run share.
@@ -26,6 +26,8 @@ pub struct Session {
     pub ledger: RefCell<Ledger>,
     /// The seed of random choices.
     pub seed: u64,
+    /// How long its calls may wait for what is temporary.
+    pub patience: Arc<Patience>,
 }
 
 impl Session {
@@ -48,6 +50,7 @@ impl Session {
             cluster_uid: uuid::Uuid::new_v4().to_string(),
         };
         let ledger = RefCell::new(Ledger::begin(folder, &header)?);
-        Ok(Self { wire, provider, scenario, header, ledger, seed })
+        let patience = Arc::new(Patience::new(scenario.patience));
+        Ok(Self { wire, provider, scenario, header, ledger, seed, patience })
     }
 }

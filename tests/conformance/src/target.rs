@@ -1,14 +1,16 @@
 //! The connection to the provider under test.
 //!
 //! In: an endpoint. Out: [`Wire`], which the generated clients use. The deadline of a call is sent but
-//! *not* enforced here, so that a provider that does not honour it is noticed. Nothing is ever retried.
+//! *not* enforced here, so that a provider that does not honour it is noticed. Only [`Patient`] repeats a call.
 
 mod endpoint;
+mod patience;
 mod raw;
 mod stream;
 mod tls;
 mod wire;
 
 pub use endpoint::{Endpoint, EndpointError};
+pub use patience::{Patience, Patient, Waits};
 pub use raw::raw_call;
 pub use wire::{GRACE, Wire, WireError};

@@ -15,6 +15,7 @@ mod steer;
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
+    sync::{Arc, atomic::AtomicI32},
     time::Duration,
 };
 
@@ -43,7 +44,7 @@ use crate::{
     provider::Provider,
     scenario::{Scenario, Variables},
     session::Session,
-    target::Wire,
+    target::{Patient, Wire},
 };
 
 /// The limit for whatever a provider may send.
@@ -58,14 +59,18 @@ pub struct Trial {
     case: &'static str,
     names: Cell<u32>,
     chance: RefCell<fastrand::Rng>,
+    /// The number of the reason that the case provokes at the moment.
+    provoked: Arc<AtomicI32>,
+    /// A change took so long that the case had to wait for it.
+    waited: Cell<bool>,
 }
 
 macro_rules! clients {
     ($($(#[$doc:meta])* $name:ident: $client:ident),* $(,)?) => {
         impl Trial {
             $($(#[$doc])*
-            pub(crate) fn $name(&self) -> $client<Wire> {
-                $client::new(self.wire().clone()).max_decoding_message_size(MESSAGE).max_encoding_message_size(MESSAGE)
+            pub(crate) fn $name(&self) -> $client<Patient> {
+                $client::new(self.patient()).max_decoding_message_size(MESSAGE).max_encoding_message_size(MESSAGE)
             })*
         }
     };
@@ -87,10 +92,33 @@ impl Trial {
         // The same seed leads to the same choices in a case, whichever others run.
         let of_case =
             case.bytes().fold(session.seed, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
-        Self { session, case, names: Cell::new(0), chance: RefCell::new(fastrand::Rng::with_seed(of_case)) }
+        let chance = RefCell::new(fastrand::Rng::with_seed(of_case));
+        Self {
+            session,
+            case,
+            names: Cell::new(0),
+            chance,
+            provoked: Arc::default(),
+            waited: Cell::new(false),
+        }
     }
 
-    /// The connection to the provider.
+    /// The connection to the provider, which waits for what is temporary.
+    pub(crate) fn patient(&self) -> Patient {
+        Patient {
+            wire: self.session.wire.clone(),
+            patience: Arc::clone(&self.session.patience),
+            provoked: Arc::clone(&self.provoked),
+        }
+    }
+
+    /// Whether the case had to wait for a change in the cloud.
+    #[must_use]
+    pub fn has_waited(&self) -> bool {
+        self.waited.get()
+    }
+
+    /// The connection to the provider, which gives every answer as it comes.
     pub(crate) fn wire(&self) -> &Wire {
         &self.session.wire
     }

@@ -21,6 +21,42 @@ const EXPLAINED: [(&str, &str); 6] = [
 #[tokio::test]
 async fn the_mock_is_conformant() {
     let mock = Mock::start(&["--provisioning-delay", "20ms", "--deletion-delay", "20ms"]).await;
+    let report = is_conformant(&mock).await;
+    assert_eq!(report["waits"]["calls"]["RATE_LIMITED"], Value::Null);
+}
+
+/// D4: the contract forbids a provider to retry by itself, so the suite waits as the host does.
+#[tokio::test]
+async fn a_mock_whose_cloud_throttles_every_tenth_call_is_conformant() {
+    let faults =
+        CLOUD_CALLS.map(|method| format!("throttle,method={method},retry-after=50ms,probability=0.1"));
+    let flags: Vec<&str> = faults.iter().flat_map(|fault| ["--fault", fault]).collect();
+    let mock = Mock::start(&flags).await;
+    let report = is_conformant(&mock).await;
+    let waits = report["waits"]["calls"]["RATE_LIMITED"].as_u64();
+    assert!(waits.is_some_and(|waits| waits > 20), "{}", report["waits"]);
+}
+
+/// The RPCs that reach a cloud.
+const CLOUD_CALLS: [&str; 14] = [
+    "BatchGetInstances",
+    "ListInstances",
+    "AddSshKeyToAllInstances",
+    "GetLoadBalancer",
+    "EnsureLoadBalancer",
+    "BatchUpdateLoadBalancers",
+    "DeleteLoadBalancer",
+    "ListLoadBalancers",
+    "ListRoutes",
+    "BatchEnsureRoutes",
+    "BatchDeleteRoutes",
+    "BatchGetVolumeLabels",
+    "ListClusters",
+    "GetControlPlaneEndpoint",
+];
+
+/// Runs the whole suite; returns its report.
+async fn is_conformant(mock: &Mock) -> Value {
     let reports = mock.folder.path().join("reports");
     let run = mock
         .suite(&["run", "--endpoint", &mock.endpoint(), "--scenario"])
@@ -59,4 +95,5 @@ async fn the_mock_is_conformant() {
     assert_eq!(mock.admin.balancers().await.unwrap(), [], "nothing is left in the cloud");
     assert_eq!(mock.admin.routes().await.unwrap(), []);
     assert_eq!(mock.admin.ssh_keys().await.unwrap(), [], "nobody may log in for ever");
+    report
 }

@@ -5,9 +5,16 @@ mod support;
 
 use std::{path::Path, process::Output};
 
-use cloudprovider_proto::discovery::v1::{
-    GetInfoRequest, GetInfoResponse,
-    discovery_server::{Discovery, DiscoveryServer},
+use cloudprovider_proto::{
+    discovery::v1::{
+        GetInfoRequest, GetInfoResponse,
+        discovery_server::{Discovery, DiscoveryServer},
+    },
+    v1alpha1::{
+        GetCapabilitiesRequest, GetCapabilitiesResponse, GetStatusRequest, GetStatusResponse, LeadRequest,
+        LeadResponse,
+        cloud_provider_server::{CloudProvider, CloudProviderServer},
+    },
 };
 use support::{Mock, scenario, told};
 use tempfile::TempDir;
@@ -68,6 +75,66 @@ async fn somebody_takes_calls_and_never_answers() {
     says(&suite(&folder.path().join("s")).await, "does not answer GetInfo: Unknown: no answer within 11s");
 }
 
+fn accepted(listener: UnixListener) -> impl futures::Stream<Item = std::io::Result<tokio::net::UnixStream>> {
+    futures::stream::unfold(listener, |listener| async move {
+        let accepted = listener.accept().await.map(|(stream, _)| stream);
+        Some((accepted, listener))
+    })
+}
+
+/// Serves the least that a provider may serve.
+struct Least;
+
+#[tonic::async_trait]
+impl Discovery for Least {
+    async fn get_info(&self, _request: Request<GetInfoRequest>) -> Result<Response<GetInfoResponse>, Status> {
+        let services =
+            ["ccm.discovery.v1.Discovery", "ccm.cloudprovider.v1alpha1.CloudProvider"].map(str::to_owned);
+        Ok(Response::new(GetInfoResponse {
+            name: "least".into(),
+            services: services.into(),
+            process_epoch: "e".into(),
+            ..Default::default()
+        }))
+    }
+}
+
+#[tonic::async_trait]
+impl CloudProvider for Least {
+    async fn get_capabilities(
+        &self,
+        _request: Request<GetCapabilitiesRequest>,
+    ) -> Result<Response<GetCapabilitiesResponse>, Status> {
+        Ok(Response::new(GetCapabilitiesResponse::default()))
+    }
+
+    async fn get_status(
+        &self,
+        _request: Request<GetStatusRequest>,
+    ) -> Result<Response<GetStatusResponse>, Status> {
+        Ok(Response::new(GetStatusResponse::default()))
+    }
+
+    async fn lead(&self, _request: Request<LeadRequest>) -> Result<Response<LeadResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+}
+
+/// D24: the contract does not ask for grpc.health.v1.
+#[tokio::test]
+async fn a_provider_without_health_is_not_failed_for_it() {
+    let (folder, listener) = socket();
+    let server = tonic::transport::Server::builder()
+        .add_service(DiscoveryServer::new(Least))
+        .add_service(CloudProviderServer::new(Least));
+    tokio::spawn(server.serve_with_incoming(accepted(listener)));
+    let mut suite = Command::new(env!("CARGO_BIN_EXE_provider-conformance"));
+    suite.args(["run", "--filter", "HLTH,STAT-01", "--endpoint"]).arg(folder.path().join("s"));
+    let output = suite.arg("--ledger-dir").arg(folder.path()).output().await.unwrap();
+    let told = told(&output);
+    assert!(told.contains("not-advertised HLTH-01") && !told.contains("FAIL"), "{told}");
+}
+
 struct Newer;
 
 #[tonic::async_trait]
@@ -81,12 +148,8 @@ impl Discovery for Newer {
 #[tokio::test]
 async fn a_provider_speaks_only_a_newer_version() {
     let (folder, listener) = socket();
-    let incoming = futures::stream::unfold(listener, |listener| async move {
-        let accepted = listener.accept().await.map(|(stream, _)| stream);
-        Some((accepted, listener))
-    });
     let server = tonic::transport::Server::builder().add_service(DiscoveryServer::new(Newer));
-    tokio::spawn(server.serve_with_incoming(incoming));
+    tokio::spawn(server.serve_with_incoming(accepted(listener)));
     let output = suite(&folder.path().join("s")).await;
     says(&output, "provider newer at");
     says(&output, "ccm.cloudprovider.v2.Instances");

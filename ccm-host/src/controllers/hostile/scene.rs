@@ -220,7 +220,7 @@ impl Scene {
     }
 
     /// Acts as users, kubelets and autoscalers in the meantime.
-    pub(super) fn disturb(&mut self, round: u32) {
+    pub(super) fn disturb(&mut self, round: u64) {
         for name in ["d0", "d1", "d2", "d3"] {
             if self.server.node(name).is_none() && self.rng.bool() {
                 fall_silent(&self.server, name);

@@ -211,10 +211,11 @@ async fn rates(t: &Trial) -> Outcome {
 }
 
 async fn not_served(t: &Trial) -> Outcome {
-    let wire = t.wire();
+    let patient = t.patient();
     let request = within(prost::bytes::Bytes::new(), t.scenario().call_deadline);
     let answer =
-        crate::target::raw_call(wire, "ccm.cloudprovider.v1alpha1.NoSuchService/NoSuchMethod", request).await;
+        crate::target::raw_call(&patient, "ccm.cloudprovider.v1alpha1.NoSuchService/NoSuchMethod", request)
+            .await;
     match answer {
         Err(status) if status.code() == Code::Unimplemented => Ok(()),
         Err(status) => Err(failed("UNIMPLEMENTED", in_words(&status))),

@@ -10,7 +10,7 @@ use crate::{
     provider::in_words,
     scenario::Variables,
     target::Wire,
-    trial::{Trial, expect, failed, good},
+    trial::{Trial, expect, failed, good, is_bare_unimplemented},
 };
 
 const WORDS: &[&str] = &["Health (grpc.health.v1) only reports whether it accepts work."];
@@ -43,17 +43,29 @@ fn client(t: &Trial) -> HealthClient<Wire> {
     HealthClient::new(t.wire().clone())
 }
 
+/// A provider need not serve it: the host then takes an open connection for health.
+async fn served(t: &Trial) -> Outcome {
+    match client(t).check(t.ask(HealthCheckRequest::default())).await {
+        Err(status) if is_bare_unimplemented(&status) => {
+            Err(Stop::NotAdvertised("grpc.health.v1 answers UNIMPLEMENTED".to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
 async fn check(t: &Trial, service: &str) -> Result<ServingStatus, Stop> {
     let request = t.ask(HealthCheckRequest { service: service.to_owned() });
     Ok(good(&format!("health of {service:?}"), client(t).check(request).await)?.status())
 }
 
 async fn whole(t: &Trial) -> Outcome {
+    served(t).await?;
     let status = check(t, "").await?;
     expect(status == ServingStatus::Serving, "SERVING", status)
 }
 
 async fn services(t: &Trial) -> Outcome {
+    served(t).await?;
     for service in t.provider().info.services.iter().filter(|name| name.starts_with("ccm.")) {
         let status = check(t, service).await?;
         expect(status == ServingStatus::Serving, format!("{service}: SERVING"), status)?;
@@ -62,6 +74,7 @@ async fn services(t: &Trial) -> Outcome {
 }
 
 async fn unknown(t: &Trial) -> Outcome {
+    served(t).await?;
     let request = t.ask(HealthCheckRequest { service: "no.such.Service".to_owned() });
     match client(t).check(request).await {
         Err(status) if status.code() == Code::NotFound => Ok(()),
@@ -70,6 +83,7 @@ async fn unknown(t: &Trial) -> Outcome {
 }
 
 async fn watch(t: &Trial) -> Outcome {
+    served(t).await?;
     let mut stream = good("health watch", client(t).watch(HealthCheckRequest::default()).await)?;
     let first = tokio::time::timeout(t.scenario().call_deadline, stream.message()).await;
     let first = first.map_err(|_| failed("a first status", "silence"))?;
@@ -79,11 +93,13 @@ async fn watch(t: &Trial) -> Outcome {
 }
 
 async fn without_cloud(t: &Trial) -> Outcome {
+    served(t).await?;
     t.steer("cut-cloud", Variables::new()).await?;
     check(t, "").await.map(drop)
 }
 
 async fn stop(t: &Trial) -> Outcome {
+    served(t).await?;
     let mut stream = good("health watch", client(t).watch(HealthCheckRequest::default()).await)?;
     let told = async {
         loop {

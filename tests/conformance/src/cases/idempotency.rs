@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use cloudprovider_proto::v1alpha1::{
-    ErrorReason, LoadBalancer, LoadBalancerState, load_balancers_client::LoadBalancersClient,
+use cloudprovider_proto::{
+    discovery::v1::{GetInfoRequest, discovery_client::DiscoveryClient},
+    v1alpha1::{ErrorReason, LoadBalancer, LoadBalancerState, load_balancers_client::LoadBalancersClient},
 };
 use futures::future::join_all;
 
@@ -101,19 +102,29 @@ async fn one_balancer(t: &Trial) -> Outcome {
 
 async fn lost_answer(t: &Trial) -> Outcome {
     let wanted = t.wanted()?;
+    // A refusal as throttled is lost, too.
+    let mut begun = begun_without_answer(t, &wanted).await;
+    for _again in 0..4 {
+        if begun.is_err() {
+            begun = begun_without_answer(t, &wanted).await;
+        }
+    }
+    begun?;
+    t.ensure(&wanted).await?;
+    only_one(t, &wanted).await.map(drop)
+}
+
+/// Begins a balancer, and hears no answer.
+async fn begun_without_answer(t: &Trial, wanted: &Wanted) -> Outcome {
     let deaf = t.wire().another();
     let mut client = LoadBalancersClient::new(deaf.clone());
     // Once with answers, so that the connection is established.
-    let get = cloudprovider_proto::v1alpha1::GetLoadBalancerRequest {
-        cluster: Some(wanted.cluster.clone()),
-        service: Some(wanted.service_ref()),
-    };
-    good("GetLoadBalancer", client.get_load_balancer(t.ask(get)).await)?;
+    good("GetInfo", DiscoveryClient::new(deaf.clone()).get_info(t.ask(GetInfoRequest::default())).await)?;
     deaf.lose_answers();
-    let request = within(t.ensure_request(&wanted), t.scenario().call_deadline);
+    let request = within(t.ensure_request(wanted), t.scenario().call_deadline);
     let call = client.ensure_load_balancer(request);
     let begun = t.eventually("a balancer that is begun", async || {
-        let state = t.get(&wanted).await?.state();
+        let state = t.get(wanted).await?.state();
         let begun = !matches!(state, LoadBalancerState::Absent | LoadBalancerState::Unspecified);
         Ok(if begun { Ok(()) } else { Err(format!("{state:?}")) })
     });
@@ -121,8 +132,7 @@ async fn lost_answer(t: &Trial) -> Outcome {
         begun = begun => begun?,
         answer = call => drop(answer),
     }
-    t.ensure(&wanted).await?;
-    only_one(t, &wanted).await.map(drop)
+    Ok(())
 }
 
 async fn killed(t: &Trial) -> Outcome {

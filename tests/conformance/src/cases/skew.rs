@@ -54,7 +54,7 @@ fn newer(message: &impl Message) -> Bytes {
 
 async fn call(t: &Trial, method: &str, message: &impl Message) -> Result<Bytes, Stop> {
     let request = within(newer(message), t.scenario().call_deadline);
-    let answer = raw_call(t.wire(), method, request).await;
+    let answer = raw_call(&t.patient(), method, request).await;
     answer.map_err(|status| failed(format!("{method}: OK"), crate::provider::in_words(&status)))
 }
 

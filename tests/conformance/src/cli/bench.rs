@@ -1,12 +1,12 @@
 //! `bench`.
 
-use std::{io::Write as _, process::ExitCode, rc::Rc};
+use std::{io::Write as _, process::ExitCode, rc::Rc, time::Duration};
 
 use anyhow::Result;
 use clap::Args;
 
 use super::TargetArguments;
-use crate::{bench, ledger, provider::introduce, session::Session, target::Wire};
+use crate::{bench, ledger, provider::introduce, scenario::Scenario, session::Session, target::Wire};
 
 #[derive(Debug, Args)]
 pub(super) struct BenchArguments {
@@ -22,7 +22,8 @@ pub(super) struct BenchArguments {
 
 impl BenchArguments {
     pub(super) async fn run(self) -> Result<ExitCode> {
-        let scenario = self.target.scenario()?;
+        // It measures what a caller sees, waits and all.
+        let scenario = Scenario { patience: Duration::ZERO, ..self.target.scenario()? };
         let wire = Wire::new(self.target.endpoint, self.target.tls_dir);
         let provider = introduce(&wire).await?;
         let session = Rc::new(Session::begin(wire, provider, scenario, &ledger::default_folder(), 0)?);

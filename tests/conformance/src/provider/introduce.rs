@@ -139,7 +139,7 @@ fn nobody(endpoint: &Endpoint, status: &Status) -> Option<NoProvider> {
             Some(NoProvider::SomethingElse { endpoint, problem })
         }
         None if status.code() == Code::Unimplemented => Some(NoProvider::SomethingElse { endpoint, problem }),
-        None => None,
+        Some(WireError::Request(_)) | None => None,
     }
 }
 

@@ -15,8 +15,24 @@ pub(super) fn text(page: &mut String, report: &Report) {
     if let Some(why) = &report.ended_early {
         let _never_fails = write!(page, "\n**The run ended early: {why}.**\n");
     }
+    waits(page, report);
     failed(page, report);
     not_shown(page, report);
+}
+
+/// What a real cloud asks for.
+fn waits(page: &mut String, report: &Report) {
+    if report.waits.calls.is_empty() {
+        return;
+    }
+    let calls: Vec<_> =
+        report.waits.calls.iter().map(|(reason, times)| format!("{reason} {times}")).collect();
+    let _never_fails = write!(
+        page,
+        "\nThe provider asked for patience, and the suite waited as a host does: {}; {:.1} s in all.\n",
+        calls.join(", "),
+        report.waits.seconds
+    );
 }
 
 fn opening(report: &Report) -> &'static str {
@@ -94,6 +110,9 @@ fn what_to_do(why: &str) -> String {
     let hook = why.strip_prefix("no hook ").and_then(|name| HOOKS.iter().find(|hook| hook.name == name));
     match hook {
         Some(hook) => format!("give the scenario a hook that {}", hook.what),
+        None if why.contains("max-wait") || why.contains("--case-timeout") => {
+            "if the cloud is that slow, raise max-wait in the scenario and --case-timeout".to_owned()
+        }
         None if why.starts_with("hook ") => "mend this hook of the scenario".to_owned(),
         None => "see the reason".to_owned(),
     }
@@ -104,7 +123,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{cases, report::ProviderReport};
+    use crate::{cases, report::ProviderReport, target::Waits};
 
     fn report(verdicts: &[(&str, Verdict)]) -> Report {
         let of = |(id, verdict): &(&str, Verdict)| {
@@ -120,6 +139,7 @@ mod tests {
             filter: Vec::new(),
             began: String::new(),
             seconds: 0.0,
+            waits: Waits::default(),
             ended_early: None,
             cases: verdicts.iter().map(of).collect(),
             left: Vec::new(),

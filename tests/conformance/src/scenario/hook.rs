@@ -29,6 +29,12 @@ impl Variables {
         self
     }
 
+    /// The value of a variable; the name is without its prefix.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(&format!("{PREFIX}{name}")).map(String::as_str)
+    }
+
     /// All variables, as the ledger stores them.
     #[must_use]
     pub fn into_map(self) -> BTreeMap<String, String> {

@@ -8,14 +8,14 @@ use tonic::{
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
 };
 
-use super::Wire;
+use super::Patient;
 
 /// A unary call of any method with any bytes.
 ///
 /// # Errors
 ///
 /// The status that the provider returns.
-pub async fn raw_call(wire: &Wire, method: &str, request: Request<Bytes>) -> Result<Bytes, Status> {
+pub async fn raw_call(wire: &Patient, method: &str, request: Request<Bytes>) -> Result<Bytes, Status> {
     let path =
         PathAndQuery::try_from(format!("/{method}")).map_err(|error| Status::internal(error.to_string()))?;
     let mut grpc = Grpc::new(wire.clone()).max_decoding_message_size(64 << 20);

@@ -56,13 +56,16 @@ pub enum WireError {
     /// The provider reset this call and kept the connection, as some servers do when a deadline passes.
     #[error("the provider reset the stream: {0}")]
     Reset(h2::Reason),
+    /// The request cannot be sent.
+    #[error("the request cannot be encoded")]
+    Request(#[source] Box<tonic::Status>),
     /// No answer in time.
     #[error("no answer within {0:?}, that is {GRACE:?} after the deadline of the call")]
     NoAnswer(Duration),
 }
 
 impl WireError {
-    fn of_call(error: hyper::Error) -> Self {
+    pub(super) fn of_call(error: hyper::Error) -> Self {
         let reset = std::error::Error::source(&error)
             .and_then(|source| source.downcast_ref::<h2::Error>())
             .filter(|error| error.is_reset())

@@ -143,7 +143,7 @@ impl Trial {
         loop {
             let answer = good("EnsureLoadBalancer", self.ensure_once(wanted).await)?;
             let Some(progress) = &answer.in_progress else { return Ok(answer) };
-            pause(progress, end, "EnsureLoadBalancer").await?;
+            self.pause(progress, end, "EnsureLoadBalancer").await?;
         }
     }
 
@@ -189,7 +189,7 @@ impl Trial {
         loop {
             let answer = good("DeleteLoadBalancer", self.delete_once(request.clone()).await)?;
             let Some(progress) = &answer.in_progress else { return Ok(()) };
-            pause(progress, end, "DeleteLoadBalancer").await?;
+            self.pause(progress, end, "DeleteLoadBalancer").await?;
         }
     }
 
@@ -220,16 +220,16 @@ impl Trial {
     fn longest_work(&self) -> tokio::time::Instant {
         tokio::time::Instant::now() + self.scenario().max_wait.max(self.scenario().settle)
     }
-}
 
-async fn pause(progress: &InProgress, end: tokio::time::Instant, what: &str) -> Outcome {
-    if tokio::time::Instant::now() > end {
-        return Err(failed(
-            format!("{what} that ends within max-wait"),
-            format!("still in progress: {progress:?}"),
-        ));
+    async fn pause(&self, progress: &InProgress, end: tokio::time::Instant, what: &str) -> Outcome {
+        if tokio::time::Instant::now() > end {
+            let most = self.scenario().max_wait;
+            return Err(Stop::NotRun(format!("{what} is still in progress after max-wait ({most:?})")));
+        }
+        self.waited.set(true);
+        let asked =
+            progress.retry_after.and_then(|after| Duration::try_from(after).ok()).unwrap_or(LOOK_AGAIN);
+        tokio::time::sleep(asked.clamp(Duration::from_millis(10), LONGEST_PAUSE)).await;
+        Ok(())
     }
-    let asked = progress.retry_after.and_then(|after| Duration::try_from(after).ok()).unwrap_or(LOOK_AGAIN);
-    tokio::time::sleep(asked.clamp(Duration::from_millis(10), LONGEST_PAUSE)).await;
-    Ok(())
 }

@@ -1,6 +1,8 @@
 //! Controls the cloud: each hook that disturbs it is undone by its counterpart when the case ends.
 
-use cloudprovider_proto::discovery::v1::GetInfoRequest;
+use std::sync::atomic::Ordering;
+
+use cloudprovider_proto::{discovery::v1::GetInfoRequest, v1alpha1::ErrorReason};
 use serde_json::Value;
 
 use super::Trial;
@@ -15,6 +17,9 @@ impl Trial {
     pub(crate) async fn steer(&self, hook: &str, variables: Variables) -> Result<Value, Stop> {
         if let Some(undo) = undoing(hook) {
             self.register_hook(undo, Variables::new())?;
+            let named = variables.get("REASON").and_then(ErrorReason::from_wire_name);
+            let reason = named.unwrap_or(ErrorReason::CloudApiUnavailable);
+            self.provoked.store(reason.into(), Ordering::Relaxed);
         }
         self.hook(hook, &variables).await
     }
@@ -50,7 +55,11 @@ impl Trial {
     /// Undoes at once what a hook disturbed.
     pub(crate) async fn restore(&self, hook: &str) -> Outcome {
         match undoing(hook) {
-            Some(undo) => self.hook(undo, &Variables::new()).await.map(drop),
+            Some(undo) => {
+                self.hook(undo, &Variables::new()).await?;
+                self.provoked.store(0, Ordering::Relaxed);
+                Ok(())
+            }
             None => Ok(()),
         }
     }

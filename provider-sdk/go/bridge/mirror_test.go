@@ -1,0 +1,45 @@
+package bridge
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+)
+
+// D9: a node is forgotten if sweeps no longer name it, however rare they are, and not because few others are asked about.
+func TestANodeIsForgottenWhenSweepsOmitIt(t *testing.T) {
+	var all []*pb.NodeRef
+	for at := range 600 {
+		all = append(all, &pb.NodeRef{Name: fmt.Sprint("n", at), Uid: fmt.Sprint("u", at)})
+	}
+	for _, every := range []time.Duration{5 * time.Minute, 2 * time.Hour} {
+		m, now := &mirror{}, time.Now()
+		// As the host does, in batches.
+		sweep := func(refs []*pb.NodeRef) {
+			for at := 0; at < len(refs); at += 500 {
+				m.note(nil, refs[at:min(at+500, len(refs))], now)
+			}
+		}
+		for range 4 {
+			now = now.Add(every)
+			sweep(all)
+			for range 20 {
+				now = now.Add(every / 20)
+				m.note(nil, all[7:8], now)
+			}
+			if len(m.named) != len(all) {
+				t.Fatalf("every %v: %d are known, though all are named", every, len(m.named))
+			}
+		}
+		began := now
+		for len(m.named) == len(all) && now.Sub(began) < 24*time.Hour {
+			now = now.Add(every)
+			sweep(all[1:])
+		}
+		if took := now.Sub(began); m.named["n0"] != nil || took < time.Hour || took > max(2*time.Hour, 4*every) {
+			t.Errorf("every %v: forgotten after %v: %v", every, took, m.named["n0"] == nil)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+//! Waits when a provider says that something is temporary, as the host does: the contract forbids providers to retry by
+//! themselves, and a real cloud throttles.
+//!
+//! In: a call. Out: its answer, or the first that is not temporary. Each call waits for a limited time, and all calls of a run
+//! together, too. A case that provokes an error does not wait for it.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI32, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use cloudprovider_proto::v1alpha1::{
+    BatchDeleteRoutesResponse, BatchEnsureRoutesResponse, BatchGetInstancesResponse,
+    BatchGetVolumeLabelsResponse, BatchUpdateLoadBalancersResponse, ErrorReason, ItemError,
+};
+use futures::stream;
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Bytes, Frame};
+use prost::Message;
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+use tonic::body::Body;
+use tower::Service;
+
+use super::{Wire, WireError};
+use crate::trial::read_error;
+
+/// How long one call waits in all.
+const LONGEST: Duration = Duration::from_secs(30);
+/// How long to wait if the provider does not say.
+const SOON: Duration = Duration::from_secs(1);
+/// Flag and length in front of each gRPC message.
+const PREFIX: usize = 5;
+
+/// What a run waited for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Waits {
+    /// How long, in all.
+    pub seconds: f64,
+    /// How often, by reason.
+    pub calls: BTreeMap<&'static str, u32>,
+}
+
+/// How long the calls of a run may still wait, and what for they did.
+#[derive(Debug)]
+pub struct Patience {
+    state: Mutex<(Duration, Waits)>,
+}
+
+impl Patience {
+    /// Waits for at most this long.
+    #[must_use]
+    pub fn new(budget: Duration) -> Self {
+        Self { state: Mutex::new((budget, Waits::default())) }
+    }
+
+    /// What it has been used for.
+    #[must_use]
+    pub fn waits(&self) -> Waits {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+    }
+
+    fn take(&self, reason: ErrorReason, wait: Duration) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (left, waits) = &mut *state;
+        let Some(rest) = left.checked_sub(wait) else { return false };
+        *left = rest;
+        waits.seconds += wait.as_secs_f64();
+        *waits.calls.entry(reason.wire_name()).or_default() += 1;
+        true
+    }
+}
+
+/// A connection that waits.
+#[derive(Debug, Clone)]
+pub struct Patient {
+    /// The connection.
+    pub wire: Wire,
+    /// How long.
+    pub patience: Arc<Patience>,
+    /// The number of the reason that the case provokes at the moment.
+    pub provoked: Arc<AtomicI32>,
+}
+
+impl Patient {
+    async fn exchange(mut self, request: Request<Body>) -> Result<Response<Body>, WireError> {
+        let path = request.uri().path().to_owned();
+        if path.ends_with("/WatchInstances") {
+            return Ok(self.wire.call(request).await?.map(Body::new));
+        }
+        let (parts, body) = request.into_parts();
+        let asked = body.collect().await.map_err(|status| WireError::Request(Box::new(status)))?.to_bytes();
+        let end = Instant::now() + LONGEST;
+        loop {
+            let request = Request::from_parts(parts.clone(), whole(asked.clone(), None));
+            let (head, body) = self.wire.call(request).await?.into_parts();
+            let body = body.collect().await.map_err(WireError::of_call)?;
+            let trailers = body.trailers().cloned();
+            let answer = body.to_bytes();
+            let status = of_status(trailers.as_ref().unwrap_or(&head.headers));
+            match status.or_else(|| of_items(&path, answer.get(PREFIX..)?)) {
+                Some((reason, wait)) if self.may_wait(reason, wait, end) => sleep(wait).await,
+                _ => return Ok(Response::from_parts(head, whole(answer, trailers))),
+            }
+        }
+    }
+
+    fn may_wait(&self, reason: ErrorReason, wait: Duration, end: Instant) -> bool {
+        let is_provoked = self.provoked.load(Ordering::Relaxed) == reason as i32;
+        !is_provoked && Instant::now() + wait < end && self.patience.take(reason, wait)
+    }
+}
+
+impl Service<Request<Body>> for Patient {
+    type Response = Response<Body>;
+    type Error = WireError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, WireError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), WireError>> {
+        self.wire.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.clone().exchange(request))
+    }
+}
+
+/// A body of these bytes, of no announced length, as gRPC's are.
+fn whole(data: Bytes, trailers: Option<HeaderMap>) -> Body {
+    let data = (!data.is_empty()).then(|| Frame::data(data));
+    let frames: Vec<_> =
+        data.into_iter().chain(trailers.map(Frame::trailers)).map(Ok::<_, Infallible>).collect();
+    Body::new(StreamBody::new(stream::iter(frames)))
+}
+
+/// What the host waits for by itself, and the shortest wait that the provider asked for.
+fn is_temporary(reason: ErrorReason) -> bool {
+    matches!(
+        reason,
+        ErrorReason::RateLimited
+            | ErrorReason::RetryLater
+            | ErrorReason::ProviderOverloaded
+            | ErrorReason::ConcurrentOperation
+            | ErrorReason::CloudApiUnavailable
+    )
+}
+
+fn of_status(headers: &HeaderMap) -> Option<(ErrorReason, Duration)> {
+    let seen = read_error(&tonic::Status::from_header_map(headers)?);
+    let reason = seen.reason.filter(|reason| is_temporary(*reason))?;
+    Some((reason, seen.retry.and_then(|retry| retry.retry_delay).unwrap_or(SOON)))
+}
+
+/// The first item of a batch that is temporarily refused.
+fn of_items(path: &str, message: &[u8]) -> Option<(ErrorReason, Duration)> {
+    let errors: Vec<ItemError> = match path.rsplit('/').next()? {
+        "BatchGetInstances" => items(message, |all: BatchGetInstancesResponse| all.results, |one| one.error),
+        "BatchUpdateLoadBalancers" => {
+            items(message, |all: BatchUpdateLoadBalancersResponse| all.results, |one| one.error)
+        }
+        "BatchEnsureRoutes" => items(message, |all: BatchEnsureRoutesResponse| all.results, |one| one.error),
+        "BatchDeleteRoutes" => items(message, |all: BatchDeleteRoutesResponse| all.results, |one| one.error),
+        "BatchGetVolumeLabels" => {
+            items(message, |all: BatchGetVolumeLabelsResponse| all.results, |one| one.error)
+        }
+        _ => return None,
+    };
+    let error = errors.into_iter().find(|error| is_temporary(error.reason()))?;
+    Some((error.reason(), error.retry_after.and_then(|after| after.try_into().ok()).unwrap_or(SOON)))
+}
+
+fn items<M: Message + Default, I>(
+    message: &[u8],
+    results: impl Fn(M) -> Vec<I>,
+    error: impl Fn(I) -> Option<ItemError>,
+) -> Vec<ItemError> {
+    M::decode(message).map(results).unwrap_or_default().into_iter().filter_map(error).collect()
+}
