@@ -129,7 +129,9 @@ func TestAProviderLearnsThatNobodyWatches(t *testing.T) {
 // D8: of a provider that issues no tokens, each is one that was never issued.
 func TestATokenThatIsNotHonouredIsRefused(t *testing.T) {
 	feed := sdk.NewChangeFeed(2)
-	cloud := &cloud{watch: func(ctx context.Context, _ *pb.WatchInstancesRequest) (*sdk.Watch, error) { return feed.Watch(ctx), nil }}
+	cloud := &cloud{watch: func(ctx context.Context, _ *pb.WatchInstancesRequest) (*sdk.Watch, error) {
+		return feed.Watch(ctx), nil
+	}}
 	request := &pb.WatchInstancesRequest{Cluster: clusterRef(), ResumeToken: "of nobody"}
 	stream, err := pb.NewInstancesClient(serve(t, provider(t, cloud)).dial(t)).WatchInstances(soon(t), request)
 	if err == nil {

@@ -50,7 +50,7 @@ pub struct Waits {
     pub calls: BTreeMap<&'static str, u32>,
 }
 
-/// How long the calls of a run may still wait, and what for they did.
+/// How long the calls of a run may still wait, and what they waited for.
 #[derive(Debug)]
 pub struct Patience {
     state: Mutex<(Duration, Waits)>,
@@ -85,7 +85,7 @@ impl Patience {
 pub struct Patient {
     /// The connection.
     pub wire: Wire,
-    /// How long.
+    /// How long its calls may wait.
     pub patience: Arc<Patience>,
     /// The number of the reason that the case provokes at the moment.
     pub provoked: Arc<AtomicI32>,
@@ -142,7 +142,7 @@ fn whole(data: Bytes, trailers: Option<HeaderMap>) -> Body {
     Body::new(StreamBody::new(stream::iter(frames)))
 }
 
-/// What the host waits for by itself, and the shortest wait that the provider asked for.
+/// What the host waits for by itself.
 fn is_temporary(reason: ErrorReason) -> bool {
     matches!(
         reason,
