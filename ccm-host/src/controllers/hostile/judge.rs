@@ -240,8 +240,8 @@ impl Judge {
                 .iter()
                 .any(|space| domain == *space || domain.ends_with(&format!(".{space}")));
             let is_allowed = WELL_KNOWN_LABELS.contains(&key.as_str()) || !is_reserved;
-            // Of the worker's, anybody may add it.
-            let is_anothers = key == "mine" && !before[&key].is_null();
+            // The worker's node has it from a provider.
+            let is_anothers = key == "mine" && name != WORKER;
             self.must(is_allowed && !is_anothers, || format!("label {key} of {name}: {before} to {after}"));
             let value = after[&key].as_str().unwrap_or_default();
             let is_value =
