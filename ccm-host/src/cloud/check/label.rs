@@ -31,17 +31,18 @@ pub(super) fn is_subdomain(text: &str) -> bool {
         })
 }
 
-/// `kubernetes.io/` or `k8s.io/`, at the start or right after a dot (NODE-19); or of this host.
+const HOST: &str = "cloudprovider.ccm/";
+
+/// `kubernetes.io/` or `k8s.io/`, at the start or right after a dot (NODE-19); or what people tell this host with.
 pub(super) fn is_reserved(key: &str) -> bool {
-    is_of_host(key)
-        || ["kubernetes.io/", "k8s.io/"]
-            .iter()
-            .any(|space| key.match_indices(space).any(|(at, _)| at == 0 || key[..at].ends_with('.')))
+    ["kubernetes.io/", "k8s.io/", HOST]
+        .iter()
+        .any(|space| key.match_indices(space).any(|(at, _)| at == 0 || key[..at].ends_with('.')))
 }
 
-/// What people tell this host with, and what it keeps on objects.
+/// What people tell this host with on Services, and what it keeps there.
 pub(super) fn is_of_host(key: &str) -> bool {
-    key.starts_with("cloudprovider.ccm/")
+    key.starts_with(HOST)
 }
 
 /// Zone and region, which a volume's labels say and a node's fields: upstream's names, and those of old.
@@ -144,6 +145,7 @@ mod tests {
             ("kubernetes.io/os", true),
             ("k8s.io/os", true),
             ("cloudprovider.ccm/exclude", true),
+            ("x.cloudprovider.ccm/exclude", true),
             ("app.k8snio/bar", false),
             ("k8snio/bar", false),
             ("notkubernetes.io/bar", false),

@@ -408,6 +408,16 @@ mod tests {
         }
     }
 
+    /// It would be the prefix of every annotation.
+    #[test]
+    fn an_empty_prefix_is_none() {
+        let mut findings = Findings::default();
+        let service_annotation_writes = vec![String::new(), "aws.example/".to_owned()];
+        let kept = wants(pb::Wants { service_annotation_writes, ..Default::default() }, &mut findings);
+        assert_eq!(kept.service_annotation_writes, ["aws.example/"]);
+        assert_eq!(findings.rules, [rule::ANSWER_BOUNDS]);
+    }
+
     /// N7.
     #[test]
     fn what_a_provider_wants_to_know_is_what_a_person_could_have_written() {
