@@ -86,6 +86,15 @@ impl Process {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// Waits until this host stands by, because another one leads.
+    pub async fn stands_by(&self) -> Result<()> {
+        wait::until("a replica that stands by", async || {
+            Ok(self.output().contains("standing by until it leads").then_some(()))
+        })
+        .await
+        .with_context(|| self.tail())
+    }
+
     /// Sends SIGKILL, and waits until the process is gone.
     pub fn kill(&mut self) -> Result<()> {
         // The watchdog first: once the child is reaped, its process id may be reused.

@@ -119,11 +119,7 @@ impl Shapes {
     fn of_the_contract() -> Self {
         // An invariant of the build: the descriptors are its own.
         let set = FileDescriptorSet::decode(cloudprovider_proto::FILE_DESCRIPTOR_SET).unwrap_or_default();
-        let mut messages = HashMap::new();
-        for file in &set.file {
-            let package = format!(".{}", file.package());
-            file.message_type.iter().for_each(|message| collect(&package, message, &mut messages));
-        }
+        let messages = messages(&set);
         let (mut shapes, mut known) = (Self::default(), HashMap::new());
         for file in &set.file {
             for service in &file.service {
@@ -203,6 +199,16 @@ fn scalar(field: &FieldDescriptorProto) -> usize {
         Type::String | Type::Bytes => size_of::<String>(),
         _ => size_of::<u64>(),
     }
+}
+
+/// All messages by their full names, which begin with a dot.
+pub(in crate::cloud) fn messages(set: &FileDescriptorSet) -> HashMap<String, &DescriptorProto> {
+    let mut messages = HashMap::new();
+    for file in &set.file {
+        let package = format!(".{}", file.package());
+        file.message_type.iter().for_each(|message| collect(&package, message, &mut messages));
+    }
+    messages
 }
 
 fn collect<'a>(

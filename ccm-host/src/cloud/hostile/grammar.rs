@@ -8,6 +8,8 @@ use prost_types::{
     field_descriptor_proto::{Label, Type},
 };
 
+use crate::cloud::call::answer::messages;
+
 /// The maximum nesting of messages.
 const DEEPEST: u8 = 6;
 
@@ -72,23 +74,16 @@ pub(super) struct Grammar {
 
 impl Grammar {
     pub(super) fn new() -> Self {
-        let mut grammar = Self { messages: HashMap::new(), enums: HashMap::new() };
         let set = FileDescriptorSet::decode(cloudprovider_proto::FILE_DESCRIPTOR_SET).unwrap();
-        for file in set.file {
-            let package = format!(".{}", file.package());
+        let mut enums = HashMap::new();
+        for file in &set.file {
             for one in &file.enum_type {
                 let numbers = one.value.iter().map(prost_types::EnumValueDescriptorProto::number).collect();
-                grammar.enums.insert(format!("{package}.{}", one.name()), numbers);
+                enums.insert(format!(".{}.{}", file.package(), one.name()), numbers);
             }
-            file.message_type.into_iter().for_each(|message| grammar.learn(&package, message));
         }
-        grammar
-    }
-
-    fn learn(&mut self, scope: &str, message: DescriptorProto) {
-        let name = format!("{scope}.{}", message.name());
-        message.nested_type.iter().for_each(|nested| self.learn(&name, nested.clone()));
-        self.messages.insert(name, message);
+        let messages = messages(&set).into_iter().map(|(name, message)| (name, message.clone())).collect();
+        Self { messages, enums }
     }
 
     /// A message in which most fields are set.

@@ -403,9 +403,10 @@ impl Judge {
                 self.done("DeleteLoadBalancer");
                 let about = read::<pb::DeleteLoadBalancerRequest>(asked).service.unwrap_or_default();
                 let is_wanted = self.live(&about).is_some_and(|service| is_wanted(&service));
+                let is_at_rest = !self.is_on_its_way(&about.name);
                 // What it claims to have of the honest one's, it may be asked to delete.
-                let is_its_own = about.name != HONEST && !self.is_on_its_way(&about.name);
-                let may_not = self.lies == Lies::InLists && is_wanted && is_its_own;
+                let is_anothers = about.name == HONEST;
+                let may_not = self.lies == Lies::InLists && is_wanted && is_at_rest && !is_anothers;
                 self.must(!may_not, || format!("{rpc} of {about:?}, which is wanted"));
             }
             "BatchEnsureRoutes" => {

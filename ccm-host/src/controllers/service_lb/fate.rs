@@ -131,9 +131,8 @@ fn elsewhere(row: &Row, service: &Service, at_owner: Option<&Row>) -> Fate {
         Some(at_owner) if is_served(at_owner) && is_another(here, &service.ingress) => {
             Fate::Remove(Why::LeftBehind)
         }
-        None if was_had(row, service) => Fate::Remove(Why::Moved),
-        Some(_) if is_named && was_had(row, service) => Fate::Remove(Why::Moved),
-        None | Some(_) => Fate::Keep,
+        at_owner if (at_owner.is_none() || is_named) && was_had(row, service) => Fate::Remove(Why::Moved),
+        _ => Fate::Keep,
     }
 }
 

@@ -103,13 +103,13 @@ async fn one_balancer(t: &Trial) -> Outcome {
 async fn lost_answer(t: &Trial) -> Outcome {
     let wanted = t.wanted()?;
     // A refusal as throttled is lost, too.
-    let mut begun = begun_without_answer(t, &wanted).await;
-    for _again in 0..4 {
-        if begun.is_err() {
-            begun = begun_without_answer(t, &wanted).await;
+    let mut attempts_left = 4;
+    while let Err(stop) = begun_without_answer(t, &wanted).await {
+        if attempts_left == 0 {
+            return Err(stop);
         }
+        attempts_left -= 1;
     }
-    begun?;
     t.ensure(&wanted).await?;
     only_one(t, &wanted).await.map(drop)
 }

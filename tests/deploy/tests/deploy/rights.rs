@@ -199,10 +199,7 @@ async fn all_controllers_use_what_they_are_granted() -> Result<()> {
     set.is_just_enough(&[], async {
         join(&set.cluster, &["stays", "stops", "goes", "follows", "denied-1", "denied-2"]).await?;
         let standby = set.cluster.start_replica("standby", &["--leader-elect".to_owned()])?;
-        wait::until("the second replica stands by", async || {
-            Ok(standby.output().contains("standing by until it leads").then_some(()))
-        })
-        .await?;
+        standby.stands_by().await?;
         has_pod_cidr(&set.cluster, "stays").await?;
         network_is_available(&set.cluster, "stays").await?;
         set.a_service_comes_changes_and_goes().await?;

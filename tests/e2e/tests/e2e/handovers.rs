@@ -72,14 +72,6 @@ impl Replica {
         self.process.output().lines().any(|line| line.contains(": leads lease="))
     }
 
-    async fn stands_by(&self) -> Result<()> {
-        wait::until("a replica that stands by", async || {
-            Ok(self.process.output().contains("standing by until it leads").then_some(()))
-        })
-        .await
-        .with_context(|| self.process.tail())
-    }
-
     async fn end(&mut self, how: End) -> Result<()> {
         match how {
             End::Term => {
@@ -175,7 +167,7 @@ async fn handovers_of_every_kind_lose_nothing_and_do_nothing_twice() -> Result<(
     for round in 0..rounds {
         let number = u16::try_from(round + 2)?;
         let next = Replica::start(&cluster, number).await?;
-        next.stands_by().await?;
+        next.process.stands_by().await?;
         let how = [End::Term, End::Kill, End::Pause, End::Cut][round % 4];
         load(&cluster, round).await?;
         let begun = Instant::now();

@@ -30,16 +30,8 @@ async fn two() -> Result<(Cluster, Process)> {
     let cluster = electing().start().await?;
     until_led(&cluster, 0).await?;
     let standby = cluster.start_replica("standby", &[])?;
-    stands_by(&standby).await?;
+    standby.stands_by().await?;
     Ok((cluster, standby))
-}
-
-async fn stands_by(replica: &Process) -> Result<()> {
-    wait::until("a replica that stands by", async || {
-        Ok(replica.output().contains("standing by until it leads").then_some(()))
-    })
-    .await
-    .with_context(|| replica.tail())
 }
 
 /// Waits until the Lease has changed hands this often, and somebody holds it.
@@ -129,7 +121,7 @@ async fn a_leader_whose_provider_is_gone_hands_over_to_a_replica_whose_answers()
     acts(&cluster, "node-a").await?;
     let beside = cluster.start_neighbour("mock", &[]).await?;
     let standby = cluster.start_replica_with(&beside, "standby", &[])?;
-    stands_by(&standby).await?;
+    standby.stands_by().await?;
     cluster.provider()?.kill()?;
 
     // A provider may be gone for two minutes, so that one that restarts costs no handover.
@@ -143,6 +135,6 @@ async fn a_leader_whose_provider_is_gone_hands_over_to_a_replica_whose_answers()
 
     // Its pod comes back, still without a provider, and leaves the other one alone.
     cluster.start_host()?;
-    stands_by(cluster.host()?).await?;
+    cluster.host()?.stands_by().await?;
     until_led(&cluster, 1).await
 }
