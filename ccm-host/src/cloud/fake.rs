@@ -74,6 +74,7 @@ struct State {
     conditions: BTreeMap<String, ServiceCondition>,
     events: Vec<ProviderEvent>,
     latency: HashMap<&'static str, Duration>,
+    queued: HashMap<&'static str, Duration>,
     patience: HashMap<&'static str, Duration>,
     calls: Vec<Call>,
     reads_node_state: bool,
@@ -239,6 +240,12 @@ impl FakeProvider {
         self.state.lock().latency.insert(method, latency);
     }
 
+    /// How long changes of that RPC wait before they begin, as in a batch while the provider asks for patience. One whose
+    /// caller gives up meanwhile never begins.
+    pub(crate) fn set_queued(&self, method: &'static str, wait: Duration) {
+        self.state.lock().queued.insert(method, wait);
+    }
+
     /// The deadline of calls of that RPC.
     pub(crate) fn set_patience(&self, method: &'static str, patience: Duration) {
         self.state.lock().patience.insert(method, patience);
@@ -308,6 +315,10 @@ impl FakeProvider {
         call: Call,
         work: impl FnOnce(&mut State) -> Result<T, CloudError> + Send + 'static,
     ) -> Result<T, CloudError> {
+        let queued = self.state.lock().queued.get(method).copied();
+        if let Some(wait) = queued {
+            sleep(wait).await;
+        }
         let ends = Instant::now() + self.log(method, call);
         self.change_at(method, ends, work).await
     }

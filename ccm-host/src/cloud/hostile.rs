@@ -44,6 +44,8 @@ pub(crate) struct Hostile {
     denials: Mutex<HashMap<String, HashSet<(i64, i32)>>>,
     /// The prefixes of annotations that it said it writes.
     writes: Mutex<HashSet<String>>,
+    /// The types of conditions that it said it sets.
+    sets: Mutex<HashSet<String>>,
     hook: OnceLock<Hook>,
 }
 
@@ -135,6 +137,7 @@ impl Hostile {
             unknown: AtomicU64::new(0),
             denials: Mutex::default(),
             writes: Mutex::default(),
+            sets: Mutex::default(),
             hook: OnceLock::new(),
         })
     }
@@ -169,10 +172,17 @@ impl Hostile {
         self.writes.lock().iter().any(|prefix| annotation.starts_with(prefix.as_str()))
     }
 
+    /// Whether it said that it sets this condition of Services.
+    pub(crate) fn sets(&self, condition: &str) -> bool {
+        self.sets.lock().contains(condition)
+    }
+
     fn note_writes(&self, answer: &[u8]) {
         let Ok(answer) = pb::GetCapabilitiesResponse::decode(answer) else { return };
-        let prefixes = answer.wants.unwrap_or_default().service_annotation_writes;
-        self.writes.lock().extend(prefixes.into_iter().filter(|prefix| !prefix.is_empty()));
+        let wants = answer.wants.unwrap_or_default();
+        let prefixes = wants.service_annotation_writes.into_iter().filter(|prefix| !prefix.is_empty());
+        self.writes.lock().extend(prefixes);
+        self.sets.lock().extend(wants.service_condition_writes);
     }
 
     fn note_denials(&self, answer: &[u8]) {

@@ -47,7 +47,7 @@ use crate::{
     },
     reconcile,
 };
-use claims::Claims;
+use claims::{Claims, Runs};
 use condition::Shown;
 use metrics::RouteMetrics;
 use table::Table;
@@ -84,6 +84,7 @@ pub(super) struct Controller {
     shell: Shell<Subject>,
     metrics: RouteMetrics,
     claims: Mutex<Claims>,
+    runs: Runs,
     clouds: Vec<Cloud>,
     shown: Shown,
     /// One permit for each read or write of a Node.
@@ -150,6 +151,7 @@ impl shell::Controller for Controller {
         Some(Self {
             metrics: RouteMetrics::register(&shell.queue, registry),
             claims: Mutex::default(),
+            runs: Runs::default(),
             clouds: providers.map(|provider| Cloud::new(Arc::clone(provider))).collect(),
             shown: Shown::default(),
             nodes_at_once: Semaphore::new(NODES_AT_ONCE),
@@ -177,7 +179,12 @@ impl shell::Controller for Controller {
 
     async fn look(&self, subject: &Subject) -> Outcome {
         match subject {
-            Subject::Node(name) => Box::pin(self.look_at_node(name)).await,
+            Subject::Node(name) => {
+                let outdated = self.runs.begin(name);
+                let outcome = Box::pin(self.look_at_node(name, outdated)).await;
+                self.runs.end(name);
+                outcome
+            }
             Subject::Stray { provider, id } => self.look_at_stray(provider, id).await,
         }
     }

@@ -140,7 +140,8 @@ fn service(name: &str) -> Value {
 fn populate(server: &NodeServer) {
     ["n0", "n1", "n2"].iter().for_each(|name| server.put(&new(name)));
     for (number, name) in ["r0", "r1", "r2", "r3"].into_iter().enumerate() {
-        server.put(&of("test", name).with_pod_cidr(&format!("10.0.{number}.0/24")).ready());
+        let old = of("test", name).created_at(Timestamp::from_second(-60).unwrap());
+        server.put(&old.with_pod_cidr(&format!("10.0.{number}.0/24")).ready());
     }
     ["d0", "d1", "d2", "d3"].iter().for_each(|name| fall_silent(server, name));
     // Its kubelet is alive, and says itself that it is not ready.

@@ -3,6 +3,9 @@
 //! In: a name, or the id of a route. Out: calls to the provider, answers in its table, the condition of the node, and
 //! reports, which say when to look again. The destinations of a node are handled concurrently.
 //!
+//! A call may wait for minutes before it begins, while a provider asks for patience. It is given up as soon as its node has
+//! changed, and what is right by then is decided anew.
+//!
 //! A route that cannot be traced to a node is a stray: a blackhole without a target, or a leftover of an instance without
 //! a node. It is inside a cluster CIDR and no node wants its destination, so upstream removes it, and so do we. The
 //! provider is given id and target, and does not remove a route that has changed.
@@ -10,6 +13,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Cloud, Controller, Subject,
@@ -31,16 +35,23 @@ const FAILED_TO_DELETE: &str = "FailedToDeleteRoute";
 /// Delay that lets the cache catch up with a newer live read.
 const CACHE_IS_BEHIND: Duration = Duration::from_secs(1);
 
+/// A node as it was when a run began, which may not exist; cancelled once that is outdated.
+struct Run {
+    node: Option<Arc<Node>>,
+    outdated: CancellationToken,
+}
+
 impl Controller {
     /// Does everything required for a node, whether it exists or not.
-    pub(super) async fn look_at_node(&self, name: &str) -> Outcome {
+    pub(super) async fn look_at_node(&self, name: &str, outdated: CancellationToken) -> Outcome {
         let (parts, reports) = (&self.shell.parts, &self.shell.reports);
         let subject = Subject::Node(name.to_owned());
         for cloud in self.clouds.iter().filter(|cloud| cloud.serves_routes()) {
             node_instance::known_to(&parts.nodes, &*cloud.provider).await;
         }
-        let node = parts.nodes.get(name);
-        let owner = match node.as_deref().map(|node| self.owner(node)) {
+        let run = Run { node: parts.nodes.get(name), outdated };
+        let node = run.node.as_ref();
+        let owner = match node.map(|node| self.owner(node)) {
             None => None,
             Some(Some(cloud)) => Some(cloud.name()),
             Some(None) => return reports.clear(&subject),
@@ -49,26 +60,26 @@ impl Controller {
         for cloud in self.clouds.iter().filter(|cloud| cloud.serves_routes()) {
             let is_owner = owner == Some(cloud.name());
             let Some(learnt) = cloud.learnt() else {
-                if node.as_ref().is_some_and(|node| is_owner && !node.pod_cidrs.is_empty()) {
+                if node.is_some_and(|node| is_owner && !node.pod_cidrs.is_empty()) {
                     let why = format!("the routes of provider {:?} are not listed yet", cloud.name());
                     // The first list requeues every node.
                     said.push(Report::waiting("RoutesNotListed", why, Retry::Wait));
                 }
                 continue;
             };
-            let mut plan = decide(&self.facts(cloud, name, node.as_deref(), is_owner));
+            let mut plan = decide(&self.facts(cloud, name, run.node.as_deref(), is_owner));
             if is_owner {
                 said.append(&mut plan.reports);
             }
             let before = said.len();
-            let reaches = self.carry_out(cloud, name, node.as_ref(), &plan, &mut said).await;
+            let reaches = self.carry_out(cloud, name, &run, &plan, &mut said).await;
             let outcome = match &said[before..] {
                 _ if plan.is_idle() => Synced::Noop,
                 said if said.iter().any(|report| report.error.is_some()) => Synced::Error,
                 _ => Synced::Changed,
             };
             self.metrics.synced(Trigger::NodeChange, outcome);
-            if let Some(node) = node.as_ref().filter(|_| is_owner) {
+            if let Some(node) = node.filter(|_| is_owner) {
                 let reaches: Vec<Reach> = reaches.into_iter().chain(plan.unreached).collect();
                 let wanted = condition::wanted(node, plan.concerned, &reaches, learnt == Learnt::Whole);
                 if let Some(wanted) = wanted {
@@ -76,7 +87,7 @@ impl Controller {
                 }
             }
         }
-        reports.set(&subject, node.map(|node| (&*node).into()), said)
+        reports.set(&subject, node.map(|node| (&**node).into()), said)
     }
 
     /// Returns the reach of each lane of the plan.
@@ -84,21 +95,21 @@ impl Controller {
         &self,
         cloud: &Cloud,
         name: &str,
-        node: Option<&Arc<Node>>,
+        run: &Run,
         plan: &Plan,
         said: &mut Vec<Report>,
     ) -> Vec<Reach> {
         let mut may_remove = false;
         if plan.removals().next().is_some() {
-            match self.may_remove(cloud, name, node).await {
+            match self.may_remove(cloud, name, run.node.as_ref()).await {
                 Ok(()) => may_remove = true,
                 Err(report) => said.push(report),
             }
         }
         let stale = plan.stale.iter().filter(|_| may_remove);
         let (lanes, removed) = tokio::join!(
-            join_all(plan.lanes.iter().map(|lane| self.work(cloud, node, lane, may_remove))),
-            join_all(stale.map(|route| self.remove(cloud, node, route))),
+            join_all(plan.lanes.iter().map(|lane| self.work(cloud, run, lane, may_remove))),
+            join_all(stale.map(|route| self.remove(cloud, run, route))),
         );
         said.extend(removed.into_iter().flatten());
         let reach = |(reach, mut reports)| {
@@ -109,19 +120,13 @@ impl Controller {
     }
 
     /// Removes the routes beside the right one first, then ensures the right one.
-    async fn work(
-        &self,
-        cloud: &Cloud,
-        node: Option<&Arc<Node>>,
-        lane: &Lane,
-        may_remove: bool,
-    ) -> (Reach, Vec<Report>) {
+    async fn work(&self, cloud: &Cloud, run: &Run, lane: &Lane, may_remove: bool) -> (Reach, Vec<Report>) {
         let mut said = Vec::new();
         for route in lane.remove.iter().filter(|_| may_remove) {
-            said.extend(self.remove(cloud, node, route).await);
+            said.extend(self.remove(cloud, run, route).await);
         }
-        let Some(node) = node.filter(|_| lane.ensure) else { return (Reach::Stands, said) };
-        let (reach, report) = self.ensure(cloud, node, lane).await;
+        let Some(node) = run.node.as_ref().filter(|_| lane.ensure) else { return (Reach::Stands, said) };
+        let (reach, report) = self.ensure(cloud, node, lane, &run.outdated).await;
         said.extend(report);
         (reach, said)
     }
@@ -152,15 +157,23 @@ impl Controller {
     }
 
     /// Makes the destination of a lane lead to the node. Returns what is still in the way.
-    async fn ensure(&self, cloud: &Cloud, node: &Arc<Node>, lane: &Lane) -> (Reach, Option<Report>) {
+    async fn ensure(
+        &self,
+        cloud: &Cloud,
+        node: &Arc<Node>,
+        lane: &Lane,
+        outdated: &CancellationToken,
+    ) -> (Reach, Option<Report>) {
         // A route that leads to the node already keeps doing so, whether the change succeeds or not.
         let not_done = if lane.leads { Reach::Unknown } else { Reach::Missing };
         let destination = lane.destination;
         let call = cloud.provider.ensure_route(EnsureRoute { destination, node: Arc::clone(node) });
         let done = |ensured: &EnsuredRoute| result(&ensured.in_progress);
-        let ensured = match measured(&self.metrics.operations, &*cloud.provider, "ensure", call, done).await {
-            Ok(ensured) => ensured,
-            Err(error) => {
+        let made = measured(&self.metrics.operations, &*cloud.provider, "ensure", call, done);
+        let ensured = match cloud.unless(outdated, made).await {
+            None => return (Reach::Unknown, None),
+            Some(Ok(ensured)) => ensured,
+            Some(Err(error)) => {
                 let what = format!("no route {} to {destination} for node {}", node.uid, node.name);
                 return (not_done, Some(failed("RouteNotMade", FAILED_TO_CREATE, &what, &error)));
             }
@@ -196,13 +209,14 @@ impl Controller {
 
     /// Removes a route; the holder of its destination is looked at again, unless that is `node`. Returns what is still in
     /// the way.
-    async fn remove(&self, cloud: &Cloud, node: Option<&Arc<Node>>, route: &Route) -> Option<Report> {
+    async fn remove(&self, cloud: &Cloud, run: &Run, route: &Route) -> Option<Report> {
         let call = cloud.provider.delete_route(route.clone());
-        match measured(&self.metrics.operations, &*cloud.provider, "delete", call, result).await {
+        let removed = measured(&self.metrics.operations, &*cloud.provider, "delete", call, result);
+        match cloud.unless(&run.outdated, removed).await? {
             Ok(Some(progress)) => {
                 return Some(in_progress(&progress, format!("removing the route to {}", route.destination)));
             }
-            Ok(None) => self.is_removed(cloud, node, route),
+            Ok(None) => self.is_removed(cloud, run.node.as_ref(), route),
             Err(error) if error.is(ErrorReason::RouteChanged) => {
                 tracing::info!(route = route.id, destination = %route.destination, "changed in the meantime, listing again");
                 cloud.doubted.notify_one();
@@ -235,10 +249,26 @@ impl Controller {
             Some((cloud, route.filter(|route| self.is_stray(route) && cloud.is_trusted())?))
         });
         let said = match stray {
-            Some((cloud, route)) => self.remove(cloud, None, &route).await,
+            Some((cloud, route)) => {
+                // Whoever wants its destination needs it gone.
+                let run = Run { node: None, outdated: CancellationToken::new() };
+                self.remove(cloud, &run, &route).await
+            }
             None => None,
         };
         self.shell.reports.set(&subject, None, said.into_iter().collect())
+    }
+}
+
+impl Cloud {
+    /// The outcome of a call, unless what it was decided on is outdated first. It may have begun by then, so what it has
+    /// done is asked.
+    async fn unless<T>(&self, outdated: &CancellationToken, call: impl Future<Output = T>) -> Option<T> {
+        let outcome = outdated.run_until_cancelled(call).await;
+        if outcome.is_none() {
+            self.doubted.notify_one();
+        }
+        outcome
     }
 }
 
@@ -260,7 +290,7 @@ fn in_progress(progress: &InProgress, what: String) -> Report {
 
 /// Whether everything that routes depend on is unchanged. A node that no longer exists is no reason to keep its
 /// routes.
-fn is_same(cached: Option<&Arc<Node>>, live: Option<&Node>) -> bool {
+pub(super) fn is_same(cached: Option<&Arc<Node>>, live: Option<&Node>) -> bool {
     match (cached, live) {
         (_, None) => true,
         (None, Some(_)) => false,

@@ -11,9 +11,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use ipnet::IpNet;
 use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Controller, Subject,
+    act::is_same,
     condition::{self, NETWORK_UNAVAILABLE},
     table::Holder,
 };
@@ -52,6 +55,27 @@ pub(super) fn destinations(node: &Node) -> Vec<IpNet> {
         }
     }
     wanted
+}
+
+/// The runs under way, by node.
+#[derive(Debug, Default)]
+pub(super) struct Runs(Mutex<HashMap<String, CancellationToken>>);
+
+impl Runs {
+    /// A run of this node begins, its only one. The token is cancelled once the node has changed.
+    pub(super) fn begin(&self, name: &str) -> CancellationToken {
+        let outdated = CancellationToken::new();
+        self.0.lock().insert(name.to_owned(), outdated.clone());
+        outdated
+    }
+
+    pub(super) fn end(&self, name: &str) {
+        self.0.lock().remove(name);
+    }
+
+    fn outdate(&self, name: &str) {
+        self.0.lock().remove(name).inspect(CancellationToken::cancel);
+    }
 }
 
 impl Claims {
@@ -130,6 +154,9 @@ impl Controller {
         let mut claims = self.claims.lock();
         let others = if is_ours(node) { claims.see(node) } else { claims.forget(&node.name) };
         drop(claims);
+        let is_another =
+            !matches!(change, Change::Updated { old, new } if is_same(Some(old), Some(new.as_ref())));
+        others.iter().chain(is_another.then_some(&node.name)).for_each(|name| self.runs.outdate(name));
         others.into_iter().chain(looked_at.then(|| node.name.clone())).for_each(|name| self.queue_node(name));
     }
 
@@ -144,6 +171,7 @@ impl Controller {
     fn gone(&self, node: &Node) {
         let others = self.claims.lock().forget(&node.name);
         self.shown.forget(&node.name);
+        others.iter().chain([&node.name]).for_each(|name| self.runs.outdate(name));
         others.into_iter().chain([node.name.clone()]).for_each(|name| self.queue_node(name));
         let Some(instance) = node.provider_id.clone().map(Holder::Instance) else { return };
         for cloud in &self.clouds {

@@ -185,3 +185,35 @@ async fn a_node_that_comes_back_while_its_route_is_removed_has_one_again() {
     assert_eq!(scene.routes(), ["10.120.0.0/24 n1"]);
     scene.stop().await;
 }
+
+/// Calls that wait for minutes before they begin, and are outdated by then.
+#[tokio::test(start_paused = true)]
+async fn a_route_is_not_made_for_a_node_that_went_while_the_call_waited() {
+    let scene = Scene::settled([], []).await;
+    scene.fake.set_queued(method::ENSURE_ROUTE, Duration::from_secs(200));
+    scene.server.put(&n1());
+    scene.server.put(&wanting("n2", &["10.120.2.0/24"]));
+    sleep(Duration::from_secs(10)).await;
+    scene.server.delete("n1");
+    sleep(Duration::from_secs(10)).await;
+    // Its block is another node's now; the other node gets a new machine.
+    scene.server.put(&wanting("n3", &["10.120.0.0/24"]));
+    scene.server.put(&wanting("n2", &["10.120.2.0/24"]).uid("newer"));
+    sleep(Duration::from_secs(250)).await;
+    assert_eq!(scene.calls(), ["ensure 10.120.0.0/24 n3", "ensure 10.120.2.0/24 n2", "list", "list"]);
+    assert_eq!(scene.routes(), ["10.120.0.0/24 n3", "10.120.2.0/24 n2"]);
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_is_not_removed_for_a_node_that_came_back_while_the_call_waited() {
+    let scene = Scene::settled([n1()], [route("a", "10.120.0.0/24", "n1")]).await;
+    scene.fake.set_queued(method::DELETE_ROUTE, Duration::from_secs(200));
+    scene.server.delete("n1");
+    sleep(Duration::from_secs(10)).await;
+    scene.server.put(&n1().uid("newer"));
+    sleep(Duration::from_secs(250)).await;
+    assert!(!scene.calls().contains(&"delete a".to_owned()));
+    assert_eq!(scene.routes(), ["10.120.0.0/24 n1"]);
+    scene.stop().await;
+}
