@@ -36,6 +36,7 @@ mod shadowed;
 mod volumes;
 mod wanted;
 
+pub(crate) use check::label::is_reserved as is_reserved_label;
 pub use connection::Dialer;
 pub use digest::{
     covers_backends, differ_in_backends_only, is_for_another_class, joined, service_part, with_backends_of,

@@ -210,7 +210,7 @@ func TestOvertakenRevisions(t *testing.T) {
 	_, err := client.EnsureLoadBalancer(soon(t), request)
 	expect(t, err, codes.Aborted, pb.ErrorReason_ERROR_REASON_STALE_REVISION)
 	answer, err := client.BatchUpdateLoadBalancers(soon(t), &pb.BatchUpdateLoadBalancersRequest{
-		Cluster: clusterRef(), Fencing: &pb.Fencing{}, BackendSets: []*pb.BackendSet{{}},
+		Cluster: clusterRef(), Fencing: &pb.Fencing{}, Backends: &pb.BackendSet{},
 		Items: []*pb.LoadBalancerUpdate{
 			{Service: service("service-1"), DesiredDigest: "d", Revision: 8},
 			{Service: service("service-2"), DesiredDigest: "d", Revision: 1},
@@ -380,7 +380,7 @@ func TestAMutationOnAKeyThatAnotherOneWorksOnIsRefused(t *testing.T) {
 		items = append(items, &pb.LoadBalancerUpdate{Service: service(uid), DesiredDigest: "d"})
 	}
 	answer, err := client.BatchUpdateLoadBalancers(soon(t), &pb.BatchUpdateLoadBalancersRequest{
-		Cluster: clusterRef(), Fencing: &pb.Fencing{}, BackendSets: []*pb.BackendSet{{}}, Items: items,
+		Cluster: clusterRef(), Fencing: &pb.Fencing{}, Backends: &pb.BackendSet{}, Items: items,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ class Balancers(sdk.LoadBalancers):
         for item in request.items:
             ref, result = item.service.ref, answer.results.add(service_uid=item.service.ref.uid)
             if row := rows.get(key_of(call, ref)):
-                row |= {"digest": item.desired_digest, "backends": backends(request.backend_sets[item.backend_set])}
+                row |= {"digest": item.desired_digest, "backends": backends(request.backends)}
                 result.outcome = pb.UPDATE_OUTCOME_UPDATED
             else:
                 result.outcome = pb.UPDATE_OUTCOME_NOT_UPDATED

@@ -254,7 +254,12 @@ impl Link {
         if let Some(error) = error {
             match error.reason {
                 Some(ErrorReason::RateLimited) => {
-                    let grew = self.limiter.pause(method.class, error.retry_after.unwrap_or(PAUSE), now);
+                    let grew = self.limiter.pause(
+                        method.class,
+                        &error.scope,
+                        error.retry_after.unwrap_or(PAUSE),
+                        now,
+                    );
                     self.metrics.rate_limited(method.class, grew);
                 }
                 Some(ErrorReason::ProviderOverloaded) => self.limiter.overloaded(now),

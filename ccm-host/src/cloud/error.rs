@@ -51,6 +51,8 @@ pub struct CloudError {
     pub message: String,
     /// The delay that the provider asked for.
     pub retry_after: Option<Duration>,
+    /// The services whose calls share an exhausted quota, separated by commas; empty if that is not known.
+    pub scope: String,
     /// There was no connection, or it broke before the provider answered.
     pub is_unanswered: bool,
 }
@@ -60,6 +62,7 @@ impl CloudError {
     pub(super) fn of_status(method: &'static str, status: &Status, findings: &mut Findings) -> Self {
         let ours = status.get_details_error_info().filter(|info| info.domain == ERROR_DOMAIN);
         let retry_after = retry_delay(status).and_then(|given| within(RETRY, given, findings));
+        let scope = ours.as_ref().and_then(|info| info.metadata.get("scope").cloned()).unwrap_or_default();
         let (code, reason) = match ours {
             Some(info) => (status.code(), ErrorReason::from_wire_name(&info.reason)),
             None if connection_ended(status) => (Code::Unavailable, None),
@@ -71,7 +74,7 @@ impl CloudError {
         let message = check::shown(&message, defaults::MAX_MESSAGE_TEXT_BYTES);
         // A status that came over the wire has no source.
         let is_unanswered = code == Code::Unavailable && reason.is_none() && status.source().is_some();
-        Self { method, reason, code, message, retry_after, is_unanswered }
+        Self { method, reason, code, message, retry_after, scope, is_unanswered }
     }
 
     /// The error of one item.
@@ -86,6 +89,7 @@ impl CloudError {
             code: reason.code(),
             message: check::shown(&error.message, defaults::MAX_MESSAGE_TEXT_BYTES),
             retry_after: error.retry_after.and_then(|given| within(RETRY, given, findings)),
+            scope: String::new(),
             is_unanswered: false,
         }
     }
@@ -116,8 +120,16 @@ impl CloudError {
         Self::without_reason(method, Code::OutOfRange, message)
     }
 
-    pub(super) fn without_reason(method: &'static str, code: Code, message: impl Into<String>) -> Self {
-        Self { method, reason: None, code, message: message.into(), retry_after: None, is_unanswered: false }
+    pub(crate) fn without_reason(method: &'static str, code: Code, message: impl Into<String>) -> Self {
+        Self {
+            method,
+            reason: None,
+            code,
+            message: message.into(),
+            retry_after: None,
+            scope: String::new(),
+            is_unanswered: false,
+        }
     }
 
     /// The reason as used in metrics and Events; the code if there is no reason.

@@ -48,7 +48,7 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
         adoption: adoption(given.adopt).into(),
     };
     // Size check against the whole set: a provider that forgot the set gets all of it.
-    let whole = Spliced { message: message(), tag: BACKENDS, entries: vec![given.backends.encoded.clone()] };
+    let whole = Spliced { message: message(), tag: BACKENDS, entry: given.backends.encoded.clone() };
     let bytes = whole.encoded_len();
     if bytes > session.message_bytes {
         let nodes = given.backends.nodes.len();
@@ -58,8 +58,7 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
             format!("{nodes} nodes take {bytes} bytes, the provider accepts {most}: a set cannot be split"),
         ));
     }
-    let sets = (BACKENDS, &[&*given.backends][..]);
-    let response = sets::call(link, &session, None, sets, message).await?;
+    let response = sets::call(link, &session, None, (BACKENDS, &given.backends), message).await?;
     let of = &given.service;
     Ok(link.metrics.checked(|findings| check::ensured(response, &of.key, &of.uid, wants, findings)))
 }
@@ -125,7 +124,7 @@ impl LateList {
     }
 }
 
-/// BatchUpdateLoadBalancers: new backends; each request carries each set of backends once.
+/// BatchUpdateLoadBalancers: new backends, the same ones for all items of a call.
 #[derive(Debug)]
 pub(super) struct Updates;
 
@@ -165,19 +164,16 @@ impl BatchRpc for Updates {
         items.iter().map(|(_, wanted)| wanted.service.uid.clone()).collect()
     }
 
-    /// Each set once.
-    fn sets(items: &[Item<Self>]) -> (u32, Vec<&BackendSet>) {
-        let mut seen = HashSet::new();
-        let sets = items.iter().map(|(_, wanted)| &*wanted.backends);
-        (BACKEND_SETS, sets.filter(|set| seen.insert(&set.digest)).collect())
+    fn set(items: &[Item<Self>]) -> Option<(u32, &BackendSet)> {
+        items.first().map(|(_, wanted)| (UPDATED_BACKENDS, &*wanted.backends))
     }
 
     fn request(call: &Call<'_, Self>, _: &[String], items: &[Item<Self>]) -> Self::Request {
         pb::BatchUpdateLoadBalancersRequest {
             cluster: Some(call.link.cluster()),
             fencing: Some(call.link.fencing()),
-            backend_sets: Vec::new(),
-            items: updates(items, &call.session.wants),
+            backends: None,
+            items: items.iter().map(|(_, wanted)| update(wanted, &call.session.wants)).collect(),
         }
     }
 
@@ -231,12 +227,13 @@ fn outcome(result: pb::LoadBalancerUpdateResult, findings: &mut Findings) -> Ans
 
 /// Room for the cluster, the fencing, and everything else that precedes the items.
 const RESERVE: usize = 8 << 10;
-/// `BatchUpdateLoadBalancersRequest.backend_sets`.
-const BACKEND_SETS: u32 = 3;
-/// Tag, length and index of an item or a set.
+/// `BatchUpdateLoadBalancersRequest.backends`.
+const UPDATED_BACKENDS: u32 = 3;
+/// Tag and length of an item or a set.
 const PER_ENTRY: usize = 16;
 
-/// Plans which updates share a call: as many as fit by count and bytes, no Service twice. A set is never split.
+/// Plans which updates share a call: those that get the same set, as many as fit by count and bytes, no Service twice. A set
+/// is never split.
 fn plan(
     items: Vec<Item<Updates>>,
     wants: &pb::Wants,
@@ -245,22 +242,19 @@ fn plan(
 ) -> Planned<Updates> {
     let budget = most_bytes.saturating_sub(RESERVE);
     let mut planned = Planned { chunks: Vec::new(), refused: Vec::new() };
-    let mut sorted = items;
-    // Items with the same set are adjacent, so that the set is sent as seldom as possible.
-    sorted.sort_by(|(_, a), (_, b)| a.backends.digest.cmp(&b.backends.digest));
     let mut open: Vec<Chunk> = Vec::new();
-    for item in sorted {
+    for item in items {
         let set = item.1.backends.encoded.len() + PER_ENTRY;
-        let own = update(&item.1, 0, wants).encoded_len() + PER_ENTRY;
+        let own = update(&item.1, wants).encoded_len() + PER_ENTRY;
         if set + own > budget {
             planned.refused.push((item.0.clone(), too_large(&item, set + own, budget)));
             continue;
         }
-        match open.iter_mut().find(|chunk| chunk.takes(&item, set, own, budget, most_items)) {
-            Some(chunk) => chunk.add(item, set, own),
+        match open.iter_mut().find(|chunk| chunk.takes(&item, own, budget, most_items)) {
+            Some(chunk) => chunk.add(item, own),
             None => {
-                let mut chunk = Chunk::default();
-                chunk.add(item, set, own);
+                let mut chunk = Chunk { bytes: set, ..Chunk::default() };
+                chunk.add(item, own);
                 open.push(chunk);
             }
         }
@@ -269,51 +263,33 @@ fn plan(
     planned
 }
 
-/// The items of a call. Each points at its own set, by the order of [`BatchRpc::sets`].
-fn updates(items: &[Item<Updates>], wants: &pb::Wants) -> Vec<pb::LoadBalancerUpdate> {
-    let mut index: HashMap<&str, u32> = HashMap::new();
-    let updates = items.iter().map(|(_, wanted)| {
-        let next = u32::try_from(index.len()).unwrap_or(u32::MAX);
-        update(wanted, *index.entry(&wanted.backends.digest).or_insert(next), wants)
-    });
-    updates.collect()
-}
-
 #[derive(Default)]
 struct Chunk {
     items: Vec<Item<Updates>>,
-    sets: HashSet<String>,
     uids: HashSet<String>,
     bytes: usize,
 }
 
 impl Chunk {
-    fn takes(
-        &self,
-        (key, wanted): &Item<Updates>,
-        set: usize,
-        own: usize,
-        budget: usize,
-        most: usize,
-    ) -> bool {
-        let set = if self.sets.contains(&wanted.backends.digest) { 0 } else { set };
-        self.items.len() < most && self.bytes + set + own <= budget && !self.uids.contains(&key.subject)
+    fn takes(&self, (key, wanted): &Item<Updates>, own: usize, budget: usize, most: usize) -> bool {
+        let has_its_set =
+            self.items.first().is_none_or(|(_, one)| one.backends.digest == wanted.backends.digest);
+        has_its_set
+            && self.items.len() < most
+            && self.bytes + own <= budget
+            && !self.uids.contains(&key.subject)
     }
 
-    fn add(&mut self, item: Item<Updates>, set: usize, own: usize) {
-        if self.sets.insert(item.1.backends.digest.clone()) {
-            self.bytes += set;
-        }
+    fn add(&mut self, item: Item<Updates>, own: usize) {
         self.bytes += own;
         self.uids.insert(item.0.subject.clone());
         self.items.push(item);
     }
 }
 
-fn update(wanted: &UpdateLoadBalancer, backend_set: u32, wants: &pb::Wants) -> pb::LoadBalancerUpdate {
+fn update(wanted: &UpdateLoadBalancer, wants: &pb::Wants) -> pb::LoadBalancerUpdate {
     pb::LoadBalancerUpdate {
         service: Some(wanted::service(&wanted.service, &wants.service.clone().unwrap_or_default())),
-        backend_set,
         desired_digest: wanted.desired_digest.clone(),
         revision: wanted.revision,
     }
@@ -374,10 +350,10 @@ mod tests {
 
     /// The message as the provider reads it.
     fn sent(items: &[Item<Updates>]) -> pb::BatchUpdateLoadBalancersRequest {
-        let (_, sets) = Updates::sets(items);
-        let items = updates(items, &pb::Wants::default());
-        let backend_sets = sets.iter().map(|set| pb::BackendSet::decode(&set.encoded[..]).unwrap()).collect();
-        pb::BatchUpdateLoadBalancersRequest { backend_sets, items, ..Default::default() }
+        let (_, set) = Updates::set(items).unwrap();
+        let backends = Some(pb::BackendSet::decode(&set.encoded[..]).unwrap());
+        let items = items.iter().map(|(_, wanted)| update(wanted, &pb::Wants::default())).collect();
+        pb::BatchUpdateLoadBalancersRequest { backends, items, ..Default::default() }
     }
 
     fn shape(planned: &Planned<Updates>) -> Vec<usize> {
@@ -391,19 +367,18 @@ mod tests {
         let planned = plan(items, &pb::Wants::default(), 16 << 20, 500);
         assert_eq!(shape(&planned), [100]);
         let message = sent(&planned.chunks[0]);
-        assert_eq!((message.backend_sets.len(), message.items.len()), (1, 100));
-        assert!(message.items.iter().all(|item| item.backend_set == 0));
+        assert_eq!((message.backends.unwrap().digest, message.items.len()), (backends.digest.clone(), 100));
     }
 
     #[test]
-    fn each_item_points_at_its_own_set() {
+    fn updates_with_another_set_are_another_call() {
         let (a, b) = (set(1), set(2));
         let items = vec![item("s1", &a, 1), item("s2", &b, 1), item("s3", &a, 1)];
         let planned = plan(items, &pb::Wants::default(), 16 << 20, 500);
-        let message = sent(&planned.chunks[0]);
-        assert_eq!(message.backend_sets.len(), 2);
-        for (item, (_, wanted)) in message.items.iter().zip(&planned.chunks[0]) {
-            assert_eq!(message.backend_sets[item.backend_set as usize].digest, wanted.backends.digest);
+        assert_eq!(shape(&planned), [2, 1]);
+        for chunk in &planned.chunks {
+            let digest = sent(chunk).backends.unwrap().digest;
+            assert!(chunk.iter().all(|(_, wanted)| wanted.backends.digest == digest));
         }
     }
 

@@ -263,10 +263,8 @@ pub struct Instance {
     pub region: Option<String>,
     /// Canonical; at most one per family.
     pub pod_cidrs: Vec<IpNet>,
-    /// Valid labels outside of reserved namespaces.
+    /// All its valid labels outside of reserved namespaces.
     pub labels: BTreeMap<String, String>,
-    /// Labels to remove.
-    pub removed_labels: Vec<String>,
     /// As the firmware reports it.
     pub system_uuid: Option<String>,
     /// One sentence for each thing dropped from the answer, for an Event on the node.

@@ -155,16 +155,13 @@ func (l *loadBalancers) wanted(service *pb.Service) *pb.Service {
 }
 
 func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *pb.BatchUpdateLoadBalancersRequest) (*pb.BatchUpdateLoadBalancersResponse, error) {
-	sets := make([][]*v1.Node, len(request.GetBackendSets()))
-	for i, set := range request.GetBackendSets() {
-		sets[i] = l.mirror.backends(ctx, set)
-	}
+	nodes := l.mirror.backends(ctx, request.GetBackends())
 	l.memory.leads(request.GetFencing())
 	named := func(item *pb.LoadBalancerUpdate) (key, wish string) {
 		return item.GetService().GetRef().GetUid(), wishOf("update", request, item.GetDesiredDigest())
 	}
 	update := func(ctx context.Context, item *pb.LoadBalancerUpdate) error {
-		return l.update(ctx, request.GetCluster(), item, sets[item.GetBackendSet()])
+		return l.update(ctx, request.GetCluster(), item, nodes)
 	}
 	results := changeEach(ctx, l.bridge, &l.balancerWorks, request.GetItems(), named, update, l.updateResult)
 	// Not sooner: of an item that was given up, a second result comes that nobody reads.

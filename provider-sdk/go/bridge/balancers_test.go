@@ -53,7 +53,7 @@ func deleteRequest(uid string) *pb.DeleteLoadBalancerRequest {
 func updateRequest(items ...*pb.LoadBalancerUpdate) *pb.BatchUpdateLoadBalancersRequest {
 	return &pb.BatchUpdateLoadBalancersRequest{
 		Cluster: clusterRef(), Fencing: &pb.Fencing{}, Items: items,
-		BackendSets: []*pb.BackendSet{{Nodes: []*pb.NodeRef{{Name: "c"}}}},
+		Backends: &pb.BackendSet{Nodes: []*pb.NodeRef{{Name: "c"}}},
 	}
 }
 

@@ -129,7 +129,7 @@ func (l *life) run(habit habits.Habit) {
 	l.mustEnsure(web, "digest-1", a)
 	l.mustEnsure(l.shop, "digest-1", a)
 	update := &pb.BatchUpdateLoadBalancersRequest{
-		Cluster: clusterRef(), Fencing: &pb.Fencing{}, BackendSets: []*pb.BackendSet{{Nodes: []*pb.NodeRef{a, b}}},
+		Cluster: clusterRef(), Fencing: &pb.Fencing{}, Backends: &pb.BackendSet{Nodes: []*pb.NodeRef{a, b}},
 		Items: []*pb.LoadBalancerUpdate{{Service: web, DesiredDigest: "digest-2"}},
 	}
 	updated, err := pb.NewLoadBalancersClient(l.conn).BatchUpdateLoadBalancers(soon(l.T), update)

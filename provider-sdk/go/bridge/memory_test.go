@@ -100,9 +100,9 @@ func edit(t *testing.T, conn *grpc.ClientConn, uid string) {
 func follow(t *testing.T, conn *grpc.ClientConn, service *pb.Service, digest string, nodes ...string) *pb.LoadBalancerUpdateResult {
 	t.Helper()
 	request := updateRequest(&pb.LoadBalancerUpdate{Service: service, DesiredDigest: digest})
-	request.BackendSets[0].Nodes = nil
+	request.Backends.Nodes = nil
 	for _, node := range nodes {
-		request.BackendSets[0].Nodes = append(request.BackendSets[0].Nodes, &pb.NodeRef{Name: node})
+		request.Backends.Nodes = append(request.Backends.Nodes, &pb.NodeRef{Name: node})
 	}
 	answer, err := pb.NewLoadBalancersClient(conn).BatchUpdateLoadBalancers(soon(t), request)
 	if err != nil {

@@ -7,9 +7,10 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
-// RateLimited means that the cloud throttles; retry after this long.
-func RateLimited(retryAfter time.Duration) *Error {
-	return New(pb.ErrorReason_ERROR_REASON_RATE_LIMITED, "the cloud throttles", WithRetryAfter(retryAfter))
+// RateLimited means that the cloud throttles; retry after this long. All reads, or all mutations, pause, unless
+// WithMetadata("scope", "LoadBalancers") names the services that share the quota.
+func RateLimited(retryAfter time.Duration, options ...Option) *Error {
+	return New(pb.ErrorReason_ERROR_REASON_RATE_LIMITED, "the cloud throttles", append(options, WithRetryAfter(retryAfter))...)
 }
 
 // QuotaExceeded means that a quota is exhausted: its subject (an account, a region), and what it limits.

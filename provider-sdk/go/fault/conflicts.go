@@ -35,21 +35,10 @@ func NeedsEnsure(object string) *Error {
 	return New(pb.ErrorReason_ERROR_REASON_NEEDS_ENSURE, fmt.Sprintf("the balancer of %q must be ensured", object))
 }
 
-// UnknownBackendSet means that the request refers to backend sets by these unknown digests. The SDK returns it by
-// itself.
-func UnknownBackendSet(digests ...string) *Error {
-	told := ""
-	for i, digest := range digests {
-		if i > 0 {
-			digest = "," + digest
-		}
-		if len(told)+len(digest) > maxValue {
-			break
-		}
-		told += digest
-	}
-	return New(pb.ErrorReason_ERROR_REASON_UNKNOWN_BACKEND_SET, "the digest of a backend set is unknown",
-		WithMetadata("digests", told))
+// UnknownBackendSet means that the request refers to its backend set by this unknown digest. The SDK returns it by itself.
+func UnknownBackendSet(digest string) *Error {
+	return New(pb.ErrorReason_ERROR_REASON_UNKNOWN_BACKEND_SET, "the digest of the backend set is unknown",
+		WithMetadata("digest", digest))
 }
 
 // RouteChanged means that the route's target has changed since it was listed: an item error.

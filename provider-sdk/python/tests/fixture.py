@@ -136,7 +136,7 @@ def ensure(uid: str, *, revision: int = 0, epoch: int = 0, digest: str = "d") ->
 def update(*uids: str, revision: int = 0) -> pb.BatchUpdateLoadBalancersRequest:
     items = [pb.LoadBalancerUpdate(service=service(uid), desired_digest="d", revision=revision) for uid in uids]
     return pb.BatchUpdateLoadBalancersRequest(
-        cluster=CLUSTER, fencing=pb.Fencing(), backend_sets=[pb.BackendSet(digest="b")], items=items
+        cluster=CLUSTER, fencing=pb.Fencing(), backends=pb.BackendSet(digest="b"), items=items
     )
 
 

@@ -231,7 +231,7 @@ async def test_new_backends_reach_those_that_are_there(there: There) -> None:
             for service in (request.service, ensure("absent").service)
         ]
         update = pb.BatchUpdateLoadBalancersRequest(
-            cluster=CLUSTER, fencing=pb.Fencing(), backend_sets=[pb.BackendSet(nodes=[pb.NodeRef(name="node-2")])], items=items
+            cluster=CLUSTER, fencing=pb.Fencing(), backends=pb.BackendSet(nodes=[pb.NodeRef(name="node-2")]), items=items
         )
         answer = await balancers.BatchUpdateLoadBalancers(update)
         assert {one.service_uid: (one.outcome, one.error.reason) for one in answer.results} == {

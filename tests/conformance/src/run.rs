@@ -11,7 +11,7 @@ use anyhow::Result;
 use cloudprovider_proto::{
     discovery::v1::{GetInfoRequest, discovery_client::DiscoveryClient},
     service_names,
-    v1alpha1::{Capability, ListLoadBalancersRequest, load_balancers_client::LoadBalancersClient},
+    v1alpha1::Capability,
 };
 use futures::future::{BoxFuture, Shared};
 use tokio::time::Instant;
@@ -26,7 +26,7 @@ use crate::{
     scenario::Scenario,
     session::Session,
     target::{Endpoint, Wire},
-    trial::{Trial, is_bare_unimplemented, within},
+    trial::{Trial, within},
 };
 
 /// How long a provider that failed a case may take until it answers again.
@@ -100,14 +100,13 @@ pub async fn run(
     let begun = Instant::now();
     let session = Session::begin(wire, provider, options.scenario, &options.ledger_folder, options.seed)?;
     let session = Rc::new(session);
-    let listing = lists_balancers(&session).await;
     let mut report = Report::begin(&session, &options.filter);
     let chosen: Vec<_> = cases.into_iter().filter(|case| options.filter.lets_pass(case)).collect();
     tell(Progress::Begun { report: &report, cases: chosen.len() });
     for case in chosen {
         tell(Progress::Case(case));
         let began = Instant::now();
-        let verdict = match (&report.ended_early, missing(&session, case, listing)) {
+        let verdict = match (&report.ended_early, missing(&session, case)) {
             (Some(end), _) => Verdict::NotRun { why: end.to_string() },
             (None, Some(stop)) => stop.into(),
             (None, None) => {
@@ -167,7 +166,7 @@ async fn try_case(
 }
 
 /// Why a case cannot be run, checked before.
-fn missing(session: &Session, case: &Case, lists_balancers: bool) -> Option<Stop> {
+fn missing(session: &Session, case: &Case) -> Option<Stop> {
     let provider = &session.provider;
     let served =
         |name: &str| (!provider.serves(name)).then(|| format!("service {name} is not named by GetInfo"));
@@ -182,9 +181,7 @@ fn missing(session: &Session, case: &Case, lists_balancers: bool) -> Option<Stop
         }
         Profile::InstancesList => served(service_names::INSTANCES).or_else(|| can(Capability::InstancesList)),
         Profile::SshKeys => served(service_names::INSTANCES).or_else(|| can(Capability::SshKeys)),
-        Profile::LoadBalancers => served(service_names::LOAD_BALANCERS),
-        Profile::LoadBalancersList => served(service_names::LOAD_BALANCERS)
-            .or_else(|| (!lists_balancers).then(|| "ListLoadBalancers answers UNIMPLEMENTED".to_owned())),
+        Profile::LoadBalancers | Profile::LoadBalancersList => served(service_names::LOAD_BALANCERS),
         Profile::Routes => served(service_names::ROUTES),
         Profile::Volumes => served(service_names::VOLUMES),
         Profile::Clusters => served(service_names::CLUSTERS),
@@ -196,13 +193,6 @@ fn missing(session: &Session, case: &Case, lists_balancers: bool) -> Option<Stop
         return Some(Stop::NotAdvertised(why));
     }
     session.scenario.lacks(case.hooks).map(|hook| Stop::NotRun(format!("no hook {hook}")))
-}
-
-async fn lists_balancers(session: &Session) -> bool {
-    let list = ListLoadBalancersRequest { cluster: Some(session.header.cluster()), ..Default::default() };
-    let list = within(list, session.scenario.call_deadline);
-    let answer = LoadBalancersClient::new(session.wire.clone()).list_load_balancers(list).await;
-    !answer.is_err_and(|status| is_bare_unimplemented(&status))
 }
 
 /// Whether the provider answers anything at all.

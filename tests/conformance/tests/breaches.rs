@@ -23,7 +23,7 @@ const BUGS: [(&str, &str, &str); 29] = [
     ("built-as-asked", "protocol", "BUILT-05"),
     ("built-as-asked", "family", "BUILT-06"),
     ("built-as-asked", "health-check", "BUILT-07"),
-    ("update-own-set", "", "BUILT-08"),
+    ("update-every-item", "", "BUILT-08"),
     ("delete-by-key", "ignored", "BUILT-10"),
     ("absent-means-looked", "anything", "TRBL-01"),
     ("absent-means-looked", "by-name", "TRBL-02"),

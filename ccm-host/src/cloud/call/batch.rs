@@ -66,12 +66,12 @@ pub(crate) trait BatchRpc: Debug + Send + Sync + Sized + 'static {
         Planned { chunks: calls.into_iter().map(|(_, call)| call).collect(), refused: Vec::new() }
     }
 
-    /// The sets of backends that the request points at, and the number of the field that they belong in.
-    fn sets(_: &[Item<Self>]) -> (u32, Vec<&BackendSet>) {
-        (0, Vec::new())
+    /// The number of the field for the set of backends that all items get, and the set.
+    fn set(_: &[Item<Self>]) -> Option<(u32, &BackendSet)> {
+        None
     }
 
-    /// The message of one call, without its sets.
+    /// The message of one call, without its set.
     fn request(call: &Call<'_, Self>, keys: &[String], items: &[Item<Self>]) -> Self::Request;
 
     /// Takes the results out of an answer, with the keys that they echo.
@@ -144,9 +144,11 @@ pub(crate) async fn call<R: BatchRpc>(
 ) -> Result<Answers<R>, CloudError> {
     let call = Call { link, session, lane, began: crate::clock::now() };
     let keys = R::wire_keys(items);
-    let (tag, sets) = R::sets(items);
     let request = || R::request(&call, &keys, items);
-    let given = sets::call(link, session, Some(items.len()), (tag, &sets), request).await;
+    let given = match R::set(items) {
+        Some(set) => sets::call(link, session, Some(items.len()), set, request).await,
+        None => link.call(session, Some(items.len()), request()).await,
+    };
     let given = given.inspect_err(|error| {
         if error.is(ErrorReason::CloudApiUnavailable) {
             link.answered(R::METHOD, items.iter().map(|(key, _)| (key.subject.as_str(), Some(error))));

@@ -3,7 +3,8 @@
 //! In: the provider's advertised limits, and how calls ended. Out: permits. Calls of one kind get permits in the order
 //! in which they asked; among waiting kinds, the one served longest ago is next. A kind with calls under way leaves one
 //! permit for each kind that has none, so that calls which take minutes hold up only their own kind. When the cloud
-//! throttles, the whole class pauses; an overloaded provider gets half the concurrency for a while.
+//! throttles, what shares the exhausted quota pauses, or the whole class if nobody knows; an overloaded provider gets half
+//! the concurrency for a while.
 
 #[cfg(test)]
 mod tests;
@@ -72,15 +73,19 @@ impl Limiter {
         }
     }
 
-    /// Pauses a class that the cloud throttles. Returns by how much the pause grew.
-    pub(crate) fn pause(&self, class: Class, pause: Duration, now: Instant) -> Duration {
-        self.gate(class).map_or(Duration::ZERO, |gate| gate.pause(pause.min(LONGEST_PAUSE), now))
+    /// Pauses what the cloud throttles: calls of this class to the services that `scope` names, or all of the class.
+    /// Returns by how much the pause grew.
+    pub(crate) fn pause(&self, class: Class, scope: &str, pause: Duration, now: Instant) -> Duration {
+        let is_named = |kind: &Kind| scope.split(',').any(|name| name.trim() == kind.service());
+        let named: Vec<Kind> = Kind::ALL.into_iter().filter(is_named).collect();
+        let paused = if named.is_empty() { &Kind::ALL[..] } else { &named };
+        self.gate(class).map_or(Duration::ZERO, |gate| gate.pause(paused, pause.min(LONGEST_PAUSE), now))
     }
 
     /// Lifts all pauses: a new process answers, and nothing is known of how the cloud treats its calls.
     pub(crate) fn lift_pauses(&self) {
         for gate in [&self.reads, &self.mutations] {
-            gate.state.lock().paused_until = None;
+            gate.state.lock().paused_until = Default::default();
             gate.changed.notify_waiters();
         }
     }
@@ -128,7 +133,7 @@ impl Drop for Permit {
 struct Gate {
     state: Mutex<State>,
     /// One queue per kind, locked by the next call of that kind: fair.
-    queues: [tokio::sync::Mutex<()>; Kind::COUNT],
+    queues: [tokio::sync::Mutex<()>; Kind::ALL.len()],
     /// Wakes the next call of each kind.
     changed: Notify,
 }
@@ -140,7 +145,8 @@ struct State {
     relief_until: Option<Instant>,
     shares: Shares,
     bucket: Option<Bucket>,
-    paused_until: Option<Instant>,
+    /// By kind.
+    paused_until: [Option<Instant>; Kind::ALL.len()],
 }
 
 /// Whether the next call of a kind may start.
@@ -175,7 +181,7 @@ impl Gate {
                 relief_until: None,
                 shares: Shares::default(),
                 bucket: None,
-                paused_until: None,
+                paused_until: Default::default(),
             }),
             queues: Default::default(),
             changed: Notify::new(),
@@ -221,14 +227,19 @@ impl Gate {
         self.changed.notify_waiters();
     }
 
-    fn pause(&self, pause: Duration, now: Instant) -> Duration {
+    fn pause(&self, kinds: &[Kind], pause: Duration, now: Instant) -> Duration {
         let mut state = self.state.lock();
         let until = now + pause;
-        let before = state.paused_until.unwrap_or(now).max(now);
-        state.paused_until = Some(until.max(before));
+        let grew = kinds.iter().map(|kind| {
+            let paused = &mut state.paused_until[*kind as usize];
+            let before = paused.unwrap_or(now).max(now);
+            *paused = Some(until.max(before));
+            until.saturating_duration_since(before)
+        });
+        let grew = grew.max().unwrap_or_default();
         drop(state);
         self.changed.notify_waiters();
-        until.saturating_duration_since(before)
+        grew
     }
 
     fn overloaded(&self, now: Instant) {
@@ -245,7 +256,7 @@ impl Gate {
 
 impl State {
     fn admit(&mut self, kind: Kind, now: Instant) -> Admission {
-        if let Some(left) = self.paused_until.map(|until| until.saturating_duration_since(now))
+        if let Some(left) = self.paused_until[kind as usize].map(|until| until.saturating_duration_since(now))
             && !left.is_zero()
         {
             return if left > LONGEST_WAIT { Admission::Refused(left) } else { Admission::After(left) };
@@ -313,7 +324,7 @@ fn size(rate: &pb::RateLimit) -> f64 {
 /// The calls of one class, by kind.
 #[derive(Debug, Default)]
 struct Shares {
-    kinds: [Share; Kind::COUNT],
+    kinds: [Share; Kind::ALL.len()],
     admitted: u64,
 }
 

@@ -59,7 +59,17 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const COUNT: usize = 5;
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Instances, Self::LoadBalancers, Self::Updates, Self::Deletions, Self::Routes];
+
+    /// The service of these calls, without the package. Volumes and clusters count as instances.
+    pub(crate) fn service(self) -> &'static str {
+        match self {
+            Self::Instances => "Instances",
+            Self::LoadBalancers | Self::Updates | Self::Deletions => "LoadBalancers",
+            Self::Routes => "Routes",
+        }
+    }
 
     /// Whether calls of this kind read the cloud.
     pub(crate) fn reads(self) -> bool {

@@ -1,9 +1,9 @@
 //! Sends each set of backends once per process, and from then on names it by its digest.
 //!
-//! In: a message without its sets, and the sets. Out: the answer. A provider that does not know a digest after all (it
+//! In: a message without its set, and the set. Out: the answer. A provider that does not know a digest after all (it
 //! forgot the set, or another host displaced it) gets the same message again with all nodes.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
 use parking_lot::Mutex;
@@ -19,41 +19,37 @@ use crate::cloud::{
     connection::{Link, session::Session},
 };
 
-/// Makes a call about these sets, which belong in the message field with the number `tag`. `items` is the size of a
+/// Makes a call about this set, which belongs in the message field with the number `tag`. `items` is the size of a
 /// batch.
 pub(crate) async fn call<M: Rpc>(
     link: &Link,
     session: &Session,
     items: Option<usize>,
-    (tag, sets): (u32, &[&BackendSet]),
+    (tag, set): (u32, &BackendSet),
     message: impl Fn() -> M,
 ) -> Result<M::Answer, CloudError> {
-    let mut named = session.sets.known(sets);
+    let mut is_named = session.sets.has(set);
     loop {
-        let entries = sets.iter().map(|set| entry(set, &named)).collect();
-        let answer = link.call(session, items, Spliced { message: message(), tag, entries }).await;
+        let entry = if is_named { named(set) } else { set.encoded.clone() };
+        let answer = link.call(session, items, Spliced { message: message(), tag, entry }).await;
         match &answer {
             Err(error) if error.is(ErrorReason::UnknownBackendSet) => {
-                session.sets.lose(&named);
-                if !named.is_empty() {
-                    named = HashSet::new();
+                session.sets.lose(set);
+                if std::mem::take(&mut is_named) {
                     link.limiter.once_more(M::METHOD).await;
                     continue;
                 }
             }
             // Whatever the outcome, the provider read the request.
-            Ok(_) | Err(CloudError { reason: Some(_), .. }) => session.sets.arrive(sets, &named),
-            Err(_) => {}
+            Ok(_) | Err(CloudError { reason: Some(_), .. }) if !is_named => session.sets.arrive(set),
+            _ => {}
         }
         return answer;
     }
 }
 
-/// The set as sent: in full, or by digest only.
-fn entry(set: &BackendSet, named: &HashSet<String>) -> Bytes {
-    if !named.contains(&set.digest) {
-        return set.encoded.clone();
-    }
+/// The set by its digest only.
+fn named(set: &BackendSet) -> Bytes {
     let set = pb::BackendSet { digest: set.digest.clone(), nodes_omitted: true, ..Default::default() };
     set.encode_to_vec().into()
 }
@@ -72,39 +68,35 @@ impl SentSets {
         Self { by_digest, arrived: Mutex::default() }
     }
 
-    /// The digests among these whose sets need not be sent.
-    fn known(&self, sets: &[&BackendSet]) -> HashSet<String> {
-        let arrived = self.arrived.lock();
-        sets.iter().map(|set| set.digest.clone()).filter(|digest| arrived.contains(digest)).collect()
+    fn has(&self, set: &BackendSet) -> bool {
+        self.arrived.lock().contains(&set.digest)
     }
 
-    fn arrive(&self, sets: &[&BackendSet], named: &HashSet<String>) {
+    fn arrive(&self, set: &BackendSet) {
         if !self.by_digest {
             return;
         }
         let mut arrived = self.arrived.lock();
-        for set in sets.iter().filter(|set| !named.contains(&set.digest)) {
-            arrived.retain(|digest| *digest != set.digest);
-            arrived.push_back(set.digest.clone());
-        }
+        arrived.retain(|digest| *digest != set.digest);
+        arrived.push_back(set.digest.clone());
         while arrived.len() > defaults::KNOWN_BACKEND_SETS {
             arrived.pop_front();
         }
     }
 
-    fn lose(&self, digests: &HashSet<String>) {
-        self.arrived.lock().retain(|digest| !digests.contains(digest));
+    fn lose(&self, set: &BackendSet) {
+        self.arrived.lock().retain(|digest| *digest != set.digest);
     }
 }
 
-/// A message, and encoded messages for one of its fields, placed after all other fields: what many calls share is
+/// A message, and an encoded message for one of its fields, placed after all other fields: what many calls share is
 /// converted and encoded once.
 #[derive(Debug, Clone)]
 pub(crate) struct Spliced<M> {
     pub(crate) message: M,
     /// The number of that field.
     pub(crate) tag: u32,
-    pub(crate) entries: Vec<Bytes>,
+    pub(crate) entry: Bytes,
 }
 
 impl<M: Rpc> Rpc for Spliced<M> {
@@ -120,16 +112,14 @@ impl<M: Rpc> Rpc for Spliced<M> {
 impl<M: Message> Message for Spliced<M> {
     fn encode_raw(&self, buf: &mut impl BufMut) {
         self.message.encode_raw(buf);
-        for entry in &self.entries {
-            encode_key(self.tag, WireType::LengthDelimited, buf);
-            encode_varint(entry.len() as u64, buf);
-            buf.put_slice(entry);
-        }
+        encode_key(self.tag, WireType::LengthDelimited, buf);
+        encode_varint(self.entry.len() as u64, buf);
+        buf.put_slice(&self.entry);
     }
 
     fn encoded_len(&self) -> usize {
-        let length = |entry: &Bytes| key_len(self.tag) + encoded_len_varint(entry.len() as u64) + entry.len();
-        self.message.encoded_len() + self.entries.iter().map(length).sum::<usize>()
+        let length = self.entry.len();
+        self.message.encoded_len() + key_len(self.tag) + encoded_len_varint(length as u64) + length
     }
 
     fn merge_field(
@@ -144,7 +134,7 @@ impl<M: Message> Message for Spliced<M> {
 
     fn clear(&mut self) {
         self.message.clear();
-        self.entries.clear();
+        self.entry.clear();
     }
 }
 
@@ -154,24 +144,24 @@ mod tests {
 
     #[test]
     fn it_reads_as_the_whole_message() {
-        let set = |digest: &str, nodes: usize| pb::BackendSet {
-            digest: digest.to_owned(),
-            nodes: (0..nodes)
-                .map(|number| pb::NodeRef { name: format!("n{number}"), ..Default::default() })
-                .collect(),
-            nodes_omitted: false,
-        };
-        let sets = [set("a", 3), set("b", 0), set("c", 300)];
-        let whole = pb::BatchUpdateLoadBalancersRequest {
-            backend_sets: sets.to_vec(),
-            items: vec![pb::LoadBalancerUpdate { revision: 7, ..Default::default() }],
-            ..Default::default()
-        };
-        let message = pb::BatchUpdateLoadBalancersRequest { backend_sets: Vec::new(), ..whole.clone() };
-        let entries = sets.iter().map(|set| set.encode_to_vec().into()).collect();
-        let spliced = Spliced { message, tag: 3, entries };
-        let bytes = spliced.encode_to_vec();
-        assert_eq!((bytes.len(), spliced.encoded_len()), (whole.encoded_len(), whole.encoded_len()));
-        assert_eq!(pb::BatchUpdateLoadBalancersRequest::decode(&bytes[..]).unwrap(), whole);
+        let nodes =
+            |number| (0..number).map(|at| pb::NodeRef { name: format!("n{at}"), ..Default::default() });
+        for number in [0, 3, 300] {
+            let set = pb::BackendSet {
+                digest: "a".to_owned(),
+                nodes: nodes(number).collect(),
+                nodes_omitted: false,
+            };
+            let whole = pb::BatchUpdateLoadBalancersRequest {
+                backends: Some(set.clone()),
+                items: vec![pb::LoadBalancerUpdate { revision: 7, ..Default::default() }],
+                ..Default::default()
+            };
+            let message = pb::BatchUpdateLoadBalancersRequest { backends: None, ..whole.clone() };
+            let spliced = Spliced { message, tag: 3, entry: set.encode_to_vec().into() };
+            let bytes = spliced.encode_to_vec();
+            assert_eq!((bytes.len(), spliced.encoded_len()), (whole.encoded_len(), whole.encoded_len()));
+            assert_eq!(pb::BatchUpdateLoadBalancersRequest::decode(&bytes[..]).unwrap(), whole);
+        }
     }
 }

@@ -58,7 +58,6 @@ impl Believed {
             provider_id,
             addresses,
             labels,
-            removed_labels,
             zone,
             region,
             instance_type,
@@ -76,7 +75,7 @@ impl Believed {
         seen.sort_by(|a, b| (a.kind, &a.address).cmp(&(b.kind, &b.address)));
         seen.dedup();
         self.that(seen.len() == addresses.len(), "an address twice");
-        for key in labels.keys().chain(removed_labels) {
+        for key in labels.keys() {
             let name = key.rsplit('/').next().unwrap_or_default();
             self.that(!name.is_empty() && name.len() <= 63 && key.len() <= 317, "a label key");
             self.that(

@@ -110,7 +110,6 @@ fn instance(given: pb::Instance, prefixes: &[String], findings: &mut Findings) -
         region: label::field("region", given.region, findings),
         pod_cidrs: pod_cidrs(given.pod_cidrs, findings),
         labels: label::labels(given.labels, findings),
-        removed_labels: label::removed(given.removed_labels, findings),
         system_uuid: Some(given.system_uuid).filter(|uuid| !uuid.is_empty()),
         rejected: Vec::new(),
     })

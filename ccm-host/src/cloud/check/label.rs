@@ -34,7 +34,7 @@ pub(super) fn is_subdomain(text: &str) -> bool {
 const HOST: &str = "cloudprovider.ccm/";
 
 /// `kubernetes.io/` or `k8s.io/`, at the start or right after a dot (NODE-19); or what people tell this host with.
-pub(super) fn is_reserved(key: &str) -> bool {
+pub(crate) fn is_reserved(key: &str) -> bool {
     ["kubernetes.io/", "k8s.io/", HOST]
         .iter()
         .any(|space| key.match_indices(space).any(|(at, _)| at == 0 || key[..at].ends_with('.')))
@@ -89,14 +89,6 @@ fn allowed(
         })
         .take(MOST)
         .collect()
-}
-
-/// The labels to remove.
-pub(super) fn removed(mut keys: Vec<String>, findings: &mut Findings) -> Vec<String> {
-    keys.sort_unstable();
-    keys.dedup();
-    keys.retain(|key| key_is_allowed(key, findings));
-    keys
 }
 
 /// A field that becomes a label; `None` if it is empty or invalid.

@@ -43,7 +43,15 @@ pub(crate) fn machine(state: InstanceState, instance: Option<Instance>) -> Insta
 pub(crate) fn error(method: &'static str, reason: Option<ErrorReason>) -> CloudError {
     let code = if reason.is_some() { tonic::Code::FailedPrecondition } else { tonic::Code::Unavailable };
     let message = reason.map_or("gone", ErrorReason::wire_name).to_owned();
-    CloudError { method, reason, code, message, retry_after: None, is_unanswered: false }
+    CloudError {
+        method,
+        reason,
+        code,
+        message,
+        retry_after: None,
+        scope: String::new(),
+        is_unanswered: false,
+    }
 }
 
 /// The caller does not know what became of its call.

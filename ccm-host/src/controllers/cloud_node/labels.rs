@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | instance type, zone, region | the cloud's value, whatever was there | follows the cloud while it has our value |
 //! | a provider's own | the cloud's value, unless the node has one | likewise |
-//! | a removed one | – | removed if it has our value |
+//! | one of a provider's own that it no longer has | – | removed if it has our value |
 //! | the beta name of type, zone, region | as the GA name | as the GA name, which leads; a GA name that is missing is filled from it |
 
 use std::{
@@ -18,7 +18,7 @@ use std::{
 };
 
 use crate::{
-    cloud::Instance,
+    cloud::{Instance, is_reserved_label},
     kube::{keep::KeySet, node::Node, patch::NodeChange},
 };
 
@@ -163,8 +163,8 @@ impl<'a> Labels<'a> {
     }
 
     fn remove(&mut self, key: &str) {
-        let Some(ours) = self.owned.value(key) else { return };
-        if self.get(key) == Some(ours) {
+        let ours = self.owned.value(key);
+        if ours.is_some() && self.get(key) == ours {
             self.removed.insert(key.to_owned());
         }
         self.owned.forget(key);
@@ -174,9 +174,10 @@ impl<'a> Labels<'a> {
         for (key, value) in &instance.labels {
             self.propose(key, value);
         }
-        for key in instance.removed_labels.iter().filter(|key| !instance.labels.contains_key(*key)) {
-            self.remove(key);
-        }
+        // Whoever runs a worker may write its node's record, but not remove its reserved labels.
+        let is_providers = |key: &&String| !is_reserved_label(key) && !instance.labels.contains_key(*key);
+        let gone: Vec<String> = self.owned.0.keys().filter(is_providers).cloned().collect();
+        gone.iter().for_each(|key| self.remove(key));
         let node = &self.seen.node;
         self.set.retain(|key, value| node.labels.get(key) != Some(value));
         change.set_labels.append(&mut self.set);

@@ -672,13 +672,10 @@ pub(super) fn what_is_left(ensured: &Ensured) -> Result<Option<InProgress>, Clou
         state @ (LoadBalancerState::Unspecified
         | LoadBalancerState::Deleting
         | LoadBalancerState::Absent
-        | LoadBalancerState::NotOwned) => Err(CloudError {
-            method: "EnsureLoadBalancer",
-            reason: None,
-            code: tonic::Code::Internal,
-            message: format!("the provider reports success, but the load balancer is {state:?}"),
-            retry_after: None,
-            is_unanswered: false,
-        }),
+        | LoadBalancerState::NotOwned) => Err(CloudError::without_reason(
+            "EnsureLoadBalancer",
+            tonic::Code::Internal,
+            format!("the provider reports success, but the load balancer is {state:?}"),
+        )),
     }
 }

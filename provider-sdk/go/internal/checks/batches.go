@@ -88,22 +88,16 @@ func backendSet(field string, set *pb.BackendSet) error {
 }
 
 func loadBalancerUpdates(request *pb.BatchUpdateLoadBalancersRequest, max uint32) error {
-	for i, set := range request.GetBackendSets() {
-		if err := backendSet(fmt.Sprintf("backend_sets[%d]", i), set); err != nil {
-			return err
-		}
+	if err := first(present("backends", request.GetBackends() != nil), backendSet("backends", request.GetBackends())); err != nil {
+		return err
 	}
-	seen, sets := keys{}, uint64(len(request.GetBackendSets()))
+	seen := keys{}
 	return each("items", request.GetItems(), max, func(at string, item *pb.LoadBalancerUpdate) error {
-		err := first(
+		return first(
 			present(at+".service", item.GetService() != nil),
 			service(at+".service.ref", item.GetService().GetRef()),
 			seen.add(at+".service.ref.uid", item.GetService().GetRef().GetUid(), maxUID),
 			text(at+".desired_digest", item.GetDesiredDigest(), maxDigest),
 		)
-		if err == nil && uint64(item.GetBackendSet()) >= sets {
-			err = fault.InvalidArgumentShape(at+".backend_set", "is not an index of backend_sets")
-		}
-		return err
 	})
 }

@@ -38,7 +38,7 @@ func Admit(request any, may May) (left any, refused proto.Message, err error) {
 			return nil, answer, nil
 		}
 		return &pb.BatchUpdateLoadBalancersRequest{
-			Cluster: request.GetCluster(), Fencing: request.GetFencing(), BackendSets: request.GetBackendSets(), Items: kept,
+			Cluster: request.GetCluster(), Fencing: request.GetFencing(), Backends: request.GetBackends(), Items: kept,
 		}, answer, nil
 	case *pb.BatchEnsureRoutesRequest:
 		kept, results := refuse(request.GetItems(), (*pb.RouteToEnsure).GetKey, failedRoute, func(item *pb.RouteToEnsure) error {

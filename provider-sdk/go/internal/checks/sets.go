@@ -34,39 +34,33 @@ type knownSet struct {
 	bytes   int
 }
 
-// Complete keeps the complete sets of a request and fills in the others.
+// Complete keeps the set of a request if it came with its nodes, and fills it in otherwise.
 func (b *BackendSets) Complete(request any) error {
-	var sets []*pb.BackendSet
+	var set **pb.BackendSet
 	switch request := request.(type) {
 	case *pb.EnsureLoadBalancerRequest:
-		sets = []*pb.BackendSet{request.GetBackends()}
-		defer func() { request.Backends = sets[0] }()
+		set = &request.Backends
 	case *pb.BatchUpdateLoadBalancersRequest:
-		sets = request.GetBackendSets()
+		set = &request.Backends
 	default:
 		return nil
 	}
-	cluster, unknown := Cluster(request).GetUid(), []string(nil)
+	cluster, digest := Cluster(request).GetUid(), (*set).GetDigest()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, set := range sets {
-		known, found := b.take(cluster, set.GetDigest())
-		switch {
-		case set.GetNodesOmitted() && found:
-			sets[i] = known.set
-			b.put(known)
-		case set.GetNodesOmitted():
-			unknown = append(unknown, set.GetDigest())
-		case set.GetDigest() != "":
-			b.put(knownSet{cluster, set, proto.Size(set)})
-		}
+	known, found := b.take(cluster, digest)
+	switch {
+	case (*set).GetNodesOmitted() && found:
+		*set = known.set
+		b.put(known)
+	case (*set).GetNodesOmitted():
+		return fault.UnknownBackendSet(digest)
+	case digest != "":
+		b.put(knownSet{cluster, *set, proto.Size(*set)})
 	}
 	for len(b.sets) > keptSets || b.bytes > keptMessages*b.MessageBytes {
 		b.bytes -= b.sets[0].bytes
 		b.sets = slices.Delete(b.sets, 0, 1)
-	}
-	if len(unknown) > 0 {
-		return fault.UnknownBackendSet(unknown...)
 	}
 	return nil
 }

@@ -59,12 +59,10 @@ impl Shape for BatchUpdateLoadBalancersRequest {
     fn check(&self, advertised: &Advertised) -> Result<()> {
         parts::mutation(&self.cluster, &self.fencing)?;
         parts::batch("items", self.items.len(), advertised.max_batch_load_balancers)?;
-        for (at, set) in self.backend_sets.iter().enumerate() {
-            backend_set(&format!("backend_sets[{at}]"), set)?;
-        }
+        backend_set("backends", parts::present("backends", &self.backends)?)?;
         let mut seen = HashSet::new();
         for (at, item) in self.items.iter().enumerate() {
-            let uid = update(&format!("items[{at}]"), item, self.backend_sets.len())?;
+            let uid = update(&format!("items[{at}]"), item)?;
             if !seen.insert(uid) {
                 let field = format!("items[{at}].service.ref.uid");
                 return Err(ProviderError::invalid_argument_shape(&field, "is a duplicate"));
@@ -74,7 +72,7 @@ impl Shape for BatchUpdateLoadBalancersRequest {
     }
 
     fn complete(&mut self, sets: &BackendSets) -> Result<()> {
-        sets.complete(parts::uid_of_cluster(&self.cluster), &mut self.backend_sets)
+        sets.complete(parts::uid_of_cluster(&self.cluster), &mut self.backends)
     }
 }
 
@@ -95,14 +93,10 @@ fn backend_set(field: &str, set: &BackendSet) -> Result<()> {
 }
 
 /// Checks one item and returns its key.
-fn update<'a>(field: &str, item: &'a LoadBalancerUpdate, sets: usize) -> Result<&'a str> {
+fn update<'a>(field: &str, item: &'a LoadBalancerUpdate) -> Result<&'a str> {
     let service = parts::present(&format!("{field}.service"), &item.service)?;
     parts::service(&format!("{field}.service.ref"), &service.r#ref)?;
     parts::digest(&format!("{field}.desired_digest"), &item.desired_digest)?;
-    if item.backend_set as usize >= sets {
-        let field = format!("{field}.backend_set");
-        return Err(ProviderError::invalid_argument_shape(&field, "is not an index of backend_sets"));
-    }
     Ok(service.r#ref.as_ref().map_or("", |service| service.uid.as_str()))
 }
 

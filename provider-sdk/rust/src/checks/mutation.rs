@@ -9,8 +9,7 @@ use crate::proto::{
     AddSshKeyToAllInstancesRequest, AddSshKeyToAllInstancesResponse, BackendSet, BatchDeleteRoutesRequest,
     BatchDeleteRoutesResponse, BatchEnsureRoutesRequest, BatchEnsureRoutesResponse,
     BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse, DeleteLoadBalancerRequest,
-    DeleteLoadBalancerResponse, EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, NodeRef, Service,
-    ServiceRef,
+    DeleteLoadBalancerResponse, EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, Service, ServiceRef,
 };
 
 /// A natural key: only one mutation at a time may work on it.
@@ -70,7 +69,7 @@ impl Mutation for EnsureLoadBalancerRequest {
     }
 
     fn same(&mut self) -> Self {
-        without_nodes(self, |request| request.backends.as_mut_slice())
+        without_nodes(self, |request| &mut request.backends)
     }
 }
 
@@ -104,7 +103,7 @@ impl Mutation for BatchUpdateLoadBalancersRequest {
     }
 
     fn same(&mut self) -> Self {
-        without_nodes(self, |request| &mut request.backend_sets)
+        without_nodes(self, |request| &mut request.backends)
     }
 
     fn is_empty(&self) -> bool {
@@ -156,15 +155,13 @@ impl Mutation for BatchDeleteRoutesRequest {
     }
 }
 
-/// A copy without the nodes of sets that have a digest, which may be thousands.
-fn without_nodes<Q: Clone>(request: &mut Q, sets: fn(&mut Q) -> &mut [BackendSet]) -> Q {
-    let taken = |set: &mut BackendSet| {
-        if set.digest.is_empty() { Vec::new() } else { std::mem::take(&mut set.nodes) }
-    };
-    let nodes: Vec<Vec<NodeRef>> = sets(request).iter_mut().map(taken).collect();
+/// A copy without the nodes of a set that has a digest, which may be thousands.
+fn without_nodes<Q: Clone>(request: &mut Q, backends: fn(&mut Q) -> &mut Option<BackendSet>) -> Q {
+    let digested = |set: &&mut BackendSet| !set.digest.is_empty();
+    let nodes = backends(request).as_mut().filter(digested).map(|set| std::mem::take(&mut set.nodes));
     let copy = request.clone();
-    for (set, mut nodes) in sets(request).iter_mut().zip(nodes) {
-        set.nodes.append(&mut nodes);
+    if let Some((set, nodes)) = backends(request).as_mut().zip(nodes) {
+        set.nodes = nodes;
     }
     copy
 }

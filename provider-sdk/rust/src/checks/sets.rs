@@ -41,31 +41,25 @@ impl BackendSets {
         Self { most_bytes: max_message_bytes.saturating_mul(MESSAGES), kept: Mutex::default() }
     }
 
-    /// Keeps the complete sets of a request and fills in the others.
-    pub(super) fn complete<'a>(
-        &self,
-        cluster: &str,
-        sets: impl IntoIterator<Item = &'a mut BackendSet>,
-    ) -> Result<()> {
+    /// Keeps the set of a request if it came with its nodes, and fills it in otherwise.
+    pub(super) fn complete(&self, cluster: &str, set: &mut Option<BackendSet>) -> Result<()> {
+        let Some(set) = set else { return Ok(()) };
         let mut kept = self.kept.lock();
-        let mut unknown = Vec::new();
-        for set in sets {
-            let known = kept.take(cluster, &set.digest);
-            match known.filter(|_| set.nodes_omitted) {
-                Some(known) => {
-                    set.clone_from(&known.set);
-                    kept.put(known);
-                }
-                None if set.nodes_omitted => unknown.push(set.digest.clone()),
-                None if set.digest.is_empty() => {}
-                None => {
-                    let bytes = set.encoded_len();
-                    kept.put(Known { cluster: cluster.to_owned(), set: set.clone(), bytes });
-                }
+        let known = kept.take(cluster, &set.digest);
+        match known.filter(|_| set.nodes_omitted) {
+            Some(known) => {
+                set.clone_from(&known.set);
+                kept.put(known);
+            }
+            None if set.nodes_omitted => return Err(ProviderError::unknown_backend_set(&set.digest)),
+            None if set.digest.is_empty() => {}
+            None => {
+                let bytes = set.encoded_len();
+                kept.put(Known { cluster: cluster.to_owned(), set: set.clone(), bytes });
             }
         }
         kept.shrink(self.most_bytes);
-        if unknown.is_empty() { Ok(()) } else { Err(ProviderError::unknown_backend_set(&unknown)) }
+        Ok(())
     }
 }
 
@@ -104,11 +98,12 @@ mod tests {
         BackendSet { digest: digest.to_owned(), nodes_omitted: true, ..Default::default() }
     }
 
-    /// The complete set, or the unknown digests.
-    fn seen(sets: &BackendSets, cluster: &str, mut set: BackendSet) -> Result<BackendSet, String> {
-        sets.complete(cluster, [&mut set]).map(|()| set).map_err(|error| {
+    /// The complete set, or the unknown digest.
+    fn seen(sets: &BackendSets, cluster: &str, set: BackendSet) -> Result<BackendSet, String> {
+        let mut set = Some(set);
+        sets.complete(cluster, &mut set).map(|()| set.unwrap()).map_err(|error| {
             assert_eq!(error.reason(), ErrorReason::UnknownBackendSet);
-            error.metadata()["digests"].clone()
+            error.metadata()["digest"].clone()
         })
     }
 
@@ -125,18 +120,6 @@ mod tests {
         // The newer set wins: nothing here shows which of the two the digest belongs to.
         assert_eq!(seen(&sets, "one", whole("a", 2)), Ok(whole("a", 2)));
         assert_eq!(seen(&sets, "one", named("a")), Ok(whole("a", 2)));
-    }
-
-    #[test]
-    fn all_that_are_not_known_are_named() {
-        let sets = BackendSets::new(1 << 20);
-        let mut request = [whole("a", 1), named("b"), named("c")];
-        let error = sets.complete("one", &mut request).unwrap_err();
-        assert_eq!(error.metadata()["digests"], "b,c");
-        assert_eq!(seen(&sets, "one", named("a")), Ok(whole("a", 1)), "what came, came");
-        let mut many: Vec<_> = (0..500).map(|at| named(&format!("{at:0>128}"))).collect();
-        let told = sets.complete("one", &mut many).unwrap_err().metadata()["digests"].clone();
-        assert_eq!(told.len(), 128, "as many as fit, and none in part");
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::error::Error;
 use std::time::Duration;
 
 use super::ProviderError;
-use super::status::MAX_VALUE_BYTES;
 use crate::proto::ErrorReason as R;
 
 /// Instances.
@@ -101,7 +100,8 @@ impl ProviderError {
 
 /// Retry later.
 impl ProviderError {
-    /// The cloud throttles; retry after this long.
+    /// The cloud throttles; retry after this long. All reads, or all mutations, pause, unless
+    /// `with_metadata("scope", "LoadBalancers")` names the services that share the quota.
     #[must_use]
     pub fn rate_limited(retry_after: Duration) -> Self {
         Self::new(R::RateLimited, "the cloud throttles").with_retry_after(retry_after)
@@ -171,18 +171,11 @@ impl ProviderError {
         Self::new(R::NeedsEnsure, format!("the load balancer of {object:?} must be ensured"))
     }
 
-    /// The request refers to backend sets by these unknown digests. The SDK returns this error by itself.
+    /// The request refers to its backend set by this unknown digest. The SDK returns this error by itself.
     #[must_use]
-    pub fn unknown_backend_set(digests: &[String]) -> Self {
-        let mut told = digests.first().cloned().unwrap_or_default();
-        for digest in digests.iter().skip(1) {
-            if told.len() + 1 + digest.len() > MAX_VALUE_BYTES {
-                break;
-            }
-            told = format!("{told},{digest}");
-        }
-        Self::new(R::UnknownBackendSet, "the digest of a backend set is unknown")
-            .with_metadata("digests", told)
+    pub fn unknown_backend_set(digest: &str) -> Self {
+        Self::new(R::UnknownBackendSet, "the digest of the backend set is unknown")
+            .with_metadata("digest", digest)
     }
 
     /// The route's target has changed since it was listed: an item error.

@@ -37,10 +37,10 @@ pub(crate) fn ensure(name: &str) -> EnsureLoadBalancerRequest {
 }
 
 pub(crate) fn update(uid: &str, revision: u64) -> LoadBalancerUpdate {
-    LoadBalancerUpdate { service: service("svc", uid), backend_set: 0, desired_digest: "d".into(), revision }
+    LoadBalancerUpdate { service: service("svc", uid), desired_digest: "d".into(), revision }
 }
 
 pub(crate) fn updates(items: Vec<LoadBalancerUpdate>) -> BatchUpdateLoadBalancersRequest {
-    let backend_sets = vec![BackendSet::default()];
-    BatchUpdateLoadBalancersRequest { cluster: cluster(), fencing: fencing(0), backend_sets, items }
+    let backends = Some(BackendSet::default());
+    BatchUpdateLoadBalancersRequest { cluster: cluster(), fencing: fencing(0), backends, items }
 }

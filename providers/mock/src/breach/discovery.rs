@@ -14,6 +14,8 @@ use crate::{
 
 const INFO: &[Method] = &[Method::GetInfo];
 const OPTIONAL: &[Method] = &[Method::WatchInstances, Method::ListInstances, Method::AddSshKeyToAllInstances];
+const MANDATORY: &[Method] =
+    &[Method::ListLoadBalancers, Method::BatchDeleteRoutes, Method::GetControlPlaneEndpoint];
 
 pub(super) const BREACHES: &[Effect] = &[
     effect("discovery-always", "GetInfo answers an error")
@@ -75,5 +77,8 @@ pub(super) const BREACHES: &[Effect] = &[
         }),
     effect("advertised-works", "an RPC is not served although its capability is advertised")
         .to(OPTIONAL)
+        .early(|_, _| Turn::fail(Status::unimplemented("not here"))),
+    effect("served-whole", "an RPC that needs no capability is not served")
+        .to(MANDATORY)
         .early(|_, _| Turn::fail(Status::unimplemented("not here"))),
 ];

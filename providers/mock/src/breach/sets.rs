@@ -24,11 +24,20 @@ pub(super) const BREACHES: &[Effect] = &[
                 request.each(|set: &mut BackendSet| set.nodes.clear());
             }
         }),
-    effect("update-own-set", "every balancer of a batch gets the first backend set").to(UPDATE).asked(
-        |request, _| {
-            request.each(|item: &mut LoadBalancerUpdate| item.backend_set = 0);
-        },
-    ),
+    effect("update-every-item", "only the first balancer of a batch gets the backends")
+        .to(UPDATE)
+        .asked(|request, _| {
+            request.each(|batch: &mut BatchUpdateLoadBalancersRequest| batch.items.truncate(1));
+        })
+        .late(|_, reply, shot| {
+            reply.each(shot, |answer: &mut BatchUpdateLoadBalancersResponse| {
+                answer.results.extend(shot.subjects.iter().skip(1).map(|subject| LoadBalancerUpdateResult {
+                    service_uid: subject.key.clone(),
+                    outcome: UpdateOutcome::Updated.into(),
+                    ..LoadBalancerUpdateResult::default()
+                }));
+            });
+        }),
     effect(
         "set-by-digest",
         "no backend set is remembered, or only the last one, or a digest stands for no nodes",
@@ -69,9 +78,9 @@ fn forget(request: &mut Message, shot: &Shot<'_>) -> Turn {
     let last = (shot.variant == "all-but-one").then(|| shot.memory.sets.lock().pop()).flatten();
     *shot.memory.sets.lock() = Vec::from_iter(last);
     fill_in(request, shot);
-    let mut unknown = Vec::new();
-    request.each(|set: &mut BackendSet| unknown.extend(set.nodes_omitted.then(|| set.digest.clone())));
-    if unknown.is_empty() { Turn::GoOn } else { Turn::fail(ProviderError::unknown_backend_set(&unknown)) }
+    let mut unknown = None;
+    request.each(|set: &mut BackendSet| unknown = set.nodes_omitted.then(|| set.digest.clone()));
+    unknown.map_or(Turn::GoOn, |digest| Turn::fail(ProviderError::unknown_backend_set(&digest)))
 }
 
 fn empty(request: &mut Message, _shot: &Shot<'_>) {

@@ -1,9 +1,6 @@
 //! Instances, and what happens to them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use cloudprovider_sdk::proto;
 use jiff::Timestamp;
@@ -91,10 +88,8 @@ pub struct Instance {
     pub region: String,
     /// Addresses in their order.
     pub addresses: Vec<Address>,
-    /// Additional labels for its node.
+    /// All additional labels for its node.
     pub labels: BTreeMap<String, String>,
-    /// Labels to remove from its node.
-    pub removed_labels: BTreeSet<String>,
     /// Pod CIDRs that the cloud allocated.
     pub pod_cidrs: Vec<String>,
     /// The system UUID.
@@ -125,7 +120,6 @@ impl Instance {
             zone: self.zone.clone(),
             region: self.region.clone(),
             labels: self.labels.clone().into_iter().collect(),
-            removed_labels: self.removed_labels.iter().cloned().collect(),
             system_uuid: self.system_uuid.clone(),
             pod_cidrs: if with_pods { self.pod_cidrs.clone() } else { Vec::new() },
             ..bare
@@ -178,7 +172,7 @@ impl NewInstances {
 }
 
 /// The fields of an instance that no patch changes.
-const FIXED: &[&str] = &["id", "provider_id", "state", "removed_labels", "created", "due"];
+const FIXED: &[&str] = &["id", "provider_id", "state", "created", "due"];
 
 impl State {
     /// All instances, by id.
@@ -237,7 +231,6 @@ impl State {
             region: self.settings.region.clone(),
             addresses: wish.addresses.clone().unwrap_or_else(|| addresses(&name, number)),
             labels: wish.labels.clone(),
-            removed_labels: BTreeSet::new(),
             pod_cidrs: wish.pod_cidrs.clone().unwrap_or(pod_cidrs),
             system_uuid: wish
                 .system_uuid
@@ -257,10 +250,7 @@ impl State {
     ///
     /// There is no such instance, or the patch does not fit.
     pub fn patch_instance(&mut self, reference: &str, patch: &Value) -> Result<Instance, CloudError> {
-        let mut instance = patched(&self.existing(reference)?, patch, FIXED)?;
-        let labels = patch["labels"].as_object().into_iter().flatten();
-        instance.removed_labels.extend(labels.map(|(key, _)| key.clone()));
-        instance.removed_labels.retain(|key| !instance.labels.contains_key(key));
+        let instance = patched(&self.existing(reference)?, patch, FIXED)?;
         Ok(self.put_instance(instance))
     }
 

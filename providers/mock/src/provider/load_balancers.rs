@@ -67,12 +67,10 @@ impl LoadBalancers for Honest {
     ) -> Result<BatchUpdateLoadBalancersResponse> {
         self.change(|state, now| {
             state.enter("balancers:write")?;
-            let resolved = |nodes| Arc::new(state.resolve_backends(ctx.cluster_uid(), nodes));
-            let sets = request.backend_sets.iter().map(|set| (set.digest.as_str(), resolved(&set.nodes)));
-            let sets: Vec<_> = sets.collect();
+            let set = request.backends.unwrap_or_default();
+            let backends = Arc::new(state.resolve_backends(ctx.cluster_uid(), &set.nodes));
             let update = |item: LoadBalancerUpdate| {
-                // The SDK has checked the index.
-                let set = sets[item.backend_set as usize].clone();
+                let set = (set.digest.as_str(), Arc::clone(&backends));
                 let outcome = state.update_balancer(ctx.cluster_uid(), &item, set, now);
                 let (outcome, in_progress, error) = match outcome {
                     Ok(None) => (UpdateOutcome::Updated, None, None),

@@ -157,25 +157,27 @@ async fn balancers_that_are_built_otherwise() {
 }
 
 #[tokio::test]
-async fn sets_that_are_mixed_up() {
+async fn a_batch_of_which_only_the_first_item_is_done() {
     let mock = Mock::start(&[]).await;
+    mock.ensure("other", "d").await.unwrap();
     mock.ensure(SERVICE, "d").await.unwrap();
-    mock.breach("update-own-set").await;
-    let set = |name: &str| BackendSet { digest: name.into(), nodes: vec![node(name)], nodes_omitted: false };
-    let item = LoadBalancerUpdate {
-        service: Some(service(SERVICE)),
-        backend_set: 1,
+    mock.breach("update-every-item").await;
+    let item = |name| LoadBalancerUpdate {
+        service: Some(service(name)),
         desired_digest: "e".into(),
         ..LoadBalancerUpdate::default()
     };
     let update = BatchUpdateLoadBalancersRequest {
         cluster: cluster(),
         fencing: fencing(),
-        backend_sets: vec![set("first"), set("second")],
-        items: vec![item],
+        backends: Some(BackendSet { nodes: vec![node("n"), node("m")], ..BackendSet::default() }),
+        items: vec![item("other"), item(SERVICE)],
     };
-    mock.balancers().batch_update_load_balancers(update).await.unwrap();
-    assert_eq!(mock.admin.balancer("ns/web").await.unwrap().backends[0].node, "first");
+    let answer = mock.balancers().batch_update_load_balancers(update).await.unwrap().into_inner();
+    let outcomes: Vec<_> = answer.results.iter().map(LoadBalancerUpdateResult::outcome).collect();
+    assert_eq!(outcomes, [UpdateOutcome::Updated; 2]);
+    let backends = async |name: &str| mock.admin.balancer(name).await.unwrap().backends.len();
+    assert_eq!((backends("other").await, backends(SERVICE).await), (2, 1));
 }
 
 #[tokio::test]
@@ -193,7 +195,7 @@ async fn updates_and_ways_in() {
     let update = BatchUpdateLoadBalancersRequest {
         cluster: cluster(),
         fencing: fencing(),
-        backend_sets: vec![BackendSet::default()],
+        backends: Some(BackendSet::default()),
         items: vec![item],
     };
     let answer = mock.balancers().batch_update_load_balancers(update).await.unwrap().into_inner();

@@ -45,4 +45,7 @@ async fn what_it_can() {
     assert_ne!(ask().await, ask().await);
     mock.breach("advertised-works").await;
     assert_eq!(mock.list(0, "").await.unwrap_err().code(), Code::Unimplemented);
+    mock.breach("served-whole").await;
+    let list = mock.balancers().list_load_balancers(ListLoadBalancersRequest::default()).await;
+    assert_eq!(list.unwrap_err().code(), Code::Unimplemented);
 }

@@ -17,12 +17,8 @@ async fn a_balancer_lives_from_ensure_to_delete() {
     assert_eq!(made.service_annotations["status.mock.cloudprovider.ccm/load-balancer-id"], balancer.id);
     let again = mock.balancers().ensure_load_balancer(ensure(SERVICE, "d1", 1)).await.unwrap().into_inner();
     assert_eq!(again.load_balancer, Some(balancer.clone()), "R:ensure-idempotent");
-    let item = LoadBalancerUpdate {
-        service: Some(service(SERVICE)),
-        backend_set: 0,
-        desired_digest: "d2".into(),
-        revision: 2,
-    };
+    let item =
+        LoadBalancerUpdate { service: Some(service(SERVICE)), desired_digest: "d2".into(), revision: 2 };
     let absent = LoadBalancerUpdate { service: Some(service("other")), ..item.clone() };
     let set = BackendSet {
         digest: "two".into(),
@@ -32,7 +28,7 @@ async fn a_balancer_lives_from_ensure_to_delete() {
     let update = BatchUpdateLoadBalancersRequest {
         cluster: cluster(),
         fencing: fencing(),
-        backend_sets: vec![set],
+        backends: Some(set),
         items: vec![item, absent],
     };
     let results = mock.balancers().batch_update_load_balancers(update).await.unwrap().into_inner().results;

@@ -40,9 +40,9 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "BUILT-08",
         LoadBalancers,
-        "each balancer of a batch gets its own set",
-        &["update-own-set"],
-        &own_sets,
+        "every balancer of a batch gets the backends",
+        &["update-every-item"],
+        &whole_batch,
     )
     .hooks(LOOK_AT_MACHINES),
     Case::new(
@@ -145,13 +145,13 @@ async fn local(t: &Trial) -> Outcome {
     stands_or_is_refused(t, "policy LOCAL", &wanted).await
 }
 
-async fn own_sets(t: &Trial) -> Outcome {
-    let machines = t.machines(2).await?;
+async fn whole_batch(t: &Trial) -> Outcome {
+    let machines = t.machines(1).await?;
     let (one, other) = (t.wanted()?, t.wanted()?);
     t.ensure(&one).await?;
     t.ensure(&other).await?;
-    let one = next(&one, |one| one.nodes = behind(&machines[..1]));
-    let other = next(&other, |other| other.nodes = behind(&machines[1..]));
+    let one = next(&one, |one| one.nodes = behind(&machines));
+    let other = next(&other, |other| other.nodes = behind(&machines));
     done(updated(t, &[&one, &other]).await?)?;
     t.stands(&one).await?;
     t.stands(&other).await

@@ -16,7 +16,7 @@ use crate::{
     case::{Case, Outcome, Profile::Identity, Stop},
     provider::{in_words, no_answer},
     scenario::Variables,
-    trial::{Trial, expect, failed, good, same, within},
+    trial::{Trial, expect, failed, good, is_bare_unimplemented, same, within},
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -55,6 +55,32 @@ pub(super) const CASES: &[Case] = &[
         .extended(),
     Case::new("CAP-08", Identity, "a service that is not served answers UNIMPLEMENTED", &[], &not_served)
         .words(&["| the RPC or service is not served | UNIMPLEMENTED | METHOD_NOT_SUPPORTED or none |"]),
+    Case::new(
+        "CAP-09",
+        Identity,
+        "what needs no capability is served with its service",
+        &["served-whole"],
+        &served_whole,
+    ),
+];
+
+/// The RPCs that need no capability, by service.
+const MANDATORY: &[(&str, &[&str])] = &[
+    (service_names::CLOUD_PROVIDER, &["GetCapabilities", "GetStatus"]),
+    (service_names::INSTANCES, &["BatchGetInstances"]),
+    (
+        service_names::LOAD_BALANCERS,
+        &[
+            "GetLoadBalancer",
+            "EnsureLoadBalancer",
+            "BatchUpdateLoadBalancers",
+            "DeleteLoadBalancer",
+            "ListLoadBalancers",
+        ],
+    ),
+    (service_names::ROUTES, &["ListRoutes", "BatchEnsureRoutes", "BatchDeleteRoutes"]),
+    (service_names::VOLUMES, &["BatchGetVolumeLabels"]),
+    (service_names::CLUSTERS, &["ListClusters", "GetControlPlaneEndpoint"]),
 ];
 
 /// Services that a provider may serve or not.
@@ -210,13 +236,29 @@ async fn rates(t: &Trial) -> Outcome {
     Ok(())
 }
 
-async fn not_served(t: &Trial) -> Outcome {
-    let patient = t.patient();
+/// Each is called with an empty request, which must be refused, so that nothing happens in the cloud.
+async fn served_whole(t: &Trial) -> Outcome {
+    for (service, methods) in MANDATORY.iter().filter(|(service, _)| t.provider().serves(service)) {
+        for method in *methods {
+            let path = format!("{service}/{method}");
+            match call_empty(t, &path).await {
+                Err(status) if is_bare_unimplemented(&status) => {
+                    return Err(failed(format!("{method}, which needs no capability"), in_words(&status)));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn call_empty(t: &Trial, path: &str) -> Result<prost::bytes::Bytes, Status> {
     let request = within(prost::bytes::Bytes::new(), t.scenario().call_deadline);
-    let answer =
-        crate::target::raw_call(&patient, "ccm.cloudprovider.v1alpha1.NoSuchService/NoSuchMethod", request)
-            .await;
-    match answer {
+    crate::target::raw_call(&t.patient(), path, request).await
+}
+
+async fn not_served(t: &Trial) -> Outcome {
+    match call_empty(t, "ccm.cloudprovider.v1alpha1.NoSuchService/NoSuchMethod").await {
         Err(status) if status.code() == Code::Unimplemented => Ok(()),
         Err(status) => Err(failed("UNIMPLEMENTED", in_words(&status))),
         Ok(bytes) => Err(failed("UNIMPLEMENTED", format!("OK with {} bytes", bytes.len()))),

@@ -136,16 +136,13 @@ async fn labels(t: &Trial) -> Outcome {
     for (key, value) in &instance.labels {
         expect(is_key(key) && is_value(value), "a valid label", format!("{key}={value}"))?;
     }
-    for key in &instance.removed_labels {
-        expect(is_key(key), "a valid label key", key)?;
-    }
     Ok(())
 }
 
 async fn reserved(t: &Trial) -> Outcome {
     let machine = t.machine().await?;
     let instance = described(t, machine.node()).await?;
-    for key in instance.labels.keys().chain(&instance.removed_labels) {
+    for key in instance.labels.keys() {
         let domain = key.split_once('/').map_or("", |(domain, _)| domain);
         let within = |owner: &str| domain == owner || domain.ends_with(&format!(".{owner}"));
         expect(

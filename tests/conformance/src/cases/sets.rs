@@ -31,10 +31,7 @@ pub(super) const CASES: &[Case] = &[
         &["set-unknown"],
         &unknown,
     )
-    .words(&[
-        "| the backend set's digest is unknown | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET",
-        "| a backend set's digest is unknown | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET",
-    ])
+    .words(&["| the backend set's digest is unknown | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET"])
     .capability(BY_DIGEST),
     Case::new(
         "SET-03",
@@ -90,24 +87,23 @@ async fn ensure_named(t: &Trial, wanted: &Wanted) -> Outcome {
     .await
 }
 
-fn update(t: &Trial, wanted: &Wanted, sets: Vec<BackendSet>) -> BatchUpdateLoadBalancersRequest {
+fn update(t: &Trial, wanted: &Wanted, set: BackendSet) -> BatchUpdateLoadBalancersRequest {
     let item = LoadBalancerUpdate {
         service: Some(wanted.service.clone()),
-        backend_set: 0,
         desired_digest: wanted.digest.clone(),
         revision: wanted.revision,
     };
     BatchUpdateLoadBalancersRequest {
         cluster: t.cluster(),
         fencing: t.fencing(),
-        backend_sets: sets,
+        backends: Some(set),
         items: vec![item],
     }
 }
 
 async fn update_named(t: &Trial, wanted: &Wanted) -> Outcome {
     t.eventually("an update by digest that goes on no more", async || {
-        let request = t.ask(update(t, wanted, vec![named(wanted)]));
+        let request = t.ask(update(t, wanted, named(wanted)));
         let answer = t.load_balancers().batch_update_load_balancers(request).await;
         let results = good("BatchUpdateLoadBalancers by digest", answer)?.results;
         let goes_on = results.iter().any(|result| result.in_progress.is_some());
@@ -160,18 +156,14 @@ fn never_sent(t: &Trial) -> BackendSet {
 async fn unknown(t: &Trial) -> Outcome {
     let wanted = t.wanted()?;
     let told = refused("Ensure by a digest", ensure(t, &wanted, never_sent(t)).await, UNKNOWN)?;
-    let digests = told.info.and_then(|info| info.metadata.get("digests").cloned());
-    expect(
-        digests.is_some_and(|digests| digests.starts_with("never-")),
-        "metadata \"digests\"",
-        told.status,
-    )?;
+    let digest = told.info.and_then(|info| info.metadata.get("digest").cloned());
+    expect(digest.is_some_and(|digest| digest.starts_with("never-")), "metadata \"digest\"", told.status)?;
     let state = t.get(&wanted).await?.state();
     expect(state == LoadBalancerState::Absent, "state ABSENT: nothing was made", state)?;
 
     t.ensure(&wanted).await?;
     let next = with(&wanted, &[]);
-    let batch = update(t, &next, vec![never_sent(t)]);
+    let batch = update(t, &next, never_sent(t));
     let answer = t.load_balancers().batch_update_load_balancers(t.ask(batch)).await;
     refused("BatchUpdate by a digest", answer, UNKNOWN)?;
     same("applied_digest", &t.get(&wanted).await?.applied_digest, &wanted.digest)?;
@@ -206,8 +198,7 @@ async fn shape(t: &Trial) -> Outcome {
     let doubtful = BackendSet { nodes: vec![t.stranger()], ..never_sent(t) };
     for (what, set) in [("no digest", nameless), ("nodes that are left out", doubtful)] {
         refused(what, ensure(t, &wanted, set.clone()).await, ErrorReason::InvalidArgumentShape)?;
-        let answer =
-            t.load_balancers().batch_update_load_balancers(t.ask(update(t, &wanted, vec![set]))).await;
+        let answer = t.load_balancers().batch_update_load_balancers(t.ask(update(t, &wanted, set))).await;
         refused(what, answer, ErrorReason::InvalidArgumentShape)?;
     }
     Ok(())

@@ -1,13 +1,13 @@
 //! New backends for many balancers in one call.
 
 use cloudprovider_proto::v1alpha1::{
-    BackendSet, BatchUpdateLoadBalancersRequest, ErrorReason, LoadBalancerState, LoadBalancerUpdate,
+    BatchUpdateLoadBalancersRequest, ErrorReason, LoadBalancerState, LoadBalancerUpdate,
     LoadBalancerUpdateResult, UpdateOutcome,
 };
 
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers, Stop},
-    trial::{Trial, Wanted, expect, failed, good, refused, same},
+    trial::{Trial, Wanted, expect, failed, good, same},
 };
 
 const MACHINE: &[&str] = &["create-instance", "terminate-instance"];
@@ -47,8 +47,6 @@ pub(super) const CASES: &[Case] = &[
     )
     .words(&["| a newer revision was accepted | OK, item error | STALE_REVISION"])
     .hooks(MACHINE),
-    Case::new("UPD-05", LoadBalancers, "an index without a set is refused", &[], &no_set)
-        .words(&["| a set index is out of range | INVALID_ARGUMENT | INVALID_ARGUMENT_SHAPE |"]),
     Case::new("UPD-06", LoadBalancers, "one bad item costs the others nothing", &["batch-keys"], &mixed)
         .words(&["one bad item never fails the others."])
         .hooks(MACHINE),
@@ -69,33 +67,18 @@ pub(super) const CASES: &[Case] = &[
 fn update(wanted: &Wanted) -> LoadBalancerUpdate {
     LoadBalancerUpdate {
         service: Some(wanted.service.clone()),
-        backend_set: 0,
         desired_digest: wanted.digest.clone(),
         revision: wanted.revision,
     }
 }
 
-/// Each item with its own set; equal sets are sent once.
+/// Balancers that all get the backends of the first.
 fn request(t: &Trial, items: &[&Wanted]) -> BatchUpdateLoadBalancersRequest {
-    let mut backend_sets: Vec<BackendSet> = Vec::new();
-    let mut updates = Vec::new();
-    for wanted in items {
-        let set = wanted.backends();
-        let known = backend_sets.iter().position(|known| known.digest == set.digest);
-        let place = known.unwrap_or(backend_sets.len());
-        if known.is_none() {
-            backend_sets.push(set);
-        }
-        updates.push(LoadBalancerUpdate {
-            backend_set: u32::try_from(place).unwrap_or(u32::MAX),
-            ..update(wanted)
-        });
-    }
     BatchUpdateLoadBalancersRequest {
         cluster: t.cluster(),
         fencing: t.fencing(),
-        backend_sets,
-        items: updates,
+        backends: items.first().map(|wanted| wanted.backends()),
+        items: items.iter().map(|wanted| update(wanted)).collect(),
     }
 }
 
@@ -170,20 +153,13 @@ async fn stale(t: &Trial) -> Outcome {
     same("applied_digest", &t.get(&wanted).await?.applied_digest, &wanted.digest)
 }
 
-async fn no_set(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
-    let mut bad = request(t, &[&wanted]);
-    bad.items[0].backend_set = 7;
-    let answer = t.load_balancers().batch_update_load_balancers(t.ask(bad)).await;
-    refused("set 7 of 1", answer, ErrorReason::InvalidArgumentShape).map(drop)
-}
-
 async fn mixed(t: &Trial) -> Outcome {
     let (there, missing, also_there) = (t.wanted()?, t.wanted()?, t.wanted()?);
     t.ensure(&there).await?;
     t.ensure(&also_there).await?;
     let (one, two) = (with_machine(t, &there).await?, with_machine(t, &also_there).await?);
     let two = Wanted { nodes: one.nodes.clone(), ..two };
+    let missing = Wanted { nodes: one.nodes.clone(), ..missing };
     let results = updated(t, &[&one, &missing, &two]).await?;
     is_updated(&results[0])?;
     has(&results[1], ErrorReason::NeedsEnsure)?;

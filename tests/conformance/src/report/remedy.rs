@@ -15,6 +15,7 @@ const REMEDIES: &[(&str, &str)] = &[
     ("address-unique", "report each address of an instance once"),
     ("address-valid", "tell IPs in text form under the types of IPs"),
     ("advertised-works", "advertise only what is served"),
+    ("served-whole", "serve it, or do not name its service in GetInfo"),
     ("annotation-prefix", "write annotations only under the advertised prefixes"),
     ("applied-digest", "tell the digest that was applied, once the cloud has finished and not before"),
     ("batch-keys", "answer each key of a batch exactly once"),
@@ -90,7 +91,7 @@ const REMEDIES: &[(&str, &str)] = &[
     ("stale-revision", "refuse revisions below the accepted one"),
     ("stopped-exists", "report a stopped instance as STOPPED: it still exists"),
     ("update-backends-only", "replace backends and nothing else"),
-    ("update-own-set", "give each balancer the set that its item names"),
+    ("update-every-item", "give the balancer of every item the backends of the call"),
     ("watch-bookmark", "send bookmarks as often as advertised"),
     ("watch-started", "begin each watch with `started`"),
 ];

@@ -119,9 +119,9 @@ impl Rpc {
             }
             Self::BatchUpdateLoadBalancers => {
                 let (service, desired_digest) = (Some(wanted.service.clone()), wanted.digest.clone());
-                let items = vec![LoadBalancerUpdate { service, backend_set: 0, desired_digest, revision: 0 }];
-                let backend_sets = vec![wanted.backends()];
-                let update = BatchUpdateLoadBalancersRequest { cluster, fencing, backend_sets, items };
+                let items = vec![LoadBalancerUpdate { service, desired_digest, revision: 0 }];
+                let backends = Some(wanted.backends());
+                let update = BatchUpdateLoadBalancersRequest { cluster, fencing, backends, items };
                 client.batch_update_load_balancers(by.ask(update)).await.map(drop)
             }
             Self::DeleteLoadBalancer => {

@@ -72,9 +72,9 @@ async fn a_rate_that_makes_no_sense_is_ignored() {
 async fn a_pause_holds_for_the_class_and_ends() {
     let limiter = limiter(&limits(10, None));
     let start = Instant::now();
-    assert_eq!(limiter.pause(Class::Read, Duration::from_secs(3), start), Duration::from_secs(3));
+    assert_eq!(limiter.pause(Class::Read, "", Duration::from_secs(3), start), Duration::from_secs(3));
     assert_eq!(
-        limiter.pause(Class::Read, Duration::from_secs(1), start),
+        limiter.pause(Class::Read, "", Duration::from_secs(1), start),
         Duration::ZERO,
         "a shorter one adds nothing"
     );
@@ -84,10 +84,27 @@ async fn a_pause_holds_for_the_class_and_ends() {
     assert_eq!(start.elapsed(), Duration::from_secs(3));
 }
 
+/// K9.
+#[tokio::test(start_paused = true)]
+async fn a_pause_holds_for_what_it_names() {
+    let limiter = limiter(&limits(10, None));
+    let minute = Duration::from_secs(60);
+    limiter.pause(Class::Mutation, "LoadBalancers, Nonsense", minute, Instant::now());
+    for method in [&rpc::ENSURE_LOAD_BALANCER, &rpc::BATCH_UPDATE_LOAD_BALANCERS, &rpc::DELETE_LOAD_BALANCER]
+    {
+        assert_eq!(limiter.permit(method).await.unwrap_err(), minute, "{}", method.name);
+    }
+    for method in [&rpc::BATCH_ENSURE_ROUTES, &rpc::LIST_LOAD_BALANCERS] {
+        assert!(limiter.permit(method).await.is_ok(), "{}", method.name);
+    }
+    limiter.pause(Class::Mutation, "Nonsense", minute, Instant::now());
+    assert_eq!(limiter.permit(&rpc::BATCH_ENSURE_ROUTES).await.unwrap_err(), minute, "the safe choice");
+}
+
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_long_pause() {
     let limiter = limiter(&limits(10, None));
-    limiter.pause(Class::Read, Duration::from_secs(60), Instant::now());
+    limiter.pause(Class::Read, "", Duration::from_secs(60), Instant::now());
     assert_eq!(limiter.permit(&rpc::LIST_ROUTES).await.unwrap_err(), Duration::from_secs(60));
 }
 
@@ -95,7 +112,7 @@ async fn nobody_waits_for_a_long_pause() {
 #[tokio::test(start_paused = true)]
 async fn no_pause_is_longer_than_minutes_and_another_process_owes_none() {
     let limiter = limiter(&limits(10, None));
-    assert_eq!(limiter.pause(Class::Read, Duration::MAX, Instant::now()), LONGEST_PAUSE);
+    assert_eq!(limiter.pause(Class::Read, "", Duration::MAX, Instant::now()), LONGEST_PAUSE);
     assert_eq!(limiter.permit(&rpc::LIST_ROUTES).await.unwrap_err(), LONGEST_PAUSE);
     limiter.lift_pauses();
     assert!(limiter.permit(&rpc::LIST_ROUTES).await.is_ok());

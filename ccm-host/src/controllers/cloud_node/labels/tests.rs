@@ -21,10 +21,6 @@ fn labelled(labels: &[(&str, &str)]) -> Instance {
     Instance { labels, ..instance() }
 }
 
-fn without_label(key: &str) -> Instance {
-    Instance { removed_labels: vec![key.to_owned()], ..instance() }
-}
-
 fn with_labels(labels: &[(&str, &str)]) -> Node {
     labels.iter().fold(node("n"), |node, (key, value)| node.with_label(key, value))
 }
@@ -91,7 +87,7 @@ fn at_initialisation_the_cloud_decides_the_well_known_and_users_the_rest() {
         (
             "a label that vanished before it was ours",
             with_labels(&[("example.com/kept", "1")]),
-            without_label("example.com/kept"),
+            instance(),
             "",
         ),
     ];
@@ -141,7 +137,7 @@ fn later_only_what_is_ours_follows_the_cloud() {
         (
             "a user's label is never taken over",
             owned(with_labels(&[("example.com/kept", "1")]), "x=1"),
-            labelled(&[("example.com/kept", "1")]),
+            labelled(&[("example.com/kept", "1"), ("x", "1")]),
             "",
         ),
         (
@@ -153,26 +149,25 @@ fn later_only_what_is_ours_follows_the_cloud() {
         (
             "ours goes",
             owned(with_labels(&[("example.com/kept", "1")]), "example.com/kept=1"),
-            without_label("example.com/kept"),
+            instance(),
             "-example.com/kept record: none",
         ),
         (
             "a user's does not go",
             owned(with_labels(&[("example.com/kept", "2")]), "example.com/kept=1"),
-            without_label("example.com/kept"),
+            instance(),
             "record: none",
         ),
+        ("what was never ours does not go", with_labels(&[("example.com/kept", "1")]), instance(), ""),
+        ("another one instead", owned(node("n"), "x=1"), labelled(&[("y", "1")]), "y=1 -x record: y=1"),
         (
-            "what was never ours does not go",
-            with_labels(&[("example.com/kept", "1")]),
-            without_label("example.com/kept"),
-            "",
-        ),
-        (
-            "set and removed at once is set",
-            owned(node("n"), "x=1"),
-            Instance { removed_labels: vec!["y".to_owned()], ..labelled(&[("y", "1")]) },
-            "y=1 record: x=1,y=1",
+            "what a node's own record claims of others",
+            owned(
+                with_labels(&[("node-restriction.kubernetes.io/tenant", "a"), ("example.com/kept", "1")]),
+                "example.com/kept=2,node-restriction.kubernetes.io/tenant=a",
+            ),
+            instance(),
+            "record: node-restriction.kubernetes.io/tenant=a",
         ),
     ];
     for (id, node, instance, want) in rows {
@@ -219,16 +214,18 @@ fn labels_that_the_cache_does_not_keep() {
     let ours = owned(node("n"), "x=1");
     assert_eq!(refreshed(&Seen::cached(&ours, &kept), &labelled(&[("x", "1")])), "", "as we wrote it");
     assert_eq!(refreshed(&Seen::cached(&ours, &kept), &labelled(&[("x", "2")])), "x=2 record: x=2");
-    assert_eq!(refreshed(&Seen::cached(&ours, &kept), &without_label("x")), "-x record: none");
+    assert_eq!(refreshed(&Seen::cached(&ours, &kept), &instance()), "-x record: none");
 
+    let both = labelled(&[("x", "1"), ("y", "1")]);
     let unknown = owned(node("n"), "y=1");
-    assert_eq!(refreshed(&Seen::cached(&unknown, &kept), &labelled(&[("x", "1")])), "x=1 record: x=1,y=1");
+    assert_eq!(refreshed(&Seen::cached(&unknown, &kept), &both), "x=1 record: x=1,y=1");
     let users = owned(node("n").with_label("x", "user").with_label("y", "1"), "y=1");
-    assert_eq!(refreshed(&Seen::live(&users, &kept), &labelled(&[("x", "1")])), "record: !x,y=1");
+    assert_eq!(refreshed(&Seen::live(&users, &kept), &both), "record: !x,y=1");
     let conceded = owned(node("n"), "!x,y=1");
-    assert_eq!(refreshed(&Seen::cached(&conceded, &kept), &labelled(&[("x", "1")])), "", "not tried again");
+    assert_eq!(refreshed(&Seen::cached(&conceded, &kept), &both), "", "not tried again");
+    assert_eq!(refreshed(&Seen::cached(&conceded, &kept), &instance()), "-y record: none", "nobody's any more");
     let withdrawn = owned(node("n").with_label("y", "1"), "!x,y=1");
-    assert_eq!(refreshed(&Seen::live(&withdrawn, &kept), &labelled(&[("x", "1")])), "x=1 record: x=1,y=1");
+    assert_eq!(refreshed(&Seen::live(&withdrawn, &kept), &both), "x=1 record: x=1,y=1");
 }
 
 /// The guard of a write that relies on the record: it tests the value that we assume.

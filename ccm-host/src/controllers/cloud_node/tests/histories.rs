@@ -56,8 +56,6 @@ fn shape(name: &str, shape: u8) -> InstanceAnswer {
     machine.addresses[0].address = format!("10.0.0.{shape}");
     if shape.is_multiple_of(2) {
         machine.labels.insert("example.com/shape".to_owned(), shape.to_string());
-    } else {
-        machine.removed_labels.push("example.com/shape".to_owned());
     }
     crate::cloud::fake::machine(InstanceState::Running, Some(machine))
 }

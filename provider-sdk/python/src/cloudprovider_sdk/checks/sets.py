@@ -1,6 +1,5 @@
 """Backend sets received with their nodes, so that later requests may refer to them by digest alone."""
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from cloudprovider_sdk import errors
@@ -21,25 +20,24 @@ class BackendSets:
         self._bytes = 0
 
     def complete(self, request: Any) -> None:
-        """Keep the complete sets of a request and fill in the others."""
-        unknown = []
-        for given in _sets(request):
-            key = (request.cluster.uid, given.digest)
-            known = self._take(key)
-            if not given.nodes_omitted:
-                if given.digest:
-                    known = pb.BackendSet()
-                    known.CopyFrom(given)
-                    self._put(key, known)
-            elif known is None:
-                unknown.append(given.digest)
-            else:
-                given.CopyFrom(known)
+        """Keep the set of a request if it came with its nodes, and fill it in otherwise."""
+        if not isinstance(request, pb.EnsureLoadBalancerRequest | pb.BatchUpdateLoadBalancersRequest):
+            return
+        given = request.backends
+        key = (request.cluster.uid, given.digest)
+        known = self._take(key)
+        if not given.nodes_omitted:
+            if given.digest:
+                known = pb.BackendSet()
+                known.CopyFrom(given)
                 self._put(key, known)
+        elif known is None:
+            raise errors.unknown_backend_set(given.digest)
+        else:
+            given.CopyFrom(known)
+            self._put(key, known)
         while len(self._kept) > _MOST or self._bytes > self._most_bytes:
             self._take(next(iter(self._kept)))
-        if unknown:
-            raise errors.unknown_backend_set(unknown)
 
     def _take(self, key: tuple[str, str]) -> pb.BackendSet | None:
         known = self._kept.pop(key, None)
@@ -49,12 +47,3 @@ class BackendSets:
     def _put(self, key: tuple[str, str], known: pb.BackendSet) -> None:
         self._kept[key] = known
         self._bytes += known.ByteSize()
-
-
-def _sets(request: Any) -> Iterable[pb.BackendSet]:
-    match request:
-        case pb.EnsureLoadBalancerRequest():
-            return [request.backends]
-        case pb.BatchUpdateLoadBalancersRequest():
-            return request.backend_sets
-    return []

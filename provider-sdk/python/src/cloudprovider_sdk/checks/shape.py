@@ -91,13 +91,11 @@ def _batch_get_instances(request: pb.BatchGetInstancesRequest, advertised: Adver
 def _batch_update_load_balancers(request: pb.BatchUpdateLoadBalancersRequest, advertised: Advertised) -> None:
     parts.mutation(request)
     parts.batch("items", len(request.items), advertised.max_batch_load_balancers)
-    for at, backends in enumerate(request.backend_sets):
-        parts.backend_set(f"backend_sets[{at}]", backends)
+    parts.present(request, "backends")
+    parts.backend_set("backends", request.backends)
     for at, item in enumerate(request.items):
         parts.service(f"items[{at}].service.ref", item.service.ref)
         parts.digest(f"items[{at}].desired_digest", item.desired_digest)
-        if item.backend_set >= len(request.backend_sets):
-            raise errors.invalid_argument_shape(f"items[{at}].backend_set", "is not an index of backend_sets")
     parts.unique((f"items[{at}].service.ref.uid", item.service.ref.uid) for at, item in enumerate(request.items))
 
 

@@ -1,11 +1,9 @@
 """One function for each condition, which requires every detail that the contract asks for. Raise the returned error."""
 
 import json
-from collections.abc import Sequence
 
 from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.errors.provider_error import ProviderError
-from cloudprovider_sdk.errors.wire import MAX_VALUE_BYTES
 
 
 def _quote(name: str) -> str:
@@ -94,9 +92,13 @@ def resume_token_expired() -> ProviderError:
 # Retry later.
 
 
-def rate_limited(retry_after: float) -> ProviderError:
-    """The cloud throttles; retry after this many seconds."""
-    return ProviderError(pb.ERROR_REASON_RATE_LIMITED, "the cloud throttles", retry_after=retry_after)
+def rate_limited(retry_after: float, *services: str) -> ProviderError:
+    """The cloud throttles; retry after this many seconds.
+
+    All reads, or all mutations, pause, unless services (such as "LoadBalancers") share the quota.
+    """
+    metadata = {"scope": ",".join(services)} if services else {}
+    return ProviderError(pb.ERROR_REASON_RATE_LIMITED, "the cloud throttles", retry_after=retry_after, metadata=metadata)
 
 
 def quota_exceeded(subject: str, what: str) -> ProviderError:
@@ -156,15 +158,10 @@ def needs_ensure(what: str) -> ProviderError:
     return ProviderError(pb.ERROR_REASON_NEEDS_ENSURE, f"the balancer of {_quote(what)} must be ensured")
 
 
-def unknown_backend_set(digests: Sequence[str]) -> ProviderError:
-    """The request refers to backend sets by these unknown digests. The SDK raises this error itself."""
-    told, *rest = digests
-    for digest in rest:
-        if len(told) + 1 + len(digest) > MAX_VALUE_BYTES:
-            break
-        told += f",{digest}"
-    message = "the digest of a backend set is unknown"
-    return ProviderError(pb.ERROR_REASON_UNKNOWN_BACKEND_SET, message, metadata={"digests": told})
+def unknown_backend_set(digest: str) -> ProviderError:
+    """The request refers to its backend set by this unknown digest. The SDK raises this error itself."""
+    message = "the digest of the backend set is unknown"
+    return ProviderError(pb.ERROR_REASON_UNKNOWN_BACKEND_SET, message, metadata={"digest": digest})
 
 
 def route_changed(route: str) -> ProviderError:

@@ -77,9 +77,8 @@ impl Batch {
             }
             Self::Updates => {
                 let items = keys.iter().map(|key| update(key)).collect();
-                let backend_sets = vec![Default::default()];
-                let request =
-                    t.ask(BatchUpdateLoadBalancersRequest { cluster, fencing, backend_sets, items });
+                let backends = Some(Default::default());
+                let request = t.ask(BatchUpdateLoadBalancersRequest { cluster, fencing, backends, items });
                 let answer = t.load_balancers().batch_update_load_balancers(request).await?.into_inner();
                 answer.results.into_iter().map(|result| result.service_uid).collect()
             }
@@ -118,12 +117,7 @@ fn update(uid: &str) -> LoadBalancerUpdate {
         uid: uid.to_owned(),
     };
     let service = Service { r#ref: Some(reference), ports: vec![tcp(80)], ..Default::default() };
-    LoadBalancerUpdate {
-        service: Some(service),
-        backend_set: 0,
-        desired_digest: "digest".to_owned(),
-        revision: 0,
-    }
+    LoadBalancerUpdate { service: Some(service), desired_digest: "digest".to_owned(), revision: 0 }
 }
 
 fn destination(at: usize) -> String {

@@ -59,7 +59,8 @@ const (
 )
 
 // Capability is an optional feature of a provider. An RPC that needs a capability MUST NOT answer UNIMPLEMENTED once the
-// capability is advertised [R:advertised-works]; otherwise the host never calls it.
+// capability is advertised [R:advertised-works]; otherwise the host never calls it. An RPC that needs none is mandatory: who
+// serves a service MUST serve all such RPCs of it. [R:served-whole]
 type Capability int32
 
 const (
@@ -1488,8 +1489,8 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\rCloudProvider\x12\x7f\n" +
 	"\x0fGetCapabilities\x122.ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest\x1a3.ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse\"\x03\x90\x02\x01\x12m\n" +
 	"\tGetStatus\x12,.ccm.cloudprovider.v1alpha1.GetStatusRequest\x1a-.ccm.cloudprovider.v1alpha1.GetStatusResponse\"\x03\x90\x02\x01\x12^\n" +
-	"\x04Lead\x12'.ccm.cloudprovider.v1alpha1.LeadRequest\x1a(.ccm.cloudprovider.v1alpha1.LeadResponse\"\x03\x90\x02\x02B\x8a\x02\n" +
-	"\x1ecom.ccm.cloudprovider.v1alpha1B\x12CloudProviderProtoP\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1\xa2\x02\x03CCX\xaa\x02\x1aCcm.Cloudprovider.V1alpha1\xca\x02\x1aCcm\\Cloudprovider\\V1alpha1\xe2\x02&Ccm\\Cloudprovider\\V1alpha1\\GPBMetadata\xea\x02\x1cCcm::Cloudprovider::V1alpha1b\x06proto3"
+	"\x04Lead\x12'.ccm.cloudprovider.v1alpha1.LeadRequest\x1a(.ccm.cloudprovider.v1alpha1.LeadResponse\"\x03\x90\x02\x02Bj\n" +
+	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (
 	file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDescOnce sync.Once

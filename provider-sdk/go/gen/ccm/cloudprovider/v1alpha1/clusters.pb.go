@@ -271,8 +271,8 @@ const file_ccm_cloudprovider_v1alpha1_clusters_proto_rawDesc = "" +
 	"\x04port\x18\x02 \x01(\x05R\x04port2\x9c\x02\n" +
 	"\bClusters\x12v\n" +
 	"\fListClusters\x12/.ccm.cloudprovider.v1alpha1.ListClustersRequest\x1a0.ccm.cloudprovider.v1alpha1.ListClustersResponse\"\x03\x90\x02\x01\x12\x97\x01\n" +
-	"\x17GetControlPlaneEndpoint\x12:.ccm.cloudprovider.v1alpha1.GetControlPlaneEndpointRequest\x1a;.ccm.cloudprovider.v1alpha1.GetControlPlaneEndpointResponse\"\x03\x90\x02\x01B\x85\x02\n" +
-	"\x1ecom.ccm.cloudprovider.v1alpha1B\rClustersProtoP\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1\xa2\x02\x03CCX\xaa\x02\x1aCcm.Cloudprovider.V1alpha1\xca\x02\x1aCcm\\Cloudprovider\\V1alpha1\xe2\x02&Ccm\\Cloudprovider\\V1alpha1\\GPBMetadata\xea\x02\x1cCcm::Cloudprovider::V1alpha1b\x06proto3"
+	"\x17GetControlPlaneEndpoint\x12:.ccm.cloudprovider.v1alpha1.GetControlPlaneEndpointRequest\x1a;.ccm.cloudprovider.v1alpha1.GetControlPlaneEndpointResponse\"\x03\x90\x02\x01Bj\n" +
+	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (
 	file_ccm_cloudprovider_v1alpha1_clusters_proto_rawDescOnce sync.Once

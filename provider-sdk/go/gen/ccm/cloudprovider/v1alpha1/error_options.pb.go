@@ -179,8 +179,8 @@ const file_ccm_cloudprovider_v1alpha1_error_options_proto_rawDesc = "" +
 	"\x13RETRY_CLASS_BACKOFF\x10\x01\x12\x14\n" +
 	"\x10RETRY_CLASS_SLOW\x10\x02\x12\x14\n" +
 	"\x10RETRY_CLASS_WAIT\x10\x03:e\n" +
-	"\x06reason\x12!.google.protobuf.EnumValueOptions\x18\xb2\x8b\x03 \x01(\v2(.ccm.cloudprovider.v1alpha1.ReasonTraitsR\x06reasonB\x89\x02\n" +
-	"\x1ecom.ccm.cloudprovider.v1alpha1B\x11ErrorOptionsProtoP\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1\xa2\x02\x03CCX\xaa\x02\x1aCcm.Cloudprovider.V1alpha1\xca\x02\x1aCcm\\Cloudprovider\\V1alpha1\xe2\x02&Ccm\\Cloudprovider\\V1alpha1\\GPBMetadata\xea\x02\x1cCcm::Cloudprovider::V1alpha1b\x06proto3"
+	"\x06reason\x12!.google.protobuf.EnumValueOptions\x18\xb2\x8b\x03 \x01(\v2(.ccm.cloudprovider.v1alpha1.ReasonTraitsR\x06reasonBj\n" +
+	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (
 	file_ccm_cloudprovider_v1alpha1_error_options_proto_rawDescOnce sync.Once

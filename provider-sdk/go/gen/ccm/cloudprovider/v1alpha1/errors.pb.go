@@ -77,7 +77,10 @@ const (
 	ErrorReason_ERROR_REASON_INVALID_TOKEN ErrorReason = 22
 	// The resume token has expired. Code OUT_OF_RANGE. The host opens a new watch and reads all instances.
 	ErrorReason_ERROR_REASON_RESUME_TOKEN_EXPIRED ErrorReason = 23
-	// The cloud throttles. Code RESOURCE_EXHAUSTED, with RetryInfo. The host pauses this class of calls for that long.
+	// The cloud throttles. Code RESOURCE_EXHAUSTED, with RetryInfo, and optionally metadata "scope": the services of this
+	// contract whose calls share the exhausted quota, separated by commas, of "Instances" (with volumes and clusters),
+	// "LoadBalancers" and "Routes". The host pauses these for that long, or all if there is none that it knows: all reads if a
+	// read was throttled, all mutations if a mutation was.
 	ErrorReason_ERROR_REASON_RATE_LIMITED ErrorReason = 30
 	// A quota of the account is exhausted. Code RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure. slow; an Event.
 	ErrorReason_ERROR_REASON_QUOTA_EXCEEDED ErrorReason = 31
@@ -103,9 +106,8 @@ const (
 	ErrorReason_ERROR_REASON_ROUTE_CHANGED ErrorReason = 45
 	// The cloud's route tables are full. Code RESOURCE_EXHAUSTED. slow; an Event on the node.
 	ErrorReason_ERROR_REASON_ROUTE_TABLE_FULL ErrorReason = 46
-	// The request refers to a backend set by a digest that the provider does not know. Code FAILED_PRECONDITION, metadata
-	// "digests": the unknown digests in the order of the request, separated by commas, as many as fit into 256 bytes. Never an
-	// item error. The host resends the request with all nodes at once.
+	// The request refers to its backend set by a digest that the provider does not know. Code FAILED_PRECONDITION, metadata
+	// "digest". Never an item error. The host resends the request with all nodes at once.
 	ErrorReason_ERROR_REASON_UNKNOWN_BACKEND_SET ErrorReason = 47
 	// The provider does not trust the peer. Code UNAUTHENTICATED. The host reports itself not ready; slow. Where a gRPC
 	// library cannot identify the caller on a Unix socket, the modes of the socket and of its directory are the check.
@@ -404,8 +406,8 @@ const file_ccm_cloudprovider_v1alpha1_errors_proto_rawDesc = "" +
 	"\x1eERROR_REASON_CLUSTER_NOT_FOUND\x10G\x1a\x11\x92\xdb\x18\r\n" +
 	"\tNOT_FOUND\x10\x03\x12:\n" +
 	"\x1cERROR_REASON_INVALID_SSH_KEY\x10H\x1a\x18\x92\xdb\x18\x14\n" +
-	"\x10INVALID_ARGUMENT\x10\x03B\x83\x02\n" +
-	"\x1ecom.ccm.cloudprovider.v1alpha1B\vErrorsProtoP\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1\xa2\x02\x03CCX\xaa\x02\x1aCcm.Cloudprovider.V1alpha1\xca\x02\x1aCcm\\Cloudprovider\\V1alpha1\xe2\x02&Ccm\\Cloudprovider\\V1alpha1\\GPBMetadata\xea\x02\x1cCcm::Cloudprovider::V1alpha1b\x06proto3"
+	"\x10INVALID_ARGUMENT\x10\x03Bj\n" +
+	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (
 	file_ccm_cloudprovider_v1alpha1_errors_proto_rawDescOnce sync.Once

@@ -192,11 +192,10 @@ type Instance struct {
 	Region string `protobuf:"bytes,6,opt,name=region,proto3" json:"region,omitempty"`
 	// Pod CIDRs, if the cloud allocates them: CAPABILITY_INSTANCE_POD_CIDRS. At most one per IP family.
 	PodCidrs []string `protobuf:"bytes,7,rep,name=pod_cidrs,json=podCidrs,proto3" json:"pod_cidrs,omitempty"`
-	// Additional labels of the node. The host drops and counts keys within kubernetes.io or k8s.io [R:label-reserved]; a
-	// user's value wins. The provider owns the labels that the host sets from here, and the host keeps them current.
+	// All additional labels of the node. The host drops and counts keys within kubernetes.io or k8s.io [R:label-reserved]; a
+	// user's value wins. The provider owns the labels that the host sets from here: the host keeps them current, and removes
+	// one that is no longer among them. A provider that cannot tell answers METADATA_NOT_READY.
 	Labels map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Labels of the provider to remove. The host removes only labels that it has recorded as the provider's.
-	RemovedLabels []string `protobuf:"bytes,9,rep,name=removed_labels,json=removedLabels,proto3" json:"removed_labels,omitempty"`
 	// The instance's uuid, as its firmware reports it. Optional.
 	SystemUuid    string `protobuf:"bytes,10,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -285,13 +284,6 @@ func (x *Instance) GetPodCidrs() []string {
 func (x *Instance) GetLabels() map[string]string {
 	if x != nil {
 		return x.Labels
-	}
-	return nil
-}
-
-func (x *Instance) GetRemovedLabels() []string {
-	if x != nil {
-		return x.RemovedLabels
 	}
 	return nil
 }
@@ -1271,7 +1263,7 @@ var File_ccm_cloudprovider_v1alpha1_instances_proto protoreflect.FileDescriptor
 
 const file_ccm_cloudprovider_v1alpha1_instances_proto_rawDesc = "" +
 	"\n" +
-	"*ccm/cloudprovider/v1alpha1/instances.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a'ccm/cloudprovider/v1alpha1/errors.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc1\x03\n" +
+	"*ccm/cloudprovider/v1alpha1/instances.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a'ccm/cloudprovider/v1alpha1/errors.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb0\x03\n" +
 	"\bInstance\x12\x1f\n" +
 	"\vprovider_id\x18\x01 \x01(\tR\n" +
 	"providerId\x12\x12\n" +
@@ -1281,14 +1273,14 @@ const file_ccm_cloudprovider_v1alpha1_instances_proto_rawDesc = "" +
 	"\x04zone\x18\x05 \x01(\tR\x04zone\x12\x16\n" +
 	"\x06region\x18\x06 \x01(\tR\x06region\x12\x1b\n" +
 	"\tpod_cidrs\x18\a \x03(\tR\bpodCidrs\x12H\n" +
-	"\x06labels\x18\b \x03(\v20.ccm.cloudprovider.v1alpha1.Instance.LabelsEntryR\x06labels\x12%\n" +
-	"\x0eremoved_labels\x18\t \x03(\tR\rremovedLabels\x12\x1f\n" +
+	"\x06labels\x18\b \x03(\v20.ccm.cloudprovider.v1alpha1.Instance.LabelsEntryR\x06labels\x12\x1f\n" +
 	"\vsystem_uuid\x18\n" +
 	" \x01(\tR\n" +
 	"systemUuid\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9f\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\t\x10\n" +
+	"R\x0eremoved_labels\"\x9f\x02\n" +
 	"\x18BatchGetInstancesRequest\x12@\n" +
 	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12C\n" +
 	"\aqueries\x18\x02 \x03(\v2).ccm.cloudprovider.v1alpha1.InstanceQueryR\aqueries\x12<\n" +
@@ -1368,8 +1360,8 @@ const file_ccm_cloudprovider_v1alpha1_instances_proto_rawDesc = "" +
 	"\x11BatchGetInstances\x124.ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest\x1a5.ccm.cloudprovider.v1alpha1.BatchGetInstancesResponse\"\x03\x90\x02\x01\x12~\n" +
 	"\x0eWatchInstances\x121.ccm.cloudprovider.v1alpha1.WatchInstancesRequest\x1a2.ccm.cloudprovider.v1alpha1.WatchInstancesResponse\"\x03\x90\x02\x010\x01\x12y\n" +
 	"\rListInstances\x120.ccm.cloudprovider.v1alpha1.ListInstancesRequest\x1a1.ccm.cloudprovider.v1alpha1.ListInstancesResponse\"\x03\x90\x02\x01\x12\x97\x01\n" +
-	"\x17AddSshKeyToAllInstances\x12:.ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesRequest\x1a;.ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesResponse\"\x03\x90\x02\x02B\x86\x02\n" +
-	"\x1ecom.ccm.cloudprovider.v1alpha1B\x0eInstancesProtoP\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1\xa2\x02\x03CCX\xaa\x02\x1aCcm.Cloudprovider.V1alpha1\xca\x02\x1aCcm\\Cloudprovider\\V1alpha1\xe2\x02&Ccm\\Cloudprovider\\V1alpha1\\GPBMetadata\xea\x02\x1cCcm::Cloudprovider::V1alpha1b\x06proto3"
+	"\x17AddSshKeyToAllInstances\x12:.ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesRequest\x1a;.ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesResponse\"\x03\x90\x02\x02Bj\n" +
+	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (
 	file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescOnce sync.Once

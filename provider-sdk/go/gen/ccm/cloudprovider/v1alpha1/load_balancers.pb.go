@@ -256,7 +256,7 @@ func (UpdateOutcome) EnumDescriptor() ([]byte, []int) {
 type BackendSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The host's digest of the set, over every field that it sends of the nodes: within a cluster equal digests mean equal
-	// sets, whatever their order. At most 128 bytes, no comma. Required with nodes_omitted.
+	// sets, whatever their order. At most 128 bytes. Required with nodes_omitted.
 	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
 	// The nodes, with the fields of `Wants.backend`. The provider tolerates nodes without a provider ID. Empty with
 	// nodes_omitted, otherwise INVALID_ARGUMENT_SHAPE.
@@ -732,15 +732,15 @@ func (x *EnsureLoadBalancerResponse) GetServiceConditions() []*ServiceCondition 
 	return nil
 }
 
-// BatchUpdateLoadBalancersRequest lists load balancers and their new backends.
+// BatchUpdateLoadBalancersRequest lists load balancers, and the new backends of all of them.
 type BatchUpdateLoadBalancersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
 	Cluster *ClusterRef `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// Required.
 	Fencing *Fencing `protobuf:"bytes,2,opt,name=fencing,proto3" json:"fencing,omitempty"`
-	// The sets, each once. Required.
-	BackendSets []*BackendSet `protobuf:"bytes,3,rep,name=backend_sets,json=backendSets,proto3" json:"backend_sets,omitempty"`
+	// The set that every item gets. Required; may be empty.
+	Backends *BackendSet `protobuf:"bytes,3,opt,name=backends,proto3" json:"backends,omitempty"`
 	// Required.
 	Items         []*LoadBalancerUpdate `protobuf:"bytes,4,rep,name=items,proto3" json:"items,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -791,9 +791,9 @@ func (x *BatchUpdateLoadBalancersRequest) GetFencing() *Fencing {
 	return nil
 }
 
-func (x *BatchUpdateLoadBalancersRequest) GetBackendSets() []*BackendSet {
+func (x *BatchUpdateLoadBalancersRequest) GetBackends() *BackendSet {
 	if x != nil {
-		return x.BackendSets
+		return x.Backends
 	}
 	return nil
 }
@@ -810,8 +810,6 @@ type LoadBalancerUpdate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The whole Service. Its uid is the key of the item. Required.
 	Service *Service `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
-	// Index into backend_sets.
-	BackendSet uint32 `protobuf:"varint,2,opt,name=backend_set,json=backendSet,proto3" json:"backend_set,omitempty"`
 	// Covers the Service as applied and the new backends: the provider stores it unchanged, as the digest of what the load
 	// balancer holds. Required.
 	DesiredDigest string `protobuf:"bytes,3,opt,name=desired_digest,json=desiredDigest,proto3" json:"desired_digest,omitempty"`
@@ -856,13 +854,6 @@ func (x *LoadBalancerUpdate) GetService() *Service {
 		return x.Service
 	}
 	return nil
-}
-
-func (x *LoadBalancerUpdate) GetBackendSet() uint32 {
-	if x != nil {
-		return x.BackendSet
-	}
-	return 0
 }
 
 func (x *LoadBalancerUpdate) GetDesiredDigest() string {
@@ -1325,18 +1316,16 @@ const file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc = "" +
 	"\x12service_conditions\x18\x06 \x03(\v2,.ccm.cloudprovider.v1alpha1.ServiceConditionR\x11serviceConditions\x1aE\n" +
 	"\x17ServiceAnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb3\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xac\x02\n" +
 	"\x1fBatchUpdateLoadBalancersRequest\x12@\n" +
 	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12=\n" +
-	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingR\afencing\x12I\n" +
-	"\fbackend_sets\x18\x03 \x03(\v2&.ccm.cloudprovider.v1alpha1.BackendSetR\vbackendSets\x12D\n" +
-	"\x05items\x18\x04 \x03(\v2..ccm.cloudprovider.v1alpha1.LoadBalancerUpdateR\x05items\"\xb7\x01\n" +
+	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingR\afencing\x12B\n" +
+	"\bbackends\x18\x03 \x01(\v2&.ccm.cloudprovider.v1alpha1.BackendSetR\bbackends\x12D\n" +
+	"\x05items\x18\x04 \x03(\v2..ccm.cloudprovider.v1alpha1.LoadBalancerUpdateR\x05items\"\xa9\x01\n" +
 	"\x12LoadBalancerUpdate\x12=\n" +
-	"\aservice\x18\x01 \x01(\v2#.ccm.cloudprovider.v1alpha1.ServiceR\aservice\x12\x1f\n" +
-	"\vbackend_set\x18\x02 \x01(\rR\n" +
-	"backendSet\x12%\n" +
+	"\aservice\x18\x01 \x01(\v2#.ccm.cloudprovider.v1alpha1.ServiceR\aservice\x12%\n" +
 	"\x0edesired_digest\x18\x03 \x01(\tR\rdesiredDigest\x12\x1a\n" +
-	"\brevision\x18\x04 \x01(\x04R\brevision\"r\n" +
+	"\brevision\x18\x04 \x01(\x04R\brevisionJ\x04\b\x02\x10\x03R\vbackend_set\"r\n" +
 	" BatchUpdateLoadBalancersResponse\x12N\n" +
 	"\aresults\x18\x01 \x03(\v24.ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResultR\aresults\"\xc9\x02\n" +
 	"\x18LoadBalancerUpdateResult\x12\x1f\n" +
@@ -1392,8 +1381,8 @@ const file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc = "" +
 	"\x12EnsureLoadBalancer\x125.ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest\x1a6.ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse\"\x03\x90\x02\x02\x12\x9a\x01\n" +
 	"\x18BatchUpdateLoadBalancers\x12;.ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest\x1a<.ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse\"\x03\x90\x02\x02\x12\x88\x01\n" +
 	"\x12DeleteLoadBalancer\x125.ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest\x1a6.ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse\"\x03\x90\x02\x02\x12\x85\x01\n" +
-	"\x11ListLoadBalancers\x124.ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest\x1a5.ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse\"\x03\x90\x02\x01B\x8a\x02\n" +
-	"\x1ecom.ccm.cloudprovider.v1alpha1B\x12LoadBalancersProtoP\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1\xa2\x02\x03CCX\xaa\x02\x1aCcm.Cloudprovider.V1alpha1\xca\x02\x1aCcm\\Cloudprovider\\V1alpha1\xe2\x02&Ccm\\Cloudprovider\\V1alpha1\\GPBMetadata\xea\x02\x1cCcm::Cloudprovider::V1alpha1b\x06proto3"
+	"\x11ListLoadBalancers\x124.ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest\x1a5.ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse\"\x03\x90\x02\x01Bj\n" +
+	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (
 	file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDescOnce sync.Once
@@ -1464,7 +1453,7 @@ var file_ccm_cloudprovider_v1alpha1_load_balancers_proto_depIdxs = []int32{
 	28, // 18: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.service_conditions:type_name -> ccm.cloudprovider.v1alpha1.ServiceCondition
 	23, // 19: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
 	24, // 20: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
-	4,  // 21: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.backend_sets:type_name -> ccm.cloudprovider.v1alpha1.BackendSet
+	4,  // 21: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.backends:type_name -> ccm.cloudprovider.v1alpha1.BackendSet
 	11, // 22: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.items:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerUpdate
 	25, // 23: ccm.cloudprovider.v1alpha1.LoadBalancerUpdate.service:type_name -> ccm.cloudprovider.v1alpha1.Service
 	13, // 24: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse.results:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult

@@ -535,8 +535,8 @@ const file_ccm_cloudprovider_v1alpha1_node_proto_rawDesc = "" +
 	"\x1dNODE_ADDRESS_TYPE_INTERNAL_IP\x10\x02\x12!\n" +
 	"\x1dNODE_ADDRESS_TYPE_EXTERNAL_IP\x10\x03\x12\"\n" +
 	"\x1eNODE_ADDRESS_TYPE_INTERNAL_DNS\x10\x04\x12\"\n" +
-	"\x1eNODE_ADDRESS_TYPE_EXTERNAL_DNS\x10\x05B\x81\x02\n" +
-	"\x1ecom.ccm.cloudprovider.v1alpha1B\tNodeProtoP\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1\xa2\x02\x03CCX\xaa\x02\x1aCcm.Cloudprovider.V1alpha1\xca\x02\x1aCcm\\Cloudprovider\\V1alpha1\xe2\x02&Ccm\\Cloudprovider\\V1alpha1\\GPBMetadata\xea\x02\x1cCcm::Cloudprovider::V1alpha1b\x06proto3"
+	"\x1eNODE_ADDRESS_TYPE_EXTERNAL_DNS\x10\x05Bj\n" +
+	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (
 	file_ccm_cloudprovider_v1alpha1_node_proto_rawDescOnce sync.Once

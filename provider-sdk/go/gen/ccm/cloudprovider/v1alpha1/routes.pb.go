@@ -850,8 +850,8 @@ const file_ccm_cloudprovider_v1alpha1_routes_proto_rawDesc = "" +
 	"\n" +
 	"ListRoutes\x12-.ccm.cloudprovider.v1alpha1.ListRoutesRequest\x1a..ccm.cloudprovider.v1alpha1.ListRoutesResponse\"\x03\x90\x02\x01\x12\x85\x01\n" +
 	"\x11BatchEnsureRoutes\x124.ccm.cloudprovider.v1alpha1.BatchEnsureRoutesRequest\x1a5.ccm.cloudprovider.v1alpha1.BatchEnsureRoutesResponse\"\x03\x90\x02\x02\x12\x85\x01\n" +
-	"\x11BatchDeleteRoutes\x124.ccm.cloudprovider.v1alpha1.BatchDeleteRoutesRequest\x1a5.ccm.cloudprovider.v1alpha1.BatchDeleteRoutesResponse\"\x03\x90\x02\x02B\x83\x02\n" +
-	"\x1ecom.ccm.cloudprovider.v1alpha1B\vRoutesProtoP\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1\xa2\x02\x03CCX\xaa\x02\x1aCcm.Cloudprovider.V1alpha1\xca\x02\x1aCcm\\Cloudprovider\\V1alpha1\xe2\x02&Ccm\\Cloudprovider\\V1alpha1\\GPBMetadata\xea\x02\x1cCcm::Cloudprovider::V1alpha1b\x06proto3"
+	"\x11BatchDeleteRoutes\x124.ccm.cloudprovider.v1alpha1.BatchDeleteRoutesRequest\x1a5.ccm.cloudprovider.v1alpha1.BatchDeleteRoutesResponse\"\x03\x90\x02\x02Bj\n" +
+	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (
 	file_ccm_cloudprovider_v1alpha1_routes_proto_rawDescOnce sync.Once

@@ -1009,8 +1009,8 @@ const file_ccm_cloudprovider_v1alpha1_service_proto_rawDesc = "" +
 	"\rIngressIpMode\x12\x1f\n" +
 	"\x1bINGRESS_IP_MODE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13INGRESS_IP_MODE_VIP\x10\x01\x12\x19\n" +
-	"\x15INGRESS_IP_MODE_PROXY\x10\x02B\x84\x02\n" +
-	"\x1ecom.ccm.cloudprovider.v1alpha1B\fServiceProtoP\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1\xa2\x02\x03CCX\xaa\x02\x1aCcm.Cloudprovider.V1alpha1\xca\x02\x1aCcm\\Cloudprovider\\V1alpha1\xe2\x02&Ccm\\Cloudprovider\\V1alpha1\\GPBMetadata\xea\x02\x1cCcm::Cloudprovider::V1alpha1b\x06proto3"
+	"\x15INGRESS_IP_MODE_PROXY\x10\x02Bj\n" +
+	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (
 	file_ccm_cloudprovider_v1alpha1_service_proto_rawDescOnce sync.Once

@@ -377,8 +377,8 @@ const file_ccm_cloudprovider_v1alpha1_volumes_proto_rawDesc = "" +
 	"\x13VOLUME_STATE_ABSENT\x10\x02\x12\x1a\n" +
 	"\x16VOLUME_STATE_NOT_OWNED\x10\x032\x9a\x01\n" +
 	"\aVolumes\x12\x8e\x01\n" +
-	"\x14BatchGetVolumeLabels\x127.ccm.cloudprovider.v1alpha1.BatchGetVolumeLabelsRequest\x1a8.ccm.cloudprovider.v1alpha1.BatchGetVolumeLabelsResponse\"\x03\x90\x02\x01B\x84\x02\n" +
-	"\x1ecom.ccm.cloudprovider.v1alpha1B\fVolumesProtoP\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1\xa2\x02\x03CCX\xaa\x02\x1aCcm.Cloudprovider.V1alpha1\xca\x02\x1aCcm\\Cloudprovider\\V1alpha1\xe2\x02&Ccm\\Cloudprovider\\V1alpha1\\GPBMetadata\xea\x02\x1cCcm::Cloudprovider::V1alpha1b\x06proto3"
+	"\x14BatchGetVolumeLabels\x127.ccm.cloudprovider.v1alpha1.BatchGetVolumeLabelsRequest\x1a8.ccm.cloudprovider.v1alpha1.BatchGetVolumeLabelsResponse\"\x03\x90\x02\x01Bj\n" +
+	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (
 	file_ccm_cloudprovider_v1alpha1_volumes_proto_rawDescOnce sync.Once

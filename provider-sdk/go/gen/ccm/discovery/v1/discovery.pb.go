@@ -214,8 +214,7 @@ const file_ccm_discovery_v1_discovery_proto_rawDesc = "" +
 	"\bservices\x18\x06 \x03(\tR\bservices\x12#\n" +
 	"\rprocess_epoch\x18\a \x01(\tR\fprocessEpoch2`\n" +
 	"\tDiscovery\x12S\n" +
-	"\aGetInfo\x12 .ccm.discovery.v1.GetInfoRequest\x1a!.ccm.discovery.v1.GetInfoResponse\"\x03\x90\x02\x01B\xc0\x01\n" +
-	"\x14com.ccm.discovery.v1B\x0eDiscoveryProtoP\x01Z6cloudprovider.ccm/sdk/gen/ccm/discovery/v1;discoveryv1\xa2\x02\x03CDX\xaa\x02\x10Ccm.Discovery.V1\xca\x02\x10Ccm\\Discovery\\V1\xe2\x02\x1cCcm\\Discovery\\V1\\GPBMetadata\xea\x02\x12Ccm::Discovery::V1b\x06proto3"
+	"\aGetInfo\x12 .ccm.discovery.v1.GetInfoRequest\x1a!.ccm.discovery.v1.GetInfoResponse\"\x03\x90\x02\x01B8Z6cloudprovider.ccm/sdk/gen/ccm/discovery/v1;discoveryv1b\x06proto3"
 
 var (
 	file_ccm_discovery_v1_discovery_proto_rawDescOnce sync.Once

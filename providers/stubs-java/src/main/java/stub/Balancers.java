@@ -48,8 +48,8 @@ final class Balancers {
         ClusterRef cluster = request.getCluster();
         List<ServiceRef> services = request.getItemsList().stream().map(item -> item.getService().getRef()).toList();
         List<Balancer> all = find(gate, services);
-        Looked machines = machines(gate, request.getBackendSetsList());
-        List<List<String>> sets = request.getBackendSetsList().stream().map(set -> targets(cluster, set, machines)).toList();
+        Looked machines = machines(gate, request.getBackends());
+        List<String> targets = targets(cluster, request.getBackends(), machines);
         List<Retarget> changes = new ArrayList<>();
         BatchUpdateLoadBalancersResponse.Builder answer = BatchUpdateLoadBalancersResponse.newBuilder();
         for (LoadBalancerUpdate item : request.getItemsList()) {
@@ -66,7 +66,6 @@ final class Balancers {
             } else if (!balancer.serves()) {
                 result.setInProgress(later());
             } else {
-                List<String> targets = sets.get(item.getBackendSet());
                 Tags done = balancer.tags().applied(Balancer.applied(balancer.config(), targets), item.getDesiredDigest());
                 if (!balancer.tags().equals(done)) changes.add(new Retarget(balancer.id(), targets, done));
                 result.setOutcome(UpdateOutcome.UPDATE_OUTCOME_UPDATED);
@@ -99,9 +98,8 @@ final class Balancers {
         return gate.call(() -> cloud.balancers(uids, names));
     }
 
-    Looked machines(Gate gate, List<BackendSet> sets) {
-        List<NodeRef> nodes = sets.stream().flatMap(set -> set.getNodesList().stream()).distinct().toList();
-        return gate.call(() -> Looked.up(cloud, nodes));
+    Looked machines(Gate gate, BackendSet set) {
+        return gate.call(() -> Looked.up(cloud, set.getNodesList()));
     }
 
     /** The instance IDs of a backend set. Omits nodes that have no instance of this cluster: nothing could receive their traffic. */

@@ -37,7 +37,7 @@ final class Ensure {
         if (found.whose() == Whose.LEGACY && request.getAdoption() != Adoption.ADOPTION_ADOPT_BY_LEGACY_NAME) {
             throw Refusal.of(ErrorReason.ERROR_REASON_ADOPTION_REFUSED, "load balancer " + found.balancer().name() + " belongs to a former controller: request adoption");
         }
-        List<String> targets = Balancers.targets(cluster, request.getBackends(), balancers.machines(gate, List.of(request.getBackends())));
+        List<String> targets = Balancers.targets(cluster, request.getBackends(), balancers.machines(gate, request.getBackends()));
         Tags ours = new Tags(cluster.getUid(), cluster.getName(), service.getUid(), service.getNamespace(), service.getName(), "", "");
         Tags done = ours.applied(Balancer.applied(config, targets), request.getDesiredDigest());
 

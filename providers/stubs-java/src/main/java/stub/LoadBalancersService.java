@@ -70,7 +70,7 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
             Shape.present("backends", request.hasBackends());
             Shape.backends("backends", request.getBackends());
             Shape.digest("desired_digest", request.getDesiredDigest());
-            BackendSet whole = sets.whole(request.getCluster().getUid(), List.of(request.getBackends())).get(0);
+            BackendSet whole = sets.whole(request.getCluster().getUid(), request.getBackends());
             EnsureLoadBalancerRequest plain = request.toBuilder().clearFencing().setBackends(whole).build();
             Subject about = subject(request.getCluster(), request.getService().getRef().getUid(), request.getRevision());
             return mutations.run(term, plain, List.of(about), (gate, refused) -> {
@@ -85,8 +85,8 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
         calls.answer(out, () -> {
             Term term = leadership.admit(request.getCluster().getUid(), request.getFencing());
             check(request);
-            List<BackendSet> whole = sets.whole(request.getCluster().getUid(), request.getBackendSetsList());
-            BatchUpdateLoadBalancersRequest plain = request.toBuilder().clearFencing().clearBackendSets().addAllBackendSets(whole).build();
+            BackendSet whole = sets.whole(request.getCluster().getUid(), request.getBackends());
+            BatchUpdateLoadBalancersRequest plain = request.toBuilder().clearFencing().setBackends(whole).build();
             List<Subject> about = request.getItemsList().stream()
                     .map(item -> subject(request.getCluster(), item.getService().getRef().getUid(), item.getRevision()))
                     .toList();
@@ -121,17 +121,14 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
     private static void check(BatchUpdateLoadBalancersRequest request) {
         mutation(request.getCluster(), request.hasFencing());
         Shape.batch("items", request.getItemsCount());
-        request.getBackendSetsList().forEach(set -> Shape.backends("backend_sets", set));
+        Shape.present("backends", request.hasBackends());
+        Shape.backends("backends", request.getBackends());
         Shape.Keys keys = new Shape.Keys();
         for (int at = 0; at < request.getItemsCount(); at++) {
             LoadBalancerUpdate item = request.getItems(at);
             Shape.service("items[" + at + "].service.ref", item.getService().getRef());
             Shape.digest("items[" + at + "].desired_digest", item.getDesiredDigest());
             keys.add("items[" + at + "].service.ref.uid", item.getService().getRef().getUid());
-            // The index is unsigned on the wire, but an int in Java.
-            if (Integer.compareUnsigned(item.getBackendSet(), request.getBackendSetsCount()) >= 0) {
-                throw Refusal.outOfShape("items[" + at + "].backend_set", "is not an index of backend_sets");
-            }
         }
     }
 }

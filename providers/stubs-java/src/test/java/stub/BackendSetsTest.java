@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import ccm.cloudprovider.v1alpha1.BackendSet;
 import ccm.cloudprovider.v1alpha1.NodeRef;
-import java.util.List;
 import org.junit.jupiter.api.Test;
 
 class BackendSetsTest {
@@ -15,21 +14,21 @@ class BackendSetsTest {
     private final BackendSets sets = new BackendSets();
 
     private void assertUnknown(String cluster) {
-        assertEquals("UNKNOWN_BACKEND_SET", Reasons.of(assertThrows(Refusal.class, () -> sets.whole(cluster, List.of(NAMED)))));
+        assertEquals("UNKNOWN_BACKEND_SET", Reasons.of(assertThrows(Refusal.class, () -> sets.whole(cluster, NAMED))));
     }
 
     @Test
     void aSetThatCameIsKnownByItsDigestInItsCluster() {
         assertUnknown("c");
-        sets.whole("c", List.of(WHOLE));
-        assertEquals(List.of(WHOLE), sets.whole("c", List.of(NAMED)));
+        sets.whole("c", WHOLE);
+        assertEquals(WHOLE, sets.whole("c", NAMED));
         assertUnknown("another cluster");
     }
 
     @Test
     void theLastOnesAreKeptAndMemoryIsBounded() {
-        for (int at = 0; at < 1000; at++) sets.whole("c", List.of(WHOLE.toBuilder().setDigest("d" + at).build()));
-        for (int at = 996; at < 1000; at++) assertEquals(1, sets.whole("c", List.of(NAMED.toBuilder().setDigest("d" + at).build())).size());
-        assertThrows(Refusal.class, () -> sets.whole("c", List.of(NAMED.toBuilder().setDigest("d0").build())));
+        for (int at = 0; at < 1000; at++) sets.whole("c", WHOLE.toBuilder().setDigest("d" + at).build());
+        for (int at = 996; at < 1000; at++) assertEquals(1, sets.whole("c", NAMED.toBuilder().setDigest("d" + at).build()).getNodesCount());
+        assertThrows(Refusal.class, () -> sets.whole("c", NAMED.toBuilder().setDigest("d0").build()));
     }
 }

@@ -97,7 +97,7 @@ class BalancersTest {
     @Test
     void anUpdateReplacesBackendsAloneAndMakesNothing() throws InterruptedException {
         LoadBalancerUpdate item = LoadBalancerUpdate.newBuilder().setService(wish("").getService().toBuilder().clearSourceRanges()).setDesiredDigest("d2").build();
-        var request = BatchUpdateLoadBalancersRequest.newBuilder().setCluster(CLUSTER).addBackendSets(BackendSet.getDefaultInstance()).addItems(item).build();
+        var request = BatchUpdateLoadBalancersRequest.newBuilder().setCluster(CLUSTER).setBackends(BackendSet.getDefaultInstance()).addItems(item).build();
         var absent = balancers.update(gate, request, Map.of()).getResults(0);
         assertEquals(ErrorReason.ERROR_REASON_NEEDS_ENSURE, absent.getError().getReason());
         assertTrue(cloud.balancersOf("c", "prod").isEmpty());

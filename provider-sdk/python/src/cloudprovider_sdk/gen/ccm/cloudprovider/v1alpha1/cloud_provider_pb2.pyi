@@ -97,7 +97,8 @@ class _CapabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Capability
 
 class Capability(_Capability, metaclass=_CapabilityEnumTypeWrapper):
     """Capability is an optional feature of a provider. An RPC that needs a capability MUST NOT answer UNIMPLEMENTED once the
-    capability is advertised [R:advertised-works]; otherwise the host never calls it.
+    capability is advertised [R:advertised-works]; otherwise the host never calls it. An RPC that needs none is mandatory: who
+    serves a service MUST serve all such RPCs of it. [R:served-whole]
     """
 
 CAPABILITY_UNSPECIFIED: Capability.ValueType  # 0

@@ -24,14 +24,14 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(ccm/cloudprovider/v1alpha1/cluster.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\"\'\n\nClusterRef\x12\x0b\n\x03uid\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\'\n\x07\x46\x65ncing\x12\r\n\x05scope\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04*Z\n\tOwnership\x12\x19\n\x15OWNERSHIP_UNSPECIFIED\x10\x00\x12\x14\n\x10OWNERSHIP_BY_UID\x10\x01\x12\x1c\n\x18OWNERSHIP_BY_LEGACY_NAME\x10\x02\x42\x1e\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(ccm/cloudprovider/v1alpha1/cluster.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\"\'\n\nClusterRef\x12\x0b\n\x03uid\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\'\n\x07\x46\x65ncing\x12\r\n\x05scope\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04*Z\n\tOwnership\x12\x19\n\x15OWNERSHIP_UNSPECIFIED\x10\x00\x12\x14\n\x10OWNERSHIP_BY_UID\x10\x01\x12\x1c\n\x18OWNERSHIP_BY_LEGACY_NAME\x10\x02\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ccm.cloudprovider.v1alpha1.cluster_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
-  _globals['DESCRIPTOR']._serialized_options = b'\n\032ccm.cloudprovider.v1alpha1P\001'
+  _globals['DESCRIPTOR']._serialized_options = b'\n\032ccm.cloudprovider.v1alpha1P\001ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1'
   _globals['_OWNERSHIP']._serialized_start=154
   _globals['_OWNERSHIP']._serialized_end=244
   _globals['_CLUSTERREF']._serialized_start=72

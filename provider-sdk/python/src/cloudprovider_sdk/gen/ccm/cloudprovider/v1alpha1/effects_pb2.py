@@ -25,14 +25,14 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(ccm/cloudprovider/v1alpha1/effects.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\"]\n\nInProgress\x12.\n\x0bretry_after\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"e\n\rProviderEvent\x12\x33\n\x04type\x18\x01 \x01(\x0e\x32%.ccm.cloudprovider.v1alpha1.EventType\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t*V\n\tEventType\x12\x1a\n\x16\x45VENT_TYPE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x45VENT_TYPE_NORMAL\x10\x01\x12\x16\n\x12\x45VENT_TYPE_WARNING\x10\x02\x42\x1e\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(ccm/cloudprovider/v1alpha1/effects.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\"]\n\nInProgress\x12.\n\x0bretry_after\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"e\n\rProviderEvent\x12\x33\n\x04type\x18\x01 \x01(\x0e\x32%.ccm.cloudprovider.v1alpha1.EventType\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t*V\n\tEventType\x12\x1a\n\x16\x45VENT_TYPE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x45VENT_TYPE_NORMAL\x10\x01\x12\x16\n\x12\x45VENT_TYPE_WARNING\x10\x02\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ccm.cloudprovider.v1alpha1.effects_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
-  _globals['DESCRIPTOR']._serialized_options = b'\n\032ccm.cloudprovider.v1alpha1P\001'
+  _globals['DESCRIPTOR']._serialized_options = b'\n\032ccm.cloudprovider.v1alpha1P\001ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1'
   _globals['_EVENTTYPE']._serialized_start=302
   _globals['_EVENTTYPE']._serialized_end=388
   _globals['_INPROGRESS']._serialized_start=104

@@ -25,14 +25,14 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.ccm/cloudprovider/v1alpha1/error_options.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a google/protobuf/descriptor.proto\"e\n\x0cReasonTraits\x12\r\n\x05\x63odes\x18\x01 \x03(\t\x12\x35\n\x05retry\x18\x02 \x01(\x0e\x32&.ccm.cloudprovider.v1alpha1.RetryClass\x12\x0f\n\x07\x66reezes\x18\x03 \x01(\x08*n\n\nRetryClass\x12\x1b\n\x17RETRY_CLASS_UNSPECIFIED\x10\x00\x12\x17\n\x13RETRY_CLASS_BACKOFF\x10\x01\x12\x14\n\x10RETRY_CLASS_SLOW\x10\x02\x12\x14\n\x10RETRY_CLASS_WAIT\x10\x03:]\n\x06reason\x12!.google.protobuf.EnumValueOptions\x18\xb2\x8b\x03 \x01(\x0b\x32(.ccm.cloudprovider.v1alpha1.ReasonTraitsB\x1e\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.ccm/cloudprovider/v1alpha1/error_options.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a google/protobuf/descriptor.proto\"e\n\x0cReasonTraits\x12\r\n\x05\x63odes\x18\x01 \x03(\t\x12\x35\n\x05retry\x18\x02 \x01(\x0e\x32&.ccm.cloudprovider.v1alpha1.RetryClass\x12\x0f\n\x07\x66reezes\x18\x03 \x01(\x08*n\n\nRetryClass\x12\x1b\n\x17RETRY_CLASS_UNSPECIFIED\x10\x00\x12\x17\n\x13RETRY_CLASS_BACKOFF\x10\x01\x12\x14\n\x10RETRY_CLASS_SLOW\x10\x02\x12\x14\n\x10RETRY_CLASS_WAIT\x10\x03:]\n\x06reason\x12!.google.protobuf.EnumValueOptions\x18\xb2\x8b\x03 \x01(\x0b\x32(.ccm.cloudprovider.v1alpha1.ReasonTraitsBj\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ccm.cloudprovider.v1alpha1.error_options_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
-  _globals['DESCRIPTOR']._serialized_options = b'\n\032ccm.cloudprovider.v1alpha1P\001'
+  _globals['DESCRIPTOR']._serialized_options = b'\n\032ccm.cloudprovider.v1alpha1P\001ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1'
   _globals['_RETRYCLASS']._serialized_start=215
   _globals['_RETRYCLASS']._serialized_end=325
   _globals['_REASONTRAITS']._serialized_start=112

@@ -65,7 +65,11 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_RESUME_TOKEN_EXPIRED: _ErrorReason.ValueType  # 23
     """The resume token has expired. Code OUT_OF_RANGE. The host opens a new watch and reads all instances."""
     ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 30
-    """The cloud throttles. Code RESOURCE_EXHAUSTED, with RetryInfo. The host pauses this class of calls for that long."""
+    """The cloud throttles. Code RESOURCE_EXHAUSTED, with RetryInfo, and optionally metadata "scope": the services of this
+    contract whose calls share the exhausted quota, separated by commas, of "Instances" (with volumes and clusters),
+    "LoadBalancers" and "Routes". The host pauses these for that long, or all if there is none that it knows: all reads if a
+    read was throttled, all mutations if a mutation was.
+    """
     ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 31
     """A quota of the account is exhausted. Code RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure. slow; an Event."""
     ERROR_REASON_CAPACITY_UNAVAILABLE: _ErrorReason.ValueType  # 32
@@ -93,9 +97,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_ROUTE_TABLE_FULL: _ErrorReason.ValueType  # 46
     """The cloud's route tables are full. Code RESOURCE_EXHAUSTED. slow; an Event on the node."""
     ERROR_REASON_UNKNOWN_BACKEND_SET: _ErrorReason.ValueType  # 47
-    """The request refers to a backend set by a digest that the provider does not know. Code FAILED_PRECONDITION, metadata
-    "digests": the unknown digests in the order of the request, separated by commas, as many as fit into 256 bytes. Never an
-    item error. The host resends the request with all nodes at once.
+    """The request refers to its backend set by a digest that the provider does not know. Code FAILED_PRECONDITION, metadata
+    "digest". Never an item error. The host resends the request with all nodes at once.
     """
     ERROR_REASON_PEER_NOT_TRUSTED: _ErrorReason.ValueType  # 50
     """The provider does not trust the peer. Code UNAUTHENTICATED. The host reports itself not ready; slow. Where a gRPC
@@ -192,7 +195,11 @@ ERROR_REASON_INVALID_TOKEN: ErrorReason.ValueType  # 22
 ERROR_REASON_RESUME_TOKEN_EXPIRED: ErrorReason.ValueType  # 23
 """The resume token has expired. Code OUT_OF_RANGE. The host opens a new watch and reads all instances."""
 ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 30
-"""The cloud throttles. Code RESOURCE_EXHAUSTED, with RetryInfo. The host pauses this class of calls for that long."""
+"""The cloud throttles. Code RESOURCE_EXHAUSTED, with RetryInfo, and optionally metadata "scope": the services of this
+contract whose calls share the exhausted quota, separated by commas, of "Instances" (with volumes and clusters),
+"LoadBalancers" and "Routes". The host pauses these for that long, or all if there is none that it knows: all reads if a
+read was throttled, all mutations if a mutation was.
+"""
 ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 31
 """A quota of the account is exhausted. Code RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure. slow; an Event."""
 ERROR_REASON_CAPACITY_UNAVAILABLE: ErrorReason.ValueType  # 32
@@ -220,9 +227,8 @@ ERROR_REASON_ROUTE_CHANGED: ErrorReason.ValueType  # 45
 ERROR_REASON_ROUTE_TABLE_FULL: ErrorReason.ValueType  # 46
 """The cloud's route tables are full. Code RESOURCE_EXHAUSTED. slow; an Event on the node."""
 ERROR_REASON_UNKNOWN_BACKEND_SET: ErrorReason.ValueType  # 47
-"""The request refers to a backend set by a digest that the provider does not know. Code FAILED_PRECONDITION, metadata
-"digests": the unknown digests in the order of the request, separated by commas, as many as fit into 256 bytes. Never an
-item error. The host resends the request with all nodes at once.
+"""The request refers to its backend set by a digest that the provider does not know. Code FAILED_PRECONDITION, metadata
+"digest". Never an item error. The host resends the request with all nodes at once.
 """
 ERROR_REASON_PEER_NOT_TRUSTED: ErrorReason.ValueType  # 50
 """The provider does not trust the peer. Code UNAUTHENTICATED. The host reports itself not ready; slow. Where a gRPC

@@ -167,7 +167,6 @@ class Instance(_message.Message):
     REGION_FIELD_NUMBER: _builtins.int
     POD_CIDRS_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
-    REMOVED_LABELS_FIELD_NUMBER: _builtins.int
     SYSTEM_UUID_FIELD_NUMBER: _builtins.int
     provider_id: _builtins.str
     """Required if the instance exists. It starts with one of the provider's advertised prefixes [R:provider-id-prefix],
@@ -193,13 +192,10 @@ class Instance(_message.Message):
 
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Additional labels of the node. The host drops and counts keys within kubernetes.io or k8s.io [R:label-reserved]; a
-        user's value wins. The provider owns the labels that the host sets from here, and the host keeps them current.
+        """All additional labels of the node. The host drops and counts keys within kubernetes.io or k8s.io [R:label-reserved]; a
+        user's value wins. The provider owns the labels that the host sets from here: the host keeps them current, and removes
+        one that is no longer among them. A provider that cannot tell answers METADATA_NOT_READY.
         """
-
-    @_builtins.property
-    def removed_labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Labels of the provider to remove. The host removes only labels that it has recorded as the provider's."""
 
     def __init__(
         self,
@@ -212,12 +208,11 @@ class Instance(_message.Message):
         region: _builtins.str = ...,
         pod_cidrs: _abc.Iterable[_builtins.str] | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
-        removed_labels: _abc.Iterable[_builtins.str] | None = ...,
         system_uuid: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "instance_type", b"instance_type", "labels", b"labels", "name", b"name", "pod_cidrs", b"pod_cidrs", "provider_id", b"provider_id", "region", b"region", "removed_labels", b"removed_labels", "system_uuid", b"system_uuid", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "instance_type", b"instance_type", "labels", b"labels", "name", b"name", "pod_cidrs", b"pod_cidrs", "provider_id", b"provider_id", "region", b"region", "system_uuid", b"system_uuid", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

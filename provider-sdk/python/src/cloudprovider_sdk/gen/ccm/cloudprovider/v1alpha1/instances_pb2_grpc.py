@@ -84,7 +84,7 @@ class InstancesServicer:
         | its location is unreachable | OK, item UNSPECIFIED    | LOCATION_UNREACHABLE  | does nothing destructive, retries |
         | too many queries           | INVALID_ARGUMENT         | BATCH_TOO_LARGE       | splits                            |
         | a key is empty or duplicate | INVALID_ARGUMENT        | INVALID_ARGUMENT_SHAPE | counts a bug of its own          |
-        | the cloud throttles        | RESOURCE_EXHAUSTED       | RATE_LIMITED          | pauses all reads for RetryInfo    |
+        | the cloud throttles        | RESOURCE_EXHAUSTED       | RATE_LIMITED          | pauses reads for RetryInfo        |
         | the cloud is down          | UNAVAILABLE              | CLOUD_API_UNAVAILABLE | retries, freezes destructive work |
         | permissions are missing    | PERMISSION_DENIED        | CLOUD_PERMISSION_DENIED | slow; proves nothing            |
         """

@@ -152,7 +152,7 @@ class BackendSet(_message.Message):
     NODES_OMITTED_FIELD_NUMBER: _builtins.int
     digest: _builtins.str
     """The host's digest of the set, over every field that it sends of the nodes: within a cluster equal digests mean equal
-    sets, whatever their order. At most 128 bytes, no comma. Required with nodes_omitted.
+    sets, whatever their order. At most 128 bytes. Required with nodes_omitted.
     """
     nodes_omitted: _builtins.bool
     """The nodes are omitted: this process of the provider has already received them, under this digest and for this cluster."""
@@ -434,13 +434,13 @@ Global___EnsureLoadBalancerResponse: _TypeAlias = EnsureLoadBalancerResponse  # 
 
 @_typing.final
 class BatchUpdateLoadBalancersRequest(_message.Message):
-    """BatchUpdateLoadBalancersRequest lists load balancers and their new backends."""
+    """BatchUpdateLoadBalancersRequest lists load balancers, and the new backends of all of them."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     CLUSTER_FIELD_NUMBER: _builtins.int
     FENCING_FIELD_NUMBER: _builtins.int
-    BACKEND_SETS_FIELD_NUMBER: _builtins.int
+    BACKENDS_FIELD_NUMBER: _builtins.int
     ITEMS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def cluster(self) -> _cluster_pb2.ClusterRef:
@@ -451,8 +451,8 @@ class BatchUpdateLoadBalancersRequest(_message.Message):
         """Required."""
 
     @_builtins.property
-    def backend_sets(self) -> _containers.RepeatedCompositeFieldContainer[Global___BackendSet]:
-        """The sets, each once. Required."""
+    def backends(self) -> Global___BackendSet:
+        """The set that every item gets. Required; may be empty."""
 
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoadBalancerUpdate]:
@@ -463,12 +463,12 @@ class BatchUpdateLoadBalancersRequest(_message.Message):
         *,
         cluster: _cluster_pb2.ClusterRef | None = ...,
         fencing: _cluster_pb2.Fencing | None = ...,
-        backend_sets: _abc.Iterable[Global___BackendSet] | None = ...,
+        backends: Global___BackendSet | None = ...,
         items: _abc.Iterable[Global___LoadBalancerUpdate] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "fencing", b"fencing"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["backends", b"backends", "cluster", b"cluster", "fencing", b"fencing"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend_sets", b"backend_sets", "cluster", b"cluster", "fencing", b"fencing", "items", b"items"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backends", b"backends", "cluster", b"cluster", "fencing", b"fencing", "items", b"items"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -481,11 +481,8 @@ class LoadBalancerUpdate(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SERVICE_FIELD_NUMBER: _builtins.int
-    BACKEND_SET_FIELD_NUMBER: _builtins.int
     DESIRED_DIGEST_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
-    backend_set: _builtins.int
-    """Index into backend_sets."""
     desired_digest: _builtins.str
     """Covers the Service as applied and the new backends: the provider stores it unchanged, as the digest of what the load
     balancer holds. Required.
@@ -500,13 +497,12 @@ class LoadBalancerUpdate(_message.Message):
         self,
         *,
         service: _service_pb2.Service | None = ...,
-        backend_set: _builtins.int = ...,
         desired_digest: _builtins.str = ...,
         revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["service", b"service"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend_set", b"backend_set", "desired_digest", b"desired_digest", "revision", b"revision", "service", b"service"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["desired_digest", b"desired_digest", "revision", b"revision", "service", b"service"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -129,12 +129,12 @@ class LoadBalancersServicer:
     def BatchUpdateLoadBalancers(self, request, context):
         """BatchUpdateLoadBalancers replaces the backends of many load balancers in one call, when a node is added or removed.
 
-        Idempotent. Required: cluster, fencing, backend_sets, items (1 to `Limits.max_batch_load_balancers`), each with its
-        whole Service and the index of its set. The RPC never creates a load balancer. It replaces backends and nothing else
-        [R:update-backends-only]: if the Service in the item differs from the applied one (an edit whose Ensure fails), the load
-        balancer MUST still get the new backends, and otherwise stays as applied. Each load balancer MUST get the set that its
-        own item refers to [R:update-own-set]. Deadline: 120 s by default, 600 s at most. The host splits a batch by its size in
-        bytes, but never splits a set.
+        Idempotent. Required: cluster, fencing, backends, items (1 to `Limits.max_batch_load_balancers`), each with its whole
+        Service. The load balancer of every item MUST get the one set of the call [R:update-every-item]: a cloud may keep one pool
+        of backends for the whole cluster. The RPC never creates a load balancer. It replaces backends and nothing else [R:update-backends-only]: if the Service in the item
+        differs from the applied one (an edit whose Ensure fails), the load balancer MUST still get the new backends, and
+        otherwise stays as applied. Deadline: 120 s by default, 600 s at most. The host splits a batch by its size in bytes, but
+        never splits a set.
 
         A failed Ensure is no reason for NEEDS_ENSURE, and neither is a restart of the provider: the load balancer follows its
         nodes as it was applied. The item has the Service as applied where the host knows it, otherwise the current one.
@@ -149,9 +149,8 @@ class LoadBalancersServicer:
         | absent, drifted, or must be rebuilt    | OK, item error       | NEEDS_ENSURE           | calls Ensure               |
         | a newer revision was accepted          | OK, item error       | STALE_REVISION         | compares digests again     |
         | too many items                         | INVALID_ARGUMENT     | BATCH_TOO_LARGE        | splits                     |
-        | a set index is out of range            | INVALID_ARGUMENT     | INVALID_ARGUMENT_SHAPE | counts a bug of its own    |
         | a former leader calls                  | FAILED_PRECONDITION  | STALE_LEADER           | freezes, reads its Lease   |
-        | a backend set's digest is unknown      | FAILED_PRECONDITION  | UNKNOWN_BACKEND_SET    | resends with all nodes     |
+        | the backend set's digest is unknown    | FAILED_PRECONDITION  | UNKNOWN_BACKEND_SET    | resends with all nodes     |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

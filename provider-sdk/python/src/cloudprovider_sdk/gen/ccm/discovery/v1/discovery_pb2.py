@@ -24,13 +24,14 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n ccm/discovery/v1/discovery.proto\x12\x10\x63\x63m.discovery.v1\"P\n\x0eGetInfoRequest\x12\x11\n\thost_name\x18\x01 \x01(\t\x12\x14\n\x0chost_version\x18\x02 \x01(\t\x12\x15\n\rhost_services\x18\x03 \x03(\t\"\xa5\x01\n\x0fGetInfoResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0evendor_version\x18\x02 \x01(\t\x12\x10\n\x08sdk_name\x18\x03 \x01(\t\x12\x13\n\x0bsdk_version\x18\x04 \x01(\t\x12\x1c\n\x14provider_id_prefixes\x18\x05 \x03(\t\x12\x10\n\x08services\x18\x06 \x03(\t\x12\x15\n\rprocess_epoch\x18\x07 \x01(\t2`\n\tDiscovery\x12S\n\x07GetInfo\x12 .ccm.discovery.v1.GetInfoRequest\x1a!.ccm.discovery.v1.GetInfoResponse\"\x03\x90\x02\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n ccm/discovery/v1/discovery.proto\x12\x10\x63\x63m.discovery.v1\"P\n\x0eGetInfoRequest\x12\x11\n\thost_name\x18\x01 \x01(\t\x12\x14\n\x0chost_version\x18\x02 \x01(\t\x12\x15\n\rhost_services\x18\x03 \x03(\t\"\xa5\x01\n\x0fGetInfoResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0evendor_version\x18\x02 \x01(\t\x12\x10\n\x08sdk_name\x18\x03 \x01(\t\x12\x13\n\x0bsdk_version\x18\x04 \x01(\t\x12\x1c\n\x14provider_id_prefixes\x18\x05 \x03(\t\x12\x10\n\x08services\x18\x06 \x03(\t\x12\x15\n\rprocess_epoch\x18\x07 \x01(\t2`\n\tDiscovery\x12S\n\x07GetInfo\x12 .ccm.discovery.v1.GetInfoRequest\x1a!.ccm.discovery.v1.GetInfoResponse\"\x03\x90\x02\x01\x42\x38Z6cloudprovider.ccm/sdk/gen/ccm/discovery/v1;discoveryv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ccm.discovery.v1.discovery_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'Z6cloudprovider.ccm/sdk/gen/ccm/discovery/v1;discoveryv1'
   _globals['_DISCOVERY'].methods_by_name['GetInfo']._loaded_options = None
   _globals['_DISCOVERY'].methods_by_name['GetInfo']._serialized_options = b'\220\002\001'
   _globals['_GETINFOREQUEST']._serialized_start=54
