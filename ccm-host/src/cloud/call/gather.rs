@@ -124,6 +124,11 @@ pub(crate) struct Landing<'a, B: Batched> {
 }
 
 impl<B: Batched> Landing<'_, B> {
+    /// Whether anybody still waits for the answer to this question. Nobody joins one that was given up.
+    pub(crate) fn is_awaited(&self, key: &B::Key) -> bool {
+        self.departure.items.get(key).is_some_and(|item| item.answer.receiver_count() > 0)
+    }
+
     /// Hands these answers to their callers. Only the first answer to an item counts.
     pub(crate) fn land(&self, answers: impl IntoIterator<Item = (B::Key, B::Answer)>) {
         for (key, answer) in answers {

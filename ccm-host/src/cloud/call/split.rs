@@ -168,7 +168,7 @@ impl<R: BatchRpc> Errand<'_, R> {
         level
     }
 
-    async fn send(&self, items: Vec<Item<R>>, permit: Option<Permit>) -> Result<(), Failed<R>> {
+    async fn send(&self, mut items: Vec<Item<R>>, permit: Option<Permit>) -> Result<(), Failed<R>> {
         let permit = match permit {
             Some(permit) => permit,
             None => match self.batch.link.permit(R::METHOD).await {
@@ -176,6 +176,11 @@ impl<R: BatchRpc> Errand<'_, R> {
                 Err(error) => return Err(Failed { items, error }),
             },
         };
+        // The wait may have been long, and the part of a batch that failed is sent late.
+        items.retain(|(key, _)| self.landing.is_awaited(key));
+        if items.is_empty() {
+            return Ok(());
+        }
         let answer = tokio::select! {
             answer = call::<R>(&self.batch.link, self.session, self.lane, &items) => answer,
             () = self.land_while_late(&items) => unreachable!("it never ends"),

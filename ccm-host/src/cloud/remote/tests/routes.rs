@@ -148,6 +148,30 @@ async fn two_nodes_for_one_destination_are_two_requests() {
     assert_eq!(script.count("BatchEnsureRoutes"), 2);
 }
 
+/// What is sent again, after a batch failed, is what somebody still waits for.
+#[tokio::test(start_paused = true)]
+async fn an_item_that_was_given_up_is_not_sent_again() {
+    let script = Script::new("e1");
+    let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    *script.ensure_routes.lock() = Box::new({
+        let seen = Arc::clone(&seen);
+        move |request: pb::BatchEnsureRoutesRequest| {
+            seen.lock().push(request.items.len());
+            let whole = request.items.len() == 3;
+            Box::pin(async move {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                if whole { Err(refusal(Code::Internal, "INTERNAL_ERROR")) } else { Ok(all_routed(request)) }
+            })
+        }
+    });
+    let host = piped_host(&script).await;
+    let given_up = tokio::time::timeout(Duration::from_secs(5), host.provider.ensure_route(wish(0)));
+    let (given_up, one, two) =
+        tokio::join!(given_up, host.provider.ensure_route(wish(1)), host.provider.ensure_route(wish(2)));
+    assert!(given_up.is_err() && one.is_ok() && two.is_ok(), "{one:?} {two:?}");
+    assert_eq!(*seen.lock(), [3, 1, 1]);
+}
+
 /// Rule 10: the target is echoed; an answer about another node is not a success.
 #[tokio::test]
 async fn a_route_to_another_node_is_no_success_and_counted() {

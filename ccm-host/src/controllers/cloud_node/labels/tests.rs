@@ -223,7 +223,11 @@ fn labels_that_the_cache_does_not_keep() {
     assert_eq!(refreshed(&Seen::live(&users, &kept), &both), "record: !x,y=1");
     let conceded = owned(node("n"), "!x,y=1");
     assert_eq!(refreshed(&Seen::cached(&conceded, &kept), &both), "", "not tried again");
-    assert_eq!(refreshed(&Seen::cached(&conceded, &kept), &instance()), "-y record: none", "nobody's any more");
+    assert_eq!(
+        refreshed(&Seen::cached(&conceded, &kept), &instance()),
+        "-y record: none",
+        "nobody's any more"
+    );
     let withdrawn = owned(node("n").with_label("y", "1"), "!x,y=1");
     assert_eq!(refreshed(&Seen::live(&withdrawn, &kept), &both), "x=1 record: x=1,y=1");
 }
