@@ -159,23 +159,10 @@ func TestPageSizesAreWithinBounds(t *testing.T) {
 	}
 }
 
-// [R:fencing]
-func TestAFormerLeaderIsRefusedBeforeItsArgumentsAreLookedAt(t *testing.T) {
-	client := pb.NewLoadBalancersClient(serve(t, provider(t, &cloud{}, sdk.WithLeaders(sdk.Compared))).dial(t))
-	request := ensureRequest()
-	request.Fencing = &pb.Fencing{Scope: "lease", Epoch: 5}
-	if _, err := client.EnsureLoadBalancer(soon(t), request); err != nil {
-		t.Fatal(err)
-	}
-	_, err := client.DeleteLoadBalancer(soon(t), &pb.DeleteLoadBalancerRequest{Fencing: &pb.Fencing{Scope: "lease", Epoch: 4}})
-	expect(t, err, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_STALE_LEADER)
-}
-
-func TestWhereLeadersAreIgnoredEpochsAreNotCompared(t *testing.T) {
-	conn := serve(t, provider(t, &cloud{}, sdk.WithLeaders(sdk.Ignored))).dial(t)
+func TestWithoutLeadershipAnybodyMayCall(t *testing.T) {
+	conn := serve(t, provider(t, &cloud{}, sdk.WithoutLeadership())).dial(t)
 	answer, err := pb.NewCloudProviderClient(conn).GetCapabilities(soon(t), &pb.GetCapabilitiesRequest{})
-	if err != nil || slices.Contains(answer.GetCapabilities(), pb.Capability_CAPABILITY_FENCING) ||
-		slices.Contains(answer.GetCapabilities(), pb.Capability_CAPABILITY_LEADERSHIP) {
+	if err != nil || slices.Contains(answer.GetCapabilities(), pb.Capability_CAPABILITY_LEADERSHIP) {
 		t.Error(answer, err)
 	}
 	_, err = pb.NewCloudProviderClient(conn).Lead(soon(t), &pb.LeadRequest{Cluster: clusterRef(), Fencing: &pb.Fencing{}})

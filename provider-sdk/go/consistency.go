@@ -85,8 +85,6 @@ func (p *Provider) lacks(capability pb.Capability) (missing string, known bool) 
 		return needs(p.routes != nil, "Routes")
 	case pb.Capability_CAPABILITY_LEADERSHIP:
 		return "", true
-	case pb.Capability_CAPABILITY_FENCING:
-		return needs(addsKeys || p.loadBalancers != nil || p.routes != nil, "a service with mutations")
 	}
 	return "", false
 }

@@ -24,7 +24,6 @@ const (
 // core is the path of every call: admitted or refused, run with its context, ended in time.
 type core struct {
 	provider  *Provider
-	fences    checks.Fences
 	revisions checks.Revisions
 	sets      checks.BackendSets
 	lanes     lanes
@@ -61,11 +60,6 @@ func (c *core) check(call *Call, request any) (term context.Context, err error) 
 		return nil, fault.ShuttingDown()
 	}
 	if call.method.kind == mutation {
-		if c.provider.advertised.has(pb.Capability_CAPABILITY_FENCING) {
-			if err := c.fences.Check(checks.Fencing(request)); err != nil {
-				return nil, err
-			}
-		}
 		if term, err = c.term(request); err != nil {
 			return nil, err
 		}

@@ -57,8 +57,8 @@ func TestCapabilitiesAreSeenFromMethods(t *testing.T) {
 			pb.Capability_CAPABILITY_BACKEND_SETS_BY_DIGEST, pb.Capability_CAPABILITY_LEADERSHIP,
 		}},
 		"instances only": {[]sdk.Option{sdk.WithInstances(onlyInstances{&cloud{}}), sdk.WithLoadBalancers(nil)}, nil},
-		"compared": {[]sdk.Option{sdk.WithLeaders(sdk.Compared), sdk.WithInstances(onlyInstances{&cloud{}})}, []pb.Capability{
-			pb.Capability_CAPABILITY_BACKEND_SETS_BY_DIGEST, pb.Capability_CAPABILITY_FENCING,
+		"leaderless": {[]sdk.Option{sdk.WithoutLeadership(), sdk.WithInstances(onlyInstances{&cloud{}})}, []pb.Capability{
+			pb.Capability_CAPABILITY_BACKEND_SETS_BY_DIGEST,
 		}},
 		"works while led": {
 			[]sdk.Option{

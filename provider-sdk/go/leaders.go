@@ -19,22 +19,10 @@ const (
 	longestPause  = time.Minute
 )
 
-// Leaders is how a provider distinguishes the current leader from former ones.
-type Leaders int
-
-const (
-	// Told relies on Lead: CAPABILITY_LEADERSHIP.
-	Told Leaders = iota
-	// Compared relies on the highest epoch that this process has seen: CAPABILITY_FENCING. The contract asks for more, epochs
-	// that outlive the process: store them, and refuse lower ones yourself after a restart.
-	Compared
-	// Ignored does not distinguish them. For tests of hosts, and for a provider with better means than memory.
-	Ignored
-)
-
-// WithLeaders sets how the current leader is distinguished from former ones; Told by default.
-func WithLeaders(leaders Leaders) Option {
-	return func(p *Provider) { p.leaders = leaders }
+// WithoutLeadership runs mutations of anybody: CAPABILITY_LEADERSHIP is not advertised. For tests of hosts, and for a
+// provider with better means of its own.
+func WithoutLeadership() Option {
+	return func(p *Provider) { p.leaderless = true }
 }
 
 // WithWhileLeading runs background work that writes to the cloud, for each cluster while a host leads it. The work

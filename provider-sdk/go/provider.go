@@ -29,7 +29,7 @@ type Provider struct {
 	clusters      Clusters
 
 	introduced   func()
-	leaders      Leaders
+	leaderless   bool
 	whileLeading func(context.Context, *pb.ClusterRef)
 	gate         func(ctx context.Context, mutation bool) error
 
@@ -206,8 +206,7 @@ func (p *Provider) advertise() {
 		{pb.Capability_CAPABILITY_INSTANCES_LIST, lists},
 		{pb.Capability_CAPABILITY_SSH_KEYS, addsKeys},
 		{pb.Capability_CAPABILITY_BACKEND_SETS_BY_DIGEST, p.loadBalancers != nil},
-		{pb.Capability_CAPABILITY_LEADERSHIP, p.leaders == Told && (mutates || p.whileLeading != nil)},
-		{pb.Capability_CAPABILITY_FENCING, p.leaders == Compared && mutates},
+		{pb.Capability_CAPABILITY_LEADERSHIP, !p.leaderless && (mutates || p.whileLeading != nil)},
 	} {
 		if one.there && !slices.Contains(seen, one.capability) {
 			seen = append(seen, one.capability)

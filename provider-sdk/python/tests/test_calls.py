@@ -11,7 +11,7 @@ from cloud import CANARY, Cloud
 from fixture import CLUSTER, batch, clients, delete, ensure, refused, served, serving, until, update
 from prometheus_client import CollectorRegistry
 
-from cloudprovider_sdk import Instances, Leaders, Provider, logs
+from cloudprovider_sdk import Instances, Provider, logs
 from cloudprovider_sdk import proto as pb
 
 
@@ -117,7 +117,7 @@ async def test_a_read_is_given_up_with_its_caller(tmp_path: Path) -> None:
 
 async def test_equal_mutations_at_once_are_one(tmp_path: Path) -> None:
     cloud = Cloud()
-    async with served(cloud.provider(leaders=Leaders.COMPARED), tmp_path) as there:
+    async with served(cloud.provider(leadership=False), tmp_path) as there:
         first = there.load_balancers.EnsureLoadBalancer(ensure("slow", epoch=1))
         await until(lambda: cloud.began == 1)
         second = there.load_balancers.EnsureLoadBalancer(ensure("slow", epoch=2))
@@ -169,18 +169,10 @@ async def test_overtaken_items_of_a_batch_are_answered_and_the_others_done(tmp_p
         assert late.reason == pb.ERROR_REASON_STALE_REVISION
 
 
-async def test_a_former_leader_is_refused_before_the_shape_is_looked_at(tmp_path: Path) -> None:
-    """[R:fencing] [R:error-order]."""
-    async with served(Cloud().provider(leaders=Leaders.COMPARED), tmp_path) as there:
-        await there.load_balancers.EnsureLoadBalancer(ensure("a", epoch=5))
-        request = ensure("", epoch=4)
-        assert (await refused(there.load_balancers.EnsureLoadBalancer(request))).reason == pb.ERROR_REASON_STALE_LEADER
-
-
-async def test_where_leaders_are_ignored_epochs_are_not_compared(tmp_path: Path) -> None:
-    async with served(Cloud().provider(leaders=Leaders.IGNORED), tmp_path) as there:
+async def test_without_leadership_anybody_may_call(tmp_path: Path) -> None:
+    async with served(Cloud().provider(leadership=False), tmp_path) as there:
         answer = await there.base.GetCapabilities(pb.GetCapabilitiesRequest())
-        assert pb.CAPABILITY_FENCING not in answer.capabilities
+        assert pb.CAPABILITY_LEADERSHIP not in answer.capabilities
         for epoch in (5, 4):
             await there.load_balancers.EnsureLoadBalancer(ensure("a", epoch=epoch))
 

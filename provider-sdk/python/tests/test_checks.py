@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from vectors import rows
 
 from cloudprovider_sdk import ProviderError, checks
 from cloudprovider_sdk import proto as pb
-from cloudprovider_sdk.checks import Fences, Revisions
+from cloudprovider_sdk.checks import Revisions
 from cloudprovider_sdk.method import METHODS
 
 ADVERTISED = (
@@ -60,15 +59,6 @@ def reason_of(check: Callable[[], object]) -> int | None:
     except ProviderError as error:
         return error.reason
     return None
-
-
-def test_epochs_are_compared_as_in_every_sdk() -> None:
-    """[R:fencing]."""
-    fences = Fences()
-    for row in rows("fences"):
-        fencing = pb.Fencing(scope=row["scope"], epoch=int(row["epoch"]))
-        reason = reason_of(partial(fences.check, fencing))
-        assert reason == (pb.ERROR_REASON_STALE_LEADER if row["refused"] else None), row
 
 
 def accepted(revisions: Revisions, cluster: str, service: str, revision: int) -> bool:

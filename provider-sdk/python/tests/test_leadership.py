@@ -12,7 +12,7 @@ from fixture import CLUSTER, FAR, ZERO, Clients, batch, clients, delete, ensure,
 from google.protobuf.duration_pb2 import Duration
 from vectors import rows
 
-from cloudprovider_sdk import Leaders, Provider, ProviderError
+from cloudprovider_sdk import Provider, ProviderError
 from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.checks import Leadership, Term
 from cloudprovider_sdk.server import background
@@ -281,16 +281,12 @@ async def test_a_stop_does_not_wait_for_background_work_that_pauses(
         await until(lambda: any(record.exc_info for record in caplog.records))
 
 
-@pytest.mark.parametrize(
-    ("leaders", "capability"),
-    [(Leaders.TOLD, pb.CAPABILITY_LEADERSHIP), (Leaders.COMPARED, pb.CAPABILITY_FENCING), (Leaders.IGNORED, None)],
-)
-async def test_who_leads_is_told_compared_or_ignored(tmp_path: Path, leaders: Leaders, capability: int | None) -> None:
-    provider = Cloud().provider(leaders=leaders)
-    told = {pb.CAPABILITY_LEADERSHIP, pb.CAPABILITY_FENCING} & provider.advertised.capabilities
-    assert told == ({capability} if capability else set())
+@pytest.mark.parametrize("leadership", [True, False])
+async def test_who_leads_is_told_or_ignored(tmp_path: Path, *, leadership: bool) -> None:
+    provider = Cloud().provider(leadership=leadership)
+    assert (pb.CAPABILITY_LEADERSHIP in provider.advertised.capabilities) == leadership
     async with served(provider, tmp_path) as there:
-        if leaders is Leaders.TOLD:
+        if leadership:
             await lead(there, 1, FAR)
         else:
             request = pb.LeadRequest(cluster=CLUSTER, fencing=leader("lease", 1))

@@ -96,7 +96,7 @@ def capabilities(*given: pb.Capability.ValueType, **fields: Any) -> pb.GetCapabi
         ("a", {"provider_id_prefixes": [""]}, "prefix is empty"),
         ("a", {"instances": Cloud()}, "without a provider-ID prefix"),
         ("a", {"capabilities": capabilities(pb.CAPABILITY_ADOPTION)}, "CAPABILITY_ADOPTION is advertised"),
-        ("a", {"capabilities": capabilities(pb.CAPABILITY_FENCING)}, "give its implementation or drop"),
+        ("a", {"capabilities": capabilities(pb.CAPABILITY_INSTANCES_WATCH)}, "CAPABILITY_INSTANCES_WATCH is advertised"),
         ("a", {"capabilities": capabilities(pb.CAPABILITY_UNSPECIFIED)}, "number 0 is unknown"),
         ("a", {"capabilities": capabilities(load_balancer_classes=["x"])}, "load_balancer_classes is set"),
         ("a", {"capabilities": capabilities(limits=pb.Limits(max_message_bytes=1))}, "4 MiB to 64 MiB"),

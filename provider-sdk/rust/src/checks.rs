@@ -3,7 +3,6 @@
 //! existence are left to the provider, in that order.
 
 mod batch;
-mod fencing;
 mod instances;
 mod leadership;
 mod load_balancers;
@@ -15,7 +14,6 @@ mod routes;
 mod sets;
 
 pub(crate) use batch::settle;
-pub(crate) use fencing::Fences;
 pub(crate) use leadership::{Leadership, Term, stale};
 pub(crate) use mutation::{Mutation, Subject, uid_of};
 pub(crate) use revision::Revisions;

@@ -27,7 +27,7 @@ pub use error::{ProviderError, Result};
 pub use options::{DEFAULT_SHUTDOWN_GRACE, Endpoint, EndpointError, ServeOptions};
 pub use paging::{PageRequest, Pager};
 pub use prometheus_client;
-pub use provider::{BuildError, Leaders, Provider, ProviderBuilder, ProviderHandle};
+pub use provider::{BuildError, Provider, ProviderBuilder, ProviderHandle};
 pub use rpc::timeout;
 pub use server::{
     BoundServer, BoxError, GrpcRequest, GrpcResponse, GrpcService, HookService, ServeError, Server, serve,

@@ -17,8 +17,8 @@ use crate::metrics::Metrics;
 use crate::services::{CloudProvider, Clusters, Instances, LoadBalancers, Routes, Volumes};
 
 pub(crate) use advertised::Advertised;
+pub use builder::ProviderBuilder;
 pub(crate) use builder::WhileLeading;
-pub use builder::{Leaders, ProviderBuilder};
 pub use check::BuildError;
 pub use handle::ProviderHandle;
 pub(crate) use handle::{Lifecycle, Serving};

@@ -3,7 +3,7 @@
 use std::{str::FromStr, time::Duration};
 
 use anyhow::{Context as _, anyhow, ensure};
-use cloudprovider_sdk::{Leaders, contract::defaults, proto};
+use cloudprovider_sdk::{contract::defaults, proto};
 
 use crate::{
     cloud::{ANNOTATION_PREFIX, Settings, WRITTEN_PREFIX},
@@ -98,21 +98,12 @@ impl Advertised {
         (if bytes == 0 { defaults::MAX_MESSAGE_BYTES } else { bytes }) as usize
     }
 
-    /// How former leaders are refused: by `Lead`, else by their epochs, else not at all.
-    pub fn leaders(&self) -> Leaders {
-        match (self.has(proto::Capability::Leadership), self.has(proto::Capability::Fencing)) {
-            (true, _) => Leaders::Told,
-            (false, true) => Leaders::Compared,
-            (false, false) => Leaders::Ignored,
-        }
-    }
-
     /// Whether the capability was not removed with `without`: tags that keep a digest, or routes that record an owner.
     pub(crate) fn has(&self, capability: proto::Capability) -> bool {
         !self.without.contains(&capability)
     }
 
-    /// The answer to `GetCapabilities`, without leadership and fencing, which the SDK adds.
+    /// The answer to `GetCapabilities`, without leadership, which the SDK adds.
     pub fn answer(&self, settings: &Settings) -> proto::GetCapabilitiesResponse {
         let mut capabilities = vec![
             proto::Capability::InstancesWatch,

@@ -11,7 +11,7 @@ mod watch;
 
 use std::{sync::Arc, time::Duration};
 
-use cloudprovider_sdk::{BuildError, Pager, Provider, Result};
+use cloudprovider_sdk::{BuildError, Pager, Provider, Result, proto::Capability};
 use jiff::Timestamp;
 
 use crate::{cloud::State, mock::Mock};
@@ -62,8 +62,10 @@ pub(crate) fn build(mock: &Mock, epoch: &str) -> Result<Provider, BuildError> {
     let pager = Arc::new(Pager::new(advertised.page_token_validity()));
     let honest = Honest { mock: mock.clone(), pager, epoch: epoch.to_owned() };
     let settings = mock.look(|state| state.settings.clone());
-    Provider::builder(&settings.name)
-        .leaders(advertised.leaders())
+    let builder = Provider::builder(&settings.name);
+    let leads = advertised.has(Capability::Leadership);
+    let builder = if leads { builder } else { builder.without_leadership() };
+    builder
         .vendor_version(version)
         .process_epoch(epoch)
         .provider_id_prefix(settings.provider_id_prefix())

@@ -16,7 +16,6 @@ mod deletion;
 mod description;
 mod discovery;
 mod errors;
-mod fencing;
 mod foreign;
 mod health;
 mod idempotency;
@@ -48,7 +47,7 @@ use crate::case::Case;
 
 /// All cases, in the order in which they run.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    let subjects: [&'static [Case]; 40] = [
+    let subjects: [&'static [Case]; 39] = [
         discovery::CASES,
         capabilities::CASES,
         status::CASES,
@@ -82,7 +81,6 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         volumes::CASES,
         clusters::CASES,
         leadership::CASES,
-        fencing::CASES,
         deadlines::CASES,
         sizes::CASES,
         skew::CASES,

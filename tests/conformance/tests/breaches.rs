@@ -64,12 +64,7 @@ fn breaches() -> Vec<(&'static str, &'static str)> {
 /// Runs these cases while the rule is broken this way; returns none, or what is wrong with the suite.
 async fn shown(rule: &str, variant: &str, cases: &str) -> Result<(), String> {
     let fault = format!("breach,rule={rule},variant={variant}");
-    let mut arguments = vec!["--fault", &fault];
-    // A provider that serves `Lead` compares no epochs.
-    let untold = format!("{},without=leadership", support::ADVERTISE);
-    if rule == "fencing" {
-        arguments.extend(["--advertise", &untold]);
-    }
+    let arguments = ["--fault", &fault];
     let mock = Mock::start(&arguments).await;
     let folder = mock.folder.path();
     let text = std::fs::read_to_string(scenario()).unwrap().replace("settle: 3s", "settle: 800ms");

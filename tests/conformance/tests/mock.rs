@@ -7,10 +7,8 @@ use serde_json::Value;
 use support::{Mock, scenario};
 
 /// What the suite cannot test against a mock on a Unix socket, and why.
-const EXPLAINED: [(&str, &str); 6] = [
+const EXPLAINED: [(&str, &str); 5] = [
     ("SET-06", "it keeps sets"),
-    // A provider that serves `Lead` compares no epochs; breaches.rs tests that rule without `Lead`.
-    ("FENCE-", "CAPABILITY_FENCING is not advertised"),
     ("SEC-03", "only root can call as another user"),
     ("SEC-04", "the endpoint is a Unix socket"),
     ("SEC-05", "the endpoint is a Unix socket"),

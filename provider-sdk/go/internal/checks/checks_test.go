@@ -120,21 +120,6 @@ func TestPageSizesFitTheLimit(t *testing.T) {
 	}
 }
 
-// [R:fencing]
-func TestEpochsAreComparedAsInEverySDK(t *testing.T) {
-	fences := &Fences{}
-	for i, row := range vectors[struct {
-		Scope   string
-		Epoch   unsigned
-		Refused bool
-	}](t, "fences.json") {
-		err := fences.Check(&pb.Fencing{Scope: row.Scope, Epoch: uint64(row.Epoch)})
-		if stale := fault.ReasonOf(err) == pb.ErrorReason_ERROR_REASON_STALE_LEADER; stale != row.Refused {
-			t.Errorf("row %d: %v", i, err)
-		}
-	}
-}
-
 // [R:stale-revision]
 func TestRevisionsGrowAsInEverySDK(t *testing.T) {
 	revisions := &Revisions{}

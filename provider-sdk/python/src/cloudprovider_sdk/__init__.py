@@ -8,7 +8,7 @@ from cloudprovider_sdk.call import Call, Peer
 from cloudprovider_sdk.errors import ProviderError
 from cloudprovider_sdk.options import Endpoint, ServeOptions, add_flags
 from cloudprovider_sdk.paging import Pager
-from cloudprovider_sdk.provider import Leaders, Provider
+from cloudprovider_sdk.provider import Provider
 from cloudprovider_sdk.server import Server, serve
 from cloudprovider_sdk.services import CloudProvider, Clusters, Instances, LoadBalancers, Routes, Volumes
 from cloudprovider_sdk.sidecar import main
@@ -23,7 +23,6 @@ __all__ = [
     "Endpoint",
     "InstanceWatch",
     "Instances",
-    "Leaders",
     "LoadBalancers",
     "Pager",
     "Peer",

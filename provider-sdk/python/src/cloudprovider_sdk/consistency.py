@@ -30,7 +30,6 @@ _NEEDS: Final = {
     pb.CAPABILITY_ROUTE_NODE_ADDRESSES: (contract.ROUTES,),
     pb.CAPABILITY_ROUTE_OWNERSHIP: (contract.ROUTES,),
     pb.CAPABILITY_LEADERSHIP: (),
-    pb.CAPABILITY_FENCING: (contract.INSTANCES, contract.LOAD_BALANCERS, contract.ROUTES),
 }
 """The services of which at least one must be served; empty if every provider may have the capability."""
 

@@ -6,7 +6,6 @@ that it advertises. `server` decides how it is served.
 
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
-from enum import Enum, auto
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -29,25 +28,13 @@ _OPTIONAL = {
 WhileLeading = Callable[[pb.ClusterRef], Coroutine[Any, Any, None]]
 
 
-class Leaders(Enum):
-    """How a provider distinguishes the current leader from former ones."""
-
-    TOLD = auto()
-    """By `Lead`: CAPABILITY_LEADERSHIP."""
-    COMPARED = auto()
-    """By the highest epoch that this process has seen: CAPABILITY_FENCING. The contract asks for more, epochs that outlive the
-    process: store them, and refuse lower ones yourself after a restart."""
-    IGNORED = auto()
-    """Not at all. For tests of hosts, and for providers with better means than memory."""
-
-
 class Provider:
     """A complete and consistent provider. It serves exactly the services that are passed to it.
 
     `name` is a DNS subdomain of at most 63 bytes, for example `aws`; provider IDs begin with one of `provider_id_prefixes`, for
     example `aws://`. `capabilities` holds limits, intervals, wanted fields, classes, and capabilities that the methods do not
-    show; the SDK adds the others, and the one for refusing former `leaders`. Register metrics of your own on
-    `registry`.
+    show; the SDK adds the others. Without `leadership`, mutations of anybody run: for tests of hosts, and for providers with
+    better means of their own. Register metrics of your own on `registry`.
 
     `while_leading` is background work that writes to the cloud, for each cluster while a host leads it. It starts with each
     term, and is cancelled when the term ends or the process stops, so that exactly one of two replicas runs it at any time.
@@ -71,7 +58,7 @@ class Provider:
         volumes: Volumes | None = None,
         clusters: Clusters | None = None,
         registry: CollectorRegistry | None = None,
-        leaders: Leaders = Leaders.TOLD,
+        leadership: bool = True,
         while_leading: WhileLeading | None = None,
         process_epoch: str | None = None,
     ) -> None:
@@ -97,7 +84,9 @@ class Provider:
         )
         answer = pb.GetCapabilitiesResponse()
         answer.CopyFrom(capabilities or answer)
-        answer.capabilities.extend(one for one in self._seen(instances, leaders) if one not in answer.capabilities)
+        answer.capabilities.extend(
+            one for one in self._seen(instances, leadership=leadership) if one not in answer.capabilities
+        )
         consistency.check(self.info, answer)
         self.advertised = advertise(answer)
         self.lifecycle = Lifecycle(self.service_names)
@@ -121,7 +110,7 @@ class Provider:
         """
         self.lifecycle.begin_stop()
 
-    def _seen(self, instances: Instances | None, leaders: Leaders) -> list[pb.Capability.ValueType]:
+    def _seen(self, instances: Instances | None, *, leadership: bool) -> list[pb.Capability.ValueType]:
         """Derive a provider's capabilities from the methods that it implements."""
         seen = [
             capability
@@ -131,6 +120,4 @@ class Provider:
         if contract.LOAD_BALANCERS in self.services:
             seen.append(pb.CAPABILITY_BACKEND_SETS_BY_DIGEST)
         mutates = pb.CAPABILITY_SSH_KEYS in seen or {contract.LOAD_BALANCERS, contract.ROUTES} & self.services.keys()
-        if leaders is Leaders.TOLD and (mutates or self.while_leading):
-            return [*seen, pb.CAPABILITY_LEADERSHIP]
-        return [*seen, pb.CAPABILITY_FENCING] if leaders is Leaders.COMPARED and mutates else seen
+        return [*seen, pb.CAPABILITY_LEADERSHIP] if leadership and (mutates or self.while_leading) else seen

@@ -112,17 +112,6 @@ fn page_sizes_fit_the_limit() {
     }
 }
 
-/// [R:fencing]
-#[test]
-fn epochs_are_compared_as_in_every_sdk() {
-    let fences = Fences::default();
-    for row in rows(include_str!("../../../../proto/vectors/fences.json")) {
-        let fencing = Fencing { scope: text(&row, "scope").into(), epoch: number(&row["epoch"]) };
-        let reason = fences.check(&fencing).err().as_ref().map(ProviderError::reason);
-        assert_eq!(reason == Some(ErrorReason::StaleLeader), row["refused"], "{row}");
-    }
-}
-
 /// [R:stale-revision]
 #[test]
 fn revisions_grow_as_in_every_sdk() {

@@ -19,22 +19,8 @@ pub struct ProviderBuilder {
     capabilities: GetCapabilitiesResponse,
     services: Services,
     metrics: Registry,
-    leaders: Leaders,
+    leaderless: bool,
     while_leading: Option<WhileLeading>,
-}
-
-/// How a provider distinguishes the current leader from former ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Leaders {
-    /// By `Lead`: `CAPABILITY_LEADERSHIP`.
-    #[default]
-    Told,
-    /// By the highest epoch that this process has seen: `CAPABILITY_FENCING`. The contract asks for more, epochs that outlive
-    /// the process: store them, and refuse lower ones yourself after a restart.
-    Compared,
-    /// Not at all. For tests of hosts, and for providers that have better means than memory.
-    Ignored,
 }
 
 /// What a provider does while a host leads.
@@ -55,7 +41,7 @@ impl ProviderBuilder {
             capabilities: GetCapabilitiesResponse::default(),
             services: Services::default(),
             metrics: Registry::default(),
-            leaders: Leaders::default(),
+            leaderless: false,
             while_leading: None,
         }
     }
@@ -79,9 +65,10 @@ impl ProviderBuilder {
         self
     }
 
-    /// How to distinguish the current leader from former ones; [`Leaders::Told`] by default.
-    pub fn leaders(mut self, leaders: Leaders) -> Self {
-        self.leaders = leaders;
+    /// Runs mutations of anybody: `CAPABILITY_LEADERSHIP` is not advertised. For tests of hosts, and for providers that have
+    /// better means of their own.
+    pub fn without_leadership(mut self) -> Self {
+        self.leaderless = true;
         self
     }
 
@@ -153,8 +140,10 @@ impl ProviderBuilder {
     /// [`BuildError`] names the problem: a name that is not a DNS subdomain, a capability without its
     /// service, instances without a provider ID prefix, a limit or an interval that the contract forbids.
     pub fn build(self) -> Result<Provider, BuildError> {
-        let Self { identity, mut capabilities, services, metrics, leaders, while_leading } = self;
-        advertise_leaders(&mut capabilities, &services, leaders, while_leading.is_some());
+        let Self { identity, mut capabilities, services, metrics, leaderless, while_leading } = self;
+        if !leaderless && (mutates(&capabilities, &services) || while_leading.is_some()) {
+            advertise(&mut capabilities, Capability::Leadership);
+        }
         if services.load_balancers.is_some() {
             advertise(&mut capabilities, Capability::BackendSetsByDigest);
         }
@@ -173,23 +162,9 @@ impl ProviderBuilder {
     }
 }
 
-/// A former leader is refused before a method is called, so every provider that serves mutations supports
-/// this.
-fn advertise_leaders(
-    answer: &mut GetCapabilitiesResponse,
-    services: &Services,
-    leaders: Leaders,
-    in_background: bool,
-) {
+fn mutates(answer: &GetCapabilitiesResponse, services: &Services) -> bool {
     let keys = i32::from(Capability::SshKeys);
-    let mutations =
-        services.load_balancers.is_some() || services.routes.is_some() || answer.capabilities.contains(&keys);
-    let capability = match leaders {
-        Leaders::Told if mutations || in_background => Capability::Leadership,
-        Leaders::Compared if mutations => Capability::Fencing,
-        Leaders::Told | Leaders::Compared | Leaders::Ignored => return,
-    };
-    advertise(answer, capability);
+    services.load_balancers.is_some() || services.routes.is_some() || answer.capabilities.contains(&keys)
 }
 
 fn advertise(answer: &mut GetCapabilitiesResponse, capability: Capability) {

@@ -137,10 +137,6 @@ fn needs(capability: Capability, services: &Services) -> (bool, &'static str) {
         | Capability::DurableDigest => load_balancers,
         Capability::RouteNodeAddresses | Capability::RouteOwnership => routes,
         Capability::Leadership => (true, "the base"),
-        Capability::Fencing => (
-            instances.0 || load_balancers.0 || routes.0,
-            "a service with mutations (Instances, LoadBalancers, Routes)",
-        ),
     }
 }
 

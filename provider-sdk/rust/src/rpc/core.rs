@@ -18,7 +18,7 @@ use super::background;
 use super::deadline;
 use super::lanes::Lanes;
 use super::method;
-use crate::checks::{BackendSets, Fences, Leadership, Mutation, Revisions, Shape, Term, stale};
+use crate::checks::{BackendSets, Leadership, Mutation, Revisions, Shape, Term, stale};
 use crate::context::{CallContext, Peer};
 use crate::metrics::{Method, Metrics};
 use crate::proto::{Capability, ErrorReason, LeadRequest, LeadResponse};
@@ -42,7 +42,6 @@ pub(crate) struct Core {
     sets: BackendSets,
     lanes: Lanes,
     metrics: Arc<Metrics>,
-    fences: Fences,
     leadership: Leadership,
     while_leading: Option<WhileLeading>,
     /// The zero of the clock that leaders are told of.
@@ -69,7 +68,6 @@ impl Core {
             sets: BackendSets::new(provider.advertised.max_message_bytes),
             lanes: Lanes::default(),
             metrics: Arc::clone(&provider.metrics),
-            fences: Fences::default(),
             leadership: Leadership::default(),
             while_leading: provider.while_leading.clone(),
             started: Instant::now(),
@@ -199,9 +197,6 @@ impl Core {
         // A leader renews the term of its last mutations, and then steps down.
         if self.lifecycle.stop.is_cancelled() && method != method::LEAD {
             return Err(ProviderError::shutting_down());
-        }
-        if let Some(fencing) = request.fencing().filter(|_| self.advertised.has(Capability::Fencing)) {
-            self.fences.check(fencing)?;
         }
         let term = self.term(request)?;
         request.check(&self.advertised)?;

@@ -1,43 +1,18 @@
 //! What never reaches a method, and in which order it is looked at.
 
+use cloudprovider_sdk::ProviderError;
 use cloudprovider_sdk::proto::*;
-use cloudprovider_sdk::{Leaders, ProviderError};
 use tonic::Code;
 
 use crate::cloud::Cloud;
 use crate::fixture::{reason, serve};
 use crate::requests::{batch, cluster, ensure, fencing, service, update, updates};
 
-/// [R:error-order]
 #[tokio::test]
-async fn a_former_leader_is_refused_before_its_arguments_are_looked_at() {
+async fn without_leadership_anybody_may_call() {
     let cloud = Cloud::new();
     cloud.go.add_permits(10);
-    let served = serve(cloud.builder().leaders(Leaders::Compared).build().unwrap()).await;
-    let mut client = served.load_balancers().await;
-    client
-        .ensure_load_balancer(EnsureLoadBalancerRequest { fencing: fencing(5), ..ensure("a") })
-        .await
-        .unwrap();
-    let shapeless = EnsureLoadBalancerRequest { fencing: fencing(4), ..Default::default() };
-    let status = client.ensure_load_balancer(shapeless).await.unwrap_err();
-    assert_eq!((status.code(), reason(&status)), (Code::FailedPrecondition, ErrorReason::StaleLeader));
-    let delete = DeleteLoadBalancerRequest {
-        cluster: cluster(),
-        fencing: fencing(4),
-        service: service("a", "uid-a").unwrap().r#ref,
-        ..Default::default()
-    };
-    let status = client.delete_load_balancer(delete).await.unwrap_err();
-    assert_eq!(reason(&status), ErrorReason::StaleLeader);
-    client.ensure_load_balancer(ensure("a")).await.unwrap();
-}
-
-#[tokio::test]
-async fn without_the_capability_epochs_are_not_compared() {
-    let cloud = Cloud::new();
-    cloud.go.add_permits(10);
-    let provider = cloud.builder().leaders(Leaders::Ignored).build().unwrap();
+    let provider = cloud.builder().without_leadership().build().unwrap();
     let served = serve(provider).await;
     let mut client = served.load_balancers().await;
     for epoch in [5, 4] {

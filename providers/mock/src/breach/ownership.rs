@@ -30,7 +30,6 @@ pub(super) const BREACHES: &[Effect] = &[
                 request.set_cluster_uid("nobody");
             }
         }),
-    effect("fencing", "a former leader is obeyed").to(Method::CHANGES).asked(any_leader),
     effect("lead-needed", "every caller is obeyed, leader or not")
         .to(Method::LED)
         .early(|_, shot| match shot.method {

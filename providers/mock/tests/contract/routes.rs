@@ -7,12 +7,10 @@ use tonic::Code;
 
 #[tokio::test]
 async fn a_former_leader_is_refused_by_every_mutation() {
-    let mock = Mock::start(&["--seed-instances", "1", "--advertise", "without=leadership"]).await;
+    let mock = Mock::start(&["--seed-instances", "1"]).await;
     let with = |epoch| Some(Fencing { scope: "lease".into(), epoch });
-    mock.balancers()
-        .ensure_load_balancer(EnsureLoadBalancerRequest { fencing: with(5), ..ensure(SERVICE, "d", 1) })
-        .await
-        .unwrap();
+    let lead = LeadRequest { cluster: cluster(), fencing: with(5), valid_for: None, valid_until: None };
+    mock.base().lead(lead).await.unwrap();
     let routes = BatchEnsureRoutesRequest {
         cluster: cluster(),
         fencing: with(4),
@@ -22,7 +20,7 @@ async fn a_former_leader_is_refused_by_every_mutation() {
     assert_eq!(
         (stale.code(), reason(&stale)),
         (Code::FailedPrecondition, ErrorReason::StaleLeader),
-        "R:fencing"
+        "R:lead-needed"
     );
 }
 

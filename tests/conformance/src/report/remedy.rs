@@ -53,7 +53,6 @@ const REMEDIES: &[(&str, &str)] = &[
     ("error-no-secret", "keep secrets out of errors and logs"),
     ("error-order", "tell missing rights as such, before anything is said of existence"),
     ("error-size", "keep details of errors below 4 KiB"),
-    ("fencing", "remember the highest epoch and refuse lower ones"),
     ("get-reads-through", "read a balancer from the cloud each time it is asked for"),
     ("in-progress-not-error", "tell work that goes on by in_progress, not by an error"),
     ("ingress-required", "tell how an ACTIVE balancer is reached, in lists, too"),

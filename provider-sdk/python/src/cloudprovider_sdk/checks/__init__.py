@@ -4,10 +4,9 @@ The contract fixes the order. The peer is checked before; permissions in the clo
 are the provider's to check.
 """
 
-from cloudprovider_sdk.checks.fences import Fences
 from cloudprovider_sdk.checks.leadership import Leadership, Term
 from cloudprovider_sdk.checks.revisions import Revisions
 from cloudprovider_sdk.checks.sets import BackendSets
 from cloudprovider_sdk.checks.shape import check, fit, items
 
-__all__ = ["BackendSets", "Fences", "Leadership", "Revisions", "Term", "check", "fit", "items"]
+__all__ = ["BackendSets", "Leadership", "Revisions", "Term", "check", "fit", "items"]

@@ -43,7 +43,6 @@ class Core:
         self._client_names = {form for name in client_names for form in (name, "*." + name.partition(".")[2])}
         self._advertised = provider.advertised
         self._lifecycle = provider.lifecycle
-        self._fences = checks.Fences()
         self._leadership = checks.Leadership()
         self._sets = checks.BackendSets(provider.advertised.max_message_bytes)
         self._background = Background(provider.while_leading, provider.lifecycle)
@@ -160,8 +159,6 @@ class Core:
         served = method.name == "Lead" or "cluster" not in request.DESCRIPTOR.fields_by_name
         if self._lifecycle.stop.is_set() and not served:
             raise errors.shutting_down()
-        if method.mutates and pb.CAPABILITY_FENCING in self._advertised.capabilities:
-            self._fences.check(request.fencing)
         term = self._term(method, request)
         checks.check(request, self._advertised)
         checks.fit(request, self._advertised)

@@ -51,7 +51,6 @@ fn a_capability_needs_its_service() {
         Capability::InstancePodCidrs,
         Capability::Adoption,
         Capability::RouteNodeAddresses,
-        Capability::Fencing,
         Capability::LoadBalancerDrift,
     ] {
         let error = Provider::builder("a").capabilities(advertising(&[capability])).build().unwrap_err();
@@ -59,7 +58,7 @@ fn a_capability_needs_its_service() {
         assert!(matches!(error, BuildError::CapabilityWithoutService { .. }));
     }
     let served = Provider::builder("a").provider_id_prefix("a://").instances(Nothing);
-    served.capabilities(advertising(&[Capability::InstancesWatch, Capability::Fencing])).build().unwrap();
+    served.capabilities(advertising(&[Capability::InstancesWatch])).build().unwrap();
 }
 
 #[test]

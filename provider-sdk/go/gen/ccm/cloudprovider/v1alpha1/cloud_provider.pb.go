@@ -78,8 +78,6 @@ const (
 	Capability_CAPABILITY_ADOPTION Capability = 5
 	// Routes contain node addresses and must be ensured again when these change.
 	Capability_CAPABILITY_ROUTE_NODE_ADDRESSES Capability = 6
-	// The provider compares `Fencing`.
-	Capability_CAPABILITY_FENCING Capability = 7
 	// The provider fills `LoadBalancer.sync_state` in Get and List.
 	Capability_CAPABILITY_LOAD_BALANCER_DRIFT Capability = 8
 	// The cloud itself identifies an instance by the name of its Node. A lookup by name therefore misses no instance, and an
@@ -106,7 +104,6 @@ var (
 		4:  "CAPABILITY_INSTANCE_POD_CIDRS",
 		5:  "CAPABILITY_ADOPTION",
 		6:  "CAPABILITY_ROUTE_NODE_ADDRESSES",
-		7:  "CAPABILITY_FENCING",
 		8:  "CAPABILITY_LOAD_BALANCER_DRIFT",
 		9:  "CAPABILITY_INSTANCES_KEYED_BY_NAME",
 		10: "CAPABILITY_LEADERSHIP",
@@ -122,7 +119,6 @@ var (
 		"CAPABILITY_INSTANCE_POD_CIDRS":      4,
 		"CAPABILITY_ADOPTION":                5,
 		"CAPABILITY_ROUTE_NODE_ADDRESSES":    6,
-		"CAPABILITY_FENCING":                 7,
 		"CAPABILITY_LOAD_BALANCER_DRIFT":     8,
 		"CAPABILITY_INSTANCES_KEYED_BY_NAME": 9,
 		"CAPABILITY_LEADERSHIP":              10,
@@ -1457,7 +1453,7 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x01(\x0e2+.ccm.cloudprovider.v1alpha1.ConditionStatusR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x120\n" +
-	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since*\xc6\x03\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since*\xc8\x03\n" +
 	"\n" +
 	"Capability\x12\x1a\n" +
 	"\x16CAPABILITY_UNSPECIFIED\x10\x00\x12\x1e\n" +
@@ -1466,15 +1462,14 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x13CAPABILITY_SSH_KEYS\x10\x03\x12!\n" +
 	"\x1dCAPABILITY_INSTANCE_POD_CIDRS\x10\x04\x12\x17\n" +
 	"\x13CAPABILITY_ADOPTION\x10\x05\x12#\n" +
-	"\x1fCAPABILITY_ROUTE_NODE_ADDRESSES\x10\x06\x12\x16\n" +
-	"\x12CAPABILITY_FENCING\x10\a\x12\"\n" +
+	"\x1fCAPABILITY_ROUTE_NODE_ADDRESSES\x10\x06\x12\"\n" +
 	"\x1eCAPABILITY_LOAD_BALANCER_DRIFT\x10\b\x12&\n" +
 	"\"CAPABILITY_INSTANCES_KEYED_BY_NAME\x10\t\x12\x19\n" +
 	"\x15CAPABILITY_LEADERSHIP\x10\n" +
 	"\x12%\n" +
 	"!CAPABILITY_BACKEND_SETS_BY_DIGEST\x10\v\x12\x1d\n" +
 	"\x19CAPABILITY_DURABLE_DIGEST\x10\f\x12\x1e\n" +
-	"\x1aCAPABILITY_ROUTE_OWNERSHIP\x10\r*\xdd\x01\n" +
+	"\x1aCAPABILITY_ROUTE_OWNERSHIP\x10\r\"\x04\b\a\x10\a*\x12CAPABILITY_FENCING*\xdd\x01\n" +
 	"\rConditionType\x12\x1e\n" +
 	"\x1aCONDITION_TYPE_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bCONDITION_TYPE_CONFIG_VALID\x10\x01\x12$\n" +

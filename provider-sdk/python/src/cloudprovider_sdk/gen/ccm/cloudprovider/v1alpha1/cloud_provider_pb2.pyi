@@ -76,8 +76,6 @@ class _CapabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Capability
     """The provider honours `Adoption`: it recognises load balancers by the names that a former controller gave them."""
     CAPABILITY_ROUTE_NODE_ADDRESSES: _Capability.ValueType  # 6
     """Routes contain node addresses and must be ensured again when these change."""
-    CAPABILITY_FENCING: _Capability.ValueType  # 7
-    """The provider compares `Fencing`."""
     CAPABILITY_LOAD_BALANCER_DRIFT: _Capability.ValueType  # 8
     """The provider fills `LoadBalancer.sync_state` in Get and List."""
     CAPABILITY_INSTANCES_KEYED_BY_NAME: _Capability.ValueType  # 9
@@ -115,8 +113,6 @@ CAPABILITY_ADOPTION: Capability.ValueType  # 5
 """The provider honours `Adoption`: it recognises load balancers by the names that a former controller gave them."""
 CAPABILITY_ROUTE_NODE_ADDRESSES: Capability.ValueType  # 6
 """Routes contain node addresses and must be ensured again when these change."""
-CAPABILITY_FENCING: Capability.ValueType  # 7
-"""The provider compares `Fencing`."""
 CAPABILITY_LOAD_BALANCER_DRIFT: Capability.ValueType  # 8
 """The provider fills `LoadBalancer.sync_state` in Get and List."""
 CAPABILITY_INSTANCES_KEYED_BY_NAME: Capability.ValueType  # 9

@@ -82,11 +82,7 @@ class Fencing(_message.Message):
     """Fencing distinguishes a former leader from the current one. Every mutation carries it; while leader election is off the
     message is present and empty. If it is absent, the request is refused with INVALID_ARGUMENT_SHAPE; absent is not epoch 0.
 
-    A provider that advertises CAPABILITY_LEADERSHIP compares it with the last `Lead`. A provider that advertises
-    CAPABILITY_FENCING serves several hosts, each over its own connection, and persists epochs beyond the life of its process:
-    it remembers the highest epoch per scope and MUST refuse a lower epoch of the same scope with FAILED_PRECONDITION and
-    STALE_LEADER. It never compares epochs of different scopes and never refuses epoch 0, which means that leader election is
-    off. [R:fencing]
+    A provider that advertises CAPABILITY_LEADERSHIP compares it with the last `Lead`; others only check that it is there.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
