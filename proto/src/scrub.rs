@@ -87,6 +87,8 @@ fn word(rest: &str, length: usize, out: &mut String) -> usize {
     } else if word.starts_with("//") && !tail.starts_with('=') {
         // The end of a URL is a path, even "/token"; what follows describes it.
         None
+    } else if is_object(word) && begins_a_message(tail) {
+        None
     } else if names_a_secret(word) {
         value::after_key(tail)
     } else {
@@ -98,6 +100,20 @@ fn word(rest: &str, length: usize, out: &mut String) -> usize {
     out.push_str(REDACTED);
     out.push_str(secret.quote);
     length + secret.gap + secret.length
+}
+
+/// A colon, and a word in lower case, as errors begin.
+fn begins_a_message(tail: &str) -> bool {
+    let told = tail.strip_prefix('"').unwrap_or(tail).strip_prefix(": ");
+    told.is_some_and(|told| told.starts_with(|first: char| first.is_ascii_lowercase()))
+}
+
+/// Whether a word is `namespace/name`, of which a message is told after a colon. The prefix of an annotation has a dot.
+fn is_object(word: &str) -> bool {
+    word.split_once('/').is_some_and(|(namespace, name)| {
+        let is_plain = |one: char| one.is_ascii_lowercase() || one.is_ascii_digit() || one == '-';
+        !namespace.is_empty() && namespace.chars().all(is_plain) && !name.contains('/')
+    })
 }
 
 /// Whether a word looks like a key or a token: long, of all three classes, alternating between them as names

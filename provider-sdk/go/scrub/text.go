@@ -95,6 +95,7 @@ func word(out *strings.Builder, text string, length int) int {
 		found = afterScheme(tail)
 	case strings.HasPrefix(head, "//") && !strings.HasPrefix(tail, "="):
 		// The end of a URL names a place, even "/token"; a colon after it introduces a message, not a value.
+	case isObject(head) && beginsMessage(tail):
 	case NamesSecret(head):
 		found = afterName(tail)
 	}
@@ -103,6 +104,19 @@ func word(out *strings.Builder, text string, length int) int {
 	}
 	out.WriteString(tail[:found.gap] + found.quote + Redacted + found.quote)
 	return length + found.gap + found.length
+}
+
+// beginsMessage reports whether a colon follows, and a word in lower case, as errors begin.
+func beginsMessage(tail string) bool {
+	told, found := strings.CutPrefix(strings.TrimPrefix(tail, `"`), ": ")
+	return found && told != "" && told[0] >= 'a' && told[0] <= 'z'
+}
+
+// isObject reports whether a word is NAMESPACE/NAME, of which a message tells after a colon. The prefix of an annotation has
+// a dot.
+func isObject(word string) bool {
+	namespace, name, found := strings.Cut(word, "/")
+	return found && namespace != "" && strings.Trim(namespace, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && !strings.Contains(name, "/")
 }
 
 const (

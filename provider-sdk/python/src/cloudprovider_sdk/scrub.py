@@ -24,6 +24,10 @@ _SECRET = re.compile(
     "password|passwd|passphrase|secret|token|authorization|credential|apikey|privatekey|accesskey|sessionkey"
     "|signingkey|bearer|cookie"
 )
+_OBJECT = re.compile(r"[a-z0-9-]+/[^/]*\Z")
+"""`namespace/name`, of which a message tells after a colon. The prefix of an annotation has a dot."""
+_MESSAGE = re.compile(r"\"?: [a-z]")
+"""A colon, and a word in lower case, as errors begin."""
 _SCHEMES = frozenset({"bearer", "basic"})
 _PLAIN = re.compile(r"[^ \n\t,;&)\]}\"'\\]*")
 _ASSIGNMENT = re.compile(r"(?P<quote>\\*[\"']*)\s*(?!::)[:=][> \t]*(?:Some\()?(?P<escapes>\\*)")
@@ -70,6 +74,8 @@ def _word(piece: str, word: str, end: int, out: list[str]) -> int:
     secret = None
     if word.lower() in _SCHEMES:
         secret = _after_scheme(piece, end)
+    elif _OBJECT.match(word) and _MESSAGE.match(piece, end):
+        pass
     elif names_a_secret(word) and not (word.startswith("//") and not piece.startswith("=", end)):
         # The end of a URL names a place, even "/token"; a colon after it introduces a message, not a value.
         secret = _after_key(piece, end)

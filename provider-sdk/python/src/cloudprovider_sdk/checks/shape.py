@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from cloudprovider_sdk import errors
 from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.advertised import Advertised
 from cloudprovider_sdk.checks import parts

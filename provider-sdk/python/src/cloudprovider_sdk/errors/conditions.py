@@ -92,12 +92,12 @@ def resume_token_expired() -> ProviderError:
 # Retry later.
 
 
-def rate_limited(retry_after: float, *services: str) -> ProviderError:
+def rate_limited(retry_after: float, *, scope: str = "") -> ProviderError:
     """The cloud throttles; retry after this many seconds.
 
-    All reads, or all mutations, pause, unless services (such as "LoadBalancers") share the quota.
+    All reads, or all mutations, pause, unless `scope` names the services that share the quota: "LoadBalancers,Routes".
     """
-    metadata = {"scope": ",".join(services)} if services else {}
+    metadata = {"scope": scope} if scope else {}
     return ProviderError(pb.ERROR_REASON_RATE_LIMITED, "the cloud throttles", retry_after=retry_after, metadata=metadata)
 
 
