@@ -96,7 +96,6 @@ func (p *Provider) checkLimits() error {
 	}
 	intervals := p.capabilities.GetIntervals()
 	return errors.Join(
-		positive("intervals.page_token_validity", intervals.GetPageTokenValidity()),
 		positive("intervals.resume_token_validity", intervals.GetResumeTokenValidity()),
 		positive("intervals.bookmark_interval", intervals.GetBookmarkInterval()),
 		positive("intervals.watch_max_age", intervals.GetWatchMaxAge()),

@@ -32,7 +32,7 @@ type InstanceLister interface {
 	// ListInstances returns one page of this cluster's instances.
 	//
 	// In: page_size is between 1 and Limits.max_page_size. Report locations that could not be queried in unreachable. Errors:
-	// fault.PageTokenExpired, fault.InvalidToken.
+	// fault.InvalidToken.
 	ListInstances(context.Context, *pb.ListInstancesRequest) (*pb.ListInstancesResponse, error)
 }
 

@@ -10,8 +10,8 @@ from inventory import Inventory
 
 
 class Balancers(sdk.LoadBalancers):
-    def __init__(self, allocations: Allocations, inventory: Inventory, token_validity: float) -> None:
-        self.allocations, self.inventory, self.pager = allocations, inventory, sdk.Pager(token_validity)
+    def __init__(self, allocations: Allocations, inventory: Inventory) -> None:
+        self.allocations, self.inventory = allocations, inventory
 
     async def ensure_load_balancer(self, call: Call, request: pb.EnsureLoadBalancerRequest) -> pb.EnsureLoadBalancerResponse:
         pools.check(request.service)
@@ -64,7 +64,7 @@ class Balancers(sdk.LoadBalancers):
 
     async def list_load_balancers(self, call: Call, request: pb.ListLoadBalancersRequest) -> pb.ListLoadBalancersResponse:
         ours = (row for row in self.allocations.read().values() if row["cluster"] == call.cluster.uid)
-        page, token = self.pager.page(request, ours, lambda row: row["uid"])
+        page, token = sdk.page(request, ours, lambda row: row["uid"])
         return pb.ListLoadBalancersResponse(load_balancers=map(balancer, page), next_page_token=token)
 
 

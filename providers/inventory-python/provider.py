@@ -71,11 +71,10 @@ def look_up(machines: Mapping[str, Found], query: pb.InstanceQuery) -> pb.Instan
 def provider(flags: argparse.Namespace) -> sdk.Provider:
     inventory = Inventory(flags.inventory)
     machines = Machines(inventory)
-    balancers = Balancers(Allocations(flags.allocations), inventory, flags.page_token_validity) if flags.allocations else None
+    balancers = Balancers(Allocations(flags.allocations), inventory) if flags.allocations else None
     # The allocations file keeps each digest.
     durable = [pb.CAPABILITY_DURABLE_DIGEST] if balancers else []
     capabilities = pb.GetCapabilitiesResponse(wants=WANTS, capabilities=durable)
-    capabilities.intervals.page_token_validity.FromTimedelta(timedelta(seconds=flags.page_token_validity))
     capabilities.intervals.bookmark_interval.FromTimedelta(timedelta(seconds=flags.bookmark_interval))
     return sdk.Provider(
         "inventory",
@@ -91,7 +90,6 @@ def parser() -> argparse.ArgumentParser:
     flags = argparse.ArgumentParser(description="Serves the machines in a YAML file to ccm-host.")
     flags.add_argument("--inventory", type=Path, required=True, metavar="FILE", help="machines and pools (YAML)")
     flags.add_argument("--allocations", type=Path, metavar="FILE", help="who has which address; without it, no balancers")
-    flags.add_argument("--page-token-validity", type=float, default=300, metavar="SECONDS", help="shorter for tests")
     flags.add_argument("--bookmark-interval", type=float, default=30, metavar="SECONDS", help="shorter for tests")
     return flags
 

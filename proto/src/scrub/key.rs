@@ -27,6 +27,6 @@ pub fn names_a_secret(name: &str) -> bool {
         .filter(|one| !matches!(one, '-' | '_' | '.' | ' '))
         .map(|one| one.to_ascii_lowercase())
         .collect();
-    // Reasons such as PAGE_TOKEN_EXPIRED also precede a colon.
+    // Reasons such as RESUME_TOKEN_EXPIRED also precede a colon.
     PARTS.iter().any(|part| plain.contains(part)) && ErrorReason::from_wire_name(name).is_none()
 }

@@ -24,7 +24,7 @@ type loadBalancers struct {
 }
 
 func newLoadBalancers(b *bridge, balancers cloudprovider.LoadBalancer) *loadBalancers {
-	return &loadBalancers{bridge: b, balancers: balancers, pages: pages[*pb.LoadBalancer]{validity: b.tokenValidity, now: time.Now}}
+	return &loadBalancers{bridge: b, balancers: balancers, pages: pages[*pb.LoadBalancer]{now: time.Now}}
 }
 
 func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoadBalancerRequest) (*pb.GetLoadBalancerResponse, error) {

@@ -24,7 +24,6 @@ import (
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
@@ -78,8 +77,7 @@ type bridge struct {
 	backendLabels, nodeAnnotations, annotationWrites, conditionWrites, classes []string
 	onlyClasses                                                                bool
 
-	memory        *memory
-	tokenValidity time.Duration
+	memory *memory
 }
 
 // WithConcurrency limits how many load balancers the provider changes at once, over all calls; the default is 4. Use 1
@@ -159,11 +157,6 @@ func WithCapabilities(capabilities *pb.GetCapabilitiesResponse) Option {
 	return func(b *bridge) { b.capabilities = capabilities }
 }
 
-// WithPageTokenValidity sets how long a page token stays valid; 5 minutes by default.
-func WithPageTokenValidity(validity time.Duration) Option {
-	return func(b *bridge) { b.tokenValidity = validity }
-}
-
 // WithSDKOptions passes options to sdk.New, for example a version, a logger or metrics.
 func WithSDKOptions(options ...sdk.Option) Option {
 	return func(b *bridge) { b.options = append(b.options, options...) }
@@ -195,7 +188,7 @@ func NewWith(ctx context.Context, config io.Reader, build Build, options ...Opti
 
 func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan struct{}, options []Option) (*sdk.Provider, error) {
 	b := &bridge{
-		leading: newLeading(), tokenValidity: tokenValidity, mirror: &mirror{}, memory: newMemory(), concurrency: defaultConcurrency,
+		leading: newLeading(), mirror: &mirror{}, memory: newMemory(), concurrency: defaultConcurrency,
 		patience: stragglerAfter, backendLabels: backendLabels,
 	}
 	for _, option := range options {
@@ -296,9 +289,6 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 	answer.Wants.ServiceAnnotationWrites, answer.Wants.ServiceConditionWrites = b.annotationWrites, b.conditionWrites
 	if b.backendState {
 		withState(answer.Wants.Backend)
-	}
-	if b.tokenValidity != tokenValidity {
-		answer.Intervals = &pb.Intervals{PageTokenValidity: durationpb.New(b.tokenValidity)}
 	}
 	if _, routes := b.cloud.Routes(); routes && b.nodeAddresses {
 		answer.Capabilities = append(answer.Capabilities, pb.Capability_CAPABILITY_ROUTE_NODE_ADDRESSES)

@@ -20,7 +20,7 @@ type clusters struct {
 }
 
 func newClusters(b *bridge, of cloudprovider.Clusters) *clusters {
-	return &clusters{bridge: b, clusters: of, pages: pages[string]{validity: b.tokenValidity, now: time.Now}}
+	return &clusters{bridge: b, clusters: of, pages: pages[string]{now: time.Now}}
 }
 
 func (c *clusters) ListClusters(ctx context.Context, request *pb.ListClustersRequest) (*pb.ListClustersResponse, error) {

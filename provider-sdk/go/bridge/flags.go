@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
@@ -17,7 +16,6 @@ type flags struct {
 	cloudConfig   string
 	allowUntagged bool
 	kubeconfig    string
-	tokenValidity time.Duration
 	// concurrency is 0 unless the flag is set: then the option in the sidecar's main applies.
 	concurrency int
 	prefixes    list
@@ -67,7 +65,6 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 	own.BoolVar(&out.allowUntagged, "allow-untagged-cloud", false, "serve a cloud provider that has no cluster ID")
 	own.StringVar(&out.kubeconfig, "kubeconfig", "", "give the cloud provider clients of the Kubernetes API in this `file`, or of "+
 		"the pod's service account (\"in-cluster\"); without it, it sees only the nodes and Services that the host names")
-	own.DurationVar(&out.tokenValidity, "page-token-validity", tokenValidity, "how long a page token is valid")
 	own.Func("concurrency", fmt.Sprintf("`N`: how many load balancers the cloud provider changes at once (default %d); 1 for one whose calls for "+
 		"different Services share objects without a lock", defaultConcurrency), func(text string) (err error) {
 		if out.concurrency, err = strconv.Atoi(text); err == nil && out.concurrency < 1 {
@@ -149,9 +146,6 @@ func (f *flags) options() (told []Option, err error) {
 			return nil, errors.New("--no-default-load-balancer-class leaves no Service to this provider: name its classes with --load-balancer-classes")
 		}
 		told = append(told, WithoutDefaultLoadBalancerClass())
-	}
-	if f.tokenValidity != tokenValidity {
-		told = append(told, WithPageTokenValidity(f.tokenValidity))
 	}
 	if f.concurrency > 0 {
 		told = append(told, WithConcurrency(f.concurrency))

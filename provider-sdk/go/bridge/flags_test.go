@@ -57,7 +57,7 @@ func TestTheClassesOfTheCommandLineAreAdvertised(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bridge{cloud: &fake.Cloud{}, tokenValidity: tokenValidity}
+	b := &bridge{cloud: &fake.Cloud{}}
 	for _, option := range options {
 		option(b)
 	}

@@ -11,20 +11,17 @@ import (
 )
 
 const (
-	// tokenValidity is the contract's default.
-	tokenValidity = 5 * time.Minute
+	// walkLasts is how long a list is kept after its last page was asked for.
+	walkLasts = 5 * time.Minute
 	// maxWalks is how many lists are kept at once; the caller of a dropped one starts again.
 	maxWalks = 64
 )
 
-// pages splits a list into pages. All pages of a list come from one query of the provider, which is kept while a token is
-// valid.
+// pages splits a list into pages. All pages of a list come from one query of the provider, which is kept for some minutes.
 type pages[T any] struct {
-	// validity is how long a token is valid.
-	validity time.Duration
-	now      func() time.Time
-	mu       sync.Mutex
-	walks    map[string]*walk[T]
+	now   func() time.Time
+	mu    sync.Mutex
+	walks map[string]*walk[T]
 }
 
 type walk[T any] struct {
@@ -60,16 +57,13 @@ func (p *pages[T]) find(token string) (id string, items []T, start int, err erro
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	found, known := p.walks[id]
-	switch {
-	case bad != nil || !known || start < 1 || start >= len(found.items):
+	if bad != nil || !known || start < 1 || start >= len(found.items) {
 		return "", nil, 0, fault.InvalidToken()
-	case p.now().After(found.until):
-		return "", nil, 0, fault.PageTokenExpired()
 	}
 	return id, found.items, start, nil
 }
 
-// keep stores a list and drops those whose tokens have long expired.
+// keep stores a list and drops those that nobody goes on with.
 func (p *pages[T]) keep(id string, items []T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,11 +72,11 @@ func (p *pages[T]) keep(id string, items []T) {
 	}
 	now := p.now()
 	for other, walk := range p.walks {
-		if now.After(walk.until.Add(p.validity)) {
+		if now.After(walk.until) {
 			delete(p.walks, other)
 		}
 	}
-	p.walks[id] = &walk[T]{items, now.Add(p.validity)}
+	p.walks[id] = &walk[T]{items, now.Add(walkLasts)}
 	if len(p.walks) > maxWalks {
 		oldest := id
 		for other, walk := range p.walks {

@@ -12,7 +12,7 @@ import (
 
 func TestAWalkIsOneLook(t *testing.T) {
 	now, looks := time.Unix(0, 0), 0
-	pages := pages[int]{validity: tokenValidity, now: func() time.Time { return now }}
+	pages := pages[int]{now: func() time.Time { return now }}
 	look := func() ([]int, error) {
 		looks++
 		return []int{1, 2, 3, 4, 5}, nil
@@ -34,10 +34,10 @@ func TestAWalkIsOneLook(t *testing.T) {
 	}
 }
 
-// [R:page-token-validity]
-func TestTokensAgeAndGarbageIsTold(t *testing.T) {
+// [R:page-token-refused]
+func TestGarbageIsToldAndListsAreForgotten(t *testing.T) {
 	now := time.Unix(0, 0)
-	pages := pages[int]{validity: tokenValidity, now: func() time.Time { return now }}
+	pages := pages[int]{now: func() time.Time { return now }}
 	look := func() ([]int, error) { return []int{1, 2}, nil }
 	_, token, err := pages.page("", 1, look)
 	if err != nil {
@@ -52,13 +52,9 @@ func TestTokensAgeAndGarbageIsTold(t *testing.T) {
 			t.Errorf("%q was taken", garbage)
 		}
 	}
-	now = now.Add(5 * time.Minute)
+	now = now.Add(walkLasts)
 	if reason(token) != 0 {
-		t.Error("the token is too young to be refused")
-	}
-	now = now.Add(5*time.Minute + time.Second)
-	if reason(token) != pb.ErrorReason_ERROR_REASON_PAGE_TOKEN_EXPIRED {
-		t.Error("the token is too old to be taken")
+		t.Error("a list is forgotten too early")
 	}
 	now = now.Add(time.Hour)
 	for range 3 {
@@ -69,6 +65,9 @@ func TestTokensAgeAndGarbageIsTold(t *testing.T) {
 	if len(pages.walks) != 3 {
 		t.Errorf("%d walks are kept", len(pages.walks))
 	}
+	if reason(token) != pb.ErrorReason_ERROR_REASON_INVALID_TOKEN {
+		t.Error("a list that is forgotten goes on")
+	}
 	if _, _, err := pages.page("", 1, func() ([]int, error) { return nil, errors.New("x") }); err == nil {
 		t.Error("a look that failed became an empty list")
 	}
@@ -77,7 +76,7 @@ func TestTokensAgeAndGarbageIsTold(t *testing.T) {
 // Callers that start lists and never finish them cost bounded memory; the newest lists continue.
 func TestWalksAreBounded(t *testing.T) {
 	now := time.Unix(0, 0)
-	pages := pages[int]{validity: tokenValidity, now: func() time.Time { return now }}
+	pages := pages[int]{now: func() time.Time { return now }}
 	look := func() ([]int, error) { return []int{1, 2}, nil }
 	token := ""
 	for range 10 * maxWalks {

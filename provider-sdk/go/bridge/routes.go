@@ -30,7 +30,7 @@ type routes struct {
 }
 
 func newRoutes(b *bridge, of cloudprovider.Routes) *routes {
-	return &routes{bridge: b, routes: of, pages: pages[*pb.Route]{validity: b.tokenValidity, now: time.Now}, changing: make(chan struct{}, 1)}
+	return &routes{bridge: b, routes: of, pages: pages[*pb.Route]{now: time.Now}, changing: make(chan struct{}, 1)}
 }
 
 // listed is a route in the provider's and in the contract's form.

@@ -39,11 +39,6 @@ func BatchTooLarge(items int, max uint32) *Error {
 		WithMetadata("max", strconv.FormatUint(uint64(max), 10)), WithMetadata("items", strconv.Itoa(items)))
 }
 
-// PageTokenExpired means that the page token has expired.
-func PageTokenExpired() *Error {
-	return New(pb.ErrorReason_ERROR_REASON_PAGE_TOKEN_EXPIRED, "the page token has expired")
-}
-
 // InvalidToken means that the token was never issued in this process epoch.
 func InvalidToken() *Error {
 	return New(pb.ErrorReason_ERROR_REASON_INVALID_TOKEN, "the token was not issued by this process")

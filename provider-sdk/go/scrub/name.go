@@ -16,7 +16,7 @@ var unspelled = strings.NewReplacer("-", "", "_", "", ".", "", " ", "")
 
 // NamesSecret reports whether a field, a map key or an option of this name holds a secret.
 func NamesSecret(name string) bool {
-	// Reasons such as PAGE_TOKEN_EXPIRED precede a colon, too.
+	// Reasons such as RESUME_TOKEN_EXPIRED precede a colon, too.
 	if _, reason := pb.ErrorReason_value["ERROR_REASON_"+name]; reason {
 		return false
 	}

@@ -24,7 +24,7 @@ pub struct Advertised {
 
 const KEYS: &str = "max-batch-instances, max-batch-load-balancers, max-batch-routes, max-batch-volumes, page-size, \
     max-message-bytes, max-concurrent-reads, max-concurrent-mutations, reads-per-second, mutations-per-second, \
-    deadline.METHOD, page-token-validity, resume-token-validity, bookmark-interval, watch-max-age, instance-sweep, \
+    deadline.METHOD, resume-token-validity, bookmark-interval, watch-max-age, instance-sweep, \
     without, default-class, keyed-by-name, node-label";
 
 impl FromStr for Advertised {
@@ -63,7 +63,6 @@ impl Advertised {
             "max-concurrent-mutations" => limits.max_concurrent_mutations = number(value)?,
             "reads-per-second" => limits.reads = Some(rate(value)?),
             "mutations-per-second" => limits.mutations = Some(rate(value)?),
-            "page-token-validity" => intervals.page_token_validity = Some(time(value)?),
             "resume-token-validity" => intervals.resume_token_validity = Some(time(value)?),
             "bookmark-interval" => intervals.bookmark_interval = Some(time(value)?),
             "watch-max-age" => intervals.watch_max_age = Some(time(value)?),
@@ -75,11 +74,6 @@ impl Advertised {
             _ => return Ok(false),
         }
         Ok(true)
-    }
-
-    /// How long a page token is valid.
-    pub fn page_token_validity(&self) -> Duration {
-        or(self.intervals.page_token_validity, defaults::TOKEN_VALIDITY)
     }
 
     /// How long a resume token is valid.

@@ -9,9 +9,9 @@ mod load_balancers;
 mod routes;
 mod watch;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use cloudprovider_sdk::{BuildError, Pager, Provider, Result, proto::Capability};
+use cloudprovider_sdk::{BuildError, Provider, Result, proto::Capability};
 use jiff::Timestamp;
 
 use crate::{cloud::State, mock::Mock};
@@ -20,7 +20,6 @@ use crate::{cloud::State, mock::Mock};
 #[derive(Debug, Clone)]
 pub(crate) struct Honest {
     mock: Mock,
-    pager: Arc<Pager>,
     epoch: String,
 }
 
@@ -59,8 +58,7 @@ impl Honest {
 /// When the name or the advertised values violate the contract.
 pub(crate) fn build(mock: &Mock, epoch: &str) -> Result<Provider, BuildError> {
     let Mock { advertised, version, .. } = mock;
-    let pager = Arc::new(Pager::new(advertised.page_token_validity()));
-    let honest = Honest { mock: mock.clone(), pager, epoch: epoch.to_owned() };
+    let honest = Honest { mock: mock.clone(), epoch: epoch.to_owned() };
     let settings = mock.look(|state| state.settings.clone());
     let builder = Provider::builder(&settings.name);
     let leads = advertised.has(Capability::Leadership);

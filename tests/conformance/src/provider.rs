@@ -62,12 +62,6 @@ impl Provider {
         count(self.limits().max_message_bytes, defaults::MAX_MESSAGE_BYTES)
     }
 
-    /// How long a page token is valid.
-    #[must_use]
-    pub fn page_token_validity(&self) -> Duration {
-        time(self.intervals().page_token_validity, defaults::TOKEN_VALIDITY)
-    }
-
     /// How long a resume token is valid.
     #[must_use]
     pub fn resume_token_validity(&self) -> Duration {

@@ -1,7 +1,7 @@
 //! Walks paged lists to their end.
 //!
 //! In: the request, and how to check one item. Out: all items, and whether the list is complete. A walk
-//! holds its session, so it ends with the process that it began with; an expired token restarts it.
+//! holds its session, so it ends with the process that it began with; a token that leads nowhere restarts it.
 
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 
@@ -20,8 +20,8 @@ const MOST_PAGES: usize = 10_000;
 const MOST_ITEMS: usize = 500_000;
 /// A list keeps no more of the locations that could not be listed.
 const MOST_UNREACHABLE: usize = 1_000;
-/// The contract's limit, of tokens of pages and of watches.
-pub(crate) const LONGEST_TOKEN: usize = 1 << 10;
+/// The contract's limit.
+const LONGEST_TOKEN: usize = 8 << 10;
 /// Maximum restarts of a walk after a refused token.
 const MOST_RESTARTS: u32 = 3;
 
@@ -140,7 +140,7 @@ async fn once<Q: PagedRpc, I>(
 }
 
 fn is_about_token(error: &CloudError) -> bool {
-    error.is(ErrorReason::PageTokenExpired) || error.is(ErrorReason::InvalidToken)
+    error.is(ErrorReason::InvalidToken)
 }
 
 fn page_size(session: &Session) -> i32 {

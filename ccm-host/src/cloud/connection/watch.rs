@@ -14,16 +14,12 @@ use super::{
     connect::{Backoff, LIVED},
     session::Session,
 };
-use crate::cloud::{
-    CloudError,
-    call::{list::LONGEST_TOKEN, rpc},
-    check::rule,
-};
+use crate::cloud::{CloudError, call::rpc, check::rule};
 
 /// After this many intervals without a bookmark, the stream is dead.
 const SILENT_INTERVALS: u32 = 3;
-/// The maximum length of a provider ID.
-const LONGEST_KEY: usize = 1 << 10;
+/// The maximum length of a provider ID, and of a resume token.
+const LONGEST: usize = 1 << 10;
 
 /// How a stream ended.
 #[derive(Debug)]
@@ -119,11 +115,11 @@ async fn stream(link: &Link, session: &Session, token: &mut String, started: &mu
                     // A new node is known by its name only. Longer than any node's key: thousands may be buffered for
                     // slow readers.
                     let keys = [provider_id, node_name].into_iter();
-                    for key in keys.filter(|key| !key.is_empty() && key.len() <= LONGEST_KEY) {
+                    for key in keys.filter(|key| !key.is_empty() && key.len() <= LONGEST) {
                         let _nobody_listens = link.changes.send(key).is_err();
                     }
                 }
-                Some(Frame::Bookmark(bookmark)) if bookmark.resume_token.len() <= LONGEST_TOKEN => {
+                Some(Frame::Bookmark(bookmark)) if bookmark.resume_token.len() <= LONGEST => {
                     *token = bookmark.resume_token;
                 }
                 Some(Frame::Bookmark(_) | Frame::Started(_)) | None => {}

@@ -10,11 +10,12 @@ import (
 
 // Longest texts in bytes: keys, provider IDs, tokens and volume ids; uids; names; digests; CIDRs.
 const (
-	maxLong   = 1 << 10
-	maxUID    = 64
-	maxName   = 253
-	maxDigest = 128
-	maxCIDR   = 64
+	maxLong      = 1 << 10
+	maxPageToken = 8 << 10
+	maxUID       = 64
+	maxName      = 253
+	maxDigest    = 128
+	maxCIDR      = 64
 )
 
 // first returns the first error.
@@ -62,7 +63,7 @@ func page(request paged) error {
 	if request.GetPageSize() < 0 {
 		return fault.InvalidArgumentShape("page_size", "is negative")
 	}
-	return short("page_token", request.GetPageToken(), maxLong)
+	return short("page_token", request.GetPageToken(), maxPageToken)
 }
 
 // pageSize returns the page size that a method receives: the limit if the request has none or a larger one.

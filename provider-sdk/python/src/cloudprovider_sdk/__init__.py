@@ -7,7 +7,7 @@ from cloudprovider_sdk import errors, logs, proto, results
 from cloudprovider_sdk.call import Call, Peer
 from cloudprovider_sdk.errors import ProviderError
 from cloudprovider_sdk.options import Endpoint, ServeOptions, add_flags
-from cloudprovider_sdk.paging import Pager
+from cloudprovider_sdk.paging import open_page_token, page, seal_page_token
 from cloudprovider_sdk.provider import Provider
 from cloudprovider_sdk.server import Server, serve
 from cloudprovider_sdk.services import CloudProvider, Clusters, Instances, LoadBalancers, Routes, Volumes
@@ -24,7 +24,6 @@ __all__ = [
     "InstanceWatch",
     "Instances",
     "LoadBalancers",
-    "Pager",
     "Peer",
     "Provider",
     "ProviderError",
@@ -36,7 +35,10 @@ __all__ = [
     "errors",
     "logs",
     "main",
+    "open_page_token",
+    "page",
     "proto",
     "results",
+    "seal_page_token",
     "serve",
 ]

@@ -11,7 +11,6 @@ _LABEL: Final = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"(?=.{{1,63}}\Z){_LABEL}(\.{_LABEL})*")
 _LONGEST_TEXT: Final = 64
 _INTERVALS: Final = (
-    "page_token_validity",
     "resume_token_validity",
     "bookmark_interval",
     "watch_max_age",

@@ -48,7 +48,7 @@ def text(original: str) -> str:
 
 def names_a_secret(name: str) -> bool:
     """Return whether a field, a map key or an option of this name holds a secret."""
-    # Reasons such as PAGE_TOKEN_EXPIRED precede a colon, too.
+    # Reasons such as RESUME_TOKEN_EXPIRED precede a colon, too.
     return bool(_SECRET.search(re.sub(r"[-_. ]", "", name.lower()))) and name not in _REASONS
 
 

@@ -47,7 +47,7 @@ class Instances(ABC):
         call: Call,  # noqa: ARG002
         request: pb.ListInstancesRequest,  # noqa: ARG002
     ) -> pb.ListInstancesResponse:
-        """Return one page of this cluster's instances. Optional; see `Pager`.
+        """Return one page of this cluster's instances. Optional; see `page`.
 
         In: `page_size` is between 1 and `Limits.max_page_size`. Report locations that could not be queried in `unreachable`.
         """
@@ -98,7 +98,7 @@ class LoadBalancers(ABC):
 
     @abstractmethod
     async def list_load_balancers(self, call: Call, request: pb.ListLoadBalancersRequest) -> pb.ListLoadBalancersResponse:
-        """Return one page of this cluster's balancers; see `Pager`."""
+        """Return one page of this cluster's balancers; see `page`."""
 
 
 class Routes(ABC):
@@ -106,7 +106,7 @@ class Routes(ABC):
 
     @abstractmethod
     async def list_routes(self, call: Call, request: pb.ListRoutesRequest) -> pb.ListRoutesResponse:
-        """Return one page of this cluster's routes; see `Pager`."""
+        """Return one page of this cluster's routes; see `page`."""
 
     @abstractmethod
     async def batch_ensure_routes(self, call: Call, request: pb.BatchEnsureRoutesRequest) -> pb.BatchEnsureRoutesResponse:
@@ -132,7 +132,7 @@ class Clusters(ABC):
 
     @abstractmethod
     async def list_clusters(self, call: Call, request: pb.ListClustersRequest) -> pb.ListClustersResponse:
-        """Return one page of the account's clusters; see `Pager`."""
+        """Return one page of the account's clusters; see `page`."""
 
     @abstractmethod
     async def get_control_plane_endpoint(

@@ -7,6 +7,7 @@ use crate::{ProviderError, Result};
 
 /// Longest key, provider ID, token and volume id.
 pub(super) const LONG: usize = 1 << 10;
+const PAGE_TOKEN: usize = 8 << 10;
 /// Longest uid.
 const UID: usize = 64;
 /// Longest name.
@@ -57,7 +58,7 @@ pub(super) fn page(of: &Option<ClusterRef>, size: i32, token: &str) -> Result<()
     if size < 0 {
         return Err(ProviderError::invalid_argument_shape("page_size", "is negative"));
     }
-    short("page_token", token, LONG)
+    short("page_token", token, PAGE_TOKEN)
 }
 
 /// The page size that a method receives: the limit if the request has none or a larger one.

@@ -79,12 +79,6 @@ impl ProviderError {
             .with_metadata("items", items.to_string())
     }
 
-    /// The page token has expired.
-    #[must_use]
-    pub fn page_token_expired() -> Self {
-        Self::new(R::PageTokenExpired, "the page token has expired")
-    }
-
     /// The token was never issued in this process epoch.
     #[must_use]
     pub fn invalid_token() -> Self {

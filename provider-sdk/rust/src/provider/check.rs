@@ -150,7 +150,6 @@ pub(super) fn limits(answer: &GetCapabilitiesResponse) -> Result<(), BuildError>
         });
     }
     let intervals = answer.intervals.unwrap_or_default();
-    positive("intervals.page_token_validity", intervals.page_token_validity)?;
     positive("intervals.resume_token_validity", intervals.resume_token_validity)?;
     positive("intervals.bookmark_interval", intervals.bookmark_interval)?;
     positive("intervals.watch_max_age", intervals.watch_max_age)?;

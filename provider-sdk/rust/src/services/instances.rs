@@ -46,7 +46,7 @@ pub trait Instances: Send + Sync + 'static {
     /// `unreachable`.
     ///
     /// # Errors
-    /// [`ProviderError::page_token_expired`] or [`ProviderError::invalid_token`] for `request.page_token`.
+    /// [`ProviderError::invalid_token`] for `request.page_token`.
     async fn list_instances(
         &self,
         _ctx: &CallContext,

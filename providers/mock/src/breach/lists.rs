@@ -1,11 +1,11 @@
 //! Breaches in the keys of batches, and in lists and their pages.
 
-use cloudprovider_sdk::{ProviderError, proto::*};
+use cloudprovider_sdk::proto::*;
 use prost_reflect::Value;
 
 use crate::{
     contract::{Message, Method},
-    effect::{Effect, Reply, Shot, Turn, effect},
+    effect::{Effect, Reply, Shot, effect},
 };
 
 const LISTS: &[Method] =
@@ -29,12 +29,13 @@ pub(super) const BREACHES: &[Effect] = &[
     effect("page-size", "a page has more entries than were requested").to(LISTS).asked(|request, _| {
         request.set("page_size", Value::I32(0));
     }),
-    effect("page-token-validity", "page tokens expire at once").to(LISTS).early(|request, _| {
-        if request.text(TOKEN).is_empty() {
-            return Turn::GoOn;
-        }
-        Turn::fail(ProviderError::page_token_expired())
-    }),
+    effect("page-token-refused", "a page token that leads nowhere is answered with an empty page")
+        .to(LISTS)
+        .late(|request, reply, shot| {
+            if reply.outcome.is_err() && !request.text(TOKEN).is_empty() {
+                reply.outcome = shot.blank();
+            }
+        }),
     effect("page-walk-ends", "the last page leads back to the first")
         .to(LISTS)
         .late(|_, reply, _| {

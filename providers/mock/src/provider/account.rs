@@ -1,7 +1,7 @@
 //! The rest of an account: status, hosted clusters and volumes.
 
 use cloudprovider_sdk::{
-    CallContext, CloudProvider, Clusters, ProviderError, Result, Volumes, async_trait, proto::*,
+    CallContext, CloudProvider, Clusters, ProviderError, Result, Volumes, async_trait, paging, proto::*,
 };
 
 use super::Honest;
@@ -48,7 +48,7 @@ impl Clusters for Honest {
         self.ask(|state, _| {
             state.enter("clusters:read")?;
             let names = state.clusters.values().map(|cluster| cluster.name.clone());
-            let (names, next_page_token) = self.pager.page(&request, names, String::clone)?;
+            let (names, next_page_token) = paging::page(&request, names, String::clone)?;
             Ok(ListClustersResponse { names, next_page_token })
         })
         .await

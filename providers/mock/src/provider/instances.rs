@@ -1,7 +1,7 @@
 //! `Instances`, answered from the cloud.
 
 use cloudprovider_sdk::{
-    CallContext, InstanceWatch, Instances, ProviderError, Result, async_trait, proto, results,
+    CallContext, InstanceWatch, Instances, ProviderError, Result, async_trait, paging, proto, results,
 };
 
 use super::{Honest, watch};
@@ -64,7 +64,7 @@ impl Instances for Honest {
                 (machine.cluster_uid.is_empty() || machine.cluster_uid == cluster)
                     && !unreachable.contains(&machine.zone)
             });
-            let (page, next_page_token) = self.pager.page(&request, shown, |machine| machine.id.clone())?;
+            let (page, next_page_token) = paging::page(&request, shown, |machine| machine.id.clone())?;
             let listed = |machine: &Instance| proto::ListedInstance {
                 state: machine.state as i32,
                 instance: Some(machine.seen(view)),

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use cloudprovider_sdk::{CallContext, LoadBalancers, Result, async_trait, proto::*};
+use cloudprovider_sdk::{CallContext, LoadBalancers, Result, async_trait, paging, proto::*};
 use jiff::Timestamp;
 
 use super::Honest;
@@ -118,7 +118,7 @@ impl LoadBalancers for Honest {
     ) -> Result<ListLoadBalancersResponse> {
         self.ask(|state, _| {
             let all = state.list_balancers(&cluster(ctx))?;
-            let (page, next_page_token) = self.pager.page(&request, all, |balancer| balancer.id.clone())?;
+            let (page, next_page_token) = paging::page(&request, all, |balancer| balancer.id.clone())?;
             Ok(ListLoadBalancersResponse {
                 load_balancers: page.into_iter().map(LoadBalancer::from).collect(),
                 next_page_token,

@@ -1,6 +1,6 @@
 //! `Routes`, answered from the cloud.
 
-use cloudprovider_sdk::{CallContext, Result, Routes, async_trait, proto::*};
+use cloudprovider_sdk::{CallContext, Result, Routes, async_trait, paging, proto::*};
 
 use super::Honest;
 use crate::cloud::{ListedRoute, Target, canonical_cidr};
@@ -11,7 +11,7 @@ impl Routes for Honest {
         let within: Vec<_> = request.within.iter().filter_map(|cidr| canonical_cidr(cidr)).collect();
         self.ask(|state, _| {
             let all = state.list_routes(ctx.cluster_uid(), &within)?;
-            let (page, next_page_token) = self.pager.page(&request, all, |listed| listed.route.id.clone())?;
+            let (page, next_page_token) = paging::page(&request, all, |listed| listed.route.id.clone())?;
             Ok(ListRoutesResponse {
                 routes: page.into_iter().map(|listed| self.seen(listed)).collect(),
                 next_page_token,

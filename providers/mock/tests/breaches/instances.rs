@@ -137,9 +137,9 @@ async fn pages() {
     let mock = Mock::start(&["--seed-instances", "4"]).await;
     mock.breach("page-size").await;
     assert_eq!(mock.list(1, "").await.unwrap().instances.len(), 4);
-    mock.breach("page-token-validity").await;
-    let token = mock.list(1, "").await.unwrap().next_page_token;
-    assert_eq!(reason(&mock.list(1, &token).await.unwrap_err()), ErrorReason::PageTokenExpired);
+    assert_eq!(reason(&mock.list(1, "nowhere").await.unwrap_err()), ErrorReason::InvalidToken);
+    mock.breach("page-token-refused").await;
+    assert_eq!(mock.list(1, "nowhere").await.unwrap(), ListInstancesResponse::default());
     mock.breach("page-walk-ends").await;
     let token = mock.list(0, "").await.unwrap().next_page_token;
     assert!(!token.is_empty());

@@ -215,7 +215,6 @@ async fn deadlines(t: &Trial) -> Outcome {
 async fn intervals(t: &Trial) -> Outcome {
     let intervals = ask(t).await?.intervals.unwrap_or_default();
     for (name, interval) in [
-        ("page_token_validity", intervals.page_token_validity),
         ("resume_token_validity", intervals.resume_token_validity),
         ("bookmark_interval", intervals.bookmark_interval),
         ("watch_max_age", intervals.watch_max_age),

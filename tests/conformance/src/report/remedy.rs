@@ -70,7 +70,7 @@ const REMEDIES: &[(&str, &str)] = &[
     ("node-by-provider-id", "find a node by its provider ID where it has one"),
     ("observed-at", "say when an answer with authority was observed"),
     ("page-size", "give no more items than a page may hold"),
-    ("page-token-validity", "keep page tokens valid for as long as advertised"),
+    ("page-token-refused", "answer INVALID_TOKEN where a page token leads nowhere"),
     ("page-walk-ends", "make walks over pages end"),
     ("provider-id-prefix", "begin each provider ID as advertised"),
     ("provider-id-stable", "give an instance one provider ID for its life"),

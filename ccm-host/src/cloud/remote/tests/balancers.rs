@@ -265,7 +265,7 @@ async fn a_list_is_complete_only_if_nothing_was_in_its_way() {
     on_list(&script, move |request| {
         match (request.page_token.as_str(), first.fetch_add(1, Ordering::SeqCst)) {
             ("", _) => Ok(page(&["a"], "2")),
-            (_, 1) => Err(refusal(Code::Aborted, "PAGE_TOKEN_EXPIRED")),
+            (_, 1) => Err(refusal(Code::InvalidArgument, "INVALID_TOKEN")),
             _ => Ok(page(&["b"], "")),
         }
     });

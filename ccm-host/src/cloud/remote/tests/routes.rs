@@ -324,7 +324,7 @@ async fn a_list_of_routes_says_what_it_lacks() {
                 next_page_token: "2".into(),
                 ..Default::default()
             }),
-            (_, 1) => Err(refusal(Code::Aborted, "PAGE_TOKEN_EXPIRED")),
+            (_, 1) => Err(refusal(Code::InvalidArgument, "INVALID_TOKEN")),
             _ => Ok(pb::ListRoutesResponse::default()),
         }
     });

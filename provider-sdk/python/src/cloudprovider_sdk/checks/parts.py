@@ -9,6 +9,7 @@ from cloudprovider_sdk import errors
 from cloudprovider_sdk import proto as pb
 
 LONG: Final = 1 << 10
+_PAGE_TOKEN: Final = 8 << 10
 """Longest key, provider ID, token and volume id in bytes."""
 _UID: Final = 64
 _NAME: Final = 253
@@ -52,7 +53,7 @@ def page(request: Any) -> None:
     cluster(request)
     if request.page_size < 0:
         raise errors.invalid_argument_shape("page_size", "is negative")
-    short("page_token", request.page_token, LONG)
+    short("page_token", request.page_token, _PAGE_TOKEN)
 
 
 def batch(field: str, size: int, most: int) -> None:

@@ -74,11 +74,6 @@ def batch_too_large(items: int, most: int) -> ProviderError:
     return ProviderError(pb.ERROR_REASON_BATCH_TOO_LARGE, f"more than {most} items", metadata=metadata)
 
 
-def page_token_expired() -> ProviderError:
-    """The page token has expired."""
-    return ProviderError(pb.ERROR_REASON_PAGE_TOKEN_EXPIRED, "the page token has expired")
-
-
 def invalid_token() -> ProviderError:
     """The token was never issued in this process epoch."""
     return ProviderError(pb.ERROR_REASON_INVALID_TOKEN, "the token was not issued by this process")

@@ -662,8 +662,6 @@ func (x *MethodDeadline) GetDeadline() *durationpb.Duration {
 // Intervals are the provider's periods and validities. Absent: the default in the comment.
 type Intervals struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long a page token stays valid. Default 5 minutes.
-	PageTokenValidity *durationpb.Duration `protobuf:"bytes,1,opt,name=page_token_validity,json=pageTokenValidity,proto3" json:"page_token_validity,omitempty"`
 	// How long a resume token stays valid. Default 5 minutes.
 	ResumeTokenValidity *durationpb.Duration `protobuf:"bytes,2,opt,name=resume_token_validity,json=resumeTokenValidity,proto3" json:"resume_token_validity,omitempty"`
 	// The longest time between two bookmarks. Default 30 s.
@@ -704,13 +702,6 @@ func (x *Intervals) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Intervals.ProtoReflect.Descriptor instead.
 func (*Intervals) Descriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *Intervals) GetPageTokenValidity() *durationpb.Duration {
-	if x != nil {
-		return x.PageTokenValidity
-	}
-	return nil
 }
 
 func (x *Intervals) GetResumeTokenValidity() *durationpb.Duration {
@@ -1396,13 +1387,12 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x05burst\x18\x02 \x01(\rR\x05burst\"_\n" +
 	"\x0eMethodDeadline\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x125\n" +
-	"\bdeadline\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\"\xee\x02\n" +
-	"\tIntervals\x12I\n" +
-	"\x13page_token_validity\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x11pageTokenValidity\x12M\n" +
+	"\bdeadline\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\"\xbe\x02\n" +
+	"\tIntervals\x12M\n" +
 	"\x15resume_token_validity\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x13resumeTokenValidity\x12F\n" +
 	"\x11bookmark_interval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x10bookmarkInterval\x12=\n" +
 	"\rwatch_max_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\vwatchMaxAge\x12@\n" +
-	"\x0einstance_sweep\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\rinstanceSweep\"\x93\x03\n" +
+	"\x0einstance_sweep\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\rinstanceSweepJ\x04\b\x01\x10\x02R\x13page_token_validity\"\x93\x03\n" +
 	"\x05Wants\x12B\n" +
 	"\bidentity\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.NodeFieldsR\bidentity\x12@\n" +
 	"\abackend\x18\x02 \x01(\v2&.ccm.cloudprovider.v1alpha1.NodeFieldsR\abackend\x12I\n" +
@@ -1533,36 +1523,35 @@ var file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_depIdxs = []int32{
 	6,  // 5: ccm.cloudprovider.v1alpha1.Limits.mutations:type_name -> ccm.cloudprovider.v1alpha1.RateLimit
 	7,  // 6: ccm.cloudprovider.v1alpha1.Limits.deadlines:type_name -> ccm.cloudprovider.v1alpha1.MethodDeadline
 	17, // 7: ccm.cloudprovider.v1alpha1.MethodDeadline.deadline:type_name -> google.protobuf.Duration
-	17, // 8: ccm.cloudprovider.v1alpha1.Intervals.page_token_validity:type_name -> google.protobuf.Duration
-	17, // 9: ccm.cloudprovider.v1alpha1.Intervals.resume_token_validity:type_name -> google.protobuf.Duration
-	17, // 10: ccm.cloudprovider.v1alpha1.Intervals.bookmark_interval:type_name -> google.protobuf.Duration
-	17, // 11: ccm.cloudprovider.v1alpha1.Intervals.watch_max_age:type_name -> google.protobuf.Duration
-	17, // 12: ccm.cloudprovider.v1alpha1.Intervals.instance_sweep:type_name -> google.protobuf.Duration
-	10, // 13: ccm.cloudprovider.v1alpha1.Wants.identity:type_name -> ccm.cloudprovider.v1alpha1.NodeFields
-	10, // 14: ccm.cloudprovider.v1alpha1.Wants.backend:type_name -> ccm.cloudprovider.v1alpha1.NodeFields
-	10, // 15: ccm.cloudprovider.v1alpha1.Wants.route_target:type_name -> ccm.cloudprovider.v1alpha1.NodeFields
-	11, // 16: ccm.cloudprovider.v1alpha1.Wants.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceFields
-	16, // 17: ccm.cloudprovider.v1alpha1.GetStatusResponse.conditions:type_name -> ccm.cloudprovider.v1alpha1.ProviderCondition
-	18, // 18: ccm.cloudprovider.v1alpha1.GetStatusResponse.last_cloud_contact:type_name -> google.protobuf.Timestamp
-	19, // 19: ccm.cloudprovider.v1alpha1.LeadRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	20, // 20: ccm.cloudprovider.v1alpha1.LeadRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
-	17, // 21: ccm.cloudprovider.v1alpha1.LeadRequest.valid_for:type_name -> google.protobuf.Duration
-	17, // 22: ccm.cloudprovider.v1alpha1.LeadRequest.valid_until:type_name -> google.protobuf.Duration
-	17, // 23: ccm.cloudprovider.v1alpha1.LeadResponse.heard_at:type_name -> google.protobuf.Duration
-	1,  // 24: ccm.cloudprovider.v1alpha1.ProviderCondition.type:type_name -> ccm.cloudprovider.v1alpha1.ConditionType
-	2,  // 25: ccm.cloudprovider.v1alpha1.ProviderCondition.status:type_name -> ccm.cloudprovider.v1alpha1.ConditionStatus
-	18, // 26: ccm.cloudprovider.v1alpha1.ProviderCondition.since:type_name -> google.protobuf.Timestamp
-	3,  // 27: ccm.cloudprovider.v1alpha1.CloudProvider.GetCapabilities:input_type -> ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest
-	12, // 28: ccm.cloudprovider.v1alpha1.CloudProvider.GetStatus:input_type -> ccm.cloudprovider.v1alpha1.GetStatusRequest
-	14, // 29: ccm.cloudprovider.v1alpha1.CloudProvider.Lead:input_type -> ccm.cloudprovider.v1alpha1.LeadRequest
-	4,  // 30: ccm.cloudprovider.v1alpha1.CloudProvider.GetCapabilities:output_type -> ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse
-	13, // 31: ccm.cloudprovider.v1alpha1.CloudProvider.GetStatus:output_type -> ccm.cloudprovider.v1alpha1.GetStatusResponse
-	15, // 32: ccm.cloudprovider.v1alpha1.CloudProvider.Lead:output_type -> ccm.cloudprovider.v1alpha1.LeadResponse
-	30, // [30:33] is the sub-list for method output_type
-	27, // [27:30] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	17, // 8: ccm.cloudprovider.v1alpha1.Intervals.resume_token_validity:type_name -> google.protobuf.Duration
+	17, // 9: ccm.cloudprovider.v1alpha1.Intervals.bookmark_interval:type_name -> google.protobuf.Duration
+	17, // 10: ccm.cloudprovider.v1alpha1.Intervals.watch_max_age:type_name -> google.protobuf.Duration
+	17, // 11: ccm.cloudprovider.v1alpha1.Intervals.instance_sweep:type_name -> google.protobuf.Duration
+	10, // 12: ccm.cloudprovider.v1alpha1.Wants.identity:type_name -> ccm.cloudprovider.v1alpha1.NodeFields
+	10, // 13: ccm.cloudprovider.v1alpha1.Wants.backend:type_name -> ccm.cloudprovider.v1alpha1.NodeFields
+	10, // 14: ccm.cloudprovider.v1alpha1.Wants.route_target:type_name -> ccm.cloudprovider.v1alpha1.NodeFields
+	11, // 15: ccm.cloudprovider.v1alpha1.Wants.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceFields
+	16, // 16: ccm.cloudprovider.v1alpha1.GetStatusResponse.conditions:type_name -> ccm.cloudprovider.v1alpha1.ProviderCondition
+	18, // 17: ccm.cloudprovider.v1alpha1.GetStatusResponse.last_cloud_contact:type_name -> google.protobuf.Timestamp
+	19, // 18: ccm.cloudprovider.v1alpha1.LeadRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	20, // 19: ccm.cloudprovider.v1alpha1.LeadRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
+	17, // 20: ccm.cloudprovider.v1alpha1.LeadRequest.valid_for:type_name -> google.protobuf.Duration
+	17, // 21: ccm.cloudprovider.v1alpha1.LeadRequest.valid_until:type_name -> google.protobuf.Duration
+	17, // 22: ccm.cloudprovider.v1alpha1.LeadResponse.heard_at:type_name -> google.protobuf.Duration
+	1,  // 23: ccm.cloudprovider.v1alpha1.ProviderCondition.type:type_name -> ccm.cloudprovider.v1alpha1.ConditionType
+	2,  // 24: ccm.cloudprovider.v1alpha1.ProviderCondition.status:type_name -> ccm.cloudprovider.v1alpha1.ConditionStatus
+	18, // 25: ccm.cloudprovider.v1alpha1.ProviderCondition.since:type_name -> google.protobuf.Timestamp
+	3,  // 26: ccm.cloudprovider.v1alpha1.CloudProvider.GetCapabilities:input_type -> ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest
+	12, // 27: ccm.cloudprovider.v1alpha1.CloudProvider.GetStatus:input_type -> ccm.cloudprovider.v1alpha1.GetStatusRequest
+	14, // 28: ccm.cloudprovider.v1alpha1.CloudProvider.Lead:input_type -> ccm.cloudprovider.v1alpha1.LeadRequest
+	4,  // 29: ccm.cloudprovider.v1alpha1.CloudProvider.GetCapabilities:output_type -> ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse
+	13, // 30: ccm.cloudprovider.v1alpha1.CloudProvider.GetStatus:output_type -> ccm.cloudprovider.v1alpha1.GetStatusResponse
+	15, // 31: ccm.cloudprovider.v1alpha1.CloudProvider.Lead:output_type -> ccm.cloudprovider.v1alpha1.LeadResponse
+	29, // [29:32] is the sub-list for method output_type
+	26, // [26:29] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_init() }

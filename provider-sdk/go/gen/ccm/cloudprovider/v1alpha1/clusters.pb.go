@@ -90,7 +90,7 @@ type ListClustersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Cluster names; at most page_size.
 	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
-	// Empty on the last page; otherwise opaque, at most 1 KiB.
+	// Empty on the last page; otherwise opaque, at most 8 KiB.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

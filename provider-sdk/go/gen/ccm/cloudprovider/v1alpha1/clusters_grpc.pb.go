@@ -36,8 +36,7 @@ type ClustersClient interface {
 	//
 	// | Condition                  | Code             | Reason             | The host then                        |
 	// |----------------------------|------------------|--------------------|--------------------------------------|
-	// | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
-	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
+	// | the token leads nowhere    | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
 	ListClusters(ctx context.Context, in *ListClustersRequest, opts ...grpc.CallOption) (*ListClustersResponse, error)
 	// GetControlPlaneEndpoint returns the address of a cluster's apiserver.
 	//
@@ -90,8 +89,7 @@ type ClustersServer interface {
 	//
 	// | Condition                  | Code             | Reason             | The host then                        |
 	// |----------------------------|------------------|--------------------|--------------------------------------|
-	// | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
-	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
+	// | the token leads nowhere    | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
 	ListClusters(context.Context, *ListClustersRequest) (*ListClustersResponse, error)
 	// GetControlPlaneEndpoint returns the address of a cluster's apiserver.
 	//

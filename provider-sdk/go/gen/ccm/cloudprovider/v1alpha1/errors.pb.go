@@ -71,9 +71,8 @@ const (
 	ErrorReason_ERROR_REASON_INVALID_ARGUMENT_SHAPE ErrorReason = 14
 	// More items than advertised. Code INVALID_ARGUMENT, metadata "max". The host splits the batch and retries at once.
 	ErrorReason_ERROR_REASON_BATCH_TOO_LARGE ErrorReason = 20
-	// The page token was issued but has expired. Code ABORTED. The host lists again from the first page.
-	ErrorReason_ERROR_REASON_PAGE_TOKEN_EXPIRED ErrorReason = 21
-	// The token was never issued in this process epoch. Code INVALID_ARGUMENT. The host starts over without a token.
+	// The token leads nowhere: a page token that is of another list or cluster, or that the cloud takes no more; a resume token
+	// that was never issued in this process epoch. Code INVALID_ARGUMENT. The host starts over without a token.
 	ErrorReason_ERROR_REASON_INVALID_TOKEN ErrorReason = 22
 	// The resume token has expired. Code OUT_OF_RANGE. The host opens a new watch and reads all instances.
 	ErrorReason_ERROR_REASON_RESUME_TOKEN_EXPIRED ErrorReason = 23
@@ -153,7 +152,6 @@ var (
 		13: "ERROR_REASON_INVALID_CONFIGURATION",
 		14: "ERROR_REASON_INVALID_ARGUMENT_SHAPE",
 		20: "ERROR_REASON_BATCH_TOO_LARGE",
-		21: "ERROR_REASON_PAGE_TOKEN_EXPIRED",
 		22: "ERROR_REASON_INVALID_TOKEN",
 		23: "ERROR_REASON_RESUME_TOKEN_EXPIRED",
 		30: "ERROR_REASON_RATE_LIMITED",
@@ -194,7 +192,6 @@ var (
 		"ERROR_REASON_INVALID_CONFIGURATION":     13,
 		"ERROR_REASON_INVALID_ARGUMENT_SHAPE":    14,
 		"ERROR_REASON_BATCH_TOO_LARGE":           20,
-		"ERROR_REASON_PAGE_TOKEN_EXPIRED":        21,
 		"ERROR_REASON_INVALID_TOKEN":             22,
 		"ERROR_REASON_RESUME_TOKEN_EXPIRED":      23,
 		"ERROR_REASON_RATE_LIMITED":              30,
@@ -325,7 +322,7 @@ const file_ccm_cloudprovider_v1alpha1_errors_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\x0e2'.ccm.cloudprovider.v1alpha1.ErrorReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12:\n" +
 	"\vretry_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfter*\xce\x12\n" +
+	"retryAfter*\xbf\x12\n" +
 	"\vErrorReason\x127\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x1a\x19\x92\xdb\x18\x15\n" +
 	"\aUNKNOWN\n" +
@@ -350,9 +347,7 @@ const file_ccm_cloudprovider_v1alpha1_errors_proto_rawDesc = "" +
 	"#ERROR_REASON_INVALID_ARGUMENT_SHAPE\x10\x0e\x1a\x18\x92\xdb\x18\x14\n" +
 	"\x10INVALID_ARGUMENT\x10\x02\x12:\n" +
 	"\x1cERROR_REASON_BATCH_TOO_LARGE\x10\x14\x1a\x18\x92\xdb\x18\x14\n" +
-	"\x10INVALID_ARGUMENT\x10\x01\x124\n" +
-	"\x1fERROR_REASON_PAGE_TOKEN_EXPIRED\x10\x15\x1a\x0f\x92\xdb\x18\v\n" +
-	"\aABORTED\x10\x01\x128\n" +
+	"\x10INVALID_ARGUMENT\x10\x01\x128\n" +
 	"\x1aERROR_REASON_INVALID_TOKEN\x10\x16\x1a\x18\x92\xdb\x18\x14\n" +
 	"\x10INVALID_ARGUMENT\x10\x01\x12;\n" +
 	"!ERROR_REASON_RESUME_TOKEN_EXPIRED\x10\x17\x1a\x14\x92\xdb\x18\x10\n" +
@@ -406,7 +401,7 @@ const file_ccm_cloudprovider_v1alpha1_errors_proto_rawDesc = "" +
 	"\x1eERROR_REASON_CLUSTER_NOT_FOUND\x10G\x1a\x11\x92\xdb\x18\r\n" +
 	"\tNOT_FOUND\x10\x03\x12:\n" +
 	"\x1cERROR_REASON_INVALID_SSH_KEY\x10H\x1a\x18\x92\xdb\x18\x14\n" +
-	"\x10INVALID_ARGUMENT\x10\x03Bj\n" +
+	"\x10INVALID_ARGUMENT\x10\x03\"\x04\b\x15\x10\x15*\x1fERROR_REASON_PAGE_TOKEN_EXPIREDBj\n" +
 	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (

@@ -962,7 +962,7 @@ type ListInstancesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The instances of this page; at most page_size. [R:page-size]
 	Instances []*ListedInstance `protobuf:"bytes,1,rep,name=instances,proto3" json:"instances,omitempty"`
-	// Empty on the last page; otherwise opaque, at most 1 KiB.
+	// Empty on the last page; otherwise opaque, at most 8 KiB.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Locations that the provider could not query; on any page of the list. One such location makes the list incomplete.
 	Unreachable   []*UnreachableLocation `protobuf:"bytes,3,rep,name=unreachable,proto3" json:"unreachable,omitempty"`

@@ -79,14 +79,14 @@ type InstancesClient interface {
 	// `Limits.max_page_size`), page_token, view. A negative page_size is INVALID_ARGUMENT_SHAPE. Deadline: 30 s by default,
 	// 120 s at most, per page.
 	//
-	// A page token MUST stay valid for `Intervals.page_token_validity` within one process epoch [R:page-token-validity]; every
-	// list MUST reach a last page [R:page-walk-ends]. Locations that the provider could not query MUST be named in
-	// `unreachable` [R:list-unreachable]. Absence from a list is never evidence.
+	// The host reads one page after the other, and every list MUST reach a last page [R:page-walk-ends]. A token may be the
+	// cloud's own position, and needs no secret. One that leads nowhere (it is of another list or cluster, or the cloud takes it
+	// no more) MUST be refused, never answered with a page [R:page-token-refused]. Locations that the provider could not query
+	// MUST be named in `unreachable` [R:list-unreachable]. Absence from a list is never evidence.
 	//
 	// | Condition                  | Code             | Reason             | The host then                        |
 	// |----------------------------|------------------|--------------------|--------------------------------------|
-	// | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
-	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
+	// | the token leads nowhere    | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
 	ListInstances(ctx context.Context, in *ListInstancesRequest, opts ...grpc.CallOption) (*ListInstancesResponse, error)
 	// AddSshKeyToAllInstances authorises a public key for a user on all instances of this cluster, as far as the provider can
 	// tell them from others. Optional: CAPABILITY_SSH_KEYS.
@@ -213,14 +213,14 @@ type InstancesServer interface {
 	// `Limits.max_page_size`), page_token, view. A negative page_size is INVALID_ARGUMENT_SHAPE. Deadline: 30 s by default,
 	// 120 s at most, per page.
 	//
-	// A page token MUST stay valid for `Intervals.page_token_validity` within one process epoch [R:page-token-validity]; every
-	// list MUST reach a last page [R:page-walk-ends]. Locations that the provider could not query MUST be named in
-	// `unreachable` [R:list-unreachable]. Absence from a list is never evidence.
+	// The host reads one page after the other, and every list MUST reach a last page [R:page-walk-ends]. A token may be the
+	// cloud's own position, and needs no secret. One that leads nowhere (it is of another list or cluster, or the cloud takes it
+	// no more) MUST be refused, never answered with a page [R:page-token-refused]. Locations that the provider could not query
+	// MUST be named in `unreachable` [R:list-unreachable]. Absence from a list is never evidence.
 	//
 	// | Condition                  | Code             | Reason             | The host then                        |
 	// |----------------------------|------------------|--------------------|--------------------------------------|
-	// | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
-	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
+	// | the token leads nowhere    | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
 	ListInstances(context.Context, *ListInstancesRequest) (*ListInstancesResponse, error)
 	// AddSshKeyToAllInstances authorises a public key for a user on all instances of this cluster, as far as the provider can
 	// tell them from others. Optional: CAPABILITY_SSH_KEYS.

@@ -1214,7 +1214,7 @@ type ListLoadBalancersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The load balancers of this page; at most page_size.
 	LoadBalancers []*LoadBalancer `protobuf:"bytes,1,rep,name=load_balancers,json=loadBalancers,proto3" json:"load_balancers,omitempty"`
-	// Empty on the last page; otherwise opaque, at most 1 KiB.
+	// Empty on the last page; otherwise opaque, at most 8 KiB.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Locations that the provider could not query.
 	Unreachable   []*UnreachableLocation `protobuf:"bytes,3,rep,name=unreachable,proto3" json:"unreachable,omitempty"`

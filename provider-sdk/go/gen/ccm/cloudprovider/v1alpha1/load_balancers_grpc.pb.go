@@ -129,8 +129,7 @@ type LoadBalancersClient interface {
 	//
 	// | Condition                  | Code             | Reason             | The host then                        |
 	// |----------------------------|------------------|--------------------|--------------------------------------|
-	// | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
-	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
+	// | the token leads nowhere    | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
 	ListLoadBalancers(ctx context.Context, in *ListLoadBalancersRequest, opts ...grpc.CallOption) (*ListLoadBalancersResponse, error)
 }
 
@@ -295,8 +294,7 @@ type LoadBalancersServer interface {
 	//
 	// | Condition                  | Code             | Reason             | The host then                        |
 	// |----------------------------|------------------|--------------------|--------------------------------------|
-	// | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
-	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
+	// | the token leads nowhere    | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
 	ListLoadBalancers(context.Context, *ListLoadBalancersRequest) (*ListLoadBalancersResponse, error)
 	mustEmbedUnimplementedLoadBalancersServer()
 }

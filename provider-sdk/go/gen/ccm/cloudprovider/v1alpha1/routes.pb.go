@@ -244,7 +244,7 @@ type ListRoutesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The routes of this page; at most page_size.
 	Routes []*Route `protobuf:"bytes,1,rep,name=routes,proto3" json:"routes,omitempty"`
-	// Empty on the last page; otherwise opaque, at most 1 KiB.
+	// Empty on the last page; otherwise opaque, at most 8 KiB.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Locations that the provider could not query.
 	Unreachable   []*UnreachableLocation `protobuf:"bytes,3,rep,name=unreachable,proto3" json:"unreachable,omitempty"`

@@ -41,8 +41,7 @@ type RoutesClient interface {
 	//
 	// | Condition                  | Code             | Reason             | The host then                        |
 	// |----------------------------|------------------|--------------------|--------------------------------------|
-	// | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
-	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
+	// | the token leads nowhere    | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
 	ListRoutes(ctx context.Context, in *ListRoutesRequest, opts ...grpc.CallOption) (*ListRoutesResponse, error)
 	// BatchEnsureRoutes routes each destination to its target. It replaces a route to another target and takes over a former
 	// controller's route, which then has ownership BY_UID.
@@ -133,8 +132,7 @@ type RoutesServer interface {
 	//
 	// | Condition                  | Code             | Reason             | The host then                        |
 	// |----------------------------|------------------|--------------------|--------------------------------------|
-	// | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
-	// | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
+	// | the token leads nowhere    | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
 	ListRoutes(context.Context, *ListRoutesRequest) (*ListRoutesResponse, error)
 	// BatchEnsureRoutes routes each destination to its target. It replaces a route to another target and takes over a former
 	// controller's route, which then has ownership BY_UID.

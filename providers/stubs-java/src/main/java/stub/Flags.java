@@ -13,10 +13,10 @@ import java.util.Set;
  * @param socket null if the provider listens on an address
  * @param door the file for the port of the operator's door; null if the door stays shut
  */
-record Flags(Path socket, InetSocketAddress address, Path tls, Path cloud, Path door, long pageTokenSeconds) {
+record Flags(Path socket, InetSocketAddress address, Path tls, Path cloud, Path door) {
     static final String USAGE = """
             usage: stubs-java --endpoint unix:///path/of/the/socket | tcp://address:port --tls-dir DIRECTORY
-                   --cloud FILE [--door FILE] [--page-token-validity SECONDS]""";
+                   --cloud FILE [--door FILE]""";
 
     static Flags parse(String... arguments) {
         Map<String, String> told = new HashMap<>();
@@ -35,9 +35,8 @@ record Flags(Path socket, InetSocketAddress address, Path tls, Path cloud, Path 
                 unix ? null : new InetSocketAddress(endpoint.getHost(), endpoint.getPort()),
                 path(told.remove("--tls-dir")),
                 path(needed(told, "--cloud")),
-                path(told.remove("--door")),
-                Long.parseLong(told.getOrDefault("--page-token-validity", "300")));
-        told.keySet().removeAll(Set.of("--endpoint", "--cloud", "--page-token-validity"));
+                path(told.remove("--door")));
+        told.keySet().removeAll(Set.of("--endpoint", "--cloud"));
         if (!told.isEmpty()) throw new IllegalArgumentException("unknown flags " + told.keySet());
         return flags;
     }

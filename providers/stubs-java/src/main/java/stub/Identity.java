@@ -6,7 +6,6 @@ import ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest;
 import ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse;
 import ccm.cloudprovider.v1alpha1.GetStatusRequest;
 import ccm.cloudprovider.v1alpha1.GetStatusResponse;
-import ccm.cloudprovider.v1alpha1.Intervals;
 import ccm.cloudprovider.v1alpha1.LeadRequest;
 import ccm.cloudprovider.v1alpha1.LeadResponse;
 import ccm.cloudprovider.v1alpha1.Limits;
@@ -30,7 +29,7 @@ final class Identity extends CloudProviderGrpc.CloudProviderImplBase {
     private final Pulse pulse;
     private final GetCapabilitiesResponse capabilities;
 
-    Identity(Calls calls, Leadership leadership, Pulse pulse, long pageTokenSeconds) {
+    Identity(Calls calls, Leadership leadership, Pulse pulse) {
         this.calls = calls;
         this.leadership = leadership;
         this.pulse = pulse;
@@ -42,7 +41,6 @@ final class Identity extends CloudProviderGrpc.CloudProviderImplBase {
                 .addCapabilities(Capability.CAPABILITY_BACKEND_SETS_BY_DIGEST)
                 .addCapabilities(Capability.CAPABILITY_DURABLE_DIGEST)
                 .setLimits(Limits.newBuilder().setMaxMessageBytes(MAX_MESSAGE_BYTES))
-                .setIntervals(Intervals.newBuilder().setPageTokenValidity(Durations.fromSeconds(pageTokenSeconds)))
                 .setWants(Wants.newBuilder().setIdentity(NodeFields.newBuilder().setSystemUuid(true)))
                 .build();
     }

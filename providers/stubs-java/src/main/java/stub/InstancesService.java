@@ -27,12 +27,10 @@ import stub.cloud.Machine;
 final class InstancesService extends InstancesGrpc.InstancesImplBase {
     private final Calls calls;
     private final Cloud cloud;
-    private final Pager pager;
 
-    InstancesService(Calls calls, Cloud cloud, Pager pager) {
+    InstancesService(Calls calls, Cloud cloud) {
         this.calls = calls;
         this.cloud = cloud;
-        this.pager = pager;
     }
 
     @Override
@@ -56,9 +54,9 @@ final class InstancesService extends InstancesGrpc.InstancesImplBase {
             String cluster = request.getCluster().getUid();
             int size = Shape.page(request.getCluster(), request.getPageSize(), request.getPageToken());
             String list = "instances " + cluster;
-            String after = pager.after(list, request.getPageToken());
+            String after = Pager.after(list, request.getPageToken());
             Cloud.Found found = gate.call(() -> cloud.machinesOf(cluster));
-            Pager.Page<Machine> page = pager.page(list, after, size, found.machines().stream(), Machine::id);
+            Pager.Page<Machine> page = Pager.page(list, after, size, found.machines().stream(), Machine::id);
             ListInstancesResponse.Builder answer = ListInstancesResponse.newBuilder().setNextPageToken(page.next());
             for (Machine one : page.items()) {
                 answer.addInstances(ListedInstance.newBuilder().setState(state(one)).setInstance(describe(one, request.getView())).setNodeName(one.name()));

@@ -28,16 +28,14 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
     private final Mutations mutations;
     private final Balancers balancers;
     private final Ensure ensure;
-    private final Pager pager;
     private final BackendSets sets = new BackendSets();
 
-    LoadBalancersService(Calls calls, Leadership leadership, Mutations mutations, Cloud cloud, Pager pager) {
+    LoadBalancersService(Calls calls, Leadership leadership, Mutations mutations, Cloud cloud) {
         this.calls = calls;
         this.leadership = leadership;
         this.mutations = mutations;
         balancers = new Balancers(cloud);
         ensure = new Ensure(cloud, balancers);
-        this.pager = pager;
     }
 
     @Override
@@ -54,8 +52,8 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
         calls.read(out, gate -> {
             int size = Shape.page(request.getCluster(), request.getPageSize(), request.getPageToken());
             String list = "balancers " + request.getCluster().getUid();
-            String after = pager.after(list, request.getPageToken());
-            var page = pager.page(list, after, size, balancers.list(gate, request.getCluster()).stream(), one -> one.getId());
+            String after = Pager.after(list, request.getPageToken());
+            var page = Pager.page(list, after, size, balancers.list(gate, request.getCluster()).stream(), one -> one.getId());
             return ListLoadBalancersResponse.newBuilder().addAllLoadBalancers(page.items()).setNextPageToken(page.next()).build();
         });
     }

@@ -39,16 +39,15 @@ final class Provider {
     private Provider(Flags flags, Cloud cloud) throws IOException {
         Calls calls = new Calls(pool);
         Leadership leadership = new Leadership(timers, System::nanoTime);
-        Pager pager = new Pager(TimeUnit.SECONDS.toNanos(flags.pageTokenSeconds()), System::nanoTime);
         Pulse pulse = new Pulse(cloud);
         pulse.start(timers);
         Path socket = flags.socket();
         NettyServerBuilder builder = socket != null ? Listener.atSocket(socket) : Listener.atAddress(flags.address(), flags.tls(), timers);
         server = builder.maxInboundMessageSize(Identity.MAX_MESSAGE_BYTES) // The default is 4 MiB.
                 .addService(new Identity.Door(calls, SERVICES))
-                .addService(new Identity(calls, leadership, pulse, flags.pageTokenSeconds()))
-                .addService(new InstancesService(calls, cloud, pager))
-                .addService(new LoadBalancersService(calls, leadership, new Mutations(pool), cloud, pager))
+                .addService(new Identity(calls, leadership, pulse))
+                .addService(new InstancesService(calls, cloud))
+                .addService(new LoadBalancersService(calls, leadership, new Mutations(pool), cloud))
                 .addService(health.getHealthService())
                 .build();
         SERVICES.forEach(name -> health.setStatus(name, ServingStatus.SERVING));

@@ -45,7 +45,7 @@ class ProviderTest {
 
     @BeforeEach
     void where() {
-        flags = new Flags(folder.resolve("sockets/p.sock"), null, null, folder.resolve("cloud.json"), null, 300);
+        flags = new Flags(folder.resolve("sockets/p.sock"), null, null, folder.resolve("cloud.json"), null);
     }
 
     @AfterEach
@@ -130,7 +130,7 @@ class ProviderTest {
     void overTcpOnlyWhoShowsACertificateIsServed() throws Exception {
         Path tls = Files.createDirectory(folder.resolve("tls"));
         certificate(tls);
-        flags = new Flags(null, new InetSocketAddress("127.0.0.1", 0), tls, flags.cloud(), null, 300);
+        flags = new Flags(null, new InetSocketAddress("127.0.0.1", 0), tls, flags.cloud(), null);
         provider = Provider.start(flags, new Cloud(flags.cloud()));
         assertTrue(capabilities(tls, true), "with a certificate");
         assertFalse(capabilities(tls, false), "without one");

@@ -397,15 +397,10 @@ class Intervals(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    PAGE_TOKEN_VALIDITY_FIELD_NUMBER: _builtins.int
     RESUME_TOKEN_VALIDITY_FIELD_NUMBER: _builtins.int
     BOOKMARK_INTERVAL_FIELD_NUMBER: _builtins.int
     WATCH_MAX_AGE_FIELD_NUMBER: _builtins.int
     INSTANCE_SWEEP_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def page_token_validity(self) -> _duration_pb2.Duration:
-        """How long a page token stays valid. Default 5 minutes."""
-
     @_builtins.property
     def resume_token_validity(self) -> _duration_pb2.Duration:
         """How long a resume token stays valid. Default 5 minutes."""
@@ -425,15 +420,14 @@ class Intervals(_message.Message):
     def __init__(
         self,
         *,
-        page_token_validity: _duration_pb2.Duration | None = ...,
         resume_token_validity: _duration_pb2.Duration | None = ...,
         bookmark_interval: _duration_pb2.Duration | None = ...,
         watch_max_age: _duration_pb2.Duration | None = ...,
         instance_sweep: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bookmark_interval", b"bookmark_interval", "instance_sweep", b"instance_sweep", "page_token_validity", b"page_token_validity", "resume_token_validity", b"resume_token_validity", "watch_max_age", b"watch_max_age"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bookmark_interval", b"bookmark_interval", "instance_sweep", b"instance_sweep", "resume_token_validity", b"resume_token_validity", "watch_max_age", b"watch_max_age"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bookmark_interval", b"bookmark_interval", "instance_sweep", b"instance_sweep", "page_token_validity", b"page_token_validity", "resume_token_validity", b"resume_token_validity", "watch_max_age", b"watch_max_age"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bookmark_interval", b"bookmark_interval", "instance_sweep", b"instance_sweep", "resume_token_validity", b"resume_token_validity", "watch_max_age", b"watch_max_age"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

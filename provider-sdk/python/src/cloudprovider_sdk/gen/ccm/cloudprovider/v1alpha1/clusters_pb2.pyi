@@ -60,7 +60,7 @@ class ListClustersResponse(_message.Message):
     NAMES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty on the last page; otherwise opaque, at most 1 KiB."""
+    """Empty on the last page; otherwise opaque, at most 8 KiB."""
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Cluster names; at most page_size."""

@@ -24,8 +24,7 @@ class ClustersStub:
 
     | Condition                  | Code             | Reason             | The host then                        |
     |----------------------------|------------------|--------------------|--------------------------------------|
-    | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
-    | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
+    | the token leads nowhere    | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
     """
     GetControlPlaneEndpoint: _aio.UnaryUnaryMultiCallable[_clusters_pb2.GetControlPlaneEndpointRequest, _clusters_pb2.GetControlPlaneEndpointResponse]
     """GetControlPlaneEndpoint returns the address of a cluster's apiserver.
@@ -53,8 +52,7 @@ class ClustersServicer(metaclass=_abc_1.ABCMeta):
 
         | Condition                  | Code             | Reason             | The host then                        |
         |----------------------------|------------------|--------------------|--------------------------------------|
-        | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
-        | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
+        | the token leads nowhere    | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
         """
 
     @_abc_1.abstractmethod

@@ -58,10 +58,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_BATCH_TOO_LARGE: _ErrorReason.ValueType  # 20
     """More items than advertised. Code INVALID_ARGUMENT, metadata "max". The host splits the batch and retries at once."""
-    ERROR_REASON_PAGE_TOKEN_EXPIRED: _ErrorReason.ValueType  # 21
-    """The page token was issued but has expired. Code ABORTED. The host lists again from the first page."""
     ERROR_REASON_INVALID_TOKEN: _ErrorReason.ValueType  # 22
-    """The token was never issued in this process epoch. Code INVALID_ARGUMENT. The host starts over without a token."""
+    """The token leads nowhere: a page token that is of another list or cluster, or that the cloud takes no more; a resume token
+    that was never issued in this process epoch. Code INVALID_ARGUMENT. The host starts over without a token.
+    """
     ERROR_REASON_RESUME_TOKEN_EXPIRED: _ErrorReason.ValueType  # 23
     """The resume token has expired. Code OUT_OF_RANGE. The host opens a new watch and reads all instances."""
     ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 30
@@ -188,10 +188,10 @@ the host: counted, slow.
 """
 ERROR_REASON_BATCH_TOO_LARGE: ErrorReason.ValueType  # 20
 """More items than advertised. Code INVALID_ARGUMENT, metadata "max". The host splits the batch and retries at once."""
-ERROR_REASON_PAGE_TOKEN_EXPIRED: ErrorReason.ValueType  # 21
-"""The page token was issued but has expired. Code ABORTED. The host lists again from the first page."""
 ERROR_REASON_INVALID_TOKEN: ErrorReason.ValueType  # 22
-"""The token was never issued in this process epoch. Code INVALID_ARGUMENT. The host starts over without a token."""
+"""The token leads nowhere: a page token that is of another list or cluster, or that the cloud takes no more; a resume token
+that was never issued in this process epoch. Code INVALID_ARGUMENT. The host starts over without a token.
+"""
 ERROR_REASON_RESUME_TOKEN_EXPIRED: ErrorReason.ValueType  # 23
 """The resume token has expired. Code OUT_OF_RANGE. The host opens a new watch and reads all instances."""
 ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 30

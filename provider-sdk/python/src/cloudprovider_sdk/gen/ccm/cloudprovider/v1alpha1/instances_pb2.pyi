@@ -557,7 +557,7 @@ class ListInstancesResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     UNREACHABLE_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty on the last page; otherwise opaque, at most 1 KiB."""
+    """Empty on the last page; otherwise opaque, at most 8 KiB."""
     @_builtins.property
     def instances(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListedInstance]:
         """The instances of this page; at most page_size. [R:page-size]"""

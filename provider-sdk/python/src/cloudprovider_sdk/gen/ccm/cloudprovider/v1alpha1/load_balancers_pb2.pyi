@@ -700,7 +700,7 @@ class ListLoadBalancersResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     UNREACHABLE_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty on the last page; otherwise opaque, at most 1 KiB."""
+    """Empty on the last page; otherwise opaque, at most 8 KiB."""
     @_builtins.property
     def load_balancers(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoadBalancer]:
         """The load balancers of this page; at most page_size."""

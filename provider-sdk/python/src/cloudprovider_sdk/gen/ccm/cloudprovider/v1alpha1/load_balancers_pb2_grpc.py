@@ -189,8 +189,7 @@ class LoadBalancersServicer:
 
         | Condition                  | Code             | Reason             | The host then                        |
         |----------------------------|------------------|--------------------|--------------------------------------|
-        | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
-        | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
+        | the token leads nowhere    | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -119,8 +119,7 @@ class LoadBalancersStub:
 
     | Condition                  | Code             | Reason             | The host then                        |
     |----------------------------|------------------|--------------------|--------------------------------------|
-    | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
-    | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
+    | the token leads nowhere    | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
     """
 
 class LoadBalancersServicer(metaclass=_abc_1.ABCMeta):
@@ -258,8 +257,7 @@ class LoadBalancersServicer(metaclass=_abc_1.ABCMeta):
 
         | Condition                  | Code             | Reason             | The host then                        |
         |----------------------------|------------------|--------------------|--------------------------------------|
-        | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
-        | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
+        | the token leads nowhere    | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
         """
 
 def add_LoadBalancersServicer_to_server(servicer: LoadBalancersServicer, server: _aio.Server) -> None: ...

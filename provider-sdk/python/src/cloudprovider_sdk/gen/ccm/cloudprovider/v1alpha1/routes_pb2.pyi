@@ -148,7 +148,7 @@ class ListRoutesResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     UNREACHABLE_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty on the last page; otherwise opaque, at most 1 KiB."""
+    """Empty on the last page; otherwise opaque, at most 8 KiB."""
     @_builtins.property
     def routes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Route]:
         """The routes of this page; at most page_size."""

@@ -29,8 +29,7 @@ class RoutesStub:
 
     | Condition                  | Code             | Reason             | The host then                        |
     |----------------------------|------------------|--------------------|--------------------------------------|
-    | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
-    | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
+    | the token leads nowhere    | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
     """
     BatchEnsureRoutes: _aio.UnaryUnaryMultiCallable[_routes_pb2.BatchEnsureRoutesRequest, _routes_pb2.BatchEnsureRoutesResponse]
     """BatchEnsureRoutes routes each destination to its target. It replaces a route to another target and takes over a former
@@ -88,8 +87,7 @@ class RoutesServicer(metaclass=_abc_1.ABCMeta):
 
         | Condition                  | Code             | Reason             | The host then                        |
         |----------------------------|------------------|--------------------|--------------------------------------|
-        | the token has expired      | ABORTED          | PAGE_TOKEN_EXPIRED | lists from the first page            |
-        | the token was never issued | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
+        | the token leads nowhere    | INVALID_ARGUMENT | INVALID_TOKEN      | lists from the first page, counts it |
         """
 
     @_abc_1.abstractmethod
