@@ -295,7 +295,7 @@ async fn a_list_of_things_that_nobody_has_is_incomplete_and_small() {
     let script = Script::new("e1");
     let (host, _running, _dir) = served(&script).await;
     let list = async || host.provider.list_load_balancers().await.unwrap();
-    on_list(&script, |_| Ok(page(&["a"], &"t".repeat(1025))));
+    on_list(&script, |_| Ok(page(&["a"], &"t".repeat(8193))));
     let long_token = list().await;
     assert_eq!((uids(&long_token), long_token.complete), (vec!["a"], false));
     assert_eq!(script.count("ListLoadBalancers"), 1, "it is not sent back");
