@@ -44,7 +44,7 @@ func TestABalancerIsCreatedUpdatedAndDeleted(t *testing.T) {
 			updated := must(balancers.BatchUpdateLoadBalancers(w.ctx, &pb.BatchUpdateLoadBalancersRequest{
 				Cluster: cluster(), Fencing: &pb.Fencing{},
 				Backends: &pb.BackendSet{Nodes: []*pb.NodeRef{firstNode, secondNode}},
-				Items:       []*pb.LoadBalancerUpdate{{Service: wish, DesiredDigest: "two nodes"}},
+				Items:    []*pb.LoadBalancerUpdate{{Service: wish, DesiredDigest: "two nodes"}},
 			}))(t).GetResults()[0]
 			both := []string{first.ID, second.ID}
 			slices.Sort(both)
