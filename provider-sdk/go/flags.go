@@ -35,7 +35,7 @@ func BindFlags(set *flag.FlagSet) *Flags {
 	set.StringVar(&s.tls.Key, "tls-key-file", "", "private key of the server (PEM); reloaded when it changes")
 	set.StringVar(&s.tls.ClientCA, "tls-client-ca-file", "",
 		"certificates of the authorities that sign clients' certificates (PEM); reloaded when it changes")
-	set.Func("tls-client-names", "`name,...`: DNS names, one of which a client's certificate must carry; by default any certificate of the authorities is accepted", func(text string) error {
+	set.Func("tls-client-names", "`name,...`: DNS names or URIs (a SPIFFE ID), one of which a client's certificate must carry; by default any certificate of the authorities is accepted", func(text string) error {
 		s.tls.ClientNames = strings.Split(text, ",")
 		if slices.Contains(s.tls.ClientNames, "") {
 			return fmt.Errorf("%q contains an empty name; write for example ccm-host.kube-system", text)

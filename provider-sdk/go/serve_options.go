@@ -48,7 +48,7 @@ func WithTLSFiles(certificate, key, clientCA string) ServeOption {
 	return func(s *serving) { s.tls.Certificate, s.tls.Key, s.tls.ClientCA = certificate, key, clientCA }
 }
 
-// WithTLSClientNames sets DNS names, one of which a client's certificate must carry. By default any certificate of the
+// WithTLSClientNames sets DNS names or URIs, one of which a client's certificate must carry. By default any certificate of the
 // authorities is accepted.
 func WithTLSClientNames(names ...string) ServeOption {
 	return func(s *serving) { s.tls.ClientNames = names }

@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,12 +60,18 @@ func (a *authority) sign(t *testing.T, name string) tls.Certificate {
 
 func template(name string) *x509.Certificate {
 	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
-	return &x509.Certificate{
+	certificate := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{name},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
+	if uri, err := url.Parse(name); err == nil && uri.Scheme != "" {
+		certificate.URIs = []*url.URL{uri}
+	} else {
+		certificate.DNSNames = []string{name}
+	}
+	return certificate
 }
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {
@@ -165,11 +172,15 @@ func TestTCPIsMutualTLSOnly(t *testing.T) {
 func TestAClientMustCarryANameThatIsAskedFor(t *testing.T) {
 	ours, theirs, files := newAuthority(t, "ours"), newAuthority(t, "theirs"), newFiles(t)
 	files.write(t, ours.sign(t, "server"), ours)
-	address := files.serve(t, provider(t, &cloud{}), sdk.WithTLSClientNames("other", "host"))
+	address := files.serve(t, provider(t, &cloud{}), sdk.WithTLSClientNames("other", "host", "spiffe://cluster.local/ccm"))
 	if err := call(t, address, credentials.NewTLS(client(ours, ours.sign(t, "host")))); err != nil {
 		t.Fatal(err)
 	}
+	if err := call(t, address, credentials.NewTLS(client(ours, ours.sign(t, "spiffe://cluster.local/ccm")))); err != nil {
+		t.Fatal(err)
+	}
 	expect(t, call(t, address, credentials.NewTLS(client(ours, ours.sign(t, "stranger")))), codes.Unavailable, 0)
+	expect(t, call(t, address, credentials.NewTLS(client(ours, ours.sign(t, "spiffe://cluster.local/ccm/other")))), codes.Unavailable, 0)
 	expect(t, call(t, address, credentials.NewTLS(client(ours, theirs.sign(t, "host")))), codes.Unavailable, 0)
 }
 

@@ -33,6 +33,10 @@ class Pair:
         )
 
 
+def named(name: str) -> x509.GeneralName:
+    return x509.UniformResourceIdentifier(name) if "://" in name else x509.DNSName(name)
+
+
 def issue(name: str, by: Pair | None = None) -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
@@ -45,7 +49,7 @@ def issue(name: str, by: Pair | None = None) -> Pair:
         .not_valid_before(NOW - timedelta(hours=1))
         .not_valid_after(NOW + timedelta(hours=1))
         .add_extension(x509.BasicConstraints(ca=by is None, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([named(name)]), critical=False)
     )
     return Pair(builder.sign(by.key if by else key, hashes.SHA256()), key)
 
@@ -113,14 +117,16 @@ async def test_others_are_not_served(tmp_path: Path, authority: Pair) -> None:
 async def test_a_client_must_carry_a_name_that_is_asked_for(tmp_path: Path, authority: Pair) -> None:
     cloud = Cloud()
     options = Files(tmp_path).options(issue("provider", authority), authority)
-    options["tls_client_names"] = ("other", "host", "host.example")
+    options["tls_client_names"] = ("other", "host", "host.example", "spiffe://cluster.local/ccm")
     async with serving(cloud.provider(), tmp_path, endpoint=LOOPBACK, **options) as it:
         await call(it.server.endpoint, authority, issue("host", authority))
         await call(it.server.endpoint, authority, issue("*.example", authority))
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await call(it.server.endpoint, authority, issue("stranger", authority))
-        assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
-    assert len(cloud.calls) == 2
+        await call(it.server.endpoint, authority, issue("spiffe://cluster.local/ccm", authority))
+        for other in ("stranger", "spiffe://cluster.local/ccm/other"):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await call(it.server.endpoint, authority, issue(other, authority))
+            assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+    assert len(cloud.calls) == 3
 
 
 async def test_certificates_are_read_again_when_they_change(

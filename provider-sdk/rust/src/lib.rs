@@ -24,7 +24,7 @@ pub use cloudprovider_proto::{self as contract, code_name};
 pub use async_trait::async_trait;
 pub use context::{CallContext, Peer};
 pub use error::{ProviderError, Result};
-pub use options::{DEFAULT_SHUTDOWN_GRACE, Endpoint, EndpointError, ServeOptions};
+pub use options::{ClientName, DEFAULT_SHUTDOWN_GRACE, Endpoint, EndpointError, ServeOptions};
 pub use prometheus_client;
 pub use provider::{BuildError, Provider, ProviderBuilder, ProviderHandle};
 pub use rpc::timeout;

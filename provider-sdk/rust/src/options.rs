@@ -48,9 +48,10 @@ pub struct ServeOptions {
     /// Certificates of the authorities that sign clients' certificates (PEM). Reloaded when it changes.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub tls_client_ca_file: Option<PathBuf>,
-    /// DNS names, one of which a client's certificate must carry; by default any certificate of those authorities is accepted.
+    /// DNS names or URIs (a SPIFFE ID), one of which a client's certificate must carry; by default any certificate of those
+    /// authorities is accepted.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...", value_parser = client_name, requires = "tls_client_ca_file")]
-    pub tls_client_names: Vec<DnsName<'static>>,
+    pub tls_client_names: Vec<ClientName>,
     /// Serve gRPC reflection (v1).
     #[arg(long)]
     pub reflection: bool,
@@ -88,6 +89,16 @@ impl ServeOptions {
     }
 }
 
+/// A name that a client's certificate may carry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClientName {
+    /// A DNS name, which a wildcard of the certificate may stand for.
+    Dns(DnsName<'static>),
+    /// A URI, to the letter.
+    Uri(String),
+}
+
 fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.trim_start_matches(':').parse::<u16>() {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
@@ -96,9 +107,16 @@ fn metrics_address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| format!("{text:?} is neither a port nor address:port; use for example 127.0.0.1:9090"))
 }
 
-fn client_name(text: &str) -> Result<DnsName<'static>, String> {
-    let name = DnsName::try_from(text.to_owned());
-    name.map_err(|_| format!("{text:?} is not a DNS name; use for example ccm-host.kube-system"))
+fn client_name(text: &str) -> Result<ClientName, String> {
+    if text.contains("://") {
+        return Ok(ClientName::Uri(text.to_owned()));
+    }
+    let name = DnsName::try_from(text.to_owned()).map(ClientName::Dns);
+    name.map_err(|_| {
+        format!(
+            "{text:?} is neither a DNS name nor a URI; use for example ccm-host.kube-system or spiffe://cluster.local/ccm"
+        )
+    })
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -17,8 +19,8 @@ import (
 // Files names the PEM files, and the clients that may call.
 type Files struct {
 	Certificate, Key, ClientCA string
-	// ClientNames are DNS names, one of which a client's certificate must carry; by default any certificate of the authorities
-	// is accepted.
+	// ClientNames are DNS names or URIs, one of which a client's certificate must carry; by default any certificate of the
+	// authorities is accepted.
 	ClientNames []string
 }
 
@@ -62,7 +64,7 @@ func (f Files) load() (*tls.Config, error) {
 		ClientCAs:    pool,
 		NextProtos:   []string{"h2"},
 		VerifyConnection: func(state tls.ConnectionState) error {
-			carries := func(name string) bool { return state.PeerCertificates[0].VerifyHostname(name) == nil }
+			carries := func(name string) bool { return carries(state.PeerCertificates[0], name) }
 			if len(f.ClientNames) == 0 || slices.ContainsFunc(f.ClientNames, carries) {
 				return nil
 			}
@@ -71,6 +73,14 @@ func (f Files) load() (*tls.Config, error) {
 		// A ticket would admit a client of an authority that is no longer trusted.
 		SessionTicketsDisabled: true,
 	}, nil
+}
+
+// carries reports whether a certificate is for a DNS name, or for a URI to the letter.
+func carries(certificate *x509.Certificate, name string) bool {
+	if strings.Contains(name, "://") {
+		return slices.ContainsFunc(certificate.URIs, func(uri *url.URL) bool { return uri.String() == name })
+	}
+	return certificate.VerifyHostname(name) == nil
 }
 
 // stamp shows that a file has been changed or replaced.

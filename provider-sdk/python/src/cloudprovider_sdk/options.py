@@ -150,8 +150,8 @@ def add_flags(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         type=_checked(_client_names),
         default=(),
         metavar="NAME,...",
-        help="DNS names, one of which a client's certificate must carry; by default any certificate of the authorities "
-        "is accepted",
+        help="DNS names or URIs (a SPIFFE ID), one of which a client's certificate must carry; by default any certificate "
+        "of the authorities is accepted",
     )
     parser.add_argument("--reflection", action="store_true", help="serve gRPC reflection (v1alpha)")
     parser.add_argument(

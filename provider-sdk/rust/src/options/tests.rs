@@ -61,14 +61,15 @@ fn flags_are_read() {
         "--tls-cert-file=/c",
         "--tls-key-file=/k",
         "--tls-client-ca-file=/ca",
-        "--tls-client-names=host,ccm.example",
+        "--tls-client-names=host,ccm.example,spiffe://cluster.local/ccm",
         "--metrics-address=9090",
         "--log-format=json",
         "--shutdown-grace=2.5s",
     ])
     .unwrap();
     assert_eq!(options.allowed_peer_uids, [0, 1000]);
-    assert_eq!(options.tls_client_names.len(), 2);
+    assert_eq!(options.tls_client_names.len(), 3);
+    assert_eq!(options.tls_client_names[2], ClientName::Uri("spiffe://cluster.local/ccm".to_owned()));
     assert_eq!(options.metrics_address.unwrap().to_string(), "127.0.0.1:9090");
     assert_eq!(options.shutdown_grace, Duration::from_millis(2500));
     assert_eq!(options.log_format, LogFormat::Json);

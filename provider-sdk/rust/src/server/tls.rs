@@ -3,8 +3,9 @@
 
 mod files;
 
+use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ use crate::context::Peer;
 
 /// A silent client occupies a handshake slot for this long.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
-/// Concurrent handshakes; other clients wait to be accepted.
+/// Concurrent handshakes. A further client takes the place of the oldest of whoever holds the most, so that connections that
+/// say nothing keep nobody out.
 const HANDSHAKES: usize = 64;
 
 type Secured = Connection<TlsStream<TcpStream>>;
@@ -33,7 +35,10 @@ struct Accepting {
     listener: TcpListener,
     certificates: Arc<Certificates>,
     cut: CancellationToken,
-    handshakes: FuturesUnordered<BoxFuture<'static, Option<Secured>>>,
+    handshakes: FuturesUnordered<BoxFuture<'static, (u64, Option<Secured>)>>,
+    /// The client of each handshake, and what ends it; the oldest first.
+    places: BTreeMap<u64, (IpAddr, CancellationToken)>,
+    taken: u64,
 }
 
 /// Connections with a completed handshake.
@@ -43,7 +48,8 @@ pub(super) fn over_tls(
     cut: CancellationToken,
 ) -> impl Stream<Item = io::Result<Secured>> {
     let certificates = Arc::new(certificates);
-    let accepting = Accepting { listener, certificates, cut, handshakes: FuturesUnordered::new() };
+    let handshakes = FuturesUnordered::new();
+    let accepting = Accepting { listener, certificates, cut, handshakes, places: BTreeMap::new(), taken: 0 };
     stream::unfold(accepting, |mut accepting| async move {
         let secured = accepting.next().await;
         Some((Ok(secured), accepting))
@@ -54,22 +60,47 @@ impl Accepting {
     async fn next(&mut self) -> Secured {
         loop {
             tokio::select! {
-                Some(shaken) = self.handshakes.next(), if !self.handshakes.is_empty() => {
+                Some((number, shaken)) = self.handshakes.next(), if !self.handshakes.is_empty() => {
+                    self.places.remove(&number);
                     if let Some(secured) = shaken {
                         return secured;
                     }
                 }
-                accepted = self.listener.accept(), if self.handshakes.len() < HANDSHAKES => match accepted {
-                    Ok((io, from)) => {
-                        let (certificates, cut) = (Arc::clone(&self.certificates), self.cut.clone());
-                        self.handshakes.push(handshake(io, from, certificates, cut).boxed());
-                    }
+                accepted = self.listener.accept() => match accepted {
+                    Ok((io, from)) => self.begin(io, from),
                     Err(error) => {
                         tracing::warn!(%error, "a connection could not be accepted");
                         time::sleep(AFTER_FAILURE).await;
                     }
                 }
             }
+        }
+    }
+}
+
+impl Accepting {
+    fn begin(&mut self, io: TcpStream, from: SocketAddr) {
+        if self.places.len() >= HANDSHAKES {
+            self.end_one();
+        }
+        self.taken += 1;
+        let (number, lost) = (self.taken, CancellationToken::new());
+        self.places.insert(number, (from.ip(), lost.clone()));
+        let shaken = handshake(io, from, Arc::clone(&self.certificates), self.cut.clone());
+        let shaken = async move { (number, lost.run_until_cancelled(shaken).await.flatten()) };
+        self.handshakes.push(shaken.boxed());
+    }
+
+    /// Ends the oldest handshake of whoever holds the most.
+    fn end_one(&mut self) {
+        let mut held: HashMap<IpAddr, usize> = HashMap::new();
+        self.places.values().for_each(|(client, _)| *held.entry(*client).or_default() += 1);
+        let most = held.into_iter().max_by_key(|(_, count)| *count).map(|(client, _)| client);
+        let oldest = self.places.iter().find(|(_, (client, _))| Some(*client) == most);
+        if let Some((number, (client, lost))) = oldest.map(|(number, place)| (*number, place.clone())) {
+            tracing::info!(peer = %client, "a TLS handshake was ended for another: too many are under way");
+            lost.cancel();
+            self.places.remove(&number);
         }
     }
 }

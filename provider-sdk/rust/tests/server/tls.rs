@@ -1,15 +1,17 @@
 //! TCP: only with certificates of both sides, taken up anew when they change.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 
 use cloudprovider_sdk::contract::discovery::v1::discovery_client::DiscoveryClient;
 use cloudprovider_sdk::contract::discovery::v1::{GetInfoRequest, GetInfoResponse};
 use cloudprovider_sdk::proto::instances_client::InstancesClient;
-use cloudprovider_sdk::{Endpoint, ProviderHandle, ServeError, ServeOptions, Server};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use cloudprovider_sdk::{ClientName, Endpoint, ProviderHandle, ServeError, ServeOptions, Server};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use tempfile::TempDir;
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
@@ -30,11 +32,13 @@ impl Authority {
         self.0.pem()
     }
 
-    /// Certificate and key for a name.
+    /// Certificate and key for a DNS name or a URI.
     fn issue(&self, name: &str) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let certificate =
-            CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &self.0).unwrap();
+        let (key, is_uri) = (KeyPair::generate().unwrap(), name.contains("://"));
+        let mut params = CertificateParams::default();
+        let name = name.to_owned().try_into().unwrap();
+        params.subject_alt_names = vec![if is_uri { SanType::URI(name) } else { SanType::DnsName(name) }];
+        let certificate = params.signed_by(&key, &self.0).unwrap();
         (certificate.pem(), key.serialize_pem())
     }
 }
@@ -130,6 +134,25 @@ async fn a_client_with_a_certificate_is_served() {
     within(served.task).await.unwrap().unwrap();
 }
 
+/// D21: silent connections beyond the number of handshakes keep nobody out, and cost others their place one at a time.
+#[tokio::test]
+async fn connections_that_say_nothing_keep_nobody_out() {
+    let (server, clients) = (Authority::new(), Authority::new());
+    let files = Files::new(&server, &clients);
+    let served = serve(&files).await;
+    let mut silent = Vec::new();
+    for _ in 0..80 {
+        silent.push(TcpStream::connect(served.address).await.unwrap());
+    }
+    served.info(&server, Some(clients.issue("host"))).await.unwrap();
+    let is_open = |one: &&TcpStream| {
+        let read = one.try_read(&mut [0]);
+        read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    };
+    let open = silent.iter().filter(is_open).count();
+    assert!((40..80).contains(&open), "{open} are still open: their own time was not over");
+}
+
 #[tokio::test]
 async fn clients_without_a_good_certificate_are_refused() {
     let (server, clients) = (Authority::new(), Authority::new());
@@ -146,9 +169,13 @@ async fn a_client_must_carry_a_name_that_is_asked_for() {
     let (server, clients) = (Authority::new(), Authority::new());
     let files = Files::new(&server, &clients);
     let mut options = files.options();
-    options.tls_client_names = ["other", "host"].map(|name| name.try_into().unwrap()).into();
+    let names = ["other", "host"].map(|name| ClientName::Dns(name.try_into().unwrap()));
+    let uri = ClientName::Uri("spiffe://cluster.local/ccm".to_owned());
+    options.tls_client_names = names.into_iter().chain([uri]).collect();
     let served = serve_with(options).await;
     served.info(&server, Some(clients.issue("host"))).await.unwrap();
+    served.info(&server, Some(clients.issue("spiffe://cluster.local/ccm"))).await.unwrap();
+    served.info(&server, Some(clients.issue("spiffe://cluster.local/ccm/other"))).await.unwrap_err();
     served.info(&server, Some(clients.issue("stranger"))).await.unwrap_err();
     served.info(&server, Some(Authority::new().issue("host"))).await.unwrap_err();
 }

@@ -14,7 +14,7 @@ use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
-use crate::options::ServeOptions;
+use crate::options::{ClientName, ServeOptions};
 use crate::server::error::ServeError;
 
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ type Stamp = [(u64, u64, u64, i64, i64); 3];
 pub(in crate::server) struct Certificates {
     files: Files,
     loaded: Mutex<(Stamp, Arc<ServerConfig>)>,
-    client_names: Vec<ServerName<'static>>,
+    client_names: Vec<ClientName>,
 }
 
 impl Certificates {
@@ -50,7 +50,7 @@ impl Certificates {
         // The stamp is taken first: the next check then sees a change during the read.
         let stamp = files.stamp().unwrap_or_default();
         let config = Arc::new(files.load()?);
-        let client_names = options.tls_client_names.iter().cloned().map(ServerName::DnsName).collect();
+        let client_names = options.tls_client_names.clone();
         Ok(Self { files, loaded: Mutex::new((stamp, config)), client_names })
     }
 
@@ -58,7 +58,12 @@ impl Certificates {
     /// name is required.
     pub(in crate::server) fn trust(&self, certificate: &CertificateDer<'_>) -> io::Result<()> {
         let found = webpki::EndEntityCert::try_from(certificate).map_err(io::Error::other)?;
-        let carries = |name| found.verify_is_valid_for_subject_name(name).is_ok();
+        let carries = |name: &ClientName| match name {
+            ClientName::Dns(name) => {
+                found.verify_is_valid_for_subject_name(&ServerName::DnsName(name.clone())).is_ok()
+            }
+            ClientName::Uri(uri) => found.valid_uri_names().any(|carried| carried == uri),
+        };
         if self.client_names.is_empty() || self.client_names.iter().any(carries) {
             return Ok(());
         }
