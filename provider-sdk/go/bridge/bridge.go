@@ -229,7 +229,7 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 	b.options = append(b.options, sdk.WithIntroductions(b.memory.introduced))
 	b.called = newCalled(b)
 	if b.leading.atStart {
-		if err := b.initializeOnce(); err != nil {
+		if err := b.initializeOnce(""); err != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"cloudprovider.ccm/sdk"
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
@@ -38,6 +39,17 @@ type leading struct {
 	initialized, over chan struct{}
 	// exit ends the process.
 	exit func(error)
+
+	mu sync.Mutex
+	// cluster is the uid of the one that the provider was initialized for, once that is known.
+	cluster *string
+}
+
+// isFor reports whether the provider is initialized for a cluster, or for none yet.
+func (l *leading) isFor(cluster string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cluster == nil || *l.cluster == cluster
 }
 
 func newLeading() *leading {
@@ -61,8 +73,11 @@ func (l *leading) waits() bool {
 }
 
 // initializeOnce initializes the provider, or waits while another call does.
-func (b *bridge) initializeOnce() (err error) {
+func (b *bridge) initializeOnce(cluster string) (err error) {
 	b.leading.begin.Do(func() {
+		b.leading.mu.Lock()
+		b.leading.cluster = &cluster
+		b.leading.mu.Unlock()
 		if err = guarded(b.initialize); err != nil {
 			err = fmt.Errorf("the cloud provider %q cannot be initialized: %w", b.cloud.ProviderName(), err)
 			return
@@ -74,9 +89,9 @@ func (b *bridge) initializeOnce() (err error) {
 
 // gate delays calls until the provider is initialized. A mutation initializes it: it comes from the leader, or from a host
 // without leader election.
-func (b *bridge) gate(_ context.Context, mutation bool) error {
-	if mutation {
-		b.initializeLed()
+func (b *bridge) gate(ctx context.Context, mutation bool) error {
+	if call, _ := sdk.CallFrom(ctx); mutation {
+		b.initializeLed(call.Cluster.GetUid())
 	}
 	if b.leading.waits() {
 		return fault.RetryLater(notLedRetry, notLed)
@@ -84,21 +99,21 @@ func (b *bridge) gate(_ context.Context, mutation bool) error {
 	return nil
 }
 
-func (b *bridge) initializeLed() {
-	if err := b.initializeOnce(); err != nil {
+func (b *bridge) initializeLed(cluster string) {
+	if err := b.initializeOnce(cluster); err != nil {
 		b.leading.exit(err)
 	}
 }
 
 // whileLed is the background work of one term. It does not wait for Initialize, which may hang; what Initialize started
-// ends when the term ends.
-func (b *bridge) whileLed(ctx context.Context, _ *pb.ClusterRef) {
+// ends when the term ends. The term of another cluster ends nothing: the provider's loops are not its.
+func (b *bridge) whileLed(ctx context.Context, cluster *pb.ClusterRef) {
 	if ctx.Err() == nil {
-		go b.initializeLed()
+		go b.initializeLed(cluster.GetUid())
 	}
 	<-ctx.Done()
 	why := context.Cause(ctx)
-	if fault.ReasonOf(why) == pb.ErrorReason_ERROR_REASON_SHUTTING_DOWN {
+	if fault.ReasonOf(why) == pb.ErrorReason_ERROR_REASON_SHUTTING_DOWN || !b.leading.isFor(cluster.GetUid()) {
 		return
 	}
 	b.leading.end.Do(func() {

@@ -100,6 +100,7 @@ pub async fn run(
     let begun = Instant::now();
     let session = Session::begin(wire, provider, options.scenario, &options.ledger_folder, options.seed)?;
     let session = Rc::new(session);
+    session.lead_if_it_waits().await;
     let mut report = Report::begin(&session, &options.filter);
     let chosen: Vec<_> = cases.into_iter().filter(|case| options.filter.lets_pass(case)).collect();
     tell(Progress::Begun { report: &report, cases: chosen.len() });

@@ -1,15 +1,34 @@
 //! What all cases of one run share: the provider, the scenario, the invented cluster of this run, the ledger.
 
-use std::{cell::RefCell, path::Path, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Result;
+use cloudprovider_proto::{
+    service_names,
+    v1alpha1::{
+        BatchGetInstancesRequest, Capability, ErrorReason, Fencing, InstanceQuery, LeadRequest,
+        ListLoadBalancersRequest, NodeRef, cloud_provider_client::CloudProviderClient,
+        instances_client::InstancesClient, load_balancers_client::LoadBalancersClient,
+    },
+};
+use tokio::time::Instant;
 
 use crate::{
     ledger::{Header, Ledger},
     provider::Provider,
     scenario::Scenario,
     target::{Patience, Wire},
+    trial::{reason_of, within},
 };
+
+/// How long a provider may take to start its work once it is led.
+const START: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What all cases of one run share.
 #[derive(Debug)]
@@ -28,6 +47,8 @@ pub struct Session {
     pub seed: u64,
     /// How long its calls may wait for what is temporary.
     pub patience: Arc<Patience>,
+    /// The provider waited for a leader, and was told of one for the cluster of this run.
+    pub led: Cell<bool>,
 }
 
 impl Session {
@@ -51,6 +72,45 @@ impl Session {
         };
         let ledger = RefCell::new(Ledger::begin(folder, &header)?);
         let patience = Arc::new(Patience::new(scenario.patience));
-        Ok(Self { wire, provider, scenario, header, ledger, seed, patience })
+        Ok(Self { wire, provider, scenario, header, ledger, seed, patience, led: Cell::new(false) })
+    }
+
+    /// Leads a provider that answers nothing before somebody does, as a bridged one may: as a host without leader election,
+    /// whose calls are those of most cases.
+    pub async fn lead_if_it_waits(&self) {
+        if !self.provider.can(Capability::Leadership) || !self.waits().await {
+            return;
+        }
+        let lead = LeadRequest {
+            cluster: Some(self.header.cluster()),
+            fencing: Some(Fencing::default()),
+            valid_for: None,
+            valid_until: None,
+        };
+        // Whatever it answers, what it then does is for the cases to see.
+        let _ = CloudProviderClient::new(self.wire.clone()).lead(within(lead, START)).await;
+        self.led.set(true);
+        let end = Instant::now() + START;
+        while self.waits().await && Instant::now() < end {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Whether a read is answered RETRY_LATER.
+    async fn waits(&self) -> bool {
+        let cluster = Some(self.header.cluster());
+        let refusal = if self.provider.serves(service_names::INSTANCES) {
+            let node = Some(NodeRef { name: "nobody".to_owned(), ..NodeRef::default() });
+            let queries = vec![InstanceQuery { key: "nobody".to_owned(), node }];
+            let request = BatchGetInstancesRequest { cluster, queries, ..Default::default() };
+            InstancesClient::new(self.wire.clone()).batch_get_instances(within(request, START)).await.err()
+        } else {
+            let request = ListLoadBalancersRequest { cluster, ..Default::default() };
+            LoadBalancersClient::new(self.wire.clone())
+                .list_load_balancers(within(request, START))
+                .await
+                .err()
+        };
+        refusal.is_some_and(|status| reason_of(&status) == Some(ErrorReason::RetryLater))
     }
 }

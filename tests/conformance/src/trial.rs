@@ -112,6 +112,11 @@ impl Trial {
         }
     }
 
+    /// Whether the provider waited for a leader, and is led for the cluster of this run.
+    pub(crate) fn is_led(&self) -> bool {
+        self.session.led.get()
+    }
+
     /// Whether the case had to wait for a change in the cloud.
     #[must_use]
     pub fn has_waited(&self) -> bool {

@@ -244,6 +244,11 @@ async fn changes_no_more(
 }
 
 async fn no_background_work(t: &Trial) -> Outcome {
+    if t.is_led() {
+        return Err(crate::case::Stop::NotRun(
+            "the provider waits for a leader, and is led for this run".to_owned(),
+        ));
+    }
     let reign = Reign::new(t)?;
     let present = leader("lease", 1);
     good("Lead", reign.lead(&present, LONG).await)?;

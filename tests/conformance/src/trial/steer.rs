@@ -94,7 +94,9 @@ impl Trial {
                 })
             },
         )
-        .await
+        .await?;
+        self.session.lead_if_it_waits().await;
+        Ok(())
     }
 
     async fn epoch(&self) -> Result<String, String> {
