@@ -8,13 +8,8 @@ use std::{
 };
 
 use anyhow::Result;
-use cloudprovider_proto::{
-    service_names,
-    v1alpha1::{
-        BatchGetInstancesRequest, Capability, ErrorReason, Fencing, InstanceQuery, LeadRequest,
-        ListLoadBalancersRequest, NodeRef, cloud_provider_client::CloudProviderClient,
-        instances_client::InstancesClient, load_balancers_client::LoadBalancersClient,
-    },
+use cloudprovider_proto::v1alpha1::{
+    Capability, Fencing, GetStatusRequest, LeadRequest, cloud_provider_client::CloudProviderClient,
 };
 use tokio::time::Instant;
 
@@ -23,12 +18,14 @@ use crate::{
     provider::Provider,
     scenario::Scenario,
     target::{Patience, Wire},
-    trial::{reason_of, within},
+    trial::within,
 };
 
 /// How long a provider may take to start its work once it is led.
 const START: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// The reason of a condition of a provider that waits for its first leader.
+const NOT_LED: &str = "NotLed";
 
 /// What all cases of one run share.
 #[derive(Debug)]
@@ -96,21 +93,10 @@ impl Session {
         }
     }
 
-    /// Whether a read is answered RETRY_LATER.
+    /// Whether the provider says that nobody has led it yet.
     async fn waits(&self) -> bool {
-        let cluster = Some(self.header.cluster());
-        let refusal = if self.provider.serves(service_names::INSTANCES) {
-            let node = Some(NodeRef { name: "nobody".to_owned(), ..NodeRef::default() });
-            let queries = vec![InstanceQuery { key: "nobody".to_owned(), node }];
-            let request = BatchGetInstancesRequest { cluster, queries, ..Default::default() };
-            InstancesClient::new(self.wire.clone()).batch_get_instances(within(request, START)).await.err()
-        } else {
-            let request = ListLoadBalancersRequest { cluster, ..Default::default() };
-            LoadBalancersClient::new(self.wire.clone())
-                .list_load_balancers(within(request, START))
-                .await
-                .err()
-        };
-        refusal.is_some_and(|status| reason_of(&status) == Some(ErrorReason::RetryLater))
+        let ask = within(GetStatusRequest::default(), self.scenario.call_deadline);
+        let answer = CloudProviderClient::new(self.wire.clone()).get_status(ask).await;
+        answer.is_ok_and(|status| status.into_inner().conditions.iter().any(|one| one.reason == NOT_LED))
     }
 }
