@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cloudprovider.ccm/sdk"
@@ -40,16 +41,14 @@ type leading struct {
 	// exit ends the process.
 	exit func(error)
 
-	mu sync.Mutex
 	// cluster is the uid of the one that the provider was initialized for, once that is known.
-	cluster *string
+	cluster atomic.Pointer[string]
 }
 
 // isFor reports whether the provider is initialized for a cluster, or for none yet.
 func (l *leading) isFor(cluster string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.cluster == nil || *l.cluster == cluster
+	own := l.cluster.Load()
+	return own == nil || *own == cluster
 }
 
 func newLeading() *leading {
@@ -75,9 +74,7 @@ func (l *leading) waits() bool {
 // initializeOnce initializes the provider, or waits while another call does.
 func (b *bridge) initializeOnce(cluster string) (err error) {
 	b.leading.begin.Do(func() {
-		b.leading.mu.Lock()
-		b.leading.cluster = &cluster
-		b.leading.mu.Unlock()
+		b.leading.cluster.Store(&cluster)
 		if err = guarded(b.initialize); err != nil {
 			err = fmt.Errorf("the cloud provider %q cannot be initialized: %w", b.cloud.ProviderName(), err)
 			return

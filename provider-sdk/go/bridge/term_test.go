@@ -16,7 +16,7 @@ func TestATermOfAnotherClusterEndsNothing(t *testing.T) {
 		b.leading.exit = func(error) { exited = true }
 		b.leading.begin.Do(func() {})
 		ours := "ours"
-		b.leading.cluster = &ours
+		b.leading.cluster.Store(&ours)
 		term, end := context.WithCancelCause(context.Background())
 		end(fault.StaleLeader("lease"))
 		if b.whileLed(term, &pb.ClusterRef{Uid: cluster}); exited != ends {

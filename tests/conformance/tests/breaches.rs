@@ -64,8 +64,7 @@ fn breaches() -> Vec<(&'static str, &'static str)> {
 /// Runs these cases while the rule is broken this way; returns none, or what is wrong with the suite.
 async fn shown(rule: &str, variant: &str, cases: &str) -> Result<(), String> {
     let fault = format!("breach,rule={rule},variant={variant}");
-    let arguments = ["--fault", &fault];
-    let mock = Mock::start(&arguments).await;
+    let mock = Mock::start(&["--fault", &fault]).await;
     let folder = mock.folder.path();
     let text = std::fs::read_to_string(scenario()).unwrap().replace("settle: 3s", "settle: 800ms");
     let (quick, reports) = (folder.join("scenario.yaml"), folder.join("reports"));

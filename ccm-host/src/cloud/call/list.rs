@@ -83,11 +83,9 @@ pub(crate) async fn walk<Q: PagedRpc, I>(
                 listed.complete &= restarts == 0;
                 return Ok(listed);
             }
-            Err(error) if restarts < MOST_RESTARTS && is_about_token(&error) => {
+            Err(error) if restarts < MOST_RESTARTS && error.is(ErrorReason::InvalidToken) => {
                 restarts += 1;
-                if error.is(ErrorReason::InvalidToken) {
-                    link.metrics.violation(rule::TOKEN_ISSUED);
-                }
+                link.metrics.violation(rule::TOKEN_ISSUED);
             }
             Err(error) => return Err(error),
         }
@@ -137,10 +135,6 @@ async fn once<Q: PagedRpc, I>(
         }
     }
     Ok(walk.listed)
-}
-
-fn is_about_token(error: &CloudError) -> bool {
-    error.is(ErrorReason::InvalidToken)
 }
 
 fn page_size(session: &Session) -> i32 {

@@ -175,8 +175,8 @@ impl<'a> Labels<'a> {
             self.propose(key, value);
         }
         // Whoever runs a worker may write its node's record, but not remove its reserved labels.
-        let is_providers = |key: &&String| !is_reserved_label(key) && !instance.labels.contains_key(*key);
-        let gone: Vec<String> = self.owned.0.keys().filter(is_providers).cloned().collect();
+        let is_gone = |key: &&String| !is_reserved_label(key) && !instance.labels.contains_key(*key);
+        let gone: Vec<String> = self.owned.0.keys().filter(is_gone).cloned().collect();
         gone.iter().for_each(|key| self.remove(key));
         let node = &self.seen.node;
         self.set.retain(|key, value| node.labels.get(key) != Some(value));

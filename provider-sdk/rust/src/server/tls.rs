@@ -76,9 +76,7 @@ impl Accepting {
             }
         }
     }
-}
 
-impl Accepting {
     fn begin(&mut self, io: TcpStream, from: SocketAddr) {
         if self.places.len() >= HANDSHAKES {
             self.end_one();

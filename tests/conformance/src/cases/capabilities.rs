@@ -5,9 +5,8 @@ use std::time::Duration;
 use cloudprovider_proto::{
     defaults, service_names,
     v1alpha1::{
-        AddSshKeyToAllInstancesRequest, BatchGetInstancesRequest, BatchGetVolumeLabelsRequest, Capability,
-        GetCapabilitiesRequest, GetCapabilitiesResponse, GetLoadBalancerRequest, ListClustersRequest,
-        ListInstancesRequest, ListRoutesRequest, WatchInstancesRequest,
+        AddSshKeyToAllInstancesRequest, Capability, GetCapabilitiesRequest, GetCapabilitiesResponse,
+        ListInstancesRequest, WatchInstancesRequest,
     },
 };
 use tonic::{Code, Response, Status};
@@ -114,27 +113,14 @@ const RPCS: [(&str, u64); 19] = [
     ("GetControlPlaneEndpoint", 120),
 ];
 
-/// Whether a service is served. The request must be refused, so that nothing happens in the cloud; any answer except
-/// UNIMPLEMENTED shows that the service exists.
+/// Whether a service is served: any answer except UNIMPLEMENTED shows that it exists.
 pub(super) async fn is_served(t: &Trial, service: &str) -> Result<bool, Stop> {
-    let refusal = match service {
-        service_names::INSTANCES => {
-            t.instances().batch_get_instances(t.ask(BatchGetInstancesRequest::default())).await.err()
-        }
-        service_names::LOAD_BALANCERS => {
-            t.load_balancers().get_load_balancer(t.ask(GetLoadBalancerRequest::default())).await.err()
-        }
-        service_names::ROUTES => t.routes().list_routes(t.ask(ListRoutesRequest::default())).await.err(),
-        service_names::VOLUMES => {
-            t.volumes().batch_get_volume_labels(t.ask(BatchGetVolumeLabelsRequest::default())).await.err()
-        }
-        _ => t.clusters().list_clusters(t.ask(ListClustersRequest::default())).await.err(),
-    };
-    match refusal {
-        Some(status) if no_answer(&status).is_some() => {
+    let method = MANDATORY.iter().find(|(name, _)| *name == service).and_then(|(_, methods)| methods.first());
+    match call_empty(t, &format!("{service}/{}", method.unwrap_or(&""))).await {
+        Err(status) if no_answer(&status).is_some() => {
             Err(failed(format!("an answer of {service}"), in_words(&status)))
         }
-        other => Ok(other.is_none_or(|status| status.code() != Code::Unimplemented)),
+        answer => Ok(!answer.is_err_and(|status| is_bare_unimplemented(&status))),
     }
 }
 
@@ -235,22 +221,20 @@ async fn rates(t: &Trial) -> Outcome {
     Ok(())
 }
 
-/// Each is called with an empty request, which must be refused, so that nothing happens in the cloud.
 async fn served_whole(t: &Trial) -> Outcome {
     for (service, methods) in MANDATORY.iter().filter(|(service, _)| t.provider().serves(service)) {
         for method in *methods {
-            let path = format!("{service}/{method}");
-            match call_empty(t, &path).await {
-                Err(status) if is_bare_unimplemented(&status) => {
-                    return Err(failed(format!("{method}, which needs no capability"), in_words(&status)));
-                }
-                _ => {}
+            if let Err(status) = call_empty(t, &format!("{service}/{method}")).await
+                && is_bare_unimplemented(&status)
+            {
+                return Err(failed(format!("{method}, which needs no capability"), in_words(&status)));
             }
         }
     }
     Ok(())
 }
 
+/// Calls with an empty request, which must be refused, so that nothing happens in the cloud.
 async fn call_empty(t: &Trial, path: &str) -> Result<prost::bytes::Bytes, Status> {
     let request = within(prost::bytes::Bytes::new(), t.scenario().call_deadline);
     crate::target::raw_call(&t.patient(), path, request).await

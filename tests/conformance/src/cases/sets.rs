@@ -2,10 +2,11 @@
 
 use cloudprovider_proto::v1alpha1::{
     BackendSet, BatchUpdateLoadBalancersRequest, Capability, EnsureLoadBalancerResponse, ErrorReason,
-    LoadBalancerState, LoadBalancerUpdate, UpdateOutcome,
+    LoadBalancerState, UpdateOutcome,
 };
 use tonic::{Response, Status};
 
+use super::updates;
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers, Stop},
     trial::{INSPECT, Machine, Trial, Wanted, expect, good, refused, same},
@@ -88,17 +89,7 @@ async fn ensure_named(t: &Trial, wanted: &Wanted) -> Outcome {
 }
 
 fn update(t: &Trial, wanted: &Wanted, set: BackendSet) -> BatchUpdateLoadBalancersRequest {
-    let item = LoadBalancerUpdate {
-        service: Some(wanted.service.clone()),
-        desired_digest: wanted.digest.clone(),
-        revision: wanted.revision,
-    };
-    BatchUpdateLoadBalancersRequest {
-        cluster: t.cluster(),
-        fencing: t.fencing(),
-        backends: Some(set),
-        items: vec![item],
-    }
+    BatchUpdateLoadBalancersRequest { backends: Some(set), ..updates::request(t, &[wanted]) }
 }
 
 async fn update_named(t: &Trial, wanted: &Wanted) -> Outcome {

@@ -73,7 +73,7 @@ fn update(wanted: &Wanted) -> LoadBalancerUpdate {
 }
 
 /// Balancers that all get the backends of the first.
-fn request(t: &Trial, items: &[&Wanted]) -> BatchUpdateLoadBalancersRequest {
+pub(super) fn request(t: &Trial, items: &[&Wanted]) -> BatchUpdateLoadBalancersRequest {
     BatchUpdateLoadBalancersRequest {
         cluster: t.cluster(),
         fencing: t.fencing(),
