@@ -33,7 +33,7 @@ class Machine:
 
     def found(self) -> Found:
         instance = pb.Instance(provider_id=PREFIX + (self.id or self.name), name=self.name, instance_type=self.type)
-        instance.MergeFrom(pb.Instance(zone=self.zone, region=self.region, system_uuid=self.system_uuid, labels=self.labels))
+        instance.MergeFrom(pb.Instance(zone=self.zone, region=self.region, labels=self.labels))
         for kind, ips in (("INTERNAL_IP", self.internal_ips), ("EXTERNAL_IP", self.external_ips)):
             for ip in ips:
                 instance.addresses.add(type=f"NODE_ADDRESS_TYPE_{kind}", address=str(ipaddress.ip_address(ip)))
@@ -46,6 +46,8 @@ class Contents:
     machines: Mapping[str, Found]
     """By provider ID."""
     pools: list[Network]
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """Provider IDs by system UUID."""
 
     @classmethod
     def parse(cls, text: str) -> "Contents":
@@ -53,11 +55,14 @@ class Contents:
         if not text.rstrip().endswith("\n..."):
             raise ValueError("the last line is not '...': the file may be half written")
         data = yaml.safe_load(text)
-        found = [Machine(**entry).found() for entry in data["machines"]]
+        entries = [Machine(**entry) for entry in data["machines"]]
+        found = [entry.found() for entry in entries]
         machines = {instance.provider_id: (state, instance) for state, instance in found}
         if not found or len(machines) < len(found) or len({instance.name for _, instance in found}) < len(found):
             raise ValueError("no machine, or a duplicate name or id")
-        return cls(machines, [ipaddress.ip_network(pool) for pool in data.get("pools", [])])
+        known = zip(entries, machines, strict=True)
+        ids = {entry.system_uuid: provider_id for entry, provider_id in known if entry.system_uuid}
+        return cls(machines, [ipaddress.ip_network(pool) for pool in data.get("pools", [])], ids)
 
 
 class Inventory:

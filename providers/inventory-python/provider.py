@@ -11,7 +11,7 @@ from cloudprovider_sdk import proto as pb
 
 from allocations import Allocations
 from balancers import Balancers
-from inventory import PREFIX, Found, Inventory
+from inventory import PREFIX, Contents, Found, Inventory
 
 WANTS = pb.Wants(identity=pb.NodeFields(system_uuid=True), backend=pb.NodeFields(addresses=True))
 
@@ -21,8 +21,8 @@ class Machines(sdk.Instances, sdk.CloudProvider):
         self.inventory = inventory
 
     async def batch_get_instances(self, call: sdk.Call, request: pb.BatchGetInstancesRequest) -> pb.BatchGetInstancesResponse:
-        machines = self.inventory.read().machines
-        return pb.BatchGetInstancesResponse(results=[look_up(machines, query) for query in request.queries])
+        contents = self.inventory.read()
+        return pb.BatchGetInstancesResponse(results=[look_up(contents, query) for query in request.queries])
 
     async def watch_instances(self, call: sdk.Call, request: pb.WatchInstancesRequest) -> sdk.InstanceWatch:
         try:
@@ -54,17 +54,16 @@ class Machines(sdk.Instances, sdk.CloudProvider):
         return pb.GetStatusResponse(conditions=[condition])
 
 
-def look_up(machines: Mapping[str, Found], query: pb.InstanceQuery) -> pb.InstanceResult:
+def look_up(contents: Contents, query: pb.InstanceQuery) -> pb.InstanceResult:
     """Find by provider ID if the node has one, else by system UUID, else by name."""
-    key, node = query.key, query.node
+    key, node, machines = query.key, query.node, contents.machines
     if node.provider_id:
         if not node.provider_id.startswith(PREFIX) or node.provider_id == PREFIX:
             return sdk.results.not_owned(key)
         found = machines.get(node.provider_id)
     else:
-        of_uuid = (one for one in machines.values() if node.system_uuid and one[1].system_uuid == node.system_uuid)
         of_name = (one for one in machines.values() if one[1].name == node.name)
-        found = next(of_uuid, None) or next(of_name, None)
+        found = machines.get(contents.ids.get(node.system_uuid, "")) or next(of_name, None)
     return sdk.results.found(key, *found) if found else sdk.results.absent(query)
 
 

@@ -14,8 +14,8 @@ mod route;
 
 use cloudprovider_proto::scrub;
 
-pub(super) use balancer::{balancer, ensured, has_no_service, listed};
-pub(super) use effects::{events, in_progress};
+pub(super) use balancer::{balancer, ensured, has_no_service, ingress, listed};
+pub(super) use effects::{in_progress, on_service};
 pub(super) use instance::{Asked, answer};
 pub(super) use route::{ensured_route, route};
 

@@ -28,8 +28,8 @@ pub(crate) use answers::{digest_for, error, instance, machine, volume};
 use balancers::Balancers;
 
 use super::{
-    CloudError, Family, Freshness, InProgress, Instance, InstanceAnswer, InstanceState, InstanceView,
-    ProviderEvent, ProviderInfo, ProviderStatus, Route, ServiceCondition, VolumeAnswer,
+    CloudError, Effects, Family, Freshness, InProgress, Ingress, Instance, InstanceAnswer, InstanceState,
+    InstanceView, ProviderEvent, ProviderInfo, ProviderStatus, Route, ServiceCondition, VolumeAnswer,
 };
 
 #[derive(Debug)]
@@ -70,9 +70,8 @@ struct State {
     errors: HashMap<&'static str, VecDeque<CloudError>>,
     always: HashMap<&'static str, CloudError>,
     in_progress: HashMap<&'static str, VecDeque<(InProgress, Duration)>>,
-    annotations: (BTreeMap<String, String>, Vec<String>),
-    conditions: BTreeMap<String, ServiceCondition>,
-    events: Vec<ProviderEvent>,
+    effects: Effects,
+    updated_ingress: Vec<Ingress>,
     latency: HashMap<&'static str, Duration>,
     queued: HashMap<&'static str, Duration>,
     patience: HashMap<&'static str, Duration>,
@@ -251,19 +250,26 @@ impl FakeProvider {
         self.state.lock().patience.insert(method, patience);
     }
 
-    /// Conditions that Ensure asks to set on the Service.
+    /// Conditions that every answer about a balancer sets on the Service.
     pub(crate) fn set_conditions(&self, conditions: BTreeMap<String, ServiceCondition>) {
-        self.state.lock().conditions = conditions;
+        self.state.lock().effects.conditions = conditions;
     }
 
-    /// Annotations that Ensure asks to set and remove on the Service.
+    /// Annotations that every answer about a balancer sets and removes on the Service.
     pub(crate) fn set_annotations(&self, set: BTreeMap<String, String>, removed: Vec<String>) {
-        self.state.lock().annotations = (set, removed);
+        let set = set.into_iter().map(|(key, value)| (key, Some(value)));
+        let removed = removed.into_iter().map(|key| (key, None));
+        self.state.lock().effects.annotations = set.chain(removed).collect();
+    }
+
+    /// The addresses of every balancer that is updated.
+    pub(crate) fn set_updated_ingress(&self, ingress: Vec<Ingress>) {
+        self.state.lock().updated_ingress = ingress;
     }
 
     /// Events of every answer about a balancer.
     pub(crate) fn set_events(&self, events: Vec<ProviderEvent>) {
-        self.state.lock().events = events;
+        self.state.lock().effects.events = events;
     }
 
     /// Locations that lists could not reach.

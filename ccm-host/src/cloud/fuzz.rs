@@ -25,6 +25,7 @@ pub fn answers(data: &[u8]) {
             let Some(answer) = decoded::<pb::BatchGetInstancesRequest>(answer, Some(4)) else { return };
             let asked = Asked {
                 prefixes: &["fake://".to_owned()],
+                annotation_prefixes: &["a/".to_owned()],
                 freshness: Freshness::ReadThrough,
                 at: jiff::Timestamp::UNIX_EPOCH,
             };
@@ -43,8 +44,9 @@ pub fn answers(data: &[u8]) {
             let Some(answer) = decoded::<pb::EnsureLoadBalancerRequest>(answer, Some(1)) else { return };
             let wants = pb::Wants { service_annotation_writes: vec!["a/".to_owned()], ..Default::default() };
             let ensured = check::ensured(answer, &ObjectKey::new("shop", "web"), "u-1", &wants, findings);
-            is.that(ensured.annotations.keys().all(|key| key.starts_with("a/")), "an annotation of others");
-            is.that(ensured.conditions.is_empty(), "a condition that nobody advertised");
+            let effects = &ensured.effects;
+            is.that(effects.annotations.keys().all(|key| key.starts_with("a/")), "an annotation of others");
+            is.that(effects.conditions.is_empty(), "a condition that nobody advertised");
             is.ensured(&ensured);
         }
         3 => {

@@ -87,6 +87,7 @@ impl BatchRpc for InstanceReads {
     ) -> Answer<Self> {
         let asked = Asked {
             prefixes: &call.session.info.provider_id_prefixes,
+            annotation_prefixes: &call.session.wants.node_annotation_writes,
             freshness: call.lane.freshness,
             at: call.began,
         };

@@ -85,7 +85,8 @@ pub(super) async fn delete(link: &Link, given: DeleteLoadBalancer) -> Result<Acc
     let response = link.call(&session, None, message).await?;
     Ok(link.metrics.checked(|findings| Accepted {
         in_progress: response.in_progress.map(|given| check::in_progress(given, findings)),
-        events: check::events(response.events, findings),
+        effects: check::on_service(response.events, response.service, &session.wants, findings),
+        ingress: Vec::new(),
     }))
 }
 
@@ -182,12 +183,12 @@ impl BatchRpc for Updates {
     }
 
     fn read(
-        _: &Call<'_, Self>,
+        call: &Call<'_, Self>,
         _: &UpdateLoadBalancer,
         result: pb::LoadBalancerUpdateResult,
         findings: &mut Findings,
     ) -> Answer<Self> {
-        outcome(result, findings)
+        outcome(result, &call.session.wants, findings)
     }
 
     /// A balancer that carries the desired digest is done.
@@ -197,22 +198,27 @@ impl BatchRpc for Updates {
             applied.get(&wanted.service.uid).is_some_and(|digest| *digest == wanted.desired_digest)
         };
         let done = items.iter().filter(|(_, wanted)| is_done(wanted));
-        done.map(|(key, _)| (key.clone(), Ok(Accepted { in_progress: None, events: Vec::new() }))).collect()
+        done.map(|(key, _)| (key.clone(), Ok(Accepted::default()))).collect()
     }
 }
 
-fn outcome(result: pb::LoadBalancerUpdateResult, findings: &mut Findings) -> Answer<Updates> {
+fn outcome(
+    result: pb::LoadBalancerUpdateResult,
+    wants: &pb::Wants,
+    findings: &mut Findings,
+) -> Answer<Updates> {
     let method = Updates::METHOD.name;
     let outcome = findings.known(result.outcome);
-    let events = check::events(result.events, findings);
+    let effects = check::on_service(result.events, result.service, wants, findings);
+    let ingress = check::ingress(result.ingress, findings);
     if let Some(error) = result.error {
         return Err(CloudError::of_item(method, error, findings));
     }
     let in_progress = result.in_progress.map(|given| check::in_progress(given, findings));
     match outcome {
-        pb::UpdateOutcome::Updated => Ok(Accepted { in_progress: None, events }),
+        pb::UpdateOutcome::Updated => Ok(Accepted { in_progress: None, effects, ingress }),
         pb::UpdateOutcome::NotUpdated | pb::UpdateOutcome::Unspecified if in_progress.is_some() => {
-            Ok(Accepted { in_progress, events })
+            Ok(Accepted { in_progress, effects, ingress })
         }
         pb::UpdateOutcome::NotUpdated => {
             Err(CloudError::defect(method, "the provider did not update, and gave no reason"))
@@ -326,7 +332,7 @@ mod tests {
         for (name, number, in_progress, error, want) in rows {
             let result =
                 pb::LoadBalancerUpdateResult { outcome: number, in_progress, error, ..Default::default() };
-            let seen = outcome(result, &mut Findings::default());
+            let seen = outcome(result, &pb::Wants::default(), &mut Findings::default());
             let seen =
                 seen.map(|updated| updated.in_progress.is_some()).map_err(|error| error.reason.unwrap());
             assert_eq!(seen, want, "{name}");

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 // An unspecified value is what the provider leaves open, and always the safe branch.
 use cloudprovider_proto::v1alpha1 as pb;
 pub use cloudprovider_proto::v1alpha1::{
-    ClusterRef, InstanceState, InstanceView, LoadBalancerState, Ownership, RouteState, SyncState, VolumeState,
+    ClusterRef, InstanceState, InstanceView, LoadBalancerState, MaintenanceKind, Ownership, RouteState,
+    SyncState, VolumeState,
 };
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -265,10 +266,24 @@ pub struct Instance {
     pub pod_cidrs: Vec<IpNet>,
     /// All its valid labels outside of reserved namespaces.
     pub labels: BTreeMap<String, String>,
-    /// As the firmware reports it.
-    pub system_uuid: Option<String>,
+    /// All its annotations under the prefixes that its provider owns.
+    pub annotations: BTreeMap<String, String>,
+    /// Those prefixes: any other annotation under them goes.
+    pub annotation_prefixes: Vec<String>,
+    /// What the cloud plans to do to it.
+    pub maintenance: Option<Maintenance>,
     /// One sentence for each thing dropped from the answer, for an Event on the node.
     pub rejected: Vec<String>,
+}
+
+/// What a cloud plans to do to an instance.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Maintenance {
+    pub kind: MaintenanceKind,
+    pub from: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// For people; may be empty.
+    pub message: String,
 }
 
 /// The type of an address, one that the contract knows.
@@ -348,12 +363,16 @@ pub struct Ensured {
     pub load_balancer: LoadBalancer,
     /// Set while the balancer has not reached its desired state.
     pub in_progress: Option<InProgress>,
-    /// Events to write on the Service.
+    pub effects: Effects,
+}
+
+/// What an answer about a balancer does to its Service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// Events to write.
     pub events: Vec<ProviderEvent>,
-    /// Annotations to set; only under prefixes that the provider advertised.
-    pub annotations: BTreeMap<String, String>,
-    /// Annotations to remove; likewise.
-    pub removed_annotations: Vec<String>,
+    /// Annotations to set, or to remove (`None`); only under prefixes that the provider advertised.
+    pub annotations: BTreeMap<String, Option<String>>,
     /// Conditions to set, by type; only of types that the provider advertised.
     pub conditions: BTreeMap<String, ServiceCondition>,
 }
@@ -397,12 +416,13 @@ pub struct DeleteLoadBalancer {
 }
 
 /// The result of a successful [`UpdateLoadBalancer`] or [`DeleteLoadBalancer`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Accepted {
     /// Set until all is done.
     pub in_progress: Option<InProgress>,
-    /// Events to write on the Service.
-    pub events: Vec<ProviderEvent>,
+    pub effects: Effects,
+    /// The balancer's addresses, if the update changed them.
+    pub ingress: Vec<Ingress>,
 }
 
 /// A balancer as the cloud has it.

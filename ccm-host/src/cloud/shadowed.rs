@@ -56,7 +56,7 @@ impl Shadowed {
 
     /// Always succeeds: nodes come and go all the time, and the other controller sends the same updates.
     pub(super) fn update(_: &UpdateLoadBalancer) -> Accepted {
-        Accepted { in_progress: None, events: Vec::new() }
+        Accepted::default()
     }
 
     pub(super) async fn delete(
@@ -68,7 +68,7 @@ impl Shadowed {
         let found = load_balancers::get(link, &wanted.key, &wanted.uid).await?;
         if found.state == State::Absent {
             self.shadow.agreed(SERVICES, &subject);
-            return Ok(Accepted { in_progress: None, events: Vec::new() });
+            return Ok(Accepted::default());
         }
         let what = format!("would delete the load balancer, which is {:?}", found.state);
         Err(self.hold(SERVICES, subject, &rpc::DELETE_LOAD_BALANCER, what, false))
@@ -183,14 +183,7 @@ fn seen(found: &LoadBalancer, adopt: bool) -> (bool, String) {
 
 /// What the call would answer if it found nothing to do.
 fn ensured(found: LoadBalancer) -> Ensured {
-    Ensured {
-        load_balancer: found,
-        in_progress: None,
-        events: Vec::new(),
-        annotations: Default::default(),
-        removed_annotations: Vec::new(),
-        conditions: Default::default(),
-    }
+    Ensured { load_balancer: found, in_progress: None, effects: Default::default() }
 }
 
 fn leads_to(route: &Route, node: &crate::kube::Node) -> bool {

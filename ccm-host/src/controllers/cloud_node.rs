@@ -19,6 +19,7 @@ mod addresses;
 mod decide;
 mod explain;
 mod labels;
+mod maintenance;
 mod metrics;
 mod observe;
 mod problem;

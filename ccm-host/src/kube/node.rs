@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Condition types that are kept, besides those with [`OWN_CONDITION_PREFIX`].
-pub const KEPT_CONDITIONS: [&str; 2] = ["Ready", "NetworkUnavailable"];
+pub const KEPT_CONDITIONS: [&str; 3] = ["Ready", "NetworkUnavailable", "MaintenancePlanned"];
 /// Conditions with this prefix belong to this host (the breaker's, for one) and are kept.
 pub const OWN_CONDITION_PREFIX: &str = "CloudProvider";
 

@@ -88,9 +88,7 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 		return nil, l.mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
 	}
 	answer.Events = l.called.takeEvents(ref.GetUid())
-	mark := l.memory.mark(key)
-	answer.ServiceAnnotations, answer.RemovedServiceAnnotations = mark.told(l.annotationWrites, request.GetService())
-	answer.ServiceConditions = mark.conditionsTold(l.conditionWrites)
+	answer.Service = l.told(key, request.GetService())
 	if answer.InProgress != nil {
 		answer.LoadBalancer = &pb.LoadBalancer{
 			Service: ref, Name: out.GetName(), State: pb.LoadBalancerState_LOAD_BALANCER_STATE_PENDING, Ownership: pb.Ownership_OWNERSHIP_BY_UID,
@@ -164,9 +162,15 @@ func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *p
 		return l.update(ctx, request.GetCluster(), item, nodes)
 	}
 	results := changeEach(ctx, l.bridge, &l.balancerWorks, request.GetItems(), named, update, l.updateResult)
+	services := map[string]*pb.Service{}
+	for _, item := range request.GetItems() {
+		services[item.GetService().GetRef().GetUid()] = item.GetService()
+	}
 	// Not sooner: of an item that was given up, a second result comes that nobody reads.
 	for _, result := range results {
-		result.Events = l.called.takeEvents(result.GetServiceUid())
+		uid := result.GetServiceUid()
+		result.Events = l.called.takeEvents(uid)
+		result.Service = l.told(balancerKey{request.GetCluster().GetUid(), uid}, services[uid])
 	}
 	return &pb.BatchUpdateLoadBalancersResponse{Results: results}, nil
 }
@@ -264,10 +268,10 @@ func (l *loadBalancers) DeleteLoadBalancer(ctx context.Context, request *pb.Dele
 	defer done()
 	l.memory.leads(request.GetFencing())
 	wish := wishOf("delete", request, "")
-	_, err := do(waiting, &l.balancerWorks, ref.GetUid(), wish, func(ctx context.Context) (*pb.ServiceRef, error) {
-		return ref, l.delete(ctx, request)
+	writes, err := do(waiting, &l.balancerWorks, ref.GetUid(), wish, func(ctx context.Context) (*pb.ServiceWrites, error) {
+		return l.delete(ctx, request)
 	})
-	answer := &pb.DeleteLoadBalancerResponse{InProgress: inProgress(err)}
+	answer := &pb.DeleteLoadBalancerResponse{InProgress: inProgress(err), Service: proto.CloneOf(writes)}
 	if answer.InProgress == nil && err != nil {
 		// Its finalizer waits for this, so it must be tried again.
 		return nil, l.mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR)
@@ -276,25 +280,34 @@ func (l *loadBalancers) DeleteLoadBalancer(ctx context.Context, request *pb.Dele
 	return answer, nil
 }
 
-func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalancerRequest) error {
+// delete returns what the provider wrote to the Service.
+func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalancerRequest) (*pb.ServiceWrites, error) {
 	ref := request.GetService()
 	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
 	if l.memory.elsewhere(key) {
-		return nil
+		return &pb.ServiceWrites{}, nil
 	}
 	last, applied := l.lastKnown(key, request)
 	l.memory.begins(key, everything)
 	if applied != nil {
 		if err := l.deleteAs(ctx, key, request.GetCluster(), applied, true); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := l.deleteAs(ctx, key, request.GetCluster(), last, false); err != nil {
-		return err
+		return nil, err
 	}
+	writes := l.told(key, last)
 	l.mirror.serviceGone(ref)
 	l.memory.erase(key)
-	return nil
+	return writes, nil
+}
+
+// told returns what the host writes on the real Service, as the provider has left it.
+func (l *loadBalancers) told(key balancerKey, service *pb.Service) *pb.ServiceWrites {
+	mark := l.memory.mark(key)
+	set, removed := mark.told(l.annotationWrites, service)
+	return &pb.ServiceWrites{Annotations: set, RemovedAnnotations: removed, Conditions: mark.conditionsTold(l.conditionWrites)}
 }
 
 func (l *loadBalancers) deleteAs(ctx context.Context, key balancerKey, cluster *pb.ClusterRef, last *pb.Service, applied bool) error {

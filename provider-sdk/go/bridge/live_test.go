@@ -132,7 +132,7 @@ func TestADifficultProviderWithARealAPI(t *testing.T) {
 			cloud := withHabits(t, habit)
 			conn := serve(t, cloud, bridge.WithKubernetes(real.Config()))
 			for range 2 {
-				if answer := ensured(t, conn, ensureRequest("s")); len(answer.GetServiceAnnotations()) != 0 || len(cloud.IDs()) > 1 {
+				if answer := ensured(t, conn, ensureRequest("s")); len(answer.GetService().GetAnnotations()) != 0 || len(cloud.IDs()) > 1 {
 					t.Error(answer, cloud.IDs())
 				}
 			}

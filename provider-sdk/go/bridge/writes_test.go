@@ -85,8 +85,8 @@ func TestWhatAProviderWritesOnItsServiceStays(t *testing.T) {
 			// real is the Service with what the host has written on it.
 			real := service("s")
 			told := func(answer *pb.EnsureLoadBalancerResponse) {
-				maps.Copy(real.Annotations, answer.GetServiceAnnotations())
-				for _, key := range answer.GetRemovedServiceAnnotations() {
+				maps.Copy(real.Annotations, answer.GetService().GetAnnotations())
+				for _, key := range answer.GetService().GetRemovedAnnotations() {
 					delete(real.Annotations, key)
 				}
 			}
@@ -130,11 +130,16 @@ func TestWhatAProviderWritesOnItsServiceStays(t *testing.T) {
 			process(func(conn *grpc.ClientConn) {
 				gone := deleteRequest("s")
 				gone.LastKnown = proto.CloneOf(real)
-				if _, err := pb.NewLoadBalancersClient(conn).DeleteLoadBalancer(soon(t), gone); err != nil || len(cloud.IDs()) != 0 || len(cloud.Balancers()) != 0 {
+				deleted, err := pb.NewLoadBalancersClient(conn).DeleteLoadBalancer(soon(t), gone)
+				if err != nil || len(cloud.IDs()) != 0 || len(cloud.Balancers()) != 0 {
 					t.Error(cloud.IDs(), err)
 				}
+				removed := deleted.GetService().GetRemovedAnnotations()
+				if habit == habits.OwnFinalizer && !slices.Contains(removed, finalizers) {
+					t.Errorf("the finalizer of a deleted balancer stays: %v", removed)
+				}
 				// Another Service begins with no annotations.
-				if again := ensured(t, conn, ensureRequest("s")).GetServiceAnnotations()[row.annotation]; habit == habits.PatchesID && again == written {
+				if again := ensured(t, conn, ensureRequest("s")).GetService().GetAnnotations()[row.annotation]; habit == habits.PatchesID && again == written {
 					t.Error(again)
 				}
 			})
@@ -283,7 +288,7 @@ func TestConditionsThatAProviderSetsReachTheHost(t *testing.T) {
 		return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: "192.0.2.1"}}}, nil
 	}
 	conn := serve(t, cloud, bridge.WithServiceConditionWrites("x.example/Open"))
-	first := ensured(t, conn, ensureRequest("s")).GetServiceConditions()
+	first := ensured(t, conn, ensureRequest("s")).GetService().GetConditions()
 	if len(first) != 1 || first[0].GetType() != "x.example/Open" || first[0].GetReason() != "Closed" ||
 		first[0].GetStatus() != pb.ConditionStatus_CONDITION_STATUS_FALSE || first[0].GetMessage() != "why" {
 		t.Error(first)

@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use cloudprovider_sdk::{contract::defaults, proto};
 
 use crate::{
-    cloud::{ANNOTATION_PREFIX, Settings, WRITTEN_PREFIX},
+    cloud::{ANNOTATION_PREFIX, NODE_ANNOTATIONS, Settings, WRITTEN_PREFIX},
     duration,
 };
 
@@ -141,6 +141,7 @@ impl Advertised {
             service: Some(proto::ServiceFields { annotations, ..proto::ServiceFields::default() }),
             service_annotation_writes: vec![WRITTEN_PREFIX.to_owned()],
             service_condition_writes: Vec::new(),
+            node_annotation_writes: vec![NODE_ANNOTATIONS.to_owned()],
         }
     }
 }

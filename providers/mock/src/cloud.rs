@@ -14,6 +14,7 @@ mod conditions;
 mod instances;
 mod journal;
 mod lookup;
+mod maintenance;
 mod outside;
 mod routes;
 mod settings;
@@ -25,13 +26,16 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use account::{HostedCluster, SshKey, Volume};
-pub use balancer::{ANNOTATION_PREFIX, Balancer, BalancerState, Ingress, Port, Protocol, WRITTEN_PREFIX};
+pub use balancer::{
+    ANNOTATION_PREFIX, Balancer, BalancerState, Ingress, NODE_ANNOTATIONS, Port, Protocol, WRITTEN_PREFIX,
+};
 pub use balancer_mutations::{Deleted, Ensured};
 pub use balancers::{FoundBalancer, NewLegacyBalancer, legacy_name};
 pub use conditions::{Conditions, Credentials};
 pub use instances::{Address, AddressKind, Instance, InstanceState, NewInstances};
 pub(crate) use journal::{read_resume_token, resume_token};
 pub use lookup::{Found, Target};
+pub use maintenance::{Maintenance, MaintenanceKind};
 pub use outside::CloudError;
 pub(crate) use outside::existing;
 pub use routes::{ListedRoute, NewRoute, Route, RouteState, canonical_cidr};

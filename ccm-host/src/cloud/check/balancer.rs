@@ -72,15 +72,10 @@ pub(crate) fn ensured(
     wants: &pb::Wants,
     findings: &mut Findings,
 ) -> Ensured {
-    let prefixes = &wants.service_annotation_writes;
     let in_progress = given.in_progress.map(|given| effects::in_progress(given, findings));
-    let events = effects::events(given.events, findings);
-    let annotations = effects::annotations(given.service_annotations, prefixes, findings);
-    let removed_annotations =
-        effects::removed_annotations(given.removed_service_annotations, prefixes, findings);
-    let conditions = effects::conditions(given.service_conditions, &wants.service_condition_writes, findings);
+    let effects = effects::on_service(given.events, given.service, wants, findings);
     let load_balancer = balancer(given.load_balancer, key, uid, findings);
-    Ensured { load_balancer, in_progress, events, annotations, removed_annotations, conditions }
+    Ensured { load_balancer, in_progress, effects }
 }
 
 fn read(
@@ -116,7 +111,7 @@ const MOST: usize = 256;
 const LONGEST_PORT_ERROR: usize = 316;
 
 /// The valid entries, in order and without duplicates.
-pub(super) fn ingress(given: Vec<pb::LoadBalancerIngress>, findings: &mut Findings) -> Vec<Ingress> {
+pub(crate) fn ingress(given: Vec<pb::LoadBalancerIngress>, findings: &mut Findings) -> Vec<Ingress> {
     let mut kept: Vec<Ingress> = Vec::new();
     for entry in given {
         let Some(entry) = one(entry, findings) else { continue };

@@ -62,6 +62,8 @@ impl Believed {
             region,
             instance_type,
             pod_cidrs,
+            annotations,
+            annotation_prefixes,
             rejected,
             ..
         }) = &answer.instance
@@ -87,6 +89,8 @@ impl Believed {
             let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
             self.that(value.len() <= 63 && value.chars().all(plain), "a label value");
         }
+        let is_under = |key: &String| annotation_prefixes.iter().any(|prefix| key.starts_with(prefix));
+        self.that(annotations.keys().all(is_under), "an annotation of others");
         self.that(pod_cidrs.len() <= 2 && pod_cidrs.iter().all(|cidr| cidr.trunc() == *cidr), "pod CIDRs");
     }
 
@@ -120,8 +124,8 @@ impl Believed {
 
     pub(crate) fn ensured(&self, answer: &Ensured) {
         self.balancer(&answer.load_balancer);
-        self.effects(&answer.events, answer.in_progress.as_ref());
-        let mut keys = answer.annotations.keys().chain(&answer.removed_annotations);
+        self.effects(&answer.effects.events, answer.in_progress.as_ref());
+        let mut keys = answer.effects.annotations.keys();
         self.that(keys.all(|key| key.len() < 400 && !key.contains(' ')), "an annotation");
     }
 }

@@ -6,7 +6,7 @@ use cloudprovider_proto::{defaults, v1alpha1 as pb};
 
 use super::{Findings, duration, label, rule, shown};
 use crate::{
-    cloud::{InProgress, ProviderEvent, ServiceCondition},
+    cloud::{Effects, InProgress, ProviderEvent, ServiceCondition},
     kube::events::EventType,
 };
 
@@ -16,7 +16,7 @@ const LONGEST_REASON: usize = 63;
 const MOST_ANNOTATED: usize = 64 << 10;
 
 /// At most eight Events, all acceptable to the apiserver.
-pub(crate) fn events(given: Vec<pb::ProviderEvent>, findings: &mut Findings) -> Vec<ProviderEvent> {
+pub(super) fn events(given: Vec<pb::ProviderEvent>, findings: &mut Findings) -> Vec<ProviderEvent> {
     let mut kept = Vec::new();
     for event in given {
         if kept.len() == MOST_EVENTS || !is_reason(&event.reason) || event.message.is_empty() {
@@ -44,6 +44,25 @@ pub(crate) fn in_progress(given: pb::InProgress, findings: &mut Findings) -> InP
         retry_after,
         reason: shown(&given.reason, LONGEST_REASON),
         message: shown(&given.message, defaults::MAX_MESSAGE_TEXT_BYTES),
+    }
+}
+
+/// What the provider may do to the Service of a balancer.
+pub(crate) fn on_service(
+    events: Vec<pb::ProviderEvent>,
+    writes: Option<pb::ServiceWrites>,
+    wants: &pb::Wants,
+    findings: &mut Findings,
+) -> Effects {
+    let writes = writes.unwrap_or_default();
+    let prefixes = &wants.service_annotation_writes;
+    let removed = removed_annotations(writes.removed_annotations, prefixes, findings);
+    let set = annotations(writes.annotations, prefixes, findings);
+    let set = set.into_iter().map(|(key, value)| (key, Some(value)));
+    Effects {
+        events: self::events(events, findings),
+        annotations: removed.into_iter().map(|key| (key, None)).chain(set).collect(),
+        conditions: conditions(writes.conditions, &wants.service_condition_writes, findings),
     }
 }
 
@@ -78,11 +97,7 @@ pub(super) fn annotations(
 }
 
 /// The annotations to remove, under the same rule.
-pub(super) fn removed_annotations(
-    mut keys: Vec<String>,
-    prefixes: &[String],
-    findings: &mut Findings,
-) -> Vec<String> {
+fn removed_annotations(mut keys: Vec<String>, prefixes: &[String], findings: &mut Findings) -> Vec<String> {
     keys.sort_unstable();
     keys.dedup();
     keys.retain(|key| annotation_is_allowed(key, prefixes, findings));
@@ -102,7 +117,7 @@ fn annotation_is_allowed(key: &str, prefixes: &[String], findings: &mut Findings
 }
 
 /// The conditions to set: of advertised types and acceptable to the apiserver.
-pub(super) fn conditions(
+fn conditions(
     given: Vec<pb::ServiceCondition>,
     types: &[String],
     findings: &mut Findings,

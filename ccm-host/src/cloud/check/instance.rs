@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, net::IpAddr, time::Duration};
 
-use cloudprovider_proto::v1alpha1 as pb;
+use cloudprovider_proto::{defaults, v1alpha1 as pb};
 use ipnet::IpNet;
 use jiff::Timestamp;
 
@@ -10,7 +10,8 @@ use super::{Findings, MOST, effects, label, rule, shown};
 use crate::{
     clock,
     cloud::{
-        AddressType, CloudError, Freshness, Instance, InstanceAnswer, InstanceState, NodeAddress, call::rpc,
+        AddressType, CloudError, Freshness, Instance, InstanceAnswer, InstanceState, Maintenance,
+        NodeAddress, call::rpc,
     },
 };
 
@@ -24,6 +25,8 @@ const CLOCK_SKEW: Duration = Duration::from_secs(60);
 pub(crate) struct Asked<'a> {
     /// The provider ID prefixes that the provider advertised.
     pub(crate) prefixes: &'a [String],
+    /// The prefixes of the node's annotations that the provider owns.
+    pub(crate) annotation_prefixes: &'a [String],
     /// Maximum age of the answer.
     pub(crate) freshness: Freshness,
     /// When the request was made.
@@ -40,7 +43,7 @@ pub(crate) fn answer(
     let observed_at = given.observed_at.and_then(timestamp).map(|at| no_later_than_now(at, findings));
     let authoritative = given.authoritative && is_evidence(observed_at, asked, findings);
     let mut error = given.error.map(|error| CloudError::of_item(METHOD, error, findings));
-    let instance = match given.instance.map(|given| instance(given, asked.prefixes, findings)) {
+    let instance = match given.instance.map(|given| instance(given, asked, findings)) {
         Some(Ok(instance)) => Some(instance),
         Some(Err(sentence)) => {
             error = Some(CloudError::defect(METHOD, sentence));
@@ -93,9 +96,9 @@ fn is_evidence(observed_at: Option<Timestamp>, asked: &Asked<'_>, findings: &mut
     !too_old
 }
 
-fn instance(given: pb::Instance, prefixes: &[String], findings: &mut Findings) -> Result<Instance, String> {
+fn instance(given: pb::Instance, asked: &Asked<'_>, findings: &mut Findings) -> Result<Instance, String> {
     let id = given.provider_id;
-    let known = prefixes.iter().any(|prefix| !prefix.is_empty() && id.starts_with(prefix.as_str()));
+    let known = asked.prefixes.iter().any(|prefix| !prefix.is_empty() && id.starts_with(prefix.as_str()));
     if !known || id.len() > LONGEST_ID {
         findings.count(rule::PROVIDER_ID_PREFIX);
         let id = shown(&id, 128);
@@ -110,7 +113,14 @@ fn instance(given: pb::Instance, prefixes: &[String], findings: &mut Findings) -
         region: label::field("region", given.region, findings),
         pod_cidrs: pod_cidrs(given.pod_cidrs, findings),
         labels: label::labels(given.labels, findings),
-        system_uuid: Some(given.system_uuid).filter(|uuid| !uuid.is_empty()),
+        annotations: effects::annotations(given.annotations, asked.annotation_prefixes, findings),
+        annotation_prefixes: asked.annotation_prefixes.to_vec(),
+        maintenance: given.maintenance.map(|given| Maintenance {
+            kind: findings.known(given.kind),
+            from: given.from.and_then(timestamp),
+            until: given.until.and_then(timestamp),
+            message: shown(&given.message, defaults::MAX_MESSAGE_TEXT_BYTES),
+        }),
         rejected: Vec::new(),
     })
 }
@@ -201,7 +211,7 @@ mod tests {
     fn check(given: pb::InstanceResult, freshness: Freshness) -> (InstanceAnswer, Findings) {
         let prefixes = PREFIXES.map(str::to_owned);
         let at = Timestamp::from_second(1_000_000).unwrap();
-        let asked = Asked { prefixes: &prefixes, freshness, at };
+        let asked = Asked { prefixes: &prefixes, annotation_prefixes: &[], freshness, at };
         let mut findings = Findings::default();
         (answer(given, &asked, &mut findings), findings)
     }

@@ -270,10 +270,7 @@ fn bad_condition(conditions: &[pb::ProviderCondition]) -> Option<String> {
         let name = match condition.r#type() {
             ConditionType::CredentialsValid => "CREDENTIALS_VALID",
             ConditionType::CloudReachable => "CLOUD_REACHABLE",
-            ConditionType::Unspecified
-            | ConditionType::ConfigValid
-            | ConditionType::WatchHealthy
-            | ConditionType::RateLimited => return None,
+            ConditionType::Unspecified => return None,
         };
         (condition.status() == ConditionStatus::False).then(|| {
             let words = [&condition.reason, &condition.message].into_iter().filter(|word| !word.is_empty());
@@ -313,8 +310,7 @@ mod tests {
             (T::CloudReachable, S::False, frozen("CLOUD_REACHABLE")),
             (T::CloudReachable, S::Unspecified, ProviderStatus::Serving),
             (T::CredentialsValid, S::True, ProviderStatus::Serving),
-            (T::ConfigValid, S::False, ProviderStatus::Serving),
-            (T::RateLimited, S::True, ProviderStatus::Serving),
+            (T::Unspecified, S::False, ProviderStatus::Serving),
         ];
         for (kind, status, want) in rows {
             assert_eq!(looked(vec![condition(kind, status)]), want, "{kind:?} {status:?}");

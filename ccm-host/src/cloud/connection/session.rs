@@ -32,7 +32,7 @@ use crate::{
             sets::SentSets,
         },
         check::{Findings, duration, rule},
-        wanted,
+        is_reserved_label, wanted,
     },
     kube::{Keep, KeySet, service::SOURCE_RANGES},
 };
@@ -179,9 +179,13 @@ fn info(
     let reads_kubelets_words = wants.identity.as_ref().is_some_and(reads_kubelets_words);
     let service = wants.service.clone().unwrap_or_default();
     // Written annotations must be visible, or the host could never tell that a write is done.
-    let written: Vec<String> =
-        wants.service_annotation_writes.iter().map(|prefix| format!("{prefix}*")).collect();
-    let mut keep_of_services = keep(&service.labels, &service.annotations).union(&keep(&[], &written));
+    let written = |prefixes: &[String]| {
+        let patterns: Vec<String> = prefixes.iter().map(|prefix| format!("{prefix}*")).collect();
+        keep(&[], &patterns)
+    };
+    let keep_of_nodes = keep_of_nodes.union(&written(&wants.node_annotation_writes));
+    let mut keep_of_services =
+        keep(&service.labels, &service.annotations).union(&written(&wants.service_annotation_writes));
     let load_balancers = served.has("LoadBalancers");
     if load_balancers {
         keep_of_services = keep_of_services.union(&keep(&[], &[SOURCE_RANGES.to_owned()]));
@@ -306,11 +310,13 @@ fn wants(mut given: pb::Wants, findings: &mut Findings) -> pb::Wants {
         service,
         service_annotation_writes,
         service_condition_writes,
+        node_annotation_writes,
     } = &mut given;
     let nodes = [identity, backend, route_target].into_iter().flatten();
     let nodes = nodes.flat_map(|fields| [&mut fields.labels, &mut fields.annotations, &mut fields.taints]);
     let services = service.iter_mut().flat_map(|fields| [&mut fields.labels, &mut fields.annotations]);
-    for keys in nodes.chain(services).chain([service_annotation_writes, service_condition_writes]) {
+    let writes = [service_annotation_writes, service_condition_writes, &mut *node_annotation_writes];
+    for keys in nodes.chain(services).chain(writes) {
         let before = keys.len();
         // An empty prefix would be that of every annotation.
         keys.retain(|key| (1..=LONGEST_KEY).contains(&key.len()));
@@ -318,6 +324,13 @@ fn wants(mut given: pb::Wants, findings: &mut Findings) -> pb::Wants {
         if keys.len() < before {
             findings.count(rule::ANSWER_BOUNDS);
         }
+    }
+    let before = node_annotation_writes.len();
+    // Whatever is under them is the provider's, and goes if the provider does not want it.
+    node_annotation_writes.retain(|prefix| prefix.contains('/') && !is_reserved_label(prefix));
+    node_annotation_writes.truncate(MOST_PREFIXES);
+    if node_annotation_writes.len() < before {
+        findings.count(rule::ANSWER_BOUNDS);
     }
     given
 }

@@ -1,7 +1,6 @@
 //! [`Provider`], answered from memory.
 
 use std::{
-    collections::BTreeMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
 };
@@ -15,10 +14,10 @@ use tokio::sync::{broadcast, watch};
 use super::{Call, FakeProvider, answers, machine, method};
 use crate::{
     cloud::{
-        Accepted, BackendSet, CloudError, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute, Ensured,
-        EnsuredRoute, Family, InProgress, InstanceAnswer, InstanceQuery, InstanceState, Listed, LoadBalancer,
-        Provider, ProviderInfo, ProviderStatus, Route, UpdateLoadBalancer, VolumeAnswer, VolumeQuery,
-        VolumeState, digest::join,
+        Accepted, BackendSet, CloudError, DeleteLoadBalancer, Effects, EnsureLoadBalancer, EnsureRoute,
+        Ensured, EnsuredRoute, Family, InProgress, InstanceAnswer, InstanceQuery, InstanceState, Listed,
+        LoadBalancer, Provider, ProviderInfo, ProviderStatus, Route, UpdateLoadBalancer, VolumeAnswer,
+        VolumeQuery, VolumeState, digest::join,
     },
     kube::{Node, Service},
 };
@@ -103,20 +102,8 @@ impl Provider for FakeProvider {
             let balancers = state.balancers.now();
             let (load_balancer, in_progress) =
                 balancers.ensure(&service.key, &service.uid, digest, nodes, unfinished);
-            let ensured = Ensured {
-                load_balancer,
-                in_progress,
-                events: Vec::new(),
-                annotations: BTreeMap::new(),
-                removed_annotations: Vec::new(),
-                conditions: BTreeMap::new(),
-            };
-            if ensured.in_progress.is_some() {
-                return Ok(ensured);
-            }
-            let (annotations, removed_annotations) = state.annotations.clone();
-            let (events, conditions) = (state.events.clone(), state.conditions.clone());
-            Ok(Ensured { events, annotations, removed_annotations, conditions, ..ensured })
+            let effects = if in_progress.is_none() { state.effects.clone() } else { Effects::default() };
+            Ok(Ensured { load_balancer, in_progress, effects })
         })
         .await
     }
@@ -133,7 +120,11 @@ impl Provider for FakeProvider {
         self.change_balancer((method::UPDATE, &uid, revision), call, move |state| {
             let unfinished = state.next_in_progress(method::UPDATE);
             let in_progress = state.balancers.now().update(&service.uid, digest, nodes, unfinished)?;
-            Ok(Accepted { in_progress, events: state.events.clone() })
+            Ok(Accepted {
+                in_progress,
+                effects: state.effects.clone(),
+                ingress: state.updated_ingress.clone(),
+            })
         })
         .await
     }
@@ -149,7 +140,7 @@ impl Provider for FakeProvider {
         self.change_balancer((method::DELETE, &uid.clone(), revision), call, move |state| {
             let unfinished = state.next_in_progress(method::DELETE);
             let in_progress = state.balancers.now().delete(&uid, unfinished);
-            Ok(Accepted { in_progress, events: state.events.clone() })
+            Ok(Accepted { in_progress, effects: state.effects.clone(), ..Accepted::default() })
         })
         .await
     }

@@ -40,7 +40,7 @@ impl FakeProvider {
 
 impl State {
     pub(super) fn make_route(&mut self, wanted: &EnsureRoute, holds_addresses: bool) -> EnsuredRoute {
-        let events = self.events.clone();
+        let events = self.effects.events.clone();
         if let Some((in_progress, _)) = self.next_in_progress(method::ENSURE_ROUTE) {
             return EnsuredRoute { route: None, in_progress: Some(in_progress), events };
         }

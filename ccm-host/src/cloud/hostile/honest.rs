@@ -77,9 +77,10 @@ impl Honest {
                 let made = balancer(about.clone(), asked.desired_digest);
                 self.balancers.lock().insert(about.uid, made.clone());
                 let moves = (PROVIDER_ANNOTATION.to_owned(), "fake".to_owned());
-                let service_annotations = [("test.example/id".to_owned(), "1".to_owned()), moves].into();
+                let annotations = [("test.example/id".to_owned(), "1".to_owned()), moves].into();
+                let service = Some(pb::ServiceWrites { annotations, ..Default::default() });
                 let load_balancer = Some(made);
-                pb::EnsureLoadBalancerResponse { load_balancer, service_annotations, ..Default::default() }
+                pb::EnsureLoadBalancerResponse { load_balancer, service, ..Default::default() }
                     .encode_to_vec()
             }
             "DeleteLoadBalancer" => {

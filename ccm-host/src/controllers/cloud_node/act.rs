@@ -1,7 +1,7 @@
 //! Writes what was decided, and only what differs; emits the node's Events.
 //!
-//! In: an answer. Out: at most two writes, in the order that leaves no window: first the addresses, then provider ID,
-//! labels and taints in one. [`super::decide`] decides what to write, and does so again on a live read whenever a
+//! In: an answer. Out: at most three writes, in the order that leaves no window: first the addresses, then planned
+//! maintenance, then provider ID, labels, annotations and taints in one. [`super::decide`] decides what to write, and does so again on a live read whenever a
 //! write conflicts.
 
 use std::{sync::Arc, time::Duration};
@@ -14,12 +14,13 @@ use super::{
     problem,
 };
 use crate::{
+    clock,
     cloud::{Freshness, InstanceAnswer},
     kube::{
         events::EventType,
         keep::{Keep, KeySet},
         node::Node,
-        patch::{WriteError, Writer, Written, node_addresses, node_main},
+        patch::{WriteError, Writer, Written, node_addresses, node_condition, node_main},
         queue::Outcome,
     },
     reconcile::{Report, Retry, pass_on},
@@ -119,7 +120,7 @@ impl Controller {
         if let Some(written) = written {
             self.memory.lock().untainted(node, &written.resource_version);
         }
-        self.metrics.initialised(node, crate::clock::now());
+        self.metrics.initialised(node, clock::now());
         self.recorder.record(node, EventType::Normal, "Synced", "the node is initialised");
         tracing::info!(node = node.name, "initialised");
     }
@@ -164,20 +165,23 @@ impl Controller {
     }
 }
 
-/// Returns the response to the second write; `None` if only addresses differed. Where the first is held back, the
-/// second is still tried, so that both are known.
+/// Returns the response to the last write; `None` if only the status differed. Where one is held back, the others are still
+/// tried, so that all are known.
 async fn write(writer: &Writer, node: &Node, plan: &Plan) -> Result<Option<Written>, WriteError> {
     let addresses = plan.addresses.as_ref().and_then(|addresses| node_addresses(node, addresses));
-    let first = match addresses {
-        Some(patch) => writer.patch::<Node>(&node.name, &patch).await.map(drop),
-        None => Ok(()),
-    };
-    if !matches!(first, Ok(()) | Err(WriteError::HeldBack(_))) {
-        return first.map(|()| None);
+    let maintenance = plan.maintenance.as_ref();
+    let maintenance = maintenance.and_then(|said| node_condition(node, &said.condition(), clock::now()));
+    let mut held = Ok(());
+    for patch in [addresses, maintenance].into_iter().flatten() {
+        match writer.patch::<Node>(&node.name, &patch).await {
+            Ok(_) => {}
+            Err(error @ WriteError::HeldBack(_)) => held = Err(error),
+            Err(error) => return Err(error),
+        }
     }
-    let second = match node_main(node, &plan.change) {
+    let main = match node_main(node, &plan.change) {
         Some(patch) => writer.patch::<Node>(&node.name, &patch).await.map(Some),
         None => Ok(None),
     };
-    first.and(second)
+    held.and(main)
 }

@@ -1,7 +1,7 @@
 //! Decides what to do with a node, given its provider's answer. Pure: no clock, no client.
 //!
-//! In: the node as seen, the answer. Out: a [`Verdict`]. [`super::addresses`] and [`super::labels`] compute addresses
-//! and labels; [`super::observe`] decides when to ask.
+//! In: the node as seen, the answer. Out: a [`Verdict`]. [`super::addresses`], [`super::labels`] and
+//! [`super::maintenance`] compute parts of it; [`super::observe`] decides when to ask.
 //!
 //! | Answer | A new node | A node that is initialised |
 //! |---|---|---|
@@ -16,6 +16,7 @@
 use super::{
     addresses, is_new,
     labels::{self, Seen},
+    maintenance::{self, Said},
     problem,
 };
 use crate::{
@@ -46,9 +47,11 @@ pub(super) enum Verdict {
 pub(super) struct Plan {
     /// Written first.
     pub(super) addresses: Option<Vec<NodeAddress>>,
+    /// What the node says of planned maintenance, if that changed. Written next.
+    pub(super) maintenance: Option<Said>,
     /// The answer has the node's addresses in another order, which is not written.
     pub(super) reordered: bool,
-    /// Written second, in a single patch.
+    /// Written last, in a single patch.
     pub(super) change: NodeChange,
     /// What is wrong all the same.
     pub(super) reports: Vec<Report>,
@@ -100,6 +103,8 @@ fn initialised(seen: &Seen<'_>, instance: &Instance) -> Result<Plan, Report> {
         .map_err(|error| problem::held_up(node, "ProvidedNodeIPInvalid", error))?;
     plan.change.taints = taint::without_key(&node.taints, taint::UNINITIALIZED);
     labels::initialise(seen, instance, &mut plan.change);
+    own_annotations(node, instance, &mut plan.change);
+    plan.maintenance = maintenance::said(node, instance.maintenance.as_ref());
     Ok(plan)
 }
 
@@ -117,7 +122,20 @@ fn refreshed(seen: &Seen<'_>, instance: &Instance) -> Plan {
         // The node was never initialised: its kubelet runs without a cloud provider, and its labels are not ours.
         labels::mirror(node, &mut plan.change);
     }
+    own_annotations(node, instance, &mut plan.change);
+    plan.maintenance = maintenance::said(node, instance.maintenance.as_ref());
     plan
+}
+
+/// Under the prefixes that its provider owns, the node has the provider's annotations and no other.
+fn own_annotations(node: &Node, instance: &Instance, change: &mut NodeChange) {
+    let Instance { annotations, annotation_prefixes, .. } = instance;
+    let is_owned = |key: &str| annotation_prefixes.iter().any(|prefix| key.starts_with(prefix.as_str()));
+    let foreign = node.annotations.iter().map(|(key, _)| key);
+    let foreign = foreign.filter(|key| is_owned(key) && !annotations.contains_key(*key));
+    let missing = annotations.iter().filter(|(key, value)| node.annotations.get(key) != Some(value));
+    change.annotations.extend(foreign.map(|key| (key.to_owned(), None)));
+    change.annotations.extend(missing.map(|(key, value)| (key.clone(), Some(value.clone()))));
 }
 
 fn oddities(node: &Node, instance: &Instance) -> Vec<Report> {

@@ -38,7 +38,12 @@ impl Controller {
         let (providers, nodes) = (&self.parts.providers, &self.parts.nodes);
         let asked = node_instance::ask(providers, nodes, node, InstanceView::Metadata, freshness);
         match asked.await {
-            Found::Answer { by, answer } => {
+            Found::Answer { by, mut answer } => {
+                if let Some(instance) = answer.instance.as_mut()
+                    && !self.parts.settings.nodes.planned_maintenance_condition
+                {
+                    instance.maintenance = None;
+                }
                 let is_news = self.memory.lock().answered(&node.name, &answer, Instant::now());
                 // What a periodic sweep finds was missed by the watch.
                 if is_news && freshness > Freshness::NOW {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use clap::ArgAction;
+
 use crate::{
     flag::{self, Wrong},
     kube::selector::{LabelSelector, SelectorError},
@@ -27,6 +29,11 @@ pub struct Settings {
     /// Label selector of the nodes that this host manages; it neither asks about nor writes other nodes.
     #[arg(long, value_name = "SELECTOR", default_value = "", value_parser = selector)]
     pub node_selector: LabelSelector,
+
+    /// Show what the cloud plans to do to an instance (a reboot, a reclaimed spot instance) as the condition
+    /// MaintenancePlanned of its Node. Nothing is drained or deleted because of it.
+    #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
+    pub planned_maintenance_condition: bool,
 }
 
 impl Settings {

@@ -18,10 +18,11 @@ use super::{
     row::{Attempt, End, Goal, Known, Row, RowKey},
     run::rank,
     slots::{Direction, Rank},
+    status::Status,
     wall_micros,
 };
 use crate::{
-    cloud::{Accepted, CloudError, DeleteLoadBalancer, ErrorReason, Provider},
+    cloud::{Accepted, CloudError, DeleteLoadBalancer, Effects, ErrorReason, Provider},
     kube::{events::Regarding, patch::WriteError, queue::Outcome},
     reconcile::{Report, Retry},
 };
@@ -128,8 +129,12 @@ impl Controller {
         let call = provider.delete_load_balancer(wanted);
         let answer = self.called(at, provider, "delete", call, |deleted| &deleted.in_progress);
         match answer.await {
-            Ok(Accepted { in_progress, events }) => {
-                self.events.of_provider(regarding(), &events);
+            Ok(Accepted { in_progress, effects, .. }) => {
+                self.events.of_provider(regarding(), &effects.events);
+                if let Err(error) = self.leaves(row, effects).await {
+                    // The call is repeated, and says it again.
+                    return Outcome::retry(format_args!("failed to write what the provider wants: {error}"));
+                }
                 match in_progress {
                     Some(in_progress) => {
                         let wait = in_progress.retry_after;
@@ -146,6 +151,22 @@ impl Controller {
                 self.is_removed(row, why, is_told)
             }
             Err(error) => self.is_not_removed(row, why, &error),
+        }
+    }
+
+    /// Writes what a deletion leaves on its Service, if that is still there.
+    async fn leaves(&self, row: &Row, effects: Effects) -> Result<(), WriteError> {
+        let mut status = Status::default();
+        status.wants(effects);
+        let service = self.parts.services.get(&row.key).filter(|service| *service.uid == *row.at.uid);
+        let Some(service) = service.filter(|_| status != Status::default()) else { return Ok(()) };
+        match self.publish(&service, &status, None).await {
+            Ok(refused) => {
+                refused.into_iter().for_each(|why| self.say_of(row, sync_failed(why)));
+                Ok(())
+            }
+            Err(WriteError::NotFound | WriteError::Gone) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

@@ -453,9 +453,9 @@ impl Controller {
                 return (Step::End(self.failed(call, &error)), None);
             }
         };
-        let ingress = published(&ensured.load_balancer);
+        let ingress = published(&ensured.load_balancer.ingress);
         let rejected = ensured.load_balancer.rejected.join("; ");
-        self.events.of_provider(&**service, &ensured.events);
+        self.events.of_provider(&**service, &ensured.effects.events);
         if !rejected.is_empty() {
             self.warn(service, sync_failed(rejected));
         }
@@ -465,10 +465,7 @@ impl Controller {
             if done || !ingress.is_empty() {
                 row.status.ingress = Some(ingress);
             }
-            let removed = ensured.removed_annotations.into_iter().map(|key| (key, None));
-            let set = ensured.annotations.into_iter().map(|(key, value)| (key, Some(value)));
-            row.status.annotations.extend(removed.chain(set));
-            row.status.conditions.extend(ensured.conditions);
+            row.status.wants(ensured.effects);
             if done {
                 row.is_applied(*goal, digest.clone(), service);
             }
@@ -503,8 +500,14 @@ impl Controller {
     fn updated(&self, call: &Call<'_>, answer: Result<Accepted, CloudError>) -> (Step, Option<Duration>) {
         let Ask { goal, digest, service, .. } = call.ask;
         let error = match answer {
-            Ok(Accepted { in_progress, events }) => {
-                self.events.of_provider(&**service, &events);
+            Ok(Accepted { in_progress, effects, ingress }) => {
+                self.events.of_provider(&**service, &effects.events);
+                self.rows.update(call.at, |row| {
+                    if !ingress.is_empty() {
+                        row.status.ingress = Some(published(&ingress));
+                    }
+                    row.status.wants(effects);
+                });
                 if let Some(in_progress) = in_progress {
                     return (Step::End(self.in_progress(call, &in_progress)), None);
                 }
@@ -516,7 +519,7 @@ impl Controller {
                     }
                 });
                 self.kept_up(call);
-                // Nothing was written, so the status may still have to be.
+                // The next look writes the status, which may differ now.
                 return (Step::Again, None);
             }
             Err(error) => error,

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::{Controller, Key};
 use crate::{
-    cloud::{self, LoadBalancer, ServiceOwner},
+    cloud::{self, ServiceOwner},
     kube::{
         cache::Change,
         service::{Ingress, ObjectKey, PortStatus, Service},
@@ -118,8 +118,8 @@ impl FormerClasses {
 }
 
 /// The entries of `status.loadBalancer.ingress`, in the provider's order.
-pub(super) fn published(balancer: &LoadBalancer) -> Vec<Ingress> {
-    balancer.ingress.iter().map(entry).collect()
+pub(super) fn published(ingress: &[cloud::Ingress]) -> Vec<Ingress> {
+    ingress.iter().map(entry).collect()
 }
 
 /// On a Service: the `ipMode` of its addresses, whatever its provider says.

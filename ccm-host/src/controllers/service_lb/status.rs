@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     clock,
-    cloud::ServiceCondition,
+    cloud::{Effects, ServiceCondition},
     kube::{
         patch::{
             Patch, WantedCondition, WriteError, service_annotations, service_condition, service_finalizer,
@@ -43,6 +43,12 @@ impl Status {
             entries.for_each(|entry| entry.ip_mode = Some(mode.to_owned()));
         }
         status
+    }
+
+    /// Takes up what an answer wants written.
+    pub(super) fn wants(&mut self, effects: Effects) {
+        self.annotations.extend(effects.annotations);
+        self.conditions.extend(effects.conditions);
     }
 
     /// Forgets what was written.

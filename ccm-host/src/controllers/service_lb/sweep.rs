@@ -345,7 +345,7 @@ fn learn(row: &mut Row, service: &Service, listed: Option<&LoadBalancer>, comple
 
 /// The balancer serves, with the state that the provider says it applied last.
 fn learn_applied(row: &mut Row, service: &Service, balancer: &LoadBalancer, digest: &str) -> bool {
-    let listed = published(balancer);
+    let listed = published(&balancer.ingress);
     let is_first = row.status.ingress.is_none();
     let news = row.is_listed_as(digest);
     if !shrinks(row.status.ingress.as_deref().unwrap_or(&service.ingress), &listed) {

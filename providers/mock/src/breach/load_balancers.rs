@@ -13,6 +13,8 @@ const ENSURE: &[Method] = &[Method::EnsureLoadBalancer];
 const UPDATE: &[Method] = &[Method::BatchUpdateLoadBalancers];
 const DELETE: &[Method] = &[Method::DeleteLoadBalancer];
 const REMEMBERED: &[Method] = &[Method::EnsureLoadBalancer, Method::DeleteLoadBalancer];
+const ANNOTATED: &[Method] =
+    &[Method::EnsureLoadBalancer, Method::DeleteLoadBalancer, Method::BatchGetInstances];
 const SHOWN: &[Method] = &[Method::GetLoadBalancer, Method::EnsureLoadBalancer, Method::ListLoadBalancers];
 
 pub(super) const BREACHES: &[Effect] = &[
@@ -89,15 +91,24 @@ pub(super) const BREACHES: &[Effect] = &[
     effect("ingress-required", "an active balancer has no ingress").to(SHOWN).late(|_, reply, shot| {
         reply.each(shot, |balancer: &mut LoadBalancer| balancer.ingress.clear());
     }),
-    effect("annotation-prefix", "annotations outside the advertised prefixes").to(ENSURE).late(
-        |_, reply, shot| {
-            reply.each(shot, |answer: &mut EnsureLoadBalancerResponse| {
-                answer.service_annotations.insert("elsewhere.example/owner".to_owned(), "mock".to_owned());
-                let applied = "kubectl.kubernetes.io/last-applied-configuration".to_owned();
-                answer.removed_service_annotations.extend([applied, format!("{WRITTEN_PREFIX}nothing")]);
-            });
-        },
-    ),
+    effect("annotation-prefix", "annotations outside the advertised prefixes, of a Service or a node")
+        .to(ANNOTATED)
+        .ways(&["set", "removed", "node"])
+        .late(|_, reply, shot| {
+            let elsewhere = "elsewhere.example/owner".to_owned();
+            match shot.variant {
+                "set" => reply.each(shot, |writes: &mut ServiceWrites| {
+                    writes.annotations.insert(elsewhere.clone(), "mock".to_owned());
+                }),
+                "removed" => reply.each(shot, |writes: &mut ServiceWrites| {
+                    let applied = "kubectl.kubernetes.io/last-applied-configuration".to_owned();
+                    writes.removed_annotations.extend([applied, format!("{WRITTEN_PREFIX}nothing")]);
+                }),
+                _ => reply.each(shot, |instance: &mut Instance| {
+                    instance.annotations.insert(elsewhere.clone(), "mock".to_owned());
+                }),
+            }
+        }),
     effect("in-progress-not-error", "work in progress is reported as an error").to(Method::CHANGES).late(
         |_, reply, _| {
             if reply.outcome.as_ref().is_ok_and(|answer| answer.first::<InProgress>().is_some()) {

@@ -13,6 +13,8 @@ pub const ANNOTATION_PREFIX: &str = "mock.cloudprovider.ccm/";
 
 /// Prefix of the annotations that the provider writes on Services; a separate one, since no digest covers these.
 pub const WRITTEN_PREFIX: &str = "status.mock.cloudprovider.ccm/";
+/// The prefix of the node annotations that the provider owns.
+pub const NODE_ANNOTATIONS: &str = "mock.example/";
 
 /// State of a balancer, numbered as in the contract.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -27,16 +27,8 @@ pub enum Credentials {
 pub struct Conditions {
     /// Whether the credentials are accepted.
     pub credentials: Credentials,
-    /// Grows when credentials become valid again.
-    pub credentials_generation: u64,
     /// Whether the API answers.
     pub cloud_reachable: bool,
-    /// Whether the event stream works; only reported.
-    pub watch_healthy: bool,
-    /// Whether the provider's configuration is valid; only reported.
-    pub config_valid: bool,
-    /// Whether the cloud throttles; only reported: use a fault to throttle calls.
-    pub rate_limited: bool,
     /// Whether gRPC health is SERVING.
     pub serving: bool,
     /// Duration of an API call in milliseconds.
@@ -53,11 +45,7 @@ impl Default for Conditions {
     fn default() -> Self {
         Self {
             credentials: Credentials::Valid,
-            credentials_generation: 1,
             cloud_reachable: true,
-            watch_healthy: true,
-            config_valid: true,
-            rate_limited: false,
             serving: true,
             latency_ms: 0,
             provisioning_ms: 0,
@@ -92,10 +80,7 @@ impl State {
     ///
     /// The patch does not fit.
     pub fn patch_conditions(&mut self, patch: &Value) -> Result<Conditions, CloudError> {
-        let valid = |conditions: &Conditions| conditions.credentials == Credentials::Valid;
-        let mut next = patched(&self.conditions, patch, &["credentials_generation"])?;
-        next.credentials_generation += u64::from(valid(&next) && !valid(&self.conditions));
-        self.conditions = next.clone();
-        Ok(next)
+        self.conditions = patched(&self.conditions, patch, &[])?;
+        Ok(self.conditions.clone())
     }
 }

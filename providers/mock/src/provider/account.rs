@@ -5,36 +5,26 @@ use cloudprovider_sdk::{
 };
 
 use super::Honest;
-use crate::cloud::{Credentials, timestamp};
+use crate::cloud::Credentials;
 
 #[async_trait]
 impl CloudProvider for Honest {
     async fn get_status(&self, _ctx: &CallContext) -> Result<GetStatusResponse> {
-        let now = self.mock.now();
         let is = self.mock.look(|state| state.conditions.clone());
         let refused =
             if is.credentials == Credentials::Expired { "CredentialsExpired" } else { "CredentialsRefused" };
         let valid = is.credentials == Credentials::Valid;
-        let condition =
-            |kind: ConditionType, holds: bool, good: bool, else_because: &str| ProviderCondition {
-                r#type: kind.into(),
-                status: if holds { ConditionStatus::True } else { ConditionStatus::False }.into(),
-                reason: if holds == good { String::new() } else { else_because.to_owned() },
-                ..ProviderCondition::default()
-            };
+        let condition = |kind: ConditionType, holds: bool, else_because: &str| ProviderCondition {
+            r#type: kind.into(),
+            status: if holds { ConditionStatus::True } else { ConditionStatus::False }.into(),
+            reason: if holds { String::new() } else { else_because.to_owned() },
+            ..ProviderCondition::default()
+        };
         let conditions = vec![
-            condition(ConditionType::ConfigValid, is.config_valid, true, "ConfigInvalid"),
-            condition(ConditionType::CredentialsValid, valid, true, refused),
-            condition(ConditionType::CloudReachable, is.cloud_reachable, true, "CloudUnreachable"),
-            condition(ConditionType::WatchHealthy, is.watch_healthy, true, "WatchBroken"),
-            condition(ConditionType::RateLimited, is.rate_limited, false, "Throttled"),
+            condition(ConditionType::CredentialsValid, valid, refused),
+            condition(ConditionType::CloudReachable, is.cloud_reachable, "CloudUnreachable"),
         ];
-        Ok(GetStatusResponse {
-            conditions,
-            config_digest: String::new(),
-            credentials_generation: is.credentials_generation,
-            last_cloud_contact: is.cloud_reachable.then(|| timestamp(now)),
-        })
+        Ok(GetStatusResponse { conditions })
     }
 }
 

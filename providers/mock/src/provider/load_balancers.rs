@@ -48,13 +48,12 @@ impl LoadBalancers for Honest {
             ];
             let told = told.into_iter().filter(|(happened, ..)| *happened);
             let due = balancer.due.filter(|_| balancer.state == BalancerState::Provisioning);
-            let id = (format!("{WRITTEN_PREFIX}load-balancer-id"), balancer.id.clone());
+            let id = (id_annotation(), balancer.id.clone());
             Ok(EnsureLoadBalancerResponse {
                 load_balancer: Some((&balancer).into()),
                 in_progress: due.map(|due| provisioning(due, now)),
                 events: told.map(|(_, reason, text)| event(EventType::Normal, reason, text)).collect(),
-                service_annotations: HashMap::from([id]),
-                ..EnsureLoadBalancerResponse::default()
+                service: Some(ServiceWrites { annotations: HashMap::from([id]), ..ServiceWrites::default() }),
             })
         })
         .await
@@ -79,7 +78,13 @@ impl LoadBalancers for Honest {
                 };
                 let service = item.service.and_then(|service| service.r#ref).unwrap_or_default();
                 let (service_uid, outcome) = (service.uid, outcome.into());
-                LoadBalancerUpdateResult { service_uid, outcome, in_progress, error, events: Vec::new() }
+                LoadBalancerUpdateResult {
+                    service_uid,
+                    outcome,
+                    in_progress,
+                    error,
+                    ..LoadBalancerUpdateResult::default()
+                }
             };
             Ok(BatchUpdateLoadBalancersResponse { results: request.items.into_iter().map(update).collect() })
         })
@@ -96,7 +101,10 @@ impl LoadBalancers for Honest {
         self.change(|state, now| {
             let mut answer = DeleteLoadBalancerResponse::default();
             match state.delete_balancer(ctx.cluster_uid(), &service.uid, adopt, now)? {
-                Deleted::Gone => {}
+                Deleted::Gone => {
+                    let removed_annotations = vec![id_annotation()];
+                    answer.service = Some(ServiceWrites { removed_annotations, ..ServiceWrites::default() });
+                }
                 Deleted::Going(due) => {
                     let text = "the load balancer is being deleted";
                     answer.in_progress = Some(in_progress("DELETING", text, due, now));
@@ -127,6 +135,11 @@ impl LoadBalancers for Honest {
         })
         .await
     }
+}
+
+/// The annotation that names the balancer on its Service.
+fn id_annotation() -> String {
+    format!("{WRITTEN_PREFIX}load-balancer-id")
 }
 
 fn cluster(ctx: &CallContext) -> ClusterRef {

@@ -78,9 +78,8 @@ async fn what_is_said_of_balancers() {
     mock.breach("ingress-valid/no-ip").await;
     assert_eq!(mock.balancer(SERVICE).await.ingress.pop().unwrap().ip, "300.300.300.300");
     mock.breach("annotation-prefix").await;
-    assert!(
-        mock.ensure(SERVICE, "d").await.unwrap().service_annotations.contains_key("elsewhere.example/owner")
-    );
+    let annotations = mock.ensure(SERVICE, "d").await.unwrap().service.unwrap().annotations;
+    assert!(annotations.contains_key("elsewhere.example/owner"));
 }
 
 #[tokio::test]

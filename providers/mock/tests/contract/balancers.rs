@@ -14,7 +14,10 @@ async fn a_balancer_lives_from_ensure_to_delete() {
     let balancer = made.load_balancer.unwrap();
     assert_eq!((balancer.state(), balancer.applied_digest.as_str()), (LoadBalancerState::Active, "d1"));
     assert_eq!(balancer.ingress[0].ip, "192.0.2.1");
-    assert_eq!(made.service_annotations["status.mock.cloudprovider.ccm/load-balancer-id"], balancer.id);
+    assert_eq!(
+        made.service.unwrap_or_default().annotations["status.mock.cloudprovider.ccm/load-balancer-id"],
+        balancer.id
+    );
     let again = mock.balancers().ensure_load_balancer(ensure(SERVICE, "d1", 1)).await.unwrap().into_inner();
     assert_eq!(again.load_balancer, Some(balancer.clone()), "R:ensure-idempotent");
     let item =

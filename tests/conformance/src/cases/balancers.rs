@@ -2,8 +2,11 @@
 
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
-use cloudprovider_proto::v1alpha1::{Capability, InProgress, LoadBalancer, LoadBalancerState, Ownership};
+use cloudprovider_proto::v1alpha1::{
+    Capability, InProgress, LoadBalancer, LoadBalancerState, Ownership, ServiceWrites,
+};
 
+use super::updates::updated;
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers, Stop},
     scenario::Variables,
@@ -39,7 +42,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "LB-09",
         LoadBalancers,
-        "annotations are written under advertised prefixes alone",
+        "what is written on a Service is under advertised prefixes and of advertised types alone",
         &["annotation-prefix"],
         &annotations,
     ),
@@ -146,11 +149,31 @@ async fn unknown_backends(t: &Trial) -> Outcome {
 }
 
 async fn annotations(t: &Trial) -> Outcome {
-    let answer = t.ensure(&t.wanted()?).await?;
-    let prefixes = t.provider().capabilities.wants.clone().unwrap_or_default().service_annotation_writes;
-    for key in answer.service_annotations.keys().chain(&answer.removed_service_annotations) {
-        let allowed = prefixes.iter().any(|prefix| !prefix.is_empty() && key.starts_with(prefix));
-        expect(allowed, format!("an annotation under one of {prefixes:?}"), key)?;
+    let wanted = t.wanted()?;
+    allowed(t, t.ensure(&wanted).await?.service)?;
+    for result in updated(t, &[&wanted]).await? {
+        allowed(t, result.service)?;
+    }
+    let deleted = good("DeleteLoadBalancer", t.delete_once(t.delete_request(&wanted)).await)?;
+    allowed(t, deleted.service)
+}
+
+/// What an answer may write on a Service.
+fn allowed(t: &Trial, writes: Option<ServiceWrites>) -> Outcome {
+    let (writes, wants) =
+        (writes.unwrap_or_default(), t.provider().capabilities.wants.clone().unwrap_or_default());
+    let prefixes = wants.service_annotation_writes;
+    for key in writes.annotations.keys().chain(&writes.removed_annotations) {
+        let is_its_own = prefixes.iter().any(|prefix| !prefix.is_empty() && key.starts_with(prefix));
+        expect(is_its_own, format!("an annotation under one of {prefixes:?}"), key)?;
+    }
+    for condition in writes.conditions {
+        let types = &wants.service_condition_writes;
+        expect(
+            types.contains(&condition.r#type),
+            format!("a condition of one of the types {types:?}"),
+            condition,
+        )?;
     }
     Ok(())
 }

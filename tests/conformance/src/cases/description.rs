@@ -55,6 +55,14 @@ pub(super) const CASES: &[Case] = &[
         &reserved,
     )
     .hooks(MACHINE),
+    Case::new(
+        "INST-19",
+        Instances,
+        "annotations of a node are under advertised prefixes alone",
+        &["annotation-prefix"],
+        &annotations,
+    )
+    .hooks(MACHINE),
     Case::new("INST-13", Instances, "pod CIDRs are networks, at most one of a family", &[], &pod_cidrs)
         .words(&["Pod CIDRs, if the cloud allocates them: CAPABILITY_INSTANCE_POD_CIDRS."])
         .capability(Capability::InstancePodCidrs)
@@ -135,6 +143,17 @@ async fn labels(t: &Trial) -> Outcome {
     }
     for (key, value) in &instance.labels {
         expect(is_key(key) && is_value(value), "a valid label", format!("{key}={value}"))?;
+    }
+    Ok(())
+}
+
+async fn annotations(t: &Trial) -> Outcome {
+    let machine = t.machine().await?;
+    let instance = described(t, machine.node()).await?;
+    let prefixes = t.provider().capabilities.wants.clone().unwrap_or_default().node_annotation_writes;
+    for key in instance.annotations.keys() {
+        let is_its_own = prefixes.iter().any(|prefix| !prefix.is_empty() && key.starts_with(prefix));
+        expect(is_its_own, format!("an annotation under one of {prefixes:?}"), key)?;
     }
     Ok(())
 }

@@ -32,9 +32,12 @@ pub(super) fn ensured(request: &pb::EnsureLoadBalancerRequest) -> pb::EnsureLoad
             ownership: pb::Ownership::ByUid.into(),
             ..Default::default()
         }),
-        service_annotations: [("x.example/id", "1"), ("other/id", "2")]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into(),
+        service: Some(pb::ServiceWrites {
+            annotations: [("x.example/id", "1"), ("other/id", "2")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+            ..Default::default()
+        }),
         ..Default::default()
     }
 }
@@ -97,7 +100,7 @@ async fn ensure_carries_the_whole_wish_and_its_answer_is_checked() {
     let answer = host.provider.ensure_load_balancer(asked.clone()).await.unwrap();
     assert_eq!(answer.load_balancer.applied_digest.as_ref(), Some(&asked.desired_digest));
     assert_eq!(answer.load_balancer.ingress[0].ip_mode, Some("VIP"));
-    assert_eq!(answer.annotations.keys().collect::<Vec<_>>(), ["x.example/id"]);
+    assert_eq!(answer.effects.annotations.keys().collect::<Vec<_>>(), ["x.example/id"]);
     assert_eq!(answer.load_balancer.rejected.len(), 1, "{:?}", answer.load_balancer.rejected);
 
     let request: pb::EnsureLoadBalancerRequest = seen.lock().take().unwrap();

@@ -91,7 +91,7 @@ async fn round(host: &Host, seed: u64) -> u64 {
     let mut check = Check { is: Believed(seed), believed: 0 };
     asked.into_iter().for_each(|one| check.on(one, |check, one| check.instance(&one)));
     updated.into_iter().for_each(|one| {
-        check.on(one, |check, one: Accepted| check.effects(&one.events, one.in_progress.as_ref()));
+        check.on(one, |check, one: Accepted| check.effects(&one.effects.events, one.in_progress.as_ref()));
     });
     routes.into_iter().enumerate().for_each(|(i, one)| {
         check.on(one, |check, one: EnsuredRoute| {
@@ -110,10 +110,13 @@ async fn round(host: &Host, seed: u64) -> u64 {
         check.ensured(&one);
         let writes = &host.provider.link.wants().service_annotation_writes;
         if !writes.iter().any(|prefix| prefix.starts_with("other")) {
-            check.that(!one.annotations.contains_key("other.example/id"), "an annotation without right");
+            check.that(
+                !one.effects.annotations.contains_key("other.example/id"),
+                "an annotation without right",
+            );
         }
     });
-    check.on(deleted, |check, one: Accepted| check.effects(&one.events, one.in_progress.as_ref()));
+    check.on(deleted, |check, one: Accepted| check.effects(&one.effects.events, one.in_progress.as_ref()));
     check.on(unrouted, |check, one: Option<InProgress>| check.effects(&[], one.as_ref()));
     check.on(got, |check, one: LoadBalancer| check.balancer(&one));
     check.on(list, |check, list: Listed<LoadBalancer>| {

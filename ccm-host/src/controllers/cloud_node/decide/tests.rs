@@ -66,7 +66,8 @@ fn words(node: &Node, verdict: Verdict) -> String {
         Verdict::NotOurs => return "not ours".to_owned(),
     };
     let mut words = vec![kind.to_owned()];
-    let Plan { addresses, change, reports, reordered: _ } = plan;
+    let Plan { addresses, maintenance, change, reports, reordered: _ } = plan;
+    words.extend(maintenance.map(|said| format!("maintenance={}", said.condition().status)));
     words.extend(change.provider_id.map(|id| format!("pid={id}")));
     words.extend(change.set_labels.iter().map(|(key, value)| format!("{key}={value}")));
     words.extend(change.remove_labels.iter().map(|key| format!("-{key}")));
@@ -352,6 +353,34 @@ fn an_initialised_node_that_is_decided_about_again_needs_nothing() {
     let Verdict::Refresh(plan) = decided(&after, &running(in_zone())) else { panic!() };
     assert_eq!(plan.change, NodeChange::default());
     assert_eq!(plan.addresses, Some(after.addresses));
+}
+
+/// Under its own prefixes a provider's word is the whole truth; elsewhere nothing is touched.
+#[test]
+fn annotations_under_a_providers_prefixes_are_the_providers() {
+    let instance = Instance {
+        annotations: [("x.io/peer".to_owned(), "65000".to_owned()), ("x.io/same".to_owned(), "1".to_owned())]
+            .into(),
+        annotation_prefixes: vec!["x.io/".to_owned()],
+        ..machine_12345()
+    };
+    let annotated = |node: Node| {
+        let pairs = [("x.io/stale", "1"), ("x.io/same", "1"), ("y.io/users", "1")];
+        pairs.into_iter().fold(node, |node, (key, value)| node.with_annotation(key, value))
+    };
+    for before in
+        [annotated(tainted()), annotated(node("n").with_provider_id("fake://12345")), annotated(node("n"))]
+    {
+        let (Verdict::Initialise(plan) | Verdict::Refresh(plan)) =
+            decided(&before, &running(instance.clone()))
+        else {
+            panic!()
+        };
+        let mut change = plan.change.annotations;
+        change.remove(OWNED_LABELS);
+        let want = [("x.io/peer".to_owned(), Some("65000".to_owned())), ("x.io/stale".to_owned(), None)];
+        assert_eq!(change, want.into());
+    }
 }
 
 #[test]

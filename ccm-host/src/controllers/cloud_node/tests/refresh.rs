@@ -1,7 +1,9 @@
 use super::*;
+use serde_json::{Value, json};
+
 use crate::cloud::{
-    ErrorReason, Freshness, InstanceAnswer, InstanceState,
-    fake::{error, machine},
+    ErrorReason, Freshness, Instance, InstanceAnswer, InstanceState, Maintenance, MaintenanceKind,
+    fake::{error, instance, machine},
 };
 
 /// A node that matches `running`.
@@ -372,4 +374,37 @@ async fn a_node_that_was_nobodys_for_sure_is_asked_about_once_it_is() {
     sleep(PERIOD).await;
     assert_eq!(scene.questions(), 0, "it is not the late one's");
     scene.stop().await;
+}
+
+/// Shown only where the operator wants it, and taken back when the cloud no longer plans it.
+#[tokio::test(start_paused = true)]
+async fn planned_maintenance_is_a_condition_of_the_node() {
+    let planned = |maintenance| {
+        let instance = Instance { maintenance, ..instance("fake://a") };
+        machine(InstanceState::Running, Some(instance))
+    };
+    let reboot = || {
+        let kind = MaintenanceKind::Reboot;
+        planned(Some(Maintenance { kind, message: "kernel".to_owned(), ..Maintenance::default() }))
+    };
+    for (is_shown, want) in [(true, json!("True")), (false, json!(null))] {
+        let fake = FakeProvider::new("fake");
+        fake.set_answer("a", reboot());
+        let scene = Scene::start_with([new_node("a")], Arc::clone(&fake), vec![], |settings| {
+            settings.planned_maintenance_condition = is_shown;
+        })
+        .await;
+        scene.until_initialised("a").await;
+        let status = || {
+            let conditions = scene.server.part("a", "/status/conditions");
+            let all: Vec<Value> = conditions.as_array().cloned().unwrap_or_default();
+            let of = all.into_iter().find(|one| one["type"] == "MaintenancePlanned");
+            of.map_or(json!(null), |one| one["status"].clone())
+        };
+        assert_eq!(status(), want, "{is_shown}");
+        fake.set_answer("a", planned(None));
+        sleep(PERIOD * 2).await;
+        assert_eq!(status(), if is_shown { json!("False") } else { json!(null) });
+        scene.stop().await;
+    }
 }

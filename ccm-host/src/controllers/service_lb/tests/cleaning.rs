@@ -14,6 +14,7 @@ use crate::{
         fake::{error, method},
     },
     kube::{
+        KeySet,
         fixtures::{invalid, refusal},
         service::ObjectKey,
     },
@@ -31,6 +32,26 @@ async fn a_service_that_wants_no_balancer_any_more_loses_it() {
     assert_eq!(story, ["delete web-uid", "finalizer removed"]);
     assert_eq!(events, TOLD);
     assert_eq!(world.metric("ccm_service_pending"), "0");
+}
+
+/// What a deletion leaves on a Service that stays is written before the finalizer goes; a write that fails is no loss.
+#[tokio::test(start_paused = true)]
+async fn what_a_deletion_wants_removed_goes_from_a_service_that_stays() {
+    let mut service = fin(published(lb("web")));
+    service["metadata"]["annotations"] = json!({"cloud/arn": "a1", "users": "own"});
+    let mut world = World::new([node("n1"), service]);
+    world.cloud.change_info(|info| info.keep_of_services.annotations = KeySet::prefixes(["cloud/"]));
+    world.start();
+    world.pass(A_WHILE).await;
+    world.take();
+    world.cloud.set_annotations([].into(), vec!["cloud/arn".to_owned()]);
+    world.cluster.refuse_next("status", refusal(500, "InternalError"));
+    world.cluster.change_service("web", |service| service["spec"]["type"] = json!("ClusterIP"));
+    world.pass(A_WHILE).await;
+    let written = r#"annotations {"cloud/arn":null}"#;
+    assert_eq!(world.take(), ["delete web-uid", "delete web-uid", written, "finalizer removed"]);
+    let service = world.cluster.service("web").unwrap();
+    assert_eq!(service["metadata"]["annotations"], json!({"users": "own"}));
 }
 
 /// SVC-7; no status is written to a Service that is gone.

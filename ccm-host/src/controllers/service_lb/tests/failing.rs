@@ -214,10 +214,7 @@ fn a_done_that_is_none_is_not_believed() {
             rejected: Vec::new(),
         },
         in_progress: None,
-        events: Vec::new(),
-        annotations: Default::default(),
-        removed_annotations: Vec::new(),
-        conditions: Default::default(),
+        effects: Default::default(),
     };
     use LoadBalancerState as S;
     for state in [S::Unspecified, S::Absent, S::NotOwned, S::Deleting] {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     cloud::{
-        ErrorReason, InProgress,
+        ErrorReason, InProgress, Ingress,
         fake::{error, method},
     },
     controllers::{
@@ -39,6 +39,19 @@ async fn asked(world: &World) -> Vec<String> {
     let mut story = world.take();
     story.sort();
     story
+}
+
+/// Where addresses depend on the nodes, an update brings the new ones, and what else is to be written.
+#[tokio::test(start_paused = true)]
+async fn what_an_update_answers_is_published() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    let ip = Some("198.51.100.7".parse().unwrap());
+    world.cloud.set_updated_ingress(vec![Ingress { ip, hostname: None, ip_mode: None, ports: Vec::new() }]);
+    world.cloud.set_annotations([("cloud/nodes".to_owned(), "2".to_owned())].into(), Vec::new());
+    world.cluster.put(node("n2"));
+    world.pass(A_WHILE).await;
+    let written = r#"status 198.51.100.7; annotations {"cloud/nodes":"2"}"#;
+    assert_eq!(world.take(), ["update web n1,n2", written]);
 }
 
 /// LBN-1..7; the concurrency limit makes no difference.

@@ -101,7 +101,7 @@ fn a_patch_changes_what_it_names_and_never_the_provider_id() {
     for (patch, wanted) in [
         (
             json!({"id": "i-9"}),
-            "\"id\" cannot be patched; use addresses, cluster_uid, instance_type, labels, ",
+            "\"id\" cannot be patched; use addresses, annotations, cluster_uid, instance_type, labels, ",
         ),
         (json!({"zone": 1}), "the patch does not fit: invalid type: integer `1`"),
         (json!([]), "a patch is a JSON object"),

@@ -155,41 +155,30 @@ func (Capability) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDescGZIP(), []int{0}
 }
 
-// ConditionType is the type of a condition.
+// ConditionType is the type of a condition. A provider with an invalid configuration does not start, or answers
+// INVALID_PROVIDER_CONFIG; a throttled one answers RATE_LIMITED.
 type ConditionType int32
 
 const (
 	// Ignored.
 	ConditionType_CONDITION_TYPE_UNSPECIFIED ConditionType = 0
-	// The provider's configuration is valid.
-	ConditionType_CONDITION_TYPE_CONFIG_VALID ConditionType = 1
 	// The cloud accepts the provider's credentials.
 	ConditionType_CONDITION_TYPE_CREDENTIALS_VALID ConditionType = 2
 	// The cloud answers.
 	ConditionType_CONDITION_TYPE_CLOUD_REACHABLE ConditionType = 3
-	// The cloud's event stream is alive.
-	ConditionType_CONDITION_TYPE_WATCH_HEALTHY ConditionType = 4
-	// The cloud throttles the provider.
-	ConditionType_CONDITION_TYPE_RATE_LIMITED ConditionType = 5
 )
 
 // Enum value maps for ConditionType.
 var (
 	ConditionType_name = map[int32]string{
 		0: "CONDITION_TYPE_UNSPECIFIED",
-		1: "CONDITION_TYPE_CONFIG_VALID",
 		2: "CONDITION_TYPE_CREDENTIALS_VALID",
 		3: "CONDITION_TYPE_CLOUD_REACHABLE",
-		4: "CONDITION_TYPE_WATCH_HEALTHY",
-		5: "CONDITION_TYPE_RATE_LIMITED",
 	}
 	ConditionType_value = map[string]int32{
 		"CONDITION_TYPE_UNSPECIFIED":       0,
-		"CONDITION_TYPE_CONFIG_VALID":      1,
 		"CONDITION_TYPE_CREDENTIALS_VALID": 2,
 		"CONDITION_TYPE_CLOUD_REACHABLE":   3,
-		"CONDITION_TYPE_WATCH_HEALTHY":     4,
-		"CONDITION_TYPE_RATE_LIMITED":      5,
 	}
 )
 
@@ -751,8 +740,12 @@ type Wants struct {
 	// Types of the conditions that the provider sets on Services through its responses, for example "example.com/PortsOpen".
 	// Those under "cloudprovider.ccm/" are the host's own.
 	ServiceConditionWrites []string `protobuf:"bytes,6,rep,name=service_condition_writes,json=serviceConditionWrites,proto3" json:"service_condition_writes,omitempty"`
-	unknownFields          protoimpl.UnknownFields
-	sizeCache              protoimpl.SizeCache
+	// Prefixes of annotations that the provider sets on Nodes through `Instance.annotations`, for example
+	// "metal.example/bgp-". The provider owns every annotation of a Node under them. The host drops a prefix that is empty or
+	// within kubernetes.io, k8s.io or cloudprovider.ccm. At most 16.
+	NodeAnnotationWrites []string `protobuf:"bytes,7,rep,name=node_annotation_writes,json=nodeAnnotationWrites,proto3" json:"node_annotation_writes,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *Wants) Reset() {
@@ -823,6 +816,13 @@ func (x *Wants) GetServiceAnnotationWrites() []string {
 func (x *Wants) GetServiceConditionWrites() []string {
 	if x != nil {
 		return x.ServiceConditionWrites
+	}
+	return nil
+}
+
+func (x *Wants) GetNodeAnnotationWrites() []string {
+	if x != nil {
+		return x.NodeAnnotationWrites
 	}
 	return nil
 }
@@ -1079,15 +1079,9 @@ func (*GetStatusRequest) Descriptor() ([]byte, []int) {
 type GetStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Each type at most once.
-	Conditions []*ProviderCondition `protobuf:"bytes,1,rep,name=conditions,proto3" json:"conditions,omitempty"`
-	// Digest of the configuration in use, without secrets. Optional.
-	ConfigDigest string `protobuf:"bytes,2,opt,name=config_digest,json=configDigest,proto3" json:"config_digest,omitempty"`
-	// Increases each time the provider loads new credentials. Optional.
-	CredentialsGeneration uint64 `protobuf:"varint,3,opt,name=credentials_generation,json=credentialsGeneration,proto3" json:"credentials_generation,omitempty"`
-	// When the cloud last answered. Optional.
-	LastCloudContact *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_cloud_contact,json=lastCloudContact,proto3" json:"last_cloud_contact,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	Conditions    []*ProviderCondition `protobuf:"bytes,1,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetStatusResponse) Reset() {
@@ -1123,27 +1117,6 @@ func (*GetStatusResponse) Descriptor() ([]byte, []int) {
 func (x *GetStatusResponse) GetConditions() []*ProviderCondition {
 	if x != nil {
 		return x.Conditions
-	}
-	return nil
-}
-
-func (x *GetStatusResponse) GetConfigDigest() string {
-	if x != nil {
-		return x.ConfigDigest
-	}
-	return ""
-}
-
-func (x *GetStatusResponse) GetCredentialsGeneration() uint64 {
-	if x != nil {
-		return x.CredentialsGeneration
-	}
-	return 0
-}
-
-func (x *GetStatusResponse) GetLastCloudContact() *timestamppb.Timestamp {
-	if x != nil {
-		return x.LastCloudContact
 	}
 	return nil
 }
@@ -1392,14 +1365,15 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x15resume_token_validity\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x13resumeTokenValidity\x12F\n" +
 	"\x11bookmark_interval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x10bookmarkInterval\x12=\n" +
 	"\rwatch_max_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\vwatchMaxAge\x12@\n" +
-	"\x0einstance_sweep\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\rinstanceSweepJ\x04\b\x01\x10\x02R\x13page_token_validity\"\x93\x03\n" +
+	"\x0einstance_sweep\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\rinstanceSweepJ\x04\b\x01\x10\x02R\x13page_token_validity\"\xc9\x03\n" +
 	"\x05Wants\x12B\n" +
 	"\bidentity\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.NodeFieldsR\bidentity\x12@\n" +
 	"\abackend\x18\x02 \x01(\v2&.ccm.cloudprovider.v1alpha1.NodeFieldsR\abackend\x12I\n" +
 	"\froute_target\x18\x03 \x01(\v2&.ccm.cloudprovider.v1alpha1.NodeFieldsR\vrouteTarget\x12C\n" +
 	"\aservice\x18\x04 \x01(\v2).ccm.cloudprovider.v1alpha1.ServiceFieldsR\aservice\x12:\n" +
 	"\x19service_annotation_writes\x18\x05 \x03(\tR\x17serviceAnnotationWrites\x128\n" +
-	"\x18service_condition_writes\x18\x06 \x03(\tR\x16serviceConditionWrites\"\xf4\x02\n" +
+	"\x18service_condition_writes\x18\x06 \x03(\tR\x16serviceConditionWrites\x124\n" +
+	"\x16node_annotation_writes\x18\a \x03(\tR\x14nodeAnnotationWrites\"\xf4\x02\n" +
 	"\n" +
 	"NodeFields\x12\x1f\n" +
 	"\vsystem_uuid\x18\x01 \x01(\bR\n" +
@@ -1422,14 +1396,11 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"finalizers\x18\x03 \x01(\bR\n" +
 	"finalizers\x12#\n" +
 	"\rdeletion_time\x18\x04 \x01(\bR\fdeletionTime\"\x12\n" +
-	"\x10GetStatusRequest\"\x88\x02\n" +
+	"\x10GetStatusRequest\"\xa3\x01\n" +
 	"\x11GetStatusResponse\x12M\n" +
 	"\n" +
 	"conditions\x18\x01 \x03(\v2-.ccm.cloudprovider.v1alpha1.ProviderConditionR\n" +
-	"conditions\x12#\n" +
-	"\rconfig_digest\x18\x02 \x01(\tR\fconfigDigest\x125\n" +
-	"\x16credentials_generation\x18\x03 \x01(\x04R\x15credentialsGeneration\x12H\n" +
-	"\x12last_cloud_contact\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x10lastCloudContact\"\x82\x02\n" +
+	"conditionsJ\x04\b\x02\x10\x05R\rconfig_digestR\x16credentials_generationR\x12last_cloud_contact\"\x82\x02\n" +
 	"\vLeadRequest\x12@\n" +
 	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12=\n" +
 	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingR\afencing\x126\n" +
@@ -1459,14 +1430,11 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x12%\n" +
 	"!CAPABILITY_BACKEND_SETS_BY_DIGEST\x10\v\x12\x1d\n" +
 	"\x19CAPABILITY_DURABLE_DIGEST\x10\f\x12\x1e\n" +
-	"\x1aCAPABILITY_ROUTE_OWNERSHIP\x10\r\"\x04\b\a\x10\a*\x12CAPABILITY_FENCING*\xdd\x01\n" +
+	"\x1aCAPABILITY_ROUTE_OWNERSHIP\x10\r\"\x04\b\a\x10\a*\x12CAPABILITY_FENCING*\xe3\x01\n" +
 	"\rConditionType\x12\x1e\n" +
-	"\x1aCONDITION_TYPE_UNSPECIFIED\x10\x00\x12\x1f\n" +
-	"\x1bCONDITION_TYPE_CONFIG_VALID\x10\x01\x12$\n" +
+	"\x1aCONDITION_TYPE_UNSPECIFIED\x10\x00\x12$\n" +
 	" CONDITION_TYPE_CREDENTIALS_VALID\x10\x02\x12\"\n" +
-	"\x1eCONDITION_TYPE_CLOUD_REACHABLE\x10\x03\x12 \n" +
-	"\x1cCONDITION_TYPE_WATCH_HEALTHY\x10\x04\x12\x1f\n" +
-	"\x1bCONDITION_TYPE_RATE_LIMITED\x10\x05*j\n" +
+	"\x1eCONDITION_TYPE_CLOUD_REACHABLE\x10\x03\"\x04\b\x01\x10\x01\"\x04\b\x04\x10\x04\"\x04\b\x05\x10\x05*\x1bCONDITION_TYPE_CONFIG_VALID*\x1cCONDITION_TYPE_WATCH_HEALTHY*\x1bCONDITION_TYPE_RATE_LIMITED*j\n" +
 	"\x0fConditionStatus\x12 \n" +
 	"\x1cCONDITION_STATUS_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CONDITION_STATUS_TRUE\x10\x01\x12\x1a\n" +
@@ -1510,9 +1478,9 @@ var file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_goTypes = []any{
 	(*LeadResponse)(nil),            // 15: ccm.cloudprovider.v1alpha1.LeadResponse
 	(*ProviderCondition)(nil),       // 16: ccm.cloudprovider.v1alpha1.ProviderCondition
 	(*durationpb.Duration)(nil),     // 17: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 18: google.protobuf.Timestamp
-	(*ClusterRef)(nil),              // 19: ccm.cloudprovider.v1alpha1.ClusterRef
-	(*Fencing)(nil),                 // 20: ccm.cloudprovider.v1alpha1.Fencing
+	(*ClusterRef)(nil),              // 18: ccm.cloudprovider.v1alpha1.ClusterRef
+	(*Fencing)(nil),                 // 19: ccm.cloudprovider.v1alpha1.Fencing
+	(*timestamppb.Timestamp)(nil),   // 20: google.protobuf.Timestamp
 }
 var file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_depIdxs = []int32{
 	0,  // 0: ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse.capabilities:type_name -> ccm.cloudprovider.v1alpha1.Capability
@@ -1532,26 +1500,25 @@ var file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_depIdxs = []int32{
 	10, // 14: ccm.cloudprovider.v1alpha1.Wants.route_target:type_name -> ccm.cloudprovider.v1alpha1.NodeFields
 	11, // 15: ccm.cloudprovider.v1alpha1.Wants.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceFields
 	16, // 16: ccm.cloudprovider.v1alpha1.GetStatusResponse.conditions:type_name -> ccm.cloudprovider.v1alpha1.ProviderCondition
-	18, // 17: ccm.cloudprovider.v1alpha1.GetStatusResponse.last_cloud_contact:type_name -> google.protobuf.Timestamp
-	19, // 18: ccm.cloudprovider.v1alpha1.LeadRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	20, // 19: ccm.cloudprovider.v1alpha1.LeadRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
-	17, // 20: ccm.cloudprovider.v1alpha1.LeadRequest.valid_for:type_name -> google.protobuf.Duration
-	17, // 21: ccm.cloudprovider.v1alpha1.LeadRequest.valid_until:type_name -> google.protobuf.Duration
-	17, // 22: ccm.cloudprovider.v1alpha1.LeadResponse.heard_at:type_name -> google.protobuf.Duration
-	1,  // 23: ccm.cloudprovider.v1alpha1.ProviderCondition.type:type_name -> ccm.cloudprovider.v1alpha1.ConditionType
-	2,  // 24: ccm.cloudprovider.v1alpha1.ProviderCondition.status:type_name -> ccm.cloudprovider.v1alpha1.ConditionStatus
-	18, // 25: ccm.cloudprovider.v1alpha1.ProviderCondition.since:type_name -> google.protobuf.Timestamp
-	3,  // 26: ccm.cloudprovider.v1alpha1.CloudProvider.GetCapabilities:input_type -> ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest
-	12, // 27: ccm.cloudprovider.v1alpha1.CloudProvider.GetStatus:input_type -> ccm.cloudprovider.v1alpha1.GetStatusRequest
-	14, // 28: ccm.cloudprovider.v1alpha1.CloudProvider.Lead:input_type -> ccm.cloudprovider.v1alpha1.LeadRequest
-	4,  // 29: ccm.cloudprovider.v1alpha1.CloudProvider.GetCapabilities:output_type -> ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse
-	13, // 30: ccm.cloudprovider.v1alpha1.CloudProvider.GetStatus:output_type -> ccm.cloudprovider.v1alpha1.GetStatusResponse
-	15, // 31: ccm.cloudprovider.v1alpha1.CloudProvider.Lead:output_type -> ccm.cloudprovider.v1alpha1.LeadResponse
-	29, // [29:32] is the sub-list for method output_type
-	26, // [26:29] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	18, // 17: ccm.cloudprovider.v1alpha1.LeadRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	19, // 18: ccm.cloudprovider.v1alpha1.LeadRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
+	17, // 19: ccm.cloudprovider.v1alpha1.LeadRequest.valid_for:type_name -> google.protobuf.Duration
+	17, // 20: ccm.cloudprovider.v1alpha1.LeadRequest.valid_until:type_name -> google.protobuf.Duration
+	17, // 21: ccm.cloudprovider.v1alpha1.LeadResponse.heard_at:type_name -> google.protobuf.Duration
+	1,  // 22: ccm.cloudprovider.v1alpha1.ProviderCondition.type:type_name -> ccm.cloudprovider.v1alpha1.ConditionType
+	2,  // 23: ccm.cloudprovider.v1alpha1.ProviderCondition.status:type_name -> ccm.cloudprovider.v1alpha1.ConditionStatus
+	20, // 24: ccm.cloudprovider.v1alpha1.ProviderCondition.since:type_name -> google.protobuf.Timestamp
+	3,  // 25: ccm.cloudprovider.v1alpha1.CloudProvider.GetCapabilities:input_type -> ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest
+	12, // 26: ccm.cloudprovider.v1alpha1.CloudProvider.GetStatus:input_type -> ccm.cloudprovider.v1alpha1.GetStatusRequest
+	14, // 27: ccm.cloudprovider.v1alpha1.CloudProvider.Lead:input_type -> ccm.cloudprovider.v1alpha1.LeadRequest
+	4,  // 28: ccm.cloudprovider.v1alpha1.CloudProvider.GetCapabilities:output_type -> ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse
+	13, // 29: ccm.cloudprovider.v1alpha1.CloudProvider.GetStatus:output_type -> ccm.cloudprovider.v1alpha1.GetStatusResponse
+	15, // 30: ccm.cloudprovider.v1alpha1.CloudProvider.Lead:output_type -> ccm.cloudprovider.v1alpha1.LeadResponse
+	28, // [28:31] is the sub-list for method output_type
+	25, // [25:28] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_init() }

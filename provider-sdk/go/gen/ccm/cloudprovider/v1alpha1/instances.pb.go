@@ -174,6 +174,67 @@ func (InstanceView) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{1}
 }
 
+// MaintenanceKind is what happens to an instance.
+type MaintenanceKind int32
+
+const (
+	// Not known, or none of the others.
+	MaintenanceKind_MAINTENANCE_KIND_UNSPECIFIED MaintenanceKind = 0
+	// The instance pauses for seconds, and keeps its memory: a live migration, an update of its host.
+	MaintenanceKind_MAINTENANCE_KIND_PAUSE MaintenanceKind = 1
+	// The instance restarts, and keeps its disks.
+	MaintenanceKind_MAINTENANCE_KIND_REBOOT MaintenanceKind = 2
+	// The instance stops, and may be started again afterwards.
+	MaintenanceKind_MAINTENANCE_KIND_STOP MaintenanceKind = 3
+	// The instance is taken away for good, such as a spot instance that is reclaimed.
+	MaintenanceKind_MAINTENANCE_KIND_TERMINATION MaintenanceKind = 4
+)
+
+// Enum value maps for MaintenanceKind.
+var (
+	MaintenanceKind_name = map[int32]string{
+		0: "MAINTENANCE_KIND_UNSPECIFIED",
+		1: "MAINTENANCE_KIND_PAUSE",
+		2: "MAINTENANCE_KIND_REBOOT",
+		3: "MAINTENANCE_KIND_STOP",
+		4: "MAINTENANCE_KIND_TERMINATION",
+	}
+	MaintenanceKind_value = map[string]int32{
+		"MAINTENANCE_KIND_UNSPECIFIED": 0,
+		"MAINTENANCE_KIND_PAUSE":       1,
+		"MAINTENANCE_KIND_REBOOT":      2,
+		"MAINTENANCE_KIND_STOP":        3,
+		"MAINTENANCE_KIND_TERMINATION": 4,
+	}
+)
+
+func (x MaintenanceKind) Enum() *MaintenanceKind {
+	p := new(MaintenanceKind)
+	*p = x
+	return p
+}
+
+func (x MaintenanceKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (MaintenanceKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_enumTypes[2].Descriptor()
+}
+
+func (MaintenanceKind) Type() protoreflect.EnumType {
+	return &file_ccm_cloudprovider_v1alpha1_instances_proto_enumTypes[2]
+}
+
+func (x MaintenanceKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use MaintenanceKind.Descriptor instead.
+func (MaintenanceKind) EnumDescriptor() ([]byte, []int) {
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{2}
+}
+
 // Instance describes an instance.
 type Instance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -196,8 +257,12 @@ type Instance struct {
 	// user's value wins. The provider owns the labels that the host sets from here: the host keeps them current, and removes
 	// one that is no longer among them. A provider that cannot tell answers METADATA_NOT_READY.
 	Labels map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The instance's uuid, as its firmware reports it. Optional.
-	SystemUuid    string `protobuf:"bytes,10,opt,name=system_uuid,json=systemUuid,proto3" json:"system_uuid,omitempty"`
+	// All annotations of the node under `Wants.node_annotation_writes`: the host sets these, removes any other under the same
+	// prefixes, and drops and counts what is under none of them [R:annotation-prefix]. Not for INSTANCE_VIEW_EXISTENCE.
+	Annotations map[string]string `protobuf:"bytes,11,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What the cloud plans to do to the instance, if anything. If the operator wants it, the host shows it as the Node's
+	// condition `MaintenancePlanned`; it never drains or deletes a node because of it. Not for INSTANCE_VIEW_EXISTENCE.
+	Maintenance   *PlannedMaintenance `protobuf:"bytes,12,opt,name=maintenance,proto3" json:"maintenance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -288,9 +353,89 @@ func (x *Instance) GetLabels() map[string]string {
 	return nil
 }
 
-func (x *Instance) GetSystemUuid() string {
+func (x *Instance) GetAnnotations() map[string]string {
 	if x != nil {
-		return x.SystemUuid
+		return x.Annotations
+	}
+	return nil
+}
+
+func (x *Instance) GetMaintenance() *PlannedMaintenance {
+	if x != nil {
+		return x.Maintenance
+	}
+	return nil
+}
+
+// PlannedMaintenance is the next event that the cloud has planned for an instance.
+type PlannedMaintenance struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Optional.
+	Kind MaintenanceKind `protobuf:"varint,1,opt,name=kind,proto3,enum=ccm.cloudprovider.v1alpha1.MaintenanceKind" json:"kind,omitempty"`
+	// When it begins, at the earliest. Optional.
+	From *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	// When it is over, or by when it has begun. Optional.
+	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
+	// Human-readable, at most 1 KiB, and the same for as long as the plan is. Optional.
+	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlannedMaintenance) Reset() {
+	*x = PlannedMaintenance{}
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlannedMaintenance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlannedMaintenance) ProtoMessage() {}
+
+func (x *PlannedMaintenance) ProtoReflect() protoreflect.Message {
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlannedMaintenance.ProtoReflect.Descriptor instead.
+func (*PlannedMaintenance) Descriptor() ([]byte, []int) {
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PlannedMaintenance) GetKind() MaintenanceKind {
+	if x != nil {
+		return x.Kind
+	}
+	return MaintenanceKind_MAINTENANCE_KIND_UNSPECIFIED
+}
+
+func (x *PlannedMaintenance) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *PlannedMaintenance) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *PlannedMaintenance) GetMessage() string {
+	if x != nil {
+		return x.Message
 	}
 	return ""
 }
@@ -313,7 +458,7 @@ type BatchGetInstancesRequest struct {
 
 func (x *BatchGetInstancesRequest) Reset() {
 	*x = BatchGetInstancesRequest{}
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[1]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -325,7 +470,7 @@ func (x *BatchGetInstancesRequest) String() string {
 func (*BatchGetInstancesRequest) ProtoMessage() {}
 
 func (x *BatchGetInstancesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[1]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -338,7 +483,7 @@ func (x *BatchGetInstancesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetInstancesRequest.ProtoReflect.Descriptor instead.
 func (*BatchGetInstancesRequest) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{1}
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *BatchGetInstancesRequest) GetCluster() *ClusterRef {
@@ -382,7 +527,7 @@ type InstanceQuery struct {
 
 func (x *InstanceQuery) Reset() {
 	*x = InstanceQuery{}
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[2]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -394,7 +539,7 @@ func (x *InstanceQuery) String() string {
 func (*InstanceQuery) ProtoMessage() {}
 
 func (x *InstanceQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[2]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -407,7 +552,7 @@ func (x *InstanceQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceQuery.ProtoReflect.Descriptor instead.
 func (*InstanceQuery) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{2}
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *InstanceQuery) GetKey() string {
@@ -435,7 +580,7 @@ type BatchGetInstancesResponse struct {
 
 func (x *BatchGetInstancesResponse) Reset() {
 	*x = BatchGetInstancesResponse{}
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[3]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -447,7 +592,7 @@ func (x *BatchGetInstancesResponse) String() string {
 func (*BatchGetInstancesResponse) ProtoMessage() {}
 
 func (x *BatchGetInstancesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[3]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -460,7 +605,7 @@ func (x *BatchGetInstancesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetInstancesResponse.ProtoReflect.Descriptor instead.
 func (*BatchGetInstancesResponse) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{3}
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *BatchGetInstancesResponse) GetResults() []*InstanceResult {
@@ -501,7 +646,7 @@ type InstanceResult struct {
 
 func (x *InstanceResult) Reset() {
 	*x = InstanceResult{}
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[4]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -513,7 +658,7 @@ func (x *InstanceResult) String() string {
 func (*InstanceResult) ProtoMessage() {}
 
 func (x *InstanceResult) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[4]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -526,7 +671,7 @@ func (x *InstanceResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceResult.ProtoReflect.Descriptor instead.
 func (*InstanceResult) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{4}
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *InstanceResult) GetKey() string {
@@ -591,7 +736,7 @@ type WatchInstancesRequest struct {
 
 func (x *WatchInstancesRequest) Reset() {
 	*x = WatchInstancesRequest{}
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[5]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -603,7 +748,7 @@ func (x *WatchInstancesRequest) String() string {
 func (*WatchInstancesRequest) ProtoMessage() {}
 
 func (x *WatchInstancesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[5]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -616,7 +761,7 @@ func (x *WatchInstancesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchInstancesRequest.ProtoReflect.Descriptor instead.
 func (*WatchInstancesRequest) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{5}
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WatchInstancesRequest) GetCluster() *ClusterRef {
@@ -650,7 +795,7 @@ type WatchInstancesResponse struct {
 
 func (x *WatchInstancesResponse) Reset() {
 	*x = WatchInstancesResponse{}
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[6]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -662,7 +807,7 @@ func (x *WatchInstancesResponse) String() string {
 func (*WatchInstancesResponse) ProtoMessage() {}
 
 func (x *WatchInstancesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[6]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -675,7 +820,7 @@ func (x *WatchInstancesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchInstancesResponse.ProtoReflect.Descriptor instead.
 func (*WatchInstancesResponse) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{6}
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WatchInstancesResponse) GetFrame() isWatchInstancesResponse_Frame {
@@ -748,7 +893,7 @@ type WatchStarted struct {
 
 func (x *WatchStarted) Reset() {
 	*x = WatchStarted{}
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[7]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -760,7 +905,7 @@ func (x *WatchStarted) String() string {
 func (*WatchStarted) ProtoMessage() {}
 
 func (x *WatchStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[7]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -773,7 +918,7 @@ func (x *WatchStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStarted.ProtoReflect.Descriptor instead.
 func (*WatchStarted) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{7}
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WatchStarted) GetResumed() bool {
@@ -796,7 +941,7 @@ type InstanceChanged struct {
 
 func (x *InstanceChanged) Reset() {
 	*x = InstanceChanged{}
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[8]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +953,7 @@ func (x *InstanceChanged) String() string {
 func (*InstanceChanged) ProtoMessage() {}
 
 func (x *InstanceChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[8]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +966,7 @@ func (x *InstanceChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceChanged.ProtoReflect.Descriptor instead.
 func (*InstanceChanged) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{8}
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *InstanceChanged) GetProviderId() string {
@@ -849,7 +994,7 @@ type WatchBookmark struct {
 
 func (x *WatchBookmark) Reset() {
 	*x = WatchBookmark{}
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[9]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +1006,7 @@ func (x *WatchBookmark) String() string {
 func (*WatchBookmark) ProtoMessage() {}
 
 func (x *WatchBookmark) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[9]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +1019,7 @@ func (x *WatchBookmark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchBookmark.ProtoReflect.Descriptor instead.
 func (*WatchBookmark) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{9}
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WatchBookmark) GetResumeToken() string {
@@ -901,7 +1046,7 @@ type ListInstancesRequest struct {
 
 func (x *ListInstancesRequest) Reset() {
 	*x = ListInstancesRequest{}
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[10]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1058,7 @@ func (x *ListInstancesRequest) String() string {
 func (*ListInstancesRequest) ProtoMessage() {}
 
 func (x *ListInstancesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[10]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1071,7 @@ func (x *ListInstancesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstancesRequest.ProtoReflect.Descriptor instead.
 func (*ListInstancesRequest) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{10}
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListInstancesRequest) GetCluster() *ClusterRef {
@@ -972,7 +1117,7 @@ type ListInstancesResponse struct {
 
 func (x *ListInstancesResponse) Reset() {
 	*x = ListInstancesResponse{}
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[11]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -984,7 +1129,7 @@ func (x *ListInstancesResponse) String() string {
 func (*ListInstancesResponse) ProtoMessage() {}
 
 func (x *ListInstancesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[11]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -997,7 +1142,7 @@ func (x *ListInstancesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstancesResponse.ProtoReflect.Descriptor instead.
 func (*ListInstancesResponse) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{11}
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListInstancesResponse) GetInstances() []*ListedInstance {
@@ -1036,7 +1181,7 @@ type ListedInstance struct {
 
 func (x *ListedInstance) Reset() {
 	*x = ListedInstance{}
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[12]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1193,7 @@ func (x *ListedInstance) String() string {
 func (*ListedInstance) ProtoMessage() {}
 
 func (x *ListedInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[12]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1206,7 @@ func (x *ListedInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListedInstance.ProtoReflect.Descriptor instead.
 func (*ListedInstance) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{12}
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListedInstance) GetState() InstanceState {
@@ -1098,7 +1243,7 @@ type UnreachableLocation struct {
 
 func (x *UnreachableLocation) Reset() {
 	*x = UnreachableLocation{}
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[13]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1110,7 +1255,7 @@ func (x *UnreachableLocation) String() string {
 func (*UnreachableLocation) ProtoMessage() {}
 
 func (x *UnreachableLocation) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[13]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1123,7 +1268,7 @@ func (x *UnreachableLocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreachableLocation.ProtoReflect.Descriptor instead.
 func (*UnreachableLocation) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{13}
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UnreachableLocation) GetLocation() string {
@@ -1157,7 +1302,7 @@ type AddSshKeyToAllInstancesRequest struct {
 
 func (x *AddSshKeyToAllInstancesRequest) Reset() {
 	*x = AddSshKeyToAllInstancesRequest{}
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[14]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1314,7 @@ func (x *AddSshKeyToAllInstancesRequest) String() string {
 func (*AddSshKeyToAllInstancesRequest) ProtoMessage() {}
 
 func (x *AddSshKeyToAllInstancesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[14]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1327,7 @@ func (x *AddSshKeyToAllInstancesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSshKeyToAllInstancesRequest.ProtoReflect.Descriptor instead.
 func (*AddSshKeyToAllInstancesRequest) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{14}
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AddSshKeyToAllInstancesRequest) GetCluster() *ClusterRef {
@@ -1224,7 +1369,7 @@ type AddSshKeyToAllInstancesResponse struct {
 
 func (x *AddSshKeyToAllInstancesResponse) Reset() {
 	*x = AddSshKeyToAllInstancesResponse{}
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[15]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1381,7 @@ func (x *AddSshKeyToAllInstancesResponse) String() string {
 func (*AddSshKeyToAllInstancesResponse) ProtoMessage() {}
 
 func (x *AddSshKeyToAllInstancesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[15]
+	mi := &file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1394,7 @@ func (x *AddSshKeyToAllInstancesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSshKeyToAllInstancesResponse.ProtoReflect.Descriptor instead.
 func (*AddSshKeyToAllInstancesResponse) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{15}
+	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AddSshKeyToAllInstancesResponse) GetInProgress() *InProgress {
@@ -1263,7 +1408,7 @@ var File_ccm_cloudprovider_v1alpha1_instances_proto protoreflect.FileDescriptor
 
 const file_ccm_cloudprovider_v1alpha1_instances_proto_rawDesc = "" +
 	"\n" +
-	"*ccm/cloudprovider/v1alpha1/instances.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a'ccm/cloudprovider/v1alpha1/errors.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb0\x03\n" +
+	"*ccm/cloudprovider/v1alpha1/instances.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a'ccm/cloudprovider/v1alpha1/errors.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8d\x05\n" +
 	"\bInstance\x12\x1f\n" +
 	"\vprovider_id\x18\x01 \x01(\tR\n" +
 	"providerId\x12\x12\n" +
@@ -1273,14 +1418,22 @@ const file_ccm_cloudprovider_v1alpha1_instances_proto_rawDesc = "" +
 	"\x04zone\x18\x05 \x01(\tR\x04zone\x12\x16\n" +
 	"\x06region\x18\x06 \x01(\tR\x06region\x12\x1b\n" +
 	"\tpod_cidrs\x18\a \x03(\tR\bpodCidrs\x12H\n" +
-	"\x06labels\x18\b \x03(\v20.ccm.cloudprovider.v1alpha1.Instance.LabelsEntryR\x06labels\x12\x1f\n" +
-	"\vsystem_uuid\x18\n" +
-	" \x01(\tR\n" +
-	"systemUuid\x1a9\n" +
+	"\x06labels\x18\b \x03(\v20.ccm.cloudprovider.v1alpha1.Instance.LabelsEntryR\x06labels\x12W\n" +
+	"\vannotations\x18\v \x03(\v25.ccm.cloudprovider.v1alpha1.Instance.AnnotationsEntryR\vannotations\x12P\n" +
+	"\vmaintenance\x18\f \x01(\v2..ccm.cloudprovider.v1alpha1.PlannedMaintenanceR\vmaintenance\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
+	"\x10AnnotationsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\t\x10\n" +
-	"R\x0eremoved_labels\"\x9f\x02\n" +
+	"J\x04\b\n" +
+	"\x10\vR\x0eremoved_labelsR\vsystem_uuid\"\xd1\x01\n" +
+	"\x12PlannedMaintenance\x12?\n" +
+	"\x04kind\x18\x01 \x01(\x0e2+.ccm.cloudprovider.v1alpha1.MaintenanceKindR\x04kind\x12.\n" +
+	"\x04from\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x120\n" +
+	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\x9f\x02\n" +
 	"\x18BatchGetInstancesRequest\x12@\n" +
 	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12C\n" +
 	"\aqueries\x18\x02 \x03(\v2).ccm.cloudprovider.v1alpha1.InstanceQueryR\aqueries\x12<\n" +
@@ -1355,7 +1508,13 @@ const file_ccm_cloudprovider_v1alpha1_instances_proto_rawDesc = "" +
 	"\x19INSTANCE_VIEW_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17INSTANCE_VIEW_EXISTENCE\x10\x01\x12\x1a\n" +
 	"\x16INSTANCE_VIEW_METADATA\x10\x02\x12\x15\n" +
-	"\x11INSTANCE_VIEW_ALL\x10\x032\xa8\x04\n" +
+	"\x11INSTANCE_VIEW_ALL\x10\x03*\xa9\x01\n" +
+	"\x0fMaintenanceKind\x12 \n" +
+	"\x1cMAINTENANCE_KIND_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16MAINTENANCE_KIND_PAUSE\x10\x01\x12\x1b\n" +
+	"\x17MAINTENANCE_KIND_REBOOT\x10\x02\x12\x19\n" +
+	"\x15MAINTENANCE_KIND_STOP\x10\x03\x12 \n" +
+	"\x1cMAINTENANCE_KIND_TERMINATION\x10\x042\xa8\x04\n" +
 	"\tInstances\x12\x85\x01\n" +
 	"\x11BatchGetInstances\x124.ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest\x1a5.ccm.cloudprovider.v1alpha1.BatchGetInstancesResponse\"\x03\x90\x02\x01\x12~\n" +
 	"\x0eWatchInstances\x121.ccm.cloudprovider.v1alpha1.WatchInstancesRequest\x1a2.ccm.cloudprovider.v1alpha1.WatchInstancesResponse\"\x03\x90\x02\x010\x01\x12y\n" +
@@ -1375,79 +1534,87 @@ func file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescGZIP() []byte {
 	return file_ccm_cloudprovider_v1alpha1_instances_proto_rawDescData
 }
 
-var file_ccm_cloudprovider_v1alpha1_instances_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_ccm_cloudprovider_v1alpha1_instances_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_ccm_cloudprovider_v1alpha1_instances_proto_goTypes = []any{
 	(InstanceState)(0),                      // 0: ccm.cloudprovider.v1alpha1.InstanceState
 	(InstanceView)(0),                       // 1: ccm.cloudprovider.v1alpha1.InstanceView
-	(*Instance)(nil),                        // 2: ccm.cloudprovider.v1alpha1.Instance
-	(*BatchGetInstancesRequest)(nil),        // 3: ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest
-	(*InstanceQuery)(nil),                   // 4: ccm.cloudprovider.v1alpha1.InstanceQuery
-	(*BatchGetInstancesResponse)(nil),       // 5: ccm.cloudprovider.v1alpha1.BatchGetInstancesResponse
-	(*InstanceResult)(nil),                  // 6: ccm.cloudprovider.v1alpha1.InstanceResult
-	(*WatchInstancesRequest)(nil),           // 7: ccm.cloudprovider.v1alpha1.WatchInstancesRequest
-	(*WatchInstancesResponse)(nil),          // 8: ccm.cloudprovider.v1alpha1.WatchInstancesResponse
-	(*WatchStarted)(nil),                    // 9: ccm.cloudprovider.v1alpha1.WatchStarted
-	(*InstanceChanged)(nil),                 // 10: ccm.cloudprovider.v1alpha1.InstanceChanged
-	(*WatchBookmark)(nil),                   // 11: ccm.cloudprovider.v1alpha1.WatchBookmark
-	(*ListInstancesRequest)(nil),            // 12: ccm.cloudprovider.v1alpha1.ListInstancesRequest
-	(*ListInstancesResponse)(nil),           // 13: ccm.cloudprovider.v1alpha1.ListInstancesResponse
-	(*ListedInstance)(nil),                  // 14: ccm.cloudprovider.v1alpha1.ListedInstance
-	(*UnreachableLocation)(nil),             // 15: ccm.cloudprovider.v1alpha1.UnreachableLocation
-	(*AddSshKeyToAllInstancesRequest)(nil),  // 16: ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesRequest
-	(*AddSshKeyToAllInstancesResponse)(nil), // 17: ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesResponse
-	nil,                                     // 18: ccm.cloudprovider.v1alpha1.Instance.LabelsEntry
-	(*NodeAddress)(nil),                     // 19: ccm.cloudprovider.v1alpha1.NodeAddress
-	(*ClusterRef)(nil),                      // 20: ccm.cloudprovider.v1alpha1.ClusterRef
-	(*durationpb.Duration)(nil),             // 21: google.protobuf.Duration
-	(*NodeRef)(nil),                         // 22: ccm.cloudprovider.v1alpha1.NodeRef
+	(MaintenanceKind)(0),                    // 2: ccm.cloudprovider.v1alpha1.MaintenanceKind
+	(*Instance)(nil),                        // 3: ccm.cloudprovider.v1alpha1.Instance
+	(*PlannedMaintenance)(nil),              // 4: ccm.cloudprovider.v1alpha1.PlannedMaintenance
+	(*BatchGetInstancesRequest)(nil),        // 5: ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest
+	(*InstanceQuery)(nil),                   // 6: ccm.cloudprovider.v1alpha1.InstanceQuery
+	(*BatchGetInstancesResponse)(nil),       // 7: ccm.cloudprovider.v1alpha1.BatchGetInstancesResponse
+	(*InstanceResult)(nil),                  // 8: ccm.cloudprovider.v1alpha1.InstanceResult
+	(*WatchInstancesRequest)(nil),           // 9: ccm.cloudprovider.v1alpha1.WatchInstancesRequest
+	(*WatchInstancesResponse)(nil),          // 10: ccm.cloudprovider.v1alpha1.WatchInstancesResponse
+	(*WatchStarted)(nil),                    // 11: ccm.cloudprovider.v1alpha1.WatchStarted
+	(*InstanceChanged)(nil),                 // 12: ccm.cloudprovider.v1alpha1.InstanceChanged
+	(*WatchBookmark)(nil),                   // 13: ccm.cloudprovider.v1alpha1.WatchBookmark
+	(*ListInstancesRequest)(nil),            // 14: ccm.cloudprovider.v1alpha1.ListInstancesRequest
+	(*ListInstancesResponse)(nil),           // 15: ccm.cloudprovider.v1alpha1.ListInstancesResponse
+	(*ListedInstance)(nil),                  // 16: ccm.cloudprovider.v1alpha1.ListedInstance
+	(*UnreachableLocation)(nil),             // 17: ccm.cloudprovider.v1alpha1.UnreachableLocation
+	(*AddSshKeyToAllInstancesRequest)(nil),  // 18: ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesRequest
+	(*AddSshKeyToAllInstancesResponse)(nil), // 19: ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesResponse
+	nil,                                     // 20: ccm.cloudprovider.v1alpha1.Instance.LabelsEntry
+	nil,                                     // 21: ccm.cloudprovider.v1alpha1.Instance.AnnotationsEntry
+	(*NodeAddress)(nil),                     // 22: ccm.cloudprovider.v1alpha1.NodeAddress
 	(*timestamppb.Timestamp)(nil),           // 23: google.protobuf.Timestamp
-	(*ItemError)(nil),                       // 24: ccm.cloudprovider.v1alpha1.ItemError
-	(*ProviderEvent)(nil),                   // 25: ccm.cloudprovider.v1alpha1.ProviderEvent
-	(*Fencing)(nil),                         // 26: ccm.cloudprovider.v1alpha1.Fencing
-	(*InProgress)(nil),                      // 27: ccm.cloudprovider.v1alpha1.InProgress
+	(*ClusterRef)(nil),                      // 24: ccm.cloudprovider.v1alpha1.ClusterRef
+	(*durationpb.Duration)(nil),             // 25: google.protobuf.Duration
+	(*NodeRef)(nil),                         // 26: ccm.cloudprovider.v1alpha1.NodeRef
+	(*ItemError)(nil),                       // 27: ccm.cloudprovider.v1alpha1.ItemError
+	(*ProviderEvent)(nil),                   // 28: ccm.cloudprovider.v1alpha1.ProviderEvent
+	(*Fencing)(nil),                         // 29: ccm.cloudprovider.v1alpha1.Fencing
+	(*InProgress)(nil),                      // 30: ccm.cloudprovider.v1alpha1.InProgress
 }
 var file_ccm_cloudprovider_v1alpha1_instances_proto_depIdxs = []int32{
-	19, // 0: ccm.cloudprovider.v1alpha1.Instance.addresses:type_name -> ccm.cloudprovider.v1alpha1.NodeAddress
-	18, // 1: ccm.cloudprovider.v1alpha1.Instance.labels:type_name -> ccm.cloudprovider.v1alpha1.Instance.LabelsEntry
-	20, // 2: ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	4,  // 3: ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest.queries:type_name -> ccm.cloudprovider.v1alpha1.InstanceQuery
-	1,  // 4: ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest.view:type_name -> ccm.cloudprovider.v1alpha1.InstanceView
-	21, // 5: ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest.max_staleness:type_name -> google.protobuf.Duration
-	22, // 6: ccm.cloudprovider.v1alpha1.InstanceQuery.node:type_name -> ccm.cloudprovider.v1alpha1.NodeRef
-	6,  // 7: ccm.cloudprovider.v1alpha1.BatchGetInstancesResponse.results:type_name -> ccm.cloudprovider.v1alpha1.InstanceResult
-	0,  // 8: ccm.cloudprovider.v1alpha1.InstanceResult.state:type_name -> ccm.cloudprovider.v1alpha1.InstanceState
-	23, // 9: ccm.cloudprovider.v1alpha1.InstanceResult.observed_at:type_name -> google.protobuf.Timestamp
-	2,  // 10: ccm.cloudprovider.v1alpha1.InstanceResult.instance:type_name -> ccm.cloudprovider.v1alpha1.Instance
-	24, // 11: ccm.cloudprovider.v1alpha1.InstanceResult.error:type_name -> ccm.cloudprovider.v1alpha1.ItemError
-	25, // 12: ccm.cloudprovider.v1alpha1.InstanceResult.events:type_name -> ccm.cloudprovider.v1alpha1.ProviderEvent
-	20, // 13: ccm.cloudprovider.v1alpha1.WatchInstancesRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	9,  // 14: ccm.cloudprovider.v1alpha1.WatchInstancesResponse.started:type_name -> ccm.cloudprovider.v1alpha1.WatchStarted
-	10, // 15: ccm.cloudprovider.v1alpha1.WatchInstancesResponse.changed:type_name -> ccm.cloudprovider.v1alpha1.InstanceChanged
-	11, // 16: ccm.cloudprovider.v1alpha1.WatchInstancesResponse.bookmark:type_name -> ccm.cloudprovider.v1alpha1.WatchBookmark
-	20, // 17: ccm.cloudprovider.v1alpha1.ListInstancesRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	1,  // 18: ccm.cloudprovider.v1alpha1.ListInstancesRequest.view:type_name -> ccm.cloudprovider.v1alpha1.InstanceView
-	14, // 19: ccm.cloudprovider.v1alpha1.ListInstancesResponse.instances:type_name -> ccm.cloudprovider.v1alpha1.ListedInstance
-	15, // 20: ccm.cloudprovider.v1alpha1.ListInstancesResponse.unreachable:type_name -> ccm.cloudprovider.v1alpha1.UnreachableLocation
-	0,  // 21: ccm.cloudprovider.v1alpha1.ListedInstance.state:type_name -> ccm.cloudprovider.v1alpha1.InstanceState
-	2,  // 22: ccm.cloudprovider.v1alpha1.ListedInstance.instance:type_name -> ccm.cloudprovider.v1alpha1.Instance
-	24, // 23: ccm.cloudprovider.v1alpha1.UnreachableLocation.error:type_name -> ccm.cloudprovider.v1alpha1.ItemError
-	20, // 24: ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	26, // 25: ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
-	27, // 26: ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesResponse.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
-	3,  // 27: ccm.cloudprovider.v1alpha1.Instances.BatchGetInstances:input_type -> ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest
-	7,  // 28: ccm.cloudprovider.v1alpha1.Instances.WatchInstances:input_type -> ccm.cloudprovider.v1alpha1.WatchInstancesRequest
-	12, // 29: ccm.cloudprovider.v1alpha1.Instances.ListInstances:input_type -> ccm.cloudprovider.v1alpha1.ListInstancesRequest
-	16, // 30: ccm.cloudprovider.v1alpha1.Instances.AddSshKeyToAllInstances:input_type -> ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesRequest
-	5,  // 31: ccm.cloudprovider.v1alpha1.Instances.BatchGetInstances:output_type -> ccm.cloudprovider.v1alpha1.BatchGetInstancesResponse
-	8,  // 32: ccm.cloudprovider.v1alpha1.Instances.WatchInstances:output_type -> ccm.cloudprovider.v1alpha1.WatchInstancesResponse
-	13, // 33: ccm.cloudprovider.v1alpha1.Instances.ListInstances:output_type -> ccm.cloudprovider.v1alpha1.ListInstancesResponse
-	17, // 34: ccm.cloudprovider.v1alpha1.Instances.AddSshKeyToAllInstances:output_type -> ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesResponse
-	31, // [31:35] is the sub-list for method output_type
-	27, // [27:31] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	22, // 0: ccm.cloudprovider.v1alpha1.Instance.addresses:type_name -> ccm.cloudprovider.v1alpha1.NodeAddress
+	20, // 1: ccm.cloudprovider.v1alpha1.Instance.labels:type_name -> ccm.cloudprovider.v1alpha1.Instance.LabelsEntry
+	21, // 2: ccm.cloudprovider.v1alpha1.Instance.annotations:type_name -> ccm.cloudprovider.v1alpha1.Instance.AnnotationsEntry
+	4,  // 3: ccm.cloudprovider.v1alpha1.Instance.maintenance:type_name -> ccm.cloudprovider.v1alpha1.PlannedMaintenance
+	2,  // 4: ccm.cloudprovider.v1alpha1.PlannedMaintenance.kind:type_name -> ccm.cloudprovider.v1alpha1.MaintenanceKind
+	23, // 5: ccm.cloudprovider.v1alpha1.PlannedMaintenance.from:type_name -> google.protobuf.Timestamp
+	23, // 6: ccm.cloudprovider.v1alpha1.PlannedMaintenance.until:type_name -> google.protobuf.Timestamp
+	24, // 7: ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	6,  // 8: ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest.queries:type_name -> ccm.cloudprovider.v1alpha1.InstanceQuery
+	1,  // 9: ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest.view:type_name -> ccm.cloudprovider.v1alpha1.InstanceView
+	25, // 10: ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest.max_staleness:type_name -> google.protobuf.Duration
+	26, // 11: ccm.cloudprovider.v1alpha1.InstanceQuery.node:type_name -> ccm.cloudprovider.v1alpha1.NodeRef
+	8,  // 12: ccm.cloudprovider.v1alpha1.BatchGetInstancesResponse.results:type_name -> ccm.cloudprovider.v1alpha1.InstanceResult
+	0,  // 13: ccm.cloudprovider.v1alpha1.InstanceResult.state:type_name -> ccm.cloudprovider.v1alpha1.InstanceState
+	23, // 14: ccm.cloudprovider.v1alpha1.InstanceResult.observed_at:type_name -> google.protobuf.Timestamp
+	3,  // 15: ccm.cloudprovider.v1alpha1.InstanceResult.instance:type_name -> ccm.cloudprovider.v1alpha1.Instance
+	27, // 16: ccm.cloudprovider.v1alpha1.InstanceResult.error:type_name -> ccm.cloudprovider.v1alpha1.ItemError
+	28, // 17: ccm.cloudprovider.v1alpha1.InstanceResult.events:type_name -> ccm.cloudprovider.v1alpha1.ProviderEvent
+	24, // 18: ccm.cloudprovider.v1alpha1.WatchInstancesRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	11, // 19: ccm.cloudprovider.v1alpha1.WatchInstancesResponse.started:type_name -> ccm.cloudprovider.v1alpha1.WatchStarted
+	12, // 20: ccm.cloudprovider.v1alpha1.WatchInstancesResponse.changed:type_name -> ccm.cloudprovider.v1alpha1.InstanceChanged
+	13, // 21: ccm.cloudprovider.v1alpha1.WatchInstancesResponse.bookmark:type_name -> ccm.cloudprovider.v1alpha1.WatchBookmark
+	24, // 22: ccm.cloudprovider.v1alpha1.ListInstancesRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	1,  // 23: ccm.cloudprovider.v1alpha1.ListInstancesRequest.view:type_name -> ccm.cloudprovider.v1alpha1.InstanceView
+	16, // 24: ccm.cloudprovider.v1alpha1.ListInstancesResponse.instances:type_name -> ccm.cloudprovider.v1alpha1.ListedInstance
+	17, // 25: ccm.cloudprovider.v1alpha1.ListInstancesResponse.unreachable:type_name -> ccm.cloudprovider.v1alpha1.UnreachableLocation
+	0,  // 26: ccm.cloudprovider.v1alpha1.ListedInstance.state:type_name -> ccm.cloudprovider.v1alpha1.InstanceState
+	3,  // 27: ccm.cloudprovider.v1alpha1.ListedInstance.instance:type_name -> ccm.cloudprovider.v1alpha1.Instance
+	27, // 28: ccm.cloudprovider.v1alpha1.UnreachableLocation.error:type_name -> ccm.cloudprovider.v1alpha1.ItemError
+	24, // 29: ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	29, // 30: ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
+	30, // 31: ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesResponse.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
+	5,  // 32: ccm.cloudprovider.v1alpha1.Instances.BatchGetInstances:input_type -> ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest
+	9,  // 33: ccm.cloudprovider.v1alpha1.Instances.WatchInstances:input_type -> ccm.cloudprovider.v1alpha1.WatchInstancesRequest
+	14, // 34: ccm.cloudprovider.v1alpha1.Instances.ListInstances:input_type -> ccm.cloudprovider.v1alpha1.ListInstancesRequest
+	18, // 35: ccm.cloudprovider.v1alpha1.Instances.AddSshKeyToAllInstances:input_type -> ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesRequest
+	7,  // 36: ccm.cloudprovider.v1alpha1.Instances.BatchGetInstances:output_type -> ccm.cloudprovider.v1alpha1.BatchGetInstancesResponse
+	10, // 37: ccm.cloudprovider.v1alpha1.Instances.WatchInstances:output_type -> ccm.cloudprovider.v1alpha1.WatchInstancesResponse
+	15, // 38: ccm.cloudprovider.v1alpha1.Instances.ListInstances:output_type -> ccm.cloudprovider.v1alpha1.ListInstancesResponse
+	19, // 39: ccm.cloudprovider.v1alpha1.Instances.AddSshKeyToAllInstances:output_type -> ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesResponse
+	36, // [36:40] is the sub-list for method output_type
+	32, // [32:36] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_ccm_cloudprovider_v1alpha1_instances_proto_init() }
@@ -1459,7 +1626,7 @@ func file_ccm_cloudprovider_v1alpha1_instances_proto_init() {
 	file_ccm_cloudprovider_v1alpha1_effects_proto_init()
 	file_ccm_cloudprovider_v1alpha1_errors_proto_init()
 	file_ccm_cloudprovider_v1alpha1_node_proto_init()
-	file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[6].OneofWrappers = []any{
+	file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[7].OneofWrappers = []any{
 		(*WatchInstancesResponse_Started)(nil),
 		(*WatchInstancesResponse_Changed)(nil),
 		(*WatchInstancesResponse_Bookmark)(nil),
@@ -1469,8 +1636,8 @@ func file_ccm_cloudprovider_v1alpha1_instances_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ccm_cloudprovider_v1alpha1_instances_proto_rawDesc), len(file_ccm_cloudprovider_v1alpha1_instances_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   17,
+			NumEnums:      3,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -648,16 +648,10 @@ type EnsureLoadBalancerResponse struct {
 	InProgress *InProgress `protobuf:"bytes,2,opt,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
 	// The host writes these on the Service.
 	Events []*ProviderEvent `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
-	// Annotations that the host sets on the Service. Only under `Wants.service_annotation_writes`; the host drops and counts
-	// others. [R:annotation-prefix]
-	ServiceAnnotations map[string]string `protobuf:"bytes,4,rep,name=service_annotations,json=serviceAnnotations,proto3" json:"service_annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Annotations under the same prefixes that the host removes.
-	RemovedServiceAnnotations []string `protobuf:"bytes,5,rep,name=removed_service_annotations,json=removedServiceAnnotations,proto3" json:"removed_service_annotations,omitempty"`
-	// Conditions that the host sets on the Service; it keeps the Service's other conditions. Only of the types in
-	// `Wants.service_condition_writes`; the host drops and counts others.
-	ServiceConditions []*ServiceCondition `protobuf:"bytes,6,rep,name=service_conditions,json=serviceConditions,proto3" json:"service_conditions,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// The host writes these on the Service too.
+	Service       *ServiceWrites `protobuf:"bytes,7,opt,name=service,proto3" json:"service,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EnsureLoadBalancerResponse) Reset() {
@@ -711,23 +705,9 @@ func (x *EnsureLoadBalancerResponse) GetEvents() []*ProviderEvent {
 	return nil
 }
 
-func (x *EnsureLoadBalancerResponse) GetServiceAnnotations() map[string]string {
+func (x *EnsureLoadBalancerResponse) GetService() *ServiceWrites {
 	if x != nil {
-		return x.ServiceAnnotations
-	}
-	return nil
-}
-
-func (x *EnsureLoadBalancerResponse) GetRemovedServiceAnnotations() []string {
-	if x != nil {
-		return x.RemovedServiceAnnotations
-	}
-	return nil
-}
-
-func (x *EnsureLoadBalancerResponse) GetServiceConditions() []*ServiceCondition {
-	if x != nil {
-		return x.ServiceConditions
+		return x.Service
 	}
 	return nil
 }
@@ -928,7 +908,11 @@ type LoadBalancerUpdateResult struct {
 	// NEEDS_ENSURE, STALE_REVISION or any other reason.
 	Error *ItemError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	// The host writes these on the Service.
-	Events        []*ProviderEvent `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`
+	Events []*ProviderEvent `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`
+	// The host writes these on the Service too.
+	Service *ServiceWrites `protobuf:"bytes,6,opt,name=service,proto3" json:"service,omitempty"`
+	// The addresses, where the nodes change them: the host publishes these in place of the former ones. Empty: as before.
+	Ingress       []*LoadBalancerIngress `protobuf:"bytes,7,rep,name=ingress,proto3" json:"ingress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -994,6 +978,20 @@ func (x *LoadBalancerUpdateResult) GetError() *ItemError {
 func (x *LoadBalancerUpdateResult) GetEvents() []*ProviderEvent {
 	if x != nil {
 		return x.Events
+	}
+	return nil
+}
+
+func (x *LoadBalancerUpdateResult) GetService() *ServiceWrites {
+	if x != nil {
+		return x.Service
+	}
+	return nil
+}
+
+func (x *LoadBalancerUpdateResult) GetIngress() []*LoadBalancerIngress {
+	if x != nil {
+		return x.Ingress
 	}
 	return nil
 }
@@ -1096,7 +1094,10 @@ type DeleteLoadBalancerResponse struct {
 	// Set while some resource still exists.
 	InProgress *InProgress `protobuf:"bytes,1,opt,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
 	// The host writes these on the Service.
-	Events        []*ProviderEvent `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
+	Events []*ProviderEvent `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
+	// The host writes these on the Service too, if it still exists: an id, for example, that no longer names anything is
+	// removed.
+	Service       *ServiceWrites `protobuf:"bytes,3,opt,name=service,proto3" json:"service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1141,6 +1142,13 @@ func (x *DeleteLoadBalancerResponse) GetInProgress() *InProgress {
 func (x *DeleteLoadBalancerResponse) GetEvents() []*ProviderEvent {
 	if x != nil {
 		return x.Events
+	}
+	return nil
+}
+
+func (x *DeleteLoadBalancerResponse) GetService() *ServiceWrites {
+	if x != nil {
+		return x.Service
 	}
 	return nil
 }
@@ -1305,18 +1313,13 @@ const file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc = "" +
 	"\bbackends\x18\x04 \x01(\v2&.ccm.cloudprovider.v1alpha1.BackendSetR\bbackends\x12%\n" +
 	"\x0edesired_digest\x18\x05 \x01(\tR\rdesiredDigest\x12\x1a\n" +
 	"\brevision\x18\x06 \x01(\x04R\brevision\x12@\n" +
-	"\badoption\x18\a \x01(\x0e2$.ccm.cloudprovider.v1alpha1.AdoptionR\badoption\"\xdc\x04\n" +
+	"\badoption\x18\a \x01(\x0e2$.ccm.cloudprovider.v1alpha1.AdoptionR\badoption\"\x88\x03\n" +
 	"\x1aEnsureLoadBalancerResponse\x12M\n" +
 	"\rload_balancer\x18\x01 \x01(\v2(.ccm.cloudprovider.v1alpha1.LoadBalancerR\floadBalancer\x12G\n" +
 	"\vin_progress\x18\x02 \x01(\v2&.ccm.cloudprovider.v1alpha1.InProgressR\n" +
 	"inProgress\x12A\n" +
-	"\x06events\x18\x03 \x03(\v2).ccm.cloudprovider.v1alpha1.ProviderEventR\x06events\x12\x7f\n" +
-	"\x13service_annotations\x18\x04 \x03(\v2N.ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.ServiceAnnotationsEntryR\x12serviceAnnotations\x12>\n" +
-	"\x1bremoved_service_annotations\x18\x05 \x03(\tR\x19removedServiceAnnotations\x12[\n" +
-	"\x12service_conditions\x18\x06 \x03(\v2,.ccm.cloudprovider.v1alpha1.ServiceConditionR\x11serviceConditions\x1aE\n" +
-	"\x17ServiceAnnotationsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xac\x02\n" +
+	"\x06events\x18\x03 \x03(\v2).ccm.cloudprovider.v1alpha1.ProviderEventR\x06events\x12C\n" +
+	"\aservice\x18\a \x01(\v2).ccm.cloudprovider.v1alpha1.ServiceWritesR\aserviceJ\x04\b\x04\x10\aR\x13service_annotationsR\x1bremoved_service_annotationsR\x12service_conditions\"\xac\x02\n" +
 	"\x1fBatchUpdateLoadBalancersRequest\x12@\n" +
 	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12=\n" +
 	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingR\afencing\x12B\n" +
@@ -1327,7 +1330,7 @@ const file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc = "" +
 	"\x0edesired_digest\x18\x03 \x01(\tR\rdesiredDigest\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\x04R\brevisionJ\x04\b\x02\x10\x03R\vbackend_set\"r\n" +
 	" BatchUpdateLoadBalancersResponse\x12N\n" +
-	"\aresults\x18\x01 \x03(\v24.ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResultR\aresults\"\xc9\x02\n" +
+	"\aresults\x18\x01 \x03(\v24.ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResultR\aresults\"\xd9\x03\n" +
 	"\x18LoadBalancerUpdateResult\x12\x1f\n" +
 	"\vservice_uid\x18\x01 \x01(\tR\n" +
 	"serviceUid\x12C\n" +
@@ -1335,7 +1338,9 @@ const file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc = "" +
 	"\vin_progress\x18\x03 \x01(\v2&.ccm.cloudprovider.v1alpha1.InProgressR\n" +
 	"inProgress\x12;\n" +
 	"\x05error\x18\x04 \x01(\v2%.ccm.cloudprovider.v1alpha1.ItemErrorR\x05error\x12A\n" +
-	"\x06events\x18\x05 \x03(\v2).ccm.cloudprovider.v1alpha1.ProviderEventR\x06events\"\x80\x03\n" +
+	"\x06events\x18\x05 \x03(\v2).ccm.cloudprovider.v1alpha1.ProviderEventR\x06events\x12C\n" +
+	"\aservice\x18\x06 \x01(\v2).ccm.cloudprovider.v1alpha1.ServiceWritesR\aservice\x12I\n" +
+	"\aingress\x18\a \x03(\v2/.ccm.cloudprovider.v1alpha1.LoadBalancerIngressR\aingress\"\x80\x03\n" +
 	"\x19DeleteLoadBalancerRequest\x12@\n" +
 	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12=\n" +
 	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingR\afencing\x12@\n" +
@@ -1343,11 +1348,12 @@ const file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc = "" +
 	"\n" +
 	"last_known\x18\x04 \x01(\v2#.ccm.cloudprovider.v1alpha1.ServiceR\tlastKnown\x12@\n" +
 	"\badoption\x18\x05 \x01(\x0e2$.ccm.cloudprovider.v1alpha1.AdoptionR\badoption\x12\x1a\n" +
-	"\brevision\x18\x06 \x01(\x04R\brevision\"\xa8\x01\n" +
+	"\brevision\x18\x06 \x01(\x04R\brevision\"\xed\x01\n" +
 	"\x1aDeleteLoadBalancerResponse\x12G\n" +
 	"\vin_progress\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.InProgressR\n" +
 	"inProgress\x12A\n" +
-	"\x06events\x18\x02 \x03(\v2).ccm.cloudprovider.v1alpha1.ProviderEventR\x06events\"\x98\x01\n" +
+	"\x06events\x18\x02 \x03(\v2).ccm.cloudprovider.v1alpha1.ProviderEventR\x06events\x12C\n" +
+	"\aservice\x18\x03 \x01(\v2).ccm.cloudprovider.v1alpha1.ServiceWritesR\aservice\"\x98\x01\n" +
 	"\x18ListLoadBalancersRequest\x12@\n" +
 	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -1397,7 +1403,7 @@ func file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDescGZIP() []byte {
 }
 
 var file_ccm_cloudprovider_v1alpha1_load_balancers_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ccm_cloudprovider_v1alpha1_load_balancers_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_ccm_cloudprovider_v1alpha1_load_balancers_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_ccm_cloudprovider_v1alpha1_load_balancers_proto_goTypes = []any{
 	(LoadBalancerState)(0),                   // 0: ccm.cloudprovider.v1alpha1.LoadBalancerState
 	(SyncState)(0),                           // 1: ccm.cloudprovider.v1alpha1.SyncState
@@ -1417,75 +1423,76 @@ var file_ccm_cloudprovider_v1alpha1_load_balancers_proto_goTypes = []any{
 	(*DeleteLoadBalancerResponse)(nil),       // 15: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse
 	(*ListLoadBalancersRequest)(nil),         // 16: ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest
 	(*ListLoadBalancersResponse)(nil),        // 17: ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse
-	nil,                                      // 18: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.ServiceAnnotationsEntry
-	(*NodeRef)(nil),                          // 19: ccm.cloudprovider.v1alpha1.NodeRef
-	(*ServiceRef)(nil),                       // 20: ccm.cloudprovider.v1alpha1.ServiceRef
-	(*LoadBalancerIngress)(nil),              // 21: ccm.cloudprovider.v1alpha1.LoadBalancerIngress
-	(Ownership)(0),                           // 22: ccm.cloudprovider.v1alpha1.Ownership
-	(*ClusterRef)(nil),                       // 23: ccm.cloudprovider.v1alpha1.ClusterRef
-	(*Fencing)(nil),                          // 24: ccm.cloudprovider.v1alpha1.Fencing
-	(*Service)(nil),                          // 25: ccm.cloudprovider.v1alpha1.Service
-	(*InProgress)(nil),                       // 26: ccm.cloudprovider.v1alpha1.InProgress
-	(*ProviderEvent)(nil),                    // 27: ccm.cloudprovider.v1alpha1.ProviderEvent
-	(*ServiceCondition)(nil),                 // 28: ccm.cloudprovider.v1alpha1.ServiceCondition
-	(*ItemError)(nil),                        // 29: ccm.cloudprovider.v1alpha1.ItemError
-	(*UnreachableLocation)(nil),              // 30: ccm.cloudprovider.v1alpha1.UnreachableLocation
+	(*NodeRef)(nil),                          // 18: ccm.cloudprovider.v1alpha1.NodeRef
+	(*ServiceRef)(nil),                       // 19: ccm.cloudprovider.v1alpha1.ServiceRef
+	(*LoadBalancerIngress)(nil),              // 20: ccm.cloudprovider.v1alpha1.LoadBalancerIngress
+	(Ownership)(0),                           // 21: ccm.cloudprovider.v1alpha1.Ownership
+	(*ClusterRef)(nil),                       // 22: ccm.cloudprovider.v1alpha1.ClusterRef
+	(*Fencing)(nil),                          // 23: ccm.cloudprovider.v1alpha1.Fencing
+	(*Service)(nil),                          // 24: ccm.cloudprovider.v1alpha1.Service
+	(*InProgress)(nil),                       // 25: ccm.cloudprovider.v1alpha1.InProgress
+	(*ProviderEvent)(nil),                    // 26: ccm.cloudprovider.v1alpha1.ProviderEvent
+	(*ServiceWrites)(nil),                    // 27: ccm.cloudprovider.v1alpha1.ServiceWrites
+	(*ItemError)(nil),                        // 28: ccm.cloudprovider.v1alpha1.ItemError
+	(*UnreachableLocation)(nil),              // 29: ccm.cloudprovider.v1alpha1.UnreachableLocation
 }
 var file_ccm_cloudprovider_v1alpha1_load_balancers_proto_depIdxs = []int32{
-	19, // 0: ccm.cloudprovider.v1alpha1.BackendSet.nodes:type_name -> ccm.cloudprovider.v1alpha1.NodeRef
-	20, // 1: ccm.cloudprovider.v1alpha1.LoadBalancer.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceRef
+	18, // 0: ccm.cloudprovider.v1alpha1.BackendSet.nodes:type_name -> ccm.cloudprovider.v1alpha1.NodeRef
+	19, // 1: ccm.cloudprovider.v1alpha1.LoadBalancer.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceRef
 	0,  // 2: ccm.cloudprovider.v1alpha1.LoadBalancer.state:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerState
-	21, // 3: ccm.cloudprovider.v1alpha1.LoadBalancer.ingress:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerIngress
+	20, // 3: ccm.cloudprovider.v1alpha1.LoadBalancer.ingress:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerIngress
 	1,  // 4: ccm.cloudprovider.v1alpha1.LoadBalancer.sync_state:type_name -> ccm.cloudprovider.v1alpha1.SyncState
-	22, // 5: ccm.cloudprovider.v1alpha1.LoadBalancer.ownership:type_name -> ccm.cloudprovider.v1alpha1.Ownership
-	23, // 6: ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	20, // 7: ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceRef
+	21, // 5: ccm.cloudprovider.v1alpha1.LoadBalancer.ownership:type_name -> ccm.cloudprovider.v1alpha1.Ownership
+	22, // 6: ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	19, // 7: ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceRef
 	5,  // 8: ccm.cloudprovider.v1alpha1.GetLoadBalancerResponse.load_balancer:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancer
-	23, // 9: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	24, // 10: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
-	25, // 11: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest.service:type_name -> ccm.cloudprovider.v1alpha1.Service
+	22, // 9: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	23, // 10: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
+	24, // 11: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest.service:type_name -> ccm.cloudprovider.v1alpha1.Service
 	4,  // 12: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest.backends:type_name -> ccm.cloudprovider.v1alpha1.BackendSet
 	2,  // 13: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest.adoption:type_name -> ccm.cloudprovider.v1alpha1.Adoption
 	5,  // 14: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.load_balancer:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancer
-	26, // 15: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
-	27, // 16: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.events:type_name -> ccm.cloudprovider.v1alpha1.ProviderEvent
-	18, // 17: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.service_annotations:type_name -> ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.ServiceAnnotationsEntry
-	28, // 18: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.service_conditions:type_name -> ccm.cloudprovider.v1alpha1.ServiceCondition
-	23, // 19: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	24, // 20: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
-	4,  // 21: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.backends:type_name -> ccm.cloudprovider.v1alpha1.BackendSet
-	11, // 22: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.items:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerUpdate
-	25, // 23: ccm.cloudprovider.v1alpha1.LoadBalancerUpdate.service:type_name -> ccm.cloudprovider.v1alpha1.Service
-	13, // 24: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse.results:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult
-	3,  // 25: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.outcome:type_name -> ccm.cloudprovider.v1alpha1.UpdateOutcome
-	26, // 26: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
-	29, // 27: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.error:type_name -> ccm.cloudprovider.v1alpha1.ItemError
-	27, // 28: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.events:type_name -> ccm.cloudprovider.v1alpha1.ProviderEvent
-	23, // 29: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	24, // 30: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
-	20, // 31: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceRef
-	25, // 32: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.last_known:type_name -> ccm.cloudprovider.v1alpha1.Service
-	2,  // 33: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.adoption:type_name -> ccm.cloudprovider.v1alpha1.Adoption
-	26, // 34: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
-	27, // 35: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse.events:type_name -> ccm.cloudprovider.v1alpha1.ProviderEvent
-	23, // 36: ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
-	5,  // 37: ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse.load_balancers:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancer
-	30, // 38: ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse.unreachable:type_name -> ccm.cloudprovider.v1alpha1.UnreachableLocation
-	6,  // 39: ccm.cloudprovider.v1alpha1.LoadBalancers.GetLoadBalancer:input_type -> ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest
-	8,  // 40: ccm.cloudprovider.v1alpha1.LoadBalancers.EnsureLoadBalancer:input_type -> ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest
-	10, // 41: ccm.cloudprovider.v1alpha1.LoadBalancers.BatchUpdateLoadBalancers:input_type -> ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest
-	14, // 42: ccm.cloudprovider.v1alpha1.LoadBalancers.DeleteLoadBalancer:input_type -> ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest
-	16, // 43: ccm.cloudprovider.v1alpha1.LoadBalancers.ListLoadBalancers:input_type -> ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest
-	7,  // 44: ccm.cloudprovider.v1alpha1.LoadBalancers.GetLoadBalancer:output_type -> ccm.cloudprovider.v1alpha1.GetLoadBalancerResponse
-	9,  // 45: ccm.cloudprovider.v1alpha1.LoadBalancers.EnsureLoadBalancer:output_type -> ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse
-	12, // 46: ccm.cloudprovider.v1alpha1.LoadBalancers.BatchUpdateLoadBalancers:output_type -> ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse
-	15, // 47: ccm.cloudprovider.v1alpha1.LoadBalancers.DeleteLoadBalancer:output_type -> ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse
-	17, // 48: ccm.cloudprovider.v1alpha1.LoadBalancers.ListLoadBalancers:output_type -> ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse
-	44, // [44:49] is the sub-list for method output_type
-	39, // [39:44] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	25, // 15: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
+	26, // 16: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.events:type_name -> ccm.cloudprovider.v1alpha1.ProviderEvent
+	27, // 17: ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceWrites
+	22, // 18: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	23, // 19: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
+	4,  // 20: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.backends:type_name -> ccm.cloudprovider.v1alpha1.BackendSet
+	11, // 21: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest.items:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerUpdate
+	24, // 22: ccm.cloudprovider.v1alpha1.LoadBalancerUpdate.service:type_name -> ccm.cloudprovider.v1alpha1.Service
+	13, // 23: ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse.results:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult
+	3,  // 24: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.outcome:type_name -> ccm.cloudprovider.v1alpha1.UpdateOutcome
+	25, // 25: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
+	28, // 26: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.error:type_name -> ccm.cloudprovider.v1alpha1.ItemError
+	26, // 27: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.events:type_name -> ccm.cloudprovider.v1alpha1.ProviderEvent
+	27, // 28: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceWrites
+	20, // 29: ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult.ingress:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerIngress
+	22, // 30: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	23, // 31: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.fencing:type_name -> ccm.cloudprovider.v1alpha1.Fencing
+	19, // 32: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceRef
+	24, // 33: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.last_known:type_name -> ccm.cloudprovider.v1alpha1.Service
+	2,  // 34: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest.adoption:type_name -> ccm.cloudprovider.v1alpha1.Adoption
+	25, // 35: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse.in_progress:type_name -> ccm.cloudprovider.v1alpha1.InProgress
+	26, // 36: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse.events:type_name -> ccm.cloudprovider.v1alpha1.ProviderEvent
+	27, // 37: ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse.service:type_name -> ccm.cloudprovider.v1alpha1.ServiceWrites
+	22, // 38: ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest.cluster:type_name -> ccm.cloudprovider.v1alpha1.ClusterRef
+	5,  // 39: ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse.load_balancers:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancer
+	29, // 40: ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse.unreachable:type_name -> ccm.cloudprovider.v1alpha1.UnreachableLocation
+	6,  // 41: ccm.cloudprovider.v1alpha1.LoadBalancers.GetLoadBalancer:input_type -> ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest
+	8,  // 42: ccm.cloudprovider.v1alpha1.LoadBalancers.EnsureLoadBalancer:input_type -> ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest
+	10, // 43: ccm.cloudprovider.v1alpha1.LoadBalancers.BatchUpdateLoadBalancers:input_type -> ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest
+	14, // 44: ccm.cloudprovider.v1alpha1.LoadBalancers.DeleteLoadBalancer:input_type -> ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest
+	16, // 45: ccm.cloudprovider.v1alpha1.LoadBalancers.ListLoadBalancers:input_type -> ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest
+	7,  // 46: ccm.cloudprovider.v1alpha1.LoadBalancers.GetLoadBalancer:output_type -> ccm.cloudprovider.v1alpha1.GetLoadBalancerResponse
+	9,  // 47: ccm.cloudprovider.v1alpha1.LoadBalancers.EnsureLoadBalancer:output_type -> ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse
+	12, // 48: ccm.cloudprovider.v1alpha1.LoadBalancers.BatchUpdateLoadBalancers:output_type -> ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse
+	15, // 49: ccm.cloudprovider.v1alpha1.LoadBalancers.DeleteLoadBalancer:output_type -> ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse
+	17, // 50: ccm.cloudprovider.v1alpha1.LoadBalancers.ListLoadBalancers:output_type -> ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse
+	46, // [46:51] is the sub-list for method output_type
+	41, // [41:46] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_ccm_cloudprovider_v1alpha1_load_balancers_proto_init() }
@@ -1505,7 +1512,7 @@ func file_ccm_cloudprovider_v1alpha1_load_balancers_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc), len(file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   15,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -783,6 +783,73 @@ func (x *ServiceCondition) GetMessage() string {
 	return ""
 }
 
+// ServiceWrites is what the host writes on a Service on the provider's behalf, so that a provider needs no Kubernetes
+// credentials.
+type ServiceWrites struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Annotations to set. Only under `Wants.service_annotation_writes`; the host drops and counts others.
+	// [R:annotation-prefix]
+	Annotations map[string]string `protobuf:"bytes,1,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Annotations under the same prefixes to remove.
+	RemovedAnnotations []string `protobuf:"bytes,2,rep,name=removed_annotations,json=removedAnnotations,proto3" json:"removed_annotations,omitempty"`
+	// Conditions to set; the Service keeps its others. Only of the types in `Wants.service_condition_writes`; the host drops
+	// and counts others.
+	Conditions    []*ServiceCondition `protobuf:"bytes,3,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceWrites) Reset() {
+	*x = ServiceWrites{}
+	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceWrites) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceWrites) ProtoMessage() {}
+
+func (x *ServiceWrites) ProtoReflect() protoreflect.Message {
+	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceWrites.ProtoReflect.Descriptor instead.
+func (*ServiceWrites) Descriptor() ([]byte, []int) {
+	return file_ccm_cloudprovider_v1alpha1_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ServiceWrites) GetAnnotations() map[string]string {
+	if x != nil {
+		return x.Annotations
+	}
+	return nil
+}
+
+func (x *ServiceWrites) GetRemovedAnnotations() []string {
+	if x != nil {
+		return x.RemovedAnnotations
+	}
+	return nil
+}
+
+func (x *ServiceWrites) GetConditions() []*ServiceCondition {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
+}
+
 // LoadBalancerIngress is one address of a load balancer, and becomes one entry of `status.loadBalancer.ingress`.
 type LoadBalancerIngress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -800,7 +867,7 @@ type LoadBalancerIngress struct {
 
 func (x *LoadBalancerIngress) Reset() {
 	*x = LoadBalancerIngress{}
-	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[4]
+	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -812,7 +879,7 @@ func (x *LoadBalancerIngress) String() string {
 func (*LoadBalancerIngress) ProtoMessage() {}
 
 func (x *LoadBalancerIngress) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[4]
+	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -825,7 +892,7 @@ func (x *LoadBalancerIngress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadBalancerIngress.ProtoReflect.Descriptor instead.
 func (*LoadBalancerIngress) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_service_proto_rawDescGZIP(), []int{4}
+	return file_ccm_cloudprovider_v1alpha1_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LoadBalancerIngress) GetIp() string {
@@ -871,7 +938,7 @@ type PortStatus struct {
 
 func (x *PortStatus) Reset() {
 	*x = PortStatus{}
-	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[5]
+	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -883,7 +950,7 @@ func (x *PortStatus) String() string {
 func (*PortStatus) ProtoMessage() {}
 
 func (x *PortStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[5]
+	mi := &file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -896,7 +963,7 @@ func (x *PortStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortStatus.ProtoReflect.Descriptor instead.
 func (*PortStatus) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_service_proto_rawDescGZIP(), []int{5}
+	return file_ccm_cloudprovider_v1alpha1_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PortStatus) GetPort() int32 {
@@ -977,7 +1044,16 @@ const file_ccm_cloudprovider_v1alpha1_service_proto_rawDesc = "" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12C\n" +
 	"\x06status\x18\x02 \x01(\x0e2+.ccm.cloudprovider.v1alpha1.ConditionStatusR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"\xc3\x01\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\xac\x02\n" +
+	"\rServiceWrites\x12\\\n" +
+	"\vannotations\x18\x01 \x03(\v2:.ccm.cloudprovider.v1alpha1.ServiceWrites.AnnotationsEntryR\vannotations\x12/\n" +
+	"\x13removed_annotations\x18\x02 \x03(\tR\x12removedAnnotations\x12L\n" +
+	"\n" +
+	"conditions\x18\x03 \x03(\v2,.ccm.cloudprovider.v1alpha1.ServiceConditionR\n" +
+	"conditions\x1a>\n" +
+	"\x10AnnotationsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc3\x01\n" +
 	"\x13LoadBalancerIngress\x12\x0e\n" +
 	"\x02ip\x18\x01 \x01(\tR\x02ip\x12\x1a\n" +
 	"\bhostname\x18\x02 \x01(\tR\bhostname\x12B\n" +
@@ -1025,7 +1101,7 @@ func file_ccm_cloudprovider_v1alpha1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_ccm_cloudprovider_v1alpha1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_ccm_cloudprovider_v1alpha1_service_proto_goTypes = []any{
 	(Protocol)(0),                 // 0: ccm.cloudprovider.v1alpha1.Protocol
 	(IpFamily)(0),                 // 1: ccm.cloudprovider.v1alpha1.IpFamily
@@ -1036,37 +1112,41 @@ var file_ccm_cloudprovider_v1alpha1_service_proto_goTypes = []any{
 	(*Service)(nil),               // 6: ccm.cloudprovider.v1alpha1.Service
 	(*ServicePort)(nil),           // 7: ccm.cloudprovider.v1alpha1.ServicePort
 	(*ServiceCondition)(nil),      // 8: ccm.cloudprovider.v1alpha1.ServiceCondition
-	(*LoadBalancerIngress)(nil),   // 9: ccm.cloudprovider.v1alpha1.LoadBalancerIngress
-	(*PortStatus)(nil),            // 10: ccm.cloudprovider.v1alpha1.PortStatus
-	nil,                           // 11: ccm.cloudprovider.v1alpha1.Service.LabelsEntry
-	nil,                           // 12: ccm.cloudprovider.v1alpha1.Service.AnnotationsEntry
-	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
-	(ConditionStatus)(0),          // 15: ccm.cloudprovider.v1alpha1.ConditionStatus
+	(*ServiceWrites)(nil),         // 9: ccm.cloudprovider.v1alpha1.ServiceWrites
+	(*LoadBalancerIngress)(nil),   // 10: ccm.cloudprovider.v1alpha1.LoadBalancerIngress
+	(*PortStatus)(nil),            // 11: ccm.cloudprovider.v1alpha1.PortStatus
+	nil,                           // 12: ccm.cloudprovider.v1alpha1.Service.LabelsEntry
+	nil,                           // 13: ccm.cloudprovider.v1alpha1.Service.AnnotationsEntry
+	nil,                           // 14: ccm.cloudprovider.v1alpha1.ServiceWrites.AnnotationsEntry
+	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(ConditionStatus)(0),          // 17: ccm.cloudprovider.v1alpha1.ConditionStatus
 }
 var file_ccm_cloudprovider_v1alpha1_service_proto_depIdxs = []int32{
 	5,  // 0: ccm.cloudprovider.v1alpha1.Service.ref:type_name -> ccm.cloudprovider.v1alpha1.ServiceRef
-	11, // 1: ccm.cloudprovider.v1alpha1.Service.labels:type_name -> ccm.cloudprovider.v1alpha1.Service.LabelsEntry
-	12, // 2: ccm.cloudprovider.v1alpha1.Service.annotations:type_name -> ccm.cloudprovider.v1alpha1.Service.AnnotationsEntry
+	12, // 1: ccm.cloudprovider.v1alpha1.Service.labels:type_name -> ccm.cloudprovider.v1alpha1.Service.LabelsEntry
+	13, // 2: ccm.cloudprovider.v1alpha1.Service.annotations:type_name -> ccm.cloudprovider.v1alpha1.Service.AnnotationsEntry
 	7,  // 3: ccm.cloudprovider.v1alpha1.Service.ports:type_name -> ccm.cloudprovider.v1alpha1.ServicePort
 	1,  // 4: ccm.cloudprovider.v1alpha1.Service.ip_families:type_name -> ccm.cloudprovider.v1alpha1.IpFamily
 	2,  // 5: ccm.cloudprovider.v1alpha1.Service.ip_family_policy:type_name -> ccm.cloudprovider.v1alpha1.IpFamilyPolicy
-	13, // 6: ccm.cloudprovider.v1alpha1.Service.client_ip_affinity:type_name -> google.protobuf.Duration
+	15, // 6: ccm.cloudprovider.v1alpha1.Service.client_ip_affinity:type_name -> google.protobuf.Duration
 	3,  // 7: ccm.cloudprovider.v1alpha1.Service.external_traffic_policy:type_name -> ccm.cloudprovider.v1alpha1.TrafficPolicy
 	3,  // 8: ccm.cloudprovider.v1alpha1.Service.internal_traffic_policy:type_name -> ccm.cloudprovider.v1alpha1.TrafficPolicy
-	9,  // 9: ccm.cloudprovider.v1alpha1.Service.ingress:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerIngress
-	14, // 10: ccm.cloudprovider.v1alpha1.Service.creation_time:type_name -> google.protobuf.Timestamp
-	14, // 11: ccm.cloudprovider.v1alpha1.Service.deletion_time:type_name -> google.protobuf.Timestamp
+	10, // 9: ccm.cloudprovider.v1alpha1.Service.ingress:type_name -> ccm.cloudprovider.v1alpha1.LoadBalancerIngress
+	16, // 10: ccm.cloudprovider.v1alpha1.Service.creation_time:type_name -> google.protobuf.Timestamp
+	16, // 11: ccm.cloudprovider.v1alpha1.Service.deletion_time:type_name -> google.protobuf.Timestamp
 	0,  // 12: ccm.cloudprovider.v1alpha1.ServicePort.protocol:type_name -> ccm.cloudprovider.v1alpha1.Protocol
-	15, // 13: ccm.cloudprovider.v1alpha1.ServiceCondition.status:type_name -> ccm.cloudprovider.v1alpha1.ConditionStatus
-	4,  // 14: ccm.cloudprovider.v1alpha1.LoadBalancerIngress.ip_mode:type_name -> ccm.cloudprovider.v1alpha1.IngressIpMode
-	10, // 15: ccm.cloudprovider.v1alpha1.LoadBalancerIngress.ports:type_name -> ccm.cloudprovider.v1alpha1.PortStatus
-	0,  // 16: ccm.cloudprovider.v1alpha1.PortStatus.protocol:type_name -> ccm.cloudprovider.v1alpha1.Protocol
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	17, // 13: ccm.cloudprovider.v1alpha1.ServiceCondition.status:type_name -> ccm.cloudprovider.v1alpha1.ConditionStatus
+	14, // 14: ccm.cloudprovider.v1alpha1.ServiceWrites.annotations:type_name -> ccm.cloudprovider.v1alpha1.ServiceWrites.AnnotationsEntry
+	8,  // 15: ccm.cloudprovider.v1alpha1.ServiceWrites.conditions:type_name -> ccm.cloudprovider.v1alpha1.ServiceCondition
+	4,  // 16: ccm.cloudprovider.v1alpha1.LoadBalancerIngress.ip_mode:type_name -> ccm.cloudprovider.v1alpha1.IngressIpMode
+	11, // 17: ccm.cloudprovider.v1alpha1.LoadBalancerIngress.ports:type_name -> ccm.cloudprovider.v1alpha1.PortStatus
+	0,  // 18: ccm.cloudprovider.v1alpha1.PortStatus.protocol:type_name -> ccm.cloudprovider.v1alpha1.Protocol
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_ccm_cloudprovider_v1alpha1_service_proto_init() }
@@ -1086,7 +1166,7 @@ func file_ccm_cloudprovider_v1alpha1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ccm_cloudprovider_v1alpha1_service_proto_rawDesc), len(file_ccm_cloudprovider_v1alpha1_service_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -139,32 +139,22 @@ class _ConditionTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Conditi
     DESCRIPTOR: _descriptor.EnumDescriptor
     CONDITION_TYPE_UNSPECIFIED: _ConditionType.ValueType  # 0
     """Ignored."""
-    CONDITION_TYPE_CONFIG_VALID: _ConditionType.ValueType  # 1
-    """The provider's configuration is valid."""
     CONDITION_TYPE_CREDENTIALS_VALID: _ConditionType.ValueType  # 2
     """The cloud accepts the provider's credentials."""
     CONDITION_TYPE_CLOUD_REACHABLE: _ConditionType.ValueType  # 3
     """The cloud answers."""
-    CONDITION_TYPE_WATCH_HEALTHY: _ConditionType.ValueType  # 4
-    """The cloud's event stream is alive."""
-    CONDITION_TYPE_RATE_LIMITED: _ConditionType.ValueType  # 5
-    """The cloud throttles the provider."""
 
 class ConditionType(_ConditionType, metaclass=_ConditionTypeEnumTypeWrapper):
-    """ConditionType is the type of a condition."""
+    """ConditionType is the type of a condition. A provider with an invalid configuration does not start, or answers
+    INVALID_PROVIDER_CONFIG; a throttled one answers RATE_LIMITED.
+    """
 
 CONDITION_TYPE_UNSPECIFIED: ConditionType.ValueType  # 0
 """Ignored."""
-CONDITION_TYPE_CONFIG_VALID: ConditionType.ValueType  # 1
-"""The provider's configuration is valid."""
 CONDITION_TYPE_CREDENTIALS_VALID: ConditionType.ValueType  # 2
 """The cloud accepts the provider's credentials."""
 CONDITION_TYPE_CLOUD_REACHABLE: ConditionType.ValueType  # 3
 """The cloud answers."""
-CONDITION_TYPE_WATCH_HEALTHY: ConditionType.ValueType  # 4
-"""The cloud's event stream is alive."""
-CONDITION_TYPE_RATE_LIMITED: ConditionType.ValueType  # 5
-"""The cloud throttles the provider."""
 Global___ConditionType: _TypeAlias = ConditionType  # noqa: Y015
 
 class _ConditionStatus:
@@ -447,6 +437,7 @@ class Wants(_message.Message):
     SERVICE_FIELD_NUMBER: _builtins.int
     SERVICE_ANNOTATION_WRITES_FIELD_NUMBER: _builtins.int
     SERVICE_CONDITION_WRITES_FIELD_NUMBER: _builtins.int
+    NODE_ANNOTATION_WRITES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def identity(self) -> Global___NodeFields:
         """Node fields that identify the instance of a node."""
@@ -476,6 +467,13 @@ class Wants(_message.Message):
         Those under "cloudprovider.ccm/" are the host's own.
         """
 
+    @_builtins.property
+    def node_annotation_writes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Prefixes of annotations that the provider sets on Nodes through `Instance.annotations`, for example
+        "metal.example/bgp-". The provider owns every annotation of a Node under them. The host drops a prefix that is empty or
+        within kubernetes.io, k8s.io or cloudprovider.ccm. At most 16.
+        """
+
     def __init__(
         self,
         *,
@@ -485,10 +483,11 @@ class Wants(_message.Message):
         service: Global___ServiceFields | None = ...,
         service_annotation_writes: _abc.Iterable[_builtins.str] | None = ...,
         service_condition_writes: _abc.Iterable[_builtins.str] | None = ...,
+        node_annotation_writes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "identity", b"identity", "route_target", b"route_target", "service", b"service"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "identity", b"identity", "route_target", b"route_target", "service", b"service", "service_annotation_writes", b"service_annotation_writes", "service_condition_writes", b"service_condition_writes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "identity", b"identity", "node_annotation_writes", b"node_annotation_writes", "route_target", b"route_target", "service", b"service", "service_annotation_writes", b"service_annotation_writes", "service_condition_writes", b"service_condition_writes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -628,32 +627,18 @@ class GetStatusResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONDITIONS_FIELD_NUMBER: _builtins.int
-    CONFIG_DIGEST_FIELD_NUMBER: _builtins.int
-    CREDENTIALS_GENERATION_FIELD_NUMBER: _builtins.int
-    LAST_CLOUD_CONTACT_FIELD_NUMBER: _builtins.int
-    config_digest: _builtins.str
-    """Digest of the configuration in use, without secrets. Optional."""
-    credentials_generation: _builtins.int
-    """Increases each time the provider loads new credentials. Optional."""
     @_builtins.property
     def conditions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProviderCondition]:
         """Each type at most once."""
-
-    @_builtins.property
-    def last_cloud_contact(self) -> _timestamp_pb2.Timestamp:
-        """When the cloud last answered. Optional."""
 
     def __init__(
         self,
         *,
         conditions: _abc.Iterable[Global___ProviderCondition] | None = ...,
-        config_digest: _builtins.str = ...,
-        credentials_generation: _builtins.int = ...,
-        last_cloud_contact: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_cloud_contact", b"last_cloud_contact"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conditions", b"conditions", "config_digest", b"config_digest", "credentials_generation", b"credentials_generation", "last_cloud_contact", b"last_cloud_contact"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conditions", b"conditions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -133,6 +133,38 @@ INSTANCE_VIEW_ALL: InstanceView.ValueType  # 3
 """Everything: the state, the fields of METADATA, and pod CIDRs."""
 Global___InstanceView: _TypeAlias = InstanceView  # noqa: Y015
 
+class _MaintenanceKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MaintenanceKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MaintenanceKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MAINTENANCE_KIND_UNSPECIFIED: _MaintenanceKind.ValueType  # 0
+    """Not known, or none of the others."""
+    MAINTENANCE_KIND_PAUSE: _MaintenanceKind.ValueType  # 1
+    """The instance pauses for seconds, and keeps its memory: a live migration, an update of its host."""
+    MAINTENANCE_KIND_REBOOT: _MaintenanceKind.ValueType  # 2
+    """The instance restarts, and keeps its disks."""
+    MAINTENANCE_KIND_STOP: _MaintenanceKind.ValueType  # 3
+    """The instance stops, and may be started again afterwards."""
+    MAINTENANCE_KIND_TERMINATION: _MaintenanceKind.ValueType  # 4
+    """The instance is taken away for good, such as a spot instance that is reclaimed."""
+
+class MaintenanceKind(_MaintenanceKind, metaclass=_MaintenanceKindEnumTypeWrapper):
+    """MaintenanceKind is what happens to an instance."""
+
+MAINTENANCE_KIND_UNSPECIFIED: MaintenanceKind.ValueType  # 0
+"""Not known, or none of the others."""
+MAINTENANCE_KIND_PAUSE: MaintenanceKind.ValueType  # 1
+"""The instance pauses for seconds, and keeps its memory: a live migration, an update of its host."""
+MAINTENANCE_KIND_REBOOT: MaintenanceKind.ValueType  # 2
+"""The instance restarts, and keeps its disks."""
+MAINTENANCE_KIND_STOP: MaintenanceKind.ValueType  # 3
+"""The instance stops, and may be started again afterwards."""
+MAINTENANCE_KIND_TERMINATION: MaintenanceKind.ValueType  # 4
+"""The instance is taken away for good, such as a spot instance that is reclaimed."""
+Global___MaintenanceKind: _TypeAlias = MaintenanceKind  # noqa: Y015
+
 @_typing.final
 class Instance(_message.Message):
     """Instance describes an instance."""
@@ -159,6 +191,26 @@ class Instance(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class AnnotationsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     PROVIDER_ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     INSTANCE_TYPE_FIELD_NUMBER: _builtins.int
@@ -167,7 +219,8 @@ class Instance(_message.Message):
     REGION_FIELD_NUMBER: _builtins.int
     POD_CIDRS_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
-    SYSTEM_UUID_FIELD_NUMBER: _builtins.int
+    ANNOTATIONS_FIELD_NUMBER: _builtins.int
+    MAINTENANCE_FIELD_NUMBER: _builtins.int
     provider_id: _builtins.str
     """Required if the instance exists. It starts with one of the provider's advertised prefixes [R:provider-id-prefix],
     identifies the instance for its whole life, and never changes [R:provider-id-stable]. At most 1 KiB.
@@ -180,8 +233,6 @@ class Instance(_message.Message):
     """Zone, a valid label value. Optional."""
     region: _builtins.str
     """Region, a valid label value. Optional."""
-    system_uuid: _builtins.str
-    """The instance's uuid, as its firmware reports it. Optional."""
     @_builtins.property
     def addresses(self) -> _containers.RepeatedCompositeFieldContainer[_node_pb2.NodeAddress]:
         """Addresses, in the order in which the host writes them to the node's status. No duplicates. [R:address-unique]"""
@@ -197,6 +248,18 @@ class Instance(_message.Message):
         one that is no longer among them. A provider that cannot tell answers METADATA_NOT_READY.
         """
 
+    @_builtins.property
+    def annotations(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """All annotations of the node under `Wants.node_annotation_writes`: the host sets these, removes any other under the same
+        prefixes, and drops and counts what is under none of them [R:annotation-prefix]. Not for INSTANCE_VIEW_EXISTENCE.
+        """
+
+    @_builtins.property
+    def maintenance(self) -> Global___PlannedMaintenance:
+        """What the cloud plans to do to the instance, if anything. If the operator wants it, the host shows it as the Node's
+        condition `MaintenancePlanned`; it never drains or deletes a node because of it. Not for INSTANCE_VIEW_EXISTENCE.
+        """
+
     def __init__(
         self,
         *,
@@ -208,15 +271,49 @@ class Instance(_message.Message):
         region: _builtins.str = ...,
         pod_cidrs: _abc.Iterable[_builtins.str] | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
-        system_uuid: _builtins.str = ...,
+        annotations: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        maintenance: Global___PlannedMaintenance | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["maintenance", b"maintenance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "instance_type", b"instance_type", "labels", b"labels", "name", b"name", "pod_cidrs", b"pod_cidrs", "provider_id", b"provider_id", "region", b"region", "system_uuid", b"system_uuid", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "annotations", b"annotations", "instance_type", b"instance_type", "labels", b"labels", "maintenance", b"maintenance", "name", b"name", "pod_cidrs", b"pod_cidrs", "provider_id", b"provider_id", "region", b"region", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Instance: _TypeAlias = Instance  # noqa: Y015
+
+@_typing.final
+class PlannedMaintenance(_message.Message):
+    """PlannedMaintenance is the next event that the cloud has planned for an instance."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    FROM_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    kind: Global___MaintenanceKind.ValueType
+    """Optional."""
+    message: _builtins.str
+    """Human-readable, at most 1 KiB, and the same for as long as the plan is. Optional."""
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """When it is over, or by when it has begun. Optional."""
+
+    def __init__(
+        self,
+        *,
+        kind: Global___MaintenanceKind.ValueType = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["from", b"from", "until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from", b"from", "kind", b"kind", "message", b"message", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlannedMaintenance: _TypeAlias = PlannedMaintenance  # noqa: Y015
 
 @_typing.final
 class BatchGetInstancesRequest(_message.Message):

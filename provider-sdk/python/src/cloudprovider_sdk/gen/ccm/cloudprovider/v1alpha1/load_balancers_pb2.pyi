@@ -360,32 +360,10 @@ class EnsureLoadBalancerResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    @_typing.final
-    class ServiceAnnotationsEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        value: _builtins.str
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: _builtins.str = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
     LOAD_BALANCER_FIELD_NUMBER: _builtins.int
     IN_PROGRESS_FIELD_NUMBER: _builtins.int
     EVENTS_FIELD_NUMBER: _builtins.int
-    SERVICE_ANNOTATIONS_FIELD_NUMBER: _builtins.int
-    REMOVED_SERVICE_ANNOTATIONS_FIELD_NUMBER: _builtins.int
-    SERVICE_CONDITIONS_FIELD_NUMBER: _builtins.int
+    SERVICE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def load_balancer(self) -> Global___LoadBalancer:
         """The load balancer as it now exists. Required."""
@@ -399,20 +377,8 @@ class EnsureLoadBalancerResponse(_message.Message):
         """The host writes these on the Service."""
 
     @_builtins.property
-    def service_annotations(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Annotations that the host sets on the Service. Only under `Wants.service_annotation_writes`; the host drops and counts
-        others. [R:annotation-prefix]
-        """
-
-    @_builtins.property
-    def removed_service_annotations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Annotations under the same prefixes that the host removes."""
-
-    @_builtins.property
-    def service_conditions(self) -> _containers.RepeatedCompositeFieldContainer[_service_pb2.ServiceCondition]:
-        """Conditions that the host sets on the Service; it keeps the Service's other conditions. Only of the types in
-        `Wants.service_condition_writes`; the host drops and counts others.
-        """
+    def service(self) -> _service_pb2.ServiceWrites:
+        """The host writes these on the Service too."""
 
     def __init__(
         self,
@@ -420,13 +386,11 @@ class EnsureLoadBalancerResponse(_message.Message):
         load_balancer: Global___LoadBalancer | None = ...,
         in_progress: _effects_pb2.InProgress | None = ...,
         events: _abc.Iterable[_effects_pb2.ProviderEvent] | None = ...,
-        service_annotations: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
-        removed_service_annotations: _abc.Iterable[_builtins.str] | None = ...,
-        service_conditions: _abc.Iterable[_service_pb2.ServiceCondition] | None = ...,
+        service: _service_pb2.ServiceWrites | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["in_progress", b"in_progress", "load_balancer", b"load_balancer"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["in_progress", b"in_progress", "load_balancer", b"load_balancer", "service", b"service"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "in_progress", b"in_progress", "load_balancer", b"load_balancer", "removed_service_annotations", b"removed_service_annotations", "service_annotations", b"service_annotations", "service_conditions", b"service_conditions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "in_progress", b"in_progress", "load_balancer", b"load_balancer", "service", b"service"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -543,6 +507,8 @@ class LoadBalancerUpdateResult(_message.Message):
     IN_PROGRESS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     EVENTS_FIELD_NUMBER: _builtins.int
+    SERVICE_FIELD_NUMBER: _builtins.int
+    INGRESS_FIELD_NUMBER: _builtins.int
     service_uid: _builtins.str
     """Uid of the Service. Required."""
     outcome: Global___UpdateOutcome.ValueType
@@ -559,6 +525,14 @@ class LoadBalancerUpdateResult(_message.Message):
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_effects_pb2.ProviderEvent]:
         """The host writes these on the Service."""
 
+    @_builtins.property
+    def service(self) -> _service_pb2.ServiceWrites:
+        """The host writes these on the Service too."""
+
+    @_builtins.property
+    def ingress(self) -> _containers.RepeatedCompositeFieldContainer[_service_pb2.LoadBalancerIngress]:
+        """The addresses, where the nodes change them: the host publishes these in place of the former ones. Empty: as before."""
+
     def __init__(
         self,
         *,
@@ -567,10 +541,12 @@ class LoadBalancerUpdateResult(_message.Message):
         in_progress: _effects_pb2.InProgress | None = ...,
         error: _errors_pb2.ItemError | None = ...,
         events: _abc.Iterable[_effects_pb2.ProviderEvent] | None = ...,
+        service: _service_pb2.ServiceWrites | None = ...,
+        ingress: _abc.Iterable[_service_pb2.LoadBalancerIngress] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "in_progress", b"in_progress"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "in_progress", b"in_progress", "service", b"service"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "events", b"events", "in_progress", b"in_progress", "outcome", b"outcome", "service_uid", b"service_uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "events", b"events", "in_progress", b"in_progress", "ingress", b"ingress", "outcome", b"outcome", "service", b"service", "service_uid", b"service_uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -636,6 +612,7 @@ class DeleteLoadBalancerResponse(_message.Message):
 
     IN_PROGRESS_FIELD_NUMBER: _builtins.int
     EVENTS_FIELD_NUMBER: _builtins.int
+    SERVICE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def in_progress(self) -> _effects_pb2.InProgress:
         """Set while some resource still exists."""
@@ -644,15 +621,22 @@ class DeleteLoadBalancerResponse(_message.Message):
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_effects_pb2.ProviderEvent]:
         """The host writes these on the Service."""
 
+    @_builtins.property
+    def service(self) -> _service_pb2.ServiceWrites:
+        """The host writes these on the Service too, if it still exists: an id, for example, that no longer names anything is
+        removed.
+        """
+
     def __init__(
         self,
         *,
         in_progress: _effects_pb2.InProgress | None = ...,
         events: _abc.Iterable[_effects_pb2.ProviderEvent] | None = ...,
+        service: _service_pb2.ServiceWrites | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["in_progress", b"in_progress"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["in_progress", b"in_progress", "service", b"service"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "in_progress", b"in_progress"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "in_progress", b"in_progress", "service", b"service"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -431,6 +431,68 @@ class ServiceCondition(_message.Message):
 Global___ServiceCondition: _TypeAlias = ServiceCondition  # noqa: Y015
 
 @_typing.final
+class ServiceWrites(_message.Message):
+    """ServiceWrites is what the host writes on a Service on the provider's behalf, so that a provider needs no Kubernetes
+    credentials.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class AnnotationsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ANNOTATIONS_FIELD_NUMBER: _builtins.int
+    REMOVED_ANNOTATIONS_FIELD_NUMBER: _builtins.int
+    CONDITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def annotations(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Annotations to set. Only under `Wants.service_annotation_writes`; the host drops and counts others.
+        [R:annotation-prefix]
+        """
+
+    @_builtins.property
+    def removed_annotations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Annotations under the same prefixes to remove."""
+
+    @_builtins.property
+    def conditions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServiceCondition]:
+        """Conditions to set; the Service keeps its others. Only of the types in `Wants.service_condition_writes`; the host drops
+        and counts others.
+        """
+
+    def __init__(
+        self,
+        *,
+        annotations: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        removed_annotations: _abc.Iterable[_builtins.str] | None = ...,
+        conditions: _abc.Iterable[Global___ServiceCondition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["annotations", b"annotations", "conditions", b"conditions", "removed_annotations", b"removed_annotations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ServiceWrites: _TypeAlias = ServiceWrites  # noqa: Y015
+
+@_typing.final
 class LoadBalancerIngress(_message.Message):
     """LoadBalancerIngress is one address of a load balancer, and becomes one entry of `status.loadBalancer.ingress`."""
 

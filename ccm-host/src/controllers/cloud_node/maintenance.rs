@@ -1,0 +1,113 @@
+//! Computes the condition `MaintenancePlanned` of a node.
+//!
+//! In: the node, and what the cloud plans to do to its instance, if the operator wants to see it
+//! (`--planned-maintenance-condition`). Out: what the condition is to say, if that changed. A node that never had the
+//! condition does not get it to say that nothing is planned.
+
+use crate::{
+    cloud::{Maintenance, MaintenanceKind},
+    kube::{node::Node, patch::WantedCondition},
+};
+
+const MAINTENANCE_PLANNED: &str = "MaintenancePlanned";
+
+/// What the condition says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Said {
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+impl Said {
+    pub(super) fn condition(&self) -> WantedCondition<'_> {
+        let Self { status, reason, message } = self;
+        WantedCondition { type_: MAINTENANCE_PLANNED, status, reason, message }
+    }
+}
+
+/// What the node is to say; `None` if it says so already.
+pub(super) fn said(node: &Node, planned: Option<&Maintenance>) -> Option<Said> {
+    let before = node.condition(MAINTENANCE_PLANNED);
+    let said = match planned {
+        Some(planned) => Said { status: "True", reason: reason(planned.kind), message: message(planned) },
+        None => Said {
+            status: "False",
+            reason: "NothingPlanned",
+            message: "the cloud plans no maintenance of the instance".to_owned(),
+        },
+    };
+    match before {
+        Some(before) if (&*before.status, &*before.reason) != (said.status, said.reason) => Some(said),
+        Some(before) if before.message != said.message && planned.is_some() => Some(said),
+        None if planned.is_some() => Some(said),
+        _ => None,
+    }
+}
+
+fn reason(kind: MaintenanceKind) -> &'static str {
+    match kind {
+        MaintenanceKind::Unspecified => "MaintenancePlanned",
+        MaintenanceKind::Pause => "PausePlanned",
+        MaintenanceKind::Reboot => "RebootPlanned",
+        MaintenanceKind::Stop => "StopPlanned",
+        MaintenanceKind::Termination => "TerminationPlanned",
+    }
+}
+
+fn message(planned: &Maintenance) -> String {
+    let what = match planned.kind {
+        MaintenanceKind::Unspecified => "the cloud plans maintenance of the instance",
+        MaintenanceKind::Pause => "the cloud is to pause the instance",
+        MaintenanceKind::Reboot => "the cloud is to reboot the instance",
+        MaintenanceKind::Stop => "the cloud is to stop the instance",
+        MaintenanceKind::Termination => "the cloud is to take the instance away",
+    };
+    let from = planned.from.map(|from| format!(" from {from}")).unwrap_or_default();
+    let until = planned.until.map(|until| format!(" until {until}")).unwrap_or_default();
+    let why = if planned.message.is_empty() { String::new() } else { format!(": {}", planned.message) };
+    format!("{what}{from}{until}{why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::fixtures::node;
+
+    fn reboot() -> Maintenance {
+        let from = Some("2026-12-01T02:00:00Z".parse().unwrap());
+        Maintenance {
+            kind: MaintenanceKind::Reboot,
+            from,
+            message: "kernel".to_owned(),
+            ..Maintenance::default()
+        }
+    }
+
+    #[test]
+    fn the_condition_follows_the_plan_and_is_never_written_for_nothing() {
+        let plain = node("n");
+        assert_eq!(said(&plain, None), None, "never had it");
+        let first = said(&plain, Some(&reboot())).unwrap();
+        assert_eq!(
+            (first.status, first.reason, &*first.message),
+            (
+                "True",
+                "RebootPlanned",
+                "the cloud is to reboot the instance from 2026-12-01T02:00:00Z: kernel"
+            )
+        );
+        let has = |said: &Said| {
+            let mut node = node("n").with_condition(MAINTENANCE_PLANNED, said.status, said.reason);
+            node.conditions[0].message.clone_from(&said.message);
+            node
+        };
+        let shown = has(&first);
+        assert_eq!(said(&shown, Some(&reboot())), None, "says so already");
+        let later = Maintenance { from: Some("2026-12-02T02:00:00Z".parse().unwrap()), ..reboot() };
+        assert!(said(&shown, Some(&later)).is_some());
+        let over = said(&shown, None).unwrap();
+        assert_eq!((over.status, over.reason), ("False", "NothingPlanned"));
+        assert_eq!(said(&has(&over), None), None);
+    }
+}
