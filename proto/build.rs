@@ -2,6 +2,8 @@
 
 #[path = "build/reasons.rs"]
 mod reasons;
+#[path = "build/shapes.rs"]
+mod shapes;
 
 use std::{env, error::Error, fs, path::PathBuf};
 
@@ -28,6 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), &descriptors)?;
     fs::write(out.join("traits.rs"), reasons::traits(&descriptors)?)?;
+    fs::write(out.join("shapes.rs"), shapes::shapes(&descriptors)?)?;
     // So that code for messages of any type finds one type in the descriptors.
     let mut config = tonic_prost_build::Config::new();
     config.enable_type_names();

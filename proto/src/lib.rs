@@ -35,9 +35,11 @@ pub mod cloudprovider {
 
 mod reason;
 pub mod scrub;
+mod shape;
 
 pub use cloudprovider::v1alpha1;
 pub use reason::code_name;
+pub use shape::{Misshapen, RequestMessage};
 
 /// Encoded `google.protobuf.FileDescriptorSet` of the whole contract, for reflection and skew tests.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
-	"cloudprovider.ccm/sdk/internal/checks"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
@@ -21,8 +20,9 @@ const (
 
 // advertised is what a provider advertises: the response of GetCapabilities, and the values in it that this package uses.
 type advertised struct {
-	answer           *pb.GetCapabilitiesResponse
-	limits           checks.Limits
+	answer *pb.GetCapabilitiesResponse
+	// None of them is left to its default.
+	limits           *pb.Limits
 	messageBytes     int
 	bookmarkInterval time.Duration
 	watchMaxAge      time.Duration
@@ -32,12 +32,12 @@ func advertise(answer *pb.GetCapabilitiesResponse) advertised {
 	limits, intervals := answer.GetLimits(), answer.GetIntervals()
 	return advertised{
 		answer: answer,
-		limits: checks.Limits{
-			BatchInstances:     or(limits.GetMaxBatchInstances(), defaultBatch),
-			BatchLoadBalancers: or(limits.GetMaxBatchLoadBalancers(), defaultBatch),
-			BatchRoutes:        or(limits.GetMaxBatchRoutes(), defaultBatch),
-			BatchVolumes:       or(limits.GetMaxBatchVolumes(), defaultBatch),
-			PageSize:           or(limits.GetMaxPageSize(), defaultPageSize),
+		limits: &pb.Limits{
+			MaxBatchInstances:     or(limits.GetMaxBatchInstances(), defaultBatch),
+			MaxBatchLoadBalancers: or(limits.GetMaxBatchLoadBalancers(), defaultBatch),
+			MaxBatchRoutes:        or(limits.GetMaxBatchRoutes(), defaultBatch),
+			MaxBatchVolumes:       or(limits.GetMaxBatchVolumes(), defaultBatch),
+			MaxPageSize:           or(limits.GetMaxPageSize(), defaultPageSize),
 		},
 		messageBytes:     int(or(limits.GetMaxMessageBytes(), defaultMessageBytes)),
 		bookmarkInterval: interval(intervals.GetBookmarkInterval(), defaultBookmarkInterval),

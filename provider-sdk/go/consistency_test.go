@@ -69,7 +69,7 @@ func TestWhatDoesNotFitIsNamed(t *testing.T) {
 
 func TestDefaultsStandWhereNothingIsAdvertised(t *testing.T) {
 	got := advertise(&pb.GetCapabilitiesResponse{})
-	if got.limits.BatchInstances != 500 || got.limits.PageSize != 500 || got.messageBytes != 16<<20 ||
+	if got.limits.GetMaxBatchInstances() != 500 || got.limits.GetMaxPageSize() != 500 || got.messageBytes != 16<<20 ||
 		got.bookmarkInterval != 30*time.Second || got.watchMaxAge != 30*time.Minute {
 		t.Errorf("got %+v", got)
 	}

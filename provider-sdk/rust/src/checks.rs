@@ -1,16 +1,11 @@
 //! Checks that every call passes before it reaches a method, in the contract's fixed order: peer (in
-//! `server`), leader epoch, shape of the arguments, backend sets by digest. Permissions in the cloud and
-//! existence are left to the provider, in that order.
+//! `server`), leader epoch, shape of the arguments (generated from the contract), backend sets by digest. Permissions in
+//! the cloud and existence are left to the provider, in that order.
 
 mod batch;
-mod instances;
 mod leadership;
-mod load_balancers;
 mod mutation;
-mod others;
-mod parts;
 mod revision;
-mod routes;
 mod sets;
 
 pub(crate) use batch::settle;
@@ -19,34 +14,24 @@ pub(crate) use mutation::{Mutation, Subject, uid_of};
 pub(crate) use revision::Revisions;
 pub(crate) use sets::BackendSets;
 
-use crate::Result;
-use crate::proto::{ClusterRef, Fencing};
+use cloudprovider_proto::{Misshapen, RequestMessage};
+
 use crate::provider::Advertised;
+use crate::{ProviderError, Result};
 
-/// A request on behalf of a cluster: what all of them share, and how each checks its own shape.
-pub(crate) trait Shape {
-    /// The cluster on whose behalf the host calls.
-    fn cluster(&self) -> Option<&ClusterRef>;
+/// Checks the request's shape against the contract.
+pub(crate) fn shape(request: &impl RequestMessage, advertised: &Advertised) -> Result<()> {
+    request.check_shape(&advertised.limits).map_err(|misshapen| match misshapen {
+        Misshapen::Field { path, why } => ProviderError::invalid_argument_shape(&path, &why),
+        Misshapen::TooMany { items, max } => ProviderError::batch_too_large(items, max),
+    })
+}
 
-    /// The leader's epoch; `None` for a read.
-    fn fencing(&self) -> Option<&Fencing> {
-        None
-    }
-
-    /// The number of items in a batch; `None` if the request is not a batch.
-    fn items(&self) -> Option<usize> {
-        None
-    }
-
-    /// Checks the request's shape against the contract.
-    fn check(&self, advertised: &Advertised) -> Result<()>;
-
-    /// Clamps optional values, so that the methods need not.
-    fn fit(&mut self, _advertised: &Advertised) {}
-
-    /// Fills in the backend sets that the request refers to by digest.
-    fn complete(&mut self, _sets: &BackendSets) -> Result<()> {
-        Ok(())
+/// Clamps the page size to what is advertised, so that the methods need not.
+pub(crate) fn fit(request: &mut impl RequestMessage, advertised: &Advertised) {
+    if let Some(asked) = request.page_size() {
+        let max = i32::try_from(advertised.limits.max_page_size).unwrap_or(i32::MAX);
+        *asked = if *asked == 0 { max } else { (*asked).min(max) };
     }
 }
 

@@ -7,20 +7,11 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
-// Limits are the advertised sizes, with the contract's defaults filled in.
-type Limits struct {
-	BatchInstances, BatchLoadBalancers, BatchRoutes, BatchVolumes, PageSize uint32
-}
-
 // The fields that requests have in common, by their generated getters.
 type (
 	clustered interface{ GetCluster() *pb.ClusterRef }
 	fenced    interface{ GetFencing() *pb.Fencing }
-	paged     interface {
-		clustered
-		GetPageSize() int32
-		GetPageToken() string
-	}
+	paged     interface{ GetPageSize() int32 }
 )
 
 // Cluster returns the cluster of a request; nil if it names none.

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-var limits = Limits{BatchInstances: 3, BatchLoadBalancers: 3, BatchRoutes: 3, BatchVolumes: 3, PageSize: 50}
+var limits = &pb.Limits{MaxBatchInstances: 3, MaxBatchLoadBalancers: 3, MaxBatchRoutes: 3, MaxBatchVolumes: 3, MaxPageSize: 50}
 
 // vectors reads the rows of a file that all SDKs share.
 func vectors[T any](t *testing.T, name string) (rows []T) {
@@ -115,8 +115,9 @@ func TestPageSizesFitTheLimit(t *testing.T) {
 			t.Errorf("%d became %d, want %d", asked, request.GetPageSize(), want)
 		}
 	}
-	if got := pageSize(0, math.MaxUint32); got != math.MaxInt32 {
-		t.Errorf("the largest limit became %d", got)
+	request := &pb.ListRoutesRequest{}
+	if Fit(request, &pb.Limits{MaxPageSize: math.MaxUint32}); request.GetPageSize() != math.MaxInt32 {
+		t.Errorf("the largest limit became %d", request.GetPageSize())
 	}
 }
 

@@ -1,14 +1,14 @@
 //! What each item of a mutation changes: its natural key, and the revision of its wanted state.
 
+use cloudprovider_proto::RequestMessage;
 use ipnet::IpNet;
 
 use super::batch::Keyed;
-use super::parts::uid_of_cluster;
 use crate::Result;
 use crate::proto::{
     AddSshKeyToAllInstancesRequest, AddSshKeyToAllInstancesResponse, BackendSet, BatchDeleteRoutesRequest,
     BatchDeleteRoutesResponse, BatchEnsureRoutesRequest, BatchEnsureRoutesResponse,
-    BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse, DeleteLoadBalancerRequest,
+    BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse, ClusterRef, DeleteLoadBalancerRequest,
     DeleteLoadBalancerResponse, EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, Service, ServiceRef,
 };
 
@@ -39,7 +39,7 @@ impl Subject {
 pub(crate) type May<'a> = dyn FnMut(Subject, u64) -> Result<()> + 'a;
 
 /// A request that changes something.
-pub(crate) trait Mutation: super::Shape + Clone + PartialEq + Send + 'static {
+pub(crate) trait Mutation: RequestMessage + Clone + PartialEq + Send + 'static {
     type Answer: Clone + Default + Send + Sync + 'static;
 
     /// Asks for every key of the mutation. A single mutation ends with the refusal; from a batch, refused
@@ -174,6 +174,11 @@ fn refuse<I, R: Keyed>(items: &mut Vec<I>, mut may: impl FnMut(&I) -> (&str, Res
         allowed.map_err(|error| refused.push(R::failed(key, error.to_item()))).is_ok()
     });
     refused
+}
+
+/// The cluster uid, or empty.
+fn uid_of_cluster(cluster: &Option<ClusterRef>) -> &str {
+    cluster.as_ref().map_or("", |cluster| &cluster.uid)
 }
 
 fn uid(service: &Option<ServiceRef>) -> &str {

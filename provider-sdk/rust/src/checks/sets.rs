@@ -42,8 +42,7 @@ impl BackendSets {
     }
 
     /// Keeps the set of a request if it came with its nodes, and fills it in otherwise.
-    pub(super) fn complete(&self, cluster: &str, set: &mut Option<BackendSet>) -> Result<()> {
-        let Some(set) = set else { return Ok(()) };
+    pub(crate) fn complete(&self, cluster: &str, set: &mut BackendSet) -> Result<()> {
         let mut kept = self.kept.lock();
         let known = kept.take(cluster, &set.digest);
         match known.filter(|_| set.nodes_omitted) {
@@ -100,8 +99,8 @@ mod tests {
 
     /// The complete set, or the unknown digest.
     fn seen(sets: &BackendSets, cluster: &str, set: BackendSet) -> Result<BackendSet, String> {
-        let mut set = Some(set);
-        sets.complete(cluster, &mut set).map(|()| set.unwrap()).map_err(|error| {
+        let mut set = set;
+        sets.complete(cluster, &mut set).map(|()| set).map_err(|error| {
             assert_eq!(error.reason(), ErrorReason::UnknownBackendSet);
             error.metadata()["digest"].clone()
         })

@@ -52,8 +52,8 @@ fn spelled(request: &str) -> String {
     out
 }
 
-fn refused<Q: Shape + prost::Message + Default>(bytes: &[u8]) -> Option<ProviderError> {
-    Q::decode(bytes).unwrap().check(&advertised()).err()
+fn refused<Q: RequestMessage + prost::Message + Default>(bytes: &[u8]) -> Option<ProviderError> {
+    shape(&Q::decode(bytes).unwrap(), &advertised()).err()
 }
 
 fn refused_as(message: &str, bytes: &[u8]) -> Option<ProviderError> {
@@ -100,14 +100,14 @@ fn requests_are_refused_as_in_every_sdk() {
 fn a_batch_too_large_says_the_maximum() {
     let queries = vec![InstanceQuery::default(); 4];
     let request = BatchGetInstancesRequest { cluster: cluster(), queries, ..Default::default() };
-    assert_eq!(request.check(&advertised()).unwrap_err().metadata()["max"], "3");
+    assert_eq!(shape(&request, &advertised()).unwrap_err().metadata()["max"], "3");
 }
 
 #[test]
 fn page_sizes_fit_the_limit() {
     for (asked, seen) in [(0, 50), (1, 1), (50, 50), (51, 50), (i32::MAX, 50)] {
         let mut request = ListRoutesRequest { cluster: cluster(), page_size: asked, ..Default::default() };
-        request.fit(&advertised());
+        fit(&mut request, &advertised());
         assert_eq!(request.page_size, seen);
     }
 }

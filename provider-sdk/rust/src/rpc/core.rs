@@ -7,6 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cloudprovider_proto::RequestMessage;
 use futures::FutureExt as _;
 use futures::future::{Either, ready};
 use tokio::time;
@@ -18,7 +19,7 @@ use super::background;
 use super::deadline;
 use super::lanes::Lanes;
 use super::method;
-use crate::checks::{BackendSets, Leadership, Mutation, Revisions, Shape, Term, stale};
+use crate::checks::{self, BackendSets, Leadership, Mutation, Revisions, Term, stale};
 use crate::context::{CallContext, Peer};
 use crate::metrics::{Method, Metrics};
 use crate::proto::{Capability, ErrorReason, LeadRequest, LeadResponse};
@@ -65,7 +66,7 @@ impl Core {
             advertised: provider.advertised.clone(),
             lifecycle: Arc::clone(&provider.lifecycle),
             revisions: Revisions::default(),
-            sets: BackendSets::new(provider.advertised.max_message_bytes),
+            sets: BackendSets::new(provider.advertised.limits.max_message_bytes as usize),
             lanes: Lanes::default(),
             metrics: Arc::clone(&provider.metrics),
             leadership: Leadership::default(),
@@ -82,7 +83,7 @@ impl Core {
         run: impl FnOnce(CallContext, Q) -> F,
     ) -> Result<Response<A>, Status>
     where
-        Q: Shape,
+        Q: RequestMessage,
         F: Future<Output = Result<A>>,
     {
         let stop = self.lifecycle.stop.child_token();
@@ -152,7 +153,7 @@ impl Core {
     }
 
     /// Refuses calls that must not reach a method, in the contract's order.
-    pub(super) fn admit<Q: Shape>(
+    pub(super) fn admit<Q: RequestMessage>(
         &self,
         method: Method,
         request: Request<Q>,
@@ -179,12 +180,14 @@ impl Core {
         let mut request = request.into_inner();
         self.note(method, &ctx, &request);
         let term = self.check(method, &request).map_err(|error| fail(&ctx, error))?;
-        request.complete(&self.sets).map_err(|error| fail(&ctx, error))?;
-        request.fit(&self.advertised);
+        if let Some(set) = request.backends() {
+            self.sets.complete(ctx.cluster_uid(), set).map_err(|error| fail(&ctx, error))?;
+        }
+        checks::fit(&mut request, &self.advertised);
         Ok(Call { ctx, request, timeout, term, waiting: caller_gone.drop_guard() })
     }
 
-    fn note<Q: Shape>(&self, method: Method, ctx: &CallContext, request: &Q) {
+    fn note<Q: RequestMessage>(&self, method: Method, ctx: &CallContext, request: &Q) {
         ctx.span.record("cluster_uid", ctx.cluster_uid());
         if let Some(items) = request.items() {
             ctx.span.record("items", items);
@@ -193,18 +196,19 @@ impl Core {
     }
 
     /// The term under which a mutation may run.
-    fn check<Q: Shape>(&self, method: Method, request: &Q) -> Result<Option<Term>> {
+    fn check<Q: RequestMessage>(&self, method: Method, request: &Q) -> Result<Option<Term>> {
         // A leader renews the term of its last mutations, and then steps down.
         if self.lifecycle.stop.is_cancelled() && method != method::LEAD {
             return Err(ProviderError::shutting_down());
         }
-        let term = self.term(request)?;
-        request.check(&self.advertised)?;
+        // `Lead` begins a term, and so needs none.
+        let term = if method == method::LEAD { None } else { self.term(request)? };
+        checks::shape(request, &self.advertised)?;
         Ok(term)
     }
 
     /// The term of a mutation if the provider uses `Lead`; refuses a host that is not the current leader.
-    fn term<Q: Shape>(&self, request: &Q) -> Result<Option<Term>> {
+    fn term<Q: RequestMessage>(&self, request: &Q) -> Result<Option<Term>> {
         match (request.cluster(), request.fencing()) {
             (Some(cluster), Some(fencing)) if self.advertised.has(Capability::Leadership) => {
                 self.leadership.term(&cluster.uid, fencing)

@@ -28,7 +28,7 @@ pub(super) fn routes(provider: &Provider, reflection: bool) -> Result<Routes, Se
     let core = Core::new(provider);
     let services = &provider.services;
     let names = names(provider, reflection);
-    let bytes = provider.advertised.max_message_bytes;
+    let bytes = provider.advertised.limits.max_message_bytes as usize;
     let health = HealthServer::new(HealthRpc::new(Arc::clone(&provider.lifecycle)));
     let base = Base::new(Arc::clone(&core), services.base.clone());
     let discovery = DiscoveryServer::new(DiscoveryRpc::new(&provider.identity, names.clone()));

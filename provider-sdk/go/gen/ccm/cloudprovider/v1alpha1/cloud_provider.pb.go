@@ -1331,7 +1331,7 @@ var File_ccm_cloudprovider_v1alpha1_cloud_provider_proto protoreflect.FileDescri
 
 const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\n" +
-	"/ccm/cloudprovider/v1alpha1/cloud_provider.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"M\n" +
+	"/ccm/cloudprovider/v1alpha1/cloud_provider.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"M\n" +
 	"\x16GetCapabilitiesRequest\x123\n" +
 	"\x16host_max_message_bytes\x18\x01 \x01(\rR\x13hostMaxMessageBytes\"\x97\x03\n" +
 	"\x17GetCapabilitiesResponse\x12J\n" +
@@ -1400,10 +1400,10 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x11GetStatusResponse\x12M\n" +
 	"\n" +
 	"conditions\x18\x01 \x03(\v2-.ccm.cloudprovider.v1alpha1.ProviderConditionR\n" +
-	"conditionsJ\x04\b\x02\x10\x05R\rconfig_digestR\x16credentials_generationR\x12last_cloud_contact\"\x82\x02\n" +
-	"\vLeadRequest\x12@\n" +
-	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12=\n" +
-	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingR\afencing\x126\n" +
+	"conditionsJ\x04\b\x02\x10\x05R\rconfig_digestR\x16credentials_generationR\x12last_cloud_contact\"\x92\x02\n" +
+	"\vLeadRequest\x12H\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\b\x01R\acluster\x12E\n" +
+	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingB\x06\x9a\xdb\x18\x02\b\x01R\afencing\x126\n" +
 	"\tvalid_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bvalidFor\x12:\n" +
 	"\vvalid_until\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"validUntil\"D\n" +
@@ -1527,6 +1527,7 @@ func file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_init() {
 		return
 	}
 	file_ccm_cloudprovider_v1alpha1_cluster_proto_init()
+	file_ccm_cloudprovider_v1alpha1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

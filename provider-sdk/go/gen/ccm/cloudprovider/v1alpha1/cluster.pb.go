@@ -196,11 +196,11 @@ var File_ccm_cloudprovider_v1alpha1_cluster_proto protoreflect.FileDescriptor
 
 const file_ccm_cloudprovider_v1alpha1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"(ccm/cloudprovider/v1alpha1/cluster.proto\x12\x1accm.cloudprovider.v1alpha1\"2\n" +
+	"(ccm/cloudprovider/v1alpha1/cluster.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/options.proto\"E\n" +
 	"\n" +
-	"ClusterRef\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"5\n" +
+	"ClusterRef\x12\x1a\n" +
+	"\x03uid\x18\x01 \x01(\tB\b\x9a\xdb\x18\x04\b\x01\x10@R\x03uid\x12\x1b\n" +
+	"\x04name\x18\x02 \x01(\tB\a\x9a\xdb\x18\x03\x10\xfd\x01R\x04name\"5\n" +
 	"\aFencing\x12\x14\n" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch*Z\n" +
@@ -242,6 +242,7 @@ func file_ccm_cloudprovider_v1alpha1_cluster_proto_init() {
 	if File_ccm_cloudprovider_v1alpha1_cluster_proto != nil {
 		return
 	}
+	file_ccm_cloudprovider_v1alpha1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -254,18 +254,18 @@ var File_ccm_cloudprovider_v1alpha1_clusters_proto protoreflect.FileDescriptor
 
 const file_ccm_cloudprovider_v1alpha1_clusters_proto_rawDesc = "" +
 	"\n" +
-	")ccm/cloudprovider/v1alpha1/clusters.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\"\x93\x01\n" +
-	"\x13ListClustersRequest\x12@\n" +
-	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	")ccm/cloudprovider/v1alpha1/clusters.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/options.proto\"\xac\x01\n" +
+	"\x13ListClustersRequest\x12H\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\b\x01R\acluster\x12#\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\x06\x9a\xdb\x18\x02\x18\x01R\bpageSize\x12&\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"T\n" +
+	"page_token\x18\x03 \x01(\tB\a\x9a\xdb\x18\x03\x10\x80@R\tpageToken\"T\n" +
 	"\x14ListClustersResponse\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x85\x01\n" +
-	"\x1eGetControlPlaneEndpointRequest\x12@\n" +
-	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12!\n" +
-	"\fcluster_name\x18\x02 \x01(\tR\vclusterName\"I\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x98\x01\n" +
+	"\x1eGetControlPlaneEndpointRequest\x12H\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\b\x01R\acluster\x12,\n" +
+	"\fcluster_name\x18\x02 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\x80\bR\vclusterName\"I\n" +
 	"\x1fGetControlPlaneEndpointResponse\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\x05R\x04port2\x9c\x02\n" +
@@ -314,6 +314,7 @@ func file_ccm_cloudprovider_v1alpha1_clusters_proto_init() {
 		return
 	}
 	file_ccm_cloudprovider_v1alpha1_cluster_proto_init()
+	file_ccm_cloudprovider_v1alpha1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

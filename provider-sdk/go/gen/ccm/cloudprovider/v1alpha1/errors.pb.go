@@ -317,7 +317,7 @@ var File_ccm_cloudprovider_v1alpha1_errors_proto protoreflect.FileDescriptor
 
 const file_ccm_cloudprovider_v1alpha1_errors_proto_rawDesc = "" +
 	"\n" +
-	"'ccm/cloudprovider/v1alpha1/errors.proto\x12\x1accm.cloudprovider.v1alpha1\x1a.ccm/cloudprovider/v1alpha1/error_options.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa2\x01\n" +
+	"'ccm/cloudprovider/v1alpha1/errors.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/options.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa2\x01\n" +
 	"\tItemError\x12?\n" +
 	"\x06reason\x18\x01 \x01(\x0e2'.ccm.cloudprovider.v1alpha1.ErrorReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12:\n" +
@@ -438,7 +438,7 @@ func file_ccm_cloudprovider_v1alpha1_errors_proto_init() {
 	if File_ccm_cloudprovider_v1alpha1_errors_proto != nil {
 		return
 	}
-	file_ccm_cloudprovider_v1alpha1_error_options_proto_init()
+	file_ccm_cloudprovider_v1alpha1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

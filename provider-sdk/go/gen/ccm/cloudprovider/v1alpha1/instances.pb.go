@@ -1408,7 +1408,7 @@ var File_ccm_cloudprovider_v1alpha1_instances_proto protoreflect.FileDescriptor
 
 const file_ccm_cloudprovider_v1alpha1_instances_proto_rawDesc = "" +
 	"\n" +
-	"*ccm/cloudprovider/v1alpha1/instances.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a'ccm/cloudprovider/v1alpha1/errors.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8d\x05\n" +
+	"*ccm/cloudprovider/v1alpha1/instances.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a'ccm/cloudprovider/v1alpha1/errors.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\x1a(ccm/cloudprovider/v1alpha1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8d\x05\n" +
 	"\bInstance\x12\x1f\n" +
 	"\vprovider_id\x18\x01 \x01(\tR\n" +
 	"providerId\x12\x12\n" +
@@ -1433,15 +1433,15 @@ const file_ccm_cloudprovider_v1alpha1_instances_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\x0e2+.ccm.cloudprovider.v1alpha1.MaintenanceKindR\x04kind\x12.\n" +
 	"\x04from\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x120\n" +
 	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"\x9f\x02\n" +
-	"\x18BatchGetInstancesRequest\x12@\n" +
-	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12C\n" +
-	"\aqueries\x18\x02 \x03(\v2).ccm.cloudprovider.v1alpha1.InstanceQueryR\aqueries\x12<\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\xc9\x02\n" +
+	"\x18BatchGetInstancesRequest\x12H\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\b\x01R\acluster\x12e\n" +
+	"\aqueries\x18\x02 \x03(\v2).ccm.cloudprovider.v1alpha1.InstanceQueryB \x9a\xdb\x18\x1c\b\x01\"\x13max_batch_instances*\x03keyR\aqueries\x12<\n" +
 	"\x04view\x18\x03 \x01(\x0e2(.ccm.cloudprovider.v1alpha1.InstanceViewR\x04view\x12>\n" +
-	"\rmax_staleness\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\"Z\n" +
-	"\rInstanceQuery\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x127\n" +
-	"\x04node\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.NodeRefR\x04node\"a\n" +
+	"\rmax_staleness\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\"m\n" +
+	"\rInstanceQuery\x12\x1b\n" +
+	"\x03key\x18\x01 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\x80\bR\x03key\x12?\n" +
+	"\x04node\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.NodeRefB\x06\x9a\xdb\x18\x02\b\x01R\x04node\"a\n" +
 	"\x19BatchGetInstancesResponse\x12D\n" +
 	"\aresults\x18\x01 \x03(\v2*.ccm.cloudprovider.v1alpha1.InstanceResultR\aresults\"\x88\x03\n" +
 	"\x0eInstanceResult\x12\x10\n" +
@@ -1452,10 +1452,10 @@ const file_ccm_cloudprovider_v1alpha1_instances_proto_rawDesc = "" +
 	"observedAt\x12@\n" +
 	"\binstance\x18\x05 \x01(\v2$.ccm.cloudprovider.v1alpha1.InstanceR\binstance\x12;\n" +
 	"\x05error\x18\x06 \x01(\v2%.ccm.cloudprovider.v1alpha1.ItemErrorR\x05error\x12A\n" +
-	"\x06events\x18\a \x03(\v2).ccm.cloudprovider.v1alpha1.ProviderEventR\x06events\"|\n" +
-	"\x15WatchInstancesRequest\x12@\n" +
-	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12!\n" +
-	"\fresume_token\x18\x02 \x01(\tR\vresumeToken\"\xf9\x01\n" +
+	"\x06events\x18\a \x03(\v2).ccm.cloudprovider.v1alpha1.ProviderEventR\x06events\"\x8d\x01\n" +
+	"\x15WatchInstancesRequest\x12H\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\b\x01R\acluster\x12*\n" +
+	"\fresume_token\x18\x02 \x01(\tB\a\x9a\xdb\x18\x03\x10\x80\bR\vresumeToken\"\xf9\x01\n" +
 	"\x16WatchInstancesResponse\x12D\n" +
 	"\astarted\x18\x01 \x01(\v2(.ccm.cloudprovider.v1alpha1.WatchStartedH\x00R\astarted\x12G\n" +
 	"\achanged\x18\x02 \x01(\v2+.ccm.cloudprovider.v1alpha1.InstanceChangedH\x00R\achanged\x12G\n" +
@@ -1468,12 +1468,12 @@ const file_ccm_cloudprovider_v1alpha1_instances_proto_rawDesc = "" +
 	"providerId\x12\x1b\n" +
 	"\tnode_name\x18\x02 \x01(\tR\bnodeName\"2\n" +
 	"\rWatchBookmark\x12!\n" +
-	"\fresume_token\x18\x01 \x01(\tR\vresumeToken\"\xd2\x01\n" +
-	"\x14ListInstancesRequest\x12@\n" +
-	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\fresume_token\x18\x01 \x01(\tR\vresumeToken\"\xeb\x01\n" +
+	"\x14ListInstancesRequest\x12H\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\b\x01R\acluster\x12#\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\x06\x9a\xdb\x18\x02\x18\x01R\bpageSize\x12&\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\x12<\n" +
+	"page_token\x18\x03 \x01(\tB\a\x9a\xdb\x18\x03\x10\x80@R\tpageToken\x12<\n" +
 	"\x04view\x18\x04 \x01(\x0e2(.ccm.cloudprovider.v1alpha1.InstanceViewR\x04view\"\xdc\x01\n" +
 	"\x15ListInstancesResponse\x12H\n" +
 	"\tinstances\x18\x01 \x03(\v2*.ccm.cloudprovider.v1alpha1.ListedInstanceR\tinstances\x12&\n" +
@@ -1485,13 +1485,14 @@ const file_ccm_cloudprovider_v1alpha1_instances_proto_rawDesc = "" +
 	"\tnode_name\x18\x03 \x01(\tR\bnodeName\"n\n" +
 	"\x13UnreachableLocation\x12\x1a\n" +
 	"\blocation\x18\x01 \x01(\tR\blocation\x12;\n" +
-	"\x05error\x18\x02 \x01(\v2%.ccm.cloudprovider.v1alpha1.ItemErrorR\x05error\"\xd4\x01\n" +
-	"\x1eAddSshKeyToAllInstancesRequest\x12@\n" +
-	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12=\n" +
-	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingR\afencing\x12\x12\n" +
-	"\x04user\x18\x03 \x01(\tR\x04user\x12\x1d\n" +
+	"\x05error\x18\x02 \x01(\v2%.ccm.cloudprovider.v1alpha1.ItemErrorR\x05error\"\xfa\x01\n" +
+	"\x1eAddSshKeyToAllInstancesRequest\x12H\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\b\x01R\acluster\x12E\n" +
+	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingB\x06\x9a\xdb\x18\x02\b\x01R\afencing\x12\x1c\n" +
+	"\x04user\x18\x03 \x01(\tB\b\x9a\xdb\x18\x04\b\x01\x10 R\x04user\x12)\n" +
 	"\n" +
-	"public_key\x18\x04 \x01(\tR\tpublicKey\"j\n" +
+	"public_key\x18\x04 \x01(\tB\n" +
+	"\x9a\xdb\x18\x06\b\x01\x10\x80\x80\x01R\tpublicKey\"j\n" +
 	"\x1fAddSshKeyToAllInstancesResponse\x12G\n" +
 	"\vin_progress\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.InProgressR\n" +
 	"inProgress*\xf7\x01\n" +
@@ -1626,6 +1627,7 @@ func file_ccm_cloudprovider_v1alpha1_instances_proto_init() {
 	file_ccm_cloudprovider_v1alpha1_effects_proto_init()
 	file_ccm_cloudprovider_v1alpha1_errors_proto_init()
 	file_ccm_cloudprovider_v1alpha1_node_proto_init()
+	file_ccm_cloudprovider_v1alpha1_options_proto_init()
 	file_ccm_cloudprovider_v1alpha1_instances_proto_msgTypes[7].OneofWrappers = []any{
 		(*WatchInstancesResponse_Started)(nil),
 		(*WatchInstancesResponse_Changed)(nil),

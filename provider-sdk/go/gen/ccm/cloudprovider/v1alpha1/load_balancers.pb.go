@@ -1285,11 +1285,11 @@ var File_ccm_cloudprovider_v1alpha1_load_balancers_proto protoreflect.FileDescri
 
 const file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc = "" +
 	"\n" +
-	"/ccm/cloudprovider/v1alpha1/load_balancers.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a'ccm/cloudprovider/v1alpha1/errors.proto\x1a*ccm/cloudprovider/v1alpha1/instances.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\x1a(ccm/cloudprovider/v1alpha1/service.proto\"\x84\x01\n" +
+	"/ccm/cloudprovider/v1alpha1/load_balancers.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a'ccm/cloudprovider/v1alpha1/errors.proto\x1a*ccm/cloudprovider/v1alpha1/instances.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\x1a(ccm/cloudprovider/v1alpha1/options.proto\x1a(ccm/cloudprovider/v1alpha1/service.proto\"\xb1\x01\n" +
 	"\n" +
-	"BackendSet\x12\x16\n" +
-	"\x06digest\x18\x01 \x01(\tR\x06digest\x129\n" +
-	"\x05nodes\x18\x02 \x03(\v2#.ccm.cloudprovider.v1alpha1.NodeRefR\x05nodes\x12#\n" +
+	"BackendSet\x12.\n" +
+	"\x06digest\x18\x01 \x01(\tB\x16\x9a\xdb\x18\x12\x10\x80\x012\rnodes_omittedR\x06digest\x12N\n" +
+	"\x05nodes\x18\x02 \x03(\v2#.ccm.cloudprovider.v1alpha1.NodeRefB\x13\x9a\xdb\x18\x0f:\rnodes_omittedR\x05nodes\x12#\n" +
 	"\rnodes_omitted\x18\x03 \x01(\bR\fnodesOmitted\"\xb6\x03\n" +
 	"\fLoadBalancer\x12@\n" +
 	"\aservice\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ServiceRefR\aservice\x12\x0e\n" +
@@ -1300,18 +1300,18 @@ const file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc = "" +
 	"\x0eapplied_digest\x18\x06 \x01(\tR\rappliedDigest\x12D\n" +
 	"\n" +
 	"sync_state\x18\a \x01(\x0e2%.ccm.cloudprovider.v1alpha1.SyncStateR\tsyncState\x12C\n" +
-	"\townership\x18\b \x01(\x0e2%.ccm.cloudprovider.v1alpha1.OwnershipR\townership\"\x9c\x01\n" +
-	"\x16GetLoadBalancerRequest\x12@\n" +
-	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12@\n" +
-	"\aservice\x18\x02 \x01(\v2&.ccm.cloudprovider.v1alpha1.ServiceRefR\aservice\"h\n" +
+	"\townership\x18\b \x01(\x0e2%.ccm.cloudprovider.v1alpha1.OwnershipR\townership\"\xac\x01\n" +
+	"\x16GetLoadBalancerRequest\x12H\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\b\x01R\acluster\x12H\n" +
+	"\aservice\x18\x02 \x01(\v2&.ccm.cloudprovider.v1alpha1.ServiceRefB\x06\x9a\xdb\x18\x02\b\x01R\aservice\"h\n" +
 	"\x17GetLoadBalancerResponse\x12M\n" +
-	"\rload_balancer\x18\x01 \x01(\v2(.ccm.cloudprovider.v1alpha1.LoadBalancerR\floadBalancer\"\xa4\x03\n" +
-	"\x19EnsureLoadBalancerRequest\x12@\n" +
-	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12=\n" +
-	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingR\afencing\x12=\n" +
-	"\aservice\x18\x03 \x01(\v2#.ccm.cloudprovider.v1alpha1.ServiceR\aservice\x12B\n" +
-	"\bbackends\x18\x04 \x01(\v2&.ccm.cloudprovider.v1alpha1.BackendSetR\bbackends\x12%\n" +
-	"\x0edesired_digest\x18\x05 \x01(\tR\rdesiredDigest\x12\x1a\n" +
+	"\rload_balancer\x18\x01 \x01(\v2(.ccm.cloudprovider.v1alpha1.LoadBalancerR\floadBalancer\"\xcf\x03\n" +
+	"\x19EnsureLoadBalancerRequest\x12H\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\b\x01R\acluster\x12E\n" +
+	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingB\x06\x9a\xdb\x18\x02\b\x01R\afencing\x12E\n" +
+	"\aservice\x18\x03 \x01(\v2#.ccm.cloudprovider.v1alpha1.ServiceB\x06\x9a\xdb\x18\x02\b\x01R\aservice\x12J\n" +
+	"\bbackends\x18\x04 \x01(\v2&.ccm.cloudprovider.v1alpha1.BackendSetB\x06\x9a\xdb\x18\x02\b\x01R\bbackends\x120\n" +
+	"\x0edesired_digest\x18\x05 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\x80\x01R\rdesiredDigest\x12\x1a\n" +
 	"\brevision\x18\x06 \x01(\x04R\brevision\x12@\n" +
 	"\badoption\x18\a \x01(\x0e2$.ccm.cloudprovider.v1alpha1.AdoptionR\badoption\"\x88\x03\n" +
 	"\x1aEnsureLoadBalancerResponse\x12M\n" +
@@ -1319,15 +1319,15 @@ const file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc = "" +
 	"\vin_progress\x18\x02 \x01(\v2&.ccm.cloudprovider.v1alpha1.InProgressR\n" +
 	"inProgress\x12A\n" +
 	"\x06events\x18\x03 \x03(\v2).ccm.cloudprovider.v1alpha1.ProviderEventR\x06events\x12C\n" +
-	"\aservice\x18\a \x01(\v2).ccm.cloudprovider.v1alpha1.ServiceWritesR\aserviceJ\x04\b\x04\x10\aR\x13service_annotationsR\x1bremoved_service_annotationsR\x12service_conditions\"\xac\x02\n" +
-	"\x1fBatchUpdateLoadBalancersRequest\x12@\n" +
-	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12=\n" +
-	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingR\afencing\x12B\n" +
-	"\bbackends\x18\x03 \x01(\v2&.ccm.cloudprovider.v1alpha1.BackendSetR\bbackends\x12D\n" +
-	"\x05items\x18\x04 \x03(\v2..ccm.cloudprovider.v1alpha1.LoadBalancerUpdateR\x05items\"\xa9\x01\n" +
-	"\x12LoadBalancerUpdate\x12=\n" +
-	"\aservice\x18\x01 \x01(\v2#.ccm.cloudprovider.v1alpha1.ServiceR\aservice\x12%\n" +
-	"\x0edesired_digest\x18\x03 \x01(\tR\rdesiredDigest\x12\x1a\n" +
+	"\aservice\x18\a \x01(\v2).ccm.cloudprovider.v1alpha1.ServiceWritesR\aserviceJ\x04\b\x04\x10\aR\x13service_annotationsR\x1bremoved_service_annotationsR\x12service_conditions\"\xf7\x02\n" +
+	"\x1fBatchUpdateLoadBalancersRequest\x12H\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\b\x01R\acluster\x12E\n" +
+	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingB\x06\x9a\xdb\x18\x02\b\x01R\afencing\x12J\n" +
+	"\bbackends\x18\x03 \x01(\v2&.ccm.cloudprovider.v1alpha1.BackendSetB\x06\x9a\xdb\x18\x02\b\x01R\bbackends\x12w\n" +
+	"\x05items\x18\x04 \x03(\v2..ccm.cloudprovider.v1alpha1.LoadBalancerUpdateB1\x9a\xdb\x18-\b\x01\"\x18max_batch_load_balancers*\x0fservice.ref.uidR\x05items\"\xbc\x01\n" +
+	"\x12LoadBalancerUpdate\x12E\n" +
+	"\aservice\x18\x01 \x01(\v2#.ccm.cloudprovider.v1alpha1.ServiceB\x06\x9a\xdb\x18\x02\b\x01R\aservice\x120\n" +
+	"\x0edesired_digest\x18\x03 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\x80\x01R\rdesiredDigest\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\x04R\brevisionJ\x04\b\x02\x10\x03R\vbackend_set\"r\n" +
 	" BatchUpdateLoadBalancersResponse\x12N\n" +
 	"\aresults\x18\x01 \x03(\v24.ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResultR\aresults\"\xd9\x03\n" +
@@ -1340,25 +1340,25 @@ const file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\v2%.ccm.cloudprovider.v1alpha1.ItemErrorR\x05error\x12A\n" +
 	"\x06events\x18\x05 \x03(\v2).ccm.cloudprovider.v1alpha1.ProviderEventR\x06events\x12C\n" +
 	"\aservice\x18\x06 \x01(\v2).ccm.cloudprovider.v1alpha1.ServiceWritesR\aservice\x12I\n" +
-	"\aingress\x18\a \x03(\v2/.ccm.cloudprovider.v1alpha1.LoadBalancerIngressR\aingress\"\x80\x03\n" +
-	"\x19DeleteLoadBalancerRequest\x12@\n" +
-	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12=\n" +
-	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingR\afencing\x12@\n" +
-	"\aservice\x18\x03 \x01(\v2&.ccm.cloudprovider.v1alpha1.ServiceRefR\aservice\x12B\n" +
+	"\aingress\x18\a \x03(\v2/.ccm.cloudprovider.v1alpha1.LoadBalancerIngressR\aingress\"\xa0\x03\n" +
+	"\x19DeleteLoadBalancerRequest\x12H\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\b\x01R\acluster\x12E\n" +
+	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingB\x06\x9a\xdb\x18\x02\b\x01R\afencing\x12H\n" +
+	"\aservice\x18\x03 \x01(\v2&.ccm.cloudprovider.v1alpha1.ServiceRefB\x06\x9a\xdb\x18\x02\b\x01R\aservice\x12J\n" +
 	"\n" +
-	"last_known\x18\x04 \x01(\v2#.ccm.cloudprovider.v1alpha1.ServiceR\tlastKnown\x12@\n" +
+	"last_known\x18\x04 \x01(\v2#.ccm.cloudprovider.v1alpha1.ServiceB\x06\x9a\xdb\x18\x02@\x01R\tlastKnown\x12@\n" +
 	"\badoption\x18\x05 \x01(\x0e2$.ccm.cloudprovider.v1alpha1.AdoptionR\badoption\x12\x1a\n" +
 	"\brevision\x18\x06 \x01(\x04R\brevision\"\xed\x01\n" +
 	"\x1aDeleteLoadBalancerResponse\x12G\n" +
 	"\vin_progress\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.InProgressR\n" +
 	"inProgress\x12A\n" +
 	"\x06events\x18\x02 \x03(\v2).ccm.cloudprovider.v1alpha1.ProviderEventR\x06events\x12C\n" +
-	"\aservice\x18\x03 \x01(\v2).ccm.cloudprovider.v1alpha1.ServiceWritesR\aservice\"\x98\x01\n" +
-	"\x18ListLoadBalancersRequest\x12@\n" +
-	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\aservice\x18\x03 \x01(\v2).ccm.cloudprovider.v1alpha1.ServiceWritesR\aservice\"\xb1\x01\n" +
+	"\x18ListLoadBalancersRequest\x12H\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\b\x01R\acluster\x12#\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\x06\x9a\xdb\x18\x02\x18\x01R\bpageSize\x12&\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\xe7\x01\n" +
+	"page_token\x18\x03 \x01(\tB\a\x9a\xdb\x18\x03\x10\x80@R\tpageToken\"\xe7\x01\n" +
 	"\x19ListLoadBalancersResponse\x12O\n" +
 	"\x0eload_balancers\x18\x01 \x03(\v2(.ccm.cloudprovider.v1alpha1.LoadBalancerR\rloadBalancers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12Q\n" +
@@ -1505,6 +1505,7 @@ func file_ccm_cloudprovider_v1alpha1_load_balancers_proto_init() {
 	file_ccm_cloudprovider_v1alpha1_errors_proto_init()
 	file_ccm_cloudprovider_v1alpha1_instances_proto_init()
 	file_ccm_cloudprovider_v1alpha1_node_proto_init()
+	file_ccm_cloudprovider_v1alpha1_options_proto_init()
 	file_ccm_cloudprovider_v1alpha1_service_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -488,11 +488,11 @@ var File_ccm_cloudprovider_v1alpha1_node_proto protoreflect.FileDescriptor
 
 const file_ccm_cloudprovider_v1alpha1_node_proto_rawDesc = "" +
 	"\n" +
-	"%ccm/cloudprovider/v1alpha1/node.proto\x12\x1accm.cloudprovider.v1alpha1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcd\x06\n" +
-	"\aNodeRef\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1f\n" +
-	"\vprovider_id\x18\x03 \x01(\tR\n" +
+	"%ccm/cloudprovider/v1alpha1/node.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe1\x06\n" +
+	"\aNodeRef\x12\x1d\n" +
+	"\x04name\x18\x01 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\xfd\x01R\x04name\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\x12(\n" +
+	"\vprovider_id\x18\x03 \x01(\tB\a\x9a\xdb\x18\x03\x10\x80\bR\n" +
 	"providerId\x12\x1f\n" +
 	"\vsystem_uuid\x18\x04 \x01(\tR\n" +
 	"systemUuid\x12*\n" +
@@ -585,6 +585,7 @@ func file_ccm_cloudprovider_v1alpha1_node_proto_init() {
 	if File_ccm_cloudprovider_v1alpha1_node_proto != nil {
 		return
 	}
+	file_ccm_cloudprovider_v1alpha1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -792,31 +792,31 @@ var File_ccm_cloudprovider_v1alpha1_routes_proto protoreflect.FileDescriptor
 
 const file_ccm_cloudprovider_v1alpha1_routes_proto_rawDesc = "" +
 	"\n" +
-	"'ccm/cloudprovider/v1alpha1/routes.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a'ccm/cloudprovider/v1alpha1/errors.proto\x1a*ccm/cloudprovider/v1alpha1/instances.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\"\x82\x02\n" +
-	"\x05Route\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12)\n" +
-	"\x10destination_cidr\x18\x02 \x01(\tR\x0fdestinationCidr\x12;\n" +
-	"\x06target\x18\x03 \x01(\v2#.ccm.cloudprovider.v1alpha1.NodeRefR\x06target\x12<\n" +
+	"'ccm/cloudprovider/v1alpha1/routes.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a'ccm/cloudprovider/v1alpha1/errors.proto\x1a*ccm/cloudprovider/v1alpha1/instances.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\x1a(ccm/cloudprovider/v1alpha1/options.proto\"\x9f\x02\n" +
+	"\x05Route\x12\x19\n" +
+	"\x02id\x18\x01 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\x80\bR\x02id\x123\n" +
+	"\x10destination_cidr\x18\x02 \x01(\tB\b\x9a\xdb\x18\x04\b\x01\x10@R\x0fdestinationCidr\x12C\n" +
+	"\x06target\x18\x03 \x01(\v2#.ccm.cloudprovider.v1alpha1.NodeRefB\x06\x9a\xdb\x18\x02@\x01R\x06target\x12<\n" +
 	"\x05state\x18\x04 \x01(\x0e2&.ccm.cloudprovider.v1alpha1.RouteStateR\x05state\x12C\n" +
-	"\townership\x18\x05 \x01(\x0e2%.ccm.cloudprovider.v1alpha1.OwnershipR\townership\"\xa9\x01\n" +
-	"\x11ListRoutesRequest\x12@\n" +
-	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\townership\x18\x05 \x01(\x0e2%.ccm.cloudprovider.v1alpha1.OwnershipR\townership\"\xc2\x01\n" +
+	"\x11ListRoutesRequest\x12H\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\b\x01R\acluster\x12#\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\x06\x9a\xdb\x18\x02\x18\x01R\bpageSize\x12&\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x16\n" +
+	"page_token\x18\x03 \x01(\tB\a\x9a\xdb\x18\x03\x10\x80@R\tpageToken\x12\x16\n" +
 	"\x06within\x18\x04 \x03(\tR\x06within\"\xca\x01\n" +
 	"\x12ListRoutesResponse\x129\n" +
 	"\x06routes\x18\x01 \x03(\v2!.ccm.cloudprovider.v1alpha1.RouteR\x06routes\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12Q\n" +
-	"\vunreachable\x18\x03 \x03(\v2/.ccm.cloudprovider.v1alpha1.UnreachableLocationR\vunreachable\"\xdc\x01\n" +
-	"\x18BatchEnsureRoutesRequest\x12@\n" +
-	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12=\n" +
-	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingR\afencing\x12?\n" +
-	"\x05items\x18\x03 \x03(\v2).ccm.cloudprovider.v1alpha1.RouteToEnsureR\x05items\"\x89\x01\n" +
-	"\rRouteToEnsure\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
-	"\x10destination_cidr\x18\x02 \x01(\tR\x0fdestinationCidr\x12;\n" +
-	"\x06target\x18\x03 \x01(\v2#.ccm.cloudprovider.v1alpha1.NodeRefR\x06target\"^\n" +
+	"\vunreachable\x18\x03 \x03(\v2/.ccm.cloudprovider.v1alpha1.UnreachableLocationR\vunreachable\"\x9d\x02\n" +
+	"\x18BatchEnsureRoutesRequest\x12H\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\b\x01R\acluster\x12E\n" +
+	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingB\x06\x9a\xdb\x18\x02\b\x01R\afencing\x12p\n" +
+	"\x05items\x18\x03 \x03(\v2).ccm.cloudprovider.v1alpha1.RouteToEnsureB/\x9a\xdb\x18+\b\x01\"\x10max_batch_routes*\x03key*\x10destination_cidrR\x05items\"\xa6\x01\n" +
+	"\rRouteToEnsure\x12\x1b\n" +
+	"\x03key\x18\x01 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\x80\bR\x03key\x123\n" +
+	"\x10destination_cidr\x18\x02 \x01(\tB\b\x9a\xdb\x18\x04\b\x01\x10@R\x0fdestinationCidr\x12C\n" +
+	"\x06target\x18\x03 \x01(\v2#.ccm.cloudprovider.v1alpha1.NodeRefB\x06\x9a\xdb\x18\x02\b\x01R\x06target\"^\n" +
 	"\x19BatchEnsureRoutesResponse\x12A\n" +
 	"\aresults\x18\x01 \x03(\v2'.ccm.cloudprovider.v1alpha1.RouteResultR\aresults\"\xa1\x02\n" +
 	"\vRouteResult\x12\x10\n" +
@@ -825,14 +825,14 @@ const file_ccm_cloudprovider_v1alpha1_routes_proto_rawDesc = "" +
 	"\vin_progress\x18\x03 \x01(\v2&.ccm.cloudprovider.v1alpha1.InProgressR\n" +
 	"inProgress\x12;\n" +
 	"\x05error\x18\x04 \x01(\v2%.ccm.cloudprovider.v1alpha1.ItemErrorR\x05error\x12A\n" +
-	"\x06events\x18\x05 \x03(\v2).ccm.cloudprovider.v1alpha1.ProviderEventR\x06events\"\xdc\x01\n" +
-	"\x18BatchDeleteRoutesRequest\x12@\n" +
-	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12=\n" +
-	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingR\afencing\x12?\n" +
-	"\x05items\x18\x03 \x03(\v2).ccm.cloudprovider.v1alpha1.RouteToDeleteR\x05items\"Z\n" +
-	"\rRouteToDelete\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x127\n" +
-	"\x05route\x18\x02 \x01(\v2!.ccm.cloudprovider.v1alpha1.RouteR\x05route\"`\n" +
+	"\x06events\x18\x05 \x03(\v2).ccm.cloudprovider.v1alpha1.ProviderEventR\x06events\"\x8b\x02\n" +
+	"\x18BatchDeleteRoutesRequest\x12H\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\b\x01R\acluster\x12E\n" +
+	"\afencing\x18\x02 \x01(\v2#.ccm.cloudprovider.v1alpha1.FencingB\x06\x9a\xdb\x18\x02\b\x01R\afencing\x12^\n" +
+	"\x05items\x18\x03 \x03(\v2).ccm.cloudprovider.v1alpha1.RouteToDeleteB\x1d\x9a\xdb\x18\x19\b\x01\"\x10max_batch_routes*\x03keyR\x05items\"m\n" +
+	"\rRouteToDelete\x12\x1b\n" +
+	"\x03key\x18\x01 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\x80\bR\x03key\x12?\n" +
+	"\x05route\x18\x02 \x01(\v2!.ccm.cloudprovider.v1alpha1.RouteB\x06\x9a\xdb\x18\x02\b\x01R\x05route\"`\n" +
 	"\x19BatchDeleteRoutesResponse\x12C\n" +
 	"\aresults\x18\x01 \x03(\v2).ccm.cloudprovider.v1alpha1.RouteDeletionR\aresults\"\xa7\x01\n" +
 	"\rRouteDeletion\x12\x10\n" +
@@ -935,6 +935,7 @@ func file_ccm_cloudprovider_v1alpha1_routes_proto_init() {
 	file_ccm_cloudprovider_v1alpha1_errors_proto_init()
 	file_ccm_cloudprovider_v1alpha1_instances_proto_init()
 	file_ccm_cloudprovider_v1alpha1_node_proto_init()
+	file_ccm_cloudprovider_v1alpha1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

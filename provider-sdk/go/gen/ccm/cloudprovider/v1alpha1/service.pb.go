@@ -991,15 +991,14 @@ var File_ccm_cloudprovider_v1alpha1_service_proto protoreflect.FileDescriptor
 
 const file_ccm_cloudprovider_v1alpha1_service_proto_rawDesc = "" +
 	"\n" +
-	"(ccm/cloudprovider/v1alpha1/service.proto\x12\x1accm.cloudprovider.v1alpha1\x1a/ccm/cloudprovider/v1alpha1/cloud_provider.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"P\n" +
+	"(ccm/cloudprovider/v1alpha1/service.proto\x12\x1accm.cloudprovider.v1alpha1\x1a/ccm/cloudprovider/v1alpha1/cloud_provider.proto\x1a(ccm/cloudprovider/v1alpha1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"p\n" +
 	"\n" +
-	"ServiceRef\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
-	"\x03uid\x18\x03 \x01(\tR\x03uid\"\xfc\n" +
-	"\n" +
-	"\aService\x128\n" +
-	"\x03ref\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ServiceRefR\x03ref\x12G\n" +
+	"ServiceRef\x12'\n" +
+	"\tnamespace\x18\x01 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\xfd\x01R\tnamespace\x12\x1d\n" +
+	"\x04name\x18\x02 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\xfd\x01R\x04name\x12\x1a\n" +
+	"\x03uid\x18\x03 \x01(\tB\b\x9a\xdb\x18\x04\b\x01\x10@R\x03uid\"\x84\v\n" +
+	"\aService\x12@\n" +
+	"\x03ref\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ServiceRefB\x06\x9a\xdb\x18\x02\b\x01R\x03ref\x12G\n" +
 	"\x06labels\x18\x02 \x03(\v2/.ccm.cloudprovider.v1alpha1.Service.LabelsEntryR\x06labels\x12V\n" +
 	"\vannotations\x18\x03 \x03(\v24.ccm.cloudprovider.v1alpha1.Service.AnnotationsEntryR\vannotations\x12=\n" +
 	"\x05ports\x18\x04 \x03(\v2'.ccm.cloudprovider.v1alpha1.ServicePortR\x05ports\x12.\n" +
@@ -1155,6 +1154,7 @@ func file_ccm_cloudprovider_v1alpha1_service_proto_init() {
 		return
 	}
 	file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_init()
+	file_ccm_cloudprovider_v1alpha1_options_proto_init()
 	file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[1].OneofWrappers = []any{}
 	file_ccm_cloudprovider_v1alpha1_service_proto_msgTypes[2].OneofWrappers = []any{
 		(*ServicePort_TargetPortNumber)(nil),

@@ -347,16 +347,16 @@ var File_ccm_cloudprovider_v1alpha1_volumes_proto protoreflect.FileDescriptor
 
 const file_ccm_cloudprovider_v1alpha1_volumes_proto_rawDesc = "" +
 	"\n" +
-	"(ccm/cloudprovider/v1alpha1/volumes.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a'ccm/cloudprovider/v1alpha1/errors.proto\"\xa2\x01\n" +
-	"\x1bBatchGetVolumeLabelsRequest\x12@\n" +
-	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefR\acluster\x12A\n" +
-	"\aqueries\x18\x02 \x03(\v2'.ccm.cloudprovider.v1alpha1.VolumeQueryR\aqueries\"\x82\x02\n" +
-	"\vVolumeQuery\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
-	"\x03uid\x18\x03 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06plugin\x18\x04 \x01(\tR\x06plugin\x12\x1b\n" +
-	"\tvolume_id\x18\x05 \x01(\tR\bvolumeId\x12K\n" +
+	"(ccm/cloudprovider/v1alpha1/volumes.proto\x12\x1accm.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a'ccm/cloudprovider/v1alpha1/errors.proto\x1a(ccm/cloudprovider/v1alpha1/options.proto\"\xca\x01\n" +
+	"\x1bBatchGetVolumeLabelsRequest\x12H\n" +
+	"\acluster\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\b\x01R\acluster\x12a\n" +
+	"\aqueries\x18\x02 \x03(\v2'.ccm.cloudprovider.v1alpha1.VolumeQueryB\x1e\x9a\xdb\x18\x1a\b\x01\"\x11max_batch_volumes*\x03keyR\aqueries\"\xae\x02\n" +
+	"\vVolumeQuery\x12\x1b\n" +
+	"\x03key\x18\x01 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\x80\bR\x03key\x12\x1d\n" +
+	"\x04name\x18\x02 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\x80\bR\x04name\x12\x10\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid\x12!\n" +
+	"\x06plugin\x18\x04 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\x80\bR\x06plugin\x12&\n" +
+	"\tvolume_id\x18\x05 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\x80\bR\bvolumeId\x12K\n" +
 	"\x06labels\x18\x06 \x03(\v23.ccm.cloudprovider.v1alpha1.VolumeQuery.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -429,6 +429,7 @@ func file_ccm_cloudprovider_v1alpha1_volumes_proto_init() {
 	}
 	file_ccm_cloudprovider_v1alpha1_cluster_proto_init()
 	file_ccm_cloudprovider_v1alpha1_errors_proto_init()
+	file_ccm_cloudprovider_v1alpha1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -58,8 +58,7 @@ final class Identity extends CloudProviderGrpc.CloudProviderImplBase {
     @Override
     public void lead(LeadRequest request, StreamObserver<LeadResponse> out) {
         calls.answer(out, () -> {
-            Shape.cluster(request.getCluster());
-            Shape.present("fencing", request.hasFencing());
+            Shape.check(request);
             var heardAt = Durations.fromNanos(leadership.time());
             leadership.hear(request);
             return CompletableFuture.completedFuture(

@@ -36,7 +36,7 @@ final class InstancesService extends InstancesGrpc.InstancesImplBase {
     @Override
     public void batchGetInstances(BatchGetInstancesRequest request, StreamObserver<BatchGetInstancesResponse> out) {
         calls.read(out, gate -> {
-            check(request);
+            Shape.check(request);
             List<NodeRef> nodes = request.getQueriesList().stream().map(InstanceQuery::getNode).toList();
             Timestamp now = Timestamps.now();
             Looked found = gate.call(() -> Looked.up(cloud, nodes));
@@ -52,7 +52,8 @@ final class InstancesService extends InstancesGrpc.InstancesImplBase {
     public void listInstances(ListInstancesRequest request, StreamObserver<ListInstancesResponse> out) {
         calls.read(out, gate -> {
             String cluster = request.getCluster().getUid();
-            int size = Shape.page(request.getCluster(), request.getPageSize(), request.getPageToken());
+            Shape.check(request);
+            int size = Shape.page(request.getPageSize());
             String list = "instances " + cluster;
             String after = Pager.after(list, request.getPageToken());
             Cloud.Found found = gate.call(() -> cloud.machinesOf(cluster));
@@ -103,22 +104,11 @@ final class InstancesService extends InstancesGrpc.InstancesImplBase {
         return answer.setInstanceType("small")
                 .setZone(machine.zone())
                 .setRegion("eu-1")
-                .setSystemUuid(machine.uuid())
                 .addAddresses(NodeAddress.newBuilder().setType(NodeAddressType.NODE_ADDRESS_TYPE_INTERNAL_IP).setAddress(machine.address()))
                 .build();
     }
 
     private static Refusal unreachable(String zone) {
         return Refusal.of(ErrorReason.ERROR_REASON_LOCATION_UNREACHABLE, "zone " + zone + " does not answer");
-    }
-
-    private static void check(BatchGetInstancesRequest request) {
-        Shape.cluster(request.getCluster());
-        Shape.batch("queries", request.getQueriesCount());
-        Shape.Keys keys = new Shape.Keys();
-        for (int at = 0; at < request.getQueriesCount(); at++) {
-            keys.add("queries[" + at + "].key", request.getQueries(at).getKey());
-            Shape.node("queries[" + at + "].node", request.getQueries(at).getNode());
-        }
     }
 }

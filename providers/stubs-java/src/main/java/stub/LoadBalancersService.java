@@ -41,8 +41,7 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
     @Override
     public void getLoadBalancer(GetLoadBalancerRequest request, StreamObserver<GetLoadBalancerResponse> out) {
         calls.read(out, gate -> {
-            Shape.cluster(request.getCluster());
-            Shape.service("service", request.getService());
+            Shape.check(request);
             return GetLoadBalancerResponse.newBuilder().setLoadBalancer(balancers.get(gate, request.getCluster(), request.getService())).build();
         });
     }
@@ -50,7 +49,8 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
     @Override
     public void listLoadBalancers(ListLoadBalancersRequest request, StreamObserver<ListLoadBalancersResponse> out) {
         calls.read(out, gate -> {
-            int size = Shape.page(request.getCluster(), request.getPageSize(), request.getPageToken());
+            Shape.check(request);
+            int size = Shape.page(request.getPageSize());
             String list = "balancers " + request.getCluster().getUid();
             String after = Pager.after(list, request.getPageToken());
             var page = Pager.page(list, after, size, balancers.list(gate, request.getCluster()).stream(), one -> one.getId());
@@ -62,12 +62,8 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
     public void ensureLoadBalancer(EnsureLoadBalancerRequest request, StreamObserver<EnsureLoadBalancerResponse> out) {
         calls.answer(out, () -> {
             Term term = leadership.admit(request.getCluster().getUid(), request.getFencing());
-            mutation(request.getCluster(), request.hasFencing());
-            Shape.service("service.ref", request.getService().getRef());
-            Shape.present("service.ports", request.getService().getPortsCount() > 0);
-            Shape.present("backends", request.hasBackends());
-            Shape.backends("backends", request.getBackends());
-            Shape.digest("desired_digest", request.getDesiredDigest());
+            Shape.check(request);
+            if (request.getService().getPortsCount() == 0) throw Refusal.outOfShape("service.ports", "is empty");
             BackendSet whole = sets.whole(request.getCluster().getUid(), request.getBackends());
             EnsureLoadBalancerRequest plain = request.toBuilder().clearFencing().setBackends(whole).build();
             Subject about = subject(request.getCluster(), request.getService().getRef().getUid(), request.getRevision());
@@ -82,7 +78,7 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
     public void batchUpdateLoadBalancers(BatchUpdateLoadBalancersRequest request, StreamObserver<BatchUpdateLoadBalancersResponse> out) {
         calls.answer(out, () -> {
             Term term = leadership.admit(request.getCluster().getUid(), request.getFencing());
-            check(request);
+            Shape.check(request);
             BackendSet whole = sets.whole(request.getCluster().getUid(), request.getBackends());
             BatchUpdateLoadBalancersRequest plain = request.toBuilder().clearFencing().setBackends(whole).build();
             List<Subject> about = request.getItemsList().stream()
@@ -96,8 +92,7 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
     public void deleteLoadBalancer(DeleteLoadBalancerRequest request, StreamObserver<DeleteLoadBalancerResponse> out) {
         calls.answer(out, () -> {
             Term term = leadership.admit(request.getCluster().getUid(), request.getFencing());
-            mutation(request.getCluster(), request.hasFencing());
-            Shape.service("service", request.getService());
+            Shape.check(request);
             DeleteLoadBalancerRequest plain = request.toBuilder().clearFencing().build();
             Subject about = subject(request.getCluster(), request.getService().getUid(), request.getRevision());
             return mutations.run(term, plain, List.of(about), (gate, refused) -> {
@@ -109,24 +104,5 @@ final class LoadBalancersService extends LoadBalancersGrpc.LoadBalancersImplBase
 
     private static Subject subject(ClusterRef cluster, String service, long revision) {
         return new Subject(cluster.getUid(), service, revision);
-    }
-
-    private static void mutation(ClusterRef cluster, boolean fencing) {
-        Shape.cluster(cluster);
-        Shape.present("fencing", fencing);
-    }
-
-    private static void check(BatchUpdateLoadBalancersRequest request) {
-        mutation(request.getCluster(), request.hasFencing());
-        Shape.batch("items", request.getItemsCount());
-        Shape.present("backends", request.hasBackends());
-        Shape.backends("backends", request.getBackends());
-        Shape.Keys keys = new Shape.Keys();
-        for (int at = 0; at < request.getItemsCount(); at++) {
-            LoadBalancerUpdate item = request.getItems(at);
-            Shape.service("items[" + at + "].service.ref", item.getService().getRef());
-            Shape.digest("items[" + at + "].desired_digest", item.getDesiredDigest());
-            keys.add("items[" + at + "].service.ref.uid", item.getService().getRef().getUid());
-        }
     }
 }

@@ -47,8 +47,6 @@ final class Pulse {
         now.addConditions(condition(ConditionType.CONDITION_TYPE_CLOUD_REACHABLE, reachable, "CloudSilent"));
         // An unreachable cloud says nothing about the credentials.
         if (reachable) now.addConditions(condition(ConditionType.CONDITION_TYPE_CREDENTIALS_VALID, !refused, "CredentialsRefused"));
-        if (reachable) now.setLastCloudContact(Timestamps.now());
-        else if (status.hasLastCloudContact()) now.setLastCloudContact(status.getLastCloudContact());
         status = now.build();
     }
 

@@ -23,11 +23,12 @@ _sym_db = _symbol_database.Default()
 
 
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import cluster_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_cluster__pb2
+from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import options_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_options__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/ccm/cloudprovider/v1alpha1/cloud_provider.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"8\n\x16GetCapabilitiesRequest\x12\x1e\n\x16host_max_message_bytes\x18\x01 \x01(\r\"\xbe\x02\n\x17GetCapabilitiesResponse\x12<\n\x0c\x63\x61pabilities\x18\x01 \x03(\x0e\x32&.ccm.cloudprovider.v1alpha1.Capability\x12\x32\n\x06limits\x18\x02 \x01(\x0b\x32\".ccm.cloudprovider.v1alpha1.Limits\x12\x38\n\tintervals\x18\x03 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.Intervals\x12\x30\n\x05wants\x18\x04 \x01(\x0b\x32!.ccm.cloudprovider.v1alpha1.Wants\x12\x1d\n\x15load_balancer_classes\x18\x05 \x03(\t\x12&\n\x1eno_default_load_balancer_class\x18\x06 \x01(\x08\"\x9d\x03\n\x06Limits\x12\x1b\n\x13max_batch_instances\x18\x01 \x01(\r\x12 \n\x18max_batch_load_balancers\x18\x02 \x01(\r\x12\x18\n\x10max_batch_routes\x18\x03 \x01(\r\x12\x19\n\x11max_batch_volumes\x18\x04 \x01(\r\x12\x15\n\rmax_page_size\x18\x05 \x01(\r\x12\x19\n\x11max_message_bytes\x18\x06 \x01(\r\x12\x1c\n\x14max_concurrent_reads\x18\x07 \x01(\r\x12 \n\x18max_concurrent_mutations\x18\x08 \x01(\r\x12\x34\n\x05reads\x18\t \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.RateLimit\x12\x38\n\tmutations\x18\n \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.RateLimit\x12=\n\tdeadlines\x18\x0b \x03(\x0b\x32*.ccm.cloudprovider.v1alpha1.MethodDeadline\".\n\tRateLimit\x12\x12\n\nper_second\x18\x01 \x01(\x01\x12\r\n\x05\x62urst\x18\x02 \x01(\r\"M\n\x0eMethodDeadline\x12\x0e\n\x06method\x18\x01 \x01(\t\x12+\n\x08\x64\x65\x61\x64line\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xfb\x01\n\tIntervals\x12\x38\n\x15resume_token_validity\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\x11\x62ookmark_interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rwatch_max_age\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0einstance_sweep\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationJ\x04\x08\x01\x10\x02R\x13page_token_validity\"\xd9\x02\n\x05Wants\x12\x38\n\x08identity\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.NodeFields\x12\x37\n\x07\x62\x61\x63kend\x18\x02 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.NodeFields\x12<\n\x0croute_target\x18\x03 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.NodeFields\x12:\n\x07service\x18\x04 \x01(\x0b\x32).ccm.cloudprovider.v1alpha1.ServiceFields\x12!\n\x19service_annotation_writes\x18\x05 \x03(\t\x12 \n\x18service_condition_writes\x18\x06 \x03(\t\x12\x1e\n\x16node_annotation_writes\x18\x07 \x03(\t\"\xef\x01\n\nNodeFields\x12\x13\n\x0bsystem_uuid\x18\x01 \x01(\x08\x12\x19\n\x11provided_node_ips\x18\x02 \x01(\x08\x12\x11\n\taddresses\x18\x03 \x01(\x08\x12\x15\n\rcreation_time\x18\x04 \x01(\x08\x12\x11\n\tpod_cidrs\x18\x05 \x01(\x08\x12\x0e\n\x06labels\x18\x06 \x03(\t\x12\x13\n\x0b\x61nnotations\x18\x07 \x03(\t\x12\x0e\n\x06taints\x18\x08 \x03(\t\x12\x15\n\runschedulable\x18\t \x01(\x08\x12\x11\n\treadiness\x18\n \x01(\x08\x12\x15\n\rdeletion_time\x18\x0b \x01(\x08\"_\n\rServiceFields\x12\x0e\n\x06labels\x18\x01 \x03(\t\x12\x13\n\x0b\x61nnotations\x18\x02 \x03(\t\x12\x12\n\nfinalizers\x18\x03 \x01(\x08\x12\x15\n\rdeletion_time\x18\x04 \x01(\x08\"\x12\n\x10GetStatusRequest\"\x97\x01\n\x11GetStatusResponse\x12\x41\n\nconditions\x18\x01 \x03(\x0b\x32-.ccm.cloudprovider.v1alpha1.ProviderConditionJ\x04\x08\x02\x10\x05R\rconfig_digestR\x16\x63redentials_generationR\x12last_cloud_contact\"\xda\x01\n\x0bLeadRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x34\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.Fencing\x12,\n\tvalid_for\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bvalid_until\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\";\n\x0cLeadResponse\x12+\n\x08heard_at\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xd5\x01\n\x11ProviderCondition\x12\x37\n\x04type\x18\x01 \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.ConditionType\x12;\n\x06status\x18\x02 \x01(\x0e\x32+.ccm.cloudprovider.v1alpha1.ConditionStatus\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12)\n\x05since\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\xc8\x03\n\nCapability\x12\x1a\n\x16\x43\x41PABILITY_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x43\x41PABILITY_INSTANCES_WATCH\x10\x01\x12\x1d\n\x19\x43\x41PABILITY_INSTANCES_LIST\x10\x02\x12\x17\n\x13\x43\x41PABILITY_SSH_KEYS\x10\x03\x12!\n\x1d\x43\x41PABILITY_INSTANCE_POD_CIDRS\x10\x04\x12\x17\n\x13\x43\x41PABILITY_ADOPTION\x10\x05\x12#\n\x1f\x43\x41PABILITY_ROUTE_NODE_ADDRESSES\x10\x06\x12\"\n\x1e\x43\x41PABILITY_LOAD_BALANCER_DRIFT\x10\x08\x12&\n\"CAPABILITY_INSTANCES_KEYED_BY_NAME\x10\t\x12\x19\n\x15\x43\x41PABILITY_LEADERSHIP\x10\n\x12%\n!CAPABILITY_BACKEND_SETS_BY_DIGEST\x10\x0b\x12\x1d\n\x19\x43\x41PABILITY_DURABLE_DIGEST\x10\x0c\x12\x1e\n\x1a\x43\x41PABILITY_ROUTE_OWNERSHIP\x10\r\"\x04\x08\x07\x10\x07*\x12\x43\x41PABILITY_FENCING*\xe3\x01\n\rConditionType\x12\x1e\n\x1a\x43ONDITION_TYPE_UNSPECIFIED\x10\x00\x12$\n CONDITION_TYPE_CREDENTIALS_VALID\x10\x02\x12\"\n\x1e\x43ONDITION_TYPE_CLOUD_REACHABLE\x10\x03\"\x04\x08\x01\x10\x01\"\x04\x08\x04\x10\x04\"\x04\x08\x05\x10\x05*\x1b\x43ONDITION_TYPE_CONFIG_VALID*\x1c\x43ONDITION_TYPE_WATCH_HEALTHY*\x1b\x43ONDITION_TYPE_RATE_LIMITED*j\n\x0f\x43onditionStatus\x12 \n\x1c\x43ONDITION_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43ONDITION_STATUS_TRUE\x10\x01\x12\x1a\n\x16\x43ONDITION_STATUS_FALSE\x10\x02\x32\xdf\x02\n\rCloudProvider\x12\x7f\n\x0fGetCapabilities\x12\x32.ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest\x1a\x33.ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse\"\x03\x90\x02\x01\x12m\n\tGetStatus\x12,.ccm.cloudprovider.v1alpha1.GetStatusRequest\x1a-.ccm.cloudprovider.v1alpha1.GetStatusResponse\"\x03\x90\x02\x01\x12^\n\x04Lead\x12\'.ccm.cloudprovider.v1alpha1.LeadRequest\x1a(.ccm.cloudprovider.v1alpha1.LeadResponse\"\x03\x90\x02\x02\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/ccm/cloudprovider/v1alpha1/cloud_provider.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"8\n\x16GetCapabilitiesRequest\x12\x1e\n\x16host_max_message_bytes\x18\x01 \x01(\r\"\xbe\x02\n\x17GetCapabilitiesResponse\x12<\n\x0c\x63\x61pabilities\x18\x01 \x03(\x0e\x32&.ccm.cloudprovider.v1alpha1.Capability\x12\x32\n\x06limits\x18\x02 \x01(\x0b\x32\".ccm.cloudprovider.v1alpha1.Limits\x12\x38\n\tintervals\x18\x03 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.Intervals\x12\x30\n\x05wants\x18\x04 \x01(\x0b\x32!.ccm.cloudprovider.v1alpha1.Wants\x12\x1d\n\x15load_balancer_classes\x18\x05 \x03(\t\x12&\n\x1eno_default_load_balancer_class\x18\x06 \x01(\x08\"\x9d\x03\n\x06Limits\x12\x1b\n\x13max_batch_instances\x18\x01 \x01(\r\x12 \n\x18max_batch_load_balancers\x18\x02 \x01(\r\x12\x18\n\x10max_batch_routes\x18\x03 \x01(\r\x12\x19\n\x11max_batch_volumes\x18\x04 \x01(\r\x12\x15\n\rmax_page_size\x18\x05 \x01(\r\x12\x19\n\x11max_message_bytes\x18\x06 \x01(\r\x12\x1c\n\x14max_concurrent_reads\x18\x07 \x01(\r\x12 \n\x18max_concurrent_mutations\x18\x08 \x01(\r\x12\x34\n\x05reads\x18\t \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.RateLimit\x12\x38\n\tmutations\x18\n \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.RateLimit\x12=\n\tdeadlines\x18\x0b \x03(\x0b\x32*.ccm.cloudprovider.v1alpha1.MethodDeadline\".\n\tRateLimit\x12\x12\n\nper_second\x18\x01 \x01(\x01\x12\r\n\x05\x62urst\x18\x02 \x01(\r\"M\n\x0eMethodDeadline\x12\x0e\n\x06method\x18\x01 \x01(\t\x12+\n\x08\x64\x65\x61\x64line\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xfb\x01\n\tIntervals\x12\x38\n\x15resume_token_validity\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\x11\x62ookmark_interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rwatch_max_age\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0einstance_sweep\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationJ\x04\x08\x01\x10\x02R\x13page_token_validity\"\xd9\x02\n\x05Wants\x12\x38\n\x08identity\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.NodeFields\x12\x37\n\x07\x62\x61\x63kend\x18\x02 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.NodeFields\x12<\n\x0croute_target\x18\x03 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.NodeFields\x12:\n\x07service\x18\x04 \x01(\x0b\x32).ccm.cloudprovider.v1alpha1.ServiceFields\x12!\n\x19service_annotation_writes\x18\x05 \x03(\t\x12 \n\x18service_condition_writes\x18\x06 \x03(\t\x12\x1e\n\x16node_annotation_writes\x18\x07 \x03(\t\"\xef\x01\n\nNodeFields\x12\x13\n\x0bsystem_uuid\x18\x01 \x01(\x08\x12\x19\n\x11provided_node_ips\x18\x02 \x01(\x08\x12\x11\n\taddresses\x18\x03 \x01(\x08\x12\x15\n\rcreation_time\x18\x04 \x01(\x08\x12\x11\n\tpod_cidrs\x18\x05 \x01(\x08\x12\x0e\n\x06labels\x18\x06 \x03(\t\x12\x13\n\x0b\x61nnotations\x18\x07 \x03(\t\x12\x0e\n\x06taints\x18\x08 \x03(\t\x12\x15\n\runschedulable\x18\t \x01(\x08\x12\x11\n\treadiness\x18\n \x01(\x08\x12\x15\n\rdeletion_time\x18\x0b \x01(\x08\"_\n\rServiceFields\x12\x0e\n\x06labels\x18\x01 \x03(\t\x12\x13\n\x0b\x61nnotations\x18\x02 \x03(\t\x12\x12\n\nfinalizers\x18\x03 \x01(\x08\x12\x15\n\rdeletion_time\x18\x04 \x01(\x08\"\x12\n\x10GetStatusRequest\"\x97\x01\n\x11GetStatusResponse\x12\x41\n\nconditions\x18\x01 \x03(\x0b\x32-.ccm.cloudprovider.v1alpha1.ProviderConditionJ\x04\x08\x02\x10\x05R\rconfig_digestR\x16\x63redentials_generationR\x12last_cloud_contact\"\xea\x01\n\x0bLeadRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12<\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.FencingB\x06\x9a\xdb\x18\x02\x08\x01\x12,\n\tvalid_for\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bvalid_until\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\";\n\x0cLeadResponse\x12+\n\x08heard_at\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xd5\x01\n\x11ProviderCondition\x12\x37\n\x04type\x18\x01 \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.ConditionType\x12;\n\x06status\x18\x02 \x01(\x0e\x32+.ccm.cloudprovider.v1alpha1.ConditionStatus\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12)\n\x05since\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\xc8\x03\n\nCapability\x12\x1a\n\x16\x43\x41PABILITY_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x43\x41PABILITY_INSTANCES_WATCH\x10\x01\x12\x1d\n\x19\x43\x41PABILITY_INSTANCES_LIST\x10\x02\x12\x17\n\x13\x43\x41PABILITY_SSH_KEYS\x10\x03\x12!\n\x1d\x43\x41PABILITY_INSTANCE_POD_CIDRS\x10\x04\x12\x17\n\x13\x43\x41PABILITY_ADOPTION\x10\x05\x12#\n\x1f\x43\x41PABILITY_ROUTE_NODE_ADDRESSES\x10\x06\x12\"\n\x1e\x43\x41PABILITY_LOAD_BALANCER_DRIFT\x10\x08\x12&\n\"CAPABILITY_INSTANCES_KEYED_BY_NAME\x10\t\x12\x19\n\x15\x43\x41PABILITY_LEADERSHIP\x10\n\x12%\n!CAPABILITY_BACKEND_SETS_BY_DIGEST\x10\x0b\x12\x1d\n\x19\x43\x41PABILITY_DURABLE_DIGEST\x10\x0c\x12\x1e\n\x1a\x43\x41PABILITY_ROUTE_OWNERSHIP\x10\r\"\x04\x08\x07\x10\x07*\x12\x43\x41PABILITY_FENCING*\xe3\x01\n\rConditionType\x12\x1e\n\x1a\x43ONDITION_TYPE_UNSPECIFIED\x10\x00\x12$\n CONDITION_TYPE_CREDENTIALS_VALID\x10\x02\x12\"\n\x1e\x43ONDITION_TYPE_CLOUD_REACHABLE\x10\x03\"\x04\x08\x01\x10\x01\"\x04\x08\x04\x10\x04\"\x04\x08\x05\x10\x05*\x1b\x43ONDITION_TYPE_CONFIG_VALID*\x1c\x43ONDITION_TYPE_WATCH_HEALTHY*\x1b\x43ONDITION_TYPE_RATE_LIMITED*j\n\x0f\x43onditionStatus\x12 \n\x1c\x43ONDITION_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43ONDITION_STATUS_TRUE\x10\x01\x12\x1a\n\x16\x43ONDITION_STATUS_FALSE\x10\x02\x32\xdf\x02\n\rCloudProvider\x12\x7f\n\x0fGetCapabilities\x12\x32.ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest\x1a\x33.ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse\"\x03\x90\x02\x01\x12m\n\tGetStatus\x12,.ccm.cloudprovider.v1alpha1.GetStatusRequest\x1a-.ccm.cloudprovider.v1alpha1.GetStatusResponse\"\x03\x90\x02\x01\x12^\n\x04Lead\x12\'.ccm.cloudprovider.v1alpha1.LeadRequest\x1a(.ccm.cloudprovider.v1alpha1.LeadResponse\"\x03\x90\x02\x02\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,46 +36,50 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ccm.cloudprovider.v1alpha1.
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\032ccm.cloudprovider.v1alpha1P\001ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1'
+  _globals['_LEADREQUEST'].fields_by_name['cluster']._loaded_options = None
+  _globals['_LEADREQUEST'].fields_by_name['cluster']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_LEADREQUEST'].fields_by_name['fencing']._loaded_options = None
+  _globals['_LEADREQUEST'].fields_by_name['fencing']._serialized_options = b'\232\333\030\002\010\001'
   _globals['_CLOUDPROVIDER'].methods_by_name['GetCapabilities']._loaded_options = None
   _globals['_CLOUDPROVIDER'].methods_by_name['GetCapabilities']._serialized_options = b'\220\002\001'
   _globals['_CLOUDPROVIDER'].methods_by_name['GetStatus']._loaded_options = None
   _globals['_CLOUDPROVIDER'].methods_by_name['GetStatus']._serialized_options = b'\220\002\001'
   _globals['_CLOUDPROVIDER'].methods_by_name['Lead']._loaded_options = None
   _globals['_CLOUDPROVIDER'].methods_by_name['Lead']._serialized_options = b'\220\002\002'
-  _globals['_CAPABILITY']._serialized_start=2722
-  _globals['_CAPABILITY']._serialized_end=3178
-  _globals['_CONDITIONTYPE']._serialized_start=3181
-  _globals['_CONDITIONTYPE']._serialized_end=3408
-  _globals['_CONDITIONSTATUS']._serialized_start=3410
-  _globals['_CONDITIONSTATUS']._serialized_end=3516
-  _globals['_GETCAPABILITIESREQUEST']._serialized_start=186
-  _globals['_GETCAPABILITIESREQUEST']._serialized_end=242
-  _globals['_GETCAPABILITIESRESPONSE']._serialized_start=245
-  _globals['_GETCAPABILITIESRESPONSE']._serialized_end=563
-  _globals['_LIMITS']._serialized_start=566
-  _globals['_LIMITS']._serialized_end=979
-  _globals['_RATELIMIT']._serialized_start=981
-  _globals['_RATELIMIT']._serialized_end=1027
-  _globals['_METHODDEADLINE']._serialized_start=1029
-  _globals['_METHODDEADLINE']._serialized_end=1106
-  _globals['_INTERVALS']._serialized_start=1109
-  _globals['_INTERVALS']._serialized_end=1360
-  _globals['_WANTS']._serialized_start=1363
-  _globals['_WANTS']._serialized_end=1708
-  _globals['_NODEFIELDS']._serialized_start=1711
-  _globals['_NODEFIELDS']._serialized_end=1950
-  _globals['_SERVICEFIELDS']._serialized_start=1952
-  _globals['_SERVICEFIELDS']._serialized_end=2047
-  _globals['_GETSTATUSREQUEST']._serialized_start=2049
-  _globals['_GETSTATUSREQUEST']._serialized_end=2067
-  _globals['_GETSTATUSRESPONSE']._serialized_start=2070
-  _globals['_GETSTATUSRESPONSE']._serialized_end=2221
-  _globals['_LEADREQUEST']._serialized_start=2224
-  _globals['_LEADREQUEST']._serialized_end=2442
-  _globals['_LEADRESPONSE']._serialized_start=2444
-  _globals['_LEADRESPONSE']._serialized_end=2503
-  _globals['_PROVIDERCONDITION']._serialized_start=2506
-  _globals['_PROVIDERCONDITION']._serialized_end=2719
-  _globals['_CLOUDPROVIDER']._serialized_start=3519
-  _globals['_CLOUDPROVIDER']._serialized_end=3870
+  _globals['_CAPABILITY']._serialized_start=2780
+  _globals['_CAPABILITY']._serialized_end=3236
+  _globals['_CONDITIONTYPE']._serialized_start=3239
+  _globals['_CONDITIONTYPE']._serialized_end=3466
+  _globals['_CONDITIONSTATUS']._serialized_start=3468
+  _globals['_CONDITIONSTATUS']._serialized_end=3574
+  _globals['_GETCAPABILITIESREQUEST']._serialized_start=228
+  _globals['_GETCAPABILITIESREQUEST']._serialized_end=284
+  _globals['_GETCAPABILITIESRESPONSE']._serialized_start=287
+  _globals['_GETCAPABILITIESRESPONSE']._serialized_end=605
+  _globals['_LIMITS']._serialized_start=608
+  _globals['_LIMITS']._serialized_end=1021
+  _globals['_RATELIMIT']._serialized_start=1023
+  _globals['_RATELIMIT']._serialized_end=1069
+  _globals['_METHODDEADLINE']._serialized_start=1071
+  _globals['_METHODDEADLINE']._serialized_end=1148
+  _globals['_INTERVALS']._serialized_start=1151
+  _globals['_INTERVALS']._serialized_end=1402
+  _globals['_WANTS']._serialized_start=1405
+  _globals['_WANTS']._serialized_end=1750
+  _globals['_NODEFIELDS']._serialized_start=1753
+  _globals['_NODEFIELDS']._serialized_end=1992
+  _globals['_SERVICEFIELDS']._serialized_start=1994
+  _globals['_SERVICEFIELDS']._serialized_end=2089
+  _globals['_GETSTATUSREQUEST']._serialized_start=2091
+  _globals['_GETSTATUSREQUEST']._serialized_end=2109
+  _globals['_GETSTATUSRESPONSE']._serialized_start=2112
+  _globals['_GETSTATUSRESPONSE']._serialized_end=2263
+  _globals['_LEADREQUEST']._serialized_start=2266
+  _globals['_LEADREQUEST']._serialized_end=2500
+  _globals['_LEADRESPONSE']._serialized_start=2502
+  _globals['_LEADRESPONSE']._serialized_end=2561
+  _globals['_PROVIDERCONDITION']._serialized_start=2564
+  _globals['_PROVIDERCONDITION']._serialized_end=2777
+  _globals['_CLOUDPROVIDER']._serialized_start=3577
+  _globals['_CLOUDPROVIDER']._serialized_end=3928
 # @@protoc_insertion_point(module_scope)

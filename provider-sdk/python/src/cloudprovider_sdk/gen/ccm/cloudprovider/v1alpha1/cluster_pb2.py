@@ -22,9 +22,10 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import options_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(ccm/cloudprovider/v1alpha1/cluster.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\"\'\n\nClusterRef\x12\x0b\n\x03uid\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\'\n\x07\x46\x65ncing\x12\r\n\x05scope\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04*Z\n\tOwnership\x12\x19\n\x15OWNERSHIP_UNSPECIFIED\x10\x00\x12\x14\n\x10OWNERSHIP_BY_UID\x10\x01\x12\x1c\n\x18OWNERSHIP_BY_LEGACY_NAME\x10\x02\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(ccm/cloudprovider/v1alpha1/cluster.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/options.proto\":\n\nClusterRef\x12\x15\n\x03uid\x18\x01 \x01(\tB\x08\x9a\xdb\x18\x04\x08\x01\x10@\x12\x15\n\x04name\x18\x02 \x01(\tB\x07\x9a\xdb\x18\x03\x10\xfd\x01\"\'\n\x07\x46\x65ncing\x12\r\n\x05scope\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04*Z\n\tOwnership\x12\x19\n\x15OWNERSHIP_UNSPECIFIED\x10\x00\x12\x14\n\x10OWNERSHIP_BY_UID\x10\x01\x12\x1c\n\x18OWNERSHIP_BY_LEGACY_NAME\x10\x02\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,10 +33,14 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ccm.cloudprovider.v1alpha1.
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\032ccm.cloudprovider.v1alpha1P\001ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1'
-  _globals['_OWNERSHIP']._serialized_start=154
-  _globals['_OWNERSHIP']._serialized_end=244
-  _globals['_CLUSTERREF']._serialized_start=72
-  _globals['_CLUSTERREF']._serialized_end=111
-  _globals['_FENCING']._serialized_start=113
-  _globals['_FENCING']._serialized_end=152
+  _globals['_CLUSTERREF'].fields_by_name['uid']._loaded_options = None
+  _globals['_CLUSTERREF'].fields_by_name['uid']._serialized_options = b'\232\333\030\004\010\001\020@'
+  _globals['_CLUSTERREF'].fields_by_name['name']._loaded_options = None
+  _globals['_CLUSTERREF'].fields_by_name['name']._serialized_options = b'\232\333\030\003\020\375\001'
+  _globals['_OWNERSHIP']._serialized_start=215
+  _globals['_OWNERSHIP']._serialized_end=305
+  _globals['_CLUSTERREF']._serialized_start=114
+  _globals['_CLUSTERREF']._serialized_end=172
+  _globals['_FENCING']._serialized_start=174
+  _globals['_FENCING']._serialized_end=213
 # @@protoc_insertion_point(module_scope)

@@ -26,11 +26,12 @@ from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import cluster_pb2 as ccm_
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import effects_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_effects__pb2
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import errors_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_errors__pb2
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import node_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_node__pb2
+from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import options_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_options__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*ccm/cloudprovider/v1alpha1/instances.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a\'ccm/cloudprovider/v1alpha1/errors.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x04\n\x08Instance\x12\x13\n\x0bprovider_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x15\n\rinstance_type\x18\x03 \x01(\t\x12:\n\taddresses\x18\x04 \x03(\x0b\x32\'.ccm.cloudprovider.v1alpha1.NodeAddress\x12\x0c\n\x04zone\x18\x05 \x01(\t\x12\x0e\n\x06region\x18\x06 \x01(\t\x12\x11\n\tpod_cidrs\x18\x07 \x03(\t\x12@\n\x06labels\x18\x08 \x03(\x0b\x32\x30.ccm.cloudprovider.v1alpha1.Instance.LabelsEntry\x12J\n\x0b\x61nnotations\x18\x0b \x03(\x0b\x32\x35.ccm.cloudprovider.v1alpha1.Instance.AnnotationsEntry\x12\x43\n\x0bmaintenance\x18\x0c \x01(\x0b\x32..ccm.cloudprovider.v1alpha1.PlannedMaintenance\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\t\x10\nJ\x04\x08\n\x10\x0bR\x0eremoved_labelsR\x0bsystem_uuid\"\xb5\x01\n\x12PlannedMaintenance\x12\x39\n\x04kind\x18\x01 \x01(\x0e\x32+.ccm.cloudprovider.v1alpha1.MaintenanceKind\x12(\n\x04\x66rom\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05until\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07message\x18\x04 \x01(\t\"\xf9\x01\n\x18\x42\x61tchGetInstancesRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12:\n\x07queries\x18\x02 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.InstanceQuery\x12\x36\n\x04view\x18\x03 \x01(\x0e\x32(.ccm.cloudprovider.v1alpha1.InstanceView\x12\x30\n\rmax_staleness\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"O\n\rInstanceQuery\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x31\n\x04node\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.NodeRef\"X\n\x19\x42\x61tchGetInstancesResponse\x12;\n\x07results\x18\x01 \x03(\x0b\x32*.ccm.cloudprovider.v1alpha1.InstanceResult\"\xc8\x02\n\x0eInstanceResult\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x38\n\x05state\x18\x02 \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.InstanceState\x12\x15\n\rauthoritative\x18\x03 \x01(\x08\x12/\n\x0bobserved_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x08instance\x18\x05 \x01(\x0b\x32$.ccm.cloudprovider.v1alpha1.Instance\x12\x34\n\x05\x65rror\x18\x06 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.ItemError\x12\x39\n\x06\x65vents\x18\x07 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.ProviderEvent\"f\n\x15WatchInstancesRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x14\n\x0cresume_token\x18\x02 \x01(\t\"\xdd\x01\n\x16WatchInstancesResponse\x12;\n\x07started\x18\x01 \x01(\x0b\x32(.ccm.cloudprovider.v1alpha1.WatchStartedH\x00\x12>\n\x07\x63hanged\x18\x02 \x01(\x0b\x32+.ccm.cloudprovider.v1alpha1.InstanceChangedH\x00\x12=\n\x08\x62ookmark\x18\x03 \x01(\x0b\x32).ccm.cloudprovider.v1alpha1.WatchBookmarkH\x00\x42\x07\n\x05\x66rame\"\x1f\n\x0cWatchStarted\x12\x0f\n\x07resumed\x18\x01 \x01(\x08\"9\n\x0fInstanceChanged\x12\x13\n\x0bprovider_id\x18\x01 \x01(\t\x12\x11\n\tnode_name\x18\x02 \x01(\t\"%\n\rWatchBookmark\x12\x14\n\x0cresume_token\x18\x01 \x01(\t\"\xae\x01\n\x14ListInstancesRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x36\n\x04view\x18\x04 \x01(\x0e\x32(.ccm.cloudprovider.v1alpha1.InstanceView\"\xb5\x01\n\x15ListInstancesResponse\x12=\n\tinstances\x18\x01 \x03(\x0b\x32*.ccm.cloudprovider.v1alpha1.ListedInstance\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x44\n\x0bunreachable\x18\x03 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.UnreachableLocation\"\x95\x01\n\x0eListedInstance\x12\x38\n\x05state\x18\x01 \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.InstanceState\x12\x36\n\x08instance\x18\x02 \x01(\x0b\x32$.ccm.cloudprovider.v1alpha1.Instance\x12\x11\n\tnode_name\x18\x03 \x01(\t\"]\n\x13UnreachableLocation\x12\x10\n\x08location\x18\x01 \x01(\t\x12\x34\n\x05\x65rror\x18\x02 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.ItemError\"\xb1\x01\n\x1e\x41\x64\x64SshKeyToAllInstancesRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x34\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.Fencing\x12\x0c\n\x04user\x18\x03 \x01(\t\x12\x12\n\npublic_key\x18\x04 \x01(\t\"^\n\x1f\x41\x64\x64SshKeyToAllInstancesResponse\x12;\n\x0bin_progress\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.InProgress*\xf7\x01\n\rInstanceState\x12\x1e\n\x1aINSTANCE_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16INSTANCE_STATE_PENDING\x10\x01\x12\x1a\n\x16INSTANCE_STATE_RUNNING\x10\x02\x12\x1a\n\x16INSTANCE_STATE_STOPPED\x10\x03\x12\x1e\n\x1aINSTANCE_STATE_TERMINATING\x10\x04\x12\x19\n\x15INSTANCE_STATE_ABSENT\x10\x05\x12\x1c\n\x18INSTANCE_STATE_NOT_OWNED\x10\x06\x12\x19\n\x15INSTANCE_STATE_EXISTS\x10\x07*}\n\x0cInstanceView\x12\x1d\n\x19INSTANCE_VIEW_UNSPECIFIED\x10\x00\x12\x1b\n\x17INSTANCE_VIEW_EXISTENCE\x10\x01\x12\x1a\n\x16INSTANCE_VIEW_METADATA\x10\x02\x12\x15\n\x11INSTANCE_VIEW_ALL\x10\x03*\xa9\x01\n\x0fMaintenanceKind\x12 \n\x1cMAINTENANCE_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16MAINTENANCE_KIND_PAUSE\x10\x01\x12\x1b\n\x17MAINTENANCE_KIND_REBOOT\x10\x02\x12\x19\n\x15MAINTENANCE_KIND_STOP\x10\x03\x12 \n\x1cMAINTENANCE_KIND_TERMINATION\x10\x04\x32\xa8\x04\n\tInstances\x12\x85\x01\n\x11\x42\x61tchGetInstances\x12\x34.ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest\x1a\x35.ccm.cloudprovider.v1alpha1.BatchGetInstancesResponse\"\x03\x90\x02\x01\x12~\n\x0eWatchInstances\x12\x31.ccm.cloudprovider.v1alpha1.WatchInstancesRequest\x1a\x32.ccm.cloudprovider.v1alpha1.WatchInstancesResponse\"\x03\x90\x02\x01\x30\x01\x12y\n\rListInstances\x12\x30.ccm.cloudprovider.v1alpha1.ListInstancesRequest\x1a\x31.ccm.cloudprovider.v1alpha1.ListInstancesResponse\"\x03\x90\x02\x01\x12\x97\x01\n\x17\x41\x64\x64SshKeyToAllInstances\x12:.ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesRequest\x1a;.ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesResponse\"\x03\x90\x02\x02\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*ccm/cloudprovider/v1alpha1/instances.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a\'ccm/cloudprovider/v1alpha1/errors.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\x1a(ccm/cloudprovider/v1alpha1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x04\n\x08Instance\x12\x13\n\x0bprovider_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x15\n\rinstance_type\x18\x03 \x01(\t\x12:\n\taddresses\x18\x04 \x03(\x0b\x32\'.ccm.cloudprovider.v1alpha1.NodeAddress\x12\x0c\n\x04zone\x18\x05 \x01(\t\x12\x0e\n\x06region\x18\x06 \x01(\t\x12\x11\n\tpod_cidrs\x18\x07 \x03(\t\x12@\n\x06labels\x18\x08 \x03(\x0b\x32\x30.ccm.cloudprovider.v1alpha1.Instance.LabelsEntry\x12J\n\x0b\x61nnotations\x18\x0b \x03(\x0b\x32\x35.ccm.cloudprovider.v1alpha1.Instance.AnnotationsEntry\x12\x43\n\x0bmaintenance\x18\x0c \x01(\x0b\x32..ccm.cloudprovider.v1alpha1.PlannedMaintenance\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\t\x10\nJ\x04\x08\n\x10\x0bR\x0eremoved_labelsR\x0bsystem_uuid\"\xb5\x01\n\x12PlannedMaintenance\x12\x39\n\x04kind\x18\x01 \x01(\x0e\x32+.ccm.cloudprovider.v1alpha1.MaintenanceKind\x12(\n\x04\x66rom\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05until\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07message\x18\x04 \x01(\t\"\xa3\x02\n\x18\x42\x61tchGetInstancesRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12\\\n\x07queries\x18\x02 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.InstanceQueryB \x9a\xdb\x18\x1c\x08\x01\"\x13max_batch_instances*\x03key\x12\x36\n\x04view\x18\x03 \x01(\x0e\x32(.ccm.cloudprovider.v1alpha1.InstanceView\x12\x30\n\rmax_staleness\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"b\n\rInstanceQuery\x12\x16\n\x03key\x18\x01 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\x80\x08\x12\x39\n\x04node\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.NodeRefB\x06\x9a\xdb\x18\x02\x08\x01\"X\n\x19\x42\x61tchGetInstancesResponse\x12;\n\x07results\x18\x01 \x03(\x0b\x32*.ccm.cloudprovider.v1alpha1.InstanceResult\"\xc8\x02\n\x0eInstanceResult\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x38\n\x05state\x18\x02 \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.InstanceState\x12\x15\n\rauthoritative\x18\x03 \x01(\x08\x12/\n\x0bobserved_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x08instance\x18\x05 \x01(\x0b\x32$.ccm.cloudprovider.v1alpha1.Instance\x12\x34\n\x05\x65rror\x18\x06 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.ItemError\x12\x39\n\x06\x65vents\x18\x07 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.ProviderEvent\"w\n\x15WatchInstancesRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12\x1d\n\x0cresume_token\x18\x02 \x01(\tB\x07\x9a\xdb\x18\x03\x10\x80\x08\"\xdd\x01\n\x16WatchInstancesResponse\x12;\n\x07started\x18\x01 \x01(\x0b\x32(.ccm.cloudprovider.v1alpha1.WatchStartedH\x00\x12>\n\x07\x63hanged\x18\x02 \x01(\x0b\x32+.ccm.cloudprovider.v1alpha1.InstanceChangedH\x00\x12=\n\x08\x62ookmark\x18\x03 \x01(\x0b\x32).ccm.cloudprovider.v1alpha1.WatchBookmarkH\x00\x42\x07\n\x05\x66rame\"\x1f\n\x0cWatchStarted\x12\x0f\n\x07resumed\x18\x01 \x01(\x08\"9\n\x0fInstanceChanged\x12\x13\n\x0bprovider_id\x18\x01 \x01(\t\x12\x11\n\tnode_name\x18\x02 \x01(\t\"%\n\rWatchBookmark\x12\x14\n\x0cresume_token\x18\x01 \x01(\t\"\xc7\x01\n\x14ListInstancesRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12\x19\n\tpage_size\x18\x02 \x01(\x05\x42\x06\x9a\xdb\x18\x02\x18\x01\x12\x1b\n\npage_token\x18\x03 \x01(\tB\x07\x9a\xdb\x18\x03\x10\x80@\x12\x36\n\x04view\x18\x04 \x01(\x0e\x32(.ccm.cloudprovider.v1alpha1.InstanceView\"\xb5\x01\n\x15ListInstancesResponse\x12=\n\tinstances\x18\x01 \x03(\x0b\x32*.ccm.cloudprovider.v1alpha1.ListedInstance\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x44\n\x0bunreachable\x18\x03 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.UnreachableLocation\"\x95\x01\n\x0eListedInstance\x12\x38\n\x05state\x18\x01 \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.InstanceState\x12\x36\n\x08instance\x18\x02 \x01(\x0b\x32$.ccm.cloudprovider.v1alpha1.Instance\x12\x11\n\tnode_name\x18\x03 \x01(\t\"]\n\x13UnreachableLocation\x12\x10\n\x08location\x18\x01 \x01(\t\x12\x34\n\x05\x65rror\x18\x02 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.ItemError\"\xd7\x01\n\x1e\x41\x64\x64SshKeyToAllInstancesRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12<\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.FencingB\x06\x9a\xdb\x18\x02\x08\x01\x12\x16\n\x04user\x18\x03 \x01(\tB\x08\x9a\xdb\x18\x04\x08\x01\x10 \x12\x1e\n\npublic_key\x18\x04 \x01(\tB\n\x9a\xdb\x18\x06\x08\x01\x10\x80\x80\x01\"^\n\x1f\x41\x64\x64SshKeyToAllInstancesResponse\x12;\n\x0bin_progress\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.InProgress*\xf7\x01\n\rInstanceState\x12\x1e\n\x1aINSTANCE_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16INSTANCE_STATE_PENDING\x10\x01\x12\x1a\n\x16INSTANCE_STATE_RUNNING\x10\x02\x12\x1a\n\x16INSTANCE_STATE_STOPPED\x10\x03\x12\x1e\n\x1aINSTANCE_STATE_TERMINATING\x10\x04\x12\x19\n\x15INSTANCE_STATE_ABSENT\x10\x05\x12\x1c\n\x18INSTANCE_STATE_NOT_OWNED\x10\x06\x12\x19\n\x15INSTANCE_STATE_EXISTS\x10\x07*}\n\x0cInstanceView\x12\x1d\n\x19INSTANCE_VIEW_UNSPECIFIED\x10\x00\x12\x1b\n\x17INSTANCE_VIEW_EXISTENCE\x10\x01\x12\x1a\n\x16INSTANCE_VIEW_METADATA\x10\x02\x12\x15\n\x11INSTANCE_VIEW_ALL\x10\x03*\xa9\x01\n\x0fMaintenanceKind\x12 \n\x1cMAINTENANCE_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16MAINTENANCE_KIND_PAUSE\x10\x01\x12\x1b\n\x17MAINTENANCE_KIND_REBOOT\x10\x02\x12\x19\n\x15MAINTENANCE_KIND_STOP\x10\x03\x12 \n\x1cMAINTENANCE_KIND_TERMINATION\x10\x04\x32\xa8\x04\n\tInstances\x12\x85\x01\n\x11\x42\x61tchGetInstances\x12\x34.ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest\x1a\x35.ccm.cloudprovider.v1alpha1.BatchGetInstancesResponse\"\x03\x90\x02\x01\x12~\n\x0eWatchInstances\x12\x31.ccm.cloudprovider.v1alpha1.WatchInstancesRequest\x1a\x32.ccm.cloudprovider.v1alpha1.WatchInstancesResponse\"\x03\x90\x02\x01\x30\x01\x12y\n\rListInstances\x12\x30.ccm.cloudprovider.v1alpha1.ListInstancesRequest\x1a\x31.ccm.cloudprovider.v1alpha1.ListInstancesResponse\"\x03\x90\x02\x01\x12\x97\x01\n\x17\x41\x64\x64SshKeyToAllInstances\x12:.ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesRequest\x1a;.ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesResponse\"\x03\x90\x02\x02\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,6 +43,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INSTANCE_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_INSTANCE_ANNOTATIONSENTRY']._loaded_options = None
   _globals['_INSTANCE_ANNOTATIONSENTRY']._serialized_options = b'8\001'
+  _globals['_BATCHGETINSTANCESREQUEST'].fields_by_name['cluster']._loaded_options = None
+  _globals['_BATCHGETINSTANCESREQUEST'].fields_by_name['cluster']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_BATCHGETINSTANCESREQUEST'].fields_by_name['queries']._loaded_options = None
+  _globals['_BATCHGETINSTANCESREQUEST'].fields_by_name['queries']._serialized_options = b'\232\333\030\034\010\001\"\023max_batch_instances*\003key'
+  _globals['_INSTANCEQUERY'].fields_by_name['key']._loaded_options = None
+  _globals['_INSTANCEQUERY'].fields_by_name['key']._serialized_options = b'\232\333\030\005\010\001\020\200\010'
+  _globals['_INSTANCEQUERY'].fields_by_name['node']._loaded_options = None
+  _globals['_INSTANCEQUERY'].fields_by_name['node']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_WATCHINSTANCESREQUEST'].fields_by_name['cluster']._loaded_options = None
+  _globals['_WATCHINSTANCESREQUEST'].fields_by_name['cluster']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_WATCHINSTANCESREQUEST'].fields_by_name['resume_token']._loaded_options = None
+  _globals['_WATCHINSTANCESREQUEST'].fields_by_name['resume_token']._serialized_options = b'\232\333\030\003\020\200\010'
+  _globals['_LISTINSTANCESREQUEST'].fields_by_name['cluster']._loaded_options = None
+  _globals['_LISTINSTANCESREQUEST'].fields_by_name['cluster']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_LISTINSTANCESREQUEST'].fields_by_name['page_size']._loaded_options = None
+  _globals['_LISTINSTANCESREQUEST'].fields_by_name['page_size']._serialized_options = b'\232\333\030\002\030\001'
+  _globals['_LISTINSTANCESREQUEST'].fields_by_name['page_token']._loaded_options = None
+  _globals['_LISTINSTANCESREQUEST'].fields_by_name['page_token']._serialized_options = b'\232\333\030\003\020\200@'
+  _globals['_ADDSSHKEYTOALLINSTANCESREQUEST'].fields_by_name['cluster']._loaded_options = None
+  _globals['_ADDSSHKEYTOALLINSTANCESREQUEST'].fields_by_name['cluster']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_ADDSSHKEYTOALLINSTANCESREQUEST'].fields_by_name['fencing']._loaded_options = None
+  _globals['_ADDSSHKEYTOALLINSTANCESREQUEST'].fields_by_name['fencing']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_ADDSSHKEYTOALLINSTANCESREQUEST'].fields_by_name['user']._loaded_options = None
+  _globals['_ADDSSHKEYTOALLINSTANCESREQUEST'].fields_by_name['user']._serialized_options = b'\232\333\030\004\010\001\020 '
+  _globals['_ADDSSHKEYTOALLINSTANCESREQUEST'].fields_by_name['public_key']._loaded_options = None
+  _globals['_ADDSSHKEYTOALLINSTANCESREQUEST'].fields_by_name['public_key']._serialized_options = b'\232\333\030\006\010\001\020\200\200\001'
   _globals['_INSTANCES'].methods_by_name['BatchGetInstances']._loaded_options = None
   _globals['_INSTANCES'].methods_by_name['BatchGetInstances']._serialized_options = b'\220\002\001'
   _globals['_INSTANCES'].methods_by_name['WatchInstances']._loaded_options = None
@@ -50,50 +77,50 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INSTANCES'].methods_by_name['ListInstances']._serialized_options = b'\220\002\001'
   _globals['_INSTANCES'].methods_by_name['AddSshKeyToAllInstances']._loaded_options = None
   _globals['_INSTANCES'].methods_by_name['AddSshKeyToAllInstances']._serialized_options = b'\220\002\002'
-  _globals['_INSTANCESTATE']._serialized_start=3116
-  _globals['_INSTANCESTATE']._serialized_end=3363
-  _globals['_INSTANCEVIEW']._serialized_start=3365
-  _globals['_INSTANCEVIEW']._serialized_end=3490
-  _globals['_MAINTENANCEKIND']._serialized_start=3493
-  _globals['_MAINTENANCEKIND']._serialized_end=3662
-  _globals['_INSTANCE']._serialized_start=304
-  _globals['_INSTANCE']._serialized_end=832
-  _globals['_INSTANCE_LABELSENTRY']._serialized_start=694
-  _globals['_INSTANCE_LABELSENTRY']._serialized_end=739
-  _globals['_INSTANCE_ANNOTATIONSENTRY']._serialized_start=741
-  _globals['_INSTANCE_ANNOTATIONSENTRY']._serialized_end=791
-  _globals['_PLANNEDMAINTENANCE']._serialized_start=835
-  _globals['_PLANNEDMAINTENANCE']._serialized_end=1016
-  _globals['_BATCHGETINSTANCESREQUEST']._serialized_start=1019
-  _globals['_BATCHGETINSTANCESREQUEST']._serialized_end=1268
-  _globals['_INSTANCEQUERY']._serialized_start=1270
-  _globals['_INSTANCEQUERY']._serialized_end=1349
-  _globals['_BATCHGETINSTANCESRESPONSE']._serialized_start=1351
-  _globals['_BATCHGETINSTANCESRESPONSE']._serialized_end=1439
-  _globals['_INSTANCERESULT']._serialized_start=1442
-  _globals['_INSTANCERESULT']._serialized_end=1770
-  _globals['_WATCHINSTANCESREQUEST']._serialized_start=1772
-  _globals['_WATCHINSTANCESREQUEST']._serialized_end=1874
-  _globals['_WATCHINSTANCESRESPONSE']._serialized_start=1877
-  _globals['_WATCHINSTANCESRESPONSE']._serialized_end=2098
-  _globals['_WATCHSTARTED']._serialized_start=2100
-  _globals['_WATCHSTARTED']._serialized_end=2131
-  _globals['_INSTANCECHANGED']._serialized_start=2133
-  _globals['_INSTANCECHANGED']._serialized_end=2190
-  _globals['_WATCHBOOKMARK']._serialized_start=2192
-  _globals['_WATCHBOOKMARK']._serialized_end=2229
-  _globals['_LISTINSTANCESREQUEST']._serialized_start=2232
-  _globals['_LISTINSTANCESREQUEST']._serialized_end=2406
-  _globals['_LISTINSTANCESRESPONSE']._serialized_start=2409
-  _globals['_LISTINSTANCESRESPONSE']._serialized_end=2590
-  _globals['_LISTEDINSTANCE']._serialized_start=2593
-  _globals['_LISTEDINSTANCE']._serialized_end=2742
-  _globals['_UNREACHABLELOCATION']._serialized_start=2744
-  _globals['_UNREACHABLELOCATION']._serialized_end=2837
-  _globals['_ADDSSHKEYTOALLINSTANCESREQUEST']._serialized_start=2840
-  _globals['_ADDSSHKEYTOALLINSTANCESREQUEST']._serialized_end=3017
-  _globals['_ADDSSHKEYTOALLINSTANCESRESPONSE']._serialized_start=3019
-  _globals['_ADDSSHKEYTOALLINSTANCESRESPONSE']._serialized_end=3113
-  _globals['_INSTANCES']._serialized_start=3665
-  _globals['_INSTANCES']._serialized_end=4217
+  _globals['_INSTANCESTATE']._serialized_start=3299
+  _globals['_INSTANCESTATE']._serialized_end=3546
+  _globals['_INSTANCEVIEW']._serialized_start=3548
+  _globals['_INSTANCEVIEW']._serialized_end=3673
+  _globals['_MAINTENANCEKIND']._serialized_start=3676
+  _globals['_MAINTENANCEKIND']._serialized_end=3845
+  _globals['_INSTANCE']._serialized_start=346
+  _globals['_INSTANCE']._serialized_end=874
+  _globals['_INSTANCE_LABELSENTRY']._serialized_start=736
+  _globals['_INSTANCE_LABELSENTRY']._serialized_end=781
+  _globals['_INSTANCE_ANNOTATIONSENTRY']._serialized_start=783
+  _globals['_INSTANCE_ANNOTATIONSENTRY']._serialized_end=833
+  _globals['_PLANNEDMAINTENANCE']._serialized_start=877
+  _globals['_PLANNEDMAINTENANCE']._serialized_end=1058
+  _globals['_BATCHGETINSTANCESREQUEST']._serialized_start=1061
+  _globals['_BATCHGETINSTANCESREQUEST']._serialized_end=1352
+  _globals['_INSTANCEQUERY']._serialized_start=1354
+  _globals['_INSTANCEQUERY']._serialized_end=1452
+  _globals['_BATCHGETINSTANCESRESPONSE']._serialized_start=1454
+  _globals['_BATCHGETINSTANCESRESPONSE']._serialized_end=1542
+  _globals['_INSTANCERESULT']._serialized_start=1545
+  _globals['_INSTANCERESULT']._serialized_end=1873
+  _globals['_WATCHINSTANCESREQUEST']._serialized_start=1875
+  _globals['_WATCHINSTANCESREQUEST']._serialized_end=1994
+  _globals['_WATCHINSTANCESRESPONSE']._serialized_start=1997
+  _globals['_WATCHINSTANCESRESPONSE']._serialized_end=2218
+  _globals['_WATCHSTARTED']._serialized_start=2220
+  _globals['_WATCHSTARTED']._serialized_end=2251
+  _globals['_INSTANCECHANGED']._serialized_start=2253
+  _globals['_INSTANCECHANGED']._serialized_end=2310
+  _globals['_WATCHBOOKMARK']._serialized_start=2312
+  _globals['_WATCHBOOKMARK']._serialized_end=2349
+  _globals['_LISTINSTANCESREQUEST']._serialized_start=2352
+  _globals['_LISTINSTANCESREQUEST']._serialized_end=2551
+  _globals['_LISTINSTANCESRESPONSE']._serialized_start=2554
+  _globals['_LISTINSTANCESRESPONSE']._serialized_end=2735
+  _globals['_LISTEDINSTANCE']._serialized_start=2738
+  _globals['_LISTEDINSTANCE']._serialized_end=2887
+  _globals['_UNREACHABLELOCATION']._serialized_start=2889
+  _globals['_UNREACHABLELOCATION']._serialized_end=2982
+  _globals['_ADDSSHKEYTOALLINSTANCESREQUEST']._serialized_start=2985
+  _globals['_ADDSSHKEYTOALLINSTANCESREQUEST']._serialized_end=3200
+  _globals['_ADDSSHKEYTOALLINSTANCESRESPONSE']._serialized_start=3202
+  _globals['_ADDSSHKEYTOALLINSTANCESRESPONSE']._serialized_end=3296
+  _globals['_INSTANCES']._serialized_start=3848
+  _globals['_INSTANCES']._serialized_end=4400
 # @@protoc_insertion_point(module_scope)

@@ -27,10 +27,11 @@ from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import effects_pb2 as ccm_
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import errors_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_errors__pb2
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import instances_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_instances__pb2
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import node_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_node__pb2
+from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import options_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_options__pb2
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import service_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/ccm/cloudprovider/v1alpha1/load_balancers.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a\'ccm/cloudprovider/v1alpha1/errors.proto\x1a*ccm/cloudprovider/v1alpha1/instances.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\x1a(ccm/cloudprovider/v1alpha1/service.proto\"g\n\nBackendSet\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x32\n\x05nodes\x18\x02 \x03(\x0b\x32#.ccm.cloudprovider.v1alpha1.NodeRef\x12\x15\n\rnodes_omitted\x18\x03 \x01(\x08\"\xee\x02\n\x0cLoadBalancer\x12\x37\n\x07service\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ServiceRef\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12<\n\x05state\x18\x04 \x01(\x0e\x32-.ccm.cloudprovider.v1alpha1.LoadBalancerState\x12@\n\x07ingress\x18\x05 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.LoadBalancerIngress\x12\x16\n\x0e\x61pplied_digest\x18\x06 \x01(\t\x12\x39\n\nsync_state\x18\x07 \x01(\x0e\x32%.ccm.cloudprovider.v1alpha1.SyncState\x12\x38\n\townership\x18\x08 \x01(\x0e\x32%.ccm.cloudprovider.v1alpha1.Ownership\"\x8a\x01\n\x16GetLoadBalancerRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x37\n\x07service\x18\x02 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ServiceRef\"Z\n\x17GetLoadBalancerResponse\x12?\n\rload_balancer\x18\x01 \x01(\x0b\x32(.ccm.cloudprovider.v1alpha1.LoadBalancer\"\xdc\x02\n\x19\x45nsureLoadBalancerRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x34\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.Fencing\x12\x34\n\x07service\x18\x03 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.Service\x12\x38\n\x08\x62\x61\x63kends\x18\x04 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.BackendSet\x12\x16\n\x0e\x64\x65sired_digest\x18\x05 \x01(\t\x12\x10\n\x08revision\x18\x06 \x01(\x04\x12\x36\n\x08\x61\x64option\x18\x07 \x01(\x0e\x32$.ccm.cloudprovider.v1alpha1.Adoption\"\xdd\x02\n\x1a\x45nsureLoadBalancerResponse\x12?\n\rload_balancer\x18\x01 \x01(\x0b\x32(.ccm.cloudprovider.v1alpha1.LoadBalancer\x12;\n\x0bin_progress\x18\x02 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.InProgress\x12\x39\n\x06\x65vents\x18\x03 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.ProviderEvent\x12:\n\x07service\x18\x07 \x01(\x0b\x32).ccm.cloudprovider.v1alpha1.ServiceWritesJ\x04\x08\x04\x10\x07R\x13service_annotationsR\x1bremoved_service_annotationsR\x12service_conditions\"\x89\x02\n\x1f\x42\x61tchUpdateLoadBalancersRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x34\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.Fencing\x12\x38\n\x08\x62\x61\x63kends\x18\x03 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.BackendSet\x12=\n\x05items\x18\x04 \x03(\x0b\x32..ccm.cloudprovider.v1alpha1.LoadBalancerUpdate\"\x87\x01\n\x12LoadBalancerUpdate\x12\x34\n\x07service\x18\x01 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.Service\x12\x16\n\x0e\x64\x65sired_digest\x18\x03 \x01(\t\x12\x10\n\x08revision\x18\x04 \x01(\x04J\x04\x08\x02\x10\x03R\x0b\x62\x61\x63kend_set\"i\n BatchUpdateLoadBalancersResponse\x12\x45\n\x07results\x18\x01 \x03(\x0b\x32\x34.ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult\"\x97\x03\n\x18LoadBalancerUpdateResult\x12\x13\n\x0bservice_uid\x18\x01 \x01(\t\x12:\n\x07outcome\x18\x02 \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.UpdateOutcome\x12;\n\x0bin_progress\x18\x03 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.InProgress\x12\x34\n\x05\x65rror\x18\x04 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.ItemError\x12\x39\n\x06\x65vents\x18\x05 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.ProviderEvent\x12:\n\x07service\x18\x06 \x01(\x0b\x32).ccm.cloudprovider.v1alpha1.ServiceWrites\x12@\n\x07ingress\x18\x07 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.LoadBalancerIngress\"\xc6\x02\n\x19\x44\x65leteLoadBalancerRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x34\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.Fencing\x12\x37\n\x07service\x18\x03 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ServiceRef\x12\x37\n\nlast_known\x18\x04 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.Service\x12\x36\n\x08\x61\x64option\x18\x05 \x01(\x0e\x32$.ccm.cloudprovider.v1alpha1.Adoption\x12\x10\n\x08revision\x18\x06 \x01(\x04\"\xd0\x01\n\x1a\x44\x65leteLoadBalancerResponse\x12;\n\x0bin_progress\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.InProgress\x12\x39\n\x06\x65vents\x18\x02 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.ProviderEvent\x12:\n\x07service\x18\x03 \x01(\x0b\x32).ccm.cloudprovider.v1alpha1.ServiceWrites\"z\n\x18ListLoadBalancersRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xbc\x01\n\x19ListLoadBalancersResponse\x12@\n\x0eload_balancers\x18\x01 \x03(\x0b\x32(.ccm.cloudprovider.v1alpha1.LoadBalancer\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x44\n\x0bunreachable\x18\x03 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.UnreachableLocation*\xde\x01\n\x11LoadBalancerState\x12#\n\x1fLOAD_BALANCER_STATE_UNSPECIFIED\x10\x00\x12\x1f\n\x1bLOAD_BALANCER_STATE_PENDING\x10\x01\x12\x1e\n\x1aLOAD_BALANCER_STATE_ACTIVE\x10\x02\x12 \n\x1cLOAD_BALANCER_STATE_DELETING\x10\x03\x12\x1e\n\x1aLOAD_BALANCER_STATE_ABSENT\x10\x04\x12!\n\x1dLOAD_BALANCER_STATE_NOT_OWNED\x10\x05*W\n\tSyncState\x12\x1a\n\x16SYNC_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12SYNC_STATE_IN_SYNC\x10\x01\x12\x16\n\x12SYNC_STATE_DRIFTED\x10\x02*\\\n\x08\x41\x64option\x12\x18\n\x14\x41\x44OPTION_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x41\x44OPTION_REFUSE\x10\x01\x12!\n\x1d\x41\x44OPTION_ADOPT_BY_LEGACY_NAME\x10\x02*k\n\rUpdateOutcome\x12\x1e\n\x1aUPDATE_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n\x16UPDATE_OUTCOME_UPDATED\x10\x01\x12\x1e\n\x1aUPDATE_OUTCOME_NOT_UPDATED\x10\x02\x32\xcb\x05\n\rLoadBalancers\x12\x7f\n\x0fGetLoadBalancer\x12\x32.ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest\x1a\x33.ccm.cloudprovider.v1alpha1.GetLoadBalancerResponse\"\x03\x90\x02\x01\x12\x88\x01\n\x12\x45nsureLoadBalancer\x12\x35.ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest\x1a\x36.ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse\"\x03\x90\x02\x02\x12\x9a\x01\n\x18\x42\x61tchUpdateLoadBalancers\x12;.ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest\x1a<.ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse\"\x03\x90\x02\x02\x12\x88\x01\n\x12\x44\x65leteLoadBalancer\x12\x35.ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest\x1a\x36.ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse\"\x03\x90\x02\x02\x12\x85\x01\n\x11ListLoadBalancers\x12\x34.ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest\x1a\x35.ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse\"\x03\x90\x02\x01\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/ccm/cloudprovider/v1alpha1/load_balancers.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a\'ccm/cloudprovider/v1alpha1/errors.proto\x1a*ccm/cloudprovider/v1alpha1/instances.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\x1a(ccm/cloudprovider/v1alpha1/options.proto\x1a(ccm/cloudprovider/v1alpha1/service.proto\"\x94\x01\n\nBackendSet\x12&\n\x06\x64igest\x18\x01 \x01(\tB\x16\x9a\xdb\x18\x12\x10\x80\x01\x32\rnodes_omitted\x12G\n\x05nodes\x18\x02 \x03(\x0b\x32#.ccm.cloudprovider.v1alpha1.NodeRefB\x13\x9a\xdb\x18\x0f:\rnodes_omitted\x12\x15\n\rnodes_omitted\x18\x03 \x01(\x08\"\xee\x02\n\x0cLoadBalancer\x12\x37\n\x07service\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ServiceRef\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12<\n\x05state\x18\x04 \x01(\x0e\x32-.ccm.cloudprovider.v1alpha1.LoadBalancerState\x12@\n\x07ingress\x18\x05 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.LoadBalancerIngress\x12\x16\n\x0e\x61pplied_digest\x18\x06 \x01(\t\x12\x39\n\nsync_state\x18\x07 \x01(\x0e\x32%.ccm.cloudprovider.v1alpha1.SyncState\x12\x38\n\townership\x18\x08 \x01(\x0e\x32%.ccm.cloudprovider.v1alpha1.Ownership\"\x9a\x01\n\x16GetLoadBalancerRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12?\n\x07service\x18\x02 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ServiceRefB\x06\x9a\xdb\x18\x02\x08\x01\"Z\n\x17GetLoadBalancerResponse\x12?\n\rload_balancer\x18\x01 \x01(\x0b\x32(.ccm.cloudprovider.v1alpha1.LoadBalancer\"\x87\x03\n\x19\x45nsureLoadBalancerRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12<\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.FencingB\x06\x9a\xdb\x18\x02\x08\x01\x12<\n\x07service\x18\x03 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.ServiceB\x06\x9a\xdb\x18\x02\x08\x01\x12@\n\x08\x62\x61\x63kends\x18\x04 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.BackendSetB\x06\x9a\xdb\x18\x02\x08\x01\x12!\n\x0e\x64\x65sired_digest\x18\x05 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\x80\x01\x12\x10\n\x08revision\x18\x06 \x01(\x04\x12\x36\n\x08\x61\x64option\x18\x07 \x01(\x0e\x32$.ccm.cloudprovider.v1alpha1.Adoption\"\xdd\x02\n\x1a\x45nsureLoadBalancerResponse\x12?\n\rload_balancer\x18\x01 \x01(\x0b\x32(.ccm.cloudprovider.v1alpha1.LoadBalancer\x12;\n\x0bin_progress\x18\x02 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.InProgress\x12\x39\n\x06\x65vents\x18\x03 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.ProviderEvent\x12:\n\x07service\x18\x07 \x01(\x0b\x32).ccm.cloudprovider.v1alpha1.ServiceWritesJ\x04\x08\x04\x10\x07R\x13service_annotationsR\x1bremoved_service_annotationsR\x12service_conditions\"\xd4\x02\n\x1f\x42\x61tchUpdateLoadBalancersRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12<\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.FencingB\x06\x9a\xdb\x18\x02\x08\x01\x12@\n\x08\x62\x61\x63kends\x18\x03 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.BackendSetB\x06\x9a\xdb\x18\x02\x08\x01\x12p\n\x05items\x18\x04 \x03(\x0b\x32..ccm.cloudprovider.v1alpha1.LoadBalancerUpdateB1\x9a\xdb\x18-\x08\x01\"\x18max_batch_load_balancers*\x0fservice.ref.uid\"\x9a\x01\n\x12LoadBalancerUpdate\x12<\n\x07service\x18\x01 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.ServiceB\x06\x9a\xdb\x18\x02\x08\x01\x12!\n\x0e\x64\x65sired_digest\x18\x03 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\x80\x01\x12\x10\n\x08revision\x18\x04 \x01(\x04J\x04\x08\x02\x10\x03R\x0b\x62\x61\x63kend_set\"i\n BatchUpdateLoadBalancersResponse\x12\x45\n\x07results\x18\x01 \x03(\x0b\x32\x34.ccm.cloudprovider.v1alpha1.LoadBalancerUpdateResult\"\x97\x03\n\x18LoadBalancerUpdateResult\x12\x13\n\x0bservice_uid\x18\x01 \x01(\t\x12:\n\x07outcome\x18\x02 \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.UpdateOutcome\x12;\n\x0bin_progress\x18\x03 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.InProgress\x12\x34\n\x05\x65rror\x18\x04 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.ItemError\x12\x39\n\x06\x65vents\x18\x05 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.ProviderEvent\x12:\n\x07service\x18\x06 \x01(\x0b\x32).ccm.cloudprovider.v1alpha1.ServiceWrites\x12@\n\x07ingress\x18\x07 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.LoadBalancerIngress\"\xe6\x02\n\x19\x44\x65leteLoadBalancerRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12<\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.FencingB\x06\x9a\xdb\x18\x02\x08\x01\x12?\n\x07service\x18\x03 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ServiceRefB\x06\x9a\xdb\x18\x02\x08\x01\x12?\n\nlast_known\x18\x04 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.ServiceB\x06\x9a\xdb\x18\x02@\x01\x12\x36\n\x08\x61\x64option\x18\x05 \x01(\x0e\x32$.ccm.cloudprovider.v1alpha1.Adoption\x12\x10\n\x08revision\x18\x06 \x01(\x04\"\xd0\x01\n\x1a\x44\x65leteLoadBalancerResponse\x12;\n\x0bin_progress\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.InProgress\x12\x39\n\x06\x65vents\x18\x02 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.ProviderEvent\x12:\n\x07service\x18\x03 \x01(\x0b\x32).ccm.cloudprovider.v1alpha1.ServiceWrites\"\x93\x01\n\x18ListLoadBalancersRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12\x19\n\tpage_size\x18\x02 \x01(\x05\x42\x06\x9a\xdb\x18\x02\x18\x01\x12\x1b\n\npage_token\x18\x03 \x01(\tB\x07\x9a\xdb\x18\x03\x10\x80@\"\xbc\x01\n\x19ListLoadBalancersResponse\x12@\n\x0eload_balancers\x18\x01 \x03(\x0b\x32(.ccm.cloudprovider.v1alpha1.LoadBalancer\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x44\n\x0bunreachable\x18\x03 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.UnreachableLocation*\xde\x01\n\x11LoadBalancerState\x12#\n\x1fLOAD_BALANCER_STATE_UNSPECIFIED\x10\x00\x12\x1f\n\x1bLOAD_BALANCER_STATE_PENDING\x10\x01\x12\x1e\n\x1aLOAD_BALANCER_STATE_ACTIVE\x10\x02\x12 \n\x1cLOAD_BALANCER_STATE_DELETING\x10\x03\x12\x1e\n\x1aLOAD_BALANCER_STATE_ABSENT\x10\x04\x12!\n\x1dLOAD_BALANCER_STATE_NOT_OWNED\x10\x05*W\n\tSyncState\x12\x1a\n\x16SYNC_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12SYNC_STATE_IN_SYNC\x10\x01\x12\x16\n\x12SYNC_STATE_DRIFTED\x10\x02*\\\n\x08\x41\x64option\x12\x18\n\x14\x41\x44OPTION_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x41\x44OPTION_REFUSE\x10\x01\x12!\n\x1d\x41\x44OPTION_ADOPT_BY_LEGACY_NAME\x10\x02*k\n\rUpdateOutcome\x12\x1e\n\x1aUPDATE_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n\x16UPDATE_OUTCOME_UPDATED\x10\x01\x12\x1e\n\x1aUPDATE_OUTCOME_NOT_UPDATED\x10\x02\x32\xcb\x05\n\rLoadBalancers\x12\x7f\n\x0fGetLoadBalancer\x12\x32.ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest\x1a\x33.ccm.cloudprovider.v1alpha1.GetLoadBalancerResponse\"\x03\x90\x02\x01\x12\x88\x01\n\x12\x45nsureLoadBalancer\x12\x35.ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest\x1a\x36.ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse\"\x03\x90\x02\x02\x12\x9a\x01\n\x18\x42\x61tchUpdateLoadBalancers\x12;.ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest\x1a<.ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse\"\x03\x90\x02\x02\x12\x88\x01\n\x12\x44\x65leteLoadBalancer\x12\x35.ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest\x1a\x36.ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse\"\x03\x90\x02\x02\x12\x85\x01\n\x11ListLoadBalancers\x12\x34.ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest\x1a\x35.ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse\"\x03\x90\x02\x01\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,6 +39,50 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ccm.cloudprovider.v1alpha1.
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\032ccm.cloudprovider.v1alpha1P\001ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1'
+  _globals['_BACKENDSET'].fields_by_name['digest']._loaded_options = None
+  _globals['_BACKENDSET'].fields_by_name['digest']._serialized_options = b'\232\333\030\022\020\200\0012\rnodes_omitted'
+  _globals['_BACKENDSET'].fields_by_name['nodes']._loaded_options = None
+  _globals['_BACKENDSET'].fields_by_name['nodes']._serialized_options = b'\232\333\030\017:\rnodes_omitted'
+  _globals['_GETLOADBALANCERREQUEST'].fields_by_name['cluster']._loaded_options = None
+  _globals['_GETLOADBALANCERREQUEST'].fields_by_name['cluster']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_GETLOADBALANCERREQUEST'].fields_by_name['service']._loaded_options = None
+  _globals['_GETLOADBALANCERREQUEST'].fields_by_name['service']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_ENSURELOADBALANCERREQUEST'].fields_by_name['cluster']._loaded_options = None
+  _globals['_ENSURELOADBALANCERREQUEST'].fields_by_name['cluster']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_ENSURELOADBALANCERREQUEST'].fields_by_name['fencing']._loaded_options = None
+  _globals['_ENSURELOADBALANCERREQUEST'].fields_by_name['fencing']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_ENSURELOADBALANCERREQUEST'].fields_by_name['service']._loaded_options = None
+  _globals['_ENSURELOADBALANCERREQUEST'].fields_by_name['service']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_ENSURELOADBALANCERREQUEST'].fields_by_name['backends']._loaded_options = None
+  _globals['_ENSURELOADBALANCERREQUEST'].fields_by_name['backends']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_ENSURELOADBALANCERREQUEST'].fields_by_name['desired_digest']._loaded_options = None
+  _globals['_ENSURELOADBALANCERREQUEST'].fields_by_name['desired_digest']._serialized_options = b'\232\333\030\005\010\001\020\200\001'
+  _globals['_BATCHUPDATELOADBALANCERSREQUEST'].fields_by_name['cluster']._loaded_options = None
+  _globals['_BATCHUPDATELOADBALANCERSREQUEST'].fields_by_name['cluster']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_BATCHUPDATELOADBALANCERSREQUEST'].fields_by_name['fencing']._loaded_options = None
+  _globals['_BATCHUPDATELOADBALANCERSREQUEST'].fields_by_name['fencing']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_BATCHUPDATELOADBALANCERSREQUEST'].fields_by_name['backends']._loaded_options = None
+  _globals['_BATCHUPDATELOADBALANCERSREQUEST'].fields_by_name['backends']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_BATCHUPDATELOADBALANCERSREQUEST'].fields_by_name['items']._loaded_options = None
+  _globals['_BATCHUPDATELOADBALANCERSREQUEST'].fields_by_name['items']._serialized_options = b'\232\333\030-\010\001\"\030max_batch_load_balancers*\017service.ref.uid'
+  _globals['_LOADBALANCERUPDATE'].fields_by_name['service']._loaded_options = None
+  _globals['_LOADBALANCERUPDATE'].fields_by_name['service']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_LOADBALANCERUPDATE'].fields_by_name['desired_digest']._loaded_options = None
+  _globals['_LOADBALANCERUPDATE'].fields_by_name['desired_digest']._serialized_options = b'\232\333\030\005\010\001\020\200\001'
+  _globals['_DELETELOADBALANCERREQUEST'].fields_by_name['cluster']._loaded_options = None
+  _globals['_DELETELOADBALANCERREQUEST'].fields_by_name['cluster']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_DELETELOADBALANCERREQUEST'].fields_by_name['fencing']._loaded_options = None
+  _globals['_DELETELOADBALANCERREQUEST'].fields_by_name['fencing']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_DELETELOADBALANCERREQUEST'].fields_by_name['service']._loaded_options = None
+  _globals['_DELETELOADBALANCERREQUEST'].fields_by_name['service']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_DELETELOADBALANCERREQUEST'].fields_by_name['last_known']._loaded_options = None
+  _globals['_DELETELOADBALANCERREQUEST'].fields_by_name['last_known']._serialized_options = b'\232\333\030\002@\001'
+  _globals['_LISTLOADBALANCERSREQUEST'].fields_by_name['cluster']._loaded_options = None
+  _globals['_LISTLOADBALANCERSREQUEST'].fields_by_name['cluster']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_LISTLOADBALANCERSREQUEST'].fields_by_name['page_size']._loaded_options = None
+  _globals['_LISTLOADBALANCERSREQUEST'].fields_by_name['page_size']._serialized_options = b'\232\333\030\002\030\001'
+  _globals['_LISTLOADBALANCERSREQUEST'].fields_by_name['page_token']._loaded_options = None
+  _globals['_LISTLOADBALANCERSREQUEST'].fields_by_name['page_token']._serialized_options = b'\232\333\030\003\020\200@'
   _globals['_LOADBALANCERS'].methods_by_name['GetLoadBalancer']._loaded_options = None
   _globals['_LOADBALANCERS'].methods_by_name['GetLoadBalancer']._serialized_options = b'\220\002\001'
   _globals['_LOADBALANCERS'].methods_by_name['EnsureLoadBalancer']._loaded_options = None
@@ -48,42 +93,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOADBALANCERS'].methods_by_name['DeleteLoadBalancer']._serialized_options = b'\220\002\002'
   _globals['_LOADBALANCERS'].methods_by_name['ListLoadBalancers']._loaded_options = None
   _globals['_LOADBALANCERS'].methods_by_name['ListLoadBalancers']._serialized_options = b'\220\002\001'
-  _globals['_LOADBALANCERSTATE']._serialized_start=3518
-  _globals['_LOADBALANCERSTATE']._serialized_end=3740
-  _globals['_SYNCSTATE']._serialized_start=3742
-  _globals['_SYNCSTATE']._serialized_end=3829
-  _globals['_ADOPTION']._serialized_start=3831
-  _globals['_ADOPTION']._serialized_end=3923
-  _globals['_UPDATEOUTCOME']._serialized_start=3925
-  _globals['_UPDATEOUTCOME']._serialized_end=4032
-  _globals['_BACKENDSET']._serialized_start=329
-  _globals['_BACKENDSET']._serialized_end=432
-  _globals['_LOADBALANCER']._serialized_start=435
-  _globals['_LOADBALANCER']._serialized_end=801
-  _globals['_GETLOADBALANCERREQUEST']._serialized_start=804
-  _globals['_GETLOADBALANCERREQUEST']._serialized_end=942
-  _globals['_GETLOADBALANCERRESPONSE']._serialized_start=944
-  _globals['_GETLOADBALANCERRESPONSE']._serialized_end=1034
-  _globals['_ENSURELOADBALANCERREQUEST']._serialized_start=1037
-  _globals['_ENSURELOADBALANCERREQUEST']._serialized_end=1385
-  _globals['_ENSURELOADBALANCERRESPONSE']._serialized_start=1388
-  _globals['_ENSURELOADBALANCERRESPONSE']._serialized_end=1737
-  _globals['_BATCHUPDATELOADBALANCERSREQUEST']._serialized_start=1740
-  _globals['_BATCHUPDATELOADBALANCERSREQUEST']._serialized_end=2005
-  _globals['_LOADBALANCERUPDATE']._serialized_start=2008
-  _globals['_LOADBALANCERUPDATE']._serialized_end=2143
-  _globals['_BATCHUPDATELOADBALANCERSRESPONSE']._serialized_start=2145
-  _globals['_BATCHUPDATELOADBALANCERSRESPONSE']._serialized_end=2250
-  _globals['_LOADBALANCERUPDATERESULT']._serialized_start=2253
-  _globals['_LOADBALANCERUPDATERESULT']._serialized_end=2660
-  _globals['_DELETELOADBALANCERREQUEST']._serialized_start=2663
-  _globals['_DELETELOADBALANCERREQUEST']._serialized_end=2989
-  _globals['_DELETELOADBALANCERRESPONSE']._serialized_start=2992
-  _globals['_DELETELOADBALANCERRESPONSE']._serialized_end=3200
-  _globals['_LISTLOADBALANCERSREQUEST']._serialized_start=3202
-  _globals['_LISTLOADBALANCERSREQUEST']._serialized_end=3324
-  _globals['_LISTLOADBALANCERSRESPONSE']._serialized_start=3327
-  _globals['_LISTLOADBALANCERSRESPONSE']._serialized_end=3515
-  _globals['_LOADBALANCERS']._serialized_start=4035
-  _globals['_LOADBALANCERS']._serialized_end=4750
+  _globals['_LOADBALANCERSTATE']._serialized_start=3817
+  _globals['_LOADBALANCERSTATE']._serialized_end=4039
+  _globals['_SYNCSTATE']._serialized_start=4041
+  _globals['_SYNCSTATE']._serialized_end=4128
+  _globals['_ADOPTION']._serialized_start=4130
+  _globals['_ADOPTION']._serialized_end=4222
+  _globals['_UPDATEOUTCOME']._serialized_start=4224
+  _globals['_UPDATEOUTCOME']._serialized_end=4331
+  _globals['_BACKENDSET']._serialized_start=372
+  _globals['_BACKENDSET']._serialized_end=520
+  _globals['_LOADBALANCER']._serialized_start=523
+  _globals['_LOADBALANCER']._serialized_end=889
+  _globals['_GETLOADBALANCERREQUEST']._serialized_start=892
+  _globals['_GETLOADBALANCERREQUEST']._serialized_end=1046
+  _globals['_GETLOADBALANCERRESPONSE']._serialized_start=1048
+  _globals['_GETLOADBALANCERRESPONSE']._serialized_end=1138
+  _globals['_ENSURELOADBALANCERREQUEST']._serialized_start=1141
+  _globals['_ENSURELOADBALANCERREQUEST']._serialized_end=1532
+  _globals['_ENSURELOADBALANCERRESPONSE']._serialized_start=1535
+  _globals['_ENSURELOADBALANCERRESPONSE']._serialized_end=1884
+  _globals['_BATCHUPDATELOADBALANCERSREQUEST']._serialized_start=1887
+  _globals['_BATCHUPDATELOADBALANCERSREQUEST']._serialized_end=2227
+  _globals['_LOADBALANCERUPDATE']._serialized_start=2230
+  _globals['_LOADBALANCERUPDATE']._serialized_end=2384
+  _globals['_BATCHUPDATELOADBALANCERSRESPONSE']._serialized_start=2386
+  _globals['_BATCHUPDATELOADBALANCERSRESPONSE']._serialized_end=2491
+  _globals['_LOADBALANCERUPDATERESULT']._serialized_start=2494
+  _globals['_LOADBALANCERUPDATERESULT']._serialized_end=2901
+  _globals['_DELETELOADBALANCERREQUEST']._serialized_start=2904
+  _globals['_DELETELOADBALANCERREQUEST']._serialized_end=3262
+  _globals['_DELETELOADBALANCERRESPONSE']._serialized_start=3265
+  _globals['_DELETELOADBALANCERRESPONSE']._serialized_end=3473
+  _globals['_LISTLOADBALANCERSREQUEST']._serialized_start=3476
+  _globals['_LISTLOADBALANCERSREQUEST']._serialized_end=3623
+  _globals['_LISTLOADBALANCERSRESPONSE']._serialized_start=3626
+  _globals['_LISTLOADBALANCERSRESPONSE']._serialized_end=3814
+  _globals['_LOADBALANCERS']._serialized_start=4334
+  _globals['_LOADBALANCERS']._serialized_end=5049
 # @@protoc_insertion_point(module_scope)

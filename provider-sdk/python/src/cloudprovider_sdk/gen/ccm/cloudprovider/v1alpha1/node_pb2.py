@@ -22,10 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import options_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_options__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ccm/cloudprovider/v1alpha1/node.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x99\x05\n\x07NodeRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x13\n\x0bprovider_id\x18\x03 \x01(\t\x12\x13\n\x0bsystem_uuid\x18\x04 \x01(\t\x12\x19\n\x11provided_node_ips\x18\x05 \x03(\t\x12:\n\taddresses\x18\x06 \x03(\x0b\x32\'.ccm.cloudprovider.v1alpha1.NodeAddress\x12\x31\n\rcreation_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12?\n\x06labels\x18\x08 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.NodeRef.LabelsEntry\x12I\n\x0b\x61nnotations\x18\t \x03(\x0b\x32\x34.ccm.cloudprovider.v1alpha1.NodeRef.AnnotationsEntry\x12\x11\n\tpod_cidrs\x18\n \x03(\t\x12\x35\n\x06taints\x18\x0b \x03(\x0b\x32%.ccm.cloudprovider.v1alpha1.NodeTaint\x12\x15\n\runschedulable\x18\x0c \x01(\x08\x12<\n\treadiness\x18\r \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.NodeReadiness\x12\x31\n\rdeletion_time\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"`\n\tNodeTaint\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x37\n\x06\x65\x66\x66\x65\x63t\x18\x03 \x01(\x0e\x32\'.ccm.cloudprovider.v1alpha1.TaintEffect\"Y\n\x0bNodeAddress\x12\x39\n\x04type\x18\x01 \x01(\x0e\x32+.ccm.cloudprovider.v1alpha1.NodeAddressType\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t*\x8b\x01\n\x0bTaintEffect\x12\x1c\n\x18TAINT_EFFECT_UNSPECIFIED\x10\x00\x12\x1c\n\x18TAINT_EFFECT_NO_SCHEDULE\x10\x01\x12#\n\x1fTAINT_EFFECT_PREFER_NO_SCHEDULE\x10\x02\x12\x1b\n\x17TAINT_EFFECT_NO_EXECUTE\x10\x03*g\n\rNodeReadiness\x12\x1e\n\x1aNODE_READINESS_UNSPECIFIED\x10\x00\x12\x18\n\x14NODE_READINESS_READY\x10\x01\x12\x1c\n\x18NODE_READINESS_NOT_READY\x10\x02*\xe2\x01\n\x0fNodeAddressType\x12!\n\x1dNODE_ADDRESS_TYPE_UNSPECIFIED\x10\x00\x12\x1e\n\x1aNODE_ADDRESS_TYPE_HOSTNAME\x10\x01\x12!\n\x1dNODE_ADDRESS_TYPE_INTERNAL_IP\x10\x02\x12!\n\x1dNODE_ADDRESS_TYPE_EXTERNAL_IP\x10\x03\x12\"\n\x1eNODE_ADDRESS_TYPE_INTERNAL_DNS\x10\x04\x12\"\n\x1eNODE_ADDRESS_TYPE_EXTERNAL_DNS\x10\x05\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ccm/cloudprovider/v1alpha1/node.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\x05\n\x07NodeRef\x12\x17\n\x04name\x18\x01 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\xfd\x01\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x1c\n\x0bprovider_id\x18\x03 \x01(\tB\x07\x9a\xdb\x18\x03\x10\x80\x08\x12\x13\n\x0bsystem_uuid\x18\x04 \x01(\t\x12\x19\n\x11provided_node_ips\x18\x05 \x03(\t\x12:\n\taddresses\x18\x06 \x03(\x0b\x32\'.ccm.cloudprovider.v1alpha1.NodeAddress\x12\x31\n\rcreation_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12?\n\x06labels\x18\x08 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.NodeRef.LabelsEntry\x12I\n\x0b\x61nnotations\x18\t \x03(\x0b\x32\x34.ccm.cloudprovider.v1alpha1.NodeRef.AnnotationsEntry\x12\x11\n\tpod_cidrs\x18\n \x03(\t\x12\x35\n\x06taints\x18\x0b \x03(\x0b\x32%.ccm.cloudprovider.v1alpha1.NodeTaint\x12\x15\n\runschedulable\x18\x0c \x01(\x08\x12<\n\treadiness\x18\r \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.NodeReadiness\x12\x31\n\rdeletion_time\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"`\n\tNodeTaint\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x37\n\x06\x65\x66\x66\x65\x63t\x18\x03 \x01(\x0e\x32\'.ccm.cloudprovider.v1alpha1.TaintEffect\"Y\n\x0bNodeAddress\x12\x39\n\x04type\x18\x01 \x01(\x0e\x32+.ccm.cloudprovider.v1alpha1.NodeAddressType\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t*\x8b\x01\n\x0bTaintEffect\x12\x1c\n\x18TAINT_EFFECT_UNSPECIFIED\x10\x00\x12\x1c\n\x18TAINT_EFFECT_NO_SCHEDULE\x10\x01\x12#\n\x1fTAINT_EFFECT_PREFER_NO_SCHEDULE\x10\x02\x12\x1b\n\x17TAINT_EFFECT_NO_EXECUTE\x10\x03*g\n\rNodeReadiness\x12\x1e\n\x1aNODE_READINESS_UNSPECIFIED\x10\x00\x12\x18\n\x14NODE_READINESS_READY\x10\x01\x12\x1c\n\x18NODE_READINESS_NOT_READY\x10\x02*\xe2\x01\n\x0fNodeAddressType\x12!\n\x1dNODE_ADDRESS_TYPE_UNSPECIFIED\x10\x00\x12\x1e\n\x1aNODE_ADDRESS_TYPE_HOSTNAME\x10\x01\x12!\n\x1dNODE_ADDRESS_TYPE_INTERNAL_IP\x10\x02\x12!\n\x1dNODE_ADDRESS_TYPE_EXTERNAL_IP\x10\x03\x12\"\n\x1eNODE_ADDRESS_TYPE_INTERNAL_DNS\x10\x04\x12\"\n\x1eNODE_ADDRESS_TYPE_EXTERNAL_DNS\x10\x05\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,20 +38,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NODEREF_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_NODEREF_ANNOTATIONSENTRY']._loaded_options = None
   _globals['_NODEREF_ANNOTATIONSENTRY']._serialized_options = b'8\001'
-  _globals['_TAINTEFFECT']._serialized_start=960
-  _globals['_TAINTEFFECT']._serialized_end=1099
-  _globals['_NODEREADINESS']._serialized_start=1101
-  _globals['_NODEREADINESS']._serialized_end=1204
-  _globals['_NODEADDRESSTYPE']._serialized_start=1207
-  _globals['_NODEADDRESSTYPE']._serialized_end=1433
-  _globals['_NODEREF']._serialized_start=103
-  _globals['_NODEREF']._serialized_end=768
-  _globals['_NODEREF_LABELSENTRY']._serialized_start=671
-  _globals['_NODEREF_LABELSENTRY']._serialized_end=716
-  _globals['_NODEREF_ANNOTATIONSENTRY']._serialized_start=718
-  _globals['_NODEREF_ANNOTATIONSENTRY']._serialized_end=768
-  _globals['_NODETAINT']._serialized_start=770
-  _globals['_NODETAINT']._serialized_end=866
-  _globals['_NODEADDRESS']._serialized_start=868
-  _globals['_NODEADDRESS']._serialized_end=957
+  _globals['_NODEREF'].fields_by_name['name']._loaded_options = None
+  _globals['_NODEREF'].fields_by_name['name']._serialized_options = b'\232\333\030\005\010\001\020\375\001'
+  _globals['_NODEREF'].fields_by_name['provider_id']._loaded_options = None
+  _globals['_NODEREF'].fields_by_name['provider_id']._serialized_options = b'\232\333\030\003\020\200\010'
+  _globals['_TAINTEFFECT']._serialized_start=1022
+  _globals['_TAINTEFFECT']._serialized_end=1161
+  _globals['_NODEREADINESS']._serialized_start=1163
+  _globals['_NODEREADINESS']._serialized_end=1266
+  _globals['_NODEADDRESSTYPE']._serialized_start=1269
+  _globals['_NODEADDRESSTYPE']._serialized_end=1495
+  _globals['_NODEREF']._serialized_start=145
+  _globals['_NODEREF']._serialized_end=830
+  _globals['_NODEREF_LABELSENTRY']._serialized_start=733
+  _globals['_NODEREF_LABELSENTRY']._serialized_end=778
+  _globals['_NODEREF_ANNOTATIONSENTRY']._serialized_start=780
+  _globals['_NODEREF_ANNOTATIONSENTRY']._serialized_end=830
+  _globals['_NODETAINT']._serialized_start=832
+  _globals['_NODETAINT']._serialized_end=928
+  _globals['_NODEADDRESS']._serialized_start=930
+  _globals['_NODEADDRESS']._serialized_end=1019
 # @@protoc_insertion_point(module_scope)

@@ -27,9 +27,10 @@ from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import effects_pb2 as ccm_
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import errors_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_errors__pb2
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import instances_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_instances__pb2
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import node_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_node__pb2
+from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import options_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'ccm/cloudprovider/v1alpha1/routes.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a\'ccm/cloudprovider/v1alpha1/errors.proto\x1a*ccm/cloudprovider/v1alpha1/instances.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\"\xd3\x01\n\x05Route\x12\n\n\x02id\x18\x01 \x01(\t\x12\x18\n\x10\x64\x65stination_cidr\x18\x02 \x01(\t\x12\x33\n\x06target\x18\x03 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.NodeRef\x12\x35\n\x05state\x18\x04 \x01(\x0e\x32&.ccm.cloudprovider.v1alpha1.RouteState\x12\x38\n\townership\x18\x05 \x01(\x0e\x32%.ccm.cloudprovider.v1alpha1.Ownership\"\x83\x01\n\x11ListRoutesRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x0e\n\x06within\x18\x04 \x03(\t\"\xa6\x01\n\x12ListRoutesResponse\x12\x31\n\x06routes\x18\x01 \x03(\x0b\x32!.ccm.cloudprovider.v1alpha1.Route\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x44\n\x0bunreachable\x18\x03 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.UnreachableLocation\"\xc3\x01\n\x18\x42\x61tchEnsureRoutesRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x34\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.Fencing\x12\x38\n\x05items\x18\x03 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.RouteToEnsure\"k\n\rRouteToEnsure\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x18\n\x10\x64\x65stination_cidr\x18\x02 \x01(\t\x12\x33\n\x06target\x18\x03 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.NodeRef\"U\n\x19\x42\x61tchEnsureRoutesResponse\x12\x38\n\x07results\x18\x01 \x03(\x0b\x32\'.ccm.cloudprovider.v1alpha1.RouteResult\"\xfa\x01\n\x0bRouteResult\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x30\n\x05route\x18\x02 \x01(\x0b\x32!.ccm.cloudprovider.v1alpha1.Route\x12;\n\x0bin_progress\x18\x03 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.InProgress\x12\x34\n\x05\x65rror\x18\x04 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.ItemError\x12\x39\n\x06\x65vents\x18\x05 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.ProviderEvent\"\xc3\x01\n\x18\x42\x61tchDeleteRoutesRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x34\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.Fencing\x12\x38\n\x05items\x18\x03 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.RouteToDelete\"N\n\rRouteToDelete\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x30\n\x05route\x18\x02 \x01(\x0b\x32!.ccm.cloudprovider.v1alpha1.Route\"W\n\x19\x42\x61tchDeleteRoutesResponse\x12:\n\x07results\x18\x01 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.RouteDeletion\"\x8f\x01\n\rRouteDeletion\x12\x0b\n\x03key\x18\x01 \x01(\t\x12;\n\x0bin_progress\x18\x02 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.InProgress\x12\x34\n\x05\x65rror\x18\x03 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.ItemError*u\n\nRouteState\x12\x1b\n\x17ROUTE_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12ROUTE_STATE_ACTIVE\x10\x01\x12\x17\n\x13ROUTE_STATE_PENDING\x10\x02\x12\x19\n\x15ROUTE_STATE_BLACKHOLE\x10\x03\x32\x8a\x03\n\x06Routes\x12p\n\nListRoutes\x12-.ccm.cloudprovider.v1alpha1.ListRoutesRequest\x1a..ccm.cloudprovider.v1alpha1.ListRoutesResponse\"\x03\x90\x02\x01\x12\x85\x01\n\x11\x42\x61tchEnsureRoutes\x12\x34.ccm.cloudprovider.v1alpha1.BatchEnsureRoutesRequest\x1a\x35.ccm.cloudprovider.v1alpha1.BatchEnsureRoutesResponse\"\x03\x90\x02\x02\x12\x85\x01\n\x11\x42\x61tchDeleteRoutes\x12\x34.ccm.cloudprovider.v1alpha1.BatchDeleteRoutesRequest\x1a\x35.ccm.cloudprovider.v1alpha1.BatchDeleteRoutesResponse\"\x03\x90\x02\x02\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'ccm/cloudprovider/v1alpha1/routes.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/effects.proto\x1a\'ccm/cloudprovider/v1alpha1/errors.proto\x1a*ccm/cloudprovider/v1alpha1/instances.proto\x1a%ccm/cloudprovider/v1alpha1/node.proto\x1a(ccm/cloudprovider/v1alpha1/options.proto\"\xf0\x01\n\x05Route\x12\x15\n\x02id\x18\x01 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\x80\x08\x12\"\n\x10\x64\x65stination_cidr\x18\x02 \x01(\tB\x08\x9a\xdb\x18\x04\x08\x01\x10@\x12;\n\x06target\x18\x03 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.NodeRefB\x06\x9a\xdb\x18\x02@\x01\x12\x35\n\x05state\x18\x04 \x01(\x0e\x32&.ccm.cloudprovider.v1alpha1.RouteState\x12\x38\n\townership\x18\x05 \x01(\x0e\x32%.ccm.cloudprovider.v1alpha1.Ownership\"\x9c\x01\n\x11ListRoutesRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12\x19\n\tpage_size\x18\x02 \x01(\x05\x42\x06\x9a\xdb\x18\x02\x18\x01\x12\x1b\n\npage_token\x18\x03 \x01(\tB\x07\x9a\xdb\x18\x03\x10\x80@\x12\x0e\n\x06within\x18\x04 \x03(\t\"\xa6\x01\n\x12ListRoutesResponse\x12\x31\n\x06routes\x18\x01 \x03(\x0b\x32!.ccm.cloudprovider.v1alpha1.Route\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x44\n\x0bunreachable\x18\x03 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.UnreachableLocation\"\x84\x02\n\x18\x42\x61tchEnsureRoutesRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12<\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.FencingB\x06\x9a\xdb\x18\x02\x08\x01\x12i\n\x05items\x18\x03 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.RouteToEnsureB/\x9a\xdb\x18+\x08\x01\"\x10max_batch_routes*\x03key*\x10\x64\x65stination_cidr\"\x88\x01\n\rRouteToEnsure\x12\x16\n\x03key\x18\x01 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\x80\x08\x12\"\n\x10\x64\x65stination_cidr\x18\x02 \x01(\tB\x08\x9a\xdb\x18\x04\x08\x01\x10@\x12;\n\x06target\x18\x03 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.NodeRefB\x06\x9a\xdb\x18\x02\x08\x01\"U\n\x19\x42\x61tchEnsureRoutesResponse\x12\x38\n\x07results\x18\x01 \x03(\x0b\x32\'.ccm.cloudprovider.v1alpha1.RouteResult\"\xfa\x01\n\x0bRouteResult\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x30\n\x05route\x18\x02 \x01(\x0b\x32!.ccm.cloudprovider.v1alpha1.Route\x12;\n\x0bin_progress\x18\x03 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.InProgress\x12\x34\n\x05\x65rror\x18\x04 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.ItemError\x12\x39\n\x06\x65vents\x18\x05 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.ProviderEvent\"\xf2\x01\n\x18\x42\x61tchDeleteRoutesRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12<\n\x07\x66\x65ncing\x18\x02 \x01(\x0b\x32#.ccm.cloudprovider.v1alpha1.FencingB\x06\x9a\xdb\x18\x02\x08\x01\x12W\n\x05items\x18\x03 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.RouteToDeleteB\x1d\x9a\xdb\x18\x19\x08\x01\"\x10max_batch_routes*\x03key\"a\n\rRouteToDelete\x12\x16\n\x03key\x18\x01 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\x80\x08\x12\x38\n\x05route\x18\x02 \x01(\x0b\x32!.ccm.cloudprovider.v1alpha1.RouteB\x06\x9a\xdb\x18\x02\x08\x01\"W\n\x19\x42\x61tchDeleteRoutesResponse\x12:\n\x07results\x18\x01 \x03(\x0b\x32).ccm.cloudprovider.v1alpha1.RouteDeletion\"\x8f\x01\n\rRouteDeletion\x12\x0b\n\x03key\x18\x01 \x01(\t\x12;\n\x0bin_progress\x18\x02 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.InProgress\x12\x34\n\x05\x65rror\x18\x03 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.ItemError*u\n\nRouteState\x12\x1b\n\x17ROUTE_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12ROUTE_STATE_ACTIVE\x10\x01\x12\x17\n\x13ROUTE_STATE_PENDING\x10\x02\x12\x19\n\x15ROUTE_STATE_BLACKHOLE\x10\x03\x32\x8a\x03\n\x06Routes\x12p\n\nListRoutes\x12-.ccm.cloudprovider.v1alpha1.ListRoutesRequest\x1a..ccm.cloudprovider.v1alpha1.ListRoutesResponse\"\x03\x90\x02\x01\x12\x85\x01\n\x11\x42\x61tchEnsureRoutes\x12\x34.ccm.cloudprovider.v1alpha1.BatchEnsureRoutesRequest\x1a\x35.ccm.cloudprovider.v1alpha1.BatchEnsureRoutesResponse\"\x03\x90\x02\x02\x12\x85\x01\n\x11\x42\x61tchDeleteRoutes\x12\x34.ccm.cloudprovider.v1alpha1.BatchDeleteRoutesRequest\x1a\x35.ccm.cloudprovider.v1alpha1.BatchDeleteRoutesResponse\"\x03\x90\x02\x02\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,36 +38,70 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ccm.cloudprovider.v1alpha1.
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\032ccm.cloudprovider.v1alpha1P\001ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1'
+  _globals['_ROUTE'].fields_by_name['id']._loaded_options = None
+  _globals['_ROUTE'].fields_by_name['id']._serialized_options = b'\232\333\030\005\010\001\020\200\010'
+  _globals['_ROUTE'].fields_by_name['destination_cidr']._loaded_options = None
+  _globals['_ROUTE'].fields_by_name['destination_cidr']._serialized_options = b'\232\333\030\004\010\001\020@'
+  _globals['_ROUTE'].fields_by_name['target']._loaded_options = None
+  _globals['_ROUTE'].fields_by_name['target']._serialized_options = b'\232\333\030\002@\001'
+  _globals['_LISTROUTESREQUEST'].fields_by_name['cluster']._loaded_options = None
+  _globals['_LISTROUTESREQUEST'].fields_by_name['cluster']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_LISTROUTESREQUEST'].fields_by_name['page_size']._loaded_options = None
+  _globals['_LISTROUTESREQUEST'].fields_by_name['page_size']._serialized_options = b'\232\333\030\002\030\001'
+  _globals['_LISTROUTESREQUEST'].fields_by_name['page_token']._loaded_options = None
+  _globals['_LISTROUTESREQUEST'].fields_by_name['page_token']._serialized_options = b'\232\333\030\003\020\200@'
+  _globals['_BATCHENSUREROUTESREQUEST'].fields_by_name['cluster']._loaded_options = None
+  _globals['_BATCHENSUREROUTESREQUEST'].fields_by_name['cluster']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_BATCHENSUREROUTESREQUEST'].fields_by_name['fencing']._loaded_options = None
+  _globals['_BATCHENSUREROUTESREQUEST'].fields_by_name['fencing']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_BATCHENSUREROUTESREQUEST'].fields_by_name['items']._loaded_options = None
+  _globals['_BATCHENSUREROUTESREQUEST'].fields_by_name['items']._serialized_options = b'\232\333\030+\010\001\"\020max_batch_routes*\003key*\020destination_cidr'
+  _globals['_ROUTETOENSURE'].fields_by_name['key']._loaded_options = None
+  _globals['_ROUTETOENSURE'].fields_by_name['key']._serialized_options = b'\232\333\030\005\010\001\020\200\010'
+  _globals['_ROUTETOENSURE'].fields_by_name['destination_cidr']._loaded_options = None
+  _globals['_ROUTETOENSURE'].fields_by_name['destination_cidr']._serialized_options = b'\232\333\030\004\010\001\020@'
+  _globals['_ROUTETOENSURE'].fields_by_name['target']._loaded_options = None
+  _globals['_ROUTETOENSURE'].fields_by_name['target']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_BATCHDELETEROUTESREQUEST'].fields_by_name['cluster']._loaded_options = None
+  _globals['_BATCHDELETEROUTESREQUEST'].fields_by_name['cluster']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_BATCHDELETEROUTESREQUEST'].fields_by_name['fencing']._loaded_options = None
+  _globals['_BATCHDELETEROUTESREQUEST'].fields_by_name['fencing']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_BATCHDELETEROUTESREQUEST'].fields_by_name['items']._loaded_options = None
+  _globals['_BATCHDELETEROUTESREQUEST'].fields_by_name['items']._serialized_options = b'\232\333\030\031\010\001\"\020max_batch_routes*\003key'
+  _globals['_ROUTETODELETE'].fields_by_name['key']._loaded_options = None
+  _globals['_ROUTETODELETE'].fields_by_name['key']._serialized_options = b'\232\333\030\005\010\001\020\200\010'
+  _globals['_ROUTETODELETE'].fields_by_name['route']._loaded_options = None
+  _globals['_ROUTETODELETE'].fields_by_name['route']._serialized_options = b'\232\333\030\002\010\001'
   _globals['_ROUTES'].methods_by_name['ListRoutes']._loaded_options = None
   _globals['_ROUTES'].methods_by_name['ListRoutes']._serialized_options = b'\220\002\001'
   _globals['_ROUTES'].methods_by_name['BatchEnsureRoutes']._loaded_options = None
   _globals['_ROUTES'].methods_by_name['BatchEnsureRoutes']._serialized_options = b'\220\002\002'
   _globals['_ROUTES'].methods_by_name['BatchDeleteRoutes']._loaded_options = None
   _globals['_ROUTES'].methods_by_name['BatchDeleteRoutes']._serialized_options = b'\220\002\002'
-  _globals['_ROUTESTATE']._serialized_start=1956
-  _globals['_ROUTESTATE']._serialized_end=2073
-  _globals['_ROUTE']._serialized_start=280
-  _globals['_ROUTE']._serialized_end=491
-  _globals['_LISTROUTESREQUEST']._serialized_start=494
-  _globals['_LISTROUTESREQUEST']._serialized_end=625
-  _globals['_LISTROUTESRESPONSE']._serialized_start=628
-  _globals['_LISTROUTESRESPONSE']._serialized_end=794
-  _globals['_BATCHENSUREROUTESREQUEST']._serialized_start=797
-  _globals['_BATCHENSUREROUTESREQUEST']._serialized_end=992
-  _globals['_ROUTETOENSURE']._serialized_start=994
-  _globals['_ROUTETOENSURE']._serialized_end=1101
-  _globals['_BATCHENSUREROUTESRESPONSE']._serialized_start=1103
-  _globals['_BATCHENSUREROUTESRESPONSE']._serialized_end=1188
-  _globals['_ROUTERESULT']._serialized_start=1191
-  _globals['_ROUTERESULT']._serialized_end=1441
-  _globals['_BATCHDELETEROUTESREQUEST']._serialized_start=1444
-  _globals['_BATCHDELETEROUTESREQUEST']._serialized_end=1639
-  _globals['_ROUTETODELETE']._serialized_start=1641
-  _globals['_ROUTETODELETE']._serialized_end=1719
-  _globals['_BATCHDELETEROUTESRESPONSE']._serialized_start=1721
-  _globals['_BATCHDELETEROUTESRESPONSE']._serialized_end=1808
-  _globals['_ROUTEDELETION']._serialized_start=1811
-  _globals['_ROUTEDELETION']._serialized_end=1954
-  _globals['_ROUTES']._serialized_start=2076
-  _globals['_ROUTES']._serialized_end=2470
+  _globals['_ROUTESTATE']._serialized_start=2213
+  _globals['_ROUTESTATE']._serialized_end=2330
+  _globals['_ROUTE']._serialized_start=322
+  _globals['_ROUTE']._serialized_end=562
+  _globals['_LISTROUTESREQUEST']._serialized_start=565
+  _globals['_LISTROUTESREQUEST']._serialized_end=721
+  _globals['_LISTROUTESRESPONSE']._serialized_start=724
+  _globals['_LISTROUTESRESPONSE']._serialized_end=890
+  _globals['_BATCHENSUREROUTESREQUEST']._serialized_start=893
+  _globals['_BATCHENSUREROUTESREQUEST']._serialized_end=1153
+  _globals['_ROUTETOENSURE']._serialized_start=1156
+  _globals['_ROUTETOENSURE']._serialized_end=1292
+  _globals['_BATCHENSUREROUTESRESPONSE']._serialized_start=1294
+  _globals['_BATCHENSUREROUTESRESPONSE']._serialized_end=1379
+  _globals['_ROUTERESULT']._serialized_start=1382
+  _globals['_ROUTERESULT']._serialized_end=1632
+  _globals['_BATCHDELETEROUTESREQUEST']._serialized_start=1635
+  _globals['_BATCHDELETEROUTESREQUEST']._serialized_end=1877
+  _globals['_ROUTETODELETE']._serialized_start=1879
+  _globals['_ROUTETODELETE']._serialized_end=1976
+  _globals['_BATCHDELETEROUTESRESPONSE']._serialized_start=1978
+  _globals['_BATCHDELETEROUTESRESPONSE']._serialized_end=2065
+  _globals['_ROUTEDELETION']._serialized_start=2068
+  _globals['_ROUTEDELETION']._serialized_end=2211
+  _globals['_ROUTES']._serialized_start=2333
+  _globals['_ROUTES']._serialized_end=2727
 # @@protoc_insertion_point(module_scope)

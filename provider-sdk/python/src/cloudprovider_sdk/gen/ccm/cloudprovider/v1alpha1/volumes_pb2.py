@@ -24,9 +24,10 @@ _sym_db = _symbol_database.Default()
 
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import cluster_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_cluster__pb2
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import errors_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_errors__pb2
+from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import options_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(ccm/cloudprovider/v1alpha1/volumes.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a\'ccm/cloudprovider/v1alpha1/errors.proto\"\x90\x01\n\x1b\x42\x61tchGetVolumeLabelsRequest\x12\x37\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRef\x12\x38\n\x07queries\x18\x02 \x03(\x0b\x32\'.ccm.cloudprovider.v1alpha1.VolumeQuery\"\xcc\x01\n\x0bVolumeQuery\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x0e\n\x06plugin\x18\x04 \x01(\t\x12\x11\n\tvolume_id\x18\x05 \x01(\t\x12\x43\n\x06labels\x18\x06 \x03(\x0b\x32\x33.ccm.cloudprovider.v1alpha1.VolumeQuery.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"Y\n\x1c\x42\x61tchGetVolumeLabelsResponse\x12\x39\n\x07results\x18\x01 \x03(\x0b\x32(.ccm.cloudprovider.v1alpha1.VolumeResult\"\xfe\x01\n\x0cVolumeResult\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x36\n\x05state\x18\x02 \x01(\x0e\x32\'.ccm.cloudprovider.v1alpha1.VolumeState\x12\x44\n\x06labels\x18\x03 \x03(\x0b\x32\x34.ccm.cloudprovider.v1alpha1.VolumeResult.LabelsEntry\x12\x34\n\x05\x65rror\x18\x04 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.ItemError\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*z\n\x0bVolumeState\x12\x1c\n\x18VOLUME_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14VOLUME_STATE_PRESENT\x10\x01\x12\x17\n\x13VOLUME_STATE_ABSENT\x10\x02\x12\x1a\n\x16VOLUME_STATE_NOT_OWNED\x10\x03\x32\x9a\x01\n\x07Volumes\x12\x8e\x01\n\x14\x42\x61tchGetVolumeLabels\x12\x37.ccm.cloudprovider.v1alpha1.BatchGetVolumeLabelsRequest\x1a\x38.ccm.cloudprovider.v1alpha1.BatchGetVolumeLabelsResponse\"\x03\x90\x02\x01\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(ccm/cloudprovider/v1alpha1/volumes.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a\'ccm/cloudprovider/v1alpha1/errors.proto\x1a(ccm/cloudprovider/v1alpha1/options.proto\"\xb8\x01\n\x1b\x42\x61tchGetVolumeLabelsRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12X\n\x07queries\x18\x02 \x03(\x0b\x32\'.ccm.cloudprovider.v1alpha1.VolumeQueryB\x1e\x9a\xdb\x18\x1a\x08\x01\"\x11max_batch_volumes*\x03key\"\xf8\x01\n\x0bVolumeQuery\x12\x16\n\x03key\x18\x01 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\x80\x08\x12\x17\n\x04name\x18\x02 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\x80\x08\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x19\n\x06plugin\x18\x04 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\x80\x08\x12\x1c\n\tvolume_id\x18\x05 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\x80\x08\x12\x43\n\x06labels\x18\x06 \x03(\x0b\x32\x33.ccm.cloudprovider.v1alpha1.VolumeQuery.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"Y\n\x1c\x42\x61tchGetVolumeLabelsResponse\x12\x39\n\x07results\x18\x01 \x03(\x0b\x32(.ccm.cloudprovider.v1alpha1.VolumeResult\"\xfe\x01\n\x0cVolumeResult\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x36\n\x05state\x18\x02 \x01(\x0e\x32\'.ccm.cloudprovider.v1alpha1.VolumeState\x12\x44\n\x06labels\x18\x03 \x03(\x0b\x32\x34.ccm.cloudprovider.v1alpha1.VolumeResult.LabelsEntry\x12\x34\n\x05\x65rror\x18\x04 \x01(\x0b\x32%.ccm.cloudprovider.v1alpha1.ItemError\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*z\n\x0bVolumeState\x12\x1c\n\x18VOLUME_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14VOLUME_STATE_PRESENT\x10\x01\x12\x17\n\x13VOLUME_STATE_ABSENT\x10\x02\x12\x1a\n\x16VOLUME_STATE_NOT_OWNED\x10\x03\x32\x9a\x01\n\x07Volumes\x12\x8e\x01\n\x14\x42\x61tchGetVolumeLabels\x12\x37.ccm.cloudprovider.v1alpha1.BatchGetVolumeLabelsRequest\x1a\x38.ccm.cloudprovider.v1alpha1.BatchGetVolumeLabelsResponse\"\x03\x90\x02\x01\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,26 +35,38 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ccm.cloudprovider.v1alpha1.
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\032ccm.cloudprovider.v1alpha1P\001ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1'
+  _globals['_BATCHGETVOLUMELABELSREQUEST'].fields_by_name['cluster']._loaded_options = None
+  _globals['_BATCHGETVOLUMELABELSREQUEST'].fields_by_name['cluster']._serialized_options = b'\232\333\030\002\010\001'
+  _globals['_BATCHGETVOLUMELABELSREQUEST'].fields_by_name['queries']._loaded_options = None
+  _globals['_BATCHGETVOLUMELABELSREQUEST'].fields_by_name['queries']._serialized_options = b'\232\333\030\032\010\001\"\021max_batch_volumes*\003key'
   _globals['_VOLUMEQUERY_LABELSENTRY']._loaded_options = None
   _globals['_VOLUMEQUERY_LABELSENTRY']._serialized_options = b'8\001'
+  _globals['_VOLUMEQUERY'].fields_by_name['key']._loaded_options = None
+  _globals['_VOLUMEQUERY'].fields_by_name['key']._serialized_options = b'\232\333\030\005\010\001\020\200\010'
+  _globals['_VOLUMEQUERY'].fields_by_name['name']._loaded_options = None
+  _globals['_VOLUMEQUERY'].fields_by_name['name']._serialized_options = b'\232\333\030\005\010\001\020\200\010'
+  _globals['_VOLUMEQUERY'].fields_by_name['plugin']._loaded_options = None
+  _globals['_VOLUMEQUERY'].fields_by_name['plugin']._serialized_options = b'\232\333\030\005\010\001\020\200\010'
+  _globals['_VOLUMEQUERY'].fields_by_name['volume_id']._loaded_options = None
+  _globals['_VOLUMEQUERY'].fields_by_name['volume_id']._serialized_options = b'\232\333\030\005\010\001\020\200\010'
   _globals['_VOLUMERESULT_LABELSENTRY']._loaded_options = None
   _globals['_VOLUMERESULT_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_VOLUMES'].methods_by_name['BatchGetVolumeLabels']._loaded_options = None
   _globals['_VOLUMES'].methods_by_name['BatchGetVolumeLabels']._serialized_options = b'\220\002\001'
-  _globals['_VOLUMESTATE']._serialized_start=857
-  _globals['_VOLUMESTATE']._serialized_end=979
-  _globals['_BATCHGETVOLUMELABELSREQUEST']._serialized_start=156
-  _globals['_BATCHGETVOLUMELABELSREQUEST']._serialized_end=300
-  _globals['_VOLUMEQUERY']._serialized_start=303
-  _globals['_VOLUMEQUERY']._serialized_end=507
-  _globals['_VOLUMEQUERY_LABELSENTRY']._serialized_start=462
-  _globals['_VOLUMEQUERY_LABELSENTRY']._serialized_end=507
-  _globals['_BATCHGETVOLUMELABELSRESPONSE']._serialized_start=509
-  _globals['_BATCHGETVOLUMELABELSRESPONSE']._serialized_end=598
-  _globals['_VOLUMERESULT']._serialized_start=601
-  _globals['_VOLUMERESULT']._serialized_end=855
-  _globals['_VOLUMERESULT_LABELSENTRY']._serialized_start=462
-  _globals['_VOLUMERESULT_LABELSENTRY']._serialized_end=507
-  _globals['_VOLUMES']._serialized_start=982
-  _globals['_VOLUMES']._serialized_end=1136
+  _globals['_VOLUMESTATE']._serialized_start=983
+  _globals['_VOLUMESTATE']._serialized_end=1105
+  _globals['_BATCHGETVOLUMELABELSREQUEST']._serialized_start=198
+  _globals['_BATCHGETVOLUMELABELSREQUEST']._serialized_end=382
+  _globals['_VOLUMEQUERY']._serialized_start=385
+  _globals['_VOLUMEQUERY']._serialized_end=633
+  _globals['_VOLUMEQUERY_LABELSENTRY']._serialized_start=588
+  _globals['_VOLUMEQUERY_LABELSENTRY']._serialized_end=633
+  _globals['_BATCHGETVOLUMELABELSRESPONSE']._serialized_start=635
+  _globals['_BATCHGETVOLUMELABELSRESPONSE']._serialized_end=724
+  _globals['_VOLUMERESULT']._serialized_start=727
+  _globals['_VOLUMERESULT']._serialized_end=981
+  _globals['_VOLUMERESULT_LABELSENTRY']._serialized_start=588
+  _globals['_VOLUMERESULT_LABELSENTRY']._serialized_end=633
+  _globals['_VOLUMES']._serialized_start=1108
+  _globals['_VOLUMES']._serialized_end=1262
 # @@protoc_insertion_point(module_scope)

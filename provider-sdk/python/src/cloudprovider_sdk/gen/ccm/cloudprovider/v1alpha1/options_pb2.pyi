@@ -50,6 +50,58 @@ RETRY_CLASS_WAIT: RetryClass.ValueType  # 3
 Global___RetryClass: _TypeAlias = RetryClass  # noqa: Y015
 
 @_typing.final
+class FieldShape(_message.Message):
+    """FieldShape is what a field must contain: in requests, and in the messages that they consist of."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUIRED_FIELD_NUMBER: _builtins.int
+    MAX_BYTES_FIELD_NUMBER: _builtins.int
+    NOT_NEGATIVE_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    UNIQUE_FIELD_NUMBER: _builtins.int
+    REQUIRED_WITH_FIELD_NUMBER: _builtins.int
+    EMPTY_WITH_FIELD_NUMBER: _builtins.int
+    UNCHECKED_FIELD_NUMBER: _builtins.int
+    required: _builtins.bool
+    """It is set; a text or a list is not empty."""
+    max_bytes: _builtins.int
+    """The longest text, in bytes."""
+    not_negative: _builtins.bool
+    """A number that is not below zero."""
+    limit: _builtins.str
+    """The field of Limits that bounds the length of a list."""
+    required_with: _builtins.str
+    """The neighbouring bool with which the field is required."""
+    empty_with: _builtins.str
+    """The neighbouring bool with which the field is empty."""
+    unchecked: _builtins.bool
+    """What is inside needs no shape: a hint, or what the provider itself has said."""
+    @_builtins.property
+    def unique(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Paths to texts: no two entries of a list have the same at one of them."""
+
+    def __init__(
+        self,
+        *,
+        required: _builtins.bool = ...,
+        max_bytes: _builtins.int = ...,
+        not_negative: _builtins.bool = ...,
+        limit: _builtins.str = ...,
+        unique: _abc.Iterable[_builtins.str] | None = ...,
+        required_with: _builtins.str = ...,
+        empty_with: _builtins.str = ...,
+        unchecked: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["empty_with", b"empty_with", "limit", b"limit", "max_bytes", b"max_bytes", "not_negative", b"not_negative", "required", b"required", "required_with", b"required_with", "unchecked", b"unchecked", "unique", b"unique"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FieldShape: _TypeAlias = FieldShape  # noqa: Y015
+
+@_typing.final
 class ReasonTraits(_message.Message):
     """ReasonTraits describe a reason."""
 
@@ -84,7 +136,10 @@ class ReasonTraits(_message.Message):
 Global___ReasonTraits: _TypeAlias = ReasonTraits  # noqa: Y015
 
 REASON_FIELD_NUMBER: _builtins.int
+SHAPE_FIELD_NUMBER: _builtins.int
 reason: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.EnumValueOptions, Global___ReasonTraits]
-"""The traits of a reason; set on every value of ErrorReason. The number is from the range that protobuf reserves for use
-within an organisation (50000 to 99999): unrelated options may use it elsewhere, but never on this enum.
+"""The traits of a reason; set on every value of ErrorReason."""
+shape: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, Global___FieldShape]
+"""What a field of a request must contain. A provider refuses a request with another shape: with INVALID_ARGUMENT_SHAPE
+and the path of the field, such as `items[3].service.ref.uid`; or with BATCH_TOO_LARGE.
 """
