@@ -1,5 +1,7 @@
 //! Compiles the contract without a protoc binary and keeps its descriptors for reflection.
 
+#[path = "build/methods.rs"]
+mod methods;
 #[path = "build/reasons.rs"]
 mod reasons;
 #[path = "build/shapes.rs"]
@@ -30,6 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), &descriptors)?;
     fs::write(out.join("traits.rs"), reasons::traits(&descriptors)?)?;
+    fs::write(out.join("methods.rs"), methods::methods(&descriptors)?)?;
     fs::write(out.join("shapes.rs"), shapes::shapes(&descriptors)?)?;
     // So that code for messages of any type finds one type in the descriptors.
     let mut config = tonic_prost_build::Config::new();

@@ -64,7 +64,7 @@ fn retry_of(value: &EnumValueDescriptor, told: &DynamicMessage) -> Result<String
 }
 
 /// `INVALID_ARGUMENT` as `InvalidArgument`.
-fn camel(name: &str) -> String {
+pub(crate) fn camel(name: &str) -> String {
     let word = |word: &str| {
         let (first, rest) = word.split_at(1);
         first.to_owned() + &rest.to_ascii_lowercase()

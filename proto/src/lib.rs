@@ -33,6 +33,7 @@ pub mod cloudprovider {
     }
 }
 
+pub mod method;
 mod reason;
 pub mod scrub;
 mod shape;

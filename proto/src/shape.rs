@@ -2,11 +2,11 @@
 
 use std::{collections::HashSet, fmt};
 
-use crate::v1alpha1;
+use crate::{method::Rpc, v1alpha1};
 
 /// A request of `ccm.cloudprovider.v1alpha1`: what all of them share, as far as it has that.
 #[allow(private_bounds, reason = "only what is generated is a request")]
-pub trait RequestMessage: Shaped {
+pub trait RequestMessage: Shaped + Rpc {
     /// The cluster on whose behalf the host calls.
     fn cluster(&self) -> Option<&v1alpha1::ClusterRef> {
         None

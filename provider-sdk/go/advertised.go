@@ -69,3 +69,24 @@ func interval(value *durationpb.Duration, fallback time.Duration) time.Duration 
 	}
 	return value.AsDuration()
 }
+
+// traitsOf returns what a capability belongs to, as the contract says; nil if it knows no such capability.
+func traitsOf(capability pb.Capability) *pb.CapabilityTraits {
+	value := capability.Descriptor().Values().ByNumber(capability.Number())
+	if value == nil {
+		return nil
+	}
+	traits, _ := proto.GetExtension(value.Options(), pb.E_Capability).(*pb.CapabilityTraits)
+	return traits
+}
+
+// capabilityOf is the capability that an RPC needs, by its name.
+var capabilityOf = func() map[string]pb.Capability {
+	found := map[string]pb.Capability{}
+	for number := range pb.Capability_name {
+		if rpc := traitsOf(pb.Capability(number)).GetRpc(); rpc != "" {
+			found[rpc] = pb.Capability(number)
+		}
+	}
+	return found
+}()

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -63,30 +64,17 @@ func (p *Provider) lacks(capability pb.Capability) (missing string, known bool) 
 	_, watches := p.instances.(InstanceWatcher)
 	_, lists := p.instances.(InstanceLister)
 	_, addsKeys := p.instances.(SSHKeyAdder)
-	needs := func(there bool, what string) (string, bool) {
-		if there {
-			return "", true
-		}
-		return what, true
+	there := map[string]bool{
+		"CloudProvider": true, "Lead": true,
+		"Instances": p.instances != nil, "WatchInstances": watches, "ListInstances": lists, "AddSshKeyToAllInstances": addsKeys,
+		"LoadBalancers": p.loadBalancers != nil, "Routes": p.routes != nil, "Volumes": p.volumes != nil, "Clusters": p.clusters != nil,
 	}
-	switch capability {
-	case pb.Capability_CAPABILITY_INSTANCES_WATCH:
-		return needs(watches, "WatchInstances")
-	case pb.Capability_CAPABILITY_INSTANCES_LIST:
-		return needs(lists, "ListInstances")
-	case pb.Capability_CAPABILITY_SSH_KEYS:
-		return needs(addsKeys, "AddSshKeyToAllInstances")
-	case pb.Capability_CAPABILITY_INSTANCE_POD_CIDRS, pb.Capability_CAPABILITY_INSTANCES_KEYED_BY_NAME:
-		return needs(p.instances != nil, "Instances")
-	case pb.Capability_CAPABILITY_ADOPTION, pb.Capability_CAPABILITY_LOAD_BALANCER_DRIFT,
-		pb.Capability_CAPABILITY_BACKEND_SETS_BY_DIGEST, pb.Capability_CAPABILITY_DURABLE_DIGEST:
-		return needs(p.loadBalancers != nil, "LoadBalancers")
-	case pb.Capability_CAPABILITY_ROUTE_NODE_ADDRESSES, pb.Capability_CAPABILITY_ROUTE_OWNERSHIP:
-		return needs(p.routes != nil, "Routes")
-	case pb.Capability_CAPABILITY_LEADERSHIP:
+	traits := traitsOf(capability)
+	needed := cmp.Or(traits.GetRpc(), traits.GetService())
+	if there[needed] {
 		return "", true
 	}
-	return "", false
+	return needed, needed != ""
 }
 
 func (p *Provider) checkLimits() error {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"cloudprovider.ccm/sdk/fault"
-	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"cloudprovider.ccm/sdk/internal/checks"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
@@ -30,14 +29,6 @@ type core struct {
 	leaders
 }
 
-// optional is the capability that an optional RPC of a service needs.
-var optional = map[string]pb.Capability{
-	"WatchInstances":          pb.Capability_CAPABILITY_INSTANCES_WATCH,
-	"ListInstances":           pb.Capability_CAPABILITY_INSTANCES_LIST,
-	"AddSshKeyToAllInstances": pb.Capability_CAPABILITY_SSH_KEYS,
-	"Lead":                    pb.Capability_CAPABILITY_LEADERSHIP,
-}
-
 // admit refuses calls that must not reach a method, in the contract's order, and returns the term under which a
 // mutation runs.
 func (c *core) admit(ctx context.Context, call *Call, request any) (term context.Context, err error) {
@@ -45,7 +36,7 @@ func (c *core) admit(ctx context.Context, call *Call, request any) (term context
 	if items, batch := checks.Items(request); batch {
 		c.provider.metrics.batch(call.method, items)
 	}
-	if capability, needed := optional[call.Method]; needed && !c.provider.advertised.has(capability) {
+	if capability, needed := capabilityOf[call.Method]; needed && !c.provider.advertised.has(capability) {
 		return nil, fail(ctx, fault.MethodNotSupported(call.Method))
 	}
 	if term, err = c.check(call, request); err != nil {

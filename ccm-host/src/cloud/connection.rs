@@ -214,10 +214,11 @@ impl Link {
                 return stale("the provider considers this host a former leader");
             }
         }
-        let deadline = method.deadline(&session.deadlines);
-        let object = message.object().map(str::to_owned);
+        let deadline = rpc::deadline(method, &session.deadlines);
+        let object = rpc::object(&message).map(str::to_owned);
         let (client, bytes) = (session.client(), session.message_bytes);
-        let answer = rpc::unary(&self.metrics, client, bytes, &session.lost, deadline, items, message).await;
+        let lost = &session.lost;
+        let answer = rpc::unary(&self.metrics, client, bytes, lost, deadline, items, method, message).await;
         match &answer {
             // A batch is judged by its items.
             Ok(_) if items.is_some() => {}

@@ -109,7 +109,13 @@ impl Shadowed {
     /// A provider cannot say which keys are where.
     pub(super) fn add_ssh_key(&self, user: &str) -> CloudError {
         let what = "would add a key of this user to all instances; whether they have it already is not known";
-        self.hold(SSH_KEYS, subject("SSHKey", "", user), &rpc::ADD_SSH_KEY, what.to_owned(), true)
+        self.hold(
+            SSH_KEYS,
+            subject("SSHKey", "", user),
+            &rpc::ADD_SSH_KEY_TO_ALL_INSTANCES,
+            what.to_owned(),
+            true,
+        )
     }
 
     /// The cloud's routes, no older than half the pause until a controller tries again.

@@ -59,7 +59,7 @@ impl Limiter {
     /// Waits for permission to call; if the class is paused for long, refuses with the time left.
     pub(crate) async fn permit(&self, method: &Method) -> Result<Permit, Duration> {
         match self.gate(method.class) {
-            Some(gate) => gate.permit(method.kind()).await,
+            Some(gate) => gate.permit(Kind::of(method)).await,
             None => Ok(Permit(None)),
         }
     }

@@ -9,11 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cloudprovider_proto::{
-    code_name,
-    discovery::v1::{GetInfoRequest, GetInfoResponse},
-    v1alpha1 as pb,
-};
+pub(crate) use cloudprovider_proto::method::*;
+use cloudprovider_proto::{code_name, v1alpha1 as pb};
 use opentelemetry::propagation::{Injector, TextMapPropagator as _};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use prost::Message;
@@ -25,26 +22,17 @@ use tonic::{
     metadata::{MetadataKey, MetadataMap},
     transport::Channel,
 };
-use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tracing::{Instrument as _, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-use super::answer::{Bounded, most_bytes};
+use super::{
+    answer::{Bounded, most_bytes},
+    sets::Spliced,
+};
 use crate::{
     cloud::{CloudError, ErrorReason, metrics::ProviderMetrics},
     trace,
 };
-
-/// The limit that applies to a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Class {
-    /// Answered from the provider's memory: not limited.
-    Local,
-    /// Reads the cloud.
-    Read,
-    /// Changes the cloud.
-    Mutation,
-}
 
 /// Calls of one kind queue behind each other, but not behind the other kinds of their class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,6 +47,17 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// The queue that a call waits in.
+    pub(crate) fn of(method: &Method) -> Self {
+        match (method.service, method.name) {
+            (_, "BatchUpdateLoadBalancers") => Self::Updates,
+            (_, "DeleteLoadBalancer") => Self::Deletions,
+            ("LoadBalancers", _) => Self::LoadBalancers,
+            ("Routes", _) => Self::Routes,
+            _ => Self::Instances,
+        }
+    }
+
     pub(crate) const ALL: [Self; 5] =
         [Self::Instances, Self::LoadBalancers, Self::Updates, Self::Deletions, Self::Routes];
 
@@ -82,125 +81,33 @@ impl Kind {
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Method {
-    /// Without the service.
-    pub(crate) name: &'static str,
-    /// Without the package.
-    pub(crate) service: &'static str,
-    /// On the wire.
-    pub(crate) path: &'static str,
-    pub(crate) class: Class,
-    default: Duration,
-    longest: Duration,
+pub(crate) static HEALTH_CHECK: Method = Method {
+    name: "Check",
+    service: "Health",
+    path: "/grpc.health.v1.Health/Check",
+    class: Class::Local,
+    deadline: Duration::from_secs(5),
+    max_deadline: Duration::from_secs(10),
+    capability: None,
+};
+
+/// The object that the call is about; `None` if it is about many.
+pub(crate) fn object(message: &dyn Any) -> Option<&str> {
+    use pb::{
+        AddSshKeyToAllInstancesRequest as AddKey, DeleteLoadBalancerRequest as Delete,
+        EnsureLoadBalancerRequest as Ensure, GetLoadBalancerRequest as Get,
+    };
+    let get = || message.downcast_ref::<Get>()?.service.as_ref();
+    let delete = || message.downcast_ref::<Delete>()?.service.as_ref();
+    let spliced = || message.downcast_ref::<Spliced<Ensure>>().map(|spliced| &spliced.message);
+    let ensure = || message.downcast_ref().or_else(spliced)?.service.as_ref()?.r#ref.as_ref();
+    let key = || Some(message.downcast_ref::<AddKey>()?.user.as_str());
+    get().or_else(delete).or_else(ensure).map(|service| service.uid.as_str()).or_else(key)
 }
 
-/// A unary RPC, identified by its request.
-pub(crate) trait Rpc: Message + 'static {
-    type Answer: Message + Default + 'static;
-
-    const METHOD: &'static Method;
-
-    /// The object that the call is about; `None` if it is about many.
-    fn object(&self) -> Option<&str>
-    where
-        Self: Sized,
-    {
-        use pb::{
-            AddSshKeyToAllInstancesRequest as AddKey, DeleteLoadBalancerRequest as Delete,
-            EnsureLoadBalancerRequest as Ensure, GetLoadBalancerRequest as Get,
-        };
-        let message: &dyn Any = self;
-        let get = || message.downcast_ref::<Get>()?.service.as_ref();
-        let delete = || message.downcast_ref::<Delete>()?.service.as_ref();
-        let ensure = || message.downcast_ref::<Ensure>()?.service.as_ref()?.r#ref.as_ref();
-        let key = || Some(message.downcast_ref::<AddKey>()?.user.as_str());
-        get().or_else(delete).or_else(ensure).map(|service| service.uid.as_str()).or_else(key)
-    }
-}
-
-macro_rules! rpcs {
-    ($package:literal; $($(#[$doc:meta])* $method:ident: $service:literal $name:literal $($request:ty => $answer:ty)?,
-        $class:ident, $default:literal, $longest:literal;)*) => {$(
-        $(#[$doc])*
-        pub(crate) static $method: Method = Method {
-            name: $name,
-            service: $service,
-            path: concat!("/", $package, ".", $service, "/", $name),
-            class: Class::$class,
-            default: Duration::from_secs($default),
-            longest: Duration::from_secs($longest),
-        };
-        $(impl Rpc for $request {
-            type Answer = $answer;
-
-            const METHOD: &'static Method = &$method;
-        })?
-    )*};
-}
-
-rpcs! {
-    "ccm.discovery.v1";
-    GET_INFO: "Discovery" "GetInfo" GetInfoRequest => GetInfoResponse, Local, 5, 10;
-}
-
-rpcs! {
-    "grpc.health.v1";
-    HEALTH_CHECK: "Health" "Check" HealthCheckRequest => HealthCheckResponse, Local, 5, 10;
-}
-
-rpcs! {
-    "ccm.cloudprovider.v1alpha1";
-    GET_CAPABILITIES: "CloudProvider" "GetCapabilities"
-        pb::GetCapabilitiesRequest => pb::GetCapabilitiesResponse, Local, 5, 10;
-    GET_STATUS: "CloudProvider" "GetStatus" pb::GetStatusRequest => pb::GetStatusResponse, Local, 5, 10;
-    LEAD: "CloudProvider" "Lead" pb::LeadRequest => pb::LeadResponse, Local, 5, 10;
-    BATCH_GET_INSTANCES: "Instances" "BatchGetInstances"
-        pb::BatchGetInstancesRequest => pb::BatchGetInstancesResponse, Read, 30, 120;
-    LIST_INSTANCES: "Instances" "ListInstances"
-        pb::ListInstancesRequest => pb::ListInstancesResponse, Read, 30, 120;
-    /// A stream; the deadline bounds the time to the first frame only.
-    WATCH_INSTANCES: "Instances" "WatchInstances", Local, 30, 120;
-    ADD_SSH_KEY: "Instances" "AddSshKeyToAllInstances"
-        pb::AddSshKeyToAllInstancesRequest => pb::AddSshKeyToAllInstancesResponse, Mutation, 120, 600;
-    GET_LOAD_BALANCER: "LoadBalancers" "GetLoadBalancer"
-        pb::GetLoadBalancerRequest => pb::GetLoadBalancerResponse, Read, 30, 120;
-    LIST_LOAD_BALANCERS: "LoadBalancers" "ListLoadBalancers"
-        pb::ListLoadBalancersRequest => pb::ListLoadBalancersResponse, Read, 30, 120;
-    ENSURE_LOAD_BALANCER: "LoadBalancers" "EnsureLoadBalancer"
-        pb::EnsureLoadBalancerRequest => pb::EnsureLoadBalancerResponse, Mutation, 120, 600;
-    BATCH_UPDATE_LOAD_BALANCERS: "LoadBalancers" "BatchUpdateLoadBalancers"
-        pb::BatchUpdateLoadBalancersRequest => pb::BatchUpdateLoadBalancersResponse, Mutation, 120, 600;
-    DELETE_LOAD_BALANCER: "LoadBalancers" "DeleteLoadBalancer"
-        pb::DeleteLoadBalancerRequest => pb::DeleteLoadBalancerResponse, Mutation, 120, 600;
-    LIST_ROUTES: "Routes" "ListRoutes" pb::ListRoutesRequest => pb::ListRoutesResponse, Read, 60, 120;
-    BATCH_ENSURE_ROUTES: "Routes" "BatchEnsureRoutes"
-        pb::BatchEnsureRoutesRequest => pb::BatchEnsureRoutesResponse, Mutation, 120, 300;
-    BATCH_DELETE_ROUTES: "Routes" "BatchDeleteRoutes"
-        pb::BatchDeleteRoutesRequest => pb::BatchDeleteRoutesResponse, Mutation, 120, 300;
-    BATCH_GET_VOLUME_LABELS: "Volumes" "BatchGetVolumeLabels"
-        pb::BatchGetVolumeLabelsRequest => pb::BatchGetVolumeLabelsResponse, Read, 30, 120;
-    LIST_CLUSTERS: "Clusters" "ListClusters" pb::ListClustersRequest => pb::ListClustersResponse, Read, 30, 120;
-    GET_CONTROL_PLANE_ENDPOINT: "Clusters" "GetControlPlaneEndpoint"
-        pb::GetControlPlaneEndpointRequest => pb::GetControlPlaneEndpointResponse, Read, 30, 120;
-}
-
-impl Method {
-    /// The queue that the call waits in.
-    pub(crate) fn kind(&self) -> Kind {
-        match (self.service, self.name) {
-            (_, "BatchUpdateLoadBalancers") => Kind::Updates,
-            (_, "DeleteLoadBalancer") => Kind::Deletions,
-            ("LoadBalancers", _) => Kind::LoadBalancers,
-            ("Routes", _) => Kind::Routes,
-            _ => Kind::Instances,
-        }
-    }
-
-    /// The advertised deadline, capped at the maximum, or the default.
-    pub(crate) fn deadline(&self, advertised: &HashMap<String, Duration>) -> Duration {
-        advertised.get(self.name).map_or(self.default, |wanted| (*wanted).min(self.longest))
-    }
+/// The advertised deadline of a call, capped at the maximum, or the default.
+pub(crate) fn deadline(method: &Method, advertised: &HashMap<String, Duration>) -> Duration {
+    advertised.get(method.name).map_or(method.deadline, |wanted| (*wanted).min(method.max_deadline))
 }
 
 /// Maximum bytes of what a provider says of itself.
@@ -211,16 +118,17 @@ const REQUEST_ID: &str = "x-request-id";
 
 /// Makes a unary call. `lost` is cancelled when the connection will carry no answer any more; `items` is the size of a batch.
 /// The answer has at most `message_bytes`, less if its question warrants no more.
-pub(crate) async fn unary<Q: Rpc>(
+#[allow(clippy::too_many_arguments, reason = "each is another part of one call")]
+pub(crate) async fn unary<Q: Message + 'static, A: Message + Default + 'static>(
     metrics: &ProviderMetrics,
     client: Grpc<Channel>,
     message_bytes: usize,
     lost: &CancellationToken,
     deadline: Duration,
     items: Option<usize>,
+    method: &'static Method,
     message: Q,
-) -> Result<Q::Answer, CloudError> {
-    let method = Q::METHOD;
+) -> Result<A, CloudError> {
     // Periodic calls to the provider itself belong to no piece of work and would fill the collector.
     let span = match method.class {
         Class::Local if Span::current().is_none() => Span::none(),
@@ -228,14 +136,14 @@ pub(crate) async fn unary<Q: Rpc>(
     };
     let most = match method.class {
         Class::Local => OF_ITSELF,
-        _ => most_bytes(items.or(message.object().map(|_| 1))),
+        _ => most_bytes(items.or(object(&message).map(|_| 1))),
     };
     let mut client = client.max_decoding_message_size(most.min(message_bytes));
     let request = request(message, Some(deadline), &span);
     let mut watch = Watch::start(metrics, method, items);
     let sent = async {
         client.ready().await.map_err(|error| Status::unknown(format!("Service was not ready: {error}")))?;
-        let codec = Bounded::<Q, Q::Answer>::new(method.path, most);
+        let codec = Bounded::<Q, A>::new(method.path, most);
         client.unary(request, PathAndQuery::from_static(method.path), codec).await
     };
     // An answer that is there counts, and so does the transport's own word.
@@ -359,7 +267,7 @@ mod tests {
         ];
         for (advertised, want) in rows {
             assert_eq!(
-                BATCH_GET_INSTANCES.deadline(&advertised.iter().cloned().collect()),
+                deadline(&BATCH_GET_INSTANCES, &advertised.iter().cloned().collect()),
                 Duration::from_secs(want),
                 "{advertised:?}"
             );

@@ -103,10 +103,6 @@ impl<M: Rpc> Rpc for Spliced<M> {
     type Answer = M::Answer;
 
     const METHOD: &'static Method = M::METHOD;
-
-    fn object(&self) -> Option<&str> {
-        self.message.object()
-    }
 }
 
 impl<M: Message> Message for Spliced<M> {

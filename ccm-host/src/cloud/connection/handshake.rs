@@ -82,9 +82,9 @@ async fn call<Q: Rpc>(
     message: Q,
 ) -> Result<Q::Answer, CloudError> {
     let client = Grpc::new(connection.channel.clone());
-    let deadline = Q::METHOD.deadline(&HashMap::new());
+    let deadline = rpc::deadline(Q::METHOD, &HashMap::new());
     let bytes = defaults::MAX_MESSAGE_BYTES as usize;
-    rpc::unary(metrics, client, bytes, &connection.lost, deadline, None, message).await
+    rpc::unary(metrics, client, bytes, &connection.lost, deadline, None, Q::METHOD, message).await
 }
 
 fn count_violations(info: &GetInfoResponse, served: &Served, metrics: &ProviderMetrics) {

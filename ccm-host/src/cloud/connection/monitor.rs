@@ -78,10 +78,11 @@ async fn check_health(link: &Link, session: &Session) {
     if session.refuses(&rpc::HEALTH_CHECK) {
         return;
     }
-    let deadline = rpc::HEALTH_CHECK.deadline(&Default::default());
+    let deadline = rpc::deadline(&rpc::HEALTH_CHECK, &Default::default());
     let message = HealthCheckRequest::default();
     let (client, bytes) = (session.client(), session.message_bytes);
-    match rpc::unary(&link.metrics, client, bytes, &session.lost, deadline, None, message).await {
+    let (metrics, lost) = (&link.metrics, &session.lost);
+    match rpc::unary(metrics, client, bytes, lost, deadline, None, &rpc::HEALTH_CHECK, message).await {
         Ok(answer) => link.standing.lock().healthy(is_healthy(&answer)),
         // A provider without a health service accepts work.
         Err(error) if error.is(ErrorReason::MethodNotSupported) || error.code == Code::NotFound => {
@@ -296,7 +297,7 @@ mod tests {
 
     fn looked(conditions: Vec<pb::ProviderCondition>) -> ProviderStatus {
         let mut standing = Standing::default();
-        standing.looked(Ok(pb::GetStatusResponse { conditions, ..Default::default() }));
+        standing.looked(Ok(pb::GetStatusResponse { conditions }));
         standing.status(Family::Routes, Instant::now())
     }
 

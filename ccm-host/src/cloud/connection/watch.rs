@@ -135,7 +135,7 @@ async fn open(
     resume_token: String,
 ) -> Result<(Streaming<pb::WatchInstancesResponse>, pb::WatchStarted), End> {
     let method = &rpc::WATCH_INSTANCES;
-    let deadline = method.deadline(&session.deadlines);
+    let deadline = rpc::deadline(method, &session.deadlines);
     let message = pb::WatchInstancesRequest { cluster: Some(link.cluster()), resume_token };
     let mut client = session.instances();
     // A deadline on the wire would bound the whole stream.

@@ -10,6 +10,7 @@ from cloudprovider_sdk.gen.ccm.discovery.v1.discovery_pb2 import GetInfoResponse
 _LABEL: Final = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"(?=.{{1,63}}\Z){_LABEL}(\.{_LABEL})*")
 _LONGEST_TEXT: Final = 64
+_PACKAGE: Final = pb.Capability.DESCRIPTOR.file.package
 _INTERVALS: Final = (
     "resume_token_validity",
     "bookmark_interval",
@@ -17,20 +18,11 @@ _INTERVALS: Final = (
     "instance_sweep",
 )
 _NEEDS: Final = {
-    pb.CAPABILITY_INSTANCES_WATCH: (contract.INSTANCES,),
-    pb.CAPABILITY_INSTANCES_LIST: (contract.INSTANCES,),
-    pb.CAPABILITY_INSTANCES_KEYED_BY_NAME: (contract.INSTANCES,),
-    pb.CAPABILITY_SSH_KEYS: (contract.INSTANCES,),
-    pb.CAPABILITY_INSTANCE_POD_CIDRS: (contract.INSTANCES,),
-    pb.CAPABILITY_ADOPTION: (contract.LOAD_BALANCERS,),
-    pb.CAPABILITY_LOAD_BALANCER_DRIFT: (contract.LOAD_BALANCERS,),
-    pb.CAPABILITY_BACKEND_SETS_BY_DIGEST: (contract.LOAD_BALANCERS,),
-    pb.CAPABILITY_DURABLE_DIGEST: (contract.LOAD_BALANCERS,),
-    pb.CAPABILITY_ROUTE_NODE_ADDRESSES: (contract.ROUTES,),
-    pb.CAPABILITY_ROUTE_OWNERSHIP: (contract.ROUTES,),
-    pb.CAPABILITY_LEADERSHIP: (),
+    value.number: service
+    for value in pb.Capability.DESCRIPTOR.values
+    if (service := value.GetOptions().Extensions[pb.capability].service)
 }
-"""The services of which at least one must be served; empty if every provider may have the capability."""
+"""The service that must be served for each capability, without its package."""
 
 
 def check(info: GetInfoResponse, answer: pb.GetCapabilitiesResponse) -> None:
@@ -60,9 +52,9 @@ def _capabilities(info: GetInfoResponse, answer: pb.GetCapabilitiesResponse) -> 
     for at, capability in enumerate(answer.capabilities):
         if capability not in _NEEDS or capability in answer.capabilities[:at]:
             raise ValueError(f"capability number {capability} is unknown, unspecified or duplicate")
-        if (needed := _NEEDS[capability]) and set(needed).isdisjoint(info.services):
+        if (needed := f"{_PACKAGE}.{_NEEDS[capability]}") not in info.services:
             raise ValueError(
-                f"{pb.Capability.Name(capability)} is advertised but {' or '.join(needed)} is not served; "
+                f"{pb.Capability.Name(capability)} is advertised but {needed} is not served; "
                 "give its implementation or drop the capability"
             )
     if answer.load_balancer_classes and contract.LOAD_BALANCERS not in info.services:

@@ -6,10 +6,9 @@ use ipnet::IpNet;
 use super::batch::Keyed;
 use crate::Result;
 use crate::proto::{
-    AddSshKeyToAllInstancesRequest, AddSshKeyToAllInstancesResponse, BackendSet, BatchDeleteRoutesRequest,
-    BatchDeleteRoutesResponse, BatchEnsureRoutesRequest, BatchEnsureRoutesResponse,
-    BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse, ClusterRef, DeleteLoadBalancerRequest,
-    DeleteLoadBalancerResponse, EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, Service, ServiceRef,
+    AddSshKeyToAllInstancesRequest, BackendSet, BatchDeleteRoutesRequest, BatchEnsureRoutesRequest,
+    BatchUpdateLoadBalancersRequest, ClusterRef, DeleteLoadBalancerRequest, EnsureLoadBalancerRequest,
+    Service, ServiceRef,
 };
 
 /// A natural key: only one mutation at a time may work on it.
@@ -39,9 +38,7 @@ impl Subject {
 pub(crate) type May<'a> = dyn FnMut(Subject, u64) -> Result<()> + 'a;
 
 /// A request that changes something.
-pub(crate) trait Mutation: RequestMessage + Clone + PartialEq + Send + 'static {
-    type Answer: Clone + Default + Send + Sync + 'static;
-
+pub(crate) trait Mutation: RequestMessage<Answer: Clone> + Clone + PartialEq + Send + 'static {
     /// Asks for every key of the mutation. A single mutation ends with the refusal; from a batch, refused
     /// items are removed, and their results are part of the response.
     fn admit(&mut self, may: &mut May<'_>) -> Result<Self::Answer>;
@@ -61,8 +58,6 @@ pub(crate) trait Mutation: RequestMessage + Clone + PartialEq + Send + 'static {
 }
 
 impl Mutation for EnsureLoadBalancerRequest {
-    type Answer = EnsureLoadBalancerResponse;
-
     fn admit(&mut self, may: &mut May<'_>) -> Result<Self::Answer> {
         may(Subject::service(uid_of_cluster(&self.cluster), uid_of(&self.service)), self.revision)?;
         Ok(Self::Answer::default())
@@ -74,8 +69,6 @@ impl Mutation for EnsureLoadBalancerRequest {
 }
 
 impl Mutation for DeleteLoadBalancerRequest {
-    type Answer = DeleteLoadBalancerResponse;
-
     fn admit(&mut self, may: &mut May<'_>) -> Result<Self::Answer> {
         may(Subject::service(uid_of_cluster(&self.cluster), uid(&self.service)), self.revision)?;
         Ok(Self::Answer::default())
@@ -83,16 +76,12 @@ impl Mutation for DeleteLoadBalancerRequest {
 }
 
 impl Mutation for AddSshKeyToAllInstancesRequest {
-    type Answer = AddSshKeyToAllInstancesResponse;
-
     fn admit(&mut self, _may: &mut May<'_>) -> Result<Self::Answer> {
         Ok(Self::Answer::default())
     }
 }
 
 impl Mutation for BatchUpdateLoadBalancersRequest {
-    type Answer = BatchUpdateLoadBalancersResponse;
-
     fn admit(&mut self, may: &mut May<'_>) -> Result<Self::Answer> {
         let (cluster, items) = (uid_of_cluster(&self.cluster), &mut self.items);
         let results = refuse(items, |item| {
@@ -116,8 +105,6 @@ impl Mutation for BatchUpdateLoadBalancersRequest {
 }
 
 impl Mutation for BatchEnsureRoutesRequest {
-    type Answer = BatchEnsureRoutesResponse;
-
     fn admit(&mut self, may: &mut May<'_>) -> Result<Self::Answer> {
         let (cluster, items) = (uid_of_cluster(&self.cluster), &mut self.items);
         let results =
@@ -135,8 +122,6 @@ impl Mutation for BatchEnsureRoutesRequest {
 }
 
 impl Mutation for BatchDeleteRoutesRequest {
-    type Answer = BatchDeleteRoutesResponse;
-
     fn admit(&mut self, may: &mut May<'_>) -> Result<Self::Answer> {
         let (cluster, items) = (uid_of_cluster(&self.cluster), &mut self.items);
         let results = refuse(items, |item| {

@@ -107,8 +107,8 @@ pub(super) fn capabilities(answer: &GetCapabilitiesResponse, services: &Services
         let Some(capability) = known.filter(|_| !answer.capabilities[..at].contains(number)) else {
             return Err(BuildError::Capability { number: *number });
         };
-        let (served, service) = needs(capability, services);
-        if !served {
+        let service = capability.service();
+        if !services.names().iter().any(|served| served.rsplit('.').next() == Some(service)) {
             return Err(BuildError::CapabilityWithoutService { capability, service });
         }
     }
@@ -117,27 +117,6 @@ pub(super) fn capabilities(answer: &GetCapabilitiesResponse, services: &Services
         return Err(BuildError::FieldWithoutService { field, service });
     }
     Ok(())
-}
-
-/// The service that a capability belongs to, and whether it is served.
-fn needs(capability: Capability, services: &Services) -> (bool, &'static str) {
-    let instances = (services.instances.is_some(), service_names::INSTANCES);
-    let load_balancers = (services.load_balancers.is_some(), service_names::LOAD_BALANCERS);
-    let routes = (services.routes.is_some(), service_names::ROUTES);
-    match capability {
-        Capability::Unspecified => (false, "a service"),
-        Capability::InstancesWatch
-        | Capability::InstancesList
-        | Capability::InstancesKeyedByName
-        | Capability::SshKeys
-        | Capability::InstancePodCidrs => instances,
-        Capability::Adoption
-        | Capability::LoadBalancerDrift
-        | Capability::BackendSetsByDigest
-        | Capability::DurableDigest => load_balancers,
-        Capability::RouteNodeAddresses | Capability::RouteOwnership => routes,
-        Capability::Leadership => (true, "the base"),
-    }
 }
 
 pub(super) fn limits(answer: &GetCapabilitiesResponse) -> Result<(), BuildError> {

@@ -6,10 +6,9 @@ use cloudprovider_proto::v1alpha1::cloud_provider_server::CloudProvider as Rpc;
 use tonic::{Request, Response, Status};
 
 use super::core::Core;
-use super::method;
 use crate::proto::{
-    Capability, GetCapabilitiesRequest, GetCapabilitiesResponse, GetStatusRequest, GetStatusResponse,
-    LeadRequest, LeadResponse,
+    GetCapabilitiesRequest, GetCapabilitiesResponse, GetStatusRequest, GetStatusResponse, LeadRequest,
+    LeadResponse,
 };
 use crate::services::CloudProvider;
 
@@ -40,12 +39,11 @@ impl Rpc for Base {
     ) -> Result<Response<GetStatusResponse>, Status> {
         let Some(status) = &self.status else { return Ok(Response::new(GetStatusResponse::default())) };
         let run = |ctx, _request| async move { status.get_status(&ctx).await };
-        self.core.read(method::GET_STATUS, request, run).await
+        self.core.read(request, run).await
     }
 
     async fn lead(&self, request: Request<LeadRequest>) -> Result<Response<LeadResponse>, Status> {
-        self.core.needs(Capability::Leadership, method::LEAD)?;
         let run = |_ctx, request| async move { self.core.hear(request) };
-        self.core.read(method::LEAD, request, run).await
+        self.core.read(request, run).await
     }
 }

@@ -6,7 +6,6 @@ use cloudprovider_proto::v1alpha1::clusters_server::Clusters as Rpc;
 use tonic::{Request, Response, Status};
 
 use super::core::Core;
-use super::method;
 use crate::proto::{
     GetControlPlaneEndpointRequest, GetControlPlaneEndpointResponse, ListClustersRequest,
     ListClustersResponse,
@@ -32,7 +31,7 @@ impl Rpc for ClustersRpc {
         request: Request<ListClustersRequest>,
     ) -> Result<Response<ListClustersResponse>, Status> {
         let run = |ctx, request| async move { self.ours.list_clusters(&ctx, request).await };
-        self.core.read(method::LIST_CLUSTERS, request, run).await
+        self.core.read(request, run).await
     }
 
     async fn get_control_plane_endpoint(
@@ -40,6 +39,6 @@ impl Rpc for ClustersRpc {
         request: Request<GetControlPlaneEndpointRequest>,
     ) -> Result<Response<GetControlPlaneEndpointResponse>, Status> {
         let run = |ctx, request| async move { self.ours.get_control_plane_endpoint(&ctx, request).await };
-        self.core.read(method::GET_CONTROL_PLANE_ENDPOINT, request, run).await
+        self.core.read(request, run).await
     }
 }

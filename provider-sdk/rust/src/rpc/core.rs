@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cloudprovider_proto::RequestMessage;
+use cloudprovider_proto::method::LEAD;
 use futures::FutureExt as _;
 use futures::future::{Either, ready};
 use tokio::time;
@@ -78,7 +79,6 @@ impl Core {
     /// Runs a read, which ends when the caller is gone or its deadline has passed.
     pub(super) async fn read<Q, A, F>(
         &self,
-        method: Method,
         request: Request<Q>,
         run: impl FnOnce(CallContext, Q) -> F,
     ) -> Result<Response<A>, Status>
@@ -87,7 +87,7 @@ impl Core {
         F: Future<Output = Result<A>>,
     {
         let stop = self.lifecycle.stop.child_token();
-        let call = self.admit(method, request, stop.clone())?;
+        let call = self.admit(request, stop.clone())?;
         // A read that nobody waits for is useless.
         let _given_up_with_the_caller = stop.drop_guard();
         let ctx = call.ctx.clone();
@@ -102,7 +102,6 @@ impl Core {
     /// works on one of its keys.
     pub(super) async fn mutate<Q, F>(
         &self,
-        method: Method,
         request: Request<Q>,
         run: impl FnOnce(CallContext, Q) -> F,
     ) -> Result<Response<Q::Answer>, Status>
@@ -111,7 +110,7 @@ impl Core {
         F: Future<Output = Result<Q::Answer>> + Send + 'static,
     {
         let give_up = self.lifecycle.give_up.child_token();
-        let Call { mut ctx, request, timeout, term, waiting } = self.admit(method, request, give_up)?;
+        let Call { mut ctx, request, timeout, term, waiting } = self.admit(request, give_up)?;
         if let Some(term) = &term {
             // Not of the method: what it leaves behind when it answers must hear of the end as well.
             ctx.give_up = term.give_up.child_token();
@@ -155,10 +154,15 @@ impl Core {
     /// Refuses calls that must not reach a method, in the contract's order.
     pub(super) fn admit<Q: RequestMessage>(
         &self,
-        method: Method,
         request: Request<Q>,
         give_up: CancellationToken,
     ) -> Result<Call<Q>, Status> {
+        let method = method::of_path(Q::METHOD.path);
+        if let Some(capability) = Q::METHOD.capability
+            && !self.advertised.has(capability)
+        {
+            return Err(ProviderError::method_not_supported(method.method).to_status());
+        }
         let timeout = deadline::timeout(request.metadata());
         let caller_gone = CancellationToken::new();
         let ctx = CallContext {
@@ -179,7 +183,7 @@ impl Core {
         };
         let mut request = request.into_inner();
         self.note(method, &ctx, &request);
-        let term = self.check(method, &request).map_err(|error| fail(&ctx, error))?;
+        let term = self.check(&request).map_err(|error| fail(&ctx, error))?;
         if let Some(set) = request.backends() {
             self.sets.complete(ctx.cluster_uid(), set).map_err(|error| fail(&ctx, error))?;
         }
@@ -196,13 +200,14 @@ impl Core {
     }
 
     /// The term under which a mutation may run.
-    fn check<Q: RequestMessage>(&self, method: Method, request: &Q) -> Result<Option<Term>> {
+    fn check<Q: RequestMessage>(&self, request: &Q) -> Result<Option<Term>> {
         // A leader renews the term of its last mutations, and then steps down.
-        if self.lifecycle.stop.is_cancelled() && method != method::LEAD {
+        let is_lead = *Q::METHOD == LEAD;
+        if self.lifecycle.stop.is_cancelled() && !is_lead {
             return Err(ProviderError::shutting_down());
         }
         // `Lead` begins a term, and so needs none.
-        let term = if method == method::LEAD { None } else { self.term(request)? };
+        let term = if is_lead { None } else { self.term(request)? };
         checks::shape(request, &self.advertised)?;
         Ok(term)
     }
@@ -251,14 +256,6 @@ impl Core {
             });
         }
         Ok(answer)
-    }
-
-    /// An optional RPC is served only if its capability is advertised.
-    pub(super) fn needs(&self, capability: Capability, method: Method) -> Result<(), Status> {
-        if self.advertised.has(capability) {
-            return Ok(());
-        }
-        Err(ProviderError::method_not_supported(method.method).to_status())
     }
 }
 

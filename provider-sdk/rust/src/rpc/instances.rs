@@ -7,12 +7,12 @@ use futures::stream::BoxStream;
 use tonic::{Request, Response, Status};
 
 use super::core::Core;
-use super::{method, watch};
+use super::watch;
 use crate::checks::settle;
 use crate::proto::{
     AddSshKeyToAllInstancesRequest, AddSshKeyToAllInstancesResponse, BatchGetInstancesRequest,
-    BatchGetInstancesResponse, Capability, ListInstancesRequest, ListInstancesResponse,
-    WatchInstancesRequest, WatchInstancesResponse,
+    BatchGetInstancesResponse, ListInstancesRequest, ListInstancesResponse, WatchInstancesRequest,
+    WatchInstancesResponse,
 };
 use crate::services::Instances;
 
@@ -40,14 +40,13 @@ impl Rpc for InstancesRpc {
             settle(&asked, &mut answer.results);
             Ok(answer)
         };
-        self.core.read(method::BATCH_GET_INSTANCES, request, run).await
+        self.core.read(request, run).await
     }
 
     async fn watch_instances(
         &self,
         request: Request<WatchInstancesRequest>,
     ) -> Result<Response<BoxStream<'static, Result<WatchInstancesResponse, Status>>>, Status> {
-        self.core.needs(Capability::InstancesWatch, method::WATCH_INSTANCES)?;
         watch::open(&self.core, &*self.ours, request).await
     }
 
@@ -55,18 +54,16 @@ impl Rpc for InstancesRpc {
         &self,
         request: Request<ListInstancesRequest>,
     ) -> Result<Response<ListInstancesResponse>, Status> {
-        self.core.needs(Capability::InstancesList, method::LIST_INSTANCES)?;
         let run = |ctx, request| async move { self.ours.list_instances(&ctx, request).await };
-        self.core.read(method::LIST_INSTANCES, request, run).await
+        self.core.read(request, run).await
     }
 
     async fn add_ssh_key_to_all_instances(
         &self,
         request: Request<AddSshKeyToAllInstancesRequest>,
     ) -> Result<Response<AddSshKeyToAllInstancesResponse>, Status> {
-        self.core.needs(Capability::SshKeys, method::ADD_SSH_KEY)?;
         let ours = Arc::clone(&self.ours);
         let run = |ctx, request| async move { ours.add_ssh_key_to_all_instances(&ctx, request).await };
-        self.core.mutate(method::ADD_SSH_KEY, request, run).await
+        self.core.mutate(request, run).await
     }
 }

@@ -6,7 +6,6 @@ use cloudprovider_proto::v1alpha1::load_balancers_server::LoadBalancers as Rpc;
 use tonic::{Request, Response, Status};
 
 use super::core::Core;
-use super::method;
 use crate::checks::{settle, uid_of};
 use crate::proto::{
     BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse, DeleteLoadBalancerRequest,
@@ -34,7 +33,7 @@ impl Rpc for LoadBalancersRpc {
         request: Request<GetLoadBalancerRequest>,
     ) -> Result<Response<GetLoadBalancerResponse>, Status> {
         let run = |ctx, request| async move { self.ours.get_load_balancer(&ctx, request).await };
-        self.core.read(method::GET_LOAD_BALANCER, request, run).await
+        self.core.read(request, run).await
     }
 
     async fn ensure_load_balancer(
@@ -43,7 +42,7 @@ impl Rpc for LoadBalancersRpc {
     ) -> Result<Response<EnsureLoadBalancerResponse>, Status> {
         let ours = Arc::clone(&self.ours);
         let run = |ctx, request| async move { ours.ensure_load_balancer(&ctx, request).await };
-        self.core.mutate(method::ENSURE_LOAD_BALANCER, request, run).await
+        self.core.mutate(request, run).await
     }
 
     async fn batch_update_load_balancers(
@@ -58,7 +57,7 @@ impl Rpc for LoadBalancersRpc {
             settle(&asked, &mut answer.results);
             Ok(answer)
         };
-        self.core.mutate(method::BATCH_UPDATE_LOAD_BALANCERS, request, run).await
+        self.core.mutate(request, run).await
     }
 
     async fn delete_load_balancer(
@@ -67,7 +66,7 @@ impl Rpc for LoadBalancersRpc {
     ) -> Result<Response<DeleteLoadBalancerResponse>, Status> {
         let ours = Arc::clone(&self.ours);
         let run = |ctx, request| async move { ours.delete_load_balancer(&ctx, request).await };
-        self.core.mutate(method::DELETE_LOAD_BALANCER, request, run).await
+        self.core.mutate(request, run).await
     }
 
     async fn list_load_balancers(
@@ -75,6 +74,6 @@ impl Rpc for LoadBalancersRpc {
         request: Request<ListLoadBalancersRequest>,
     ) -> Result<Response<ListLoadBalancersResponse>, Status> {
         let run = |ctx, request| async move { self.ours.list_load_balancers(&ctx, request).await };
-        self.core.read(method::LIST_LOAD_BALANCERS, request, run).await
+        self.core.read(request, run).await
     }
 }

@@ -6,7 +6,6 @@ use cloudprovider_proto::v1alpha1::routes_server::Routes as Rpc;
 use tonic::{Request, Response, Status};
 
 use super::core::Core;
-use super::method;
 use crate::checks::settle;
 use crate::proto::{
     BatchDeleteRoutesRequest, BatchDeleteRoutesResponse, BatchEnsureRoutesRequest, BatchEnsureRoutesResponse,
@@ -33,7 +32,7 @@ impl Rpc for RoutesRpc {
         request: Request<ListRoutesRequest>,
     ) -> Result<Response<ListRoutesResponse>, Status> {
         let run = |ctx, request| async move { self.ours.list_routes(&ctx, request).await };
-        self.core.read(method::LIST_ROUTES, request, run).await
+        self.core.read(request, run).await
     }
 
     async fn batch_ensure_routes(
@@ -47,7 +46,7 @@ impl Rpc for RoutesRpc {
             settle(&asked, &mut answer.results);
             Ok(answer)
         };
-        self.core.mutate(method::BATCH_ENSURE_ROUTES, request, run).await
+        self.core.mutate(request, run).await
     }
 
     async fn batch_delete_routes(
@@ -61,6 +60,6 @@ impl Rpc for RoutesRpc {
             settle(&asked, &mut answer.results);
             Ok(answer)
         };
-        self.core.mutate(method::BATCH_DELETE_ROUTES, request, run).await
+        self.core.mutate(request, run).await
     }
 }

@@ -6,7 +6,6 @@ use cloudprovider_proto::v1alpha1::volumes_server::Volumes as Rpc;
 use tonic::{Request, Response, Status};
 
 use super::core::Core;
-use super::method;
 use crate::checks::settle;
 use crate::proto::{BatchGetVolumeLabelsRequest, BatchGetVolumeLabelsResponse};
 use crate::services::Volumes;
@@ -35,6 +34,6 @@ impl Rpc for VolumesRpc {
             settle(&asked, &mut answer.results);
             Ok(answer)
         };
-        self.core.read(method::BATCH_GET_VOLUME_LABELS, request, run).await
+        self.core.read(request, run).await
     }
 }

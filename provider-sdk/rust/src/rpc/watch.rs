@@ -12,7 +12,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
 
 use super::core::{Core, fail};
-use super::method;
 use crate::proto::watch_instances_response::Frame;
 use crate::proto::{WatchBookmark, WatchInstancesRequest, WatchInstancesResponse, WatchStarted};
 use crate::services::{InstanceWatch, Instances, WatchEvent};
@@ -28,7 +27,7 @@ pub(super) async fn open(
 ) -> Result<Response<Frames>, Status> {
     let stop = core.lifecycle.stop.clone();
     let ended = stop.child_token();
-    let call = core.admit(method::WATCH_INSTANCES, request, ended.clone())?;
+    let call = core.admit(request, ended.clone())?;
     let ctx = call.ctx;
     let has_token = !call.request.resume_token.is_empty();
     let opened = AssertUnwindSafe(ours.watch_instances(&ctx, call.request)).catch_unwind().await;

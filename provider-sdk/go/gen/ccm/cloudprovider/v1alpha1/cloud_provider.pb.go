@@ -1414,23 +1414,35 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x01(\x0e2+.ccm.cloudprovider.v1alpha1.ConditionStatusR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x120\n" +
-	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since*\xc8\x03\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since*\xe0\x05\n" +
 	"\n" +
 	"Capability\x12\x1a\n" +
-	"\x16CAPABILITY_UNSPECIFIED\x10\x00\x12\x1e\n" +
-	"\x1aCAPABILITY_INSTANCES_WATCH\x10\x01\x12\x1d\n" +
-	"\x19CAPABILITY_INSTANCES_LIST\x10\x02\x12\x17\n" +
-	"\x13CAPABILITY_SSH_KEYS\x10\x03\x12!\n" +
-	"\x1dCAPABILITY_INSTANCE_POD_CIDRS\x10\x04\x12\x17\n" +
-	"\x13CAPABILITY_ADOPTION\x10\x05\x12#\n" +
-	"\x1fCAPABILITY_ROUTE_NODE_ADDRESSES\x10\x06\x12\"\n" +
-	"\x1eCAPABILITY_LOAD_BALANCER_DRIFT\x10\b\x12&\n" +
-	"\"CAPABILITY_INSTANCES_KEYED_BY_NAME\x10\t\x12\x19\n" +
+	"\x16CAPABILITY_UNSPECIFIED\x10\x00\x12?\n" +
+	"\x1aCAPABILITY_INSTANCES_WATCH\x10\x01\x1a\x1f\xa2\xdb\x18\x1b\n" +
+	"\tInstances\x12\x0eWatchInstances\x12=\n" +
+	"\x19CAPABILITY_INSTANCES_LIST\x10\x02\x1a\x1e\xa2\xdb\x18\x1a\n" +
+	"\tInstances\x12\rListInstances\x12A\n" +
+	"\x13CAPABILITY_SSH_KEYS\x10\x03\x1a(\xa2\xdb\x18$\n" +
+	"\tInstances\x12\x17AddSshKeyToAllInstances\x122\n" +
+	"\x1dCAPABILITY_INSTANCE_POD_CIDRS\x10\x04\x1a\x0f\xa2\xdb\x18\v\n" +
+	"\tInstances\x12,\n" +
+	"\x13CAPABILITY_ADOPTION\x10\x05\x1a\x13\xa2\xdb\x18\x0f\n" +
+	"\rLoadBalancers\x121\n" +
+	"\x1fCAPABILITY_ROUTE_NODE_ADDRESSES\x10\x06\x1a\f\xa2\xdb\x18\b\n" +
+	"\x06Routes\x127\n" +
+	"\x1eCAPABILITY_LOAD_BALANCER_DRIFT\x10\b\x1a\x13\xa2\xdb\x18\x0f\n" +
+	"\rLoadBalancers\x127\n" +
+	"\"CAPABILITY_INSTANCES_KEYED_BY_NAME\x10\t\x1a\x0f\xa2\xdb\x18\v\n" +
+	"\tInstances\x124\n" +
 	"\x15CAPABILITY_LEADERSHIP\x10\n" +
-	"\x12%\n" +
-	"!CAPABILITY_BACKEND_SETS_BY_DIGEST\x10\v\x12\x1d\n" +
-	"\x19CAPABILITY_DURABLE_DIGEST\x10\f\x12\x1e\n" +
-	"\x1aCAPABILITY_ROUTE_OWNERSHIP\x10\r\"\x04\b\a\x10\a*\x12CAPABILITY_FENCING*\xe3\x01\n" +
+	"\x1a\x19\xa2\xdb\x18\x15\n" +
+	"\rCloudProvider\x12\x04Lead\x12:\n" +
+	"!CAPABILITY_BACKEND_SETS_BY_DIGEST\x10\v\x1a\x13\xa2\xdb\x18\x0f\n" +
+	"\rLoadBalancers\x122\n" +
+	"\x19CAPABILITY_DURABLE_DIGEST\x10\f\x1a\x13\xa2\xdb\x18\x0f\n" +
+	"\rLoadBalancers\x12,\n" +
+	"\x1aCAPABILITY_ROUTE_OWNERSHIP\x10\r\x1a\f\xa2\xdb\x18\b\n" +
+	"\x06Routes\"\x04\b\a\x10\a*\x12CAPABILITY_FENCING*\xe3\x01\n" +
 	"\rConditionType\x12\x1e\n" +
 	"\x1aCONDITION_TYPE_UNSPECIFIED\x10\x00\x12$\n" +
 	" CONDITION_TYPE_CREDENTIALS_VALID\x10\x02\x12\"\n" +
@@ -1438,11 +1450,14 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x0fConditionStatus\x12 \n" +
 	"\x1cCONDITION_STATUS_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CONDITION_STATUS_TRUE\x10\x01\x12\x1a\n" +
-	"\x16CONDITION_STATUS_FALSE\x10\x022\xdf\x02\n" +
-	"\rCloudProvider\x12\x7f\n" +
-	"\x0fGetCapabilities\x122.ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest\x1a3.ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse\"\x03\x90\x02\x01\x12m\n" +
-	"\tGetStatus\x12,.ccm.cloudprovider.v1alpha1.GetStatusRequest\x1a-.ccm.cloudprovider.v1alpha1.GetStatusResponse\"\x03\x90\x02\x01\x12^\n" +
-	"\x04Lead\x12'.ccm.cloudprovider.v1alpha1.LeadRequest\x1a(.ccm.cloudprovider.v1alpha1.LeadResponse\"\x03\x90\x02\x02Bj\n" +
+	"\x16CONDITION_STATUS_FALSE\x10\x022\xf8\x02\n" +
+	"\rCloudProvider\x12\x87\x01\n" +
+	"\x0fGetCapabilities\x122.ccm.cloudprovider.v1alpha1.GetCapabilitiesRequest\x1a3.ccm.cloudprovider.v1alpha1.GetCapabilitiesResponse\"\v\xaa\xdb\x18\x04\b\x05\x10\n" +
+	"\x90\x02\x01\x12u\n" +
+	"\tGetStatus\x12,.ccm.cloudprovider.v1alpha1.GetStatusRequest\x1a-.ccm.cloudprovider.v1alpha1.GetStatusResponse\"\v\xaa\xdb\x18\x04\b\x05\x10\n" +
+	"\x90\x02\x01\x12f\n" +
+	"\x04Lead\x12'.ccm.cloudprovider.v1alpha1.LeadRequest\x1a(.ccm.cloudprovider.v1alpha1.LeadResponse\"\v\xaa\xdb\x18\x04\b\x05\x10\n" +
+	"\x90\x02\x02Bj\n" +
 	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (

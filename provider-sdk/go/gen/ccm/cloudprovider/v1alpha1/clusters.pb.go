@@ -268,10 +268,10 @@ const file_ccm_cloudprovider_v1alpha1_clusters_proto_rawDesc = "" +
 	"\fcluster_name\x18\x02 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\x80\bR\vclusterName\"I\n" +
 	"\x1fGetControlPlaneEndpointResponse\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x12\n" +
-	"\x04port\x18\x02 \x01(\x05R\x04port2\x9c\x02\n" +
-	"\bClusters\x12v\n" +
-	"\fListClusters\x12/.ccm.cloudprovider.v1alpha1.ListClustersRequest\x1a0.ccm.cloudprovider.v1alpha1.ListClustersResponse\"\x03\x90\x02\x01\x12\x97\x01\n" +
-	"\x17GetControlPlaneEndpoint\x12:.ccm.cloudprovider.v1alpha1.GetControlPlaneEndpointRequest\x1a;.ccm.cloudprovider.v1alpha1.GetControlPlaneEndpointResponse\"\x03\x90\x02\x01Bj\n" +
+	"\x04port\x18\x02 \x01(\x05R\x04port2\xac\x02\n" +
+	"\bClusters\x12~\n" +
+	"\fListClusters\x12/.ccm.cloudprovider.v1alpha1.ListClustersRequest\x1a0.ccm.cloudprovider.v1alpha1.ListClustersResponse\"\v\xaa\xdb\x18\x04\b\x1e\x10x\x90\x02\x01\x12\x9f\x01\n" +
+	"\x17GetControlPlaneEndpoint\x12:.ccm.cloudprovider.v1alpha1.GetControlPlaneEndpointRequest\x1a;.ccm.cloudprovider.v1alpha1.GetControlPlaneEndpointResponse\"\v\xaa\xdb\x18\x04\b\x1e\x10x\x90\x02\x01Bj\n" +
 	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (

@@ -1515,12 +1515,12 @@ const file_ccm_cloudprovider_v1alpha1_instances_proto_rawDesc = "" +
 	"\x16MAINTENANCE_KIND_PAUSE\x10\x01\x12\x1b\n" +
 	"\x17MAINTENANCE_KIND_REBOOT\x10\x02\x12\x19\n" +
 	"\x15MAINTENANCE_KIND_STOP\x10\x03\x12 \n" +
-	"\x1cMAINTENANCE_KIND_TERMINATION\x10\x042\xa8\x04\n" +
-	"\tInstances\x12\x85\x01\n" +
-	"\x11BatchGetInstances\x124.ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest\x1a5.ccm.cloudprovider.v1alpha1.BatchGetInstancesResponse\"\x03\x90\x02\x01\x12~\n" +
-	"\x0eWatchInstances\x121.ccm.cloudprovider.v1alpha1.WatchInstancesRequest\x1a2.ccm.cloudprovider.v1alpha1.WatchInstancesResponse\"\x03\x90\x02\x010\x01\x12y\n" +
-	"\rListInstances\x120.ccm.cloudprovider.v1alpha1.ListInstancesRequest\x1a1.ccm.cloudprovider.v1alpha1.ListInstancesResponse\"\x03\x90\x02\x01\x12\x97\x01\n" +
-	"\x17AddSshKeyToAllInstances\x12:.ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesRequest\x1a;.ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesResponse\"\x03\x90\x02\x02Bj\n" +
+	"\x1cMAINTENANCE_KIND_TERMINATION\x10\x042\xcb\x04\n" +
+	"\tInstances\x12\x8d\x01\n" +
+	"\x11BatchGetInstances\x124.ccm.cloudprovider.v1alpha1.BatchGetInstancesRequest\x1a5.ccm.cloudprovider.v1alpha1.BatchGetInstancesResponse\"\v\xaa\xdb\x18\x04\b\x1e\x10x\x90\x02\x01\x12\x86\x01\n" +
+	"\x0eWatchInstances\x121.ccm.cloudprovider.v1alpha1.WatchInstancesRequest\x1a2.ccm.cloudprovider.v1alpha1.WatchInstancesResponse\"\v\xaa\xdb\x18\x04\b\x1e\x10x\x90\x02\x010\x01\x12\x81\x01\n" +
+	"\rListInstances\x120.ccm.cloudprovider.v1alpha1.ListInstancesRequest\x1a1.ccm.cloudprovider.v1alpha1.ListInstancesResponse\"\v\xaa\xdb\x18\x04\b\x1e\x10x\x90\x02\x01\x12\xa0\x01\n" +
+	"\x17AddSshKeyToAllInstances\x12:.ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesRequest\x1a;.ccm.cloudprovider.v1alpha1.AddSshKeyToAllInstancesResponse\"\f\xaa\xdb\x18\x05\bx\x10\xd8\x04\x90\x02\x02Bj\n" +
 	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (

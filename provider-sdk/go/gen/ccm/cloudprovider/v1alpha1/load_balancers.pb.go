@@ -1381,13 +1381,13 @@ const file_ccm_cloudprovider_v1alpha1_load_balancers_proto_rawDesc = "" +
 	"\rUpdateOutcome\x12\x1e\n" +
 	"\x1aUPDATE_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16UPDATE_OUTCOME_UPDATED\x10\x01\x12\x1e\n" +
-	"\x1aUPDATE_OUTCOME_NOT_UPDATED\x10\x022\xcb\x05\n" +
-	"\rLoadBalancers\x12\x7f\n" +
-	"\x0fGetLoadBalancer\x122.ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest\x1a3.ccm.cloudprovider.v1alpha1.GetLoadBalancerResponse\"\x03\x90\x02\x01\x12\x88\x01\n" +
-	"\x12EnsureLoadBalancer\x125.ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest\x1a6.ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse\"\x03\x90\x02\x02\x12\x9a\x01\n" +
-	"\x18BatchUpdateLoadBalancers\x12;.ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest\x1a<.ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse\"\x03\x90\x02\x02\x12\x88\x01\n" +
-	"\x12DeleteLoadBalancer\x125.ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest\x1a6.ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse\"\x03\x90\x02\x02\x12\x85\x01\n" +
-	"\x11ListLoadBalancers\x124.ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest\x1a5.ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse\"\x03\x90\x02\x01Bj\n" +
+	"\x1aUPDATE_OUTCOME_NOT_UPDATED\x10\x022\xf7\x05\n" +
+	"\rLoadBalancers\x12\x87\x01\n" +
+	"\x0fGetLoadBalancer\x122.ccm.cloudprovider.v1alpha1.GetLoadBalancerRequest\x1a3.ccm.cloudprovider.v1alpha1.GetLoadBalancerResponse\"\v\xaa\xdb\x18\x04\b\x1e\x10x\x90\x02\x01\x12\x91\x01\n" +
+	"\x12EnsureLoadBalancer\x125.ccm.cloudprovider.v1alpha1.EnsureLoadBalancerRequest\x1a6.ccm.cloudprovider.v1alpha1.EnsureLoadBalancerResponse\"\f\xaa\xdb\x18\x05\bx\x10\xd8\x04\x90\x02\x02\x12\xa3\x01\n" +
+	"\x18BatchUpdateLoadBalancers\x12;.ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersRequest\x1a<.ccm.cloudprovider.v1alpha1.BatchUpdateLoadBalancersResponse\"\f\xaa\xdb\x18\x05\bx\x10\xd8\x04\x90\x02\x02\x12\x91\x01\n" +
+	"\x12DeleteLoadBalancer\x125.ccm.cloudprovider.v1alpha1.DeleteLoadBalancerRequest\x1a6.ccm.cloudprovider.v1alpha1.DeleteLoadBalancerResponse\"\f\xaa\xdb\x18\x05\bx\x10\xd8\x04\x90\x02\x02\x12\x8d\x01\n" +
+	"\x11ListLoadBalancers\x124.ccm.cloudprovider.v1alpha1.ListLoadBalancersRequest\x1a5.ccm.cloudprovider.v1alpha1.ListLoadBalancersResponse\"\v\xaa\xdb\x18\x04\b\x1e\x10x\x90\x02\x01Bj\n" +
 	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (

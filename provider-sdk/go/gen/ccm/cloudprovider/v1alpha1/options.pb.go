@@ -79,6 +79,116 @@ func (RetryClass) EnumDescriptor() ([]byte, []int) {
 	return file_ccm_cloudprovider_v1alpha1_options_proto_rawDescGZIP(), []int{0}
 }
 
+// CapabilityTraits are what a capability belongs to.
+type CapabilityTraits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The service that a provider with the capability serves, without its package. Required.
+	Service string `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// The RPC of it that is served with the capability and never without. Empty: the capability is about something else.
+	Rpc           string `protobuf:"bytes,2,opt,name=rpc,proto3" json:"rpc,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CapabilityTraits) Reset() {
+	*x = CapabilityTraits{}
+	mi := &file_ccm_cloudprovider_v1alpha1_options_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CapabilityTraits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CapabilityTraits) ProtoMessage() {}
+
+func (x *CapabilityTraits) ProtoReflect() protoreflect.Message {
+	mi := &file_ccm_cloudprovider_v1alpha1_options_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CapabilityTraits.ProtoReflect.Descriptor instead.
+func (*CapabilityTraits) Descriptor() ([]byte, []int) {
+	return file_ccm_cloudprovider_v1alpha1_options_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *CapabilityTraits) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *CapabilityTraits) GetRpc() string {
+	if x != nil {
+		return x.Rpc
+	}
+	return ""
+}
+
+// MethodTraits are the deadlines of an RPC. The host sets one on every unary call; on a stream it bounds the first frame.
+type MethodTraits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In seconds, unless `Limits.deadlines` has another one. Required.
+	Deadline uint32 `protobuf:"varint,1,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// The longest that a provider may ask for, in seconds. Required.
+	MaxDeadline   uint32 `protobuf:"varint,2,opt,name=max_deadline,json=maxDeadline,proto3" json:"max_deadline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MethodTraits) Reset() {
+	*x = MethodTraits{}
+	mi := &file_ccm_cloudprovider_v1alpha1_options_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MethodTraits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MethodTraits) ProtoMessage() {}
+
+func (x *MethodTraits) ProtoReflect() protoreflect.Message {
+	mi := &file_ccm_cloudprovider_v1alpha1_options_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MethodTraits.ProtoReflect.Descriptor instead.
+func (*MethodTraits) Descriptor() ([]byte, []int) {
+	return file_ccm_cloudprovider_v1alpha1_options_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *MethodTraits) GetDeadline() uint32 {
+	if x != nil {
+		return x.Deadline
+	}
+	return 0
+}
+
+func (x *MethodTraits) GetMaxDeadline() uint32 {
+	if x != nil {
+		return x.MaxDeadline
+	}
+	return 0
+}
+
 // FieldShape is what a field must contain: in requests, and in the messages that they consist of.
 type FieldShape struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -104,7 +214,7 @@ type FieldShape struct {
 
 func (x *FieldShape) Reset() {
 	*x = FieldShape{}
-	mi := &file_ccm_cloudprovider_v1alpha1_options_proto_msgTypes[0]
+	mi := &file_ccm_cloudprovider_v1alpha1_options_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -116,7 +226,7 @@ func (x *FieldShape) String() string {
 func (*FieldShape) ProtoMessage() {}
 
 func (x *FieldShape) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_options_proto_msgTypes[0]
+	mi := &file_ccm_cloudprovider_v1alpha1_options_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -129,7 +239,7 @@ func (x *FieldShape) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldShape.ProtoReflect.Descriptor instead.
 func (*FieldShape) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_options_proto_rawDescGZIP(), []int{0}
+	return file_ccm_cloudprovider_v1alpha1_options_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *FieldShape) GetRequired() bool {
@@ -204,7 +314,7 @@ type ReasonTraits struct {
 
 func (x *ReasonTraits) Reset() {
 	*x = ReasonTraits{}
-	mi := &file_ccm_cloudprovider_v1alpha1_options_proto_msgTypes[1]
+	mi := &file_ccm_cloudprovider_v1alpha1_options_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -216,7 +326,7 @@ func (x *ReasonTraits) String() string {
 func (*ReasonTraits) ProtoMessage() {}
 
 func (x *ReasonTraits) ProtoReflect() protoreflect.Message {
-	mi := &file_ccm_cloudprovider_v1alpha1_options_proto_msgTypes[1]
+	mi := &file_ccm_cloudprovider_v1alpha1_options_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -229,7 +339,7 @@ func (x *ReasonTraits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonTraits.ProtoReflect.Descriptor instead.
 func (*ReasonTraits) Descriptor() ([]byte, []int) {
-	return file_ccm_cloudprovider_v1alpha1_options_proto_rawDescGZIP(), []int{1}
+	return file_ccm_cloudprovider_v1alpha1_options_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ReasonTraits) GetCodes() []string {
@@ -263,6 +373,22 @@ var file_ccm_cloudprovider_v1alpha1_options_proto_extTypes = []protoimpl.Extensi
 		Filename:      "ccm/cloudprovider/v1alpha1/options.proto",
 	},
 	{
+		ExtendedType:  (*descriptorpb.EnumValueOptions)(nil),
+		ExtensionType: (*CapabilityTraits)(nil),
+		Field:         50612,
+		Name:          "ccm.cloudprovider.v1alpha1.capability",
+		Tag:           "bytes,50612,opt,name=capability",
+		Filename:      "ccm/cloudprovider/v1alpha1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.MethodOptions)(nil),
+		ExtensionType: (*MethodTraits)(nil),
+		Field:         50613,
+		Name:          "ccm.cloudprovider.v1alpha1.method",
+		Tag:           "bytes,50613,opt,name=method",
+		Filename:      "ccm/cloudprovider/v1alpha1/options.proto",
+	},
+	{
 		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
 		ExtensionType: (*FieldShape)(nil),
 		Field:         50611,
@@ -278,6 +404,18 @@ var (
 	//
 	// optional ccm.cloudprovider.v1alpha1.ReasonTraits reason = 50610;
 	E_Reason = &file_ccm_cloudprovider_v1alpha1_options_proto_extTypes[0]
+	// What a capability belongs to; set on every value of Capability.
+	//
+	// optional ccm.cloudprovider.v1alpha1.CapabilityTraits capability = 50612;
+	E_Capability = &file_ccm_cloudprovider_v1alpha1_options_proto_extTypes[1]
+)
+
+// Extension fields to descriptorpb.MethodOptions.
+var (
+	// The deadlines of an RPC; set on every RPC.
+	//
+	// optional ccm.cloudprovider.v1alpha1.MethodTraits method = 50613;
+	E_Method = &file_ccm_cloudprovider_v1alpha1_options_proto_extTypes[2]
 )
 
 // Extension fields to descriptorpb.FieldOptions.
@@ -286,14 +424,20 @@ var (
 	// and the path of the field, such as `items[3].service.ref.uid`; or with BATCH_TOO_LARGE.
 	//
 	// optional ccm.cloudprovider.v1alpha1.FieldShape shape = 50611;
-	E_Shape = &file_ccm_cloudprovider_v1alpha1_options_proto_extTypes[1]
+	E_Shape = &file_ccm_cloudprovider_v1alpha1_options_proto_extTypes[3]
 )
 
 var File_ccm_cloudprovider_v1alpha1_options_proto protoreflect.FileDescriptor
 
 const file_ccm_cloudprovider_v1alpha1_options_proto_rawDesc = "" +
 	"\n" +
-	"(ccm/cloudprovider/v1alpha1/options.proto\x12\x1accm.cloudprovider.v1alpha1\x1a google/protobuf/descriptor.proto\"\xf8\x01\n" +
+	"(ccm/cloudprovider/v1alpha1/options.proto\x12\x1accm.cloudprovider.v1alpha1\x1a google/protobuf/descriptor.proto\">\n" +
+	"\x10CapabilityTraits\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x10\n" +
+	"\x03rpc\x18\x02 \x01(\tR\x03rpc\"M\n" +
+	"\fMethodTraits\x12\x1a\n" +
+	"\bdeadline\x18\x01 \x01(\rR\bdeadline\x12!\n" +
+	"\fmax_deadline\x18\x02 \x01(\rR\vmaxDeadline\"\xf8\x01\n" +
 	"\n" +
 	"FieldShape\x12\x1a\n" +
 	"\brequired\x18\x01 \x01(\bR\brequired\x12\x1b\n" +
@@ -315,7 +459,11 @@ const file_ccm_cloudprovider_v1alpha1_options_proto_rawDesc = "" +
 	"\x13RETRY_CLASS_BACKOFF\x10\x01\x12\x14\n" +
 	"\x10RETRY_CLASS_SLOW\x10\x02\x12\x14\n" +
 	"\x10RETRY_CLASS_WAIT\x10\x03:e\n" +
-	"\x06reason\x12!.google.protobuf.EnumValueOptions\x18\xb2\x8b\x03 \x01(\v2(.ccm.cloudprovider.v1alpha1.ReasonTraitsR\x06reason:]\n" +
+	"\x06reason\x12!.google.protobuf.EnumValueOptions\x18\xb2\x8b\x03 \x01(\v2(.ccm.cloudprovider.v1alpha1.ReasonTraitsR\x06reason:q\n" +
+	"\n" +
+	"capability\x12!.google.protobuf.EnumValueOptions\x18\xb4\x8b\x03 \x01(\v2,.ccm.cloudprovider.v1alpha1.CapabilityTraitsR\n" +
+	"capability:b\n" +
+	"\x06method\x12\x1e.google.protobuf.MethodOptions\x18\xb5\x8b\x03 \x01(\v2(.ccm.cloudprovider.v1alpha1.MethodTraitsR\x06method:]\n" +
 	"\x05shape\x12\x1d.google.protobuf.FieldOptions\x18\xb3\x8b\x03 \x01(\v2&.ccm.cloudprovider.v1alpha1.FieldShapeR\x05shapeBj\n" +
 	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
@@ -332,24 +480,31 @@ func file_ccm_cloudprovider_v1alpha1_options_proto_rawDescGZIP() []byte {
 }
 
 var file_ccm_cloudprovider_v1alpha1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ccm_cloudprovider_v1alpha1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_ccm_cloudprovider_v1alpha1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_ccm_cloudprovider_v1alpha1_options_proto_goTypes = []any{
 	(RetryClass)(0),                       // 0: ccm.cloudprovider.v1alpha1.RetryClass
-	(*FieldShape)(nil),                    // 1: ccm.cloudprovider.v1alpha1.FieldShape
-	(*ReasonTraits)(nil),                  // 2: ccm.cloudprovider.v1alpha1.ReasonTraits
-	(*descriptorpb.EnumValueOptions)(nil), // 3: google.protobuf.EnumValueOptions
-	(*descriptorpb.FieldOptions)(nil),     // 4: google.protobuf.FieldOptions
+	(*CapabilityTraits)(nil),              // 1: ccm.cloudprovider.v1alpha1.CapabilityTraits
+	(*MethodTraits)(nil),                  // 2: ccm.cloudprovider.v1alpha1.MethodTraits
+	(*FieldShape)(nil),                    // 3: ccm.cloudprovider.v1alpha1.FieldShape
+	(*ReasonTraits)(nil),                  // 4: ccm.cloudprovider.v1alpha1.ReasonTraits
+	(*descriptorpb.EnumValueOptions)(nil), // 5: google.protobuf.EnumValueOptions
+	(*descriptorpb.MethodOptions)(nil),    // 6: google.protobuf.MethodOptions
+	(*descriptorpb.FieldOptions)(nil),     // 7: google.protobuf.FieldOptions
 }
 var file_ccm_cloudprovider_v1alpha1_options_proto_depIdxs = []int32{
 	0, // 0: ccm.cloudprovider.v1alpha1.ReasonTraits.retry:type_name -> ccm.cloudprovider.v1alpha1.RetryClass
-	3, // 1: ccm.cloudprovider.v1alpha1.reason:extendee -> google.protobuf.EnumValueOptions
-	4, // 2: ccm.cloudprovider.v1alpha1.shape:extendee -> google.protobuf.FieldOptions
-	2, // 3: ccm.cloudprovider.v1alpha1.reason:type_name -> ccm.cloudprovider.v1alpha1.ReasonTraits
-	1, // 4: ccm.cloudprovider.v1alpha1.shape:type_name -> ccm.cloudprovider.v1alpha1.FieldShape
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	3, // [3:5] is the sub-list for extension type_name
-	1, // [1:3] is the sub-list for extension extendee
+	5, // 1: ccm.cloudprovider.v1alpha1.reason:extendee -> google.protobuf.EnumValueOptions
+	5, // 2: ccm.cloudprovider.v1alpha1.capability:extendee -> google.protobuf.EnumValueOptions
+	6, // 3: ccm.cloudprovider.v1alpha1.method:extendee -> google.protobuf.MethodOptions
+	7, // 4: ccm.cloudprovider.v1alpha1.shape:extendee -> google.protobuf.FieldOptions
+	4, // 5: ccm.cloudprovider.v1alpha1.reason:type_name -> ccm.cloudprovider.v1alpha1.ReasonTraits
+	1, // 6: ccm.cloudprovider.v1alpha1.capability:type_name -> ccm.cloudprovider.v1alpha1.CapabilityTraits
+	2, // 7: ccm.cloudprovider.v1alpha1.method:type_name -> ccm.cloudprovider.v1alpha1.MethodTraits
+	3, // 8: ccm.cloudprovider.v1alpha1.shape:type_name -> ccm.cloudprovider.v1alpha1.FieldShape
+	9, // [9:9] is the sub-list for method output_type
+	9, // [9:9] is the sub-list for method input_type
+	5, // [5:9] is the sub-list for extension type_name
+	1, // [1:5] is the sub-list for extension extendee
 	0, // [0:1] is the sub-list for field type_name
 }
 
@@ -364,8 +519,8 @@ func file_ccm_cloudprovider_v1alpha1_options_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ccm_cloudprovider_v1alpha1_options_proto_rawDesc), len(file_ccm_cloudprovider_v1alpha1_options_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   2,
-			NumExtensions: 2,
+			NumMessages:   4,
+			NumExtensions: 4,
 			NumServices:   0,
 		},
 		GoTypes:           file_ccm_cloudprovider_v1alpha1_options_proto_goTypes,

@@ -845,12 +845,12 @@ const file_ccm_cloudprovider_v1alpha1_routes_proto_rawDesc = "" +
 	"\x17ROUTE_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12ROUTE_STATE_ACTIVE\x10\x01\x12\x17\n" +
 	"\x13ROUTE_STATE_PENDING\x10\x02\x12\x19\n" +
-	"\x15ROUTE_STATE_BLACKHOLE\x10\x032\x8a\x03\n" +
-	"\x06Routes\x12p\n" +
+	"\x15ROUTE_STATE_BLACKHOLE\x10\x032\xa4\x03\n" +
+	"\x06Routes\x12x\n" +
 	"\n" +
-	"ListRoutes\x12-.ccm.cloudprovider.v1alpha1.ListRoutesRequest\x1a..ccm.cloudprovider.v1alpha1.ListRoutesResponse\"\x03\x90\x02\x01\x12\x85\x01\n" +
-	"\x11BatchEnsureRoutes\x124.ccm.cloudprovider.v1alpha1.BatchEnsureRoutesRequest\x1a5.ccm.cloudprovider.v1alpha1.BatchEnsureRoutesResponse\"\x03\x90\x02\x02\x12\x85\x01\n" +
-	"\x11BatchDeleteRoutes\x124.ccm.cloudprovider.v1alpha1.BatchDeleteRoutesRequest\x1a5.ccm.cloudprovider.v1alpha1.BatchDeleteRoutesResponse\"\x03\x90\x02\x02Bj\n" +
+	"ListRoutes\x12-.ccm.cloudprovider.v1alpha1.ListRoutesRequest\x1a..ccm.cloudprovider.v1alpha1.ListRoutesResponse\"\v\xaa\xdb\x18\x04\b<\x10x\x90\x02\x01\x12\x8e\x01\n" +
+	"\x11BatchEnsureRoutes\x124.ccm.cloudprovider.v1alpha1.BatchEnsureRoutesRequest\x1a5.ccm.cloudprovider.v1alpha1.BatchEnsureRoutesResponse\"\f\xaa\xdb\x18\x05\bx\x10\xac\x02\x90\x02\x02\x12\x8e\x01\n" +
+	"\x11BatchDeleteRoutes\x124.ccm.cloudprovider.v1alpha1.BatchDeleteRoutesRequest\x1a5.ccm.cloudprovider.v1alpha1.BatchDeleteRoutesResponse\"\f\xaa\xdb\x18\x05\bx\x10\xac\x02\x90\x02\x02Bj\n" +
 	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (

@@ -375,9 +375,9 @@ const file_ccm_cloudprovider_v1alpha1_volumes_proto_rawDesc = "" +
 	"\x18VOLUME_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14VOLUME_STATE_PRESENT\x10\x01\x12\x17\n" +
 	"\x13VOLUME_STATE_ABSENT\x10\x02\x12\x1a\n" +
-	"\x16VOLUME_STATE_NOT_OWNED\x10\x032\x9a\x01\n" +
-	"\aVolumes\x12\x8e\x01\n" +
-	"\x14BatchGetVolumeLabels\x127.ccm.cloudprovider.v1alpha1.BatchGetVolumeLabelsRequest\x1a8.ccm.cloudprovider.v1alpha1.BatchGetVolumeLabelsResponse\"\x03\x90\x02\x01Bj\n" +
+	"\x16VOLUME_STATE_NOT_OWNED\x10\x032\xa2\x01\n" +
+	"\aVolumes\x12\x96\x01\n" +
+	"\x14BatchGetVolumeLabels\x127.ccm.cloudprovider.v1alpha1.BatchGetVolumeLabelsRequest\x1a8.ccm.cloudprovider.v1alpha1.BatchGetVolumeLabelsResponse\"\v\xaa\xdb\x18\x04\b\x1e\x10x\x90\x02\x01Bj\n" +
 	"\x1accm.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3"
 
 var (

@@ -26,7 +26,7 @@ from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import cluster_pb2 as ccm_
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1 import options_pb2 as ccm_dot_cloudprovider_dot_v1alpha1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)ccm/cloudprovider/v1alpha1/clusters.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/options.proto\"\x8e\x01\n\x13ListClustersRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12\x19\n\tpage_size\x18\x02 \x01(\x05\x42\x06\x9a\xdb\x18\x02\x18\x01\x12\x1b\n\npage_token\x18\x03 \x01(\tB\x07\x9a\xdb\x18\x03\x10\x80@\">\n\x14ListClustersResponse\x12\r\n\x05names\x18\x01 \x03(\t\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x82\x01\n\x1eGetControlPlaneEndpointRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12\x1f\n\x0c\x63luster_name\x18\x02 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\x80\x08\"=\n\x1fGetControlPlaneEndpointResponse\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\x32\x9c\x02\n\x08\x43lusters\x12v\n\x0cListClusters\x12/.ccm.cloudprovider.v1alpha1.ListClustersRequest\x1a\x30.ccm.cloudprovider.v1alpha1.ListClustersResponse\"\x03\x90\x02\x01\x12\x97\x01\n\x17GetControlPlaneEndpoint\x12:.ccm.cloudprovider.v1alpha1.GetControlPlaneEndpointRequest\x1a;.ccm.cloudprovider.v1alpha1.GetControlPlaneEndpointResponse\"\x03\x90\x02\x01\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)ccm/cloudprovider/v1alpha1/clusters.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a(ccm/cloudprovider/v1alpha1/cluster.proto\x1a(ccm/cloudprovider/v1alpha1/options.proto\"\x8e\x01\n\x13ListClustersRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12\x19\n\tpage_size\x18\x02 \x01(\x05\x42\x06\x9a\xdb\x18\x02\x18\x01\x12\x1b\n\npage_token\x18\x03 \x01(\tB\x07\x9a\xdb\x18\x03\x10\x80@\">\n\x14ListClustersResponse\x12\r\n\x05names\x18\x01 \x03(\t\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x82\x01\n\x1eGetControlPlaneEndpointRequest\x12?\n\x07\x63luster\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ClusterRefB\x06\x9a\xdb\x18\x02\x08\x01\x12\x1f\n\x0c\x63luster_name\x18\x02 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\x80\x08\"=\n\x1fGetControlPlaneEndpointResponse\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\x05\x32\xac\x02\n\x08\x43lusters\x12~\n\x0cListClusters\x12/.ccm.cloudprovider.v1alpha1.ListClustersRequest\x1a\x30.ccm.cloudprovider.v1alpha1.ListClustersResponse\"\x0b\x90\x02\x01\xaa\xdb\x18\x04\x08\x1e\x10x\x12\x9f\x01\n\x17GetControlPlaneEndpoint\x12:.ccm.cloudprovider.v1alpha1.GetControlPlaneEndpointRequest\x1a;.ccm.cloudprovider.v1alpha1.GetControlPlaneEndpointResponse\"\x0b\x90\x02\x01\xaa\xdb\x18\x04\x08\x1e\x10xBj\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,9 +45,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETCONTROLPLANEENDPOINTREQUEST'].fields_by_name['cluster_name']._loaded_options = None
   _globals['_GETCONTROLPLANEENDPOINTREQUEST'].fields_by_name['cluster_name']._serialized_options = b'\232\333\030\005\010\001\020\200\010'
   _globals['_CLUSTERS'].methods_by_name['ListClusters']._loaded_options = None
-  _globals['_CLUSTERS'].methods_by_name['ListClusters']._serialized_options = b'\220\002\001'
+  _globals['_CLUSTERS'].methods_by_name['ListClusters']._serialized_options = b'\220\002\001\252\333\030\004\010\036\020x'
   _globals['_CLUSTERS'].methods_by_name['GetControlPlaneEndpoint']._loaded_options = None
-  _globals['_CLUSTERS'].methods_by_name['GetControlPlaneEndpoint']._serialized_options = b'\220\002\001'
+  _globals['_CLUSTERS'].methods_by_name['GetControlPlaneEndpoint']._serialized_options = b'\220\002\001\252\333\030\004\010\036\020x'
   _globals['_LISTCLUSTERSREQUEST']._serialized_start=158
   _globals['_LISTCLUSTERSREQUEST']._serialized_end=300
   _globals['_LISTCLUSTERSRESPONSE']._serialized_start=302
@@ -57,5 +57,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETCONTROLPLANEENDPOINTRESPONSE']._serialized_start=499
   _globals['_GETCONTROLPLANEENDPOINTRESPONSE']._serialized_end=560
   _globals['_CLUSTERS']._serialized_start=563
-  _globals['_CLUSTERS']._serialized_end=847
+  _globals['_CLUSTERS']._serialized_end=863
 # @@protoc_insertion_point(module_scope)

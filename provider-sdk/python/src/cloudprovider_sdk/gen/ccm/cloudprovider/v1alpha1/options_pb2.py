@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(ccm/cloudprovider/v1alpha1/options.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a google/protobuf/descriptor.proto\"\xa4\x01\n\nFieldShape\x12\x10\n\x08required\x18\x01 \x01(\x08\x12\x11\n\tmax_bytes\x18\x02 \x01(\r\x12\x14\n\x0cnot_negative\x18\x03 \x01(\x08\x12\r\n\x05limit\x18\x04 \x01(\t\x12\x0e\n\x06unique\x18\x05 \x03(\t\x12\x15\n\rrequired_with\x18\x06 \x01(\t\x12\x12\n\nempty_with\x18\x07 \x01(\t\x12\x11\n\tunchecked\x18\x08 \x01(\x08\"e\n\x0cReasonTraits\x12\r\n\x05\x63odes\x18\x01 \x03(\t\x12\x35\n\x05retry\x18\x02 \x01(\x0e\x32&.ccm.cloudprovider.v1alpha1.RetryClass\x12\x0f\n\x07\x66reezes\x18\x03 \x01(\x08*n\n\nRetryClass\x12\x1b\n\x17RETRY_CLASS_UNSPECIFIED\x10\x00\x12\x17\n\x13RETRY_CLASS_BACKOFF\x10\x01\x12\x14\n\x10RETRY_CLASS_SLOW\x10\x02\x12\x14\n\x10RETRY_CLASS_WAIT\x10\x03:]\n\x06reason\x12!.google.protobuf.EnumValueOptions\x18\xb2\x8b\x03 \x01(\x0b\x32(.ccm.cloudprovider.v1alpha1.ReasonTraits:V\n\x05shape\x12\x1d.google.protobuf.FieldOptions\x18\xb3\x8b\x03 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.FieldShapeBj\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(ccm/cloudprovider/v1alpha1/options.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a google/protobuf/descriptor.proto\"0\n\x10\x43\x61pabilityTraits\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0b\n\x03rpc\x18\x02 \x01(\t\"6\n\x0cMethodTraits\x12\x10\n\x08\x64\x65\x61\x64line\x18\x01 \x01(\r\x12\x14\n\x0cmax_deadline\x18\x02 \x01(\r\"\xa4\x01\n\nFieldShape\x12\x10\n\x08required\x18\x01 \x01(\x08\x12\x11\n\tmax_bytes\x18\x02 \x01(\r\x12\x14\n\x0cnot_negative\x18\x03 \x01(\x08\x12\r\n\x05limit\x18\x04 \x01(\t\x12\x0e\n\x06unique\x18\x05 \x03(\t\x12\x15\n\rrequired_with\x18\x06 \x01(\t\x12\x12\n\nempty_with\x18\x07 \x01(\t\x12\x11\n\tunchecked\x18\x08 \x01(\x08\"e\n\x0cReasonTraits\x12\r\n\x05\x63odes\x18\x01 \x03(\t\x12\x35\n\x05retry\x18\x02 \x01(\x0e\x32&.ccm.cloudprovider.v1alpha1.RetryClass\x12\x0f\n\x07\x66reezes\x18\x03 \x01(\x08*n\n\nRetryClass\x12\x1b\n\x17RETRY_CLASS_UNSPECIFIED\x10\x00\x12\x17\n\x13RETRY_CLASS_BACKOFF\x10\x01\x12\x14\n\x10RETRY_CLASS_SLOW\x10\x02\x12\x14\n\x10RETRY_CLASS_WAIT\x10\x03:]\n\x06reason\x12!.google.protobuf.EnumValueOptions\x18\xb2\x8b\x03 \x01(\x0b\x32(.ccm.cloudprovider.v1alpha1.ReasonTraits:e\n\ncapability\x12!.google.protobuf.EnumValueOptions\x18\xb4\x8b\x03 \x01(\x0b\x32,.ccm.cloudprovider.v1alpha1.CapabilityTraits:Z\n\x06method\x12\x1e.google.protobuf.MethodOptions\x18\xb5\x8b\x03 \x01(\x0b\x32(.ccm.cloudprovider.v1alpha1.MethodTraits:V\n\x05shape\x12\x1d.google.protobuf.FieldOptions\x18\xb3\x8b\x03 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.FieldShapeBj\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,10 +33,14 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ccm.cloudprovider.v1alpha1.
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\032ccm.cloudprovider.v1alpha1P\001ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1'
-  _globals['_RETRYCLASS']._serialized_start=376
-  _globals['_RETRYCLASS']._serialized_end=486
-  _globals['_FIELDSHAPE']._serialized_start=107
-  _globals['_FIELDSHAPE']._serialized_end=271
-  _globals['_REASONTRAITS']._serialized_start=273
-  _globals['_REASONTRAITS']._serialized_end=374
+  _globals['_RETRYCLASS']._serialized_start=482
+  _globals['_RETRYCLASS']._serialized_end=592
+  _globals['_CAPABILITYTRAITS']._serialized_start=106
+  _globals['_CAPABILITYTRAITS']._serialized_end=154
+  _globals['_METHODTRAITS']._serialized_start=156
+  _globals['_METHODTRAITS']._serialized_end=210
+  _globals['_FIELDSHAPE']._serialized_start=213
+  _globals['_FIELDSHAPE']._serialized_end=377
+  _globals['_REASONTRAITS']._serialized_start=379
+  _globals['_REASONTRAITS']._serialized_end=480
 # @@protoc_insertion_point(module_scope)

@@ -50,6 +50,58 @@ RETRY_CLASS_WAIT: RetryClass.ValueType  # 3
 Global___RetryClass: _TypeAlias = RetryClass  # noqa: Y015
 
 @_typing.final
+class CapabilityTraits(_message.Message):
+    """CapabilityTraits are what a capability belongs to."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVICE_FIELD_NUMBER: _builtins.int
+    RPC_FIELD_NUMBER: _builtins.int
+    service: _builtins.str
+    """The service that a provider with the capability serves, without its package. Required."""
+    rpc: _builtins.str
+    """The RPC of it that is served with the capability and never without. Empty: the capability is about something else."""
+    def __init__(
+        self,
+        *,
+        service: _builtins.str = ...,
+        rpc: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rpc", b"rpc", "service", b"service"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CapabilityTraits: _TypeAlias = CapabilityTraits  # noqa: Y015
+
+@_typing.final
+class MethodTraits(_message.Message):
+    """MethodTraits are the deadlines of an RPC. The host sets one on every unary call; on a stream it bounds the first frame."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEADLINE_FIELD_NUMBER: _builtins.int
+    MAX_DEADLINE_FIELD_NUMBER: _builtins.int
+    deadline: _builtins.int
+    """In seconds, unless `Limits.deadlines` has another one. Required."""
+    max_deadline: _builtins.int
+    """The longest that a provider may ask for, in seconds. Required."""
+    def __init__(
+        self,
+        *,
+        deadline: _builtins.int = ...,
+        max_deadline: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "max_deadline", b"max_deadline"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MethodTraits: _TypeAlias = MethodTraits  # noqa: Y015
+
+@_typing.final
 class FieldShape(_message.Message):
     """FieldShape is what a field must contain: in requests, and in the messages that they consist of."""
 
@@ -136,9 +188,15 @@ class ReasonTraits(_message.Message):
 Global___ReasonTraits: _TypeAlias = ReasonTraits  # noqa: Y015
 
 REASON_FIELD_NUMBER: _builtins.int
+CAPABILITY_FIELD_NUMBER: _builtins.int
+METHOD_FIELD_NUMBER: _builtins.int
 SHAPE_FIELD_NUMBER: _builtins.int
 reason: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.EnumValueOptions, Global___ReasonTraits]
 """The traits of a reason; set on every value of ErrorReason."""
+capability: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.EnumValueOptions, Global___CapabilityTraits]
+"""What a capability belongs to; set on every value of Capability."""
+method: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, Global___MethodTraits]
+"""The deadlines of an RPC; set on every RPC."""
 shape: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, Global___FieldShape]
 """What a field of a request must contain. A provider refuses a request with another shape: with INVALID_ARGUMENT_SHAPE
 and the path of the field, such as `items[3].service.ref.uid`; or with BATCH_TOO_LARGE.
