@@ -113,6 +113,48 @@ async fn labels_follow_the_cloud_and_a_users_stay() -> Result<()> {
     nothing_was_forbidden(&cluster)
 }
 
+/// The provider's annotations are the whole truth under its prefix, a user's stay; what the cloud plans is a condition.
+#[tokio::test(flavor = "multi_thread")]
+async fn annotations_and_planned_maintenance_follow_the_cloud() -> Result<()> {
+    let cluster = quick().host_flag("--planned-maintenance-condition=true").start().await?;
+    let cloud = cluster.cloud()?;
+    let door = cloud.door();
+    cloud.create_instance("node-a", "zone-a").await?;
+    let planned = json!({"kind": "reboot", "from": "2026-12-01T02:00:00Z", "message": "kernel"});
+    let annotations = json!({"mock.example/bgp-peer": "65000", "elsewhere.example/id": "1"});
+    door.patch_instance("node-a", &json!({"annotations": annotations, "maintenance": planned})).await?;
+    let mut registered = as_registered("node-a");
+    registered["metadata"]["annotations"] = json!({"mock.example/stale": "1", "users.example/note": "mine"});
+    register(&cluster.client, registered).await?;
+    let is = |node: &Node, wanted: &[(&str, Option<&str>)], reason: &str| {
+        let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+        let said = conditions.into_iter().flatten().find(|one| one.type_ == "MaintenancePlanned");
+        let has =
+            |key: &str| node.metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
+        wanted.iter().all(|(key, value)| has(key) == *value)
+            && said.and_then(|said| said.reason.as_deref()) == Some(reason)
+    };
+    let first = [
+        ("mock.example/bgp-peer", Some("65000")),
+        ("mock.example/stale", None),
+        ("users.example/note", Some("mine")),
+        ("elsewhere.example/id", None),
+    ];
+    node(&cluster, "node-a", "what the cloud says", |node| {
+        !is_uninitialized(node) && is(node, &first, "RebootPlanned")
+    })
+    .await?;
+
+    door.patch_instance(
+        "node-a",
+        &json!({"annotations": {"mock.example/bgp-peer": null}, "maintenance": null}),
+    )
+    .await?;
+    let later = [("mock.example/bgp-peer", None), ("users.example/note", Some("mine"))];
+    node(&cluster, "node-a", "nothing more", |node| is(node, &later, "NothingPlanned")).await?;
+    nothing_was_forbidden(&cluster)
+}
+
 /// LIFE-28.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_machine_taints_its_node_until_it_runs_again() -> Result<()> {
