@@ -13,6 +13,8 @@ import (
 const (
 	defaultBatch            = 500
 	defaultPageSize         = 500
+	defaultReads            = 16
+	defaultMutations        = 8
 	defaultMessageBytes     = 16 << 20
 	defaultBookmarkInterval = 30 * time.Second
 	defaultWatchMaxAge      = 30 * time.Minute
@@ -33,11 +35,13 @@ func advertise(answer *pb.GetCapabilitiesResponse) advertised {
 	return advertised{
 		answer: answer,
 		limits: &pb.Limits{
-			MaxBatchInstances:     or(limits.GetMaxBatchInstances(), defaultBatch),
-			MaxBatchLoadBalancers: or(limits.GetMaxBatchLoadBalancers(), defaultBatch),
-			MaxBatchRoutes:        or(limits.GetMaxBatchRoutes(), defaultBatch),
-			MaxBatchVolumes:       or(limits.GetMaxBatchVolumes(), defaultBatch),
-			MaxPageSize:           or(limits.GetMaxPageSize(), defaultPageSize),
+			MaxBatchInstances:      or(limits.GetMaxBatchInstances(), defaultBatch),
+			MaxBatchLoadBalancers:  or(limits.GetMaxBatchLoadBalancers(), defaultBatch),
+			MaxBatchRoutes:         or(limits.GetMaxBatchRoutes(), defaultBatch),
+			MaxBatchVolumes:        or(limits.GetMaxBatchVolumes(), defaultBatch),
+			MaxPageSize:            or(limits.GetMaxPageSize(), defaultPageSize),
+			MaxConcurrentReads:     or(limits.GetMaxConcurrentReads(), defaultReads),
+			MaxConcurrentMutations: or(limits.GetMaxConcurrentMutations(), defaultMutations),
 		},
 		messageBytes:     int(or(limits.GetMaxMessageBytes(), defaultMessageBytes)),
 		bookmarkInterval: interval(intervals.GetBookmarkInterval(), defaultBookmarkInterval),

@@ -423,3 +423,34 @@ func TestMessageLimits(t *testing.T) {
 		expect(t, err, want, 0)
 	}
 }
+
+func TestNoMoreCallsRunAtOnceThanAreAdvertised(t *testing.T) {
+	begun, release := make(chan bool, 9), make(chan bool)
+	cloud := &cloud{ensure: func(context.Context, *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+		begun <- true
+		<-release
+		return &pb.EnsureLoadBalancerResponse{}, nil
+	}}
+	limits := sdk.WithCapabilities(&pb.GetCapabilitiesResponse{Limits: &pb.Limits{MaxConcurrentMutations: 1}})
+	conn := serve(t, provider(t, cloud, limits)).dial(t)
+	client, first := pb.NewLoadBalancersClient(conn), make(chan error, 1)
+	go func() {
+		_, err := client.EnsureLoadBalancer(soon(t), ensureRequest())
+		first <- err
+	}()
+	receive(t, begun, "the first mutation")
+	other := ensureRequest()
+	other.Service.Ref.Uid = "another"
+	hasty, done := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer done()
+	_, err := client.EnsureLoadBalancer(hasty, other)
+	expect(t, err, codes.DeadlineExceeded, 0)
+	if _, err := pb.NewInstancesClient(conn).BatchGetInstances(soon(t), queries("a")); err != nil || len(begun) > 0 {
+		t.Errorf("a read: %v; %d further mutations", err, len(begun))
+	}
+	close(release)
+	if err := receive(t, first, "its answer"); err != nil {
+		t.Error(err)
+	}
+	receive(t, begun, "the second mutation")
+}

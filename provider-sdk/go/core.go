@@ -26,6 +26,8 @@ type core struct {
 	revisions checks.Revisions
 	sets      checks.BackendSets
 	lanes     lanes
+	// As many calls as advertised run at once: others wait, and the cloud's limits hold whoever calls.
+	reading, mutating places
 	leaders
 }
 
@@ -70,7 +72,14 @@ func (c *core) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, 
 	if err != nil {
 		return nil, err
 	}
-	handler = c.gated(call, settled(handler))
+	handler = settled(handler)
+	switch {
+	case call.method.kind == mutation:
+		handler = c.mutating.limit(handler)
+	case call.Service != cloudProviderService:
+		handler = c.reading.limit(handler)
+	}
+	handler = c.gated(call, handler)
 	if call.method.kind == mutation {
 		return c.mutate(ctx, term, request, handler)
 	}
@@ -79,6 +88,28 @@ func (c *core) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, 
 	stop := context.AfterFunc(c.provider.life.giveUp, done)
 	defer stop()
 	return within(ctx, call, begin(work, request, handler))
+}
+
+// places are for calls that may run at once.
+type places chan struct{}
+
+// limit lets a method wait for a place, which it keeps until it returns or its context ends, whichever is first: one that hangs
+// holds up no others for ever.
+func (p places) limit(handler grpc.UnaryHandler) grpc.UnaryHandler {
+	return func(ctx context.Context, request any) (any, error) {
+		select {
+		case p <- struct{}{}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		free := sync.OnceFunc(func() { <-p })
+		stop := context.AfterFunc(ctx, free)
+		defer func() {
+			stop()
+			free()
+		}()
+		return handler(ctx, request)
+	}
 }
 
 // settled ensures that the response of a batch contains each key exactly once.

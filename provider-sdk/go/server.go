@@ -95,7 +95,11 @@ func (s *Server) Serve(ctx context.Context) error {
 		release() // A second signal ends the process at once.
 		life.beginStop()
 	})()
-	core := &core{provider: s.provider, sets: checks.BackendSets{MessageBytes: s.provider.advertised.messageBytes}}
+	limits := s.provider.advertised.limits
+	core := &core{
+		provider: s.provider, sets: checks.BackendSets{MessageBytes: s.provider.advertised.messageBytes},
+		reading: make(places, limits.GetMaxConcurrentReads()), mutating: make(places, limits.GetMaxConcurrentMutations()),
+	}
 	main, refusing := s.servers(core)
 	var serving sync.WaitGroup
 	failed := make(chan error, 2)

@@ -269,9 +269,23 @@ async def test_log_lines_within_a_call_name_it(tmp_path: Path, capsys: pytest.Ca
 async def test_calls_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:
     cloud = Cloud()
     async with served(cloud.provider(), tmp_path) as there:
-        hanging = [there.instances.BatchGetInstances(batch("hang")) for _ in range(20)]
-        await until(lambda: cloud.began == 20)
+        hanging = [there.instances.BatchGetInstances(batch("hang")) for _ in range(15)]
+        await until(lambda: cloud.began == 15)
         await there.instances.BatchGetInstances(batch("fine"))
         for call in hanging:
             call.cancel()
         await asyncio.gather(*hanging, return_exceptions=True)
+
+
+async def test_no_more_calls_run_at_once_than_are_advertised(tmp_path: Path) -> None:
+    cloud = Cloud()
+    limits = pb.GetCapabilitiesResponse(limits=pb.Limits(max_concurrent_mutations=1))
+    async with served(cloud.provider(capabilities=limits), tmp_path) as there:
+        first = there.load_balancers.EnsureLoadBalancer(ensure("slow"))
+        await until(lambda: cloud.began == 1)
+        second = there.load_balancers.DeleteLoadBalancer(delete("other"))
+        await there.instances.BatchGetInstances(batch("fine"))
+        assert not second.done()
+        cloud.go.set()
+        await first
+        await second

@@ -20,6 +20,8 @@ class Advertised:
     max_batch_volumes: int
     max_page_size: int
     max_message_bytes: int
+    max_concurrent_reads: int
+    max_concurrent_mutations: int
     bookmark_interval: float
     watch_max_age: float
 
@@ -36,6 +38,8 @@ def advertise(answer: pb.GetCapabilitiesResponse) -> Advertised:
         max_batch_volumes=limits.max_batch_volumes or contract.MAX_BATCH,
         max_page_size=limits.max_page_size or contract.MAX_PAGE_SIZE,
         max_message_bytes=limits.max_message_bytes or contract.MAX_MESSAGE_BYTES,
+        max_concurrent_reads=limits.max_concurrent_reads or contract.MAX_CONCURRENT_READS,
+        max_concurrent_mutations=limits.max_concurrent_mutations or contract.MAX_CONCURRENT_MUTATIONS,
         bookmark_interval=_seconds(intervals.bookmark_interval) or contract.BOOKMARK_INTERVAL_SECONDS,
         watch_max_age=_seconds(intervals.watch_max_age) or contract.WATCH_MAX_AGE_SECONDS,
     )

@@ -18,6 +18,8 @@ REFLECTION: Final = "grpc.reflection.v1alpha.ServerReflection"
 # The contract's defaults, for what a provider does not advertise.
 MAX_BATCH: Final = 500
 MAX_PAGE_SIZE: Final = 500
+MAX_CONCURRENT_READS: Final = 16
+MAX_CONCURRENT_MUTATIONS: Final = 8
 MAX_MESSAGE_BYTES: Final = 16 << 20
 LEAST_MAX_MESSAGE_BYTES: Final = 4 << 20
 MOST_MAX_MESSAGE_BYTES: Final = 64 << 20

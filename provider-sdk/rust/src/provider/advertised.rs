@@ -26,6 +26,8 @@ impl Advertised {
             (&mut limits.max_batch_volumes, defaults::MAX_BATCH),
             (&mut limits.max_page_size, defaults::MAX_PAGE_SIZE),
             (&mut limits.max_message_bytes, defaults::MAX_MESSAGE_BYTES),
+            (&mut limits.max_concurrent_reads, defaults::MAX_CONCURRENT_READS),
+            (&mut limits.max_concurrent_mutations, defaults::MAX_CONCURRENT_MUTATIONS),
         ];
         unset.into_iter().filter(|(limit, _)| **limit == 0).for_each(|(limit, default)| *limit = default);
         let intervals = answer.intervals.unwrap_or_default();

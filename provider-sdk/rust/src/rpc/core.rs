@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cloudprovider_proto::RequestMessage;
-use cloudprovider_proto::method::LEAD;
+use cloudprovider_proto::method::{Class, LEAD};
 use futures::FutureExt as _;
 use futures::future::{Either, ready};
+use tokio::sync::Semaphore;
 use tokio::time;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
@@ -43,11 +44,20 @@ pub(crate) struct Core {
     revisions: Revisions,
     sets: BackendSets,
     lanes: Lanes,
+    /// As many calls as the provider advertises run at once: others wait, and the cloud's limits hold whoever calls.
+    reads: Semaphore,
+    mutations: Arc<Semaphore>,
     metrics: Arc<Metrics>,
     leadership: Leadership,
     while_leading: Option<WhileLeading>,
     /// The zero of the clock that leaders are told of.
     started: Instant,
+}
+
+fn places(most: u32) -> Semaphore {
+    Semaphore::new(
+        usize::try_from(most).map_or(Semaphore::MAX_PERMITS, |most| most.min(Semaphore::MAX_PERMITS)),
+    )
 }
 
 /// An admitted call.
@@ -69,6 +79,8 @@ impl Core {
             revisions: Revisions::default(),
             sets: BackendSets::new(provider.advertised.limits.max_message_bytes as usize),
             lanes: Lanes::default(),
+            reads: places(provider.advertised.limits.max_concurrent_reads),
+            mutations: Arc::new(places(provider.advertised.limits.max_concurrent_mutations)),
             metrics: Arc::clone(&provider.metrics),
             leadership: Leadership::default(),
             while_leading: provider.while_leading.clone(),
@@ -92,6 +104,11 @@ impl Core {
         let _given_up_with_the_caller = stop.drop_guard();
         let ctx = call.ctx.clone();
         let work = AssertUnwindSafe(run(call.ctx, call.request)).catch_unwind();
+        let work = async {
+            let is_limited = Q::METHOD.class == Class::Read;
+            let _place = if is_limited { self.reads.acquire().await.ok() } else { None };
+            work.await
+        };
         let ended = within(call.timeout, work).await?;
         drop(call.waiting.disarm());
         answer(&ctx, ended).map(Response::new)
@@ -127,7 +144,11 @@ impl Core {
             } else {
                 Either::Right(run(about, request))
             };
-            let work = AssertUnwindSafe(work).catch_unwind();
+            let (work, places) = (AssertUnwindSafe(work).catch_unwind(), Arc::clone(&self.mutations));
+            let work = async move {
+                let _place = places.acquire().await;
+                work.await
+            };
             let work = async move {
                 let Some(term) = term else { return work.await };
                 // Dropped at its next await, it starts no further cloud call.

@@ -5,12 +5,12 @@ use std::time::Duration;
 use cloudprovider_sdk::ProviderError;
 use cloudprovider_sdk::proto::{
     AddSshKeyToAllInstancesRequest, BatchUpdateLoadBalancersResponse, EnsureLoadBalancerRequest, ErrorReason,
-    ItemError,
+    GetCapabilitiesResponse, ItemError, Limits,
 };
 use tokio::time;
 use tonic::{Code, Request, Status};
 
-use crate::cloud::Cloud;
+use crate::cloud::{Cloud, capabilities};
 use crate::fixture::{reason, serve, within};
 use crate::requests::{batch, cluster, ensure, fencing, update, updates, watch};
 
@@ -222,6 +222,26 @@ async fn an_optional_rpc_that_is_not_advertised_is_not_served() {
     };
     let status = served.instances().await.add_ssh_key_to_all_instances(request).await.unwrap_err();
     assert_eq!((status.code(), reason(&status)), (Code::Unimplemented, ErrorReason::MethodNotSupported));
+}
+
+#[tokio::test]
+async fn no_more_calls_run_at_once_than_are_advertised() {
+    let cloud = Cloud::new();
+    let limits = Some(Limits { max_concurrent_mutations: 1, ..Default::default() });
+    let advertised = GetCapabilitiesResponse { limits, ..capabilities() };
+    let served = serve(cloud.builder().capabilities(advertised).build().unwrap()).await;
+    let (mut one, mut other) = (served.load_balancers().await, served.load_balancers().await);
+    let first = tokio::spawn(async move { one.ensure_load_balancer(ensure("slow")).await });
+    within(cloud.began.subscribe().wait_for(|count| *count == 1)).await.unwrap();
+    let second =
+        tokio::spawn(
+            async move { other.batch_update_load_balancers(updates(vec![update("free", 1)])).await },
+        );
+    served.instances().await.batch_get_instances(batch(&["fine"])).await.unwrap();
+    assert!(!second.is_finished());
+    cloud.go.add_permits(1);
+    within(first).await.unwrap().unwrap();
+    within(second).await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -4,12 +4,13 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final, Never, TypeVar
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
 
-from cloudprovider_sdk import checks, errors
+from cloudprovider_sdk import checks, contract, errors
 from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.call import Call, Peer
 from cloudprovider_sdk.errors import ProviderError
@@ -47,6 +48,9 @@ class Core:
         self._sets = checks.BackendSets(provider.advertised.max_message_bytes)
         self._background = Background(provider.while_leading, provider.lifecycle)
         self._mutations = Mutations(provider.lifecycle)
+        # As many calls as advertised run at once: others wait, and the cloud's limits hold whoever calls.
+        self._reading = asyncio.Semaphore(provider.advertised.max_concurrent_reads)
+        self._mutating = asyncio.Semaphore(provider.advertised.max_concurrent_mutations)
         self._observer = Observer(Metrics(provider.registry))
 
     async def unary(self, method: Method, run: Implementation, request: Any, context: Context) -> Any:
@@ -165,9 +169,15 @@ class Core:
         self._sets.complete(request)
         return term
 
+    def _places(self, method: Method) -> AbstractAsyncContextManager[None]:
+        if method.service == contract.CLOUD_PROVIDER:
+            return nullcontext()  # Answered from memory.
+        return self._mutating if method.mutates else self._reading
+
     async def _run(self, method: Method, run: Implementation, call: Call, term: checks.Term | None, request: Any) -> Any:
         async def work() -> Any:
-            answer = await guarded(call, _returned(method.response, run, call, request))
+            async with self._places(method):
+                answer = await guarded(call, _returned(method.response, run, call, request))
             answers.settle(request, answer)
             return answer
 

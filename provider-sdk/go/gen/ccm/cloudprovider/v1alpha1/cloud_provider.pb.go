@@ -417,9 +417,9 @@ type Limits struct {
 	// The host reads no answer that takes more than its question warrants, on the wire or in its memory: 1 MiB and 64 KiB for
 	// each object asked for; for a page, this size on the wire and 64 MiB in memory.
 	MaxMessageBytes uint32 `protobuf:"varint,6,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`
-	// Concurrent reads. Default 16.
+	// Concurrent reads; a batch is one. The SDKs let further calls wait. Default 16.
 	MaxConcurrentReads uint32 `protobuf:"varint,7,opt,name=max_concurrent_reads,json=maxConcurrentReads,proto3" json:"max_concurrent_reads,omitempty"`
-	// Concurrent mutations. Default 8.
+	// Concurrent mutations, likewise. Default 8.
 	MaxConcurrentMutations uint32 `protobuf:"varint,8,opt,name=max_concurrent_mutations,json=maxConcurrentMutations,proto3" json:"max_concurrent_mutations,omitempty"`
 	// Reads per second that the cloud allows. Absent: no limit.
 	Reads *RateLimit `protobuf:"bytes,9,opt,name=reads,proto3" json:"reads,omitempty"`

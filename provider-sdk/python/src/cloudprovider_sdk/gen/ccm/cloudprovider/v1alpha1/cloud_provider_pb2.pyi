@@ -289,9 +289,9 @@ class Limits(_message.Message):
     each object asked for; for a page, this size on the wire and 64 MiB in memory.
     """
     max_concurrent_reads: _builtins.int
-    """Concurrent reads. Default 16."""
+    """Concurrent reads; a batch is one. The SDKs let further calls wait. Default 16."""
     max_concurrent_mutations: _builtins.int
-    """Concurrent mutations. Default 8."""
+    """Concurrent mutations, likewise. Default 8."""
     @_builtins.property
     def reads(self) -> Global___RateLimit:
         """Reads per second that the cloud allows. Absent: no limit."""
