@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::cloud::{Freshness, InstanceView};
+use crate::cloud::{Freshness, InstanceState, InstanceView};
 
 /// NODE-25, NW-15, and ours instead of ADDR-9 and ADDR-10: addresses first, then one write for the rest; no reads,
 /// one Event.
@@ -258,5 +258,23 @@ async fn a_node_that_several_providers_claim_is_left_alone() {
     sleep(PERIOD).await;
     assert!(!scene.is_tainted("new"));
     assert!(scene.has_metric("node_controller_contested_nodes 0"));
+    scene.stop().await;
+}
+
+/// A kubelet that came first waits ever longer; its instance's arrival ends the wait, by its name, for it has no ID yet.
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_appears_wakes_the_node_that_waits_for_it() {
+    let scene = Scene::start([new_node("a")], |fake| fake.set_state("a", InstanceState::Absent)).await;
+    sleep(Duration::from_secs(600)).await;
+    scene.questions();
+    while scene.questions() == 0 {
+        sleep(Duration::from_secs(1)).await;
+    }
+    scene.fake.set_answer("a", running("a"));
+    sleep(Duration::from_secs(60)).await;
+    assert!(scene.is_tainted("a"), "it waits");
+    scene.fake.notify_change("a");
+    sleep(Duration::from_secs(1)).await;
+    assert!(!scene.is_tainted("a"));
     scene.stop().await;
 }

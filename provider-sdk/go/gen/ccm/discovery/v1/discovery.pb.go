@@ -103,8 +103,10 @@ type GetInfoResponse struct {
 	SdkName string `protobuf:"bytes,3,opt,name=sdk_name,json=sdkName,proto3" json:"sdk_name,omitempty"`
 	// Version of that SDK. Optional.
 	SdkVersion string `protobuf:"bytes,4,opt,name=sdk_version,json=sdkVersion,proto3" json:"sdk_version,omitempty"`
-	// Prefixes of this provider's provider IDs, for example "aws://". At least one if the provider serves Instances; the host
-	// routes every node whose provider ID has one of these prefixes to this provider. [R:discovery-prefix]
+	// Prefixes of this provider's provider IDs, for example "aws://". At least one if the provider serves Instances, at most 16;
+	// the host routes every node whose provider ID has one of these prefixes to this provider. [R:discovery-prefix] Where one
+	// provider's prefix equals or begins another's, as with two accounts of one cloud, such nodes belong to nobody until the
+	// operator says to whom: an ID under a prefix that nobody else could have, such as "aws:///eu-1", needs no such word.
 	ProviderIdPrefixes []string `protobuf:"bytes,5,rep,name=provider_id_prefixes,json=providerIdPrefixes,proto3" json:"provider_id_prefixes,omitempty"`
 	// Fully qualified names of all services served; the name includes the version. A service MUST be listed if and only if it
 	// is served. [R:discovery-services]

@@ -85,8 +85,10 @@ class GetInfoResponse(_message.Message):
     """
     @_builtins.property
     def provider_id_prefixes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Prefixes of this provider's provider IDs, for example "aws://". At least one if the provider serves Instances; the host
-        routes every node whose provider ID has one of these prefixes to this provider. [R:discovery-prefix]
+        """Prefixes of this provider's provider IDs, for example "aws://". At least one if the provider serves Instances, at most 16;
+        the host routes every node whose provider ID has one of these prefixes to this provider. [R:discovery-prefix] Where one
+        provider's prefix equals or begins another's, as with two accounts of one cloud, such nodes belong to nobody until the
+        operator says to whom: an ID under a prefix that nobody else could have, such as "aws:///eu-1", needs no such word.
         """
 
     @_builtins.property
