@@ -118,11 +118,11 @@ fn refreshed(seen: &Seen<'_>, instance: &Instance) -> Plan {
     }
     if node.provider_id.is_some() {
         labels::refresh(seen, instance, &mut plan.change);
+        own_annotations(node, instance, &mut plan.change);
     } else {
-        // The node was never initialised: its kubelet runs without a cloud provider, and its labels are not ours.
+        // The node was never initialised: its kubelet runs without a cloud provider, and its labels and annotations are not ours.
         labels::mirror(node, &mut plan.change);
     }
-    own_annotations(node, instance, &mut plan.change);
     plan.maintenance = maintenance::said(node, instance.maintenance.as_ref());
     plan
 }

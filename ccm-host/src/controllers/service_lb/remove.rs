@@ -131,9 +131,14 @@ impl Controller {
         match answer.await {
             Ok(Accepted { in_progress, effects, .. }) => {
                 self.events.of_provider(regarding(), &effects.events);
-                if let Err(error) = self.leaves(row, effects).await {
+                match self.leaves(row, effects).await {
+                    Ok(()) => {}
+                    Err(WriteError::NotLeading) => return Outcome::Done,
                     // The call is repeated, and says it again.
-                    return Outcome::retry(format_args!("failed to write what the provider wants: {error}"));
+                    Err(error) => {
+                        let why = format_args!("failed to write what the provider wants: {error}");
+                        return Outcome::retry(why);
+                    }
                 }
                 match in_progress {
                     Some(in_progress) => {

@@ -368,9 +368,14 @@ fn annotations_under_a_providers_prefixes_are_the_providers() {
         let pairs = [("x.io/stale", "1"), ("x.io/same", "1"), ("y.io/users", "1")];
         pairs.into_iter().fold(node, |node, (key, value)| node.with_annotation(key, value))
     };
-    for before in
-        [annotated(tainted()), annotated(node("n").with_provider_id("fake://12345")), annotated(node("n"))]
-    {
+    let changed = [("x.io/peer".to_owned(), Some("65000".to_owned())), ("x.io/stale".to_owned(), None)];
+    let rows = [
+        (tainted(), changed.clone().into()),
+        (node("n").with_provider_id("fake://12345"), changed.into()),
+        // Its kubelet runs without a cloud provider.
+        (node("n"), [].into()),
+    ];
+    for (before, want) in rows.map(|(node, want)| (annotated(node), want)) {
         let (Verdict::Initialise(plan) | Verdict::Refresh(plan)) =
             decided(&before, &running(instance.clone()))
         else {
@@ -378,8 +383,7 @@ fn annotations_under_a_providers_prefixes_are_the_providers() {
         };
         let mut change = plan.change.annotations;
         change.remove(OWNED_LABELS);
-        let want = [("x.io/peer".to_owned(), Some("65000".to_owned())), ("x.io/stale".to_owned(), None)];
-        assert_eq!(change, want.into());
+        assert_eq!(change, want);
     }
 }
 
