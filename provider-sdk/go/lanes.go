@@ -6,8 +6,10 @@ import (
 	"sync"
 
 	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"cloudprovider.ccm/sdk/internal/checks"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // lanes let one mutation at a time work on each natural key. A caller that lost its connection repeats its request
@@ -28,8 +30,25 @@ type underway struct {
 type wish [sha256.Size]byte
 
 func wishOf(request proto.Message) (wish, error) {
-	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(withoutNodes(request))
 	return sha256.Sum256(text), err
+}
+
+// withoutNodes returns the request with its backends as their digest alone, if they have one: there may be thousands.
+func withoutNodes(request proto.Message) proto.Message {
+	backed, is := request.(interface{ GetBackends() *pb.BackendSet })
+	if !is || backed.GetBackends().GetDigest() == "" {
+		return request
+	}
+	whole := request.ProtoReflect()
+	bare := whole.New()
+	whole.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		bare.Set(field, value)
+		return true
+	})
+	set := &pb.BackendSet{Digest: backed.GetBackends().GetDigest()}
+	bare.Set(whole.Descriptor().Fields().ByName("backends"), protoreflect.ValueOfMessage(set.ProtoReflect()))
+	return bare.Interface()
 }
 
 // wait returns a channel with its outcome.

@@ -8,6 +8,7 @@ from fixture import ensure, update
 from cloudprovider_sdk import ProviderError
 from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.checks import BackendSets
+from cloudprovider_sdk.server.lanes import fingerprint
 
 
 def whole(digest: str, nodes: int) -> pb.BackendSet:
@@ -70,3 +71,17 @@ def test_memory_is_bounded_and_the_last_four_stay(size: int, sets: list[str]) ->
         seen(kept, whole(str(at), 1))
         assert seen(kept, named("0")) == whole("0", 1), "what is used stays"
     assert [seen(kept, named(str(at))) for at in (84, 99)] == ["84", whole("99", 1)]
+
+
+@pytest.mark.parametrize(
+    ("digest", "node", "wanted", "same"),
+    [("d", "b", "1", True), ("e", "a", "1", False), ("d", "a", "2", False), ("", "b", "1", False)],
+)
+def test_backends_are_compared_by_their_digest(digest: str, node: str, wanted: str, *, same: bool) -> None:
+    def request(digest: str, node: str, wanted: str) -> pb.EnsureLoadBalancerRequest:
+        backends = pb.BackendSet(digest=digest, nodes=[pb.NodeRef(name=node)])
+        return pb.EnsureLoadBalancerRequest(desired_digest=wanted, backends=backends)
+
+    first = request(digest and "d", "a", "1")
+    assert (fingerprint(first) == fingerprint(request(digest, node, wanted))) is same
+    assert len(first.backends.nodes) == 1
