@@ -72,7 +72,9 @@ impl Subject {
             }
             Kind::Bridge => {
                 let program = built("provider-sdk/go/bridge", "./examples/fake", "bridged-fake").await?;
-                let (name, flags) = ("fake".to_owned(), cloud.clone());
+                // As many as upstream has workers; by default it is far more careful.
+                let flags = [cloud.clone(), vec!["--concurrency=32".to_owned()]].concat();
+                let name = "fake".to_owned();
                 let provider = ProviderUnderTest { name, program, flags, environment: Vec::new() };
                 options.provider_under_test(provider).start_without_host().await?
             }
