@@ -1,8 +1,8 @@
 package stub;
 
-import ccm.cloudprovider.v1alpha1.ErrorOptions;
 import ccm.cloudprovider.v1alpha1.ErrorReason;
 import ccm.cloudprovider.v1alpha1.ItemError;
+import ccm.cloudprovider.v1alpha1.Options;
 import com.google.protobuf.Any;
 import com.google.protobuf.Duration;
 import com.google.rpc.ErrorInfo;
@@ -80,6 +80,6 @@ public final class Refusal extends RuntimeException {
 
     /** The code that the contract gives each reason, in an option of the enum value. */
     private static Code code(ErrorReason reason) {
-        return Code.valueOf(reason.getValueDescriptor().getOptions().getExtension(ErrorOptions.reason).getCodes(0));
+        return Code.valueOf(reason.getValueDescriptor().getOptions().getExtension(Options.reason).getCodes(0));
     }
 }
