@@ -2,6 +2,8 @@
 
 #[path = "build/methods.rs"]
 mod methods;
+#[path = "build/options.rs"]
+mod options;
 #[path = "build/reasons.rs"]
 mod reasons;
 #[path = "build/shapes.rs"]
@@ -10,6 +12,7 @@ mod shapes;
 use std::{env, error::Error, fs, path::PathBuf};
 
 use prost::Message as _;
+use prost_reflect::DescriptorPool;
 use prost_types::FileDescriptorSet;
 
 const FILES: [&str; 7] = [
@@ -31,9 +34,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = compiler.open_files(FILES)?.encode_file_descriptor_set();
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), &descriptors)?;
-    fs::write(out.join("traits.rs"), reasons::traits(&descriptors)?)?;
-    fs::write(out.join("methods.rs"), methods::methods(&descriptors)?)?;
-    fs::write(out.join("shapes.rs"), shapes::shapes(&descriptors)?)?;
+    let pool = DescriptorPool::decode(descriptors.as_slice())?;
+    fs::write(out.join("traits.rs"), reasons::traits(&pool)?)?;
+    fs::write(out.join("methods.rs"), methods::methods(&pool)?)?;
+    fs::write(out.join("shapes.rs"), shapes::shapes(&pool)?)?;
     // So that code for messages of any type finds one type in the descriptors.
     let mut config = tonic_prost_build::Config::new();
     config.enable_type_names();

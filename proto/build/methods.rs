@@ -2,30 +2,26 @@
 
 use std::{collections::HashMap, error::Error, fmt::Write as _};
 
-use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
+use prost_reflect::{DescriptorPool, MethodDescriptor};
 
-use super::reasons::camel;
+use super::{
+    options::{PACKAGE, number, option, text},
+    reasons::camel,
+};
 
-const PACKAGE: &str = "ccm.cloudprovider.v1alpha1";
 const CAPABILITY_PREFIX: &str = "CAPABILITY_";
 
 /// A `Method` for each RPC, `Rpc` for each request, and the service of each capability.
-pub(crate) fn methods(descriptors: &[u8]) -> Result<String, Box<dyn Error>> {
-    let pool = DescriptorPool::decode(descriptors)?;
-    let (by_rpc, mut code) = capabilities(&pool)?;
-    let option = pool
-        .get_extension_by_name("ccm.cloudprovider.v1alpha1.method")
-        .ok_or("the option of RPCs is gone")?;
+pub(crate) fn methods(pool: &DescriptorPool) -> Result<String, Box<dyn Error>> {
+    let (by_rpc, mut code) = capabilities(pool)?;
     let mut all = String::new();
     let services = pool.services().filter(|service| service.package_name() == PACKAGE);
     for method in services.flat_map(|service| service.methods().collect::<Vec<_>>()) {
-        let (name, service, options) =
-            (method.name(), method.parent_service().name().to_owned(), method.options());
-        let traits =
-            options.get_extension(&option).as_message().cloned().ok_or("the option of RPCs is no message")?;
-        let seconds = |field| -> Result<u32, Box<dyn Error>> {
-            let value = traits.get_field_by_name(field).and_then(|value| value.as_u32()).unwrap_or_default();
-            if value == 0 { Err(format!("{name} has no {field}").into()) } else { Ok(value) }
+        let (name, service) = (method.name(), method.parent_service().name().to_owned());
+        let traits = option(pool, "method", &method.options())?;
+        let seconds = |field| match number(&traits, field) {
+            0 => Err(format!("{name} has no {field}")),
+            seconds => Ok(seconds),
         };
         let capability = match by_rpc.get(name) {
             Some(capability) => format!("Some(v1alpha1::Capability::{capability})"),
@@ -73,24 +69,13 @@ fn class(method: &MethodDescriptor) -> &'static str {
 
 /// The capability of each RPC that needs one, and the services of all as a method of `Capability`.
 fn capabilities(pool: &DescriptorPool) -> Result<(HashMap<String, String>, String), Box<dyn Error>> {
-    let option = pool
-        .get_extension_by_name("ccm.cloudprovider.v1alpha1.capability")
-        .ok_or("the option of capabilities is gone")?;
     let all =
         pool.get_enum_by_name("ccm.cloudprovider.v1alpha1.Capability").ok_or("the capabilities are gone")?;
-    let text = |traits: &DynamicMessage, name: &str| {
-        traits.get_field_by_name(name).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
-    };
     let (mut by_rpc, mut services) = (HashMap::new(), String::new());
     for value in all.values() {
         let name =
             camel(value.name().strip_prefix(CAPABILITY_PREFIX).ok_or("a capability has another prefix")?);
-        let options = value.options();
-        let traits = options
-            .get_extension(&option)
-            .as_message()
-            .cloned()
-            .ok_or("the option of capabilities is no message")?;
+        let traits = option(pool, "capability", &value.options())?;
         let (service, rpc) = (text(&traits, "service"), text(&traits, "rpc"));
         if service.is_empty() && value.number() != 0 {
             return Err(format!("{} names no service", value.name()).into());

@@ -10,8 +10,7 @@ const VALUE_PREFIX: &str = "ERROR_REASON_";
 const CLASS_PREFIX: &str = "RETRY_CLASS_";
 
 /// The methods of `ErrorReason` that tell them.
-pub(crate) fn traits(descriptors: &[u8]) -> Result<String, Box<dyn Error>> {
-    let pool = DescriptorPool::decode(descriptors)?;
+pub(crate) fn traits(pool: &DescriptorPool) -> Result<String, Box<dyn Error>> {
     let reasons = pool.get_enum_by_name(ENUM).ok_or("the enum of reasons is gone")?;
     let option = pool.get_extension_by_name(OPTION).ok_or("the option of reasons is gone")?;
     let [mut codes, mut retries, mut frozen] = [String::new(), String::new(), String::new()];

@@ -2,14 +2,12 @@
 
 use std::{collections::BTreeMap, error::Error, fmt::Write as _};
 
-use prost_reflect::{DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value};
+use prost_reflect::{DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor};
 
-const PACKAGE: &str = "ccm.cloudprovider.v1alpha1";
-const OPTION: &str = "ccm.cloudprovider.v1alpha1.shape";
+use super::options::{PACKAGE, flag, number, option, text, texts};
 
 /// `Shaped` for each message that a request consists of, and `RequestMessage` for each request.
-pub(crate) fn shapes(descriptors: &[u8]) -> Result<String, Box<dyn Error>> {
-    let pool = DescriptorPool::decode(descriptors)?;
+pub(crate) fn shapes(pool: &DescriptorPool) -> Result<String, Box<dyn Error>> {
     let mut shaped = BTreeMap::new();
     let mut code = String::new();
     let services = pool.services().filter(|service| service.package_name() == PACKAGE);
@@ -100,8 +98,7 @@ fn field_checks(
             }
         }
         Kind::String => {
-            let most =
-                shape.get_field_by_name("max_bytes").and_then(|most| most.as_u32()).unwrap_or_default();
+            let most = number(&shape, "max_bytes");
             let with = text(&shape, "required_with");
             let required = if with.is_empty() { required.to_string() } else { format!("self.{with}") };
             if most > 0 || required != "false" {
@@ -141,10 +138,7 @@ fn as_request(request: &MessageDescriptor) -> String {
 }
 
 fn shape(field: &FieldDescriptor) -> Result<DynamicMessage, Box<dyn Error>> {
-    let option = field.parent_pool().get_extension_by_name(OPTION).ok_or("the option of shapes is gone")?;
-    let options = field.options();
-    let shape = options.get_extension(&option).as_message().cloned();
-    let shape = shape.ok_or("the option of shapes is no message")?;
+    let shape = option(field.parent_pool(), "shape", &field.options())?;
     for neighbour in ["required_with", "empty_with"].map(|name| text(&shape, name)) {
         if !neighbour.is_empty() && field.parent_message().get_field_by_name(&neighbour).is_none() {
             return Err(
@@ -153,20 +147,6 @@ fn shape(field: &FieldDescriptor) -> Result<DynamicMessage, Box<dyn Error>> {
         }
     }
     Ok(shape)
-}
-
-fn flag(shape: &DynamicMessage, name: &str) -> bool {
-    shape.get_field_by_name(name).and_then(|value| value.as_bool()).unwrap_or_default()
-}
-
-fn text(shape: &DynamicMessage, name: &str) -> String {
-    shape.get_field_by_name(name).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
-}
-
-fn texts(shape: &DynamicMessage, name: &str) -> Vec<String> {
-    let listed = shape.get_field_by_name(name);
-    let listed = listed.as_deref().and_then(Value::as_list).unwrap_or_default();
-    listed.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// The expression for the text at a path below `one`.

@@ -1,8 +1,8 @@
 //! Writes what was decided, and only what differs; emits the node's Events.
 //!
 //! In: an answer. Out: at most three writes, in the order that leaves no window: first the addresses, then planned
-//! maintenance, then provider ID, labels, annotations and taints in one. [`super::decide`] decides what to write, and does so again on a live read whenever a
-//! write conflicts.
+//! maintenance, then provider ID, labels, annotations and taints in one. [`super::decide`] decides what to write, and
+//! does so again on a live read whenever a write conflicts.
 
 use std::{sync::Arc, time::Duration};
 

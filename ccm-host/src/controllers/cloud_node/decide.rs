@@ -47,7 +47,7 @@ pub(super) enum Verdict {
 pub(super) struct Plan {
     /// Written first.
     pub(super) addresses: Option<Vec<NodeAddress>>,
-    /// What the node says of planned maintenance, if that changed. Written next.
+    /// What the node is to say of planned maintenance. Written next.
     pub(super) maintenance: Option<Said>,
     /// The answer has the node's addresses in another order, which is not written.
     pub(super) reordered: bool,
@@ -120,7 +120,8 @@ fn refreshed(seen: &Seen<'_>, instance: &Instance) -> Plan {
         labels::refresh(seen, instance, &mut plan.change);
         own_annotations(node, instance, &mut plan.change);
     } else {
-        // The node was never initialised: its kubelet runs without a cloud provider, and its labels and annotations are not ours.
+        // The node was never initialised: its kubelet runs without a cloud provider, and its labels and annotations are
+        // not ours.
         labels::mirror(node, &mut plan.change);
     }
     plan.maintenance = maintenance::said(node, instance.maintenance.as_ref());

@@ -1,7 +1,7 @@
 //! Computes the condition `MaintenancePlanned` of a node.
 //!
 //! In: the node, and what the cloud plans to do to its instance, if the operator wants to see it
-//! (`--planned-maintenance-condition`). Out: what the condition is to say, if that changed. A node that never had the
+//! (`--planned-maintenance-condition`). Out: what the condition is to say. A node that never had the
 //! condition does not get it to say that nothing is planned.
 
 use crate::{
@@ -26,22 +26,17 @@ impl Said {
     }
 }
 
-/// What the node is to say; `None` if it says so already.
+/// What the node is to say, which it may say already; `None` if it has nothing to say.
 pub(super) fn said(node: &Node, planned: Option<&Maintenance>) -> Option<Said> {
-    let before = node.condition(MAINTENANCE_PLANNED);
-    let said = match planned {
-        Some(planned) => Said { status: "True", reason: reason(planned.kind), message: message(planned) },
-        None => Said {
+    match planned {
+        Some(planned) => {
+            Some(Said { status: "True", reason: reason(planned.kind), message: message(planned) })
+        }
+        None => node.condition(MAINTENANCE_PLANNED).map(|_| Said {
             status: "False",
             reason: "NothingPlanned",
             message: "the cloud plans no maintenance of the instance".to_owned(),
-        },
-    };
-    match before {
-        Some(before) if (&*before.status, &*before.reason) != (said.status, said.reason) => Some(said),
-        Some(before) if before.message != said.message && planned.is_some() => Some(said),
-        None if planned.is_some() => Some(said),
-        _ => None,
+        }),
     }
 }
 
@@ -72,7 +67,13 @@ fn message(planned: &Maintenance) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::fixtures::node;
+    use crate::kube::{fixtures::node, patch::node_condition};
+
+    /// What would be written.
+    fn news(node: &Node, planned: Option<&Maintenance>) -> Option<Said> {
+        let differs = |said: &Said| node_condition(node, &said.condition(), crate::clock::now()).is_some();
+        said(node, planned).filter(differs)
+    }
 
     fn reboot() -> Maintenance {
         let from = Some("2026-12-01T02:00:00Z".parse().unwrap());
@@ -87,8 +88,8 @@ mod tests {
     #[test]
     fn the_condition_follows_the_plan_and_is_never_written_for_nothing() {
         let plain = node("n");
-        assert_eq!(said(&plain, None), None, "never had it");
-        let first = said(&plain, Some(&reboot())).unwrap();
+        assert_eq!(news(&plain, None), None, "never had it");
+        let first = news(&plain, Some(&reboot())).unwrap();
         assert_eq!(
             (first.status, first.reason, &*first.message),
             (
@@ -103,11 +104,11 @@ mod tests {
             node
         };
         let shown = has(&first);
-        assert_eq!(said(&shown, Some(&reboot())), None, "says so already");
+        assert_eq!(news(&shown, Some(&reboot())), None, "says so already");
         let later = Maintenance { from: Some("2026-12-02T02:00:00Z".parse().unwrap()), ..reboot() };
-        assert!(said(&shown, Some(&later)).is_some());
-        let over = said(&shown, None).unwrap();
+        assert!(news(&shown, Some(&later)).is_some());
+        let over = news(&shown, None).unwrap();
         assert_eq!((over.status, over.reason), ("False", "NothingPlanned"));
-        assert_eq!(said(&has(&over), None), None);
+        assert_eq!(news(&has(&over), None), None);
     }
 }

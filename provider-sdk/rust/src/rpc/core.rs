@@ -55,9 +55,7 @@ pub(crate) struct Core {
 }
 
 fn places(most: u32) -> Semaphore {
-    Semaphore::new(
-        usize::try_from(most).map_or(Semaphore::MAX_PERMITS, |most| most.min(Semaphore::MAX_PERMITS)),
-    )
+    Semaphore::new((most as usize).min(Semaphore::MAX_PERMITS))
 }
 
 /// An admitted call.
@@ -142,13 +140,13 @@ impl Core {
             let work = if request.is_empty() {
                 Either::Left(ready(Ok(Q::Answer::default())))
             } else {
-                Either::Right(run(about, request))
+                let (work, places) = (run(about, request), Arc::clone(&self.mutations));
+                Either::Right(async move {
+                    let _place = places.acquire().await;
+                    work.await
+                })
             };
-            let (work, places) = (AssertUnwindSafe(work).catch_unwind(), Arc::clone(&self.mutations));
-            let work = async move {
-                let _place = places.acquire().await;
-                work.await
-            };
+            let work = AssertUnwindSafe(work).catch_unwind();
             let work = async move {
                 let Some(term) = term else { return work.await };
                 // Dropped at its next await, it starts no further cloud call.
@@ -178,7 +176,7 @@ impl Core {
         request: Request<Q>,
         give_up: CancellationToken,
     ) -> Result<Call<Q>, Status> {
-        let method = method::of_path(Q::METHOD.path);
+        let method = method::of(Q::METHOD);
         if let Some(capability) = Q::METHOD.capability
             && !self.advertised.has(capability)
         {

@@ -1,6 +1,6 @@
 //! The RPCs behind spans and metrics, as a bounded list: the contract's, and those that this crate adds.
 
-use cloudprovider_proto::method::{ALL, GET_INFO};
+use cloudprovider_proto::method::{self as contract, ALL, GET_INFO};
 
 use crate::metrics::Method;
 
@@ -11,16 +11,19 @@ const OTHERS: [&str; 3] = [
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
 ];
 
+/// An RPC of the contract.
+pub(crate) fn of(method: &contract::Method) -> Method {
+    named(method.path)
+}
+
 /// The RPC of a path such as `/package.Service/Method`; "other" for any that is not in the list.
 pub(crate) fn of_path(path: &str) -> Method {
-    let known = ALL
-        .iter()
-        .copied()
-        .chain([&GET_INFO])
-        .map(|method| method.path)
-        .chain(OTHERS)
-        .find(|known| *known == path);
-    let names = known.and_then(|path| path.strip_prefix('/')?.split_once('/'));
+    let ours = ALL.iter().copied().chain([&GET_INFO]).map(|method| method.path);
+    named(ours.chain(OTHERS).find(|known| *known == path).unwrap_or_default())
+}
+
+fn named(path: &'static str) -> Method {
+    let names = path.strip_prefix('/').and_then(|path| path.split_once('/'));
     let (service, method) = names.unwrap_or(("other", "other"));
     Method { service, method }
 }

@@ -10,7 +10,7 @@ use super::updates::updated;
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers, Stop},
     scenario::Variables,
-    trial::{Machine, Trial, Wanted, expect, failed, good, reason_of, same},
+    trial::{Machine, Trial, Wanted, expect, failed, good, reason_of, same, under},
 };
 
 const MADE: &[&str] = &["| done | OK | | publishes the status |"];
@@ -164,8 +164,7 @@ fn allowed(t: &Trial, writes: Option<ServiceWrites>) -> Outcome {
         (writes.unwrap_or_default(), t.provider().capabilities.wants.clone().unwrap_or_default());
     let prefixes = wants.service_annotation_writes;
     for key in writes.annotations.keys().chain(&writes.removed_annotations) {
-        let is_its_own = prefixes.iter().any(|prefix| !prefix.is_empty() && key.starts_with(prefix));
-        expect(is_its_own, format!("an annotation under one of {prefixes:?}"), key)?;
+        under(&prefixes, key)?;
     }
     for condition in writes.conditions {
         let types = &wants.service_condition_writes;

@@ -7,7 +7,7 @@ use cloudprovider_proto::v1alpha1::{Capability, NodeAddressType, NodeRef};
 use super::instances::described;
 use crate::{
     case::{Case, Outcome, Profile::Instances},
-    trial::{Trial, expect, failed, same},
+    trial::{Trial, expect, failed, same, under},
 };
 
 const MACHINE: &[&str] = &["create-instance", "terminate-instance"];
@@ -151,11 +151,7 @@ async fn annotations(t: &Trial) -> Outcome {
     let machine = t.machine().await?;
     let instance = described(t, machine.node()).await?;
     let prefixes = t.provider().capabilities.wants.clone().unwrap_or_default().node_annotation_writes;
-    for key in instance.annotations.keys() {
-        let is_its_own = prefixes.iter().any(|prefix| !prefix.is_empty() && key.starts_with(prefix));
-        expect(is_its_own, format!("an annotation under one of {prefixes:?}"), key)?;
-    }
-    Ok(())
+    instance.annotations.keys().try_for_each(|key| under(&prefixes, key))
 }
 
 async fn reserved(t: &Trial) -> Outcome {

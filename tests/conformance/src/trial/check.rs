@@ -26,6 +26,12 @@ pub(crate) fn same<T: PartialEq + Debug>(what: &str, seen: &T, wanted: &T) -> Ou
     expect(seen == wanted, format!("{what} {wanted:?}"), seen)
 }
 
+/// An annotation's key is under one of the prefixes that the provider advertised for it.
+pub(crate) fn under(prefixes: &[String], key: &str) -> Outcome {
+    let is_its_own = prefixes.iter().any(|prefix| !prefix.is_empty() && key.starts_with(prefix.as_str()));
+    expect(is_its_own, format!("an annotation under one of {prefixes:?}"), key)
+}
+
 /// A text of at most this many bytes.
 pub(crate) fn within_bytes(what: &str, text: &str, most: usize) -> Outcome {
     expect(text.len() <= most, format!("{what} of at most {most} bytes"), text.len())
