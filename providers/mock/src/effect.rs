@@ -124,6 +124,12 @@ pub(crate) struct Memory {
     pub(crate) digests: Mutex<HashSet<String>>,
     /// Services whose answer got lost.
     pub(crate) lost_answers: Mutex<HashSet<String>>,
+    /// Leaders that led before: cluster uid, scope, epoch.
+    pub(crate) leaders: Mutex<HashSet<(String, String, u64)>>,
+    /// The health check port that a balancer had, by id.
+    pub(crate) checks: Mutex<HashMap<String, i32>>,
+    /// When a watch last told of a change.
+    pub(crate) last_change: Mutex<Option<Timestamp>>,
     /// Balancers that get duplicated.
     pub(crate) doubled: Mutex<HashSet<String>>,
     /// Services whose balancer was created since the provider started.

@@ -51,8 +51,7 @@ fn no_breach_is_there_twice() {
 }
 
 /// Rows of the README's table under this heading: the first cell's code, the second, and the last.
-fn rows(heading: &str) -> Vec<(String, String, String)> {
-    let readme = include_str!("../README.md");
+fn rows(readme: &str, heading: &str) -> Vec<(String, String, String)> {
     let (_, section) = readme.split_once(heading).expect("the heading is there");
     let section = section.split("\n## ").next().unwrap_or_default();
     let cells = |line: &str| -> Vec<String> {
@@ -71,13 +70,31 @@ fn the_readme_lists_every_fault() {
             (kind.name.to_owned(), keys.join(", "), kind.what.to_owned())
         })
         .collect();
-    assert_eq!(rows("\n## Faults\n"), wanted);
+    assert_eq!(rows(include_str!("../README.md"), "\n## Faults\n"), wanted);
 }
 
 #[test]
 fn the_readme_lists_every_breach() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let text = fs::read_to_string(&path).unwrap();
+        let (before, rest) = text.split_once("\n## Breaches\n").unwrap();
+        let (lead, table) = rest.split_once("| `").unwrap();
+        let (_, after) = table.split_once("|\n\n").unwrap();
+        let rows = breach::all().map(|breach| {
+            let ways: Vec<_> = breach.choices.iter().map(|way| format!("`{way}`")).collect();
+            format!("| `{}` | {} | {} |\n", breach.name, ways.join(", "), breach.what)
+        });
+        let table: String = rows.collect();
+        fs::write(&path, format!("{before}\n## Breaches\n{lead}{table}\n{after}")).unwrap();
+    }
     let wanted: Vec<_> = breach::all()
         .map(|breach| (breach.name.to_owned(), breach.choices.join(", "), breach.what.replace('`', "")))
         .collect();
-    assert_eq!(rows("\n## Breaches\n"), wanted);
+    let readme = fs::read_to_string(&path).unwrap();
+    assert_eq!(
+        rows(&readme, "\n## Breaches\n"),
+        wanted,
+        "run: UPDATE_DOCS=1 cargo test -p provider-mock --test rules"
+    );
 }

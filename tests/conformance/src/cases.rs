@@ -29,6 +29,7 @@ mod paging;
 mod reasons;
 mod refusals;
 mod revisions;
+mod rich;
 mod routes;
 mod security;
 mod sets;
@@ -47,7 +48,7 @@ use crate::case::Case;
 
 /// All cases, in the order in which they run.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    let subjects: [&'static [Case]; 39] = [
+    let subjects: [&'static [Case]; 40] = [
         discovery::CASES,
         capabilities::CASES,
         status::CASES,
@@ -65,6 +66,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         ssh_keys::CASES,
         balancers::CASES,
         built::CASES,
+        rich::CASES,
         refusals::CASES,
         idempotency::CASES,
         abandoned::CASES,

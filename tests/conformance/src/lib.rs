@@ -6,6 +6,7 @@
 //! - `contract`: the rules as the `.proto` files state them; `case` and `cases`: what is tested, as tables.
 //! - `target`: the connection to the provider; `scenario`: hooks that control the cloud.
 //! - `trial`: what a case works with; `ledger`: what was created and must be deleted.
+//! - `invariants`: what no answer may break.
 //! - `run`: runs one case after the other; `report`: their outcomes; `bench`: measures latency.
 //!
 //! The suite depends on the contract alone: it knows no vendor, no SDK and no host.
@@ -15,6 +16,7 @@ pub mod case;
 pub mod cases;
 pub mod cli;
 pub mod contract;
+pub mod invariants;
 pub mod ledger;
 pub mod provider;
 pub mod report;

@@ -140,6 +140,7 @@ async fn try_case(
 ) -> (Verdict, Option<EarlyEnd>) {
     let since = session.ledger.borrow().open().first().map_or(0, |(number, _)| number + 1);
     let trial = Trial::new(Rc::clone(session), case.id);
+    session.invariants.take();
     let mut interrupted = None;
     let verdict = tokio::select! {
         ended = tokio::time::timeout(timeout, case.run.run(&trial)) => match ended {
@@ -159,7 +160,22 @@ async fn try_case(
             Verdict::NotRun { why: EarlyEnd::Interrupted.to_string() }
         }
     };
-    ledger::clean(&session.wire, &session.scenario, &session.ledger, since).await;
+    let verdict = match (verdict, session.invariants.take()) {
+        (Verdict::Pass, Some(broken)) => broken.into(),
+        (Verdict::Fail { expected, seen }, Some(Stop::Failed { expected: also, seen: in_it })) => {
+            Verdict::Fail { expected, seen: format!("{seen}; and not {also}, but {in_it}") }
+        }
+        (verdict, _) => verdict,
+    };
+    let left = ledger::clean(&session.wire, &session.scenario, &session.ledger, since).await;
+    let refused = left.into_iter().find(|left| left.refused);
+    let verdict = match (verdict, refused) {
+        (Verdict::Pass, Some(left)) => Verdict::Fail {
+            expected: "a provider that deletes what the case made [R:delete-leaves-nothing]".to_owned(),
+            seen: format!("{}: {}", left.what, left.why),
+        },
+        (verdict, _) => verdict,
+    };
     if interrupted.is_none() && matches!(verdict, Verdict::Fail { .. }) && !answers(session).await {
         interrupted = Some(EarlyEnd::Silence { since: case.id });
     }

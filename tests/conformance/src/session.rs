@@ -14,6 +14,7 @@ use cloudprovider_proto::v1alpha1::{
 use tokio::time::Instant;
 
 use crate::{
+    invariants::Invariants,
     ledger::{Header, Ledger},
     provider::Provider,
     scenario::Scenario,
@@ -42,6 +43,8 @@ pub struct Session {
     pub ledger: RefCell<Ledger>,
     /// The seed of random choices.
     pub seed: u64,
+    /// What no answer may break.
+    pub invariants: Arc<Invariants>,
     /// How long its calls may wait for what is temporary.
     pub patience: Arc<Patience>,
     /// The provider waited for a leader, and was told of one for the cluster of this run.
@@ -69,7 +72,18 @@ impl Session {
         };
         let ledger = RefCell::new(Ledger::begin(folder, &header)?);
         let patience = Arc::new(Patience::new(scenario.patience));
-        Ok(Self { wire, provider, scenario, header, ledger, seed, patience, led: Cell::new(false) })
+        let invariants = Arc::new(Invariants::new(provider.clone(), scenario.secrets.clone()));
+        Ok(Self {
+            invariants,
+            wire,
+            provider,
+            scenario,
+            header,
+            ledger,
+            seed,
+            patience,
+            led: Cell::new(false),
+        })
     }
 
     /// Leads a provider that answers nothing before somebody does, as a bridged one may: as a host without leader election,

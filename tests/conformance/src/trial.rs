@@ -32,7 +32,7 @@ use tonic::Request;
 pub(crate) use balancers::{Wanted, tcp};
 pub(crate) use check::{expect, failed, good, is_bare_unimplemented, refused, same, under, within_bytes};
 pub(crate) use cloud::{COUNT, HOLDS};
-pub(crate) use errors::{examine, no_secret, read as read_error, reason_of, small};
+pub(crate) use errors::{examine, no_secret, read as read_error, reason_of, small, well_formed};
 pub(crate) use machines::Machine;
 pub(crate) use pages::List;
 pub(crate) use rpc::{By, Rpc};
@@ -109,6 +109,7 @@ impl Trial {
             wire: self.session.wire.clone(),
             patience: Arc::clone(&self.session.patience),
             provoked: Arc::clone(&self.provoked),
+            invariants: Arc::clone(&self.session.invariants),
         }
     }
 

@@ -15,7 +15,7 @@ use support::{Mock, scenario};
 const LEGAL: [(&str, &str); 1] = [("batch-keys", "reordered")];
 
 /// Bugs that real providers have had, and the case that catches each, as in `docs/conformance.md`.
-const BUGS: [(&str, &str, &str); 29] = [
+const BUGS: [(&str, &str, &str); 58] = [
     ("built-as-asked", "ports", "BUILT-01"),
     ("built-as-asked", "node-ports", "BUILT-01"),
     ("built-as-asked", "backends", "BUILT-03"),
@@ -23,6 +23,30 @@ const BUGS: [(&str, &str, &str); 29] = [
     ("built-as-asked", "protocol", "BUILT-05"),
     ("built-as-asked", "family", "BUILT-06"),
     ("built-as-asked", "health-check", "BUILT-07"),
+    ("built-as-asked", "second-family", "BUILT-11"),
+    ("built-as-asked", "second-protocol", "BUILT-11"),
+    ("built-as-asked", "many-ports", "BUILT-11"),
+    ("built-as-asked", "high-ports", "BUILT-11"),
+    ("built-as-asked", "ranges-of-ipv6", "BUILT-11"),
+    ("built-as-asked", "health-check-moved", "BUILT-11"),
+    ("built-as-asked", "health-check-kept", "BUILT-11"),
+    ("built-as-asked", "second-family", "BUILT-12"),
+    ("built-as-asked", "location-down", "TRBL-06"),
+    ("ensure-keeps-working", "refused", "LB-17"),
+    ("update-backends-only", "opens", "BUILT-12"),
+    ("update-backends-only", "only-adds", "BUILT-09"),
+    ("delete-by-key", "by-name", "BUILT-13"),
+    ("delete-leaves-nothing", "firewall", "BUILT-12"),
+    ("delete-leaves-nothing", "half-made", "IDEM-11"),
+    ("delete-leaves-nothing", "swallowed", "DEL-11"),
+    ("delete-leaves-nothing", "swallowed", "DEL-12"),
+    ("delete-leaves-nothing", "swallowed", "DEL-13"),
+    ("ensure-after-lost-answer", "half-made", "IDEM-10"),
+    ("read-through", "absent", "MACH-08"),
+    ("batch-keys", "exchanged", "BATCH-07"),
+    ("batch-keys", "first-fifty", "BATCH-10"),
+    ("page-walk-ends", "loses", "PAGE-01"),
+    ("watch-every-key", "", "WATCH-11"),
     ("update-every-item", "", "BUILT-08"),
     ("delete-by-key", "ignored", "BUILT-10"),
     ("absent-means-looked", "anything", "TRBL-01"),
@@ -42,8 +66,13 @@ const BUGS: [(&str, &str, &str); 29] = [
     ("mutation-finishes", "given-up", "IDEM-09"),
     ("lead-ends", "work-goes-on", "LEAD-05"),
     ("lead-ends", "work-goes-on", "LEAD-06"),
+    ("lead-ends", "finishes", "LEAD-05"),
+    ("lead-ends", "finishes", "LEAD-06"),
+    ("lead-ends", "finishes", "LEAD-09"),
     ("lead-ends", "counts-from-arrival", "LEAD-08"),
-    ("lead-background", "", "LEAD-07"),
+    ("lead-ends", "never-extended", "LEAD-10"),
+    ("lead-ends", "cut-off", "LEAD-11"),
+    ("lead-background", "once-made", "LEAD-07"),
     ("error-no-secret", "logged", "SEC-06"),
 ];
 
@@ -61,12 +90,12 @@ fn breaches() -> Vec<(&'static str, &'static str)> {
     all
 }
 
-/// Runs these cases while the rule is broken this way; returns none, or what is wrong with the suite.
-async fn shown(rule: &str, variant: &str, cases: &str) -> Result<(), String> {
-    let fault = format!("breach,rule={rule},variant={variant}");
-    let mock = Mock::start(&["--fault", &fault]).await;
+/// Runs these cases while the mock has this fault. Returns the report's cases, and what the screen told.
+async fn run(fault: &str, cases: &str) -> Result<(Vec<Value>, String), String> {
+    let mock = Mock::start(&["--fault", fault]).await;
     let folder = mock.folder.path();
-    let text = std::fs::read_to_string(scenario()).unwrap().replace("settle: 3s", "settle: 800ms");
+    let text = std::fs::read_to_string(scenario()).unwrap();
+    let text = text.replace("settle: 3s", "settle: 800ms").replace("max-wait: 10s", "max-wait: 5s");
     let (quick, reports) = (folder.join("scenario.yaml"), folder.join("reports"));
     std::fs::write(&quick, text.replace("call-deadline: 5s", "call-deadline: 1500ms")).unwrap();
     let mut suite =
@@ -77,9 +106,14 @@ async fn shown(rule: &str, variant: &str, cases: &str) -> Result<(), String> {
     let report =
         std::fs::read(reports.join("conformance.json")).map_err(|error| format!("{error}: {told}"))?;
     let report: Value = serde_json::from_slice(&report).unwrap();
+    Ok((report["cases"].as_array().unwrap().clone(), told))
+}
+
+/// Runs these cases while the rule is broken this way; returns none, or what is wrong with the suite.
+async fn shown(rule: &str, variant: &str, cases: &str) -> Result<(), String> {
+    let (cases, told) = run(&format!("breach,rule={rule},variant={variant}"), cases).await?;
     let names_it =
         |case: &&Value| case["contract"].as_array().unwrap().iter().any(|cited| cited["rule"] == rule);
-    let cases = report["cases"].as_array().unwrap();
     let failed = cases.iter().filter(|case| case["verdict"]["is"] == "fail").filter(names_it).count();
     if failed == 0 {
         return Err(format!("no case failed:\n{told}"));
@@ -115,4 +149,29 @@ async fn each_bug_is_caught_by_the_case_that_is_said_to() {
     let seen: Vec<_> = stream::iter(BUGS).map(tried).buffer_unordered(AT_ONCE).collect().await;
     let unseen: Vec<_> = seen.into_iter().flatten().collect();
     assert!(unseen.is_empty(), "{} bugs are not caught:\n\n{}", unseen.len(), unseen.join("\n\n"));
+}
+
+/// A rule about every answer is not only of the case that is about it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_that_is_broken_in_passing_fails_the_case_that_saw_it() {
+    support::programs();
+    for (rule, method, case) in [
+        ("provider-id-prefix", "ListInstances", "PAGE-01"),
+        ("ingress-valid", "ListLoadBalancers", "DEL-06"),
+        ("annotation-prefix", "EnsureLoadBalancer", "REV-02"),
+    ] {
+        let (cases, told) = run(&format!("breach,rule={rule},method={method}"), case).await.unwrap();
+        let verdict = &cases[0]["verdict"];
+        assert_eq!(verdict["is"], "fail", "{rule}: {told}");
+        assert!(verdict.to_string().contains(&format!("of {method} [R:{rule}]")), "{verdict}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_case_whose_balancer_cannot_be_deleted_fails() {
+    support::programs();
+    let busy = "error,reason=CONCURRENT_OPERATION,method=DeleteLoadBalancer";
+    let (cases, told) = run(busy, "LB-02").await.unwrap();
+    assert_eq!(cases[0]["verdict"]["is"], "fail", "{told}");
+    assert!(cases[0]["verdict"]["seen"].as_str().unwrap().contains("CONCURRENT_OPERATION"), "{told}");
 }

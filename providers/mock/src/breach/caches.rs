@@ -22,11 +22,11 @@ const BALANCERS: &[Method] = &[
 pub(super) const BREACHES: &[Effect] = &[
     effect(
         "read-through",
-        "the first answer is repeated for ever or for five seconds, whatever staleness was requested; \
-        `disguised` as a fresh one",
+        "the first answer is repeated for ever or for five seconds, or only that something is absent, whatever \
+        staleness was requested; `disguised` as a fresh one",
     )
     .to(&[Method::BatchGetInstances])
-    .ways(&["for-ever", "seconds", "disguised"])
+    .ways(&["for-ever", "seconds", "absent", "disguised"])
     .late(stale)
     .early(without_asking),
     effect("get-reads-through", "balancers are read from a cache that is up to five seconds old")
@@ -68,6 +68,9 @@ fn stale(_request: &Message, reply: &mut Reply, shot: &Shot<'_>) {
         let old = |known: &InstanceResult| known.observed_at.is_some_and(|at| !is_young(at.seconds, shot));
         if shot.variant != "for-ever" && first.get(&name).is_some_and(old) {
             first.remove(&name);
+        }
+        if shot.variant == "absent" && result.state() != InstanceState::Absent && !first.contains_key(&name) {
+            return;
         }
         let known = first.entry(name).or_insert_with(|| result.clone());
         *result = InstanceResult { key: std::mem::take(&mut result.key), ..known.clone() };

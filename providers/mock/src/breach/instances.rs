@@ -1,6 +1,7 @@
 //! Breaches in what answers and watches say about instances.
 
 use cloudprovider_sdk::proto::*;
+use jiff::SignedDuration;
 
 use crate::{
     contract::{Message, Method},
@@ -98,6 +99,18 @@ pub(super) const BREACHES: &[Effect] = &[
     effect("watch-started", "the first frame is not `started`").to(WATCH).late(|_, reply, _| {
         leave_out(reply, "started");
     }),
+    effect("watch-every-key", "of changes within a second of each other only the first is sent")
+        .to(WATCH)
+        .late(|_, reply, shot| {
+            if reply.outcome.as_ref().is_ok_and(|frame| frame.has("changed")) {
+                let mut last = shot.memory.last_change.lock();
+                if last.is_some_and(|last| shot.now.duration_since(last) < SignedDuration::from_secs(1)) {
+                    reply.delivery = Delivery::Drop;
+                } else {
+                    *last = Some(shot.now);
+                }
+            }
+        }),
     effect("watch-bookmark", "no bookmark is ever sent").to(WATCH).late(|_, reply, _| {
         leave_out(reply, "bookmark");
     }),

@@ -20,12 +20,15 @@ const TOKEN: &str = "page_token";
 const NEXT: &str = "next_page_token";
 
 pub(super) const BREACHES: &[Effect] = &[
-    effect("batch-keys", "a key is missing, duplicate, or was never requested; `reordered` is legal")
-        .to(Method::BATCHES)
-        .ways(&["missing", "doubled", "unknown", "empty", "reordered"])
-        .late(|_, reply, shot| {
-            let _none_is_meant = spoil(reply, shot);
-        }),
+    effect(
+        "batch-keys",
+        "a key is missing, duplicate, was never requested, or has another's answer; `reordered` is legal",
+    )
+    .to(Method::BATCHES)
+    .ways(&["missing", "doubled", "unknown", "empty", "exchanged", "first-fifty", "reordered"])
+    .late(|_, reply, shot| {
+        let _none_is_meant = spoil(reply, shot);
+    }),
     effect("page-size", "a page has more entries than were requested").to(LISTS).asked(|request, _| {
         request.set("page_size", Value::I32(0));
     }),
@@ -36,19 +39,29 @@ pub(super) const BREACHES: &[Effect] = &[
                 reply.outcome = shot.blank();
             }
         }),
-    effect("page-walk-ends", "the last page leads back to the first")
-        .to(LISTS)
-        .late(|_, reply, _| {
-            let last = |list: &&mut Message| list.text(NEXT).is_empty();
-            if let Some(list) = reply.outcome.as_mut().ok().filter(last) {
-                list.set(NEXT, Value::String(ROUND.to_owned()));
-            }
-        })
-        .asked(|request, _| {
-            if request.text(TOKEN) == ROUND {
-                request.set(TOKEN, Value::String(String::new()));
-            }
-        }),
+    effect(
+        "page-walk-ends",
+        "the last page leads back to the first, or the last entry of a page is left out",
+    )
+    .to(LISTS)
+    .ways(&["round", "loses"])
+    .late(|_, reply, shot| {
+        if shot.variant == "loses" {
+            let goes_on = reply.outcome.as_ref().is_ok_and(|list| !list.text(NEXT).is_empty());
+            let several = |entries: &&mut Vec<Value>| goes_on && entries.len() > 1;
+            reply.entries().filter(several).and_then(Vec::pop);
+            return;
+        }
+        let last = |list: &&mut Message| list.text(NEXT).is_empty();
+        if let Some(list) = reply.outcome.as_mut().ok().filter(last) {
+            list.set(NEXT, Value::String(ROUND.to_owned()));
+        }
+    })
+    .asked(|request, _| {
+        if request.text(TOKEN) == ROUND {
+            request.set(TOKEN, Value::String(String::new()));
+        }
+    }),
     effect("list-unreachable", "half of a list is silently left out").to(WITH_PARTS).late(|_, reply, _| {
         halve(reply);
         let list = reply.outcome.as_mut().ok();
@@ -75,9 +88,30 @@ fn spoil(reply: &mut Reply, shot: &Shot<'_>) -> Option<()> {
         }
         "empty" => results.clear(),
         "reordered" => results.reverse(),
+        "exchanged" => exchange(results)?,
+        "first-fifty" => results.iter_mut().skip(50).for_each(blank),
         _ => drop(results.remove(at)),
     }
     Some(())
+}
+
+/// Gives the keys of the results in the opposite order.
+fn exchange(results: &mut [Value]) -> Option<()> {
+    let key = |result: &Value| Some(result.as_message()?.get_field_by_number(1)?.into_owned());
+    let keys = results.iter().map(key).collect::<Option<Vec<_>>>()?;
+    for (result, key) in results.iter_mut().zip(keys.into_iter().rev()) {
+        result.as_message_mut()?.try_set_field_by_number(1, key).ok()?;
+    }
+    Some(())
+}
+
+/// Leaves nothing but the key.
+fn blank(result: &mut Value) {
+    if let Some(result) = result.as_message_mut() {
+        let numbers: Vec<_> =
+            result.fields().map(|(field, _)| field.number()).filter(|number| *number > 1).collect();
+        numbers.into_iter().for_each(|number| result.clear_field_by_number(number));
+    }
 }
 
 /// Drops half of a list.

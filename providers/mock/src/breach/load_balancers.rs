@@ -1,13 +1,18 @@
 //! Breaches in what happens to balancers, and in what answers say about them.
 
+use std::sync::Arc;
+
 use cloudprovider_sdk::{ProviderError, proto::*};
+use serde_json::json;
 use tonic::Status;
 
 use crate::{
-    cloud::{Balancer, WRITTEN_PREFIX},
+    cloud::{Balancer, NewLegacyBalancer, WRITTEN_PREFIX},
     contract::{Message, Method},
     effect::{Delivery, Effect, Reply, Shot, Turn, effect},
 };
+
+use super::sets::there;
 
 const ENSURE: &[Method] = &[Method::EnsureLoadBalancer];
 const UPDATE: &[Method] = &[Method::BatchUpdateLoadBalancers];
@@ -21,33 +26,56 @@ pub(super) const BREACHES: &[Effect] = &[
     effect("ensure-idempotent", "Ensure creates another balancer although one exists")
         .to(ENSURE)
         .late(|request, reply, shot| {
-            if there(request, shot).is_some_and(|id| shot.memory.doubled.lock().remove(&id)) {
+            if there(request, shot).is_some_and(|found| shot.memory.doubled.lock().remove(&found.id)) {
                 make_another(reply, shot);
             }
         })
-        .asked(|request, shot| shot.memory.doubled.lock().extend(there(request, shot))),
+        .asked(|request, shot| shot.memory.doubled.lock().extend(there(request, shot).map(|found| found.id))),
     effect(
         "ensure-after-lost-answer",
-        "the answer to Ensure is lost, and the next Ensure creates another balancer",
+        "the answer to Ensure is lost, or the provider ends in the middle, and the next Ensure creates another balancer",
     )
     .to(ENSURE)
+    .ways(&["lost", "half-made"])
+    .asked(|request, shot| {
+        if shot.variant == "half-made" {
+            match there(request, shot) {
+                Some(half) if half.ingress.is_empty() => {
+                    shot.memory.doubled.lock().insert(half.id);
+                }
+                Some(_) => {}
+                None => begin(request, shot),
+            }
+        }
+    })
     .late(|request, reply, shot| {
         let Some(service) = request.service() else { return };
-        if shot.memory.lost_answers.lock().insert(service.uid) {
+        if shot.variant == "half-made" {
+            if there(request, shot).is_some_and(|found| shot.memory.doubled.lock().remove(&found.id)) {
+                make_another(reply, shot);
+            }
+        } else if shot.memory.lost_answers.lock().insert(service.uid) {
             reply.delivery = Delivery::Reset;
         } else {
             make_another(reply, shot);
         }
     }),
-    effect("ensure-keeps-working", "Ensure breaks a working balancer, then fails").to(ENSURE).early(
-        |request, shot| {
-            let Some(id) = there(request, shot) else { return Turn::GoOn };
-            match shot.alter(|state| state.halve_balancer(&id)) {
+    effect("ensure-keeps-working", "Ensure breaks a working balancer, then fails, or does so when it is refused")
+        .to(ENSURE)
+        .ways(&["always", "refused"])
+        .early(|request, shot| {
+            let Some(found) = there(request, shot).filter(|_| shot.variant == "always") else { return Turn::GoOn };
+            match shot.alter(|state| state.halve_balancer(&found.id)) {
                 Ok(_) => Turn::fail(ProviderError::cloud_api_unavailable()),
                 Err(_) => Turn::GoOn,
             }
-        },
-    ),
+        })
+        .late(|request, reply, shot| {
+            let refused = shot.variant == "refused" && reply.outcome.is_err();
+            if let Some(found) = there(request, shot).filter(|_| refused) {
+                let _is_there = shot.alter(|state| state.halve_balancer(&found.id));
+            }
+        }),
     effect(
         "mutation-finishes",
         "if the caller of Ensure disconnects, the balancer stays half made, or nothing is done",
@@ -55,8 +83,8 @@ pub(super) const BREACHES: &[Effect] = &[
     .to(ENSURE)
     .ways(&["half-made", "given-up"])
     .late(|request, reply, shot| {
-        if let Some(id) = there(request, shot).filter(|_| shot.variant != "given-up") {
-            reply.delivery = Delivery::OrHalve(id);
+        if let Some(found) = there(request, shot).filter(|_| shot.variant != "given-up") {
+            reply.delivery = Delivery::OrHalve(found.id);
         }
     })
     .early(|_, shot| if shot.variant == "given-up" { Turn::IfAwaited } else { Turn::GoOn }),
@@ -127,14 +155,37 @@ pub(super) const BREACHES: &[Effect] = &[
                 progress.retry_after = (shot.variant != "missing").then_some(after);
             });
         }),
-    effect("update-backends-only", "updates of backends are refused: only Ensure changes them")
-        .to(UPDATE)
-        .late(|_, reply, shot| {
-            reply.each(shot, |result: &mut LoadBalancerUpdateResult| {
+    effect(
+        "update-backends-only",
+        "updates of backends are refused: only Ensure changes them; or they open the balancer, or never take a backend away",
+    )
+    .to(UPDATE)
+    .ways(&["refused", "opens", "only-adds"])
+    .asked(|request, shot| {
+        if shot.variant == "only-adds" {
+            let stood = there(request, shot).map(|found| found.backends).unwrap_or_default();
+            request.each(|set: &mut BackendSet| {
+                let kept = stood.iter().map(|target| NodeRef::from(target.clone()));
+                let new = std::mem::take(&mut set.nodes);
+                set.nodes = kept.filter(|node| new.iter().all(|one| one.name != node.name)).collect();
+                set.nodes.extend(new);
+            });
+        }
+    })
+    .late(|request, reply, shot| {
+        let Some(found) = there(request, shot) else { return };
+        match shot.variant {
+            "opens" => {
+                let patch = json!({"source_ranges": [], "drifted": false});
+                let _is_there = shot.alter(|state| state.patch_balancer(&found.id, &patch));
+            }
+            "only-adds" => {}
+            _ => reply.each(shot, |result: &mut LoadBalancerUpdateResult| {
                 result.set_outcome(UpdateOutcome::NotUpdated);
                 result.error = Some(ProviderError::needs_ensure(&result.service_uid).to_item());
-            });
-        }),
+            }),
+        }
+    }),
     effect("delete-absent-ok", "deleting an absent balancer is an error").to(DELETE).early(
         |request, shot| match there(request, shot) {
             Some(_) => Turn::GoOn,
@@ -143,29 +194,76 @@ pub(super) const BREACHES: &[Effect] = &[
     ),
     effect(
         "delete-by-key",
-        "Delete fails or does nothing without the last known Service, or after a restart",
+        "Delete fails or does nothing without the last known Service, or after a restart; or names are keys",
     )
     .to(REMEMBERED)
-    .ways(&["error", "ignored", "after-restart"])
+    .ways(&["error", "ignored", "after-restart", "by-name"])
+    .asked(|request, shot| {
+        if shot.variant == "by-name"
+            && let Some(service) = request.service()
+            && let Some(uid) = shot.look(|state| {
+                let namesake = |one: &&Balancer| one.service_name == service.name && !one.is_legacy();
+                state.balancers().find(namesake).map(|one| one.service_uid.clone())
+            })
+        {
+            request.each(|service: &mut ServiceRef| service.uid.clone_from(&uid));
+        }
+    })
     .early(hint),
-    effect("delete-leaves-nothing", "the balancer's firewall is left behind").to(DELETE).asked(
-        |request, shot| {
-            if let Some(id) = there(request, shot) {
-                // An absent balancer leaves nothing behind.
-                let _gone_already = shot.alter(|state| state.forget_firewall(&id));
+    effect(
+        "delete-leaves-nothing",
+        "the balancer's firewall is left behind, of a half-made one too, or Delete is done though the cloud refused",
+    )
+    .to(REMEMBERED)
+    .ways(&["firewall", "half-made", "swallowed"])
+    .asked(|request, shot| {
+        if shot.method == Method::EnsureLoadBalancer {
+            if shot.variant == "half-made" && there(request, shot).is_none() {
+                begin(request, shot);
             }
-        },
-    ),
+            return;
+        }
+        let leaves = |found: &Balancer| match shot.variant {
+            "half-made" => found.ingress.is_empty(),
+            "swallowed" => false,
+            _ => true,
+        };
+        if let Some(found) = there(request, shot).filter(leaves) {
+            // An absent balancer leaves nothing behind.
+            let _gone_already = shot.alter(|state| state.forget_firewall(&found.id));
+        }
+    })
+    .late(|_, reply, shot| {
+        let swallows = shot.variant == "swallowed" && shot.method == Method::DeleteLoadBalancer;
+        if swallows && reply.outcome.is_err() {
+            reply.outcome = shot.blank();
+        }
+    }),
     effect("delete-not-elsewhere", "Delete says that another controller implements it")
         .to(DELETE)
         .early(|_, _| Turn::fail(ProviderError::implemented_elsewhere("another controller"))),
 ];
 
-/// The id of the request's balancer, if it exists.
-fn there(request: &Message, shot: &Shot<'_>) -> Option<String> {
-    let (cluster_uid, uid) = (request.cluster_uid(), request.service()?.uid);
-    let ours = |balancer: &&Balancer| balancer.cluster_uid == cluster_uid && balancer.service_uid == uid;
-    shot.look(|state| state.balancers().find(ours).map(|balancer| balancer.id.clone()))
+/// Begins a balancer in a slow cloud, and saves it, before the work begins.
+fn begin(request: &Message, shot: &Shot<'_>) {
+    let (cluster_uid, service) = (request.cluster_uid(), request.service().unwrap_or_default());
+    if shot.look(|state| state.conditions.latency_ms == 0) {
+        return;
+    }
+    let wish = NewLegacyBalancer {
+        service_uid: service.uid,
+        namespace: service.namespace,
+        service_name: service.name,
+        cluster_uid,
+        ..NewLegacyBalancer::default()
+    };
+    let now = shot.now;
+    let _taken = shot.alter(|state| {
+        let begun = state.create_legacy_balancer(wish, now)?;
+        state.halve_balancer(&begun.id)
+    });
+    let cloud = Arc::clone(shot.cloud);
+    tokio::spawn(async move { cloud.change(now, |_| ()).await });
 }
 
 /// Creates a second balancer and returns it instead of the first.

@@ -43,25 +43,48 @@ pub(super) const BREACHES: &[Effect] = &[
             reply.outcome = shot.blank();
         }
     }),
-    effect("lead-ends", "a term never ends, or an abandoned mutation continues in the cloud")
-        .to(&[Method::Lead, Method::EnsureLoadBalancer])
-        .ways(&["leads-on", "work-goes-on", "counts-from-arrival"])
-        .asked(|request, shot| match shot.variant {
-            "leads-on" => request.each(|lead: &mut LeadRequest| lead.valid_for = None),
-            "counts-from-arrival" => request.each(|lead: &mut LeadRequest| lead.valid_until = None),
-            _ => {}
-        })
-        .late(|_, reply, shot| {
-            let given_up = shot.method == Method::EnsureLoadBalancer && reply.outcome.is_err();
-            if given_up && shot.variant == "work-goes-on" {
-                write_for_a_while(shot);
+    effect(
+        "lead-ends",
+        "a term never ends, or does too early, or an abandoned mutation continues in the cloud",
+    )
+    .to(&[Method::Lead, Method::EnsureLoadBalancer])
+    .ways(&["leads-on", "work-goes-on", "finishes", "counts-from-arrival", "never-extended", "cut-off"])
+    .asked(|request, shot| match shot.variant {
+        "leads-on" => request.each(|lead: &mut LeadRequest| lead.valid_for = None),
+        "counts-from-arrival" => request.each(|lead: &mut LeadRequest| lead.valid_until = None),
+        "cut-off" if leads_already(request, shot) => {
+            request.each(|lead: &mut LeadRequest| lead.valid_for = Some(prost_types::Duration::default()));
+        }
+        _ => {}
+    })
+    .early(|request, shot| match shot.variant {
+        "never-extended" if leads_already(request, shot) => Turn::answer(shot.blank()),
+        "finishes" if shot.method == Method::EnsureLoadBalancer && is_slow(shot) => {
+            write(shot, 10);
+            Turn::IfAwaited
+        }
+        _ => Turn::GoOn,
+    })
+    .late(|_, reply, shot| {
+        if shot.method == Method::EnsureLoadBalancer && reply.outcome.is_err() {
+            match shot.variant {
+                "work-goes-on" => write(shot, 50),
+                "finishes" => reply.outcome = shot.blank(),
+                _ => {}
             }
-        }),
-    effect("lead-background", "background work writes to the cloud without a leader")
-        .to(&[Method::Lead])
-        .late(|_, _, shot| {
-            write_for_a_while(shot);
-        }),
+        }
+    }),
+    effect(
+        "lead-background",
+        "background work writes to the cloud without a leader, or once there is a balancer",
+    )
+    .to(&[Method::Lead, Method::EnsureLoadBalancer])
+    .ways(&["always", "once-made"])
+    .late(|_, _, shot| {
+        if (shot.method == Method::Lead) == (shot.variant == "always") {
+            write(shot, 50);
+        }
+    }),
     effect("stale-revision", "an older revision is accepted").to(REVISED).asked(|request, _| {
         request.each(|ensure: &mut EnsureLoadBalancerRequest| ensure.revision = 0);
         request.each(|delete: &mut DeleteLoadBalancerRequest| delete.revision = 0);
@@ -72,9 +95,8 @@ pub(super) const BREACHES: &[Effect] = &[
         .ways(&["unanswered", "answered"])
         .early(|_, shot| {
             let told = shot.variant == "answered";
-            let is_slow = || shot.look(|state| state.conditions.latency_ms > 0);
             // A timely DEADLINE_EXCEEDED hides the late work: it shows only in the calls to a slow cloud.
-            if told && !is_slow() { Turn::GoOn } else { Turn::TooLate { told } }
+            if told && !is_slow(shot) { Turn::GoOn } else { Turn::TooLate { told } }
         }),
 ];
 
@@ -103,11 +125,23 @@ fn any_leader(request: &mut Message, _shot: &Shot<'_>) {
     request.each(|fencing: &mut Fencing| *fencing = Fencing::default());
 }
 
+fn is_slow(shot: &Shot<'_>) -> bool {
+    shot.look(|state| state.conditions.latency_ms > 0)
+}
+
+/// Whether this Lead repeats one of the same leader.
+fn leads_already(request: &mut Message, shot: &Shot<'_>) -> bool {
+    let Some(LeadRequest { cluster: Some(cluster), fencing: Some(fencing), .. }) = request.first() else {
+        return false;
+    };
+    !shot.memory.leaders.lock().insert((cluster.uid, fencing.scope, fencing.epoch))
+}
+
 /// Writes to the cloud again and again, like a loop that nobody stops.
-fn write_for_a_while(shot: &Shot<'_>) {
+fn write(shot: &Shot<'_>, times: u32) {
     let (cloud, now) = (Arc::clone(shot.cloud), shot.now);
     tokio::spawn(async move {
-        for _time in 0..50 {
+        for _time in 0..times {
             tokio::time::sleep(Duration::from_millis(100)).await;
             cloud.read(now, |state| state.count_call("balancers:write"));
         }

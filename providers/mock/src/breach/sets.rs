@@ -1,8 +1,12 @@
 //! Breaches in remembering backend sets, and in building something else than the answer says.
 
+use std::collections::BTreeSet;
+
 use cloudprovider_sdk::{ProviderError, proto::*};
+use serde_json::json;
 
 use crate::{
+    cloud::Balancer,
     contract::{Message, Method},
     effect::{Effect, Shot, Turn, effect},
 };
@@ -15,13 +19,49 @@ const ADVERTISED_TOO: &[Method] =
 pub(super) const BREACHES: &[Effect] = &[
     effect("built-as-asked", "a part of the request is silently not built")
         .to(WITH_SETS)
-        .ways(&["backends", "source-ranges", "ports", "node-ports", "protocol", "family", "health-check"])
+        .ways(&[
+            "backends",
+            "source-ranges",
+            "ports",
+            "node-ports",
+            "protocol",
+            "family",
+            "health-check",
+            "second-family",
+            "second-protocol",
+            "many-ports",
+            "high-ports",
+            "ranges-of-ipv6",
+            "health-check-moved",
+            "health-check-kept",
+            "location-down",
+        ])
         .asked(|request, shot| {
             if shot.method == Method::EnsureLoadBalancer {
-                request.each(|service| lessen(service, shot.variant));
+                let stood = there(request, shot);
+                if let Some(stood) = stood.as_ref().filter(|stood| stood.health_check_port > 0) {
+                    shot.memory.checks.lock().insert(stood.id.clone(), stood.health_check_port);
+                }
+                request.each(|service| lessen(service, stood.as_ref(), shot.variant));
             }
-            if shot.variant == "backends" {
-                request.each(|set: &mut BackendSet| set.nodes.clear());
+            match shot.variant {
+                "backends" => request.each(|set: &mut BackendSet| set.nodes.clear()),
+                "location-down" => request.each(|set: &mut BackendSet| {
+                    let down = shot.look(|state| state.conditions.unreachable_zones.clone());
+                    let within = |id: &str| down.iter().any(|zone| id.contains(&format!("//{zone}/")));
+                    set.nodes.retain(|node| !within(&node.provider_id));
+                }),
+                _ => {}
+            }
+        })
+        .late(|request, _, shot| {
+            if shot.variant == "health-check-kept"
+                && let Some(now) = there(request, shot)
+                && let Some(former) =
+                    shot.memory.checks.lock().get(&now.id).filter(|_| now.health_check_port == 0)
+            {
+                let patch = json!({"health_check_port": former, "drifted": false});
+                let _is_there = shot.alter(|state| state.patch_balancer(&now.id, &patch));
             }
         }),
     effect("update-every-item", "only the first balancer of a batch gets the backends")
@@ -87,8 +127,30 @@ fn empty(request: &mut Message, _shot: &Shot<'_>) {
     request.each(|set: &mut BackendSet| set.nodes_omitted = false);
 }
 
-fn lessen(service: &mut Service, variant: &str) {
+/// The present balancer of the request's Service.
+pub(super) fn there(request: &Message, shot: &Shot<'_>) -> Option<Balancer> {
+    let (cluster_uid, uid) = (request.cluster_uid(), request.service()?.uid);
+    let ours = |balancer: &&Balancer| balancer.cluster_uid == cluster_uid && balancer.service_uid == uid;
+    shot.look(|state| state.balancers().find(ours).cloned())
+}
+
+fn lessen(service: &mut Service, stood: Option<&Balancer>, variant: &str) {
     match variant {
+        "second-family" => {
+            service.ip_families.truncate(1);
+            service.set_ip_family_policy(IpFamilyPolicy::SingleStack);
+        }
+        "second-protocol" => {
+            let mut taken = BTreeSet::new();
+            service.ports.retain(|port| taken.insert(port.port));
+        }
+        "many-ports" => service.ports.truncate(10),
+        "high-ports" => service.ports.retain(|port| port.port <= i32::from(i16::MAX)),
+        "ranges-of-ipv6" => service.source_ranges.retain(|range| !range.contains(':')),
+        "health-check-moved" => {
+            let former = stood.map(|stood| stood.health_check_port).filter(|port| *port > 0);
+            service.health_check_node_port = former.unwrap_or(service.health_check_node_port);
+        }
         "source-ranges" => service.source_ranges.clear(),
         "ports" => service.ports.truncate(1),
         "node-ports" => service.ports.iter_mut().for_each(|port| port.node_port = port.port),

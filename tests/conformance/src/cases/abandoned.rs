@@ -8,9 +8,10 @@ use crate::{
     case::{Case, Outcome, Profile::LoadBalancers, Stop},
     provider::{in_words, no_answer},
     scenario::Variables,
-    trial::{INSPECT, Trial, Wanted, failed, within},
+    trial::{HOLDS, INSPECT, Trial, Wanted, failed, within},
 };
 
+const AFTERWARDS: &[&str] = &["ensure-after-lost-answer", "built-as-asked"];
 const RULE: &[&str] = &["mutation-finishes"];
 
 pub(super) const CASES: &[Case] = &[
@@ -30,6 +31,25 @@ pub(super) const CASES: &[Case] = &[
     )
     .hooks(&[INSPECT, "slow-cloud", "restore-cloud-speed"])
     .extended(),
+    Case::new(
+        "IDEM-10",
+        LoadBalancers,
+        "after a stop or a kill of the provider in mid-Ensure, the next Ensure builds one balancer as asked",
+        AFTERWARDS,
+        &ensured_after_an_end,
+    )
+    .hooks(&[INSPECT, "slow-cloud", "restore-cloud-speed", "restart-provider", "kill-provider"])
+    .extended(),
+    Case::new(
+        "IDEM-11",
+        LoadBalancers,
+        "after a kill of the provider in mid-Ensure, Delete removes what there is",
+        &["delete-leaves-nothing"],
+        &deleted_after_a_kill,
+    )
+    .words(&["it also removes an incomplete load balancer"])
+    .hooks(&[HOLDS, "slow-cloud", "restore-cloud-speed", "kill-provider"])
+    .extended(),
 ];
 
 /// Starts an Ensure and disconnects after this long. Returns whether it was still running.
@@ -43,6 +63,36 @@ async fn leave(t: &Trial, wanted: &Wanted, after: Duration) -> Result<bool, Stop
         }
         ended => Ok(ended.is_err()),
     }
+}
+
+/// Begins an Ensure in a slow cloud, and ends the provider in the middle of it.
+async fn cut_short(t: &Trial, wanted: &Wanted, hook: &str) -> Outcome {
+    t.steer("slow-cloud", Variables::new()).await?;
+    let end = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        t.restart(hook).await
+    };
+    let (_cut_short, ended) = tokio::join!(t.ensure_once(wanted), end);
+    ended?;
+    t.restore("slow-cloud").await
+}
+
+async fn ensured_after_an_end(t: &Trial) -> Outcome {
+    for hook in ["restart-provider", "kill-provider"] {
+        let wanted = t.wanted()?.changed(443);
+        cut_short(t, &wanted, hook).await?;
+        t.ensure(&wanted).await?;
+        t.stands(&wanted).await?;
+    }
+    Ok(())
+}
+
+async fn deleted_after_a_kill(t: &Trial) -> Outcome {
+    let before = t.cloud_holds().await?;
+    let wanted = t.wanted()?.changed(443);
+    cut_short(t, &wanted, "kill-provider").await?;
+    t.delete(&t.delete_request(&wanted)).await?;
+    t.holds_no_more_than(&before).await
 }
 
 async fn nothing_half_made(t: &Trial) -> Outcome {

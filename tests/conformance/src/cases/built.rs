@@ -64,7 +64,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// Changes the wanted state of a balancer.
-fn next(wanted: &Wanted, change: impl FnOnce(&mut Wanted)) -> Wanted {
+pub(super) fn next(wanted: &Wanted, change: impl FnOnce(&mut Wanted)) -> Wanted {
     let mut next = Wanted {
         digest: format!("{}-{}", wanted.digest, wanted.revision % 1000),
         revision: wanted.revision + 1,
@@ -74,11 +74,11 @@ fn next(wanted: &Wanted, change: impl FnOnce(&mut Wanted)) -> Wanted {
     next
 }
 
-fn behind(machines: &[Machine]) -> Vec<cloudprovider_proto::v1alpha1::NodeRef> {
+pub(super) fn behind(machines: &[Machine]) -> Vec<cloudprovider_proto::v1alpha1::NodeRef> {
     machines.iter().map(Machine::node).collect()
 }
 
-async fn stands(t: &Trial, wanted: &Wanted) -> Outcome {
+pub(super) async fn stands(t: &Trial, wanted: &Wanted) -> Outcome {
     t.ensure(wanted).await?;
     t.stands(wanted).await
 }
@@ -158,10 +158,10 @@ async fn whole_batch(t: &Trial) -> Outcome {
 }
 
 async fn backends_only(t: &Trial) -> Outcome {
-    let machines = t.machines(1).await?;
-    let wanted = t.wanted()?.changed(443);
+    let machines = t.machines(3).await?;
+    let wanted = next(&t.wanted()?.changed(443), |first| first.nodes = behind(&machines[..2]));
     t.ensure(&wanted).await?;
-    let with_nodes = next(&wanted, |next| next.nodes = behind(&machines));
+    let with_nodes = next(&wanted, |next| next.nodes = behind(&machines[1..]));
     // The Service has been edited meanwhile, and its Ensure is waiting.
     let edited = Wanted {
         service: next(&wanted, |next| next.service.ports.truncate(1)).service,
@@ -171,7 +171,7 @@ async fn backends_only(t: &Trial) -> Outcome {
     t.stands(&with_nodes).await
 }
 
-fn done(results: Vec<cloudprovider_proto::v1alpha1::LoadBalancerUpdateResult>) -> Outcome {
+pub(super) fn done(results: Vec<cloudprovider_proto::v1alpha1::LoadBalancerUpdateResult>) -> Outcome {
     match results.into_iter().find(|result| result.error.is_some()) {
         Some(refused) => Err(failed("UPDATED", format!("{refused:?}"))),
         None => Ok(()),

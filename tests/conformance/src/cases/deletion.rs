@@ -1,14 +1,16 @@
 //! The deletion of balancers.
 
-use cloudprovider_proto::v1alpha1::LoadBalancerState;
-use futures::future::join_all;
+use cloudprovider_proto::v1alpha1::{ErrorReason, LoadBalancerState};
+use futures::future::{LocalBoxFuture, join_all};
 
 use super::balancers::only_one;
 use crate::{
     case::{
         Case, Outcome,
         Profile::{LoadBalancers, LoadBalancersList},
+        Run,
     },
+    scenario::Variables,
     trial::{HOLDS, INSPECT, Machine, Trial, Wanted, expect},
 };
 
@@ -63,7 +65,75 @@ pub(super) const CASES: &[Case] = &[
     )
     .hooks(&[HOLDS, "create-instance", "terminate-instance"])
     .extended(),
+    Case::new(
+        "DEL-11",
+        LoadBalancers,
+        "a Delete that cannot reach the cloud does not say that it is done",
+        &["delete-leaves-nothing"],
+        &Hindered("cut-cloud", &[]),
+    )
+    .words(KEPT)
+    .hooks(&["cut-cloud", "restore-cloud", INSPECT]),
+    Case::new(
+        "DEL-12",
+        LoadBalancers,
+        "a Delete without rights does not say that it is done",
+        &["delete-leaves-nothing"],
+        &Hindered("deny-rights", &[]),
+    )
+    .words(KEPT)
+    .hooks(&["deny-rights", "restore-rights", INSPECT])
+    .extended(),
+    Case::new(
+        "DEL-13",
+        LoadBalancers,
+        "a Delete that the cloud refuses does not say that it is done",
+        &["delete-leaves-nothing"],
+        &Hindered("provoke-error", &[ErrorReason::ConcurrentOperation, ErrorReason::CloudPermissionDenied]),
+    )
+    .words(KEPT)
+    .hooks(&["provoke-error", "stop-errors", INSPECT])
+    .extended(),
 ];
+
+const KEPT: &[&str] = &["slow; keeps the finalizer, Event"];
+
+/// What hinders the cloud from deleting: a hook, and the reasons with which it is tried.
+struct Hindered(&'static str, &'static [ErrorReason]);
+
+impl Run for Hindered {
+    fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            let Self(hook, reasons) = self;
+            let wanted = t.wanted()?;
+            t.ensure(&wanted).await?;
+            let mut hindered = t.steer(hook, of_delete(reasons.first())).await;
+            for reason in reasons.iter().skip(1) {
+                if hindered.is_err() {
+                    hindered = t.steer(hook, of_delete(Some(reason))).await;
+                }
+            }
+            hindered?;
+            let answer = t.delete_once(t.delete_request(&wanted)).await;
+            t.restore(hook).await?;
+            if answer.is_ok_and(|answer| answer.get_ref().in_progress.is_none()) {
+                let standing = t.standing(&wanted).await?;
+                expect(standing.is_empty(), "an error, or a cloud that has nothing left", standing)?;
+            }
+            t.delete(&t.delete_request(&wanted)).await?;
+            t.nothing_stands(&wanted).await
+        })
+    }
+}
+
+fn of_delete(reason: Option<&ErrorReason>) -> Variables {
+    match reason {
+        Some(reason) => {
+            Variables::new().with("REASON", reason.wire_name()).with("METHOD", "DeleteLoadBalancer")
+        }
+        None => Variables::new(),
+    }
+}
 
 async fn is_gone(t: &Trial, wanted: &Wanted) -> Outcome {
     let state = t.get(wanted).await?.state();
@@ -163,10 +233,5 @@ async fn leaves_nothing(t: &Trial) -> Outcome {
     }
     t.ensure(&wanted).await?;
     t.delete(&t.delete_request(&wanted)).await?;
-    t.eventually("nothing that was not there before", async || {
-        let now = t.cloud_holds().await?;
-        let left: Vec<_> = now.difference(&before).collect();
-        Ok(if left.is_empty() { Ok(()) } else { Err(format!("left behind: {left:?}")) })
-    })
-    .await
+    t.holds_no_more_than(&before).await
 }

@@ -106,11 +106,11 @@ async fn balancers_size(t: &Trial) -> Outcome {
 }
 
 async fn instances_secret(t: &Trial) -> Outcome {
-    of_instances(t).await?.iter().try_for_each(|status| no_secret(t, status))
+    of_instances(t).await?.iter().try_for_each(|status| no_secret(&t.scenario().secrets, status))
 }
 
 async fn balancers_secret(t: &Trial) -> Outcome {
-    of_balancers(t).await?.iter().try_for_each(|status| no_secret(t, status))
+    of_balancers(t).await?.iter().try_for_each(|status| no_secret(&t.scenario().secrets, status))
 }
 
 async fn comparable(t: &Trial) -> Outcome {

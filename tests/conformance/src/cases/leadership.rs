@@ -68,6 +68,34 @@ pub(super) const CASES: &[Case] = &[
     .hooks(&[COUNT])
     .extended(),
     Case::new(
+        "LEAD-09",
+        LoadBalancers,
+        "a mutation that runs when another leader takes over changes the cloud no more",
+        &["lead-ends"],
+        &taken_over_in_mid_mutation,
+    )
+    .capability(Capability::Leadership)
+    .hooks(SLOW)
+    .extended(),
+    Case::new(
+        "LEAD-10",
+        LoadBalancers,
+        "a Lead that is repeated extends the term",
+        &["lead-ends"],
+        &extended,
+    )
+    .capability(Capability::Leadership),
+    Case::new(
+        "LEAD-11",
+        LoadBalancers,
+        "a Lead that is repeated cuts off nothing that runs",
+        &["lead-ends"],
+        &extended_in_mid_mutation,
+    )
+    .capability(Capability::Leadership)
+    .hooks(&["slow-cloud", "restore-cloud-speed"])
+    .extended(),
+    Case::new(
         "LEAD-08",
         LoadBalancers,
         "a Lead that is read late does not prolong what is believed",
@@ -111,6 +139,13 @@ impl<'a> Reign<'a> {
             valid_until: duration(valid_until),
         };
         self.t.base().lead(self.t.ask(request)).await
+    }
+
+    /// Makes the balancer, or begins to.
+    async fn ensure(&self, leader: &Fencing) -> Result<(), Status> {
+        let (cluster, fencing) = (Some(self.cluster.clone()), Some(leader.clone()));
+        let by = By { cluster, fencing, ..By::usual(self.t) };
+        Rpc::EnsureLoadBalancer.call_about(self.t, &self.wanted, by).await
     }
 
     /// A mutation that has nothing to do.
@@ -200,37 +235,50 @@ async fn read_late(t: &Trial) -> Outcome {
     stale("a call after a Lead whose time had passed before it was read", reign.change(&present).await)
 }
 
+/// How long a mutation runs before its leadership ends.
+const UNDER_WAY: Duration = Duration::from_millis(300);
+
 async fn down_in_mid_mutation(t: &Trial) -> Outcome {
-    let reign = Reign::new(t)?;
-    let present = leader("lease", 1);
-    good("Lead", reign.lead(&present, LONG).await)?;
-    let ends = async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        good("stepping down", reign.lead(&present, Some(Duration::ZERO)).await)
-    };
-    changes_no_more(&reign, &present, ends).await
+    let (reign, present) = (Reign::new(t)?, leader("lease", 1));
+    changes_no_more(&reign, &present, LONG, async {
+        tokio::time::sleep(UNDER_WAY).await;
+        good("stepping down", reign.lead(&present, Some(Duration::ZERO)).await).map(drop)
+    })
+    .await
 }
 
 async fn silent_in_mid_mutation(t: &Trial) -> Outcome {
-    let reign = Reign::new(t)?;
-    let present = leader("lease", 1);
-    good("Lead", reign.lead(&present, Some(Duration::from_millis(400))).await)?;
-    changes_no_more(&reign, &present, async { Ok(()) }).await
+    let (reign, present) = (Reign::new(t)?, leader("lease", 1));
+    // The term counts from when the provider read the Lead, so it is over a little later.
+    let over = tokio::time::sleep(UNDER_WAY * 2);
+    changes_no_more(&reign, &present, Some(UNDER_WAY), async { Ok(over.await) }).await
 }
 
-/// An Ensure that is running when leadership ends is abandoned, and the call to the cloud in progress is the last
-/// change.
+async fn taken_over_in_mid_mutation(t: &Trial) -> Outcome {
+    let (reign, present) = (Reign::new(t)?, leader("lease", 1));
+    changes_no_more(&reign, &present, LONG, async {
+        tokio::time::sleep(UNDER_WAY).await;
+        good("Lead by the next leader", reign.lead(&leader("lease", 2), LONG).await).map(drop)
+    })
+    .await
+}
+
+/// An Ensure that is running when leadership ends is abandoned: the call of the cloud in progress is the last change,
+/// whatever is answered, and however long the Ensure takes to end.
 async fn changes_no_more(
     reign: &Reign<'_>,
     present: &Fencing,
+    valid_for: Option<Duration>,
     leadership_ends: impl Future<Output = Outcome>,
 ) -> Outcome {
     let t = reign.t;
     t.steer("slow-cloud", Variables::new()).await?;
-    let by = By { cluster: Some(reign.cluster.clone()), fencing: Some(present.clone()), ..By::usual(t) };
-    let ensure = Rpc::EnsureLoadBalancer.call_about(t, &reign.wanted, by);
-    let (ended, begun) = tokio::join!(ensure, leadership_ends);
-    begun?;
+    good("Lead", reign.lead(present, valid_for).await)?;
+    let end = async {
+        leadership_ends.await?;
+        t.cloud_calls().await
+    };
+    let (ended, at_the_end) = tokio::join!(reign.ensure(present), end);
     match ended {
         // It had already finished.
         Ok(()) => {}
@@ -239,19 +287,48 @@ async fn changes_no_more(
             return Err(failed("STALE_LEADER for the Ensure that was running", in_words(&status)));
         }
     }
-    let (_, changes) = t.idle_calls(Duration::from_secs(2)).await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let changes = t.cloud_calls().await?.changes.saturating_sub(at_the_end?.changes);
     expect(changes == 0, "no change of the cloud once leadership has ended", format!("{changes} changes"))
 }
 
+async fn extended(t: &Trial) -> Outcome {
+    let (reign, present) = (Reign::new(t)?, leader("lease", 1));
+    let first = UNDER_WAY;
+    good("Lead", reign.lead(&present, Some(first)).await)?;
+    good("Lead again, for longer", reign.lead(&present, LONG).await)?;
+    tokio::time::sleep(first * 2).await;
+    good("a call after the end of the first term", reign.change(&present).await).map(drop)
+}
+
+async fn extended_in_mid_mutation(t: &Trial) -> Outcome {
+    let (reign, present) = (Reign::new(t)?, leader("lease", 1));
+    t.steer("slow-cloud", Variables::new()).await?;
+    good("Lead", reign.lead(&present, LONG).await)?;
+    let again = async {
+        tokio::time::sleep(UNDER_WAY).await;
+        good("Lead again", reign.lead(&present, LONG).await)
+    };
+    let (ended, led) = tokio::join!(reign.ensure(&present), again);
+    led?;
+    match ended {
+        Err(status) if reason_of(&status) == Some(ErrorReason::StaleLeader) => {
+            Err(failed("an Ensure that goes on while its leader leads", in_words(&status)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A loop may have nothing to do before there is a balancer.
 async fn no_background_work(t: &Trial) -> Outcome {
     if t.is_led() {
         return Err(crate::case::Stop::NotRun(
             "the provider waits for a leader, and is led for this run".to_owned(),
         ));
     }
-    let reign = Reign::new(t)?;
-    let present = leader("lease", 1);
+    let (reign, present) = (Reign::new(t)?, leader("lease", 1));
     good("Lead", reign.lead(&present, LONG).await)?;
+    good("EnsureLoadBalancer", reign.ensure(&present).await.map(Response::new))?;
     good("stepping down", reign.lead(&present, Some(Duration::ZERO)).await)?;
     let (_, changes) = t.idle_calls(Duration::from_secs(2)).await?;
     expect(changes == 0, "no change of the cloud while nobody leads", format!("{changes} changes"))

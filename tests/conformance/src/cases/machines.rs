@@ -57,6 +57,14 @@ pub(super) const CASES: &[Case] = &[
     )
     .hooks(TERMINATE)
     .extended(),
+    Case::new(
+        "MACH-08",
+        Instances,
+        "an instance that was looked for before it was there is found as soon as it is",
+        &["read-through"],
+        &absent_before,
+    )
+    .hooks(TERMINATE),
 ];
 
 async fn stopped(t: &Trial) -> Outcome {
@@ -121,6 +129,20 @@ async fn no_return(t: &Trial) -> Outcome {
         let result = t.look(machine.node()).await?;
         let going = matches!(result.state(), InstanceState::Terminating | InstanceState::Absent);
         expect(going, "TERMINATING or ABSENT", result)?;
+    }
+    Ok(())
+}
+
+async fn absent_before(t: &Trial) -> Outcome {
+    let (ahead, name) = t.machine_ahead();
+    let result = t.look(ahead).await?;
+    let fits = matches!(result.state(), InstanceState::Absent | InstanceState::NotOwned);
+    expect(fits, "ABSENT or NOT_OWNED before it is there", result)?;
+    let machine = t.machine_named(name).await?;
+    for node in [machine.new_node(), machine.node()] {
+        let result = t.look(node).await?;
+        let there = matches!(result.state(), InstanceState::Running | InstanceState::Pending);
+        expect(there, "RUNNING or PENDING, read from the cloud now", result)?;
     }
     Ok(())
 }

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use cloudprovider_proto::v1alpha1::{InstanceState, NodeRef};
+use cloudprovider_proto::{
+    defaults,
+    v1alpha1::{InstanceState, NodeRef},
+};
 
 use crate::{
     case::{Case, Outcome, Profile::Instances, Stop},
+    provider::count,
     trial::{Trial, expect, failed, good, same},
 };
 
@@ -28,7 +32,19 @@ pub(super) const CASES: &[Case] = &[
         &mixed,
     )
     .hooks(&["create-instance", "terminate-instance"]),
+    Case::new(
+        "BATCH-10",
+        Instances,
+        "BatchGetInstances: more instances than many clouds answer at once are each told by their own keys",
+        KEYS,
+        &many,
+    )
+    .hooks(&["create-instances", "terminate-instances"])
+    .extended(),
 ];
+
+/// More than the fifty that many clouds answer at once.
+const MANY: usize = 120;
 
 /// State and provider ID by node name.
 async fn by_node(t: &Trial, nodes: &[NodeRef]) -> Result<BTreeMap<String, (InstanceState, String)>, Stop> {
@@ -58,6 +74,10 @@ async fn permuted(t: &Trial) -> Outcome {
         nodes.push(machine.node());
     }
     let first = by_node(t, &nodes).await?;
+    for machine in machines {
+        let id = first.get(&machine.name).map(|(_, id)| id);
+        same(&format!("the provider ID of node {}:", machine.name), &id, &Some(&machine.provider_id))?;
+    }
     for _order in 0..3 {
         t.shuffle(&mut nodes);
         same("the same answers:", &by_node(t, &nodes).await?, &first)?;
@@ -72,4 +92,21 @@ async fn mixed(t: &Trial) -> Outcome {
     let answers = by_node(t, &nodes).await?;
     let known = answers.get(&machine.name).map(|(state, _)| *state);
     expect(known == Some(InstanceState::Running), "RUNNING beside strangers", &answers)
+}
+
+async fn many(t: &Trial) -> Outcome {
+    let mut nodes = Vec::new();
+    for node in t.machines_at_once(MANY).await? {
+        nodes.extend([node, t.stranger()]);
+    }
+    t.shuffle(&mut nodes);
+    let most = count(t.provider().limits().max_batch_instances, defaults::MAX_BATCH);
+    for nodes in nodes.chunks(most) {
+        let told = by_node(t, nodes).await?;
+        for node in nodes {
+            let id = told.get(&node.name).map(|(_, id)| id.as_str());
+            same(&format!("the provider ID of node {}:", node.name), &id, &Some(node.provider_id.as_str()))?;
+        }
+    }
+    Ok(())
 }

@@ -49,7 +49,7 @@ const fn walk(
     run: &'static dyn Run,
     hooks: &'static [&'static str],
 ) -> Case {
-    Case::new(id, profile, "pages of one hold each item once, and the walk ends", WALK, run).hooks(hooks)
+    Case::new(id, profile, "small pages hold each item once, and the walk ends", WALK, run).hooks(hooks)
 }
 
 const fn garbage(id: &'static str, profile: Profile, run: &'static dyn Run) -> Case {
@@ -118,10 +118,13 @@ impl Run for Walk {
             let wanted = filled(self.0, t, 3).await?;
             let next = good(self.0.rpc(), self.0.page(t, 1, "").await)?.next;
             expect(next.len() <= 8 << 10, "a token of at most 8 KiB", next.len())?;
-            let keys = self.0.walk(t, 1).await?.keys;
-            each_once(self.0, &wanted, &keys)?;
-            let distinct: BTreeSet<_> = keys.iter().collect();
-            expect(distinct.len() == keys.len(), "nothing twice", &keys)
+            for size in [1, 2] {
+                let keys = self.0.walk(t, size).await?.keys;
+                each_once(self.0, &wanted, &keys)?;
+                let distinct: BTreeSet<_> = keys.iter().collect();
+                expect(distinct.len() == keys.len(), format!("nothing twice in pages of {size}"), &keys)?;
+            }
+            Ok(())
         })
     }
 }

@@ -2,10 +2,14 @@
 
 use cloudprovider_proto::v1alpha1::{EnsureLoadBalancerRequest, ErrorReason, Protocol, ServicePort};
 
-use super::balancers::serves;
+use super::{
+    balancers::serves,
+    built::{behind, next, stands},
+};
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers},
-    trial::{Trial, Wanted, failed, refused, same},
+    scenario::Variables,
+    trial::{INSPECT, Trial, Wanted, failed, refused, same},
 };
 
 const SHAPE: &[&str] = &["a required field is missing, or a key is duplicated. Code INVALID_ARGUMENT."];
@@ -20,6 +24,15 @@ pub(super) const CASES: &[Case] = &[
         &["ensure-keeps-working"],
         &keeps_working,
     ),
+    Case::new(
+        "LB-17",
+        LoadBalancers,
+        "an edit that a quota ends leaves what works alone",
+        &["ensure-keeps-working"],
+        &ended_by_a_quota,
+    )
+    .hooks(&["provoke-error", "stop-errors", INSPECT, "create-instance", "terminate-instance"])
+    .extended(),
     Case::new("LB-13", LoadBalancers, "an Ensure without what it needs is refused", &[], &bad_shape)
         .words(SHAPE),
 ];
@@ -49,6 +62,21 @@ async fn keeps_working(t: &Trial) -> Outcome {
     let after = t.get(&wanted).await?;
     serves(&after)?;
     same("the ways in", &after.ingress, &before.ingress)
+}
+
+async fn ended_by_a_quota(t: &Trial) -> Outcome {
+    let wanted = Wanted { nodes: behind(&t.machines(1).await?), ..t.wanted()? };
+    stands(t, &wanted).await?;
+    let quota = ErrorReason::QuotaExceeded.wire_name();
+    let told = Variables::new().with("REASON", quota).with("METHOD", "EnsureLoadBalancer");
+    t.steer("provoke-error", told).await?;
+    let edit = wanted.changed(443);
+    let answer = t.ensure_once(&edit).await;
+    t.restore("provoke-error").await?;
+    // A cloud of other quotas may have had room for it.
+    t.stands(if answer.is_ok() { &edit } else { &wanted }).await?;
+    serves(&t.get(&edit).await?)?;
+    stands(t, &next(&edit, |_| {})).await
 }
 
 async fn bad_shape(t: &Trial) -> Outcome {

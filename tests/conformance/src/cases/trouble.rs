@@ -4,13 +4,18 @@ use cloudprovider_proto::v1alpha1::{
     ErrorReason, GetLoadBalancerRequest, InstanceState, LoadBalancerState, ServiceRef,
 };
 
+use super::{
+    built::{behind, next, stands},
+    updates::request,
+};
 use crate::{
     case::{
         Case, Outcome,
         Profile::{Instances, LoadBalancers},
+        Stop,
     },
     scenario::Variables,
-    trial::{Machine, Trial, examine, expect, failed},
+    trial::{INSPECT, Machine, Trial, Wanted, examine, expect, failed, tcp},
 };
 
 const CLOUD: &[&str] = &["create-instance", "terminate-instance", "cut-cloud", "restore-cloud"];
@@ -64,6 +69,15 @@ pub(super) const CASES: &[Case] = &[
         &balancer_rights,
     )
     .hooks(&["deny-rights", "restore-rights"])
+    .extended(),
+    Case::new(
+        "TRBL-06",
+        LoadBalancers,
+        "while a location is down its instances stay behind their balancers",
+        &["built-as-asked"],
+        &backends_of_a_location_that_is_down,
+    )
+    .hooks(&["create-instance", "terminate-instance", "cut-location", "restore-location", INSPECT])
     .extended(),
 ];
 
@@ -131,6 +145,26 @@ async fn credentials(t: &Trial) -> Outcome {
     t.steer("break-credentials", Variables::new()).await?;
     let reasons = [ErrorReason::CloudCredentialsInvalid, ErrorReason::CloudCredentialsExpired];
     wants(nothing_is_absent(t, &machine).await?, &reasons)
+}
+
+async fn backends_of_a_location_that_is_down(t: &Trial) -> Outcome {
+    let machines = t.machines(2).await?;
+    let wanted = Wanted { nodes: behind(&machines), ..t.wanted()? };
+    stands(t, &wanted).await?;
+    t.steer_machine("cut-location", &machines[0]).await?;
+    // Both may be refused; neither may leave an instance out that it was told of.
+    let update = next(&wanted, |_| {});
+    let updated = t.load_balancers().batch_update_load_balancers(t.ask(request(t, &[&update]))).await;
+    let edit = next(&update, |edit| edit.service.ports.push(tcp(443)));
+    let edited = t.ensure_once(&edit).await;
+    t.restore("cut-location").await?;
+    let built = if edited.is_ok() { &edit } else { &wanted };
+    t.stands(built).await.map_err(|stop| match stop {
+        Stop::Failed { expected, seen } => {
+            failed(expected, format!("{seen} (the update: {updated:?}; the Ensure: {edited:?})"))
+        }
+        other => other,
+    })
 }
 
 fn wants(seen: Option<ErrorReason>, wanted: &[ErrorReason]) -> Outcome {

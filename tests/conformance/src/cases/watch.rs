@@ -1,6 +1,6 @@
 //! The stream of changed instances.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use cloudprovider_proto::v1alpha1::{
     Capability, ErrorReason, InstanceState, WatchInstancesRequest, WatchInstancesResponse,
@@ -40,8 +40,17 @@ pub(super) const CASES: &[Case] = &[
     Case::new("WATCH-06", InstancesWatch, "every watcher hears of it", &[], &every_watcher)
         .words(TOLD)
         .hooks(TERMINATE),
-    Case::new("WATCH-07", InstancesWatch, "a slow reader loses no key", &[], &slow_reader)
-        .words(&["If the reader is too slow, the provider ends the stream with OK; it never drops a key."])
+    Case::new(
+        "WATCH-11",
+        InstancesWatch,
+        "of changes that come together each is reported",
+        &["watch-every-key"],
+        &together,
+    )
+    .hooks(&["create-instances", "terminate-instances"])
+    .extended(),
+    Case::new("WATCH-07", InstancesWatch, "a slow reader loses no key", &["watch-every-key"], &slow_reader)
+        .words(&["If the reader is too slow, the provider ends the stream with OK"])
         .hooks(TERMINATE),
     Case::new(
         "WATCH-08",
@@ -193,6 +202,31 @@ async fn every_watcher(t: &Trial) -> Outcome {
     let machine = t.machine().await?;
     one.tells(&machine, patience(t)).await?;
     other.tells(&machine, patience(t)).await
+}
+
+async fn together(t: &Trial) -> Outcome {
+    let (mut watch, _) = started(t, "").await?;
+    let nodes = t.machines_at_once(5).await?;
+    let mut missing: BTreeSet<_> = nodes.iter().map(|node| node.provider_id.clone()).collect();
+    let end = Instant::now() + patience(t);
+    while !missing.is_empty() {
+        let rest = end.saturating_duration_since(Instant::now());
+        if rest.is_zero() {
+            return Err(failed(
+                "each of five instances that came together reported",
+                format!("not {missing:?}"),
+            ));
+        }
+        match watch.next(rest).await? {
+            Some(Frame::Changed(change)) => {
+                let named = nodes.iter().find(|node| node.name == change.node_name);
+                missing.remove(named.map_or(&change.provider_id, |node| &node.provider_id));
+            }
+            Some(_) => {}
+            None => return Err(failed("each of them reported", "the stream ended")),
+        }
+    }
+    Ok(())
 }
 
 async fn slow_reader(t: &Trial) -> Outcome {

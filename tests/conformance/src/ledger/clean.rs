@@ -3,8 +3,8 @@
 use std::{cell::RefCell, time::Duration};
 
 use cloudprovider_proto::v1alpha1::{
-    BatchDeleteRoutesRequest, ClusterRef, DeleteLoadBalancerRequest, Fencing, LeadRequest, ListRoutesRequest,
-    Route, RouteToDelete, ServiceRef, cloud_provider_client::CloudProviderClient,
+    BatchDeleteRoutesRequest, ClusterRef, DeleteLoadBalancerRequest, ErrorReason, Fencing, LeadRequest,
+    ListRoutesRequest, Route, RouteToDelete, ServiceRef, cloud_provider_client::CloudProviderClient,
     load_balancers_client::LoadBalancersClient, routes_client::RoutesClient,
 };
 use tokio::time::Instant;
@@ -15,6 +15,7 @@ use crate::{
     provider::in_words,
     scenario::{Scenario, Variables},
     target::Wire,
+    trial::{read_error, reason_of},
 };
 
 /// How long one deletion may take.
@@ -28,6 +29,20 @@ pub struct Left {
     pub what: String,
     /// Why it could not be deleted.
     pub why: String,
+    /// The provider refused to delete it, for longer than anything temporary takes.
+    pub refused: bool,
+}
+
+/// Why something is not deleted.
+struct Why {
+    words: String,
+    refused: bool,
+}
+
+impl From<String> for Why {
+    fn from(words: String) -> Self {
+        Self { words, refused: false }
+    }
 }
 
 /// Deletes everything registered from this number on.
@@ -38,12 +53,12 @@ pub async fn clean(wire: &Wire, scenario: &Scenario, ledger: &RefCell<Ledger>, s
         let cleaner = Cleaner { wire, scenario };
         let done = match tokio::time::timeout(PATIENCE, cleaner.take_back(&entry)).await {
             Ok(done) => done,
-            Err(_) => Err(format!("not gone after {PATIENCE:?}")),
+            Err(_) => Err(format!("not gone after {PATIENCE:?}").into()),
         };
         let noted =
-            done.and_then(|()| ledger.borrow_mut().gone(number).map_err(|error| format!("{error:#}")));
-        if let Err(why) = noted {
-            left.push(Left { what: entry.words(), why });
+            done.and_then(|()| ledger.borrow_mut().gone(number).map_err(|error| format!("{error:#}").into()));
+        if let Err(Why { words, refused }) = noted {
+            left.push(Left { what: entry.words(), why: words, refused });
         }
     }
     left
@@ -55,7 +70,7 @@ struct Cleaner<'a> {
 }
 
 impl Cleaner<'_> {
-    async fn take_back(&self, entry: &Entry) -> Result<(), String> {
+    async fn take_back(&self, entry: &Entry) -> Result<(), Why> {
         match entry {
             Entry::LoadBalancer { cluster, cluster_name, led, namespace, name, uid } => {
                 let service =
@@ -73,7 +88,7 @@ impl Cleaner<'_> {
             }
             Entry::Hook { hook, variables } => {
                 let variables = Variables::from_map(variables.clone());
-                self.scenario.hook(hook, &variables).await.map(drop).map_err(|error| error.to_string())
+                self.scenario.hook(hook, &variables).await.map(drop).map_err(|error| error.to_string().into())
             }
         }
     }
@@ -85,7 +100,7 @@ impl Cleaner<'_> {
     }
 
     /// Deletes as a leader of its own, which then steps down.
-    async fn delete_led(&self, cluster: ClusterRef, service: ServiceRef) -> Result<(), String> {
+    async fn delete_led(&self, cluster: ClusterRef, service: ServiceRef) -> Result<(), Why> {
         let leader = Fencing { scope: format!("cleanup-{}", uuid::Uuid::new_v4()), epoch: 1 };
         let lead = async |time: Duration| {
             let valid_for = time.try_into().ok();
@@ -96,7 +111,7 @@ impl Cleaner<'_> {
                 valid_until: None,
             };
             let answer = CloudProviderClient::new(self.wire.clone()).lead(self.ask(request)).await;
-            answer.map(drop).map_err(|status| in_words(&status))
+            answer.map(drop).map_err(|status| Why::from(in_words(&status)))
         };
         lead(PATIENCE).await?;
         let deleted = self.delete_balancer(cluster.clone(), leader.clone(), service).await;
@@ -108,7 +123,7 @@ impl Cleaner<'_> {
         cluster: ClusterRef,
         fencing: Fencing,
         service: ServiceRef,
-    ) -> Result<(), String> {
+    ) -> Result<(), Why> {
         let delete = DeleteLoadBalancerRequest {
             cluster: Some(cluster),
             fencing: Some(fencing),
@@ -123,7 +138,7 @@ impl Cleaner<'_> {
         .await
     }
 
-    async fn delete_route(&self, cluster: &ClusterRef, destination: &str) -> Result<(), String> {
+    async fn delete_route(&self, cluster: &ClusterRef, destination: &str) -> Result<(), Why> {
         self.until_done(async || {
             let Some(route) = self.find_route(cluster, destination).await? else { return Ok(true) };
             let items = vec![RouteToDelete { key: "clean".to_owned(), route: Some(route) }];
@@ -157,23 +172,39 @@ impl Cleaner<'_> {
     }
 
     /// Retries while the deletion is in progress or fails temporarily.
-    async fn until_done(&self, attempt: impl AsyncFn() -> Result<bool, tonic::Status>) -> Result<(), String> {
+    async fn until_done(&self, attempt: impl AsyncFn() -> Result<bool, tonic::Status>) -> Result<(), Why> {
         let end = Instant::now() + self.scenario.settle.max(PAUSE * 10);
+        let latest = end.max(Instant::now() + self.scenario.max_wait);
         loop {
             let why = match attempt().await {
                 Ok(true) => return Ok(()),
-                Ok(false) => "it is still going".to_owned(),
+                Ok(false) => Why::from("it is still going".to_owned()),
                 // A provider that does not serve this call did not serve the one that creates objects either: both are
                 // of one service.
                 Err(status) if status.code() == Code::Unimplemented => return Ok(()),
-                Err(status) => in_words(&status),
+                Err(status) => Why { words: read_error(&status).words(), refused: !comes_back(&status) },
             };
-            if Instant::now() > end {
+            if Instant::now() > if why.refused { latest } else { end } {
                 return Err(why);
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+/// Whether it says something about the cloud as a whole, and not about the object.
+fn comes_back(status: &tonic::Status) -> bool {
+    let reason = reason_of(status);
+    reason.is_none_or(|reason| {
+        matches!(
+            reason,
+            ErrorReason::RateLimited
+                | ErrorReason::RetryLater
+                | ErrorReason::ProviderOverloaded
+                | ErrorReason::CloudApiUnavailable
+                | ErrorReason::ShuttingDown
+        )
+    })
 }
 
 fn same_network(left: &str, right: &str) -> bool {

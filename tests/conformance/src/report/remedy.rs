@@ -1,6 +1,6 @@
 //! What to do about a broken rule, in one sentence for those who decide who fixes it.
 
-use super::CaseReport;
+use super::{CaseReport, Verdict};
 
 /// By the rule's tag.
 const REMEDIES: &[(&str, &str)] = &[
@@ -92,6 +92,7 @@ const REMEDIES: &[(&str, &str)] = &[
     ("update-backends-only", "replace backends and nothing else"),
     ("update-every-item", "give the balancer of every item the backends of the call"),
     ("watch-bookmark", "send bookmarks as often as advertised"),
+    ("watch-every-key", "send the key of every change, or end the stream"),
     ("watch-started", "begin each watch with `started`"),
 ];
 
@@ -101,8 +102,15 @@ pub fn remedy(rule: &str) -> Option<&'static str> {
     REMEDIES.iter().find(|(tag, _)| *tag == rule).map(|(_, remedy)| *remedy)
 }
 
-/// What to do about a failed case.
+/// What to do about a failed case, by the rule that its failure names, or else by the rules that it tries.
 pub(super) fn of_case(case: &CaseReport) -> String {
-    let by_rule = case.contract.iter().filter_map(|cited| cited.rule).find_map(remedy);
+    let broken = match &case.verdict {
+        Verdict::Fail { expected, .. } => {
+            expected.split_once("[R:").and_then(|(_, rule)| rule.split_once(']'))
+        }
+        _ => None,
+    };
+    let of_another = broken.and_then(|(rule, _)| remedy(rule));
+    let by_rule = of_another.or_else(|| case.contract.iter().filter_map(|cited| cited.rule).find_map(remedy));
     by_rule.map_or_else(|| format!("see to it that {}", case.title), str::to_owned)
 }

@@ -31,7 +31,7 @@ use tonic::body::Body;
 use tower::Service;
 
 use super::{Wire, WireError};
-use crate::trial::read_error;
+use crate::{invariants::Invariants, trial::read_error};
 
 /// How long one call waits in all.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -89,6 +89,8 @@ pub struct Patient {
     pub patience: Arc<Patience>,
     /// The number of the reason that the case provokes at the moment.
     pub provoked: Arc<AtomicI32>,
+    /// What no answer may break.
+    pub invariants: Arc<Invariants>,
 }
 
 impl Patient {
@@ -106,8 +108,13 @@ impl Patient {
             let body = body.collect().await.map_err(WireError::of_call)?;
             let trailers = body.trailers().cloned();
             let answer = body.to_bytes();
-            let status = of_status(trailers.as_ref().unwrap_or(&head.headers));
-            match status.or_else(|| of_items(&path, answer.get(PREFIX..)?)) {
+            let status = tonic::Status::from_header_map(trailers.as_ref().unwrap_or(&head.headers));
+            let refused = status.filter(|status| status.code() != tonic::Code::Ok);
+            match &refused {
+                Some(status) => self.invariants.look(&path, Err(status)),
+                None => self.invariants.look(&path, Ok(answer.get(PREFIX..).unwrap_or_default())),
+            }
+            match refused.as_ref().and_then(of_status).or_else(|| of_items(&path, answer.get(PREFIX..)?)) {
                 Some((reason, wait)) if self.may_wait(reason, wait, end) => sleep(wait).await,
                 _ => return Ok(Response::from_parts(head, whole(answer, trailers))),
             }
@@ -154,8 +161,8 @@ fn is_temporary(reason: ErrorReason) -> bool {
     )
 }
 
-fn of_status(headers: &HeaderMap) -> Option<(ErrorReason, Duration)> {
-    let seen = read_error(&tonic::Status::from_header_map(headers)?);
+fn of_status(status: &tonic::Status) -> Option<(ErrorReason, Duration)> {
+    let seen = read_error(status);
     let reason = seen.reason.filter(|reason| is_temporary(*reason))?;
     Some((reason, seen.retry.and_then(|retry| retry.retry_delay).unwrap_or(SOON)))
 }

@@ -87,6 +87,16 @@ impl Trial {
         self.wanted_as(cluster, true)
     }
 
+    /// A balancer for a Service of the same name in another namespace.
+    pub(crate) fn namesake(&self, wanted: &Wanted) -> Result<Wanted, Stop> {
+        let ServiceRef { name, .. } = wanted.service_ref();
+        let mut other = self.wanted_by(wanted.cluster.clone())?;
+        let reference = ServiceRef { namespace: "conformance-2".to_owned(), name, uid: other.uid() };
+        self.register(Entry::load_balancer(&other.cluster, &reference, false))?;
+        other.service.r#ref = Some(reference);
+        Ok(other)
+    }
+
     fn wanted_as(&self, cluster: ClusterRef, led: bool) -> Result<Wanted, Stop> {
         let reference =
             ServiceRef { namespace: "conformance".to_owned(), name: self.name(), uid: self.uid() };

@@ -6,7 +6,10 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::Trial;
-use crate::{case::Stop, scenario::Variables};
+use crate::{
+    case::{Outcome, Stop},
+    scenario::Variables,
+};
 
 /// The hook that counts.
 pub(crate) const COUNT: &str = "count-cloud-calls";
@@ -60,5 +63,15 @@ impl Trial {
         let cluster = self.cluster().unwrap_or_default();
         let told = Variables::new().with("CLUSTER_UID", cluster.uid).with("CLUSTER_NAME", cluster.name);
         read(HOLDS, self.hook(HOLDS, &told).await?)
+    }
+
+    /// Checks that the cloud comes to have nothing more for this run's cluster than it had before.
+    pub(crate) async fn holds_no_more_than(&self, before: &BTreeSet<CloudObject>) -> Outcome {
+        self.eventually("nothing that was not there before", async || {
+            let now = self.cloud_holds().await?;
+            let left: Vec<_> = now.difference(before).collect();
+            Ok(if left.is_empty() { Ok(()) } else { Err(format!("left behind: {left:?}")) })
+        })
+        .await
     }
 }

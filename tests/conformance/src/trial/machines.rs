@@ -1,8 +1,8 @@
 //! Instances that hooks create, stop, start and terminate, and queries about them.
 
 use cloudprovider_proto::v1alpha1::{
-    BatchGetInstancesRequest, InstanceQuery, InstanceResult, InstanceState, NodeAddress, NodeAddressType,
-    NodeRef,
+    BatchGetInstancesRequest, ClusterRef, InstanceQuery, InstanceResult, InstanceState, NodeAddress,
+    NodeAddressType, NodeRef,
 };
 use serde_json::Value;
 
@@ -70,8 +70,22 @@ fn addresses(value: &Value) -> Vec<String> {
 impl Trial {
     /// A running instance that is terminated when the case ends.
     pub(crate) async fn machine(&self) -> Result<Machine, Stop> {
-        let name = self.name();
-        let cluster = self.cluster().unwrap_or_default();
+        self.machine_named(self.name()).await
+    }
+
+    /// The name that an instance will have, and its node, before the instance is there.
+    pub(crate) fn machine_ahead(&self) -> (NodeRef, String) {
+        let node = self.stranger();
+        (node.clone(), node.name)
+    }
+
+    /// A running instance for a node of this name, unless the hook prints another.
+    pub(crate) async fn machine_named(&self, name: String) -> Result<Machine, Stop> {
+        self.machine_of(name, self.cluster().unwrap_or_default()).await
+    }
+
+    /// The same for a node of another cluster.
+    pub(crate) async fn machine_of(&self, name: String, cluster: ClusterRef) -> Result<Machine, Stop> {
         self.register_hook(
             "terminate-instance",
             Variables::new().with("NAME", &name).with("PROVIDER_ID", ""),

@@ -15,6 +15,8 @@ use crate::{
 
 /// The hook that looks.
 pub(crate) const INSPECT: &str = "inspect-load-balancer";
+/// Of more than this many, only the differences are shown.
+const SHOWN: usize = 20;
 /// Sources that mean everybody, which is the same as no restriction.
 const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
@@ -94,10 +96,14 @@ impl Standing {
         unlike("families", told, &wanted)
     }
 
+    /// The port of the nodes that it probes.
+    pub(crate) fn probed(&self) -> Option<i32> {
+        self.health_check.as_ref().map(|check| check.port)
+    }
+
     fn check_differs(&self, service: &Service) -> Option<String> {
         let local = service.external_traffic_policy() == TrafficPolicy::Local;
-        let (seen, wanted) =
-            (self.health_check.as_ref().map(|check| check.port), Some(service.health_check_node_port));
+        let (seen, wanted) = (self.probed(), Some(service.health_check_node_port));
         (local && seen != wanted)
             .then(|| format!("health_check.port is {seen:?}, not {wanted:?} (policy LOCAL)"))
     }
@@ -108,7 +114,19 @@ fn restricted<'a>(ranges: impl IntoIterator<Item = &'a String>) -> BTreeSet<Stri
 }
 
 fn unlike<T: Ord + std::fmt::Debug>(what: &str, seen: &BTreeSet<T>, wanted: &BTreeSet<T>) -> Option<String> {
-    (seen != wanted).then(|| format!("{what} are {seen:?}, not {wanted:?}"))
+    if seen == wanted {
+        return None;
+    }
+    if seen.len().max(wanted.len()) <= SHOWN {
+        return Some(format!("{what} are {seen:?}, not {wanted:?}"));
+    }
+    let part = |word: &str, of: &BTreeSet<T>, without: &BTreeSet<T>| {
+        let first = of.difference(without).next()?;
+        Some(format!(", {} {word}, first {first:?}", of.difference(without).count()))
+    };
+    let (missing, strange) = (part("missing", wanted, seen), part("not asked for", seen, wanted));
+    let parts = [missing, strange].into_iter().flatten().collect::<String>();
+    Some(format!("{what} are {}, not {}{parts}", seen.len(), wanted.len()))
 }
 
 impl Trial {

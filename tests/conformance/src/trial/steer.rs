@@ -12,6 +12,8 @@ use crate::{
     scenario::{HookError, Variables, hooks::undoing},
 };
 
+const SLOW: &str = "slow-cloud";
+
 impl Trial {
     /// Runs a hook, after registering its counterpart.
     pub(crate) async fn steer(&self, hook: &str, variables: Variables) -> Result<Value, Stop> {
@@ -52,9 +54,17 @@ impl Trial {
         Ok((plugin, id))
     }
 
-    /// Undoes at once what a hook disturbed.
+    /// Slows the cloud down, so that calls meet, where the scenario can.
+    pub(crate) async fn slow_if_it_can_be(&self) -> Outcome {
+        match self.scenario().lacks(&[SLOW]) {
+            None => self.steer(SLOW, Variables::new()).await.map(drop),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Undoes at once what a hook disturbed, if the scenario has that hook.
     pub(crate) async fn restore(&self, hook: &str) -> Outcome {
-        match undoing(hook) {
+        match undoing(hook).filter(|undo| self.scenario().lacks(&[undo]).is_none()) {
             Some(undo) => {
                 self.hook(undo, &Variables::new()).await?;
                 self.provoked.store(0, Ordering::Relaxed);

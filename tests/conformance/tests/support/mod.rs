@@ -16,7 +16,7 @@ use tokio::{process::Command, task::JoinHandle};
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Times and sizes short enough for a test, which the provider advertises as the contract requires.
 pub const ADVERTISE: &str = "resume-token-validity=1s,bookmark-interval=200ms,watch-max-age=4s,\
-                         max-batch-instances=50,max-batch-load-balancers=20,max-batch-routes=30,max-batch-volumes=40,page-size=10";
+                         max-batch-instances=60,max-batch-load-balancers=20,max-batch-routes=30,max-batch-volumes=40,page-size=10";
 
 /// A mock that keeps running, whatever is done to it.
 pub struct Mock {

@@ -64,7 +64,7 @@ type InstancesClient interface {
 	// stream with OK after `Intervals.watch_max_age`, and the host reconnects. The first frame MUST be `started`
 	// [R:watch-started], and a `bookmark` MUST follow at least every `Intervals.bookmark_interval` [R:watch-bookmark]: the
 	// host reconnects after three intervals of silence. If the reader is too slow, the provider ends the stream with OK; it
-	// never drops a key.
+	// MUST NOT drop a key. [R:watch-every-key]
 	//
 	// | Condition                  | Code             | Reason               | The host then                   |
 	// |----------------------------|------------------|----------------------|---------------------------------|
@@ -198,7 +198,7 @@ type InstancesServer interface {
 	// stream with OK after `Intervals.watch_max_age`, and the host reconnects. The first frame MUST be `started`
 	// [R:watch-started], and a `bookmark` MUST follow at least every `Intervals.bookmark_interval` [R:watch-bookmark]: the
 	// host reconnects after three intervals of silence. If the reader is too slow, the provider ends the stream with OK; it
-	// never drops a key.
+	// MUST NOT drop a key. [R:watch-every-key]
 	//
 	// | Condition                  | Code             | Reason               | The host then                   |
 	// |----------------------------|------------------|----------------------|---------------------------------|

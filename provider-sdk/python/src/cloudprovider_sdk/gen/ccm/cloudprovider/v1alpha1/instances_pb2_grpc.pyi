@@ -52,7 +52,7 @@ class InstancesStub:
     stream with OK after `Intervals.watch_max_age`, and the host reconnects. The first frame MUST be `started`
     [R:watch-started], and a `bookmark` MUST follow at least every `Intervals.bookmark_interval` [R:watch-bookmark]: the
     host reconnects after three intervals of silence. If the reader is too slow, the provider ends the stream with OK; it
-    never drops a key.
+    MUST NOT drop a key. [R:watch-every-key]
 
     | Condition                  | Code             | Reason               | The host then                   |
     |----------------------------|------------------|----------------------|---------------------------------|
@@ -141,7 +141,7 @@ class InstancesServicer(metaclass=_abc_1.ABCMeta):
         stream with OK after `Intervals.watch_max_age`, and the host reconnects. The first frame MUST be `started`
         [R:watch-started], and a `bookmark` MUST follow at least every `Intervals.bookmark_interval` [R:watch-bookmark]: the
         host reconnects after three intervals of silence. If the reader is too slow, the provider ends the stream with OK; it
-        never drops a key.
+        MUST NOT drop a key. [R:watch-every-key]
 
         | Condition                  | Code             | Reason               | The host then                   |
         |----------------------------|------------------|----------------------|---------------------------------|

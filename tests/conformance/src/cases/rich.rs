@@ -1,0 +1,172 @@
+//! One Service that asks for everything at once: through edits, at once, an update, and Delete.
+//!
+//! A cloud may refuse any part of it. What it takes must stand beside all that it took before, and what it refuses must
+//! leave that alone.
+
+use cloudprovider_proto::v1alpha1::{
+    ErrorReason, IpFamily, IpFamilyPolicy, Protocol, Service, TrafficPolicy,
+};
+
+use super::{
+    built::{behind, done, next, stands},
+    updates::updated,
+};
+use crate::{
+    case::{Case, Outcome, Profile::LoadBalancers, Stop},
+    provider::in_words,
+    trial::{HOLDS, INSPECT, Trial, Wanted, expect, failed, port_of, reason_of, tcp},
+};
+
+const LOOK: &[&str] = &[INSPECT, "create-instance", "terminate-instance"];
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        "BUILT-11",
+        LoadBalancers,
+        "a Service that grows edit by edit, and shrinks again, stands as asked at each step",
+        &["built-as-asked", "ensure-keeps-working"],
+        &grows_and_shrinks,
+    )
+    .hooks(LOOK),
+    Case::new(
+        "BUILT-12",
+        LoadBalancers,
+        "a Service with all of it stands at once, an update changes its instances alone, and Delete leaves nothing",
+        &["built-as-asked", "update-backends-only", "delete-leaves-nothing"],
+        &at_once,
+    )
+    .hooks(LOOK),
+    Case::new(
+        "BUILT-13",
+        LoadBalancers,
+        "two Services of one name in two namespaces have a balancer each",
+        &["delete-by-key", "built-as-asked"],
+        &namesakes,
+    )
+    .hooks(&[INSPECT]),
+];
+
+/// An edit, and what it adds.
+type Part = (&'static str, fn(&mut Service));
+
+const PARTS: &[Part] = &[
+    ("a dozen ports, up to 65535", |service| {
+        service.ports.extend((0..11).map(|number| tcp(1000 + number)).chain([tcp(65_535)]));
+    }),
+    ("TCP and UDP on port 53", |service| {
+        service.ports.extend([Protocol::Tcp, Protocol::Udp].map(|protocol| port_of(protocol, 53)));
+    }),
+    ("both families", |service| {
+        service.ip_families = vec![IpFamily::Ipv4.into(), IpFamily::Ipv6.into()];
+        service.set_ip_family_policy(IpFamilyPolicy::RequireDualStack);
+    }),
+    ("two source ranges", |service| {
+        let other = if service.ip_families.len() > 1 { "2001:db8:7::/48" } else { "198.51.100.7/32" };
+        service.source_ranges = vec!["192.0.2.0/24".to_owned(), other.to_owned()];
+    }),
+    ("policy LOCAL", |service| {
+        service.set_external_traffic_policy(TrafficPolicy::Local);
+        service.health_check_node_port = HEALTH[0];
+    }),
+    ("another health check port", |service| {
+        if service.external_traffic_policy() == TrafficPolicy::Local {
+            service.health_check_node_port = HEALTH[1];
+        }
+    }),
+];
+
+const HEALTH: [i32; 2] = [32_123, 32_124];
+
+/// Names the step in what a check says.
+fn at(step: &str, outcome: Outcome) -> Outcome {
+    outcome.map_err(|stop| match stop {
+        Stop::Failed { expected, seen } => failed(format!("{step}: {expected}"), seen),
+        other => other,
+    })
+}
+
+/// Grows a balancer with this many instances, part by part. Returns what stood, the poorest first.
+async fn grown(t: &Trial, instances: usize) -> Result<Vec<Wanted>, Stop> {
+    let nodes = behind(&t.machines(instances).await?);
+    let first = Wanted { nodes, ..t.wanted()? };
+    at("one port", stands(t, &first).await)?;
+    let (mut stood, mut last) = (vec![first.clone()], first);
+    for (part, edit) in PARTS {
+        let wanted = next(&last, |wanted| edit(&mut wanted.service));
+        if wanted.service == last.service {
+            continue;
+        }
+        match t.ensure_once(&wanted).await {
+            Ok(_) => {
+                at(&format!("with {part}, by an edit"), stands(t, &wanted).await)?;
+                stood.push(wanted.clone());
+                last = wanted;
+            }
+            Err(status) => {
+                let refuses = [ErrorReason::UnsupportedFeature, ErrorReason::InvalidConfiguration];
+                if !reason_of(&status).is_some_and(|reason| refuses.contains(&reason)) {
+                    let expected = format!("{part}, or UNSUPPORTED_FEATURE or INVALID_CONFIGURATION");
+                    return Err(failed(expected, in_words(&status)));
+                }
+                at(&format!("{part} having been refused"), t.stands(&last).await)?;
+                // The refused edit has used its revision.
+                last = Wanted { service: last.service, ..wanted };
+            }
+        }
+    }
+    Ok(stood)
+}
+
+async fn grows_and_shrinks(t: &Trial) -> Outcome {
+    let mut stood = grown(t, 1).await?;
+    let Some(mut last) = stood.pop() else { return Ok(()) };
+    // Edits that were refused at the end have used revisions, too.
+    last.revision += PARTS.len() as u64;
+    while let Some(poorer) = stood.pop() {
+        last = Wanted { service: poorer.service, ..next(&last, |_| {}) };
+        at("a part less", stands(t, &last).await)?;
+        if last.service.external_traffic_policy() != TrafficPolicy::Local {
+            let probed: Vec<_> = t.standing(&last).await?.iter().filter_map(|one| one.probed()).collect();
+            let former = probed.iter().any(|port| HEALTH.contains(port));
+            let expected =
+                "no probe of the former health check port, where no node answers under policy CLUSTER";
+            expect(!former, expected, probed)?;
+        }
+    }
+    Ok(())
+}
+
+async fn at_once(t: &Trial) -> Outcome {
+    let counts = t.scenario().lacks(&[HOLDS]).is_none();
+    let before = if counts { Some(t.cloud_holds().await?) } else { None };
+    let Some(model) = grown(t, 1).await?.pop() else { return Ok(()) };
+    t.delete(&t.delete_request(&Wanted { revision: u64::MAX, ..model.clone() })).await?;
+    let nodes = behind(&t.machines(3).await?);
+    let bare = t.wanted()?;
+    let service = Service { r#ref: bare.service.r#ref.clone(), ..model.service };
+    let rich = Wanted { service, nodes: nodes[..2].to_vec(), ..bare };
+    at("all at once", stands(t, &rich).await)?;
+    let mut last = rich;
+    for nodes in [&nodes[1..], &nodes[..1]] {
+        last = Wanted { nodes: nodes.to_vec(), ..next(&last, |_| {}) };
+        done(updated(t, &[&last]).await?)?;
+        at("after an update", t.stands(&last).await)?;
+    }
+    t.delete(&t.delete_request(&last)).await?;
+    t.nothing_stands(&last).await?;
+    match before {
+        Some(before) => t.holds_no_more_than(&before).await,
+        None => Ok(()),
+    }
+}
+
+async fn namesakes(t: &Trial) -> Outcome {
+    let one = t.wanted()?;
+    let other = next(&t.namesake(&one)?, |other| other.service.ports = vec![tcp(8080)]);
+    stands(t, &one).await?;
+    stands(t, &other).await?;
+    at("beside its namesake", t.stands(&one).await)?;
+    t.delete(&t.delete_request(&one)).await?;
+    t.nothing_stands(&one).await?;
+    at("its namesake being deleted", t.stands(&other).await)
+}
