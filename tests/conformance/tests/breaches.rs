@@ -15,7 +15,7 @@ use support::{Mock, scenario};
 const LEGAL: [(&str, &str); 1] = [("batch-keys", "reordered")];
 
 /// Bugs that real providers have had, and the case that catches each, as in `docs/conformance.md`.
-const BUGS: [(&str, &str, &str); 58] = [
+const BUGS: [(&str, &str, &str); 59] = [
     ("built-as-asked", "ports", "BUILT-01"),
     ("built-as-asked", "node-ports", "BUILT-01"),
     ("built-as-asked", "backends", "BUILT-03"),
@@ -47,6 +47,7 @@ const BUGS: [(&str, &str, &str); 58] = [
     ("batch-keys", "first-fifty", "BATCH-10"),
     ("page-walk-ends", "loses", "PAGE-01"),
     ("watch-every-key", "", "WATCH-11"),
+    ("route-ownership", "deletes-all", "ROUTE-16"),
     ("update-every-item", "", "BUILT-08"),
     ("delete-by-key", "ignored", "BUILT-10"),
     ("absent-means-looked", "anything", "TRBL-01"),

@@ -9,6 +9,7 @@ use crate::{
     effect::{Effect, Shot, effect},
 };
 
+const OWNED: &[Method] = &[Method::ListRoutes, Method::BatchEnsureRoutes, Method::BatchDeleteRoutes];
 const SHOWN: &[Method] = &[Method::ListRoutes, Method::BatchEnsureRoutes];
 
 pub(super) const BREACHES: &[Effect] = &[
@@ -36,13 +37,25 @@ pub(super) const BREACHES: &[Effect] = &[
                 route.target = (shot.variant != "missing").then(|| other.clone());
             });
         }),
-    effect("route-ownership", "the owner of routes is missing, or every route is reported as this cluster's")
-        .to(SHOWN)
-        .ways(&["missing", "all-ours"])
-        .late(|_, reply, shot| {
+    effect(
+        "route-ownership",
+        "the owner of routes is missing, or every route is reported as this cluster's, or deleted as if it were",
+    )
+    .to(OWNED)
+    .ways(&["missing", "all-ours", "deletes-all"])
+    .asked(|request, shot| {
+        if shot.variant == "deletes-all" && shot.method == Method::BatchDeleteRoutes {
+            request.each(|route: &mut Route| {
+                let _is_gone = shot.alter(|state| state.remove_route_outside(&route.id));
+            });
+        }
+    })
+    .late(|_, reply, shot| {
+        if shot.variant != "deletes-all" {
             let said = if shot.variant == "missing" { Ownership::Unspecified } else { Ownership::ByUid };
             reply.each(shot, |route: &mut Route| route.set_ownership(said));
-        }),
+        }
+    }),
     effect("route-changed", "a route is deleted although its target has changed")
         .to(&[Method::BatchDeleteRoutes])
         .asked(whatever),

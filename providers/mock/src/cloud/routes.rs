@@ -173,13 +173,14 @@ impl State {
     ///
     /// # Errors
     ///
-    /// Its target has changed, or it is another cluster's.
+    /// Its target has changed, or it is another cluster's, or, with `only_by_uid`, a former controller's.
     pub fn delete_route(
         &mut self,
         cluster_uid: &str,
         id: &str,
         cidr: &str,
         target: Option<&Target>,
+        only_by_uid: bool,
     ) -> Result<()> {
         let changed = || ProviderError::route_changed(id);
         let Some(route) = self.routes.get(id) else {
@@ -187,7 +188,7 @@ impl State {
             let replaced = |route: &Route| route.is_of(cluster_uid) && Some(route.destination_cidr) == net;
             return if self.routes.values().any(replaced) { Err(changed()) } else { Ok(()) };
         };
-        if !route.is_of(cluster_uid) {
+        if !route.is_of(cluster_uid) || only_by_uid && route.is_legacy() {
             return Err(ProviderError::owned_by_other_cluster(&format!("route {id}")));
         }
         if canonical_cidr(cidr) != Some(route.destination_cidr) || !same_target(route.target.as_ref(), target)

@@ -52,13 +52,14 @@ impl Routes for Honest {
         ctx: &CallContext,
         request: BatchDeleteRoutesRequest,
     ) -> Result<BatchDeleteRoutesResponse> {
+        let only_by_uid = self.mock.advertised.has(Capability::RouteOwnership);
         self.change(|state, _| {
             state.enter("routes:write")?;
             let delete = |item: RouteToDelete| {
                 let route = item.route.unwrap_or_default();
                 let target = route.target.map(Target::from);
                 let (uid, cidr) = (ctx.cluster_uid(), &route.destination_cidr);
-                let error = state.delete_route(uid, &route.id, cidr, target.as_ref()).err();
+                let error = state.delete_route(uid, &route.id, cidr, target.as_ref(), only_by_uid).err();
                 RouteDeletion { key: item.key, error: error.map(|error| error.to_item()), in_progress: None }
             };
             Ok(BatchDeleteRoutesResponse { results: request.items.into_iter().map(delete).collect() })

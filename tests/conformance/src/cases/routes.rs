@@ -90,6 +90,11 @@ pub(super) const CASES: &[Case] = &[
     .capability(Capability::RouteOwnership)
     .hooks(&["create-instance", "terminate-instance", "make-legacy-route", "delete-legacy-route"])
     .extended(),
+    Case::new("ROUTE-16", Routes, "a former controller's route is not removed", OWNERSHIP, &not_removed)
+        .words(&["| another cluster owns it, or it is not BY_UID | OK, item error | OWNED_BY_OTHER_CLUSTER"])
+        .capability(Capability::RouteOwnership)
+        .hooks(&["make-legacy-route", "delete-legacy-route"])
+        .extended(),
 ];
 
 fn leads_to(route: &Route, machine: &Machine) -> Outcome {
@@ -267,13 +272,29 @@ async fn says_so(t: &Trial) -> Outcome {
     is(&ours(t, &destination).await?, Ownership::ByUid)
 }
 
-async fn taken_over(t: &Trial) -> Outcome {
-    let (machine, destination) = (t.machine().await?, t.destination()?);
+/// The former controller's route to this destination, if it is listed.
+async fn former(t: &Trial, destination: &str) -> Result<Option<Route>, Stop> {
     let cluster = t.cluster().unwrap_or_default();
-    let told = Variables::new().with("DESTINATION", &destination).with("CLUSTER_NAME", &cluster.name);
+    let told = Variables::new().with("DESTINATION", destination).with("CLUSTER_NAME", &cluster.name);
     t.register_hook("delete-legacy-route", told.clone())?;
     t.hook("make-legacy-route", &told).await?;
-    let found = t.listed_route(&cluster, &destination).await?;
+    t.listed_route(&cluster, destination).await
+}
+
+async fn not_removed(t: &Trial) -> Outcome {
+    let destination = t.destination()?;
+    let Some(listed) = former(t, &destination).await? else { return Ok(()) };
+    let cluster = t.cluster().unwrap_or_default();
+    let deleted = t.delete_route(&cluster, &listed).await?;
+    let reason = deleted.error.as_ref().map(|error| error.reason());
+    same("the item's reason", &reason, &Some(ErrorReason::OwnedByOtherCluster))?;
+    let still = t.listed_route(&cluster, &destination).await?;
+    expect(still.is_some(), "the route, still listed", still)
+}
+
+async fn taken_over(t: &Trial) -> Outcome {
+    let (machine, destination) = (t.machine().await?, t.destination()?);
+    let found = former(t, &destination).await?;
     // It may be listed or not; a listed one that is ours is deleted.
     expect(
         found.as_ref().is_none_or(|route| route.ownership() != Ownership::ByUid),

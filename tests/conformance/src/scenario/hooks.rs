@@ -60,7 +60,7 @@ pub const HOOKS: &[HookInfo] = &[
     hook(
         "provoke-error",
         &["REASON", "METHOD"],
-        "from now on the cloud makes calls of METHOD end with REASON; exit 3 when this cloud has no such error",
+        "from now on the cloud ends with REASON what METHOD asks of it: a real quota ends only what makes something, and reads go on; exit 3 when this cloud has no such error",
         "",
     ),
     hook("stop-errors", &[], "ends all provoked errors", ""),
@@ -95,7 +95,7 @@ pub const HOOKS: &[HookInfo] = &[
     hook(
         "count-cloud-calls",
         &[],
-        "counts all calls of the cloud's API that the provider ever began",
+        "counts all calls of the cloud's API that the provider ever began; leave out a probe of its own that no RPC waits for, such as the one behind GetStatus",
         "an object with `calls` and `changes` (the calls that change something); `batches`: false if no call of the API covers many instances",
     ),
     hook(

@@ -20,7 +20,7 @@ fn ensure(cloud: &mut State, cidr: &str, name: &str) -> Result<ListedRoute> {
 fn delete(cloud: &mut State, listed: &ListedRoute) -> Result<(), ErrorReason> {
     let route = &listed.route;
     let cidr = route.destination_cidr.to_string();
-    let deleted = cloud.delete_route("c1", &route.id, &cidr, route.target.as_ref());
+    let deleted = cloud.delete_route("c1", &route.id, &cidr, route.target.as_ref(), true);
     deleted.map_err(|error| error.reason())
 }
 

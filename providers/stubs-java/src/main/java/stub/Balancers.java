@@ -102,8 +102,15 @@ final class Balancers {
         return gate.call(() -> Looked.up(cloud, set.getNodesList()));
     }
 
-    /** The instance IDs of a backend set. Omits nodes that have no instance of this cluster: nothing could receive their traffic. */
+    /**
+     * The instance IDs of a backend set. Omits nodes that have no instance of this cluster: nothing could receive their traffic. Refuses a set of
+     * which it cannot know that: an instance in a zone that does not answer may well serve.
+     */
     static List<String> targets(ClusterRef cluster, BackendSet set, Looked machines) {
+        for (NodeRef node : set.getNodesList()) {
+            Refusal unknown = machines.of(node).isEmpty() ? machines.unknown(node) : null;
+            if (unknown != null) throw unknown;
+        }
         return set.getNodesList().stream()
                 .flatMap(node -> machines.of(node).stream())
                 .filter(one -> one.cluster().equals(cluster.getUid()) || one.cluster().isEmpty())

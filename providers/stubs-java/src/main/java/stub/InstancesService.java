@@ -63,7 +63,7 @@ final class InstancesService extends InstancesGrpc.InstancesImplBase {
                 answer.addInstances(ListedInstance.newBuilder().setState(state(one)).setInstance(describe(one, request.getView())).setNodeName(one.name()));
             }
             for (String zone : found.lostZones()) {
-                answer.addUnreachable(UnreachableLocation.newBuilder().setLocation(zone).setError(unreachable(zone).toItem()));
+                answer.addUnreachable(UnreachableLocation.newBuilder().setLocation(zone).setError(Looked.unreachable(zone).toItem()));
             }
             return answer.build();
         });
@@ -83,8 +83,8 @@ final class InstancesService extends InstancesGrpc.InstancesImplBase {
             return answer.setError(Refusal.of(ErrorReason.ERROR_REASON_INSTANCE_AMBIGUOUS, message).toItem());
         }
         if (machines.isEmpty()) {
-            String lost = found.lostZones().stream().filter(zone -> given.isEmpty() || Looked.idOf(given).startsWith(zone + "/")).findFirst().orElse(null);
-            if (lost != null) return answer.setError(unreachable(lost).toItem());
+            Refusal unknown = found.unknown(node);
+            if (unknown != null) return answer.setError(unknown.toItem());
             // A lookup by name alone may miss an instance: only a provider ID proves absence.
             return answer.setState(InstanceState.INSTANCE_STATE_ABSENT).setAuthoritative(!given.isEmpty());
         }
@@ -106,9 +106,5 @@ final class InstancesService extends InstancesGrpc.InstancesImplBase {
                 .setRegion("eu-1")
                 .addAddresses(NodeAddress.newBuilder().setType(NodeAddressType.NODE_ADDRESS_TYPE_INTERNAL_IP).setAddress(machine.address()))
                 .build();
-    }
-
-    private static Refusal unreachable(String zone) {
-        return Refusal.of(ErrorReason.ERROR_REASON_LOCATION_UNREACHABLE, "zone " + zone + " does not answer");
     }
 }

@@ -1,5 +1,6 @@
 package stub;
 
+import ccm.cloudprovider.v1alpha1.ErrorReason;
 import ccm.cloudprovider.v1alpha1.NodeRef;
 import java.util.HashMap;
 import java.util.List;
@@ -42,9 +43,14 @@ final class Looked {
         return named.isEmpty() ? byUuid.getOrDefault(node.getSystemUuid(), List.of()) : named;
     }
 
-    /** The zones that could not be queried. */
-    Set<String> lostZones() {
-        return lostZones;
+    /** Why it is not known whether this node, which was not found, has an instance; null if it is known that it has none. */
+    Refusal unknown(NodeRef node) {
+        String given = node.getProviderId();
+        return lostZones.stream().filter(zone -> given.isEmpty() || given.startsWith(PREFIX + zone + "/")).map(Looked::unreachable).findFirst().orElse(null);
+    }
+
+    static Refusal unreachable(String zone) {
+        return Refusal.of(ErrorReason.ERROR_REASON_LOCATION_UNREACHABLE, "zone " + zone + " does not answer");
     }
 
     static String idOf(String providerId) {

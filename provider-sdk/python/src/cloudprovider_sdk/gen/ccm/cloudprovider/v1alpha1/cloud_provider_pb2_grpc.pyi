@@ -88,7 +88,7 @@ class CloudProviderStub:
     former scope never returns. A leader that was not elected (empty scope) does not take over while an elected one leads.
     The provider MUST refuse a mutation whose fencing differs from the current leader's with STALE_LEADER [R:lead-needed].
     While nobody leads it refuses every mutation, except one with epoch 0 (leader election is off) in a cluster for which no
-    elected leader has called since the process started.
+    leader has called since the process started.
 
     When leadership ends (valid_for elapsed or valid_until passed, the leader sent zero, or another leader took over), the
     provider MUST abandon a running mutation: it starts no further cloud call for it and answers STALE_LEADER. [R:lead-ends]
@@ -159,7 +159,7 @@ class CloudProviderServicer(metaclass=_abc_1.ABCMeta):
         former scope never returns. A leader that was not elected (empty scope) does not take over while an elected one leads.
         The provider MUST refuse a mutation whose fencing differs from the current leader's with STALE_LEADER [R:lead-needed].
         While nobody leads it refuses every mutation, except one with epoch 0 (leader election is off) in a cluster for which no
-        elected leader has called since the process started.
+        leader has called since the process started.
 
         When leadership ends (valid_for elapsed or valid_until passed, the leader sent zero, or another leader took over), the
         provider MUST abandon a running mutation: it starts no further cloud call for it and answers STALE_LEADER. [R:lead-ends]

@@ -61,7 +61,7 @@ class RoutesStub:
     | deleted, or already absent | OK, item             |                        | forgets it               |
     | still running              | OK, item in_progress |                        | repeats the request      |
     | the target has changed     | OK, item error       | ROUTE_CHANGED          | lists again              |
-    | another cluster owns it    | OK, item error       | OWNED_BY_OTHER_CLUSTER | writes an Event, waits   |
+    | another cluster owns it, or it is not BY_UID | OK, item error | OWNED_BY_OTHER_CLUSTER | writes an Event, waits |
     | too many items             | INVALID_ARGUMENT     | BATCH_TOO_LARGE        | splits                   |
     | a former leader calls      | FAILED_PRECONDITION  | STALE_LEADER           | freezes, reads its Lease |
     """
@@ -131,7 +131,7 @@ class RoutesServicer(metaclass=_abc_1.ABCMeta):
         | deleted, or already absent | OK, item             |                        | forgets it               |
         | still running              | OK, item in_progress |                        | repeats the request      |
         | the target has changed     | OK, item error       | ROUTE_CHANGED          | lists again              |
-        | another cluster owns it    | OK, item error       | OWNED_BY_OTHER_CLUSTER | writes an Event, waits   |
+        | another cluster owns it, or it is not BY_UID | OK, item error | OWNED_BY_OTHER_CLUSTER | writes an Event, waits |
         | too many items             | INVALID_ARGUMENT     | BATCH_TOO_LARGE        | splits                   |
         | a former leader calls      | FAILED_PRECONDITION  | STALE_LEADER           | freezes, reads its Lease |
         """
