@@ -73,7 +73,7 @@ pub async fn measure(session: &Rc<Session>, calls: usize) -> Vec<Row> {
 }
 
 async fn balancers(t: &Trial, calls: usize) -> Result<Vec<Row>, Stop> {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     let get = || GetLoadBalancerRequest {
         cluster: Some(wanted.cluster.clone()),

@@ -163,7 +163,7 @@ impl Case {
         self
     }
 
-    /// Makes it optional: a provider that fails it can be conformant.
+    /// Makes it optional: a verdict does not need it. A provider that fails it is not conformant all the same.
     #[must_use]
     pub const fn extended(mut self) -> Self {
         self.level = Level::Extended;

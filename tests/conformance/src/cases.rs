@@ -11,6 +11,7 @@ mod built;
 mod calls;
 mod capabilities;
 mod clusters;
+pub mod costs;
 mod deadlines;
 mod deletion;
 mod description;

@@ -7,7 +7,7 @@
 mod clean;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::Write as _,
     path::{Path, PathBuf},
@@ -228,6 +228,16 @@ impl Ledger {
     #[must_use]
     pub fn open(&self) -> Vec<(u64, Entry)> {
         self.open.iter().rev().map(|(number, entry)| (*number, entry.clone())).collect()
+    }
+
+    /// How many balancers may be there.
+    #[must_use]
+    pub fn balancers(&self) -> usize {
+        let uid = |entry: &Entry| match entry {
+            Entry::LoadBalancer { cluster, uid, .. } => Some((cluster.clone(), uid.clone())),
+            Entry::Route { .. } | Entry::Hook { .. } => None,
+        };
+        self.open.values().filter_map(uid).collect::<BTreeSet<_>>().len()
     }
 
     /// The ledger's file.

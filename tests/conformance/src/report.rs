@@ -22,7 +22,7 @@ use crate::{
     ledger::Left,
     run::Filter,
     session::Session,
-    target::Waits,
+    target::{Made, Waits},
 };
 
 /// The outcome of a run.
@@ -47,6 +47,11 @@ pub struct Report {
     pub seconds: f64,
     /// What it waited for, because the provider said that it is temporary.
     pub waits: Waits,
+    /// The run that was cut off, whose outcomes it took over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resumed: Option<String>,
+    /// What its cases made.
+    pub made: Made,
     /// Why the remaining cases were not run, if so.
     pub ended_early: Option<EarlyEnd>,
     /// The outcome of each case, in the order in which they ran.
@@ -93,6 +98,8 @@ pub struct CaseReport {
     pub remedy: Option<String>,
     /// How long it took.
     pub millis: u128,
+    /// What it made.
+    pub made: Made,
 }
 
 /// A sentence of the contract.
@@ -109,11 +116,11 @@ pub struct RuleReport {
 impl CaseReport {
     /// The result of a case with this outcome.
     #[must_use]
-    pub fn new(case: &Case, verdict: Verdict, took: Duration) -> Self {
+    pub fn new(case: &Case, verdict: Verdict, took: Duration, made: Made) -> Self {
         let Case { id, profile, level, title, .. } = *case;
         let failed = matches!(verdict, Verdict::Fail { .. });
         let (contract, millis) = (cited(case), took.as_millis());
-        let mut report = Self { id, profile, level, title, contract, verdict, remedy: None, millis };
+        let mut report = Self { id, profile, level, title, contract, verdict, remedy: None, millis, made };
         report.remedy = failed.then(|| remedy::of_case(&report));
         report
     }
@@ -155,6 +162,8 @@ impl Report {
             began: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             seconds: 0.0,
             waits: Waits::default(),
+            resumed: None,
+            made: Made::default(),
             ended_early: None,
             cases: Vec::new(),
             left: Vec::new(),

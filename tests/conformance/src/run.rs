@@ -3,11 +3,18 @@
 //! In: options and cases. Out: a [`Report`]. Cases run one at a time, since most control the cloud, and so that
 //! failures can be told apart.
 
+mod diary;
 mod filter;
 
-use std::{path::PathBuf, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    rc::Rc,
+    time::Duration,
+};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use cloudprovider_proto::{
     discovery::v1::{GetInfoRequest, discovery_client::DiscoveryClient},
     service_names,
@@ -16,16 +23,19 @@ use cloudprovider_proto::{
 use futures::future::{BoxFuture, Shared};
 use tokio::time::Instant;
 
+pub use diary::forget;
+use diary::{Diary, Subject};
 pub use filter::Filter;
 
 use crate::{
     case::{Case, Profile, Stop},
-    ledger,
+    cases::costs::{self, Cost},
+    ledger::{self, Ledger, Left},
     provider::{NoProvider, introduce, no_answer},
     report::{CaseReport, EarlyEnd, Report, Verdict},
     scenario::Scenario,
     session::Session,
-    target::{Endpoint, Wire},
+    target::{Endpoint, Made, Wire},
     trial::{Trial, within},
 };
 
@@ -51,8 +61,12 @@ pub struct Options {
     pub seed: u64,
     /// Selects the cases.
     pub filter: Filter,
+    /// How many balancers may stand at once.
+    pub max_balancers: usize,
     /// How long one case may take.
     pub case_timeout: Duration,
+    /// The id of a run that was cut off, to go on with.
+    pub resume: Option<String>,
     /// Whether the first failed case ends the run.
     pub fail_fast: bool,
 }
@@ -66,11 +80,13 @@ pub enum Progress<'a> {
         report: &'a Report,
         /// The number of cases.
         cases: usize,
+        /// What they make, and how long they take, as far as anybody can know.
+        estimate: (Made, Duration),
     },
     /// A case begins.
     Case(&'a Case),
-    /// It ended.
-    Ended(&'a CaseReport),
+    /// It ended, and this is how long the others may take.
+    Ended(&'a CaseReport, Duration),
 }
 
 /// Why there is no report.
@@ -98,15 +114,48 @@ pub async fn run(
     let wire = Wire::new(options.endpoint.clone(), options.tls_folder.clone());
     let provider = introduce(&wire).await?;
     let begun = Instant::now();
-    let session = Session::begin(wire, provider, options.scenario, &options.ledger_folder, options.seed)?;
+    let folder = &options.ledger_folder;
+    let subject = Subject {
+        suite: env!("CARGO_PKG_VERSION").to_owned(),
+        provider: provider.info.name.clone(),
+        version: provider.info.vendor_version.clone(),
+    };
+    let former = match &options.resume {
+        Some(run_id) => diary::former(folder, run_id, &subject)?,
+        None => BTreeMap::new(),
+    };
+    let mut session = Session::begin(wire, provider, options.scenario, folder, options.seed)?;
+    session.max_balancers = options.max_balancers;
+    if let Some(run_id) = &options.resume {
+        sweep_former(&session, folder, run_id).await?;
+    }
+    let mut diary = Diary::begin(folder, &session.header.run_id, &subject)?;
     let session = Rc::new(session);
     session.lead_if_it_waits().await;
     let mut report = Report::begin(&session, &options.filter);
     let chosen: Vec<_> = cases.into_iter().filter(|case| options.filter.lets_pass(case)).collect();
-    tell(Progress::Begun { report: &report, cases: chosen.len() });
+    report.resumed.clone_from(&options.resume);
+    let costs = |case: &&Case| {
+        let costs = missing(&session, case).is_none() && !former.contains_key(case.id);
+        if costs { costs::of(case) } else { Cost::default() }
+    };
+    let time = |case: &&Case| costs::time(costs(case), &session.scenario);
+    let estimate =
+        (chosen.iter().map(|case| costs(case).made).sum(), chosen.iter().map(|case| time(case)).sum());
+    tell(Progress::Begun { report: &report, cases: chosen.len(), estimate });
+    let mut left = estimate.1;
     for case in chosen {
         tell(Progress::Case(case));
-        let began = Instant::now();
+        left = left.saturating_sub(time(&case));
+        if let Some(ended) = former.get(case.id) {
+            let took = Duration::from_millis(ended.millis);
+            let ended = CaseReport::new(case, ended.verdict.clone(), took, ended.made);
+            diary.note(&ended)?;
+            tell(Progress::Ended(&ended, left));
+            report.cases.push(ended);
+            continue;
+        }
+        let (began, before) = (Instant::now(), session.meter.made());
         let verdict = match (&report.ended_early, missing(&session, case)) {
             (Some(end), _) => Verdict::NotRun { why: end.to_string() },
             (None, Some(stop)) => stop.into(),
@@ -118,17 +167,45 @@ pub async fn run(
                 verdict
             }
         };
-        let ended = CaseReport::new(case, verdict, began.elapsed());
-        tell(Progress::Ended(&ended));
+        let ended = CaseReport::new(case, verdict, began.elapsed(), session.meter.made() - before);
+        if report.ended_early.is_none() || matches!(report.ended_early, Some(EarlyEnd::FirstFailure)) {
+            diary.note(&ended)?;
+        }
+        tell(Progress::Ended(&ended, left));
         report.cases.push(ended);
     }
-    report.left = ledger::clean(&session.wire, &session.scenario, &session.ledger, 0).await;
+    report.left = session.clean(|_| true).await;
+    if let Some(former) = &options.resume {
+        diary::forget(folder, former);
+    }
+    if report.ended_early.is_none() {
+        diary.end();
+    }
+    report.made = report.cases.iter().map(|case| case.made).sum();
     report.seconds = begun.elapsed().as_secs_f64();
     report.waits = session.patience.waits();
     if let Ok(session) = Rc::try_unwrap(session) {
         session.ledger.into_inner().end();
     }
     Ok(report)
+}
+
+/// Deletes what a run that was cut off left behind.
+async fn sweep_former(session: &Session, folder: &Path, run_id: &str) -> Result<()> {
+    let path = folder.join(format!("{run_id}.jsonl"));
+    if !path.exists() {
+        return Ok(());
+    }
+    let (ledger, _) = Ledger::reopen(&path)?;
+    let ledger = RefCell::new(ledger);
+    let left = ledger::clean(&session.wire, &session.scenario, &ledger, |_| true).await;
+    ledger.into_inner().end();
+    match left.first() {
+        Some(Left { what, why, .. }) => {
+            bail!("run {run_id} left behind: {what}: {why}; see `sweep --run-id {run_id}`")
+        }
+        None => Ok(()),
+    }
 }
 
 /// Runs one case and cleans up after it. Also returns why no more cases can be run, if so.
@@ -167,7 +244,7 @@ async fn try_case(
         }
         (verdict, _) => verdict,
     };
-    let left = ledger::clean(&session.wire, &session.scenario, &session.ledger, since).await;
+    let left = session.end_case(since, matches!(verdict, Verdict::Pass)).await;
     let refused = left.into_iter().find(|left| left.refused);
     let verdict = match (verdict, refused) {
         (Verdict::Pass, Some(left)) => Verdict::Fail {

@@ -34,6 +34,12 @@ pub struct Scenario {
     /// How long a hook may take.
     #[serde(with = "duration")]
     pub hook_timeout: Duration,
+    /// How long this cloud takes for a new balancer: for the estimate alone.
+    #[serde(with = "duration")]
+    pub balancer_takes: Duration,
+    /// How long the hook `create-instance` takes: for the estimate alone.
+    #[serde(with = "duration")]
+    pub instance_takes: Duration,
     /// How often to repeat a mutation that must be idempotent.
     pub repeats: usize,
     /// Texts that must never be in an answer: credentials of the provider.
@@ -56,6 +62,8 @@ impl Default for Scenario {
             max_wait: Duration::from_secs(45),
             patience: Duration::from_secs(600),
             hook_timeout: Duration::from_secs(120),
+            balancer_takes: Duration::ZERO,
+            instance_takes: Duration::ZERO,
             repeats: 10,
             secrets: Vec::new(),
             ssh_public_key: None,

@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     path::Path,
     sync::Arc,
     time::Duration,
@@ -9,17 +10,19 @@ use std::{
 
 use anyhow::Result;
 use cloudprovider_proto::v1alpha1::{
-    Capability, Fencing, GetStatusRequest, LeadRequest, cloud_provider_client::CloudProviderClient,
+    Capability, Fencing, GetStatusRequest, LeadRequest, ServiceRef,
+    cloud_provider_client::CloudProviderClient,
 };
 use tokio::time::Instant;
 
 use crate::{
+    case::{Outcome, Stop},
     invariants::Invariants,
-    ledger::{Header, Ledger},
+    ledger::{self, Header, Ledger, Left},
     provider::Provider,
     scenario::Scenario,
-    target::{Patience, Wire},
-    trial::within,
+    target::{Meter, Patience, Wire},
+    trial::{Machine, Pool, within},
 };
 
 /// How long a provider may take to start its work once it is led.
@@ -43,10 +46,18 @@ pub struct Session {
     pub ledger: RefCell<Ledger>,
     /// The seed of random choices.
     pub seed: u64,
+    /// Counts what the run makes.
+    pub meter: Arc<Meter>,
     /// What no answer may break.
     pub invariants: Arc<Invariants>,
     /// How long its calls may wait for what is temporary.
     pub patience: Arc<Patience>,
+    /// Services of the run's cluster whose balancers may stand.
+    pub(crate) balancers: RefCell<Pool<ServiceRef>>,
+    /// Instances that run.
+    pub(crate) machines: RefCell<Pool<Machine>>,
+    /// How many balancers may stand at once.
+    pub max_balancers: usize,
     /// The provider waited for a leader, and was told of one for the cluster of this run.
     pub led: Cell<bool>,
 }
@@ -74,6 +85,7 @@ impl Session {
         let patience = Arc::new(Patience::new(scenario.patience));
         let invariants = Arc::new(Invariants::new(provider.clone(), scenario.secrets.clone()));
         Ok(Self {
+            meter: Arc::default(),
             invariants,
             wire,
             provider,
@@ -82,8 +94,42 @@ impl Session {
             ledger,
             seed,
             patience,
+            max_balancers: usize::MAX,
+            balancers: RefCell::default(),
+            machines: RefCell::default(),
             led: Cell::new(false),
         })
+    }
+
+    /// Makes room for one more balancer among those that may stand at once.
+    ///
+    /// # Errors
+    ///
+    /// The present case has them all.
+    pub(crate) async fn room_for_a_balancer(&self) -> Outcome {
+        if self.ledger.borrow().balancers() >= self.max_balancers {
+            let unused = self.balancers.borrow_mut().drain();
+            self.clean(|number| unused.contains(&number)).await;
+        }
+        let most = self.max_balancers;
+        if self.ledger.borrow().balancers() < most {
+            return Ok(());
+        }
+        Err(Stop::NotRun(format!("needs more than {most} balancers at once (--max-balancers)")))
+    }
+
+    /// Deletes those of what was made that are chosen.
+    pub(crate) async fn clean(&self, chosen: impl Fn(u64) -> bool) -> Vec<Left> {
+        ledger::clean(&self.wire, &self.scenario, &self.ledger, chosen).await
+    }
+
+    /// Deletes what the case has made and did not leave to later ones, or all it had in hands if it did not pass.
+    pub(crate) async fn end_case(&self, since: u64, passed: bool) -> Vec<Left> {
+        let (mut balancers, mut machines) = (self.balancers.borrow_mut(), self.machines.borrow_mut());
+        let dropped = [balancers.end_case(passed), machines.end_case(passed)].concat();
+        let kept: BTreeSet<u64> = balancers.kept().chain(machines.kept()).collect();
+        drop((balancers, machines));
+        self.clean(|number| dropped.contains(&number) || number >= since && !kept.contains(&number)).await
     }
 
     /// Leads a provider that answers nothing before somebody does, as a bridged one may: as a host without leader election,

@@ -4,6 +4,7 @@
 //! *not* enforced here, so that a provider that does not honour it is noticed. Only [`Patient`] repeats a call.
 
 mod endpoint;
+mod meter;
 mod patience;
 mod raw;
 mod stream;
@@ -11,6 +12,7 @@ mod tls;
 mod wire;
 
 pub use endpoint::{Endpoint, EndpointError};
+pub use meter::{Made, Meter};
 pub use patience::{Patience, Patient, Waits};
 pub use raw::raw_call;
 pub use wire::{GRACE, Wire, WireError};

@@ -7,6 +7,7 @@ mod cloud;
 mod errors;
 mod machines;
 mod pages;
+mod pool;
 mod routes;
 mod rpc;
 mod standing;
@@ -35,6 +36,7 @@ pub(crate) use cloud::{COUNT, HOLDS};
 pub(crate) use errors::{examine, no_secret, read as read_error, reason_of, small, well_formed};
 pub(crate) use machines::Machine;
 pub(crate) use pages::List;
+pub(crate) use pool::Pool;
 pub(crate) use rpc::{By, Rpc};
 pub(crate) use standing::{INSPECT, port_of};
 
@@ -110,6 +112,7 @@ impl Trial {
             patience: Arc::clone(&self.session.patience),
             provoked: Arc::clone(&self.provoked),
             invariants: Arc::clone(&self.session.invariants),
+            meter: Arc::clone(&self.session.meter),
         }
     }
 

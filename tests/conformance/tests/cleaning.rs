@@ -12,7 +12,8 @@ use tokio::process::Child;
 /// A run in the middle of a case that has created a balancer and waits for it.
 async fn in_mid_case(mock: &Mock) -> (Child, PathBuf) {
     let ledgers = mock.folder.path().join("ledgers");
-    let mut suite = mock.suite(&["run", "--endpoint", &mock.endpoint(), "--filter", "LB-02", "--scenario"]);
+    let mut suite =
+        mock.suite(&["run", "--endpoint", &mock.endpoint(), "--filter", "LB-01,LB-02", "--scenario"]);
     suite.arg(scenario()).arg("--ledger-dir").arg(&ledgers);
     let child =
         suite.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
@@ -31,7 +32,8 @@ fn send(child: &Child, signal: Signal) {
 }
 
 fn ledgers(folder: &PathBuf) -> Vec<PathBuf> {
-    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+    let all = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    all.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl")).collect()
 }
 
 #[tokio::test]
@@ -59,6 +61,52 @@ async fn what_a_killed_run_left_is_swept() {
     assert!(output.status.success(), "{}", told(&output));
     assert_eq!(mock.admin.balancers().await.unwrap(), []);
     assert_eq!(ledgers(&folder), Vec::<PathBuf>::new());
+}
+
+#[tokio::test]
+async fn a_run_that_was_cut_off_goes_on() {
+    let mock = Mock::start(&["--provisioning-delay", "1h"]).await;
+    let (child, folder) = in_mid_case(&mock).await;
+    send(&child, Signal::KILL);
+    child.wait_with_output().await.unwrap();
+    let run = ledgers(&folder).pop().unwrap().file_stem().unwrap().to_str().unwrap().to_owned();
+    let resume = async |id: &str| {
+        let mut suite = mock.suite(&["run", "--endpoint", &mock.endpoint(), "--resume", id, "--scenario"]);
+        suite.arg(scenario()).args(["--filter", "LB-01,LB-03", "--ledger-dir"]).arg(&folder);
+        suite.arg("--report-dir").arg(mock.folder.path().join("reports")).output().await.unwrap()
+    };
+    let unknown = resume("nobody").await;
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(told(&unknown).contains("run nobody has ended, or another --ledger-dir"), "{}", told(&unknown));
+    mock.admin.reset_calls().await.unwrap();
+    let output = resume(&run).await;
+    // Balancers take an hour, so the second case is not run.
+    assert_eq!(output.status.code(), Some(4), "{}", told(&output));
+    let report = std::fs::read(mock.folder.path().join("reports/conformance.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+    assert_eq!(report["resumed"], run);
+    assert_eq!(
+        (&report["cases"][0]["id"], &report["cases"][0]["verdict"]["is"]),
+        (&"LB-01".into(), &"pass".into())
+    );
+    let calls = mock.admin.call_summary().await.unwrap();
+    assert!(!calls.methods.contains_key("GetLoadBalancer"), "what has passed is not tried again: {calls:?}");
+    assert_eq!(mock.admin.balancers().await.unwrap(), [], "what the first run left is gone");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_case_that_needs_more_balancers_than_may_stand_at_once_is_not_run() {
+    let mock = Mock::start(&[]).await;
+    let mut suite = mock.suite(&["run", "--endpoint", &mock.endpoint(), "--max-balancers", "1"]);
+    let output = suite.args(["--filter", "LB-03,REV-04,LB-01"]).output().await.unwrap();
+    let told = told(&output);
+    assert_eq!(output.status.code(), Some(4), "{told}");
+    assert!(told.contains("pass LB-01") && told.contains("pass LB-03"), "{told}");
+    assert!(
+        told.contains("not-run REV-04") && told.contains("more than 1 balancers at once (--max-balancers)"),
+        "{told}"
+    );
 }
 
 #[tokio::test]

@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::path::Path;
+
 use serde_json::Value;
 use support::{Mock, scenario};
 
@@ -21,6 +23,33 @@ async fn the_mock_is_conformant() {
     let mock = Mock::start(&["--provisioning-delay", "20ms", "--deletion-delay", "20ms"]).await;
     let report = is_conformant(&mock).await;
     assert_eq!(report["waits"]["calls"]["RATE_LIMITED"], Value::Null);
+    the_estimate_is_of_such_a_run(&report);
+}
+
+/// What a run on a real account is told to make is what this run made.
+fn the_estimate_is_of_such_a_run(report: &Value) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cases/costs.json");
+    let cases = report["cases"].as_array().unwrap();
+    let number = |value: &Value| value.as_u64().unwrap();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let cost = |case: &Value| {
+            let (made, millis) = (&case["made"], number(&case["millis"]).div_ceil(100) * 100);
+            let (id, balancers, instances) =
+                (case["id"].as_str().unwrap(), &made["balancers"], &made["instances"]);
+            format!(r#"  "{id}": {{"balancers": {balancers}, "instances": {instances}, "millis": {millis}}}"#)
+        };
+        let rows: Vec<_> = cases.iter().filter(|case| case["verdict"]["is"] == "pass").map(cost).collect();
+        std::fs::write(&file, format!("{{\n{}\n}}\n", rows.join(",\n"))).unwrap();
+    }
+    let costs: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    for kind in ["balancers", "instances"] {
+        let told: u64 = costs.as_object().unwrap().values().map(|cost| number(&cost[kind])).sum();
+        let made = number(&report["made"][kind]);
+        assert!(
+            made.abs_diff(told) * 10 <= told,
+            "{made} {kind} were made, and {told} are told; UPDATE_DOCS=1 writes anew"
+        );
+    }
 }
 
 /// D4: the contract forbids a provider to retry by itself, so the suite waits as the host does.

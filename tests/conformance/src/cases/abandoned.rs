@@ -79,7 +79,7 @@ async fn cut_short(t: &Trial, wanted: &Wanted, hook: &str) -> Outcome {
 
 async fn ensured_after_an_end(t: &Trial) -> Outcome {
     for hook in ["restart-provider", "kill-provider"] {
-        let wanted = t.wanted()?.changed(443);
+        let wanted = t.unmade().await?.changed(443);
         cut_short(t, &wanted, hook).await?;
         t.ensure(&wanted).await?;
         t.stands(&wanted).await?;
@@ -89,7 +89,7 @@ async fn ensured_after_an_end(t: &Trial) -> Outcome {
 
 async fn deleted_after_a_kill(t: &Trial) -> Outcome {
     let before = t.cloud_holds().await?;
-    let wanted = t.wanted()?.changed(443);
+    let wanted = t.unmade().await?.changed(443);
     cut_short(t, &wanted, "kill-provider").await?;
     t.delete(&t.delete_request(&wanted)).await?;
     t.holds_no_more_than(&before).await
@@ -98,7 +98,7 @@ async fn deleted_after_a_kill(t: &Trial) -> Outcome {
 async fn nothing_half_made(t: &Trial) -> Outcome {
     let mut left = Vec::new();
     for millis in [2, 20, 200, 1000] {
-        let wanted = t.wanted()?;
+        let wanted = t.unmade().await?;
         leave(t, &wanted, Duration::from_millis(millis)).await?;
         left.push(wanted);
     }
@@ -123,7 +123,7 @@ async fn nothing_half_made(t: &Trial) -> Outcome {
 
 async fn finished(t: &Trial) -> Outcome {
     t.steer("slow-cloud", Variables::new()).await?;
-    let wanted = t.wanted()?;
+    let wanted = t.unmade().await?;
     if !leave(t, &wanted, Duration::from_millis(300)).await? {
         return Err(Stop::NotRun("slow-cloud: the Ensure ended before its caller could go away".to_owned()));
     }

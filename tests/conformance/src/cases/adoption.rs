@@ -63,7 +63,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 async fn legacy(t: &Trial) -> Result<Wanted, Stop> {
-    let wanted = t.wanted()?;
+    let wanted = t.unmade().await?;
     let service = wanted.service_ref();
     let told = Variables::new()
         .with("SERVICE_UID", &service.uid)
@@ -109,7 +109,7 @@ async fn not_deleted(t: &Trial) -> Outcome {
 }
 
 async fn drift(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.made_drifted(&wanted).await?;
     t.eventually("sync state DRIFTED", async || {
         let seen = t.get(&wanted).await?;
@@ -122,7 +122,7 @@ async fn drift(t: &Trial) -> Outcome {
 }
 
 async fn in_sync(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     let (read, listed) = (t.get(&wanted).await?, only_one(t, &wanted).await?);
     for seen in [read, listed] {

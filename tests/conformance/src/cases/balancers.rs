@@ -91,16 +91,16 @@ pub(super) fn serves(balancer: &LoadBalancer) -> Outcome {
 }
 
 async fn absent(t: &Trial) -> Outcome {
-    let balancer = t.get(&t.wanted()?).await?;
+    let balancer = t.get(&t.unmade().await?).await?;
     expect(balancer.state() == LoadBalancerState::Absent, "state ABSENT", balancer)
 }
 
 async fn made(t: &Trial) -> Outcome {
-    serves(&t.ensured(&t.wanted()?).await?)
+    serves(&t.ensured(&t.unmade().await?).await?)
 }
 
 async fn read(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     let made = t.ensured(&wanted).await?;
     let seen = t.get(&wanted).await?;
     serves(&seen)?;
@@ -111,13 +111,13 @@ async fn read(t: &Trial) -> Outcome {
 }
 
 async fn digest(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     same("Ensure: applied_digest", &t.ensured(&wanted).await?.applied_digest, &wanted.digest)?;
     same("Get: applied_digest", &t.get(&wanted).await?.applied_digest, &wanted.digest)
 }
 
 async fn ways_in(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     let first = good("EnsureLoadBalancer", t.ensure_once(&wanted).await)?.load_balancer.unwrap_or_default();
     // Even while it is being created.
     valid_ways(&first)?;
@@ -126,7 +126,7 @@ async fn ways_in(t: &Trial) -> Outcome {
 }
 
 async fn no_backends(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     let made = t.ensured(&wanted).await?;
     serves(&made)?;
     same("applied_digest", &made.applied_digest, &wanted.digest)
@@ -134,12 +134,12 @@ async fn no_backends(t: &Trial) -> Outcome {
 
 async fn unknown_backends(t: &Trial) -> Outcome {
     let nodes = t.machines(2).await?.iter().map(Machine::new_node).collect();
-    serves(&t.ensured(&Wanted { nodes, ..t.wanted()? }).await?)
+    serves(&t.ensured(&Wanted { nodes, ..t.wanted().await? }).await?)
 }
 
 /// All three answers about a balancer are looked at as they come.
 async fn annotations(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     updated(t, &[&wanted]).await?;
     t.delete(&t.delete_request(&wanted)).await
@@ -152,7 +152,7 @@ fn positive(progress: &InProgress) -> Outcome {
 
 async fn progress(t: &Trial) -> Outcome {
     t.steer("slow-load-balancers", Variables::new()).await?;
-    let wanted = t.wanted()?;
+    let wanted = t.unmade().await?;
     let answer = match t.ensure_once(&wanted).await {
         Ok(answer) => answer.into_inner(),
         Err(status) => {
@@ -175,7 +175,7 @@ async fn progress(t: &Trial) -> Outcome {
 
 async fn digest_when_done(t: &Trial) -> Outcome {
     t.steer("slow-load-balancers", Variables::new()).await?;
-    let wanted = t.wanted()?;
+    let wanted = t.unmade().await?;
     let answer = good("EnsureLoadBalancer", t.ensure_once(&wanted).await)?;
     if answer.in_progress.is_none() {
         return Err(failed("in_progress: slow-load-balancers makes it take time", format!("{answer:?}")));
@@ -191,7 +191,7 @@ async fn digest_when_done(t: &Trial) -> Outcome {
 }
 
 async fn changed(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     let first = t.ensured(&wanted).await?;
     let next = wanted.changed(443);
     let second = t.ensured(&next).await?;
@@ -202,7 +202,7 @@ async fn changed(t: &Trial) -> Outcome {
 }
 
 async fn digest_after_restart(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     t.restart("restart-provider").await?;
     same("applied_digest", &t.get(&wanted).await?.applied_digest, &wanted.digest)

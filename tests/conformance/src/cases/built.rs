@@ -98,18 +98,18 @@ async fn stands_or_is_refused(t: &Trial, what: &str, wanted: &Wanted) -> Outcome
 }
 
 async fn ports(t: &Trial) -> Outcome {
-    stands(t, &t.wanted()?.changed(443)).await
+    stands(t, &t.wanted().await?.changed(443)).await
 }
 
 async fn fewer_ports(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?.changed(443);
+    let wanted = t.wanted().await?.changed(443);
     t.ensure(&wanted).await?;
     stands(t, &next(&wanted, |next| next.service.ports = vec![tcp(8080)])).await
 }
 
 async fn targets(t: &Trial) -> Outcome {
     let machines = t.machines(3).await?;
-    let first = next(&t.wanted()?, |first| first.nodes = behind(&machines[..2]));
+    let first = next(&t.wanted().await?, |first| first.nodes = behind(&machines[..2]));
     stands(t, &first).await?;
     let second = next(&first, |second| second.nodes = behind(&machines[1..]));
     stands(t, &second).await?;
@@ -118,27 +118,27 @@ async fn targets(t: &Trial) -> Outcome {
 
 async fn source_ranges(t: &Trial) -> Outcome {
     let ranges = ["192.0.2.0/24", "198.51.100.7/32"].map(str::to_owned);
-    let wanted = next(&t.wanted()?, |wanted| wanted.service.source_ranges = ranges.to_vec());
+    let wanted = next(&t.wanted().await?, |wanted| wanted.service.source_ranges = ranges.to_vec());
     stands_or_is_refused(t, "a restriction", &wanted).await?;
     // A balancer open to few sources is opened to all, and the other way round.
-    let open = t.wanted()?;
+    let open = t.wanted().await?;
     stands(t, &open).await?;
     let closed = next(&open, |closed| closed.service.source_ranges = ranges[..1].to_vec());
     stands_or_is_refused(t, "a restriction", &closed).await
 }
 
 async fn udp(t: &Trial) -> Outcome {
-    let wanted = next(&t.wanted()?, |wanted| wanted.service.ports = vec![port_of(Protocol::Udp, 5353)]);
+    let wanted = next(&t.wanted().await?, |wanted| wanted.service.ports = vec![port_of(Protocol::Udp, 5353)]);
     stands_or_is_refused(t, "a UDP port", &wanted).await
 }
 
 async fn ipv6(t: &Trial) -> Outcome {
-    let wanted = next(&t.wanted()?, |wanted| wanted.service.ip_families = vec![IpFamily::Ipv6.into()]);
+    let wanted = next(&t.wanted().await?, |wanted| wanted.service.ip_families = vec![IpFamily::Ipv6.into()]);
     stands_or_is_refused(t, "a balancer of family IPv6", &wanted).await
 }
 
 async fn local(t: &Trial) -> Outcome {
-    let wanted = next(&t.wanted()?, |wanted| {
+    let wanted = next(&t.wanted().await?, |wanted| {
         wanted.service.external_traffic_policy = TrafficPolicy::Local.into();
         wanted.service.health_check_node_port = 32_123;
     });
@@ -147,7 +147,7 @@ async fn local(t: &Trial) -> Outcome {
 
 async fn whole_batch(t: &Trial) -> Outcome {
     let machines = t.machines(1).await?;
-    let (one, other) = (t.wanted()?, t.wanted()?);
+    let (one, other) = (t.wanted().await?, t.wanted().await?);
     t.ensure(&one).await?;
     t.ensure(&other).await?;
     let one = next(&one, |one| one.nodes = behind(&machines));
@@ -159,7 +159,7 @@ async fn whole_batch(t: &Trial) -> Outcome {
 
 async fn backends_only(t: &Trial) -> Outcome {
     let machines = t.machines(3).await?;
-    let wanted = next(&t.wanted()?.changed(443), |first| first.nodes = behind(&machines[..2]));
+    let wanted = next(&t.wanted().await?.changed(443), |first| first.nodes = behind(&machines[..2]));
     t.ensure(&wanted).await?;
     let with_nodes = next(&wanted, |next| next.nodes = behind(&machines[1..]));
     // The Service has been edited meanwhile, and its Ensure is waiting.
@@ -179,7 +179,7 @@ pub(super) fn done(results: Vec<cloudprovider_proto::v1alpha1::LoadBalancerUpdat
 }
 
 async fn nothing_after_delete(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     stands(t, &wanted).await?;
     t.delete(&t.delete_request(&wanted)).await?;
     t.nothing_stands(&wanted).await

@@ -110,7 +110,7 @@ async fn asks_each_time(t: &Trial) -> Outcome {
 }
 
 async fn get_asks(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     t.get(&wanted).await?;
     grows(t, "GetLoadBalancer", async || t.get(&wanted).await.map(drop)).await

@@ -138,7 +138,7 @@ async fn hurried_status(t: &Trial) -> Outcome {
 }
 
 async fn hurried_ensure(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.unmade().await?;
     for deadline in [1, 5, 20, 100].map(Duration::from_millis) {
         let ensure = within(t.ensure_request(&wanted), deadline);
         let answer = t.load_balancers().ensure_load_balancer(ensure).await.map(drop);

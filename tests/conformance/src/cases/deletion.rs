@@ -105,7 +105,7 @@ impl Run for Hindered {
     fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
         Box::pin(async move {
             let Self(hook, reasons) = self;
-            let wanted = t.wanted()?;
+            let wanted = t.wanted().await?;
             t.ensure(&wanted).await?;
             let mut hindered = t.steer(hook, of_delete(reasons.first())).await;
             for reason in reasons.iter().skip(1) {
@@ -141,19 +141,19 @@ async fn is_gone(t: &Trial, wanted: &Wanted) -> Outcome {
 }
 
 async fn removes(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     t.delete(&t.delete_request(&wanted)).await?;
     is_gone(t, &wanted).await
 }
 
 async fn absent(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.unmade().await?;
     t.delete(&t.delete_request(&wanted)).await
 }
 
 async fn again(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     for _time in 0..t.scenario().repeats.max(2) {
         t.delete(&t.delete_request(&wanted)).await?;
@@ -162,7 +162,7 @@ async fn again(t: &Trial) -> Outcome {
 }
 
 async fn by_key(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     let mut delete = t.delete_request(&wanted);
     if let Some(service) = &mut delete.service {
@@ -173,7 +173,7 @@ async fn by_key(t: &Trial) -> Outcome {
 }
 
 async fn not_elsewhere(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     let mut delete = t.delete_request(&wanted);
     // The user has meanwhile given it to another controller.
@@ -185,7 +185,7 @@ async fn not_elsewhere(t: &Trial) -> Outcome {
 }
 
 async fn neighbours(t: &Trial) -> Outcome {
-    let (one, other) = (t.wanted()?, t.wanted()?);
+    let (one, other) = (t.wanted().await?, t.wanted().await?);
     t.ensure(&one).await?;
     t.ensure(&other).await?;
     t.delete(&t.delete_request(&one)).await?;
@@ -195,7 +195,7 @@ async fn neighbours(t: &Trial) -> Outcome {
 }
 
 async fn at_once(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     let request = t.delete_request(&wanted);
     for deleted in join_all((0..4).map(|_| t.delete(&request))).await {
@@ -205,7 +205,7 @@ async fn at_once(t: &Trial) -> Outcome {
 }
 
 async fn made_again(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     t.delete(&t.delete_request(&wanted)).await?;
     let next = wanted.changed(443);
@@ -214,7 +214,7 @@ async fn made_again(t: &Trial) -> Outcome {
 }
 
 async fn after_restart(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     t.restart("restart-provider").await?;
     t.delete(&t.delete_request(&wanted)).await?;
@@ -225,7 +225,7 @@ async fn after_restart(t: &Trial) -> Outcome {
 async fn leaves_nothing(t: &Trial) -> Outcome {
     let before = t.cloud_holds().await?;
     let nodes = t.machines(1).await?.iter().map(Machine::node).collect();
-    let mut wanted = Wanted { nodes, ..t.wanted()?.changed(443) };
+    let mut wanted = Wanted { nodes, ..t.unmade().await?.changed(443) };
     // Source ranges need rules of their own; a provider that refuses them creates none.
     wanted.service.source_ranges = vec!["192.0.2.0/24".to_owned()];
     if t.ensure_once(&wanted).await.is_err() {

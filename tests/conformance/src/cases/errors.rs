@@ -73,7 +73,7 @@ async fn of_instances(t: &Trial) -> Result<Vec<Status>, Stop> {
 
 async fn of_balancers(t: &Trial) -> Result<Vec<Status>, Stop> {
     let nobody = t.load_balancers().get_load_balancer(t.ask(GetLoadBalancerRequest::default())).await;
-    let mut shapeless = t.ensure_request(&t.wanted()?);
+    let mut shapeless = t.ensure_request(&t.unmade().await?);
     shapeless.desired_digest.clear();
     let shapeless = t.load_balancers().ensure_load_balancer(t.ask(shapeless)).await;
     Ok(vec![refusal("no cluster", nobody)?, refusal("no digest", shapeless)?])

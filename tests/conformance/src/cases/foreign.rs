@@ -41,7 +41,7 @@ pub(super) const CASES: &[Case] = &[
 
 /// Creates another cluster's balancer; our request has the same Service uid.
 async fn theirs(t: &Trial) -> Result<(Wanted, Wanted), Stop> {
-    let theirs = t.wanted_by(t.other_cluster())?;
+    let theirs = t.wanted_by(t.other_cluster()).await?;
     t.ensure(&theirs).await?;
     let ours = Wanted {
         cluster: t.cluster().unwrap_or_default(),
@@ -82,14 +82,15 @@ async fn not_changed(t: &Trial) -> Outcome {
 }
 
 async fn not_listed(t: &Trial) -> Outcome {
-    let (theirs, own) = (t.wanted_by(t.other_cluster())?, t.wanted()?);
+    let (theirs, own) = (t.wanted_by(t.other_cluster()).await?, t.wanted().await?);
     t.ensure(&theirs).await?;
     t.ensure(&own).await?;
     let listed = t.listed(&own.cluster).await?;
     for balancer in &listed {
         let uid = balancer.service.clone().unwrap_or_default().uid;
         let legacy = balancer.ownership() == Ownership::ByLegacyName;
-        expect(legacy || uid == own.uid(), format!("only the balancer of Service {}", own.uid()), balancer)?;
+        let ours = t.has_asked_for(&uid) && uid != theirs.uid();
+        expect(legacy || ours, "only balancers that this cluster has asked for", balancer)?;
     }
     expect(
         listed.iter().any(|balancer| balancer.service.clone().unwrap_or_default().uid == own.uid()),

@@ -84,7 +84,7 @@ fn lasting(balancer: LoadBalancer) -> (String, String, Vec<(String, String)>, i3
 }
 
 async fn same_answer(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.unmade().await?;
     let first = lasting(t.ensured(&wanted).await?);
     for _time in 1..t.scenario().repeats.max(2) {
         same("the same answer:", &lasting(t.ensured(&wanted).await?), &first)?;
@@ -93,7 +93,7 @@ async fn same_answer(t: &Trial) -> Outcome {
 }
 
 async fn one_balancer(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     for _time in 0..t.scenario().repeats.max(2) {
         t.ensure(&wanted).await?;
     }
@@ -101,7 +101,7 @@ async fn one_balancer(t: &Trial) -> Outcome {
 }
 
 async fn lost_answer(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.unmade().await?;
     // A refusal as throttled is lost, too.
     let mut attempts_left = 4;
     while let Err(stop) = begun_without_answer(t, &wanted).await {
@@ -136,7 +136,10 @@ async fn begun_without_answer(t: &Trial, wanted: &Wanted) -> Outcome {
 }
 
 async fn killed(t: &Trial) -> Outcome {
-    let all: Vec<Wanted> = (0..4).map(|_| t.wanted()).collect::<Result<_, _>>()?;
+    let mut all = Vec::new();
+    for _service in 0..4 {
+        all.push(t.unmade().await?);
+    }
     let (calls, restarted) =
         tokio::join!(join_all(all.iter().map(|wanted| t.ensure_once(wanted))), t.restart("kill-provider"));
     drop(calls);
@@ -166,7 +169,7 @@ fn beside_others<T>(answer: Result<tonic::Response<T>, tonic::Status>) -> Outcom
 }
 
 async fn equal_at_once(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.unmade().await?;
     let most = t.provider().limits().max_concurrent_mutations.clamp(8, 16);
     t.slow_if_it_can_be().await?;
     for answer in join_all((0..most).map(|_| t.ensure_once(&wanted))).await {
@@ -178,7 +181,7 @@ async fn equal_at_once(t: &Trial) -> Outcome {
 }
 
 async fn conflicting_at_once(t: &Trial) -> Outcome {
-    let first = t.wanted()?;
+    let first = t.unmade().await?;
     let mut states: Vec<Wanted> = (0..8).map(|number| first.changed(1000 + number)).collect();
     for (number, state) in states.iter_mut().enumerate() {
         state.revision = first.revision + number as u64;
@@ -197,7 +200,7 @@ async fn conflicting_at_once(t: &Trial) -> Outcome {
 }
 
 async fn ensure_and_delete(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     t.slow_if_it_can_be().await?;
     let (ensured, deleted) = tokio::join!(t.ensure_once(&wanted), t.delete_once(t.delete_request(&wanted)));

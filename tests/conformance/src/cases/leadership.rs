@@ -115,9 +115,9 @@ struct Reign<'a> {
 }
 
 impl<'a> Reign<'a> {
-    fn new(t: &'a Trial) -> Result<Self, crate::case::Stop> {
+    async fn new(t: &'a Trial) -> Result<Self, crate::case::Stop> {
         let cluster = ClusterRef { uid: t.uid(), name: "led".to_owned() };
-        let wanted = Wanted { revision: 0, ..t.wanted_by_led(cluster.clone())? };
+        let wanted = Wanted { revision: 0, ..t.wanted_by_led(cluster.clone()).await? };
         Ok(Self { t, cluster, wanted })
     }
 
@@ -165,7 +165,7 @@ fn stale(what: &str, answer: Result<Response<()>, Status>) -> Outcome {
 }
 
 async fn needed(t: &Trial) -> Outcome {
-    let reign = Reign::new(t)?;
+    let reign = Reign::new(t).await?;
     let present = leader("lease", 3);
     good("a call with epoch 0, nobody having led", reign.change(&leader("", 0)).await)?;
     stale("a call before Lead", reign.change(&present).await)?;
@@ -178,7 +178,7 @@ async fn needed(t: &Trial) -> Outcome {
 }
 
 async fn takes_over(t: &Trial) -> Outcome {
-    let reign = Reign::new(t)?;
+    let reign = Reign::new(t).await?;
     let (first, second, third) = (leader("lease", 1), leader("lease", 2), leader("a new lease", 1));
     good("the first leader", reign.lead(&first, LONG).await)?;
     good("the second leader", reign.lead(&second, LONG).await)?;
@@ -192,7 +192,7 @@ async fn takes_over(t: &Trial) -> Outcome {
 }
 
 async fn steps_down(t: &Trial) -> Outcome {
-    let reign = Reign::new(t)?;
+    let reign = Reign::new(t).await?;
     let present = leader("lease", 1);
     good("Lead", reign.lead(&present, LONG).await)?;
     good("stepping down", reign.lead(&present, Some(Duration::ZERO)).await)?;
@@ -203,7 +203,7 @@ async fn steps_down(t: &Trial) -> Outcome {
 }
 
 async fn silent(t: &Trial) -> Outcome {
-    let reign = Reign::new(t)?;
+    let reign = Reign::new(t).await?;
     let present = leader("lease", 1);
     good("Lead", reign.lead(&present, Some(Duration::from_millis(200))).await)?;
     t.eventually("a refusal, once the time is over", async || {
@@ -215,7 +215,7 @@ async fn silent(t: &Trial) -> Outcome {
 /// The provider's clock says when its leader meant the end to be; a call that a stalled provider reads late would else
 /// count from then.
 async fn read_late(t: &Trial) -> Outcome {
-    let reign = Reign::new(t)?;
+    let reign = Reign::new(t).await?;
     let present = leader("lease", 1);
     let heard = async |until: Option<Duration>| {
         let answer = good("Lead", reign.lead_until(&present, LONG, until).await)?;
@@ -239,7 +239,7 @@ async fn read_late(t: &Trial) -> Outcome {
 const UNDER_WAY: Duration = Duration::from_millis(300);
 
 async fn down_in_mid_mutation(t: &Trial) -> Outcome {
-    let (reign, present) = (Reign::new(t)?, leader("lease", 1));
+    let (reign, present) = (Reign::new(t).await?, leader("lease", 1));
     changes_no_more(&reign, &present, LONG, async {
         tokio::time::sleep(UNDER_WAY).await;
         good("stepping down", reign.lead(&present, Some(Duration::ZERO)).await).map(drop)
@@ -248,14 +248,14 @@ async fn down_in_mid_mutation(t: &Trial) -> Outcome {
 }
 
 async fn silent_in_mid_mutation(t: &Trial) -> Outcome {
-    let (reign, present) = (Reign::new(t)?, leader("lease", 1));
+    let (reign, present) = (Reign::new(t).await?, leader("lease", 1));
     // The term counts from when the provider read the Lead, so it is over a little later.
     let over = tokio::time::sleep(UNDER_WAY * 2);
     changes_no_more(&reign, &present, Some(UNDER_WAY), async { Ok(over.await) }).await
 }
 
 async fn taken_over_in_mid_mutation(t: &Trial) -> Outcome {
-    let (reign, present) = (Reign::new(t)?, leader("lease", 1));
+    let (reign, present) = (Reign::new(t).await?, leader("lease", 1));
     changes_no_more(&reign, &present, LONG, async {
         tokio::time::sleep(UNDER_WAY).await;
         good("Lead by the next leader", reign.lead(&leader("lease", 2), LONG).await).map(drop)
@@ -293,7 +293,7 @@ async fn changes_no_more(
 }
 
 async fn extended(t: &Trial) -> Outcome {
-    let (reign, present) = (Reign::new(t)?, leader("lease", 1));
+    let (reign, present) = (Reign::new(t).await?, leader("lease", 1));
     let first = UNDER_WAY;
     good("Lead", reign.lead(&present, Some(first)).await)?;
     good("Lead again, for longer", reign.lead(&present, LONG).await)?;
@@ -302,7 +302,7 @@ async fn extended(t: &Trial) -> Outcome {
 }
 
 async fn extended_in_mid_mutation(t: &Trial) -> Outcome {
-    let (reign, present) = (Reign::new(t)?, leader("lease", 1));
+    let (reign, present) = (Reign::new(t).await?, leader("lease", 1));
     t.steer("slow-cloud", Variables::new()).await?;
     good("Lead", reign.lead(&present, LONG).await)?;
     let again = async {
@@ -326,7 +326,7 @@ async fn no_background_work(t: &Trial) -> Outcome {
             "the provider waits for a leader, and is led for this run".to_owned(),
         ));
     }
-    let (reign, present) = (Reign::new(t)?, leader("lease", 1));
+    let (reign, present) = (Reign::new(t).await?, leader("lease", 1));
     good("Lead", reign.lead(&present, LONG).await)?;
     good("EnsureLoadBalancer", reign.ensure(&present).await.map(Response::new))?;
     good("stepping down", reign.lead(&present, Some(Duration::ZERO)).await)?;

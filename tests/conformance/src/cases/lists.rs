@@ -56,7 +56,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 async fn machines(t: &Trial) -> Outcome {
-    let wanted = List::Instances.fill(t, 3).await?;
+    let wanted = List::Instances.fill(t, 3, false).await?;
     t.eventually("every instance in the list, or an unreachable part", async || {
         let all = List::Instances.walk(t, 0).await?;
         let lost: Vec<_> = wanted.iter().filter(|id| !all.keys.contains(id)).collect();
@@ -78,7 +78,7 @@ async fn location_down(t: &Trial) -> Outcome {
 }
 
 async fn ids(t: &Trial) -> Outcome {
-    let wanted = List::Instances.fill(t, 2).await?;
+    let wanted = List::Instances.fill(t, 2, false).await?;
     let prefixes = &t.provider().info.provider_id_prefixes;
     t.eventually("every instance in the list by its provider ID", async || {
         let all = List::Instances.walk(t, 0).await?;
@@ -91,7 +91,7 @@ async fn ids(t: &Trial) -> Outcome {
 }
 
 async fn balancers(t: &Trial) -> Outcome {
-    let all = [t.wanted()?, t.wanted()?];
+    let all = [t.wanted().await?, t.wanted().await?];
     for wanted in &all {
         t.ensure(wanted).await?;
     }
@@ -105,7 +105,7 @@ async fn balancers(t: &Trial) -> Outcome {
 }
 
 async fn ways_in(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     let made = t.ensured(&wanted).await?;
     super::balancers::serves(&made)?;
     let listed = super::balancers::only_one(t, &wanted).await?;

@@ -68,7 +68,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 async fn stopped(t: &Trial) -> Outcome {
-    let machine = t.machine().await?;
+    let machine = t.own_machine().await?;
     t.look_until(&machine.node(), &[InstanceState::Running]).await?;
     t.steer_machine("stop-instance", &machine).await?;
     let result = t
@@ -86,7 +86,7 @@ async fn started(t: &Trial) -> Outcome {
 
 /// An instance that was stopped and started.
 async fn stopped_one(t: &Trial) -> Result<NodeRef, crate::case::Stop> {
-    let machine = t.machine().await?;
+    let machine = t.own_machine().await?;
     t.look_until(&machine.node(), &[InstanceState::Running]).await?;
     t.steer_machine("stop-instance", &machine).await?;
     t.look_until(&machine.node(), &[InstanceState::Stopped]).await?;
@@ -103,7 +103,7 @@ async fn same_id(t: &Trial) -> Outcome {
 }
 
 async fn terminated(t: &Trial) -> Outcome {
-    let machine = t.machine().await?;
+    let machine = t.own_machine().await?;
     t.look_until(&machine.node(), &[InstanceState::Running]).await?;
     t.steer_machine("terminate-instance", &machine).await?;
     let result = t.look_until(&machine.node(), &[InstanceState::Absent]).await?;
@@ -112,7 +112,7 @@ async fn terminated(t: &Trial) -> Outcome {
 }
 
 async fn read_through(t: &Trial) -> Outcome {
-    let machine = t.machine().await?;
+    let machine = t.own_machine().await?;
     t.look_until(&machine.node(), &[InstanceState::Running]).await?;
     t.steer_machine("stop-instance", &machine).await?;
     // `look` queries with max_staleness 0; the hook returned when the cloud knew.
@@ -121,7 +121,7 @@ async fn read_through(t: &Trial) -> Outcome {
 }
 
 async fn no_return(t: &Trial) -> Outcome {
-    let machine = t.machine().await?;
+    let machine = t.own_machine().await?;
     t.look_until(&machine.node(), &[InstanceState::Running]).await?;
     t.steer_machine("terminate-instance", &machine).await?;
     t.look_until(&machine.node(), &[InstanceState::Terminating, InstanceState::Absent]).await?;
@@ -148,7 +148,7 @@ async fn absent_before(t: &Trial) -> Outcome {
 }
 
 async fn name_again(t: &Trial) -> Outcome {
-    let (old, new) = (t.machine().await?, t.machine().await?);
+    let (old, new) = (t.own_machine().await?, t.own_machine().await?);
     t.steer_machine("terminate-instance", &old).await?;
     t.look_until(&old.node(), &[InstanceState::Absent]).await?;
     let mixed = NodeRef { provider_id: old.provider_id.clone(), ..new.new_node() };

@@ -103,7 +103,7 @@ fn each_once(list: List, wanted: &[String], keys: &[String]) -> Outcome {
 
 /// Objects to be listed, once the list contains them all.
 async fn filled(list: List, t: &Trial, count: usize) -> Result<Vec<String>, Stop> {
-    let wanted = list.fill(t, count).await?;
+    let wanted = list.fill(t, count, false).await?;
     t.eventually(&format!("{} of them in {}", wanted.len(), list.rpc()), async || {
         let keys = list.walk(t, 0).await?.keys;
         Ok(if wanted.iter().all(|key| keys.contains(key)) { Ok(()) } else { Err(format!("{keys:?}")) })
@@ -170,7 +170,7 @@ impl Run for Meanwhile {
         Box::pin(async move {
             let wanted = filled(self.0, t, 3).await?;
             let first = good(self.0.rpc(), self.0.page(t, 1, "").await)?;
-            self.0.fill(t, 1).await?;
+            self.0.fill(t, 1, true).await?;
             let (mut keys, mut next) = (first.keys, first.next);
             while !next.is_empty() && keys.len() < 1000 {
                 let page = good(self.0.rpc(), self.0.page(t, 1, &next).await)?;

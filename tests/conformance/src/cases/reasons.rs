@@ -138,7 +138,7 @@ impl Run for Write {
     fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
         Box::pin(async move {
             provoke(t, self.0, "EnsureLoadBalancer").await?;
-            match t.ensure_once(&t.wanted()?).await {
+            match t.ensure_once(&t.unmade().await?).await {
                 Ok(answer) => Err(failed(self.0.wire_name(), format!("OK: {:?}", answer.into_inner()))),
                 Err(status) => told(t, &status, self.0),
             }

@@ -48,12 +48,12 @@ pub(super) fn impossible(wanted: &Wanted) -> Wanted {
 }
 
 async fn unknown_protocol(t: &Trial) -> Outcome {
-    let bad = impossible(&t.wanted()?);
+    let bad = impossible(&t.unmade().await?);
     refused("a port of no protocol", t.ensure_once(&bad).await, ErrorReason::UnsupportedFeature).map(drop)
 }
 
 async fn keeps_working(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     let before = t.ensured(&wanted).await?;
     serves(&before)?;
     if t.ensure_once(&impossible(&wanted)).await.is_ok() {
@@ -65,7 +65,7 @@ async fn keeps_working(t: &Trial) -> Outcome {
 }
 
 async fn ended_by_a_quota(t: &Trial) -> Outcome {
-    let wanted = Wanted { nodes: behind(&t.machines(1).await?), ..t.wanted()? };
+    let wanted = Wanted { nodes: behind(&t.machines(1).await?), ..t.wanted().await? };
     stands(t, &wanted).await?;
     let quota = ErrorReason::QuotaExceeded.wire_name();
     let told = Variables::new().with("REASON", quota).with("METHOD", "EnsureLoadBalancer");
@@ -80,7 +80,7 @@ async fn ended_by_a_quota(t: &Trial) -> Outcome {
 }
 
 async fn bad_shape(t: &Trial) -> Outcome {
-    let whole = t.ensure_request(&t.wanted()?);
+    let whole = t.ensure_request(&t.unmade().await?);
     let mut nameless = whole.clone();
     if let Some(reference) = nameless.service.as_mut().and_then(|service| service.r#ref.as_mut()) {
         reference.uid.clear();

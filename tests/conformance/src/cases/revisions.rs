@@ -44,7 +44,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 async fn lower(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     let next = wanted.changed(443);
     t.ensure(&next).await?;
     refused("a former revision", t.ensure_once(&wanted).await, ErrorReason::StaleRevision)?;
@@ -52,19 +52,19 @@ async fn lower(t: &Trial) -> Outcome {
 }
 
 async fn equal(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     t.ensure(&wanted).await.map(drop)
 }
 
 async fn zero(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     t.ensure(&Wanted { revision: 0, ..wanted }).await.map(drop)
 }
 
 async fn per_service(t: &Trial) -> Outcome {
-    let (one, mut other) = (t.wanted()?, t.wanted()?);
+    let (one, mut other) = (t.wanted().await?, t.wanted().await?);
     t.ensure(&one).await?;
     other.revision = one.revision - 1000;
     t.ensure(&other).await?;
@@ -77,7 +77,7 @@ async fn per_service(t: &Trial) -> Outcome {
 }
 
 async fn overtaken_delete(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     let mut delete = t.delete_request(&wanted);
     delete.revision = wanted.revision - 1;
@@ -86,14 +86,14 @@ async fn overtaken_delete(t: &Trial) -> Outcome {
 }
 
 async fn used_by_refused(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     let refusal = t.ensure_once(&impossible(&wanted)).await;
     refused("a port of no protocol", refusal, ErrorReason::UnsupportedFeature)?;
     refused("the state before it", t.ensure_once(&wanted).await, ErrorReason::StaleRevision).map(drop)
 }
 
 async fn after_delete(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     let mut delete = t.delete_request(&wanted);
     delete.revision = wanted.revision + 1;

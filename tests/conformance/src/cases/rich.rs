@@ -88,7 +88,7 @@ fn at(step: &str, outcome: Outcome) -> Outcome {
 /// Grows a balancer with this many instances, part by part. Returns what stood, the poorest first.
 async fn grown(t: &Trial, instances: usize) -> Result<Vec<Wanted>, Stop> {
     let nodes = behind(&t.machines(instances).await?);
-    let first = Wanted { nodes, ..t.wanted()? };
+    let first = Wanted { nodes, ..t.wanted().await? };
     at("one port", stands(t, &first).await)?;
     let (mut stood, mut last) = (vec![first.clone()], first);
     for (part, edit) in PARTS {
@@ -137,12 +137,11 @@ async fn grows_and_shrinks(t: &Trial) -> Outcome {
 }
 
 async fn at_once(t: &Trial) -> Outcome {
+    let Some(model) = grown(t, 1).await?.pop() else { return Ok(()) };
     let counts = t.scenario().lacks(&[HOLDS]).is_none();
     let before = if counts { Some(t.cloud_holds().await?) } else { None };
-    let Some(model) = grown(t, 1).await?.pop() else { return Ok(()) };
-    t.delete(&t.delete_request(&Wanted { revision: u64::MAX, ..model.clone() })).await?;
     let nodes = behind(&t.machines(3).await?);
-    let bare = t.wanted()?;
+    let bare = t.unmade().await?;
     let service = Service { r#ref: bare.service.r#ref.clone(), ..model.service };
     let rich = Wanted { service, nodes: nodes[..2].to_vec(), ..bare };
     at("all at once", stands(t, &rich).await)?;
@@ -161,8 +160,8 @@ async fn at_once(t: &Trial) -> Outcome {
 }
 
 async fn namesakes(t: &Trial) -> Outcome {
-    let one = t.wanted()?;
-    let other = next(&t.namesake(&one)?, |other| other.service.ports = vec![tcp(8080)]);
+    let one = t.unmade().await?;
+    let other = next(&t.namesake(&one).await?, |other| other.service.ports = vec![tcp(8080)]);
     stands(t, &one).await?;
     stands(t, &other).await?;
     at("beside its namesake", t.stands(&one).await)?;

@@ -215,7 +215,7 @@ async fn within(t: &Trial) -> Outcome {
 }
 
 async fn blackhole(t: &Trial) -> Outcome {
-    let (machine, destination) = (t.machine().await?, t.destination()?);
+    let (machine, destination) = (t.own_machine().await?, t.destination()?);
     t.ensure_route(&destination, &machine.node()).await?;
     t.steer_machine("terminate-instance", &machine).await?;
     t.eventually("no route any more, or one that is not ACTIVE", async || {

@@ -120,12 +120,12 @@ fn with(wanted: &Wanted, machines: &[Machine]) -> Wanted {
 async fn known(t: &Trial) -> Outcome {
     let machines = t.machines(2).await?;
     let sets = [&machines[..], &machines[..1], &machines[1..], &[]];
-    let mut told = t.wanted()?;
+    let mut told = t.wanted().await?;
     for set in sets {
         told = with(&told, set);
         t.ensure(&told).await?;
     }
-    let mut asked = t.wanted()?;
+    let mut asked = t.wanted().await?;
     for set in sets {
         asked = with(&asked, set);
         ensure_named(t, &asked).await?;
@@ -145,7 +145,7 @@ fn never_sent(t: &Trial) -> BackendSet {
 }
 
 async fn unknown(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.unmade().await?;
     let told = refused("Ensure by a digest", ensure(t, &wanted, never_sent(t)).await, UNKNOWN)?;
     let digest = told.info.and_then(|info| info.metadata.get("digest").cloned());
     expect(digest.is_some_and(|digest| digest.starts_with("never-")), "metadata \"digest\"", told.status)?;
@@ -163,16 +163,16 @@ async fn unknown(t: &Trial) -> Outcome {
 }
 
 async fn other_cluster(t: &Trial) -> Outcome {
-    let ours = t.wanted()?;
+    let ours = t.unmade().await?;
     t.ensure(&ours).await?;
-    let theirs = t.wanted_by(t.other_cluster())?;
+    let theirs = t.wanted_by(t.other_cluster()).await?;
     refused("another cluster's digest", ensure(t, &theirs, named(&ours)).await, UNKNOWN)?;
     let state = t.get(&theirs).await?.state();
     expect(state == LoadBalancerState::Absent, "state ABSENT: nothing was made", state)
 }
 
 async fn after_restart(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     t.restart("restart-provider").await?;
     let answer = ensure(t, &wanted, named(&wanted)).await;
@@ -184,7 +184,7 @@ async fn after_restart(t: &Trial) -> Outcome {
 }
 
 async fn shape(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     let nameless = BackendSet { digest: String::new(), ..never_sent(t) };
     let doubtful = BackendSet { nodes: vec![t.stranger()], ..never_sent(t) };
     for (what, set) in [("no digest", nameless), ("nodes that are left out", doubtful)] {
@@ -199,7 +199,7 @@ async fn without(t: &Trial) -> Outcome {
     if t.provider().can(BY_DIGEST) {
         return Err(Stop::NotAdvertised("it keeps sets".to_owned()));
     }
-    let wanted = t.wanted()?;
+    let wanted = t.unmade().await?;
     let answer = ensure(t, &wanted, never_sent(t)).await;
     refused("Ensure by a digest", answer, ErrorReason::InvalidArgumentShape)?;
     let state = t.get(&wanted).await?.state();

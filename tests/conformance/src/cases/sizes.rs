@@ -52,7 +52,7 @@ async fn at_the_limit(t: &Trial) -> Outcome {
 
 async fn many_backends(t: &Trial) -> Outcome {
     let machines = t.machines_at_once(MACHINES).await?;
-    let wanted = Wanted { nodes: machines, ..t.wanted()? };
+    let wanted = Wanted { nodes: machines, ..t.wanted().await? };
     let bytes = t.ensure_request(&wanted).encoded_len();
     expect(bytes < t.provider().max_message_bytes(), "a set that fits into a message", bytes)?;
     t.ensure(&wanted).await?;

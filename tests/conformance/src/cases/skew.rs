@@ -69,7 +69,7 @@ async fn instances(t: &Trial) -> Outcome {
 }
 
 async fn ensure(t: &Trial) -> Outcome {
-    let request = t.ensure_request(&t.wanted()?);
+    let request = t.ensure_request(&t.wanted().await?);
     let answer = call(t, &format!("{PACKAGE}.LoadBalancers/EnsureLoadBalancer"), &request).await?;
     let answer = EnsureLoadBalancerResponse::decode(answer);
     expect(answer.as_ref().is_ok_and(|answer| answer.load_balancer.is_some()), "a balancer", answer)
@@ -81,7 +81,7 @@ async fn routes(t: &Trial) -> Outcome {
 }
 
 async fn unknown_number(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     let mut request = t.ensure_request(&wanted);
     // Adoption and policies of a newer contract: refuse them, and do not report them.
     request.adoption = 99;

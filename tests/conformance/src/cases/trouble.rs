@@ -148,7 +148,7 @@ async fn credentials(t: &Trial) -> Outcome {
 
 async fn backends_of_a_location_that_is_down(t: &Trial) -> Outcome {
     let machines = t.machines(2).await?;
-    let wanted = Wanted { nodes: behind(&machines), ..t.wanted()? };
+    let wanted = Wanted { nodes: behind(&machines), ..t.wanted().await? };
     stands(t, &wanted).await?;
     t.steer_machine("cut-location", &machines[0]).await?;
     // The update and the edit may be refused; neither may leave an instance out.

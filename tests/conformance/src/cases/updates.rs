@@ -123,7 +123,7 @@ fn has(result: &LoadBalancerUpdateResult, reason: ErrorReason) -> Outcome {
 }
 
 async fn applied(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     let next = with_machine(t, &wanted).await?;
     is_updated(&updated(t, &[&next]).await?[0])?;
@@ -131,14 +131,14 @@ async fn applied(t: &Trial) -> Outcome {
 }
 
 async fn absent(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.unmade().await?;
     has(&updated(t, &[&wanted]).await?[0], ErrorReason::NeedsEnsure)?;
     let state = t.get(&wanted).await?.state();
     expect(state == LoadBalancerState::Absent, "state ABSENT: nothing was made", state)
 }
 
 async fn drifted(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.made_drifted(&wanted).await?;
     let result = updated(t, &[&with_machine(t, &wanted).await?]).await?.remove(0);
     let mended = result.outcome() == UpdateOutcome::Updated;
@@ -146,7 +146,7 @@ async fn drifted(t: &Trial) -> Outcome {
 }
 
 async fn stale(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     let former = Wanted { revision: wanted.revision - 1, ..with_machine(t, &wanted).await? };
     has(&updated(t, &[&former]).await?[0], ErrorReason::StaleRevision)?;
@@ -154,7 +154,7 @@ async fn stale(t: &Trial) -> Outcome {
 }
 
 async fn mixed(t: &Trial) -> Outcome {
-    let (there, missing, also_there) = (t.wanted()?, t.wanted()?, t.wanted()?);
+    let (there, missing, also_there) = (t.wanted().await?, t.unmade().await?, t.wanted().await?);
     t.ensure(&there).await?;
     t.ensure(&also_there).await?;
     let (one, two) = (with_machine(t, &there).await?, with_machine(t, &also_there).await?);
@@ -167,7 +167,7 @@ async fn mixed(t: &Trial) -> Outcome {
 }
 
 async fn again(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     let next = with_machine(t, &wanted).await?;
     for _time in 0..3 {
@@ -177,7 +177,7 @@ async fn again(t: &Trial) -> Outcome {
 }
 
 async fn edited(t: &Trial) -> Outcome {
-    let wanted = t.wanted()?;
+    let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     let mut next = with_machine(t, &wanted).await?;
     for port in &mut next.service.ports {

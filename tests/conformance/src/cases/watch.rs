@@ -176,12 +176,12 @@ async fn bookmarks(t: &Trial) -> Outcome {
 
 async fn appears(t: &Trial) -> Outcome {
     let (mut watch, _) = started(t, "").await?;
-    let machine = t.machine().await?;
+    let machine = t.own_machine().await?;
     watch.tells(&machine, patience(t)).await
 }
 
 async fn stops(t: &Trial) -> Outcome {
-    let machine = t.machine().await?;
+    let machine = t.own_machine().await?;
     t.look_until(&machine.node(), &[InstanceState::Running]).await?;
     let (mut watch, _) = started(t, "").await?;
     t.steer_machine("stop-instance", &machine).await?;
@@ -189,7 +189,7 @@ async fn stops(t: &Trial) -> Outcome {
 }
 
 async fn goes(t: &Trial) -> Outcome {
-    let machine = t.machine().await?;
+    let machine = t.own_machine().await?;
     t.look_until(&machine.node(), &[InstanceState::Running]).await?;
     let (mut watch, _) = started(t, "").await?;
     t.steer_machine("terminate-instance", &machine).await?;
@@ -199,7 +199,7 @@ async fn goes(t: &Trial) -> Outcome {
 async fn every_watcher(t: &Trial) -> Outcome {
     let (mut one, _) = started(t, "").await?;
     let (mut other, _) = started(t, "").await?;
-    let machine = t.machine().await?;
+    let machine = t.own_machine().await?;
     one.tells(&machine, patience(t)).await?;
     other.tells(&machine, patience(t)).await
 }
@@ -231,7 +231,7 @@ async fn together(t: &Trial) -> Outcome {
 
 async fn slow_reader(t: &Trial) -> Outcome {
     let (mut watch, _) = started(t, "").await?;
-    let machines = t.machines(5).await?;
+    let machines = t.own_machines(5).await?;
     // Nothing is read while they arrive; afterwards all are there, or the stream has ended and a sweep finds them.
     tokio::time::sleep(t.provider().bookmark_interval().min(Duration::from_secs(3))).await;
     for machine in &machines {

@@ -79,7 +79,7 @@ async fn refused_with(t: &Trial, token: &str, wanted: &[ErrorReason]) -> Outcome
 
 async fn resumed(t: &Trial) -> Outcome {
     let token = token(t).await?;
-    let machine = t.machine().await?;
+    let machine = t.own_machine().await?;
     t.look_until(&machine.node(), &[InstanceState::Running]).await?;
     let (mut watch, resumed) = started(t, &token).await?;
     expect(resumed, "`started` with resumed: the token is fresh", resumed)?;

@@ -28,7 +28,7 @@ impl BenchArguments {
         let provider = introduce(&wire).await?;
         let session = Rc::new(Session::begin(wire, provider, scenario, &ledger::default_folder(), 0)?);
         let measured = bench::measure(&session, self.calls).await;
-        let left = ledger::clean(&session.wire, &session.scenario, &session.ledger, 0).await;
+        let left = session.clean(|_| true).await;
         let mut out = std::io::stdout();
         if self.json {
             writeln!(out, "{}", serde_json::to_string_pretty(&measured)?)?;

@@ -27,9 +27,16 @@ pub(super) struct RunArguments {
     /// Make the same random choices as the run that printed this number.
     #[arg(long)]
     seed: Option<u64>,
+    /// How many balancers may stand at once, as far as the account's quota and your purse go. A case that needs more is
+    /// not run.
+    #[arg(long, value_name = "NUMBER", default_value_t = 16)]
+    max_balancers: usize,
     /// How long one case may take, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = super::seconds)]
     case_timeout: Duration,
+    /// Go on with a run that was cut off: its id, which it printed when it began. What it left behind is deleted first.
+    #[arg(long, value_name = "RUN_ID")]
+    resume: Option<String>,
     /// Stop at the first case that fails.
     #[arg(long)]
     fail_fast: bool,
@@ -47,7 +54,9 @@ impl RunArguments {
             ledger_folder: self.ledger_dir.unwrap_or_else(ledger::default_folder),
             seed: self.seed.unwrap_or_else(|| fastrand::u64(..)),
             filter: Filter::new(self.filter)?,
+            max_balancers: self.max_balancers,
             case_timeout: self.case_timeout,
+            resume: self.resume,
             fail_fast: self.fail_fast,
         };
         let mut screen = Screen::terminal();

@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::{
     ledger::{self, Ledger},
+    run::forget,
     scenario::Scenario,
     target::{Endpoint, Wire},
 };
@@ -46,8 +47,11 @@ impl SweepArguments {
         let scenario =
             self.scenario.as_deref().map_or_else(|| Ok(Scenario::default()), Scenario::from_file)?;
         let (open, ledger) = (ledger.open().len(), RefCell::new(ledger));
-        let left = ledger::clean(&Wire::new(endpoint, self.tls_dir), &scenario, &ledger, 0).await;
+        let left = ledger::clean(&Wire::new(endpoint, self.tls_dir), &scenario, &ledger, |_| true).await;
         ledger.into_inner().end();
+        if let Some(folder) = path.parent() {
+            forget(folder, &header.run_id);
+        }
         let mut out = std::io::stdout();
         for left in &left {
             writeln!(out, "left behind: {}: {}", left.what, left.why)?;

@@ -45,11 +45,16 @@ impl From<String> for Why {
     }
 }
 
-/// Deletes everything registered from this number on.
-pub async fn clean(wire: &Wire, scenario: &Scenario, ledger: &RefCell<Ledger>, since: u64) -> Vec<Left> {
+/// Deletes what is registered under the chosen numbers.
+pub async fn clean(
+    wire: &Wire,
+    scenario: &Scenario,
+    ledger: &RefCell<Ledger>,
+    chosen: impl Fn(u64) -> bool,
+) -> Vec<Left> {
     let mut left = Vec::new();
     let open = ledger.borrow().open();
-    for (number, entry) in open.into_iter().filter(|(number, _)| *number >= since) {
+    for (number, entry) in open.into_iter().filter(|(number, _)| chosen(*number)) {
         let cleaner = Cleaner { wire, scenario };
         let done = match tokio::time::timeout(PATIENCE, cleaner.take_back(&entry)).await {
             Ok(done) => done,

@@ -1,6 +1,9 @@
 //! What a person sees while cases run, and at the end.
 
-use std::io::{self, IsTerminal as _, Write};
+use std::{
+    io::{self, IsTerminal as _, Write},
+    time::Duration,
+};
 
 use super::{CaseReport, Report, Verdict};
 use crate::run::Progress;
@@ -27,18 +30,22 @@ impl<W: Write> Screen<W> {
     /// Prints what happens. A closed screen is no reason to stop.
     pub fn show(&mut self, progress: &Progress<'_>) {
         let _screen_may_be_gone = match progress {
-            Progress::Begun { report, cases } => {
+            Progress::Begun { report, cases, estimate: (made, time) } => {
                 self.all = *cases;
                 let provider = &report.provider;
                 writeln!(
                     self.to,
-                    "provider {} {} ({}) at {}: {cases} cases, run {}, seed {}",
+                    "provider {} {} ({}) at {}: {cases} cases, run {}, seed {}\n\
+                     about {} balancers and {} instances will be made, one after the other, in {}",
                     provider.name,
                     provider.version,
                     provider.sdk,
                     report.endpoint,
                     report.run_id,
-                    report.seed
+                    report.seed,
+                    made.balancers,
+                    made.instances,
+                    minutes(*time),
                 )
             }
             Progress::Case(case) if self.live => {
@@ -46,17 +53,18 @@ impl<W: Write> Screen<W> {
                     .and_then(|()| self.to.flush())
             }
             Progress::Case(_) => Ok(()),
-            Progress::Ended(case) => self.ended(case),
+            Progress::Ended(case, left) => self.ended(case, *left),
         };
     }
 
-    fn ended(&mut self, case: &CaseReport) -> io::Result<()> {
+    fn ended(&mut self, case: &CaseReport, left: Duration) -> io::Result<()> {
         self.done += 1;
         if self.live {
             write!(self.to, "\r\x1b[K")?;
         }
         let (id, word, title) = (case.id, case.verdict.word(), case.title);
-        let place = format!("[{}/{}]", self.done, self.all);
+        let more = if left < A_WHILE { String::new() } else { format!(", {} to go", minutes(left)) };
+        let place = format!("[{}/{}{more}]", self.done, self.all);
         match &case.verdict {
             Verdict::Pass => writeln!(self.to, "{place} {word} {id} {title} ({} ms)", case.millis),
             Verdict::NotAdvertised { why } | Verdict::NotRun { why } => {
@@ -75,6 +83,13 @@ impl<W: Write> Screen<W> {
     }
 }
 
+/// From here on, people like to know how long it takes.
+const A_WHILE: Duration = Duration::from_secs(120);
+
+fn minutes(time: Duration) -> String {
+    format!("about {} min", time.as_secs().div_ceil(60))
+}
+
 impl Report {
     /// The last lines.
     ///
@@ -90,21 +105,23 @@ impl Report {
             writeln!(to, "{:<20} {verdict:<15} {counts}", profile.profile.name())?;
         }
         if let Some(why) = &self.ended_early {
-            writeln!(to, "the run ended early: {why}")?;
+            writeln!(to, "the run ended early: {why}; go on with --resume {}", self.run_id)?;
         }
         for left in &self.left {
             writeln!(to, "left behind: {}: {}", left.what, left.why)?;
         }
         writeln!(
             to,
-            "{}: {} cases, {} passed, {} failed, {} not run, {} not advertised, in {:.1} s",
+            "{}: {} cases, {} passed, {} failed, {} not run, {} not advertised, in {:.1} s; {} balancers and {} instances made",
             self.verdict_words(),
             self.cases.len(),
             self.count("pass"),
             self.count("FAIL"),
             self.count("not-run"),
             self.count("not-advertised"),
-            self.seconds
+            self.seconds,
+            self.made.balancers,
+            self.made.instances
         )
     }
 }

@@ -123,12 +123,16 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{cases, report::ProviderReport, target::Waits};
+    use crate::{
+        cases,
+        report::ProviderReport,
+        target::{Made, Waits},
+    };
 
     fn report(verdicts: &[(&str, Verdict)]) -> Report {
         let of = |(id, verdict): &(&str, Verdict)| {
             let case = cases::all().find(|case| case.id == *id).unwrap();
-            CaseReport::new(case, verdict.clone(), Duration::ZERO)
+            CaseReport::new(case, verdict.clone(), Duration::ZERO, Made::default())
         };
         Report {
             suite: "1",
@@ -140,6 +144,8 @@ mod tests {
             began: String::new(),
             seconds: 0.0,
             waits: Waits::default(),
+            resumed: None,
+            made: Made::default(),
             ended_early: None,
             cases: verdicts.iter().map(of).collect(),
             left: Vec::new(),

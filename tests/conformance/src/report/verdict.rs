@@ -1,12 +1,12 @@
 //! From the outcomes of cases to profiles to one word.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{CaseReport, Report};
 use crate::case::{Level, Profile, Stop};
 
 /// How a case ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum Verdict {
     /// The provider kept the contract.

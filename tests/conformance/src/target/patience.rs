@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep};
 use tonic::body::Body;
 use tower::Service;
 
-use super::{Wire, WireError};
+use super::{Meter, Wire, WireError};
 use crate::{invariants::Invariants, trial::read_error};
 
 /// How long one call waits in all.
@@ -91,6 +91,8 @@ pub struct Patient {
     pub provoked: Arc<AtomicI32>,
     /// What no answer may break.
     pub invariants: Arc<Invariants>,
+    /// Counts what the run makes.
+    pub meter: Arc<Meter>,
 }
 
 impl Patient {
@@ -112,7 +114,11 @@ impl Patient {
             let refused = status.filter(|status| status.code() != tonic::Code::Ok);
             match &refused {
                 Some(status) => self.invariants.look(&path, Err(status)),
-                None => self.invariants.look(&path, Ok(answer.get(PREFIX..).unwrap_or_default())),
+                None => {
+                    let (asked, answer) = (asked.get(PREFIX..), answer.get(PREFIX..).unwrap_or_default());
+                    self.meter.look(&path, asked.unwrap_or_default(), answer);
+                    self.invariants.look(&path, Ok(answer));
+                }
             }
             match refused.as_ref().and_then(of_status).or_else(|| of_items(&path, answer.get(PREFIX..)?)) {
                 Some((reason, wait)) if self.may_wait(reason, wait, end) => sleep(wait).await,

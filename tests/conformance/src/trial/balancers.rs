@@ -72,35 +72,65 @@ pub(crate) fn tcp(port: i32) -> ServicePort {
 }
 
 impl Trial {
-    /// A new balancer for the run's cluster; it is deleted when the case ends.
-    pub(crate) fn wanted(&self) -> Result<Wanted, Stop> {
-        self.wanted_by(self.cluster().unwrap_or_default())
+    /// A balancer for the run's cluster, whose Service an earlier case may have left: the case's first Ensure may find it
+    /// standing.
+    pub(crate) async fn wanted(&self) -> Result<Wanted, Stop> {
+        let cluster = self.cluster().unwrap_or_default();
+        let left = self.session.balancers.borrow_mut().take();
+        if let Some(reference) = left {
+            return Ok(self.wanted_for(cluster, reference));
+        }
+        let (number, wanted) = self.make_wanted(cluster, false).await?;
+        self.session.balancers.borrow_mut().add(vec![number], wanted.service_ref());
+        Ok(wanted)
+    }
+
+    /// A balancer for the run's cluster that nobody has made yet; it is deleted when the case ends.
+    pub(crate) async fn unmade(&self) -> Result<Wanted, Stop> {
+        self.wanted_by(self.cluster().unwrap_or_default()).await
     }
 
     /// A new balancer for this cluster.
-    pub(crate) fn wanted_by(&self, cluster: ClusterRef) -> Result<Wanted, Stop> {
-        self.wanted_as(cluster, false)
+    pub(crate) async fn wanted_by(&self, cluster: ClusterRef) -> Result<Wanted, Stop> {
+        self.make_wanted(cluster, false).await.map(|(_, wanted)| wanted)
     }
 
     /// A new balancer for this cluster, which has leaders.
-    pub(crate) fn wanted_by_led(&self, cluster: ClusterRef) -> Result<Wanted, Stop> {
-        self.wanted_as(cluster, true)
+    pub(crate) async fn wanted_by_led(&self, cluster: ClusterRef) -> Result<Wanted, Stop> {
+        self.make_wanted(cluster, true).await.map(|(_, wanted)| wanted)
+    }
+
+    /// Whether this run has asked for a balancer of this Service and not deleted it since.
+    pub(crate) fn has_asked_for(&self, service_uid: &str) -> bool {
+        let open = self.session.ledger.borrow().open();
+        open.iter().any(|(_, entry)| matches!(entry, Entry::LoadBalancer { uid, .. } if uid == service_uid))
+    }
+
+    /// Deletes the balancers that cases have left for later ones.
+    pub(crate) async fn leave_nothing_for_later(&self) {
+        let numbers = self.session.balancers.borrow_mut().drain();
+        self.session.clean(|number| numbers.contains(&number)).await;
     }
 
     /// A balancer for a Service of the same name in another namespace.
-    pub(crate) fn namesake(&self, wanted: &Wanted) -> Result<Wanted, Stop> {
+    pub(crate) async fn namesake(&self, wanted: &Wanted) -> Result<Wanted, Stop> {
         let ServiceRef { name, .. } = wanted.service_ref();
-        let mut other = self.wanted_by(wanted.cluster.clone())?;
+        let mut other = self.wanted_by(wanted.cluster.clone()).await?;
         let reference = ServiceRef { namespace: "conformance-2".to_owned(), name, uid: other.uid() };
         self.register(Entry::load_balancer(&other.cluster, &reference, false))?;
         other.service.r#ref = Some(reference);
         Ok(other)
     }
 
-    fn wanted_as(&self, cluster: ClusterRef, led: bool) -> Result<Wanted, Stop> {
+    async fn make_wanted(&self, cluster: ClusterRef, led: bool) -> Result<(u64, Wanted), Stop> {
+        self.session.room_for_a_balancer().await?;
         let reference =
             ServiceRef { namespace: "conformance".to_owned(), name: self.name(), uid: self.uid() };
-        self.register(Entry::load_balancer(&cluster, &reference, led))?;
+        let number = self.register(Entry::load_balancer(&cluster, &reference, led))?;
+        Ok((number, self.wanted_for(cluster, reference)))
+    }
+
+    fn wanted_for(&self, cluster: ClusterRef, reference: ServiceRef) -> Wanted {
         let scenario = self.scenario();
         let service = Service {
             r#ref: Some(reference),
@@ -113,7 +143,7 @@ impl Trial {
         let digest = format!("digest-{}", self.name());
         let now = jiff::Timestamp::now().as_microsecond();
         let revision = u64::try_from(now).unwrap_or(1);
-        Ok(Wanted { cluster, service, nodes: Vec::new(), digest, revision, adoption: Adoption::Refuse })
+        Wanted { cluster, service, nodes: Vec::new(), digest, revision, adoption: Adoption::Refuse }
     }
 
     pub(crate) fn ensure_request(&self, wanted: &Wanted) -> EnsureLoadBalancerRequest {

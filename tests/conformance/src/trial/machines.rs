@@ -68,8 +68,18 @@ fn addresses(value: &Value) -> Vec<String> {
 }
 
 impl Trial {
-    /// A running instance that is terminated when the case ends.
+    /// A running instance, perhaps one that an earlier case left. The case leaves it as it is.
     pub(crate) async fn machine(&self) -> Result<Machine, Stop> {
+        if let Some(machine) = self.session.machines.borrow_mut().take() {
+            return Ok(machine);
+        }
+        let (numbers, machine) = self.make(self.name(), self.cluster().unwrap_or_default()).await?;
+        self.session.machines.borrow_mut().add(numbers, machine.clone());
+        Ok(machine)
+    }
+
+    /// A running instance of the case's own, which is terminated when the case ends.
+    pub(crate) async fn own_machine(&self) -> Result<Machine, Stop> {
         self.machine_named(self.name()).await
     }
 
@@ -86,18 +96,22 @@ impl Trial {
 
     /// The same for a node of another cluster.
     pub(crate) async fn machine_of(&self, name: String, cluster: ClusterRef) -> Result<Machine, Stop> {
-        self.register_hook(
-            "terminate-instance",
-            Variables::new().with("NAME", &name).with("PROVIDER_ID", ""),
-        )?;
+        self.make(name, cluster).await.map(|(_, machine)| machine)
+    }
+
+    /// Makes an instance. Returns also its numbers in the ledger.
+    async fn make(&self, name: String, cluster: ClusterRef) -> Result<(Vec<u64>, Machine), Stop> {
+        let nameless = Variables::new().with("NAME", &name).with("PROVIDER_ID", "");
+        let unknown = self.register_hook("terminate-instance", nameless)?;
         let asked = Variables::new()
             .with("NAME", &name)
             .with("CLUSTER_UID", cluster.uid)
             .with("CLUSTER_NAME", cluster.name);
         let machine =
             Machine::made("create-instance", &first(self.hook("create-instance", &asked).await?), name)?;
-        self.register_hook("terminate-instance", machine.variables())?;
-        Ok(machine)
+        self.session.meter.instance();
+        let known = self.register_hook("terminate-instance", machine.variables())?;
+        Ok((vec![unknown, known], machine))
     }
 
     /// A node that no cloud ever had.
@@ -105,11 +119,20 @@ impl Trial {
         NodeRef { name: self.name(), uid: self.uid(), ..NodeRef::default() }
     }
 
-    /// Several instances.
+    /// Several instances, as by `machine`.
     pub(crate) async fn machines(&self, count: usize) -> Result<Vec<Machine>, Stop> {
+        let mut all = Vec::new();
+        for _number in 0..count {
+            all.push(self.machine().await?);
+        }
+        Ok(all)
+    }
+
+    /// Several instances of the case's own.
+    pub(crate) async fn own_machines(&self, count: usize) -> Result<Vec<Machine>, Stop> {
         let mut made = Vec::new();
         for _number in 0..count {
-            made.push(self.machine().await?);
+            made.push(self.own_machine().await?);
         }
         Ok(made)
     }

@@ -103,16 +103,17 @@ impl List {
         Err(failed(format!("{}: a walk that ends", self.rpc()), format!("{PAGES} pages and no end")))
     }
 
-    /// Creates this many objects to be listed, which are deleted when the case ends. Returns their keys.
-    pub(crate) async fn fill(self, t: &Trial, count: usize) -> Result<Vec<String>, Stop> {
+    /// This many objects to be listed, all `new` ones if need be. Returns their keys.
+    pub(crate) async fn fill(self, t: &Trial, count: usize, new: bool) -> Result<Vec<String>, Stop> {
         let mut keys = Vec::new();
         match self {
             Self::Instances => {
-                keys.extend(t.machines(count).await?.into_iter().map(|machine| machine.provider_id));
+                let machines = if new { t.own_machines(count).await? } else { t.machines(count).await? };
+                keys.extend(machines.into_iter().map(|machine| machine.provider_id));
             }
             Self::LoadBalancers => {
                 for _number in 0..count {
-                    let wanted = t.wanted()?;
+                    let wanted = if new { t.unmade().await? } else { t.wanted().await? };
                     t.ensure(&wanted).await?;
                     keys.push(wanted.uid());
                 }

@@ -62,7 +62,7 @@ const NOWHERE: &str = "198.19.255.240/28";
 impl Rpc {
     /// A call with its own balancer.
     pub(crate) async fn call(self, t: &Trial, by: By) -> Result<Result<(), Status>, Stop> {
-        Ok(self.call_about(t, &t.wanted()?, by).await)
+        Ok(self.call_about(t, &t.wanted().await?, by).await)
     }
 
     /// A call about this balancer, if it is about a balancer.
