@@ -45,6 +45,9 @@ pub use shape::{Misshapen, RequestMessage};
 /// Encoded `google.protobuf.FileDescriptorSet` of the whole contract, for reflection and skew tests.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
+/// Rows of requests in text format, and how each is refused; `proto/vectors/README.md` says how to read them.
+pub const SHAPE_VECTORS: &str = include_str!("../vectors/shapes.json");
+
 /// The descriptors as they were when the package was first released: the baseline of `buf breaking` and of skew tests.
 pub const BASELINE_DESCRIPTOR_SET: &[u8] = include_bytes!("../baseline/v1alpha1.binpb");
 

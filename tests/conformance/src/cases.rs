@@ -34,12 +34,12 @@ mod rich;
 mod routes;
 mod security;
 mod sets;
+mod shapes;
 mod sizes;
 mod skew;
 mod ssh_keys;
 mod status;
 mod trouble;
-mod uids;
 mod updates;
 mod volumes;
 mod watch;
@@ -77,7 +77,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         deletion::CASES,
         adoption::CASES,
         routes::CASES,
-        uids::CASES,
+        shapes::CASES,
         foreign::CASES,
         lists::CASES,
         paging::CASES,

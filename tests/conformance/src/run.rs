@@ -140,8 +140,7 @@ pub async fn run(
         if costs { costs::of(case) } else { Cost::default() }
     };
     let time = |case: &&Case| costs::time(costs(case), &session.scenario);
-    let estimate =
-        (chosen.iter().map(|case| costs(case).made).sum(), chosen.iter().map(|case| time(case)).sum());
+    let estimate = (chosen.iter().map(|case| costs(case).made).sum(), chosen.iter().map(time).sum());
     tell(Progress::Begun { report: &report, cases: chosen.len(), estimate });
     let mut left = estimate.1;
     for case in chosen {

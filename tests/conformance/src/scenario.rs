@@ -34,7 +34,7 @@ pub struct Scenario {
     /// How long a hook may take.
     #[serde(with = "duration")]
     pub hook_timeout: Duration,
-    /// How long this cloud takes for a new balancer: for the estimate alone.
+    /// How long this cloud takes for a new balancer: for the estimate, and if it takes any time, several are made at once.
     #[serde(with = "duration")]
     pub balancer_takes: Duration,
     /// How long the hook `create-instance` takes: for the estimate alone.

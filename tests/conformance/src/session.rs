@@ -54,6 +54,8 @@ pub struct Session {
     pub patience: Arc<Patience>,
     /// Services of the run's cluster whose balancers may stand.
     pub(crate) balancers: RefCell<Pool<ServiceRef>>,
+    /// The same of the other cluster.
+    pub(crate) others: RefCell<Pool<ServiceRef>>,
     /// Instances that run.
     pub(crate) machines: RefCell<Pool<Machine>>,
     /// How many balancers may stand at once.
@@ -96,6 +98,7 @@ impl Session {
             patience,
             max_balancers: usize::MAX,
             balancers: RefCell::default(),
+            others: RefCell::default(),
             machines: RefCell::default(),
             led: Cell::new(false),
         })
@@ -108,14 +111,19 @@ impl Session {
     /// The present case has them all.
     pub(crate) async fn room_for_a_balancer(&self) -> Outcome {
         if self.ledger.borrow().balancers() >= self.max_balancers {
-            let unused = self.balancers.borrow_mut().drain();
-            self.clean(|number| unused.contains(&number)).await;
+            self.leave_nothing_for_later().await;
         }
         let most = self.max_balancers;
         if self.ledger.borrow().balancers() < most {
             return Ok(());
         }
         Err(Stop::NotRun(format!("needs more than {most} balancers at once (--max-balancers)")))
+    }
+
+    /// Deletes the balancers that cases have left for later ones.
+    pub(crate) async fn leave_nothing_for_later(&self) {
+        let unused = [self.balancers.borrow_mut().drain(), self.others.borrow_mut().drain()].concat();
+        self.clean(|number| unused.contains(&number)).await;
     }
 
     /// Deletes those of what was made that are chosen.
@@ -125,10 +133,17 @@ impl Session {
 
     /// Deletes what the case has made and did not leave to later ones, or all it had in hands if it did not pass.
     pub(crate) async fn end_case(&self, since: u64, passed: bool) -> Vec<Left> {
-        let (mut balancers, mut machines) = (self.balancers.borrow_mut(), self.machines.borrow_mut());
-        let dropped = [balancers.end_case(passed), machines.end_case(passed)].concat();
-        let kept: BTreeSet<u64> = balancers.kept().chain(machines.kept()).collect();
-        drop((balancers, machines));
+        let dropped = [
+            self.balancers.borrow_mut().end_case(passed),
+            self.others.borrow_mut().end_case(passed),
+            self.machines.borrow_mut().end_case(passed),
+        ]
+        .concat();
+        let kept = {
+            let (balancers, others) = (self.balancers.borrow(), self.others.borrow());
+            let machines = self.machines.borrow();
+            balancers.kept().chain(others.kept()).chain(machines.kept()).collect::<BTreeSet<u64>>()
+        };
         self.clean(|number| dropped.contains(&number) || number >= since && !kept.contains(&number)).await
     }
 

@@ -132,6 +132,11 @@ impl Trial {
         &self.session.wire
     }
 
+    /// What all cases share.
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
     /// The provider.
     pub(crate) fn provider(&self) -> &Provider {
         &self.session.provider

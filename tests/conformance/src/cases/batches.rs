@@ -20,34 +20,23 @@ use calls::Batch;
 const KEYS: &[&str] = &["batch-keys"];
 const QUERIES: &[&str] = &["| too many queries | INVALID_ARGUMENT | BATCH_TOO_LARGE"];
 const ITEMS: &[&str] = &["| too many items | INVALID_ARGUMENT | BATCH_TOO_LARGE"];
-const DOUBLED: &[&str] = &["| a key is empty or duplicate | INVALID_ARGUMENT | INVALID_ARGUMENT_SHAPE |"];
-const SHAPE: &[&str] = &["a required field is missing, or a key is duplicated. Code INVALID_ARGUMENT."];
 
 pub(super) const CASES: &[Case] = &[
     one("BATCH-01", Instances, &Keys(Batch::Instances, Size::One)),
     most("BATCH-02", Instances, &Keys(Batch::Instances, Size::Most)),
     too_many("BATCH-03", Instances, &TooMany(Batch::Instances), QUERIES),
-    doubled("BATCH-04", Instances, &Doubled(Batch::Instances), DOUBLED),
-    Case::new("BATCH-05", Instances, "an empty key is refused", &[], &Empty(Batch::Instances)).words(DOUBLED),
-    nothing("BATCH-06", Instances, &Nothing(Batch::Instances)),
     Case::new("BATCH-09", Instances, "any text of up to 1 KiB is a key", KEYS, &odd_keys),
     one("BATCH-11", LoadBalancers, &Keys(Batch::Updates, Size::One)),
     most("BATCH-12", LoadBalancers, &Keys(Batch::Updates, Size::Most)),
     too_many("BATCH-13", LoadBalancers, &TooMany(Batch::Updates), ITEMS),
-    doubled("BATCH-14", LoadBalancers, &Doubled(Batch::Updates), SHAPE),
-    nothing("BATCH-15", LoadBalancers, &Nothing(Batch::Updates)),
     one("BATCH-21", Routes, &Keys(Batch::EnsureRoutes, Size::One)),
     too_many("BATCH-22", Routes, &TooMany(Batch::EnsureRoutes), ITEMS),
-    doubled("BATCH-23", Routes, &Doubled(Batch::EnsureRoutes), SHAPE),
-    nothing("BATCH-24", Routes, &Nothing(Batch::EnsureRoutes)),
     one("BATCH-25", Routes, &Keys(Batch::DeleteRoutes, Size::One)),
     most("BATCH-26", Routes, &Keys(Batch::DeleteRoutes, Size::Most)),
     too_many("BATCH-27", Routes, &TooMany(Batch::DeleteRoutes), ITEMS),
-    doubled("BATCH-28", Routes, &Doubled(Batch::DeleteRoutes), SHAPE),
     one("BATCH-31", Volumes, &Keys(Batch::Volumes, Size::One)),
     most("BATCH-32", Volumes, &Keys(Batch::Volumes, Size::Most)),
     too_many("BATCH-33", Volumes, &TooMany(Batch::Volumes), QUERIES),
-    doubled("BATCH-34", Volumes, &Doubled(Batch::Volumes), SHAPE),
 ];
 
 type Words = &'static [&'static str];
@@ -64,13 +53,6 @@ const fn too_many(id: &'static str, profile: Profile, run: &'static dyn Run, wor
     Case::new(id, profile, "a batch of one more than advertised is BATCH_TOO_LARGE", &[], run).words(words)
 }
 
-const fn doubled(id: &'static str, profile: Profile, run: &'static dyn Run, words: Words) -> Case {
-    Case::new(id, profile, "a batch with a doubled key is refused", &[], run).words(words)
-}
-
-const fn nothing(id: &'static str, profile: Profile, run: &'static dyn Run) -> Case {
-    Case::new(id, profile, "a batch without an item is refused", &[], run).words(SHAPE)
-}
 #[derive(Debug, Clone, Copy)]
 enum Size {
     One,
@@ -97,9 +79,6 @@ fn each_once(sent: &str, asked: &[String], answered: &[String]) -> Outcome {
 
 struct Keys(Batch, Size);
 struct TooMany(Batch);
-struct Doubled(Batch);
-struct Empty(Batch);
-struct Nothing(Batch);
 
 impl Run for Keys {
     fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
@@ -126,34 +105,6 @@ impl Run for TooMany {
             let seen = refused(&self.0.sent(&asked), answer, ErrorReason::BatchTooLarge)?;
             let told = seen.info.and_then(|info| info.metadata.get("max").cloned());
             same("metadata \"max\"", &told, &Some(most.to_string()))
-        })
-    }
-}
-
-impl Run for Doubled {
-    fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
-        Box::pin(async move {
-            let twice = vec!["twice".to_owned(), "twice".to_owned()];
-            let sent = self.0.sent(&twice);
-            refused(&sent, self.0.call(t, &twice).await, ErrorReason::InvalidArgumentShape).map(drop)
-        })
-    }
-}
-
-impl Run for Empty {
-    fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
-        Box::pin(async move {
-            let empty = [String::new()];
-            let sent = self.0.sent(&empty);
-            refused(&sent, self.0.call(t, &empty).await, ErrorReason::InvalidArgumentShape).map(drop)
-        })
-    }
-}
-
-impl Run for Nothing {
-    fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
-        Box::pin(async move {
-            refused(&self.0.sent(&[]), self.0.call(t, &[]).await, ErrorReason::InvalidArgumentShape).map(drop)
         })
     }
 }

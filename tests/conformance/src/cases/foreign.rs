@@ -41,7 +41,7 @@ pub(super) const CASES: &[Case] = &[
 
 /// Creates another cluster's balancer; our request has the same Service uid.
 async fn theirs(t: &Trial) -> Result<(Wanted, Wanted), Stop> {
-    let theirs = t.wanted_by(t.other_cluster()).await?;
+    let theirs = t.wanted_by_other().await?;
     t.ensure(&theirs).await?;
     let ours = Wanted {
         cluster: t.cluster().unwrap_or_default(),
@@ -82,7 +82,7 @@ async fn not_changed(t: &Trial) -> Outcome {
 }
 
 async fn not_listed(t: &Trial) -> Outcome {
-    let (theirs, own) = (t.wanted_by(t.other_cluster()).await?, t.wanted().await?);
+    let (theirs, own) = (t.wanted_by_other().await?, t.wanted().await?);
     t.ensure(&theirs).await?;
     t.ensure(&own).await?;
     let listed = t.listed(&own.cluster).await?;

@@ -84,7 +84,7 @@ fn lasting(balancer: LoadBalancer) -> (String, String, Vec<(String, String)>, i3
 }
 
 async fn same_answer(t: &Trial) -> Outcome {
-    let wanted = t.unmade().await?;
+    let wanted = t.wanted().await?;
     let first = lasting(t.ensured(&wanted).await?);
     for _time in 1..t.scenario().repeats.max(2) {
         same("the same answer:", &lasting(t.ensured(&wanted).await?), &first)?;
@@ -181,7 +181,7 @@ async fn equal_at_once(t: &Trial) -> Outcome {
 }
 
 async fn conflicting_at_once(t: &Trial) -> Outcome {
-    let first = t.unmade().await?;
+    let first = t.wanted().await?;
     let mut states: Vec<Wanted> = (0..8).map(|number| first.changed(1000 + number)).collect();
     for (number, state) in states.iter_mut().enumerate() {
         state.revision = first.revision + number as u64;

@@ -251,7 +251,11 @@ async fn silent_in_mid_mutation(t: &Trial) -> Outcome {
     let (reign, present) = (Reign::new(t).await?, leader("lease", 1));
     // The term counts from when the provider read the Lead, so it is over a little later.
     let over = tokio::time::sleep(UNDER_WAY * 2);
-    changes_no_more(&reign, &present, Some(UNDER_WAY), async { Ok(over.await) }).await
+    changes_no_more(&reign, &present, Some(UNDER_WAY), async {
+        over.await;
+        Ok(())
+    })
+    .await
 }
 
 async fn taken_over_in_mid_mutation(t: &Trial) -> Outcome {

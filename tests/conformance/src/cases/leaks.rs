@@ -32,7 +32,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 async fn balancers(t: &Trial) -> Outcome {
-    t.leave_nothing_for_later().await;
+    t.session().leave_nothing_for_later().await;
     for cluster in [t.cluster().unwrap_or_default(), t.other_cluster()] {
         t.eventually("no balancer of a cluster that this run made up", async || {
             let left = t.listed(&cluster).await?;

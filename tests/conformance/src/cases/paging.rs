@@ -18,7 +18,6 @@ const MACHINES: &[&str] = &["create-instance", "terminate-instance"];
 const HOSTED: &[&str] = &["create-cluster", "delete-cluster"];
 const NOWHERE: &[&str] = &["| the token leads nowhere | INVALID_ARGUMENT | INVALID_TOKEN"];
 const ANY_SIZE: &[&str] = &["page_size (0: the provider's choice; capped at `Limits.max_page_size`)"];
-const NEGATIVE: &[&str] = &["A negative page_size is INVALID_ARGUMENT_SHAPE."];
 const CHANGED: &[&str] = &["Absence from a list is never evidence."];
 const WALK: &[&str] = &["page-size", "page-walk-ends"];
 const REFUSED: &[&str] = &["page-token-refused"];
@@ -28,19 +27,15 @@ pub(super) const CASES: &[Case] = &[
     garbage("PAGE-03", InstancesList, &Garbage(List::Instances)),
     any_size("PAGE-05", InstancesList, &AnySize(List::Instances), MACHINES),
     meanwhile("PAGE-06", InstancesList, &Meanwhile(List::Instances), MACHINES),
-    negative("PAGE-07", InstancesList, &Negative(List::Instances)),
     walk("PAGE-11", LoadBalancersList, &Walk(List::LoadBalancers), &[]),
     garbage("PAGE-13", LoadBalancersList, &Garbage(List::LoadBalancers)),
     any_size("PAGE-15", LoadBalancersList, &AnySize(List::LoadBalancers), &[]),
     meanwhile("PAGE-16", LoadBalancersList, &Meanwhile(List::LoadBalancers), &[]),
-    negative("PAGE-17", LoadBalancersList, &Negative(List::LoadBalancers)),
     walk("PAGE-21", Routes, &Walk(List::Routes), MACHINES),
     garbage("PAGE-23", Routes, &Garbage(List::Routes)),
     any_size("PAGE-25", Routes, &AnySize(List::Routes), MACHINES),
-    negative("PAGE-27", Routes, &Negative(List::Routes)),
     walk("PAGE-31", Clusters, &Walk(List::Clusters), HOSTED),
     garbage("PAGE-33", Clusters, &Garbage(List::Clusters)),
-    negative("PAGE-37", Clusters, &Negative(List::Clusters)),
 ];
 
 const fn walk(
@@ -67,10 +62,6 @@ const fn any_size(
         .hooks(hooks)
 }
 
-const fn negative(id: &'static str, profile: Profile, run: &'static dyn Run) -> Case {
-    Case::new(id, profile, "a negative page size is refused", &[], run).words(NEGATIVE)
-}
-
 const fn meanwhile(
     id: &'static str,
     profile: Profile,
@@ -85,7 +76,6 @@ const fn meanwhile(
 struct Walk(List);
 struct Garbage(List);
 struct AnySize(List);
-struct Negative(List);
 struct Meanwhile(List);
 
 /// Each of these exactly once among the keys.
@@ -147,18 +137,6 @@ impl Run for AnySize {
                 let page = good(self.0.rpc(), self.0.page(t, size, "").await)?;
                 expect(page.keys.len() <= most, format!("at most {most} on a page"), page.keys.len())?;
                 each_once(self.0, &wanted, &self.0.walk(t, size).await?.keys)?;
-            }
-            Ok(())
-        })
-    }
-}
-
-impl Run for Negative {
-    fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
-        Box::pin(async move {
-            for size in [-1, i32::MIN] {
-                let answer = self.0.page(t, size, "").await;
-                refused(self.0.rpc(), answer, ErrorReason::InvalidArgumentShape)?;
             }
             Ok(())
         })

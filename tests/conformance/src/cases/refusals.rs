@@ -1,6 +1,6 @@
 //! Ensures that must be refused without doing harm.
 
-use cloudprovider_proto::v1alpha1::{EnsureLoadBalancerRequest, ErrorReason, Protocol, ServicePort};
+use cloudprovider_proto::v1alpha1::{ErrorReason, Protocol, ServicePort};
 
 use super::{
     balancers::serves,
@@ -11,8 +11,6 @@ use crate::{
     scenario::Variables,
     trial::{INSPECT, Trial, Wanted, failed, refused, same},
 };
-
-const SHAPE: &[&str] = &["a required field is missing, or a key is duplicated. Code INVALID_ARGUMENT."];
 
 pub(super) const CASES: &[Case] = &[
     Case::new("LB-11", LoadBalancers, "an unknown protocol is UNSUPPORTED_FEATURE", &[], &unknown_protocol)
@@ -33,8 +31,6 @@ pub(super) const CASES: &[Case] = &[
     )
     .hooks(&["provoke-error", "stop-errors", INSPECT, "create-instance", "terminate-instance"])
     .extended(),
-    Case::new("LB-13", LoadBalancers, "an Ensure without what it needs is refused", &[], &bad_shape)
-        .words(SHAPE),
 ];
 
 /// A state that nobody can serve: a port with an unknown protocol.
@@ -77,23 +73,4 @@ async fn ended_by_a_quota(t: &Trial) -> Outcome {
     t.stands(if answer.is_ok() { &edit } else { &wanted }).await?;
     serves(&t.get(&edit).await?)?;
     stands(t, &next(&edit, |_| {})).await
-}
-
-async fn bad_shape(t: &Trial) -> Outcome {
-    let whole = t.ensure_request(&t.unmade().await?);
-    let mut nameless = whole.clone();
-    if let Some(reference) = nameless.service.as_mut().and_then(|service| service.r#ref.as_mut()) {
-        reference.uid.clear();
-    }
-    for (what, bad) in [
-        ("service", EnsureLoadBalancerRequest { service: None, ..whole.clone() }),
-        ("uid of the Service", nameless),
-        ("backends", EnsureLoadBalancerRequest { backends: None, ..whole.clone() }),
-        ("desired_digest", EnsureLoadBalancerRequest { desired_digest: String::new(), ..whole.clone() }),
-        ("fencing", EnsureLoadBalancerRequest { fencing: None, ..whole.clone() }),
-    ] {
-        let answer = t.load_balancers().ensure_load_balancer(t.ask(bad)).await;
-        refused(&format!("no {what}"), answer, ErrorReason::InvalidArgumentShape)?;
-    }
-    Ok(())
 }

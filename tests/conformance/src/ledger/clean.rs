@@ -7,6 +7,7 @@ use cloudprovider_proto::v1alpha1::{
     ListRoutesRequest, Route, RouteToDelete, ServiceRef, cloud_provider_client::CloudProviderClient,
     load_balancers_client::LoadBalancersClient, routes_client::RoutesClient,
 };
+use futures::future::join_all;
 use tokio::time::Instant;
 use tonic::{Code, Request};
 
@@ -53,13 +54,22 @@ pub async fn clean(
     chosen: impl Fn(u64) -> bool,
 ) -> Vec<Left> {
     let mut left = Vec::new();
-    let open = ledger.borrow().open();
-    for (number, entry) in open.into_iter().filter(|(number, _)| chosen(*number)) {
-        let cleaner = Cleaner { wire, scenario };
-        let done = match tokio::time::timeout(PATIENCE, cleaner.take_back(&entry)).await {
-            Ok(done) => done,
-            Err(_) => Err(format!("not gone after {PATIENCE:?}").into()),
-        };
+    let open: Vec<_> = ledger.borrow().open().into_iter().filter(|(number, _)| chosen(*number)).collect();
+    let is_balancer = |(_, entry): &(u64, Entry)| matches!(entry, Entry::LoadBalancer { .. });
+    // Balancers that follow one another go at once: each may take a while.
+    let mut tried = Vec::new();
+    for group in open.chunk_by(|one, next| is_balancer(one) && is_balancer(next)) {
+        let all = group.iter().map(async |(number, entry)| {
+            let cleaner = Cleaner { wire, scenario };
+            let done = match tokio::time::timeout(PATIENCE, cleaner.take_back(entry)).await {
+                Ok(done) => done,
+                Err(_) => Err(format!("not gone after {PATIENCE:?}").into()),
+            };
+            (*number, entry, done)
+        });
+        tried.extend(join_all(all).await);
+    }
+    for (number, entry, done) in tried {
         let noted =
             done.and_then(|()| ledger.borrow_mut().gone(number).map_err(|error| format!("{error:#}").into()));
         if let Err(Why { words, refused }) = noted {

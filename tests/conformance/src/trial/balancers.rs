@@ -8,6 +8,7 @@ use cloudprovider_proto::v1alpha1::{
     ListLoadBalancersRequest, LoadBalancer, NodeRef, Protocol, Service, ServicePort, ServiceRef,
     TrafficPolicy,
 };
+use futures::future::join_all;
 use tonic::{Response, Status};
 
 use super::{LOOK_AGAIN, Trial, failed, good};
@@ -17,6 +18,8 @@ use crate::{
     scenario::Variables,
 };
 
+/// How many balancers are made at once, for the cases to come.
+const SPARES: usize = 6;
 /// The longest pause of a case, whatever `retry_after` says.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The maximum number of pages of a list.
@@ -76,7 +79,11 @@ impl Trial {
     /// standing.
     pub(crate) async fn wanted(&self) -> Result<Wanted, Stop> {
         let cluster = self.cluster().unwrap_or_default();
-        let left = self.session.balancers.borrow_mut().take();
+        let mut left = self.session.balancers.borrow_mut().take();
+        if left.is_none() && !self.scenario().balancer_takes.is_zero() {
+            self.make_spares().await?;
+            left = self.session.balancers.borrow_mut().take();
+        }
         if let Some(reference) = left {
             return Ok(self.wanted_for(cluster, reference));
         }
@@ -85,9 +92,34 @@ impl Trial {
         Ok(wanted)
     }
 
+    /// Makes several balancers at once, where each takes its time. Whether the provider can is for cases to say.
+    async fn make_spares(&self) -> Outcome {
+        let mut all = Vec::new();
+        for _spare in 0..SPARES.min(self.session.max_balancers / 2) {
+            all.push(self.make_wanted(self.cluster().unwrap_or_default(), false).await?);
+        }
+        join_all(all.iter().map(|(_, wanted)| self.ensure(wanted))).await;
+        for (number, wanted) in all {
+            self.session.balancers.borrow_mut().spare(vec![number], wanted.service_ref());
+        }
+        Ok(())
+    }
+
     /// A balancer for the run's cluster that nobody has made yet; it is deleted when the case ends.
     pub(crate) async fn unmade(&self) -> Result<Wanted, Stop> {
         self.wanted_by(self.cluster().unwrap_or_default()).await
+    }
+
+    /// A balancer of the other cluster, which may stand. The case leaves it as it is.
+    pub(crate) async fn wanted_by_other(&self) -> Result<Wanted, Stop> {
+        let cluster = self.other_cluster();
+        let left = self.session.others.borrow_mut().take();
+        if let Some(reference) = left {
+            return Ok(self.wanted_for(cluster, reference));
+        }
+        let (number, wanted) = self.make_wanted(cluster, false).await?;
+        self.session.others.borrow_mut().add(vec![number], wanted.service_ref());
+        Ok(wanted)
     }
 
     /// A new balancer for this cluster.
@@ -104,12 +136,6 @@ impl Trial {
     pub(crate) fn has_asked_for(&self, service_uid: &str) -> bool {
         let open = self.session.ledger.borrow().open();
         open.iter().any(|(_, entry)| matches!(entry, Entry::LoadBalancer { uid, .. } if uid == service_uid))
-    }
-
-    /// Deletes the balancers that cases have left for later ones.
-    pub(crate) async fn leave_nothing_for_later(&self) {
-        let numbers = self.session.balancers.borrow_mut().drain();
-        self.session.clean(|number| numbers.contains(&number)).await;
     }
 
     /// A balancer for a Service of the same name in another namespace.

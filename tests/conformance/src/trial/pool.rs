@@ -25,6 +25,11 @@ impl<T: Clone> Pool<T> {
         Some(one.1)
     }
 
+    /// Takes in one for the next that asks.
+    pub(crate) fn spare(&mut self, numbers: Vec<u64>, one: T) {
+        self.free.push((numbers, one));
+    }
+
     /// Takes in what the present case has made.
     pub(crate) fn add(&mut self, numbers: Vec<u64>, one: T) {
         self.taken.push((numbers, one));
