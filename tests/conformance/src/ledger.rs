@@ -117,6 +117,17 @@ impl Header {
     }
 }
 
+impl Header {
+    /// Another cluster, which shares the cloud.
+    #[must_use]
+    pub fn other_cluster(&self) -> ClusterRef {
+        let ours = self.cluster();
+        // As long as ours and never the same: the first character differs.
+        let first = if ours.uid.starts_with('0') { "1" } else { "0" };
+        ClusterRef { uid: format!("{first}{}", &ours.uid[1..]), name: format!("{}-other", ours.name) }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Line {

@@ -133,10 +133,12 @@ impl Session {
 
     /// Deletes what the case has made and did not leave to later ones, or all it had in hands if it did not pass.
     pub(crate) async fn end_case(&self, since: u64, passed: bool) -> Vec<Left> {
+        let other = self.header.other_cluster().uid;
+        let stands = |cluster: &str, service: &ServiceRef| passed && self.meter.stands(cluster, &service.uid);
         let dropped = [
-            self.balancers.borrow_mut().end_case(passed),
-            self.others.borrow_mut().end_case(passed),
-            self.machines.borrow_mut().end_case(passed),
+            self.balancers.borrow_mut().end_case(|service| stands(&self.header.cluster_uid, service)),
+            self.others.borrow_mut().end_case(|service| stands(&other, service)),
+            self.machines.borrow_mut().end_case(|_| passed),
         ]
         .concat();
         let kept = {

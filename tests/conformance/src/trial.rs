@@ -159,10 +159,7 @@ impl Trial {
 
     /// Another cluster, which shares the cloud.
     pub(crate) fn other_cluster(&self) -> ClusterRef {
-        let ours = self.session.header.cluster();
-        // As long as ours and never the same: the first character differs.
-        let first = if ours.uid.starts_with('0') { "1" } else { "0" };
-        ClusterRef { uid: format!("{first}{}", &ours.uid[1..]), name: format!("{}-other", ours.name) }
+        self.session.header.other_cluster()
     }
 
     /// Leader election is off, except in cases about it.

@@ -15,7 +15,7 @@ use support::{Mock, scenario};
 const LEGAL: [(&str, &str); 1] = [("batch-keys", "reordered")];
 
 /// Bugs that real providers have had, and the case that catches each, as in `docs/conformance.md`.
-const BUGS: [(&str, &str, &str); 59] = [
+const BUGS: [(&str, &str, &str); 60] = [
     ("built-as-asked", "ports", "BUILT-01"),
     ("built-as-asked", "node-ports", "BUILT-01"),
     ("built-as-asked", "backends", "BUILT-03"),
@@ -59,6 +59,7 @@ const BUGS: [(&str, &str, &str); 59] = [
     ("get-reads-through", "", "CALL-04"),
     ("deadline-honoured", "answered", "CALL-05"),
     ("deadline-honoured", "unanswered", "DEAD-02"),
+    ("deadline-honoured", "threads", "DEAD-14"),
     ("delete-by-key", "after-restart", "DEL-09"),
     ("delete-leaves-nothing", "", "DEL-10"),
     ("applied-digest", "too-early", "LB-16"),

@@ -90,10 +90,14 @@ pub(super) const BREACHES: &[Effect] = &[
         request.each(|delete: &mut DeleteLoadBalancerRequest| delete.revision = 0);
         request.each(|update: &mut LoadBalancerUpdate| update.revision = 0);
     }),
-    effect("deadline-honoured", "work is done long after its deadline")
+    effect("deadline-honoured", "work is done long after its deadline, or a thread goes on waiting for it")
         .to(Method::CLOUD_FACING)
-        .ways(&["unanswered", "answered"])
+        .ways(&["unanswered", "answered", "threads"])
         .early(|_, shot| {
+            if shot.variant == "threads" {
+                std::thread::spawn(|| std::thread::sleep(Duration::from_secs(30)));
+                return Turn::GoOn;
+            }
             let told = shot.variant == "answered";
             // A timely DEADLINE_EXCEEDED hides the late work: it shows only in the calls to a slow cloud.
             if told && !is_slow(shot) { Turn::GoOn } else { Turn::TooLate { told } }

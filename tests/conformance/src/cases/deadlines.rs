@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use cloudprovider_proto::v1alpha1::{GetStatusRequest, instances_client::InstancesClient};
+use cloudprovider_proto::{
+    discovery::v1::{GetInfoRequest, discovery_client::DiscoveryClient},
+    v1alpha1::{GetStatusRequest, instances_client::InstancesClient},
+};
 use futures::future::{LocalBoxFuture, join_all};
 use tonic::{Code, Status};
 
@@ -12,9 +15,10 @@ use crate::{
         Profile::{
             Clusters, Identity, Instances, InstancesList, LoadBalancers, LoadBalancersList, Routes, Volumes,
         },
-        Run,
+        Run, Stop,
     },
     provider::{in_words, no_answer},
+    scenario::Variables,
     target::WireError,
     trial::{By, Rpc, Trial, failed, good, within},
 };
@@ -96,6 +100,9 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::new("DEAD-13", Instances, "calls that are given up in great number do no harm", RULE, &given_up)
         .words(&["| the caller cancelled | CANCELLED | none | as above |"]),
+    Case::new("DEAD-14", Instances, "calls that are given up keep no threads", RULE, &threads_end)
+        .hooks(&["measure-provider", "slow-cloud", "restore-cloud-speed"])
+        .extended(),
 ];
 
 /// Answered in time: with any result, or as the contract wants at a deadline.
@@ -148,17 +155,46 @@ async fn hurried_ensure(t: &Trial) -> Outcome {
     super::balancers::only_one(t, &wanted).await.map(drop)
 }
 
+/// Far below one for each call, far above what a server's own pools may grow by.
+const FEW: u64 = 100;
+const MANY: u32 = 400;
+
+async fn threads_end(t: &Trial) -> Outcome {
+    let threads = async || {
+        let printed = t.hook("measure-provider", &Variables::new()).await?;
+        let shape = || Stop::NotRun(format!("hook measure-provider printed no threads: {printed}"));
+        printed.get("threads").and_then(serde_json::Value::as_u64).ok_or_else(shape)
+    };
+    let before = threads().await?;
+    t.steer("slow-cloud", Variables::new()).await?;
+    // All of them have arrived, and none has its answer.
+    give_up(t, MANY, Duration::from_millis(300)).await;
+    t.restore("slow-cloud").await?;
+    t.eventually(&format!("at most {FEW} threads more than the {before} before"), async || {
+        let now = threads().await?;
+        Ok(if now <= before + FEW { Ok(()) } else { Err(format!("{now} after {MANY} calls")) })
+    })
+    .await
+}
+
 async fn given_up(t: &Trial) -> Outcome {
+    give_up(t, 64, Duration::ZERO).await;
+    let answer = t.instances().batch_get_instances(t.ask(t.batch(vec![t.stranger()]))).await;
+    good("the next call", answer).map(drop)
+}
+
+/// Begins so many calls, and drops each after this time, or almost.
+async fn give_up(t: &Trial, calls: u32, after: Duration) {
     // A server may close a connection on which many calls are cancelled; another one must continue to work.
     let theirs = t.wire().another();
-    let given_up = (0..64).map(async |number| {
+    // The connection is there before the calls are.
+    let _any_answer = DiscoveryClient::new(theirs.clone()).get_info(t.ask(GetInfoRequest::default())).await;
+    let given_up = (0..calls).map(async |number| {
         let batch = t.ask(t.batch(vec![t.stranger()]));
         let mut client = InstancesClient::new(theirs.clone());
         let call = client.batch_get_instances(batch);
-        // Dropped after no time, or almost none: the caller has disconnected.
-        drop(tokio::time::timeout(Duration::from_micros(number * 20), call).await);
+        let after = after + Duration::from_micros(u64::from(number) * 20);
+        drop(tokio::time::timeout(after, call).await);
     });
     join_all(given_up).await;
-    let answer = t.instances().batch_get_instances(t.ask(t.batch(vec![t.stranger()]))).await;
-    good("the next call", answer).map(drop)
 }

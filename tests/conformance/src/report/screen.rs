@@ -36,7 +36,7 @@ impl<W: Write> Screen<W> {
                 writeln!(
                     self.to,
                     "provider {} {} ({}) at {}: {cases} cases, run {}, seed {}\n\
-                     about {} balancers and {} instances will be made, one after the other, in {}",
+                     about {} balancers and {} instances will be made; it takes {}",
                     provider.name,
                     provider.version,
                     provider.sdk,

@@ -128,6 +128,7 @@ pub const HOOKS: &[HookInfo] = &[
         "prints where the provider's logs of this run are",
         "an object with `files`, a list of paths",
     ),
+    hook("measure-provider", &[], "measures the provider's process", "an object with `threads`"),
     hook(
         "restart-provider",
         &[],

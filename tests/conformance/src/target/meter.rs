@@ -52,6 +52,12 @@ impl Meter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 
+    /// Whether the balancer of a Service stands, as far as the calls show.
+    pub(crate) fn stands(&self, cluster_uid: &str, service_uid: &str) -> bool {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.1.contains(&(cluster_uid.to_owned(), service_uid.to_owned()))
+    }
+
     pub(crate) fn instance(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).0.instances += 1;
     }

@@ -1,7 +1,7 @@
 //! Balancers and instances that a case leaves for later ones: a real cloud takes its time, and money, for each.
 //!
-//! In: what a case took or made. Out: the same for the next case if this one passed; otherwise nobody knows how it was
-//! left, and it goes when the case ends.
+//! In: what a case took or made. Out: the same for the next case if this one passed and it is still there; otherwise
+//! nobody knows how it was left, and it goes when the case ends.
 
 /// Things of one kind, each with its numbers in the ledger.
 #[derive(Debug)]
@@ -35,14 +35,12 @@ impl<T: Clone> Pool<T> {
         self.taken.push((numbers, one));
     }
 
-    /// The case has ended. Returns the numbers of what is to go.
-    pub(crate) fn end_case(&mut self, passed: bool) -> Vec<u64> {
-        let taken = std::mem::take(&mut self.taken);
-        if passed {
-            self.free.extend(taken);
-            return Vec::new();
-        }
-        taken.into_iter().flat_map(|(numbers, _)| numbers).collect()
+    /// The case has ended. Returns the numbers of what is to go: later cases get only what is of use to them.
+    pub(crate) fn end_case(&mut self, is_of_use: impl Fn(&T) -> bool) -> Vec<u64> {
+        let taken = std::mem::take(&mut self.taken).into_iter();
+        let (kept, gone): (Vec<_>, Vec<_>) = taken.partition(|(_, one)| is_of_use(one));
+        self.free.extend(kept);
+        gone.into_iter().flat_map(|(numbers, _)| numbers).collect()
     }
 
     /// The numbers of what waits for the next case.

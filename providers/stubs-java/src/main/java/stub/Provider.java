@@ -15,6 +15,8 @@ import java.util.List;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import stub.cloud.Cloud;
 
@@ -33,7 +35,8 @@ final class Provider {
         return thread;
     });
     /** Runs the work of all calls, apart from gRPC's own threads: a stop waits for what runs here. */
-    private final ExecutorService pool = Executors.newCachedThreadPool();
+    /** As many threads as calls run, which end soon after a burst: each holds memory of its own. */
+    private final ExecutorService pool = new ThreadPoolExecutor(0, Integer.MAX_VALUE, 1, TimeUnit.SECONDS, new SynchronousQueue<>());
     private final Server server;
 
     private Provider(Flags flags, Cloud cloud) throws IOException {
