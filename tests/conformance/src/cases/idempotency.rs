@@ -144,8 +144,10 @@ async fn killed(t: &Trial) -> Outcome {
         tokio::join!(join_all(all.iter().map(|wanted| t.ensure_once(wanted))), t.restart("kill-provider"));
     drop(calls);
     restarted?;
+    for made in join_all(all.iter().map(|wanted| t.ensure(wanted))).await {
+        made?;
+    }
     for wanted in &all {
-        t.ensure(wanted).await?;
         only_one(t, wanted).await?;
     }
     Ok(())

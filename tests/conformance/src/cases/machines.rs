@@ -134,11 +134,11 @@ async fn no_return(t: &Trial) -> Outcome {
 }
 
 async fn absent_before(t: &Trial) -> Outcome {
-    let (ahead, name) = t.machine_ahead();
-    let result = t.look(ahead).await?;
+    let ahead = t.stranger();
+    let result = t.look(ahead.clone()).await?;
     let fits = matches!(result.state(), InstanceState::Absent | InstanceState::NotOwned);
     expect(fits, "ABSENT or NOT_OWNED before it is there", result)?;
-    let machine = t.machine_named(name).await?;
+    let machine = t.machine_named(ahead.name).await?;
     for node in [machine.new_node(), machine.node()] {
         let result = t.look(node).await?;
         let there = matches!(result.state(), InstanceState::Running | InstanceState::Pending);

@@ -85,12 +85,12 @@ fn at(step: &str, outcome: Outcome) -> Outcome {
     })
 }
 
-/// Grows a balancer with this many instances, part by part. Returns what stood, the poorest first.
-async fn grown(t: &Trial, instances: usize) -> Result<Vec<Wanted>, Stop> {
-    let nodes = behind(&t.machines(instances).await?);
+/// Grows a balancer part by part. Returns what it has in the end, and the Services that stood before, the poorest first.
+async fn grown(t: &Trial) -> Result<(Wanted, Vec<Service>), Stop> {
+    let nodes = behind(&t.machines(1).await?);
     let first = Wanted { nodes, ..t.wanted().await? };
     at("one port", stands(t, &first).await)?;
-    let (mut stood, mut last) = (vec![first.clone()], first);
+    let (mut stood, mut last) = (Vec::new(), first);
     for (part, edit) in PARTS {
         let wanted = next(&last, |wanted| edit(&mut wanted.service));
         if wanted.service == last.service {
@@ -99,8 +99,7 @@ async fn grown(t: &Trial, instances: usize) -> Result<Vec<Wanted>, Stop> {
         match t.ensure_once(&wanted).await {
             Ok(_) => {
                 at(&format!("with {part}, by an edit"), stands(t, &wanted).await)?;
-                stood.push(wanted.clone());
-                last = wanted;
+                stood.push(std::mem::replace(&mut last, wanted).service);
             }
             Err(status) => {
                 let refuses = [ErrorReason::UnsupportedFeature, ErrorReason::InvalidConfiguration];
@@ -114,16 +113,13 @@ async fn grown(t: &Trial, instances: usize) -> Result<Vec<Wanted>, Stop> {
             }
         }
     }
-    Ok(stood)
+    Ok((last, stood))
 }
 
 async fn grows_and_shrinks(t: &Trial) -> Outcome {
-    let mut stood = grown(t, 1).await?;
-    let Some(mut last) = stood.pop() else { return Ok(()) };
-    // Edits that were refused at the end have used revisions, too.
-    last.revision += PARTS.len() as u64;
-    while let Some(poorer) = stood.pop() {
-        last = Wanted { service: poorer.service, ..next(&last, |_| {}) };
+    let (mut last, stood) = grown(t).await?;
+    for poorer in stood.into_iter().rev() {
+        last = next(&last, |last| last.service = poorer);
         at("a part less", stands(t, &last).await)?;
         if last.service.external_traffic_policy() != TrafficPolicy::Local {
             let probed: Vec<_> = t.standing(&last).await?.iter().filter_map(|one| one.probed()).collect();
@@ -137,7 +133,7 @@ async fn grows_and_shrinks(t: &Trial) -> Outcome {
 }
 
 async fn at_once(t: &Trial) -> Outcome {
-    let Some(model) = grown(t, 1).await?.pop() else { return Ok(()) };
+    let (model, _) = grown(t).await?;
     let counts = t.scenario().lacks(&[HOLDS]).is_none();
     let before = if counts { Some(t.cloud_holds().await?) } else { None };
     let nodes = behind(&t.machines(3).await?);

@@ -151,7 +151,7 @@ fn read(method: &MethodDescriptor, row: &Row) -> Option<DynamicMessage> {
     DynamicMessage::parse_text_format(method.input(), &text).ok()
 }
 
-/// Replaces the text at this path, if there is one.
+/// Replaces the text at this path, if there is one. One that is too long is what the row is about.
 fn replace(message: &mut DynamicMessage, path: &[&str], text: &str) {
     let Some((field, rest)) = path.split_first() else { return };
     if !message.has_field_by_name(field) {
@@ -159,7 +159,7 @@ fn replace(message: &mut DynamicMessage, path: &[&str], text: &str) {
     }
     let Some(found) = message.get_field_by_name_mut(field) else { return };
     match found {
-        Value::String(found) if found.len() < 60 => text.clone_into(found),
+        Value::String(found) if found.len() <= text.len() => text.clone_into(found),
         Value::Message(inside) => replace(inside, rest, text),
         _ => {}
     }

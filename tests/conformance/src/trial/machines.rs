@@ -83,12 +83,6 @@ impl Trial {
         self.machine_named(self.name()).await
     }
 
-    /// The name that an instance will have, and its node, before the instance is there.
-    pub(crate) fn machine_ahead(&self) -> (NodeRef, String) {
-        let node = self.stranger();
-        (node.clone(), node.name)
-    }
-
     /// A running instance for a node of this name, unless the hook prints another.
     pub(crate) async fn machine_named(&self, name: String) -> Result<Machine, Stop> {
         self.machine_of(name, self.cluster().unwrap_or_default()).await

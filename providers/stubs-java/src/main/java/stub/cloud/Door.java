@@ -28,7 +28,7 @@ public final class Door {
     /** The cloud operation whose failure makes each RPC fail. */
     private static final Map<String, String> OPERATIONS = Map.of(
             "BatchGetInstances", "machines.read", "ListInstances", "machines.list", "GetLoadBalancer", "balancers.read",
-            "EnsureLoadBalancer", "balancers.create", "DeleteLoadBalancer", "balancers.read", "ListLoadBalancers", "balancers.list",
+            "EnsureLoadBalancer", "balancers.create", "DeleteLoadBalancer", "balancers.delete", "ListLoadBalancers", "balancers.list",
             "BatchUpdateLoadBalancers", "balancers.read");
     private static final Map<String, Kind> PROVOKED = Map.of(
             "CLOUD_API_UNAVAILABLE", Kind.UNREACHABLE, "CLOUD_CREDENTIALS_INVALID", Kind.BAD_CREDENTIALS,
