@@ -126,12 +126,12 @@ pub async fn run(
     };
     let mut session = Session::begin(wire, provider, options.scenario, folder, options.seed)?;
     session.max_balancers = options.max_balancers;
+    let session = Rc::new(session);
+    session.lead_if_it_waits().await;
     if let Some(run_id) = &options.resume {
         sweep_former(&session, folder, run_id).await?;
     }
     let mut diary = Diary::begin(folder, &session.header.run_id, &subject)?;
-    let session = Rc::new(session);
-    session.lead_if_it_waits().await;
     let mut report = Report::begin(&session, &options.filter);
     let chosen: Vec<_> = cases.into_iter().filter(|case| options.filter.lets_pass(case)).collect();
     report.resumed.clone_from(&options.resume);
@@ -149,7 +149,7 @@ pub async fn run(
         if let Some(ended) = former.get(case.id) {
             let took = Duration::from_millis(ended.millis);
             let ended = CaseReport::new(case, ended.verdict.clone(), took, ended.made);
-            diary.note(&ended)?;
+            diary.note(&ended);
             tell(Progress::Ended(&ended, left));
             report.cases.push(ended);
             continue;
@@ -168,7 +168,7 @@ pub async fn run(
         };
         let ended = CaseReport::new(case, verdict, began.elapsed(), session.meter.made() - before);
         if report.ended_early.is_none() || matches!(report.ended_early, Some(EarlyEnd::FirstFailure)) {
-            diary.note(&ended)?;
+            diary.note(&ended);
         }
         tell(Progress::Ended(&ended, left));
         report.cases.push(ended);

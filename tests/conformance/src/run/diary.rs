@@ -83,9 +83,12 @@ impl Diary {
         writeln!(self.file, "{text}").with_context(|| format!("cannot write {}", self.path.display()))
     }
 
-    pub(super) fn note(&mut self, case: &CaseReport) -> Result<()> {
+    /// Notes how a case ended. What cannot be written is tried again by whoever goes on; that ends no run that has things to
+    /// delete.
+    pub(super) fn note(&mut self, case: &CaseReport) {
         let millis = u64::try_from(case.millis).unwrap_or(u64::MAX);
-        self.write(&Ended { id: case.id.to_owned(), verdict: case.verdict.clone(), millis, made: case.made })
+        let ended = Ended { id: case.id.to_owned(), verdict: case.verdict.clone(), millis, made: case.made };
+        let _tried_again = self.write(&ended);
     }
 
     /// Nobody will go on with this run.
