@@ -21,7 +21,7 @@ use tonic::Status;
 
 use crate::{
     advertised::Advertised,
-    cloud::{Cloud, State, timestamp},
+    cloud::{Balancer, Cloud, State, timestamp},
     contract::{Message, Method, Subject, text},
     duration,
 };
@@ -165,6 +165,18 @@ impl Shot<'_> {
     /// Reads the cloud as it is now.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
         self.cloud.read(self.now, look)
+    }
+
+    /// The present balancer of the request's Service.
+    pub(crate) fn balancer_of(&self, request: &Message) -> Option<Balancer> {
+        let (cluster_uid, uid) = (request.cluster_uid(), request.service()?.uid);
+        let ours = |balancer: &&Balancer| balancer.cluster_uid == cluster_uid && balancer.service_uid == uid;
+        self.look(|state| state.balancers().find(ours).cloned())
+    }
+
+    /// Whether calls of the cloud take their time.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.look(|state| state.conditions.latency_ms > 0)
     }
 
     /// Changes the cloud behind the provider's back.

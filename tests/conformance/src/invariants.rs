@@ -32,7 +32,7 @@ pub(crate) const OF_INSTANCES: &[(&str, Check<Instance>)] = &[
     ("label-valid", labels),
     ("label-reserved", reserved),
     ("annotation-prefix", |provider, instance| {
-        let prefixes = provider.capabilities.wants.clone().unwrap_or_default().node_annotation_writes;
+        let prefixes = provider.wants().node_annotation_writes;
         instance.annotations.keys().try_for_each(|key| under(&prefixes, key))
     }),
 ];
@@ -132,7 +132,7 @@ fn read<T: Message + Default>(message: &[u8]) -> T {
 
 /// What an answer may write on a Service.
 pub(crate) const OF_WRITES: &[(&str, Check<ServiceWrites>)] = &[("annotation-prefix", |provider, writes| {
-    let wants = provider.capabilities.wants.clone().unwrap_or_default();
+    let wants = provider.wants();
     for key in writes.annotations.keys().chain(&writes.removed_annotations) {
         under(&wants.service_annotation_writes, key)?;
     }

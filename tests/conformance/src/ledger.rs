@@ -115,9 +115,7 @@ impl Header {
     pub fn cluster(&self) -> ClusterRef {
         ClusterRef { uid: self.cluster_uid.clone(), name: format!("conformance-{}", self.run_id) }
     }
-}
 
-impl Header {
     /// Another cluster, which shares the cloud.
     #[must_use]
     pub fn other_cluster(&self) -> ClusterRef {

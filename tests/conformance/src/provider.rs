@@ -10,7 +10,7 @@ use std::time::Duration;
 use cloudprovider_proto::{
     defaults,
     discovery::v1::GetInfoResponse,
-    v1alpha1::{Capability, GetCapabilitiesResponse, Intervals, Limits},
+    v1alpha1::{Capability, GetCapabilitiesResponse, Intervals, Limits, Wants},
 };
 
 pub use introduce::{NoProvider, introduce};
@@ -44,6 +44,12 @@ impl Provider {
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.capabilities.limits.clone().unwrap_or_default()
+    }
+
+    /// What it asked to be told, and what it may write.
+    #[must_use]
+    pub fn wants(&self) -> Wants {
+        self.capabilities.wants.clone().unwrap_or_default()
     }
 
     fn intervals(&self) -> Intervals {

@@ -167,9 +167,7 @@ pub async fn run(
             }
         };
         let ended = CaseReport::new(case, verdict, began.elapsed(), session.meter.made() - before);
-        if report.ended_early.is_none() || matches!(report.ended_early, Some(EarlyEnd::FirstFailure)) {
-            diary.note(&ended);
-        }
+        diary.note(&ended);
         tell(Progress::Ended(&ended, left));
         report.cases.push(ended);
     }

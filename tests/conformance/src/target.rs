@@ -13,6 +13,7 @@ mod wire;
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use meter::{Made, Meter};
+pub(crate) use patience::is_temporary;
 pub use patience::{Patience, Patient, Waits};
 pub use raw::raw_call;
 pub use wire::{GRACE, Wire, WireError};

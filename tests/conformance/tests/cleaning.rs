@@ -26,6 +26,16 @@ async fn in_mid_case(mock: &Mock) -> (Child, PathBuf) {
     (child, ledgers)
 }
 
+/// What a run leaves that is killed in such a case: its ledgers, and its id.
+async fn killed_in_mid_case(mock: &Mock) -> (PathBuf, String) {
+    let (child, folder) = in_mid_case(mock).await;
+    send(&child, Signal::KILL);
+    child.wait_with_output().await.unwrap();
+    let ledger = ledgers(&folder).pop().expect("the ledger outlives the run");
+    let run = ledger.file_stem().unwrap().to_str().unwrap().to_owned();
+    (folder, run)
+}
+
 fn send(child: &Child, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap()).unwrap();
     kill_process(pid, signal).unwrap();
@@ -50,12 +60,8 @@ async fn ctrl_c_takes_everything_back() {
 #[tokio::test]
 async fn what_a_killed_run_left_is_swept() {
     let mock = Mock::start(&["--provisioning-delay", "1h"]).await;
-    let (child, folder) = in_mid_case(&mock).await;
-    send(&child, Signal::KILL);
-    child.wait_with_output().await.unwrap();
+    let (folder, run) = killed_in_mid_case(&mock).await;
     assert_eq!(mock.admin.balancers().await.unwrap().len(), 1, "nobody cleaned up");
-    let ledger = ledgers(&folder).pop().expect("the ledger outlives the run");
-    let run = ledger.file_stem().unwrap().to_str().unwrap().to_owned();
     let mut sweep = mock.suite(&["sweep", "--run-id", &run, "--ledger-dir"]);
     let output = sweep.arg(&folder).output().await.unwrap();
     assert!(output.status.success(), "{}", told(&output));
@@ -66,10 +72,7 @@ async fn what_a_killed_run_left_is_swept() {
 #[tokio::test]
 async fn a_run_that_was_cut_off_goes_on() {
     let mock = Mock::start(&["--provisioning-delay", "1h"]).await;
-    let (child, folder) = in_mid_case(&mock).await;
-    send(&child, Signal::KILL);
-    child.wait_with_output().await.unwrap();
-    let run = ledgers(&folder).pop().unwrap().file_stem().unwrap().to_str().unwrap().to_owned();
+    let (folder, run) = killed_in_mid_case(&mock).await;
     let resume = async |id: &str| {
         let mut suite = mock.suite(&["run", "--endpoint", &mock.endpoint(), "--resume", id, "--scenario"]);
         suite.arg(scenario()).args(["--filter", "LB-01,LB-03", "--ledger-dir"]).arg(&folder);

@@ -12,8 +12,6 @@ use crate::{
     effect::{Delivery, Effect, Reply, Shot, Turn, effect},
 };
 
-use super::sets::there;
-
 const ENSURE: &[Method] = &[Method::EnsureLoadBalancer];
 const UPDATE: &[Method] = &[Method::BatchUpdateLoadBalancers];
 const DELETE: &[Method] = &[Method::DeleteLoadBalancer];
@@ -26,11 +24,9 @@ pub(super) const BREACHES: &[Effect] = &[
     effect("ensure-idempotent", "Ensure creates another balancer although one exists")
         .to(ENSURE)
         .late(|request, reply, shot| {
-            if there(request, shot).is_some_and(|found| shot.memory.doubled.lock().remove(&found.id)) {
-                make_another(reply, shot);
-            }
+            double_if_marked(request, reply, shot);
         })
-        .asked(|request, shot| shot.memory.doubled.lock().extend(there(request, shot).map(|found| found.id))),
+        .asked(|request, shot| shot.memory.doubled.lock().extend(shot.balancer_of(request).map(|found| found.id))),
     effect(
         "ensure-after-lost-answer",
         "the answer to Ensure is lost, or the provider ends in the middle, and the next Ensure creates another balancer",
@@ -39,7 +35,7 @@ pub(super) const BREACHES: &[Effect] = &[
     .ways(&["lost", "half-made"])
     .asked(|request, shot| {
         if shot.variant == "half-made" {
-            match there(request, shot) {
+            match shot.balancer_of(request) {
                 Some(half) if half.ingress.is_empty() => {
                     shot.memory.doubled.lock().insert(half.id);
                 }
@@ -51,9 +47,7 @@ pub(super) const BREACHES: &[Effect] = &[
     .late(|request, reply, shot| {
         let Some(service) = request.service() else { return };
         if shot.variant == "half-made" {
-            if there(request, shot).is_some_and(|found| shot.memory.doubled.lock().remove(&found.id)) {
-                make_another(reply, shot);
-            }
+            double_if_marked(request, reply, shot);
         } else if shot.memory.lost_answers.lock().insert(service.uid) {
             reply.delivery = Delivery::Reset;
         } else {
@@ -64,7 +58,7 @@ pub(super) const BREACHES: &[Effect] = &[
         .to(ENSURE)
         .ways(&["always", "refused"])
         .early(|request, shot| {
-            let Some(found) = there(request, shot).filter(|_| shot.variant == "always") else { return Turn::GoOn };
+            let Some(found) = shot.balancer_of(request).filter(|_| shot.variant == "always") else { return Turn::GoOn };
             match shot.alter(|state| state.halve_balancer(&found.id)) {
                 Ok(_) => Turn::fail(ProviderError::cloud_api_unavailable()),
                 Err(_) => Turn::GoOn,
@@ -72,7 +66,7 @@ pub(super) const BREACHES: &[Effect] = &[
         })
         .late(|request, reply, shot| {
             let refused = shot.variant == "refused" && reply.outcome.is_err();
-            if let Some(found) = there(request, shot).filter(|_| refused) {
+            if let Some(found) = shot.balancer_of(request).filter(|_| refused) {
                 let _is_there = shot.alter(|state| state.halve_balancer(&found.id));
             }
         }),
@@ -83,7 +77,7 @@ pub(super) const BREACHES: &[Effect] = &[
     .to(ENSURE)
     .ways(&["half-made", "given-up"])
     .late(|request, reply, shot| {
-        if let Some(found) = there(request, shot).filter(|_| shot.variant != "given-up") {
+        if let Some(found) = shot.balancer_of(request).filter(|_| shot.variant != "given-up") {
             reply.delivery = Delivery::OrHalve(found.id);
         }
     })
@@ -163,7 +157,7 @@ pub(super) const BREACHES: &[Effect] = &[
     .ways(&["refused", "opens", "only-adds"])
     .asked(|request, shot| {
         if shot.variant == "only-adds" {
-            let stood = there(request, shot).map(|found| found.backends).unwrap_or_default();
+            let stood = shot.balancer_of(request).map(|found| found.backends).unwrap_or_default();
             request.each(|set: &mut BackendSet| {
                 let kept = stood.iter().map(|target| NodeRef::from(target.clone()));
                 let new = std::mem::take(&mut set.nodes);
@@ -173,9 +167,9 @@ pub(super) const BREACHES: &[Effect] = &[
         }
     })
     .late(|request, reply, shot| {
-        let Some(found) = there(request, shot) else { return };
         match shot.variant {
             "opens" => {
+                let Some(found) = shot.balancer_of(request) else { return };
                 let patch = json!({"source_ranges": [], "drifted": false});
                 let _is_there = shot.alter(|state| state.patch_balancer(&found.id, &patch));
             }
@@ -187,7 +181,7 @@ pub(super) const BREACHES: &[Effect] = &[
         }
     }),
     effect("delete-absent-ok", "deleting an absent balancer is an error").to(DELETE).early(
-        |request, shot| match there(request, shot) {
+        |request, shot| match shot.balancer_of(request) {
             Some(_) => Turn::GoOn,
             None => Turn::fail(Status::not_found("no such load balancer")),
         },
@@ -218,7 +212,7 @@ pub(super) const BREACHES: &[Effect] = &[
     .ways(&["firewall", "half-made", "swallowed"])
     .asked(|request, shot| {
         if shot.method == Method::EnsureLoadBalancer {
-            if shot.variant == "half-made" && there(request, shot).is_none() {
+            if shot.variant == "half-made" && shot.balancer_of(request).is_none() {
                 begin(request, shot);
             }
             return;
@@ -228,7 +222,7 @@ pub(super) const BREACHES: &[Effect] = &[
             "swallowed" => false,
             _ => true,
         };
-        if let Some(found) = there(request, shot).filter(leaves) {
+        if let Some(found) = shot.balancer_of(request).filter(leaves) {
             // An absent balancer leaves nothing behind.
             let _gone_already = shot.alter(|state| state.forget_firewall(&found.id));
         }
@@ -247,7 +241,7 @@ pub(super) const BREACHES: &[Effect] = &[
 /// Begins a balancer in a slow cloud, and saves it, before the work begins.
 fn begin(request: &Message, shot: &Shot<'_>) {
     let (cluster_uid, service) = (request.cluster_uid(), request.service().unwrap_or_default());
-    if shot.look(|state| state.conditions.latency_ms == 0) {
+    if !shot.is_slow() {
         return;
     }
     let wish = NewLegacyBalancer {
@@ -264,6 +258,13 @@ fn begin(request: &Message, shot: &Shot<'_>) {
     });
     let cloud = Arc::clone(shot.cloud);
     tokio::spawn(async move { cloud.change(now, |_| ()).await });
+}
+
+/// Creates a second balancer if the first was there, and marked, when the call came.
+fn double_if_marked(request: &Message, reply: &mut Reply, shot: &Shot<'_>) {
+    if shot.balancer_of(request).is_some_and(|found| shot.memory.doubled.lock().remove(&found.id)) {
+        make_another(reply, shot);
+    }
 }
 
 /// Creates a second balancer and returns it instead of the first.

@@ -59,7 +59,7 @@ pub(super) const BREACHES: &[Effect] = &[
     })
     .early(|request, shot| match shot.variant {
         "never-extended" if leads_already(request, shot) => Turn::answer(shot.blank()),
-        "finishes" if shot.method == Method::EnsureLoadBalancer && is_slow(shot) => {
+        "finishes" if shot.method == Method::EnsureLoadBalancer && shot.is_slow() => {
             write(shot, 10);
             Turn::IfAwaited
         }
@@ -100,7 +100,7 @@ pub(super) const BREACHES: &[Effect] = &[
             }
             let told = shot.variant == "answered";
             // A timely DEADLINE_EXCEEDED hides the late work: it shows only in the calls to a slow cloud.
-            if told && !is_slow(shot) { Turn::GoOn } else { Turn::TooLate { told } }
+            if told && !shot.is_slow() { Turn::GoOn } else { Turn::TooLate { told } }
         }),
 ];
 
@@ -127,10 +127,6 @@ fn as_owner(request: &mut Message, shot: &Shot<'_>) {
 
 fn any_leader(request: &mut Message, _shot: &Shot<'_>) {
     request.each(|fencing: &mut Fencing| *fencing = Fencing::default());
-}
-
-fn is_slow(shot: &Shot<'_>) -> bool {
-    shot.look(|state| state.conditions.latency_ms > 0)
 }
 
 /// Whether this Lead repeats one of the same leader.

@@ -38,7 +38,7 @@ pub(super) const BREACHES: &[Effect] = &[
         ])
         .asked(|request, shot| {
             if shot.method == Method::EnsureLoadBalancer {
-                let stood = there(request, shot);
+                let stood = shot.balancer_of(request);
                 if let Some(stood) = stood.as_ref().filter(|stood| stood.health_check_port > 0) {
                     shot.memory.checks.lock().insert(stood.id.clone(), stood.health_check_port);
                 }
@@ -56,7 +56,7 @@ pub(super) const BREACHES: &[Effect] = &[
         })
         .late(|request, _, shot| {
             if shot.variant == "health-check-kept"
-                && let Some(now) = there(request, shot)
+                && let Some(now) = shot.balancer_of(request)
                 && let Some(former) =
                     shot.memory.checks.lock().get(&now.id).filter(|_| now.health_check_port == 0)
             {
@@ -125,13 +125,6 @@ fn forget(request: &mut Message, shot: &Shot<'_>) -> Turn {
 
 fn empty(request: &mut Message, _shot: &Shot<'_>) {
     request.each(|set: &mut BackendSet| set.nodes_omitted = false);
-}
-
-/// The present balancer of the request's Service.
-pub(super) fn there(request: &Message, shot: &Shot<'_>) -> Option<Balancer> {
-    let (cluster_uid, uid) = (request.cluster_uid(), request.service()?.uid);
-    let ours = |balancer: &&Balancer| balancer.cluster_uid == cluster_uid && balancer.service_uid == uid;
-    shot.look(|state| state.balancers().find(ours).cloned())
 }
 
 fn lessen(service: &mut Service, stood: Option<&Balancer>, variant: &str) {

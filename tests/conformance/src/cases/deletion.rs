@@ -1,14 +1,13 @@
 //! The deletion of balancers.
 
 use cloudprovider_proto::v1alpha1::{ErrorReason, LoadBalancerState};
-use futures::future::{LocalBoxFuture, join_all};
+use futures::future::join_all;
 
 use super::balancers::only_one;
 use crate::{
     case::{
         Case, Outcome,
         Profile::{LoadBalancers, LoadBalancersList},
-        Run,
     },
     scenario::Variables,
     trial::{HOLDS, INSPECT, Machine, Trial, Wanted, expect},
@@ -70,7 +69,7 @@ pub(super) const CASES: &[Case] = &[
         LoadBalancers,
         "a Delete that cannot reach the cloud does not say that it is done",
         &["delete-leaves-nothing"],
-        &Hindered("cut-cloud", &[]),
+        &out_of_reach,
     )
     .words(KEPT)
     .hooks(&["cut-cloud", "restore-cloud", INSPECT]),
@@ -79,7 +78,7 @@ pub(super) const CASES: &[Case] = &[
         LoadBalancers,
         "a Delete without rights does not say that it is done",
         &["delete-leaves-nothing"],
-        &Hindered("deny-rights", &[]),
+        &without_rights,
     )
     .words(KEPT)
     .hooks(&["deny-rights", "restore-rights", INSPECT])
@@ -89,7 +88,7 @@ pub(super) const CASES: &[Case] = &[
         LoadBalancers,
         "a Delete that the cloud refuses does not say that it is done",
         &["delete-leaves-nothing"],
-        &Hindered("provoke-error", &[ErrorReason::ConcurrentOperation, ErrorReason::CloudPermissionDenied]),
+        &refused_by_the_cloud,
     )
     .words(KEPT)
     .hooks(&["provoke-error", "stop-errors", INSPECT])
@@ -98,41 +97,37 @@ pub(super) const CASES: &[Case] = &[
 
 const KEPT: &[&str] = &["slow; keeps the finalizer, Event"];
 
-/// What hinders the cloud from deleting: a hook, and the reasons with which it is tried.
-struct Hindered(&'static str, &'static [ErrorReason]);
-
-impl Run for Hindered {
-    fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
-        Box::pin(async move {
-            let Self(hook, reasons) = self;
-            let wanted = t.wanted().await?;
-            t.ensure(&wanted).await?;
-            let mut hindered = t.steer(hook, of_delete(reasons.first())).await;
-            for reason in reasons.iter().skip(1) {
-                if hindered.is_err() {
-                    hindered = t.steer(hook, of_delete(Some(reason))).await;
-                }
-            }
-            hindered?;
-            let answer = t.delete_once(t.delete_request(&wanted)).await;
-            t.restore(hook).await?;
-            if answer.is_ok_and(|answer| answer.get_ref().in_progress.is_none()) {
-                let standing = t.standing(&wanted).await?;
-                expect(standing.is_empty(), "an error, or a cloud that has nothing left", standing)?;
-            }
-            t.delete(&t.delete_request(&wanted)).await?;
-            t.nothing_stands(&wanted).await
-        })
+/// While something hinders the cloud, a Delete does not say that it is done; afterwards it is.
+async fn hindered(t: &Trial, hook: &str, hinder: impl AsyncFnOnce() -> Outcome) -> Outcome {
+    let wanted = t.wanted().await?;
+    t.ensure(&wanted).await?;
+    hinder().await?;
+    let answer = t.delete_once(t.delete_request(&wanted)).await;
+    t.restore(hook).await?;
+    if answer.is_ok_and(|answer| answer.get_ref().in_progress.is_none()) {
+        let standing = t.standing(&wanted).await?;
+        expect(standing.is_empty(), "an error, or a cloud that has nothing left", standing)?;
     }
+    t.delete(&t.delete_request(&wanted)).await?;
+    t.nothing_stands(&wanted).await
 }
 
-fn of_delete(reason: Option<&ErrorReason>) -> Variables {
-    match reason {
-        Some(reason) => {
-            Variables::new().with("REASON", reason.wire_name()).with("METHOD", "DeleteLoadBalancer")
-        }
-        None => Variables::new(),
-    }
+async fn out_of_reach(t: &Trial) -> Outcome {
+    hindered(t, "cut-cloud", async || t.steer("cut-cloud", Variables::new()).await.map(drop)).await
+}
+
+async fn without_rights(t: &Trial) -> Outcome {
+    hindered(t, "deny-rights", async || t.steer("deny-rights", Variables::new()).await.map(drop)).await
+}
+
+async fn refused_by_the_cloud(t: &Trial) -> Outcome {
+    let rpc = "DeleteLoadBalancer";
+    hindered(t, "provoke-error", async || match t.provoke(ErrorReason::ConcurrentOperation, rpc).await {
+        Ok(()) => Ok(()),
+        // Not every cloud has such an error.
+        Err(_) => t.provoke(ErrorReason::CloudPermissionDenied, rpc).await,
+    })
+    .await
 }
 
 async fn is_gone(t: &Trial, wanted: &Wanted) -> Outcome {

@@ -143,16 +143,17 @@ impl<'a> Reign<'a> {
 
     /// Makes the balancer, or begins to.
     async fn ensure(&self, leader: &Fencing) -> Result<(), Status> {
-        let (cluster, fencing) = (Some(self.cluster.clone()), Some(leader.clone()));
-        let by = By { cluster, fencing, ..By::usual(self.t) };
-        Rpc::EnsureLoadBalancer.call_about(self.t, &self.wanted, by).await
+        self.call(Rpc::EnsureLoadBalancer, leader).await
     }
 
     /// A mutation that has nothing to do.
     async fn change(&self, leader: &Fencing) -> Result<Response<()>, Status> {
+        self.call(Rpc::DeleteLoadBalancer, leader).await.map(Response::new)
+    }
+
+    async fn call(&self, rpc: Rpc, leader: &Fencing) -> Result<(), Status> {
         let (cluster, fencing) = (Some(self.cluster.clone()), Some(leader.clone()));
-        let by = By { cluster, fencing, ..By::usual(self.t) };
-        Rpc::DeleteLoadBalancer.call_about(self.t, &self.wanted, by).await.map(Response::new)
+        rpc.call_about(self.t, &self.wanted, By { cluster, fencing, ..By::usual(self.t) }).await
     }
 }
 

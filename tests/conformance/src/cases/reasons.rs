@@ -11,7 +11,6 @@ use crate::{
         Run,
     },
     provider::in_words,
-    scenario::Variables,
     trial::{Trial, examine, expect, failed, read_error},
 };
 
@@ -115,7 +114,7 @@ struct Write(ErrorReason);
 impl Run for Read {
     fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
         Box::pin(async move {
-            provoke(t, self.0, "BatchGetInstances").await?;
+            t.provoke(self.0, "BatchGetInstances").await?;
             let answer = t.instances().batch_get_instances(t.ask(t.batch(vec![t.stranger()]))).await;
             let in_item = answer.as_ref().ok().and_then(|answer| {
                 answer
@@ -137,18 +136,13 @@ impl Run for Read {
 impl Run for Write {
     fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
         Box::pin(async move {
-            provoke(t, self.0, "EnsureLoadBalancer").await?;
+            t.provoke(self.0, "EnsureLoadBalancer").await?;
             match t.ensure_once(&t.unmade().await?).await {
                 Ok(answer) => Err(failed(self.0.wire_name(), format!("OK: {:?}", answer.into_inner()))),
                 Err(status) => told(t, &status, self.0),
             }
         })
     }
-}
-
-async fn provoke(t: &Trial, reason: ErrorReason, method: &str) -> Outcome {
-    let told = Variables::new().with("REASON", reason.wire_name()).with("METHOD", method);
-    t.steer("provoke-error", told).await.map(drop)
 }
 
 /// Checks that the error has this reason, and everything that belongs to it.

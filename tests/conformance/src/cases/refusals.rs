@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers},
-    scenario::Variables,
     trial::{INSPECT, Trial, Wanted, failed, refused, same},
 };
 
@@ -63,9 +62,7 @@ async fn keeps_working(t: &Trial) -> Outcome {
 async fn ended_by_a_quota(t: &Trial) -> Outcome {
     let wanted = Wanted { nodes: behind(&t.machines(1).await?), ..t.wanted().await? };
     stands(t, &wanted).await?;
-    let quota = ErrorReason::QuotaExceeded.wire_name();
-    let told = Variables::new().with("REASON", quota).with("METHOD", "EnsureLoadBalancer");
-    t.steer("provoke-error", told).await?;
+    t.provoke(ErrorReason::QuotaExceeded, "EnsureLoadBalancer").await?;
     let edit = wanted.changed(443);
     let answer = t.ensure_once(&edit).await;
     t.restore("provoke-error").await?;

@@ -15,7 +15,7 @@ use super::{Entry, Ledger};
 use crate::{
     provider::in_words,
     scenario::{Scenario, Variables},
-    target::Wire,
+    target::{Wire, is_temporary},
     trial::{read_error, reason_of},
 };
 
@@ -57,7 +57,6 @@ pub async fn clean(
     let open: Vec<_> = ledger.borrow().open().into_iter().filter(|(number, _)| chosen(*number)).collect();
     let is_balancer = |(_, entry): &(u64, Entry)| matches!(entry, Entry::LoadBalancer { .. });
     // Balancers that follow one another go at once: each may take a while.
-    let mut tried = Vec::new();
     for group in open.chunk_by(|one, next| is_balancer(one) && is_balancer(next)) {
         let all = group.iter().map(async |(number, entry)| {
             let cleaner = Cleaner { wire, scenario };
@@ -65,16 +64,11 @@ pub async fn clean(
                 Ok(done) => done,
                 Err(_) => Err(format!("not gone after {PATIENCE:?}").into()),
             };
-            (*number, entry, done)
+            let gone = || ledger.borrow_mut().gone(*number).map_err(|error| format!("{error:#}").into());
+            let Why { words, refused } = done.and_then(|()| gone()).err()?;
+            Some(Left { what: entry.words(), why: words, refused })
         });
-        tried.extend(join_all(all).await);
-    }
-    for (number, entry, done) in tried {
-        let noted =
-            done.and_then(|()| ledger.borrow_mut().gone(number).map_err(|error| format!("{error:#}").into()));
-        if let Err(Why { words, refused }) = noted {
-            left.push(Left { what: entry.words(), why: words, refused });
-        }
+        left.extend(join_all(all).await.into_iter().flatten());
     }
     left
 }
@@ -209,16 +203,10 @@ impl Cleaner<'_> {
 
 /// Whether it says something about the cloud as a whole, and not about the object.
 fn comes_back(status: &tonic::Status) -> bool {
-    let reason = reason_of(status);
-    reason.is_none_or(|reason| {
-        matches!(
-            reason,
-            ErrorReason::RateLimited
-                | ErrorReason::RetryLater
-                | ErrorReason::ProviderOverloaded
-                | ErrorReason::CloudApiUnavailable
-                | ErrorReason::ShuttingDown
-        )
+    reason_of(status).is_none_or(|reason| match reason {
+        ErrorReason::ConcurrentOperation => false,
+        ErrorReason::ShuttingDown => true,
+        other => is_temporary(other),
     })
 }
 

@@ -156,7 +156,7 @@ fn whole(data: Bytes, trailers: Option<HeaderMap>) -> Body {
 }
 
 /// What the host waits for by itself.
-fn is_temporary(reason: ErrorReason) -> bool {
+pub(crate) fn is_temporary(reason: ErrorReason) -> bool {
     matches!(
         reason,
         ErrorReason::RateLimited

@@ -1,6 +1,6 @@
 //! Load balancers: wanted, created, read, listed and deleted.
 
-use std::time::Duration;
+use std::{cell::RefCell, time::Duration};
 
 use cloudprovider_proto::v1alpha1::{
     Adoption, BackendSet, ClusterRef, DeleteLoadBalancerRequest, DeleteLoadBalancerResponse,
@@ -11,7 +11,7 @@ use cloudprovider_proto::v1alpha1::{
 use futures::future::join_all;
 use tonic::{Response, Status};
 
-use super::{LOOK_AGAIN, Trial, failed, good};
+use super::{LOOK_AGAIN, Pool, Trial, failed, good};
 use crate::{
     case::{Outcome, Stop},
     ledger::Entry,
@@ -78,17 +78,25 @@ impl Trial {
     /// A balancer for the run's cluster, whose Service an earlier case may have left: the case's first Ensure may find it
     /// standing.
     pub(crate) async fn wanted(&self) -> Result<Wanted, Stop> {
-        let cluster = self.cluster().unwrap_or_default();
-        let mut left = self.session.balancers.borrow_mut().take();
-        if left.is_none() && !self.scenario().balancer_takes.is_zero() {
+        let takes_time = !self.scenario().balancer_takes.is_zero();
+        if takes_time && self.session.balancers.borrow().is_empty() {
             self.make_spares().await?;
-            left = self.session.balancers.borrow_mut().take();
         }
+        self.left_or_new(&self.session.balancers, self.cluster().unwrap_or_default()).await
+    }
+
+    /// What an earlier case left for this cluster, or else a new one for it.
+    async fn left_or_new(
+        &self,
+        pool: &RefCell<Pool<ServiceRef>>,
+        cluster: ClusterRef,
+    ) -> Result<Wanted, Stop> {
+        let left = pool.borrow_mut().take();
         if let Some(reference) = left {
             return Ok(self.wanted_for(cluster, reference));
         }
         let (number, wanted) = self.make_wanted(cluster, false).await?;
-        self.session.balancers.borrow_mut().add(vec![number], wanted.service_ref());
+        pool.borrow_mut().add(vec![number], wanted.service_ref());
         Ok(wanted)
     }
 
@@ -112,14 +120,7 @@ impl Trial {
 
     /// A balancer of the other cluster, which may stand. The case leaves it as it is.
     pub(crate) async fn wanted_by_other(&self) -> Result<Wanted, Stop> {
-        let cluster = self.other_cluster();
-        let left = self.session.others.borrow_mut().take();
-        if let Some(reference) = left {
-            return Ok(self.wanted_for(cluster, reference));
-        }
-        let (number, wanted) = self.make_wanted(cluster, false).await?;
-        self.session.others.borrow_mut().add(vec![number], wanted.service_ref());
-        Ok(wanted)
+        self.left_or_new(&self.session.others, self.other_cluster()).await
     }
 
     /// A new balancer for this cluster.

@@ -18,6 +18,11 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T: Clone> Pool<T> {
+    /// Whether nothing waits for the next that asks.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.free.is_empty()
+    }
+
     /// One that an earlier case left.
     pub(crate) fn take(&mut self) -> Option<T> {
         let one = self.free.pop()?;

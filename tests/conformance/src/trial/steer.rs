@@ -26,6 +26,12 @@ impl Trial {
         self.hook(hook, &variables).await
     }
 
+    /// From now on the cloud ends with this reason what the RPC asks of it.
+    pub(crate) async fn provoke(&self, reason: ErrorReason, rpc: &str) -> Outcome {
+        let told = Variables::new().with("REASON", reason.wire_name()).with("METHOD", rpc);
+        self.steer("provoke-error", told).await.map(drop)
+    }
+
     /// Runs a hook that needs no undoing.
     pub(crate) async fn hook(&self, hook: &str, variables: &Variables) -> Result<Value, Stop> {
         self.scenario().hook(hook, variables).await.map_err(not_run)
