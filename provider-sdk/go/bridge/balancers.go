@@ -40,7 +40,7 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoad
 		service = known.service
 	}
 	out, err := one(ctx, l.bridge, "balancer "+ref.GetUid(), func(ctx context.Context) (*pb.LoadBalancer, error) {
-		return l.look(ctx, l.clusterName(request.GetCluster()), l.memory.mark(key).onto(serviceOf(service)))
+		return l.look(ctx, l.clusterName(request.GetCluster()), serviceOf(service))
 	})
 	if err != nil {
 		return nil, l.mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
@@ -76,7 +76,6 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 		return nil, err
 	}
 	l.memory.leads(request.GetFencing())
-	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
 	wish := wishOf("ensure", request, request.GetDesiredDigest())
 	waiting, done := withSpare(ctx)
 	defer done()
@@ -87,8 +86,7 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 	if answer.InProgress == nil && err != nil {
 		return nil, l.mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
 	}
-	answer.Events = l.called.takeEvents(ref.GetUid())
-	answer.Service = l.told(key, request.GetService())
+	answer.Events = l.events.take(ref.GetUid())
 	if answer.InProgress != nil {
 		answer.LoadBalancer = &pb.LoadBalancer{
 			Service: ref, Name: out.GetName(), State: pb.LoadBalancerState_LOAD_BALANCER_STATE_PENDING, Ownership: pb.Ownership_OWNERSHIP_BY_UID,
@@ -108,11 +106,10 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	}
 	cluster, begun := l.clusterName(request.GetCluster()), l.memory.now()
 	l.memory.begins(key, everything)
-	service, call, err := l.called.begin(ctx, key, request.GetService(), l.mirror.service)
+	service, err := l.mirror.shown(ctx, request.GetService(), l.mirror.service)
 	if err != nil {
 		return nil, err
 	}
-	defer l.called.end(call)
 	nodes := l.mirror.backends(ctx, request.GetBackends())
 	out := &pb.LoadBalancer{
 		Service: ref, Name: l.balancers.GetLoadBalancerName(ctx, cluster, service),
@@ -122,14 +119,14 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	status, err := l.balancers.EnsureLoadBalancer(ctx, cluster, service, nodes)
 	switch {
 	case err != nil:
-		return out, call.sooner(err)
+		return out, err
 	case status == nil:
 		return out, errors.New("the provider returned the balancer without its status")
 	}
-	l.called.applied(key, request.GetService(), status)
+	l.mirror.applied(request.GetService(), status)
 	l.reachable.answered()
 	out.Ingress = ingressOf(status)
-	l.memory.ensured(key, begun, l.wanted(request.GetService()), out)
+	l.memory.ensured(key, begun, wanted(request.GetService()), out)
 	return out, nil
 }
 
@@ -143,12 +140,12 @@ func understood(service *pb.Service) error {
 	return nil
 }
 
-// wanted returns the wanted state of a Service, without its status and without the annotations that the host wrote for the
-// provider.
-func (l *loadBalancers) wanted(service *pb.Service) *pb.Service {
+// wanted returns the wanted state of a Service: without its status.
+func wanted(service *pb.Service) *pb.Service { return withIngress(service, nil) }
+
+func withIngress(service *pb.Service, ingress []*pb.LoadBalancerIngress) *pb.Service {
 	out := proto.CloneOf(service)
-	out.Ingress = nil
-	maps.DeleteFunc(out.Annotations, func(key, _ string) bool { return writes(l.annotationWrites, key) })
+	out.Ingress = ingress
 	return out
 }
 
@@ -162,15 +159,9 @@ func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *p
 		return l.update(ctx, request.GetCluster(), item, nodes)
 	}
 	results := changeEach(ctx, l.bridge, &l.balancerWorks, request.GetItems(), named, update, l.updateResult)
-	services := map[string]*pb.Service{}
-	for _, item := range request.GetItems() {
-		services[item.GetService().GetRef().GetUid()] = item.GetService()
-	}
 	// Not sooner: of an item that was given up, a second result comes that nobody reads.
 	for _, result := range results {
-		uid := result.GetServiceUid()
-		result.Events = l.called.takeEvents(uid)
-		result.Service = l.told(balancerKey{request.GetCluster().GetUid(), uid}, services[uid])
+		result.Events = l.events.take(result.GetServiceUid())
 	}
 	return &pb.BatchUpdateLoadBalancersResponse{Results: results}, nil
 }
@@ -189,13 +180,13 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	}
 	applied := item.GetService()
 	if known.service != nil {
-		applied = l.asApplied(known.service, applied)
+		// An update replaces only backends, but some providers apply the whole Service that they receive.
+		applied = withIngress(known.service, applied.GetIngress())
 	}
-	service, call, err := l.called.begin(ctx, key, applied, l.mirror.service)
+	service, err := l.mirror.shown(ctx, applied, l.mirror.service)
 	if err != nil {
 		return err
 	}
-	defer l.called.end(call)
 	l.showApplied(service, applied)
 	balancer := proto.CloneOf(known.balancer)
 	if balancer == nil {
@@ -211,7 +202,7 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	l.memory.begins(key, backends)
 	err = guarded(func() error { return l.balancers.UpdateLoadBalancer(ctx, name, service, slices.Clone(nodes)) })
 	if err != nil {
-		return l.orNeedsEnsure(ctx, key, name, service, call.sooner(err))
+		return l.orNeedsEnsure(ctx, key, name, service, err)
 	}
 	l.reachable.answered()
 	balancer.AppliedDigest = item.GetDesiredDigest()
@@ -234,22 +225,6 @@ func (l *loadBalancers) orNeedsEnsure(ctx context.Context, key balancerKey, clus
 	return err
 }
 
-// asApplied returns the Service that was last applied, with its current status and provider-written annotations: an update
-// replaces only backends, but some providers apply the whole Service that they receive.
-func (l *loadBalancers) asApplied(applied, now *pb.Service) *pb.Service {
-	out := proto.CloneOf(applied)
-	out.Ingress = now.GetIngress()
-	for key, value := range now.GetAnnotations() {
-		if writes(l.annotationWrites, key) {
-			if out.Annotations == nil {
-				out.Annotations = map[string]string{}
-			}
-			out.Annotations[key] = value
-		}
-	}
-	return out
-}
-
 func (l *loadBalancers) updateResult(item *pb.LoadBalancerUpdate, err error) *pb.LoadBalancerUpdateResult {
 	uid := item.GetService().GetRef().GetUid()
 	if err == nil {
@@ -268,61 +243,51 @@ func (l *loadBalancers) DeleteLoadBalancer(ctx context.Context, request *pb.Dele
 	defer done()
 	l.memory.leads(request.GetFencing())
 	wish := wishOf("delete", request, "")
-	writes, err := do(waiting, &l.balancerWorks, ref.GetUid(), wish, func(ctx context.Context) (*pb.ServiceWrites, error) {
-		return l.delete(ctx, request)
+	_, err := do(waiting, &l.balancerWorks, ref.GetUid(), wish, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, l.delete(ctx, request)
 	})
-	answer := &pb.DeleteLoadBalancerResponse{InProgress: inProgress(err), Service: proto.CloneOf(writes)}
+	answer := &pb.DeleteLoadBalancerResponse{InProgress: inProgress(err)}
 	if answer.InProgress == nil && err != nil {
 		// Its finalizer waits for this, so it must be tried again.
 		return nil, l.mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR)
 	}
-	answer.Events = l.called.takeEvents(ref.GetUid())
+	answer.Events = l.events.take(ref.GetUid())
 	return answer, nil
 }
 
-// delete returns what the provider wrote to the Service.
-func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalancerRequest) (*pb.ServiceWrites, error) {
+func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalancerRequest) error {
 	ref := request.GetService()
 	key := balancerKey{request.GetCluster().GetUid(), ref.GetUid()}
 	if l.memory.elsewhere(key) {
-		return &pb.ServiceWrites{}, nil
+		return nil
 	}
 	last, applied := l.lastKnown(key, request)
 	l.memory.begins(key, everything)
 	if applied != nil {
-		if err := l.deleteAs(ctx, key, request.GetCluster(), applied, true); err != nil {
-			return nil, err
+		if err := l.deleteAs(ctx, request.GetCluster(), applied, true); err != nil {
+			return err
 		}
 	}
-	if err := l.deleteAs(ctx, key, request.GetCluster(), last, false); err != nil {
-		return nil, err
+	if err := l.deleteAs(ctx, request.GetCluster(), last, false); err != nil {
+		return err
 	}
-	writes := l.told(key, last)
 	l.mirror.serviceGone(ref)
 	l.memory.erase(key)
-	return writes, nil
+	return nil
 }
 
-// told returns what the host writes on the real Service, as the provider has left it.
-func (l *loadBalancers) told(key balancerKey, service *pb.Service) *pb.ServiceWrites {
-	mark := l.memory.mark(key)
-	set, removed := mark.told(l.annotationWrites, service)
-	return &pb.ServiceWrites{Annotations: set, RemovedAnnotations: removed, Conditions: mark.conditionsTold(l.conditionWrites)}
-}
-
-func (l *loadBalancers) deleteAs(ctx context.Context, key balancerKey, cluster *pb.ClusterRef, last *pb.Service, applied bool) error {
-	service, call, err := l.called.begin(ctx, key, last, l.mirror.formerService)
+func (l *loadBalancers) deleteAs(ctx context.Context, cluster *pb.ClusterRef, last *pb.Service, applied bool) error {
+	service, err := l.mirror.shown(ctx, last, l.mirror.formerService)
 	if err != nil {
 		return err
 	}
-	defer l.called.end(call)
 	if applied {
 		l.showApplied(service, last)
 	}
 	err = l.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(cluster), service)
 	// Whoever serves the Service now has a finalizer of its own; ours must not stay for ever.
 	if err != nil && !errors.Is(err, cloudprovider.ImplementedElsewhere) {
-		return call.sooner(err)
+		return err
 	}
 	return nil
 }
@@ -333,8 +298,8 @@ func (l *loadBalancers) deleteAs(ctx context.Context, key balancerKey, cluster *
 func (l *loadBalancers) lastKnown(key balancerKey, request *pb.DeleteLoadBalancerRequest) (last, applied *pb.Service) {
 	known := l.memory.recall(key).service
 	switch hint := request.GetLastKnown(); {
-	case hint.GetRef().GetUid() == key.service && known != nil && !proto.Equal(l.wanted(hint), known):
-		return hint, l.asApplied(known, hint)
+	case hint.GetRef().GetUid() == key.service && known != nil && !proto.Equal(wanted(hint), known):
+		return hint, withIngress(known, hint.GetIngress())
 	case hint.GetRef().GetUid() == key.service:
 		return hint, nil
 	case known != nil:

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -68,14 +67,14 @@ type bridge struct {
 	surroundings  *surroundings
 	leading       *leading
 	mirror        *mirror
-	called        *called
+	events        events
 	reads         *reads
 	reachable     reachable
 	// balancerWorks and routeWorks are the running mutations.
 	balancerWorks, routeWorks works
 
-	backendLabels, nodeAnnotations, annotationWrites, conditionWrites, classes []string
-	onlyClasses                                                                bool
+	backendLabels, nodeAnnotations, classes []string
+	onlyClasses                             bool
 
 	memory *memory
 }
@@ -126,18 +125,6 @@ func WithBackendNodeState() Option {
 // WithNodeAnnotations lists the node annotations that the provider reads; none by default.
 func WithNodeAnnotations(keys ...string) Option {
 	return func(b *bridge) { b.nodeAnnotations = keys }
-}
-
-// WithServiceAnnotationWrites lists the prefixes of annotations that the provider writes on Services, so that the host
-// writes them to the real ones. Digests exclude them: do not list prefixes in which users configure the provider.
-func WithServiceAnnotationWrites(prefixes ...string) Option {
-	return func(b *bridge) { b.annotationWrites = prefixes }
-}
-
-// WithServiceConditionWrites lists the types of conditions that the provider sets on Services, so that the host sets
-// them on the real ones.
-func WithServiceConditionWrites(types ...string) Option {
-	return func(b *bridge) { b.conditionWrites = types }
 }
 
 // WithLoadBalancerClasses lists the values of spec.loadBalancerClass that the provider serves; none by default.
@@ -194,7 +181,6 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 	for _, option := range options {
 		option(b)
 	}
-	b.annotationWrites = append(slices.Clone(b.annotationWrites), finalizersKey)
 	if b.surroundings == nil {
 		if err := b.surround(stop); err != nil {
 			return nil, err
@@ -227,7 +213,6 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 	b.balancerWorks.places, b.balancerWorks.hangs = make(chan struct{}, b.concurrency), hangsAfter*b.patience
 	b.reads = &reads{limit: hangingPerCall * concurrent, patience: b.patience}
 	b.options = append(b.options, sdk.WithIntroductions(b.memory.introduced))
-	b.called = newCalled(b)
 	if b.leading.atStart {
 		if err := b.initializeOnce(""); err != nil {
 			return nil, err
@@ -286,7 +271,6 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 		},
 		LoadBalancerClasses: b.classes, NoDefaultLoadBalancerClass: b.onlyClasses,
 	}
-	answer.Wants.ServiceAnnotationWrites, answer.Wants.ServiceConditionWrites = b.annotationWrites, b.conditionWrites
 	if b.backendState {
 		withState(answer.Wants.Backend)
 	}

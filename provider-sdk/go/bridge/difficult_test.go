@@ -21,8 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-
-	"cloudprovider.ccm/sdk/bridge/internal/privateapi"
 )
 
 // life is that of two Services and their nodes with a difficult provider.
@@ -167,7 +165,7 @@ func (l *life) run(habit habits.Habit) {
 // Service gets its balancer, an edit arrives, and the Service leaves nothing behind.
 func TestADifficultProviderLives(t *testing.T) {
 	for _, habit := range []habits.Habit{
-		habits.RefusesEmptyID, habits.PatchesLate, habits.PatchesID, habits.OwnFinalizer, habits.ListsServices, habits.WantsNodeLister,
+		habits.RefusesEmptyID, habits.ListsServices, habits.WantsNodeLister,
 		habits.RunsLoops, habits.Retries, habits.WritesNodes, habits.OwnMetrics, habits.TellsEvents, habits.Panics, habits.Hangs,
 	} {
 		t.Run(string(habit), func(t *testing.T) { begin(t, habit).run(habit) })
@@ -182,8 +180,7 @@ func TestADifficultProviderLivesWithARealAPI(t *testing.T) {
 		t.Run(string(habit), func(t *testing.T) {
 			stop := make(chan struct{})
 			t.Cleanup(func() { close(stop) })
-			real := privateapi.New(stop)
-			real.Listen(privateapi.Listener{Written: func(_, _ *v1.Service) error { return nil }})
+			real := newRealAPI(stop)
 			for _, name := range []string{"a", "b"} {
 				set(t, real, "nodes", &v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: meta("", name, name), Spec: v1.NodeSpec{ProviderID: "fake://" + name}})
 			}
@@ -203,7 +200,7 @@ func meta(namespace, name, uid string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}
 }
 
-func set(t *testing.T, api *privateapi.API, resource string, object runtime.Object) {
+func set(t *testing.T, api realAPI, resource string, object runtime.Object) {
 	t.Helper()
 	if _, err := api.Set(resource, object); err != nil {
 		t.Fatal(err)
@@ -247,7 +244,10 @@ func TestADifficultProvidersMetricsAreServed(t *testing.T) {
 
 // P4: if a provider needs more of Kubernetes than nodes and Services, the error, which becomes an Event, says so; the node exists.
 func TestADifficultProviderSaysWhatItNeeds(t *testing.T) {
-	for habit, kind := range map[habits.Habit]string{habits.ReadsConfigMap: "configmaps", habits.LocksLease: "leases.coordination.k8s.io"} {
+	for habit, kind := range map[habits.Habit]string{
+		habits.ReadsConfigMap: "configmaps", habits.LocksLease: "leases.coordination.k8s.io",
+		habits.PatchesLate: "services", habits.PatchesID: "services", habits.OwnFinalizer: "services",
+	} {
 		t.Run(string(habit), func(t *testing.T) {
 			life := begin(t, habit)
 			_, err := life.ensure(service("1"), "digest-1", life.node("a"))

@@ -22,12 +22,18 @@ type flags struct {
 	// backendLabels is nil unless the flag is set, likewise.
 	backendLabels, nodeAnnotations list
 	backendState                   bool
-	annotationWrites               list
-	conditionWrites                list
 	classes                        list
 	onlyClasses                    bool
 	// initializeAtStart is nil unless the flag is set, likewise.
 	initializeAtStart *bool
+}
+
+// removedFlags are flags of earlier versions, with what is instead.
+var removedFlags = map[string]string{
+	"state-dir":                 "the host keeps what is applied to load balancers now, and no directory",
+	"state-dir-is-complete":     "the host keeps what is applied to load balancers now, and no directory",
+	"service-annotation-writes": "the cloud provider writes on the real Service now, with --kubeconfig=" + inCluster,
+	"service-condition-writes":  "the cloud provider writes on the real Service now, with --kubeconfig=" + inCluster,
 }
 
 // list is a flag of comma-separated values.
@@ -79,10 +85,6 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 		"condition Ready: for a cloud provider that selects nodes by these")
 	own.Var(&out.nodeAnnotations, "node-annotations", "`KEY,...`: node annotations that the cloud provider reads; a key that ends in \"/\" or "+
 		"\"*\" is a prefix")
-	own.Var(&out.annotationWrites, "service-annotation-writes", "`PREFIX,...`: annotations that the cloud provider writes on Services; the host "+
-		"writes them to the real ones")
-	own.Var(&out.conditionWrites, "service-condition-writes", "`TYPE,...`: conditions that the cloud provider sets on Services; the host sets "+
-		"them on the real ones")
 	own.Var(&out.classes, "load-balancer-classes", "`CLASS,...`: the values of spec.loadBalancerClass that the cloud provider serves")
 	own.BoolVar(&out.onlyClasses, "no-default-load-balancer-class", false, "leave Services without a class to another provider")
 	own.BoolFunc("initialize-at-start", "initialize the cloud provider at once, not when somebody first leads: for shadow mode, and for "+
@@ -91,11 +93,9 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 		out.initializeAtStart = &atStart
 		return err
 	})
-	for _, name := range []string{"state-dir", "state-dir-is-complete"} {
+	for name, instead := range removedFlags {
 		if set.Lookup(name) == nil {
-			own.BoolFunc(name, "removed: the host keeps what is applied to load balancers", func(string) error {
-				return fmt.Errorf("the host keeps what is applied to load balancers now: remove --%s, and its directory", name)
-			})
+			own.BoolFunc(name, "removed: "+instead, func(string) error { return fmt.Errorf("%s: remove --%s", instead, name) })
 		}
 	}
 	own.VisitAll(func(ours *flag.Flag) {
@@ -131,12 +131,6 @@ func (f *flags) options() (told []Option, err error) {
 	}
 	if f.nodeAnnotations != nil {
 		told = append(told, WithNodeAnnotations(f.nodeAnnotations...))
-	}
-	if f.annotationWrites != nil {
-		told = append(told, WithServiceAnnotationWrites(f.annotationWrites...))
-	}
-	if f.conditionWrites != nil {
-		told = append(told, WithServiceConditionWrites(f.conditionWrites...))
 	}
 	if f.classes != nil {
 		told = append(told, WithLoadBalancerClasses(f.classes...))

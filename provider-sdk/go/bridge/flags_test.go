@@ -23,8 +23,7 @@ func TestVendorsFlagsKeepWorking(t *testing.T) {
 	err := set.Parse([]string{
 		"--cloud-config=/etc/cloud", "--regions=a,b", "--dry-run", "-v=4", "--allow-untagged-cloud",
 		"--provider-id-prefixes=a://, b://", "--backend-node-labels=", "--node-annotations=x.example/",
-		"--initialize-at-start", "--backend-node-state", "--service-condition-writes=x.example/Open",
-		"--concurrency=1",
+		"--initialize-at-start", "--backend-node-state", "--concurrency=1",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +31,7 @@ func TestVendorsFlagsKeepWorking(t *testing.T) {
 	if ours.cloudConfig != "/etc/cloud" || *vendorsConfig != "/etc/cloud" || len(*region) != 2 || !*dry || !vendor.Changed("dry-run") {
 		t.Error(ours, *vendorsConfig, *region, *dry)
 	}
-	if told, err := ours.options(); err != nil || len(told) != 8 || !*ours.initializeAtStart {
+	if told, err := ours.options(); err != nil || len(told) != 7 || !*ours.initializeAtStart {
 		t.Error(told, err)
 	}
 	for _, wrong := range []string{"0", "-1", "many"} {
@@ -77,12 +76,15 @@ func TestAKubeconfigThatCannotBeReadIsNamed(t *testing.T) {
 }
 
 func TestRemovedFlagsSayWhatReplacesThem(t *testing.T) {
-	for _, arg := range []string{"--state-dir=/state", "--state-dir-is-complete"} {
+	for arg, instead := range map[string]string{
+		"--state-dir=/state": "the host keeps", "--state-dir-is-complete": "the host keeps",
+		"--service-annotation-writes=x.example/": "--kubeconfig=in-cluster", "--service-condition-writes=x.example/Open": "--kubeconfig=in-cluster",
+	} {
 		set := flag.NewFlagSet("sidecar", flag.ContinueOnError)
 		set.SetOutput(io.Discard)
 		bindFlags(set, pflag.NewFlagSet("vendor", pflag.ContinueOnError))
 		name, _, _ := strings.Cut(arg, "=")
-		if err := set.Parse([]string{arg}); err == nil || !strings.Contains(err.Error(), "the host keeps") || !strings.Contains(err.Error(), "remove "+name) {
+		if err := set.Parse([]string{arg}); err == nil || !strings.Contains(err.Error(), instead) || !strings.Contains(err.Error(), "remove "+name) {
 			t.Errorf("%s: %v", arg, err)
 		}
 	}

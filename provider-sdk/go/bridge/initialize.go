@@ -51,7 +51,7 @@ func WithInitialize(clients cloudprovider.ControllerClientBuilder, shared inform
 func (b *bridge) surround(stop <-chan struct{}) error {
 	config := b.kubernetes
 	if config == nil {
-		b.mirror.api = privateapi.New(stop)
+		b.mirror.api = privateapi.New(stop, b.events.keep)
 		config = b.mirror.api.Config()
 	}
 	client, err := kubernetes.NewForConfig(config)

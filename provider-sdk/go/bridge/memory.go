@@ -54,7 +54,6 @@ type moment uint64
 type memory struct {
 	mu    sync.Mutex
 	known map[balancerKey]known
-	marks map[balancerKey]mark
 	names map[string]string
 	// term is that of the last mutation, terms counts them.
 	term    string
@@ -63,7 +62,7 @@ type memory struct {
 }
 
 func newMemory() *memory {
-	return &memory{known: map[balancerKey]known{}, marks: map[balancerKey]mark{}, names: map[string]string{}}
+	return &memory{known: map[balancerKey]known{}, names: map[string]string{}}
 }
 
 // introduced records a call of GetInfo: a host connects or reconnects, or somebody merely asks for the provider's identity.
@@ -144,23 +143,10 @@ func (m *memory) updateFailed(key balancerKey) (again bool) {
 	return again
 }
 
-func (m *memory) mark(key balancerKey) mark {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.marks[key]
-}
-
-func (m *memory) keep(key balancerKey, now mark) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.marks[key] = now
-}
-
 // erase forgets a Service that has no balancer any more.
 func (m *memory) erase(key balancerKey) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.marks, key)
 	delete(m.known, key)
 }
 

@@ -224,6 +224,28 @@ func (m *mirror) forget(now time.Time) {
 	}
 }
 
+// shown makes a Service visible to the provider, in the given way, and returns it as the provider is called with it.
+func (m *mirror) shown(ctx context.Context, service *pb.Service, show func(*v1.Service)) (*v1.Service, error) {
+	// The caller has meanwhile asked the provider who owns the balancer, and the term may have ended during that call.
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if m.live != nil {
+		return m.live.service(ctx, service)
+	}
+	out := serviceOf(service)
+	show(out)
+	m.allServices(ctx)
+	return out, nil
+}
+
+// applied shows the provider a Service with its new status.
+func (m *mirror) applied(service *pb.Service, status *v1.LoadBalancerStatus) {
+	now := serviceOf(service)
+	now.Status.LoadBalancer = *status.DeepCopy()
+	m.formerService(now)
+}
+
 // service makes a Service visible to the provider, in place of an earlier one of its name.
 func (m *mirror) service(service *v1.Service) {
 	if m.api != nil {

@@ -79,6 +79,9 @@ func addressesOf(addresses []v1.NodeAddress) []*pb.NodeAddress {
 	return out
 }
 
+// cleanupFinalizer is on every Service that the provider is called with, since the host adds it first, as upstream does.
+const cleanupFinalizer = "service.kubernetes.io/load-balancer-cleanup"
+
 // serviceOf builds the Service that a provider reads.
 func serviceOf(service *pb.Service) *v1.Service {
 	out := &v1.Service{
@@ -118,6 +121,9 @@ func serviceOf(service *pb.Service) *v1.Service {
 		out.Spec.SessionAffinity = v1.ServiceAffinityClientIP
 		seconds := int32(sticky.AsDuration().Seconds())
 		out.Spec.SessionAffinityConfig = &v1.SessionAffinityConfig{ClientIP: &v1.ClientIPConfig{TimeoutSeconds: &seconds}}
+	}
+	if !slices.Contains(out.Finalizers, cleanupFinalizer) {
+		out.Finalizers = append(out.Finalizers, cleanupFinalizer)
 	}
 	families(service, out)
 	for _, port := range service.GetPorts() {

@@ -92,6 +92,33 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- $peers | uniq | sortAlpha | join "," }}
 {{- end }}
 
+{{- /* Environment variables for whoever calls the apiserver, as JSON. */}}
+{{- define "ccm-host.apiServer" -}}
+{{- $env := list }}
+{{- with .Values.apiServer.host }}{{ $env = append $env (dict "name" "KUBERNETES_SERVICE_HOST" "value" (toString .)) }}{{ end }}
+{{- with .Values.apiServer.port }}{{ $env = append $env (dict "name" "KUBERNETES_SERVICE_PORT" "value" (int64 . | toString)) }}{{ end }}
+{{- toJson $env }}
+{{- end }}
+
+{{- /* The ServiceAccount of a provider, and the Secret with its token. */}}
+{{- define "ccm-host.account" -}}
+{{ include "ccm-host.name" .root }}-{{ .provider }}
+{{- end }}
+
+{{- /* The rules of a provider's role; in shadow mode only what reads, since the provider may only compare. */}}
+{{- define "ccm-host.providerRules" -}}
+{{- $granted := list }}
+{{- range .rules }}
+{{- $verbs := .verbs }}
+{{- if $.shadow }}
+{{- $verbs = list }}
+{{- range .verbs }}{{ if has . (list "get" "list" "watch") }}{{ $verbs = append $verbs . }}{{ end }}{{ end }}
+{{- end }}
+{{- if $verbs }}{{ $granted = append $granted (set (deepCopy .) "verbs" $verbs) }}{{ end }}
+{{- end }}
+{{- with $granted }}{{ toYaml . }}{{ end }}
+{{- end }}
+
 {{- /* The security of a sidecar: key by key its own, else the host's. No `merge`, which takes false for nothing said. */}}
 {{- define "ccm-host.sidecarSecurity" -}}
 {{- $security := deepCopy .host }}

@@ -130,11 +130,28 @@ fn what_users_of_other_charts_set_has_its_place() -> Result<()> {
     ] {
         ensure!(of_host.iter().any(|one| one == flag), "{flag} is not among {of_host:#?}");
     }
-    let wanted = ["--endpoint=unix:///run/cloudprovider/near/private/ccm.sock", "--config=/etc/cloud/near"];
+    let wanted = [
+        "--endpoint=unix:///run/cloudprovider/near/private/ccm.sock",
+        "--config=/etc/cloud/near",
+        "--kubeconfig=in-cluster",
+    ];
     ensure!(of_provider == wanted, "{of_provider:?}");
     let security = &container(workload, "provider-near")?["securityContext"];
     ensure!(security["readOnlyRootFilesystem"] == false && security["runAsUser"] == 1001, "{security}");
     ensure!(security["capabilities"]["drop"] == json!(["ALL"]), "the rest stays: {security}");
+    let near = container(workload, "provider-near")?;
+    ensure!(near["env"][0]["value"] == "10.0.0.1" && near["env"][2]["name"] == "TOKEN", "{:#}", near["env"]);
+    let at = "/var/run/secrets/kubernetes.io/serviceaccount";
+    let token = json!({ "name": "token-near", "mountPath": at, "readOnly": true });
+    ensure!(near["volumeMounts"].as_array().is_some_and(|all| all.contains(&token)), "{near:#}");
+    let volume = json!({ "name": "token-near", "secret": { "secretName": "cloud-1-near" } });
+    ensure!(pod["volumes"].as_array().is_some_and(|all| all.contains(&volume)), "{:#}", pod["volumes"]);
+    let secret = find(&objects, "Secret")?;
+    let account = &secret["metadata"]["annotations"]["kubernetes.io/service-account.name"];
+    ensure!(
+        account == "cloud-1-near" && secret["type"] == "kubernetes.io/service-account-token",
+        "{secret:#}"
+    );
     ensure!(container(workload, "provider-far").is_err(), "it is no sidecar");
     Ok(())
 }
@@ -206,6 +223,17 @@ fn bad_values_are_named_with_what_is_wanted() -> Result<()> {
             "at '/providers/mock/endpoint': 'http://a:1' does not match pattern",
         ),
         (
+            provider(json!({ "endpoint": "https://a:1", "tlsSecretName": "a", "kubernetes": {} })),
+            "at '/providers/mock': 'not' failed",
+        ),
+        (
+            provider(json!({
+                "image": { "repository": "mock", "tag": "1" },
+                "kubernetes": { "rules": [{ "resources": ["pods"] }] },
+            })),
+            "at '/providers/mock/kubernetes/rules/0': missing property 'verbs'",
+        ),
+        (
             mock(json!({ "kind": "StatefulSet" })),
             "at '/kind': value must be one of 'DaemonSet', 'Deployment'",
         ),
@@ -251,6 +279,13 @@ fn in_shadow_mode_nothing_may_be_written() -> Result<()> {
         "shadow": true, "controllers": all, "useServiceAccountCredentials": true,
         "nodeIpam": { "enabled": true }, "cluster": { "cidrs": ["10.0.0.0/8"] },
         "kind": "DaemonSet", "updateStrategy": { "type": "OnDelete" },
+        "providers": { "mock": {
+            "image": { "repository": "mock", "tag": "1" },
+            "kubernetes": { "rules": [
+                { "apiGroups": [""], "resources": ["services"], "verbs": ["get", "patch"] },
+                { "apiGroups": [""], "resources": ["events"], "verbs": ["create"] },
+            ] },
+        } },
     }));
     let objects = objects(&Helm::built()?.render(&values)?)?;
     let is_read = |right: &deploy_tests::rights::Right| {

@@ -3,7 +3,11 @@
 use anyhow::{Context as _, Result, ensure};
 use deploy_tests::{Helm, objects};
 use e2e::{join, node, nothing_was_forbidden, service};
-use k8s_openapi::api::{coordination::v1::Lease, rbac::v1::ClusterRoleBinding};
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{ConfigMap, Node, Secret, Service},
+    rbac::v1::ClusterRoleBinding,
+};
 use kube::Api;
 use serde_json::{Value, json};
 use test_cluster::{
@@ -22,7 +26,7 @@ pub(crate) async fn installed(options: Options, mut values: Value) -> Result<(Cl
     let mut cluster = options.without_rights().start_without_host().await?;
     let folder = cluster.folder();
     let path = |name: &str| json!(folder.join(name).display().to_string());
-    values["providers"] = json!({ "mock": { "image": { "repository": "provider-mock", "tag": "0.1.0" } } });
+    values["providers"]["mock"]["image"] = json!({ "repository": "provider-mock", "tag": "0.1.0" });
     let mut arguments = json!({
         "kubeconfig": path(&format!("{ACCOUNT}.kubeconfig")),
         "bind-address": "127.0.0.1",
@@ -105,4 +109,35 @@ async fn the_deployment_with_much_else_does_its_main_job() -> Result<()> {
         "metrics": { "service": { "enabled": true }, "readers": [{ "name": "prometheus", "namespace": "monitoring" }] },
     }))
     .await
+}
+
+/// A provider that needs Kubernetes, as a bridged one does, gets an account of its own: with its rights, and not the host's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_has_the_rights_that_it_is_given_and_no_others() -> Result<()> {
+    let rule = |resource: &str, verbs: &[&str]| json!({ "apiGroups": [""], "resources": [resource], "verbs": verbs });
+    let rights = json!({
+        "rules": [rule("services", &["get", "list"])],
+        "namespacedRules": { "kube-system": [rule("configmaps", &["get"])] },
+    });
+    let (cluster, _) =
+        installed(Options::default(), json!({ "providers": { "mock": { "kubernetes": rights } } })).await?;
+    let account = format!("{ACCOUNT}-mock");
+    let secret = Api::<Secret>::namespaced(cluster.client.clone(), "kube-system").get(&account).await?;
+    ensure!(secret.type_.as_deref() == Some("kubernetes.io/service-account-token"), "{:?}", secret.type_);
+    // The account exists, or it could get no token.
+    cluster.service_account(&account).await?;
+
+    let user = format!("system:serviceaccount:kube-system:{account}");
+    let client = cluster.control_plane.client_for(&user, &["system:serviceaccounts"])?;
+    let forbidden = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 403);
+    Api::<Service>::all(client.clone()).list(&Default::default()).await?;
+    let configmaps = |namespace: &str| Api::<ConfigMap>::namespaced(client.clone(), namespace);
+    configmaps("kube-system").get_opt("any").await?;
+    for (what, denied) in [
+        ("another namespace", configmaps("default").get_opt("any").await.err()),
+        ("the host's rights", Api::<Node>::all(client.clone()).list(&Default::default()).await.err()),
+    ] {
+        ensure!(denied.as_ref().is_some_and(forbidden), "{what}: {denied:?}");
+    }
+    Ok(())
 }

@@ -22,16 +22,13 @@ const DIFFICULT: Subject = Subject {
     scheme: "fake",
     registered: "difficult",
     folder: "--fake-cloud-dir",
-    flags: &["--service-annotation-writes=difficult.example/"],
+    flags: &[],
 };
 
 /// Habits that need no more of Kubernetes than the host sends. Upstream's controllers cannot show those of the second
 /// row: they exit on a panic, and stand still while a call hangs.
-const ANYWHERE: [&str; 11] = [
+const ANYWHERE: [&str; 8] = [
     "refuses-empty-id",
-    "patches-late",
-    "patches-id",
-    "own-finalizer",
     "lists-services",
     "wants-node-lister",
     "runs-loops",
@@ -42,7 +39,8 @@ const ANYWHERE: [&str; 11] = [
 ];
 const OURS_ALONE: [&str; 2] = ["panics", "hangs"];
 /// Habits that need permissions in the cluster.
-const WITH_RIGHTS: [&str; 3] = ["reads-configmap", "reads-secrets", "locks-lease"];
+const WITH_RIGHTS: [&str; 6] =
+    ["patches-late", "patches-id", "own-finalizer", "reads-configmap", "reads-secrets", "locks-lease"];
 
 /// Runs all lives; the error names each failed one.
 async fn lives(
@@ -66,8 +64,6 @@ fn wanted(habit: &'static str, rights: bool) -> Left {
     let written = match habit {
         "patches-late" => "difficult.example/address",
         "patches-id" => "difficult.example/load-balancer-id",
-        // The real Service has the provider's own finalizer only if the provider may write it.
-        "own-finalizer" if !rights => "bridge.cloudprovider.ccm/finalizers",
         _ => "",
     };
     let finalizer = "service.kubernetes.io/load-balancer-cleanup";
@@ -82,7 +78,7 @@ fn wanted(habit: &'static str, rights: bool) -> Left {
         ("annotations", written.to_owned()),
         (
             "finalizers",
-            if habit == "own-finalizer" && rights {
+            if habit == "own-finalizer" {
                 format!("difficult.example/balancer {finalizer}")
             } else {
                 finalizer.to_owned()
@@ -129,13 +125,13 @@ async fn upstream_leaves(habits: &[&'static str]) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes; .ci/run runs it"]
 async fn a_difficult_provider_leaves_the_same_in_upstreams_process() -> Result<()> {
-    upstream_leaves(&ANYWHERE[..6]).await
+    upstream_leaves(&ANYWHERE).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes; .ci/run runs it"]
 async fn one_that_writes_and_reads_more_leaves_the_same_in_upstreams_process() -> Result<()> {
-    upstream_leaves(&[&ANYWHERE[6..], &WITH_RIGHTS].concat()).await
+    upstream_leaves(&WITH_RIGHTS).await
 }
 
 /// P4: without permissions, one Event says what it lacks, however often it retries, and it continues by itself once it
@@ -145,7 +141,13 @@ async fn one_that_writes_and_reads_more_leaves_the_same_in_upstreams_process() -
 async fn what_a_difficult_provider_lacks_is_said_and_can_be_given() -> Result<()> {
     let mut world = World::start(&DIFFICULT, Manager::Host { kubeconfig: false }, &[]).await?;
     let rights = format!("--kubeconfig={}", world.kubeconfig.display());
-    for (habit, kind) in [("reads-configmap", "configmaps"), ("locks-lease", "leases")] {
+    for (habit, kind) in [
+        ("reads-configmap", "configmaps"),
+        ("locks-lease", "leases"),
+        ("patches-id", "services"),
+        ("patches-late", "services"),
+        ("own-finalizer", "services"),
+    ] {
         world
             .cluster
             .restart_provider_with(&[format!("--habits={habit}"), "--kubeconfig=".to_owned()])

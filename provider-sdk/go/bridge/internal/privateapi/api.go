@@ -2,9 +2,8 @@
 // within this process, without a network.
 //
 // In: the Nodes and Services that the host sends. Out: a rest.Config for ordinary clients and informers, which list and
-// watch those Nodes and Services. Annotations, finalizers and conditions of Services are writable if the Listener
-// allows it, and Events are passed to it. Everything else is forbidden, with an error that names the remedy: an empty
-// response would mean that nothing exists.
+// watch those Nodes and Services, and the Events that they record on them. Everything else is forbidden, with an error that names
+// the remedy: an empty response would mean that nothing exists.
 package privateapi
 
 import (
@@ -24,8 +23,6 @@ const kept = 4096
 
 // API is such an apiserver. Its zero value is not usable; create one with New.
 type API struct {
-	// writing is held by a provider's write from its look at the object to its end, so that of two none is lost.
-	writing sync.Mutex
 	mu      sync.Mutex
 	version int64
 	objects map[key]*unstructured.Unstructured
@@ -35,8 +32,9 @@ type API struct {
 	// stop ends all watches.
 	stop <-chan struct{}
 
-	listener Listener
-	told     map[string]bool
+	// recorded is called for each Event on a Service that is here.
+	recorded func(service types.UID, kind, reason, message string)
+	warned   map[string]bool
 }
 
 // key identifies an object: resource, namespace and name.
@@ -50,9 +48,12 @@ type event struct {
 	object   *unstructured.Unstructured
 }
 
-// New returns an empty API, whose watches end when stop is closed.
-func New(stop <-chan struct{}) *API {
-	return &API{version: 1, objects: map[key]*unstructured.Unstructured{}, changed: make(chan struct{}), stop: stop, told: map[string]bool{}}
+// New returns an empty API, whose watches end when stop is closed. It passes on Events that are recorded on its Services.
+func New(stop <-chan struct{}, recorded func(service types.UID, kind, reason, message string)) *API {
+	return &API{
+		version: 1, objects: map[key]*unstructured.Unstructured{}, changed: make(chan struct{}), stop: stop,
+		recorded: recorded, warned: map[string]bool{},
+	}
 }
 
 // Config returns the client configuration. The address cannot be dialled.
@@ -102,15 +103,6 @@ func (a *API) set(resource string, object runtime.Object, replace bool) (int64, 
 	}
 	a.tell(of, "ADDED", wanted)
 	return a.version, nil
-}
-
-// UID returns the uid of an object, empty if it does not exist.
-func (a *API) UID(resource, namespace, name string) types.UID {
-	object, there := a.get(key{resource, namespace, name})
-	if !there {
-		return ""
-	}
-	return object.GetUID()
 }
 
 // Delete removes the object with this uid and returns the version of the deletion; 0 if it did not exist.

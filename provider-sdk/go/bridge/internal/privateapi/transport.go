@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 
@@ -55,8 +56,6 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 			return refused(request, apierrors.NewNotFound(resource, about.name)), nil
 		}
 		return answered(request, http.StatusOK, object.Object), nil
-	case (request.Method == http.MethodPatch || request.Method == http.MethodPut) && resource == services:
-		return t.write(request, about), nil
 	}
 	t.api.missed(request.Method, resource)
 	return refused(request, forbidden(about)), nil
@@ -64,7 +63,7 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // remedy explains how to get what is not served here: an empty response would be taken for the truth.
 const remedy = "this provider has no Kubernetes credentials, so it sees only the nodes and Services that the host names; " +
-	"set --kubeconfig to give it some"
+	"set --kubeconfig=in-cluster, or =FILE, to give it some"
 
 func forbidden(about target) *apierrors.StatusError {
 	return apierrors.NewForbidden(about.of.GroupResource(), about.name, errors.New(remedy))
@@ -151,11 +150,46 @@ func (t transport) event(request *http.Request, about target) (*http.Response, e
 	}
 	switch event := object.(type) {
 	case *corev1.Event:
-		t.api.tellEvent(event.InvolvedObject, event.Type, event.Reason, event.Message)
+		t.api.record(event.InvolvedObject, event.Type, event.Reason, event.Message)
 	case *eventsv1.Event:
-		t.api.tellEvent(event.Regarding, event.Type, event.Reason, event.Note)
+		t.api.record(event.Regarding, event.Type, event.Reason, event.Note)
 	}
 	return answered(request, http.StatusCreated, object), nil
+}
+
+func (a *API) record(on corev1.ObjectReference, kind, reason, message string) {
+	slog.Info("the cloud provider recorded an Event", "kind", on.Kind, "namespace", on.Namespace, "name", on.Name, "type", kind,
+		"reason", reason, "message", message)
+	service, there := a.get(key{services.Resource, on.Namespace, on.Name})
+	if on.Kind == "Service" && there && service.GetUID() == on.UID && reason != "" {
+		a.recorded(on.UID, kind, reason, message)
+	}
+}
+
+// missed warns of a request that only a real Kubernetes API would serve, once for each verb and kind: most providers make it when
+// they start.
+func (a *API) missed(verb string, of schema.GroupResource) {
+	if a.first(verb + of.String()) {
+		slog.Warn("refused a request that needs a real Kubernetes API; set --kubeconfig if the cloud provider depends on it",
+			"verb", verb, "kind", of.String())
+	}
+}
+
+// partial warns once of a list that a real Kubernetes API would answer with more: nobody names all Services.
+func (a *API) partial(of schema.GroupResource) {
+	if of == services && a.first("partial") {
+		slog.Warn("the cloud provider lists Services, and sees only those with a load balancer that this sidecar was called with; " +
+			"set --kubeconfig if it decides anything from the others")
+	}
+}
+
+// first reports whether nobody was warned of this before.
+func (a *API) first(what string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was := a.warned[what]
+	a.warned[what] = true
+	return !was
 }
 
 func refused(request *http.Request, err *apierrors.StatusError) *http.Response {
