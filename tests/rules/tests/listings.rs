@@ -49,3 +49,29 @@ fn with_listings(text: &str) -> (String, usize) {
     }
     (out, listings)
 }
+
+/// The table of docs/write-a-provider.md walks through the examples by the names of their functions.
+#[test]
+fn the_examples_have_the_functions_that_the_guide_names() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect(path);
+    let guide = read("docs/write-a-provider.md");
+    let (_, table) = guide.split_once("\n## A whole provider\n").expect("the section");
+    let (table, _) = table.split_once("\n## ").expect("a section after it");
+    let cells = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").nth(1));
+    let names: Vec<&str> =
+        cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).filter(|name| !name.is_empty()).collect();
+    assert!(names.len() > 10, "{names:?}");
+    let examples = [
+        ("provider-sdk/rust/examples/small_cloud.rs", "fn "),
+        ("provider-sdk/python/examples/small_cloud.py", "def "),
+        ("provider-sdk/go/examples/small-cloud/main.go", " "),
+    ]
+    .map(|(path, before)| (path, before, read(path).to_lowercase()));
+    for name in names {
+        for (path, before, text) in &examples {
+            let name = if path.ends_with(".go") { name.replace('_', "") } else { name.to_owned() };
+            let found = ["", "_"].iter().any(|private| text.contains(&format!("{before}{private}{name}(")));
+            assert!(found, "{path} has no function {name}");
+        }
+    }
+}
