@@ -31,7 +31,7 @@ pub(crate) fn methods(pool: &DescriptorPool) -> Result<String, Box<dyn Error>> {
         write!(
             code,
             "/// `{service}.{name}`.
-            pub static {constant}: Method = Method {{
+            pub const {constant}: Method = Method {{
                 name: \"{name}\",
                 service: \"{service}\",
                 path: \"/{PACKAGE}.{service}/{name}\",
@@ -52,7 +52,7 @@ pub(crate) fn methods(pool: &DescriptorPool) -> Result<String, Box<dyn Error>> {
         )?;
         write!(all, "&{constant},")?;
     }
-    write!(code, "/// All of them, in the order of the contract.\npub static ALL: &[&Method] = &[{all}];")?;
+    write!(code, "/// All of them, in the order of the contract.\npub const ALL: &[&Method] = &[{all}];")?;
     Ok(code)
 }
 

@@ -44,7 +44,7 @@ pub trait Rpc: prost::Message + 'static {
 }
 
 /// How a process introduces itself: of a package that is frozen, and so says nothing of deadlines.
-pub static GET_INFO: Method = Method {
+pub const GET_INFO: Method = Method {
     name: "GetInfo",
     service: "Discovery",
     path: "/ccm.discovery.v1.Discovery/GetInfo",

@@ -88,14 +88,14 @@ struct Inner {
 
 impl Calls {
     /// Records a call that arrives, and returns its number.
-    pub(crate) fn begin(&self, method: Method, mut call: Call) -> u64 {
+    pub(crate) fn begin(&self, method: &Method, mut call: Call) -> u64 {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         inner.last += 1;
         if inner.calls.len() == CAPACITY {
             inner.calls.pop_front();
         }
-        (call.sequence, call.method, call.code) = (inner.last, method.name().into(), RUNNING.into());
+        (call.sequence, call.method, call.code) = (inner.last, method.name.into(), RUNNING.into());
         let seen = inner.methods.entry(call.method.clone()).or_default();
         seen.calls += 1;
         seen.items += call.items;
@@ -105,7 +105,7 @@ impl Calls {
         inner.last
     }
 
-    pub(crate) fn end(&self, method: Method, sequence: u64, code: &str, reason: &str, now: Timestamp) {
+    pub(crate) fn end(&self, method: &Method, sequence: u64, code: &str, reason: &str, now: Timestamp) {
         let mut inner = self.inner.lock();
         let first = inner.calls.front().map_or(u64::MAX, |call| call.sequence);
         let at = sequence.checked_sub(first).and_then(|at| usize::try_from(at).ok());
@@ -115,7 +115,7 @@ impl Calls {
             call.took_ms = u64::try_from(now.duration_since(call.at).as_millis()).ok();
         }
         let outcome = if reason.is_empty() { code.to_owned() } else { format!("{code} {reason}") };
-        let seen = inner.methods.entry(method.name().to_owned()).or_default();
+        let seen = inner.methods.entry(method.name.to_owned()).or_default();
         seen.running = seen.running.saturating_sub(1);
         *seen.outcomes.entry(outcome).or_default() += 1;
     }
@@ -150,17 +150,18 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::method;
 
     #[test]
     fn calls_are_counted_by_outcome_and_kept_in_order() {
         let calls = Calls::default();
         let arrive = |items| Call { items, ..Call::default() };
         let now = Timestamp::UNIX_EPOCH;
-        let first = calls.begin(Method::ListRoutes, arrive(0));
-        let second = calls.begin(Method::BatchGetInstances, arrive(500));
-        let third = calls.begin(Method::BatchGetInstances, arrive(2));
-        calls.end(Method::BatchGetInstances, second, "OK", "", now);
-        calls.end(Method::BatchGetInstances, third, "UNAVAILABLE", "RETRY_LATER", now);
+        let first = calls.begin(&method::LIST_ROUTES, arrive(0));
+        let second = calls.begin(&method::BATCH_GET_INSTANCES, arrive(500));
+        let third = calls.begin(&method::BATCH_GET_INSTANCES, arrive(2));
+        calls.end(&method::BATCH_GET_INSTANCES, second, "OK", "", now);
+        calls.end(&method::BATCH_GET_INSTANCES, third, "UNAVAILABLE", "RETRY_LATER", now);
         let codes: Vec<_> = calls.list(None, 0, 10).into_iter().map(|call| call.code).collect();
         assert_eq!(codes, [RUNNING, "OK", "UNAVAILABLE"]);
         assert_eq!(calls.list(Some("batchgetinstances"), second, 10).len(), 1);
@@ -169,8 +170,8 @@ mod tests {
         assert_eq!((seen.calls, seen.items, seen.most_at_once), (2, 502, 2));
         assert_eq!(seen.outcomes, [("OK".into(), 1), ("UNAVAILABLE RETRY_LATER".into(), 1)].into());
         calls.reset();
-        calls.end(Method::ListRoutes, first, "OK", "", now);
+        calls.end(&method::LIST_ROUTES, first, "OK", "", now);
         assert_eq!(calls.list(None, 0, 10), []);
-        assert_eq!(calls.begin(Method::ListRoutes, arrive(0)), 4, "numbers go on");
+        assert_eq!(calls.begin(&method::LIST_ROUTES, arrive(0)), 4, "numbers go on");
     }
 }

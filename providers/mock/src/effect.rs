@@ -40,7 +40,7 @@ pub struct Effect {
     /// What happens.
     pub what: &'static str,
     /// The RPCs it can affect; empty means all.
-    pub(crate) methods: &'static [Method],
+    pub(crate) methods: &'static [&'static Method],
     /// Changes the request.
     pub(crate) ask: Ask,
     /// May prevent the work.
@@ -57,11 +57,11 @@ pub(crate) const fn effect(name: &'static str, what: &'static str) -> Effect {
 
 impl Effect {
     /// Whether it can affect an RPC.
-    pub(crate) fn fits(&self, method: Method) -> bool {
+    pub(crate) fn fits(&self, method: &Method) -> bool {
         self.methods.is_empty() || self.methods.contains(&method)
     }
 
-    pub(crate) const fn to(self, methods: &'static [Method]) -> Self {
+    pub(crate) const fn to(self, methods: &'static [&'static Method]) -> Self {
         Self { methods, ..self }
     }
 
@@ -151,7 +151,7 @@ pub(crate) struct Shot<'a> {
     pub(crate) now: Timestamp,
     pub(crate) advertised: &'a Advertised,
     pub(crate) memory: &'a Memory,
-    pub(crate) method: Method,
+    pub(crate) method: &'static Method,
     pub(crate) subjects: &'a [Subject],
     pub(crate) on: &'a [String],
     /// The variant of a breach; never empty if the breach has variants.

@@ -18,5 +18,3 @@ mod mock;
 mod provider;
 pub mod serve;
 mod wire;
-
-pub use contract::Method;

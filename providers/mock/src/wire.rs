@@ -13,7 +13,7 @@ use std::sync::Arc;
 use cloudprovider_sdk::{GrpcRequest, GrpcService, HookService};
 use tower::{Layer, ServiceExt as _, layer::layer_fn, service_fn};
 
-use crate::{contract::Method, effect::Memory, mock::Mock};
+use crate::{contract::method, effect::Memory, mock::Mock};
 use call::World;
 
 /// Puts the layer in front of all services.
@@ -26,7 +26,7 @@ pub(crate) fn layer(
         service_fn(move |request: GrpcRequest| {
             let (world, inner) = (Arc::clone(&world), inner.clone());
             async move {
-                match Method::of_path(request.uri().path()) {
+                match method::of_path(request.uri().path()) {
                     None => inner.oneshot(request).await,
                     Some(method) => exchange::exchange(world, inner, method, request).await,
                 }

@@ -6,17 +6,17 @@ use cloudprovider_sdk::proto::*;
 use prost::Message as _;
 
 use crate::{
-    contract::{Message, Method},
+    contract::{Message, Method, method},
     effect::{Effect, Reply, Shot, Turn, effect},
 };
 
 /// How long a cache keeps an entry, if it ever drops one.
 const KEPT: Duration = Duration::from_secs(5);
-const BALANCERS: &[Method] = &[
-    Method::GetLoadBalancer,
-    Method::EnsureLoadBalancer,
-    Method::BatchUpdateLoadBalancers,
-    Method::DeleteLoadBalancer,
+const BALANCERS: &[&Method] = &[
+    &method::GET_LOAD_BALANCER,
+    &method::ENSURE_LOAD_BALANCER,
+    &method::BATCH_UPDATE_LOAD_BALANCERS,
+    &method::DELETE_LOAD_BALANCER,
 ];
 
 pub(super) const BREACHES: &[Effect] = &[
@@ -25,14 +25,14 @@ pub(super) const BREACHES: &[Effect] = &[
         "the first answer is repeated for ever or for five seconds, or only that something is absent, whatever \
         staleness was requested; `disguised` as a fresh one",
     )
-    .to(&[Method::BatchGetInstances])
+    .to(&[&method::BATCH_GET_INSTANCES])
     .ways(&["for-ever", "seconds", "absent", "disguised"])
     .late(stale)
     .early(without_asking),
     effect("get-reads-through", "balancers are read from a cache that is up to five seconds old")
         .to(BALANCERS)
         .late(|request, reply, shot| {
-            if let (Method::GetLoadBalancer, Ok(answer), Some(service)) =
+            if let (&method::GET_LOAD_BALANCER, Ok(answer), Some(service)) =
                 (shot.method, &reply.outcome, request.service())
             {
                 shot.memory.read_balancers.lock().insert(service.uid, (shot.now, answer.clone()));
@@ -40,7 +40,7 @@ pub(super) const BREACHES: &[Effect] = &[
         })
         .early(|request, shot| {
             let mut read = shot.memory.read_balancers.lock();
-            if shot.method != Method::GetLoadBalancer {
+            if shot.method != &method::GET_LOAD_BALANCER {
                 // A cache knows its own changes.
                 read.clear();
             }

@@ -8,14 +8,15 @@ use cloudprovider_sdk::{
 use tonic::Status;
 
 use crate::{
-    contract::Method,
+    contract::{Method, method},
     effect::{Effect, Turn, effect},
 };
 
-const INFO: &[Method] = &[Method::GetInfo];
-const OPTIONAL: &[Method] = &[Method::WatchInstances, Method::ListInstances, Method::AddSshKeyToAllInstances];
-const MANDATORY: &[Method] =
-    &[Method::ListLoadBalancers, Method::BatchDeleteRoutes, Method::GetControlPlaneEndpoint];
+const INFO: &[&Method] = &[&method::GET_INFO];
+const OPTIONAL: &[&Method] =
+    &[&method::WATCH_INSTANCES, &method::LIST_INSTANCES, &method::ADD_SSH_KEY_TO_ALL_INSTANCES];
+const MANDATORY: &[&Method] =
+    &[&method::LIST_LOAD_BALANCERS, &method::BATCH_DELETE_ROUTES, &method::GET_CONTROL_PLANE_ENDPOINT];
 
 pub(super) const BREACHES: &[Effect] = &[
     effect("discovery-always", "GetInfo answers an error")
@@ -67,7 +68,7 @@ pub(super) const BREACHES: &[Effect] = &[
             reply.each(shot, |info: &mut GetInfoResponse| info.process_epoch.clone_from(&epoch));
         }),
     effect("capabilities-constant", "limits and capabilities differ from answer to answer")
-        .to(&[Method::GetCapabilities])
+        .to(&[&method::GET_CAPABILITIES])
         .late(|_, reply, shot| {
             reply.each(shot, |answer: &mut GetCapabilitiesResponse| {
                 let (number, watch) = (shot.memory.count(), i32::from(Capability::InstancesWatch));

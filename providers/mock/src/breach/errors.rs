@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::{
-    contract::{Message, Method},
+    contract::{Message, method},
     effect::{Effect, Outcome, Reply, Shot, effect},
 };
 
@@ -49,7 +49,7 @@ pub(super) const BREACHES: &[Effect] = &[
         let Err(status) = &reply.outcome else { return };
         if matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated) {
             reply.outcome = match shot.method {
-                Method::BatchGetInstances | Method::GetLoadBalancer => all_absent(request, shot),
+                &method::BATCH_GET_INSTANCES | &method::GET_LOAD_BALANCER => all_absent(request, shot),
                 _ => Err(Status::not_found("not found")),
             };
         }

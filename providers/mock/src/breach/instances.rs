@@ -4,13 +4,13 @@ use cloudprovider_sdk::proto::*;
 use jiff::SignedDuration;
 
 use crate::{
-    contract::{Message, Method},
+    contract::{Message, Method, method},
     effect::{Delivery, Effect, Reply, Shot, effect},
 };
 
-const BATCH: &[Method] = &[Method::BatchGetInstances];
-const WATCH: &[Method] = &[Method::WatchInstances];
-const BOTH: &[Method] = &[Method::BatchGetInstances, Method::ListInstances];
+const BATCH: &[&Method] = &[&method::BATCH_GET_INSTANCES];
+const WATCH: &[&Method] = &[&method::WATCH_INSTANCES];
+const BOTH: &[&Method] = &[&method::BATCH_GET_INSTANCES, &method::LIST_INSTANCES];
 
 pub(super) const BREACHES: &[Effect] = &[
     effect("absent-means-looked", "instances that could not be queried are authoritatively absent")

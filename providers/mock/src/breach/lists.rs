@@ -4,13 +4,13 @@ use cloudprovider_sdk::proto::*;
 use prost_reflect::Value;
 
 use crate::{
-    contract::{Message, Method},
+    contract::{Message, Method, method},
     effect::{Effect, Reply, Shot, effect},
 };
 
-const LISTS: &[Method] =
-    &[Method::ListInstances, Method::ListLoadBalancers, Method::ListRoutes, Method::ListClusters];
-const WITH_PARTS: &[Method] = &[Method::ListInstances, Method::ListLoadBalancers, Method::ListRoutes];
+const LISTS: &[&Method] =
+    &[&method::LIST_INSTANCES, &method::LIST_LOAD_BALANCERS, &method::LIST_ROUTES, &method::LIST_CLUSTERS];
+const WITH_PARTS: &[&Method] = &[&method::LIST_INSTANCES, &method::LIST_LOAD_BALANCERS, &method::LIST_ROUTES];
 
 /// The token of the last page, which leads back to the first.
 const ROUND: &str = "round-and-round";
@@ -24,7 +24,7 @@ pub(super) const BREACHES: &[Effect] = &[
         "batch-keys",
         "a key is missing, duplicate, was never requested, or has another's answer; `reordered` is legal",
     )
-    .to(Method::BATCHES)
+    .to(method::BATCHES)
     .ways(&["missing", "doubled", "unknown", "empty", "exchanged", "first-fifty", "reordered"])
     .late(|_, reply, shot| {
         let _none_is_meant = spoil(reply, shot);
@@ -68,7 +68,7 @@ pub(super) const BREACHES: &[Effect] = &[
         list.and_then(|list| list.list("unreachable")).into_iter().for_each(Vec::clear);
     }),
     effect("list-own-only", "balancers of other clusters are listed")
-        .to(&[Method::ListLoadBalancers])
+        .to(&[&method::LIST_LOAD_BALANCERS])
         .late(others),
 ];
 

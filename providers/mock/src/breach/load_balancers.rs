@@ -8,17 +8,18 @@ use tonic::Status;
 
 use crate::{
     cloud::{Balancer, NewLegacyBalancer, WRITTEN_PREFIX},
-    contract::{Message, Method},
+    contract::{Message, Method, method},
     effect::{Delivery, Effect, Reply, Shot, Turn, effect},
 };
 
-const ENSURE: &[Method] = &[Method::EnsureLoadBalancer];
-const UPDATE: &[Method] = &[Method::BatchUpdateLoadBalancers];
-const DELETE: &[Method] = &[Method::DeleteLoadBalancer];
-const REMEMBERED: &[Method] = &[Method::EnsureLoadBalancer, Method::DeleteLoadBalancer];
-const ANNOTATED: &[Method] =
-    &[Method::EnsureLoadBalancer, Method::DeleteLoadBalancer, Method::BatchGetInstances];
-const SHOWN: &[Method] = &[Method::GetLoadBalancer, Method::EnsureLoadBalancer, Method::ListLoadBalancers];
+const ENSURE: &[&Method] = &[&method::ENSURE_LOAD_BALANCER];
+const UPDATE: &[&Method] = &[&method::BATCH_UPDATE_LOAD_BALANCERS];
+const DELETE: &[&Method] = &[&method::DELETE_LOAD_BALANCER];
+const REMEMBERED: &[&Method] = &[&method::ENSURE_LOAD_BALANCER, &method::DELETE_LOAD_BALANCER];
+const ANNOTATED: &[&Method] =
+    &[&method::ENSURE_LOAD_BALANCER, &method::DELETE_LOAD_BALANCER, &method::BATCH_GET_INSTANCES];
+const SHOWN: &[&Method] =
+    &[&method::GET_LOAD_BALANCER, &method::ENSURE_LOAD_BALANCER, &method::LIST_LOAD_BALANCERS];
 
 pub(super) const BREACHES: &[Effect] = &[
     effect("ensure-idempotent", "Ensure creates another balancer although one exists")
@@ -97,7 +98,7 @@ pub(super) const BREACHES: &[Effect] = &[
             });
         })
         .asked(|request, shot| {
-            if shot.method == Method::EnsureLoadBalancer {
+            if shot.method == &method::ENSURE_LOAD_BALANCER {
                 shot.memory.digests.lock().insert(request.text("desired_digest"));
             }
         }),
@@ -131,7 +132,7 @@ pub(super) const BREACHES: &[Effect] = &[
                 }),
             }
         }),
-    effect("in-progress-not-error", "work in progress is reported as an error").to(Method::CHANGES).late(
+    effect("in-progress-not-error", "work in progress is reported as an error").to(method::CHANGES).late(
         |_, reply, _| {
             if reply.outcome.as_ref().is_ok_and(|answer| answer.first::<InProgress>().is_some()) {
                 let after = std::time::Duration::from_secs(1);
@@ -140,7 +141,7 @@ pub(super) const BREACHES: &[Effect] = &[
         },
     ),
     effect("retry-after-positive", "`retry_after` of work in progress is zero, negative or missing")
-        .to(Method::CHANGES)
+        .to(method::CHANGES)
         .ways(&["zero", "negative", "missing"])
         .late(|_, reply, shot| {
             let seconds = if shot.variant == "negative" { -5 } else { 0 };
@@ -211,7 +212,7 @@ pub(super) const BREACHES: &[Effect] = &[
     .to(REMEMBERED)
     .ways(&["firewall", "half-made", "swallowed"])
     .asked(|request, shot| {
-        if shot.method == Method::EnsureLoadBalancer {
+        if shot.method == &method::ENSURE_LOAD_BALANCER {
             if shot.variant == "half-made" && shot.balancer_of(request).is_none() {
                 begin(request, shot);
             }
@@ -228,7 +229,7 @@ pub(super) const BREACHES: &[Effect] = &[
         }
     })
     .late(|_, reply, shot| {
-        let swallows = shot.variant == "swallowed" && shot.method == Method::DeleteLoadBalancer;
+        let swallows = shot.variant == "swallowed" && shot.method == &method::DELETE_LOAD_BALANCER;
         if swallows && reply.outcome.is_err() {
             reply.outcome = shot.blank();
         }
@@ -297,13 +298,13 @@ fn hint(request: &mut Message, shot: &Shot<'_>) -> Turn {
     let nothing_done = || Turn::answer(shot.blank());
     let mut made_here = shot.memory.made_here.lock();
     match (shot.method, shot.variant) {
-        (Method::EnsureLoadBalancer, "after-restart") => {
+        (&method::ENSURE_LOAD_BALANCER, "after-restart") => {
             made_here.insert(uid);
             Turn::GoOn
         }
         (_, "after-restart") if !made_here.contains(&uid) => nothing_done(),
-        (Method::DeleteLoadBalancer, "ignored") if !request.has("last_known") => nothing_done(),
-        (Method::DeleteLoadBalancer, "error") if !request.has("last_known") => {
+        (&method::DELETE_LOAD_BALANCER, "ignored") if !request.has("last_known") => nothing_done(),
+        (&method::DELETE_LOAD_BALANCER, "error") if !request.has("last_known") => {
             Turn::fail(ProviderError::invalid_argument_shape("last_known", "is needed"))
         }
         _ => Turn::GoOn,

@@ -8,7 +8,7 @@ use prost::encoding::{WireType, encode_key, encode_varint};
 use tonic::Status;
 
 use crate::{
-    contract::{Message, Method},
+    contract::{Message, method},
     effect::{Effect, Reply, Shot, Turn, effect},
 };
 
@@ -26,7 +26,7 @@ pub(super) const BREACHES: &[Effect] = &[
         unknown_field(8, &mut reply.tail);
     }),
     effect("unknown-frame", "a watch has frames of a newer contract (legal)")
-        .to(&[Method::WatchInstances])
+        .to(&[&method::WATCH_INSTANCES])
         .late(|_, reply, shot| {
             if reply.outcome.as_ref().is_ok_and(|frame| !frame.has("started")) {
                 reply.outcome = shot.blank();

@@ -5,49 +5,51 @@ use std::{sync::Arc, time::Duration};
 use cloudprovider_sdk::proto::*;
 
 use crate::{
-    contract::{Message, Method},
+    contract::{Message, Method, method},
     effect::{Effect, Shot, Turn, effect},
 };
 
-const REVISED: &[Method] =
-    &[Method::EnsureLoadBalancer, Method::BatchUpdateLoadBalancers, Method::DeleteLoadBalancer];
-const OWNED: &[Method] = &[
-    Method::GetLoadBalancer,
-    Method::EnsureLoadBalancer,
-    Method::BatchUpdateLoadBalancers,
-    Method::DeleteLoadBalancer,
-    Method::BatchEnsureRoutes,
-    Method::BatchDeleteRoutes,
+const REVISED: &[&Method] =
+    &[&method::ENSURE_LOAD_BALANCER, &method::BATCH_UPDATE_LOAD_BALANCERS, &method::DELETE_LOAD_BALANCER];
+const OWNED: &[&Method] = &[
+    &method::GET_LOAD_BALANCER,
+    &method::ENSURE_LOAD_BALANCER,
+    &method::BATCH_UPDATE_LOAD_BALANCERS,
+    &method::DELETE_LOAD_BALANCER,
+    &method::BATCH_ENSURE_ROUTES,
+    &method::BATCH_DELETE_ROUTES,
 ];
 pub(super) const BREACHES: &[Effect] = &[
     effect("cluster-owns-by-uid", "resources of other clusters are changed and deleted")
         .to(OWNED)
         .asked(as_owner),
     effect("cluster-uid-required", "a call without a cluster uid is accepted")
-        .to(Method::CLOUD_FACING)
+        .to(method::CLOUD_FACING)
         .asked(|request, _| {
             if request.cluster_uid().is_empty() {
                 request.set_cluster_uid("nobody");
             }
         }),
     effect("lead-needed", "every caller is obeyed, leader or not")
-        .to(Method::LED)
+        .to(method::LED)
         .early(|_, shot| match shot.method {
             // The provider never hears of a leader, so everybody may call.
-            Method::Lead => Turn::answer(shot.blank()),
+            &method::LEAD => Turn::answer(shot.blank()),
             _ => Turn::GoOn,
         })
         .asked(any_leader),
-    effect("lead-takes-over", "a former leader may lead again").to(&[Method::Lead]).late(|_, reply, shot| {
-        if reply.outcome.is_err() {
-            reply.outcome = shot.blank();
-        }
-    }),
+    effect("lead-takes-over", "a former leader may lead again").to(&[&method::LEAD]).late(
+        |_, reply, shot| {
+            if reply.outcome.is_err() {
+                reply.outcome = shot.blank();
+            }
+        },
+    ),
     effect(
         "lead-ends",
         "a term never ends, or does too early, or an abandoned mutation continues in the cloud",
     )
-    .to(&[Method::Lead, Method::EnsureLoadBalancer])
+    .to(&[&method::LEAD, &method::ENSURE_LOAD_BALANCER])
     .ways(&["leads-on", "work-goes-on", "finishes", "counts-from-arrival", "never-extended", "cut-off"])
     .asked(|request, shot| match shot.variant {
         "leads-on" => request.each(|lead: &mut LeadRequest| lead.valid_for = None),
@@ -59,14 +61,14 @@ pub(super) const BREACHES: &[Effect] = &[
     })
     .early(|request, shot| match shot.variant {
         "never-extended" if leads_already(request, shot) => Turn::answer(shot.blank()),
-        "finishes" if shot.method == Method::EnsureLoadBalancer && shot.is_slow() => {
+        "finishes" if shot.method == &method::ENSURE_LOAD_BALANCER && shot.is_slow() => {
             write(shot, 10);
             Turn::IfAwaited
         }
         _ => Turn::GoOn,
     })
     .late(|_, reply, shot| {
-        if shot.method == Method::EnsureLoadBalancer && reply.outcome.is_err() {
+        if shot.method == &method::ENSURE_LOAD_BALANCER && reply.outcome.is_err() {
             match shot.variant {
                 "work-goes-on" => write(shot, 50),
                 "finishes" => reply.outcome = shot.blank(),
@@ -78,10 +80,10 @@ pub(super) const BREACHES: &[Effect] = &[
         "lead-background",
         "background work writes to the cloud without a leader, or once there is a balancer",
     )
-    .to(&[Method::Lead, Method::EnsureLoadBalancer])
+    .to(&[&method::LEAD, &method::ENSURE_LOAD_BALANCER])
     .ways(&["always", "once-made"])
     .late(|_, _, shot| {
-        if (shot.method == Method::Lead) == (shot.variant == "always") {
+        if (shot.method == &method::LEAD) == (shot.variant == "always") {
             write(shot, 50);
         }
     }),
@@ -91,7 +93,7 @@ pub(super) const BREACHES: &[Effect] = &[
         request.each(|update: &mut LoadBalancerUpdate| update.revision = 0);
     }),
     effect("deadline-honoured", "work is done long after its deadline, or a thread goes on waiting for it")
-        .to(Method::CLOUD_FACING)
+        .to(method::CLOUD_FACING)
         .ways(&["unanswered", "answered", "threads"])
         .early(|_, shot| {
             if shot.variant == "threads" {

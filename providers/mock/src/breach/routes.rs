@@ -5,12 +5,12 @@ use ipnet::IpNet;
 
 use crate::{
     cloud::{ListedRoute, canonical_cidr},
-    contract::{Message, Method},
+    contract::{Message, Method, method},
     effect::{Effect, Shot, effect},
 };
 
-const OWNED: &[Method] = &[Method::ListRoutes, Method::BatchEnsureRoutes, Method::BatchDeleteRoutes];
-const SHOWN: &[Method] = &[Method::ListRoutes, Method::BatchEnsureRoutes];
+const OWNED: &[&Method] = &[&method::LIST_ROUTES, &method::BATCH_ENSURE_ROUTES, &method::BATCH_DELETE_ROUTES];
+const SHOWN: &[&Method] = &[&method::LIST_ROUTES, &method::BATCH_ENSURE_ROUTES];
 
 pub(super) const BREACHES: &[Effect] = &[
     effect("route-canonical", "destinations have host bits, or are not in canonical form").to(SHOWN).late(
@@ -28,7 +28,7 @@ pub(super) const BREACHES: &[Effect] = &[
         },
     ),
     effect("route-echo-target", "the target is not the requested one, or is missing")
-        .to(&[Method::BatchEnsureRoutes])
+        .to(&[&method::BATCH_ENSURE_ROUTES])
         .ways(&["other", "missing"])
         .late(|_, reply, shot| {
             let (name, provider_id) = ("another-node".to_owned(), "mock://elsewhere/i-0".to_owned());
@@ -44,7 +44,7 @@ pub(super) const BREACHES: &[Effect] = &[
     .to(OWNED)
     .ways(&["missing", "all-ours", "deletes-all"])
     .asked(|request, shot| {
-        if shot.variant == "deletes-all" && shot.method == Method::BatchDeleteRoutes {
+        if shot.variant == "deletes-all" && shot.method == &method::BATCH_DELETE_ROUTES {
             request.each(|route: &mut Route| {
                 let _is_gone = shot.alter(|state| state.remove_route_outside(&route.id));
             });
@@ -57,7 +57,7 @@ pub(super) const BREACHES: &[Effect] = &[
         }
     }),
     effect("route-changed", "a route is deleted although its target has changed")
-        .to(&[Method::BatchDeleteRoutes])
+        .to(&[&method::BATCH_DELETE_ROUTES])
         .asked(whatever),
 ];
 

@@ -7,14 +7,14 @@ use serde_json::json;
 
 use crate::{
     cloud::Balancer,
-    contract::{Message, Method},
+    contract::{Message, Method, method},
     effect::{Effect, Shot, Turn, effect},
 };
 
-const WITH_SETS: &[Method] = &[Method::EnsureLoadBalancer, Method::BatchUpdateLoadBalancers];
-const UPDATE: &[Method] = &[Method::BatchUpdateLoadBalancers];
-const ADVERTISED_TOO: &[Method] =
-    &[Method::GetCapabilities, Method::EnsureLoadBalancer, Method::BatchUpdateLoadBalancers];
+const WITH_SETS: &[&Method] = &[&method::ENSURE_LOAD_BALANCER, &method::BATCH_UPDATE_LOAD_BALANCERS];
+const UPDATE: &[&Method] = &[&method::BATCH_UPDATE_LOAD_BALANCERS];
+const ADVERTISED_TOO: &[&Method] =
+    &[&method::GET_CAPABILITIES, &method::ENSURE_LOAD_BALANCER, &method::BATCH_UPDATE_LOAD_BALANCERS];
 
 pub(super) const BREACHES: &[Effect] = &[
     effect("built-as-asked", "a part of the request is silently not built")
@@ -37,7 +37,7 @@ pub(super) const BREACHES: &[Effect] = &[
             "location-down",
         ])
         .asked(|request, shot| {
-            if shot.method == Method::EnsureLoadBalancer {
+            if shot.method == &method::ENSURE_LOAD_BALANCER {
                 let stood = shot.balancer_of(request);
                 if let Some(stood) = stood.as_ref().filter(|stood| stood.health_check_port > 0) {
                     shot.memory.checks.lock().insert(stood.id.clone(), stood.health_check_port);

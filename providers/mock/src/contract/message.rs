@@ -7,7 +7,7 @@ use prost::{Message as _, Name, bytes::Bytes};
 use prost_reflect::{DynamicMessage, Kind, MessageDescriptor, ReflectMessage as _, Value};
 use tonic::Status;
 
-use super::Method;
+use super::method::{self, Method};
 
 /// A request, an answer, or one frame of a stream.
 #[derive(Debug, Clone)]
@@ -15,8 +15,8 @@ pub(crate) struct Message(DynamicMessage);
 
 impl Message {
     /// Decodes the request of an RPC; `None` if it cannot be decoded.
-    pub(crate) fn request(method: Method, bytes: Bytes) -> Option<Self> {
-        DynamicMessage::decode(method.request()?, bytes).ok().map(Self)
+    pub(crate) fn request(method: &Method, bytes: Bytes) -> Option<Self> {
+        DynamicMessage::decode(method::request(method)?, bytes).ok().map(Self)
     }
 
     /// Decodes the answer of an RPC.
@@ -24,8 +24,8 @@ impl Message {
     /// # Errors
     ///
     /// It cannot be decoded.
-    pub(crate) fn answer(method: Method, bytes: Bytes) -> Result<Self, Status> {
-        let read = method.answer().and_then(|is| DynamicMessage::decode(is, bytes).ok());
+    pub(crate) fn answer(method: &Method, bytes: Bytes) -> Result<Self, Status> {
+        let read = method::answer(method).and_then(|is| DynamicMessage::decode(is, bytes).ok());
         read.map(Self).ok_or_else(|| Status::internal("the answer cannot be read"))
     }
 
@@ -34,7 +34,7 @@ impl Message {
     /// # Errors
     ///
     /// There is no such RPC.
-    pub(crate) fn blank(method: Method, keys: impl Iterator<Item = String>) -> Result<Self, Status> {
+    pub(crate) fn blank(method: &Method, keys: impl Iterator<Item = String>) -> Result<Self, Status> {
         let mut blank = Self::answer(method, Bytes::new())?;
         let results = blank.0.descriptor().get_field_by_name("results");
         if let Some(Kind::Message(result)) = results.map(|results| results.kind()) {
@@ -198,7 +198,8 @@ mod tests {
         let result =
             |key: &str| InstanceResult { key: key.into(), instance: machine(key), ..Default::default() };
         let batch = BatchGetInstancesResponse { results: vec![result("a"), result("b")] };
-        let mut message = Message::answer(Method::BatchGetInstances, batch.encode_to_vec().into()).unwrap();
+        let mut message =
+            Message::answer(&method::BATCH_GET_INSTANCES, batch.encode_to_vec().into()).unwrap();
         assert_eq!(message.first::<Instance>(), machine("a"));
         assert_eq!(message.first::<proto::Route>(), None);
         let spared = |part: &DynamicMessage| text(part, "key").is_none_or(|key| key != "a");

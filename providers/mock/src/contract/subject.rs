@@ -67,9 +67,9 @@ mod tests {
     use cloudprovider_sdk::proto::*;
 
     use super::*;
-    use crate::contract::Method;
+    use crate::contract::{Method, method};
 
-    fn subjects(method: Method, request: &impl prost::Message) -> Vec<(String, String)> {
+    fn subjects(method: &Method, request: &impl prost::Message) -> Vec<(String, String)> {
         let request = Message::request(method, request.encode_to_vec().into()).unwrap();
         let subjects = Subject::all(&request).into_iter();
         subjects.map(|subject| (subject.key, subject.names.join(" "))).collect()
@@ -88,27 +88,27 @@ mod tests {
         let backends = Some(BackendSet { nodes: vec![node.clone()], ..BackendSet::default() });
         let web = [pair("u1", "ns/web web u1")];
         let ensure = EnsureLoadBalancerRequest { service: service.clone(), backends, ..Default::default() };
-        assert_eq!(subjects(Method::EnsureLoadBalancer, &ensure), web, "backends are none");
+        assert_eq!(subjects(&method::ENSURE_LOAD_BALANCER, &ensure), web, "backends are none");
         let delete = DeleteLoadBalancerRequest { service: Some(named), last_known, ..Default::default() };
-        assert_eq!(subjects(Method::DeleteLoadBalancer, &delete), web);
+        assert_eq!(subjects(&method::DELETE_LOAD_BALANCER, &delete), web);
         let items = vec![LoadBalancerUpdate { service, ..Default::default() }];
         let update = BatchUpdateLoadBalancersRequest { items, ..Default::default() };
-        assert_eq!(subjects(Method::BatchUpdateLoadBalancers, &update), web);
+        assert_eq!(subjects(&method::BATCH_UPDATE_LOAD_BALANCERS, &update), web);
         let queries = vec![InstanceQuery { key: "k".into(), node: Some(node.clone()) }];
         let get = BatchGetInstancesRequest { queries, ..Default::default() };
-        assert_eq!(subjects(Method::BatchGetInstances, &get), [pair("k", "n mock://z/i")]);
+        assert_eq!(subjects(&method::BATCH_GET_INSTANCES, &get), [pair("k", "n mock://z/i")]);
         let (id, destination_cidr) = ("rt-1".into(), "10.1.0.0/24".into());
         let route = Some(Route { id, destination_cidr, target: Some(node), ..Default::default() });
         let items = vec![RouteToDelete { key: "r".into(), route }];
         let delete = BatchDeleteRoutesRequest { items, ..Default::default() };
         let wanted = [pair("r", "10.1.0.0/24 rt-1 n mock://z/i")];
-        assert_eq!(subjects(Method::BatchDeleteRoutes, &delete), wanted);
+        assert_eq!(subjects(&method::BATCH_DELETE_ROUTES, &delete), wanted);
         let (volume_id, name) = ("disk".into(), "pv".into());
         let queries = vec![VolumeQuery { key: "v".into(), volume_id, name, ..Default::default() }];
         let labels = BatchGetVolumeLabelsRequest { queries, ..Default::default() };
-        assert_eq!(subjects(Method::BatchGetVolumeLabels, &labels), [pair("v", "disk pv")]);
+        assert_eq!(subjects(&method::BATCH_GET_VOLUME_LABELS, &labels), [pair("v", "disk pv")]);
         let cluster = Some(ClusterRef { uid: "c".into(), name: "one".into() });
         let list = ListRoutesRequest { cluster, ..Default::default() };
-        assert_eq!(subjects(Method::ListRoutes, &list), []);
+        assert_eq!(subjects(&method::LIST_ROUTES, &list), []);
     }
 }

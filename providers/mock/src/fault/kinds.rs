@@ -8,22 +8,26 @@ use tonic::{Code, Status};
 use super::text::{code_named, instance_state_named, reason_named};
 use crate::{
     breach,
-    contract::{Message, Method},
+    contract::{Message, Method, method},
     effect::{Delivery, Effect, Reply, Shot, Turn, effect},
 };
 
-const BATCH: &[Method] = &[Method::BatchGetInstances];
-const WATCH: &[Method] = &[Method::WatchInstances];
-const STATES: &[Method] = &[Method::BatchGetInstances, Method::ListInstances];
-const PARTS: &[Method] =
-    &[Method::BatchGetInstances, Method::ListInstances, Method::ListLoadBalancers, Method::ListRoutes];
-const ABSENCES: &[Method] = &[
-    Method::BatchGetInstances,
-    Method::ListInstances,
-    Method::ListLoadBalancers,
-    Method::ListRoutes,
-    Method::GetLoadBalancer,
-    Method::BatchGetVolumeLabels,
+const BATCH: &[&Method] = &[&method::BATCH_GET_INSTANCES];
+const WATCH: &[&Method] = &[&method::WATCH_INSTANCES];
+const STATES: &[&Method] = &[&method::BATCH_GET_INSTANCES, &method::LIST_INSTANCES];
+const PARTS: &[&Method] = &[
+    &method::BATCH_GET_INSTANCES,
+    &method::LIST_INSTANCES,
+    &method::LIST_LOAD_BALANCERS,
+    &method::LIST_ROUTES,
+];
+const ABSENCES: &[&Method] = &[
+    &method::BATCH_GET_INSTANCES,
+    &method::LIST_INSTANCES,
+    &method::LIST_LOAD_BALANCERS,
+    &method::LIST_ROUTES,
+    &method::GET_LOAD_BALANCER,
+    &method::BATCH_GET_VOLUME_LABELS,
 ];
 
 /// All kinds of faults. `latency` and `breach` are done elsewhere: one takes time, the other is a table of its own.
@@ -65,11 +69,11 @@ pub const KINDS: &[Effect] = &[
         .late(|_, reply, shot| reply.each(shot, |result: &mut InstanceResult| result.authoritative = false)),
     effect("item-error", "an error for each item of a batch")
         .ways(&["reason", "retry_after"])
-        .to(Method::BATCHES)
+        .to(method::BATCHES)
         .late(item_errors),
     effect("in-progress", "the work is not started but reported as in progress")
         .ways(&["retry_after"])
-        .to(Method::CHANGES)
+        .to(method::CHANGES)
         .early(in_progress),
     effect("metadata-not-ready", "instances run but cannot be described yet")
         .ways(&["retry_after"])
@@ -82,7 +86,7 @@ pub const KINDS: &[Effect] = &[
             });
         }),
     effect("crash", "the process aborts during the call").ways(&["after_work"]).early(|_, shot| {
-        tracing::error!(method = shot.method.name(), "aborting, as a fault asks");
+        tracing::error!(method = shot.method.name, "aborting, as a fault asks");
         std::process::abort()
     }),
     effect("drop-changes", "a watch omits changes")
@@ -158,13 +162,13 @@ fn partial(_request: &Message, reply: &mut Reply, shot: &Shot<'_>) {
 }
 
 fn absent(request: &Message, reply: &mut Reply, shot: &Shot<'_>) {
-    if shot.method == Method::BatchGetInstances {
+    if shot.method == &method::BATCH_GET_INSTANCES {
         lie(reply, shot, InstanceState::Absent.into());
     }
     if let Some(entries) = reply.entries() {
         entries.retain(|entry| entry.as_message().is_none_or(|entry| !shot.names(entry)));
     }
-    if shot.method == Method::GetLoadBalancer && reply.outcome.is_ok() {
+    if shot.method == &method::GET_LOAD_BALANCER && reply.outcome.is_ok() {
         reply.outcome = breach::all_absent(request, shot);
     }
     reply.each(shot, |result: &mut VolumeResult| {

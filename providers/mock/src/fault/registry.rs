@@ -69,7 +69,7 @@ impl Faults {
     /// The faults that a call meets, in the order they were added. `roll` returns a random number from 0 to 1.
     pub(crate) fn meet(
         &self,
-        method: Method,
+        method: &Method,
         subjects: &[Subject],
         mut roll: impl FnMut() -> f64,
     ) -> Vec<Arc<Fault>> {
@@ -77,7 +77,7 @@ impl Faults {
         let mut met = Vec::new();
         for entry in &mut inner.standing {
             let fault = &entry.fault;
-            let right_call = fault.method.as_deref().is_none_or(|name| name == method.name())
+            let right_call = fault.method.as_deref().is_none_or(|name| name == method.name)
                 && fault.effect().is_some_and(|effect| effect.fits(method))
                 && meant_for(fault, subjects);
             if !right_call || entry.spent() {
@@ -116,6 +116,7 @@ fn meant_for(fault: &Fault, subjects: &[Subject]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::method;
 
     fn node(name: &str) -> [Subject; 1] {
         [Subject { key: "k".into(), names: vec![name.into()] }]
@@ -125,7 +126,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn met(faults: &Faults, method: Method) -> usize {
+    fn met(faults: &Faults, method: &Method) -> usize {
         faults.meet(method, &[], || 0.5).len()
     }
 
@@ -133,7 +134,7 @@ mod tests {
     fn times_and_skip_bound_how_often_a_fault_is_done() {
         let faults = Faults::default();
         faults.add(Fault { skip: Some(1), times: Some(2), ..fault("hang") });
-        let seen: Vec<_> = (0..5).map(|_| met(&faults, Method::ListRoutes)).collect();
+        let seen: Vec<_> = (0..5).map(|_| met(&faults, &method::LIST_ROUTES)).collect();
         assert_eq!(seen, [0, 1, 1, 0, 0]);
         let status = &faults.list()[0];
         assert!(status.spent && status.used == 2);
@@ -144,9 +145,9 @@ mod tests {
         let faults = Faults::default();
         faults.add(Fault { method: Some("ListRoutes".into()), ..fault("hang") });
         faults.add(Fault { on: vec!["node-1*".into()], ..fault("absent") });
-        assert_eq!(met(&faults, Method::ListRoutes), 2, "what a list is about shows later");
-        assert_eq!(met(&faults, Method::ListClusters), 0);
-        let batch = |name| faults.meet(Method::BatchGetInstances, &node(name), || 0.5).len();
+        assert_eq!(met(&faults, &method::LIST_ROUTES), 2, "what a list is about shows later");
+        assert_eq!(met(&faults, &method::LIST_CLUSTERS), 0);
+        let batch = |name| faults.meet(&method::BATCH_GET_INSTANCES, &node(name), || 0.5).len();
         assert_eq!((batch("node-12"), batch("node-2")), (1, 0));
     }
 
@@ -154,8 +155,8 @@ mod tests {
     fn chances_are_taken_by_the_roll() {
         let faults = Faults::default();
         faults.add(Fault { probability: Some(0.3), ..fault("hang") });
-        assert_eq!(faults.meet(Method::GetStatus, &[], || 0.29).len(), 1);
-        assert_eq!(faults.meet(Method::GetStatus, &[], || 0.3).len(), 0);
+        assert_eq!(faults.meet(&method::GET_STATUS, &[], || 0.29).len(), 1);
+        assert_eq!(faults.meet(&method::GET_STATUS, &[], || 0.3).len(), 0);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tonic::Code;
 
 use super::{Fault, KINDS};
-use crate::{breach, contract::Method, duration};
+use crate::{breach, contract::method, duration};
 
 /// Keys of every kind.
 const COMMON: [&str; 6] = ["kind", "method", "on", "times", "skip", "probability"];
@@ -73,7 +73,7 @@ fn value_of(key: &str, text: &str) -> Value {
 fn check(mut fault: Fault) -> Result<Fault> {
     let known = |text: &str| {
         let wrong = || format!("{text:?} is not an RPC of the contract; use for example EnsureLoadBalancer");
-        Method::named(text).with_context(wrong)
+        method::named(text).with_context(wrong)
     };
     let method = fault.method.as_deref().map(known).transpose()?;
     let share = fault.probability.unwrap_or_default();
@@ -91,10 +91,10 @@ fn check(mut fault: Fault) -> Result<Fault> {
         let known = effect.choices.join(", ");
         bail!("{variant:?} is not a variant of {}; known variants are: {known}", effect.name);
     }
-    if let Some(method) = method.filter(|method| !effect.fits(*method)) {
-        bail!("{} does not affect {}", fault.label(), method.name());
+    if let Some(method) = method.filter(|method| !effect.fits(method)) {
+        bail!("{} does not affect {}", fault.label(), method.name);
     }
-    fault.method = method.map(|method| method.name().to_owned());
+    fault.method = method.map(|method| method.name.to_owned());
     Ok(fault)
 }
 

@@ -25,7 +25,7 @@ pub(super) struct World {
 /// A call, from its arrival on.
 pub(super) struct Call {
     pub(super) world: Arc<World>,
-    pub(super) method: Method,
+    pub(super) method: &'static Method,
     subjects: Vec<Subject>,
     met: Vec<Arc<Fault>>,
     /// Only for a call that meets faults.
@@ -35,7 +35,7 @@ pub(super) struct Call {
 /// The call's entry in the log. If it is dropped without an outcome, the caller has disconnected.
 pub(super) struct Entry {
     world: Arc<World>,
-    method: Method,
+    method: &'static Method,
     /// Its number; `None` once it has ended.
     open: Option<u64>,
 }
@@ -64,7 +64,12 @@ impl Drop for Entry {
 }
 
 /// Logs a call that arrives, and finds the faults that it meets.
-pub(super) fn arrive(world: Arc<World>, method: Method, request: Message, parts: &Parts) -> (Call, Entry) {
+pub(super) fn arrive(
+    world: Arc<World>,
+    method: &'static Method,
+    request: Message,
+    parts: &Parts,
+) -> (Call, Entry) {
     let subjects = Subject::all(&request);
     let shown = subjects.iter().filter_map(|subject| subject.names.first().cloned());
     let header = |name: &str| {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     calls::GONE,
-    contract::{Message, Method},
+    contract::{Message, Method, method},
     effect::{Delivery, Turn},
 };
 
@@ -43,7 +43,7 @@ impl Drop for HalveOnDrop {
 pub(super) async fn exchange(
     world: Arc<World>,
     inner: GrpcService,
-    method: Method,
+    method: &'static Method,
     request: GrpcRequest,
 ) -> Result<GrpcResponse, BoxError> {
     let (parts, body) = request.into_parts();
@@ -80,7 +80,7 @@ pub(super) async fn exchange(
         }
     }
     let answer = inner.oneshot(request).await?;
-    if method == Method::WatchInstances {
+    if method == &method::WATCH_INSTANCES {
         return Ok(watch(call, entry, answer));
     }
     let outcome = read(answer).await;
