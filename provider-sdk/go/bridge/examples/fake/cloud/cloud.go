@@ -17,6 +17,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,16 +115,18 @@ func (c *Cloud) outage() error {
 
 type machine struct{ state, zone, address string }
 
+// machineOf names the machine that a node says it is: by its provider ID, or else by its name.
+func machineOf(node *v1.Node) string {
+	return filepath.Base(cmp.Or(strings.TrimPrefix(node.Spec.ProviderID, prefix), node.Name))
+}
+
 // machine finds a node's machine by provider ID or else by name; nil if there is none.
 func (c *Cloud) machine(node *v1.Node) (*machine, error) {
 	if err := c.outage(); err != nil {
 		return nil, err
 	}
-	name := strings.TrimPrefix(node.Spec.ProviderID, prefix)
-	if name == "" {
-		name = node.Name
-	}
-	text, err := os.ReadFile(filepath.Join(c.folder, "machines", filepath.Base(name)))
+	name := machineOf(node)
+	text, err := os.ReadFile(filepath.Join(c.folder, "machines", name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
