@@ -118,11 +118,15 @@ pub async fn askable(provider: &dyn Provider) {
     }
 }
 
-/// The sweeps that a provider asks for: at each new connection, and after a gap in its reports. The first is due at
-/// once; frequent ones are spaced out further and further, up to the ordinary period.
+/// The sweeps that a provider asks for: at each new connection, and after a gap in its reports; and one when it thaws, since
+/// what its refused credentials made wait need wait no longer. The first is due at once; frequent ones are spaced out further
+/// and further, up to the ordinary period.
 #[derive(Debug)]
 pub struct Sweeps {
     asked: watch::Receiver<u64>,
+    status: watch::Receiver<ProviderStatus>,
+    frozen: bool,
+    thawed: bool,
     due: Option<Instant>,
     /// No sweep before this.
     earliest: Option<Instant>,
@@ -133,10 +137,11 @@ pub struct Sweeps {
 const DISTANCE: Duration = Duration::from_secs(10);
 
 impl Sweeps {
-    /// Those that the provider asks for from now on.
+    /// Those of one family that the provider asks for from now on.
     #[must_use]
-    pub fn of(provider: &dyn Provider) -> Self {
-        Self { asked: provider.sweeps(), due: None, earliest: None, distance: DISTANCE }
+    pub fn of(provider: &dyn Provider, family: Family) -> Self {
+        let (asked, status) = (provider.sweeps(), provider.status(family));
+        Self { asked, status, frozen: false, thawed: false, due: None, earliest: None, distance: DISTANCE }
     }
 
     /// Asks for one on another's behalf.
@@ -157,22 +162,40 @@ impl Sweeps {
         self.earliest = Some(now + self.distance);
     }
 
+    /// Whether the provider has thawed since this was last asked.
+    pub fn take_thaw(&mut self) -> bool {
+        std::mem::take(&mut self.thawed)
+    }
+
     /// Returns when one is due; [`Sweeps::made`] counts it. Dropping the future loses nothing.
     pub async fn due(&mut self) {
         loop {
-            match self.due {
-                Some(due) => return sleep_until(due).await,
-                None if self.asked.changed().await.is_ok() => self.wish(),
+            if let Some(due) = self.due {
+                return sleep_until(due).await;
+            }
+            let was_frozen = self.frozen;
+            let now = self.status.borrow_and_update().clone();
+            self.frozen = matches!(now, ProviderStatus::Frozen(_));
+            if was_frozen && now == ProviderStatus::Serving {
+                self.thawed = true;
+                self.wish();
+                continue;
+            }
+            let changed = tokio::select! {
+                asked = self.asked.changed() => asked.map(|()| self.wish()),
+                status = self.status.changed() => status,
+            };
+            if changed.is_err() {
                 // The provider lives as long as the process; nothing more will come.
-                None => pending().await,
+                pending::<()>().await;
             }
         }
     }
 }
 
-/// Calls `look` whenever all objects of the provider should be looked at. Never ends.
-pub async fn at_each_sweep(provider: &dyn Provider, period: Duration, look: impl Fn()) {
-    let mut sweeps = Sweeps::of(provider);
+/// Calls `look` whenever all objects of this family of the provider should be looked at. Never ends.
+pub async fn at_each_sweep(provider: &dyn Provider, family: Family, period: Duration, look: impl Fn()) {
+    let mut sweeps = Sweeps::of(provider, family);
     loop {
         sweeps.due().await;
         sweeps.made(period);

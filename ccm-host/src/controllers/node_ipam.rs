@@ -31,6 +31,7 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
 use crate::{
+    cloud::Family,
     controllers::{
         Kept, Registration,
         shell::{self, Shell},
@@ -126,7 +127,10 @@ impl shell::Controller for Controller {
         if matches!(self.source, Source::Cloud { .. }) {
             let period = parts.settings.nodes.node_status_update_frequency;
             let providers = parts.providers.all().iter();
-            join_all(providers.map(|one| reconcile::at_each_sweep(one.as_ref(), period, look))).await;
+            join_all(
+                providers.map(|one| reconcile::at_each_sweep(one.as_ref(), Family::Instances, period, look)),
+            )
+            .await;
         }
     }
 

@@ -27,6 +27,7 @@ use futures::future::join_all;
 use prometheus_client::registry::Registry;
 
 use crate::{
+    cloud::Family,
     controllers::{
         Kept, Registration,
         shell::{self, Shell},
@@ -80,7 +81,10 @@ impl shell::Controller for Controller {
         let period = self.shell.parts.settings.nodes.node_status_update_frequency;
         let look_at_all = || self.shell.parts.volumes.list().iter().for_each(|volume| self.add(volume));
         let providers = self.shell.parts.providers.all().iter();
-        join_all(providers.map(|one| reconcile::at_each_sweep(one.as_ref(), period, look_at_all))).await;
+        join_all(
+            providers.map(|one| reconcile::at_each_sweep(one.as_ref(), Family::Volumes, period, look_at_all)),
+        )
+        .await;
     }
 
     async fn look(&self, name: &String) -> Outcome {

@@ -12,7 +12,7 @@ use tokio::{
 
 use super::{Controller, addresses, is_new, labels, problem};
 use crate::{
-    cloud::{Freshness, NodeOwner, Provider},
+    cloud::{Family, Freshness, NodeOwner, Provider},
     kube::{cache::Change, node::Node, patch::NodeChange},
     reconcile::Sweeps,
 };
@@ -92,7 +92,7 @@ impl Controller {
     /// Follows one provider's reports, and sweeps over its nodes periodically.
     pub(super) async fn follow_provider(&self, provider: &Arc<dyn Provider>) {
         let mut changes = provider.instance_changes();
-        let mut sweeps = Sweeps::of(provider.as_ref());
+        let mut sweeps = Sweeps::of(provider.as_ref(), Family::Instances);
         let mut is_told = true;
         let mut next = Instant::now();
         loop {

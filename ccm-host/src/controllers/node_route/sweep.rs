@@ -24,12 +24,13 @@ impl Controller {
     /// Lists whenever there is a reason to, for as long as it is polled.
     pub(super) async fn sweep_for_ever(&self, cloud: &Cloud) {
         let period = self.shell.parts.settings.routes.route_reconciliation_period;
-        let mut sweeps = Sweeps::of(cloud.provider.as_ref());
+        let mut sweeps = Sweeps::of(cloud.provider.as_ref(), Family::Routes);
         let mut failures = 0;
         loop {
             askable(cloud.provider.as_ref()).await;
             sweeps.made(period);
-            let pause = match self.sweep(cloud).await {
+            let thawed = sweeps.take_thaw();
+            let pause = match self.sweep(cloud, thawed).await {
                 Ok(()) => {
                     failures = 0;
                     resync(period)
@@ -51,7 +52,7 @@ impl Controller {
         }
     }
 
-    async fn sweep(&self, cloud: &Cloud) -> Result<(), CloudError> {
+    async fn sweep(&self, cloud: &Cloud, thawed: bool) -> Result<(), CloudError> {
         if !cloud.serves_routes() {
             return Ok(());
         }
@@ -72,7 +73,7 @@ impl Controller {
         if is_first {
             tracing::info!(provider = cloud.name(), complete = list.complete, "the routes are known");
         }
-        let outcome = if self.look(cloud) { Synced::Changed } else { Synced::Noop };
+        let outcome = if self.look(cloud, thawed) { Synced::Changed } else { Synced::Noop };
         self.metrics.synced(Trigger::Periodic, outcome);
         Ok(())
     }
@@ -89,14 +90,22 @@ impl Controller {
         measured(&self.metrics.operations, &*cloud.provider, "list", call, listed).await
     }
 
-    /// Requeues nodes and routes for which there is something to do, except those already waiting for a retry. Returns
-    /// whether routes differ from what is wanted.
-    fn look(&self, cloud: &Cloud) -> bool {
+    /// Requeues nodes and routes for which there is something to do, except those already waiting for a retry. Once the provider
+    /// has thawed, only those wait that have a backoff: refused credentials make others wait for minutes. Returns whether
+    /// routes differ from what is wanted.
+    fn look(&self, cloud: &Cloud, thawed: bool) -> bool {
         if cloud.learnt().is_none() {
             return false;
         }
         let mut differ = false;
-        let add = |subject: Subject| self.shell.queue.add_unless_delayed(subject);
+        let queue = &self.shell.queue;
+        let add = |subject: Subject| {
+            if thawed && queue.retries(&subject) == 0 {
+                queue.add(subject);
+                return true;
+            }
+            queue.add_unless_delayed(subject)
+        };
         for node in self.shell.parts.nodes.list() {
             let due = self.due(cloud, &node);
             if due != Due::Nothing {
@@ -130,7 +139,7 @@ impl Controller {
             // Even if it is as before: a removal may have met a freeze that ended before this was polled.
             if *now == ProviderStatus::Serving {
                 self.clouds.iter().for_each(|cloud| {
-                    self.look(cloud);
+                    self.look(cloud, false);
                 });
             }
         })

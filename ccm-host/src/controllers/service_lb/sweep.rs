@@ -20,13 +20,13 @@ use super::{
     Controller, Key,
     fate::is_among,
     observe::{Listing, serves_balancers},
-    row::{Heard, Orphan, Row, RowKey},
+    row::{Attempt, End, Heard, Orphan, Row, RowKey},
     service::{is_load_balancer, is_of_interest, published},
 };
 use crate::{
     cloud::{
         CloudError, ContestedClass, ErrorReason, Family, Listed, LoadBalancer, LoadBalancerState, Ownership,
-        Provider, SyncState,
+        Provider, ProviderStatus, SyncState,
     },
     kube::{
         patch::WriteError,
@@ -266,7 +266,7 @@ impl Controller {
         follow_status(provider.as_ref(), Family::LoadBalancers, |before, now| {
             let is_new = known != epoch();
             known = epoch();
-            if before.is_away() || is_new {
+            if *before != ProviderStatus::Serving || is_new {
                 self.release(provider.name(), is_new);
             }
             // Even if it is as before: a Service may have met a freeze that ended before this was polled.
@@ -277,21 +277,23 @@ impl Controller {
         .await;
     }
 
-    /// Clears the backoff of what failed for the first time when the provider went away. What fails repeatedly keeps
-    /// its backoff: it may be the reason why the provider goes away. A new process is asked again about what its former
-    /// version refused.
+    /// Clears the backoff of what failed for the first time when the provider went away or froze. What fails repeatedly keeps
+    /// its backoff: it may be the reason why the provider goes away. What has no backoff and waits for long, as for refused
+    /// credentials, waits a minute at most. A new process is asked again about what its former version refused.
     fn release(&self, provider: &str, is_new: bool) {
+        let sooner = |attempt: &mut Option<Attempt>, retries| match attempt {
+            Some(Attempt { until: Some(until), at, end: End::Failed, .. }) if retries == 0 => {
+                *until = (*until).min(*at + AGAIN);
+            }
+            Some(Attempt { until: Some(_), .. }) if retries == 1 => *attempt = None,
+            _ => {}
+        };
         self.rows.for_each(|row| {
             if *row.at.provider != *provider {
                 return;
             }
-            let timed = row.tried.wanted.as_ref().is_some_and(|attempt| attempt.until.is_some());
-            if timed && self.queue.retries(&Key::Service(row.key.clone())) == 1 {
-                row.tried.wanted = None;
-            }
-            if row.tried.gone.is_some() && self.queue.retries(&Key::Balancer(row.at.clone())) == 1 {
-                row.tried.gone = None;
-            }
+            sooner(&mut row.tried.wanted, self.queue.retries(&Key::Service(row.key.clone())));
+            sooner(&mut row.tried.gone, self.queue.retries(&Key::Balancer(row.at.clone())));
             if is_new {
                 row.reconsider();
             }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     cloud::{
-        CloudError, ProviderStatus,
+        CloudError, ErrorReason, ProviderStatus,
         fake::{error, method},
     },
     kube::KeySet,
@@ -104,6 +104,42 @@ async fn a_frozen_provider_destroys_nothing_and_does_the_rest() {
     world.cloud.set_status(ProviderStatus::Serving);
     world.pass(Duration::from_secs(1)).await;
     assert_eq!(world.take(), ["delete old-uid", "finalizer removed"]);
+}
+
+fn refused() -> CloudError {
+    error(method::ENSURE, Some(ErrorReason::CloudCredentialsInvalid))
+}
+
+/// What refused credentials made wait for long is tried again once they are renewed.
+#[tokio::test(start_paused = true)]
+async fn renewed_credentials_are_used_soon() {
+    let world = World::settled([node("n1")]).await;
+    world.cloud.fail_always(method::ENSURE, Some(refused()));
+    world.cluster.put(lb("web"));
+    world.pass(Duration::from_secs(1)).await;
+    world.cloud.set_status(ProviderStatus::Frozen("credentials".to_owned()));
+    world.pass(Duration::from_secs(90)).await;
+    assert_eq!(world.count("ensure"), 1, "an early retry cannot help");
+    world.cloud.fail_always(method::ENSURE, None);
+    world.cloud.set_status(ProviderStatus::Serving);
+    world.pass(Duration::from_secs(1)).await;
+    assert_eq!(world.count("ensure"), 2);
+}
+
+/// However often the provider seems to have thawed.
+#[tokio::test(start_paused = true)]
+async fn credentials_that_stay_refused_are_tried_once_a_minute_at_most() {
+    let world = World::settled([node("n1")]).await;
+    world.cloud.fail_always(method::ENSURE, Some(refused()));
+    world.cluster.put(lb("web"));
+    for _ in 0..300 {
+        world.pass(Duration::from_secs(1)).await;
+        world.cloud.set_status(ProviderStatus::Frozen("credentials".to_owned()));
+        world.pass(Duration::from_secs(1)).await;
+        world.cloud.set_status(ProviderStatus::Serving);
+    }
+    let tries = world.count("ensure");
+    assert!((9..=11).contains(&tries), "{tries} in ten minutes");
 }
 
 /// SW-11, SW-28: work in flight is aborted at once, and nothing is written afterwards.
