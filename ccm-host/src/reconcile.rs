@@ -13,7 +13,10 @@ mod report;
 use std::{fmt::Display, future::pending, sync::Arc, time::Duration};
 
 use cloudprovider_proto::v1alpha1::RetryClass;
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, join_all},
+};
 use prometheus_client::encoding::EncodeLabelSet;
 use tokio::{
     sync::watch,
@@ -150,8 +153,8 @@ impl Sweeps {
         self.due.get_or_insert_with(|| self.earliest.map_or(now, |earliest| earliest.max(now)));
     }
 
-    /// Counts a sweep that begins now, for whatever reason.
-    pub fn made(&mut self, period: Duration) {
+    /// Counts a sweep that begins now, for whatever reason. Returns whether the provider has thawed since the one before.
+    pub fn made(&mut self, period: Duration) -> bool {
         let now = Instant::now();
         let is_wished = self.asked.has_changed().unwrap_or(false) || self.due.is_some();
         let is_calm = self.earliest.is_none_or(|earliest| now > earliest + self.distance);
@@ -160,10 +163,6 @@ impl Sweeps {
         self.asked.mark_unchanged();
         self.due = None;
         self.earliest = Some(now + self.distance);
-    }
-
-    /// Whether the provider has thawed since this was last asked.
-    pub fn take_thaw(&mut self) -> bool {
         std::mem::take(&mut self.thawed)
     }
 
@@ -173,10 +172,11 @@ impl Sweeps {
             if let Some(due) = self.due {
                 return sleep_until(due).await;
             }
-            let was_frozen = self.frozen;
-            let now = self.status.borrow_and_update().clone();
-            self.frozen = matches!(now, ProviderStatus::Frozen(_));
-            if was_frozen && now == ProviderStatus::Serving {
+            let (frozen, serving) = {
+                let now = self.status.borrow_and_update();
+                (matches!(*now, ProviderStatus::Frozen(_)), *now == ProviderStatus::Serving)
+            };
+            if std::mem::replace(&mut self.frozen, frozen) && serving {
                 self.thawed = true;
                 self.wish();
                 continue;
@@ -193,14 +193,22 @@ impl Sweeps {
     }
 }
 
-/// Calls `look` whenever all objects of this family of the provider should be looked at. Never ends.
-pub async fn at_each_sweep(provider: &dyn Provider, family: Family, period: Duration, look: impl Fn()) {
-    let mut sweeps = Sweeps::of(provider, family);
-    loop {
-        sweeps.due().await;
-        sweeps.made(period);
-        look();
-    }
+/// Calls `look` whenever all objects of this family of one of the providers should be looked at. With a provider, it never ends.
+pub async fn at_each_sweep(
+    providers: &[Arc<dyn Provider>],
+    family: Family,
+    period: Duration,
+    look: impl Fn(),
+) {
+    let follow = async |provider: &Arc<dyn Provider>| {
+        let mut sweeps = Sweeps::of(provider.as_ref(), family);
+        loop {
+            sweeps.due().await;
+            sweeps.made(period);
+            look();
+        }
+    };
+    join_all(providers.iter().map(follow)).await;
 }
 
 /// Calls `tell` with the previous and the current status of a family after each change, for as long as it is polled. Both are the same

@@ -25,7 +25,6 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-use futures::future::join_all;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
@@ -126,11 +125,7 @@ impl shell::Controller for Controller {
         };
         if matches!(self.source, Source::Cloud { .. }) {
             let period = parts.settings.nodes.node_status_update_frequency;
-            let providers = parts.providers.all().iter();
-            join_all(
-                providers.map(|one| reconcile::at_each_sweep(one.as_ref(), Family::Instances, period, look)),
-            )
-            .await;
+            reconcile::at_each_sweep(parts.providers.all(), Family::Instances, period, look).await;
         }
     }
 

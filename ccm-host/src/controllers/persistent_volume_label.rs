@@ -23,7 +23,6 @@ mod webhook;
 
 use std::{sync::Arc, time::Duration};
 
-use futures::future::join_all;
 use prometheus_client::registry::Registry;
 
 use crate::{
@@ -80,11 +79,8 @@ impl shell::Controller for Controller {
     async fn background(&self) {
         let period = self.shell.parts.settings.nodes.node_status_update_frequency;
         let look_at_all = || self.shell.parts.volumes.list().iter().for_each(|volume| self.add(volume));
-        let providers = self.shell.parts.providers.all().iter();
-        join_all(
-            providers.map(|one| reconcile::at_each_sweep(one.as_ref(), Family::Volumes, period, look_at_all)),
-        )
-        .await;
+        let providers = self.shell.parts.providers.all();
+        reconcile::at_each_sweep(providers, Family::Volumes, period, look_at_all).await;
     }
 
     async fn look(&self, name: &String) -> Outcome {

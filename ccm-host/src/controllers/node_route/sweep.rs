@@ -28,8 +28,7 @@ impl Controller {
         let mut failures = 0;
         loop {
             askable(cloud.provider.as_ref()).await;
-            sweeps.made(period);
-            let thawed = sweeps.take_thaw();
+            let thawed = sweeps.made(period);
             let pause = match self.sweep(cloud, thawed).await {
                 Ok(()) => {
                     failures = 0;

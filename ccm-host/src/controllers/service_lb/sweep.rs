@@ -44,7 +44,7 @@ const FIRST_LIST: [Duration; 5] = [
     Duration::from_secs(16),
 ];
 
-/// The pause after a list that failed.
+/// The pause after a list that failed; and, once the provider has thawed, after an attempt that would wait for long.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Maximum concurrent live reads of Services.
