@@ -285,11 +285,10 @@ func (l *loadBalancers) deleteAs(ctx context.Context, cluster *pb.ClusterRef, la
 		l.showApplied(service, last)
 	}
 	err = l.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(cluster), service)
-	// Whoever serves the Service now has a finalizer of its own; ours must not stay for ever.
-	if err != nil && !errors.Is(err, cloudprovider.ImplementedElsewhere) {
-		return err
+	if errors.Is(err, cloudprovider.ImplementedElsewhere) {
+		return nil // Whoever serves the Service now has a finalizer of its own; ours must not stay for ever.
 	}
-	return nil
+	return err
 }
 
 // lastKnown returns the most complete Service available: the caller's hint, the one last applied here, or only its names. If
