@@ -78,7 +78,6 @@ class Client(sdk.CloudProvider):
                 raise errors.rate_limited(float(answer.headers.get("Retry-After", 1)))
             case 503:
                 raise errors.cloud_api_unavailable()
-        answer.raise_for_status()
         raise RuntimeError(f"{method} {path}: status {answer.status_code}")
 
     async def get_status(self, call: sdk.Call) -> pb.GetStatusResponse:

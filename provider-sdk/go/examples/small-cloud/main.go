@@ -36,8 +36,8 @@ const (
 	callWithin = 30 * time.Second
 )
 
-// client calls the cloud's API, and remembers how the last call ended.
-type client struct {
+// provider serves all parts: it calls the cloud's API, and remembers how the last call ended.
+type provider struct {
 	url, token string
 	http       http.Client
 
@@ -46,21 +46,21 @@ type client struct {
 }
 
 // call sends a request and decodes the answer. An answer that is an error becomes the contract's.
-func call[Out any](ctx context.Context, c *client, method, path string, in any) (out Out, err error) {
+func call[Out any](ctx context.Context, p *provider, method, path string, in any) (out Out, err error) {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return out, err
 	}
-	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, p.url+path, bytes.NewReader(body))
 	if err != nil {
 		return out, err
 	}
-	request.Header.Set("Authorization", "Bearer "+c.token)
-	text, err := c.send(request)
+	request.Header.Set("Authorization", "Bearer "+p.token)
+	text, err := p.send(request)
 	if ctx.Err() == nil { // A caller that has gone says nothing about the cloud.
-		c.mu.Lock()
-		c.last = err
-		c.mu.Unlock()
+		p.mu.Lock()
+		p.last = err
+		p.mu.Unlock()
 	}
 	if err != nil {
 		return out, err
@@ -68,8 +68,8 @@ func call[Out any](ctx context.Context, c *client, method, path string, in any) 
 	return out, json.Unmarshal(text, &out)
 }
 
-func (c *client) send(request *http.Request) ([]byte, error) {
-	answer, err := c.http.Do(request)
+func (p *provider) send(request *http.Request) ([]byte, error) {
+	answer, err := p.http.Do(request)
 	if err != nil {
 		return nil, fault.CloudAPIUnavailable(fault.WithCause(err))
 	}
@@ -107,11 +107,6 @@ func refused(answer *http.Response, text string) error {
 		return fault.CloudAPIUnavailable(fault.WithCause(errors.New(text)))
 	}
 	return fault.Internal(fmt.Errorf("%s %s: status %d: %s", answer.Request.Method, answer.Request.URL, answer.StatusCode, text))
-}
-
-// provider serves all parts.
-type provider struct {
-	*client
 }
 
 // GetStatus tells how the last call ended.
@@ -152,7 +147,7 @@ func (s server) state() pb.InstanceState {
 
 // BatchGetInstances answers all queries from one list.
 func (p *provider) BatchGetInstances(ctx context.Context, request *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error) {
-	all, err := call[[]server](ctx, p.client, "GET", "/servers", nil)
+	all, err := call[[]server](ctx, p, "GET", "/servers", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +179,7 @@ type changes struct {
 
 // WatchInstances asks the cloud for changes before the watch is said to have started.
 func (p *provider) WatchInstances(ctx context.Context, _ *pb.WatchInstancesRequest) (*sdk.Watch, error) {
-	now, err := call[changes](ctx, p.client, "GET", "/changes?after=-1", nil)
+	now, err := call[changes](ctx, p, "GET", "/changes?after=-1", nil)
 	events := make(chan sdk.WatchEvent)
 	if err == nil {
 		go p.follow(ctx, now.Last, events)
@@ -196,7 +191,7 @@ func (p *provider) WatchInstances(ctx context.Context, _ *pb.WatchInstancesReque
 func (p *provider) follow(ctx context.Context, last int, events chan<- sdk.WatchEvent) {
 	defer close(events)
 	for {
-		next, err := call[changes](ctx, p.client, "GET", fmt.Sprintf("/changes?after=%d", last), nil)
+		next, err := call[changes](ctx, p, "GET", fmt.Sprintf("/changes?after=%d", last), nil)
 		news := mapped(next.Servers, func(id string) sdk.WatchEvent { return sdk.Changed(&pb.InstanceChanged{ProviderId: prefix + id}) })
 		if err != nil {
 			news = []sdk.WatchEvent{sdk.Failed(err)}
@@ -301,7 +296,7 @@ func (p *provider) EnsureLoadBalancer(ctx context.Context, request *pb.EnsureLoa
 	if err != nil {
 		return nil, err
 	}
-	made, err := call[balancer](ctx, p.client, "PUT", pathOf(request.GetCluster(), request.GetService().GetRef()), asked)
+	made, err := call[balancer](ctx, p, "PUT", pathOf(request.GetCluster(), request.GetService().GetRef()), asked)
 	if err != nil {
 		return nil, err
 	}
@@ -318,7 +313,7 @@ func (p *provider) BatchUpdateLoadBalancers(ctx context.Context, request *pb.Bat
 		ref := item.GetService().GetRef()
 		result := &pb.LoadBalancerUpdateResult{ServiceUid: ref.GetUid(), Outcome: pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED}
 		change := &balancer{Servers: servers, Tags: map[string]string{"digest": item.GetDesiredDigest()}}
-		_, err := call[balancer](ctx, p.client, "PATCH", pathOf(request.GetCluster(), ref), change)
+		_, err := call[balancer](ctx, p, "PATCH", pathOf(request.GetCluster(), ref), change)
 		if errors.Is(err, errNotFound) {
 			err = fault.NeedsEnsure(ref.GetUid()) // An update creates nothing.
 		}
@@ -330,12 +325,12 @@ func (p *provider) BatchUpdateLoadBalancers(ctx context.Context, request *pb.Bat
 }
 
 func (p *provider) DeleteLoadBalancer(ctx context.Context, request *pb.DeleteLoadBalancerRequest) (*pb.DeleteLoadBalancerResponse, error) {
-	_, err := call[struct{}](ctx, p.client, "DELETE", pathOf(request.GetCluster(), request.GetService()), nil)
+	_, err := call[struct{}](ctx, p, "DELETE", pathOf(request.GetCluster(), request.GetService()), nil)
 	return &pb.DeleteLoadBalancerResponse{}, err
 }
 
 func (p *provider) GetLoadBalancer(ctx context.Context, request *pb.GetLoadBalancerRequest) (*pb.GetLoadBalancerResponse, error) {
-	found, err := call[balancer](ctx, p.client, "GET", pathOf(request.GetCluster(), request.GetService()), nil)
+	found, err := call[balancer](ctx, p, "GET", pathOf(request.GetCluster(), request.GetService()), nil)
 	if errors.Is(err, errNotFound) {
 		absent := &pb.LoadBalancer{Service: request.GetService(), State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ABSENT}
 		return &pb.GetLoadBalancerResponse{LoadBalancer: absent}, nil
@@ -344,7 +339,7 @@ func (p *provider) GetLoadBalancer(ctx context.Context, request *pb.GetLoadBalan
 }
 
 func (p *provider) ListLoadBalancers(ctx context.Context, request *pb.ListLoadBalancersRequest) (*pb.ListLoadBalancersResponse, error) {
-	all, err := call[[]balancer](ctx, p.client, "GET", "/balancers?cluster="+url.QueryEscape(request.GetCluster().GetUid()), nil)
+	all, err := call[[]balancer](ctx, p, "GET", "/balancers?cluster="+url.QueryEscape(request.GetCluster().GetUid()), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -374,7 +369,7 @@ func (r route) proto() *pb.Route {
 }
 
 func (p *provider) ListRoutes(ctx context.Context, request *pb.ListRoutesRequest) (*pb.ListRoutesResponse, error) {
-	all, err := call[[]route](ctx, p.client, "GET", "/routes?cluster="+url.QueryEscape(request.GetCluster().GetUid()), nil)
+	all, err := call[[]route](ctx, p, "GET", "/routes?cluster="+url.QueryEscape(request.GetCluster().GetUid()), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -391,7 +386,7 @@ func (p *provider) BatchEnsureRoutes(ctx context.Context, request *pb.BatchEnsur
 			CIDR: item.GetDestinationCidr(), Server: cmp.Or(strings.TrimPrefix(node.GetProviderId(), prefix), node.GetName()),
 			Tags: map[string]string{"cluster": cluster, "node": node.GetName()},
 		}
-		made, err := call[route](ctx, p.client, "PUT", "/routes/"+url.PathEscape(cluster+" "+asked.CIDR), asked)
+		made, err := call[route](ctx, p, "PUT", "/routes/"+url.PathEscape(cluster+" "+asked.CIDR), asked)
 		if errors.Is(err, errNotFound) {
 			err = fault.InstanceNotFound(node.GetName())
 		}
@@ -411,7 +406,7 @@ func (p *provider) BatchDeleteRoutes(ctx context.Context, request *pb.BatchDelet
 			return result
 		}
 		server := strings.TrimPrefix(listed.GetTarget().GetProviderId(), prefix)
-		_, err := call[struct{}](ctx, p.client, "DELETE", "/routes/"+url.PathEscape(listed.GetId())+"?server="+url.QueryEscape(server), nil)
+		_, err := call[struct{}](ctx, p, "DELETE", "/routes/"+url.PathEscape(listed.GetId())+"?server="+url.QueryEscape(server), nil)
 		if errors.Is(err, errChanged) {
 			err = fault.RouteChanged(listed.GetId())
 		}
@@ -452,7 +447,7 @@ func main() {
 		if err != nil {
 			return nil, fmt.Errorf("--token-file: %w", err)
 		}
-		p := &provider{&client{url: *cloud, token: strings.TrimSpace(string(token)), http: http.Client{Timeout: callWithin}}}
+		p := &provider{url: *cloud, token: strings.TrimSpace(string(token)), http: http.Client{Timeout: callWithin}}
 		return sdk.New("small",
 			sdk.WithProviderIDPrefix(prefix), sdk.WithStatus(p), sdk.WithInstances(p), sdk.WithLoadBalancers(p), sdk.WithRoutes(p),
 			sdk.WithCapabilities(&pb.GetCapabilitiesResponse{
