@@ -18,29 +18,26 @@ mod state;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use ::kube::Client;
 use anyhow::{Context as _, Result, bail};
 use futures::FutureExt as _;
+use kube::Client;
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    cloud::{CloudMetrics, Dialer, Family, Providers},
-    controllers::Parts,
-    election::{self, Leadership, Leading, Lock},
-    kube::{
-        ClientOptions, Events, KubeMetrics, WritePressure, Writer,
-        client::{self, Recognition},
-    },
-    manager::{
-        health::Probe,
-        process::Process,
-        webhooks::{Server, Upkeep, WebhookMetrics},
-    },
-    reconcile::ReportMetrics,
-    shadow::{self, Shadow},
+use crate::manager::{
+    health::Probe,
+    process::Process,
+    webhooks::{Server, Upkeep, WebhookMetrics},
 };
 use caches::Caches;
+use ccm_cloud::{CloudMetrics, Dialer, Family, Providers};
+use ccm_kube::{
+    ClientOptions, Events, KubeMetrics, WritePressure, Writer,
+    client::{self, Recognition},
+    election::{self, Leadership, Leading, Lock},
+    shadow::{self, Shadow},
+};
+use ccm_reconcile::{Parts, ReportMetrics};
 use controllers::Accounts;
 
 /// Everything waits this long for the providers, so that the first list already keeps what they want.

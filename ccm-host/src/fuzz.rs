@@ -5,17 +5,15 @@
 
 use std::{env, fs, process};
 
-pub use crate::{
-    cloud::fuzz::answers, controllers::persistent_volume_label::fuzz::reviews, kube::cache::fuzz::objects,
+use crate::manager::flags;
+pub use ccm_cloud::fuzz::answers;
+pub use ccm_kube::cache::fuzz::objects;
+use ccm_kube::{
+    Keep, KeySet, Slim as _,
+    keep::Interner,
+    service::{SOURCE_RANGES, Service, source_ranges},
 };
-use crate::{
-    kube::{
-        Keep, KeySet, Slim as _,
-        keep::Interner,
-        service::{SOURCE_RANGES, Service, source_ranges},
-    },
-    manager::flags,
-};
+pub use ccm_volumes::fuzz::reviews;
 
 /// The source ranges of a Service, one a line, in its spec or (first byte) in its annotation: networks in order, or an
 /// error of bounded length.

@@ -1,32 +1,16 @@
-//! The provider-neutral cloud controller manager.
+//! The provider-neutral cloud controller manager: the process around the controllers.
 //!
-//! * [`kube`] talks to the apiserver: client, slim shared caches, work queue, patches, events.
-//! * [`cloud`] talks to providers: negotiate, batch, deadline, limit, guard, measure.
-//! * [`controllers`] hold the decisions: each is observe, decide (pure), act.
-//! * [`reconcile`] is shared by all controllers.
+//! * [`controllers`] lists the controllers.
 //! * [`manager`] is the process: flags, logs, serving, start order, shutdown.
-//! * [`election`] decides whether this replica leads.
-//! * [`shadow`] compares what is held back in shadow mode with what another controller manager does.
-//! * [`outage`] tells a problem with the apiserver once it lasts.
-//! * [`clock`] is the wall clock.
-//! * `metric` declares metrics, and `trace` the spans of a trace.
-//! * [`cidr`] parses networks as Kubernetes does, and [`text`] cuts what strangers wrote.
 //! * [`assembly`] puts everything together.
+//!
+//! Below stand, each a crate: `nodes`, `services` and `volumes` with the controllers, `reconcile` with what they share,
+//! `cloud` and `kube` towards the providers and the apiserver, and `base`.
 
 pub mod assembly;
-pub mod cidr;
-pub mod clock;
-pub mod cloud;
 pub mod controllers;
-pub mod election;
-pub mod flag;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "testing"))]
 pub mod fuzz;
-pub mod kube;
+#[cfg(test)]
+mod hostile;
 pub mod manager;
-mod metric;
-pub mod outage;
-pub mod reconcile;
-pub mod shadow;
-pub mod text;
-mod trace;

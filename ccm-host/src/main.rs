@@ -5,10 +5,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use ccm_host::assembly;
-use ccm_host::manager::flags::{self, Request, Settings};
-use ccm_host::manager::traces::Traces;
-use ccm_host::manager::{self, logging, process};
+use ccm_host::{
+    assembly,
+    manager::{
+        self,
+        flags::{self, Request, Settings},
+        logging, process,
+        traces::Traces,
+    },
+};
 
 /// Returns memory after the peak of the first synchronisation, which the system's allocator does not.
 #[cfg(feature = "jemalloc")]

@@ -9,6 +9,7 @@
 //!
 //! The controllers, and the access to the apiserver and the providers, are elsewhere.
 
+mod answer;
 pub mod flags;
 pub mod health;
 pub mod logging;

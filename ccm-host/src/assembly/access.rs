@@ -11,10 +11,6 @@ use std::{
     time::Duration,
 };
 
-use ::kube::{
-    Api, Client,
-    api::{ObjectMeta, PostParams, WatchEvent, WatchParams},
-};
 use anyhow::{Context as _, Result, bail};
 use async_trait::async_trait;
 use futures::{Stream, StreamExt as _, stream::Peekable};
@@ -23,19 +19,21 @@ use k8s_openapi::api::{
     authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
     core::v1::ConfigMap,
 };
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams, WatchEvent, WatchParams},
+};
 use tokio::time::timeout;
 
-use crate::{
-    kube::{ClientOptions, client, metrics::ClientMetrics},
-    manager::{
-        process::Process,
-        serving::{
-            access::{Access, Reviewer, User},
-            settings::ClientCa,
-        },
+use crate::manager::{
+    process::Process,
+    serving::{
+        access::{Access, Reviewer, User},
+        settings::ClientCa,
     },
-    outage::Outage,
 };
+use ccm_base::outage::Outage;
+use ccm_kube::{ClientOptions, client, metrics::ClientMetrics};
 
 /// Upstream's limits for its review client.
 const QPS: f32 = 200.0;

@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use ::kube::Client;
 use futures::{
     FutureExt as _,
     future::{BoxFuture, join_all},
 };
+use kube::Client;
 
-use crate::{
-    cloud::{Family, Provider, Providers, Wishes},
-    kube::{Cache, CertificateRequest, Keep, KubeMetrics, Node, PersistentVolume, Service, Slim},
-    manager::{flags::Settings, health::Probe, process::Process},
-};
+use crate::manager::{flags::Settings, health::Probe, process::Process};
+use ccm_cloud::{Family, Provider, Providers, Wishes};
+use ccm_kube::{Cache, CertificateRequest, Keep, KubeMetrics, Node, PersistentVolume, Service, Slim};
 
 /// The caches, with one watch per kind.
 #[derive(Debug)]

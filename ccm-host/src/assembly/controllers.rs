@@ -3,16 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ::kube::Client;
 use anyhow::{Context as _, Result};
 use futures::{FutureExt as _, future::select_all};
+use kube::Client;
 
-use crate::{
-    cloud::{Family, Providers},
-    controllers::{Parts, Registration, Serves},
-    kube::{ClientOptions, Writer, account::Account, client, metrics::ClientMetrics},
-    manager::{health::Probe, process::Process},
-};
+use crate::manager::{health::Probe, process::Process};
+use ccm_cloud::{Family, Providers};
+use ccm_kube::{ClientOptions, Writer, account::Account, client, metrics::ClientMetrics};
+use ccm_reconcile::{Parts, Registration, Serves};
 
 /// Starts these controllers; each waits for its own caches.
 pub(super) fn start(

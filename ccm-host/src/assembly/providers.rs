@@ -2,22 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ::kube::{Api, Client};
 use anyhow::{Result, bail};
 use futures::future::{join_all, select_all};
 use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
 use tokio::time::{sleep, timeout};
 
-use crate::{
-    cloud::{
-        CloudMetrics, ClusterRef, Dialer, Family, Provider, ProviderConfig, ProviderStatus, Providers,
-        RemoteProvider,
-    },
-    election::Leadership,
-    manager::{health::Probe, process::Process},
-    outage::Outage,
-    shadow::Shadow,
+use crate::manager::{health::Probe, process::Process};
+use ccm_base::outage::Outage;
+use ccm_cloud::{
+    CloudMetrics, ClusterRef, Dialer, Family, Provider, ProviderConfig, ProviderStatus, Providers,
+    RemoteProvider,
 };
+use ccm_kube::{election::Leadership, shadow::Shadow};
 
 const NAMESPACE: &str = "kube-system";
 /// The pause between two questions to an apiserver that does not answer yet.

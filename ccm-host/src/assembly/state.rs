@@ -15,20 +15,20 @@ use ccm_state::{
 use jiff::Timestamp;
 use tokio::time::sleep;
 
-use crate::{
-    clock,
-    cloud::{CloudError, Family, NodeOwner, Provider as _, ProviderStatus, Question, RemoteProvider},
-    controllers::{Parts, explain::explanation, node_scope::EXCLUDE_LABEL},
+use crate::manager::{
+    COMMIT, VERSION,
+    health::{Checks, Probe},
+    process::Process,
+    serving::state::Source,
+};
+use ccm_base::clock;
+use ccm_cloud::{CloudError, Family, NodeOwner, Provider as _, ProviderStatus, Question, RemoteProvider};
+use ccm_kube::{
+    Node, ObjectKey,
     election::{Leadership, Leading},
-    kube::{Node, ObjectKey},
-    manager::{
-        COMMIT, VERSION,
-        health::{Checks, Probe},
-        process::Process,
-        serving::state::Source,
-    },
     shadow::Shadow,
 };
+use ccm_reconcile::{Parts, explain::explanation, node_scope::EXCLUDE_LABEL};
 
 const HOST: &str = "ccm-host";
 
@@ -381,7 +381,7 @@ fn verdict(rows: &[Row], unknown: &[String]) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::fixtures::node;
+    use ccm_kube::fixtures::node;
 
     #[test]
     fn what_concerns_every_controller_is_said_once() {

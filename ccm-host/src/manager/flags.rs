@@ -19,17 +19,17 @@ use clap::{ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches a
 use self::args::File;
 use self::controllers::RawControllers;
 use self::legacy::{RawGates, RawLegacy};
-use super::logging::LoggingSettings;
-use super::serving::settings::{self as serving, ServingSettings};
-use super::traces::TraceSettings;
-use crate::cloud::Division;
-use crate::cloud::settings::{self as cloud, ProviderSettings};
-use crate::controllers::node_ipam::{self, settings as cidrs};
-use crate::controllers::{self as all, Registration};
-use crate::election;
-use crate::flag::{self, FlagError, Mistakes, Wrong};
+use super::{
+    logging::LoggingSettings,
+    serving::settings::{self as serving, ServingSettings},
+    traces::TraceSettings,
+};
 use crate::manager::webhooks;
-use crate::shadow;
+use ccm_base::flag::{self, FlagError, Mistakes, Wrong};
+use ccm_cloud::{Division, settings as cloud, settings::ProviderSettings};
+use ccm_kube::{election, shadow};
+use ccm_nodes::node_ipam;
+use ccm_reconcile::{Registration, settings::cidrs};
 
 /// Provider-neutral cloud controller manager: keeps nodes and load balancers of a cluster in step with the cloud,
 /// through a provider that runs beside it.
@@ -48,7 +48,7 @@ pub struct RawFlags {
     #[command(flatten)]
     enabled: RawControllers,
     #[command(flatten)]
-    controllers: all::Settings,
+    controllers: ccm_reconcile::Settings,
     #[command(flatten)]
     cidrs: cidrs::Flags,
     #[command(flatten)]
@@ -99,7 +99,7 @@ pub struct Settings {
     pub enabled: Vec<&'static Registration>,
     /// Those of them whose webhook is served.
     pub admitting: Vec<&'static Registration>,
-    pub controllers: all::Settings,
+    pub controllers: ccm_reconcile::Settings,
     pub serving: ServingSettings,
     pub webhooks: webhooks::Settings,
     pub logging: LoggingSettings,
@@ -220,7 +220,7 @@ fn resolve(raw: RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -
         kube: raw.kube,
         enabled: enabled?,
         admitting: admitting?,
-        controllers: all::Settings { cidrs: cidrs?, ..raw.controllers },
+        controllers: ccm_reconcile::Settings { cidrs: cidrs?, ..raw.controllers },
         serving: serving?,
         webhooks: raw.webhooks,
         logging: raw.logging,

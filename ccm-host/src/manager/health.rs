@@ -14,7 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use parking_lot::{Mutex, RwLock};
 
-use super::serving::headers;
+use super::answer::headers;
 
 /// Healthy, or why not, in words for people and without secrets.
 pub type CheckResult = Result<(), String>;

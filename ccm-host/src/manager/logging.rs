@@ -1,7 +1,7 @@
 //! Logs and spans.
 //!
 //! In: [`LoggingSettings`]. Out: log lines on standard error, as text or JSON, each with the fields of the surrounding
-//! spans of `crate::trace`, which show from verbosity 4 on. A trace collector gets them in any case.
+//! spans of `ccm_base::trace`, which show from verbosity 4 on. A trace collector gets them in any case.
 //!
 //! **No secret is ever logged**: no token, no key, no object of kind Secret, no header, no whole request or response.
 //! Types that hold one do not implement `Debug`, or leave it out there.
@@ -16,10 +16,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
 use super::traces::Traces;
-use crate::flag::Wrong;
-
-/// Our own crate, whose level rises first with the verbosity.
-const OURS: &str = "ccm_host";
+use ccm_base::{flag::Wrong, trace::OURS};
 
 /// The highest verbosity.
 const FINEST: u8 = 10;

@@ -18,8 +18,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use super::{COMMIT, VERSION};
-use crate::controllers::Registration;
-use crate::metric::Declare;
+use ccm_base::metric::Declare;
+use ccm_reconcile::Registration;
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -249,7 +249,7 @@ mod tests {
     use prometheus_client::metrics::counter::Counter;
 
     use super::*;
-    use crate::controllers::{cloud_node, service_lb};
+    use ccm_nodes::cloud_node;
 
     /// manager.md 5.1.
     #[test]
@@ -257,7 +257,7 @@ mod tests {
         let metrics = Metrics::default();
         assert!(!metrics.encode().unwrap().contains("running_managed_controllers{"));
         let _running = metrics.running(&cloud_node::REGISTRATION);
-        drop(metrics.running(&service_lb::REGISTRATION));
+        drop(metrics.running(&ccm_services::REGISTRATION));
         let text = metrics.encode().unwrap();
         for line in [
             r#"running_managed_controllers{name="cloud-node",manager="cloud-controller-manager"} 1"#,

@@ -23,12 +23,13 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::flags::Settings;
-use super::health::{Checks, Condition, Probe};
-use super::metrics::Metrics;
-use super::serving::access::Access;
-use super::serving::{self, Serving, state::Door};
-use crate::controllers::Registration;
+use super::{
+    flags::Settings,
+    health::{Checks, Condition, Probe},
+    metrics::Metrics,
+    serving::{self, Serving, access::Access, state::Door},
+};
+use ccm_reconcile::Registration;
 
 /// Time for the controllers to finish their current keys. With [`FLUSH`] and [`LAST_ANSWERS`] it stays below a pod's
 /// default of 30 seconds.

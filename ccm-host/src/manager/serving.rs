@@ -21,10 +21,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use axum::Router;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse as _;
 use axum::routing::get;
-use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -33,9 +32,11 @@ use self::certificate::Certificates;
 use self::connections::Handshake;
 use self::settings::ServingSettings;
 use self::state::Door;
-use super::flags::Settings;
-use super::health::Checks;
-use super::metrics::{self, Metrics};
+use super::{
+    flags::Settings,
+    health::Checks,
+    metrics::{self, Metrics},
+};
 
 /// A bound port that does not serve yet.
 #[derive(Debug)]
@@ -114,24 +115,6 @@ pub fn router(checks: Checks, metrics: Metrics, settings: &Settings, state: Door
         .merge(pages::router(settings))
         .merge(state.router())
         .layer(axum::middleware::from_fn_with_state(access, access::check))
-}
-
-/// For answers that are true only now, and are nothing but what their type says.
-pub(super) fn headers() -> [(HeaderName, HeaderValue); 2] {
-    [
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store")),
-        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-    ]
-}
-
-/// A refusal, in the form that Kubernetes clients read.
-fn refusal(code: StatusCode, reason: &str, message: &str) -> Response {
-    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-    let status = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": message, "reason": reason, "code": code.as_u16(),
-    });
-    (code, kind, headers(), format!("{status}\n")).into_response()
 }
 
 #[cfg(test)]

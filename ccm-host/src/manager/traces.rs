@@ -1,6 +1,6 @@
 //! Exports traces, if a collector is configured.
 //!
-//! In: [`TraceSettings`], and OpenTelemetry's environment variables. Out: the spans of `crate::trace`, by OTLP over
+//! In: [`TraceSettings`], and OpenTelemetry's environment variables. Out: the spans of `ccm_base::trace`, by OTLP over
 //! gRPC. A thread of its own sends them: its queue is bounded, and spans that do not fit are dropped, so that a
 //! collector that is down or hangs costs spans and never time.
 
@@ -20,8 +20,10 @@ use tracing_subscriber::layer::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::VERSION;
-use crate::flag::{self, Wrong};
-use crate::trace::TARGET;
+use ccm_base::{
+    flag::{self, Wrong},
+    trace::{OURS, TARGET},
+};
 
 const MILLION: u32 = 1_000_000;
 const SERVICE: &str = "ccm-host";
@@ -99,7 +101,7 @@ impl Traces {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let spans = Targets::new().with_target("ccm_host", LevelFilter::INFO);
+        let spans = Targets::new().with_target(OURS, LevelFilter::INFO);
         tracing_opentelemetry::layer()
             .with_tracer(self.provider.tracer(TARGET))
             .with_location(false)

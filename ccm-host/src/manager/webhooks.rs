@@ -2,7 +2,7 @@
 //!
 //! In: the routes of the enabled webhooks, and the hosts by which a MutatingWebhookConfiguration calls them. Out: answers
 //! to the apiserver from every replica, leader or not; a Secret with the certificate that all replicas share; its
-//! authority in the configuration. What is admitted is decided in [`crate::controllers`].
+//! authority in the configuration. What is admitted is decided by the controllers.
 //!
 //! ```text
 //! leader ── upkeep ── certificate (pure) ──► Secret ──► every replica: server ──► TLS ──► routes
@@ -19,11 +19,9 @@ mod upkeep;
 
 use std::net::IpAddr;
 
-use crate::{
-    flag::{self, Wrong},
-    kube::service::ObjectKey,
-    manager::serving::settings::ip,
-};
+use crate::manager::serving::settings::ip;
+use ccm_base::flag::{self, Wrong};
+use ccm_kube::service::ObjectKey;
 pub use server::{Server, WebhookMetrics};
 pub use upkeep::Upkeep;
 

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use ccm_host::kube::{
+use ccm_kube::{
     Cache, Change, ClientOptions, EventType, Events, Ingress, Keep, KeySet, KubeMetrics, Node, NodeAddress,
     NodeChange, ObjectKey, Service, Taint, WriteError, WritePressure, Writer, client,
     patch::{

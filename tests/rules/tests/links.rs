@@ -50,3 +50,42 @@ fn targets(text: &str) -> Vec<String> {
 fn a_link_in_a_code_block_is_not_a_link() {
     assert_eq!(targets("[a](b.md)\n```\n[c](d.md)\n```\n[e](f.md#g) [h](i)"), ["b.md", "f.md#g", "i"]);
 }
+
+/// Whoever opens a decision learns in its first lines that another one replaced it, wholly or in part.
+#[test]
+fn a_superseded_decision_says_so() {
+    let folder = root().join("docs/adr");
+    let decisions: Vec<(String, String)> = files(&folder, ".md")
+        .expect("readable checkout")
+        .into_iter()
+        .map(|file| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            (name, fs::read_to_string(&file).expect("text"))
+        })
+        .collect();
+    let head = |number: &str| {
+        let found = decisions.iter().find(|(name, _)| name.starts_with(number));
+        let (_, text) = found.unwrap_or_else(|| panic!("there is no decision {number}"));
+        text.split("**Context.**").next().unwrap_or_default().to_lowercase()
+    };
+    let mut silent = Vec::new();
+    let mut expect = |old: &str, new: &str| {
+        if !head(old).split_once("superseded").is_some_and(|(_, by)| by.contains(new)) {
+            silent.push(format!("{old} does not say that {new} superseded it"));
+        }
+    };
+    for (name, text) in &decisions {
+        for line in text.lines() {
+            if name == "README.md" {
+                let Some((row, by)) = line.split_once("superseded by ") else { continue };
+                let Some(old) = row.strip_prefix("| [").and_then(|row| row.get(..4)) else { continue };
+                by.split(|char: char| !char.is_ascii_digit())
+                    .filter(|number| number.len() == 4)
+                    .for_each(|new| expect(old, new));
+            } else if let Some(rest) = line.strip_prefix("Supersedes [") {
+                expect(&rest[..4], &name[..4]);
+            }
+        }
+    }
+    assert!(silent.is_empty(), "{silent:#?}");
+}

@@ -75,3 +75,28 @@ fn the_examples_have_the_functions_that_the_guide_names() {
         }
     }
 }
+
+/// The walks of docs/architecture.md name the file and the functions of each step.
+#[test]
+fn the_walks_lead_through_functions_that_exist() {
+    let page = fs::read_to_string(root().join("docs/architecture.md")).expect("the page");
+    let (mut steps, mut lost) = (0, Vec::new());
+    for place in page.lines().filter_map(|line| line.strip_suffix(" |")?.rsplit_once(" | ")) {
+        for place in place.1.split("; ") {
+            let mut names = place.split('`').skip(1).step_by(2);
+            let Some(path) =
+                names.next().filter(|path| path.starts_with("ccm-host/") && path.ends_with(".rs"))
+            else {
+                continue;
+            };
+            let text = fs::read_to_string(root().join(path));
+            steps += 1;
+            lost.extend(text.as_ref().err().map(|error| format!("{path}: {error}")));
+            let text = text.unwrap_or_default();
+            let gone = names.filter(|name| !text.contains(&format!("fn {name}")));
+            lost.extend(gone.map(|name| format!("{path} has no function {name}")));
+        }
+    }
+    assert!(steps > 40, "only {steps} steps were found: are the tables written otherwise?");
+    assert!(lost.is_empty(), "{lost:#?}");
+}

@@ -18,7 +18,7 @@ struct Metric {
 /// Every metric of the host by its served name, read from its source: registered ones, and those that a
 /// collector creates at each scrape.
 fn registered() -> BTreeMap<String, Metric> {
-    let files = files(&root().join("ccm-host/src"), ".rs").expect("readable checkout");
+    let files = files(&root().join("ccm-host"), ".rs").expect("readable checkout");
     let shipped = |path: PathBuf| {
         let source = fs::read_to_string(path).expect("text");
         source.split("#[cfg(test)]\nmod ").next().unwrap_or_default().to_owned()

@@ -7,9 +7,9 @@ use std::{
 
 use anyhow::Result;
 use apiserver::{ApiServer, Faults};
+use ccm_cloud::Dialer;
 use ccm_host::{
     assembly::{self, Surroundings},
-    cloud::Dialer,
     manager::{
         flags::{self, Request, Settings},
         metrics::Metrics,

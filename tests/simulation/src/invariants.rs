@@ -337,7 +337,7 @@ impl Judge {
     }
 
     fn has_balancer(&self, uid: &str) -> bool {
-        self.cloud.read(ccm_host::clock::now(), |state| {
+        self.cloud.read(ccm_base::clock::now(), |state| {
             state.balancers().any(|one| one.cluster_uid == self.cluster && one.service_uid == uid)
         })
     }

@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use apiserver::{ApiServer, Options, World as Objects};
-use ccm_host::clock;
+use ccm_base::clock;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, Service};
 use parking_lot::Mutex;

@@ -15,7 +15,7 @@ use clap::{ArgAction, Command};
 use serde_json::Value;
 
 use super::legacy;
-use crate::flag::{FlagError, Mistakes, Wrong};
+use ccm_base::flag::{FlagError, Mistakes, Wrong};
 
 pub(super) const SEE_HELP: &str = "see --help for all flags";
 

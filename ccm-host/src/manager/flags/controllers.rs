@@ -3,9 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-use crate::controllers::{ALL, Registration};
-use crate::flag::{self, Mistakes};
-use crate::manager::webhooks;
+use crate::{controllers::ALL, manager::webhooks};
+use ccm_base::flag::{self, Mistakes};
+use ccm_reconcile::Registration;
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Controllers")]

@@ -7,7 +7,7 @@
 
 use clap::{Arg, ArgMatches, Command};
 
-use crate::flag::{self, FlagError, Mistakes, Wrong};
+use ccm_base::flag::{self, FlagError, Mistakes, Wrong};
 
 /// The heading that marks these flags as without effect, for readers and for [`super::table`].
 pub(super) const HEADING: &str = "Accepted without effect";

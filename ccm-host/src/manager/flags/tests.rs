@@ -1,5 +1,6 @@
 //! The command line as a whole: defaults, spellings, types.
 
+mod cidrs;
 mod docs;
 mod refusals;
 mod swap;
@@ -7,14 +8,23 @@ mod swap;
 use std::time::Duration;
 
 use super::*;
-use crate::cloud::{Endpoint, TlsDir};
-use crate::controllers::cloud_node_lifecycle::{self, Share};
-use crate::controllers::node_ipam::settings::CidrSettings;
-use crate::controllers::{ALL, node_route, service_lb};
-use crate::manager::logging::LogFormat;
-use crate::manager::serving::certificate::CertificateSource;
-use crate::manager::serving::settings::{AccessSettings, ClientCa};
-use crate::manager::serving::tls::TlsSettings;
+use crate::{
+    controllers::ALL,
+    manager::{
+        logging::LogFormat,
+        serving::{
+            certificate::CertificateSource,
+            settings::{AccessSettings, ClientCa},
+            tls::TlsSettings,
+        },
+    },
+};
+use ccm_cloud::{Endpoint, TlsDir};
+use ccm_reconcile::settings::{
+    cidrs::CidrSettings,
+    lifecycle::{self, Share},
+    routes, services,
+};
 
 const PROVIDER: &str = "--provider=mock=unix:///run/mock.sock";
 
@@ -73,19 +83,19 @@ fn defaults() {
     assert!(settings.controllers.nodes.node_selector.is_everything());
     assert_eq!(
         settings.controllers.lifecycle,
-        cloud_node_lifecycle::Settings {
+        lifecycle::Settings {
             node_monitor_period: Duration::from_secs(5),
             node_deletion_grace: Duration::from_secs(300),
             node_deletion_confirmations: 2,
             node_deletion_max_share: Share::from_fraction(0.05).unwrap(),
             node_deletion_window: Duration::from_secs(600),
-            node_shutdown_policy: cloud_node_lifecycle::Policy::Taint,
+            node_shutdown_policy: lifecycle::Policy::Taint,
             node_shutdown_grace: Duration::from_secs(60),
         }
     );
     assert_eq!(
         settings.controllers.services,
-        service_lb::Settings {
+        services::Settings {
             concurrent_service_syncs: 16,
             load_balancer_resync_period: Duration::from_secs(1800),
             adopt_load_balancers: false,
@@ -121,7 +131,7 @@ fn defaults() {
     assert_eq!(settings.controllers.cidrs, CidrSettings { cluster: Vec::new(), allocation: None });
     assert_eq!(
         settings.controllers.routes,
-        node_route::Settings {
+        routes::Settings {
             configure_cloud_routes: true,
             route_reconciliation_period: Duration::from_secs(300)
         },

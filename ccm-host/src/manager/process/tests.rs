@@ -9,9 +9,11 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::*;
-use crate::controllers::{cloud_node, node_route, service_lb};
-use crate::manager::flags::{self, Request};
-use crate::manager::health::Probe;
+use crate::manager::{
+    flags::{self, Request},
+    health::Probe,
+};
+use ccm_nodes::{cloud_node, node_route};
 
 fn process() -> (Process, Failures) {
     match flags::parse(["--provider=mock=/run/mock.sock", "--secure-port=0"]) {
@@ -167,7 +169,7 @@ async fn controllers_show_while_they_run() {
         Ok(())
     };
     process.spawn_controller(&cloud_node::REGISTRATION, std::future::ready(()), idle);
-    process.spawn_controller(&service_lb::REGISTRATION, std::future::ready(()), idle);
+    process.spawn_controller(&ccm_services::REGISTRATION, std::future::ready(()), idle);
     let (serve, served) = tokio::sync::oneshot::channel::<()>();
     let due = async move { served.await.unwrap() };
     process.spawn_controller(&node_route::REGISTRATION, due, idle);

@@ -26,10 +26,11 @@ use tokio::time::Instant;
 
 pub use self::authority::Authority;
 use self::metrics::AccessMetrics;
-use super::connections::PeerCertificates;
-use super::refusal;
-use super::settings::{AccessSettings, ClientCa};
-use crate::manager::metrics::Metrics;
+use super::{
+    connections::PeerCertificates,
+    settings::{AccessSettings, ClientCa},
+};
+use crate::manager::{answer::refusal, metrics::Metrics};
 
 const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";

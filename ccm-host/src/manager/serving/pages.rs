@@ -12,11 +12,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::headers;
-use crate::controllers::node_ipam::settings::Allocation;
-use crate::flag::{self, duration};
-use crate::manager::build;
-use crate::manager::flags::Settings;
+use crate::manager::{answer::headers, build, flags::Settings};
+use ccm_base::flag::{self, duration};
+use ccm_reconcile::settings::cidrs::Allocation;
 
 const NAME: &str = "cloud-controller-manager";
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::ArgAction;
 
 use super::tls::{self, TlsSettings};
-use crate::flag::{self, Mistakes, Wrong};
+use ccm_base::flag::{self, Mistakes, Wrong};
 
 /// The flags.
 #[derive(Clone, Debug, clap::Args)]

@@ -20,8 +20,8 @@ use ccm_state::{
 };
 use serde::Serialize;
 
-use super::{headers, refusal};
-use crate::cloud::{CloudError, Question};
+use crate::manager::answer::{headers, refusal};
+use ccm_cloud::{CloudError, Question};
 
 /// Whoever knows the state of the host.
 #[async_trait]

@@ -8,8 +8,10 @@ use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::manager::flags::{self, Request};
-use crate::manager::health::Probe;
+use crate::manager::{
+    flags::{self, Request},
+    health::Probe,
+};
 
 /// Two live checks, and three ready ones of which one fails.
 fn checks() -> Checks {

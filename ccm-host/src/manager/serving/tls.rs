@@ -16,9 +16,11 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, UnixTime};
 
-use super::certificate::{CertificateSource, Certificates};
-use super::connections::Handshake;
-use crate::flag::{self, FlagError, Mistakes, Wrong};
+use super::{
+    certificate::{CertificateSource, Certificates},
+    connections::Handshake,
+};
+use ccm_base::flag::{self, FlagError, Mistakes, Wrong};
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Serving")]

@@ -19,7 +19,9 @@ use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{Settings, certificate};
-use crate::{kube::patch::Writer, manager::serving::connections, metric::Declare};
+use crate::manager::serving::connections;
+use ccm_base::metric::Declare;
+use ccm_kube::patch::Writer;
 
 /// Between two reads of the Secret: with a certificate, and before the first.
 const POLL: Duration = Duration::from_secs(15);

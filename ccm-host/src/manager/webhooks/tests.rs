@@ -10,7 +10,8 @@ use super::{
     Settings, Upkeep,
     certificate::{self, Data, LIFE, Step},
 };
-use crate::{controllers::node_server::NodeServer, kube::service::ObjectKey};
+use ccm_kube::service::ObjectKey;
+use ccm_reconcile::node_server::NodeServer;
 
 const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 const NAME: &str = "webhooks";

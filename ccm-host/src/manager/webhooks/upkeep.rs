@@ -14,7 +14,8 @@ use super::{
     Settings,
     certificate::{self, Step},
 };
-use crate::{clock, election::Leadership, kube::patch::Writer};
+use ccm_base::clock;
+use ccm_kube::{election::Leadership, patch::Writer};
 
 /// Between two looks when everything is as it should be.
 const PERIOD: Duration = Duration::from_secs(30);

@@ -7,8 +7,7 @@ use std::fmt::Write as _;
 use clap::ArgAction;
 use serde_json::{Value, json};
 
-use crate::manager::flags::args::COMMAND_LINE_ONLY;
-use crate::manager::flags::{command, legacy};
+use crate::manager::flags::{args::COMMAND_LINE_ONLY, command, legacy};
 
 /// A flag compared with the same flag of the upstream cloud controller manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

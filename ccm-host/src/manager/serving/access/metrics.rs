@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
 use super::{Refusal, User};
-use crate::metric::{Buckets, Declare, Histograms};
+use ccm_base::metric::{Buckets, Declare, Histograms};
 
 /// 1 ms to 16 s, doubling.
 const DURATIONS: Buckets = Buckets(&[

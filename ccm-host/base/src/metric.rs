@@ -1,0 +1,59 @@
+//! Declares metrics, so that name, help and buckets of each stand beside its field.
+
+use prometheus_client::{
+    metrics::{
+        family::{Family, MetricConstructor},
+        histogram::Histogram,
+    },
+    registry::{Metric, Registry},
+};
+
+/// Upper bounds of a histogram's buckets, in ascending order.
+#[derive(Debug, Clone, Copy)]
+pub struct Buckets(pub &'static [f64]);
+
+impl MetricConstructor<Histogram> for Buckets {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(self.0.iter().copied())
+    }
+}
+
+/// A histogram for each set of labels.
+pub type Histograms<L> = Family<L, Histogram, Buckets>;
+
+/// Makes a metric and registers it. The library appends `_total` to counters.
+pub trait Declare {
+    /// A counter or a gauge, or a family of them.
+    fn metric<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M;
+
+    fn histogram(&mut self, name: &str, help: &str, buckets: Buckets) -> Histogram;
+
+    fn histograms<L>(&mut self, name: &str, help: &str, buckets: Buckets) -> Histograms<L>
+    where
+        Histograms<L>: Metric + Clone,
+        L: Clone + std::hash::Hash + Eq;
+}
+
+impl Declare for Registry {
+    fn metric<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
+        let metric = M::default();
+        self.register(name, help, metric.clone());
+        metric
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, buckets: Buckets) -> Histogram {
+        let metric = buckets.new_metric();
+        self.register(name, help, metric.clone());
+        metric
+    }
+
+    fn histograms<L>(&mut self, name: &str, help: &str, buckets: Buckets) -> Histograms<L>
+    where
+        Histograms<L>: Metric + Clone,
+        L: Clone + std::hash::Hash + Eq,
+    {
+        let metrics = Family::new_with_constructor(buckets);
+        self.register(name, help, metrics.clone());
+        metrics
+    }
+}

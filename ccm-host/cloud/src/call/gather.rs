@@ -1,0 +1,337 @@
+//! Gathers questions that are asked at about the same time into one call.
+//!
+//! In: single questions, each in a lane (questions of one lane may share a call) and with a key. Out: the answer to
+//! each. The implementation of [`Batched`] decides what a call is, how many questions fit into one, and when an answer
+//! that is already under way is good enough for a later question.
+//!
+//! ```text
+//! ask ──► pending of its lane ──► due (see `Pace`) ──► permit ──► as many as fit ──► call ──► answers
+//!             ▲ same key: one item      ▲ while there is none, more gather
+//! ```
+//!
+//! A caller that gives up costs the others nothing: its question is dropped unless somebody else asked it too, and a
+//! call that nobody waits for any more is cancelled.
+
+mod lane;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    fmt::{self, Debug},
+    hash::Hash,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::FutureExt as _;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
+use tracing::Instrument as _;
+
+use self::lane::{Item, Lane};
+use ccm_base::trace;
+
+/// Lanes unused for this long are forgotten.
+const FORGET_LANE: Duration = Duration::from_secs(60);
+
+/// A kind of question that can share a call.
+pub(crate) trait Batched: Send + Sync + 'static {
+    /// Only questions of the same lane may share a call.
+    type Lane: Clone + Eq + Hash + Debug + Send + Sync + 'static;
+    /// Identifies the subject of a question.
+    type Key: Clone + Eq + Hash + Debug + Send + Sync + 'static;
+    type Question: Clone + Send + Sync + 'static;
+    /// The answer to one question.
+    type Answer: Clone + Send + Sync + 'static;
+    /// Permission to make one call.
+    type Turn: Send + 'static;
+
+    /// The maximum number of questions in one call.
+    fn most(&self) -> usize;
+
+    /// Whether an answer asked for in lane `other`, `age` ago, is good enough for a question in lane `asked`.
+    fn serves(&self, other: &Self::Lane, asked: &Self::Lane, age: Duration) -> bool;
+
+    /// Whether two questions with the same key ask the same.
+    fn same(&self, a: &Self::Question, b: &Self::Question) -> bool;
+
+    /// Waits for permission to make a call.
+    fn turn(&self) -> impl Future<Output = Self::Turn> + Send;
+
+    /// Makes one call and lands each answer as soon as it arrives.
+    fn call(
+        &self,
+        lane: &Self::Lane,
+        items: Vec<(Self::Key, Self::Question)>,
+        turn: Self::Turn,
+        landing: &Landing<'_, Self>,
+    ) -> impl Future<Output = ()> + Send
+    where
+        Self: Sized;
+
+    /// The answer given to a question that got none, and why.
+    fn lost(&self, why: &'static str) -> Self::Answer;
+}
+
+const UNANSWERED: &str = "the provider's response does not contain this item exactly once";
+const PANICKED: &str = "the task that made the call panicked: a bug of the host";
+
+/// Gathers questions into calls.
+pub(crate) struct Batcher<B: Batched>(Arc<Inner<B>>);
+
+struct Inner<B: Batched> {
+    batched: B,
+    state: Mutex<State<B>>,
+}
+
+struct State<B: Batched> {
+    lanes: HashMap<B::Lane, Lane<B>>,
+    /// Calls under way, by key.
+    flying: HashMap<B::Key, Vec<Flying<B>>>,
+    calls: u64,
+}
+
+struct Flying<B: Batched> {
+    call: u64,
+    since: Instant,
+    lane: B::Lane,
+    question: B::Question,
+    answer: Slot<B>,
+}
+
+/// Holds the answer to an item once it arrives.
+type Slot<B> = Arc<watch::Sender<Option<<B as Batched>::Answer>>>;
+
+/// The questions of one call.
+type Questions<B> = Vec<(<B as Batched>::Key, <B as Batched>::Question)>;
+
+/// A call that is about to be made.
+struct Departure<B: Batched> {
+    call: u64,
+    lane: B::Lane,
+    items: HashMap<B::Key, Item<B>>,
+}
+
+/// Collects the answers of one call.
+pub(crate) struct Landing<'a, B: Batched> {
+    inner: &'a Inner<B>,
+    departure: &'a Departure<B>,
+}
+
+impl<B: Batched> Landing<'_, B> {
+    /// Whether anybody still waits for the answer to this question. Nobody joins one that was given up.
+    pub(crate) fn is_awaited(&self, key: &B::Key) -> bool {
+        self.departure.items.get(key).is_some_and(|item| item.answer.receiver_count() > 0)
+    }
+
+    /// Hands these answers to their callers. Only the first answer to an item counts.
+    pub(crate) fn land(&self, answers: impl IntoIterator<Item = (B::Key, B::Answer)>) {
+        for (key, answer) in answers {
+            let Some(item) = self.departure.items.get(&key) else { continue };
+            self.inner.state.lock().land_one(self.departure.call, &key);
+            item.answer.send_if_modified(|slot| {
+                let is_first = slot.is_none();
+                if is_first {
+                    *slot = Some(answer);
+                }
+                is_first
+            });
+        }
+    }
+}
+
+impl<B: Batched> Debug for Batcher<B> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Batcher").finish_non_exhaustive()
+    }
+}
+
+impl<B: Batched> Batcher<B> {
+    pub(crate) fn new(batched: B) -> Self {
+        let state = State { lanes: HashMap::new(), flying: HashMap::new(), calls: 0 };
+        Self(Arc::new(Inner { batched, state: Mutex::new(state) }))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn assert_idle(&self) {
+        let state = self.0.state.lock();
+        assert!(state.flying.is_empty() && state.lanes.values().all(|lane| lane.len() == 0));
+    }
+
+    pub(crate) fn batched(&self) -> &B {
+        &self.0.batched
+    }
+
+    /// Asks one question and waits for its answer.
+    pub(crate) async fn ask(&self, lane: B::Lane, key: B::Key, question: B::Question) -> B::Answer {
+        let mut answer = self.enqueue(lane, key, question);
+        let arrived = answer.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
+        arrived.unwrap_or_else(|| self.0.batched.lost(PANICKED))
+    }
+
+    fn enqueue(
+        &self,
+        lane: B::Lane,
+        key: B::Key,
+        question: B::Question,
+    ) -> watch::Receiver<Option<B::Answer>> {
+        let now = Instant::now();
+        let batched = &self.0.batched;
+        let mut state = self.0.state.lock();
+        if let Some(shared) = state.share(batched, &lane, &key, &question, now) {
+            return shared;
+        }
+        state.lanes.retain(|_, lane| lane.driven || !lane.is_older_than(FORGET_LANE, now));
+        let entry = state.lanes.entry(lane.clone()).or_insert_with(Lane::new);
+        let receiver = entry.push(key, question, now);
+        if entry.len() >= batched.most() {
+            entry.full.notify_one();
+        }
+        if !std::mem::replace(&mut entry.driven, true) {
+            let full = Arc::clone(&entry.full);
+            drop(state);
+            tokio::spawn(keep_driving(Arc::clone(&self.0), lane, full));
+        }
+        receiver
+    }
+}
+
+impl<B: Batched> State<B> {
+    /// Joins a pending question or a call under way whose answer is good enough.
+    fn share(
+        &mut self,
+        batched: &B,
+        asked: &B::Lane,
+        key: &B::Key,
+        question: &B::Question,
+        now: Instant,
+    ) -> Option<watch::Receiver<Option<B::Answer>>> {
+        for (lane, pending) in &mut self.lanes {
+            if (lane == asked || batched.serves(lane, asked, Duration::ZERO))
+                && let Some(receiver) = pending.join(batched, key, question)
+            {
+                return Some(receiver);
+            }
+        }
+        let flying = self.flying.get(key)?;
+        let good = |flight: &&Flying<B>| {
+            let age = now.saturating_duration_since(flight.since);
+            // A call that nobody waits for is being cancelled.
+            flight.answer.receiver_count() > 0
+                && batched.serves(&flight.lane, asked, age)
+                && batched.same(&flight.question, question)
+        };
+        flying.iter().find(good).map(|flight| flight.answer.subscribe())
+    }
+
+    fn land(&mut self, departure: &Departure<B>) {
+        for key in departure.items.keys() {
+            self.land_one(departure.call, key);
+        }
+    }
+
+    fn land_one(&mut self, call: u64, key: &B::Key) {
+        if let Some(flights) = self.flying.get_mut(key) {
+            flights.retain(|flight| flight.call != call);
+            if flights.is_empty() {
+                self.flying.remove(key);
+            }
+        }
+    }
+}
+
+/// A panic is a bug of the host: callers waiting in the lane get an error, and the next question restarts the lane.
+async fn keep_driving<B: Batched>(inner: Arc<Inner<B>>, lane: B::Lane, full: Arc<Notify>) {
+    let driving = drive(Arc::clone(&inner), lane.clone(), full);
+    if AssertUnwindSafe(driving).catch_unwind().await.is_err() {
+        inner.state.lock().lanes.remove(&lane);
+    }
+}
+
+/// Sends what gathers in one lane until the lane is empty.
+async fn drive<B: Batched>(inner: Arc<Inner<B>>, lane: B::Lane, full: Arc<Notify>) {
+    loop {
+        let wait = {
+            let mut state = inner.state.lock();
+            let Some(entry) = state.lanes.get_mut(&lane) else { return };
+            entry.drop_abandoned();
+            if entry.len() == 0 {
+                entry.driven = false;
+                return;
+            }
+            let now = Instant::now();
+            if entry.len() >= inner.batched.most() { None } else { entry.due().filter(|due| *due > now) }
+        };
+        if let Some(due) = wait {
+            tokio::select! {
+                () = tokio::time::sleep_until(due) => {}
+                () = full.notified() => {}
+            }
+            continue;
+        }
+        let turn = inner.batched.turn().await;
+        if let Some((departure, questions)) = inner.depart(&lane) {
+            let span = trace::batch(departure.items.values().map(|item| &item.askers));
+            tokio::spawn(fly(Arc::clone(&inner), departure, questions, turn).instrument(span));
+        }
+    }
+}
+
+impl<B: Batched> Inner<B> {
+    fn depart(&self, lane: &B::Lane) -> Option<(Departure<B>, Questions<B>)> {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let items = state.lanes.get_mut(lane)?.take(self.batched.most(), now);
+        if items.is_empty() {
+            return None;
+        }
+        state.calls += 1;
+        let call = state.calls;
+        for (key, item) in &items {
+            state.flying.entry(key.clone()).or_default().push(Flying {
+                call,
+                since: now,
+                lane: lane.clone(),
+                question: item.question.clone(),
+                answer: Arc::clone(&item.answer),
+            });
+        }
+        let questions = items.iter().map(|(key, item)| (key.clone(), item.question.clone())).collect();
+        Some((Departure { call, lane: lane.clone(), items: items.into_iter().collect() }, questions))
+    }
+
+    /// Ends when nobody waits for any item; from then on the items cannot be joined.
+    async fn abandoned(&self, departure: &Departure<B>) {
+        loop {
+            for item in departure.items.values() {
+                item.answer.closed().await;
+            }
+            let mut state = self.state.lock();
+            // Somebody may have joined the first item while this waited for the last.
+            if departure.items.values().all(|item| item.answer.receiver_count() == 0) {
+                state.land(departure);
+                return;
+            }
+        }
+    }
+}
+
+async fn fly<B: Batched>(
+    inner: Arc<Inner<B>>,
+    departure: Departure<B>,
+    questions: Questions<B>,
+    turn: B::Turn,
+) {
+    let landing = Landing { inner: &inner, departure: &departure };
+    let call = inner.batched.call(&departure.lane, questions, turn, &landing);
+    let why = tokio::select! {
+        ended = AssertUnwindSafe(call).catch_unwind() => if ended.is_ok() { UNANSWERED } else { PANICKED },
+        () = inner.abandoned(&departure) => return,
+    };
+    landing.land(departure.items.keys().map(|key| (key.clone(), inner.batched.lost(why))));
+}

@@ -1,0 +1,196 @@
+//! Labels, by the apiserver's rules.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::MOST;
+use crate::findings::{Findings, rule};
+
+const LONGEST_NAME: usize = 63;
+const LONGEST_PREFIX: usize = 253;
+
+/// A label value: empty, or at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends.
+pub(super) fn is_value(text: &str) -> bool {
+    text.is_empty() || is_name(text)
+}
+
+/// A label or annotation key: a name, after an optional DNS subdomain and a slash.
+pub(super) fn is_key(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((prefix, name)) => is_subdomain(prefix) && is_name(name),
+        None => is_name(text),
+    }
+}
+
+/// Lower-case DNS labels separated by dots.
+pub(super) fn is_subdomain(text: &str) -> bool {
+    let end = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit();
+    text.len() <= LONGEST_PREFIX
+        && text.split('.').all(|label| {
+            label.starts_with(end)
+                && label.ends_with(end)
+                && label.chars().all(|char| end(char) || char == '-')
+        })
+}
+
+const HOST: &str = "cloudprovider.ccm/";
+
+/// `kubernetes.io/` or `k8s.io/`, at the start or right after a dot (NODE-19); or what people tell this host with.
+pub fn is_reserved(key: &str) -> bool {
+    ["kubernetes.io/", "k8s.io/", HOST]
+        .iter()
+        .any(|space| key.match_indices(space).any(|(at, _)| at == 0 || key[..at].ends_with('.')))
+}
+
+/// What people tell this host with on Services, and what it keeps there.
+pub(super) fn is_of_host(key: &str) -> bool {
+    key.starts_with(HOST)
+}
+
+/// Zone and region, which a volume's labels say and a node's fields: upstream's names, and those of old.
+const TOPOLOGY: [&str; 4] = [
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+];
+
+/// The labels to set.
+pub(super) fn labels(labels: HashMap<String, String>, findings: &mut Findings) -> BTreeMap<String, String> {
+    allowed(labels, key_is_allowed, findings)
+}
+
+/// The labels of a volume, which include its topology.
+pub(crate) fn of_volume(
+    labels: HashMap<String, String>,
+    findings: &mut Findings,
+) -> BTreeMap<String, String> {
+    allowed(labels, |key, findings| TOPOLOGY.contains(&key) || key_is_allowed(key, findings), findings)
+}
+
+fn allowed(
+    labels: HashMap<String, String>,
+    is_allowed: impl Fn(&str, &mut Findings) -> bool,
+    findings: &mut Findings,
+) -> BTreeMap<String, String> {
+    let sorted: BTreeMap<_, _> = labels.into_iter().collect();
+    if sorted.len() > MOST {
+        findings.reject(rule::ANSWER_BOUNDS, format!("there are more than {MOST} labels"));
+    }
+    sorted
+        .into_iter()
+        .filter(|(key, value)| {
+            if !is_allowed(key, findings) {
+                return false;
+            }
+            if !is_value(value) {
+                findings.reject(rule::LABEL_VALID, format!("label {key}: {value:?} is not a label value"));
+                return false;
+            }
+            true
+        })
+        .take(MOST)
+        .collect()
+}
+
+/// A field that becomes a label; `None` if it is empty or invalid.
+pub(super) fn field(name: &str, value: String, findings: &mut Findings) -> Option<String> {
+    if value.is_empty() {
+        return None;
+    }
+    if is_value(&value) {
+        return Some(value);
+    }
+    findings.reject(rule::LABEL_VALID, format!("{name} {value:?} is not a label value"));
+    None
+}
+
+fn key_is_allowed(key: &str, findings: &mut Findings) -> bool {
+    if !is_key(key) {
+        findings.reject(rule::LABEL_VALID, format!("{key:?} is not a label key"));
+        return false;
+    }
+    if is_reserved(key) {
+        findings.reject(rule::LABEL_RESERVED, format!("label {key} lies in a reserved namespace"));
+        return false;
+    }
+    true
+}
+
+fn is_name(text: &str) -> bool {
+    let end = |char: char| char.is_ascii_alphanumeric();
+    !text.is_empty()
+        && text.len() <= LONGEST_NAME
+        && text.starts_with(end)
+        && text.ends_with(end)
+        && text.chars().all(|char| end(char) || matches!(char, '-' | '_' | '.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// NODE-19, and what follows from upstream's pattern.
+    #[test]
+    fn reserved_namespaces_need_a_slash_and_a_start() {
+        let rows = [
+            ("topology.kubernetes.io/zone", true),
+            ("topology.k8s.io/zone", true),
+            ("kubernetes.io/os", true),
+            ("k8s.io/os", true),
+            ("cloudprovider.ccm/exclude", true),
+            ("x.cloudprovider.ccm/exclude", true),
+            ("app.k8snio/bar", false),
+            ("k8snio/bar", false),
+            ("notkubernetes.io/bar", false),
+            ("kubernetes.io", false),
+            ("example.com/kubernetes.io", false),
+        ];
+        for (key, want) in rows {
+            assert_eq!(is_reserved(key), want, "NODE-19 {key}");
+        }
+    }
+
+    #[test]
+    fn keys_and_values_are_the_apiservers() {
+        let long = "a".repeat(64);
+        for (key, want) in [
+            ("a", true),
+            ("A.b_c-9", true),
+            ("example.com/a", true),
+            ("", false),
+            ("/a", false),
+            ("example.com/", false),
+            ("a/b/c", false),
+            ("Example.com/a", false),
+            ("-a", false),
+            (long.as_str(), false),
+        ] {
+            assert_eq!(is_key(key), want, "{key:?}");
+        }
+        for (value, want) in
+            [("", true), ("eu-1", true), ("eu 1", false), ("eu-", false), (long.as_str(), false)]
+        {
+            assert_eq!(is_value(value), want, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn labels_are_not_more_than_a_node_can_hold() {
+        let mut findings = Findings::default();
+        let given = (0..1000).map(|number| (format!("l{number:03}"), String::new())).collect();
+        let kept = labels(given, &mut findings);
+        assert_eq!((kept.len(), findings.rules), (MOST, vec![rule::ANSWER_BOUNDS]));
+    }
+
+    /// NODE-32, NW-20: one bad label costs itself, not the node.
+    #[test]
+    fn each_dropped_label_has_a_sentence_and_a_rule() {
+        let mut findings = Findings::default();
+        let given = [("ok", "1"), ("kubernetes.io/x", "1"), ("bad key", "1"), ("v", "no value")];
+        let given = given.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let kept = labels(given, &mut findings);
+        assert_eq!(kept.into_iter().collect::<Vec<_>>(), [("ok".to_owned(), "1".to_owned())]);
+        assert_eq!(findings.rules, [rule::LABEL_VALID, rule::LABEL_RESERVED, rule::LABEL_VALID]);
+        assert_eq!(findings.rejected[1], "label kubernetes.io/x lies in a reserved namespace");
+    }
+}

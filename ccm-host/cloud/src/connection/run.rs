@@ -1,0 +1,202 @@
+//! Connects, does the handshake, keeps the session until it is lost, and starts over.
+
+use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::FutureExt as _;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Known, Link,
+    connect::{Backoff, LIVED, connect},
+    handshake::handshake,
+    lead::Lead,
+    monitor,
+    session::{Session, kinds},
+    watch,
+};
+use crate::findings::rule;
+use crate::{ProviderInfo, ProviderStatus};
+
+/// Caps the pause when trying again costs next to nothing.
+const CHEAP: Duration = Duration::from_secs(1);
+
+/// Keeps the connection until `stop` is cancelled.
+pub(crate) async fn run(link: Arc<Link>, stop: CancellationToken) {
+    // Boxed: the future is large.
+    stop.run_until_cancelled(Box::pin(supervise(&link, || forever(&link)))).await;
+    link.step_down().await;
+    link.leave();
+}
+
+/// A panic is a bug of the host and must not leave a stale status behind: report it and start over.
+async fn supervise<F: Future<Output = Infallible>>(link: &Link, work: impl Fn() -> F) {
+    loop {
+        let Err(_panicked) = AssertUnwindSafe(work()).catch_unwind().await;
+        link.metrics.connect_failed();
+        link.lose("the connection's task panicked; restarting it".to_owned());
+        tokio::time::sleep(link.config.paces.reconnect_longest).await;
+    }
+}
+
+async fn forever(link: &Link) -> Infallible {
+    let paces = link.config.paces;
+    let mut backoff = Backoff::new(paces.reconnect, paces.reconnect_longest);
+    loop {
+        let mut cap = Duration::MAX;
+        let failed = match connect(&link.config).await {
+            Err(error) => {
+                if error.is_cheap() {
+                    cap = CHEAP;
+                }
+                Some(error.to_string())
+            }
+            Ok(connection) => match handshake(connection, &link.metrics).await {
+                Err(error) => Some(format!("{}: {error}", link.config.settings.endpoint)),
+                Ok(session) => {
+                    let since = Instant::now();
+                    let why = live(link, Arc::new(session)).await;
+                    link.lose(why);
+                    if since.elapsed() >= LIVED {
+                        backoff.reset();
+                    }
+                    None
+                }
+            },
+        };
+        if let Some(why) = failed {
+            link.metrics.connect_failed();
+            link.publish(ProviderStatus::Disconnected(why));
+        }
+        tokio::time::sleep(backoff.pause(fastrand::f64(), cap)).await;
+    }
+}
+
+/// Runs one session to its end and returns why it ended.
+async fn live(link: &Link, session: Arc<Session>) -> String {
+    link.take_up(&session);
+    monitor::first_look(link, &session).await;
+    let mut lead = Lead::new(link, &session);
+    let is_told = lead.tell().await;
+    link.open(Arc::clone(&session));
+    tokio::select! {
+        why = monitor::monitor(link, &session) => why,
+        never = lead.keep_telling(is_told) => match never {},
+        never = watch::watch(link, &session) => match never {},
+    }
+}
+
+impl Link {
+    /// Records what the process said of itself; calls are not open yet.
+    fn take_up(&self, session: &Session) {
+        let mut known = self.known.write();
+        let restarted = known.info.as_ref().map(|info| info.epoch != session.info.epoch);
+        if restarted == Some(false) && known.capabilities.as_ref() != Some(&session.capabilities) {
+            self.metrics.violation(rule::CAPABILITIES_CONSTANT);
+        }
+        if restarted == Some(true) {
+            self.metrics.epoch_changed();
+        }
+        let prefixes = |info: &ProviderInfo| info.provider_id_prefixes.clone();
+        if let Some(former) =
+            known.info.as_deref().map(prefixes).filter(|all| *all != prefixes(&session.info))
+        {
+            let (provider, now) = (self.name(), prefixes(&session.info));
+            tracing::warn!(provider, ?former, ?now, "the provider claims other provider IDs than before");
+        }
+        let former = known.info.as_ref().map(|info| info.vendor_version.as_str());
+        self.metrics.introduced(former, &session.info.vendor_version);
+        self.metrics.negotiated(&known.served, &session.served);
+        if restarted != Some(false) {
+            // The cloud throttled another process.
+            self.limiter.lift_pauses();
+        }
+        self.limiter.configure(&session.limits, &kinds(&session.info), Instant::now());
+        *known = Known {
+            info: Some(Arc::clone(&session.info)),
+            wants: Arc::clone(&session.wants),
+            served: session.served.clone(),
+            capabilities: Some(session.capabilities.clone()),
+        };
+        drop(known);
+        let info = &session.info;
+        tracing::info!(
+            provider = self.name(),
+            name = info.name,
+            version = info.vendor_version,
+            epoch = info.epoch,
+            restarted = restarted.unwrap_or(false),
+            instances = info.instances,
+            load_balancers = info.load_balancers,
+            "provider introduced itself"
+        );
+        self.standing.lock().connected_anew(restarted == Some(false));
+    }
+
+    /// Opens the session for calls.
+    fn open(&self, session: Arc<Session>) {
+        let watched = session.info.watch_instances;
+        *self.session.write() = Some(session);
+        self.publish_standing();
+        if !watched {
+            self.request_sweep();
+        }
+    }
+
+    /// Closes the session at shutdown, which is not a failure of the provider.
+    fn leave(&self) {
+        *self.session.write() = None;
+        if !self.show(|_| ProviderStatus::Disconnected("the host stops".to_owned())).is_empty() {
+            tracing::info!(provider = self.name(), "left the provider");
+        }
+    }
+
+    /// Closes the session after the connection is lost.
+    fn lose(&self, why: String) {
+        *self.session.write() = None;
+        self.publish(ProviderStatus::Disconnected(why));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+    use crate::{
+        CloudMetrics, ClusterRef, Endpoint, Family, ProviderConfig, ProviderSettings,
+        metrics::ProviderMetrics,
+    };
+
+    /// N6.
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_panics_is_seen_and_started_anew() {
+        let endpoint = Endpoint::Unix("/run/p.sock".into());
+        let settings = ProviderSettings { name: "p".to_owned(), endpoint, allowed_uids: Vec::new() };
+        let config = ProviderConfig::new(settings, ClusterRef::default());
+        let metrics = CloudMetrics::register(&mut Registry::default());
+        let link = Link::new(config, ProviderMetrics::new(metrics, "p"));
+        let times = AtomicU32::new(0);
+        let work = || {
+            let first = times.fetch_add(1, Ordering::SeqCst) == 0;
+            link.publish(ProviderStatus::Serving);
+            async move {
+                assert!(!first, "as a bug does");
+                std::future::pending().await
+            }
+        };
+        let mut status = link.status(Family::Instances);
+        let watched = async {
+            let lost = |status: &ProviderStatus| matches!(status, ProviderStatus::Disconnected(why) if why.contains("panicked"));
+            status.wait_for(lost).await.unwrap();
+            status.wait_for(|status| *status == ProviderStatus::Serving).await.unwrap();
+        };
+        tokio::select! {
+            () = supervise(&link, work) => {}
+            () = watched => {}
+        }
+        assert_eq!(times.load(Ordering::SeqCst), 2);
+    }
+}

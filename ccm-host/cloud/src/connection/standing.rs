@@ -1,0 +1,323 @@
+//! Whether a connected provider can be trusted with destructive work, by family of RPCs.
+//!
+//! In: its health, its conditions, and the outcomes of its calls. Out: the status that controllers see.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use cloudprovider_proto::v1alpha1::{self as pb, ConditionStatus, ConditionType};
+use tokio::time::Instant;
+use tonic::Code;
+
+use crate::findings::shown;
+use crate::{CloudError, ErrorReason, Family, ProviderStatus, method::Method};
+
+/// What a failed call freezes stays frozen for this long, unless the same RPC succeeds: a working list does not prove
+/// that routes can be written.
+const FREEZE: Duration = Duration::from_secs(60);
+/// As many different objects have to fail for the cloud to be at fault, and not one of them.
+pub(super) const SEVERAL: usize = 3;
+
+/// The default is a healthy provider.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    health: Option<String>,
+    conditions: Option<String>,
+    silent: Option<String>,
+    /// By RPC: why the cloud refused it for whoever asks, and until when that counts.
+    refused: BTreeMap<&'static str, (String, Instant)>,
+    /// By RPC: how the cloud failed it.
+    failing: BTreeMap<&'static str, Failing>,
+    /// A call was refused and the conditions were not checked since: one successful call does not outweigh that.
+    unlooked: Option<String>,
+    /// The same for the families that the cloud's failures froze, by service.
+    unlooked_in: BTreeMap<&'static str, String>,
+    /// The provider takes this process for a former leader.
+    pub(super) stale_leader: bool,
+}
+
+/// An RPC that the cloud's API failed.
+#[derive(Debug)]
+struct Failing {
+    service: &'static str,
+    why: String,
+    /// Until when a call counts that was about many objects.
+    all: Option<Instant>,
+    /// The same for single objects, of which there are no more than [`SEVERAL`].
+    objects: BTreeMap<String, Instant>,
+}
+
+impl Failing {
+    /// Whether it freezes the family it belongs to.
+    fn freezes(&self, now: Instant) -> bool {
+        let objects = self.objects.values().filter(|until| now < **until).count();
+        self.all.is_some_and(|until| now < until) || objects == SEVERAL
+    }
+
+    fn failed(&mut self, object: Option<&str>, now: Instant) {
+        let until = now + FREEZE;
+        let Some(object) = object else {
+            self.all = Some(until);
+            return;
+        };
+        self.objects.insert(object.to_owned(), until);
+        if self.objects.len() > SEVERAL
+            && let Some((oldest, _)) = self.objects.iter().min_by_key(|(_, until)| **until)
+        {
+            let oldest = oldest.clone();
+            self.objects.remove(&oldest);
+        }
+    }
+}
+
+impl Standing {
+    /// The status that controllers see. The provider's own word, its credentials and its configuration count for every
+    /// family; where the cloud's API fails, it does so for one.
+    pub(super) fn status(&self, family: Family, now: Instant) -> ProviderStatus {
+        let refused = self.refused.values().find(|(_, until)| now < *until).map(|(why, _)| why);
+        let of_family = |one: &&Failing| one.service == family.service() && one.freezes(now);
+        let failing = self.failing.values().find(of_family).map(|one| &one.why);
+        let leader = || self.stale_leader.then(|| "it considers this host a former leader".to_owned());
+        let told = [&self.silent, &self.health, &self.conditions].into_iter().flatten();
+        let unlooked = self.unlooked.iter().chain(self.unlooked_in.get(family.service()));
+        let why = told.chain(refused).chain(unlooked).chain(failing).next().cloned();
+        match why.or_else(leader) {
+            Some(why) => ProviderStatus::Frozen(why),
+            None => ProviderStatus::Serving,
+        }
+    }
+
+    /// Resets after a reconnect. A different process has forgotten the leaders that the former one saw.
+    pub(super) fn connected_anew(&mut self, same_process: bool) {
+        *self = Self { stale_leader: self.stale_leader && same_process, ..Self::default() };
+    }
+
+    /// Whether it accepts work, by `grpc.health.v1`; true if that is not served.
+    pub(super) fn healthy(&mut self, healthy: bool) {
+        self.health = (!healthy).then(|| "its health is NOT_SERVING".to_owned());
+    }
+
+    /// Records the answer of GetStatus, or why there is none.
+    pub(super) fn looked(&mut self, answer: Result<pb::GetStatusResponse, CloudError>) {
+        self.unlooked = None;
+        self.unlooked_in.clear();
+        match answer {
+            Ok(status) => {
+                self.silent = None;
+                self.conditions = bad_condition(&status.conditions);
+            }
+            // It has no conditions to report.
+            Err(error) if error.is(ErrorReason::MethodNotSupported) => self.silent = None,
+            Err(error) => self.silent = Some(error.to_string()),
+        }
+    }
+
+    /// Records how a call that reaches the cloud ended, about this object or about many. True means that the conditions
+    /// should be checked now.
+    pub(super) fn called(
+        &mut self,
+        method: &'static Method,
+        object: Option<&str>,
+        error: Option<&CloudError>,
+        now: Instant,
+    ) -> bool {
+        let Some(error) = error else {
+            self.refused.remove(method.name);
+            self.failing.remove(method.name);
+            return false;
+        };
+        match error.reason {
+            Some(ErrorReason::CloudApiUnavailable) => {
+                let first = || Failing {
+                    service: method.service,
+                    why: String::new(),
+                    all: None,
+                    objects: BTreeMap::new(),
+                };
+                let failing = self.failing.entry(method.name).or_insert_with(first);
+                failing.why = error.to_string();
+                failing.failed(object, now);
+                if failing.freezes(now) {
+                    self.unlooked_in.insert(method.service, error.to_string());
+                }
+                true
+            }
+            Some(reason) if reason.freezes() => {
+                self.refused.insert(method.name, (error.to_string(), now + FREEZE));
+                self.unlooked = Some(error.to_string());
+                true
+            }
+            Some(ErrorReason::StaleLeader) => {
+                self.stale_leader = true;
+                false
+            }
+            None => error.code == Code::DeadlineExceeded || error.is_unanswered,
+            Some(_) => false,
+        }
+    }
+}
+
+/// The condition that freezes destructive work: the cloud rejects the credentials or does not answer.
+fn bad_condition(conditions: &[pb::ProviderCondition]) -> Option<String> {
+    conditions.iter().find_map(|condition| {
+        let name = match condition.r#type() {
+            ConditionType::CredentialsValid => "CREDENTIALS_VALID",
+            ConditionType::CloudReachable => "CLOUD_REACHABLE",
+            ConditionType::Unspecified => return None,
+        };
+        (condition.status() == ConditionStatus::False).then(|| {
+            let words = [&condition.reason, &condition.message].into_iter().filter(|word| !word.is_empty());
+            let text = shown(&words.cloned().collect::<Vec<_>>().join(": "), 512);
+            if text.is_empty() { format!("{name} is FALSE") } else { format!("{name} is FALSE: {text}") }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::method;
+
+    fn condition(kind: ConditionType, status: ConditionStatus) -> pb::ProviderCondition {
+        pb::ProviderCondition {
+            r#type: kind.into(),
+            status: status.into(),
+            reason: "Why".into(),
+            message: "so".into(),
+            since: None,
+        }
+    }
+
+    fn looked(conditions: Vec<pb::ProviderCondition>) -> ProviderStatus {
+        let mut standing = Standing::default();
+        standing.looked(Ok(pb::GetStatusResponse { conditions }));
+        standing.status(Family::Routes, Instant::now())
+    }
+
+    #[test]
+    fn only_false_credentials_and_an_unreachable_cloud_freeze() {
+        use ConditionStatus as S;
+        use ConditionType as T;
+        let frozen = |name: &str| ProviderStatus::Frozen(format!("{name} is FALSE: Why: so"));
+        let rows = [
+            (T::CredentialsValid, S::False, frozen("CREDENTIALS_VALID")),
+            (T::CloudReachable, S::False, frozen("CLOUD_REACHABLE")),
+            (T::CloudReachable, S::Unspecified, ProviderStatus::Serving),
+            (T::CredentialsValid, S::True, ProviderStatus::Serving),
+            (T::Unspecified, S::False, ProviderStatus::Serving),
+        ];
+        for (kind, status, want) in rows {
+            assert_eq!(looked(vec![condition(kind, status)]), want, "{kind:?} {status:?}");
+        }
+    }
+
+    /// What calls of these objects, `*` for a list, do to the families of balancers and of routes.
+    #[test]
+    fn a_cloud_that_fails_several_objects_freezes_their_family() {
+        let down = CloudError::local("EnsureLoadBalancer", ErrorReason::CloudApiUnavailable, "503");
+        let rows: [(&[&str], bool); 5] = [
+            (&["a"], false),
+            (&["a", "a", "a", "a"], false),
+            (&["a", "b"], false),
+            (&["a", "b", "c"], true),
+            (&["*"], true),
+        ];
+        for (objects, freezes) in rows {
+            let now = Instant::now();
+            let failed = || {
+                let mut standing = Standing::default();
+                for object in objects {
+                    let object = Some(*object).filter(|object| *object != "*");
+                    assert!(
+                        standing.called(&method::ENSURE_LOAD_BALANCER, object, Some(&down), now),
+                        "look now"
+                    );
+                }
+                standing
+            };
+            let mut hasty = failed();
+            hasty.called(&method::ENSURE_LOAD_BALANCER, Some("z"), None, now);
+            let is_frozen = |standing: &Standing, family, now| {
+                matches!(standing.status(family, now), ProviderStatus::Frozen(_))
+            };
+            assert_eq!(is_frozen(&hasty, Family::LoadBalancers, now), freezes, "not looked at: {objects:?}");
+            hasty.looked(Ok(pb::GetStatusResponse::default()));
+            assert!(!is_frozen(&hasty, Family::LoadBalancers, now), "{objects:?}");
+
+            let mut standing = failed();
+            standing.looked(Ok(pb::GetStatusResponse::default()));
+            assert_eq!(is_frozen(&standing, Family::LoadBalancers, now), freezes, "{objects:?}");
+            assert!(!is_frozen(&standing, Family::Routes, now), "{objects:?}");
+            assert!(!is_frozen(&standing, Family::LoadBalancers, now + FREEZE), "{objects:?}");
+            standing.called(&method::LIST_LOAD_BALANCERS, None, None, now);
+            assert_eq!(
+                is_frozen(&standing, Family::LoadBalancers, now),
+                freezes,
+                "S7: reads go well, writes do not"
+            );
+            standing.called(&method::ENSURE_LOAD_BALANCER, Some("z"), None, now);
+            assert!(!is_frozen(&standing, Family::LoadBalancers, now), "{objects:?}");
+        }
+    }
+
+    /// Objects that fail one at a time, each forgotten before the next, are no evidence; those that go on failing are.
+    #[test]
+    fn failures_of_long_ago_do_not_count() {
+        let down = CloudError::local("DeleteLoadBalancer", ErrorReason::CloudApiUnavailable, "503");
+        let (mut now, mut standing) = (Instant::now(), Standing::default());
+        for object in 0..100 {
+            standing.called(&method::DELETE_LOAD_BALANCER, Some(&object.to_string()), Some(&down), now);
+            assert_eq!(standing.status(Family::LoadBalancers, now), ProviderStatus::Serving);
+            now += FREEZE / 2;
+        }
+        for object in ["a", "b", "c", "d", "a"] {
+            standing.called(&method::DELETE_LOAD_BALANCER, Some(object), Some(&down), now);
+        }
+        assert!(matches!(standing.status(Family::LoadBalancers, now), ProviderStatus::Frozen(_)));
+    }
+
+    /// The credentials are refused and the provider's next answer is wrong: its conditions show it once they are checked.
+    #[test]
+    fn trouble_freezes_until_the_conditions_were_looked_at() {
+        let now = Instant::now();
+        for reason in [ErrorReason::CloudCredentialsInvalid, ErrorReason::InvalidProviderConfig] {
+            let refused = CloudError::local("BatchGetInstances", reason, "401");
+            let mut standing = Standing::default();
+            standing.called(&method::BATCH_GET_INSTANCES, Some("n"), Some(&refused), now);
+            standing.called(&method::BATCH_GET_INSTANCES, Some("n"), None, now);
+            for family in Family::ALL {
+                assert!(matches!(standing.status(family, now), ProviderStatus::Frozen(_)), "{family:?}");
+            }
+            standing.looked(Ok(pb::GetStatusResponse::default()));
+            assert_eq!(standing.status(Family::Routes, now), ProviderStatus::Serving);
+        }
+    }
+
+    #[test]
+    fn ordinary_errors_freeze_nothing() {
+        let mut standing = Standing::default();
+        for reason in
+            [ErrorReason::QuotaExceeded, ErrorReason::RateLimited, ErrorReason::CloudPermissionDenied]
+        {
+            let error = CloudError::local("ListRoutes", reason, "");
+            standing.called(&method::LIST_ROUTES, None, Some(&error), Instant::now());
+        }
+        assert_eq!(standing.status(Family::Routes, Instant::now()), ProviderStatus::Serving);
+    }
+
+    #[test]
+    fn health_silence_and_a_newer_leader_freeze() {
+        let (now, of) = (Instant::now(), Family::Instances);
+        let mut standing = Standing::default();
+        standing.healthy(false);
+        assert_eq!(standing.status(of, now), ProviderStatus::Frozen("its health is NOT_SERVING".into()));
+        standing.healthy(true);
+        standing.looked(Err(CloudError::deadline_exceeded("GetStatus", Duration::from_secs(5))));
+        assert!(matches!(standing.status(of, now), ProviderStatus::Frozen(_)));
+        standing.looked(Ok(pb::GetStatusResponse::default()));
+        let stale = CloudError::local("BatchEnsureRoutes", ErrorReason::StaleLeader, "");
+        standing.called(&method::BATCH_ENSURE_ROUTES, None, Some(&stale), now);
+        assert!(
+            matches!(standing.status(of, now), ProviderStatus::Frozen(why) if why.contains("former leader"))
+        );
+    }
+}

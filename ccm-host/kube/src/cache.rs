@@ -1,0 +1,383 @@
+//! One watch per kind for the whole process, and a read-only slim copy of what it saw.
+//!
+//! In: the apiserver's lists and watch events. Out: lookups and [`Change`]s. Every object is projected to a [`Slim`]
+//! type before it is stored, and an update that touches nothing kept is not a change: heartbeats pass unnoticed. Lists
+//! are replaced entry by entry, so a re-list never holds two copies of the map, and objects that vanished while the
+//! watch was lost are reported as deleted when the list ends. An object that cannot be read is named in the log, counted,
+//! and keeps its last known state.
+
+mod follow;
+#[cfg(any(test, feature = "testing"))]
+pub mod fuzz;
+mod read;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::{borrow::Borrow, collections::HashMap, fmt, hash::Hash, sync::Arc};
+
+use kube::{Api, Client, Resource};
+use parking_lot::{Mutex, RwLock};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    keep::{Interner, Keep},
+    metrics::{CacheMetrics, KindCacheMetrics},
+};
+use ccm_base::{outage::Outage, text};
+use follow::Follower;
+use read::{Read, Unreadable};
+use store::Store;
+
+/// The start of an error that may quote an object.
+const LONGEST_ERROR: usize = 200;
+
+/// A slim object that a [`Cache`] can hold.
+pub trait Slim: PartialEq + Send + Sync + Sized + 'static {
+    /// Names an object of this kind.
+    type Key: Clone + Eq + Hash + Ord + fmt::Display + fmt::Debug + Send + Sync;
+    /// The shape in which the object arrives.
+    type Wire: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug + Send + 'static;
+    /// The kind, for logs and metrics.
+    const KIND: &'static str;
+    /// A field selector: only objects that it selects are listed and watched.
+    const FIELDS: Option<&'static str> = None;
+
+    fn key(&self) -> Self::Key;
+    /// The key of the object with this name; `namespace` is empty for a cluster-scoped one.
+    fn key_of(namespace: &str, name: &str) -> Self::Key;
+    /// `metadata.uid`
+    fn uid(&self) -> &str;
+    /// `metadata.resourceVersion`
+    fn resource_version(&self) -> &str;
+    fn resource_version_mut(&mut self) -> &mut String;
+    /// The value of the second index, if the object has one: a node's provider ID.
+    fn index(&self) -> Option<&str> {
+        None
+    }
+    /// The API and the name to read the object with.
+    fn place(key: &Self::Key, client: &Client) -> (Api<Self::Wire>, String);
+    /// Keeps the fields that are read and drops the rest.
+    fn project(wire: Self::Wire, keep: &Keep, interner: &Interner) -> Self;
+}
+
+/// Maximum label and annotation keys for the sake of one provider, however often it asks for others: each new key costs a
+/// new list.
+const MOST_KEYS: usize = 4096;
+
+/// A change of an object.
+#[derive(Debug, Clone)]
+pub enum Change<T> {
+    /// Seen for the first time. An object that was replaced under its name is deleted and then added.
+    Added(Arc<T>),
+    /// Something kept differs.
+    Updated {
+        /// The state before.
+        old: Arc<T>,
+        /// The state now.
+        new: Arc<T>,
+    },
+    /// Deleted, perhaps while the watch was lost. Holds the last known state.
+    Deleted(Arc<T>),
+}
+
+impl<T> Change<T> {
+    /// The object as last known.
+    pub fn object(&self) -> &Arc<T> {
+        match self {
+            Self::Added(object) | Self::Deleted(object) | Self::Updated { new: object, .. } => object,
+        }
+    }
+}
+
+type Handler<T> = Box<dyn Fn(&Change<T>) + Send + Sync>;
+
+/// The cache of one kind. Cheap to clone; all clones are the same cache.
+pub struct Cache<T: Slim>(Arc<Inner<T>>);
+
+struct Inner<T: Slim> {
+    store: RwLock<Store<T>>,
+    /// Read-locked while a change is stored and handed out, so that a late subscriber misses none.
+    handlers: RwLock<Vec<Handler<T>>>,
+    wanted: watch::Sender<Wanted>,
+    /// The generation of [`Wanted`] of the last complete list; 0 before the first.
+    listed: watch::Sender<u64>,
+    lost: Mutex<Outage>,
+    interner: Interner,
+    metrics: KindCacheMetrics,
+}
+
+/// The keys to keep, numbered: every new number starts a new list.
+#[derive(Clone)]
+struct Wanted {
+    generation: u64,
+    keep: Arc<Keep>,
+    /// What each provider has wished for so far.
+    by: HashMap<String, Keep>,
+}
+
+impl<T: Slim> Clone for Cache<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Slim> fmt::Debug for Cache<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("kind", &T::KIND).field("objects", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Slim> Cache<T> {
+    /// An empty cache. [`Cache::run`] fills it.
+    #[must_use]
+    pub fn new(keep: Keep, metrics: &CacheMetrics) -> Self {
+        Self(Arc::new(Inner {
+            store: RwLock::new(Store::default()),
+            handlers: RwLock::default(),
+            wanted: watch::Sender::new(Wanted { generation: 1, by: HashMap::new(), keep: Arc::new(keep) }),
+            listed: watch::Sender::new(0),
+            lost: Mutex::default(),
+            interner: Interner::default(),
+            metrics: metrics.of_kind(T::KIND),
+        }))
+    }
+
+    /// The object with this key.
+    pub fn get<Q>(&self, key: &Q) -> Option<Arc<T>>
+    where
+        T::Key: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.0.store.read().get(key)
+    }
+
+    /// All objects, in no particular order.
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<T>> {
+        self.0.store.read().list()
+    }
+
+    /// All objects with this value of the second index; see [`Slim::index`].
+    #[must_use]
+    pub fn by_index(&self, value: &str) -> Vec<Arc<T>> {
+        self.0.store.read().by_index(value)
+    }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.store.read().len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether a complete list was seen with everything that is wanted now.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        *self.0.listed.borrow() >= self.0.wanted.borrow().generation
+    }
+
+    /// Whether a complete list was seen with at least these keys.
+    #[must_use]
+    pub fn holds(&self, keep: &Keep) -> bool {
+        let wanted = self.0.wanted.borrow();
+        *self.0.listed.borrow() >= wanted.generation && wanted.keep.covers(keep)
+    }
+
+    /// Returns once [`Cache::is_synced`].
+    pub async fn synced(&self) {
+        let mut listed = self.0.listed.subscribe();
+        while !self.is_synced() {
+            // The sender lives in self, so the channel cannot be closed here.
+            if listed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Calls `handler` for every change, in order, from the watch's own task: it must neither block nor subscribe.
+    /// Objects already known are first handed to it as added.
+    pub fn subscribe(&self, handler: impl Fn(&Change<T>) + Send + Sync + 'static) {
+        let mut handlers = self.0.handlers.write();
+        for object in self.list() {
+            handler(&Change::Added(object));
+        }
+        handlers.push(Box::new(handler));
+    }
+
+    /// The keys kept now.
+    #[must_use]
+    pub fn keep(&self) -> Arc<Keep> {
+        Arc::clone(&self.0.wanted.borrow().keep)
+    }
+
+    /// Keeps these keys, too, for the sake of this provider. If that adds any, everything is listed again and the cache is
+    /// not synced until the list is complete; objects stay readable meanwhile.
+    pub fn set_keep(&self, provider: &str, keep: &Keep) {
+        self.0.wanted.send_if_modified(|wanted| {
+            let its = wanted.by.entry(provider.to_owned()).or_default();
+            let wishes = its.union(keep);
+            if wishes.len() > MOST_KEYS {
+                let (kind, keys) = (T::KIND, wishes.len());
+                tracing::error!(
+                    provider,
+                    kind,
+                    keys,
+                    "too many labels and annotations: no more are kept for it"
+                );
+                return false;
+            }
+            *its = wishes;
+            let union = wanted.keep.union(keep);
+            let grew = union != *wanted.keep;
+            if grew {
+                (wanted.generation, wanted.keep) = (wanted.generation + 1, Arc::new(union));
+            }
+            grew
+        });
+    }
+
+    /// Lists everything once more, and is not synced until that list is complete. For what depends on all objects: the
+    /// cache of a standby may be older than its term.
+    pub fn list_anew(&self) {
+        self.0.wanted.send_modify(|wanted| wanted.generation += 1);
+    }
+
+    /// Whether the cache is reliable: a complete list was seen, and the watch has not been lost for long.
+    ///
+    /// # Errors
+    /// Why it is not, and since when, for people.
+    pub fn health(&self) -> Result<(), String> {
+        let lost = self.0.lost.lock();
+        match (self.is_synced(), lost.why()) {
+            (false, None) => Err("the list is not complete".to_owned()),
+            (false, Some(why)) => Err(format!("the list is not complete: {why}")),
+            (true, _) => lost.lasting().map_or(Ok(()), |lost| Err(format!("changes are not seen {lost}"))),
+        }
+    }
+
+    /// Watches until cancelled. One call per cache.
+    pub async fn run(&self, client: Client, cancel: CancellationToken) {
+        let mut wanted = self.0.wanted.subscribe();
+        loop {
+            let now = wanted.borrow_and_update().clone();
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                grown = wanted.changed() => {
+                    if grown.is_err() {
+                        return;
+                    }
+                    tracing::debug!(kind = T::KIND, "listing anew");
+                }
+                never = Follower::new(self, &client, &now).run() => match never {},
+            }
+        }
+    }
+
+    fn begin_list(&self) {
+        self.0.store.write().begin_list();
+    }
+
+    fn put(&self, object: Read<T::Wire>, wanted: &Wanted) {
+        match object {
+            Ok(wire) => {
+                let object = T::project(wire, &wanted.keep, &self.0.interner);
+                self.change(|store| store.put(object));
+            }
+            Err(unreadable) => self.put_unreadable(&unreadable),
+        }
+    }
+
+    fn put_unreadable(&self, Unreadable { metadata, why }: &Unreadable) {
+        let mut is_new = false;
+        self.change(|store| {
+            let changed;
+            (is_new, changed) =
+                store.put_unreadable(&T::key_of(&metadata.namespace, &metadata.name), &metadata.uid);
+            [changed, None]
+        });
+        if is_new {
+            let (kind, why) = (T::KIND, why.to_string());
+            let (namespace, name, error) =
+                (&metadata.namespace, &metadata.name, &*text::cut(&why, LONGEST_ERROR));
+            tracing::error!(
+                kind,
+                namespace,
+                name,
+                error,
+                "an object cannot be read: its last known state stays"
+            );
+        }
+    }
+
+    fn remove(&self, object: Read<T::Wire>, wanted: &Wanted) {
+        let (key, last) = match object {
+            Ok(wire) => {
+                let last = T::project(wire, &wanted.keep, &self.0.interner);
+                (last.key(), Some(last))
+            }
+            Err(Unreadable { metadata, .. }) => (T::key_of(&metadata.namespace, &metadata.name), None),
+        };
+        self.change(|store| [store.remove(&key, last), None]);
+    }
+
+    /// Objects that the list has not contained so far.
+    fn missing(&self) -> Vec<Arc<T>> {
+        self.0.store.read().missing()
+    }
+
+    /// Ends a complete list: objects that it did not contain are gone.
+    fn end_list(&self, wanted: &Wanted) {
+        self.change(|store| store.end_list().into_iter().map(Some));
+        self.0.metrics.lists.inc();
+        self.0.listed.send_replace(wanted.generation);
+    }
+
+    /// Stores a change, then hands it out.
+    fn change<C>(&self, change: impl FnOnce(&mut Store<T>) -> C)
+    where
+        C: IntoIterator<Item = Option<Change<T>>>,
+    {
+        let handlers = self.0.handlers.read();
+        let changes = change(&mut self.0.store.write());
+        changes.into_iter().flatten().for_each(|change| handlers.iter().for_each(|handler| handler(&change)));
+        let store = self.0.store.read();
+        self.0.metrics.seen(store.len(), store.unreadable());
+    }
+
+    /// Notes that the watch is open.
+    fn found(&self) {
+        self.0.metrics.watching.set(1);
+        if let Some(after) = self.0.lost.lock().ended() {
+            tracing::info!(kind = T::KIND, ?after, "watching again");
+        }
+    }
+
+    /// Notes that the watch is lost, and why.
+    fn lost(&self, why: String) {
+        self.0.metrics.errors.inc();
+        self.0.metrics.watching.set(0);
+        self.0.lost.lock().failed(why);
+    }
+}
+
+/// An error with all its sources on one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Several layers of the client repeat their source in their own text.
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}

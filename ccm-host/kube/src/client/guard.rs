@@ -1,0 +1,338 @@
+//! The guard around every request: limiter, deadline, bounded retries, metrics.
+//!
+//! The response body is read within the deadline, so that a stalled body cannot hang a caller; watches have no deadline
+//! and are passed through.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode, header::RETRY_AFTER};
+use http_body::Body as _;
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use hyper::body::Bytes;
+use kube::client::Body;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, timeout};
+use tower::{BoxError, Service, ServiceExt};
+
+use super::recognition::Recognition;
+use crate::metrics::{self, ClientMetrics};
+
+/// First wait when the server does not say how long.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+/// Longest wait between two attempts, whatever the server says.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// The limits that the guard enforces.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    pub(super) limiter: Option<Limiter>,
+    pub(super) deadline: Duration,
+    pub(super) retries: u32,
+    pub(super) metrics: ClientMetrics,
+    pub(super) read_only: bool,
+    /// `None` for an account of a controller, whose token is renewed when it is rejected.
+    pub(super) recognition: Option<Recognition>,
+}
+
+/// A request that a client in shadow mode does not send.
+#[derive(Debug, thiserror::Error)]
+#[error("not sent: in shadow mode nothing is written, and this is a {0}")]
+pub(super) struct ReadOnly(Method);
+
+/// A request that took too long.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer from the apiserver within {0:?}")]
+pub(super) struct TimedOut(Duration);
+
+#[derive(Debug, Clone)]
+pub(super) struct Guard<S> {
+    inner: S,
+    rules: Rules,
+}
+
+pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+
+impl<S> Guard<S> {
+    pub(super) fn new(inner: S, rules: Rules) -> Self {
+        Self { inner, rules }
+    }
+}
+
+impl<S, B> Service<Request<Body>> for Guard<S>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Answer;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Answer, BoxError>>;
+
+    /// Always ready: waiting here would hold up every request behind, so the limiter waits in `call`.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (inner, rules) = (self.inner.clone(), self.rules.clone());
+        Box::pin(async move {
+            if rules.read_only && request.method() != Method::GET {
+                return Err(ReadOnly(request.method().clone()).into());
+            }
+            let about = About::of(&request);
+            if about.is_watch {
+                rules.wait_for_token(&about).await;
+                let answer = rules.attempt(inner, request, &about).await?;
+                return Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()));
+            }
+            let started = Instant::now();
+            let answered = timeout(rules.deadline, rules.until_taken(inner, request, &about)).await;
+            rules.observe(&rules.metrics.duration, &about, started.elapsed().as_secs_f64());
+            answered.unwrap_or_else(|_elapsed| {
+                rules.count(&about, "<error>");
+                Err(TimedOut(rules.deadline).into())
+            })
+        })
+    }
+}
+
+/// The properties of a request that metrics and rules need.
+struct About {
+    method: String,
+    host: String,
+    is_watch: bool,
+}
+
+impl About {
+    fn of(request: &Request<Body>) -> Self {
+        let uri = request.uri();
+        Self {
+            method: request.method().to_string(),
+            host: uri.authority().map_or_else(String::new, ToString::to_string),
+            is_watch: super::is_watch(uri),
+        }
+    }
+}
+
+impl Rules {
+    /// Repeats the request while the server rejects it with a retry, then reads the whole response.
+    async fn until_taken<S, B>(
+        &self,
+        inner: S,
+        request: Request<Body>,
+        about: &About,
+    ) -> Result<Answer, BoxError>
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone,
+        S::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let mut request = request;
+        let mut retries = 0;
+        loop {
+            self.wait_for_token(about).await;
+            let again = copy(&request);
+            let answer = self.attempt(inner.clone(), request, about).await?;
+            match (wait_before_retry(&answer, retries), again) {
+                (Some(wait), Some(again)) if retries < self.retries => {
+                    self.count_retry(about, answer.status());
+                    request = again;
+                    retries += 1;
+                    sleep(wait).await;
+                }
+                _ => {
+                    let (size, answer) = whole(answer).await?;
+                    self.observe(&self.metrics.response_size, about, size as f64);
+                    return Ok(answer);
+                }
+            }
+        }
+    }
+
+    async fn attempt<S, B>(
+        &self,
+        inner: S,
+        request: Request<Body>,
+        about: &About,
+    ) -> Result<Response<B>, BoxError>
+    where
+        S: Service<Request<Body>, Response = Response<B>>,
+        S::Error: Into<BoxError>,
+    {
+        if let Some(size) = request.body().size_hint().exact() {
+            self.observe(&self.metrics.request_size, about, size as f64);
+        }
+        let answer = inner.oneshot(request).await.map_err(Into::into);
+        match &answer {
+            Ok(answer) => self.count(about, answer.status().as_str()),
+            Err(_) => self.count(about, "<error>"),
+        }
+        self.recognition.iter().for_each(|recognition| recognition.saw(&answer));
+        answer
+    }
+
+    async fn wait_for_token(&self, about: &About) {
+        if let Some(limiter) = &self.limiter {
+            let started = Instant::now();
+            limiter.acquire().await;
+            self.observe(&self.metrics.limiter, about, started.elapsed().as_secs_f64());
+        }
+    }
+
+    fn observe(&self, family: &metrics::Measured, about: &About, value: f64) {
+        let labels = metrics::OfVerb { verb: about.method.clone(), host: about.host.clone() };
+        family.get_or_create(&labels).observe(value);
+    }
+
+    fn count(&self, about: &About, code: &str) {
+        let labels = metrics::Request {
+            code: code.to_owned(),
+            method: about.method.clone(),
+            host: about.host.clone(),
+        };
+        self.metrics.requests.get_or_create(&labels).inc();
+    }
+
+    fn count_retry(&self, about: &About, status: StatusCode) {
+        let labels = metrics::Retry {
+            code: status.as_str().to_owned(),
+            verb: about.method.clone(),
+            host: about.host.clone(),
+        };
+        self.metrics.retries.get_or_create(&labels).inc();
+    }
+}
+
+/// How long to wait before sending the same request again; `None` if it must not be repeated.
+///
+/// A 429 means that the request was not processed. A 503 may come from anywhere, so it is repeated only with a
+/// Retry-After.
+fn wait_before_retry<B>(answer: &Response<B>, retries: u32) -> Option<Duration> {
+    let after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    let asked = after.map(Duration::from_secs);
+    let wait = match answer.status() {
+        StatusCode::TOO_MANY_REQUESTS => {
+            asked.unwrap_or_else(|| FIRST_WAIT.saturating_mul(1 << retries.min(10)))
+        }
+        StatusCode::SERVICE_UNAVAILABLE => asked?,
+        _ => return None,
+    };
+    Some(wait.min(LONGEST_WAIT))
+}
+
+pub(crate) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
+    let body = request.body().try_clone()?;
+    let mut copy = Request::new(body);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    *copy.extensions_mut() = request.extensions().clone();
+    Some(copy)
+}
+
+/// The response with its body in memory, and the body's size.
+async fn whole<B>(answer: Response<B>) -> Result<(usize, Answer), BoxError>
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let (head, body) = answer.into_parts();
+    let bytes = body.collect().await.map_err(Into::into)?.to_bytes();
+    let size = bytes.len();
+    let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
+    Ok((size, Response::from_parts(head, body)))
+}
+
+/// A token bucket for requests, like client-go's flow control: a burst, then a steady rate per second. Cheap to clone;
+/// all clones draw from the same one.
+#[derive(Debug, Clone)]
+pub(super) struct Limiter {
+    per_second: f64,
+    burst: f64,
+    bucket: Arc<Mutex<Bucket>>,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    /// Negative: the number of waiting callers.
+    tokens: f64,
+    at: Instant,
+}
+
+impl Limiter {
+    /// `None` without a limit.
+    pub(super) fn new(qps: f32, burst: u32) -> Option<Self> {
+        (qps > 0.0).then(|| {
+            let burst = f64::from(burst.max(1));
+            let bucket = Bucket { tokens: burst, at: Instant::now() };
+            Self { per_second: f64::from(qps), burst, bucket: Arc::new(Mutex::new(bucket)) }
+        })
+    }
+
+    /// Waits for a token; callers are served in order.
+    pub(super) async fn acquire(&self) {
+        let wait = self.take(Instant::now());
+        if !wait.is_zero() {
+            let turn = Turn(self);
+            sleep(wait).await;
+            std::mem::forget(turn);
+        }
+    }
+
+    fn take(&self, now: Instant) -> Duration {
+        let mut bucket = self.bucket.lock();
+        let refill = now.saturating_duration_since(bucket.at).as_secs_f64() * self.per_second;
+        bucket.tokens = (bucket.tokens + refill).min(self.burst) - 1.0;
+        bucket.at = now;
+        Duration::try_from_secs_f64(-bucket.tokens / self.per_second).unwrap_or_default()
+    }
+}
+
+/// Given back when the caller gives up before its turn: a request that was never sent must not delay others.
+struct Turn<'a>(&'a Limiter);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.bucket.lock().tokens += 1.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_before_its_turn_delays_nobody() {
+        let limiter = Limiter::new(1.0, 1).unwrap();
+        limiter.acquire().await;
+        let given_up = (0..10).map(|_| tokio::time::timeout(Duration::from_millis(100), limiter.acquire()));
+        assert!(futures::future::join_all(given_up).await.iter().all(Result::is_err));
+        let begun = Instant::now();
+        limiter.acquire().await;
+        assert!(begun.elapsed() <= Duration::from_secs(1), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn a_burst_passes_and_the_rest_waits_its_turn() {
+        let limiter = Limiter::new(10.0, 2).unwrap();
+        let now = Instant::now();
+        let waits: Vec<_> = (0..4).map(|_| limiter.take(now).as_millis()).collect();
+        assert_eq!(waits, [0, 0, 100, 200]);
+        assert_eq!(limiter.take(now + Duration::from_secs(60)).as_millis(), 0, "the bucket refills");
+    }
+
+    #[test]
+    fn no_rate_is_no_limit() {
+        assert!(Limiter::new(0.0, 5).is_none());
+        assert!(Limiter::new(-1.0, 5).is_none());
+    }
+}

@@ -1,0 +1,152 @@
+//! Metrics of the work queues, under client-go's names.
+//!
+//! Depth and unfinished work are computed on scrape, from the queues that are still alive.
+
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
+
+use parking_lot::Mutex;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
+    metrics::{MetricType, counter::Counter, family::Family, gauge::ConstGauge, histogram::Histogram},
+    registry::Registry,
+};
+
+use ccm_base::metric::{Buckets, Declare, Histograms};
+
+/// 10 ns to 10 s, in powers of ten.
+const DURATIONS: Buckets = Buckets(&[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0]);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Name {
+    name: &'static str,
+}
+
+/// The state of a queue at one moment.
+#[derive(Debug, Clone, Copy)]
+pub struct QueueSample {
+    pub name: &'static str,
+    /// Keys ready to run.
+    pub depth: usize,
+    /// Keys whose delay is not over.
+    pub delayed: usize,
+    pub added: u64,
+    pub retried: u64,
+    pub unfinished_seconds: f64,
+    pub longest_seconds: f64,
+}
+
+/// A queue that can be sampled.
+pub(super) trait InFlight: fmt::Debug + Send + Sync {
+    fn sample(&self) -> QueueSample;
+}
+
+/// Metrics of all queues.
+#[derive(Debug, Clone)]
+pub struct QueueMetrics {
+    adds: Family<Name, Counter>,
+    retries: Family<Name, Counter>,
+    queue_duration: Histograms<Name>,
+    work_duration: Histograms<Name>,
+    live: Arc<Mutex<Vec<Weak<dyn InFlight>>>>,
+}
+
+/// Metrics of one queue.
+#[derive(Debug, Clone)]
+pub struct QueueSeries {
+    pub(super) adds: Counter,
+    pub(super) retries: Counter,
+    pub(super) queue_duration: Histogram,
+    pub(super) work_duration: Histogram,
+}
+
+impl QueueMetrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let live = Arc::default();
+        registry.register_collector(Box::new(Scrape(Arc::clone(&live))));
+        Self {
+            adds: registry.metric("workqueue_adds", "Total number of adds handled by workqueue"),
+            retries: registry.metric("workqueue_retries", "Total number of retries handled by workqueue"),
+            queue_duration: registry.histograms(
+                "workqueue_queue_duration_seconds",
+                "How long in seconds an item stays in workqueue before being requested",
+                DURATIONS,
+            ),
+            work_duration: registry.histograms(
+                "workqueue_work_duration_seconds",
+                "How long in seconds processing an item from workqueue takes",
+                DURATIONS,
+            ),
+            live,
+        }
+    }
+
+    /// The series of one queue.
+    #[must_use]
+    pub fn of_queue(&self, name: &'static str) -> QueueSeries {
+        let name = Name { name };
+        QueueSeries {
+            adds: self.adds.get_or_create_owned(&name),
+            retries: self.retries.get_or_create_owned(&name),
+            queue_duration: self.queue_duration.get_or_create_owned(&name),
+            work_duration: self.work_duration.get_or_create_owned(&name),
+        }
+    }
+
+    /// The state of all queues, by name.
+    #[must_use]
+    pub fn samples(&self) -> Vec<QueueSample> {
+        samples(&self.live)
+    }
+
+    /// Includes a queue in every scrape for as long as it lives.
+    pub(super) fn watch(&self, queue: &Arc<dyn InFlight>) {
+        let mut live = self.live.lock();
+        live.retain(|queue| queue.strong_count() > 0);
+        live.push(Arc::downgrade(queue));
+    }
+}
+
+/// One sample per name: of two queues with the same name the younger counts.
+fn samples(live: &Mutex<Vec<Weak<dyn InFlight>>>) -> Vec<QueueSample> {
+    let queues: Vec<_> = live.lock().iter().filter_map(Weak::upgrade).collect();
+    let mut samples: Vec<_> = queues.iter().map(|queue| queue.sample()).collect();
+    samples.reverse();
+    samples.sort_by_key(|sample| sample.name);
+    samples.dedup_by_key(|sample| sample.name);
+    samples
+}
+
+#[derive(Debug)]
+struct Scrape(Arc<Mutex<Vec<Weak<dyn InFlight>>>>);
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let samples = samples(&self.0);
+        type Value = fn(&QueueSample) -> f64;
+        let gauges: [(&str, &str, Value); 3] = [
+            ("workqueue_depth", "Current depth of workqueue", |sample| sample.depth as f64),
+            (
+                "workqueue_unfinished_work_seconds",
+                "How many seconds of work has been done that is in progress and hasn't been observed by work_duration",
+                |sample| sample.unfinished_seconds,
+            ),
+            (
+                "workqueue_longest_running_processor_seconds",
+                "How many seconds the longest running processor for workqueue has been running",
+                |sample| sample.longest_seconds,
+            ),
+        ];
+        for (name, help, value) in gauges {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for sample in &samples {
+                let labels = Name { name: sample.name };
+                ConstGauge::new(value(sample)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,242 @@
+//! Initialises new nodes with what only the cloud knows about them, and keeps it fresh.
+//!
+//! In: Nodes, and what their provider reports about their instances. Out: provider ID, addresses, labels, and the
+//! removal of the `uninitialized` taint. [`crate::cloud_node_lifecycle`] decides when an instance is
+//! gone.
+//!
+//! ```text
+//!             ┌─► new nodes ───┐
+//! triggers ───┤                ├──► observe: ask the provider ──► decide (pure) ──► act: addresses, then the rest
+//!             └─► known nodes ─┘
+//! ```
+//!
+//! There are two queues, so that no new node waits for a sweep of all known ones. Any number of nodes may be observed
+//! at once, so that their questions share calls; only writes are limited. A write permit is taken after the answer, and
+//! the decision is then made on the current node.
+
+mod act;
+mod addresses;
+mod decide;
+mod explain;
+mod labels;
+mod maintenance;
+mod metrics;
+mod observe;
+mod problem;
+#[cfg(test)]
+mod tests;
+mod triggers;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use futures::{FutureExt as _, future::join_all};
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+use tokio::sync::Semaphore;
+
+use ccm_cloud::Provider;
+use ccm_kube::{
+    events::Recorder,
+    keep::{Keep, KeySet},
+    node::Node,
+    queue::{Backoff, Outcome, WorkQueue},
+};
+use ccm_reconcile::{Kept, Parts, Reconciler, Registration, Report, Reports, Run, taint};
+use metrics::CloudNodeMetrics;
+use observe::Memory;
+
+/// The component that Events are recorded under.
+const COMPONENT: &str = "cloud-node-controller";
+
+/// Delay before a node retries when its provider has no place left for it.
+const NEXT_TURN: Duration = Duration::from_secs(1);
+
+/// The maximum bounds the wait, however long a node fails.
+const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
+
+/// The controller, to the rest of the host.
+pub const REGISTRATION: Registration = Registration {
+    name: "cloud-node-controller",
+    short_name: "cloud-node",
+    alias: None,
+    account: Some("node-controller"),
+    by_default: true,
+    admit: None,
+    keep: |settings| {
+        let annotations = KeySet::keys([addresses::PROVIDED_NODE_IP, labels::OWNED_LABELS]);
+        Kept::of_managed_nodes(settings, &Keep { labels: KeySet::keys(labels::keys()), annotations })
+    },
+    served_by: |_| Some(|provider| provider.instances),
+    start,
+};
+
+fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
+    let controller = Arc::new(Controller::new(parts, registry));
+    controller.parts.views.explains(Arc::<Controller>::clone(&controller));
+    Some(run(controller))
+}
+
+/// Works both queues.
+pub fn run(controller: Arc<Controller>) -> Run {
+    let new = ccm_reconcile::run(Arc::new(Worker::<true>(Arc::clone(&controller))));
+    let known = ccm_reconcile::run(Arc::new(Worker::<false>(controller)));
+    Box::new(|cancel| async { tokio::join!(new(cancel.clone()), known(cancel)) }.map(drop).boxed())
+}
+
+#[derive(Debug)]
+pub struct Controller {
+    parts: Parts,
+    recorder: Recorder,
+    metrics: CloudNodeMetrics,
+    /// Nodes with the taint.
+    new: Lane,
+    /// All others.
+    known: Lane,
+    memory: Mutex<Memory>,
+}
+
+/// The nodes of one kind that are worked on.
+#[derive(Debug)]
+struct Lane {
+    queue: WorkQueue<String>,
+    reports: Reports<String>,
+    /// [`AT_ONCE`] in equal parts, by provider: one that hangs leaves the others their share.
+    places: HashMap<String, Semaphore>,
+    /// One permit for each node being written.
+    writing: Semaphore,
+}
+
+/// Maximum nodes of a lane observed at once: enough for a whole cluster, since waiting costs little.
+const AT_ONCE: usize = 8192;
+
+impl Lane {
+    fn new(name: &'static str, writes: usize, recorder: &Recorder, parts: &Parts) -> Self {
+        let providers = parts.providers.all();
+        let part = AT_ONCE / providers.len().max(1);
+        let place = |provider: &Arc<dyn Provider>| (provider.name().to_owned(), Semaphore::new(part));
+        let queue = WorkQueue::new(name, BACKOFF, &parts.metrics.queue);
+        Self {
+            reports: Reports::new(COMPONENT, recorder.clone(), queue.clone(), parts.reports.clone()),
+            queue,
+            places: providers.iter().map(place).collect(),
+            writing: Semaphore::new(writes),
+        }
+    }
+}
+
+impl Controller {
+    pub fn new(parts: Parts, registry: &mut Registry) -> Self {
+        let settings = &parts.settings.nodes;
+        let recorder = parts.events.recorder(COMPONENT);
+        Self {
+            metrics: CloudNodeMetrics::register(registry),
+            new: Lane::new("Nodes", settings.concurrent_node_syncs, &recorder, &parts),
+            known: Lane::new("NodeRefreshes", settings.status_workers(), &recorder, &parts),
+            recorder,
+            memory: Mutex::default(),
+            parts,
+        }
+    }
+
+    fn lane(&self, node: &Node) -> &Lane {
+        if is_new(node) { &self.new } else { &self.known }
+    }
+
+    /// Works on a node from the queue of this lane.
+    async fn work(&self, name: &str, lane: &Lane) -> Outcome {
+        let Some(node) = self.ours(name) else {
+            self.forget(name);
+            return Outcome::Done;
+        };
+        if !std::ptr::eq(self.lane(&node), lane) {
+            lane.reports.clear(&name.to_owned());
+            self.lane(&node).queue.add(name.to_owned());
+            return Outcome::Done;
+        }
+        let places = self.parts.provider_of(&node).and_then(|owner| lane.places.get(owner.name()));
+        let Ok(_place) = places.map(Semaphore::try_acquire).transpose() else {
+            return Outcome::RetryAfter(NEXT_TURN);
+        };
+        let outcome = self.look_at(&node, lane).await;
+        if self.ours(name).is_none_or(|now| now.uid != node.uid) {
+            // Gone meanwhile: what was found out is not about its successor.
+            self.forget(name);
+        }
+        outcome
+    }
+
+    async fn look_at(&self, node: &Arc<Node>, lane: &Lane) -> Outcome {
+        let Some(asked) = self.memory.lock().question(node) else { return Outcome::Done };
+        let answer = match asked {
+            None => None,
+            Some(freshness) => match self.observe(node, freshness).await {
+                Ok(answer) => Some((answer, freshness)),
+                Err(outcome) => return outcome,
+            },
+        };
+        // Beyond this point only as many nodes continue as may write; those that wait hold no further resources.
+        let Ok(_permit) = lane.writing.acquire().await else { return Outcome::Done };
+        Box::pin(self.settle(node, answer.as_ref().map(|(answer, asked)| (&**answer, *asked)))).await
+    }
+
+    /// The node, if it exists and is managed by this host.
+    fn ours(&self, name: &str) -> Option<Arc<Node>> {
+        self.parts.nodes.get(name).filter(|node| self.parts.is_ours(node))
+    }
+
+    fn forget(&self, name: &str) {
+        self.memory.lock().forget(name);
+        for lane in [&self.new, &self.known] {
+            lane.reports.clear(&name.to_owned());
+        }
+    }
+
+    /// All that is to be said of the node now, by the lane that it is in from now on.
+    fn report(&self, node: &Node, lane: &Lane, reports: Vec<Report>) -> Outcome {
+        let other = if std::ptr::eq(lane, &self.new) { &self.known } else { &self.new };
+        other.reports.clear(&node.name);
+        lane.reports.set(&node.name, Some(node.into()), reports)
+    }
+}
+
+/// Works the queue of new nodes, or that of known ones.
+#[derive(Debug)]
+struct Worker<const NEW: bool>(Arc<Controller>);
+
+impl<const NEW: bool> Worker<NEW> {
+    fn lane(&self) -> &Lane {
+        if NEW { &self.0.new } else { &self.0.known }
+    }
+}
+
+impl<const NEW: bool> Reconciler for Worker<NEW> {
+    type Key = String;
+    const AT_ONCE: usize = AT_ONCE;
+
+    fn queue(&self) -> &WorkQueue<String> {
+        &self.lane().queue
+    }
+
+    async fn begin(self: &Arc<Self>) {
+        let nodes = &self.0.parts.nodes;
+        nodes.synced().await;
+        if NEW {
+            ccm_reconcile::follow(&self.0, nodes, Controller::node_changed);
+        }
+    }
+
+    async fn background(&self) {
+        if !NEW {
+            let providers = self.0.parts.providers.all().iter();
+            join_all(providers.map(|provider| self.0.follow_provider(provider))).await;
+        }
+    }
+
+    async fn reconcile(&self, name: &String) -> Outcome {
+        self.0.work(name, self.lane()).await
+    }
+}
+
+fn is_new(node: &Node) -> bool {
+    node.has_taint(taint::UNINITIALIZED)
+}

@@ -1,0 +1,133 @@
+//! Computes the addresses for a node's status.
+//!
+//! In: the node, the cloud's list. Out: the complete list that replaces the present one, or `None` to leave it alone.
+//! The patch compares the two, entry by entry and in order. The node IPs that a kubelet was told to use (`--node-ip`)
+//! restrict the cloud's list, and order it.
+
+use ccm_kube::node::{Node, NodeAddress};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The annotation in which the kubelet records the IPs it was given.
+pub(super) const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+
+const HOSTNAME: &str = "Hostname";
+
+/// The list for the status; `None` if the cloud gives no address, since that never clears anything.
+///
+/// The cloud's list replaces everything, including addresses of other writers. Only the kubelet's host names stay,
+/// unless the cloud has its own. IPs that the kubelet was told to use must be in the cloud's list.
+pub(super) fn wanted(
+    node: &Node,
+    cloud: &[ccm_cloud::NodeAddress],
+) -> Result<Option<Vec<NodeAddress>>, ProvidedIpError> {
+    let provided = node.annotations.get(PROVIDED_NODE_IP).map(ProvidedIps::parse).transpose()?;
+    let mut list: Vec<NodeAddress> = cloud.iter().map(as_written).collect();
+    if let Some(provided) = &provided {
+        // Check the cloud's own list first: a host name from the kubelet proves nothing about the cloud.
+        provided.select(&list)?;
+    }
+    if list.is_empty() {
+        return Ok(None);
+    }
+    if !list.iter().any(|address| address.type_ == HOSTNAME) {
+        list.extend(node.addresses.iter().filter(|address| address.type_ == HOSTNAME).cloned());
+    }
+    provided.map_or(Ok(list.clone()), |provided| provided.select(&list)).map(Some)
+}
+
+/// Whether only the order differs from the status; if the kubelet was told which IPs to use, the first address must
+/// be the same, too. Some providers have no stable order, and theirs would be written at each sweep.
+pub(super) fn only_reordered(node: &Node, wanted: &[NodeAddress]) -> bool {
+    let present = &node.addresses;
+    let first = |list: &[NodeAddress]| list.first().map(|first| first.address.clone());
+    let is_same_set = present.len() == wanted.len() && wanted.iter().all(|address| present.contains(address));
+    let is_led = node.annotations.get(PROVIDED_NODE_IP).is_some() && first(present) != first(wanted);
+    is_same_set && !is_led && present.as_slice() != wanted
+}
+
+fn as_written(address: &ccm_cloud::NodeAddress) -> NodeAddress {
+    NodeAddress { type_: address.kind.as_str().to_owned(), address: address.address.clone() }
+}
+
+/// One IP, or two of different families, in the kubelet's order: the first one's family is the primary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ProvidedIps(Vec<IpAddr>);
+
+/// Why the annotation cannot be honoured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ProvidedIpError {
+    #[error(
+        "annotation {PROVIDED_NODE_IP} is {0:?}, which is not one IP address, nor two of different families separated by a comma"
+    )]
+    Malformed(String),
+    #[error(
+        "annotation {PROVIDED_NODE_IP} requests {0}, which is not among the node's addresses in the cloud"
+    )]
+    NotInCloud(IpAddr),
+}
+
+impl ProvidedIps {
+    /// Parses the annotation. Strict: no blanks, no host names, no prefixes.
+    fn parse(text: &str) -> Result<Self, ProvidedIpError> {
+        let ips: Option<Vec<_>> = text.split(',').map(ip).collect();
+        match ips.as_deref() {
+            Some([_]) => {}
+            Some([first, second])
+                if first.is_ipv4() != second.is_ipv4()
+                    && !first.is_unspecified()
+                    && !second.is_unspecified() => {}
+            _ => return Err(ProvidedIpError::Malformed(text.to_owned())),
+        }
+        Ok(Self(ips.unwrap_or_default()))
+    }
+
+    /// The provided IPs first, in the cloud's spelling and under each type it has them; then, in the cloud's order, every
+    /// address of a type that none of them has. The cloud's other addresses of those types are left out.
+    fn select(&self, cloud: &[NodeAddress]) -> Result<Vec<NodeAddress>, ProvidedIpError> {
+        let parsed: Vec<_> = cloud.iter().map(|address| ip(&address.address)).collect();
+        let mut selected: Vec<NodeAddress> = Vec::with_capacity(cloud.len());
+        for wanted in &self.0 {
+            let before = selected.len();
+            let matching = cloud.iter().zip(&parsed).filter(|(_, ip)| ip.as_ref() == Some(wanted));
+            selected.extend(matching.map(|(address, _)| address.clone()));
+            if selected.len() == before {
+                return Err(ProvidedIpError::NotInCloud(*wanted));
+            }
+        }
+        let pinned = selected.len();
+        for address in cloud {
+            if !selected.iter().take(pinned).any(|known| known.type_ == address.type_) {
+                selected.push(address.clone());
+            }
+        }
+        Ok(selected)
+    }
+}
+
+/// Parses an IP as Kubernetes does: leading zeros in a dotted quad are decimal, an IPv4-mapped IPv6 address is IPv4.
+fn ip(text: &str) -> Option<IpAddr> {
+    let Some(quad_at) = text.rfind(':').map(|colon| colon + 1).filter(|_| text.contains('.')) else {
+        let parsed = if text.contains(':') { text.parse().ok() } else { quad(text).map(IpAddr::V4) };
+        return parsed.map(|ip: IpAddr| ip.to_canonical());
+    };
+    let (groups, tail) = text.split_at_checked(quad_at)?;
+    let whole: IpAddr = format!("{groups}{}", quad(tail)?).parse().ok()?;
+    Some(whole.to_canonical())
+}
+
+fn quad(text: &str) -> Option<Ipv4Addr> {
+    let mut octets = [0; 4];
+    let mut parts = text.split('.');
+    for octet in &mut octets {
+        let part = parts.next()?;
+        // The integer parser would accept a sign.
+        if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        *octet = part.parse().ok()?;
+    }
+    parts.next().is_none().then_some(Ipv4Addr::from(octets))
+}
+
+#[cfg(test)]
+mod tests;

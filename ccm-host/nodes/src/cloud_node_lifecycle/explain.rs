@@ -1,0 +1,316 @@
+//! Shows the guard, and says why a node that is not ready is kept.
+//!
+//! In: what each pass concluded. Out: the guard's state, and explanations. Every word about a rule is the rule's own.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use ccm_state::{AbsentNode, Explanation, Guard, Standing};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use super::{
+    COMPONENT, Controller, Domain, Memory, OWNERLESS,
+    decide::{CONFIRM_DELETION, is_ready, is_vouched_for},
+    domain,
+    guard::Rule,
+    held_back,
+    observe::Seen,
+    owners,
+};
+use ccm_base::clock;
+use ccm_cloud::{NodeOwner, Providers};
+use ccm_kube::Node;
+use ccm_reconcile::{
+    Parts,
+    explain::{Explain, explanation},
+    settings::lifecycle::{Policy, Settings},
+    taint,
+};
+
+/// What people may ask this controller; outlives its run.
+#[derive(Debug)]
+pub(super) struct View {
+    /// The conclusion of the last pass over each domain's nodes, by its name; absent nodes are in the order of theirs.
+    passes: Mutex<BTreeMap<String, Guard>>,
+    providers: Providers,
+    grace: Duration,
+    policy: Policy,
+}
+
+impl Controller {
+    /// Discards what the provider said, and notes why.
+    pub(super) fn distrust(&self, domain: &Domain, memory: &mut Memory, why: &str) {
+        memory.guard.distrust();
+        memory.stops.distrust();
+        let mut passes = self.view.passes.lock();
+        let nodes = passes.get(&domain.name).map_or(0, |before| before.nodes);
+        let guard = Guard { distrust: Some(why.to_owned()), nodes, ..concluded(domain, memory) };
+        passes.insert(domain.name.clone(), guard);
+    }
+
+    /// Notes the ruling of a pass.
+    pub(super) fn note_pass(
+        &self,
+        domain: &Domain,
+        memory: &Memory,
+        nodes: usize,
+        seen: &Seen,
+        held: &HashMap<String, Rule>,
+    ) {
+        let Settings { node_deletion_confirmations: needed, node_deletion_grace: grace, .. } =
+            self.parts.settings.lifecycle;
+        let absent = |node: &Arc<Node>| {
+            let rule = held.get(&node.uid).copied();
+            let confirmations = memory.guard.confirmations(&node.uid);
+            AbsentNode {
+                name: node.name.clone(),
+                uid: node.uid.clone(),
+                confirmations,
+                needed,
+                rule: rule.map(|rule| rule.reason().to_owned()),
+                confirmed: is_vouched_for(node),
+                why: why(node, rule, confirmations, grace),
+            }
+        };
+        let mut absent: Vec<_> = seen.absent_nodes().chain(&seen.nameless).map(absent).collect();
+        absent.sort_by(|one, other| one.name.cmp(&other.name));
+        let guard = Guard { nodes, uncertain: seen.uncertain, absent, ..concluded(domain, memory) };
+        self.view.passes.lock().insert(domain.name.clone(), guard);
+    }
+}
+
+/// A pass that ends now, without its findings.
+fn concluded(domain: &Domain, memory: &Memory) -> Guard {
+    Guard {
+        provider: domain.name.clone(),
+        last_pass: clock::now(),
+        distrust: None,
+        contradicted: memory.guard.is_contradicted(),
+        nodes: 0,
+        uncertain: 0,
+        absent: Vec::new(),
+    }
+}
+
+fn why(node: &Node, rule: Option<Rule>, confirmations: u32, grace: Duration) -> String {
+    match rule {
+        Some(rule) => rule.explanation().to_owned(),
+        None if confirmations == 0 => {
+            let end = grace_end(node, grace).map_or("it is old enough".to_owned(), |end| end.to_string());
+            format!(
+                "the node is younger than --node-deletion-grace ({grace:?}): nothing is decided before {end}"
+            )
+        }
+        None => "its absence still needs confirmations, or its deletion is under way".to_owned(),
+    }
+}
+
+fn grace_end(node: &Node, grace: Duration) -> Option<Timestamp> {
+    node.created?.checked_add(grace).ok()
+}
+
+impl View {
+    pub(super) fn new(parts: &Parts) -> Self {
+        let settings = &parts.settings.lifecycle;
+        Self {
+            passes: Mutex::default(),
+            providers: parts.providers.clone(),
+            grace: settings.node_deletion_grace,
+            policy: settings.node_shutdown_policy,
+        }
+    }
+}
+
+impl Explain for View {
+    fn explain(&self, node: &Node) -> Option<Explanation> {
+        if is_ready(node) {
+            return None;
+        }
+        let passes = self.passes.lock();
+        let owners = owners(&self.providers, node);
+        let guard = domain(&owners).and_then(|domain| passes.get(domain));
+        let absent = guard.and_then(|guard| {
+            let found = guard.absent.binary_search_by(|absent| absent.name.as_str().cmp(&node.name)).ok()?;
+            Some((guard, guard.absent.get(found)?))
+        });
+        if let Some((guard, absent)) = absent.filter(|(_, absent)| absent.uid == node.uid) {
+            let said = Explanation { last_attempt: Some(guard.last_pass), ..of_absent(node, absent) };
+            let ends = (absent.confirmations == 0).then(|| grace_end(node, self.grace)).flatten();
+            return Some(Explanation { next_attempt: ends, ..said });
+        }
+        // A node is nobody's until all providers have introduced themselves.
+        let distrust = match guard {
+            Some(guard) => guard.distrust.as_ref(),
+            None if matches!(self.providers.for_node(node), NodeOwner::Undecided) => {
+                passes.values().find_map(|guard| guard.distrust.as_ref())
+            }
+            None => None,
+        };
+        Some(match (held_back(node), distrust) {
+            (Some(held), _) => explanation(
+                COMPONENT,
+                Standing::Blocked,
+                &held.reason,
+                &held.message,
+                "the host checks the instance again in the next pass",
+            ),
+            (None, Some(why)) => explanation(
+                COMPONENT,
+                Standing::Waiting,
+                "ProviderNotTrusted",
+                format!(
+                    "the node is not Ready, and what providers say of instances is not believed now: {why}"
+                ),
+                "nothing is deleted; the host checks again in the next pass",
+            ),
+            (None, None) if node.has_taint(taint::SHUTDOWN) => of_stopped(node, self.policy),
+            (None, None) => explanation(
+                COMPONENT,
+                Standing::Settled,
+                "NotReady",
+                "the node is not Ready, and its provider does not report its instance as absent: it is kept",
+                "the host checks its instance every --node-monitor-period, and deletes the node only when it is gone",
+            ),
+        })
+    }
+
+    fn guard(&self) -> Vec<Guard> {
+        let concerns_nodes = |guard: &&Guard| guard.provider != OWNERLESS || guard.nodes > 0;
+        self.passes.lock().values().filter(concerns_nodes).cloned().collect()
+    }
+}
+
+fn of_stopped(node: &Node, policy: Policy) -> Explanation {
+    let stopped = "the node is not Ready, and its provider reports that its instance is stopped: it is kept";
+    let back = "the taints go when the instance runs again";
+    let next = match policy {
+        _ if node.taints.iter().any(taint::is_of_given_up) => {
+            format!("it is given up, so that its pods move; {back}")
+        }
+        Policy::None | Policy::Taint => {
+            format!("new pods stay away, and old ones are left to Kubernetes; {back}")
+        }
+        Policy::Evict | Policy::OutOfService => format!(
+            "its pods are evicted once its kubelet was silent for --node-shutdown-grace (--node-shutdown-policy={}), unless \
+             the Event NodeGivingUpBlocked names a rule; {back}",
+            policy.name()
+        ),
+    };
+    explanation(COMPONENT, Standing::Settled, "InstanceStopped", stopped, next)
+}
+
+fn of_absent(node: &Node, absent: &AbsentNode) -> Explanation {
+    let AbsentNode { rule, why, confirmations, needed, uid, .. } = absent;
+    let gone = "the node is not Ready, and its provider reports that its instance is gone";
+    match rule.as_deref() {
+        Some(rule) => {
+            let overrule = format!(
+                "to delete this node nevertheless: ccmctl guard confirm {}, which annotates it with {CONFIRM_DELETION}={uid}",
+                node.name
+            );
+            let confirm = match Rule::ALL.into_iter().find(|known| known.reason() == rule) {
+                Some(rule) => rule.remedy(overrule),
+                None => overrule,
+            };
+            let next = format!("the host checks again in each pass; {confirm}");
+            explanation(COMPONENT, Standing::Blocked, rule, format!("{gone}, but {why}"), next)
+        }
+        None => {
+            let counted = format!("{gone} (confirmed {confirmations} of {needed} times); {why}");
+            let next =
+                "the host deletes the node once its instance was absent often enough and the guard allows it";
+            explanation(COMPONENT, Standing::Waiting, "InstanceAbsent", counted, next)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ccm_cloud::{Provider, fake::FakeProvider};
+    use ccm_kube::fixtures::node;
+
+    fn view(guard: Guard) -> View {
+        let passes = Mutex::new([(guard.provider.clone(), guard)].into());
+        let fakes = ["mock", "other"].map(|name| FakeProvider::new(name) as Arc<dyn Provider>);
+        let providers = Providers::new(fakes.to_vec());
+        View { passes, providers, grace: Duration::from_secs(300), policy: Policy::OutOfService }
+    }
+
+    fn guard() -> Guard {
+        Guard {
+            provider: "mock".to_owned(),
+            last_pass: Timestamp::UNIX_EPOCH,
+            distrust: None,
+            contradicted: false,
+            nodes: 1,
+            uncertain: 0,
+            absent: Vec::new(),
+        }
+    }
+
+    fn absent(node: &Node, rule: Option<Rule>, confirmations: u32) -> AbsentNode {
+        AbsentNode {
+            name: node.name.clone(),
+            uid: node.uid.clone(),
+            confirmations,
+            needed: 2,
+            rule: rule.map(|rule| rule.reason().to_owned()),
+            confirmed: false,
+            why: why(node, rule, confirmations, Duration::from_secs(300)),
+        }
+    }
+
+    #[test]
+    fn a_node_is_explained_by_the_rule_that_keeps_it() {
+        let silent = node("n").with_provider_id("mock://n").not_ready();
+        let with = |absent| view(Guard { absent: vec![absent], ..guard() });
+        let rows = [
+            (
+                with(absent(&silent, Some(Rule::Share), 2)),
+                Standing::Blocked,
+                "TooManyDeletions",
+                "guard confirm n",
+            ),
+            (
+                with(absent(&silent, Some(Rule::Alive), 2)),
+                Standing::Blocked,
+                "KubeletAlive",
+                "stop its kubelet",
+            ),
+            (with(absent(&silent, None, 1)), Standing::Waiting, "InstanceAbsent", "deletes the node once"),
+            (with(absent(&silent, None, 0)), Standing::Waiting, "InstanceAbsent", "deletes the node once"),
+            (view(guard()), Standing::Settled, "NotReady", "checks its instance"),
+            (
+                view(Guard { distrust: Some("down".to_owned()), ..guard() }),
+                Standing::Waiting,
+                "ProviderNotTrusted",
+                "nothing is deleted",
+            ),
+        ];
+        for (view, standing, reason, next) in rows {
+            let said = view.explain(&silent).unwrap();
+            assert_eq!((said.standing, said.reason.as_str()), (standing, reason));
+            assert!(said.next.contains(next), "{said:?}");
+        }
+        assert!(view(guard()).explain(&node("n").ready()).is_none());
+        let down = || view(Guard { distrust: Some("down".to_owned()), ..guard() });
+        for others in [node("n").not_ready().with_provider_id("other://n"), node("n").not_ready()] {
+            assert_eq!(
+                down().explain(&others).unwrap().reason,
+                "NotReady",
+                "mock's passes do not concern it"
+            );
+        }
+        let stopped = silent.with_taint(taint::SHUTDOWN, "", "NoSchedule");
+        let said = view(guard()).explain(&stopped).unwrap();
+        assert_eq!((said.standing, said.reason.as_str()), (Standing::Settled, "InstanceStopped"));
+        assert!(said.next.contains("--node-shutdown-policy=out-of-service"), "{said:?}");
+        let given_up = Node { taints: vec![taint::out_of_service(), taint::shutdown()], ..stopped };
+        assert!(view(guard()).explain(&given_up).unwrap().next.contains("given up"));
+    }
+}

@@ -1,0 +1,141 @@
+//! Metrics: deletions, nodes held back by rule, and whether a provider contradicts itself.
+
+use std::{collections::HashMap, time::Duration};
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+use super::guard::{Guard, Rule};
+use ccm_base::metric::{Buckets, Declare};
+
+/// Upstream's buckets: powers of two, from a millisecond.
+const PASS: Buckets = Buckets(&[
+    0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
+]);
+
+/// The metrics of this controller. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct LifecycleMetrics {
+    contradicted: Family<ProviderLabel, Gauge>,
+    held_back: Family<RuleLabels, Gauge>,
+    absent: Family<ProviderLabel, Gauge>,
+    deletions: Family<ProviderLabel, Counter>,
+    failures: Family<ProviderLabel, Counter>,
+    stopped: Family<ProviderLabel, Gauge>,
+    given_up: Family<ProviderLabel, Counter>,
+    given_up_blocked: Family<RuleLabels, Gauge>,
+    passes: Histogram,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProviderLabel {
+    provider: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RuleLabels {
+    provider: String,
+    rule: &'static str,
+}
+
+impl LifecycleMetrics {
+    #[must_use]
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        Self {
+            contradicted: registry.metric(
+                "node_lifecycle_provider_contradicted",
+                "Whether deletions are blocked (1), in a zone or altogether, because a provider denies instances whose kubelets are alive",
+            ),
+            held_back: registry.metric(
+                "node_lifecycle_deletions_blocked",
+                "Nodes with an absent instance that are not deleted yet, by the rule that blocks it",
+            ),
+            absent: registry.metric(
+                "node_lifecycle_absent_nodes",
+                "Nodes that are not ready and whose instance is reported absent, confirmed or not",
+            ),
+            deletions: registry
+                .metric("node_lifecycle_deletions", "Nodes deleted because their instance is gone"),
+            failures: registry
+                .metric("node_lifecycle_deletion_failures", "Node deletions that failed at the apiserver"),
+            stopped: registry.metric(
+                "node_lifecycle_stopped_nodes",
+                "Nodes that are not ready and whose instance is reported stopped",
+            ),
+            given_up: registry.metric(
+                "node_lifecycle_given_up",
+                "Nodes that --node-shutdown-policy gave up because their instance stayed stopped",
+            ),
+            given_up_blocked: registry.metric(
+                "node_lifecycle_giving_up_blocked",
+                "Nodes with a stopped instance that are not given up yet, by the rule that blocks it",
+            ),
+            passes: registry.histogram(
+                "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
+                "Duration of a pass over the silent nodes of a provider",
+                PASS,
+            ),
+        }
+    }
+
+    /// Records how long a pass took, from what it asked to what it did.
+    pub(super) fn took(&self, pass: Duration) {
+        self.passes.observe(pass.as_secs_f64());
+    }
+
+    /// Records the end of a pass over a provider's nodes, and which of those that are absent are held back.
+    pub(super) fn passed(
+        &self,
+        provider: &str,
+        guard: &Guard,
+        absent: usize,
+        held_back: &HashMap<String, Rule>,
+    ) {
+        by_rule(&self.held_back, provider, held_back);
+        let label = label(provider);
+        self.contradicted.get_or_create(&label).set(i64::from(guard.is_contradicted()));
+        self.absent.get_or_create(&label).set(gauge(absent));
+    }
+
+    pub(super) fn stopped(&self, provider: &str, nodes: usize) {
+        self.stopped.get_or_create(&label(provider)).set(gauge(nodes));
+        // Counts from zero, not from the first.
+        drop(self.given_up.get_or_create(&label(provider)));
+    }
+
+    pub(super) fn given_up(&self, provider: &str) {
+        self.given_up.get_or_create(&label(provider)).inc();
+    }
+
+    pub(super) fn given_up_blocked(&self, provider: &str, held_back: &HashMap<String, Rule>) {
+        by_rule(&self.given_up_blocked, provider, held_back);
+    }
+
+    pub(super) fn deleted(&self, provider: &str) {
+        self.deletions.get_or_create(&label(provider)).inc();
+    }
+
+    pub(super) fn failed(&self, provider: &str) {
+        self.failures.get_or_create(&label(provider)).inc();
+    }
+}
+
+/// Shows how many nodes each rule holds back.
+fn by_rule(family: &Family<RuleLabels, Gauge>, provider: &str, held_back: &HashMap<String, Rule>) {
+    for rule in Rule::ALL {
+        let labels = RuleLabels { provider: provider.to_owned(), rule: rule.label() };
+        let nodes = held_back.values().filter(|held| **held == rule).count();
+        family.get_or_create(&labels).set(gauge(nodes));
+    }
+}
+
+fn gauge(nodes: usize) -> i64 {
+    i64::try_from(nodes).unwrap_or(i64::MAX)
+}
+
+fn label(provider: &str) -> ProviderLabel {
+    ProviderLabel { provider: provider.to_owned() }
+}

@@ -1,0 +1,127 @@
+//! Gathers what a decision needs: the request, the Node of the kubelet that asks, and what the cloud has for it now.
+//!
+//! In: the name of a request. Out: a verdict. The Node's status plays no part: its kubelet can write it.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use super::{
+    Controller,
+    decide::{self, Cluster, Verdict, wait},
+};
+use ccm_base::clock;
+use ccm_cloud::{Freshness, InstanceView, ProviderInfo};
+use ccm_kube::{cache::Change, certificate_request::CertificateRequest, node::Node};
+use ccm_reconcile::{
+    Report, Retry,
+    node_instance::{self, Found},
+};
+
+/// More Nodes than this with one address share it, as behind one gateway.
+const MOST_HOLDERS: usize = 3;
+
+impl Controller {
+    /// Requests that are still open are looked at again.
+    pub(super) fn node_changed(&self, change: &Change<Node>) {
+        let requests = self.shell.parts.certificate_requests.by_index(&change.object().name);
+        let open = requests.iter().filter(|request| decide::is_open(request));
+        open.for_each(|request| self.shell.queue.add(request.name.clone()));
+    }
+
+    pub(super) async fn judge(&self, request: &CertificateRequest) -> Verdict {
+        let (Ok(verdict) | Err(verdict)) = self.try_judge(request).await;
+        verdict
+    }
+
+    /// `Err` if it came to a verdict before the cloud's answer counted.
+    async fn try_judge(&self, request: &CertificateRequest) -> Result<Verdict, Verdict> {
+        let parts = &self.shell.parts;
+        let claim = decide::claim(request, clock::now())?;
+        let node = self.standing(request, &claim.node)?;
+        let found = self.ask(&node).await;
+        let others = self.other_holders(&claim.addresses, &node).await?;
+        // The cluster may have changed while the cloud was asked.
+        let now = self.standing(request, &claim.node)?;
+        if (&now.uid, &now.provider_id) != (&node.uid, &node.provider_id) {
+            return Err(wait("NodeReplaced", "the Node was replaced while the cloud was asked"));
+        }
+        let is_other_node = |name: &str| name != now.name && parts.nodes.get(name).is_some();
+        Ok(match found {
+            Found::Answer { answer, by } => {
+                let settings = &parts.settings.kubelet_serving;
+                let reads = |info: Arc<ProviderInfo>| info.reads_kubelets_words;
+                let may_echo = !settings.kubelet_serving_csr_trust_node_readers
+                    && by.iter().any(|provider| provider.info().is_none_or(reads));
+                let trust = settings.kubelet_serving_csr_trust_provider_id;
+                match decide::of_answer(&claim, &now, &answer, trust, is_other_node) {
+                    Verdict::Approve if may_echo => decide::may_echo(),
+                    Verdict::Approve => decide::of_others(&others),
+                    verdict => verdict,
+                }
+            }
+            Found::Failed { error } => {
+                let after = Retry::without_sweep(&error).delay(Duration::ZERO).unwrap_or_default();
+                Verdict::Leave(Report::waiting("ProviderFailed", error.to_string(), Retry::After(after)))
+            }
+            Found::Contested { .. } => {
+                wait("SeveralProviders", "several providers have an instance for the node")
+            }
+            Found::Undecided => wait("ProviderUnsure", "a provider has not introduced itself yet"),
+            Found::Nobody => decide::not_ours(),
+        })
+    }
+
+    /// Asks the cloud about a Node. The state is asked for, too: a certificate is for an instance that runs.
+    async fn ask(&self, node: &Arc<Node>) -> Found {
+        let parts = &self.shell.parts;
+        node_instance::ask(&parts.providers, &parts.nodes, node, InstanceView::All, Freshness::ReadThrough)
+            .await
+    }
+
+    /// The other Nodes for whose instances the cloud reports one of these addresses, with that address. A Node's status
+    /// only says whom to ask about: its kubelet can write it.
+    async fn other_holders(
+        &self,
+        addresses: &[IpAddr],
+        node: &Node,
+    ) -> Result<Vec<(String, IpAddr)>, Verdict> {
+        let mut others = Vec::new();
+        let nodes = self.shell.parts.nodes.list();
+        for address in addresses {
+            let has_it = |other: &&Arc<Node>| {
+                let is_it = |one: &str| one.parse::<IpAddr>() == Ok(*address);
+                other.name != node.name && other.addresses.iter().any(|one| is_it(&one.address))
+            };
+            let suspects: Vec<_> = nodes.iter().filter(has_it).take(MOST_HOLDERS + 1).collect();
+            if suspects.len() > MOST_HOLDERS {
+                continue;
+            }
+            let mut holders = Vec::new();
+            for other in suspects {
+                match self.ask(other).await {
+                    Found::Answer { answer, .. } if decide::reports(&answer, *address) => {
+                        holders.push((other.name.clone(), *address));
+                    }
+                    Found::Failed { error } => return Err(wait("ProviderFailed", error.to_string())),
+                    _ => {}
+                }
+            }
+            if holders.len() == 1 {
+                others.append(&mut holders);
+            }
+        }
+        Ok(others)
+    }
+
+    /// The Node of that name, if the cloud may be asked about it.
+    fn standing(&self, request: &CertificateRequest, name: &str) -> Result<Arc<Node>, Verdict> {
+        let nodes = &self.shell.parts.nodes;
+        let node = nodes.get(name);
+        let provider_id = node.as_ref().and_then(|node| node.provider_id.as_deref());
+        let cluster = Cluster {
+            node: node.as_ref(),
+            is_in_scope: node.as_ref().is_some_and(|node| self.shell.parts.settings.manages(node)),
+            claimants: provider_id.map_or(0, |id| nodes.by_index(id).len()),
+        };
+        decide::standing(request, cluster).cloned()
+    }
+}

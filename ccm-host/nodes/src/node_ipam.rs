@@ -1,0 +1,147 @@
+//! Gives each node its pod CIDRs, once.
+//!
+//! In: Nodes without podCIDRs, and the cluster CIDRs to divide or a provider that allots. Out: `spec.podCIDR` and
+//! `spec.podCIDRs`. Existing podCIDRs are never changed; an invalid one that conflicts with nothing is reported and
+//! otherwise ignored. [`crate::node_route`] makes the routes to pods.
+//!
+//! ```text
+//! Node cache ──► observe: the ledger ──► queue ──► decide: which blocks, or what the provider says ──► act: one patch
+//!                    ▲                                                                                      │
+//!                    └──────────── what the node has now, or has for certain not ◄──────────────────────────┘
+//! ```
+//!
+//! Nothing is assigned before every node of the synced cache is in the ledger.
+
+mod act;
+mod cidr_set;
+mod decide;
+mod ledger;
+mod metrics;
+mod observe;
+mod problem;
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use ipnet::IpNet;
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+
+use ccm_cloud::Family;
+use ccm_kube::{
+    keep::Keep,
+    queue::{Backoff, Outcome},
+};
+use ccm_reconcile::{
+    Kept, Registration,
+    settings::cidrs::Allocation,
+    shell::{self, Shell},
+};
+use ledger::Ledger;
+use metrics::IpamMetrics;
+
+/// Runs only if it is named: upstream's manager has no node-ipam, published manifests say `--allocate-node-cidrs=true`
+/// in clusters whose pod CIDRs come from kube-controller-manager, and two allocators would assign one block twice.
+pub const REGISTRATION: Registration = Registration {
+    account: Some("node-controller"),
+    keep: |settings| Kept::of_managed_nodes(settings, &Keep::default()),
+    served_by: |settings| match settings.cidrs.allocation {
+        Some(Allocation::Cloud { .. }) => Some(|provider| provider.pod_cidrs),
+        Some(Allocation::Ranges { .. }) | None => None,
+    },
+    ..Registration::of::<Controller>("nodeipam")
+};
+
+#[derive(Debug)]
+pub struct Controller {
+    shell: Shell<String>,
+    source: Source,
+}
+
+/// The source of pod CIDRs.
+#[derive(Debug)]
+enum Source {
+    Ranges(Mutex<Ledger>),
+    /// With the cluster CIDRs: a node waits for all their families.
+    Cloud {
+        cluster: Vec<IpNet>,
+    },
+}
+
+impl shell::Controller for Controller {
+    /// The name of a node.
+    type Key = String;
+    const NAME: &'static str = "node-ipam-controller";
+    /// Upstream's.
+    const COMPONENT: &'static str = "cidrAllocator";
+    const QUEUE: &'static str = "cidrallocator_node";
+    /// The maximum bounds the wait, however long a node fails.
+    const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
+    /// Questions to a provider share calls; only writes are limited.
+    const AT_ONCE: usize = 8192;
+
+    fn new(shell: Shell<String>, registry: &mut Registry) -> Option<Self> {
+        let source = match shell.parts.settings.cidrs.allocation.clone() {
+            Some(Allocation::Ranges { ranges, reserved }) => {
+                Source::Ranges(Mutex::new(Ledger::new(&ranges, &reserved, &IpamMetrics::register(registry))))
+            }
+            Some(Allocation::Cloud { cluster }) => Source::Cloud { cluster },
+            None => {
+                tracing::info!("nodes are given no pod CIDRs: --allocate-node-cidrs is false");
+                return None;
+            }
+        };
+        Some(Self { shell, source })
+    }
+
+    fn shell(&self) -> &Shell<String> {
+        &self.shell
+    }
+
+    /// On return, all nodes are in the ledger.
+    async fn begin(self: &Arc<Self>) {
+        let nodes = &self.shell.parts.nodes;
+        if matches!(self.source, Source::Ranges(_)) {
+            // A block is free if no node has it, and no test in a patch can say that: the former leader's last writes
+            // must be seen.
+            nodes.list_anew();
+        }
+        nodes.synced().await;
+        ccm_reconcile::follow(self, nodes, Self::node_changed);
+    }
+
+    /// A provider that connects may have what nobody had.
+    async fn background(&self) {
+        let parts = &self.shell.parts;
+        let look = || {
+            let nodes = parts.nodes.list();
+            let waiting = nodes.iter().filter(|node| decide::wants(node));
+            waiting.for_each(|node| self.shell.queue.add(node.name.clone()));
+        };
+        if matches!(self.source, Source::Cloud { .. }) {
+            let period = parts.settings.nodes.node_status_update_frequency;
+            ccm_reconcile::at_each_sweep(parts.providers.all(), Family::Instances, period, look).await;
+        }
+    }
+
+    async fn look(&self, name: &String) -> Outcome {
+        let (parts, reports) = (&self.shell.parts, &self.shell.reports);
+        let Some(node) = parts.nodes.get(name) else { return reports.clear(name) };
+        let said = if decide::wants(&node) && parts.settings.manages(&node) {
+            Box::pin(self.settle(&node)).await
+        } else {
+            Ok(self.wrong(&node))
+        };
+        // A pass of what it is by now follows.
+        let is_current = parts
+            .nodes
+            .get(name)
+            .is_some_and(|now| now.uid == node.uid && decide::wants(&now) == decide::wants(&node));
+        match said {
+            Ok(said) if is_current => reports.set(name, Some((&*node).into()), said),
+            Ok(_) => Outcome::Done,
+            Err(outcome) => outcome,
+        }
+    }
+}

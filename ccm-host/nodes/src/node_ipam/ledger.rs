@@ -1,0 +1,282 @@
+//! Tracks which node has which blocks. Pure bookkeeping: no client, no clock.
+//!
+//! In: nodes as they come, change and go, and their requests for pod CIDRs. Out: the CIDRs to write, the names of nodes
+//! that a change affects (a block is free for them, or other things are wrong with theirs), and what is wrong.
+//!
+//! A block belongs to a node, by its uid, from the moment it is proposed until the node is gone, or until the
+//! apiserver is known to have something else. So a write of unknown outcome needs no special care: the next attempt
+//! proposes the same blocks.
+//!
+//! ```text
+//!            allot               see: podCIDRs are set
+//! Nothing ─────────► Proposed ────────────────────────► Assigned
+//!    ▲                  │ give back: surely not written      │
+//!    └──────────────────┴──────── forget: the node is gone ──┘
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use ipnet::IpNet;
+
+use super::{
+    cidr_set::{Blocks, CidrSet, OutOfRange, Owner},
+    metrics::IpamMetrics,
+    problem,
+};
+use ccm_base::cidr;
+use ccm_kube::node::Node;
+use ccm_reconcile::{Report, settings::cidrs::NodeRange};
+
+#[derive(Debug)]
+pub(super) struct Ledger {
+    /// One for each cluster CIDR, in their order.
+    sets: Vec<CidrSet>,
+    nodes: HashMap<Arc<str>, Entry>,
+    /// Nodes for which no block was free.
+    waiting: BTreeSet<Arc<str>>,
+}
+
+/// The result of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Allotment {
+    /// One for each cluster CIDR, in their order.
+    Cidrs(Vec<IpNet>),
+    /// This cluster CIDR has no free block; the node is woken when one is free.
+    Exhausted(IpNet),
+    /// Another node has the proposed CIDRs: the proposal must be given back.
+    Contested,
+    /// The node has podCIDRs already, or is gone.
+    Nothing,
+}
+
+impl Ledger {
+    /// A ledger in which the reserved networks are occupied.
+    pub(super) fn new(ranges: &[NodeRange], reserved: &[IpNet], metrics: &IpamMetrics) -> Self {
+        let mut sets: Vec<_> = ranges.iter().map(|range| CidrSet::new(range, metrics)).collect();
+        for set in &mut sets {
+            for network in reserved {
+                if let Ok(blocks) = set.grid().blocks(network) {
+                    set.occupy(blocks, &Owner::Services);
+                }
+            }
+        }
+        Self { sets, nodes: HashMap::new(), waiting: BTreeSet::new() }
+    }
+
+    /// Records a node as the cache has it.
+    pub(super) fn see(&mut self, node: &Node) -> Vec<String> {
+        if !self.nodes.contains_key(node.uid.as_str()) {
+            let entry = Entry { name: node.name.clone(), holding: Holding::Nothing, unusable: Vec::new() };
+            self.nodes.insert(node.uid.as_str().into(), entry);
+        }
+        self.learn(node)
+    }
+
+    /// Records a node as read by someone with newer data than the cache. A node that the cache has lost is not added
+    /// again; without podCIDRs it keeps its proposal.
+    pub(super) fn learn(&mut self, node: &Node) -> Vec<String> {
+        let Some(uid) = self.uid(&node.uid).filter(|_| !node.pod_cidrs.is_empty()) else {
+            return Vec::new();
+        };
+        let (claims, unusable) = self.read(&node.pod_cidrs);
+        let Some(entry) = self.nodes.get_mut(&uid) else { return Vec::new() };
+        if matches!(&entry.holding, Holding::Assigned(before) if *before == claims && entry.unusable == unusable)
+        {
+            return Vec::new();
+        }
+        entry.unusable = unusable;
+        let before = std::mem::replace(&mut entry.holding, Holding::Assigned(claims.clone()));
+        self.waiting.remove(&uid);
+        let left: Vec<_> = before.claims().iter().filter(|claim| !claims.contains(claim)).copied().collect();
+        let mut touched = self.neighbours(&uid, &left);
+        let freed = self.release(&uid, &left);
+        let owner = Owner::Node(Arc::clone(&uid));
+        for claim in &claims {
+            self.sets[claim.set].occupy(claim.blocks, &owner);
+        }
+        touched.extend(self.neighbours(&uid, &claims));
+        touched.insert(uid);
+        self.affected(freed, touched)
+    }
+
+    /// Forgets a node that is gone, and frees the blocks that it alone had.
+    pub(super) fn forget(&mut self, uid: &str) -> Vec<String> {
+        self.waiting.remove(uid);
+        let Some((uid, entry)) = self.nodes.remove_entry(uid) else { return Vec::new() };
+        let claims = entry.holding.claims();
+        let touched = self.neighbours(&uid, claims);
+        let freed = self.release(&uid, claims);
+        self.affected(freed, touched)
+    }
+
+    /// Allots to a node without podCIDRs: one block of each cluster CIDR, or nothing at all. Idempotent.
+    pub(super) fn allot(&mut self, uid: &str) -> Allotment {
+        let Some(uid) = self.uid(uid) else { return Allotment::Nothing };
+        match self.holding(&uid) {
+            Holding::Assigned(_) => return Allotment::Nothing,
+            Holding::Proposed(claims) if self.neighbours(&uid, claims).is_empty() => {
+                return Allotment::Cidrs(claims.iter().map(|claim| claim.network).collect());
+            }
+            Holding::Proposed(_) => return Allotment::Contested,
+            Holding::Nothing => {}
+        }
+        let mut found = Vec::with_capacity(self.sets.len());
+        for set in &self.sets {
+            match set.free() {
+                Some(free) => found.push(free),
+                None => {
+                    self.waiting.insert(uid);
+                    return Allotment::Exhausted(*set.grid().cluster());
+                }
+            }
+        }
+        let owner = Owner::Node(Arc::clone(&uid));
+        let take = |(index, (set, free)): (_, (&mut CidrSet, _))| {
+            let (blocks, network) = set.take(free, &owner);
+            Claim { set: index, blocks, network }
+        };
+        let claims: Vec<_> = self.sets.iter_mut().zip(found).enumerate().map(take).collect();
+        let cidrs = claims.iter().map(|claim| claim.network).collect();
+        if let Some(entry) = self.nodes.get_mut(&uid) {
+            entry.holding = Holding::Proposed(claims);
+        }
+        Allotment::Cidrs(cidrs)
+    }
+
+    /// Takes back a proposal that certainly was not, and will not be, written.
+    pub(super) fn give_back(&mut self, uid: &str) -> Vec<String> {
+        let Some(uid) = self.uid(uid) else { return Vec::new() };
+        let Some(Entry { holding, .. }) = self.nodes.get_mut(&uid) else { return Vec::new() };
+        let Holding::Proposed(claims) = holding else { return Vec::new() };
+        let claims = std::mem::take(claims);
+        *holding = Holding::Nothing;
+        let touched = self.neighbours(&uid, &claims);
+        let freed = self.release(&uid, &claims);
+        self.affected(freed, touched)
+    }
+
+    /// The shared string of a known uid.
+    fn uid(&self, uid: &str) -> Option<Arc<str>> {
+        self.nodes.get_key_value(uid).map(|(uid, _)| Arc::clone(uid))
+    }
+
+    fn holding(&self, uid: &Arc<str>) -> &Holding {
+        self.nodes.get(uid).map_or(&Holding::Nothing, |entry| &entry.holding)
+    }
+
+    /// The blocks of podCIDRs, each in the cluster CIDR of its family, and what is wrong with the others.
+    fn read(&self, pod_cidrs: &[String]) -> (Vec<Claim>, Vec<Report>) {
+        let (mut claims, mut unusable) = (Vec::new(), Vec::new());
+        for text in pod_cidrs {
+            match self.claim(text) {
+                Ok(claim) => claims.push(claim),
+                Err(problem) => unusable.push(problem),
+            }
+        }
+        (claims, unusable)
+    }
+
+    fn claim(&self, text: &str) -> Result<Claim, Report> {
+        let network = cidr::parse(text).ok_or_else(|| problem::malformed(text))?.trunc();
+        let mut grids = self.sets.iter().map(CidrSet::grid).enumerate();
+        let of_family = grids.find(|(_, grid)| cidr::same_family(grid.cluster(), &network));
+        let (set, grid) = of_family.ok_or_else(|| problem::other_family(&network))?;
+        match grid.blocks(&network) {
+            Ok(blocks) => Ok(Claim { set, blocks, network }),
+            Err(OutOfRange) => Err(problem::out_of_range(&network, grid.cluster())),
+        }
+    }
+
+    /// Returns how many blocks have no owner any more.
+    fn release(&mut self, uid: &Arc<str>, claims: &[Claim]) -> u128 {
+        let owner = Owner::Node(Arc::clone(uid));
+        claims
+            .iter()
+            .fold(0, |freed, claim| self.sets[claim.set].release(claim.blocks, &owner).saturating_add(freed))
+    }
+
+    /// The other nodes that own any of these blocks.
+    fn neighbours(&self, uid: &Arc<str>, claims: &[Claim]) -> BTreeSet<Arc<str>> {
+        let owner = Owner::Node(Arc::clone(uid));
+        let others = claims.iter().flat_map(|claim| self.sets[claim.set].others(claim.blocks, &owner));
+        others
+            .filter_map(|other| match other {
+                Owner::Node(uid) => Some(Arc::clone(uid)),
+                Owner::Services => None,
+            })
+            .collect()
+    }
+
+    /// The names of these nodes, and of those that wait for a block, if some were freed.
+    fn affected(&mut self, freed: u128, mut touched: BTreeSet<Arc<str>>) -> Vec<String> {
+        if freed > 0 {
+            touched.append(&mut self.waiting);
+        }
+        touched.iter().filter_map(|uid| Some(self.nodes.get(uid)?.name.clone())).collect()
+    }
+
+    /// All that is wrong with the CIDRs of a node. A mere proposal is nobody's business yet.
+    pub(super) fn problems(&self, uid: &str) -> Vec<Report> {
+        let Some((uid, Entry { holding: Holding::Assigned(claims), unusable, .. })) =
+            self.nodes.get_key_value(uid)
+        else {
+            return Vec::new();
+        };
+        let shared = claims.iter().flat_map(|claim| self.shared(uid, claim));
+        unusable.iter().cloned().chain(shared).collect()
+    }
+
+    fn shared(&self, uid: &Arc<str>, claim: &Claim) -> Vec<Report> {
+        let owner = Owner::Node(Arc::clone(uid));
+        let problem = |other: &Owner| match other {
+            Owner::Services => Some(problem::of_services(&claim.network)),
+            Owner::Node(other) => {
+                let Entry { name, holding, .. } = self.nodes.get(other)?;
+                matches!(holding, Holding::Assigned(_)).then(|| problem::shared(&claim.network, name))
+            }
+        };
+        let others = self.sets[claim.set].others(claim.blocks, &owner);
+        others.into_iter().filter_map(problem).collect()
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    name: String,
+    holding: Holding,
+    /// Problems with podCIDRs outside our cluster CIDRs.
+    unusable: Vec<Report>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Holding {
+    Nothing,
+    /// To be written, or written with unknown outcome.
+    Proposed(Vec<Claim>),
+    /// As read from the Node.
+    Assigned(Vec<Claim>),
+}
+
+/// A network and the blocks it occupies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Claim {
+    /// The index of its cluster CIDR.
+    set: usize,
+    blocks: Blocks,
+    network: IpNet,
+}
+
+impl Holding {
+    fn claims(&self) -> &[Claim] {
+        match self {
+            Self::Nothing => &[],
+            Self::Proposed(claims) | Self::Assigned(claims) => claims,
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Lists all routes of a provider: at the start, at each new connection, when the table is in doubt, and periodically
+//! to find changes made by others.
+//!
+//! In: the provider's list. Out: the table, and keys in the queue where something differs. Nothing is removed here,
+//! and an incomplete list proves nothing about what it lacks.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    Cloud, Controller, Subject,
+    metrics::{Synced, Trigger},
+    observe::Due,
+    table::{Holder, Learnt, Table},
+};
+use ccm_cloud::{CloudError, ErrorReason, Family, Listed, ProviderStatus, Route};
+use ccm_reconcile::{Retry, SLOW_RETRY, Sweeps, askable, follow_status, listed, measured, resync, shell};
+
+impl Controller {
+    /// Lists whenever there is a reason to, for as long as it is polled.
+    pub(super) async fn sweep_for_ever(&self, cloud: &Cloud) {
+        let period = self.shell.parts.settings.routes.route_reconciliation_period;
+        let mut sweeps = Sweeps::of(cloud.provider.as_ref(), Family::Routes);
+        let mut failures = 0;
+        loop {
+            askable(cloud.provider.as_ref()).await;
+            let thawed = sweeps.made(period);
+            let pause = match self.sweep(cloud, thawed).await {
+                Ok(()) => {
+                    failures = 0;
+                    resync(period)
+                }
+                Err(error) => {
+                    tracing::warn!(provider = cloud.name(), %error, "the routes could not be listed");
+                    failures += 1;
+                    pause_after(&error, failures)
+                }
+            };
+            let next = Instant::now() + pause;
+            loop {
+                tokio::select! {
+                    () = sleep_until(next) => break,
+                    () = sweeps.due() => break,
+                    () = cloud.doubted.notified() => sweeps.wish(),
+                }
+            }
+        }
+    }
+
+    async fn sweep(&self, cloud: &Cloud, thawed: bool) -> Result<(), CloudError> {
+        if !cloud.serves_routes() {
+            return Ok(());
+        }
+        let begun = cloud.table.lock().mark();
+        let list =
+            self.list(cloud).await.inspect_err(|_| self.metrics.synced(Trigger::Periodic, Synced::Error))?;
+        for (location, error) in &list.unreachable {
+            tracing::warn!(provider = cloud.name(), location, %error, "could not list routes");
+        }
+        for sentence in &list.rejected {
+            tracing::warn!(provider = cloud.name(), "a listed route is wrong: {sentence}");
+        }
+        let is_first = cloud.learnt().is_none();
+        let learnt = if list.complete { Learnt::Whole } else { Learnt::InPart };
+        self.change(cloud, |table| {
+            table.learn(list.items, learnt, begun, |route| self.is_as_wanted(route));
+        });
+        if is_first {
+            tracing::info!(provider = cloud.name(), complete = list.complete, "the routes are known");
+        }
+        let outcome = if self.look(cloud, thawed) { Synced::Changed } else { Synced::Noop };
+        self.metrics.synced(Trigger::Periodic, outcome);
+        Ok(())
+    }
+
+    /// Changes what is known of the cloud's routes, and shows how many these are.
+    pub(super) fn change(&self, cloud: &Cloud, change: impl FnOnce(&mut Table)) {
+        let mut table = cloud.table.lock();
+        change(&mut table);
+        self.metrics.known(cloud.name(), table.all().len());
+    }
+
+    async fn list(&self, cloud: &Cloud) -> Result<Listed<Route>, CloudError> {
+        let call = cloud.provider.list_routes(&self.shell.parts.settings.cidrs.cluster);
+        measured(&self.metrics.operations, &*cloud.provider, "list", call, listed).await
+    }
+
+    /// Requeues nodes and routes for which there is something to do, except those already waiting for a retry. Once the provider
+    /// has thawed, only those wait that have a backoff: refused credentials make others wait for minutes. Returns whether
+    /// routes differ from what is wanted.
+    fn look(&self, cloud: &Cloud, thawed: bool) -> bool {
+        if cloud.learnt().is_none() {
+            return false;
+        }
+        let mut differ = false;
+        let queue = &self.shell.queue;
+        let add = |subject: Subject| {
+            if thawed && queue.retries(&subject) == 0 {
+                queue.add(subject);
+                return true;
+            }
+            queue.add_unless_delayed(subject)
+        };
+        for node in self.shell.parts.nodes.list() {
+            let due = self.due(cloud, &node);
+            if due != Due::Nothing {
+                differ |= add(Subject::Node(node.name.clone())) && due == Due::Routes;
+            }
+        }
+        let routes: Vec<_> = cloud.table.lock().all().cloned().collect();
+        for route in routes {
+            match Holder::of(&route) {
+                Holder::Node(name) if self.shell.parts.nodes.get(&name).is_none() => {
+                    if self.is_removable_at_all(&route) {
+                        differ |= add(Subject::Node(name));
+                    }
+                }
+                Holder::Node(_) => {}
+                Holder::Instance(_) | Holder::Nobody => {
+                    if self.is_stray(&route) {
+                        differ |=
+                            add(Subject::Stray { provider: cloud.name().to_owned(), id: route.id.clone() });
+                    }
+                }
+            }
+        }
+        differ
+    }
+
+    /// Resumes removals when the provider thaws, and work on nodes whose owner was open until it introduced itself, for as
+    /// long as it is polled. Everything else keeps its backoff, however often the provider comes and goes.
+    pub(super) async fn follow_status(&self, cloud: &Cloud) {
+        follow_status(cloud.provider.as_ref(), Family::Routes, |_, now| {
+            // Even if it is as before: a removal may have met a freeze that ended before this was polled.
+            if *now == ProviderStatus::Serving {
+                self.clouds.iter().for_each(|cloud| {
+                    self.look(cloud, false);
+                });
+            }
+        })
+        .await;
+    }
+}
+
+/// The pause after a failed list.
+fn pause_after(error: &CloudError, failures: u32) -> Duration {
+    let backoff = <Controller as shell::Controller>::BACKOFF.delay(failures.saturating_sub(1));
+    match error.reason {
+        Some(ErrorReason::MethodNotSupported) => SLOW_RETRY,
+        _ => Retry::of(error).delay(backoff).unwrap_or(backoff),
+    }
+}

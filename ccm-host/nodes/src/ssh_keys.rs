@@ -1,0 +1,94 @@
+//! Makes the public keys of a Secret valid on all instances.
+//!
+//! In: the Secret that `--ssh-keys-secret` names, with a user's keys under the user's name. Out: calls to each provider
+//! that spreads SSH keys, Events on the Secret. No key is ever logged, only its fingerprint; whatever is no public key
+//! never leaves the cluster. How a provider spreads a key is its own business; it cannot take one back.
+//!
+//! ```text
+//! Secret ─► observe ─► decide (pure) ─┬─► refused: Event
+//!                                     └─► queue, one subject for each key and provider ─► act ─► provider
+//! ```
+
+mod act;
+mod decide;
+mod metrics;
+mod observe;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, time::Duration};
+
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+
+use ccm_kube::{
+    queue::{Backoff, Outcome},
+    service::ObjectKey,
+};
+use ccm_reconcile::{
+    Registration,
+    shell::{self, Shell},
+};
+use metrics::SshKeyMetrics;
+use observe::Known;
+
+/// The controller, to the rest of the host. Off unless it is named: who may write the Secret may log in everywhere.
+pub const REGISTRATION: Registration = Registration {
+    account: None,
+    served_by: |_| Some(|provider| provider.ssh_keys),
+    ..Registration::of::<Controller>("ssh-keys")
+};
+
+#[derive(Debug)]
+struct Controller {
+    shell: Shell<Subject>,
+    secret: ObjectKey,
+    metrics: SshKeyMetrics,
+    known: Mutex<Known>,
+}
+
+/// A key to spread, and who is to spread it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Subject {
+    provider: String,
+    user: String,
+    fingerprint: String,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.provider, self.user, self.fingerprint)
+    }
+}
+
+impl shell::Controller for Controller {
+    type Key = Subject;
+    const NAME: &'static str = "ssh-keys-controller";
+    const QUEUE: &'static str = "ssh_keys";
+    const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), max: Duration::from_secs(300) };
+    /// Each call may take minutes.
+    const AT_ONCE: usize = 16;
+
+    fn new(shell: Shell<Subject>, registry: &mut Registry) -> Option<Self> {
+        let Some(secret) = shell.parts.settings.ssh_keys.ssh_keys_secret.clone().0 else {
+            tracing::warn!(
+                controller = Self::NAME,
+                "not started: --ssh-keys-secret is empty; give the NAMESPACE/NAME of the Secret with the keys"
+            );
+            return None;
+        };
+        Some(Self { shell, secret, metrics: SshKeyMetrics::register(registry), known: Mutex::default() })
+    }
+
+    fn shell(&self) -> &Shell<Subject> {
+        &self.shell
+    }
+
+    async fn background(&self) {
+        self.follow_secret().await;
+    }
+
+    async fn look(&self, subject: &Subject) -> Outcome {
+        self.spread(subject).await
+    }
+}

@@ -1,0 +1,159 @@
+//! The whole controller against an in-memory apiserver and provider, on a paused clock.
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::*;
+use ccm_cloud::{
+    ErrorReason,
+    fake::{Call, FakeProvider, error, method},
+};
+use ccm_reconcile::{
+    node_server::NodeServer,
+    stage::{self, Stage},
+};
+
+const FIRST: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFsqWU4wHkw8EpgHE22FO+8zVScAca1APXoeDxK/VjGe";
+const SECOND: &str = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBCTXfUW91eBuJDQ0y+ZAvrHK+g5PfBPPuEcHo+kUkWMH/t3OiHGI0BWgFZ0WBhAkoiSU3jP++UzCZfIcV5359n8=";
+const MOMENT: Duration = Duration::from_millis(100);
+
+struct Scene(Stage);
+
+impl std::ops::Deref for Scene {
+    type Target = Stage;
+
+    fn deref(&self) -> &Stage {
+        &self.0
+    }
+}
+
+impl Scene {
+    async fn start(value: &str, prepare: impl FnOnce(&FakeProvider)) -> Self {
+        let (server, fake) = (NodeServer::new([]), FakeProvider::new("fake"));
+        fake.change_info(|info| info.ssh_keys = true);
+        prepare(&fake);
+        put(&server, value);
+        let mut settings = stage::settings();
+        settings.ssh_keys.ssh_keys_secret.0 = Some(ObjectKey::new("kube-system", "ssh-keys"));
+        let scene = Self(Stage::set(&REGISTRATION, server, &[fake], settings).await.run());
+        sleep(MOMENT).await;
+        scene
+    }
+
+    fn spread(&self) -> Vec<String> {
+        let line = |call| match call {
+            Call::AddSshKey { user, public_key } => format!("{user} {public_key}"),
+            other => panic!("{other:?}"),
+        };
+        self.fake.take_calls().into_iter().map(line).collect()
+    }
+}
+
+fn put(server: &NodeServer, value: &str) {
+    server.put_object(json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "ssh-keys", "namespace": "kube-system"},
+        "data": {"core": base64(value)},
+    }));
+}
+
+/// As the apiserver stores it.
+fn base64(text: &str) -> serde_json::Value {
+    serde_json::to_value(k8s_openapi::ByteString(text.as_bytes().to_vec())).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_are_spread_again_and_again_and_told_once() {
+    let scene = Scene::start(FIRST, |_| {}).await;
+    assert_eq!(scene.spread(), [format!("core {FIRST}")]);
+    assert_eq!(scene.reasons(), ["SshKeySpread"]);
+    sleep(Duration::from_secs(299)).await;
+    assert_eq!(scene.spread(), [""; 0]);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(scene.spread(), [format!("core {FIRST}")], "for instances made since");
+    assert_eq!(scene.reasons(), [""; 0]);
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rotated_key_is_spread_and_the_old_one_named() {
+    let scene = Scene::start(FIRST, |_| {}).await;
+    scene.spread();
+    scene.reasons();
+    put(&scene.server, &format!("{SECOND}\nssh-rsa broken"));
+    sleep(observe::POLL).await;
+    assert_eq!(scene.spread(), [format!("core {SECOND}")]);
+    assert_eq!(scene.reasons(), ["SshKeyRefused", "SshKeyNotRevoked", "SshKeySpread"]);
+    sleep(Duration::from_secs(400)).await;
+    assert_eq!(scene.spread(), [format!("core {SECOND}")], "the old one is not called for any more");
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_told_and_retried() {
+    let scene = Scene::start(FIRST, |fake| {
+        fake.fail_always(
+            method::ADD_SSH_KEY,
+            Some(error(method::ADD_SSH_KEY, Some(ErrorReason::CloudApiUnavailable))),
+        );
+    })
+    .await;
+    assert_eq!(scene.reasons(), ["SshKeyNotSpread"]);
+    scene.fake.fail_always(method::ADD_SSH_KEY, None);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(scene.reasons(), ["SshKeySpread"]);
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_spreads_no_keys_is_not_asked() {
+    let scene = Scene::start(FIRST, |fake| fake.change_info(|info| info.ssh_keys = false)).await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(scene.spread(), [""; 0]);
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_is_gone_spreads_nothing_any_more() {
+    let scene = Scene::start(FIRST, |_| {}).await;
+    scene.spread();
+    scene.reasons();
+    scene
+        .server
+        .api()
+        .world()
+        .remove::<k8s_openapi::api::core::v1::Secret>("kube-system", "ssh-keys")
+        .unwrap();
+    sleep(Duration::from_secs(400)).await;
+    assert_eq!(scene.spread(), [""; 0]);
+    assert_eq!(scene.reasons(), ["SshKeyNotRevoked"]);
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_leaves_while_it_is_spread_is_not_revoked() {
+    let scene =
+        Scene::start(FIRST, |fake| fake.set_latency(method::ADD_SSH_KEY, Duration::from_secs(40))).await;
+    put(&scene.server, SECOND);
+    sleep(Duration::from_secs(100)).await;
+    assert_eq!(scene.reasons(), ["SshKeyNotRevoked", "SshKeySpread"]);
+    scene.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_ends_a_failure() {
+    let scene = Scene::start(FIRST, |fake| {
+        fake.fail_next(
+            method::ADD_SSH_KEY,
+            error(method::ADD_SSH_KEY, Some(ErrorReason::CloudApiUnavailable)),
+        );
+    })
+    .await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(scene.reasons(), ["SshKeyNotSpread", "SshKeySpread"]);
+    scene.fake.fail_next(method::ADD_SSH_KEY, error(method::ADD_SSH_KEY, Some(ErrorReason::ShuttingDown)));
+    sleep(Duration::from_secs(400)).await;
+    assert_eq!(scene.reasons(), [""; 0], "the provider is only replaced");
+    scene.stop().await;
+}

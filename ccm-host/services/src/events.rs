@@ -1,0 +1,195 @@
+//! The Events of this controller, with upstream's reasons and types.
+//!
+//! In: what happened, once the writes concerned have succeeded. Out: Events on the Service, and reports of what is wrong
+//! with it.
+
+use std::fmt::Display;
+
+use ccm_state::{LeftOut, Standing};
+
+use super::{Controller, Key};
+use ccm_cloud::{BackendSet, CloudError, ErrorReason, LoadBalancer, ProviderEvent};
+use ccm_kube::{
+    events::{EventType, Recorder, Regarding},
+    service::Service,
+};
+use ccm_reconcile::{Report, Retry, pass_on};
+
+/// The component that Events are recorded under; upstream's.
+pub(super) const COMPONENT: &str = "service-controller";
+
+/// Maximum node names in one Event.
+const NAMES: usize = 20;
+
+/// The flag that lets the host remove orphans.
+const DELETE_FLAG: &str = "--delete-orphaned-load-balancers";
+
+const SYNC: &str = "SyncLoadBalancerFailed";
+const SYNC_FAILED: &str = "Error syncing load balancer";
+const DELETE: &str = "DeleteLoadBalancerFailed";
+const DELETE_FAILED: &str = "Error deleting load balancer";
+
+/// A balancer cannot be created, changed, removed for its Service, or published.
+pub(super) fn sync_failed(why: impl Display) -> Report {
+    warning(SYNC, format!("{SYNC_FAILED}: {why}"))
+}
+
+/// The same, by a provider's word.
+pub(super) fn not_synced(error: &CloudError) -> Report {
+    failed(SYNC, SYNC_FAILED, error)
+}
+
+/// A balancer did not get its nodes.
+pub(super) fn not_updated(backends: &BackendSet, error: &CloudError) -> Report {
+    let names = names(backends.nodes.iter().map(|node| node.name.as_str()));
+    let what = format!("Error updating load balancer with {} nodes [{names}]", backends.nodes.len());
+    failed("UpdateLoadBalancerFailed", what, error)
+}
+
+/// A balancer whose Service is gone, was replaced, or has another balancer, cannot be removed.
+pub(super) fn delete_failed(why: impl Display) -> Report {
+    warning(DELETE, format!("{DELETE_FAILED}: {why}"))
+}
+
+/// The same, by a provider's word.
+pub(super) fn not_deleted(error: &CloudError) -> Report {
+    failed(DELETE, DELETE_FAILED, error)
+}
+
+/// A provider failed. What another reconcile, another leader or a moment's patience resolves deserves no Event.
+fn failed(event: &'static str, what: impl Into<String>, error: &CloudError) -> Report {
+    use ErrorReason as R;
+    let report = Report::failed(event, what, error);
+    match error.reason {
+        Some(R::StaleRevision | R::StaleLeader | R::ImplementedElsewhere | R::ConcurrentOperation) => {
+            Report { standing: Standing::Waiting, ..report }
+        }
+        _ => report.warning(event),
+    }
+}
+
+/// The balancer has no nodes.
+pub(super) fn no_nodes(left_out: &[LeftOut]) -> Report {
+    warning("UnAvailableLoadBalancer", lacks_nodes(left_out))
+}
+
+/// Upstream's words, and why.
+pub(super) fn lacks_nodes(left_out: &[LeftOut]) -> String {
+    let reasons = left_out.iter().map(|LeftOut { why, count, .. }| format!("{count} {why}"));
+    let reasons = reasons.collect::<Vec<_>>().join(", ");
+    let why = if reasons.is_empty() { "the cluster has none" } else { &reasons };
+    format!("There are no available nodes for LoadBalancer: {why}")
+}
+
+fn warning(reason: &'static str, message: String) -> Report {
+    Report::blocked(reason, message, Retry::Backoff).warning(reason)
+}
+
+/// Nothing is wrong yet.
+pub(super) fn waiting(reason: &'static str, why: impl Into<String>) -> Report {
+    Report::waiting(reason, why, Retry::Backoff)
+}
+
+/// Records Events on Services.
+#[derive(Debug, Clone)]
+pub(super) struct Events(Recorder);
+
+impl Events {
+    pub(super) fn new(recorder: Recorder) -> Self {
+        Self(recorder)
+    }
+
+    pub(super) fn ensuring(&self, service: &Service) {
+        self.normal(service, "EnsuringLoadBalancer", "Ensuring load balancer");
+    }
+
+    pub(super) fn ensured(&self, service: &Service) {
+        self.normal(service, "EnsuredLoadBalancer", "Ensured load balancer");
+    }
+
+    pub(super) fn updated(&self, service: &Service) {
+        self.normal(service, "UpdatedLoadBalancer", "Updated load balancer with new hosts");
+    }
+
+    pub(super) fn deleting(&self, service: impl Into<Regarding>) {
+        self.normal(service, "DeletingLoadBalancer", "Deleting load balancer");
+    }
+
+    pub(super) fn deleted(&self, service: impl Into<Regarding>) {
+        self.normal(service, "DeletedLoadBalancer", "Deleted load balancer");
+    }
+
+    /// The Service no longer exists, but the Event is visible in its namespace.
+    pub(super) fn orphaned(&self, balancer: &LoadBalancer, will_go: bool) {
+        let then = if will_go {
+            "it is removed by the next sweep".to_owned()
+        } else {
+            format!("remove it in the cloud, or let the host do so with {DELETE_FLAG}")
+        };
+        let message =
+            format!("Load balancer {:?} of this cluster has no Service any more; {then}", balancer.id);
+        let service = Regarding::service(&balancer.key, &balancer.service_uid);
+        self.0.record(service, EventType::Warning, "OrphanedLoadBalancer", message);
+    }
+
+    /// Passes a provider's Events on to the owner of the Service.
+    pub(super) fn of_provider(&self, service: impl Into<Regarding>, events: &[ProviderEvent]) {
+        pass_on(&self.0, service, events);
+    }
+
+    fn normal(&self, service: impl Into<Regarding>, reason: &'static str, message: &str) {
+        self.0.record(service, EventType::Normal, reason, message);
+    }
+}
+
+impl Controller {
+    /// Reports what is wrong with what a key is about, or what it waits for, until it [is well](Self::is_well). What is
+    /// wrong says more than what it waits for. Only runs of the key call this.
+    pub(super) fn say(&self, key: &Key, about: impl Into<Regarding>, report: Report) {
+        let about = about.into();
+        let mut reports = self.reports.of(key);
+        if reports.is_empty() {
+            self.metrics.pending.inc();
+        } else if self.reports.explain(&about.uid).is_empty() {
+            // They are about a former Service of that name.
+            reports.clear();
+        }
+        reports.retain(|one| one.standing == Standing::Blocked && one.reason != report.reason);
+        if report.standing == Standing::Blocked || reports.is_empty() {
+            reports.push(report);
+        }
+        self.reports.set(key, Some(about), reports);
+    }
+
+    /// There is nothing to say about it any more.
+    pub(super) fn is_well(&self, key: &Key) {
+        if !self.reports.of(key).is_empty() {
+            self.metrics.pending.dec();
+            self.reports.clear(key);
+        }
+    }
+}
+
+/// The first names, sorted, and the number of further ones.
+fn names<'a>(all: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = all.len().saturating_sub(NAMES);
+    let mut shown: Vec<_> = all.take(NAMES).map(str::to_owned).collect();
+    shown.sort_unstable();
+    if more > 0 {
+        shown.push(format!("<{more} more>"));
+    }
+    shown.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_cut_after_twenty() {
+        let all: Vec<String> = (10..35).map(|number| format!("n{number}")).collect();
+        let text = names(all.iter().map(String::as_str));
+        assert!(text.starts_with("n10, n11, ") && text.ends_with(", n29, <5 more>"), "LBN-35: {text}");
+        assert_eq!(names(["b", "a"].into_iter()), "a, b");
+    }
+}

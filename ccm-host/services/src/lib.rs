@@ -1,0 +1,218 @@
+//! Keeps the balancers of Services of type LoadBalancer in step with the cluster.
+//!
+//! In: Services, Nodes, and the providers' answers. Out: calls to the provider that owns the Service's class;
+//! finalizer, status and Events of the Service. What a balancer is made of is the provider's business;
+//! [`ccm_cloud`] batches updates.
+//!
+//! ```text
+//! Services ─► service ───────┐                ┌─► plan (pure) ─► run ────┐
+//! Nodes ─► nodes ────────────┼─► queue ─► observe                        ├─► provider, Service
+//! provider's list ─► sweep ──┘      ▲         └─► fate (pure) ─► remove ─┘
+//!                                   └────────────── rows ◄───────────┘
+//! ```
+//!
+//! What is known of each balancer is a `row`, by the uid of its Service and by its provider. The queue has two kinds of
+//! keys: a Service, whose run creates or changes its balancer, and a balancer, whose run removes it where nothing wants it.
+//! Runs are cheap and practically unlimited; `slots` limit, per provider, those that create, change or remove balancers.
+//! Files, from what is known to what is done: `row`, `record`, `observe`, `plan`, `fate`, `run`, `remove`,
+//! `status`; beside them `service`, `nodes`, `sets`, `sweep`, `slots`.
+
+mod events;
+mod fate;
+mod metrics;
+mod nodes;
+mod observe;
+mod plan;
+mod publish;
+mod record;
+mod remove;
+mod row;
+mod run;
+mod service;
+mod sets;
+mod slots;
+mod state;
+mod status;
+mod sweep;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+
+use ccm_cloud::{Provider, Providers, Wishes};
+use ccm_kube::{
+    keep::{Keep, KeySet},
+    patch::WriteError,
+    queue::{Backoff, Outcome, WorkQueue},
+    service::{ObjectKey, SOURCE_RANGES, Service},
+};
+use ccm_reconcile::{Kept, Parts, Reconciler, Registration, Reports, Run};
+use events::{COMPONENT, Events};
+use metrics::Metrics;
+use nodes::{Backends, NodeChanges};
+use observe::Listing;
+use row::{RowKey, Rows};
+use service::FormerClasses;
+use sets::Sets;
+use slots::Slots;
+
+/// The same as upstream's.
+const BACKOFF: Backoff =
+    Backoff { base: std::time::Duration::from_secs(5), max: std::time::Duration::from_secs(300) };
+
+/// The controller, to the rest of the host.
+pub const REGISTRATION: Registration = Registration {
+    name: "service-lb-controller",
+    short_name: "service",
+    alias: Some("service-controller"),
+    account: Some("service-controller"),
+    by_default: true,
+    admit: None,
+    keep: |_| {
+        let services =
+            Keep { annotations: KeySet::keys([SOURCE_RANGES, service::IP_MODE]), ..Keep::default() };
+        Kept {
+            nodes: Keep { labels: KeySet::keys([nodes::EXCLUDE_LABEL]), ..Keep::default() },
+            services: Some(services.union(&Providers::keep_of_services())),
+            ..Kept::default()
+        }
+    },
+    served_by: |_| Some(|provider| provider.load_balancers),
+    start,
+};
+
+fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
+    let controller = Arc::new(Controller::new(parts, registry));
+    controller.parts.views.explains(Arc::<Controller>::clone(&controller));
+    Some(ccm_reconcile::run(controller))
+}
+
+/// What a run is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    /// A Service, and its balancer at its owner.
+    Service(ObjectKey),
+    /// A balancer that may have to go.
+    Balancer(RowKey),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Service(key) => key.fmt(out),
+            Self::Balancer(at) => write!(out, "balancer of {at}"),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Controller {
+    parts: Parts,
+    metrics: Metrics,
+    events: Events,
+    reports: Reports<Key>,
+    queue: WorkQueue<Key>,
+    rows: Rows,
+    slots: Slots,
+    backends: Backends,
+    sets: Sets,
+    node_changes: NodeChanges,
+    former_classes: FormerClasses,
+    /// By provider, once its balancers were listed, or could not be.
+    listed: Mutex<HashMap<String, Listing>>,
+    wishes: Wishes,
+}
+
+impl Controller {
+    pub fn new(parts: Parts, registry: &mut Registry) -> Self {
+        let metrics = Metrics::register(registry);
+        let Parts { providers, nodes, services, .. } = &parts;
+        let queue = WorkQueue::new("service", BACKOFF, &parts.metrics.queue);
+        let recorder = parts.events.recorder(COMPONENT);
+        let reports = Reports::new(REGISTRATION.name, recorder.clone(), queue.clone(), parts.reports.clone());
+        parts.views.explains(Arc::new(reports.clone()));
+        Self {
+            events: Events::new(recorder),
+            reports,
+            slots: Slots::new(queue.clone()),
+            queue,
+            rows: Rows::default(),
+            backends: Backends::new(
+                nodes.clone(),
+                providers.clone(),
+                parts.settings.services.exclude_draining_nodes,
+            ),
+            sets: Sets::default(),
+            node_changes: NodeChanges::default(),
+            former_classes: FormerClasses::default(),
+            listed: Mutex::default(),
+            wishes: Wishes::new(providers.clone(), nodes.clone(), services.clone()),
+            metrics,
+            parts,
+        }
+    }
+}
+
+impl Reconciler for Controller {
+    type Key = Key;
+    /// Enough for a whole cluster, so that their calls can be batched.
+    const AT_ONCE: usize = 8192;
+
+    fn queue(&self) -> &WorkQueue<Key> {
+        &self.queue
+    }
+
+    async fn begin(self: &Arc<Self>) {
+        self.synced().await;
+        ccm_reconcile::follow(self, &self.parts.services, Self::service_changed);
+        ccm_reconcile::follow(self, &self.parts.nodes, Self::node_changed);
+    }
+
+    async fn background(&self) {
+        let providers = self.parts.providers.all();
+        tokio::join!(
+            self.fan_out_for_ever(),
+            self.keep_sets(),
+            join_all(providers.iter().map(|provider| self.sweep_for_ever(provider))),
+            join_all(providers.iter().map(|provider| self.follow_status(provider))),
+        );
+    }
+
+    async fn reconcile(&self, key: &Key) -> Outcome {
+        let _running = self.slots.run(key);
+        match key {
+            Key::Service(key) => self.sync(key).await,
+            Key::Balancer(at) => self.remove(at).await,
+        }
+    }
+}
+
+impl Controller {
+    /// Returns once the caches hold everything the providers want at present. With less, a digest could tell a
+    /// provider that an annotation, for instance, was removed.
+    async fn synced(&self) {
+        self.wishes.hand_on();
+        self.parts.services.synced().await;
+        self.parts.nodes.synced().await;
+    }
+
+    /// A provider, and how many of its balancers may be created or changed at a time, or removed.
+    fn places<'a>(&self, provider: &'a dyn Provider) -> (&'a str, usize) {
+        let most = provider.info().map_or(1, |info| info.balancers_at_once);
+        (provider.name(), most.min(self.parts.settings.services.concurrent_service_syncs))
+    }
+
+    /// The Service as the API has it now.
+    async fn live(&self, key: &ObjectKey) -> Result<Option<Service>, WriteError> {
+        self.parts.writer.get(key, &self.parts.services.keep()).await
+    }
+}
+
+/// The clock that revisions start from, in microseconds.
+fn wall_micros() -> u64 {
+    u64::try_from(ccm_base::clock::now().as_microsecond()).unwrap_or_default()
+}

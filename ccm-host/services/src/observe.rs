@@ -1,0 +1,334 @@
+//! Gathers what is known about one Service at one moment.
+//!
+//! In: caches, rows, and what the providers reported about themselves; no RPCs. Out: the view that
+//! [`plan`](mod@super::plan) decides on, the fate of each balancer of that name, and the provider and the nodes to send.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{
+    Controller,
+    fate::{Fate, Setting, Why, fate, is_among},
+    plan::{Others, Owner, Standing, View, Wanted},
+    record::Record,
+    row::{Known, Row, RowKey},
+    service::{has_finalizer, ip_mode, is_load_balancer},
+    status::Status,
+};
+use ccm_cloud::{BackendSet, Family, PROVIDER_ANNOTATION, Provider, ProviderStatus, ServiceOwner};
+use ccm_kube::service::{ObjectKey, Service, source_ranges};
+
+/// What is known about a name.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) owner: Owner,
+    /// The balancers of the name, each with its fate.
+    pub(super) rows: Vec<(Arc<Row>, Fate)>,
+    /// `None` if the Service does not exist.
+    pub(super) service: Option<Arc<Service>>,
+}
+
+impl Seen {
+    pub(super) fn fate_of(&self, at: &RowKey) -> Fate {
+        self.rows.iter().find(|(row, _)| row.at == *at).map_or(Fate::Keep, |(_, fate)| *fate)
+    }
+
+    /// The balancers to remove, and why.
+    pub(super) fn to_remove(&self) -> impl Iterator<Item = (&RowKey, Why)> {
+        self.rows.iter().filter_map(|(row, fate)| match fate {
+            Fate::Remove(why) => Some((&row.at, *why)),
+            Fate::Keep | Fate::Drop => None,
+        })
+    }
+
+    fn row_at(&self, uid: &str, provider: &str) -> Option<&Arc<Row>> {
+        let mut rows = self.rows.iter().map(|(row, _)| row);
+        rows.find(|row| *row.at.uid == *uid && *row.at.provider == *provider)
+    }
+}
+
+/// A Service that exists, and what an answer for it needs.
+#[derive(Debug)]
+pub(super) struct Subject {
+    pub(super) view: View,
+    /// The provider to create or change the balancer.
+    pub(super) maker: Option<Arc<dyn Provider>>,
+    pub(super) backends: Option<Arc<BackendSet>>,
+    /// What is to be published.
+    pub(super) status: Status,
+    pub(super) record: Option<Record>,
+}
+
+/// How far a provider's balancers are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listing {
+    Complete,
+    Incomplete,
+    /// It cannot list.
+    Refused,
+    /// The first attempts failed; it is still tried.
+    Failed,
+}
+
+impl Controller {
+    /// Looks at all balancers of a name.
+    pub(super) fn look(&self, key: &ObjectKey) -> Seen {
+        let service = self.parts.services.get(key);
+        if let Some(service) = &service {
+            self.recall(service);
+        }
+        let rows = self.rows.of(key);
+        let own: Vec<_> = match &service {
+            Some(service) => rows.iter().filter(|row| *row.at.uid == *service.uid).cloned().collect(),
+            None => Vec::new(),
+        };
+        let owner = service.as_deref().map_or(Owner::Others, |service| self.owner(service, &own).0);
+        let at_owner = match &owner {
+            Owner::Ours(name) => own.iter().find(|row| *row.at.provider == **name),
+            Owner::Others | Owner::Misnamed { .. } | Owner::Undecided(_) => None,
+        };
+        let setting = Setting {
+            service: service.as_deref(),
+            owner: &owner,
+            at_owner: at_owner.map(Arc::as_ref),
+            delete_orphans: self.parts.settings.services.delete_orphaned_load_balancers,
+        };
+        let rows = rows.into_iter().map(|row| (Arc::clone(&row), fate(&row, &setting))).collect();
+        Seen { owner, rows, service }
+    }
+
+    /// Looks at the Service itself.
+    pub(super) fn subject(&self, seen: &Seen) -> Option<Subject> {
+        let service = seen.service.clone()?;
+        let own: Vec<_> = seen
+            .rows
+            .iter()
+            .filter(|(row, _)| *row.at.uid == *service.uid)
+            .map(|(row, _)| Arc::clone(row))
+            .collect();
+        let (_, maker) = self.owner(&service, &own);
+        let standing = maker.as_ref().map_or(Standing::Ready, |maker| standing(maker.as_ref()));
+        let asked = maker.as_ref().filter(|maker| {
+            !matches!(standing, Standing::Away(_)) && self.listed.lock().contains_key(maker.name())
+        });
+        let backends = asked.map(|maker| self.backends.of(maker.as_ref()));
+        let wanted = asked.zip(backends.as_ref()).map(|(maker, backends)| Wanted {
+            digest: maker.desired_digest(&service, backends),
+            refusal: match &seen.owner {
+                Owner::Misnamed { why, .. } => Some(why.clone()),
+                _ => source_ranges(&service)
+                    .err()
+                    .map(|error| error.to_string())
+                    .or_else(|| ip_mode(&service).err()),
+            },
+        });
+        let mut row = maker.as_ref().and_then(|maker| seen.row_at(&service.uid, maker.name()).cloned());
+        if let (Some(known), Some(wanted)) = (&mut row, &wanted) {
+            let recognise = |row: &mut Row| {
+                row.last = Some(Arc::clone(&service));
+                row.recognise(&service, &wanted.digest);
+                row.clone()
+            };
+            if let Some(row) = self.rows.update(&known.at, recognise) {
+                *known = Arc::new(row);
+            }
+        }
+        let mut status = row.as_ref().map(|row| row.status.of(&service)).unwrap_or_default();
+        if status.ingress.is_none() && own.iter().any(|row| row.is_removed()) {
+            // The addresses of a balancer that was removed are dead, whatever becomes of the next one.
+            status.ingress = Some(Vec::new());
+        }
+        let record = row.as_deref().and_then(|row| self.record_of(row));
+        let others = self.others(seen, &service, &own, maker.as_deref());
+        let published = status.is_published(&service, record.as_ref());
+        let (owner, now) = (seen.owner.clone(), Instant::now());
+        let view = View { service, owner, standing, row, others, wanted, published, is_full: false, now };
+        Some(Subject { view, maker, backends, status, record })
+    }
+
+    /// What a restart finds of a row.
+    pub(super) fn record_of(&self, row: &Row) -> Option<Record> {
+        let provider = self.parts.providers.by_name(&row.at.provider)?;
+        let is_durable = provider.info().is_some_and(|info| info.durable_digest);
+        // Then its list says everything.
+        let is_needless = is_durable && self.parts.providers.all().len() == 1;
+        if is_needless { None } else { Record::of_row(row, is_durable) }
+    }
+
+    /// A Service that this process sees for the first time has what its record says.
+    pub(super) fn recall(&self, service: &Arc<Service>) {
+        let Some(record) = Record::of(service) else { return };
+        let is_known = self.rows.of(&service.key).iter().any(|row| *row.at.uid == *service.uid);
+        if is_known || self.parts.providers.by_name(&record.provider).is_none() {
+            return;
+        }
+        let set = self.sets.recalled(&record.provider);
+        let at = RowKey::new(&service.uid, &record.provider);
+        self.rows.change(&at, &service.key, |row| {
+            row.known = record.known(set.as_deref());
+            row.last = Some(Arc::clone(service));
+        });
+    }
+
+    /// The owner of a Service, and the provider that would make its balancer.
+    fn owner(&self, service: &Service, own: &[Arc<Row>]) -> (Owner, Option<Arc<dyn Provider>>) {
+        let providers = &self.parts.providers;
+        let holder = self.holder(service, own);
+        let class = service.spec.load_balancer_class.as_deref();
+        if is_load_balancer(service) {
+            let owner = providers.for_service(service);
+            let is_named = service.annotations.get(PROVIDER_ANNOTATION).is_some();
+            let Some(holder) = holder else { return of_owner(owner) };
+            // The provider that has the balancer keeps it for as long as it owns the class, and nobody moves the
+            // Service.
+            return match (owner, holder.info()) {
+                (ServiceOwner::Misnamed(why), _) => (Owner::Misnamed { kept: true, why }, Some(holder)),
+                (owner, _) if is_named => of_owner(owner),
+                (_, None) => (Owner::Undecided(not_introduced(holder.name())), None),
+                (_, Some(info)) if info.looks_after(class) => of_owner(ServiceOwner::Provider(holder)),
+                (owner, Some(_)) => of_owner(owner),
+            };
+        }
+        if let Some(holder) = holder {
+            return (Owner::Ours(holder.name().to_owned()), None);
+        }
+        // The apiserver clears the class together with the type. A finalizer of another implementation remains its own.
+        if let Some(class) = self.former_classes.of(service)
+            && let (owner @ (Owner::Others | Owner::Undecided(_)), _) =
+                of_owner(providers.for_class(class.as_deref()))
+        {
+            return (owner, None);
+        }
+        // A Service that wants no balancer has no class either: any provider with balancers may have made one, and may
+        // remove it.
+        let owner = providers.all().iter().find(|provider| serves_balancers(provider.as_ref()));
+        let unknown = providers.all().iter().find(|provider| provider.info().is_none());
+        let owner = match (owner, unknown) {
+            (Some(owner), _) => Owner::Ours(owner.name().to_owned()),
+            (None, Some(unknown)) => Owner::Undecided(not_introduced(unknown.name())),
+            (None, None) => Owner::Others,
+        };
+        (owner, None)
+    }
+
+    /// The provider that has the balancer. Of several, the one whose addresses are published, then the one that the
+    /// record names.
+    fn holder(&self, service: &Service, own: &[Arc<Row>]) -> Option<Arc<dyn Provider>> {
+        let present: Vec<_> = own.iter().filter(|row| row.is_present()).collect();
+        let is_published = |row: &&&Arc<Row>| {
+            let listed = row.status.ingress.as_deref().unwrap_or_default();
+            listed.iter().any(|entry| is_among(&service.ingress, entry))
+        };
+        let recorded = Record::of(service).map(|record| record.provider);
+        let is_recorded =
+            |row: &&&Arc<Row>| recorded.as_deref().is_some_and(|name| *name == *row.at.provider);
+        let owner = match self.parts.providers.for_service(service) {
+            ServiceOwner::Provider(owner) => Some(owner.name().to_owned()),
+            ServiceOwner::Undecided | ServiceOwner::Misnamed(_) | ServiceOwner::Nobody => None,
+        };
+        let is_owners = |row: &&&Arc<Row>| owner.as_deref().is_some_and(|name| *name == *row.at.provider);
+        let several = || {
+            let published: Vec<_> = present.iter().filter(is_published).collect();
+            match published.as_slice() {
+                [only] => Some(**only),
+                _ => present.iter().find(is_recorded).or_else(|| present.iter().find(is_owners)).copied(),
+            }
+        };
+        let row = match present.as_slice() {
+            [only] => Some(*only),
+            _ => several().or_else(|| present.first().copied()),
+        };
+        self.parts.providers.by_name(&row?.at.provider).cloned()
+    }
+
+    /// What other balancers of the name demand first.
+    fn others(
+        &self,
+        seen: &Seen,
+        service: &Service,
+        own: &[Arc<Row>],
+        maker: Option<&dyn Provider>,
+    ) -> Others {
+        if seen.to_remove().any(|(_, why)| why.comes_first()) {
+            return Others::Leaving;
+        }
+        let is_over = service.is_deleting() || !is_load_balancer(service) || seen.owner == Owner::Others;
+        if is_over && own.iter().any(|row| row.is_removed()) {
+            return Others::Removed;
+        }
+        // Its finalizer shows that a balancer was asked for, but not of whom.
+        let is_lost = has_finalizer(service) && own.iter().all(|row| !row.is_present() && !row.is_removed());
+        if is_over {
+            let mut unknown = self.parts.providers.all().iter().filter(|provider| provider.info().is_none());
+            let suspect = unknown.next().filter(|_| is_lost && seen.owner != Owner::Others);
+            return suspect.map_or(Others::None, |one| Others::MayBeAt(one.name().to_owned()));
+        }
+        let is_lost = is_lost && service.annotations.get(PROVIDER_ANNOTATION).is_none();
+        let class = service.spec.load_balancer_class.as_deref();
+        let listed = self.listed.lock();
+        let may_have_it = |provider: &&Arc<dyn Provider>| {
+            let is_known = matches!(listed.get(provider.name()), Some(Listing::Complete | Listing::Refused));
+            let may_serve = provider.info().is_none_or(|info| info.looks_after(class));
+            maker.is_none_or(|maker| maker.name() != provider.name()) && may_serve && !is_known
+        };
+        match self.parts.providers.all().iter().find(may_have_it).filter(|_| is_lost) {
+            Some(provider) => Others::MayBeAt(provider.name().to_owned()),
+            None => Others::None,
+        }
+    }
+
+    /// Those who may have a balancer of which nothing is known but the finalizer.
+    pub(super) fn suspects(&self, service: &Service) -> Vec<RowKey> {
+        let class = service.spec.load_balancer_class.as_deref();
+        let of_class = |provider: &&Arc<dyn Provider>| {
+            provider.info().is_some_and(|info| {
+                info.load_balancers && (!is_load_balancer(service) || info.looks_after(class))
+            })
+        };
+        let owner = match self.parts.providers.for_service(service) {
+            ServiceOwner::Provider(owner) if is_load_balancer(service) => vec![owner],
+            _ => self.parts.providers.all().iter().filter(of_class).cloned().collect(),
+        };
+        owner.iter().map(|provider| RowKey::new(&service.uid, provider.name())).collect()
+    }
+
+    /// What is known at first of a balancer that nothing refers to.
+    pub(super) fn known_at_first(&self, provider: &str) -> Known {
+        match self.listed.lock().get(provider) {
+            Some(Listing::Complete) => Known::Absent,
+            Some(Listing::Incomplete | Listing::Refused | Listing::Failed) | None => Known::Unsure,
+        }
+    }
+}
+
+fn of_owner(owner: ServiceOwner) -> (Owner, Option<Arc<dyn Provider>>) {
+    match owner {
+        ServiceOwner::Provider(owner) => (Owner::Ours(owner.name().to_owned()), Some(owner)),
+        ServiceOwner::Undecided => {
+            (Owner::Undecided("a provider has not introduced itself".to_owned()), None)
+        }
+        ServiceOwner::Misnamed(why) => (Owner::Misnamed { kept: false, why }, None),
+        ServiceOwner::Nobody => (Owner::Others, None),
+    }
+}
+
+fn not_introduced(name: &str) -> String {
+    format!("provider {name:?} has not introduced itself")
+}
+
+pub(super) fn serves_balancers(provider: &dyn Provider) -> bool {
+    provider.info().is_some_and(|info| info.load_balancers)
+}
+
+pub(super) fn standing(provider: &dyn Provider) -> Standing {
+    let name = provider.name();
+    if provider.info().is_none() {
+        return Standing::Away(not_introduced(name));
+    }
+    match &*provider.status(Family::LoadBalancers).borrow() {
+        ProviderStatus::Disconnected(why) => Standing::Away(format!("provider {name:?} is away: {why}")),
+        ProviderStatus::Frozen(why) => Standing::Frozen(format!("provider {name:?} is frozen: {why}")),
+        ProviderStatus::Serving => Standing::Ready,
+    }
+}

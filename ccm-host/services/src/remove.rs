@@ -1,0 +1,228 @@
+//! Removes one balancer that nothing wants where it is. Even one that is reported absent is asked to be deleted, for as
+//! long as the finalizer of its Service is there.
+//!
+//! In: the row's key. Out: calls to its provider, Events, and a row that says that nothing is left; the Service is then
+//! looked at again, which frees it. Each balancer has a key of its own in the queue, so that a provider that is away, hangs
+//! or refuses holds up no other one.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{
+    Controller, Key,
+    events::{delete_failed, not_deleted, not_synced, sync_failed, waiting},
+    fate::{Fate, Why},
+    observe::standing,
+    plan::Standing,
+    row::{Attempt, End, Goal, Known, Row, RowKey},
+    run::rank,
+    slots::{Direction, Rank},
+    status::Status,
+    wall_micros,
+};
+use ccm_cloud::{Accepted, CloudError, DeleteLoadBalancer, Effects, ErrorReason, Provider};
+use ccm_kube::{events::Regarding, patch::WriteError, queue::Outcome};
+use ccm_reconcile::{Report, Retry};
+
+/// The wanted state announced for a removal.
+const GONE: &str = "";
+
+/// Delay before the next look if the cache lacks a Service that still exists.
+const CACHE_IS_BEHIND: Duration = Duration::from_secs(1);
+
+impl Controller {
+    pub(super) async fn remove(&self, at: &RowKey) -> Outcome {
+        self.synced().await;
+        let Some(row) = self.rows.get(at) else {
+            self.is_well(&Key::Balancer(at.clone()));
+            return Outcome::Done;
+        };
+        let provider = self.parts.providers.by_name(&at.provider);
+        match (self.look(&row.key).fate_of(at), provider) {
+            (Fate::Keep, _) => {
+                self.is_well(&Key::Balancer(at.clone()));
+                Outcome::Done
+            }
+            (Fate::Drop, _) | (Fate::Remove(_), None) => {
+                self.is_well(&Key::Balancer(at.clone()));
+                self.rows.remove(at);
+                Outcome::Done
+            }
+            (Fate::Remove(why), Some(provider)) => self.remove_at(provider.as_ref(), &row, why).await,
+        }
+    }
+
+    async fn remove_at(&self, provider: &dyn Provider, row: &Arc<Row>, why: Why) -> Outcome {
+        let key = Key::Balancer(row.at.clone());
+        match standing(provider) {
+            Standing::Ready => {}
+            // Its return requeues everything.
+            Standing::Away(reason) => {
+                self.waits(row, why, "WaitsForProvider", &reason);
+                return Outcome::Parked;
+            }
+            Standing::Frozen(reason) => {
+                let held = format!("the deletion is held back: {reason}");
+                let report = if why.is_of_service() { sync_failed(held) } else { delete_failed(held) };
+                self.say_of(row, report);
+                return Outcome::Done;
+            }
+        }
+        let tried = row.tried.of(Goal::Gone);
+        if let Some(until) = tried.and_then(|attempt| attempt.until).filter(|until| *until > Instant::now()) {
+            self.slots.hold(&key);
+            return Outcome::RetryAfter(until.saturating_duration_since(Instant::now()));
+        }
+        let rank = if why.is_tidying() { Rank::Tidying } else { rank(tried, GONE) };
+        let Some(slot) = self.slots.take(self.places(provider), Direction::Remove, &key, rank) else {
+            self.waits(row, why, "WaitsForTurn", "its load balancer waits for its turn to be deleted");
+            return Outcome::Parked;
+        };
+        if why.needs_proof() {
+            match (self.live(&row.key).await, why) {
+                (Ok(Some(live)), Why::Vanished) if *live.uid == *row.at.uid => {
+                    return Outcome::RetryAfter(CACHE_IS_BEHIND);
+                }
+                (Ok(Some(live)), _) if *live.uid == *row.at.uid => return Outcome::Done,
+                (Ok(_), _) => {}
+                (Err(WriteError::NotLeading), _) => return Outcome::Done,
+                (Err(error), _) => return Outcome::retry(error),
+            }
+        }
+        let Some(busy) = self.rows.begin(&row.at, true) else { return Outcome::Parked };
+        let begun = Instant::now();
+        let outcome = self.delete(provider, row, why).await;
+        drop(busy);
+        // Whatever became of it: its Service waited for the call, and may want a balancer again.
+        self.queue.add(Key::Service(row.key.clone()));
+        if let Outcome::RetryAfter(pause) = outcome
+            && pause <= begun.elapsed()
+        {
+            slot.hold(&key);
+        }
+        outcome
+    }
+
+    async fn delete(&self, provider: &dyn Provider, row: &Row, why: Why) -> Outcome {
+        let Row { at, key, last, .. } = row;
+        // A balancer known to be absent is removed without Events.
+        let is_told = !matches!(row.known, Known::Absent);
+        let regarding = || Regarding::service(key, &at.uid);
+        if is_told && !why.is_tidying() && row.announced.as_deref() != Some(GONE) {
+            self.events.deleting(regarding());
+        }
+        let revision = self.rows.change(at, key, |row| {
+            row.announced = Some(GONE.to_owned());
+            row.is_leaving();
+            row.revision(None, wall_micros())
+        });
+        let wanted = DeleteLoadBalancer {
+            key: key.clone(),
+            uid: at.uid.to_string(),
+            last_known: last.clone(),
+            revision,
+            adopt: self.parts.settings.services.adopt_load_balancers && !why.is_tidying(),
+        };
+        let call = provider.delete_load_balancer(wanted);
+        let answer = self.called(at, provider, "delete", call, |deleted| &deleted.in_progress);
+        match answer.await {
+            Ok(Accepted { in_progress, effects, .. }) => {
+                self.events.of_provider(regarding(), &effects.events);
+                match self.leaves(row, effects).await {
+                    Ok(()) => {}
+                    Err(WriteError::NotLeading) => return Outcome::Done,
+                    // The call is repeated, and says it again.
+                    Err(error) => {
+                        let why = format_args!("failed to write what the provider wants: {error}");
+                        return Outcome::retry(why);
+                    }
+                }
+                match in_progress {
+                    Some(in_progress) => {
+                        let wait = in_progress.retry_after;
+                        self.waits(row, why, "InProgress", "the provider is deleting its load balancer");
+                        self.rows.update(at, |row| row.failed(Goal::Gone, attempt(End::InProgress, wait)));
+                        Outcome::RetryAfter(wait)
+                    }
+                    None => self.is_removed(row, why, is_told),
+                }
+            }
+            Err(error) if error.is(ErrorReason::ImplementedElsewhere) => {
+                tracing::warn!(service = %key, provider = provider.name(),
+                    "the provider does not serve this load balancer; treated as removed");
+                self.is_removed(row, why, is_told)
+            }
+            Err(error) => self.is_not_removed(row, why, &error),
+        }
+    }
+
+    /// Writes what a deletion leaves on its Service, if that is still there.
+    async fn leaves(&self, row: &Row, effects: Effects) -> Result<(), WriteError> {
+        let mut status = Status::default();
+        status.wants(effects);
+        let service = self.parts.services.get(&row.key).filter(|service| *service.uid == *row.at.uid);
+        let Some(service) = service.filter(|_| status != Status::default()) else { return Ok(()) };
+        match self.publish(&service, &status, None).await {
+            Ok(refused) => {
+                refused.into_iter().for_each(|why| self.say_of(row, sync_failed(why)));
+                Ok(())
+            }
+            Err(WriteError::NotFound | WriteError::Gone) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_removed(&self, row: &Row, why: Why, is_told: bool) -> Outcome {
+        if is_told {
+            self.events.deleted(Regarding::service(&row.key, &row.at.uid));
+        }
+        if why.is_of_service() {
+            // It has yet to be freed.
+            self.rows.update(&row.at, Row::is_gone);
+        } else {
+            self.rows.remove(&row.at);
+        }
+        self.is_well(&Key::Balancer(row.at.clone()));
+        Outcome::Done
+    }
+
+    fn is_not_removed(&self, row: &Row, why: Why, error: &CloudError) -> Outcome {
+        let key = Key::Balancer(row.at.clone());
+        // Like upstream, distinguishes a failed cleanup from that of a Service that is gone.
+        let report = if why.is_of_service() { not_synced(error) } else { not_deleted(error) };
+        self.say_of(row, report);
+        // A removal has no change of the Service to wait for, so it is always retried; tidying, at the next sweep.
+        let retry = Retry::without_sweep(error);
+        let wait = match why {
+            _ if why.is_tidying() => self.parts.settings.services.load_balancer_resync_period / 2,
+            _ => retry.delay(self.queue.backoff(&key)).unwrap_or_default(),
+        };
+        tracing::debug!(service = %row.key, provider = %row.at.provider, %error, ?wait, "a provider failed");
+        let end = if error.is_unanswered { End::Unknown } else { End::Failed };
+        self.rows.update(&row.at, |row| {
+            if error.is(ErrorReason::StaleRevision) {
+                row.forget_sent_state();
+            }
+            row.failed(Goal::Gone, attempt(end, wait));
+        });
+        if why.is_tidying() { Outcome::Done } else { retry.outcome(error) }
+    }
+
+    /// Reports what the removal waits for.
+    fn waits(&self, row: &Row, why: Why, reason: &'static str, what: &str) {
+        if !why.is_tidying() {
+            self.say_of(row, waiting(reason, what));
+        }
+    }
+
+    fn say_of(&self, row: &Row, report: Report) {
+        self.say(&Key::Balancer(row.at.clone()), Regarding::service(&row.key, &row.at.uid), report);
+    }
+}
+
+/// Not to be repeated before `wait` is over.
+fn attempt(end: End, wait: Duration) -> Attempt {
+    let at = Instant::now();
+    Attempt { digest: GONE.to_owned(), of_backends: false, end, at, until: Some(at + wait) }
+}

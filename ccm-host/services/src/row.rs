@@ -1,0 +1,647 @@
+//! What is known of each balancer: one row for each, by the uid of its Service and by its provider.
+//!
+//! In: what was sent, answered and listed. Out: the facts that [`plan`](mod@super::plan) and
+//! [`fate`](mod@super::fate) compare with what is wanted. Only the methods of a row that name an occasion change it:
+//! recalled, listed, asked, answered, failed, removed. A row outlives neither the process nor its balancer; after a
+//! restart, the provider's list and the record in the Service's status ([`super::record`]) fill the rows again.
+//!
+//! ```text
+//!             listed, or recalled
+//!  Unsure ───────────────────────────────► Applied ◄───┐ answered in full
+//!    │ asked                      failed,    │         │
+//!    └────────────► Asked ◄── or being ──────┴─────────┘
+//!                     │       removed
+//!                     └──► Removed          Absent: a complete list lacks it
+//! ```
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+};
+
+use ccm_state::LastCall;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{metrics::NodeSync, status::Status};
+use ccm_cloud::{covers_backends, differ_in_backends_only, joined, service_part};
+use ccm_kube::service::{ObjectKey, Service};
+
+/// Stands for the backends that no record knows: no set has this digest, so an update follows.
+pub(super) const UNKNOWN_BACKENDS: &str = "unknown";
+
+/// The natural key of a balancer, and where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RowKey {
+    pub(super) uid: Arc<str>,
+    pub(super) provider: Arc<str>,
+}
+
+impl RowKey {
+    pub(super) fn new(uid: &str, provider: &str) -> Self {
+        Self { uid: uid.into(), provider: provider.into() }
+    }
+}
+
+impl fmt::Display for RowKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} at {}", self.uid, self.provider)
+    }
+}
+
+/// One balancer, as far as it is known.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    pub(super) at: RowKey,
+    /// Namespace and name of its Service.
+    pub(super) key: ObjectKey,
+    /// The Service as last seen; `None` if this process has never seen it.
+    pub(super) last: Option<Arc<Service>>,
+    pub(super) known: Known,
+    pub(super) tried: Tried,
+    /// What answers and lists give the Service.
+    pub(super) status: Status,
+    /// A call is under way.
+    pub(super) busy: bool,
+    /// When a call last began or ended, as counted by [`Rows`]: a list that began earlier knows less.
+    touched: u64,
+    /// The same of calls that may have made it. An update makes nothing, so it does not weaken a list without it.
+    made: u64,
+    /// The state for which the starting Event was emitted.
+    pub(super) announced: Option<String>,
+    /// Measures the time until the last node change reaches this balancer, too.
+    pub(super) node_sync: Option<Arc<NodeSync>>,
+    /// If no Service wants it: the cloud's id, and how many sweeps in a row found it so.
+    pub(super) orphan: Option<Orphan>,
+    /// For people.
+    pub(super) last_call: Option<LastCall>,
+    sent: Option<Sent>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Orphan {
+    pub(super) id: String,
+    pub(super) sightings: u32,
+}
+
+/// What is known of a balancer's existence and state.
+#[derive(Debug, Clone)]
+pub(super) enum Known {
+    /// It may exist: nothing proves or denies it.
+    Unsure,
+    /// A complete list lacks it.
+    Absent,
+    /// This process removed it.
+    Removed,
+    /// It was asked for or listed, and may be in any state. Holds the digest last asked for or listed.
+    Asked {
+        made_as: Option<String>,
+    },
+    Applied(Applied),
+}
+
+/// The state last applied completely.
+#[derive(Debug, Clone)]
+pub(super) struct Applied {
+    /// Digest of Service and backends.
+    pub(super) digest: String,
+    /// The Service that was applied; `None` if only its digest is known.
+    pub(super) service: Option<Arc<Service>>,
+    /// The provider cannot give it other nodes by an update.
+    pub(super) needs_ensure: bool,
+    pub(super) doubt: Doubt,
+}
+
+/// What may differ from what was applied, because a later call failed or is under way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Doubt {
+    pub(super) service: bool,
+    pub(super) backends: bool,
+}
+
+/// How far a wanted state and a known one may differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Difference {
+    Nothing,
+    /// Only the nodes behind the balancer.
+    Backends,
+    /// The Service, or something unknown.
+    Service,
+}
+
+/// What a call is to achieve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Goal {
+    /// As the Service says.
+    Wanted,
+    /// As it was last applied, but with the current nodes: what the Service says has to wait, or was refused.
+    Upkeep,
+    Gone,
+}
+
+/// The last attempts that must not be repeated early.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tried {
+    pub(super) wanted: Option<Attempt>,
+    pub(super) upkeep: Option<Attempt>,
+    pub(super) gone: Option<Attempt>,
+}
+
+impl Tried {
+    pub(super) fn of(&self, goal: Goal) -> Option<&Attempt> {
+        match goal {
+            Goal::Wanted => self.wanted.as_ref(),
+            Goal::Upkeep => self.upkeep.as_ref(),
+            Goal::Gone => self.gone.as_ref(),
+        }
+    }
+
+    fn of_mut(&mut self, goal: Goal) -> &mut Option<Attempt> {
+        match goal {
+            Goal::Wanted => &mut self.wanted,
+            Goal::Upkeep => &mut self.upkeep,
+            Goal::Gone => &mut self.gone,
+        }
+    }
+
+    /// Whether an attempt may still have an effect, which a list does not show yet.
+    fn is_open(&self) -> bool {
+        [&self.wanted, &self.upkeep].into_iter().flatten().any(|attempt| attempt.end.is_open())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Attempt {
+    /// Of the state that was asked for.
+    pub(super) digest: String,
+    /// It was to change nothing but the backends.
+    pub(super) of_backends: bool,
+    pub(super) end: End,
+    /// When it ended.
+    pub(super) at: Instant,
+    /// When to retry; `None` means once the Service changes, or at the next sweep.
+    pub(super) until: Option<Instant>,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Failed,
+    /// Without an answer: the provider may still be working on it.
+    Unknown,
+    /// The provider is working on it.
+    InProgress,
+    /// Another implementation serves the Service.
+    Elsewhere,
+}
+
+impl End {
+    fn is_open(self) -> bool {
+        matches!(self, Self::Unknown | Self::InProgress)
+    }
+}
+
+/// The state last sent.
+#[derive(Debug, Clone)]
+struct Sent {
+    digest: Option<String>,
+    revision: u64,
+}
+
+impl Row {
+    pub(super) fn new(at: RowKey, key: ObjectKey, known: Known) -> Self {
+        Self {
+            at,
+            key,
+            last: None,
+            known,
+            tried: Tried::default(),
+            status: Status::default(),
+            busy: false,
+            touched: 0,
+            made: 0,
+            announced: None,
+            node_sync: None,
+            orphan: None,
+            last_call: None,
+            sent: None,
+        }
+    }
+
+    /// Whether it may well be as wanted already: all that this process knows is that it exists, or it was applied so
+    /// before it was doubted.
+    pub(super) fn may_be(&self, wanted: &str) -> bool {
+        let is_only_known_to_exist = matches!(self.known, Known::Asked { .. }) && self.sent.is_none();
+        is_only_known_to_exist || self.applied().is_some_and(|applied| applied.digest == wanted)
+    }
+
+    /// Whether this process sent a call about it.
+    pub(super) fn was_asked_for(&self) -> bool {
+        self.sent.is_some()
+    }
+
+    /// Whether it is certain that there is, or was, a balancer.
+    pub(super) fn is_present(&self) -> bool {
+        matches!(self.known, Known::Asked { .. } | Known::Applied(_))
+    }
+
+    pub(super) fn is_removed(&self) -> bool {
+        matches!(self.known, Known::Removed)
+    }
+
+    pub(super) fn applied(&self) -> Option<&Applied> {
+        match &self.known {
+            Known::Applied(applied) => Some(applied),
+            Known::Unsure | Known::Absent | Known::Removed | Known::Asked { .. } => None,
+        }
+    }
+
+    fn applied_mut(&mut self) -> Option<&mut Applied> {
+        match &mut self.known {
+            Known::Applied(applied) => Some(applied),
+            Known::Unsure | Known::Absent | Known::Removed | Known::Asked { .. } => None,
+        }
+    }
+
+    /// The digest with which the balancer was made, which tells its class.
+    pub(super) fn made_as(&self) -> Option<&str> {
+        match &self.known {
+            Known::Applied(applied) => Some(&applied.digest),
+            Known::Asked { made_as } => made_as.as_deref(),
+            Known::Unsure | Known::Absent | Known::Removed => None,
+        }
+    }
+
+    /// How far the balancer may be from the state with this digest.
+    pub(super) fn difference(&self, wanted: &str) -> Difference {
+        let Some(Applied { digest, doubt, .. }) = self.applied() else { return Difference::Service };
+        if doubt.service || (digest != wanted && !differ_in_backends_only(digest, wanted)) {
+            Difference::Service
+        } else if doubt.backends || digest != wanted {
+            Difference::Backends
+        } else {
+            Difference::Nothing
+        }
+    }
+
+    /// Whether it is known to be applied with these backends.
+    pub(super) fn has_backends(&self, set: &str) -> bool {
+        self.applied().is_some_and(|applied| !applied.doubt.backends && covers_backends(&applied.digest, set))
+    }
+
+    /// Another implementation serves the Service, as the provider answered.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.tried.wanted.as_ref().is_some_and(|attempt| attempt.end == End::Elsewhere)
+    }
+
+    /// The earliest moment at which an attempt may be repeated.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let tried = [&self.tried.wanted, &self.tried.upkeep];
+        tried.into_iter().flatten().filter_map(|attempt| attempt.until).min()
+    }
+
+    /// The revision to send with a wanted state (`None` means deleted). It grows when the state differs from the last
+    /// one sent, and never starts below the clock, so that it also grows across restarts.
+    pub(super) fn revision(&mut self, digest: Option<&str>, wall_micros: u64) -> u64 {
+        let last = match &self.sent {
+            Some(sent) if sent.digest.as_deref() == digest => return sent.revision,
+            Some(sent) => sent.revision,
+            None => 0,
+        };
+        let revision = wall_micros.max(last + 1);
+        self.sent = Some(Sent { digest: digest.map(str::to_owned), revision });
+        revision
+    }
+
+    /// The provider knows a newer revision: makes the next one new even if the state is the same.
+    pub(super) fn forget_sent_state(&mut self) {
+        if let Some(sent) = &mut self.sent {
+            sent.digest = Some(String::new());
+        }
+    }
+
+    /// A call that creates or changes the balancer begins: until its answer, its effect is unknown.
+    pub(super) fn asked(&mut self, service: &Arc<Service>, digest: &str, of_backends: bool) {
+        self.last = Some(Arc::clone(service));
+        let tells_other_backends = self.applied().is_some_and(|applied| {
+            applied.digest != digest && !(of_backends || differ_only_in_service(&applied.digest, digest))
+        });
+        match self.applied_mut() {
+            Some(Applied { doubt, .. }) if of_backends => doubt.backends = true,
+            Some(Applied { doubt, .. }) => {
+                doubt.service = true;
+                doubt.backends |= tells_other_backends;
+            }
+            None => self.known = Known::Asked { made_as: Some(digest.to_owned()) },
+        }
+    }
+
+    /// The balancer is completely as this Service wants it.
+    pub(super) fn is_applied(&mut self, goal: Goal, digest: String, service: &Arc<Service>) {
+        let service = Some(Arc::clone(service));
+        self.known =
+            Known::Applied(Applied { digest, service, needs_ensure: false, doubt: Doubt::default() });
+        self.tried.upkeep = None;
+        if goal == Goal::Wanted {
+            self.tried = Tried::default();
+        }
+    }
+
+    /// The balancer has other nodes, and is otherwise as before.
+    pub(super) fn has_nodes(&mut self, digest: String) {
+        if let Some(applied) = self.applied_mut() {
+            applied.digest = digest;
+            applied.doubt.backends = false;
+        }
+        self.tried.upkeep = None;
+    }
+
+    /// The provider cannot give the balancer other nodes: only an Ensure of what is applied helps.
+    pub(super) fn needs_ensure(&mut self) {
+        if let Some(applied) = self.applied_mut() {
+            applied.needs_ensure = true;
+        }
+    }
+
+    /// The balancer is not as the provider last knew it: only an Ensure of what is wanted helps.
+    pub(super) fn is_not_as_known(&mut self) {
+        if let Some(applied) = self.applied_mut() {
+            applied.doubt.service = true;
+        }
+        self.tried.wanted = None;
+    }
+
+    /// Somebody says that it may be in any state. Returns whether it was known to be as applied.
+    pub(super) fn is_doubted(&mut self) -> bool {
+        let Some(applied) = self.applied_mut() else { return false };
+        applied.doubt = Doubt { service: true, backends: true };
+        true
+    }
+
+    pub(super) fn failed(&mut self, goal: Goal, attempt: Attempt) {
+        if attempt.end == End::Elsewhere && goal != Goal::Gone {
+            let made_as = self.made_as().map(str::to_owned);
+            self.known = Known::Asked { made_as };
+            self.status = Status::default();
+            self.tried.upkeep = None;
+        }
+        *self.tried.of_mut(goal) = Some(attempt);
+    }
+
+    /// A removal begins: a half-removed balancer matches nothing that was applied, and its addresses are dead.
+    pub(super) fn is_leaving(&mut self) {
+        if !matches!(self.known, Known::Absent) {
+            let made_as = self.made_as().map(str::to_owned);
+            self.known = Known::Asked { made_as };
+        }
+        self.status = Status::default();
+        self.tried.wanted = None;
+        self.tried.upkeep = None;
+    }
+
+    /// Nothing is left in the cloud, and its addresses go from the Service.
+    pub(super) fn is_gone(&mut self) {
+        self.known = Known::Removed;
+        self.tried = Tried::default();
+        self.status = Status { ingress: Some(Vec::new()), ..Status::default() };
+        self.node_sync = None;
+        self.orphan = None;
+    }
+
+    /// A list was complete without it.
+    pub(super) fn is_absent(&mut self) -> bool {
+        let was_present = self.is_present();
+        if !self.is_removed() {
+            self.known = Known::Absent;
+        }
+        was_present
+    }
+
+    /// A list shows that it exists, without a state that could be relied on: only an Ensure tells more.
+    pub(super) fn is_listed(&mut self, digest: Option<&String>) -> bool {
+        let is_news = self.applied().is_some();
+        let made_as = digest.cloned().or_else(|| self.made_as().map(str::to_owned));
+        self.known = Known::Asked { made_as };
+        is_news && self.tried.wanted.as_ref().is_none_or(|attempt| attempt.until.is_none())
+    }
+
+    /// A list shows that it serves, with this digest. What an open attempt may still do, a list cannot tell.
+    pub(super) fn is_listed_as(&mut self, digest: &str) -> bool {
+        let open = self.tried.is_open();
+        let of_backends = self.tried.wanted.as_ref().is_none_or(|attempt| attempt.of_backends);
+        match self.applied_mut() {
+            Some(applied) if applied.digest == digest => {
+                if !open {
+                    applied.doubt = Doubt::default();
+                }
+                false
+            }
+            before => {
+                let doubt = match before {
+                    Some(applied) if open => applied.doubt,
+                    _ => Doubt { service: open && !of_backends, backends: open },
+                };
+                let digest = digest.to_owned();
+                self.known = Known::Applied(Applied { digest, service: None, needs_ensure: false, doubt });
+                true
+            }
+        }
+    }
+
+    /// The list omits addresses that are published: one Ensure settles it.
+    pub(super) fn is_to_be_settled(&mut self) {
+        if let Some(applied) = self.applied_mut() {
+            applied.doubt.service = true;
+        }
+    }
+
+    /// What waits for a change gets a second chance. Returns whether anything did.
+    pub(super) fn reconsider(&mut self) -> bool {
+        let Tried { wanted, upkeep, .. } = &mut self.tried;
+        let refused =
+            [wanted, upkeep].map(|attempt| attempt.take_if(|attempt| attempt.until.is_none()).is_some());
+        refused.contains(&true)
+    }
+
+    /// The record of the Service did not know the backends: they are those that all balancers of its provider had.
+    pub(super) fn recalls_backends(&mut self, set: &str) {
+        if let Some(applied) = self.applied_mut()
+            && covers_backends(&applied.digest, UNKNOWN_BACKENDS)
+            && let Some(part) = service_part(&applied.digest)
+        {
+            applied.digest = joined(part, set);
+        }
+    }
+
+    /// The Service, if the listed digest shows that it is the one that was applied.
+    pub(super) fn recognise(&mut self, service: &Arc<Service>, wanted: &str) {
+        if let Some(applied) = self.applied_mut()
+            && (applied.digest == wanted || differ_in_backends_only(&applied.digest, wanted))
+        {
+            applied.service = Some(Arc::clone(service));
+        }
+    }
+}
+
+/// Whether both digests cover the same backends.
+fn differ_only_in_service(a: &str, b: &str) -> bool {
+    match (a.rsplit_once('-'), b.rsplit_once('-')) {
+        (Some((_, a)), Some((_, b))) => a == b,
+        _ => false,
+    }
+}
+
+/// All rows.
+#[derive(Debug, Default)]
+pub(super) struct Rows(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    by_uid: HashMap<Arc<str>, BTreeMap<Arc<str>, Arc<Row>>>,
+    /// The uids of a name's Services: more than one after a Service was recreated.
+    by_name: HashMap<ObjectKey, Vec<Arc<str>>>,
+    /// Counts beginnings and ends of calls.
+    turn: u64,
+    /// When rows were dropped, until a list of their provider ends that began later.
+    dropped: HashMap<RowKey, u64>,
+}
+
+/// A call that is under way; no other one for the same balancer begins meanwhile.
+#[derive(Debug)]
+pub(super) struct Busy<'a> {
+    rows: &'a Rows,
+    at: RowKey,
+    makes: bool,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.rows.touch(&self.at, self.makes, false);
+    }
+}
+
+/// What a list says of a balancer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Its state, or nothing.
+    Something,
+    Absence,
+}
+
+impl Rows {
+    /// The rows of a name: of the Service that has it now, and of former ones.
+    pub(super) fn of(&self, key: &ObjectKey) -> Vec<Arc<Row>> {
+        let table = self.0.lock();
+        let uids = table.by_name.get(key).into_iter().flatten();
+        uids.filter_map(|uid| table.by_uid.get(uid)).flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    pub(super) fn get(&self, at: &RowKey) -> Option<Arc<Row>> {
+        self.0.lock().by_uid.get(&at.uid)?.get(&at.provider).cloned()
+    }
+
+    /// Changes a row, which is made if there is none. `change` must be quick.
+    pub(super) fn change<T>(&self, at: &RowKey, key: &ObjectKey, change: impl FnOnce(&mut Row) -> T) -> T {
+        let mut table = self.0.lock();
+        let Table { by_uid, by_name, .. } = &mut *table;
+        let rows = by_uid.entry(Arc::clone(&at.uid)).or_insert_with(|| {
+            by_name.entry(key.clone()).or_default().push(Arc::clone(&at.uid));
+            BTreeMap::new()
+        });
+        let row = rows
+            .entry(Arc::clone(&at.provider))
+            .or_insert_with(|| Arc::new(Row::new(at.clone(), key.clone(), Known::Unsure)));
+        change(Arc::make_mut(row))
+    }
+
+    /// Changes a row that exists.
+    pub(super) fn update<T>(&self, at: &RowKey, change: impl FnOnce(&mut Row) -> T) -> Option<T> {
+        let mut table = self.0.lock();
+        let row = table.by_uid.get_mut(&at.uid)?.get_mut(&at.provider)?;
+        Some(change(Arc::make_mut(row)))
+    }
+
+    /// Begins a call, which may make the balancer; `None` while another one is under way.
+    pub(super) fn begin(&self, at: &RowKey, makes: bool) -> Option<Busy<'_>> {
+        let is_free = self.get(at).is_some_and(|row| !row.busy);
+        is_free.then(|| {
+            self.touch(at, makes, true);
+            Busy { rows: self, at: at.clone(), makes }
+        })
+    }
+
+    fn touch(&self, at: &RowKey, makes: bool, busy: bool) {
+        let mut table = self.0.lock();
+        table.turn += 1;
+        let turn = table.turn;
+        if let Some(row) = table.by_uid.get_mut(&at.uid).and_then(|rows| rows.get_mut(&at.provider)) {
+            let row = Arc::make_mut(row);
+            row.touched = turn;
+            if makes {
+                row.made = turn;
+            }
+            row.busy = busy;
+        }
+    }
+
+    /// The moment at which a list begins.
+    pub(super) fn turn(&self) -> u64 {
+        self.0.lock().turn
+    }
+
+    /// Changes a row as a list taken since that turn says, unless a call knows more. `None` if one does.
+    pub(super) fn learn<T>(
+        &self,
+        at: &RowKey,
+        key: &ObjectKey,
+        since: u64,
+        heard: Heard,
+        change: impl FnOnce(&mut Row) -> T,
+    ) -> Option<T> {
+        let knows_more = match self.get(at) {
+            Some(row) if heard == Heard::Absence => row.made > since || (row.busy && row.made == row.touched),
+            Some(row) => row.busy || row.touched > since,
+            None => self.0.lock().dropped.get(at).is_some_and(|at| *at > since),
+        };
+        (!knows_more).then(|| self.change(at, key, change))
+    }
+
+    /// A list of that provider has ended.
+    pub(super) fn listed(&self, provider: &str) {
+        self.0.lock().dropped.retain(|at, _| &*at.provider != provider);
+    }
+
+    pub(super) fn remove(&self, at: &RowKey) {
+        let mut table = self.0.lock();
+        let Some(rows) = table.by_uid.get_mut(&at.uid) else { return };
+        let Some(gone) = rows.remove(&at.provider) else { return };
+        let is_last = rows.is_empty();
+        table.turn += 1;
+        let turn = table.turn;
+        table.dropped.insert(at.clone(), turn);
+        if is_last {
+            table.by_uid.remove(&at.uid);
+            if let Some(uids) = table.by_name.get_mut(&gone.key) {
+                uids.retain(|uid| *uid != at.uid);
+                if uids.is_empty() {
+                    table.by_name.remove(&gone.key);
+                }
+            }
+        }
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Row>> {
+        self.0.lock().by_uid.values().flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    /// Applies `change`, which must be quick, to every row.
+    pub(super) fn for_each(&self, mut change: impl FnMut(&mut Row)) {
+        for row in self.0.lock().by_uid.values_mut().flat_map(BTreeMap::values_mut) {
+            change(Arc::make_mut(row));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

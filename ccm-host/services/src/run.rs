@@ -1,0 +1,682 @@
+//! Runs a Service: looks, plans and acts until nothing more can be done right now.
+//!
+//! In: a key. Out: calls that create or change its balancer, writes to the Service, Events, and when to come back. A run
+//! waits for nothing but its own calls. The order of writes leaves no window: the finalizer is added before the first
+//! call, and removed after the last. [`ccm_reconcile`] knows the retry that the contract prescribes for an error; the
+//! row keeps it, so that nothing repeats a call early.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::FutureExt as _;
+use tokio::time::Instant;
+
+use super::{
+    Controller, Key,
+    events::{no_nodes, not_synced, not_updated, sync_failed, waiting},
+    fate::Fate,
+    observe::{Seen, Subject},
+    plan::{Ask, Owner, Plan, Until, Verb, Wait, plan},
+    record::Record,
+    row::{Attempt, End, Goal, Known, Row, RowKey},
+    service::{has_finalizer, is_load_balancer, published},
+    slots::{Direction, Rank, Slot},
+    status::Status,
+    sweep::is_ours,
+    wall_micros,
+};
+use ccm_cloud::{
+    Accepted, BackendSet, CloudError, EnsureLoadBalancer, Ensured, ErrorReason, InProgress,
+    LoadBalancerState, Provider, UpdateLoadBalancer, covers_backends,
+};
+use ccm_kube::{
+    patch::WriteError,
+    queue::Outcome,
+    service::{ObjectKey, Service},
+};
+use ccm_reconcile::{Report, Retry};
+
+/// Delay before asking again, if the provider left the balancer unfinished without saying when to.
+const UNFINISHED: Duration = Duration::from_secs(5);
+
+/// The remedy for [`ErrorReason::AdoptionRefused`].
+const ADOPT_FLAG: &str = "--adopt-load-balancers";
+
+/// How a step ended.
+pub(super) enum Step {
+    /// Look and plan again at once.
+    Again,
+    /// The run is over.
+    End(Outcome),
+}
+
+impl Controller {
+    pub(super) async fn sync(&self, key: &ObjectKey) -> Outcome {
+        let mut slot: Option<Slot<'_>> = None;
+        loop {
+            self.synced().await;
+            let seen = self.look(key);
+            let subject = self.subject(&seen);
+            if self.wishes.hand_on() {
+                // A provider that was replaced just now wants to know more than was looked at.
+                continue;
+            }
+            self.hand_over(&seen);
+            let Some(mut subject) = subject else {
+                if seen.to_remove().next().is_none() {
+                    self.is_well(&Key::Service(key.clone()));
+                }
+                return Outcome::Done;
+            };
+            let mut next = plan(&subject.view);
+            if let (Plan::Ask(ask @ Ask { verb: Verb::Ensure, .. }), Some(maker), None) =
+                (&next, &subject.maker, &slot)
+            {
+                let row = subject.view.row.as_deref();
+                let rank = match rank(row.and_then(|row| row.tried.of(ask.goal)), &ask.digest) {
+                    // New Services and edits come first.
+                    Rank::First if row.is_some_and(|row| row.may_be(&ask.digest)) => Rank::Retry,
+                    rank => rank,
+                };
+                slot = self.slots.take(
+                    self.places(maker.as_ref()),
+                    Direction::Change,
+                    &Key::Service(key.clone()),
+                    rank,
+                );
+                if slot.is_none() {
+                    subject.view.is_full = true;
+                    next = plan(&subject.view);
+                }
+            }
+            let step = match next {
+                Plan::Ask(ask) => self.ask(&subject, ask, &mut slot).await,
+                other => self.settle(&seen, &subject, other).await,
+            };
+            match step {
+                Step::Again => {}
+                Step::End(outcome) => return outcome,
+            }
+        }
+    }
+
+    /// Queues the removals of what is not wanted, and forgets what is not there.
+    fn hand_over(&self, seen: &Seen) {
+        for (row, fate) in &seen.rows {
+            let key = Key::Balancer(row.at.clone());
+            // A removal that was taken back has nothing more to report.
+            if matches!(fate, Fate::Remove(_)) || !self.reports.of(&key).is_empty() {
+                self.queue.add(key);
+            }
+        }
+        let is_free = seen.service.as_deref().is_none_or(|service| !has_finalizer(service));
+        let is_moved = |row: &Row| {
+            let recorded = seen.service.as_deref().and_then(Record::of);
+            recorded.is_some_and(|record| *record.provider != *row.at.provider)
+        };
+        for (row, fate) in &seen.rows {
+            let is_done = row.is_removed() && !row.busy && (is_free || is_moved(row));
+            if *fate == Fate::Drop || is_done {
+                self.rows.remove(&row.at);
+            }
+        }
+    }
+
+    /// Whatever needs no provider.
+    async fn settle(&self, seen: &Seen, subject: &Subject, plan: Plan) -> Step {
+        let service = &subject.view.service;
+        match plan {
+            Plan::Rest => {
+                self.is_well(&Key::Service(service.key.clone()));
+                self.rests(subject);
+                Step::End(Outcome::Done)
+            }
+            Plan::Leave => {
+                self.is_well(&Key::Service(service.key.clone()));
+                self.leave(seen);
+                Step::End(Outcome::Done)
+            }
+            Plan::Publish => match self.write(subject).await {
+                Some(end) => end,
+                None => {
+                    self.is_well(&Key::Service(service.key.clone()));
+                    self.rests(subject);
+                    Step::End(Outcome::Done)
+                }
+            },
+            Plan::Free { status } => self.free(seen, service, status).await,
+            Plan::Search => {
+                let suspects = self.suspects(service);
+                for at in &suspects {
+                    let known = self.known_at_first(&at.provider);
+                    self.rows.change(at, &service.key, |row| {
+                        row.last = Some(Arc::clone(service));
+                        row.known = known;
+                    });
+                }
+                if suspects.is_empty() { Step::End(Outcome::Parked) } else { Step::Again }
+            }
+            Plan::AskOwner => self.ask_owner(service).await,
+            Plan::Wait(wait) => self.wait(subject, wait).await,
+            Plan::Ask(_) => Step::Again,
+        }
+    }
+
+    fn rests(&self, subject: &Subject) {
+        if let Some(row) = &subject.view.row {
+            self.rows.update(&row.at, |row| {
+                row.node_sync = None;
+                if !row.is_elsewhere() {
+                    row.tried.wanted = None;
+                    row.tried.upkeep = None;
+                    row.announced = None;
+                }
+            });
+        }
+    }
+
+    /// Forgets what the Service of another implementation left here.
+    fn leave(&self, seen: &Seen) {
+        for (row, _) in seen.rows.iter().filter(|(row, _)| !row.busy && row.orphan.is_none()) {
+            self.rows.remove(&row.at);
+        }
+    }
+
+    /// Publishes what is applied: a balancer that works is usable even while a change has to wait.
+    async fn wait(&self, subject: &Subject, Wait { until, why }: Wait) -> Step {
+        let service = &subject.view.service;
+        tracing::debug!(service = %service.key, why, ?until, "waits");
+        let row = subject.view.row.as_deref();
+        let is_working = row.is_some_and(|row| row.applied().is_some()) && is_load_balancer(service);
+        if (is_working || subject.status.ingress.as_ref().is_some_and(Vec::is_empty))
+            && is_load_balancer(service)
+            && !subject.view.published
+            && !matches!(until, Until::Removal)
+            && let Some(end) = self.write(subject).await
+        {
+            return end;
+        }
+        let key = Key::Service(service.key.clone());
+        match until {
+            // Its own run reports it.
+            Until::Removal => self.is_well(&key),
+            Until::Corrected => self.say(&key, &**service, sync_failed(&why)),
+            Until::At(_) => self.say(&key, &**service, waiting("WaitsForRetry", why)),
+            Until::Change => self.say(&key, &**service, waiting("WaitsForChange", why)),
+            Until::Provider => self.say(&key, &**service, waiting("WaitsForProvider", why)),
+            Until::Slot => self.say(&key, &**service, waiting("WaitsForTurn", why)),
+        }
+        Step::End(match until {
+            Until::At(at) => {
+                if row
+                    .and_then(|row| row.tried.of(Goal::Wanted))
+                    .is_some_and(|one| one.end == End::InProgress)
+                {
+                    self.slots.hold(&key);
+                }
+                Outcome::RetryAfter(at.saturating_duration_since(Instant::now()))
+            }
+            Until::Corrected | Until::Change => Outcome::Done,
+            Until::Provider | Until::Slot | Until::Removal => Outcome::Parked,
+        })
+    }
+
+    /// Writes what is to be published. `Some` ends the run: it was not written.
+    async fn write(&self, subject: &Subject) -> Option<Step> {
+        let service = &subject.view.service;
+        if let Err(error) = self.set_finalizer(service, true).await {
+            return Some(self.unwritten(service, "finalizer", &error));
+        }
+        self.write_status(subject).await
+    }
+
+    async fn write_status(&self, subject: &Subject) -> Option<Step> {
+        let Subject { view, status, record, .. } = subject;
+        let service = &view.service;
+        match self.publish(service, status, record.as_ref()).await {
+            Ok(refused) => {
+                for why in refused {
+                    self.warn(service, sync_failed(why));
+                }
+                if let Some(row) = &view.row {
+                    self.rows.update(&row.at, |row| row.status.is_written(status));
+                }
+                None
+            }
+            Err(error) => Some(self.unwritten(service, "status", &error)),
+        }
+    }
+
+    /// Nothing is left in the cloud: clears the status, then removes the finalizer.
+    async fn free(&self, seen: &Seen, service: &Arc<Service>, addresses: bool) -> Step {
+        // Without its last finalizer the Service is gone, and has no status.
+        let is_gone = service.is_deleting() && service.finalizers.len() <= 1;
+        let freed = async {
+            if !is_gone {
+                // Status first: once the finalizer is gone, nothing would come back for it.
+                self.clear(service, addresses).await.map_err(|error| ("status", error))?;
+            }
+            match self.set_finalizer(service, false).await {
+                // The Service is gone, and its finalizer with it.
+                Ok(()) | Err(WriteError::NotFound | WriteError::Gone) => Ok(()),
+                Err(error) => Err(("finalizer", error)),
+            }
+        };
+        match freed.await {
+            Ok(()) => {
+                self.is_well(&Key::Service(service.key.clone()));
+                if !has_finalizer(service) {
+                    seen.rows.iter().for_each(|(row, _)| self.rows.remove(&row.at));
+                }
+                Step::End(Outcome::Done)
+            }
+            Err((what, error)) => self.unwritten(service, what, &error),
+        }
+    }
+
+    /// Handles another implementation's Service that is being deleted and has the finalizer: cleans it up only if one
+    /// of our providers reports that the balancer is ours.
+    async fn ask_owner(&self, service: &Arc<Service>) -> Step {
+        let providers = self.parts.providers.all().iter();
+        for provider in providers.filter(|one| super::observe::serves_balancers(one.as_ref())) {
+            match provider.load_balancer(service).await {
+                Ok(balancer) if is_ours(&balancer) => {
+                    let at = RowKey::new(&service.uid, provider.name());
+                    self.rows.change(&at, &service.key, |row| {
+                        row.last = Some(Arc::clone(service));
+                        row.known = Known::Asked { made_as: balancer.applied_digest };
+                    });
+                    return Step::Again;
+                }
+                Ok(_) => {}
+                Err(error) => return Step::End(Outcome::retry(error)),
+            }
+        }
+        self.is_well(&Key::Service(service.key.clone()));
+        Step::End(Outcome::Done)
+    }
+
+    /// Asks the owner to create the balancer, to change it, or to give it other nodes.
+    async fn ask(&self, subject: &Subject, ask: Ask, slot: &mut Option<Slot<'_>>) -> Step {
+        let Subject { view, maker, backends, .. } = subject;
+        let (Some(provider), Some(backends)) = (maker.as_deref(), backends) else {
+            return Step::End(Outcome::Done);
+        };
+        let service = &view.service;
+        let at = RowKey::new(&service.uid, provider.name());
+        self.rows.change(&at, &service.key, |row| {
+            row.last = Some(Arc::clone(service));
+            row.orphan = None;
+        });
+        let makes = ask.verb == Verb::Ensure;
+        let Some(_busy) = self.rows.begin(&at, makes) else { return Step::End(Outcome::Parked) };
+        if let Owner::Misnamed { why, .. } = &view.owner {
+            self.warn(service, sync_failed(why));
+        } else if let Some(why) = view.wanted.as_ref().and_then(|wanted| wanted.refusal.as_ref()) {
+            self.warn(service, sync_failed(why));
+        } else if ask.verb == Verb::Ensure {
+            let key = Key::Service(service.key.clone());
+            self.say(&key, &**service, waiting("Asked", "the provider is being asked"));
+        }
+        let call = Call { subject, ask: &ask, provider, backends, at: &at };
+        let begun = Instant::now();
+        let (step, attempt) = match ask.verb {
+            Verb::Ensure => {
+                if let Err(error) = self.guard(&call).await {
+                    return self.unwritten(service, "finalizer", &error);
+                }
+                self.announce(&call);
+                let answer = self.call_ensure(&call).await;
+                self.ensured(&call, answer).await
+            }
+            Verb::Update => {
+                let answer = self.call_update(&call).await;
+                self.updated(&call, answer)
+            }
+        };
+        // The work goes on for longer than the pause: it keeps its place.
+        let keeps = attempt.is_some_and(|pause| pause <= begun.elapsed());
+        if keeps && let Some(slot) = slot.take() {
+            slot.hold(&Key::Service(service.key.clone()));
+        }
+        step
+    }
+
+    /// Ensures that the finalizer is present before the balancer is, and the record where several providers could have
+    /// it. Where the balancer may be gone, a finalizer in the cache proves nothing: the cache may not have seen yet that
+    /// the finalizer, or the Service, was removed with it.
+    async fn guard(&self, call: &Call<'_>) -> Result<(), WriteError> {
+        let service = &call.subject.view.service;
+        let row = self.rows.get(call.at);
+        let applied = row.as_deref().and_then(Row::applied);
+        let is_certain = applied.is_some_and(|applied| !applied.doubt.service);
+        let is_durable = call.provider.info().is_some_and(|info| info.durable_digest);
+        if is_certain || !has_finalizer(service) {
+            self.set_finalizer(service, true).await?;
+        } else {
+            self.set_finalizer(&self.fresh(service).await?, true).await?;
+        }
+        // What is published and dead goes first: the next address may be minutes away.
+        let dead = call.subject.status.ingress.clone().filter(Vec::is_empty);
+        let changes_applied = !is_durable && call.ask.goal == Goal::Wanted && applied.is_some();
+        if self.parts.providers.all().len() == 1 && !changes_applied && dead.is_none() {
+            return Ok(());
+        }
+        // As it will be while the call is under way.
+        let mut begun = row.as_deref().cloned();
+        let record = begun.as_mut().and_then(|row| {
+            row.asked(service, &call.ask.digest, false);
+            self.record_of(row)
+        });
+        let status = Status { ingress: dead, ..Status::default() };
+        self.publish(service, &status, record.as_ref()).await.map(drop)
+    }
+
+    /// Emits the Event once per wanted state, however often it is tried.
+    fn announce(&self, call: &Call<'_>) {
+        let Ask { goal, digest, service, .. } = call.ask;
+        let is_news = self.rows.update(call.at, |row| {
+            let is_news = *goal == Goal::Wanted && row.announced.as_ref() != Some(digest);
+            if is_news {
+                row.announced = Some(digest.clone());
+            }
+            is_news
+        });
+        if is_news == Some(true) {
+            self.events.ensuring(service);
+        }
+    }
+
+    async fn call_ensure(&self, call: &Call<'_>) -> Result<Ensured, CloudError> {
+        let Ask { service, digest, .. } = call.ask;
+        let wanted = EnsureLoadBalancer {
+            service: Arc::clone(service),
+            backends: Arc::clone(call.backends),
+            desired_digest: digest.clone(),
+            revision: self.begins(call, false),
+            adopt: self.parts.settings.services.adopt_load_balancers,
+        };
+        let answer = call.provider.ensure_load_balancer(wanted).map(|answer| {
+            answer.and_then(|mut ensured| {
+                ensured.in_progress = what_is_left(&ensured)?;
+                Ok(ensured)
+            })
+        });
+        self.called(call.at, call.provider, "ensure", answer, |ensured| &ensured.in_progress).await
+    }
+
+    async fn call_update(&self, call: &Call<'_>) -> Result<Accepted, CloudError> {
+        let Ask { service, digest, .. } = call.ask;
+        let wanted = UpdateLoadBalancer {
+            service: Arc::clone(service),
+            backends: Arc::clone(call.backends),
+            desired_digest: digest.clone(),
+            revision: self.begins(call, true),
+        };
+        self.metrics.update_begins();
+        let begun = Instant::now();
+        let answer = call.provider.update_load_balancer(wanted);
+        let answer =
+            self.called(call.at, call.provider, "update", answer, |updated| &updated.in_progress).await;
+        self.metrics.update_ended(answer.is_ok(), begun.elapsed());
+        answer
+    }
+
+    /// Records that the call begins; returns its revision.
+    fn begins(&self, call: &Call<'_>, of_backends: bool) -> u64 {
+        let digest = &call.ask.digest;
+        let begin = |row: &mut Row| {
+            row.asked(&call.subject.view.service, digest, of_backends);
+            row.revision(Some(digest), wall_micros())
+        };
+        self.rows.change(call.at, &call.subject.view.service.key, begin)
+    }
+
+    async fn ensured(
+        &self,
+        call: &Call<'_>,
+        answer: Result<Ensured, CloudError>,
+    ) -> (Step, Option<Duration>) {
+        let Ask { goal, digest, service, .. } = call.ask;
+        let ensured = match answer {
+            Ok(ensured) => ensured,
+            Err(error) => {
+                let report = if error.is(ErrorReason::AdoptionRefused) {
+                    sync_failed(format_args!(
+                        "{error}; {ADOPT_FLAG} lets the host take over the load balancer"
+                    ))
+                } else {
+                    not_synced(&error)
+                };
+                self.warn(service, report);
+                return (Step::End(self.failed(call, &error)), None);
+            }
+        };
+        let ingress = published(&ensured.load_balancer.ingress);
+        let rejected = ensured.load_balancer.rejected.join("; ");
+        self.events.of_provider(&**service, &ensured.effects.events);
+        if !rejected.is_empty() {
+            self.warn(service, sync_failed(rejected));
+        }
+        let done = ensured.in_progress.is_none();
+        self.rows.change(call.at, &service.key, |row| {
+            // While the work is in progress, an empty answer means "not known yet", so the published status stays.
+            if done || !ingress.is_empty() {
+                row.status.ingress = Some(ingress);
+            }
+            row.status.wants(ensured.effects);
+            if done {
+                row.is_applied(*goal, digest.clone(), service);
+            }
+        });
+        let written = self.write_now(call).await;
+        if let Some(in_progress) = &ensured.in_progress {
+            let outcome = self.in_progress(call, in_progress);
+            return (written.unwrap_or(Step::End(outcome)), Some(in_progress.retry_after));
+        }
+        if let Some(end) = written {
+            return (end, None);
+        }
+        if *goal == Goal::Wanted {
+            self.events.ensured(service);
+            self.has_nodes(call);
+        } else {
+            self.kept_up(call);
+        }
+        (Step::Again, None)
+    }
+
+    /// Publishes the answer, which was not known when the run looked.
+    async fn write_now(&self, call: &Call<'_>) -> Option<Step> {
+        let Subject { view, maker, backends, .. } = call.subject;
+        let row = self.rows.get(call.at)?;
+        let (record, status) = (self.record_of(&row), row.status.of(&view.service));
+        let view = super::plan::View { row: Some(row), ..view.clone() };
+        let now = Subject { view, maker: maker.clone(), backends: backends.clone(), status, record };
+        self.write_status(&now).await
+    }
+
+    fn updated(&self, call: &Call<'_>, answer: Result<Accepted, CloudError>) -> (Step, Option<Duration>) {
+        let Ask { goal, digest, service, .. } = call.ask;
+        let error = match answer {
+            Ok(Accepted { in_progress, effects, ingress }) => {
+                self.events.of_provider(&**service, &effects.events);
+                self.rows.update(call.at, |row| {
+                    if !ingress.is_empty() {
+                        row.status.ingress = Some(published(&ingress));
+                    }
+                    row.status.wants(effects);
+                });
+                if let Some(in_progress) = in_progress {
+                    return (Step::End(self.in_progress(call, &in_progress)), None);
+                }
+                self.rows.update(call.at, |row| {
+                    row.has_nodes(digest.clone());
+                    row.node_sync = None;
+                    if *goal == Goal::Wanted {
+                        row.tried.wanted = None;
+                    }
+                });
+                self.kept_up(call);
+                // The next look writes the status, which may differ now.
+                return (Step::Again, None);
+            }
+            Err(error) => error,
+        };
+        if error.is(ErrorReason::NeedsEnsure) || error.is(ErrorReason::MethodNotSupported) {
+            self.rows.update(call.at, |row| match goal {
+                Goal::Upkeep => row.needs_ensure(),
+                Goal::Wanted | Goal::Gone => row.is_not_as_known(),
+            });
+            return (Step::Again, None);
+        }
+        self.warn(service, not_updated(call.backends, &error));
+        (Step::End(self.failed(call, &error)), None)
+    }
+
+    fn kept_up(&self, call: &Call<'_>) {
+        let service = &call.subject.view.service;
+        self.rows.update(call.at, |row| row.node_sync = None);
+        if self.has_nodes(call) {
+            self.events.updated(service);
+        }
+    }
+
+    /// Warns of a balancer without nodes.
+    fn has_nodes(&self, call: &Call<'_>) -> bool {
+        let has_some = !call.backends.nodes.is_empty();
+        if !has_some {
+            self.warn(&call.subject.view.service, no_nodes(&self.backends.left_out(call.provider)));
+        }
+        has_some
+    }
+
+    /// Records the failed attempt, so that nothing repeats it early, and returns when to retry.
+    fn failed(&self, call: &Call<'_>, error: &CloudError) -> Outcome {
+        let goal = call.ask.goal;
+        let key = Key::Service(call.subject.view.service.key.clone());
+        let retry = Retry::of(error);
+        let wait = retry.delay(self.queue.backoff(&key));
+        tracing::debug!(service = %key, error = %error, ?wait, "a provider failed");
+        let end = match error {
+            error if error.is(ErrorReason::ImplementedElsewhere) => End::Elsewhere,
+            error if error.is_unanswered => End::Unknown,
+            _ => End::Failed,
+        };
+        let due = self.rows.update(call.at, |row| {
+            if error.is(ErrorReason::StaleRevision) {
+                row.forget_sent_state();
+            }
+            row.failed(goal, call.attempt(end, wait));
+            row.due()
+        });
+        self.wake(&key, due.flatten());
+        if goal == Goal::Wanted && call.ask.verb == Verb::Ensure && self.lacks_nodes(call) {
+            // What is applied needs other nodes while this change waits.
+            self.queue.add(key);
+        }
+        retry.outcome(error)
+    }
+
+    fn lacks_nodes(&self, call: &Call<'_>) -> bool {
+        let row = self.rows.get(call.at);
+        let applied = row.as_deref().and_then(Row::applied);
+        applied.is_some_and(|applied| {
+            applied.doubt.backends || !covers_backends(&applied.digest, &call.backends.digest)
+        })
+    }
+
+    /// Nothing is wrong; repeats the request when the provider said to.
+    fn in_progress(&self, call: &Call<'_>, in_progress: &InProgress) -> Outcome {
+        let InProgress { retry_after, reason, message } = in_progress;
+        let service = &call.subject.view.service;
+        tracing::debug!(service = %service.key, ?retry_after, reason, message, "the provider is working on it");
+        let attempt = call.attempt(End::InProgress, Some(*retry_after));
+        let key = Key::Service(service.key.clone());
+        // What failed before is over.
+        self.is_well(&key);
+        self.say(&key, &**service, waiting("InProgress", "the provider is working on the load balancer"));
+        let due = self.rows.update(call.at, |row| {
+            row.failed(call.ask.goal, attempt);
+            row.due()
+        });
+        self.wake(&key, due.flatten());
+        Outcome::RetryAfter(*retry_after)
+    }
+
+    /// The queue keeps one delay per key: make sure that the earlier one counts.
+    fn wake(&self, key: &Key, due: Option<Instant>) {
+        if let Some(due) = due {
+            self.queue.add_after(key.clone(), due.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    fn warn(&self, service: &Service, report: Report) {
+        self.say(&Key::Service(service.key.clone()), service, report);
+    }
+
+    /// Handles a failed write.
+    fn unwritten(&self, service: &Arc<Service>, what: &str, error: &WriteError) -> Step {
+        Step::End(match error {
+            // The watch will report the change and so requeue the Service; if it does not, the sweep does.
+            WriteError::NotFound | WriteError::Gone | WriteError::NotLeading => Outcome::Done,
+            WriteError::HeldBack(again) => Outcome::RetryAfter(*again),
+            WriteError::Conflict => {
+                Outcome::retry(format_args!("failed to update load balancer {what}: {error}"))
+            }
+            WriteError::Invalid(_) | WriteError::Other(_) => {
+                let why = format!("failed to update load balancer {what}: {error}");
+                self.warn(service, sync_failed(&why));
+                Outcome::Retry(why)
+            }
+        })
+    }
+}
+
+/// One call to the owner.
+struct Call<'a> {
+    subject: &'a Subject,
+    ask: &'a Ask,
+    provider: &'a dyn Provider,
+    backends: &'a Arc<BackendSet>,
+    at: &'a RowKey,
+}
+
+impl Call<'_> {
+    /// The attempt that this call was, not to be repeated before `wait` is over.
+    fn attempt(&self, end: End, wait: Option<Duration>) -> Attempt {
+        let Ask { verb, digest, .. } = self.ask;
+        let at = Instant::now();
+        let until = wait.map(|wait| at + wait);
+        Attempt { digest: digest.clone(), of_backends: *verb == Verb::Update, end, at, until }
+    }
+}
+
+/// The place in line of a call, given the last one for the same goal.
+pub(super) fn rank(last: Option<&Attempt>, digest: &str) -> Rank {
+    match last.filter(|attempt| attempt.digest == digest).map(|attempt| attempt.end) {
+        None => Rank::First,
+        Some(End::InProgress) => Rank::Poll,
+        Some(End::Failed | End::Unknown | End::Elsewhere) => Rank::Retry,
+    }
+}
+
+/// Rejects an answer that reports a balancer as done which does not serve.
+pub(super) fn what_is_left(ensured: &Ensured) -> Result<Option<InProgress>, CloudError> {
+    match ensured.load_balancer.state {
+        _ if ensured.in_progress.is_some() => Ok(ensured.in_progress.clone()),
+        LoadBalancerState::Active => Ok(None),
+        LoadBalancerState::Pending => Ok(Some(InProgress {
+            retry_after: UNFINISHED,
+            reason: String::new(),
+            message: "the balancer is pending".to_owned(),
+        })),
+        state @ (LoadBalancerState::Unspecified
+        | LoadBalancerState::Deleting
+        | LoadBalancerState::Absent
+        | LoadBalancerState::NotOwned) => Err(CloudError::without_reason(
+            "EnsureLoadBalancer",
+            tonic::Code::Internal,
+            format!("the provider reports success, but the load balancer is {state:?}"),
+        )),
+    }
+}

@@ -1,0 +1,169 @@
+//! Several providers that could have a Service's balancer: it stays where it is, and what it leaves is not published.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::json;
+
+use super::{
+    cluster::{addresses, lb, node},
+    ownership::{come, leave, words},
+    restarting::A_SWEEP,
+    world::{A_WHILE, World},
+};
+use ccm_cloud::{
+    ErrorReason, PROVIDER_ANNOTATION,
+    fake::{FakeProvider, error, method},
+};
+
+/// The second provider has the balancer of `web`, from a time when it alone owned Services without a class; the host is
+/// down.
+async fn had_by_the_second() -> (World, Arc<FakeProvider>) {
+    let mut world = World::new([node("n1"), lb("web")]);
+    let other = world.add_provider("other");
+    world.cloud.change_info(|info| info.default_load_balancer_class = false);
+    world.start();
+    world.pass(Duration::from_secs(3)).await;
+    world.stop().await;
+    assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (0, 1));
+    world.cloud.change_info(|info| info.default_load_balancer_class = true);
+    world.take();
+    words(&other);
+    (world, other)
+}
+
+/// F1: whichever list is first.
+#[tokio::test(start_paused = true)]
+async fn a_restart_moves_no_balancer_whoever_answers_late() {
+    type Trouble = fn(&FakeProvider);
+    let rows: [(&str, Trouble); 4] = [
+        ("both at once", |_| {}),
+        ("its list takes longer", |other| other.set_latency(method::LIST, Duration::from_secs(5))),
+        ("it is away", leave),
+        ("its list fails", |other| {
+            for _ in 0..7 {
+                other.fail_next(method::LIST, error(method::LIST, None));
+            }
+        }),
+    ];
+    for (id, trouble) in rows {
+        let (mut world, other) = had_by_the_second().await;
+        let before = addresses(&world.cluster.service("web").unwrap());
+        trouble(&other);
+        world.start();
+        world.pass(Duration::from_secs(60)).await;
+        come(&other);
+        world.pass(3 * A_SWEEP).await;
+        assert_eq!((world.count("ensure"), world.cloud.balancers().len()), (0, 0), "{id}");
+        assert!(!words(&other).contains(&"delete web-uid".to_owned()), "{id}");
+        assert_eq!(addresses(&world.cluster.service("web").unwrap()), before, "{id}");
+    }
+}
+
+/// F1: what two balancers of one Service leave behind goes with the Service, too.
+#[tokio::test(start_paused = true)]
+async fn a_service_with_two_balancers_takes_both_with_it() {
+    let mut world = World::settled([node("n1"), lb("web")]).await;
+    world.stop().await;
+    let other = world.add_provider("other");
+    let mut another = world.cloud.balancers()["web-uid"].clone();
+    another.ingress[0].ip = Some("192.0.2.99".parse().unwrap());
+    other.set_balancer(another);
+    world.start();
+    world.pass(Duration::from_secs(60)).await;
+    world.cluster.delete_service("web");
+    world.pass(A_WHILE).await;
+    assert!(world.cluster.service("web").is_none());
+    assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (0, 0));
+}
+
+/// F5: the address is released, and may be somebody else's next.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_moves_does_not_publish_what_it_left() {
+    let mut world = World::new([node("n1"), lb("web")]);
+    let other = world.add_provider("other");
+    world.start();
+    world.pass(Duration::from_secs(3)).await;
+    assert_eq!(addresses(&world.cluster.service("web").unwrap()), ["192.0.2.1"]);
+    other.fail_always(method::ENSURE, Some(error(method::ENSURE, Some(ErrorReason::QuotaExceeded))));
+    world.cluster.change_service("web", |service| {
+        service["metadata"]["annotations"] = json!({PROVIDER_ANNOTATION: "other"});
+    });
+    world.pass(A_WHILE).await;
+    assert!(world.cloud.balancers().is_empty());
+    assert_eq!(addresses(&world.cluster.service("web").unwrap()), [""; 0]);
+    other.fail_always(method::ENSURE, None);
+    world.pass(A_WHILE).await;
+    let made = other.balancers()["web-uid"].ingress[0].ip.unwrap().to_string();
+    assert_eq!(addresses(&world.cluster.service("web").unwrap()), [made]);
+}
+
+/// Nothing but its finalizer says that there is a balancer: any provider may have it, also one that is not there yet.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_not_freed_by_the_wrong_provider_leaks_nothing() {
+    let (mut world, other) = had_by_the_second().await;
+    leave(&other);
+    world.cluster.change_service("web", |service| {
+        service["spec"]["type"] = json!("ClusterIP");
+        service["status"] = json!({});
+    });
+    world.start();
+    world.pass(A_WHILE).await;
+    assert!(!world.cluster.service("web").unwrap()["metadata"]["finalizers"].is_null());
+    come(&other);
+    world.pass(A_WHILE).await;
+    assert!(world.cluster.service("web").unwrap()["metadata"]["finalizers"].is_null());
+    assert!(other.balancers().is_empty());
+}
+
+/// What a Service left behind when it lost its finalizer to someone else goes at the next sweep.
+#[tokio::test(start_paused = true)]
+async fn a_balancer_of_a_service_that_wants_none_is_removed() {
+    let mut world = World::settled([node("n1"), lb("web")]).await;
+    world.stop().await;
+    world.cluster.change_service("web", |service| {
+        service["spec"]["type"] = json!("ClusterIP");
+        service["metadata"]["finalizers"] = json!([]);
+    });
+    world.start();
+    world.pass(A_WHILE).await;
+    assert!(world.cloud.balancers().is_empty());
+}
+
+/// Another provider claims the balancer of each Service. It can be asked to delete what it has, or says it has, for as
+/// long as it likes: nobody waits for that, and nothing published goes for it.
+#[tokio::test(start_paused = true)]
+async fn what_another_provider_claims_takes_nothing_from_a_service() {
+    let mut world = World::settled([node("n1"), named("web")]).await;
+    world.stop().await;
+    let other = world.add_provider("other");
+    let claim = |uid: &str| {
+        let mut claim = world.cloud.balancers()["web-uid"].clone();
+        uid.clone_into(&mut claim.service_uid);
+        claim.key.name = uid.trim_end_matches("-uid").into();
+        claim.ingress[0].ip = Some("192.0.2.99".parse().unwrap());
+        other.set_balancer(claim);
+    };
+    claim("web-uid");
+    claim("new-uid");
+    other.fail_always(method::DELETE, Some(error(method::DELETE, None)));
+    world.cloud.set_latency(method::ENSURE, Duration::from_secs(5));
+    leave(&world.cloud);
+    // As a manager without records left it.
+    world.cluster.change_service("web", |service| service["status"]["conditions"] = json!([]));
+    let before = addresses(&world.cluster.service("web").unwrap());
+    world.cluster.put(named("new"));
+    world.start();
+    world.pass(A_WHILE).await;
+    assert_eq!(addresses(&world.cluster.service("web").unwrap()), before);
+    come(&world.cloud);
+    world.pass(Duration::from_secs(20)).await;
+    assert_eq!(addresses(&world.cluster.service("web").unwrap()), before);
+    let made = world.cloud.balancers()["new-uid"].ingress[0].ip.unwrap().to_string();
+    assert_eq!(addresses(&world.cluster.service("new").unwrap()), [made]);
+}
+
+fn named(service: &str) -> serde_json::Value {
+    let mut service = lb(service);
+    service["metadata"]["annotations"] = json!({PROVIDER_ANNOTATION: "cloud"});
+    service
+}

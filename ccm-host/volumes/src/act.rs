@@ -1,0 +1,67 @@
+//! Labels one volume.
+//!
+//! In: a name from the queue. Out: at most one patch with its Event, or reports.
+
+use super::{
+    Controller,
+    decide::{self, Basis, Plan},
+    observe,
+};
+use ccm_kube::{
+    events::EventType,
+    patch::{WriteError, volume_topology},
+    persistent_volume::PersistentVolume,
+    queue::Outcome,
+};
+use ccm_reconcile::unwritten;
+
+const LABELLED: &str = "VolumeLabelled";
+
+impl Controller {
+    pub(super) async fn label(&self, name: &String) -> Outcome {
+        let shell = &self.shell;
+        let Some(volume) = shell.parts.volumes.get(name) else { return shell.reports.clear(name) };
+        let known = match decide::basis(&volume) {
+            Basis::Nothing => Err(Vec::new()),
+            Basis::Trusted(labels) => Ok((labels, Vec::new())),
+            Basis::Ask(query) => observe::ask(&shell.parts.providers, query).await,
+        };
+        let plan = known.and_then(|(labels, rejected)| {
+            let plan = decide::plan(&volume, labels).map_err(|why| vec![decide::refused(why)])?;
+            Ok((plan, rejected))
+        });
+        let reports = match plan {
+            Err(reports) => reports,
+            Ok((plan, rejected)) => match self.write(&volume, &plan).await {
+                Ok(()) => decide::left_out(&plan, &rejected),
+                Err(WriteError::Invalid(why)) => {
+                    vec![decide::refused(format!("the apiserver refuses its labels or node affinity: {why}"))]
+                }
+                Err(error) => return unwritten(error),
+            },
+        };
+        shell.reports.set(name, Some((&*volume).into()), reports)
+    }
+
+    async fn write(&self, volume: &PersistentVolume, plan: &Plan) -> Result<(), WriteError> {
+        let affinity = plan.affinity(None);
+        let Some(patch) = volume_topology(volume, &plan.labels, affinity.as_ref()) else { return Ok(()) };
+        self.shell.patch::<PersistentVolume>(&volume.name, &patch).await?;
+        self.metrics.count("labelled");
+        let labels: Vec<_> = plan.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        tracing::info!(volume = volume.name, labels = labels.join(","), "volume labelled");
+        let message = match (volume.affinity_keys.is_some(), affinity) {
+            (true, Some(_)) => "its node affinity can no longer be changed",
+            (false, Some(_)) => "its node affinity says the same",
+            (_, None) => "its node affinity stays",
+        };
+        let labels = if labels.is_empty() { "as before".to_owned() } else { labels.join(", ") };
+        self.shell.recorder.record(
+            volume,
+            EventType::Normal,
+            LABELLED,
+            format!("labels: {labels}; {message}"),
+        );
+        Ok(())
+    }
+}
