@@ -1,12 +1,26 @@
 //! Declares metrics, so that name, help and buckets of each stand beside its field.
 
 use prometheus_client::{
+    encoding::EncodeLabelSet,
     metrics::{
         family::{Family, MetricConstructor},
         histogram::Histogram,
     },
     registry::{Metric, Registry},
 };
+
+/// The label of what is counted for each provider.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OfProvider {
+    pub provider: String,
+}
+
+impl OfProvider {
+    #[must_use]
+    pub fn new(provider: &str) -> Self {
+        Self { provider: provider.to_owned() }
+    }
+}
 
 /// Upper bounds of a histogram's buckets, in ascending order.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! A problem with the apiserver, told only once it lasts: a restart is no news.
+//! Reports problems with the apiserver only when they last; a short restart is not worth a log line.
 //!
 //! In: each failure and each success. Out: since when it lasts, and why. An apiserver that starts refuses everybody until
 //! it has read tokens, roles and bindings: a refusal counts only if it lasts, too.

@@ -80,7 +80,7 @@ pub(super) struct Link {
     pub(super) sweeps: channel::Sender<u64>,
     session: RwLock<Option<Arc<Session>>>,
     /// What the provider said last, kept while it is disconnected.
-    known: RwLock<Known>,
+    known: RwLock<Introduced>,
     standing: Mutex<Standing>,
     /// The leadership that the provider currently attributes to this process.
     led: Mutex<Option<Led>>,
@@ -89,14 +89,14 @@ pub(super) struct Link {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct Introduced {
     info: Option<Arc<ProviderInfo>>,
     wants: Arc<pb::Wants>,
     served: Served,
     capabilities: Option<pb::GetCapabilitiesResponse>,
 }
 
-impl Known {
+impl Introduced {
     fn report(&self) -> Option<ccm_state::ProviderInfo> {
         let info = self.info.as_deref()?;
         let capabilities = self.capabilities.iter().flat_map(pb::GetCapabilitiesResponse::capabilities);

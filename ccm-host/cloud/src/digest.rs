@@ -104,9 +104,9 @@ const BYTES: usize = 16;
 /// Digests messages. An encoding holds no field that has its default, and the others in the order of their numbers, so a
 /// field that is new changes no digest before it is used. Maps have no order of their own: they are counted and sorted
 /// here.
-pub(super) struct Writer(Sha256);
+pub(super) struct Digester(Sha256);
 
-impl Writer {
+impl Digester {
     pub(super) fn new(kind: &str) -> Self {
         let mut writer = Self(Sha256::new());
         writer.bytes(kind.as_bytes());
@@ -231,7 +231,7 @@ mod tests {
             if let Some(later) = later {
                 bytes.extend(later.encode_to_vec());
             }
-            let mut writer = Writer::new("test");
+            let mut writer = Digester::new("test");
             writer.bytes(&bytes);
             writer.finish()
         };
@@ -245,7 +245,7 @@ mod tests {
             let labels = ["a", "b", "c", "d"].map(|key| (key.to_owned(), "x".to_owned())).into();
             let mut service = pb::Service { labels, ..pb::Service::default() };
             change(&mut service);
-            let mut writer = Writer::new("test");
+            let mut writer = Digester::new("test");
             writer.service(service);
             writer.finish()
         };
@@ -261,7 +261,7 @@ mod tests {
         let mut dated =
             pb::Service { creation_time: time(), deletion_time: time(), ..pb::Service::default() };
         dated.labels = ["d", "c", "b", "a"].map(|key| (key.to_owned(), "x".to_owned())).into();
-        let mut writer = Writer::new("test");
+        let mut writer = Digester::new("test");
         writer.service(dated);
         assert_eq!(writer.finish(), plain, "whatever the order of the labels");
         let wishes: [fn(&mut pb::Service); 4] = [

@@ -35,8 +35,9 @@ pub use answers::{digest_for, error, instance, machine, volume};
 use balancers::Balancers;
 
 use super::{
-    CloudError, Effects, Family, Freshness, InProgress, Ingress, Instance, InstanceAnswer, InstanceState,
-    InstanceView, ProviderEvent, ProviderInfo, ProviderStatus, Route, ServiceCondition, VolumeAnswer,
+    BalancerIngress, CloudError, Effects, Family, Freshness, InProgress, Instance, InstanceAnswer,
+    InstanceState, InstanceView, ProviderEvent, ProviderInfo, ProviderStatus, Route, ServiceCondition,
+    VolumeAnswer,
 };
 
 #[derive(Debug)]
@@ -78,7 +79,7 @@ struct State {
     always: HashMap<&'static str, CloudError>,
     in_progress: HashMap<&'static str, VecDeque<(InProgress, Duration)>>,
     effects: Effects,
-    updated_ingress: Vec<Ingress>,
+    updated_ingress: Vec<BalancerIngress>,
     latency: HashMap<&'static str, Duration>,
     queued: HashMap<&'static str, Duration>,
     patience: HashMap<&'static str, Duration>,
@@ -270,7 +271,7 @@ impl FakeProvider {
     }
 
     /// The addresses of every balancer that is updated.
-    pub fn set_updated_ingress(&self, ingress: Vec<Ingress>) {
+    pub fn set_updated_ingress(&self, ingress: Vec<BalancerIngress>) {
         self.state.lock().updated_ingress = ingress;
     }
 

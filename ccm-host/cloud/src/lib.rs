@@ -49,10 +49,10 @@ pub use error::{CloudError, ErrorReason};
 pub use inventory::Question;
 pub use metrics::CloudMetrics;
 pub use provider::{
-    Accepted, AddressType, BackendSet, ClusterRef, DeleteLoadBalancer, Effects, EnsureLoadBalancer,
-    EnsureRoute, Ensured, EnsuredRoute, Family, Freshness, InProgress, Ingress, IngressPort, Instance,
-    InstanceAnswer, InstanceQuery, InstanceState, InstanceView, Listed, LoadBalancer, LoadBalancerState,
-    Maintenance, MaintenanceKind, NodeAddress, Ownership, Provider, ProviderEvent, ProviderInfo,
+    Accepted, AddressType, BackendSet, BalancerIngress, BalancerPort, ClusterRef, DeleteLoadBalancer,
+    Effects, EnsureLoadBalancer, EnsureRoute, Ensured, EnsuredRoute, Family, Freshness, InProgress, Instance,
+    InstanceAddress, InstanceAnswer, InstanceQuery, InstanceState, InstanceView, Listed, LoadBalancer,
+    LoadBalancerState, Maintenance, MaintenanceKind, Ownership, Provider, ProviderEvent, ProviderInfo,
     ProviderStatus, Route, RouteState, RouteTarget, ServiceCondition, SyncState, UpdateLoadBalancer,
     VolumeAnswer, VolumeQuery, VolumeState,
 };

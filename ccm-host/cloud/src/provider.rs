@@ -165,8 +165,8 @@ pub struct ProviderInfo {
     pub durable_digest: bool,
     /// The labels and annotations of nodes that it reads: the Node cache must keep them for correct digests.
     pub keep_of_nodes: Keep,
-    /// It is told of a node what the kubelet may have written, and may report that back: the addresses, the provided IPs,
-    /// or an annotation.
+    /// It receives node fields that a kubelet can write, and may echo them back: addresses, provided IPs, or an
+    /// annotation.
     pub reads_kubelets_words: bool,
     /// Those of Services that it reads or writes, for the Service cache.
     pub keep_of_services: Keep,
@@ -257,7 +257,7 @@ pub struct Instance {
     /// A valid label value.
     pub instance_type: Option<String>,
     /// In the provider's order, without duplicates.
-    pub addresses: Vec<NodeAddress>,
+    pub addresses: Vec<InstanceAddress>,
     /// A valid label value.
     pub zone: Option<String>,
     /// A valid label value.
@@ -320,7 +320,7 @@ impl AddressType {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct NodeAddress {
+pub struct InstanceAddress {
     pub kind: AddressType,
     /// In the cloud's own spelling.
     pub address: String,
@@ -422,7 +422,7 @@ pub struct Accepted {
     pub in_progress: Option<InProgress>,
     pub effects: Effects,
     /// The balancer's addresses, if the update changed them.
-    pub ingress: Vec<Ingress>,
+    pub ingress: Vec<BalancerIngress>,
 }
 
 /// A balancer as the cloud has it.
@@ -437,7 +437,7 @@ pub struct LoadBalancer {
     pub name: String,
     pub state: LoadBalancerState,
     /// Valid entries; invalid ones from the provider are removed and named in `rejected`.
-    pub ingress: Vec<Ingress>,
+    pub ingress: Vec<BalancerIngress>,
     /// The digest last applied in full; `None` means unknown.
     pub applied_digest: Option<String>,
     /// Whether the cloud still matches what was applied.
@@ -458,19 +458,19 @@ impl LoadBalancer {
 
 /// One ingress entry of a balancer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ingress {
+pub struct BalancerIngress {
     /// `None` if the entry has a host name instead.
     pub ip: Option<IpAddr>,
     pub hostname: Option<String>,
     /// `VIP` or `Proxy`; only with an address. An unspecified mode means `VIP`.
     pub ip_mode: Option<&'static str>,
     /// The state of each port.
-    pub ports: Vec<IngressPort>,
+    pub ports: Vec<BalancerPort>,
 }
 
 /// The state of one port of a balancer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IngressPort {
+pub struct BalancerPort {
     /// 1 to 65535.
     pub port: u16,
     /// `TCP`, `UDP` or `SCTP`.
@@ -517,7 +517,7 @@ pub struct RouteTarget {
     /// Provider ID of its instance; may be empty.
     pub provider_id: String,
     /// The addresses that the route holds, if the provider's routes hold any.
-    pub addresses: Vec<NodeAddress>,
+    pub addresses: Vec<InstanceAddress>,
 }
 
 impl RouteTarget {

@@ -6,7 +6,7 @@ use cloudprovider_proto::v1alpha1 as pb;
 use ipnet::IpNet;
 
 use super::{
-    CloudError, EnsureRoute, EnsuredRoute, InProgress, Listed, NodeAddress, Route,
+    CloudError, EnsureRoute, EnsuredRoute, InProgress, InstanceAddress, Listed, Route,
     call::{
         batch::{Answer, BatchRpc, Call, Item, ItemKey},
         list,
@@ -136,7 +136,7 @@ impl BatchRpc for Delete {
 
 /// The route as the provider listed it, so that the provider can tell whether it has changed since.
 fn as_listed(route: &Route) -> pb::Route {
-    let address = |NodeAddress { kind, address }: &NodeAddress| pb::NodeAddress {
+    let address = |InstanceAddress { kind, address }: &InstanceAddress| pb::NodeAddress {
         r#type: *kind as i32,
         address: address.clone(),
     };

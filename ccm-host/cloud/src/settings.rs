@@ -15,7 +15,7 @@ const LONGEST_NAME: usize = 63;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Providers")]
 #[group(skip)]
-pub struct Flags {
+pub struct ProviderFlags {
     /// A provider and its endpoint: unix:///path, an absolute path, or https://host:port together with
     /// --provider-tls-dir. Repeat the flag for several providers.
     #[arg(long, value_name = "NAME=ENDPOINT")]
@@ -66,7 +66,7 @@ pub struct ProviderSettings {
     pub allowed_uids: Vec<u32>,
 }
 
-impl Flags {
+impl ProviderFlags {
     /// Validates what names a provider against the providers.
     pub fn division(&self, providers: &[ProviderSettings], mistakes: &mut Mistakes) -> Division {
         let known = |name: &str| {

@@ -18,7 +18,7 @@ use super::{
 };
 use ccm_kube::{
     ObjectKey,
-    shadow::{HeldCall, Shadow, Subject},
+    shadow::{HeldCall, Shadow, ShadowSubject},
 };
 
 const SERVICES: &str = "service-lb-controller";
@@ -135,7 +135,7 @@ impl Shadowed {
     fn hold(
         &self,
         controller: &'static str,
-        subject: Subject,
+        subject: ShadowSubject,
         method: &'static Method,
         what: String,
         takes_over: bool,
@@ -150,11 +150,11 @@ impl Shadowed {
     }
 }
 
-fn subject(kind: &str, namespace: &str, name: &str) -> Subject {
-    Subject { kind: kind.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() }
+fn subject(kind: &str, namespace: &str, name: &str) -> ShadowSubject {
+    ShadowSubject { kind: kind.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
-fn balancer(service: &ObjectKey) -> Subject {
+fn balancer(service: &ObjectKey) -> ShadowSubject {
     subject("LoadBalancer", &service.namespace, &service.name)
 }
 

@@ -13,7 +13,7 @@ use prost::Message as _;
 
 use super::{
     AddressType, BackendSet,
-    digest::{Writer, desired},
+    digest::{Digester, desired},
 };
 use ccm_kube::{
     Ingress, Node, ObjectKey, Pairs, Service, ServicePort, TargetPort,
@@ -29,7 +29,7 @@ pub(super) fn backend_set(mut nodes: Vec<Arc<Node>>, wants: Arc<pb::Wants>) -> B
     let fields = wants.backend.clone().unwrap_or_default();
     nodes.sort_by(|a, b| (&a.name, &a.uid).cmp(&(&b.name, &b.uid)));
     nodes.dedup_by(|a, b| a.name == b.name && a.uid == b.uid);
-    let mut text = Writer::new(BACKENDS);
+    let mut text = Digester::new(BACKENDS);
     let mut told: Vec<_> = nodes.iter().map(|node| node_ref(node, &fields)).collect();
     told.iter_mut().for_each(|node| text.node(node));
     let message = pb::BackendSet { digest: text.finish(), nodes: told, nodes_omitted: false };
@@ -44,7 +44,7 @@ pub(super) fn desired_digest(object: &Service, backends: &BackendSet) -> String 
     let written =
         |key: &String| wants.service_annotation_writes.iter().any(|prefix| key.starts_with(prefix.as_str()));
     message.annotations.retain(|key, _| !written(key));
-    let mut text = Writer::new(SERVICE);
+    let mut text = Digester::new(SERVICE);
     text.service(message);
     desired(object.spec.load_balancer_class.as_deref(), &text.finish(), &backends.digest)
 }

@@ -101,8 +101,8 @@ struct Inner<T: Slim> {
     store: RwLock<Store<T>>,
     /// Read-locked while a change is stored and handed out, so that a late subscriber misses none.
     handlers: RwLock<Vec<Handler<T>>>,
-    wanted: watch::Sender<Wanted>,
-    /// The generation of [`Wanted`] of the last complete list; 0 before the first.
+    wanted: watch::Sender<WantedKeys>,
+    /// The generation of [`WantedKeys`] of the last complete list; 0 before the first.
     listed: watch::Sender<u64>,
     lost: Mutex<Outage>,
     interner: Interner,
@@ -111,7 +111,7 @@ struct Inner<T: Slim> {
 
 /// The keys to keep, numbered: every new number starts a new list.
 #[derive(Clone)]
-struct Wanted {
+struct WantedKeys {
     generation: u64,
     keep: Arc<Keep>,
     /// What each provider has wished for so far.
@@ -137,7 +137,11 @@ impl<T: Slim> Cache<T> {
         Self(Arc::new(Inner {
             store: RwLock::new(Store::default()),
             handlers: RwLock::default(),
-            wanted: watch::Sender::new(Wanted { generation: 1, by: HashMap::new(), keep: Arc::new(keep) }),
+            wanted: watch::Sender::new(WantedKeys {
+                generation: 1,
+                by: HashMap::new(),
+                keep: Arc::new(keep),
+            }),
             listed: watch::Sender::new(0),
             lost: Mutex::default(),
             interner: Interner::default(),
@@ -283,7 +287,7 @@ impl<T: Slim> Cache<T> {
         self.0.store.write().begin_list();
     }
 
-    fn put(&self, object: Read<T::Wire>, wanted: &Wanted) {
+    fn put(&self, object: Read<T::Wire>, wanted: &WantedKeys) {
         match object {
             Ok(wire) => {
                 let object = T::project(wire, &wanted.keep, &self.0.interner);
@@ -315,7 +319,7 @@ impl<T: Slim> Cache<T> {
         }
     }
 
-    fn remove(&self, object: Read<T::Wire>, wanted: &Wanted) {
+    fn remove(&self, object: Read<T::Wire>, wanted: &WantedKeys) {
         let (key, last) = match object {
             Ok(wire) => {
                 let last = T::project(wire, &wanted.keep, &self.0.interner);
@@ -332,7 +336,7 @@ impl<T: Slim> Cache<T> {
     }
 
     /// Ends a complete list: objects that it did not contain are gone.
-    fn end_list(&self, wanted: &Wanted) {
+    fn end_list(&self, wanted: &WantedKeys) {
         self.change(|store| store.end_list().into_iter().map(Some));
         self.0.metrics.lists.inc();
         self.0.listed.send_replace(wanted.generation);

@@ -35,7 +35,7 @@ use super::{
     metrics::ClientMetrics,
 };
 use bearer::Bearer;
-use guard::{Guard, Limiter, Rules};
+use guard::{RequestGuard, RequestLimiter, RequestRules};
 pub use recognition::Recognition;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -108,7 +108,7 @@ pub enum ClientError {
     #[error("user agent {0:?} holds characters that a header may not")]
     UserAgent(String),
     /// The expected server name is invalid.
-    #[error("tls-server-name {0:?} is no host name and no address")]
+    #[error("tls-server-name {0:?} is neither a host name nor an IP address")]
     ServerName(String),
     /// The TLS or login credentials are unusable.
     #[error("credentials for the apiserver")]
@@ -199,9 +199,9 @@ where
     B::Error: Into<BoxError> + Send,
 {
     let credentials = |error| ClientError::Credentials(Box::new(error));
-    let rules = Rules {
+    let rules = RequestRules {
         recognition: account.is_none().then(|| options.recognition.clone()),
-        limiter: Limiter::new(options.qps, options.burst),
+        limiter: RequestLimiter::new(options.qps, options.burst),
         deadline: options.request_timeout,
         retries: options.retries,
         metrics: metrics.clone(),
@@ -213,7 +213,7 @@ where
         .layer(config.extra_headers_layer().map_err(credentials)?)
         .map_err(BoxError::from)
         .option_layer(account.map(|account| layer_fn(move |inner| Bearer::new(inner, account.clone()))))
-        .layer_fn(|inner| Guard::new(inner, rules.clone()))
+        .layer_fn(|inner| RequestGuard::new(inner, rules.clone()))
         .layer(DecompressionLayer::new().gzip(!config.disable_compression))
         .service(service);
     Ok(Client::new(service, config.default_namespace.clone()))

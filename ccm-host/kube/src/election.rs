@@ -11,8 +11,8 @@
 //!
 //! The leader stops `--leader-elect-renew-deadline` after its last renewal, before anybody else may take the Lease; the
 //! process then ends and restarts as a standby. A leader that is asked to stop releases the Lease once the providers
-//! have heard of it: by then, whatever they did in its name has ended. If one has not heard it, the Lease is left to run
-//! out: until then that provider may work for this process. A leader that no provider has answered for minutes says so in the
+//! have acknowledged it, so all work done in its name has ended. If one has not, the Lease is left to expire: until then
+//! that provider may work for this process. A leader that no provider has answered for minutes says so in the
 //! Lease, and gives it to a standby that one answers. A standby checks the Lease every
 //! `--leader-elect-retry-period`, and when a watch reports that its holder released it.
 
@@ -111,20 +111,20 @@ fn whole_seconds(text: &str) -> Result<Duration, Wrong> {
     let period = flag::period(text)?;
     match period.subsec_nanos() {
         0 => Ok(period),
-        _ => Err(Wrong::new("is no whole number of seconds", "a Lease counts in seconds")),
+        _ => Err(Wrong::new("is not a whole number of seconds", "a Lease counts in seconds")),
     }
 }
 
 fn leases(text: &str) -> Result<String, Wrong> {
     match text {
         "leases" => Ok(text.to_owned()),
-        _ => Err(Wrong::new("is no kind of lock", "give leases")),
+        _ => Err(Wrong::new("is not a supported lock", "give leases")),
     }
 }
 
 fn filled(text: &str) -> Result<String, Wrong> {
     match text {
-        "" => Err(Wrong::new("is empty", "leave the flag away for the default")),
+        "" => Err(Wrong::new("is empty", "leave the flag out for the default")),
         _ => Ok(text.to_owned()),
     }
 }
@@ -310,7 +310,8 @@ pub async fn run(
             Ok(()) => lock.release().await,
             Err(_unheard) => tracing::warn!(
                 lease = lock.name(),
-                "a provider did not hear that this process stops, and may still work for it: the Lease runs out by itself"
+                "a provider did not acknowledge that this process is stopping, and may still work for it: the Lease is \
+                 left to expire"
             ),
         }
     }

@@ -122,10 +122,10 @@ struct Raised {
 
 /// The queue of events of the process. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Events(Arc<Shared>);
+pub struct Events(Arc<EventQueue>);
 
 #[derive(Debug)]
-struct Shared {
+struct EventQueue {
     queue: Mutex<VecDeque<Raised>>,
     raised: Notify,
     /// Queued, or being written.
@@ -139,7 +139,7 @@ struct Shared {
 #[derive(Debug, Clone)]
 pub struct Recorder {
     component: &'static str,
-    shared: Arc<Shared>,
+    shared: Arc<EventQueue>,
 }
 
 impl Events {
@@ -153,7 +153,7 @@ impl Events {
 
     /// A queue without a writer yet.
     pub(super) fn detached(metrics: EventMetrics) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(EventQueue {
             queue: Mutex::default(),
             raised: Notify::new(),
             pending: watch::Sender::new(0),
@@ -213,7 +213,7 @@ impl Recorder {
     }
 }
 
-impl Shared {
+impl EventQueue {
     fn push(&self, raised: Raised) {
         let mut queue = self.queue.lock();
         if queue.len() >= CAPACITY {
@@ -236,7 +236,7 @@ impl Shared {
 }
 
 /// A taken event that is neither written nor discarded yet.
-struct Unsettled<'a>(&'a Shared);
+struct Unsettled<'a>(&'a EventQueue);
 
 impl Drop for Unsettled<'_> {
     fn drop(&mut self) {

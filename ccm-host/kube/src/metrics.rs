@@ -62,7 +62,7 @@ const SIZES: Buckets = Buckets(&[
 
 /// Labels of one finished attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Request {
+pub(super) struct RequestLabels {
     pub(super) code: String,
     pub(super) method: String,
     pub(super) host: String,
@@ -70,7 +70,7 @@ pub(super) struct Request {
 
 /// Labels of one repeated attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Retry {
+pub(super) struct RetryLabels {
     pub(super) code: String,
     pub(super) verb: String,
     pub(super) host: String,
@@ -88,8 +88,8 @@ pub(super) type Measured = Histograms<OfVerb>;
 /// Metrics of all clients.
 #[derive(Debug, Clone)]
 pub struct ClientMetrics {
-    pub(super) requests: Family<Request, Counter>,
-    pub(super) retries: Family<Retry, Counter>,
+    pub(super) requests: Family<RequestLabels, Counter>,
+    pub(super) retries: Family<RetryLabels, Counter>,
     pub(super) duration: Measured,
     pub(super) limiter: Measured,
     pub(super) request_size: Measured,
@@ -132,7 +132,7 @@ impl ClientMetrics {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Kind {
+struct KindMetrics {
     kind: &'static str,
 }
 
@@ -142,12 +142,12 @@ type Seconds = Gauge<f64, AtomicU64>;
 /// Metrics of all caches.
 #[derive(Debug, Clone)]
 pub struct CacheMetrics {
-    objects: Family<Kind, Count>,
-    last_event: Family<Kind, Seconds>,
-    lists: Family<Kind, Counter>,
-    errors: Family<Kind, Counter>,
-    watching: Family<Kind, Gauge>,
-    unreadable: Family<Kind, Count>,
+    objects: Family<KindMetrics, Count>,
+    last_event: Family<KindMetrics, Seconds>,
+    lists: Family<KindMetrics, Counter>,
+    errors: Family<KindMetrics, Counter>,
+    watching: Family<KindMetrics, Gauge>,
+    unreadable: Family<KindMetrics, Count>,
 }
 
 impl CacheMetrics {
@@ -174,7 +174,7 @@ impl CacheMetrics {
     /// The series of one kind.
     #[must_use]
     pub fn of_kind(&self, kind: &'static str) -> KindCacheMetrics {
-        let kind = Kind { kind };
+        let kind = KindMetrics { kind };
         KindCacheMetrics {
             objects: self.objects.get_or_create_owned(&kind),
             last_event: self.last_event.get_or_create_owned(&kind),

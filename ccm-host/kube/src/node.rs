@@ -16,7 +16,7 @@ use super::{
 
 /// Condition types that are kept, besides those with [`OWN_CONDITION_PREFIX`].
 pub const KEPT_CONDITIONS: [&str; 3] = ["Ready", "NetworkUnavailable", "MaintenancePlanned"];
-/// Conditions with this prefix belong to this host (the breaker's, for one) and are kept.
+/// Conditions with this prefix belong to this host and are kept.
 pub const OWN_CONDITION_PREFIX: &str = "CloudProvider";
 
 /// A Node as the controllers see it.

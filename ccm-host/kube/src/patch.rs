@@ -38,7 +38,7 @@ pub use kinds::{
     node_pod_cidrs, service_annotations, service_condition, service_finalizer, service_ingress,
     volume_admission, volume_topology, without_service_condition,
 };
-pub use named::{Called, NodeLease, Record, RecordKey, Secret, WebhookConfiguration};
+pub use named::{Called, NodeLease, RecordKey, Secret, StoredRecord, WebhookConfiguration};
 pub use writer::{WriteError, WritePressure, Writer, Written};
 
 /// The parts of a patch that guard it and change nothing.

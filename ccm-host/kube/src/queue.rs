@@ -97,7 +97,7 @@ impl<K: Key> WorkQueue<K> {
         self.0.name
     }
 
-    /// Runs the key as soon as possible. Replaces a pending delay; keeps the failure count.
+    /// ActiveRuns the key as soon as possible. Replaces a pending delay; keeps the failure count.
     pub fn add(&self, key: K) {
         if self.0.schedule.lock().add(key, Instant::now()) {
             self.0.series.adds.inc();
@@ -105,7 +105,7 @@ impl<K: Key> WorkQueue<K> {
         }
     }
 
-    /// Runs the key as soon as possible, unless it waits for a delay, which stays. Returns whether it runs.
+    /// ActiveRuns the key as soon as possible, unless it waits for a delay, which stays. Returns whether it runs.
     pub fn add_unless_delayed(&self, key: K) -> bool {
         let mut schedule = self.0.schedule.lock();
         let runs = !schedule.is_delayed(&key);
@@ -116,7 +116,7 @@ impl<K: Key> WorkQueue<K> {
         runs
     }
 
-    /// Runs the key after a delay, unless it runs earlier for another reason.
+    /// ActiveRuns the key after a delay, unless it runs earlier for another reason.
     pub fn add_after(&self, key: K, delay: Duration) {
         if delay.is_zero() {
             return self.add(key);
@@ -282,7 +282,7 @@ impl Outcome {
     }
 }
 
-/// Runs the keys of the queue, at most `max_in_flight` at a time.
+/// ActiveRuns the keys of the queue, at most `max_in_flight` at a time.
 ///
 /// A run that panics is logged and retried like a failed one; no key is lost. When cancelled, it hands out no more
 /// keys, shuts the queue down and waits for the runs in flight. The caller bounds that wait; dropping the future aborts
@@ -293,7 +293,7 @@ where
     H: Fn(K) -> F,
     F: Future<Output = Outcome> + Send + 'static,
 {
-    let mut runs = Runs { queue, tasks: JoinSet::new(), keys: HashMap::new() };
+    let mut runs = ActiveRuns { queue, tasks: JoinSet::new(), keys: HashMap::new() };
     loop {
         let free = runs.tasks.len() < max_in_flight.max(1);
         tokio::select! {
@@ -315,13 +315,13 @@ where
     }
 }
 
-struct Runs<K: Key> {
+struct ActiveRuns<K: Key> {
     queue: WorkQueue<K>,
     tasks: JoinSet<Outcome>,
     keys: HashMap<Id, K>,
 }
 
-impl<K: Key> Runs<K> {
+impl<K: Key> ActiveRuns<K> {
     fn start(&mut self, key: K, running: impl Future<Output = Outcome> + Send + 'static) {
         let task = self.tasks.spawn(running.in_current_span());
         self.keys.insert(task.id(), key);

@@ -19,11 +19,11 @@ pub struct LabelSelector {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Requirement {
     key: String,
-    rule: Rule,
+    rule: Operator,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Rule {
+enum Operator {
     In(BTreeSet<String>),
     NotIn(BTreeSet<String>),
     Exists,
@@ -60,7 +60,7 @@ impl LabelSelector {
     }
 }
 
-impl Rule {
+impl Operator {
     fn holds(&self, value: Option<&str>) -> bool {
         match self {
             Self::In(values) => value.is_some_and(|value| values.contains(value)),
@@ -90,10 +90,10 @@ impl fmt::Display for LabelSelector {
                 out.write_str(",")?;
             }
             match rule {
-                Rule::In(values) => write!(out, "{key} in ({})", joined(values))?,
-                Rule::NotIn(values) => write!(out, "{key} notin ({})", joined(values))?,
-                Rule::Exists => write!(out, "{key}")?,
-                Rule::Absent => write!(out, "!{key}")?,
+                Operator::In(values) => write!(out, "{key} in ({})", joined(values))?,
+                Operator::NotIn(values) => write!(out, "{key} notin ({})", joined(values))?,
+                Operator::Exists => write!(out, "{key}")?,
+                Operator::Absent => write!(out, "!{key}")?,
             }
         }
         Ok(())
@@ -141,14 +141,14 @@ fn requirement(part: &str) -> Result<Requirement, SelectorError> {
         return set(part, left, right);
     }
     if let Some((key, value)) = part.split_once("!=") {
-        return with_values(part, key, [value], Rule::NotIn);
+        return with_values(part, key, [value], Operator::NotIn);
     }
     if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
-        return with_values(part, key, [value], Rule::In);
+        return with_values(part, key, [value], Operator::In);
     }
     match part.strip_prefix('!') {
-        Some(key) => Ok(Requirement { key: valid_key(part, key)?, rule: Rule::Absent }),
-        None => Ok(Requirement { key: valid_key(part, part)?, rule: Rule::Exists }),
+        Some(key) => Ok(Requirement { key: valid_key(part, key)?, rule: Operator::Absent }),
+        None => Ok(Requirement { key: valid_key(part, part)?, rule: Operator::Exists }),
     }
 }
 
@@ -162,8 +162,8 @@ fn set(part: &str, left: &str, right: &str) -> Result<Requirement, SelectorError
     }
     let words: Vec<&str> = left.split_whitespace().collect();
     match words.as_slice() {
-        [key, "in"] => with_values(part, key, values.split(','), Rule::In),
-        [key, "notin"] => with_values(part, key, values.split(','), Rule::NotIn),
+        [key, "in"] => with_values(part, key, values.split(','), Operator::In),
+        [key, "notin"] => with_values(part, key, values.split(','), Operator::NotIn),
         _ => Err(fault(part, "needs 'in' or 'notin' before the parenthesis")),
     }
 }
@@ -172,7 +172,7 @@ fn with_values<'a>(
     part: &str,
     key: &str,
     values: impl IntoIterator<Item = &'a str>,
-    rule: fn(BTreeSet<String>) -> Rule,
+    rule: fn(BTreeSet<String>) -> Operator,
 ) -> Result<Requirement, SelectorError> {
     let key = valid_key(part, key)?;
     let values = values.into_iter().map(|value| valid_value(part, value)).collect::<Result<_, _>>()?;

@@ -57,7 +57,7 @@ impl Settings {
             mistakes.refuse(
                 "shadow",
                 true,
-                "goes not with --use-service-account-credentials, which creates ServiceAccounts and tokens",
+                "cannot be combined with --use-service-account-credentials, which creates ServiceAccounts and tokens",
                 "give --use-service-account-credentials=false: in shadow mode no controller writes",
             );
         }
@@ -66,7 +66,7 @@ impl Settings {
 
 /// What something held back is about. By name: the uid is that of the patch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Subject {
+pub struct ShadowSubject {
     pub kind: String,
     /// Empty if the kind has none.
     pub namespace: String,
@@ -83,14 +83,14 @@ pub struct Observed {
 /// Where objects are looked up.
 pub trait Objects {
     /// `None` if there is no such object.
-    fn observe(&self, subject: &Subject) -> Option<Observed>;
+    fn observe(&self, subject: &ShadowSubject) -> Option<Observed>;
 }
 
 /// A call that was held back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldCall {
     pub controller: &'static str,
-    pub subject: Subject,
+    pub subject: ShadowSubject,
     pub method: &'static str,
     /// For people: what it would do, and what is known of it.
     pub what: String,
@@ -103,13 +103,13 @@ pub struct HeldCall {
 pub struct Shadow {
     times: Times,
     metrics: Metrics,
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<HeldBack>>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
-    writes: BTreeMap<(Subject, String), Write>,
-    calls: BTreeMap<Subject, Call>,
+struct HeldBack {
+    writes: BTreeMap<(ShadowSubject, String), Write>,
+    calls: BTreeMap<ShadowSubject, KeptCall>,
     /// How much of it the other controller manager did as well, by controller.
     agreements: BTreeMap<&'static str, u64>,
     /// Records of the host about itself: kept here, so that the controllers go on as if they were written.
@@ -129,7 +129,7 @@ struct Write {
 }
 
 #[derive(Debug)]
-struct Call {
+struct KeptCall {
     held: HeldCall,
     since: Timestamp,
     asked: Timestamp,
@@ -154,7 +154,13 @@ impl Shadow {
     }
 
     /// Holds back a write to the object of this uid, field by field.
-    pub fn hold_write(&self, controller: &'static str, subject: &Subject, uid: &str, fields: Vec<Field>) {
+    pub fn hold_write(
+        &self,
+        controller: &'static str,
+        subject: &ShadowSubject,
+        uid: &str,
+        fields: Vec<Field>,
+    ) {
         let now = clock::now();
         let mut held = self.held.lock();
         for Field { path, old, new } in fields {
@@ -167,7 +173,7 @@ impl Shadow {
     }
 
     /// Holds back the deletion of an object.
-    pub fn hold_deletion(&self, controller: &'static str, subject: &Subject, uid: &str) {
+    pub fn hold_deletion(&self, controller: &'static str, subject: &ShadowSubject, uid: &str) {
         let whole = Field { path: String::new(), old: None, new: Value::Null };
         self.hold_write(controller, subject, uid, vec![whole]);
     }
@@ -178,14 +184,14 @@ impl Shadow {
         self.metrics.held_back(call.controller);
         let mut held = self.held.lock();
         let is_same =
-            |known: &&Call| (known.held.method, known.held.takes_over) == (call.method, call.takes_over);
+            |known: &&KeptCall| (known.held.method, known.held.takes_over) == (call.method, call.takes_over);
         let since = held.calls.get(&call.subject).filter(is_same).map_or(now, |known| known.since);
         tracing::debug!(method = call.method, name = call.subject.name, call.what, "held back");
-        held.calls.insert(call.subject.clone(), Call { held: call, since, asked: now });
+        held.calls.insert(call.subject.clone(), KeptCall { held: call, since, asked: now });
     }
 
     /// The cloud is as a call would have made it.
-    pub fn agreed(&self, controller: &'static str, subject: &Subject) {
+    pub fn agreed(&self, controller: &'static str, subject: &ShadowSubject) {
         let mut held = self.held.lock();
         if held.calls.remove(subject).is_some() {
             *held.agreements.entry(controller).or_default() += 1;
@@ -207,7 +213,7 @@ impl Shadow {
     /// Settles what the other controller did, forgets what nobody wants any more, and shows the rest.
     pub fn review(&self, objects: &dyn Objects, now: Timestamp) -> (Vec<Row>, Vec<Agreed>) {
         let mut held = self.held.lock();
-        let Held { writes, calls, agreements, .. } = &mut *held;
+        let HeldBack { writes, calls, agreements, .. } = &mut *held;
         let mut rows = Vec::new();
         writes.retain(|(subject, path), write| {
             let observed = objects.observe(subject);
@@ -247,7 +253,7 @@ impl Shadow {
 }
 
 fn of_write(
-    subject: &Subject,
+    subject: &ShadowSubject,
     path: &str,
     write: &Write,
     observed: Option<&Observed>,
@@ -268,7 +274,7 @@ fn of_write(
 }
 
 /// A row about no field.
-fn row(controller: &str, subject: &Subject, standing: Standing, what: String, since: Timestamp) -> Row {
+fn row(controller: &str, subject: &ShadowSubject, standing: Standing, what: String, since: Timestamp) -> Row {
     Row {
         controller: controller.to_owned(),
         kind: subject.kind.clone(),

@@ -89,15 +89,15 @@ pub struct Controller {
     recorder: Recorder,
     metrics: CloudNodeMetrics,
     /// Nodes with the taint.
-    new: Lane,
+    new: NodeLane,
     /// All others.
-    known: Lane,
+    known: NodeLane,
     memory: Mutex<Memory>,
 }
 
 /// The nodes of one kind that are worked on.
 #[derive(Debug)]
-struct Lane {
+struct NodeLane {
     queue: WorkQueue<String>,
     reports: Reports<String>,
     /// [`AT_ONCE`] in equal parts, by provider: one that hangs leaves the others their share.
@@ -109,7 +109,7 @@ struct Lane {
 /// Maximum nodes of a lane observed at once: enough for a whole cluster, since waiting costs little.
 const AT_ONCE: usize = 8192;
 
-impl Lane {
+impl NodeLane {
     fn new(name: &'static str, writes: usize, recorder: &Recorder, parts: &Parts) -> Self {
         let providers = parts.providers.all();
         let part = AT_ONCE / providers.len().max(1);
@@ -130,20 +130,20 @@ impl Controller {
         let recorder = parts.events.recorder(COMPONENT);
         Self {
             metrics: CloudNodeMetrics::register(registry),
-            new: Lane::new("Nodes", settings.concurrent_node_syncs, &recorder, &parts),
-            known: Lane::new("NodeRefreshes", settings.status_workers(), &recorder, &parts),
+            new: NodeLane::new("Nodes", settings.concurrent_node_syncs, &recorder, &parts),
+            known: NodeLane::new("NodeRefreshes", settings.status_workers(), &recorder, &parts),
             recorder,
             memory: Mutex::default(),
             parts,
         }
     }
 
-    fn lane(&self, node: &Node) -> &Lane {
+    fn lane(&self, node: &Node) -> &NodeLane {
         if is_new(node) { &self.new } else { &self.known }
     }
 
     /// Works on a node from the queue of this lane.
-    async fn work(&self, name: &str, lane: &Lane) -> Outcome {
+    async fn work(&self, name: &str, lane: &NodeLane) -> Outcome {
         let Some(node) = self.ours(name) else {
             self.forget(name);
             return Outcome::Done;
@@ -165,7 +165,7 @@ impl Controller {
         outcome
     }
 
-    async fn look_at(&self, node: &Arc<Node>, lane: &Lane) -> Outcome {
+    async fn look_at(&self, node: &Arc<Node>, lane: &NodeLane) -> Outcome {
         let Some(asked) = self.memory.lock().question(node) else { return Outcome::Done };
         let answer = match asked {
             None => None,
@@ -192,7 +192,7 @@ impl Controller {
     }
 
     /// All that is to be said of the node now, by the lane that it is in from now on.
-    fn report(&self, node: &Node, lane: &Lane, reports: Vec<Report>) -> Outcome {
+    fn report(&self, node: &Node, lane: &NodeLane, reports: Vec<Report>) -> Outcome {
         let other = if std::ptr::eq(lane, &self.new) { &self.known } else { &self.new };
         other.reports.clear(&node.name);
         lane.reports.set(&node.name, Some(node.into()), reports)
@@ -204,7 +204,7 @@ impl Controller {
 struct Worker<const NEW: bool>(Arc<Controller>);
 
 impl<const NEW: bool> Worker<NEW> {
-    fn lane(&self) -> &Lane {
+    fn lane(&self) -> &NodeLane {
         if NEW { &self.0.new } else { &self.0.known }
     }
 }

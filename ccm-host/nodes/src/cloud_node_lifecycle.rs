@@ -51,7 +51,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use act::{Failures, HELD_BACK, Ledger};
+use act::{DeletionLedger, Failures, HELD_BACK};
 use ccm_cloud::{Family, NodeOwner, Provider, ProviderStatus, Providers};
 use ccm_kube::{
     Condition,
@@ -63,10 +63,10 @@ use ccm_kube::{
 use ccm_reconcile::{Kept, Parts, Registration, Run, taint, until_cancelled};
 pub use decide::is_given_up;
 use decide::is_ready;
-use explain::View;
+use explain::LifecycleView;
 use guard::{Denials, Guard, Leases, Rule, Rules};
 use metrics::LifecycleMetrics;
-use observe::Seen;
+use observe::SeenNodes;
 use shutdown::Stops;
 
 /// The component that Events are recorded under.
@@ -96,7 +96,7 @@ pub const REGISTRATION: Registration = Registration {
 
 fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
     let controller = Controller::new(parts, registry);
-    controller.parts.views.explains(Arc::<View>::clone(&controller.view));
+    controller.parts.views.explains(Arc::<LifecycleView>::clone(&controller.view));
     Some(Box::new(|stop| controller.run(stop).boxed()))
 }
 
@@ -105,7 +105,7 @@ struct Controller {
     parts: Parts,
     recorder: Recorder,
     metrics: LifecycleMetrics,
-    view: Arc<View>,
+    view: Arc<LifecycleView>,
     domains: Arc<Vec<Domain>>,
     /// Nodes that joined while this process watched, by uid, and when; as long as they may be younger than the grace.
     joined: Arc<Mutex<HashMap<String, Instant>>>,
@@ -123,12 +123,12 @@ struct Domain {
 
 /// The state kept for the nodes of a domain from pass to pass.
 #[derive(Debug)]
-struct Memory {
+struct DomainMemory {
     guard: Guard,
     denials: Denials,
     leases: Leases,
     /// `None` until it was read.
-    ledger: Option<Ledger>,
+    ledger: Option<DeletionLedger>,
     failures: Failures,
     stops: Stops,
     rng: fastrand::Rng,
@@ -210,7 +210,7 @@ impl Controller {
         Self {
             recorder: parts.events.recorder(COMPONENT),
             metrics: LifecycleMetrics::register(registry),
-            view: Arc::new(View::new(&parts)),
+            view: Arc::new(LifecycleView::new(&parts)),
             domains: Arc::new(domains),
             joined: Arc::default(),
             parts,
@@ -237,7 +237,7 @@ impl Controller {
             max_share: settings.node_deletion_max_share.fraction(),
             window: settings.node_deletion_window,
         };
-        let mut memory = Memory {
+        let mut memory = DomainMemory {
             guard: Guard::new(rules(settings.node_deletion_grace)),
             denials: Denials::default(),
             leases: Leases::default(),
@@ -254,7 +254,7 @@ impl Controller {
         }
     }
 
-    async fn pass(&self, domain: &Domain, memory: &mut Memory) {
+    async fn pass(&self, domain: &Domain, memory: &mut DomainMemory) {
         let grace = self.parts.settings.lifecycle.node_deletion_grace;
         self.joined.lock().retain(|_, joined| joined.elapsed() < grace);
         let mut flock = Flock::of(&self.parts, domain);
@@ -281,7 +281,7 @@ impl Controller {
     }
 
     /// Deletes what the guard allows, and shows what is held back.
-    async fn conclude(&self, domain: &Domain, memory: &mut Memory, flock: &Flock, seen: &Seen) {
+    async fn conclude(&self, domain: &Domain, memory: &mut DomainMemory, flock: &Flock, seen: &SeenNodes) {
         let was_contradicted = memory.guard.is_contradicted();
         let (now, total) = (Instant::now(), flock.all.len());
         let mut ruling = memory.guard.rule(now, total, &seen.absent, &seen.control);

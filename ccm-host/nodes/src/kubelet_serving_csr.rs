@@ -1,4 +1,4 @@
-//! Approves the serving certificates of kubelets, if the cloud bears out every name and address in the request.
+//! Approves the serving certificates of kubelets, if the cloud confirms every name and address in the request.
 //!
 //! In: CertificateSigningRequests of the signer `kubernetes.io/kubelet-serving`, the Nodes, and what the provider reports
 //! at that moment. Out: the condition Approved, or Denied if the policy says so. kube-controller-manager signs what is

@@ -7,7 +7,7 @@
 //! ```text
 //! Node cache ──► observe: the ledger ──► queue ──► decide: which blocks, or what the provider says ──► act: one patch
 //!                    ▲                                                                                      │
-//!                    └──────────── what the node has now, or has for certain not ◄──────────────────────────┘
+//!                    └──────────── what the node has, or certainly does not have ◄──────────────────────────┘
 //! ```
 //!
 //! Nothing is assigned before every node of the synced cache is in the ledger.
@@ -56,12 +56,12 @@ pub const REGISTRATION: Registration = Registration {
 #[derive(Debug)]
 pub struct Controller {
     shell: Shell<String>,
-    source: Source,
+    source: CidrSource,
 }
 
 /// The source of pod CIDRs.
 #[derive(Debug)]
-enum Source {
+enum CidrSource {
     Ranges(Mutex<Ledger>),
     /// With the cluster CIDRs: a node waits for all their families.
     Cloud {
@@ -83,10 +83,12 @@ impl shell::Controller for Controller {
 
     fn new(shell: Shell<String>, registry: &mut Registry) -> Option<Self> {
         let source = match shell.parts.settings.cidrs.allocation.clone() {
-            Some(Allocation::Ranges { ranges, reserved }) => {
-                Source::Ranges(Mutex::new(Ledger::new(&ranges, &reserved, &IpamMetrics::register(registry))))
-            }
-            Some(Allocation::Cloud { cluster }) => Source::Cloud { cluster },
+            Some(Allocation::Ranges { ranges, reserved }) => CidrSource::Ranges(Mutex::new(Ledger::new(
+                &ranges,
+                &reserved,
+                &IpamMetrics::register(registry),
+            ))),
+            Some(Allocation::Cloud { cluster }) => CidrSource::Cloud { cluster },
             None => {
                 tracing::info!("nodes are given no pod CIDRs: --allocate-node-cidrs is false");
                 return None;
@@ -102,7 +104,7 @@ impl shell::Controller for Controller {
     /// On return, all nodes are in the ledger.
     async fn begin(self: &Arc<Self>) {
         let nodes = &self.shell.parts.nodes;
-        if matches!(self.source, Source::Ranges(_)) {
+        if matches!(self.source, CidrSource::Ranges(_)) {
             // A block is free if no node has it, and no test in a patch can say that: the former leader's last writes
             // must be seen.
             nodes.list_anew();
@@ -111,7 +113,7 @@ impl shell::Controller for Controller {
         ccm_reconcile::follow(self, nodes, Self::node_changed);
     }
 
-    /// A provider that connects may have what nobody had.
+    /// A provider that has just connected may own nodes that no other provider did.
     async fn background(&self) {
         let parts = &self.shell.parts;
         let look = || {
@@ -119,7 +121,7 @@ impl shell::Controller for Controller {
             let waiting = nodes.iter().filter(|node| decide::wants(node));
             waiting.for_each(|node| self.shell.queue.add(node.name.clone()));
         };
-        if matches!(self.source, Source::Cloud { .. }) {
+        if matches!(self.source, CidrSource::Cloud { .. }) {
             let period = parts.settings.nodes.node_status_update_frequency;
             ccm_reconcile::at_each_sweep(parts.providers.all(), Family::Instances, period, look).await;
         }

@@ -43,7 +43,7 @@ use ccm_reconcile::{
     shell::{self, Shell},
 };
 use claims::{Claims, Runs};
-use condition::Shown;
+use condition::Overwritten;
 use metrics::RouteMetrics;
 use table::Table;
 
@@ -62,19 +62,19 @@ pub const REGISTRATION: Registration = Registration {
 
 #[derive(Debug)]
 pub struct Controller {
-    shell: Shell<Subject>,
+    shell: Shell<RouteKey>,
     metrics: RouteMetrics,
     claims: Mutex<Claims>,
     runs: Runs,
     clouds: Vec<Cloud>,
-    shown: Shown,
+    shown: Overwritten,
     /// One permit for each read or write of a Node.
     nodes_at_once: Semaphore,
 }
 
 /// A key of the work queue: a node with all its routes, or a route that leads to none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Subject {
+pub enum RouteKey {
     /// By name, whether it exists or not.
     Node(String),
     /// A route that cannot be traced to a node.
@@ -85,7 +85,7 @@ pub enum Subject {
     },
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for RouteKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Node(name) => write!(out, "node {name}"),
@@ -104,7 +104,7 @@ struct Cloud {
 }
 
 impl shell::Controller for Controller {
-    type Key = Subject;
+    type Key = RouteKey;
     const NAME: &'static str = "node-route-controller";
     /// Upstream's, underscore included.
     const COMPONENT: &'static str = "route_controller";
@@ -115,7 +115,7 @@ impl shell::Controller for Controller {
     const AT_ONCE: usize = 8192;
 
     /// Unlike upstream, a missing cluster CIDR disables only this controller, not the whole process.
-    fn new(shell: Shell<Subject>, registry: &mut Registry) -> Option<Self> {
+    fn new(shell: Shell<RouteKey>, registry: &mut Registry) -> Option<Self> {
         let (settings, controller) = (&shell.parts.settings, Self::NAME);
         if !settings.routes.configure_cloud_routes {
             tracing::info!(controller, "not started: --configure-cloud-routes=false");
@@ -134,13 +134,13 @@ impl shell::Controller for Controller {
             claims: Mutex::default(),
             runs: Runs::default(),
             clouds: providers.map(|provider| Cloud::new(Arc::clone(provider))).collect(),
-            shown: Shown::default(),
+            shown: Overwritten::default(),
             nodes_at_once: Semaphore::new(NODES_AT_ONCE),
             shell,
         })
     }
 
-    fn shell(&self) -> &Shell<Subject> {
+    fn shell(&self) -> &Shell<RouteKey> {
         &self.shell
     }
 
@@ -158,15 +158,15 @@ impl shell::Controller for Controller {
         );
     }
 
-    async fn look(&self, subject: &Subject) -> Outcome {
+    async fn look(&self, subject: &RouteKey) -> Outcome {
         match subject {
-            Subject::Node(name) => {
+            RouteKey::Node(name) => {
                 let outdated = self.runs.begin(name);
                 let outcome = Box::pin(self.look_at_node(name, outdated)).await;
                 self.runs.end(name);
                 outcome
             }
-            Subject::Stray { provider, id } => self.look_at_stray(provider, id).await,
+            RouteKey::Stray { provider, id } => self.look_at_stray(provider, id).await,
         }
     }
 }

@@ -30,7 +30,7 @@ use ccm_reconcile::{
     shell::{self, Shell},
 };
 use metrics::SshKeyMetrics;
-use observe::Known;
+use observe::KnownSecret;
 
 /// The controller, to the rest of the host. Off unless it is named: who may write the Secret may log in everywhere.
 pub const REGISTRATION: Registration = Registration {
@@ -41,35 +41,35 @@ pub const REGISTRATION: Registration = Registration {
 
 #[derive(Debug)]
 struct Controller {
-    shell: Shell<Subject>,
+    shell: Shell<KeyTarget>,
     secret: ObjectKey,
     metrics: SshKeyMetrics,
-    known: Mutex<Known>,
+    known: Mutex<KnownSecret>,
 }
 
 /// A key to spread, and who is to spread it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Subject {
+struct KeyTarget {
     provider: String,
     user: String,
     fingerprint: String,
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for KeyTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.provider, self.user, self.fingerprint)
     }
 }
 
 impl shell::Controller for Controller {
-    type Key = Subject;
+    type Key = KeyTarget;
     const NAME: &'static str = "ssh-keys-controller";
     const QUEUE: &'static str = "ssh_keys";
     const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), max: Duration::from_secs(300) };
     /// Each call may take minutes.
     const AT_ONCE: usize = 16;
 
-    fn new(shell: Shell<Subject>, registry: &mut Registry) -> Option<Self> {
+    fn new(shell: Shell<KeyTarget>, registry: &mut Registry) -> Option<Self> {
         let Some(secret) = shell.parts.settings.ssh_keys.ssh_keys_secret.clone().0 else {
             tracing::warn!(
                 controller = Self::NAME,
@@ -80,7 +80,7 @@ impl shell::Controller for Controller {
         Some(Self { shell, secret, metrics: SshKeyMetrics::register(registry), known: Mutex::default() })
     }
 
-    fn shell(&self) -> &Shell<Subject> {
+    fn shell(&self) -> &Shell<KeyTarget> {
         &self.shell
     }
 
@@ -88,7 +88,7 @@ impl shell::Controller for Controller {
         self.follow_secret().await;
     }
 
-    async fn look(&self, subject: &Subject) -> Outcome {
+    async fn look(&self, subject: &KeyTarget) -> Outcome {
         self.spread(subject).await
     }
 }

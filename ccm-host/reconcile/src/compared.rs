@@ -9,11 +9,11 @@ use crate::Parts;
 use ccm_kube::{
     CertificateRequest, Node, ObjectKey, PersistentVolume, Service,
     keep::Pairs,
-    shadow::{Objects, Observed, Subject, condition},
+    shadow::{Objects, Observed, ShadowSubject, condition},
 };
 
 impl Objects for Parts {
-    fn observe(&self, subject: &Subject) -> Option<Observed> {
+    fn observe(&self, subject: &ShadowSubject) -> Option<Observed> {
         match subject.kind.as_str() {
             "Node" => self.nodes.get(subject.name.as_str()).map(|node| of_node(&node)),
             "Service" => {
@@ -53,7 +53,7 @@ fn of_service(service: &Service) -> Observed {
     Observed { uid: service.uid.clone(), value }
 }
 
-/// Its slim form says that somebody decided, not how: such a request is nobody's business any more.
+/// The slim form records that the request was decided, not how; decided requests need no further work.
 fn of_request(request: &CertificateRequest) -> Observed {
     let decided = request.has_conditions.then(|| json!({"Approved": "decided", "Denied": "decided"}));
     Observed { uid: request.uid.clone(), value: json!({"status": {"conditions": decided}}) }

@@ -97,7 +97,7 @@ async fn work<R: Reconciler>(controller: Arc<R>, cancel: CancellationToken) {
 /// The result of `work`; `None` if it was cancelled, which drops it where it waits.
 pub async fn until_cancelled<T>(cancel: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
-        // Polled first: work that could go on at this moment writes nothing any more.
+        // Polled first, so that work which is ready to continue cannot write after it is cancelled.
         biased;
         () = cancel.cancelled() => None,
         result = work => Some(result),

@@ -46,7 +46,7 @@ pub async fn known_to(nodes: &Cache<Node>, provider: &dyn Provider) {
 }
 
 /// Asks the provider that owns the node. If that is uncertain, asks all candidates: the only one that has the instance
-/// owns the node, once all others say that they have it not.
+/// owns the node once every other provider has denied it.
 pub async fn ask(
     providers: &Providers,
     nodes: &Cache<Node>,

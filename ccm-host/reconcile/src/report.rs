@@ -113,7 +113,7 @@ impl Report {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
+struct ReportLabels {
     controller: &'static str,
     standing: &'static str,
     reason: &'static str,
@@ -122,7 +122,7 @@ struct Labels {
 /// How many reports there are, of all controllers. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ReportMetrics {
-    reports: Family<Labels, Gauge>,
+    reports: Family<ReportLabels, Gauge>,
 }
 
 impl ReportMetrics {
@@ -296,7 +296,7 @@ impl<K: Key> Reports<K> {
             Standing::Waiting => "Waiting",
             Standing::Blocked => "Blocked",
         };
-        let labels = Labels { controller: self.0.controller, standing, reason: report.reason };
+        let labels = ReportLabels { controller: self.0.controller, standing, reason: report.reason };
         self.0.metrics.reports.get_or_create(&labels).inc_by(more);
     }
 }
@@ -394,7 +394,7 @@ mod tests {
         let scene = scene();
         scene.set("1", vec![report("A", "a")]);
         scene.set("1", vec![Report { retry: Retry::Backoff, ..report("A", "a") }]);
-        assert_eq!(scene.events(), ["a"], "another retry is no news");
+        assert_eq!(scene.events(), ["a"], "another retry is not reported again");
         scene.set("1", vec![report("A", "a"), report("B", "b")]);
         assert_eq!(scene.events(), ["b"]);
         scene.set("1", vec![report("A", "other")]);

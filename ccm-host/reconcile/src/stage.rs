@@ -170,6 +170,6 @@ impl Stage {
             }
         })
         .await
-        .expect("it never came to be so");
+        .expect("the condition was not reached in time");
     }
 }

@@ -15,7 +15,7 @@ pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const NO_SCHEDULE: &str = "NoSchedule";
 const NO_EXECUTE: &str = "NoExecute";
 
-/// The value that tells our taints of a node that is given up from a person's.
+/// The value that distinguishes our taints on a node that is given up from those an operator set.
 const STOPPED: &str = "instance-stopped";
 
 /// The shutdown taint as we write it: it keeps new pods away but evicts none.

@@ -1,13 +1,13 @@
-//! The Events of this controller, with upstream's reasons and types.
+//! The ServiceEvents of this controller, with upstream's reasons and types.
 //!
-//! In: what happened, once the writes concerned have succeeded. Out: Events on the Service, and reports of what is wrong
+//! In: what happened, once the writes concerned have succeeded. Out: ServiceEvents on the Service, and reports of what is wrong
 //! with it.
 
 use std::fmt::Display;
 
 use ccm_state::{LeftOut, Standing};
 
-use super::{Controller, Key};
+use super::{Controller, RunKey};
 use ccm_cloud::{BackendSet, CloudError, ErrorReason, LoadBalancer, ProviderEvent};
 use ccm_kube::{
     events::{EventType, Recorder, Regarding},
@@ -15,7 +15,7 @@ use ccm_kube::{
 };
 use ccm_reconcile::{Report, Retry, pass_on};
 
-/// The component that Events are recorded under; upstream's.
+/// The component that ServiceEvents are recorded under; upstream's.
 pub(super) const COMPONENT: &str = "service-controller";
 
 /// Maximum node names in one Event.
@@ -90,11 +90,11 @@ pub(super) fn waiting(reason: &'static str, why: impl Into<String>) -> Report {
     Report::waiting(reason, why, Retry::Backoff)
 }
 
-/// Records Events on Services.
+/// Records ServiceEvents on Services.
 #[derive(Debug, Clone)]
-pub(super) struct Events(Recorder);
+pub(super) struct ServiceEvents(Recorder);
 
-impl Events {
+impl ServiceEvents {
     pub(super) fn new(recorder: Recorder) -> Self {
         Self(recorder)
     }
@@ -132,7 +132,7 @@ impl Events {
         self.0.record(service, EventType::Warning, "OrphanedLoadBalancer", message);
     }
 
-    /// Passes a provider's Events on to the owner of the Service.
+    /// Passes a provider's ServiceEvents on to the owner of the Service.
     pub(super) fn of_provider(&self, service: impl Into<Regarding>, events: &[ProviderEvent]) {
         pass_on(&self.0, service, events);
     }
@@ -145,7 +145,7 @@ impl Events {
 impl Controller {
     /// Reports what is wrong with what a key is about, or what it waits for, until it [is well](Self::is_well). What is
     /// wrong says more than what it waits for. Only runs of the key call this.
-    pub(super) fn say(&self, key: &Key, about: impl Into<Regarding>, report: Report) {
+    pub(super) fn say(&self, key: &RunKey, about: impl Into<Regarding>, report: Report) {
         let about = about.into();
         let mut reports = self.reports.of(key);
         if reports.is_empty() {
@@ -162,7 +162,7 @@ impl Controller {
     }
 
     /// There is nothing to say about it any more.
-    pub(super) fn is_well(&self, key: &Key) {
+    pub(super) fn is_well(&self, key: &RunKey) {
         if !self.reports.of(key).is_empty() {
             self.metrics.pending.dec();
             self.reports.clear(key);

@@ -1,7 +1,7 @@
 //! Keeps the balancers of Services of type LoadBalancer in step with the cluster.
 //!
 //! In: Services, Nodes, and the providers' answers. Out: calls to the provider that owns the Service's class;
-//! finalizer, status and Events of the Service. What a balancer is made of is the provider's business;
+//! finalizer, status and ServiceEvents of the Service. What a balancer is made of is the provider's business;
 //! [`ccm_cloud`] batches updates.
 //!
 //! ```text
@@ -51,7 +51,7 @@ use ccm_kube::{
     service::{ObjectKey, SOURCE_RANGES, Service},
 };
 use ccm_reconcile::{Kept, Parts, Reconciler, Registration, Reports, Run};
-use events::{COMPONENT, Events};
+use events::{COMPONENT, ServiceEvents};
 use metrics::Metrics;
 use nodes::{Backends, NodeChanges};
 use observe::Listing;
@@ -93,14 +93,14 @@ fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
 
 /// What a run is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Key {
+pub enum RunKey {
     /// A Service, and its balancer at its owner.
     Service(ObjectKey),
     /// A balancer that may have to go.
     Balancer(RowKey),
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for RunKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Service(key) => key.fmt(out),
@@ -113,9 +113,9 @@ impl fmt::Display for Key {
 pub struct Controller {
     parts: Parts,
     metrics: Metrics,
-    events: Events,
-    reports: Reports<Key>,
-    queue: WorkQueue<Key>,
+    events: ServiceEvents,
+    reports: Reports<RunKey>,
+    queue: WorkQueue<RunKey>,
     rows: Rows,
     slots: Slots,
     backends: Backends,
@@ -136,7 +136,7 @@ impl Controller {
         let reports = Reports::new(REGISTRATION.name, recorder.clone(), queue.clone(), parts.reports.clone());
         parts.views.explains(Arc::new(reports.clone()));
         Self {
-            events: Events::new(recorder),
+            events: ServiceEvents::new(recorder),
             reports,
             slots: Slots::new(queue.clone()),
             queue,
@@ -158,11 +158,11 @@ impl Controller {
 }
 
 impl Reconciler for Controller {
-    type Key = Key;
+    type Key = RunKey;
     /// Enough for a whole cluster, so that their calls can be batched.
     const AT_ONCE: usize = 8192;
 
-    fn queue(&self) -> &WorkQueue<Key> {
+    fn queue(&self) -> &WorkQueue<RunKey> {
         &self.queue
     }
 
@@ -182,11 +182,11 @@ impl Reconciler for Controller {
         );
     }
 
-    async fn reconcile(&self, key: &Key) -> Outcome {
+    async fn reconcile(&self, key: &RunKey) -> Outcome {
         let _running = self.slots.run(key);
         match key {
-            Key::Service(key) => self.sync(key).await,
-            Key::Balancer(at) => self.remove(at).await,
+            RunKey::Service(key) => self.sync(key).await,
+            RunKey::Balancer(at) => self.remove(at).await,
         }
     }
 }

@@ -5,24 +5,18 @@
 use std::{sync::Arc, time::Duration};
 
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 use tokio::time::Instant;
 
-use ccm_base::metric::{Buckets, Declare};
+use ccm_base::metric::{Buckets, Declare, OfProvider};
 use ccm_reconcile::{OPERATION, Operations};
 
 /// Upstream's: 1 s to 16384 s, each twice the one before.
 const UPSTREAM: Buckets = Buckets(&[
     1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0,
 ]);
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfProvider {
-    provider: String,
-}
 
 /// The series of this controller. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -85,7 +79,7 @@ impl Metrics {
     }
 
     pub(super) fn set_orphans(&self, provider: &str, balancers: usize) {
-        let labels = OfProvider { provider: provider.to_owned() };
+        let labels = OfProvider::new(provider);
         self.orphans.get_or_create(&labels).set(i64::try_from(balancers).unwrap_or(i64::MAX));
     }
 

@@ -25,7 +25,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Controller, Key, observe::standing, plan::Standing};
+use super::{Controller, RunKey, observe::standing, plan::CallsAllowed};
 use ccm_cloud::{BackendSet, Provider, Providers};
 use ccm_kube::{
     cache::{Cache, Change},
@@ -187,7 +187,7 @@ impl NodeChanges {
     }
 
     /// Waits until it is time to pass changes on; returns when the first of them came.
-    async fn next(&self, pace: &mut Pace) -> Instant {
+    async fn next(&self, pace: &mut FanOutPace) -> Instant {
         loop {
             let due = self.gathered.lock().map(|gathered| pace.due(&gathered));
             let now = Instant::now();
@@ -251,7 +251,7 @@ impl Controller {
 
     /// Forwards changes while polled.
     pub(super) async fn fan_out_for_ever(&self) {
-        let mut pace = Pace::default();
+        let mut pace = FanOutPace::default();
         loop {
             let since = self.node_changes.next(&mut pace).await;
             self.depart(since).await;
@@ -274,7 +274,7 @@ impl Controller {
             .providers
             .all()
             .iter()
-            .filter(|provider| !matches!(standing(provider.as_ref()), Standing::Away(_)))
+            .filter(|provider| !matches!(standing(provider.as_ref()), CallsAllowed::Away(_)))
             .map(|provider| (provider.name(), self.backends.of(provider.as_ref())))
             .collect();
         let mut sync = None;
@@ -291,7 +291,7 @@ impl Controller {
         });
         tracing::debug!(services = outdated.len(), "nodes have changed");
         for key in outdated {
-            self.queue.add(Key::Service(key));
+            self.queue.add(RunKey::Service(key));
         }
     }
 }
@@ -325,12 +325,12 @@ struct Gathered {
 }
 
 #[derive(Debug, Default)]
-struct Pace {
+struct FanOutPace {
     /// The current burst: its first change, and when changes were last passed on.
     burst: Option<(Instant, Instant)>,
 }
 
-impl Pace {
+impl FanOutPace {
     /// When to pass these changes on.
     fn due(&self, gathered: &Gathered) -> Instant {
         let settled = gathered.first + QUIET;
@@ -488,10 +488,10 @@ mod tests {
     fn departures(changes: impl IntoIterator<Item = (u64, bool)>) -> Vec<u64> {
         let start = Instant::now();
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
-        let mut pace = Pace::default();
+        let mut pace = FanOutPace::default();
         let mut gathered: Option<Gathered> = None;
         let mut departures = Vec::new();
-        let mut depart = |gathered: &mut Option<Gathered>, pace: &mut Pace, until: Option<Instant>| {
+        let mut depart = |gathered: &mut Option<Gathered>, pace: &mut FanOutPace, until: Option<Instant>| {
             if let Some(waiting) = *gathered
                 && until.is_none_or(|until| pace.due(&waiting) < until)
             {

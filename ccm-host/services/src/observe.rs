@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{
     Controller,
     fate::{Fate, Setting, Why, fate, is_among},
-    plan::{Others, Owner, Standing, View, Wanted},
+    plan::{CallsAllowed, Others, Owner, View, Wanted},
     record::Record,
     row::{Known, Row, RowKey},
     service::{has_finalizer, ip_mode, is_load_balancer},
@@ -108,9 +108,9 @@ impl Controller {
             .map(|(row, _)| Arc::clone(row))
             .collect();
         let (_, maker) = self.owner(&service, &own);
-        let standing = maker.as_ref().map_or(Standing::Ready, |maker| standing(maker.as_ref()));
+        let standing = maker.as_ref().map_or(CallsAllowed::Ready, |maker| standing(maker.as_ref()));
         let asked = maker.as_ref().filter(|maker| {
-            !matches!(standing, Standing::Away(_)) && self.listed.lock().contains_key(maker.name())
+            !matches!(standing, CallsAllowed::Away(_)) && self.listed.lock().contains_key(maker.name())
         });
         let backends = asked.map(|maker| self.backends.of(maker.as_ref()));
         let wanted = asked.zip(backends.as_ref()).map(|(maker, backends)| Wanted {
@@ -321,14 +321,14 @@ pub(super) fn serves_balancers(provider: &dyn Provider) -> bool {
     provider.info().is_some_and(|info| info.load_balancers)
 }
 
-pub(super) fn standing(provider: &dyn Provider) -> Standing {
+pub(super) fn standing(provider: &dyn Provider) -> CallsAllowed {
     let name = provider.name();
     if provider.info().is_none() {
-        return Standing::Away(not_introduced(name));
+        return CallsAllowed::Away(not_introduced(name));
     }
     match &*provider.status(Family::LoadBalancers).borrow() {
-        ProviderStatus::Disconnected(why) => Standing::Away(format!("provider {name:?} is away: {why}")),
-        ProviderStatus::Frozen(why) => Standing::Frozen(format!("provider {name:?} is frozen: {why}")),
-        ProviderStatus::Serving => Standing::Ready,
+        ProviderStatus::Disconnected(why) => CallsAllowed::Away(format!("provider {name:?} is away: {why}")),
+        ProviderStatus::Frozen(why) => CallsAllowed::Frozen(format!("provider {name:?} is frozen: {why}")),
+        ProviderStatus::Serving => CallsAllowed::Ready,
     }
 }

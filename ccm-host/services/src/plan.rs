@@ -21,7 +21,7 @@ pub(super) struct View {
     pub(super) service: Arc<Service>,
     pub(super) owner: Owner,
     /// The calls that the owner may be sent.
-    pub(super) standing: Standing,
+    pub(super) standing: CallsAllowed,
     /// The balancer at the owner.
     pub(super) row: Option<Arc<Row>>,
     /// What has to happen first to balancers of this name.
@@ -55,7 +55,7 @@ pub(super) enum Owner {
 
 /// The calls that a provider may be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum CallsAllowed {
     Ready,
     /// Anything that does not destroy. Holds the reason.
     Frozen(String),
@@ -187,16 +187,16 @@ fn clean_up(view: &View) -> Plan {
     match (&view.owner, &view.standing) {
         (Owner::Undecided(why), _) => Plan::Wait(Wait::new(Until::Provider, why)),
         (Owner::Others, _) if !service.is_deleting() => Plan::Leave,
-        (Owner::Others, Standing::Away(why) | Standing::Frozen(why)) => {
+        (Owner::Others, CallsAllowed::Away(why) | CallsAllowed::Frozen(why)) => {
             Plan::Wait(Wait::new(Until::Provider, why))
         }
-        (Owner::Others, Standing::Ready) => Plan::AskOwner,
+        (Owner::Others, CallsAllowed::Ready) => Plan::AskOwner,
         (Owner::Ours(_) | Owner::Misnamed { .. }, _) => Plan::Search,
     }
 }
 
 fn bring_about(view: &View) -> Plan {
-    if let Standing::Away(why) = &view.standing {
+    if let CallsAllowed::Away(why) = &view.standing {
         return Plan::Wait(Wait::new(Until::Provider, why));
     }
     let Some(wanted) = &view.wanted else {

@@ -1,7 +1,7 @@
 //! Removes one balancer that nothing wants where it is. Even one that is reported absent is asked to be deleted, for as
 //! long as the finalizer of its Service is there.
 //!
-//! In: the row's key. Out: calls to its provider, Events, and a row that says that nothing is left; the Service is then
+//! In: the row's key. Out: calls to its provider, ServiceEvents, and a row that says that nothing is left; the Service is then
 //! looked at again, which frees it. Each balancer has a key of its own in the queue, so that a provider that is away, hangs
 //! or refuses holds up no other one.
 
@@ -10,11 +10,11 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    Controller, Key,
+    Controller, RunKey,
     events::{delete_failed, not_deleted, not_synced, sync_failed, waiting},
     fate::{Fate, Why},
     observe::standing,
-    plan::Standing,
+    plan::CallsAllowed,
     row::{Attempt, End, Goal, Known, Row, RowKey},
     run::rank,
     slots::{Direction, Rank},
@@ -35,17 +35,17 @@ impl Controller {
     pub(super) async fn remove(&self, at: &RowKey) -> Outcome {
         self.synced().await;
         let Some(row) = self.rows.get(at) else {
-            self.is_well(&Key::Balancer(at.clone()));
+            self.is_well(&RunKey::Balancer(at.clone()));
             return Outcome::Done;
         };
         let provider = self.parts.providers.by_name(&at.provider);
         match (self.look(&row.key).fate_of(at), provider) {
             (Fate::Keep, _) => {
-                self.is_well(&Key::Balancer(at.clone()));
+                self.is_well(&RunKey::Balancer(at.clone()));
                 Outcome::Done
             }
             (Fate::Drop, _) | (Fate::Remove(_), None) => {
-                self.is_well(&Key::Balancer(at.clone()));
+                self.is_well(&RunKey::Balancer(at.clone()));
                 self.rows.remove(at);
                 Outcome::Done
             }
@@ -54,15 +54,15 @@ impl Controller {
     }
 
     async fn remove_at(&self, provider: &dyn Provider, row: &Arc<Row>, why: Why) -> Outcome {
-        let key = Key::Balancer(row.at.clone());
+        let key = RunKey::Balancer(row.at.clone());
         match standing(provider) {
-            Standing::Ready => {}
+            CallsAllowed::Ready => {}
             // Its return requeues everything.
-            Standing::Away(reason) => {
+            CallsAllowed::Away(reason) => {
                 self.waits(row, why, "WaitsForProvider", &reason);
                 return Outcome::Parked;
             }
-            Standing::Frozen(reason) => {
+            CallsAllowed::Frozen(reason) => {
                 let held = format!("the deletion is held back: {reason}");
                 let report = if why.is_of_service() { sync_failed(held) } else { delete_failed(held) };
                 self.say_of(row, report);
@@ -95,7 +95,7 @@ impl Controller {
         let outcome = self.delete(provider, row, why).await;
         drop(busy);
         // Whatever became of it: its Service waited for the call, and may want a balancer again.
-        self.queue.add(Key::Service(row.key.clone()));
+        self.queue.add(RunKey::Service(row.key.clone()));
         if let Outcome::RetryAfter(pause) = outcome
             && pause <= begun.elapsed()
         {
@@ -106,7 +106,7 @@ impl Controller {
 
     async fn delete(&self, provider: &dyn Provider, row: &Row, why: Why) -> Outcome {
         let Row { at, key, last, .. } = row;
-        // A balancer known to be absent is removed without Events.
+        // A balancer known to be absent is removed without ServiceEvents.
         let is_told = !matches!(row.known, Known::Absent);
         let regarding = || Regarding::service(key, &at.uid);
         if is_told && !why.is_tidying() && row.announced.as_deref() != Some(GONE) {
@@ -183,12 +183,12 @@ impl Controller {
         } else {
             self.rows.remove(&row.at);
         }
-        self.is_well(&Key::Balancer(row.at.clone()));
+        self.is_well(&RunKey::Balancer(row.at.clone()));
         Outcome::Done
     }
 
     fn is_not_removed(&self, row: &Row, why: Why, error: &CloudError) -> Outcome {
-        let key = Key::Balancer(row.at.clone());
+        let key = RunKey::Balancer(row.at.clone());
         // Like upstream, distinguishes a failed cleanup from that of a Service that is gone.
         let report = if why.is_of_service() { not_synced(error) } else { not_deleted(error) };
         self.say_of(row, report);
@@ -217,7 +217,7 @@ impl Controller {
     }
 
     fn say_of(&self, row: &Row, report: Report) {
-        self.say(&Key::Balancer(row.at.clone()), Regarding::service(&row.key, &row.at.uid), report);
+        self.say(&RunKey::Balancer(row.at.clone()), Regarding::service(&row.key, &row.at.uid), report);
     }
 }
 

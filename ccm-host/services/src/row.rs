@@ -494,10 +494,10 @@ fn differ_only_in_service(a: &str, b: &str) -> bool {
 
 /// All rows.
 #[derive(Debug, Default)]
-pub(super) struct Rows(Mutex<Table>);
+pub(super) struct Rows(Mutex<RowTable>);
 
 #[derive(Debug, Default)]
-struct Table {
+struct RowTable {
     by_uid: HashMap<Arc<str>, BTreeMap<Arc<str>, Arc<Row>>>,
     /// The uids of a name's Services: more than one after a Service was recreated.
     by_name: HashMap<ObjectKey, Vec<Arc<str>>>,
@@ -544,7 +544,7 @@ impl Rows {
     /// Changes a row, which is made if there is none. `change` must be quick.
     pub(super) fn change<T>(&self, at: &RowKey, key: &ObjectKey, change: impl FnOnce(&mut Row) -> T) -> T {
         let mut table = self.0.lock();
-        let Table { by_uid, by_name, .. } = &mut *table;
+        let RowTable { by_uid, by_name, .. } = &mut *table;
         let rows = by_uid.entry(Arc::clone(&at.uid)).or_insert_with(|| {
             by_name.entry(key.clone()).or_default().push(Arc::clone(&at.uid));
             BTreeMap::new()

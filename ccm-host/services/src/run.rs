@@ -1,6 +1,6 @@
 //! Runs a Service: looks, plans and acts until nothing more can be done right now.
 //!
-//! In: a key. Out: calls that create or change its balancer, writes to the Service, Events, and when to come back. A run
+//! In: a key. Out: calls that create or change its balancer, writes to the Service, ServiceEvents, and when to come back. A run
 //! waits for nothing but its own calls. The order of writes leaves no window: the finalizer is added before the first
 //! call, and removed after the last. [`ccm_reconcile`] knows the retry that the contract prescribes for an error; the
 //! row keeps it, so that nothing repeats a call early.
@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use super::{
-    Controller, Key,
+    Controller, RunKey,
     events::{no_nodes, not_synced, not_updated, sync_failed, waiting},
     fate::Fate,
     observe::{Seen, Subject},
@@ -63,7 +63,7 @@ impl Controller {
             self.hand_over(&seen);
             let Some(mut subject) = subject else {
                 if seen.to_remove().next().is_none() {
-                    self.is_well(&Key::Service(key.clone()));
+                    self.is_well(&RunKey::Service(key.clone()));
                 }
                 return Outcome::Done;
             };
@@ -80,7 +80,7 @@ impl Controller {
                 slot = self.slots.take(
                     self.places(maker.as_ref()),
                     Direction::Change,
-                    &Key::Service(key.clone()),
+                    &RunKey::Service(key.clone()),
                     rank,
                 );
                 if slot.is_none() {
@@ -102,7 +102,7 @@ impl Controller {
     /// Queues the removals of what is not wanted, and forgets what is not there.
     fn hand_over(&self, seen: &Seen) {
         for (row, fate) in &seen.rows {
-            let key = Key::Balancer(row.at.clone());
+            let key = RunKey::Balancer(row.at.clone());
             // A removal that was taken back has nothing more to report.
             if matches!(fate, Fate::Remove(_)) || !self.reports.of(&key).is_empty() {
                 self.queue.add(key);
@@ -126,19 +126,19 @@ impl Controller {
         let service = &subject.view.service;
         match plan {
             Plan::Rest => {
-                self.is_well(&Key::Service(service.key.clone()));
+                self.is_well(&RunKey::Service(service.key.clone()));
                 self.rests(subject);
                 Step::End(Outcome::Done)
             }
             Plan::Leave => {
-                self.is_well(&Key::Service(service.key.clone()));
+                self.is_well(&RunKey::Service(service.key.clone()));
                 self.leave(seen);
                 Step::End(Outcome::Done)
             }
             Plan::Publish => match self.write(subject).await {
                 Some(end) => end,
                 None => {
-                    self.is_well(&Key::Service(service.key.clone()));
+                    self.is_well(&RunKey::Service(service.key.clone()));
                     self.rests(subject);
                     Step::End(Outcome::Done)
                 }
@@ -195,7 +195,7 @@ impl Controller {
         {
             return end;
         }
-        let key = Key::Service(service.key.clone());
+        let key = RunKey::Service(service.key.clone());
         match until {
             // Its own run reports it.
             Until::Removal => self.is_well(&key),
@@ -263,7 +263,7 @@ impl Controller {
         };
         match freed.await {
             Ok(()) => {
-                self.is_well(&Key::Service(service.key.clone()));
+                self.is_well(&RunKey::Service(service.key.clone()));
                 if !has_finalizer(service) {
                     seen.rows.iter().for_each(|(row, _)| self.rows.remove(&row.at));
                 }
@@ -291,7 +291,7 @@ impl Controller {
                 Err(error) => return Step::End(Outcome::retry(error)),
             }
         }
-        self.is_well(&Key::Service(service.key.clone()));
+        self.is_well(&RunKey::Service(service.key.clone()));
         Step::End(Outcome::Done)
     }
 
@@ -314,10 +314,10 @@ impl Controller {
         } else if let Some(why) = view.wanted.as_ref().and_then(|wanted| wanted.refusal.as_ref()) {
             self.warn(service, sync_failed(why));
         } else if ask.verb == Verb::Ensure {
-            let key = Key::Service(service.key.clone());
+            let key = RunKey::Service(service.key.clone());
             self.say(&key, &**service, waiting("Asked", "the provider is being asked"));
         }
-        let call = Call { subject, ask: &ask, provider, backends, at: &at };
+        let call = OwnerCall { subject, ask: &ask, provider, backends, at: &at };
         let begun = Instant::now();
         let (step, attempt) = match ask.verb {
             Verb::Ensure => {
@@ -336,7 +336,7 @@ impl Controller {
         // The work goes on for longer than the pause: it keeps its place.
         let keeps = attempt.is_some_and(|pause| pause <= begun.elapsed());
         if keeps && let Some(slot) = slot.take() {
-            slot.hold(&Key::Service(service.key.clone()));
+            slot.hold(&RunKey::Service(service.key.clone()));
         }
         step
     }
@@ -344,7 +344,7 @@ impl Controller {
     /// Ensures that the finalizer is present before the balancer is, and the record where several providers could have
     /// it. Where the balancer may be gone, a finalizer in the cache proves nothing: the cache may not have seen yet that
     /// the finalizer, or the Service, was removed with it.
-    async fn guard(&self, call: &Call<'_>) -> Result<(), WriteError> {
+    async fn guard(&self, call: &OwnerCall<'_>) -> Result<(), WriteError> {
         let service = &call.subject.view.service;
         let row = self.rows.get(call.at);
         let applied = row.as_deref().and_then(Row::applied);
@@ -372,7 +372,7 @@ impl Controller {
     }
 
     /// Emits the Event once per wanted state, however often it is tried.
-    fn announce(&self, call: &Call<'_>) {
+    fn announce(&self, call: &OwnerCall<'_>) {
         let Ask { goal, digest, service, .. } = call.ask;
         let is_news = self.rows.update(call.at, |row| {
             let is_news = *goal == Goal::Wanted && row.announced.as_ref() != Some(digest);
@@ -386,7 +386,7 @@ impl Controller {
         }
     }
 
-    async fn call_ensure(&self, call: &Call<'_>) -> Result<Ensured, CloudError> {
+    async fn call_ensure(&self, call: &OwnerCall<'_>) -> Result<Ensured, CloudError> {
         let Ask { service, digest, .. } = call.ask;
         let wanted = EnsureLoadBalancer {
             service: Arc::clone(service),
@@ -404,7 +404,7 @@ impl Controller {
         self.called(call.at, call.provider, "ensure", answer, |ensured| &ensured.in_progress).await
     }
 
-    async fn call_update(&self, call: &Call<'_>) -> Result<Accepted, CloudError> {
+    async fn call_update(&self, call: &OwnerCall<'_>) -> Result<Accepted, CloudError> {
         let Ask { service, digest, .. } = call.ask;
         let wanted = UpdateLoadBalancer {
             service: Arc::clone(service),
@@ -422,7 +422,7 @@ impl Controller {
     }
 
     /// Records that the call begins; returns its revision.
-    fn begins(&self, call: &Call<'_>, of_backends: bool) -> u64 {
+    fn begins(&self, call: &OwnerCall<'_>, of_backends: bool) -> u64 {
         let digest = &call.ask.digest;
         let begin = |row: &mut Row| {
             row.asked(&call.subject.view.service, digest, of_backends);
@@ -433,7 +433,7 @@ impl Controller {
 
     async fn ensured(
         &self,
-        call: &Call<'_>,
+        call: &OwnerCall<'_>,
         answer: Result<Ensured, CloudError>,
     ) -> (Step, Option<Duration>) {
         let Ask { goal, digest, service, .. } = call.ask;
@@ -486,7 +486,7 @@ impl Controller {
     }
 
     /// Publishes the answer, which was not known when the run looked.
-    async fn write_now(&self, call: &Call<'_>) -> Option<Step> {
+    async fn write_now(&self, call: &OwnerCall<'_>) -> Option<Step> {
         let Subject { view, maker, backends, .. } = call.subject;
         let row = self.rows.get(call.at)?;
         let (record, status) = (self.record_of(&row), row.status.of(&view.service));
@@ -495,7 +495,11 @@ impl Controller {
         self.write_status(&now).await
     }
 
-    fn updated(&self, call: &Call<'_>, answer: Result<Accepted, CloudError>) -> (Step, Option<Duration>) {
+    fn updated(
+        &self,
+        call: &OwnerCall<'_>,
+        answer: Result<Accepted, CloudError>,
+    ) -> (Step, Option<Duration>) {
         let Ask { goal, digest, service, .. } = call.ask;
         let error = match answer {
             Ok(Accepted { in_progress, effects, ingress }) => {
@@ -533,7 +537,7 @@ impl Controller {
         (Step::End(self.failed(call, &error)), None)
     }
 
-    fn kept_up(&self, call: &Call<'_>) {
+    fn kept_up(&self, call: &OwnerCall<'_>) {
         let service = &call.subject.view.service;
         self.rows.update(call.at, |row| row.node_sync = None);
         if self.has_nodes(call) {
@@ -542,7 +546,7 @@ impl Controller {
     }
 
     /// Warns of a balancer without nodes.
-    fn has_nodes(&self, call: &Call<'_>) -> bool {
+    fn has_nodes(&self, call: &OwnerCall<'_>) -> bool {
         let has_some = !call.backends.nodes.is_empty();
         if !has_some {
             self.warn(&call.subject.view.service, no_nodes(&self.backends.left_out(call.provider)));
@@ -551,9 +555,9 @@ impl Controller {
     }
 
     /// Records the failed attempt, so that nothing repeats it early, and returns when to retry.
-    fn failed(&self, call: &Call<'_>, error: &CloudError) -> Outcome {
+    fn failed(&self, call: &OwnerCall<'_>, error: &CloudError) -> Outcome {
         let goal = call.ask.goal;
-        let key = Key::Service(call.subject.view.service.key.clone());
+        let key = RunKey::Service(call.subject.view.service.key.clone());
         let retry = Retry::of(error);
         let wait = retry.delay(self.queue.backoff(&key));
         tracing::debug!(service = %key, error = %error, ?wait, "a provider failed");
@@ -577,7 +581,7 @@ impl Controller {
         retry.outcome(error)
     }
 
-    fn lacks_nodes(&self, call: &Call<'_>) -> bool {
+    fn lacks_nodes(&self, call: &OwnerCall<'_>) -> bool {
         let row = self.rows.get(call.at);
         let applied = row.as_deref().and_then(Row::applied);
         applied.is_some_and(|applied| {
@@ -586,12 +590,12 @@ impl Controller {
     }
 
     /// Nothing is wrong; repeats the request when the provider said to.
-    fn in_progress(&self, call: &Call<'_>, in_progress: &InProgress) -> Outcome {
+    fn in_progress(&self, call: &OwnerCall<'_>, in_progress: &InProgress) -> Outcome {
         let InProgress { retry_after, reason, message } = in_progress;
         let service = &call.subject.view.service;
         tracing::debug!(service = %service.key, ?retry_after, reason, message, "the provider is working on it");
         let attempt = call.attempt(End::InProgress, Some(*retry_after));
-        let key = Key::Service(service.key.clone());
+        let key = RunKey::Service(service.key.clone());
         // What failed before is over.
         self.is_well(&key);
         self.say(&key, &**service, waiting("InProgress", "the provider is working on the load balancer"));
@@ -604,14 +608,14 @@ impl Controller {
     }
 
     /// The queue keeps one delay per key: make sure that the earlier one counts.
-    fn wake(&self, key: &Key, due: Option<Instant>) {
+    fn wake(&self, key: &RunKey, due: Option<Instant>) {
         if let Some(due) = due {
             self.queue.add_after(key.clone(), due.saturating_duration_since(Instant::now()));
         }
     }
 
     fn warn(&self, service: &Service, report: Report) {
-        self.say(&Key::Service(service.key.clone()), service, report);
+        self.say(&RunKey::Service(service.key.clone()), service, report);
     }
 
     /// Handles a failed write.
@@ -633,7 +637,7 @@ impl Controller {
 }
 
 /// One call to the owner.
-struct Call<'a> {
+struct OwnerCall<'a> {
     subject: &'a Subject,
     ask: &'a Ask,
     provider: &'a dyn Provider,
@@ -641,7 +645,7 @@ struct Call<'a> {
     at: &'a RowKey,
 }
 
-impl Call<'_> {
+impl OwnerCall<'_> {
     /// The attempt that this call was, not to be repeated before `wait` is over.
     fn attempt(&self, end: End, wait: Option<Duration>) -> Attempt {
         let Ask { verb, digest, .. } = self.ask;

@@ -10,7 +10,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-use super::{Controller, Key};
+use super::{Controller, RunKey};
 use ccm_cloud::ServiceOwner;
 use ccm_kube::{
     cache::Change,
@@ -79,7 +79,7 @@ impl Controller {
             Change::Deleted(_) => true,
         };
         if look {
-            self.queue.add(Key::Service(change.object().key.clone()));
+            self.queue.add(RunKey::Service(change.object().key.clone()));
         }
     }
 }
@@ -116,7 +116,7 @@ impl FormerClasses {
 }
 
 /// The entries of `status.loadBalancer.ingress`, in the provider's order.
-pub(super) fn published(ingress: &[ccm_cloud::Ingress]) -> Vec<Ingress> {
+pub(super) fn published(ingress: &[ccm_cloud::BalancerIngress]) -> Vec<Ingress> {
     ingress.iter().map(entry).collect()
 }
 
@@ -133,8 +133,8 @@ pub(super) fn ip_mode(service: &Service) -> Result<Option<&str>, String> {
     }
 }
 
-fn entry(ingress: &ccm_cloud::Ingress) -> Ingress {
-    let ccm_cloud::Ingress { ip, hostname, ip_mode, ports } = ingress;
+fn entry(ingress: &ccm_cloud::BalancerIngress) -> Ingress {
+    let ccm_cloud::BalancerIngress { ip, hostname, ip_mode, ports } = ingress;
     Ingress {
         ip: ip.map(|ip| ip.to_string()).unwrap_or_default(),
         hostname: hostname.clone().unwrap_or_default(),
@@ -320,19 +320,24 @@ mod tests {
         assert!(classes.0.lock().is_empty());
     }
 
-    fn ip(ip: &str, mode: Option<&'static str>) -> ccm_cloud::Ingress {
-        ccm_cloud::Ingress { ip: Some(ip.parse().unwrap()), hostname: None, ip_mode: mode, ports: Vec::new() }
+    fn ip(ip: &str, mode: Option<&'static str>) -> ccm_cloud::BalancerIngress {
+        ccm_cloud::BalancerIngress {
+            ip: Some(ip.parse().unwrap()),
+            hostname: None,
+            ip_mode: mode,
+            ports: Vec::new(),
+        }
     }
 
-    fn port(protocol: &'static str) -> ccm_cloud::IngressPort {
-        ccm_cloud::IngressPort { port: 80, protocol, error: None }
+    fn port(protocol: &'static str) -> ccm_cloud::BalancerPort {
+        ccm_cloud::BalancerPort { port: 80, protocol, error: None }
     }
 
-    fn with_ports(ports: Vec<ccm_cloud::IngressPort>) -> ccm_cloud::Ingress {
-        ccm_cloud::Ingress { ports, ..ip("8.8.8.8", None) }
+    fn with_ports(ports: Vec<ccm_cloud::BalancerPort>) -> ccm_cloud::BalancerIngress {
+        ccm_cloud::BalancerIngress { ports, ..ip("8.8.8.8", None) }
     }
 
-    fn stored(entries: &[ccm_cloud::Ingress]) -> Service {
+    fn stored(entries: &[ccm_cloud::BalancerIngress]) -> Service {
         let mut service = service("web").load_balancer();
         service.ingress = entries.iter().map(entry).collect();
         service
@@ -370,11 +375,11 @@ mod tests {
 
     #[test]
     fn a_host_name_has_no_mode_and_no_address() {
-        let named = ccm_cloud::Ingress {
+        let named = ccm_cloud::BalancerIngress {
             ip: None,
             hostname: Some("lb.example".to_owned()),
             ip_mode: None,
-            ports: vec![ccm_cloud::IngressPort {
+            ports: vec![ccm_cloud::BalancerPort {
                 port: 443,
                 protocol: "TCP",
                 error: Some("Closed".to_owned()),

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use parking_lot::Mutex;
 
-use super::Key;
+use super::RunKey;
 use ccm_kube::queue::WorkQueue;
 
 /// What a slot is for. A cloud in which creating hangs may well delete.
@@ -37,7 +37,7 @@ type Place = (String, Direction);
 
 #[derive(Debug)]
 pub(super) struct Slots {
-    queue: WorkQueue<Key>,
+    queue: WorkQueue<RunKey>,
     state: Mutex<State>,
 }
 
@@ -45,9 +45,9 @@ pub(super) struct Slots {
 struct State {
     lines: HashMap<Place, Line>,
     /// Keys with a run under way: it will ask again by itself.
-    running: HashSet<Key>,
+    running: HashSet<RunKey>,
     /// Keys that keep their place beyond the run.
-    holding: HashSet<Key>,
+    holding: HashSet<RunKey>,
 }
 
 #[derive(Debug, Default)]
@@ -56,21 +56,21 @@ struct Line {
     limit: usize,
     taken: usize,
     /// Keys that were woken, each with a slot kept for it.
-    kept: HashSet<Key>,
-    waiting: [VecDeque<Key>; RANKS],
+    kept: HashSet<RunKey>,
+    waiting: [VecDeque<RunKey>; RANKS],
 }
 
 impl Line {
-    fn stands(&self, key: &Key) -> bool {
+    fn stands(&self, key: &RunKey) -> bool {
         self.waiting.iter().any(|rank| rank.contains(key))
     }
 
-    fn leave(&mut self, key: &Key) {
+    fn leave(&mut self, key: &RunKey) {
         self.waiting.iter_mut().for_each(|rank| rank.retain(|other| other != key));
     }
 
     /// The first in line that no run will serve anyway.
-    fn next(&mut self, running: &HashSet<Key>) -> Option<Key> {
+    fn next(&mut self, running: &HashSet<RunKey>) -> Option<RunKey> {
         self.waiting.iter_mut().find_map(|rank| {
             let at = rank.iter().position(|key| !running.contains(key))?;
             rank.remove(at)
@@ -89,16 +89,16 @@ pub(super) struct Slot<'a> {
 #[derive(Debug)]
 pub(super) struct Running<'a> {
     slots: &'a Slots,
-    key: Key,
+    key: RunKey,
 }
 
 impl Slots {
-    pub(super) fn new(queue: WorkQueue<Key>) -> Self {
+    pub(super) fn new(queue: WorkQueue<RunKey>) -> Self {
         Self { queue, state: Mutex::default() }
     }
 
     /// To be held during each run of a key.
-    pub(super) fn run(&self, key: &Key) -> Running<'_> {
+    pub(super) fn run(&self, key: &RunKey) -> Running<'_> {
         self.state.lock().running.insert(key.clone());
         Running { slots: self, key: key.clone() }
     }
@@ -108,7 +108,7 @@ impl Slots {
         &self,
         (provider, limit): (&str, usize),
         direction: Direction,
-        key: &Key,
+        key: &RunKey,
         rank: Rank,
     ) -> Option<Slot<'_>> {
         let place = (provider.to_owned(), direction);
@@ -130,7 +130,7 @@ impl Slots {
     }
 
     /// The key's place, if one is kept for it, stays its own until its next run ends.
-    pub(super) fn hold(&self, key: &Key) {
+    pub(super) fn hold(&self, key: &RunKey) {
         let mut state = self.state.lock();
         if state.lines.values().any(|line| line.kept.contains(key)) {
             state.holding.insert(key.clone());
@@ -156,7 +156,7 @@ impl Slots {
 
 impl Slot<'_> {
     /// Keeps the place for the key's next run: the provider goes on with its work meanwhile.
-    pub(super) fn hold(self, key: &Key) {
+    pub(super) fn hold(self, key: &RunKey) {
         if let Some(line) = self.slots.state.lock().lines.get_mut(&self.place) {
             line.kept.insert(key.clone());
         }
@@ -193,8 +193,8 @@ mod tests {
     use crate::BACKOFF;
     use ccm_kube::{KubeMetrics, service::ObjectKey};
 
-    fn key(name: &str) -> Key {
-        Key::Service(ObjectKey::new("ns", name))
+    fn key(name: &str) -> RunKey {
+        RunKey::Service(ObjectKey::new("ns", name))
     }
 
     fn slots() -> Slots {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ccm_state::{API_VERSION, Balancer, Explanation, LastCall, Service as View, ServiceState, Standing};
 
 use super::{
-    Controller, Key,
+    Controller, RunKey,
     events::lacks_nodes,
     fate::Fate,
     row::{Applied, Doubt, Known, Row, RowKey},
@@ -116,7 +116,7 @@ impl Controller {
         let address = |entry: &Ingress| {
             if entry.ip.is_empty() { entry.hostname.clone() } else { entry.ip.clone() }
         };
-        let queued = Key::Service(key.clone());
+        let queued = RunKey::Service(key.clone());
         View {
             namespace: key.namespace.to_string(),
             name: key.name.to_string(),

@@ -17,7 +17,7 @@ use futures::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Controller, Key,
+    Controller, RunKey,
     fate::is_among,
     observe::{Listing, serves_balancers},
     row::{Attempt, End, Heard, Orphan, Row, RowKey},
@@ -133,7 +133,7 @@ impl Controller {
             if (may_leak || is_of_interest(&service))
                 && self.teach(provider, &service, listed, list.complete, since)
             {
-                self.queue.add(Key::Service(service.key.clone()));
+                self.queue.add(RunKey::Service(service.key.clone()));
             }
         }
         self.look_for_orphans(provider, &list, since).await;
@@ -146,7 +146,7 @@ impl Controller {
         let since = self.rows.turn();
         for service in self.parts.services.list().iter().filter(|service| is_of_interest(service)) {
             if self.teach(provider, service, None, false, since) {
-                self.queue.add(Key::Service(service.key.clone()));
+                self.queue.add(RunKey::Service(service.key.clone()));
             }
         }
     }
@@ -182,7 +182,7 @@ impl Controller {
 
     /// Whether anything is not as wanted, even while it waits: nothing is stuck for longer than a period.
     fn is_unsettled(&self, service: &Service, row: Option<Arc<Row>>) -> bool {
-        if !self.reports.of(&Key::Service(service.key.clone())).is_empty() {
+        if !self.reports.of(&RunKey::Service(service.key.clone())).is_empty() {
             return true;
         }
         // One that wants no balancer, and is of interest all the same, is still to be freed.
@@ -242,7 +242,7 @@ impl Controller {
             );
             self.events.orphaned(balancer, remove);
         }
-        self.queue.add(Key::Balancer(at));
+        self.queue.add(RunKey::Balancer(at));
     }
 
     /// Whether the API itself has no Service of that uid. False while that is unknown.
@@ -290,8 +290,8 @@ impl Controller {
             if *row.at.provider != *provider {
                 return;
             }
-            sooner(&mut row.tried.wanted, self.queue.retries(&Key::Service(row.key.clone())));
-            sooner(&mut row.tried.gone, self.queue.retries(&Key::Balancer(row.at.clone())));
+            sooner(&mut row.tried.wanted, self.queue.retries(&RunKey::Service(row.key.clone())));
+            sooner(&mut row.tried.gone, self.queue.retries(&RunKey::Balancer(row.at.clone())));
             if is_new {
                 row.reconsider();
             }
@@ -306,7 +306,7 @@ impl Controller {
         let rows = self.rows.all();
         let others = rows.iter().map(|row| &row.key).filter(|key| !keys.contains(*key)).cloned();
         for key in others.collect::<HashSet<_>>().into_iter().chain(keys.iter().cloned()) {
-            self.queue.add(Key::Service(key));
+            self.queue.add(RunKey::Service(key));
         }
     }
 }

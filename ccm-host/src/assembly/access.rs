@@ -130,7 +130,7 @@ async fn follow(client: Client, access: Access, tolerant: bool) -> Result<()> {
                 }
                 tracing::warn!(
                     message,
-                    "client certificates are accepted from nobody: their CA may not be read"
+                    "client certificates are not accepted: this process may not read their CA"
                 );
                 return Ok(());
             }

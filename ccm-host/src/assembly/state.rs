@@ -98,20 +98,20 @@ impl State {
         all
     }
 
-    fn facts(&self, node: &Node, leads: Leads) -> Facts {
+    fn facts(&self, node: &Node, leads: Leads) -> NodeFacts {
         let owner = match self.parts.providers.for_node(node) {
-            NodeOwner::Provider(provider) => Owner::Provider(
+            NodeOwner::Provider(provider) => NodeOwnership::Provider(
                 provider.name().to_owned(),
                 provider.status(Family::Instances).borrow().clone(),
             ),
-            NodeOwner::Candidates(_) => Owner::Candidates,
+            NodeOwner::Candidates(_) => NodeOwnership::Candidates,
             NodeOwner::Undecided => match self.parts.providers.contest(node) {
-                Some(contest) => Owner::Contested(contest.to_string()),
-                None => Owner::Undecided(self.unknown()),
+                Some(contest) => NodeOwnership::Contested(contest.to_string()),
+                None => NodeOwnership::Undecided(self.unknown()),
             },
-            NodeOwner::Nobody => Owner::Nobody,
+            NodeOwner::Nobody => NodeOwnership::Nobody,
         };
-        Facts { stands_by: leads == Leads::Standby, in_scope: self.parts.settings.manages(node), owner }
+        NodeFacts { stands_by: leads == Leads::Standby, in_scope: self.parts.settings.manages(node), owner }
     }
 
     /// The providers that never completed a handshake, and why.
@@ -214,7 +214,7 @@ impl Source for State {
             Leads::Shadow => return Err("this host runs in shadow mode: it changes nothing".to_owned()),
         }
         let balancers = self.parts.views.resync();
-        tracing::info!(balancers, "somebody asked to ensure everything again");
+        tracing::info!(balancers, "a resync was requested: everything is ensured again");
         Ok(Resync { api_version: API_VERSION.to_owned(), kind: "Resync".to_owned(), balancers })
     }
 
@@ -241,14 +241,14 @@ impl Source for State {
 
 /// What matters to every controller.
 #[derive(Debug)]
-struct Facts {
+struct NodeFacts {
     stands_by: bool,
     in_scope: bool,
-    owner: Owner,
+    owner: NodeOwnership,
 }
 
 #[derive(Debug)]
-enum Owner {
+enum NodeOwnership {
     Provider(String, ProviderStatus),
     Candidates,
     /// Several providers claim its provider ID. Holds which, and the remedy.
@@ -259,7 +259,7 @@ enum Owner {
 }
 
 /// What keeps every controller from the node.
-fn general(node: &Node, facts: &Facts) -> Option<Explanation> {
+fn general(node: &Node, facts: &NodeFacts) -> Option<Explanation> {
     let say =
         |standing, reason, why: String, next: &str| Some(explanation(HOST, standing, reason, why, next));
     if facts.stands_by {
@@ -271,7 +271,7 @@ fn general(node: &Node, facts: &Facts) -> Option<Explanation> {
         );
     }
     if node.is_deleting() {
-        let why = "the node is being deleted: somebody asked for it, and finalizers hold it".to_owned();
+        let why = "the node is being deleted: its deletion was requested, and finalizers hold it".to_owned();
         return say(Standing::LeftAlone, "Deleting", why, "the host leaves it alone");
     }
     if !facts.in_scope {
@@ -280,41 +280,41 @@ fn general(node: &Node, facts: &Facts) -> Option<Explanation> {
         return say(Standing::LeftAlone, "Excluded", why, "the host leaves it alone until its labels change");
     }
     match &facts.owner {
-        Owner::Nobody => {
+        NodeOwnership::Nobody => {
             let why = match &node.provider_id {
                 Some(id) => format!("the provider ID {id:?} has the prefix of no provider of this host"),
                 None => "no provider of this host serves instances".to_owned(),
             };
             say(Standing::LeftAlone, "NoProvider", why, "the host leaves it alone until a provider claims it")
         }
-        Owner::Contested(why) => say(
+        NodeOwnership::Contested(why) => say(
             Standing::Blocked,
             "ProviderIDContested",
             why.clone(),
             "the host leaves the node alone until the command line names one of them",
         ),
-        Owner::Undecided(unknown) => say(
+        NodeOwnership::Undecided(unknown) => say(
             Standing::Blocked,
             "ProviderNotIntroduced",
             format!(
-                "whose node it is is not known, since not every provider has answered since the start: {unknown}"
+                "the owner of this node is unknown until every provider has answered; still waiting for: {unknown}"
             ),
             "the host connects again by itself, at least every 10 seconds",
         ),
-        Owner::Provider(name, ProviderStatus::Disconnected(why)) => say(
+        NodeOwnership::Provider(name, ProviderStatus::Disconnected(why)) => say(
             Standing::Blocked,
             "ProviderDisconnected",
             format!("provider {name:?} cannot be asked: {why}"),
             "the host connects again by itself, at least every 10 seconds; until then nothing is changed for this node, \
              and it is not deleted",
         ),
-        Owner::Provider(name, ProviderStatus::Frozen(why)) => say(
+        NodeOwnership::Provider(name, ProviderStatus::Frozen(why)) => say(
             Standing::Waiting,
             "ProviderFrozen",
-            format!("provider {name:?} is not well: {why}"),
-            "the host goes on with what destroys nothing, and deletes nothing until the provider is well",
+            format!("provider {name:?} is unhealthy: {why}"),
+            "the host keeps creating and updating, but deletes nothing until the provider recovers",
         ),
-        Owner::Provider(_, ProviderStatus::Serving) | Owner::Candidates => None,
+        NodeOwnership::Provider(_, ProviderStatus::Serving) | NodeOwnership::Candidates => None,
     }
 }
 
@@ -385,29 +385,33 @@ mod tests {
 
     #[test]
     fn what_concerns_every_controller_is_said_once() {
-        let of = |status| Owner::Provider("mock".to_owned(), status);
-        let facts = |owner| Facts { stands_by: false, in_scope: true, owner };
+        let of = |status| NodeOwnership::Provider("mock".to_owned(), status);
+        let facts = |owner| NodeFacts { stands_by: false, in_scope: true, owner };
         let down = || of(ProviderStatus::Disconnected("connection refused".to_owned()));
         let frozen = || of(ProviderStatus::Frozen("health".to_owned()));
         let rows = [
             ("well", facts(of(ProviderStatus::Serving)), None),
-            ("candidates", facts(Owner::Candidates), None),
+            ("candidates", facts(NodeOwnership::Candidates), None),
             ("down", facts(down()), Some((Standing::Blocked, "ProviderDisconnected", "connection refused"))),
             ("frozen", facts(frozen()), Some((Standing::Waiting, "ProviderFrozen", "health"))),
-            ("nobody's", facts(Owner::Nobody), Some((Standing::LeftAlone, "NoProvider", "\"x://1\""))),
+            (
+                "nobody's",
+                facts(NodeOwnership::Nobody),
+                Some((Standing::LeftAlone, "NoProvider", "\"x://1\"")),
+            ),
             (
                 "undecided",
-                facts(Owner::Undecided("provider \"b\"".to_owned())),
+                facts(NodeOwnership::Undecided("provider \"b\"".to_owned())),
                 Some((Standing::Blocked, "ProviderNotIntroduced", "provider \"b\"")),
             ),
             (
                 "excluded",
-                Facts { in_scope: false, ..facts(down()) },
+                NodeFacts { in_scope: false, ..facts(down()) },
                 Some((Standing::LeftAlone, "Excluded", EXCLUDE_LABEL)),
             ),
             (
                 "standby",
-                Facts { stands_by: true, ..facts(down()) },
+                NodeFacts { stands_by: true, ..facts(down()) },
                 Some((Standing::Waiting, "Standby", "does not lead")),
             ),
         ];

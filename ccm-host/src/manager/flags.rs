@@ -42,7 +42,7 @@ use ccm_reconcile::{Registration, settings::cidrs};
 )]
 pub struct RawFlags {
     #[command(flatten)]
-    providers: cloud::Flags,
+    providers: cloud::ProviderFlags,
     #[command(flatten)]
     kube: KubeSettings,
     #[command(flatten)]
@@ -50,9 +50,9 @@ pub struct RawFlags {
     #[command(flatten)]
     controllers: ccm_reconcile::Settings,
     #[command(flatten)]
-    cidrs: cidrs::Flags,
+    cidrs: cidrs::CidrFlags,
     #[command(flatten)]
-    serving: serving::Flags,
+    serving: serving::ServingFlags,
     #[command(flatten)]
     webhooks: webhooks::Settings,
     #[command(flatten)]

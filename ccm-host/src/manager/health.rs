@@ -37,14 +37,14 @@ struct Check {
 
 /// The result of one check.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct Checked {
     pub name: String,
     pub result: CheckResult,
 }
 
 /// A check with its own state instead of a function; clones share it.
 #[derive(Clone, Debug)]
-pub struct Condition {
+pub struct HealthCondition {
     state: Arc<Mutex<CheckResult>>,
 }
 
@@ -65,8 +65,13 @@ impl Checks {
     }
 
     /// Adds a check with its own state: it fails with `reason` until the caller changes that.
-    pub fn condition(&self, probe: Probe, name: impl Into<String>, reason: impl Into<String>) -> Condition {
-        let condition = Condition { state: Arc::new(Mutex::new(Err(reason.into()))) };
+    pub fn condition(
+        &self,
+        probe: Probe,
+        name: impl Into<String>,
+        reason: impl Into<String>,
+    ) -> HealthCondition {
+        let condition = HealthCondition { state: Arc::new(Mutex::new(Err(reason.into()))) };
         let state = Arc::clone(&condition.state);
         self.add(probe, name, move || state.lock().clone());
         condition
@@ -74,10 +79,10 @@ impl Checks {
 
     /// Runs every check of a set, in the order in which they were added.
     #[must_use]
-    pub fn ask_all(&self, probe: Probe) -> Vec<Outcome> {
+    pub fn ask_all(&self, probe: Probe) -> Vec<Checked> {
         let checks = self.0.read();
         let set = checks.iter().filter(|check| check.probe == probe);
-        set.map(|check| Outcome { name: check.name.clone(), result: (check.ask)() }).collect()
+        set.map(|check| Checked { name: check.name.clone(), result: (check.ask)() }).collect()
     }
 
     /// Runs one check; `None` if there is no such check.
@@ -111,7 +116,7 @@ impl Check {
     }
 }
 
-impl Condition {
+impl HealthCondition {
     /// From now on the check is fine.
     pub fn ok(&self) {
         *self.state.lock() = Ok(());
@@ -155,9 +160,9 @@ fn one(checks: &Checks, probe: Probe, name: &str) -> Response {
     }
 }
 
-fn lines(probe: Probe, outcomes: &[Outcome], exclude: &[&str], healthy: bool) -> String {
+fn lines(probe: Probe, outcomes: &[Checked], exclude: &[&str], healthy: bool) -> String {
     let mut text = String::new();
-    for Outcome { name, result } in outcomes {
+    for Checked { name, result } in outcomes {
         text += &match result {
             _ if exclude.contains(&name.as_str()) => format!("[+]{name} excluded: ok\n"),
             Ok(()) => format!("[+]{name} ok\n"),

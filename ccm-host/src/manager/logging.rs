@@ -149,7 +149,7 @@ mod tests {
         let span = tracing::info_span!("reconcile", node = "worker-1");
         let _entered = span.enter();
         tracing::info!(count = 3, "steady");
-        tracing::debug!("detail");
+        tracing::debug!(target: "ccm_kube::cache", "detail");
         tracing::trace!("step");
         tracing::info!(target: "hyper", "library steady");
         tracing::debug!(target: "hyper", "library detail");

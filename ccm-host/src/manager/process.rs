@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     flags::Settings,
-    health::{Checks, Condition, Probe},
+    health::{Checks, HealthCondition, Probe},
     metrics::Metrics,
     serving::{self, Serving, access::Access, state::Door},
 };
@@ -46,7 +46,7 @@ pub struct Process {
     settings: Arc<Settings>,
     checks: Checks,
     metrics: Metrics,
-    startup: Condition,
+    startup: HealthCondition,
     work: Group,
     support: Group,
     serving: Group,

@@ -84,7 +84,7 @@ impl Traces {
         let Some(endpoint) = endpoint(settings, |name| std::env::var(name).ok())? else { return Ok(None) };
         let exporter = OtlpExporter::builder().with_tonic().with_endpoint(endpoint.clone()).build();
         let exporter = exporter.with_context(|| format!("traces cannot be sent to {endpoint}"))?;
-        let exporter = Told { exporter, endpoint, failing: AtomicBool::new(false) };
+        let exporter = RefusalLog { exporter, endpoint, failing: AtomicBool::new(false) };
         let sampler = Sampler::TraceIdRatioBased(f64::from(settings.tracing_sampling_rate_per_million) / 1e6);
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)
@@ -150,13 +150,13 @@ fn resource() -> Resource {
 
 /// Logs when the collector starts and stops refusing spans.
 #[derive(Debug)]
-struct Told<E> {
+struct RefusalLog<E> {
     exporter: E,
     endpoint: String,
     failing: AtomicBool,
 }
 
-impl<E: SpanExporter> SpanExporter for Told<E> {
+impl<E: SpanExporter> SpanExporter for RefusalLog<E> {
     async fn export(&self, spans: Vec<SpanData>) -> OTelSdkResult {
         let result = self.exporter.export(spans).await;
         let failed = self.failing.swap(result.is_err(), Ordering::Relaxed);

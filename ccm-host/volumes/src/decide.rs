@@ -23,11 +23,11 @@ use ccm_reconcile::{Report, Retry, SLOW_RETRY};
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 pub(super) const REGION: &str = "topology.kubernetes.io/region";
 
-/// The names of old of zone and region, and those that replaced them.
+/// The deprecated labels of zone and region, with their replacements.
 const FORMER: [(&str, &str); 2] =
     [("failure-domain.beta.kubernetes.io/zone", ZONE), ("failure-domain.beta.kubernetes.io/region", REGION)];
 
-/// What the provisioners of old wrote while there was no disk yet.
+/// What the in-tree provisioners wrote before the disk existed.
 const PLACEHOLDER: &str = "placeholder-for-provisioning";
 
 /// The longest id that the contract carries.

@@ -1,8 +1,8 @@
-//! Labels a volume while it is being made, so that nobody ever sees it without.
+//! Labels a volume at admission, so it is never visible without labels.
 //!
 //! In: an AdmissionReview for a new PersistentVolume. Out: always permission, with a patch if a provider said in time what
-//! to write, else with a warning: the controller labels it later. What is no such review is refused with a 4xx, which the
-//! apiserver takes for no answer. Every replica serves it, leader or not: reads need no leadership.
+//! to write, else with a warning: the controller labels it later. Anything else is answered with a 4xx, which the
+//! apiserver treats as a failed webhook. Every replica serves it, leader or not: reads need no leadership.
 
 use std::{sync::Arc, time::Duration};
 
@@ -73,14 +73,14 @@ struct Desk {
 struct Review {
     api_version: String,
     kind: String,
-    request: Asked,
+    request: AdmissionRequest,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Asked {
+struct AdmissionRequest {
     uid: String,
-    kind: Kind,
+    kind: ResourceKind,
     #[serde(default)]
     sub_resource: String,
     #[serde(default)]
@@ -90,7 +90,7 @@ struct Asked {
 }
 
 #[derive(Debug, PartialEq, Eq, Deserialize)]
-struct Kind {
+struct ResourceKind {
     group: String,
     version: String,
     kind: String,
@@ -155,7 +155,7 @@ impl Desk {
     }
 }
 
-async fn read(body: Body) -> Result<Asked, (StatusCode, String)> {
+async fn read(body: Body) -> Result<AdmissionRequest, (StatusCode, String)> {
     let bytes = to_bytes(body, LARGEST)
         .await
         .map_err(|_| (StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {LARGEST} bytes")))?;
@@ -166,14 +166,14 @@ async fn read(body: Body) -> Result<Asked, (StatusCode, String)> {
         return Err(bad("only AdmissionReviews of admission.k8s.io/v1 are answered".to_owned()));
     }
     let asked = review.request;
-    let Kind { group, version, kind } = &asked.kind;
+    let ResourceKind { group, version, kind } = &asked.kind;
     if (group.as_str(), version.as_str(), kind.as_str()) != ("", "v1", "PersistentVolume") {
         return Err(bad("only PersistentVolumes are answered for".to_owned()));
     }
     Ok(asked)
 }
 
-async fn admit(providers: &Providers, asked: Asked) -> Admitted {
+async fn admit(providers: &Providers, asked: AdmissionRequest) -> Admitted {
     if asked.operation != "CREATE" || !asked.sub_resource.is_empty() {
         return Admitted::unchanged();
     }

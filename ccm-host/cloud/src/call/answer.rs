@@ -103,11 +103,11 @@ struct Shapes {
 struct Shape {
     /// Bytes of the message itself, with the messages that it holds in place.
     size: usize,
-    fields: Vec<Field>,
+    fields: Vec<CostlyField>,
 }
 
 /// A field that takes memory beside the message, or whose content may.
-struct Field {
+struct CostlyField {
     number: u32,
     /// Bytes of each element of a list or map; 0 for what the message holds in place.
     each: usize,
@@ -159,7 +159,7 @@ impl Shapes {
             size += if is_list { size_of::<HashMap<String, String>>() } else { content };
             if is_list || message.is_some() {
                 let number = u32::try_from(field.number()).unwrap_or_default();
-                fields.push(Field { number, each: if is_list { content } else { 0 }, message });
+                fields.push(CostlyField { number, each: if is_list { content } else { 0 }, message });
             }
         }
         self.shapes[index] = Shape { size, fields };

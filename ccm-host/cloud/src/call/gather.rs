@@ -33,7 +33,7 @@ use tokio::{
 };
 use tracing::Instrument as _;
 
-use self::lane::{Item, Lane};
+use self::lane::{Lane, Queued};
 use ccm_base::trace;
 
 /// Lanes unused for this long are forgotten.
@@ -114,7 +114,7 @@ type Questions<B> = Vec<(<B as Batched>::Key, <B as Batched>::Question)>;
 struct Departure<B: Batched> {
     call: u64,
     lane: B::Lane,
-    items: HashMap<B::Key, Item<B>>,
+    items: HashMap<B::Key, Queued<B>>,
 }
 
 /// Collects the answers of one call.

@@ -144,7 +144,7 @@ struct State {
     effective: u32,
     relief_until: Option<Instant>,
     shares: Shares,
-    bucket: Option<Bucket>,
+    bucket: Option<CallTokens>,
     /// By kind.
     paused_until: [Option<Instant>; Kind::ALL.len()],
 }
@@ -159,12 +159,12 @@ enum Admission {
 }
 
 /// The next call of a kind, until it starts or is dropped.
-struct Next<'a> {
+struct NextCall<'a> {
     gate: &'a Gate,
     kind: Kind,
 }
 
-impl Drop for Next<'_> {
+impl Drop for NextCall<'_> {
     fn drop(&mut self) {
         self.gate.state.lock().shares.waits(self.kind, false);
         // It may have been ahead of others.
@@ -191,7 +191,7 @@ impl Gate {
     async fn permit(self: &Arc<Self>, kind: Kind) -> Result<Permit, Duration> {
         let _first = self.queues[kind as usize].lock().await;
         self.state.lock().shares.waits(kind, true);
-        let _next = Next { gate: self, kind };
+        let _next = NextCall { gate: self, kind };
         loop {
             let mut changed = pin!(self.changed.notified());
             // Enabled before the state is read, so that no change is missed.
@@ -221,7 +221,7 @@ impl Gate {
         // A reconnect does not refill the bucket.
         let same = state.bucket.as_ref().map(|bucket| bucket.rate) == rate.filter(is_valid);
         if !same {
-            state.bucket = rate.filter(is_valid).map(|rate| Bucket::full(rate, now));
+            state.bucket = rate.filter(is_valid).map(|rate| CallTokens::full(rate, now));
         }
         drop(state);
         self.changed.notify_waiters();
@@ -286,7 +286,7 @@ impl State {
 
 /// A token bucket.
 #[derive(Debug)]
-struct Bucket {
+struct CallTokens {
     rate: pb::RateLimit,
     tokens: f64,
     at: Instant,
@@ -297,7 +297,7 @@ fn is_valid(rate: &pb::RateLimit) -> bool {
     rate.per_second.is_finite() && rate.per_second > 0.0
 }
 
-impl Bucket {
+impl CallTokens {
     fn full(rate: pb::RateLimit, now: Instant) -> Self {
         Self { rate, tokens: size(&rate), at: now }
     }
@@ -324,12 +324,12 @@ fn size(rate: &pb::RateLimit) -> f64 {
 /// The calls of one class, by kind.
 #[derive(Debug, Default)]
 struct Shares {
-    kinds: [Share; Kind::ALL.len()],
+    kinds: [KindShare; Kind::ALL.len()],
     admitted: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Share {
+struct KindShare {
     /// The provider serves this kind.
     may_be: bool,
     under_way: u32,
@@ -364,7 +364,7 @@ impl Shares {
     /// Whether a waiting kind gets the next permit under this limit.
     fn is_turn_of(&self, kind: Kind, limit: u32) -> bool {
         let mine = kind as usize;
-        let goes_before = |(index, share): (usize, &Share)| {
+        let goes_before = |(index, share): (usize, &KindShare)| {
             index != mine && share.waits && share.served < self.kinds[mine].served && self.fits(index, limit)
         };
         self.fits(mine, limit) && !self.kinds.iter().enumerate().any(goes_before)
@@ -373,7 +373,7 @@ impl Shares {
     /// Whether a permit is free beyond those reserved for other kinds.
     fn fits(&self, index: usize, limit: u32) -> bool {
         let free = limit.saturating_sub(self.kinds.iter().map(|share| share.under_way).sum());
-        let idle = |share: &&Share| share.may_be && share.under_way == 0;
+        let idle = |share: &&KindShare| share.may_be && share.under_way == 0;
         // The first call of a kind takes the permit reserved for it.
         let left_to_others = if self.kinds[index].under_way == 0 {
             0

@@ -66,7 +66,7 @@ paged! {
     |page| pb::ListClustersRequest => String: page.names, Vec::new();
 }
 
-/// Fetches all pages. `is_meant` passes over items that the list need not have; `read` checks one item and tells its key,
+/// Fetches all pages. `is_meant` filters out irrelevant items; `read` checks one item and returns its key,
 /// or `None` if it is unusable and missing from the list.
 pub(crate) async fn walk<Q: PagedRpc, I>(
     link: &Link,

@@ -76,7 +76,7 @@ pub(crate) async fn unary<Q: Message + 'static, A: Message + Default + 'static>(
     };
     let mut client = client.max_decoding_message_size(most.min(message_bytes));
     let request = request(message, Some(deadline), &span);
-    let mut watch = Watch::start(metrics, method, items);
+    let mut watch = Measured::start(metrics, method, items);
     let sent = async {
         client.ready().await.map_err(|error| Status::unknown(format!("Service was not ready: {error}")))?;
         let codec = Bounded::<Q, A>::new(method.path, most);
@@ -117,14 +117,14 @@ pub(crate) fn request<Q>(message: Q, deadline: Option<Duration>, span: &Span) ->
 }
 
 /// Measures a call, including one whose caller gives up.
-struct Watch<'a> {
+struct Measured<'a> {
     metrics: &'a ProviderMetrics,
     method: &'static Method,
     began: Instant,
     outcome: (&'static str, &'static str),
 }
 
-impl<'a> Watch<'a> {
+impl<'a> Measured<'a> {
     fn start(metrics: &'a ProviderMetrics, method: &'static Method, items: Option<usize>) -> Self {
         metrics.begin(method, items);
         Self { metrics, method, began: Instant::now(), outcome: ("CANCELLED", "") }
@@ -145,7 +145,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl Drop for Watch<'_> {
+impl Drop for Measured<'_> {
     fn drop(&mut self) {
         self.metrics.ended(self.method, self.outcome.0, self.outcome.1, self.began.elapsed());
     }

@@ -6,7 +6,7 @@ use cloudprovider_proto::v1alpha1 as pb;
 
 use super::{effects, label};
 use crate::findings::{Findings, rule, shown};
-use crate::{Ensured, Ingress, IngressPort, LoadBalancer, LoadBalancerState, Ownership, SyncState};
+use crate::{BalancerIngress, BalancerPort, Ensured, LoadBalancer, LoadBalancerState, Ownership, SyncState};
 use ccm_kube::ObjectKey;
 
 const LONGEST_ID: usize = 1 << 10;
@@ -110,8 +110,8 @@ const MOST: usize = 256;
 const LONGEST_PORT_ERROR: usize = 316;
 
 /// The valid entries, in order and without duplicates.
-pub(crate) fn ingress(given: Vec<pb::LoadBalancerIngress>, findings: &mut Findings) -> Vec<Ingress> {
-    let mut kept: Vec<Ingress> = Vec::new();
+pub(crate) fn ingress(given: Vec<pb::LoadBalancerIngress>, findings: &mut Findings) -> Vec<BalancerIngress> {
+    let mut kept: Vec<BalancerIngress> = Vec::new();
     for entry in given {
         let Some(entry) = one(entry, findings) else { continue };
         if kept.len() == MOST {
@@ -127,7 +127,7 @@ pub(crate) fn ingress(given: Vec<pb::LoadBalancerIngress>, findings: &mut Findin
     kept
 }
 
-fn one(given: pb::LoadBalancerIngress, findings: &mut Findings) -> Option<Ingress> {
+fn one(given: pb::LoadBalancerIngress, findings: &mut Findings) -> Option<BalancerIngress> {
     let mode = findings.known(given.ip_mode);
     let ip = address(&given.ip, findings);
     let hostname = hostname(given.hostname, findings);
@@ -148,7 +148,7 @@ fn one(given: pb::LoadBalancerIngress, findings: &mut Findings) -> Option<Ingres
         }
     };
     let ports = given.ports.into_iter().filter_map(|given| port(given, findings)).collect();
-    Some(Ingress { ip, hostname, ip_mode, ports })
+    Some(BalancerIngress { ip, hostname, ip_mode, ports })
 }
 
 fn address(text: &str, findings: &mut Findings) -> Option<IpAddr> {
@@ -173,7 +173,7 @@ fn hostname(text: String, findings: &mut Findings) -> Option<String> {
     None
 }
 
-fn port(given: pb::PortStatus, findings: &mut Findings) -> Option<IngressPort> {
+fn port(given: pb::PortStatus, findings: &mut Findings) -> Option<BalancerPort> {
     let protocol = match findings.known(given.protocol) {
         pb::Protocol::Tcp => Some("TCP"),
         pb::Protocol::Udp => Some("UDP"),
@@ -194,10 +194,10 @@ fn port(given: pb::PortStatus, findings: &mut Findings) -> Option<IngressPort> {
             Some("InvalidReason".to_owned())
         }
     };
-    Some(IngressPort { port, protocol, error })
+    Some(BalancerPort { port, protocol, error })
 }
 
-fn way_in(entry: &Ingress) -> String {
+fn way_in(entry: &BalancerIngress) -> String {
     match (&entry.ip, &entry.hostname) {
         (Some(ip), _) => ip.to_string(),
         (None, Some(hostname)) => hostname.clone(),

@@ -5,7 +5,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use crate::{
-    AddressType, CloudError, Ensured, InProgress, Instance, InstanceAnswer, LoadBalancer, NodeAddress,
+    AddressType, CloudError, Ensured, InProgress, Instance, InstanceAddress, InstanceAnswer, LoadBalancer,
     ProviderEvent, Route,
 };
 use ccm_kube::EventType;
@@ -92,7 +92,7 @@ impl Believed {
         self.that(pod_cidrs.len() <= 2 && pod_cidrs.iter().all(|cidr| cidr.trunc() == *cidr), "pod CIDRs");
     }
 
-    pub(crate) fn address(&self, NodeAddress { kind, address }: &NodeAddress) {
+    pub(crate) fn address(&self, InstanceAddress { kind, address }: &InstanceAddress) {
         self.that(!address.is_empty() && address.len() <= 253, "an address of any length");
         if matches!(kind, AddressType::InternalIp | AddressType::ExternalIp) {
             self.that(address.parse::<IpAddr>().is_ok(), "an address that is none");

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use super::{MOST, effects, label};
 use crate::findings::{Findings, rule, shown};
 use crate::{
-    AddressType, CloudError, Freshness, Instance, InstanceAnswer, InstanceState, Maintenance, NodeAddress,
-    method,
+    AddressType, CloudError, Freshness, Instance, InstanceAddress, InstanceAnswer, InstanceState,
+    Maintenance, method,
 };
 use ccm_base::clock;
 
@@ -142,7 +142,7 @@ fn timestamp(given: prost_types::Timestamp) -> Option<Timestamp> {
 const LONGEST: usize = 253;
 
 /// The valid addresses, in order and without duplicates.
-pub(super) fn addresses(given: Vec<pb::NodeAddress>, findings: &mut Findings) -> Vec<NodeAddress> {
+pub(super) fn addresses(given: Vec<pb::NodeAddress>, findings: &mut Findings) -> Vec<InstanceAddress> {
     let mut seen = HashSet::new();
     let mut kept = Vec::with_capacity(given.len().min(MOST));
     if given.len() > MOST {
@@ -158,7 +158,7 @@ pub(super) fn addresses(given: Vec<pb::NodeAddress>, findings: &mut Findings) ->
             findings.reject(rule::ADDRESS_VALID, format!("address {address:?} is no {}", kind.as_str()));
             continue;
         }
-        let address = NodeAddress { kind, address };
+        let address = InstanceAddress { kind, address };
         if seen.insert(address.clone()) {
             kept.push(address);
         } else {

@@ -76,13 +76,13 @@ impl ConnectError {
 
 /// The pause before the next attempt to connect: doubles from the first pause to the longest.
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub(super) struct ReconnectBackoff {
     first: Duration,
     longest: Duration,
     next: Duration,
 }
 
-impl Backoff {
+impl ReconnectBackoff {
     pub(super) fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, next: first }
     }
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_longest_and_start_anew() {
         let second = Duration::from_secs(1);
-        let mut backoff = Backoff::new(second / 10, 10 * second);
+        let mut backoff = ReconnectBackoff::new(second / 10, 10 * second);
         let pauses: Vec<_> = (0..9).map(|_| backoff.pause(0.0, Duration::MAX).as_millis()).collect();
         assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
         assert_eq!(backoff.pause(0.0, second), second, "what is cheap to try is tried more often");

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Known, Link,
-    connect::{Backoff, LIVED, connect},
+    Introduced, Link,
+    connect::{LIVED, ReconnectBackoff, connect},
     handshake::handshake,
     lead::Lead,
     monitor,
@@ -41,7 +41,7 @@ async fn supervise<F: Future<Output = Infallible>>(link: &Link, work: impl Fn() 
 
 async fn forever(link: &Link) -> Infallible {
     let paces = link.config.paces;
-    let mut backoff = Backoff::new(paces.reconnect, paces.reconnect_longest);
+    let mut backoff = ReconnectBackoff::new(paces.reconnect, paces.reconnect_longest);
     loop {
         let mut cap = Duration::MAX;
         let failed = match connect(&link.config).await {
@@ -112,7 +112,7 @@ impl Link {
             self.limiter.lift_pauses();
         }
         self.limiter.configure(&session.limits, &kinds(&session.info), Instant::now());
-        *known = Known {
+        *known = Introduced {
             info: Some(Arc::clone(&session.info)),
             wants: Arc::clone(&session.wants),
             served: session.served.clone(),

@@ -11,7 +11,7 @@ use tonic::Streaming;
 
 use super::{
     Link,
-    connect::{Backoff, LIVED},
+    connect::{LIVED, ReconnectBackoff},
     session::Session,
 };
 use crate::findings::rule;
@@ -24,7 +24,7 @@ const LONGEST: usize = 1 << 10;
 
 /// How a stream ended.
 #[derive(Debug)]
-enum End {
+enum StreamEnd {
     Finished,
     TooOld,
     Silent,
@@ -34,7 +34,7 @@ enum End {
     Failed(CloudError),
 }
 
-impl End {
+impl StreamEnd {
     fn label(&self) -> &'static str {
         match self {
             Self::Finished => "finished",
@@ -54,7 +54,7 @@ pub(super) async fn watch(link: &Link, session: &Session) -> Infallible {
         return std::future::pending().await;
     }
     let paces = link.config.paces;
-    let mut backoff = Backoff::new(paces.reconnect, paces.reconnect_longest);
+    let mut backoff = ReconnectBackoff::new(paces.reconnect, paces.reconnect_longest);
     let mut token = String::new();
     let mut swept = false;
     loop {
@@ -74,24 +74,29 @@ pub(super) async fn watch(link: &Link, session: &Session) -> Infallible {
         }
         swept = true;
         match &end {
-            End::TokenExpired => token.clear(),
-            End::TokenUnknown => {
+            StreamEnd::TokenExpired => token.clear(),
+            StreamEnd::TokenUnknown => {
                 link.metrics.violation(rule::TOKEN_ISSUED);
                 token.clear();
             }
-            End::Silent => link.metrics.violation(rule::WATCH_BOOKMARK),
-            End::NotStarted => link.metrics.violation(rule::WATCH_STARTED),
-            End::Failed(error) if error.is(ErrorReason::MethodNotSupported) => {
+            StreamEnd::Silent => link.metrics.violation(rule::WATCH_BOOKMARK),
+            StreamEnd::NotStarted => link.metrics.violation(rule::WATCH_STARTED),
+            StreamEnd::Failed(error) if error.is(ErrorReason::MethodNotSupported) => {
                 link.refused(session, &method::WATCH_INSTANCES);
             }
-            End::Finished | End::TooOld | End::Failed(_) => {}
+            StreamEnd::Finished | StreamEnd::TooOld | StreamEnd::Failed(_) => {}
         }
         tokio::time::sleep(backoff.pause(fastrand::f64(), Duration::MAX)).await;
     }
 }
 
 /// Follows one stream to its end; `started` is set when it begins.
-async fn stream(link: &Link, session: &Session, token: &mut String, started: &mut Option<Instant>) -> End {
+async fn stream(
+    link: &Link,
+    session: &Session,
+    token: &mut String,
+    started: &mut Option<Instant>,
+) -> StreamEnd {
     let silence = session.intervals.bookmark * SILENT_INTERVALS;
     let ends = Instant::now() + session.intervals.watch_max_age + silence;
     let (mut frames, pb::WatchStarted { resumed }) = match open(link, session, token.clone()).await {
@@ -105,12 +110,12 @@ async fn stream(link: &Link, session: &Session, token: &mut String, started: &mu
     loop {
         let frame = tokio::select! {
             frame = tokio::time::timeout(silence, frames.message()) => frame,
-            () = tokio::time::sleep_until(ends) => return End::TooOld,
+            () = tokio::time::sleep_until(ends) => return StreamEnd::TooOld,
         };
         match frame {
-            Err(_) => return End::Silent,
+            Err(_) => return StreamEnd::Silent,
             Ok(Err(error)) => return ended(link, &error),
-            Ok(Ok(None)) => return End::Finished,
+            Ok(Ok(None)) => return StreamEnd::Finished,
             Ok(Ok(Some(message))) => match message.frame {
                 Some(Frame::Changed(pb::InstanceChanged { provider_id, node_name })) => {
                     // A new node is known by its name only. Longer than any node's key: thousands may be buffered for
@@ -134,7 +139,7 @@ async fn open(
     link: &Link,
     session: &Session,
     resume_token: String,
-) -> Result<(Streaming<pb::WatchInstancesResponse>, pb::WatchStarted), End> {
+) -> Result<(Streaming<pb::WatchInstancesResponse>, pb::WatchStarted), StreamEnd> {
     let method = &method::WATCH_INSTANCES;
     let deadline = method::deadline(method, &session.deadlines);
     let message = pb::WatchInstancesRequest { cluster: Some(link.cluster()), resume_token };
@@ -147,22 +152,22 @@ async fn open(
         Ok::<_, tonic::Status>((frames, first))
     });
     match opened.await {
-        Err(_) => Err(End::Failed(CloudError::deadline_exceeded(method.name, deadline))),
+        Err(_) => Err(StreamEnd::Failed(CloudError::deadline_exceeded(method.name, deadline))),
         Ok(Err(error)) => Err(ended(link, &error)),
         Ok(Ok((frames, Some(pb::WatchInstancesResponse { frame: Some(Frame::Started(started)) })))) => {
             Ok((frames, started))
         }
-        Ok(Ok((_, None))) => Err(End::Finished),
-        Ok(Ok((_, Some(_)))) => Err(End::NotStarted),
+        Ok(Ok((_, None))) => Err(StreamEnd::Finished),
+        Ok(Ok((_, Some(_)))) => Err(StreamEnd::NotStarted),
     }
 }
 
-fn ended(link: &Link, status: &tonic::Status) -> End {
+fn ended(link: &Link, status: &tonic::Status) -> StreamEnd {
     let method = method::WATCH_INSTANCES.name;
     let error = link.metrics.checked(|findings| CloudError::of_status(method, status, findings));
     match error.reason {
-        Some(ErrorReason::ResumeTokenExpired) => End::TokenExpired,
-        Some(ErrorReason::InvalidToken) => End::TokenUnknown,
-        _ => End::Failed(error),
+        Some(ErrorReason::ResumeTokenExpired) => StreamEnd::TokenExpired,
+        Some(ErrorReason::InvalidToken) => StreamEnd::TokenUnknown,
+        _ => StreamEnd::Failed(error),
     }
 }

@@ -1,8 +1,8 @@
 //! Builders of answers.
 
 use crate::{
-    AddressType, CloudError, ErrorReason, Instance, InstanceAnswer, InstanceState, NodeAddress, VolumeAnswer,
-    VolumeState, digest,
+    AddressType, CloudError, ErrorReason, Instance, InstanceAddress, InstanceAnswer, InstanceState,
+    VolumeAnswer, VolumeState, digest,
 };
 
 /// An instance with that provider ID, an internal address `10.0.0.1` and a host name.
@@ -12,8 +12,8 @@ pub fn instance(provider_id: &str) -> Instance {
         name: provider_id.rsplit('/').next().unwrap_or_default().to_owned(),
         instance_type: Some("small".to_owned()),
         addresses: vec![
-            NodeAddress { kind: AddressType::InternalIp, address: "10.0.0.1".to_owned() },
-            NodeAddress { kind: AddressType::Hostname, address: "host-1".to_owned() },
+            InstanceAddress { kind: AddressType::InternalIp, address: "10.0.0.1".to_owned() },
+            InstanceAddress { kind: AddressType::Hostname, address: "host-1".to_owned() },
         ],
         zone: Some("zone-1".to_owned()),
         region: Some("region-1".to_owned()),

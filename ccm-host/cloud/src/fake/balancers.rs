@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{FakeProvider, answers, method};
 use crate::{
-    CloudError, ErrorReason, InProgress, Ingress, Listed, LoadBalancer, LoadBalancerState, Ownership,
+    BalancerIngress, CloudError, ErrorReason, InProgress, Listed, LoadBalancer, LoadBalancerState, Ownership,
     SyncState,
 };
 use ccm_kube::ObjectKey;
@@ -280,8 +280,8 @@ impl Balancers {
         }
     }
 
-    fn address(&self, uid: &str) -> Vec<Ingress> {
-        let entry = |ip: &Ipv4Addr| Ingress {
+    fn address(&self, uid: &str) -> Vec<BalancerIngress> {
+        let entry = |ip: &Ipv4Addr| BalancerIngress {
             ip: Some((*ip).into()),
             hostname: None,
             ip_mode: Some("VIP"),

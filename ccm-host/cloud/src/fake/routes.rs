@@ -2,8 +2,8 @@
 
 use super::{FakeProvider, State, answers, method};
 use crate::{
-    AddressType, CloudError, EnsureRoute, EnsuredRoute, ErrorReason, InProgress, Listed, NodeAddress, Route,
-    RouteState, RouteTarget,
+    AddressType, CloudError, EnsureRoute, EnsuredRoute, ErrorReason, InProgress, InstanceAddress, Listed,
+    Route, RouteState, RouteTarget,
 };
 
 impl FakeProvider {
@@ -88,11 +88,11 @@ impl State {
     }
 }
 
-fn known(kind: &str, address: &str) -> NodeAddress {
+fn known(kind: &str, address: &str) -> InstanceAddress {
     let kind = match kind {
         "InternalIP" => AddressType::InternalIp,
         "ExternalIP" => AddressType::ExternalIp,
         _ => AddressType::Hostname,
     };
-    NodeAddress { kind, address: address.to_owned() }
+    InstanceAddress { kind, address: address.to_owned() }
 }

@@ -174,7 +174,7 @@ fn the_desired_state_is_the_service_and_its_backends() {
     let mut same = base.clone();
     same.ingress.push(ccm_kube::Ingress { ip: "192.0.2.1".into(), ..Default::default() });
     same.resource_version = "77".into();
-    assert_eq!(before, digest(&same), "the status is no wish");
+    assert_eq!(before, digest(&same), "the status is not part of the desired state");
     let told = pb::ServiceFields { finalizers: true, deletion_time: true, ..service_fields() };
     let told = pb::Wants { service: Some(told), ..wants.clone() };
     let held = same.deleting().with_finalizer("x/y");
@@ -183,7 +183,7 @@ fn the_desired_state_is_the_service_and_its_backends() {
     assert_eq!(before, digest(&held), "nor what keeps it from going");
     assert_eq!(before, digest(&base.clone().with_annotation("other/a", "1")), "not wanted");
     let answered = base.clone().with_annotation("lb.example/status-id", "lb-1");
-    assert_eq!(before, digest(&answered), "what the provider wrote is no wish");
+    assert_eq!(before, digest(&answered), "what the provider wrote is not part of the desired state");
 
     assert_ne!(before, digest(&base.clone().with_annotation("lb.example/a", "1")));
     let mut ranges = base.clone();

@@ -24,7 +24,7 @@ use kube::{
 use tokio::time::{Instant, error::Elapsed, sleep, timeout};
 
 use super::{
-    Cache, Slim, Wanted, chain,
+    Cache, Slim, WantedKeys, chain,
     read::{self, Event, Failure, Named, version_of},
 };
 
@@ -62,12 +62,12 @@ pub(super) struct Follower<'a, T: Slim> {
     cache: &'a Cache<T>,
     client: &'a Client,
     api: Api<T::Wire>,
-    wanted: &'a Wanted,
+    wanted: &'a WantedKeys,
     pauses: u32,
 }
 
 impl<'a, T: Slim> Follower<'a, T> {
-    pub(super) fn new(cache: &'a Cache<T>, client: &'a Client, wanted: &'a Wanted) -> Self {
+    pub(super) fn new(cache: &'a Cache<T>, client: &'a Client, wanted: &'a WantedKeys) -> Self {
         Self { cache, client, api: Api::all(client.clone()), wanted, pauses: 0 }
     }
 

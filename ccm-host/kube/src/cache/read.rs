@@ -123,14 +123,14 @@ fn object<W: DeserializeOwned>(text: &RawValue) -> serde_json::Result<Read<W>> {
 }
 
 /// One page of a list.
-pub(super) struct Page<W> {
+pub(super) struct ListPage<W> {
     pub(super) items: Vec<Read<W>>,
     /// Where the next page begins, if there is one.
     pub(super) next: Option<String>,
     pub(super) version: Option<String>,
 }
 
-pub(super) fn page<W: DeserializeOwned>(text: &str) -> serde_json::Result<Page<W>> {
+pub(super) fn page<W: DeserializeOwned>(text: &str) -> serde_json::Result<ListPage<W>> {
     #[derive(Deserialize)]
     struct List<'a> {
         metadata: ListMeta,
@@ -138,7 +138,7 @@ pub(super) fn page<W: DeserializeOwned>(text: &str) -> serde_json::Result<Page<W
         items: Vec<&'a RawValue>,
     }
     let List { metadata, items } = serde_json::from_str(text)?;
-    Ok(Page {
+    Ok(ListPage {
         items: items.into_iter().map(object).collect::<serde_json::Result<_>>()?,
         next: metadata.continue_.and_then(said),
         version: metadata.resource_version.and_then(said),

@@ -6,14 +6,14 @@ use super::{Change, Slim};
 
 /// Objects by key, with a second index and the number of the last list that contained each.
 pub(super) struct Store<T: Slim> {
-    objects: HashMap<T::Key, Entry<T>>,
+    objects: HashMap<T::Key, Stored<T>>,
     by_index: HashMap<Box<str>, Vec<T::Key>>,
     /// Objects whose present state cannot be read, and the last list that contained each.
     unreadable: HashMap<T::Key, u32>,
     list: u32,
 }
 
-struct Entry<T> {
+struct Stored<T> {
     object: Arc<T>,
     list: u32,
 }
@@ -84,7 +84,7 @@ impl<T: Slim> Store<T> {
         let Some(entry) = self.objects.get_mut(&key) else {
             let new = Arc::new(object);
             self.index(&key, &new);
-            self.objects.insert(key, Entry { object: Arc::clone(&new), list });
+            self.objects.insert(key, Stored { object: Arc::clone(&new), list });
             return [Some(Change::Added(new)), None];
         };
         entry.list = list;

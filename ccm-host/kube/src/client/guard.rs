@@ -29,8 +29,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// The limits that the guard enforces.
 #[derive(Debug, Clone)]
-pub(super) struct Rules {
-    pub(super) limiter: Option<Limiter>,
+pub(super) struct RequestRules {
+    pub(super) limiter: Option<RequestLimiter>,
     pub(super) deadline: Duration,
     pub(super) retries: u32,
     pub(super) metrics: ClientMetrics,
@@ -50,20 +50,20 @@ pub(super) struct ReadOnly(Method);
 pub(super) struct TimedOut(Duration);
 
 #[derive(Debug, Clone)]
-pub(super) struct Guard<S> {
+pub(super) struct RequestGuard<S> {
     inner: S,
-    rules: Rules,
+    rules: RequestRules,
 }
 
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-impl<S> Guard<S> {
-    pub(super) fn new(inner: S, rules: Rules) -> Self {
+impl<S> RequestGuard<S> {
+    pub(super) fn new(inner: S, rules: RequestRules) -> Self {
         Self { inner, rules }
     }
 }
 
-impl<S, B> Service<Request<Body>> for Guard<S>
+impl<S, B> Service<Request<Body>> for RequestGuard<S>
 where
     S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -121,7 +121,7 @@ impl About {
     }
 }
 
-impl Rules {
+impl RequestRules {
     /// Repeats the request while the server rejects it with a retry, then reads the whole response.
     async fn until_taken<S, B>(
         &self,
@@ -193,7 +193,7 @@ impl Rules {
     }
 
     fn count(&self, about: &About, code: &str) {
-        let labels = metrics::Request {
+        let labels = metrics::RequestLabels {
             code: code.to_owned(),
             method: about.method.clone(),
             host: about.host.clone(),
@@ -202,7 +202,7 @@ impl Rules {
     }
 
     fn count_retry(&self, about: &About, status: StatusCode) {
-        let labels = metrics::Retry {
+        let labels = metrics::RetryLabels {
             code: status.as_str().to_owned(),
             verb: about.method.clone(),
             host: about.host.clone(),
@@ -255,25 +255,25 @@ where
 /// A token bucket for requests, like client-go's flow control: a burst, then a steady rate per second. Cheap to clone;
 /// all clones draw from the same one.
 #[derive(Debug, Clone)]
-pub(super) struct Limiter {
+pub(super) struct RequestLimiter {
     per_second: f64,
     burst: f64,
-    bucket: Arc<Mutex<Bucket>>,
+    bucket: Arc<Mutex<RequestTokens>>,
 }
 
 #[derive(Debug)]
-struct Bucket {
+struct RequestTokens {
     /// Negative: the number of waiting callers.
     tokens: f64,
     at: Instant,
 }
 
-impl Limiter {
+impl RequestLimiter {
     /// `None` without a limit.
     pub(super) fn new(qps: f32, burst: u32) -> Option<Self> {
         (qps > 0.0).then(|| {
             let burst = f64::from(burst.max(1));
-            let bucket = Bucket { tokens: burst, at: Instant::now() };
+            let bucket = RequestTokens { tokens: burst, at: Instant::now() };
             Self { per_second: f64::from(qps), burst, bucket: Arc::new(Mutex::new(bucket)) }
         })
     }
@@ -298,7 +298,7 @@ impl Limiter {
 }
 
 /// Given back when the caller gives up before its turn: a request that was never sent must not delay others.
-struct Turn<'a>(&'a Limiter);
+struct Turn<'a>(&'a RequestLimiter);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
@@ -312,7 +312,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_gives_up_before_its_turn_delays_nobody() {
-        let limiter = Limiter::new(1.0, 1).unwrap();
+        let limiter = RequestLimiter::new(1.0, 1).unwrap();
         limiter.acquire().await;
         let given_up = (0..10).map(|_| tokio::time::timeout(Duration::from_millis(100), limiter.acquire()));
         assert!(futures::future::join_all(given_up).await.iter().all(Result::is_err));
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_burst_passes_and_the_rest_waits_its_turn() {
-        let limiter = Limiter::new(10.0, 2).unwrap();
+        let limiter = RequestLimiter::new(10.0, 2).unwrap();
         let now = Instant::now();
         let waits: Vec<_> = (0..4).map(|_| limiter.take(now).as_millis()).collect();
         assert_eq!(waits, [0, 0, 100, 200]);
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn no_rate_is_no_limit() {
-        assert!(Limiter::new(0.0, 5).is_none());
-        assert!(Limiter::new(-1.0, 5).is_none());
+        assert!(RequestLimiter::new(0.0, 5).is_none());
+        assert!(RequestLimiter::new(-1.0, 5).is_none());
     }
 }

@@ -51,15 +51,15 @@ fn scripted(
             Ok::<_, Infallible>(response.body(Full::new(body)).unwrap())
         }
     });
-    let rules = Rules {
-        limiter: Limiter::new(options.qps, options.burst),
+    let rules = RequestRules {
+        limiter: RequestLimiter::new(options.qps, options.burst),
         deadline: options.request_timeout,
         retries: options.retries,
         metrics: metrics.clone(),
         read_only: false,
         recognition: Some(options.recognition.clone()),
     };
-    (Client::new(Guard::new(transport, rules), "default"), asked)
+    (Client::new(RequestGuard::new(transport, rules), "default"), asked)
 }
 
 async fn get(client: &Client) -> Result<Node, ::kube::Error> {

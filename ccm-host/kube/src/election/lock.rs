@@ -91,7 +91,7 @@ impl Lock {
     /// Whether the Lease in a watch event is free, by the rules of [`Lock::acquire`].
     fn is_free(&self, lease: &Lease) -> bool {
         let unchanged = self.see(Some(lease));
-        matches!(self.decide(Some(lease), unchanged), Step::Create | Step::Take)
+        matches!(self.decide(Some(lease), unchanged), LeaseStep::Create | LeaseStep::Take)
     }
 
     /// The holder of the Lease as last seen.
@@ -118,8 +118,8 @@ impl Lock {
         let lease = self.read().await?;
         let unchanged = self.see(lease.as_ref());
         let wanted = match self.decide(lease.as_ref(), unchanged) {
-            Step::Wait => return Ok(None),
-            Step::Offer => {
+            LeaseStep::Wait => return Ok(None),
+            LeaseStep::Offer => {
                 tracing::info!(
                     lease = self.name(),
                     "no provider answers the leader, one answers here: offers to lead"
@@ -127,13 +127,13 @@ impl Lock {
                 self.write(self.offered(lease.unwrap_or_default())).await?;
                 return Ok(None);
             }
-            Step::Create => self.held(Lease::default(), 0),
-            Step::Take => {
+            LeaseStep::Create => self.held(Lease::default(), 0),
+            LeaseStep::Take => {
                 let spec = lease.as_ref().and_then(|lease| lease.spec.as_ref());
                 let transitions = spec.and_then(|spec| spec.lease_transitions).unwrap_or_default();
                 self.held(lease.unwrap_or_default(), transitions.saturating_add(1))
             }
-            Step::Renew => self.renewed(lease.unwrap_or_default(), false),
+            LeaseStep::Renew => self.renewed(lease.unwrap_or_default(), false),
         };
         Ok(self
             .write(wanted)
@@ -265,7 +265,7 @@ impl Lock {
         lease
     }
 
-    fn decide(&self, lease: Option<&Lease>, unchanged: Duration) -> Step {
+    fn decide(&self, lease: Option<&Lease>, unchanged: Duration) -> LeaseStep {
         decide(lease, &self.me, unchanged, &self.is_fit)
     }
 }
@@ -345,7 +345,7 @@ impl Health {
 
 /// A replica's next step on the Lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum LeaseStep {
     /// There is none: create it.
     Create,
     /// Its holder released it, or has not renewed it for too long.
@@ -359,22 +359,22 @@ enum Step {
 }
 
 /// `unchanged` is how long the Lease has not changed, by this replica's own clock: no other clock is trusted.
-fn decide(lease: Option<&Lease>, me: &str, unchanged: Duration, is_fit: impl Fn() -> bool) -> Step {
+fn decide(lease: Option<&Lease>, me: &str, unchanged: Duration, is_fit: impl Fn() -> bool) -> LeaseStep {
     let Some((lease, spec)) = lease.and_then(|lease| Some((lease, lease.spec.as_ref()?))) else {
-        return Step::Create;
+        return LeaseStep::Create;
     };
     match holder(lease) {
         // Released for a successor, who comes at once or not at all.
         "" if annotation(lease, OFFERS).is_some_and(|successor| successor != me)
             && unchanged <= runs_out_after(spec) =>
         {
-            Step::Wait
+            LeaseStep::Wait
         }
-        "" => Step::Take,
-        holder if holder == me => Step::Renew,
-        _ if unchanged > runs_out_after(spec) => Step::Take,
-        _ if is_sought(lease) && annotation(lease, OFFERS).is_none() && is_fit() => Step::Offer,
-        _ => Step::Wait,
+        "" => LeaseStep::Take,
+        holder if holder == me => LeaseStep::Renew,
+        _ if unchanged > runs_out_after(spec) => LeaseStep::Take,
+        _ if is_sought(lease) && annotation(lease, OFFERS).is_none() && is_fit() => LeaseStep::Offer,
+        _ => LeaseStep::Wait,
     }
 }
 
@@ -427,12 +427,12 @@ mod tests {
     fn a_lease_is_taken_from_nobody_who_renews_it() {
         let seconds = Duration::from_secs;
         for (lease, unchanged, step) in [
-            (None, 0, Step::Create),
-            (Some(held_by("")), 0, Step::Take),
-            (Some(held_by("me")), 0, Step::Renew),
-            (Some(held_by("me")), 60, Step::Renew),
-            (Some(held_by("other")), 15, Step::Wait),
-            (Some(held_by("other")), 16, Step::Take),
+            (None, 0, LeaseStep::Create),
+            (Some(held_by("")), 0, LeaseStep::Take),
+            (Some(held_by("me")), 0, LeaseStep::Renew),
+            (Some(held_by("me")), 60, LeaseStep::Renew),
+            (Some(held_by("other")), 15, LeaseStep::Wait),
+            (Some(held_by("other")), 16, LeaseStep::Take),
         ] {
             assert_eq!(
                 decide(lease.as_ref(), "me", seconds(unchanged), || true),
@@ -446,14 +446,14 @@ mod tests {
     fn one_replica_that_a_provider_answers_offers_to_follow_a_holder_that_none_answers() {
         let sought = |by| with(held_by("other"), &[(SEEKS, by)]);
         for (lease, is_fit, step) in [
-            (sought("other"), true, Step::Offer),
-            (sought("other"), false, Step::Wait),
-            (sought("a former one"), true, Step::Wait),
-            (with(held_by("other"), &[(SEEKS, "other"), (OFFERS, "third")]), true, Step::Wait),
-            (with(held_by("me"), &[(SEEKS, "me")]), true, Step::Renew),
-            (with(held_by(""), &[(SEEKS, "other")]), true, Step::Take),
-            (with(held_by(""), &[(SEEKS, "other"), (OFFERS, "me")]), true, Step::Take),
-            (with(held_by(""), &[(SEEKS, "other"), (OFFERS, "third")]), true, Step::Wait),
+            (sought("other"), true, LeaseStep::Offer),
+            (sought("other"), false, LeaseStep::Wait),
+            (sought("a former one"), true, LeaseStep::Wait),
+            (with(held_by("other"), &[(SEEKS, "other"), (OFFERS, "third")]), true, LeaseStep::Wait),
+            (with(held_by("me"), &[(SEEKS, "me")]), true, LeaseStep::Renew),
+            (with(held_by(""), &[(SEEKS, "other")]), true, LeaseStep::Take),
+            (with(held_by(""), &[(SEEKS, "other"), (OFFERS, "me")]), true, LeaseStep::Take),
+            (with(held_by(""), &[(SEEKS, "other"), (OFFERS, "third")]), true, LeaseStep::Wait),
         ] {
             assert_eq!(decide(Some(&lease), "me", Duration::ZERO, || is_fit), step, "{lease:?} {is_fit}");
         }

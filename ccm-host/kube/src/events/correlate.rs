@@ -22,9 +22,9 @@ const COMBINED: &str = "(combined from similar events): ";
 /// The memory behind the rules.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
-    similar: Remembered<Topic, Similar>,
-    seen: Remembered<(Topic, String), Seen>,
-    budgets: Remembered<(&'static str, Regarding), Budget>,
+    similar: LruMap<Topic, Similar>,
+    seen: LruMap<(Topic, String), SeenEvent>,
+    budgets: LruMap<(&'static str, Regarding), Budget>,
     last_nanos: i128,
 }
 
@@ -44,7 +44,7 @@ struct Similar {
 }
 
 #[derive(Debug, Clone)]
-struct Seen {
+struct SeenEvent {
     name: String,
     first: Timestamp,
     count: u32,
@@ -58,7 +58,7 @@ struct Budget {
 
 /// The decision about one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum EventVerdict {
     /// Too many events about this object.
     Spam,
     Write(Occurrence),
@@ -76,7 +76,7 @@ pub(super) struct Occurrence {
 }
 
 impl Correlator {
-    pub(super) fn correlate(&mut self, raised: &Raised, now: Instant) -> Verdict {
+    pub(super) fn correlate(&mut self, raised: &Raised, now: Instant) -> EventVerdict {
         let topic = Topic {
             component: raised.component,
             regarding: raised.regarding.clone(),
@@ -85,13 +85,13 @@ impl Correlator {
         };
         let (key, message) = self.combine(topic, &raised.message, now);
         let name = self.fresh_name(raised);
-        let seen = self.seen.entry(key, || Seen { name, first: raised.at, count: 0 });
+        let seen = self.seen.entry(key, || SeenEvent { name, first: raised.at, count: 0 });
         seen.count = seen.count.saturating_add(1);
-        let Seen { name, first, count } = seen.clone();
+        let SeenEvent { name, first, count } = seen.clone();
         if self.exhausted(raised, now) {
-            return Verdict::Spam;
+            return EventVerdict::Spam;
         }
-        Verdict::Write(Occurrence { name, message, first, count })
+        EventVerdict::Write(Occurrence { name, message, first, count })
     }
 
     /// Counts different messages about one topic; beyond the limit they share one event.
@@ -130,18 +130,18 @@ impl Correlator {
 
 /// A map that forgets its least recently used entries.
 #[derive(Debug)]
-struct Remembered<K, V> {
+struct LruMap<K, V> {
     entries: HashMap<K, (u64, V)>,
     clock: u64,
 }
 
-impl<K, V> Default for Remembered<K, V> {
+impl<K, V> Default for LruMap<K, V> {
     fn default() -> Self {
         Self { entries: HashMap::new(), clock: 0 }
     }
 }
 
-impl<K: Clone + Eq + Hash, V> Remembered<K, V> {
+impl<K: Clone + Eq + Hash, V> LruMap<K, V> {
     fn entry(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
         self.clock += 1;
         if self.entries.len() >= REMEMBERED && !self.entries.contains_key(&key) {

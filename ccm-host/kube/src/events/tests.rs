@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    correlate::{Correlator, Verdict},
+    correlate::{Correlator, EventVerdict},
     *,
 };
 use crate::fixtures::{node, refusal, service};
@@ -25,8 +25,8 @@ fn raised(name: &str, reason: &'static str, message: &str) -> Raised {
 /// Count and message of the written event, `None` for spam.
 fn verdict(correlator: &mut Correlator, raised: &Raised, now: Instant) -> Option<(u32, String)> {
     match correlator.correlate(raised, now) {
-        Verdict::Spam => None,
-        Verdict::Write(occurrence) => Some((occurrence.count, occurrence.message)),
+        EventVerdict::Spam => None,
+        EventVerdict::Write(occurrence) => Some((occurrence.count, occurrence.message)),
     }
 }
 
@@ -35,14 +35,14 @@ async fn repeats_become_a_count_under_one_name() {
     let (mut correlator, now) = (Correlator::default(), Instant::now());
     let mut names = Vec::new();
     for count in 1..=3 {
-        let Verdict::Write(occurrence) = correlator.correlate(&raised("a", "Synced", "m"), now) else {
+        let EventVerdict::Write(occurrence) = correlator.correlate(&raised("a", "Synced", "m"), now) else {
             panic!("spam after {count}")
         };
         assert_eq!(occurrence.count, count);
         names.push(occurrence.name);
     }
     assert!(names.iter().all(|name| *name == names[0]) && names[0].starts_with("a."), "{names:?}");
-    let Verdict::Write(other) = correlator.correlate(&raised("a", "Synced", "n"), now) else {
+    let EventVerdict::Write(other) = correlator.correlate(&raised("a", "Synced", "n"), now) else {
         panic!("spam")
     };
     assert_ne!(other.name, names[0], "events of one moment have names of their own");

@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Raised, Shared,
-    correlate::{Correlator, Occurrence, Verdict},
+    EventQueue, Raised,
+    correlate::{Correlator, EventVerdict, Occurrence},
 };
 use crate::{cache::chain, metrics::Discarded, patch::WritePressure};
 
@@ -35,7 +35,7 @@ const CLUSTER_SCOPED: &str = "default";
 pub struct EventWriter {
     client: Client,
     pressure: WritePressure,
-    shared: Arc<Shared>,
+    shared: Arc<EventQueue>,
     correlator: Correlator,
 }
 
@@ -46,7 +46,7 @@ impl std::fmt::Debug for EventWriter {
 }
 
 impl EventWriter {
-    pub(super) fn new(client: Client, pressure: WritePressure, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(client: Client, pressure: WritePressure, shared: Arc<EventQueue>) -> Self {
         Self { client, pressure, shared, correlator: Correlator::default() }
     }
 
@@ -102,8 +102,8 @@ impl EventWriter {
 
     async fn write(&mut self, raised: &Raised) {
         match self.correlator.correlate(raised, Instant::now()) {
-            Verdict::Spam => self.shared.metrics.discard(Discarded::Spam),
-            Verdict::Write(occurrence) => match self.send_patiently(raised, &occurrence).await {
+            EventVerdict::Spam => self.shared.metrics.discard(Discarded::Spam),
+            EventVerdict::Write(occurrence) => match self.send_patiently(raised, &occurrence).await {
                 Ok(()) => {
                     self.shared.metrics.written.inc();
                 }

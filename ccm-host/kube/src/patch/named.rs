@@ -61,7 +61,7 @@ pub struct RecordKey {
 
 /// A record as read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct StoredRecord {
     /// Resource version of the ConfigMap; `None` if it does not exist.
     pub version: Option<String>,
     /// The text; empty if there is none.
@@ -76,14 +76,14 @@ impl std::fmt::Display for RecordKey {
 
 impl Writer {
     /// Reads a record from the apiserver.
-    pub async fn read_record(&self, at: &RecordKey) -> Result<Record, WriteError> {
+    pub async fn read_record(&self, at: &RecordKey) -> Result<StoredRecord, WriteError> {
         let maps = Api::<ConfigMap>::namespaced(self.client(), at.namespace);
         let map = self.get_in(&maps, at.name).await?;
         let kept = self.shadow().and_then(|shadow| shadow.record(&at.to_string()));
         if let Some(text) = kept {
-            return Ok(Record { version: map.and_then(|map| map.metadata.resource_version), text });
+            return Ok(StoredRecord { version: map.and_then(|map| map.metadata.resource_version), text });
         }
-        Ok(map.map_or_else(Record::default, |map| Record {
+        Ok(map.map_or_else(StoredRecord::default, |map| StoredRecord {
             version: map.metadata.resource_version,
             text: map.data.unwrap_or_default().remove(&at.key).unwrap_or_default(),
         }))

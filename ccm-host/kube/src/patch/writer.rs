@@ -19,7 +19,7 @@ use crate::{
     cache::Slim,
     election::Leadership,
     keep::{Interner, Keep},
-    shadow::{Shadow, Subject},
+    shadow::{Shadow, ShadowSubject},
 };
 
 /// Requests a metadata-only response: cheaper to send and to decode.
@@ -192,7 +192,7 @@ impl Writer {
     }
 }
 
-/// The important writes that are waiting or in flight: writers hold a `Held` for the length of a write; less urgent work
+/// The important writes that are waiting or in flight: writers hold a `Hold` for the length of a write; less urgent work
 /// (events) waits for [`WritePressure::calm`]. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct WritePressure(watch::Sender<Pressure>);
@@ -213,9 +213,9 @@ impl Default for WritePressure {
 impl WritePressure {
     /// Counts one write until the returned value is dropped.
     #[must_use]
-    pub fn hold(&self) -> Held {
+    pub fn hold(&self) -> Hold {
         self.0.send_modify(|pressure| pressure.held += 1);
-        Held(self.clone())
+        Hold(self.clone())
     }
 
     /// The number of writes waiting or in flight.
@@ -246,9 +246,9 @@ impl WritePressure {
 }
 
 #[derive(Debug)]
-pub struct Held(WritePressure);
+pub struct Hold(WritePressure);
 
-impl Drop for Held {
+impl Drop for Hold {
     fn drop(&mut self) {
         self.0.0.send_modify(|pressure| {
             pressure.held = pressure.held.saturating_sub(1);
@@ -257,8 +257,8 @@ impl Drop for Held {
     }
 }
 
-fn subject<K: Resource<DynamicType = ()>>(api: &Api<K>, name: &str) -> Subject {
-    Subject {
+fn subject<K: Resource<DynamicType = ()>>(api: &Api<K>, name: &str) -> ShadowSubject {
+    ShadowSubject {
         kind: K::kind(&()).into_owned(),
         namespace: api.namespace().unwrap_or_default().to_owned(),
         name: name.to_owned(),

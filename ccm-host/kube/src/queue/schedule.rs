@@ -12,7 +12,7 @@ use super::Key;
 /// All keys of one queue.
 #[derive(Debug)]
 pub(super) struct Schedule<K> {
-    keys: HashMap<K, Entry>,
+    keys: HashMap<K, Tracked>,
     waiting: VecDeque<K>,
     /// Mirrors the entries in state [`State::Delayed`].
     delayed: BTreeSet<(Instant, K)>,
@@ -21,7 +21,7 @@ pub(super) struct Schedule<K> {
 
 /// The state of one key. A key that is idle and never failed has no entry.
 #[derive(Debug)]
-struct Entry {
+struct Tracked {
     state: State,
     failures: u32,
     /// When the first of these failures ended.
@@ -261,7 +261,7 @@ impl<K: Key> Schedule<K> {
     }
 }
 
-impl Default for Entry {
+impl Default for Tracked {
     fn default() -> Self {
         Self { state: State::Idle, failures: 0, failing_since: None, why: None }
     }

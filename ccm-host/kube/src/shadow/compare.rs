@@ -22,7 +22,7 @@ pub(super) struct Times {
     pub(super) grace: Duration,
     /// When a controller decides again about what was held back.
     pub(super) again: Duration,
-    /// After which it does not want any more what it did not ask for again.
+    /// After this long without being requested again, a wish expires.
     lapse: Duration,
 }
 

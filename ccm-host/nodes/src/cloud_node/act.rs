@@ -10,7 +10,7 @@ use super::{
     Controller,
     decide::{Plan, Verdict, decide, decide_without_answer},
     is_new,
-    labels::Seen,
+    labels::VisibleLabels,
     problem,
 };
 use ccm_base::clock;
@@ -47,8 +47,11 @@ impl Controller {
                 // the node earlier.
                 return Outcome::RetryAfter(ANOTHER_QUESTION);
             }
-            let seen =
-                if is_live { Seen::live(&node, &kept.labels) } else { Seen::cached(&node, &kept.labels) };
+            let seen = if is_live {
+                VisibleLabels::live(&node, &kept.labels)
+            } else {
+                VisibleLabels::cached(&node, &kept.labels)
+            };
             match self.try_once(&seen, answer).await {
                 Ok(outcome) => return outcome,
                 Err(error) if error.is_stale() => {}
@@ -66,7 +69,7 @@ impl Controller {
 
     async fn try_once(
         &self,
-        seen: &Seen<'_>,
+        seen: &VisibleLabels<'_>,
         answer: Option<(&InstanceAnswer, Freshness)>,
     ) -> Result<Outcome, WriteError> {
         let Some((answer, freshness)) = answer else {

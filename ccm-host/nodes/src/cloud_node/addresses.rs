@@ -18,7 +18,7 @@ const HOSTNAME: &str = "Hostname";
 /// unless the cloud has its own. IPs that the kubelet was told to use must be in the cloud's list.
 pub(super) fn wanted(
     node: &Node,
-    cloud: &[ccm_cloud::NodeAddress],
+    cloud: &[ccm_cloud::InstanceAddress],
 ) -> Result<Option<Vec<NodeAddress>>, ProvidedIpError> {
     let provided = node.annotations.get(PROVIDED_NODE_IP).map(ProvidedIps::parse).transpose()?;
     let mut list: Vec<NodeAddress> = cloud.iter().map(as_written).collect();
@@ -45,7 +45,7 @@ pub(super) fn only_reordered(node: &Node, wanted: &[NodeAddress]) -> bool {
     is_same_set && !is_led && present.as_slice() != wanted
 }
 
-fn as_written(address: &ccm_cloud::NodeAddress) -> NodeAddress {
+fn as_written(address: &ccm_cloud::InstanceAddress) -> NodeAddress {
     NodeAddress { type_: address.kind.as_str().to_owned(), address: address.address.clone() }
 }
 

@@ -15,7 +15,7 @@
 
 use super::{
     addresses, is_new,
-    labels::{self, Seen},
+    labels::{self, VisibleLabels},
     maintenance::{self, Said},
     problem,
 };
@@ -55,7 +55,7 @@ pub(super) struct Plan {
 }
 
 /// Decides on an answer.
-pub(super) fn decide(seen: &Seen<'_>, answer: &InstanceAnswer) -> Verdict {
+pub(super) fn decide(seen: &VisibleLabels<'_>, answer: &InstanceAnswer) -> Verdict {
     use InstanceState as S;
     let new = is_new(&seen.node);
     let not_yet = |reason, why| Verdict::NotYet(problem::because(&seen.node, answer, reason, why));
@@ -73,13 +73,13 @@ pub(super) fn decide(seen: &Seen<'_>, answer: &InstanceAnswer) -> Verdict {
 }
 
 /// The plan if no provider was asked: makes the two names of the well-known labels agree. `None` for a new node.
-pub(super) fn decide_without_answer(seen: &Seen<'_>) -> Option<Plan> {
+pub(super) fn decide_without_answer(seen: &VisibleLabels<'_>) -> Option<Plan> {
     let mut plan = Plan::default();
     labels::mirror(&seen.node, &mut plan.change);
     (!is_new(&seen.node)).then_some(plan)
 }
 
-fn described(seen: &Seen<'_>, answer: &InstanceAnswer, new: bool) -> Verdict {
+fn described(seen: &VisibleLabels<'_>, answer: &InstanceAnswer, new: bool) -> Verdict {
     let instance = match (&answer.error, &answer.instance) {
         (None, Some(instance)) => instance,
         (error, _) => return Verdict::NotYet(problem::not_described(&seen.node, error.as_ref())),
@@ -90,7 +90,7 @@ fn described(seen: &Seen<'_>, answer: &InstanceAnswer, new: bool) -> Verdict {
     initialised(seen, instance).map_or_else(Verdict::NotYet, Verdict::Initialise)
 }
 
-fn initialised(seen: &Seen<'_>, instance: &Instance) -> Result<Plan, Report> {
+fn initialised(seen: &VisibleLabels<'_>, instance: &Instance) -> Result<Plan, Report> {
     let node = &*seen.node;
     let mut plan = Plan { reports: oddities(node, instance), ..Plan::default() };
     if node.provider_id.is_none() {
@@ -105,7 +105,7 @@ fn initialised(seen: &Seen<'_>, instance: &Instance) -> Result<Plan, Report> {
     Ok(plan)
 }
 
-fn refreshed(seen: &Seen<'_>, instance: &Instance) -> Plan {
+fn refreshed(seen: &VisibleLabels<'_>, instance: &Instance) -> Plan {
     let node = &*seen.node;
     let mut plan = Plan { reports: oddities(node, instance), ..Plan::default() };
     match addresses::wanted(node, &instance.addresses) {

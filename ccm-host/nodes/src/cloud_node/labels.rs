@@ -46,7 +46,7 @@ pub(super) fn keys() -> impl Iterator<Item = &'static str> {
 
 /// A node, and how much of its labels is visible.
 #[derive(Debug)]
-pub(super) struct Seen<'a> {
+pub(super) struct VisibleLabels<'a> {
     /// Includes labels of ours that the cache does not keep, as we wrote them. If somebody has changed one since, the
     /// write based on it fails, and the next decision is made on a live read.
     pub(super) node: Cow<'a, Node>,
@@ -55,7 +55,7 @@ pub(super) struct Seen<'a> {
     live: bool,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> VisibleLabels<'a> {
     /// A node from the cache.
     pub(super) fn cached(node: &'a Node, kept: &'a KeySet) -> Self {
         let mut node = Cow::Borrowed(node);
@@ -73,8 +73,8 @@ impl<'a> Seen<'a> {
 }
 
 /// The change at initialisation.
-pub(super) fn initialise(seen: &Seen<'_>, instance: &Instance, change: &mut NodeChange) {
-    let mut labels = Labels::of(seen, OwnedLabels::of(&seen.node).unwrap_or_default(), false);
+pub(super) fn initialise(seen: &VisibleLabels<'_>, instance: &Instance, change: &mut NodeChange) {
+    let mut labels = LabelChange::of(seen, OwnedLabels::of(&seen.node).unwrap_or_default(), false);
     for (label, value) in well_known_of(instance) {
         labels.set(label.ga, value);
     }
@@ -83,10 +83,10 @@ pub(super) fn initialise(seen: &Seen<'_>, instance: &Instance, change: &mut Node
 
 /// The change at a refresh. A node without a record was initialised by another controller: labels that have the
 /// cloud's value are adopted.
-pub(super) fn refresh(seen: &Seen<'_>, instance: &Instance, change: &mut NodeChange) {
+pub(super) fn refresh(seen: &VisibleLabels<'_>, instance: &Instance, change: &mut NodeChange) {
     let record = OwnedLabels::of(&seen.node);
     let adopt = record.is_none();
-    let mut labels = Labels::of(seen, record.unwrap_or_default(), adopt);
+    let mut labels = LabelChange::of(seen, record.unwrap_or_default(), adopt);
     for (label, value) in well_known_of(instance) {
         if labels.get(label.ga).is_none()
             && let Some(beta) = labels.get(label.beta).map(str::to_owned)
@@ -119,16 +119,16 @@ fn well_known_of(instance: &Instance) -> impl Iterator<Item = (&'static WellKnow
 }
 
 /// The labels while the change is being computed.
-struct Labels<'a> {
-    seen: &'a Seen<'a>,
+struct LabelChange<'a> {
+    seen: &'a VisibleLabels<'a>,
     owned: OwnedLabels,
     adopt: bool,
     set: BTreeMap<String, String>,
     removed: BTreeSet<String>,
 }
 
-impl<'a> Labels<'a> {
-    fn of(seen: &'a Seen<'a>, owned: OwnedLabels, adopt: bool) -> Self {
+impl<'a> LabelChange<'a> {
+    fn of(seen: &'a VisibleLabels<'a>, owned: OwnedLabels, adopt: bool) -> Self {
         Self { seen, owned, adopt, set: BTreeMap::new(), removed: BTreeSet::new() }
     }
 

@@ -51,10 +51,10 @@ fn reason(kind: MaintenanceKind) -> &'static str {
 fn message(planned: &Maintenance) -> String {
     let what = match planned.kind {
         MaintenanceKind::Unspecified => "the cloud plans maintenance of the instance",
-        MaintenanceKind::Pause => "the cloud is to pause the instance",
-        MaintenanceKind::Reboot => "the cloud is to reboot the instance",
-        MaintenanceKind::Stop => "the cloud is to stop the instance",
-        MaintenanceKind::Termination => "the cloud is to take the instance away",
+        MaintenanceKind::Pause => "the cloud will pause the instance",
+        MaintenanceKind::Reboot => "the cloud will reboot the instance",
+        MaintenanceKind::Stop => "the cloud will stop the instance",
+        MaintenanceKind::Termination => "the cloud will reclaim the instance",
     };
     let from = planned.from.map(|from| format!(" from {from}")).unwrap_or_default();
     let until = planned.until.map(|until| format!(" until {until}")).unwrap_or_default();
@@ -90,11 +90,7 @@ mod tests {
         let first = news(&plain, Some(&reboot())).unwrap();
         assert_eq!(
             (first.status, first.reason, &*first.message),
-            (
-                "True",
-                "RebootPlanned",
-                "the cloud is to reboot the instance from 2026-12-01T02:00:00Z: kernel"
-            )
+            ("True", "RebootPlanned", "the cloud will reboot the instance from 2026-12-01T02:00:00Z: kernel")
         );
         let has = |said: &Said| {
             let mut node = node("n").with_condition(MAINTENANCE_PLANNED, said.status, said.reason);

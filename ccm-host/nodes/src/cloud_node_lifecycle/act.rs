@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{
-    Controller, Domain, Memory,
+    Controller, Domain, DomainMemory,
     decide::{CONFIRM_DELETION, is_ready, is_unheard},
     guard::{Evidence, Grants, Life, Rule},
 };
@@ -137,7 +137,7 @@ impl Controller {
             .iter()
             .any(|provider| *provider.status(Family::Instances).borrow() != ProviderStatus::Serving)
         {
-            tracing::info!(node = node.name, "not deleted: its provider is not well");
+            tracing::info!(node = node.name, "not deleted: its provider is unhealthy");
             return Ok(false);
         }
         match writer.delete::<Node>(&node.name, &node.uid).await {
@@ -191,7 +191,7 @@ impl Controller {
     pub(super) async fn only_silent(
         &self,
         domain: &Domain,
-        memory: &mut Memory,
+        memory: &mut DomainMemory,
         nodes: Vec<Arc<Node>>,
         doubted: bool,
         held_back: &mut HashMap<String, Rule>,
@@ -271,7 +271,7 @@ const NAME: &str = "cloud-node-lifecycle-deletions";
 
 /// The last known content of the ledger.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct DeletionLedger {
     version: Option<String>,
     /// The grants recorded in it.
     grants: Grants,
@@ -336,7 +336,7 @@ impl Clock {
 
 impl Controller {
     /// Loads what was allowed before into the guard, unless that was done already.
-    pub(super) async fn recall(&self, domain: &Domain, memory: &mut Memory) -> anyhow::Result<()> {
+    pub(super) async fn recall(&self, domain: &Domain, memory: &mut DomainMemory) -> anyhow::Result<()> {
         if memory.ledger.is_some() {
             return Ok(());
         }
@@ -347,7 +347,7 @@ impl Controller {
             bail!("{at} is {:?}, not UID:SECONDS,...; remove the key", record.text);
         };
         memory.guard.recall(&grants);
-        memory.ledger = Some(Ledger { version: record.version, grants });
+        memory.ledger = Some(DeletionLedger { version: record.version, grants });
         Ok(())
     }
 
@@ -355,13 +355,13 @@ impl Controller {
     pub(super) async fn record(
         &self,
         domain: &Domain,
-        memory: &mut Memory,
+        memory: &mut DomainMemory,
         to_go: Vec<Arc<Node>>,
     ) -> Vec<Arc<Node>> {
         let (at, grants) = (key(domain), memory.guard.grants().clone());
         // A node without a grant needs no entry.
         let known = |node: &&Arc<Node>| {
-            let stands = |ledger: &Ledger| ledger.grants.has(&node.uid);
+            let stands = |ledger: &DeletionLedger| ledger.grants.has(&node.uid);
             !grants.has(&node.uid) || memory.ledger.as_ref().is_some_and(stands)
         };
         if to_go.iter().all(|node| known(&node)) {
@@ -371,7 +371,7 @@ impl Controller {
         let text = print(&grants, Clock::now());
         match self.parts.writer.replace_record(&at, version.as_deref(), &text).await {
             Ok(written) => {
-                memory.ledger = Some(Ledger { version: Some(written.resource_version), grants });
+                memory.ledger = Some(DeletionLedger { version: Some(written.resource_version), grants });
                 to_go
             }
             Err(error) => {

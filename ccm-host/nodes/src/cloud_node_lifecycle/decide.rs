@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use ccm_cloud::{InstanceAnswer, InstanceState};
 use ccm_kube::node::{Node, Taint};
-use ccm_reconcile::{settings::lifecycle::Policy, taint};
+use ccm_reconcile::{settings::lifecycle::ShutdownPolicy, taint};
 
 /// A person confirms with this annotation that a node's instance is really gone; its value is the node's uid.
 pub(crate) const CONFIRM_DELETION: &str = "cloudprovider.ccm/confirm-deletion";
@@ -58,13 +58,14 @@ pub(super) fn is_unheard(node: &Node) -> bool {
 
 /// Decides on the answer about a node that is not ready. `named` is whether the question identified the instance:
 /// by its provider ID, by a name that is the cloud's own key, or by a person who confirmed that it is gone.
-pub(super) fn decide(policy: Policy, node: &Node, named: bool, answer: &InstanceAnswer) -> Verdict {
+pub(super) fn decide(policy: ShutdownPolicy, node: &Node, named: bool, answer: &InstanceAnswer) -> Verdict {
     use InstanceState as S;
     match answer.state {
         S::Running => Verdict::Keep(taint::without_stop(&node.taints)),
         S::Stopped | S::Terminating => {
-            let taints =
-                (policy != Policy::None).then(|| taint::with(&node.taints, &taint::shutdown())).flatten();
+            let taints = (policy != ShutdownPolicy::None)
+                .then(|| taint::with(&node.taints, &taint::shutdown()))
+                .flatten();
             let reliable = answer.authoritative && answer.error.is_none() && answer.state == S::Stopped;
             match answer.observed_at.filter(|_| reliable) {
                 Some(at) => Verdict::Stopped(taints, at),

@@ -13,12 +13,12 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::{
-    COMPONENT, Controller, Domain, Memory, OWNERLESS,
+    COMPONENT, Controller, Domain, DomainMemory, OWNERLESS,
     decide::{CONFIRM_DELETION, is_ready, is_vouched_for},
     domain,
     guard::Rule,
     held_back,
-    observe::Seen,
+    observe::SeenNodes,
     owners,
 };
 use ccm_base::clock;
@@ -27,23 +27,23 @@ use ccm_kube::Node;
 use ccm_reconcile::{
     Parts,
     explain::{Explain, explanation},
-    settings::lifecycle::{Policy, Settings},
+    settings::lifecycle::{Settings, ShutdownPolicy},
     taint,
 };
 
 /// What people may ask this controller; outlives its run.
 #[derive(Debug)]
-pub(super) struct View {
+pub(super) struct LifecycleView {
     /// The conclusion of the last pass over each domain's nodes, by its name; absent nodes are in the order of theirs.
     passes: Mutex<BTreeMap<String, Guard>>,
     providers: Providers,
     grace: Duration,
-    policy: Policy,
+    policy: ShutdownPolicy,
 }
 
 impl Controller {
     /// Discards what the provider said, and notes why.
-    pub(super) fn distrust(&self, domain: &Domain, memory: &mut Memory, why: &str) {
+    pub(super) fn distrust(&self, domain: &Domain, memory: &mut DomainMemory, why: &str) {
         memory.guard.distrust();
         memory.stops.distrust();
         let mut passes = self.view.passes.lock();
@@ -56,9 +56,9 @@ impl Controller {
     pub(super) fn note_pass(
         &self,
         domain: &Domain,
-        memory: &Memory,
+        memory: &DomainMemory,
         nodes: usize,
-        seen: &Seen,
+        seen: &SeenNodes,
         held: &HashMap<String, Rule>,
     ) {
         let Settings { node_deletion_confirmations: needed, node_deletion_grace: grace, .. } =
@@ -84,7 +84,7 @@ impl Controller {
 }
 
 /// A pass that ends now, without its findings.
-fn concluded(domain: &Domain, memory: &Memory) -> Guard {
+fn concluded(domain: &Domain, memory: &DomainMemory) -> Guard {
     Guard {
         provider: domain.name.clone(),
         last_pass: clock::now(),
@@ -113,7 +113,7 @@ fn grace_end(node: &Node, grace: Duration) -> Option<Timestamp> {
     node.created?.checked_add(grace).ok()
 }
 
-impl View {
+impl LifecycleView {
     pub(super) fn new(parts: &Parts) -> Self {
         let settings = &parts.settings.lifecycle;
         Self {
@@ -125,7 +125,7 @@ impl View {
     }
 }
 
-impl Explain for View {
+impl Explain for LifecycleView {
     fn explain(&self, node: &Node) -> Option<Explanation> {
         if is_ready(node) {
             return None;
@@ -184,17 +184,17 @@ impl Explain for View {
     }
 }
 
-fn of_stopped(node: &Node, policy: Policy) -> Explanation {
+fn of_stopped(node: &Node, policy: ShutdownPolicy) -> Explanation {
     let stopped = "the node is not Ready, and its provider reports that its instance is stopped: it is kept";
     let back = "the taints go when the instance runs again";
     let next = match policy {
         _ if node.taints.iter().any(taint::is_of_given_up) => {
             format!("it is given up, so that its pods move; {back}")
         }
-        Policy::None | Policy::Taint => {
+        ShutdownPolicy::None | ShutdownPolicy::Taint => {
             format!("new pods stay away, and old ones are left to Kubernetes; {back}")
         }
-        Policy::Evict | Policy::OutOfService => format!(
+        ShutdownPolicy::Evict | ShutdownPolicy::OutOfService => format!(
             "its pods are evicted once its kubelet was silent for --node-shutdown-grace (--node-shutdown-policy={}), unless \
              the Event NodeGivingUpBlocked names a rule; {back}",
             policy.name()
@@ -234,11 +234,16 @@ mod tests {
     use ccm_cloud::{Provider, fake::FakeProvider};
     use ccm_kube::fixtures::node;
 
-    fn view(guard: Guard) -> View {
+    fn view(guard: Guard) -> LifecycleView {
         let passes = Mutex::new([(guard.provider.clone(), guard)].into());
         let fakes = ["mock", "other"].map(|name| FakeProvider::new(name) as Arc<dyn Provider>);
         let providers = Providers::new(fakes.to_vec());
-        View { passes, providers, grace: Duration::from_secs(300), policy: Policy::OutOfService }
+        LifecycleView {
+            passes,
+            providers,
+            grace: Duration::from_secs(300),
+            policy: ShutdownPolicy::OutOfService,
+        }
     }
 
     fn guard() -> Guard {

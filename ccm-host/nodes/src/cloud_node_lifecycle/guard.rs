@@ -127,8 +127,7 @@ impl Rule {
             Self::Nameless => (
                 "no_provider_id",
                 "NoProviderID",
-                "the node has no provider ID, and that no instance has its name proves nothing: the node stays until a \
-                 person confirms it",
+                "the node has no provider ID, and that no instance has its name proves nothing: the node stays until an operator confirms it",
             ),
         }
     }
@@ -316,10 +315,10 @@ pub(super) enum Life {
 /// Kubelets' Leases as this process saw them change, by the node's uid. What a kubelet writes into its Lease is a value
 /// that changes or does not, never a time: its clock may be wrong.
 #[derive(Debug, Default)]
-pub(super) struct Leases(HashMap<String, Heard>);
+pub(super) struct Leases(HashMap<String, LeaseHeard>);
 
 #[derive(Debug)]
-struct Heard {
+struct LeaseHeard {
     renewed: Option<Timestamp>,
     /// Zero if there is no Lease.
     duration: Duration,
@@ -341,7 +340,7 @@ impl Leases {
         let duration = lease.map_or(Duration::ZERO, |lease| lease.duration.min(LONGEST_LEASE));
         match self.0.get_mut(uid) {
             None => {
-                let heard = Heard { renewed, duration, since: now, before: None, last: now };
+                let heard = LeaseHeard { renewed, duration, since: now, before: None, last: now };
                 self.0.insert(uid.to_owned(), heard);
             }
             Some(heard) => {

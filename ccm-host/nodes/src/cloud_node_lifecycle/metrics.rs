@@ -9,7 +9,7 @@ use prometheus_client::{
 };
 
 use super::guard::{Guard, Rule};
-use ccm_base::metric::{Buckets, Declare};
+use ccm_base::metric::{Buckets, Declare, OfProvider};
 
 /// Upstream's buckets: powers of two, from a millisecond.
 const PASS: Buckets = Buckets(&[
@@ -19,24 +19,19 @@ const PASS: Buckets = Buckets(&[
 /// The metrics of this controller. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct LifecycleMetrics {
-    contradicted: Family<ProviderLabel, Gauge>,
-    held_back: Family<RuleLabels, Gauge>,
-    absent: Family<ProviderLabel, Gauge>,
-    deletions: Family<ProviderLabel, Counter>,
-    failures: Family<ProviderLabel, Counter>,
-    stopped: Family<ProviderLabel, Gauge>,
-    given_up: Family<ProviderLabel, Counter>,
-    given_up_blocked: Family<RuleLabels, Gauge>,
+    contradicted: Family<OfProvider, Gauge>,
+    held_back: Family<KeptLabels, Gauge>,
+    absent: Family<OfProvider, Gauge>,
+    deletions: Family<OfProvider, Counter>,
+    failures: Family<OfProvider, Counter>,
+    stopped: Family<OfProvider, Gauge>,
+    given_up: Family<OfProvider, Counter>,
+    given_up_blocked: Family<KeptLabels, Gauge>,
     passes: Histogram,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ProviderLabel {
-    provider: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RuleLabels {
+struct KeptLabels {
     provider: String,
     rule: &'static str,
 }
@@ -95,19 +90,19 @@ impl LifecycleMetrics {
         held_back: &HashMap<String, Rule>,
     ) {
         by_rule(&self.held_back, provider, held_back);
-        let label = label(provider);
+        let label = OfProvider::new(provider);
         self.contradicted.get_or_create(&label).set(i64::from(guard.is_contradicted()));
         self.absent.get_or_create(&label).set(gauge(absent));
     }
 
     pub(super) fn stopped(&self, provider: &str, nodes: usize) {
-        self.stopped.get_or_create(&label(provider)).set(gauge(nodes));
+        self.stopped.get_or_create(&OfProvider::new(provider)).set(gauge(nodes));
         // Counts from zero, not from the first.
-        drop(self.given_up.get_or_create(&label(provider)));
+        drop(self.given_up.get_or_create(&OfProvider::new(provider)));
     }
 
     pub(super) fn given_up(&self, provider: &str) {
-        self.given_up.get_or_create(&label(provider)).inc();
+        self.given_up.get_or_create(&OfProvider::new(provider)).inc();
     }
 
     pub(super) fn given_up_blocked(&self, provider: &str, held_back: &HashMap<String, Rule>) {
@@ -115,18 +110,18 @@ impl LifecycleMetrics {
     }
 
     pub(super) fn deleted(&self, provider: &str) {
-        self.deletions.get_or_create(&label(provider)).inc();
+        self.deletions.get_or_create(&OfProvider::new(provider)).inc();
     }
 
     pub(super) fn failed(&self, provider: &str) {
-        self.failures.get_or_create(&label(provider)).inc();
+        self.failures.get_or_create(&OfProvider::new(provider)).inc();
     }
 }
 
 /// Shows how many nodes each rule holds back.
-fn by_rule(family: &Family<RuleLabels, Gauge>, provider: &str, held_back: &HashMap<String, Rule>) {
+fn by_rule(family: &Family<KeptLabels, Gauge>, provider: &str, held_back: &HashMap<String, Rule>) {
     for rule in Rule::ALL {
-        let labels = RuleLabels { provider: provider.to_owned(), rule: rule.label() };
+        let labels = KeptLabels { provider: provider.to_owned(), rule: rule.label() };
         let nodes = held_back.values().filter(|held| **held == rule).count();
         family.get_or_create(&labels).set(gauge(nodes));
     }
@@ -134,8 +129,4 @@ fn by_rule(family: &Family<RuleLabels, Gauge>, provider: &str, held_back: &HashM
 
 fn gauge(nodes: usize) -> i64 {
     i64::try_from(nodes).unwrap_or(i64::MAX)
-}
-
-fn label(provider: &str) -> ProviderLabel {
-    ProviderLabel { provider: provider.to_owned() }
 }

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    Controller, Domain, Flock, Memory,
+    Controller, Domain, DomainMemory, Flock,
     act::each,
     decide::{Presence, Verdict, decide, is_given_up, is_vouched_for, presence, zone},
     guard::{Control, Evidence, Life, sample},
@@ -28,7 +28,7 @@ use ccm_kube::{
 };
 use ccm_reconcile::{
     node_instance::{self, Found},
-    settings::lifecycle::Policy,
+    settings::lifecycle::ShutdownPolicy,
 };
 
 /// Time between two checks of the same nodes. It gives a cloud that answers from several replicas time to contradict
@@ -37,7 +37,7 @@ const SECOND_LOOK: Duration = Duration::from_millis(300);
 
 /// What was seen: in one check, and at last in all checks of a pass.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct SeenNodes {
     /// Nodes without an instance.
     pub(super) absent: Vec<Evidence>,
     /// Nodes whose instance is stopped.
@@ -52,7 +52,7 @@ pub(super) struct Seen {
     presences: Vec<(Arc<Node>, Presence)>,
 }
 
-impl Seen {
+impl SeenNodes {
     pub(super) fn absent_nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
         self.absent.iter().map(|absent| &absent.node)
     }
@@ -68,12 +68,12 @@ impl Controller {
     /// something that it wants to know, or a Lease could not be read.
     pub(super) async fn look(
         &self,
-        memory: &mut Memory,
+        memory: &mut DomainMemory,
         flock: &Flock,
         domain: &Domain,
         health: &mut [watch::Receiver<ProviderStatus>],
-    ) -> Option<Seen> {
-        let mut seen = Seen::default();
+    ) -> Option<SeenNodes> {
+        let mut seen = SeenNodes::default();
         seen.control.ready = flock.ready.len();
         let mut asked = flock.not_ready.clone();
         memory.denials.only(&flock.ready);
@@ -118,7 +118,7 @@ impl Controller {
     /// denies.
     async fn weigh(
         &self,
-        memory: &mut Memory,
+        memory: &mut DomainMemory,
         presences: Vec<(Arc<Node>, Presence)>,
     ) -> anyhow::Result<Control> {
         let mut control = Control { asked: !presences.is_empty(), ..Control::default() };
@@ -177,7 +177,7 @@ impl Controller {
 
     /// Asks about nodes that are not ready, and about the control group; sorts the answers. Ready nodes are spread
     /// among the others, so that each call to the provider has some, as far as they suffice.
-    async fn check(&self, nodes: &[Arc<Node>], group: Vec<Arc<Node>>) -> Seen {
+    async fn check(&self, nodes: &[Arc<Node>], group: Vec<Arc<Node>>) -> SeenNodes {
         let every = nodes.len().div_ceil(group.len().max(1)).max(1);
         let (mut group, mut questions) = (group.into_iter(), Vec::new());
         for (index, node) in nodes.iter().enumerate() {
@@ -188,7 +188,7 @@ impl Controller {
         }
         questions.extend(group.map(|node| (node, true)));
         let answers = join_all(questions.iter().map(|(node, _)| self.ask(node))).await;
-        let mut seen = Seen::default();
+        let mut seen = SeenNodes::default();
         for ((node, is_ready), found) in questions.into_iter().zip(answers) {
             if is_ready {
                 let presence = match found {
@@ -240,7 +240,7 @@ impl Controller {
 
 /// `None` if no provider owns the node. It is absent only if all providers that might own it say so, and all of them
 /// are healthy.
-fn verdict(policy: Policy, node: &Node, found: Found) -> Option<Verdict> {
+fn verdict(policy: ShutdownPolicy, node: &Node, found: Found) -> Option<Verdict> {
     match found {
         Found::Answer { by, answer } => {
             let all_well = by

@@ -15,16 +15,16 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Controller, Domain, Memory,
+    Controller, Domain, DomainMemory,
     guard::{Evidence, Guard, Rule},
-    observe::Seen,
+    observe::SeenNodes,
 };
 use ccm_base::clock;
 use ccm_kube::{
     events::EventType,
     node::{Node, Taint},
 };
-use ccm_reconcile::{settings::lifecycle::Policy, taint};
+use ccm_reconcile::{settings::lifecycle::ShutdownPolicy, taint};
 
 /// What is known of one provider's stopped nodes from pass to pass.
 #[derive(Debug)]
@@ -55,7 +55,13 @@ impl Stops {
 
 impl Controller {
     /// Gives up the nodes that have been stopped for long enough, as far as the guard allows.
-    pub(super) async fn give_up(&self, domain: &Domain, memory: &mut Memory, total: usize, seen: &Seen) {
+    pub(super) async fn give_up(
+        &self,
+        domain: &Domain,
+        memory: &mut DomainMemory,
+        total: usize,
+        seen: &SeenNodes,
+    ) {
         self.metrics.stopped(&domain.name, seen.stopped.len());
         let Some(wanted) = self.parts.settings.lifecycle.node_shutdown_policy.taint() else {
             return self.metrics.given_up_blocked(&domain.name, &HashMap::new());
@@ -104,7 +110,7 @@ impl Controller {
     fn given_up(&self, domain: &Domain, node: &Node, taint: &Taint) {
         let grace = self.parts.settings.lifecycle.node_shutdown_grace;
         let effect = match self.parts.settings.lifecycle.node_shutdown_policy {
-            Policy::OutOfService => "its pods are deleted and its volumes detached",
+            ShutdownPolicy::OutOfService => "its pods are deleted and its volumes detached",
             _ => "its pods are evicted",
         };
         let message = format!(
@@ -127,8 +133,7 @@ impl Controller {
     fn not_given_up(&self, node: &Node, rule: Rule) {
         tracing::warn!(node = node.name, rule = rule.label(), "stopped, but not given up");
         let message = format!(
-            "the instance is stopped, but its pods are not evicted yet: too many nodes of the provider at once, or none of \
-             its Ready nodes bears out its answers (rule {})",
+            "the instance is stopped, but its pods are not evicted yet: too many nodes of the provider at once, or none of its Ready nodes confirms its answers (rule {})",
             rule.label()
         );
         self.recorder.record(node, EventType::Warning, "NodeGivingUpBlocked", message);

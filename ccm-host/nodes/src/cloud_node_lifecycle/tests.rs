@@ -1,6 +1,6 @@
 //! The whole controller against an in-memory apiserver and provider, on a paused clock.
 
-use ccm_reconcile::settings::lifecycle::{Policy, Settings};
+use ccm_reconcile::settings::lifecycle::{Settings, ShutdownPolicy};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};

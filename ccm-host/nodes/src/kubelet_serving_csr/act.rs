@@ -16,14 +16,14 @@ use ccm_kube::{
     patch::{Decision, WriteError, certificate_decision},
     queue::Outcome,
 };
-use ccm_reconcile::{Report, Retry, settings::kubelet_serving::Policy, unwritten};
+use ccm_reconcile::{Report, Retry, settings::kubelet_serving::CsrPolicy, unwritten};
 
 const APPROVED: &str = "KubeletServingCertificateApproved";
 
 impl Controller {
     pub(super) async fn carry_out(&self, request: &CertificateRequest, verdict: Verdict) -> Outcome {
         let settings = &self.shell.parts.settings.kubelet_serving;
-        let denies = settings.kubelet_serving_csr_policy == Policy::ApproveAndDeny;
+        let denies = settings.kubelet_serving_csr_policy == CsrPolicy::ApproveAndDeny;
         let decided = match verdict {
             Verdict::Settled => Ok(()),
             Verdict::Approve => {

@@ -28,7 +28,7 @@ const END: &str = "-----END CERTIFICATE REQUEST-----";
 
 /// What a request wants to have signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct WantedCertificate {
     pub(super) common_name: String,
     pub(super) organization: String,
     /// In the request's own spelling, in its order.
@@ -67,7 +67,7 @@ pub(super) enum Flaw {
 }
 
 /// Reads one request.
-pub(super) fn read(pem: &[u8]) -> Result<Wanted, Flaw> {
+pub(super) fn read(pem: &[u8]) -> Result<WantedCertificate, Flaw> {
     if pem.len() > LONGEST_PEM {
         return Err(Flaw::TooLong);
     }
@@ -79,7 +79,7 @@ pub(super) fn read(pem: &[u8]) -> Result<Wanted, Flaw> {
     let ParsedExtension::SubjectAlternativeName(list) = names.parsed_extension() else {
         return Err(Flaw::Encoding);
     };
-    let mut wanted = Wanted {
+    let mut wanted = WantedCertificate {
         common_name: common_name.to_owned(),
         organization: organization.to_owned(),
         dns_names: Vec::new(),

@@ -8,13 +8,13 @@ use tokio::time::sleep;
 
 use super::*;
 use ccm_cloud::{
-    AddressType, ErrorReason, Freshness, Instance, InstanceState, InstanceView, NodeAddress,
+    AddressType, ErrorReason, Freshness, Instance, InstanceAddress, InstanceState, InstanceView,
     fake::{Call, FakeProvider, error, instance, method},
 };
 use ccm_kube::{certificate_request::CertificateRequest, fixtures::node, node::Node};
 use ccm_reconcile::{
     node_server::NodeServer,
-    settings::kubelet_serving::Policy,
+    settings::kubelet_serving::CsrPolicy,
     stage::{self, Stage},
 };
 use forge::{Forge, request};
@@ -43,7 +43,7 @@ fn good(name: &str) -> Forge {
 
 impl Scene {
     /// A cluster with these nodes, whose instances run and are named as they are.
-    async fn start(policy: Policy, nodes: &[Node]) -> Self {
+    async fn start(policy: CsrPolicy, nodes: &[Node]) -> Self {
         let fake = FakeProvider::new("fake");
         for node in nodes {
             runs(&fake, &node.name);
@@ -136,13 +136,13 @@ impl Scene {
 
 fn runs(fake: &FakeProvider, name: &str) {
     let mut known = instance(&format!("fake://{name}"));
-    known.addresses.push(NodeAddress { kind: AddressType::Hostname, address: name.to_owned() });
+    known.addresses.push(InstanceAddress { kind: AddressType::Hostname, address: name.to_owned() });
     fake.set_instance(name, InstanceState::Running, known);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_the_cloud_bears_out_is_approved_once() {
-    let scene = Scene::start(Policy::Approve, &[registered("a")]).await;
+    let scene = Scene::start(CsrPolicy::Approve, &[registered("a")]).await;
     scene.asked("a", &good("a")).await;
     assert!(scene.is_approved("csr-a"));
     assert_eq!(scene.reasons(), ["KubeletServingCertificateApproved"]);
@@ -158,7 +158,7 @@ async fn a_request_that_the_cloud_bears_out_is_approved_once() {
 #[tokio::test(start_paused = true)]
 async fn a_request_waits_for_its_node() {
     let uninitialised = node("a").tainted_uninitialized();
-    let scene = Scene::start(Policy::ApproveAndDeny, &[uninitialised]).await;
+    let scene = Scene::start(CsrPolicy::ApproveAndDeny, &[uninitialised]).await;
     scene.asked("a", &good("a")).await;
     assert!(scene.is_undecided("csr-a"));
     assert_eq!(scene.reports("NodeUninitialized").as_deref(), Some("1"));
@@ -175,7 +175,7 @@ async fn a_request_waits_for_its_node() {
 #[tokio::test(start_paused = true)]
 async fn the_policy_says_what_becomes_of_the_others() {
     let foreign = Forge::of("a", &["a", "10.0.0.2"]);
-    let scene = Scene::start(Policy::ApproveAndDeny, &[registered("a")]).await;
+    let scene = Scene::start(CsrPolicy::ApproveAndDeny, &[registered("a")]).await;
     scene.asked("a", &foreign).await;
     assert_eq!(scene.decision("csr-a"), [("Denied".to_owned(), "NotReported".to_owned())]);
     assert_eq!(scene.reasons(), ["KubeletServingCertificateRefused"]);
@@ -185,7 +185,7 @@ async fn the_policy_says_what_becomes_of_the_others() {
     );
     scene.stop().await;
 
-    let scene = Scene::start(Policy::Approve, &[registered("a")]).await;
+    let scene = Scene::start(CsrPolicy::Approve, &[registered("a")]).await;
     scene.asked("a", &foreign).await;
     sleep(Duration::from_secs(60)).await;
     assert!(scene.is_undecided("csr-a"));
@@ -194,7 +194,7 @@ async fn the_policy_says_what_becomes_of_the_others() {
     assert!(scene.fake.calls().len() > 1, "the cloud may report it later");
     let mut known = instance("fake://a");
     for (kind, address) in [(AddressType::Hostname, "a"), (AddressType::ExternalIp, "10.0.0.2")] {
-        known.addresses.push(NodeAddress { kind, address: address.to_owned() });
+        known.addresses.push(InstanceAddress { kind, address: address.to_owned() });
     }
     scene.fake.set_instance("a", InstanceState::Running, known);
     sleep(Duration::from_secs(60)).await;
@@ -205,7 +205,7 @@ async fn the_policy_says_what_becomes_of_the_others() {
 /// What was judged is what is approved: neither another request of the same name, nor another version.
 #[tokio::test(start_paused = true)]
 async fn a_decision_is_only_for_what_was_looked_at() {
-    let scene = Scene::start(Policy::Approve, &[registered("a")]).await;
+    let scene = Scene::start(CsrPolicy::Approve, &[registered("a")]).await;
     scene.fake.set_latency(method::INSTANCE, Duration::from_secs(5));
     scene.asked("a", &good("a")).await;
     scene.forget("csr-a");
@@ -238,7 +238,7 @@ async fn a_node_that_changes_while_the_cloud_is_asked_is_looked_at_again() {
         ("gone", |server| server.delete("a")),
     ];
     for (name, change) in changes {
-        let scene = Scene::start(Policy::ApproveAndDeny, &[registered("a")]).await;
+        let scene = Scene::start(CsrPolicy::ApproveAndDeny, &[registered("a")]).await;
         scene.fake.set_latency(method::INSTANCE, Duration::from_secs(5));
         scene.asked("a", &good("a")).await;
         change(&scene.server);
@@ -251,7 +251,7 @@ async fn a_node_that_changes_while_the_cloud_is_asked_is_looked_at_again() {
 #[tokio::test(start_paused = true)]
 async fn a_contested_instance_is_for_a_person_to_sort_out() {
     let thief = node("b").with_provider_id("fake://a");
-    let scene = Scene::start(Policy::ApproveAndDeny, &[registered("a"), thief]).await;
+    let scene = Scene::start(CsrPolicy::ApproveAndDeny, &[registered("a"), thief]).await;
     scene.ask("b", &Forge::of("b", &["a", "10.0.0.1"]));
     scene.asked("a", &good("a")).await;
     assert!(scene.is_undecided("csr-a") && scene.is_undecided("csr-b"));
@@ -265,7 +265,7 @@ async fn a_contested_instance_is_for_a_person_to_sort_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_fails_is_asked_again() {
-    let scene = Scene::start(Policy::ApproveAndDeny, &[registered("a")]).await;
+    let scene = Scene::start(CsrPolicy::ApproveAndDeny, &[registered("a")]).await;
     scene.fake.fail_next(method::INSTANCE, error(method::INSTANCE, Some(ErrorReason::CloudApiUnavailable)));
     scene.asked("a", &good("a")).await;
     assert!(scene.is_undecided("csr-a"));
@@ -277,7 +277,7 @@ async fn a_provider_that_fails_is_asked_again() {
 /// A write of unknown outcome is looked at again, and done once.
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_does_no_harm() {
-    let scene = Scene::start(Policy::Approve, &[registered("a")]).await;
+    let scene = Scene::start(CsrPolicy::Approve, &[registered("a")]).await;
     let faults = scene.server.api().faults_of("host");
     let refusal = ccm_kube::fixtures::refusal(504, "Timeout");
     faults.next(|asked| asked.subresource == "approval", ::apiserver::Fault::RefuseAfter(refusal));
@@ -291,7 +291,7 @@ async fn a_lost_answer_does_no_harm() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_kept_of_a_request_that_is_gone() {
-    let scene = Scene::start(Policy::Approve, &[]).await;
+    let scene = Scene::start(CsrPolicy::Approve, &[]).await;
     scene.asked("a", &good("a")).await;
     assert_eq!(scene.reports("NoNode").as_deref(), Some("1"));
     scene.forget("csr-a");
@@ -302,7 +302,7 @@ async fn nothing_is_kept_of_a_request_that_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_kept_of_a_request_that_goes_while_the_cloud_is_asked() {
-    let scene = Scene::start(Policy::Approve, &[registered("a")]).await;
+    let scene = Scene::start(CsrPolicy::Approve, &[registered("a")]).await;
     scene.fake.set_latency(method::INSTANCE, Duration::from_secs(5));
     let away = error(method::INSTANCE, Some(ErrorReason::CloudApiUnavailable));
     scene.fake.fail_always(method::INSTANCE, Some(away));
@@ -316,9 +316,9 @@ async fn nothing_is_kept_of_a_request_that_goes_while_the_cloud_is_asked() {
 /// An instance that a node merely says to be its own.
 #[tokio::test(start_paused = true)]
 async fn a_provider_id_alone_makes_no_node() {
-    let scene = Scene::start(Policy::Approve, &[node("thief").with_provider_id("fake://victim")]).await;
+    let scene = Scene::start(CsrPolicy::Approve, &[node("thief").with_provider_id("fake://victim")]).await;
     let mut victim = instance("fake://victim");
-    victim.addresses.push(NodeAddress { kind: AddressType::Hostname, address: "victim".to_owned() });
+    victim.addresses.push(InstanceAddress { kind: AddressType::Hostname, address: "victim".to_owned() });
     scene.fake.set_instance("thief", InstanceState::Running, Instance { name: String::new(), ..victim });
     scene.asked("thief", &Forge::of("thief", &["victim", "10.0.0.1"])).await;
     assert!(scene.is_undecided("csr-thief"));
@@ -331,15 +331,17 @@ async fn a_provider_id_alone_makes_no_node() {
 async fn an_address_of_one_other_node_is_for_a_person_to_sort_out() {
     let reports = |fake: &FakeProvider, name: &str, addresses: &[&str]| {
         let mut known = instance(&format!("fake://{name}"));
-        known.addresses = vec![NodeAddress { kind: AddressType::Hostname, address: name.to_owned() }];
-        let ip =
-            |address: &&str| NodeAddress { kind: AddressType::InternalIp, address: (*address).to_owned() };
+        known.addresses = vec![InstanceAddress { kind: AddressType::Hostname, address: name.to_owned() }];
+        let ip = |address: &&str| InstanceAddress {
+            kind: AddressType::InternalIp,
+            address: (*address).to_owned(),
+        };
         known.addresses.extend(addresses.iter().map(ip));
         fake.set_instance(name, InstanceState::Running, known);
     };
     let with_address = |name: &str| registered(name).with_address("InternalIP", "10.0.0.2");
     let nodes = [registered("a"), with_address("b"), with_address("c")];
-    let scene = Scene::start(Policy::ApproveAndDeny, &nodes).await;
+    let scene = Scene::start(CsrPolicy::ApproveAndDeny, &nodes).await;
     reports(&scene.fake, "a", &["10.0.0.1", "10.0.0.2"]);
     reports(&scene.fake, "b", &["10.0.0.2"]);
     reports(&scene.fake, "c", &["10.0.0.3"]);

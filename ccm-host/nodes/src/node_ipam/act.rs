@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use parking_lot::Mutex;
 
 use super::{
-    Controller, Source,
+    CidrSource, Controller,
     ledger::{Allotment, Ledger},
     problem,
 };
@@ -27,12 +27,12 @@ impl Controller {
     /// Writes what the source has for the node.
     pub(super) async fn settle(&self, node: &Arc<Node>) -> Ended {
         let cidrs = match &self.source {
-            Source::Ranges(ledger) => match self.allot(ledger, node) {
+            CidrSource::Ranges(ledger) => match self.allot(ledger, node) {
                 Allotment::Cidrs(cidrs) => cidrs,
                 Allotment::Exhausted(cluster) => return Ok(vec![problem::exhausted(&cluster)]),
                 Allotment::Contested | Allotment::Nothing => return Ok(Vec::new()),
             },
-            Source::Cloud { cluster } => match self.ask(node, cluster).await {
+            CidrSource::Cloud { cluster } => match self.ask(node, cluster).await {
                 Ok(cidrs) => cidrs,
                 Err(report) => return Ok(vec![report]),
             },

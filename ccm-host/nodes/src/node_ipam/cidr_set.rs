@@ -23,7 +23,7 @@ use ccm_reconcile::settings::cidrs::NodeRange;
 
 /// The owner of a block.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Owner {
+pub(super) enum BlockOwner {
     /// The Service range.
     Services,
     /// The node with this uid.
@@ -52,7 +52,7 @@ pub(super) struct OutOfRange;
 pub(super) struct CidrSet {
     grid: Grid,
     /// By first block. Runs do not overlap, and each has an owner.
-    runs: BTreeMap<u128, Run>,
+    runs: BTreeMap<u128, BlockRun>,
     occupied: u128,
     /// The block at which the next search starts.
     next: u128,
@@ -61,9 +61,9 @@ pub(super) struct CidrSet {
 
 /// Consecutive blocks with the same owners.
 #[derive(Debug, Clone)]
-struct Run {
+struct BlockRun {
     last: u128,
-    owners: Vec<Owner>,
+    owners: Vec<BlockOwner>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl CidrSet {
     }
 
     /// Assigns a block from [`CidrSet::free`] to an owner; the next search starts after it.
-    pub(super) fn take(&mut self, free: Free, owner: &Owner) -> (Blocks, IpNet) {
+    pub(super) fn take(&mut self, free: Free, owner: &BlockOwner) -> (Blocks, IpNet) {
         let blocks = Blocks::one(free.block);
         self.occupy(blocks, owner);
         self.series.tried(free.skipped);
@@ -106,7 +106,7 @@ impl CidrSet {
     }
 
     /// Adds the owner to these blocks, whoever else owns them; returns how many had no owner before.
-    pub(super) fn occupy(&mut self, blocks: Blocks, owner: &Owner) -> u128 {
+    pub(super) fn occupy(&mut self, blocks: Blocks, owner: &BlockOwner) -> u128 {
         self.cut(blocks);
         let mut gaps = Vec::new();
         let mut expected = Some(blocks.first);
@@ -122,7 +122,7 @@ impl CidrSet {
         gaps.extend(expected.filter(|first| *first <= blocks.last).map(|first| Blocks { first, ..blocks }));
         let mut fresh = 0_u128;
         for Blocks { first, last } in gaps {
-            self.runs.insert(first, Run { last, owners: vec![owner.clone()] });
+            self.runs.insert(first, BlockRun { last, owners: vec![owner.clone()] });
             fresh = fresh.saturating_add(Blocks { first, last }.count());
         }
         self.occupied = self.occupied.saturating_add(fresh);
@@ -131,7 +131,7 @@ impl CidrSet {
     }
 
     /// Removes the owner from these blocks; returns how many have no owner any more.
-    pub(super) fn release(&mut self, blocks: Blocks, owner: &Owner) -> u128 {
+    pub(super) fn release(&mut self, blocks: Blocks, owner: &BlockOwner) -> u128 {
         self.cut(blocks);
         let mut freed = Vec::new();
         for (first, run) in self.runs.range_mut(blocks.first..=blocks.last) {
@@ -148,7 +148,7 @@ impl CidrSet {
     }
 
     /// The other owners of these blocks, without duplicates.
-    pub(super) fn others(&self, blocks: Blocks, owner: &Owner) -> Vec<&Owner> {
+    pub(super) fn others(&self, blocks: Blocks, owner: &BlockOwner) -> Vec<&BlockOwner> {
         let before = self.runs.range(..blocks.first).next_back().filter(|(_, run)| run.last >= blocks.first);
         let runs = before.into_iter().chain(self.runs.range(blocks.first..=blocks.last));
         let mut others: Vec<_> =

@@ -40,7 +40,7 @@ pub(super) fn of_answer(
     use InstanceState as S;
     let why = match answer.state {
         S::NotOwned => {
-            // A provider with the wrong project is put right some day.
+            // A misconfigured provider will be fixed eventually, so keep trying slowly.
             let why = "the provider says that the instance is not its own";
             return Err(Report::waiting("NotOwned", why, Retry::After(SLOW_RETRY)));
         }

@@ -25,7 +25,7 @@ use std::{
 use ipnet::IpNet;
 
 use super::{
-    cidr_set::{Blocks, CidrSet, OutOfRange, Owner},
+    cidr_set::{BlockOwner, Blocks, CidrSet, OutOfRange},
     metrics::IpamMetrics,
     problem,
 };
@@ -37,7 +37,7 @@ use ccm_reconcile::{Report, settings::cidrs::NodeRange};
 pub(super) struct Ledger {
     /// One for each cluster CIDR, in their order.
     sets: Vec<CidrSet>,
-    nodes: HashMap<Arc<str>, Entry>,
+    nodes: HashMap<Arc<str>, NodeEntry>,
     /// Nodes for which no block was free.
     waiting: BTreeSet<Arc<str>>,
 }
@@ -62,7 +62,7 @@ impl Ledger {
         for set in &mut sets {
             for network in reserved {
                 if let Ok(blocks) = set.grid().blocks(network) {
-                    set.occupy(blocks, &Owner::Services);
+                    set.occupy(blocks, &BlockOwner::Services);
                 }
             }
         }
@@ -72,7 +72,8 @@ impl Ledger {
     /// Records a node as the cache has it.
     pub(super) fn see(&mut self, node: &Node) -> Vec<String> {
         if !self.nodes.contains_key(node.uid.as_str()) {
-            let entry = Entry { name: node.name.clone(), holding: Holding::Nothing, unusable: Vec::new() };
+            let entry =
+                NodeEntry { name: node.name.clone(), holding: Holding::Nothing, unusable: Vec::new() };
             self.nodes.insert(node.uid.as_str().into(), entry);
         }
         self.learn(node)
@@ -96,7 +97,7 @@ impl Ledger {
         let left: Vec<_> = before.claims().iter().filter(|claim| !claims.contains(claim)).copied().collect();
         let mut touched = self.neighbours(&uid, &left);
         let freed = self.release(&uid, &left);
-        let owner = Owner::Node(Arc::clone(&uid));
+        let owner = BlockOwner::Node(Arc::clone(&uid));
         for claim in &claims {
             self.sets[claim.set].occupy(claim.blocks, &owner);
         }
@@ -136,10 +137,10 @@ impl Ledger {
                 }
             }
         }
-        let owner = Owner::Node(Arc::clone(&uid));
+        let owner = BlockOwner::Node(Arc::clone(&uid));
         let take = |(index, (set, free)): (_, (&mut CidrSet, _))| {
             let (blocks, network) = set.take(free, &owner);
-            Claim { set: index, blocks, network }
+            Occupied { set: index, blocks, network }
         };
         let claims: Vec<_> = self.sets.iter_mut().zip(found).enumerate().map(take).collect();
         let cidrs = claims.iter().map(|claim| claim.network).collect();
@@ -152,7 +153,7 @@ impl Ledger {
     /// Takes back a proposal that certainly was not, and will not be, written.
     pub(super) fn give_back(&mut self, uid: &str) -> Vec<String> {
         let Some(uid) = self.uid(uid) else { return Vec::new() };
-        let Some(Entry { holding, .. }) = self.nodes.get_mut(&uid) else { return Vec::new() };
+        let Some(NodeEntry { holding, .. }) = self.nodes.get_mut(&uid) else { return Vec::new() };
         let Holding::Proposed(claims) = holding else { return Vec::new() };
         let claims = std::mem::take(claims);
         *holding = Holding::Nothing;
@@ -171,7 +172,7 @@ impl Ledger {
     }
 
     /// The blocks of podCIDRs, each in the cluster CIDR of its family, and what is wrong with the others.
-    fn read(&self, pod_cidrs: &[String]) -> (Vec<Claim>, Vec<Report>) {
+    fn read(&self, pod_cidrs: &[String]) -> (Vec<Occupied>, Vec<Report>) {
         let (mut claims, mut unusable) = (Vec::new(), Vec::new());
         for text in pod_cidrs {
             match self.claim(text) {
@@ -182,33 +183,33 @@ impl Ledger {
         (claims, unusable)
     }
 
-    fn claim(&self, text: &str) -> Result<Claim, Report> {
+    fn claim(&self, text: &str) -> Result<Occupied, Report> {
         let network = cidr::parse(text).ok_or_else(|| problem::malformed(text))?.trunc();
         let mut grids = self.sets.iter().map(CidrSet::grid).enumerate();
         let of_family = grids.find(|(_, grid)| cidr::same_family(grid.cluster(), &network));
         let (set, grid) = of_family.ok_or_else(|| problem::other_family(&network))?;
         match grid.blocks(&network) {
-            Ok(blocks) => Ok(Claim { set, blocks, network }),
+            Ok(blocks) => Ok(Occupied { set, blocks, network }),
             Err(OutOfRange) => Err(problem::out_of_range(&network, grid.cluster())),
         }
     }
 
     /// Returns how many blocks have no owner any more.
-    fn release(&mut self, uid: &Arc<str>, claims: &[Claim]) -> u128 {
-        let owner = Owner::Node(Arc::clone(uid));
+    fn release(&mut self, uid: &Arc<str>, claims: &[Occupied]) -> u128 {
+        let owner = BlockOwner::Node(Arc::clone(uid));
         claims
             .iter()
             .fold(0, |freed, claim| self.sets[claim.set].release(claim.blocks, &owner).saturating_add(freed))
     }
 
     /// The other nodes that own any of these blocks.
-    fn neighbours(&self, uid: &Arc<str>, claims: &[Claim]) -> BTreeSet<Arc<str>> {
-        let owner = Owner::Node(Arc::clone(uid));
+    fn neighbours(&self, uid: &Arc<str>, claims: &[Occupied]) -> BTreeSet<Arc<str>> {
+        let owner = BlockOwner::Node(Arc::clone(uid));
         let others = claims.iter().flat_map(|claim| self.sets[claim.set].others(claim.blocks, &owner));
         others
             .filter_map(|other| match other {
-                Owner::Node(uid) => Some(Arc::clone(uid)),
-                Owner::Services => None,
+                BlockOwner::Node(uid) => Some(Arc::clone(uid)),
+                BlockOwner::Services => None,
             })
             .collect()
     }
@@ -223,7 +224,7 @@ impl Ledger {
 
     /// All that is wrong with the CIDRs of a node. A mere proposal is nobody's business yet.
     pub(super) fn problems(&self, uid: &str) -> Vec<Report> {
-        let Some((uid, Entry { holding: Holding::Assigned(claims), unusable, .. })) =
+        let Some((uid, NodeEntry { holding: Holding::Assigned(claims), unusable, .. })) =
             self.nodes.get_key_value(uid)
         else {
             return Vec::new();
@@ -232,12 +233,12 @@ impl Ledger {
         unusable.iter().cloned().chain(shared).collect()
     }
 
-    fn shared(&self, uid: &Arc<str>, claim: &Claim) -> Vec<Report> {
-        let owner = Owner::Node(Arc::clone(uid));
-        let problem = |other: &Owner| match other {
-            Owner::Services => Some(problem::of_services(&claim.network)),
-            Owner::Node(other) => {
-                let Entry { name, holding, .. } = self.nodes.get(other)?;
+    fn shared(&self, uid: &Arc<str>, claim: &Occupied) -> Vec<Report> {
+        let owner = BlockOwner::Node(Arc::clone(uid));
+        let problem = |other: &BlockOwner| match other {
+            BlockOwner::Services => Some(problem::of_services(&claim.network)),
+            BlockOwner::Node(other) => {
+                let NodeEntry { name, holding, .. } = self.nodes.get(other)?;
                 matches!(holding, Holding::Assigned(_)).then(|| problem::shared(&claim.network, name))
             }
         };
@@ -247,7 +248,7 @@ impl Ledger {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct NodeEntry {
     name: String,
     holding: Holding,
     /// Problems with podCIDRs outside our cluster CIDRs.
@@ -258,14 +259,14 @@ struct Entry {
 enum Holding {
     Nothing,
     /// To be written, or written with unknown outcome.
-    Proposed(Vec<Claim>),
+    Proposed(Vec<Occupied>),
     /// As read from the Node.
-    Assigned(Vec<Claim>),
+    Assigned(Vec<Occupied>),
 }
 
 /// A network and the blocks it occupies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Claim {
+struct Occupied {
     /// The index of its cluster CIDR.
     set: usize,
     blocks: Blocks,
@@ -273,7 +274,7 @@ struct Claim {
 }
 
 impl Holding {
-    fn claims(&self) -> &[Claim] {
+    fn claims(&self) -> &[Occupied] {
         match self {
             Self::Nothing => &[],
             Self::Proposed(claims) | Self::Assigned(claims) => claims,

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use ipnet::IpNet;
 
 use super::{
-    Controller, Source,
+    CidrSource, Controller,
     decide::{concerns, of_answer},
     ledger::Ledger,
     problem,
@@ -38,7 +38,7 @@ impl Controller {
 
     /// Changes the ledger, if there is one, and has the nodes looked at that are affected.
     pub(super) fn change(&self, change: impl FnOnce(&mut Ledger) -> Vec<String>) {
-        if let Source::Ranges(ledger) = &self.source {
+        if let CidrSource::Ranges(ledger) = &self.source {
             let affected = change(&mut ledger.lock());
             affected.into_iter().for_each(|name| self.shell.queue.add(name));
         }
@@ -47,8 +47,8 @@ impl Controller {
     /// What is wrong with the pod CIDRs that a node has.
     pub(super) fn wrong(&self, node: &Node) -> Vec<Report> {
         match &self.source {
-            Source::Ranges(ledger) => ledger.lock().problems(&node.uid),
-            Source::Cloud { .. } => Vec::new(),
+            CidrSource::Ranges(ledger) => ledger.lock().problems(&node.uid),
+            CidrSource::Cloud { .. } => Vec::new(),
         }
     }
 
@@ -64,11 +64,11 @@ impl Controller {
             }
             Found::Failed { error } => Err(problem::not_asked(&error)),
             Found::Contested { .. } | Found::Undecided => {
-                let why = "whose node it is is not known yet";
+                let why = "the owner of this node is not known yet";
                 Err(Report::waiting("OwnerUnknown", why, Retry::After(INTRODUCTION)))
             }
             Found::Nobody => {
-                let why = "the node is of no provider of this host";
+                let why = "the node belongs to no provider of this host";
                 Err(Report::waiting("NoProvider", why, Retry::After(SLOW_RETRY)))
             }
         }

@@ -16,9 +16,9 @@ use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Cloud, Controller, Subject,
+    Cloud, Controller, RouteKey,
     condition::{self, Reach},
-    decide::{Lane, Plan, decide},
+    decide::{Plan, RouteSteps, decide},
     metrics::{Synced, Trigger},
     table::Learnt,
 };
@@ -33,7 +33,7 @@ const FAILED_TO_DELETE: &str = "FailedToDeleteRoute";
 const CACHE_IS_BEHIND: Duration = Duration::from_secs(1);
 
 /// A node as it was when a run began, which may not exist; cancelled once that is outdated.
-struct Run {
+struct NodeRun {
     node: Option<Arc<Node>>,
     outdated: CancellationToken,
 }
@@ -42,11 +42,11 @@ impl Controller {
     /// Does everything required for a node, whether it exists or not.
     pub(super) async fn look_at_node(&self, name: &str, outdated: CancellationToken) -> Outcome {
         let (parts, reports) = (&self.shell.parts, &self.shell.reports);
-        let subject = Subject::Node(name.to_owned());
+        let subject = RouteKey::Node(name.to_owned());
         for cloud in self.clouds.iter().filter(|cloud| cloud.serves_routes()) {
             node_instance::known_to(&parts.nodes, &*cloud.provider).await;
         }
-        let run = Run { node: parts.nodes.get(name), outdated };
+        let run = NodeRun { node: parts.nodes.get(name), outdated };
         let node = run.node.as_ref();
         let owner = match node.map(|node| self.owner(node)) {
             None => None,
@@ -92,7 +92,7 @@ impl Controller {
         &self,
         cloud: &Cloud,
         name: &str,
-        run: &Run,
+        run: &NodeRun,
         plan: &Plan,
         said: &mut Vec<Report>,
     ) -> Vec<Reach> {
@@ -117,7 +117,13 @@ impl Controller {
     }
 
     /// Removes the routes beside the right one first, then ensures the right one.
-    async fn work(&self, cloud: &Cloud, run: &Run, lane: &Lane, may_remove: bool) -> (Reach, Vec<Report>) {
+    async fn work(
+        &self,
+        cloud: &Cloud,
+        run: &NodeRun,
+        lane: &RouteSteps,
+        may_remove: bool,
+    ) -> (Reach, Vec<Report>) {
         let mut said = Vec::new();
         for route in lane.remove.iter().filter(|_| may_remove) {
             said.extend(self.remove(cloud, run, route).await);
@@ -146,7 +152,7 @@ impl Controller {
             return Err(Report::waiting("CacheIsBehind", why, Retry::After(CACHE_IS_BEHIND)));
         }
         if !cloud.is_trusted() {
-            let why = format!("no route is removed: provider {:?} is not well", cloud.name());
+            let why = format!("no route is removed: provider {:?} is unhealthy", cloud.name());
             // The node is requeued when the provider is healthy again.
             return Err(Report::waiting("ProviderFrozen", why, Retry::Wait));
         }
@@ -158,7 +164,7 @@ impl Controller {
         &self,
         cloud: &Cloud,
         node: &Arc<Node>,
-        lane: &Lane,
+        lane: &RouteSteps,
         outdated: &CancellationToken,
     ) -> (Reach, Option<Report>) {
         // A route that leads to the node already keeps doing so, whether the change succeeds or not.
@@ -206,7 +212,7 @@ impl Controller {
 
     /// Removes a route; the holder of its destination is looked at again, unless that is `node`. Returns what is still in
     /// the way.
-    async fn remove(&self, cloud: &Cloud, run: &Run, route: &Route) -> Option<Report> {
+    async fn remove(&self, cloud: &Cloud, run: &NodeRun, route: &Route) -> Option<Report> {
         let call = cloud.provider.delete_route(route.clone());
         let removed = measured(&self.metrics.operations, &*cloud.provider, "delete", call, result);
         match cloud.unless(&run.outdated, removed).await? {
@@ -239,7 +245,7 @@ impl Controller {
 
     /// Removes the route if it is still a stray.
     pub(super) async fn look_at_stray(&self, provider: &str, id: &str) -> Outcome {
-        let subject = Subject::Stray { provider: provider.to_owned(), id: id.to_owned() };
+        let subject = RouteKey::Stray { provider: provider.to_owned(), id: id.to_owned() };
         let stray = self.clouds.iter().find(|cloud| cloud.name() == provider).and_then(|cloud| {
             let route = cloud.table.lock().get(id).cloned();
             // The route is requeued when the provider is healthy again.
@@ -248,7 +254,7 @@ impl Controller {
         let said = match stray {
             Some((cloud, route)) => {
                 // Whoever wants its destination needs it gone.
-                let run = Run { node: None, outdated: CancellationToken::new() };
+                let run = NodeRun { node: None, outdated: CancellationToken::new() };
                 self.remove(cloud, &run, &route).await
             }
             None => None,

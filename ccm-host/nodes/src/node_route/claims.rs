@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Controller, Subject,
+    Controller, RouteKey,
     act::is_same,
     condition::{self, NETWORK_UNAVAILABLE},
     table::Holder,
@@ -26,19 +26,19 @@ use ccm_reconcile::taint;
 
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    by_destination: HashMap<IpNet, BTreeSet<Rank>>,
-    by_node: HashMap<String, (Rank, Vec<IpNet>)>,
+    by_destination: HashMap<IpNet, BTreeSet<Seniority>>,
+    by_node: HashMap<String, (Seniority, Vec<IpNet>)>,
 }
 
 /// Older nodes come first; equally old ones are sorted by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
+struct Seniority {
     /// A node without a creation time counts as the youngest.
     created: (bool, Option<Timestamp>),
     name: String,
 }
 
-impl Rank {
+impl Seniority {
     fn of(node: &Node) -> Self {
         Self { created: (node.created.is_none(), node.created), name: node.name.clone() }
     }
@@ -79,7 +79,7 @@ impl Runs {
 impl Claims {
     /// Records a new or changed node. Returns the other nodes affected.
     pub(super) fn see(&mut self, node: &Node) -> BTreeSet<String> {
-        let (rank, wanted) = (Rank::of(node), destinations(node));
+        let (rank, wanted) = (Seniority::of(node), destinations(node));
         if self.by_node.get(&node.name).is_some_and(|known| *known == (rank.clone(), wanted.clone())) {
             return BTreeSet::new();
         }
@@ -157,7 +157,7 @@ impl Controller {
     /// requeues every node.
     pub(super) fn queue_node(&self, name: String) {
         if self.clouds.iter().any(|cloud| cloud.learnt().is_some()) {
-            self.shell.queue.add(Subject::Node(name));
+            self.shell.queue.add(RouteKey::Node(name));
         }
     }
 
@@ -169,7 +169,7 @@ impl Controller {
         let Some(instance) = node.provider_id.clone().map(Holder::Instance) else { return };
         for cloud in &self.clouds {
             let ids: Vec<String> = cloud.table.lock().of(&instance).map(|route| route.id.clone()).collect();
-            let stray = |id| Subject::Stray { provider: cloud.name().to_owned(), id };
+            let stray = |id| RouteKey::Stray { provider: cloud.name().to_owned(), id };
             ids.into_iter().for_each(|id| self.shell.queue.add(stray(id)));
         }
     }

@@ -81,9 +81,9 @@ const PEACE: Duration = Duration::from_secs(10);
 
 /// When another writer's condition was last overwritten, by node.
 #[derive(Debug, Default)]
-pub(super) struct Shown(Mutex<HashMap<String, Instant>>);
+pub(super) struct Overwritten(Mutex<HashMap<String, Instant>>);
 
-impl Shown {
+impl Overwritten {
     /// How long to leave the condition alone; `None` means that it is ours, or may be overwritten now.
     fn peace(&self, node: &Node, now: Instant) -> Option<Duration> {
         let mut overwritten = self.0.lock();
@@ -110,7 +110,7 @@ impl Controller {
         let now_known = self.shell.parts.nodes.get(&node.name).filter(|known| known.uid == node.uid);
         let node = now_known.filter(|node| !says(node, wanted))?;
         if let Some(left) = self.shown.peace(&node, Instant::now()) {
-            let why = "somebody else writes the condition NetworkUnavailable, too: the host waits before it does so again";
+            let why = "another writer also sets the condition NetworkUnavailable: the host waits before it sets it again";
             return Some(Report::waiting("ConditionOfAnother", why, Retry::After(left)));
         }
         let patch = node_condition(&node, wanted, ccm_base::clock::now())?;

@@ -43,7 +43,7 @@ pub(super) struct Wish {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Plan {
     /// One for each destination of ours that the node holds.
-    pub(super) lanes: Vec<Lane>,
+    pub(super) lanes: Vec<RouteSteps>,
     /// Routes to the node that it no longer wants.
     pub(super) stale: Vec<Arc<Route>>,
     /// The node is concerned with routes: it wants some, or some lead to it.
@@ -56,7 +56,7 @@ pub(super) struct Plan {
 
 /// The steps for one destination, in this order.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Lane {
+pub(super) struct RouteSteps {
     pub(super) destination: IpNet,
     /// Routes beside the right one.
     pub(super) remove: Vec<Arc<Route>>,
@@ -100,7 +100,7 @@ pub(super) fn decide(facts: &Facts<'_>) -> Plan {
     plan
 }
 
-fn lane(facts: &Facts<'_>, destination: IpNet) -> (Lane, Option<Report>) {
+fn lane(facts: &Facts<'_>, destination: IpNet) -> (RouteSteps, Option<Report>) {
     let at: Vec<&Arc<Route>> = facts.routes.iter().filter(|route| route.destination == destination).collect();
     let report = (at.len() > 1).then(|| several(&destination, at.len()));
     let good = at.iter().find(|route| is_as_wanted(facts, route)).copied();
@@ -110,7 +110,7 @@ fn lane(facts: &Facts<'_>, destination: IpNet) -> (Lane, Option<Report>) {
     let beside = at.iter().copied().filter(|route| kept.is_none_or(|kept| kept.id != route.id));
     // A second correct route does no harm; upstream keeps it, too.
     let remove = beside.filter(|route| is_removable(route) && !is_as_wanted(facts, route)).cloned().collect();
-    (Lane { destination, remove, ensure: good.is_none(), leads: leading.is_some() }, report)
+    (RouteSteps { destination, remove, ensure: good.is_none(), leads: leading.is_some() }, report)
 }
 
 /// Outside the cluster CIDRs, no route is ours.

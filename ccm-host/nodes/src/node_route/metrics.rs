@@ -14,15 +14,10 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::Subject;
-use ccm_base::metric::Declare;
+use super::RouteKey;
+use ccm_base::metric::{Declare, OfProvider};
 use ccm_kube::queue::WorkQueue;
 use ccm_reconcile::{OPERATION, Operations};
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfProvider {
-    provider: String,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SyncLabels {
@@ -78,7 +73,7 @@ pub(super) struct RouteMetrics {
 impl RouteMetrics {
     /// Registers all series.
     #[must_use]
-    pub(super) fn register(queue: &WorkQueue<Subject>, registry: &mut Registry) -> Self {
+    pub(super) fn register(queue: &WorkQueue<RouteKey>, registry: &mut Registry) -> Self {
         registry.register_collector(Box::new(Waiting(queue.clone())));
         Self {
             syncs: registry.metric(
@@ -101,14 +96,14 @@ impl RouteMetrics {
 
     /// Sets the number of known routes.
     pub(super) fn known(&self, provider: &str, routes: usize) {
-        let labels = OfProvider { provider: provider.to_owned() };
+        let labels = OfProvider::new(provider);
         self.known.get_or_create(&labels).set(i64::try_from(routes).unwrap_or(i64::MAX));
     }
 }
 
 /// Counts the delayed keys of a queue when it is asked.
 #[derive(Debug)]
-struct Waiting(WorkQueue<Subject>);
+struct Waiting(WorkQueue<RouteKey>);
 
 impl Collector for Waiting {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {

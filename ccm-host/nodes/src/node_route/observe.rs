@@ -10,7 +10,7 @@ use std::{
 use ipnet::IpNet;
 
 use super::{
-    Cloud, Controller, Subject,
+    Cloud, Controller, RouteKey,
     claims::destinations,
     condition::{self, Reach},
     decide::{Facts, Wish, contain, decide, is_removable},
@@ -121,7 +121,7 @@ impl Controller {
         };
         // The others have a retry of their own.
         let is_told = || {
-            let mut said = self.shell.reports.of(&Subject::Node(node.name.clone()));
+            let mut said = self.shell.reports.of(&RouteKey::Node(node.name.clone()));
             said.retain(|report| report.retry == Retry::Wait);
             said == plan.reports
         };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    Cloud, Controller, Subject,
+    Cloud, Controller, RouteKey,
     metrics::{Synced, Trigger},
     observe::Due,
     table::{Holder, Learnt, Table},
@@ -95,7 +95,7 @@ impl Controller {
         }
         let mut differ = false;
         let queue = &self.shell.queue;
-        let add = |subject: Subject| {
+        let add = |subject: RouteKey| {
             if thawed && queue.retries(&subject) == 0 {
                 queue.add(subject);
                 return true;
@@ -105,7 +105,7 @@ impl Controller {
         for node in self.shell.parts.nodes.list() {
             let due = self.due(cloud, &node);
             if due != Due::Nothing {
-                differ |= add(Subject::Node(node.name.clone())) && due == Due::Routes;
+                differ |= add(RouteKey::Node(node.name.clone())) && due == Due::Routes;
             }
         }
         let routes: Vec<_> = cloud.table.lock().all().cloned().collect();
@@ -113,14 +113,14 @@ impl Controller {
             match Holder::of(&route) {
                 Holder::Node(name) if self.shell.parts.nodes.get(&name).is_none() => {
                     if self.is_removable_at_all(&route) {
-                        differ |= add(Subject::Node(name));
+                        differ |= add(RouteKey::Node(name));
                     }
                 }
                 Holder::Node(_) => {}
                 Holder::Instance(_) | Holder::Nobody => {
                     if self.is_stray(&route) {
                         differ |=
-                            add(Subject::Stray { provider: cloud.name().to_owned(), id: route.id.clone() });
+                            add(RouteKey::Stray { provider: cloud.name().to_owned(), id: route.id.clone() });
                     }
                 }
             }

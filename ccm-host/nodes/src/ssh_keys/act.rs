@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Controller, Subject, observe::POLL};
+use super::{Controller, KeyTarget, observe::POLL};
 use ccm_cloud::{Family, ProviderStatus};
 use ccm_kube::{events::EventType, queue::Outcome};
 use ccm_reconcile::{Report, Retry};
@@ -14,7 +14,7 @@ use ccm_reconcile::{Report, Retry};
 const AGAIN: Duration = Duration::from_secs(300);
 
 impl Controller {
-    pub(super) async fn spread(&self, subject: &Subject) -> Outcome {
+    pub(super) async fn spread(&self, subject: &KeyTarget) -> Outcome {
         let reports = &self.shell.reports;
         let (key, regarding) = {
             let known = self.known.lock();
@@ -22,7 +22,7 @@ impl Controller {
         };
         let provider = self.shell.parts.providers.by_name(&subject.provider);
         let (Some(key), Some(provider)) = (key, provider) else { return reports.clear(subject) };
-        let Subject { provider: name, user, fingerprint } = subject;
+        let KeyTarget { provider: name, user, fingerprint } = subject;
         let what = format!("key {fingerprint} of user {user:?} is not on all instances of provider {name:?}");
         let why = |why: &str| format!("{what}: {why}");
         let serves = provider.info().is_some_and(|info| info.ssh_keys);
@@ -41,7 +41,7 @@ impl Controller {
                 }
                 Ok(Some(progress)) => {
                     let again = Retry::After(progress.retry_after);
-                    Report::waiting("InProgress", why("the provider is at it"), again)
+                    Report::waiting("InProgress", why("the provider is still working on it"), again)
                 }
                 Err(error) => Report::failed("ProviderFailed", what, &error).warning("SshKeyNotSpread"),
             }
@@ -49,7 +49,7 @@ impl Controller {
         reports.set(subject, regarding, vec![report])
     }
 
-    fn done(&self, subject: &Subject) {
+    fn done(&self, subject: &KeyTarget) {
         let mut known = self.known.lock();
         let Some(regarding) = known.regarding.clone() else { return };
         if known.key(subject).is_none() {
@@ -58,7 +58,7 @@ impl Controller {
         } else if known.spread.insert(subject.clone()) {
             let count = known.spread.iter().filter(|other| other.provider == subject.provider).count();
             self.metrics.spread(&subject.provider, count);
-            let Subject { provider, user, fingerprint } = subject;
+            let KeyTarget { provider, user, fingerprint } = subject;
             tracing::info!(user, fingerprint, provider, "SSH key spread");
             let message =
                 format!("key {fingerprint} of user {user:?} is on all instances of provider {provider:?}");

@@ -14,7 +14,7 @@ const SHORTEST_RSA: usize = 256;
 
 /// A public key of a user. Its `Debug` output has the fingerprint only.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct UserKey {
     pub(super) user: String,
     /// `SHA256:` and base64.
     pub(super) fingerprint: String,
@@ -33,11 +33,11 @@ pub(super) struct Refusal {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    pub(super) keys: Vec<Key>,
+    pub(super) keys: Vec<UserKey>,
     pub(super) refused: Vec<Refusal>,
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for UserKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.user, self.fingerprint)
     }
@@ -92,7 +92,7 @@ fn lines<'a>(user: &str, value: &'a [u8]) -> Result<&'a str, &'static str> {
     Ok(text)
 }
 
-fn key(user: &str, text: &str) -> Result<Option<Key>, &'static str> {
+fn key(user: &str, text: &str) -> Result<Option<UserKey>, &'static str> {
     if text.is_empty() || text.starts_with('#') {
         return Ok(None);
     }
@@ -114,7 +114,7 @@ fn key(user: &str, text: &str) -> Result<Option<Key>, &'static str> {
     key.set_comment("");
     let line = key.to_openssh().map_err(|_| "it cannot be written as one line")?.trim_end().to_owned();
     let fingerprint = key.fingerprint(HashAlg::Sha256).to_string();
-    Ok(Some(Key { user: user.to_owned(), fingerprint, line }))
+    Ok(Some(UserKey { user: user.to_owned(), fingerprint, line }))
 }
 
 #[cfg(test)]

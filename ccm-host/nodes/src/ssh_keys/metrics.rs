@@ -1,24 +1,18 @@
 //! Metrics: keys in the Secret, and keys on all instances.
 
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
 
-use ccm_base::metric::Declare;
+use ccm_base::metric::{Declare, OfProvider};
 
 #[derive(Debug, Clone)]
 pub(super) struct SshKeyMetrics {
     wanted: Gauge,
     refused: Gauge,
     unreadable: Gauge,
-    spread: Family<ProviderLabel, Gauge>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ProviderLabel {
-    provider: String,
+    spread: Family<OfProvider, Gauge>,
 }
 
 impl SshKeyMetrics {
@@ -46,7 +40,7 @@ impl SshKeyMetrics {
     }
 
     pub(super) fn spread(&self, provider: &str, keys: usize) {
-        let label = ProviderLabel { provider: provider.to_owned() };
+        let label = OfProvider::new(provider);
         self.spread.get_or_create(&label).set(gauge(keys));
     }
 }

@@ -8,8 +8,8 @@ use std::{collections::HashSet, time::Duration};
 use tokio::time::sleep;
 
 use super::{
-    Controller, Subject,
-    decide::{Key, Plan, plan},
+    Controller, KeyTarget,
+    decide::{Plan, UserKey, plan},
 };
 use ccm_kube::events::{EventType, Regarding};
 
@@ -21,18 +21,18 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// What is known of the Secret.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownSecret {
     version: String,
     /// Where Events go; `None` before the first read.
     pub(super) regarding: Option<Regarding>,
     pub(super) plan: Plan,
     /// Subjects whose keys are on all instances.
-    pub(super) spread: HashSet<Subject>,
+    pub(super) spread: HashSet<KeyTarget>,
 }
 
-impl Known {
-    pub(super) fn key(&self, subject: &Subject) -> Option<&Key> {
-        let is_it = |key: &&Key| key.user == subject.user && key.fingerprint == subject.fingerprint;
+impl KnownSecret {
+    pub(super) fn key(&self, subject: &KeyTarget) -> Option<&UserKey> {
+        let is_it = |key: &&UserKey| key.user == subject.user && key.fingerprint == subject.fingerprint;
         self.plan.keys.iter().find(is_it)
     }
 }
@@ -89,7 +89,7 @@ impl Controller {
         for provider in self.shell.parts.providers.all() {
             // Also those that are gone: nothing more is to be reported about them.
             for key in before.keys.iter().chain(&known.plan.keys) {
-                self.shell.queue.add(Subject {
+                self.shell.queue.add(KeyTarget {
                     provider: provider.name().to_owned(),
                     user: key.user.clone(),
                     fingerprint: key.fingerprint.clone(),
@@ -99,7 +99,7 @@ impl Controller {
     }
 
     /// Says that a key is gone from the Secret, but not from the instances.
-    pub(super) fn not_revoked(&self, regarding: &Regarding, subject: &Subject) {
+    pub(super) fn not_revoked(&self, regarding: &Regarding, subject: &KeyTarget) {
         let message = format!(
             "key {} of user {:?} is gone from the Secret, but stays on the instances of provider {:?}: remove it there",
             subject.fingerprint, subject.user, subject.provider

@@ -22,14 +22,14 @@ const BY: &str = "cloud-node-controller";
 struct World(RefCell<Option<Node>>);
 
 impl Objects for World {
-    fn observe(&self, subject: &Subject) -> Option<Observed> {
+    fn observe(&self, subject: &ShadowSubject) -> Option<Observed> {
         assert_eq!((subject.kind.as_str(), subject.name.as_str()), ("Node", "n"));
         self.0.borrow().as_ref().map(of_node)
     }
 }
 
-fn subject() -> Subject {
-    Subject { kind: "Node".to_owned(), namespace: String::new(), name: "n".to_owned() }
+fn subject() -> ShadowSubject {
+    ShadowSubject { kind: "Node".to_owned(), namespace: String::new(), name: "n".to_owned() }
 }
 
 fn shadow() -> Shadow {

@@ -24,7 +24,7 @@ const DIVIDED_BY: [&str; 4] = ["cidr-allocator-type", ANY, IPV4, IPV6];
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Pod networks")]
 #[group(skip)]
-pub struct Flags {
+pub struct CidrFlags {
     /// Pod networks: one, or one per IP family, comma separated. Required for allocating pod CIDRs and for routes.
     #[arg(long, value_name = "LIST", default_value = "")]
     cluster_cidr: String,
@@ -90,7 +90,7 @@ pub struct NodeRange {
     pub node_mask: u8,
 }
 
-impl Flags {
+impl CidrFlags {
     /// Combines the flags; `with_ipam` says whether the controller is enabled.
     pub fn resolve(
         &self,

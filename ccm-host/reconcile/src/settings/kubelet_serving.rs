@@ -9,10 +9,10 @@ use ccm_base::flag::{self, Wrong};
 #[command(next_help_heading = "Kubelet serving certificates")]
 #[group(skip)]
 pub struct Settings {
-    /// What happens to a certificate request of a kubelet that the cloud does not bear out: approve leaves it undecided,
+    /// What happens to a certificate request of a kubelet that the cloud does not confirm: approve leaves it undecided,
     /// approve-and-deny denies it, so that the kubelet asks again at once. Needs kubelet-serving-csr in --controllers.
     #[arg(long, value_name = "POLICY", default_value = "approve", value_parser = policy)]
-    pub kubelet_serving_csr_policy: Policy,
+    pub kubelet_serving_csr_policy: CsrPolicy,
 
     /// Approve requests of a node whose name the cloud does not report, too: the Node's provider ID alone then says which
     /// instance it is. Only for clouds that know no names, and where kubelets cannot choose their provider ID.
@@ -28,17 +28,17 @@ pub struct Settings {
 
 /// What happens to a request that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
+pub enum CsrPolicy {
     /// It is left undecided, for a person or another approver.
     Approve,
     /// It is denied.
     ApproveAndDeny,
 }
 
-fn policy(text: &str) -> Result<Policy, Wrong> {
+fn policy(text: &str) -> Result<CsrPolicy, Wrong> {
     match text {
-        "approve" => Ok(Policy::Approve),
-        "approve-and-deny" => Ok(Policy::ApproveAndDeny),
+        "approve" => Ok(CsrPolicy::Approve),
+        "approve-and-deny" => Ok(CsrPolicy::ApproveAndDeny),
         _ => Err(Wrong::new("is unknown", "give approve or approve-and-deny")),
     }
 }

@@ -40,8 +40,8 @@ pub struct Settings {
     /// What happens to the pods of a node whose instance is stopped: none; taint keeps new ones away; evict also evicts
     /// them after --node-shutdown-grace; out-of-service deletes them then and detaches their volumes, as the taint
     /// node.kubernetes.io/out-of-service does. The taints go when the instance runs again.
-    #[arg(long, value_name = "POLICY", default_value = "taint", value_parser = Policy::parse)]
-    pub node_shutdown_policy: Policy,
+    #[arg(long, value_name = "POLICY", default_value = "taint", value_parser = ShutdownPolicy::parse)]
+    pub node_shutdown_policy: ShutdownPolicy,
 
     /// How long the instance must be stopped and the kubelet silent before --node-shutdown-policy evicts pods; never
     /// shorter than the kubelet's Lease, 40s by default.
@@ -51,7 +51,7 @@ pub struct Settings {
 
 /// `--node-shutdown-policy`: what happens to the pods of a node whose instance is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
+pub enum ShutdownPolicy {
     /// The node is left alone.
     None,
     /// New pods stay away; as upstream.
@@ -62,7 +62,7 @@ pub enum Policy {
     OutOfService,
 }
 
-impl Policy {
+impl ShutdownPolicy {
     /// The policy of this name.
     fn parse(name: &str) -> Result<Self, Wrong> {
         let all = [Self::None, Self::Taint, Self::Evict, Self::OutOfService];

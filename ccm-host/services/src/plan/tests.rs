@@ -28,7 +28,7 @@ fn given(service: Service) -> Scene {
     Scene(View {
         service: Arc::new(service),
         owner: Owner::Ours("cloud".to_owned()),
-        standing: Standing::Ready,
+        standing: CallsAllowed::Ready,
         row: None,
         others: Others::None,
         wanted: Some(Wanted { digest: digest("s2", "n2"), refusal: None }),
@@ -53,7 +53,7 @@ impl Scene {
         self
     }
 
-    fn provider(mut self, standing: Standing) -> Self {
+    fn provider(mut self, standing: CallsAllowed) -> Self {
         self.0.standing = standing;
         self
     }
@@ -170,12 +170,12 @@ fn check(rows: impl IntoIterator<Item = (&'static str, Scene, &'static str)>) {
     }
 }
 
-fn away() -> Standing {
-    Standing::Away("away".to_owned())
+fn away() -> CallsAllowed {
+    CallsAllowed::Away("away".to_owned())
 }
 
-fn frozen() -> Standing {
-    Standing::Frozen("frozen".to_owned())
+fn frozen() -> CallsAllowed {
+    CallsAllowed::Frozen("frozen".to_owned())
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::{
     world::{A_WHILE, World},
 };
 use ccm_cloud::{
-    CloudError, ErrorReason, Ingress, LoadBalancer, LoadBalancerState, Ownership, SyncState,
+    BalancerIngress, CloudError, ErrorReason, LoadBalancer, LoadBalancerState, Ownership, SyncState,
     fake::{Call, digest_for, error, method},
 };
 
@@ -69,7 +69,7 @@ async fn what_works_is_published_while_the_rest_waits() {
     world.cluster.put(lb("web"));
     world.until("the first", |world| world.count("ensure") == 1).await;
     let ip = "192.0.2.7".parse().ok();
-    let ingress = vec![Ingress { ip, hostname: None, ip_mode: None, ports: Vec::new() }];
+    let ingress = vec![BalancerIngress { ip, hostname: None, ip_mode: None, ports: Vec::new() }];
     let applied_digest = Some(digest_for(None));
     world.cloud.set_balancer(LoadBalancer { ingress, applied_digest, ..balancer("web") });
     world.pass(A_SWEEP).await;

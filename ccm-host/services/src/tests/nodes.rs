@@ -11,7 +11,7 @@ use super::{
 };
 use crate::nodes::{AUTOSCALER_TAINT, EXCLUDE_LABEL};
 use ccm_cloud::{
-    ErrorReason, InProgress, Ingress,
+    BalancerIngress, ErrorReason, InProgress,
     fake::{error, method},
 };
 use ccm_kube::KeySet;
@@ -42,7 +42,12 @@ async fn asked(world: &World) -> Vec<String> {
 async fn what_an_update_answers_is_published() {
     let world = World::settled([node("n1"), lb("web")]).await;
     let ip = Some("198.51.100.7".parse().unwrap());
-    world.cloud.set_updated_ingress(vec![Ingress { ip, hostname: None, ip_mode: None, ports: Vec::new() }]);
+    world.cloud.set_updated_ingress(vec![BalancerIngress {
+        ip,
+        hostname: None,
+        ip_mode: None,
+        ports: Vec::new(),
+    }]);
     world.cloud.set_annotations([("cloud/nodes".to_owned(), "2".to_owned())].into(), Vec::new());
     world.cluster.put(node("n2"));
     world.pass(A_WHILE).await;

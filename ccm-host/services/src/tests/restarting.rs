@@ -10,7 +10,7 @@ use super::{
 };
 use crate::nodes::AUTOSCALER_TAINT;
 use ccm_cloud::{
-    ErrorReason, Ingress, LoadBalancerState, SyncState,
+    BalancerIngress, ErrorReason, LoadBalancerState, SyncState,
     fake::{error, method},
 };
 
@@ -183,7 +183,7 @@ async fn a_list_that_shrinks_for_a_moment_costs_an_ensure() {
 /// S6: a list may omit addresses of a balancer: the published ones stay, and new ones are published.
 #[tokio::test(start_paused = true)]
 async fn a_list_never_shrinks_a_status() {
-    let ip = |text: &str| Ingress {
+    let ip = |text: &str| BalancerIngress {
         ip: Some(text.parse().unwrap()),
         hostname: None,
         ip_mode: Some("VIP"),

@@ -11,7 +11,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::Cluster;
-use crate::{Controller, Key, REGISTRATION};
+use crate::{Controller, REGISTRATION, RunKey};
 use ccm_cloud::{
     Provider,
     fake::{Call, FakeProvider},
@@ -125,7 +125,7 @@ impl World {
 
     /// Queues a key as if the watch had reported that Service.
     pub(super) fn enqueue(&self, key: ObjectKey) {
-        self.controller().queue.add(Key::Service(key));
+        self.controller().queue.add(RunKey::Service(key));
     }
 
     /// The names that have a balancer, as far as is known.

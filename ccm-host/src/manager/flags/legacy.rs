@@ -16,7 +16,7 @@ pub(super) const HEADING: &str = "Accepted without effect";
 #[derive(Debug)]
 struct Legacy {
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     /// The value that asks for nothing, as does an empty one: no warning is due.
     nothing: &'static str,
     /// Why the flag has no effect, and what to do.
@@ -25,7 +25,7 @@ struct Legacy {
 
 /// The type of the flag's value. Invalid values are refused, as any manager would.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum ValueKind {
     Switch,
     Duration,
     /// At least this.
@@ -44,14 +44,14 @@ const LEGACY: [Legacy; 37] = [
     ),
     Legacy {
         name: "concurrent-node-lifecycle-syncs",
-        kind: Kind::Number(1),
+        kind: ValueKind::Number(1),
         nothing: "1",
         instead: "all silent nodes are asked about at once, in batches",
     },
     switch("contention-profiling", NO_PROFILES),
     Legacy {
         name: "controller-start-interval",
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         nothing: "0s",
         instead: "controllers start in a fixed order, and each waits for its own caches",
     },
@@ -59,21 +59,21 @@ const LEGACY: [Legacy; 37] = [
     text("external-cloud-volume-plugin", "volumes belong to CSI drivers"),
     text("kube-api-content-type", "the apiserver is spoken to in JSON"),
     text("leader-migration-config", NO_MIGRATION),
-    Legacy { name: "log-flush-frequency", kind: Kind::Duration, nothing: "", instead: UNBUFFERED },
-    Legacy { name: "log-json-info-buffer-size", kind: Kind::Text, nothing: "0", instead: UNBUFFERED },
+    Legacy { name: "log-flush-frequency", kind: ValueKind::Duration, nothing: "", instead: UNBUFFERED },
+    Legacy { name: "log-json-info-buffer-size", kind: ValueKind::Text, nothing: "0", instead: UNBUFFERED },
     switch("log-json-split-stream", ONE_STREAM),
-    Legacy { name: "log-text-info-buffer-size", kind: Kind::Text, nothing: "0", instead: UNBUFFERED },
+    Legacy { name: "log-text-info-buffer-size", kind: ValueKind::Text, nothing: "0", instead: UNBUFFERED },
     switch("log-text-split-stream", ONE_STREAM),
     Legacy {
         name: "min-resync-period",
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         nothing: "",
         instead: "caches are not replayed: see --node-status-update-frequency, --load-balancer-resync-period and \
                   --route-reconciliation-period",
     },
     Legacy {
         name: "node-sync-period",
-        kind: Kind::Duration,
+        kind: ValueKind::Duration,
         nothing: "0s",
         instead: "see --node-status-update-frequency",
     },
@@ -90,7 +90,7 @@ const LEGACY: [Legacy; 37] = [
     switch("disable-http2-serving", ONE_HTTP),
     Legacy {
         name: "http2-max-streams-per-connection",
-        kind: Kind::Number(0),
+        kind: ValueKind::Number(0),
         nothing: "0",
         instead: ONE_HTTP,
     },
@@ -119,11 +119,11 @@ const UNBUFFERED: &str = "each line is written at once";
 const ONE_STREAM: &str = "all lines go to standard error";
 
 const fn switch(name: &'static str, instead: &'static str) -> Legacy {
-    Legacy { name, kind: Kind::Switch, nothing: "false", instead }
+    Legacy { name, kind: ValueKind::Switch, nothing: "false", instead }
 }
 
 const fn text(name: &'static str, instead: &'static str) -> Legacy {
-    Legacy { name, kind: Kind::Text, nothing: "", instead }
+    Legacy { name, kind: ValueKind::Text, nothing: "", instead }
 }
 
 /// The given flags, with their values.
@@ -166,19 +166,19 @@ impl Legacy {
     fn arg(&self) -> Arg {
         let arg = Arg::new(self.name).long(self.name).help(sentence(self.instead));
         arg.value_name(match self.kind {
-            Kind::Switch => "BOOL",
-            Kind::Duration => "DURATION",
-            Kind::Number(_) => "INT",
-            Kind::Text => "STRING",
+            ValueKind::Switch => "BOOL",
+            ValueKind::Duration => "DURATION",
+            ValueKind::Number(_) => "INT",
+            ValueKind::Text => "STRING",
         })
     }
 
     fn asks_for_something(&self, text: &str) -> Result<bool, FlagError> {
         let asked = match self.kind {
-            Kind::Switch => flag::switch(text),
-            Kind::Duration => flag::duration(text).map(|_| text != self.nothing),
-            Kind::Number(least) => flag::at_least(text, least).map(|_| text != self.nothing),
-            Kind::Text => Ok(!text.is_empty() && text != self.nothing),
+            ValueKind::Switch => flag::switch(text),
+            ValueKind::Duration => flag::duration(text).map(|_| text != self.nothing),
+            ValueKind::Number(least) => flag::at_least(text, least).map(|_| text != self.nothing),
+            ValueKind::Text => Ok(!text.is_empty() && text != self.nothing),
         };
         asked.map_err(|wrong| wrong.of(self.name, text))
     }

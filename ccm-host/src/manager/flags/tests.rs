@@ -89,7 +89,7 @@ fn defaults() {
             node_deletion_confirmations: 2,
             node_deletion_max_share: Share::from_fraction(0.05).unwrap(),
             node_deletion_window: Duration::from_secs(600),
-            node_shutdown_policy: lifecycle::Policy::Taint,
+            node_shutdown_policy: lifecycle::ShutdownPolicy::Taint,
             node_shutdown_grace: Duration::from_secs(60),
         }
     );

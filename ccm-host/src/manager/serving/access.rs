@@ -75,8 +75,8 @@ struct Inner {
     settings: AccessSettings,
     authority: Authority,
     reviewer: OnceLock<Arc<dyn Reviewer>>,
-    users: Memory<Option<User>>,
-    rights: Memory<bool>,
+    users: BoundedCache<Option<User>>,
+    rights: BoundedCache<bool>,
     metrics: AccessMetrics,
 }
 
@@ -94,8 +94,8 @@ impl Access {
             settings: settings.clone(),
             authority,
             reviewer: OnceLock::new(),
-            users: Memory::default(),
-            rights: Memory::default(),
+            users: BoundedCache::default(),
+            rights: BoundedCache::default(),
             metrics: metrics.register(AccessMetrics::register),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -113,12 +113,12 @@ impl Access {
         &self.inner.authority
     }
 
-    async fn admit(&self, asked: &Asked<'_>) -> Result<(), Refusal> {
+    async fn admit(&self, asked: &Attributes<'_>) -> Result<(), Denial> {
         let inner = &self.inner;
         if inner.settings.opens(asked.path) {
             return Ok(());
         }
-        let reviewer = inner.reviewer.get().ok_or(Refusal::NotYet)?;
+        let reviewer = inner.reviewer.get().ok_or(Denial::NotYet)?;
         let began = Instant::now();
         let who = self.who(asked, reviewer.as_ref()).await;
         inner.metrics.authenticated(&who, began);
@@ -129,11 +129,11 @@ impl Access {
         if may? {
             return Ok(());
         }
-        Err(Refusal::Forbidden { user: user.name, verb: asked.verb.clone(), path: asked.path.to_owned() })
+        Err(Denial::Forbidden { user: user.name, verb: asked.verb.clone(), path: asked.path.to_owned() })
     }
 
     /// A request without credentials is anonymous; one whose credentials are not accepted is refused.
-    async fn who(&self, asked: &Asked<'_>, reviewer: &dyn Reviewer) -> Result<User, Refusal> {
+    async fn who(&self, asked: &Attributes<'_>, reviewer: &dyn Reviewer) -> Result<User, Denial> {
         let inner = &self.inner;
         let mut refused = None;
         if let Some(shown) = asked.certificates {
@@ -145,13 +145,13 @@ impl Access {
             }
         }
         let Some(token) = asked.token else {
-            return refused.map_or_else(|| Ok(User::anonymous()), |why| Err(Refusal::Unknown(why)));
+            return refused.map_or_else(|| Ok(User::anonymous()), |why| Err(Denial::Unknown(why)));
         };
         let token_key = key([token]);
         let user = match inner.users.get(&token_key) {
             Some(user) => user,
             None => {
-                let user = reviewer.who(token).await.map_err(Refusal::unanswered)?;
+                let user = reviewer.who(token).await.map_err(Denial::unanswered)?;
                 inner.users.put(
                     token_key,
                     user.clone(),
@@ -160,10 +160,15 @@ impl Access {
                 user
             }
         };
-        user.map(authenticated).ok_or_else(|| Refusal::Unknown("the token is not accepted".to_owned()))
+        user.map(authenticated).ok_or_else(|| Denial::Unknown("the token is not accepted".to_owned()))
     }
 
-    async fn may(&self, user: &User, asked: &Asked<'_>, reviewer: &dyn Reviewer) -> Result<bool, Refusal> {
+    async fn may(
+        &self,
+        user: &User,
+        asked: &Attributes<'_>,
+        reviewer: &dyn Reviewer,
+    ) -> Result<bool, Denial> {
         if user.groups.iter().any(|group| group == MASTERS) {
             return Ok(true);
         }
@@ -174,7 +179,7 @@ impl Access {
         if let Some(may) = inner.rights.get(&question) {
             return Ok(may);
         }
-        let may = reviewer.may(user, &asked.verb, asked.path).await.map_err(Refusal::unanswered)?;
+        let may = reviewer.may(user, &asked.verb, asked.path).await.map_err(Denial::unanswered)?;
         let ttl = match may {
             true => inner.settings.authorization_webhook_cache_authorized_ttl,
             false => inner.settings.authorization_webhook_cache_unauthorized_ttl,
@@ -186,7 +191,7 @@ impl Access {
 
 /// The relevant parts of a request.
 #[derive(Debug)]
-struct Asked<'a> {
+struct Attributes<'a> {
     path: &'a str,
     /// Lower case, as in roles.
     verb: String,
@@ -196,7 +201,7 @@ struct Asked<'a> {
 
 /// Lets a request pass, or refuses it.
 pub(super) async fn check(State(access): State<Access>, request: Request, next: Next) -> Response {
-    let asked = Asked {
+    let asked = Attributes {
         path: request.uri().path(),
         verb: request.method().as_str().to_ascii_lowercase(),
         token: bearer(request.headers()),
@@ -224,7 +229,7 @@ fn authenticated(user: User) -> User {
 
 /// Why a request is refused.
 #[derive(Debug)]
-enum Refusal {
+enum Denial {
     /// The process has no access to the apiserver yet.
     NotYet,
     /// The apiserver did not answer.
@@ -238,7 +243,7 @@ enum Refusal {
     },
 }
 
-impl Refusal {
+impl Denial {
     /// Logs the exact error, which names addresses, instead of sending it.
     fn unanswered(error: anyhow::Error) -> Self {
         tracing::warn!(error = format!("{error:#}"), "cannot ask the apiserver who may read this");
@@ -288,17 +293,17 @@ fn key<'a>(words: impl IntoIterator<Item = &'a str>) -> Key {
 
 /// A bounded cache of answers.
 #[derive(Debug)]
-struct Memory<V> {
+struct BoundedCache<V> {
     answers: Mutex<HashMap<Key, (V, Instant)>>,
 }
 
-impl<V> Default for Memory<V> {
+impl<V> Default for BoundedCache<V> {
     fn default() -> Self {
         Self { answers: Mutex::default() }
     }
 }
 
-impl<V: Clone> Memory<V> {
+impl<V: Clone> BoundedCache<V> {
     fn get(&self, key: &Key) -> Option<V> {
         let answers = self.answers.lock();
         let (answer, until) = answers.get(key)?;

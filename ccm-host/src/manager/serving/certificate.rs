@@ -37,7 +37,7 @@ const OFTEN_ENOUGH: Duration = Duration::from_secs(1);
 /// Tolerates clients whose clocks are behind.
 const BEFORE: Duration = Duration::from_secs(60 * 60);
 const VALID: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// Renewal is due this long before the end.
+/// CertificateUpkeep is due this long before the end.
 const EARLY: Duration = Duration::from_secs(73 * 24 * 60 * 60);
 /// The pause between two attempts to renew.
 const AGAIN: Duration = Duration::from_secs(60 * 60);
@@ -64,11 +64,11 @@ pub struct Certificates {
 #[derive(Debug)]
 struct Current {
     shown: Arc<CertifiedKey>,
-    upkeep: Upkeep,
+    upkeep: CertificateUpkeep,
 }
 
 #[derive(Debug)]
-enum Upkeep {
+enum CertificateUpkeep {
     /// Reloaded when it changes.
     Given { certificate: PathBuf, key: PathBuf, files: Files },
     /// Renewed in time, and written back to its folder.
@@ -117,11 +117,11 @@ impl Current {
     /// The replacement, if one is due.
     fn next(&mut self) -> anyhow::Result<Option<Self>> {
         match &mut self.upkeep {
-            Upkeep::Given { certificate, key, files } => match files.changed() {
+            CertificateUpkeep::Given { certificate, key, files } => match files.changed() {
                 true => given(certificate.clone(), key.clone()).map(Some),
                 false => Ok(None),
             },
-            Upkeep::Ours { folder, bind, until } => {
+            CertificateUpkeep::Ours { folder, bind, until } => {
                 if SystemTime::now() < *until {
                     return Ok(None);
                 }
@@ -138,7 +138,7 @@ fn given(certificate: PathBuf, key: PathBuf) -> anyhow::Result<Current> {
     let files = Files::new(&[&certificate, &key]);
     let shown = pair(&read(&certificate)?, &read(&key)?)
         .with_context(|| format!("{} and {}", certificate.display(), key.display()))?;
-    Ok(Current { shown, upkeep: Upkeep::Given { certificate, key, files } })
+    Ok(Current { shown, upkeep: CertificateUpkeep::Given { certificate, key, files } })
 }
 
 /// The pair in the folder, unless this host created it earlier and it is about to expire; otherwise a new one.
@@ -151,7 +151,7 @@ fn in_folder(folder: &Path, bind: IpAddr) -> anyhow::Result<Current> {
     match current.shown.cert.first().and_then(|shown| due(shown)) {
         Some(until) if until <= SystemTime::now() => ours(Some(folder.to_owned()), bind),
         Some(until) => {
-            let upkeep = Upkeep::Ours { folder: Some(folder.to_owned()), bind, until };
+            let upkeep = CertificateUpkeep::Ours { folder: Some(folder.to_owned()), bind, until };
             Ok(Current { upkeep, ..current })
         }
         None => Ok(current),
@@ -159,7 +159,7 @@ fn in_folder(folder: &Path, bind: IpAddr) -> anyhow::Result<Current> {
 }
 
 fn ours(folder: Option<PathBuf>, bind: IpAddr) -> anyhow::Result<Current> {
-    let Made { certificate, key, until } = make(bind).context("cannot make a certificate")?;
+    let SelfSigned { certificate, key, until } = make(bind).context("cannot make a certificate")?;
     if let Some(folder) = &folder {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let (certificate_path, key_path) = paths(folder);
@@ -167,7 +167,7 @@ fn ours(folder: Option<PathBuf>, bind: IpAddr) -> anyhow::Result<Current> {
         write(&certificate_path, &certificate)?;
     }
     let shown = pair(certificate.as_bytes(), key.as_bytes())?;
-    Ok(Current { shown, upkeep: Upkeep::Ours { folder, bind, until } })
+    Ok(Current { shown, upkeep: CertificateUpkeep::Ours { folder, bind, until } })
 }
 
 fn paths(folder: &Path) -> (PathBuf, PathBuf) {
@@ -195,7 +195,7 @@ pub(crate) fn pair(certificate: &[u8], key: &[u8]) -> anyhow::Result<Arc<Certifi
 }
 
 /// A new certificate and its key, in PEM.
-struct Made {
+struct SelfSigned {
     certificate: String,
     key: String,
     /// When the next one is due.
@@ -203,7 +203,7 @@ struct Made {
 }
 
 /// Creates a certificate for every name and address of this process.
-fn make(bind: IpAddr) -> anyhow::Result<Made> {
+fn make(bind: IpAddr) -> anyhow::Result<SelfSigned> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(names(&host, bind))?;
@@ -216,7 +216,7 @@ fn make(bind: IpAddr) -> anyhow::Result<Made> {
     params.not_before = (now - BEFORE).into();
     params.not_after = (now + VALID).into();
     let certificate = params.self_signed(&key)?;
-    Ok(Made { certificate: certificate.pem(), key: key.serialize_pem(), until: now + VALID - EARLY })
+    Ok(SelfSigned { certificate: certificate.pem(), key: key.serialize_pem(), until: now + VALID - EARLY })
 }
 
 /// When a certificate that this host created is due for renewal; `None` for any other certificate.
@@ -328,11 +328,11 @@ mod tests {
         assert_eq!(shown(&certificates), first);
 
         match &mut certificates.current.lock().upkeep {
-            Upkeep::Ours { until, .. } => {
+            CertificateUpkeep::Ours { until, .. } => {
                 assert!(*until > SystemTime::now() + Duration::from_secs(200 * 24 * 60 * 60));
                 *until = SystemTime::now();
             }
-            Upkeep::Given { .. } => panic!("it is ours"),
+            CertificateUpkeep::Given { .. } => panic!("it is ours"),
         }
         let second = shown(&certificates);
         assert_ne!(second, first);

@@ -76,7 +76,7 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) {
     let acceptor = TlsAcceptor::from(handshake);
-    let places = Arc::new(Places::default());
+    let places = Arc::new(ConnectionPlaces::default());
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -111,7 +111,7 @@ pub(crate) async fn serve(
 
 /// Who holds how many connections.
 #[derive(Debug, Default)]
-struct Places(Mutex<Held>);
+struct ConnectionPlaces(Mutex<Held>);
 
 #[derive(Debug, Default)]
 struct Held {
@@ -123,14 +123,14 @@ struct Held {
 /// The place of one connection, until it is dropped.
 #[derive(Debug)]
 struct Place {
-    places: Arc<Places>,
+    places: Arc<ConnectionPlaces>,
     peer: IpAddr,
     number: u64,
     /// Another connection has it.
     lost: CancellationToken,
 }
 
-impl Places {
+impl ConnectionPlaces {
     /// Takes a place, if need be from another connection.
     fn take(self: &Arc<Self>, peer: IpAddr) -> Place {
         let (peer, lost) = (network(peer), CancellationToken::new());
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_peer_ends_its_own_connections_first() {
-        let places = Arc::new(Places::default());
+        let places = Arc::new(ConnectionPlaces::default());
         let mut greedy: Vec<_> = (0..OF_ONE_PEER).map(|_| places.take(peer(1))).collect();
         let other = places.take(peer(2));
         assert_eq!(lost(&greedy), [0; 0]);
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_whoever_holds_the_most() {
-        let places = Arc::new(Places::default());
+        let places = Arc::new(ConnectionPlaces::default());
         let kubelet = places.take(peer(0));
         let many: Vec<_> = (0..CONNECTIONS - 1)
             .map(|number| places.take(peer(1 + u8::try_from(number % 17).unwrap())))

@@ -14,7 +14,7 @@ use ccm_base::flag::{self, Mistakes, Wrong};
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Serving")]
 #[group(skip)]
-pub struct Flags {
+pub struct ServingFlags {
     /// Address to serve health and metrics on; 0.0.0.0 and :: mean all interfaces and both IP families.
     #[arg(long, value_name = "IP", default_value = "0.0.0.0", value_parser = ip)]
     bind_address: IpAddr,
@@ -32,7 +32,7 @@ pub struct Flags {
     permit_port_sharing: bool,
 
     #[command(flatten)]
-    tls: tls::Flags,
+    tls: tls::TlsFlags,
 
     #[command(flatten)]
     access: AccessSettings,
@@ -55,7 +55,7 @@ pub struct ServingSettings {
 #[derive(Clone, Copy, Debug)]
 struct Port(Option<u16>);
 
-impl Flags {
+impl ServingFlags {
     /// Validates the flags together.
     pub fn resolve(&self, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -> Option<ServingSettings> {
         let Port(port) = self.secure_port;

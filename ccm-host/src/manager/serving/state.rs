@@ -58,10 +58,10 @@ impl Door {
         let _ = self.0.set(source);
     }
 
-    fn source(&self) -> Result<&Arc<dyn Source>, Refusal> {
+    fn source(&self) -> Result<&Arc<dyn Source>, NoDocument> {
         self.0.get().ok_or_else(|| {
             let why = "the host is starting and has no data yet: /readyz shows what it waits for";
-            Refusal(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", why.to_owned())
+            NoDocument(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", why.to_owned())
         })
     }
 
@@ -80,9 +80,9 @@ impl Door {
 
 /// Why there is no document, in the form that Kubernetes clients read.
 #[derive(Debug)]
-struct Refusal(StatusCode, &'static str, String);
+struct NoDocument(StatusCode, &'static str, String);
 
-impl Refusal {
+impl NoDocument {
     fn bad(why: impl Into<String>) -> Self {
         Self(StatusCode::BAD_REQUEST, "BadRequest", why.into())
     }
@@ -92,14 +92,14 @@ impl Refusal {
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for NoDocument {
     fn into_response(self) -> Response {
         let Self(code, reason, message) = self;
         refusal(code, reason, &message)
     }
 }
 
-type Answer = Result<Response, Refusal>;
+type Answer = Result<Response, NoDocument>;
 
 fn show(document: &impl Serialize) -> Response {
     (headers(), Json(document)).into_response()
@@ -111,7 +111,7 @@ async fn host(State(door): State<Door>) -> Answer {
 
 async fn shadow(State(door): State<Door>) -> Answer {
     let report = door.source()?.shadow().ok_or_else(|| {
-        Refusal::not_found(
+        NoDocument::not_found(
             "this host does not run in shadow mode: it acts; --shadow makes one that only compares",
         )
     })?;
@@ -120,14 +120,16 @@ async fn shadow(State(door): State<Door>) -> Answer {
 
 async fn node(State(door): State<Door>, Path(name): Path<String>) -> Answer {
     let node = door.source()?.node(&name).ok_or_else(|| {
-        Refusal::not_found(format!("there is no node {name:?} in this cluster: kubectl get nodes lists them"))
+        NoDocument::not_found(format!(
+            "there is no node {name:?} in this cluster: kubectl get nodes lists them"
+        ))
     })?;
     Ok(show(&node))
 }
 
 async fn service(State(door): State<Door>, Path((namespace, name)): Path<(String, String)>) -> Answer {
     let service = door.source()?.service(&namespace, &name).ok_or_else(|| {
-        Refusal::not_found(format!(
+        NoDocument::not_found(format!(
             "no Service {namespace}/{name} has or wants a load balancer of this host; a replica that does not lead knows none"
         ))
     })?;
@@ -138,9 +140,9 @@ async fn service(State(door): State<Door>, Path((namespace, name)): Path<(String
 async fn resync(State(door): State<Door>, headers: HeaderMap) -> Answer {
     let source = door.source()?;
     if headers.get(header::CONTENT_TYPE).is_none_or(|kind| kind != "application/json") {
-        return Err(Refusal::bad("send the header Content-Type: application/json, as ccmctl resync does"));
+        return Err(NoDocument::bad("send the header Content-Type: application/json, as ccmctl resync does"));
     }
-    let refused = |why| Refusal(StatusCode::CONFLICT, "Conflict", why);
+    let refused = |why| NoDocument(StatusCode::CONFLICT, "Conflict", why);
     Ok(show(&source.resync().map_err(refused)?))
 }
 
@@ -162,20 +164,20 @@ async fn ask(door: &Door, provider: &str, question: &Question) -> Answer {
     match source.inventory(provider, question).await {
         None => {
             let known = source.providers().join(", ");
-            Err(Refusal::not_found(format!("there is no provider {provider:?}: this host has {known}")))
+            Err(NoDocument::not_found(format!("there is no provider {provider:?}: this host has {known}")))
         }
         Some(Ok(inventory)) => Ok(show(&inventory)),
         Some(Err(error)) => {
             let message = format!("provider {provider:?} did not answer: {error} ({})", error.label());
-            Err(Refusal(StatusCode::BAD_GATEWAY, "ProviderFailed", message))
+            Err(NoDocument(StatusCode::BAD_GATEWAY, "ProviderFailed", message))
         }
     }
 }
 
-fn question(kind: &str, query: &str) -> Result<Question, Refusal> {
+fn question(kind: &str, query: &str) -> Result<Question, NoDocument> {
     let all = Kind::ALL.map(Kind::name).join(", ");
     let kind = Kind::of_name(kind)
-        .ok_or_else(|| Refusal::not_found(format!("{kind:?} cannot be listed: use one of {all}")))?;
+        .ok_or_else(|| NoDocument::not_found(format!("{kind:?} cannot be listed: use one of {all}")))?;
     Ok(match kind {
         Kind::Instances => Question::Instances,
         Kind::LoadBalancers => Question::LoadBalancers,
@@ -194,7 +196,7 @@ fn question(kind: &str, query: &str) -> Result<Question, Refusal> {
             match (plugin, ids) {
                 (Some(plugin), ids) if !ids.is_empty() => Question::Volumes { plugin, ids },
                 _ => {
-                    return Err(Refusal::bad(
+                    return Err(NoDocument::bad(
                         "volumes cannot be listed: give plugin=NAME and id=ID, for example \
                          ?plugin=kubernetes.io/aws-ebs&id=vol-1",
                     ));

@@ -25,7 +25,7 @@ use ccm_base::flag::{self, FlagError, Mistakes, Wrong};
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Serving")]
 #[group(skip)]
-pub(super) struct Flags {
+pub(super) struct TlsFlags {
     /// Serving certificate, followed by its intermediates; reloaded when the file changes.
     #[arg(long, value_name = "PATH")]
     tls_cert_file: Option<PathBuf>,
@@ -58,7 +58,7 @@ pub struct TlsSettings {
     pub cipher_suites: Vec<SupportedCipherSuite>,
 }
 
-impl Flags {
+impl TlsFlags {
     pub(super) fn resolve(&self, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -> Option<TlsSettings> {
         let certificate = mistakes.keep(self.certificate());
         let version = self.tls_min_version.as_str();

@@ -1,6 +1,6 @@
 //! The certificate of the webhooks as it stands in the Secret, and when it is replaced. Pure, but for the keys it makes.
 //!
-//! In: the Secret's data, the hosts that the apiserver calls, the time. Out: the next [`Step`], and the data after it.
+//! In: the Secret's data, the hosts that the apiserver calls, the time. Out: the next [`SecretStep`], and the data after it.
 //!
 //! Each certificate has an authority of its own, whose key is thrown away: nothing that could sign for the webhooks is
 //! ever stored. A certificate that still works is replaced in two steps, so that at no moment the apiserver meets one
@@ -41,7 +41,7 @@ const EARLY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Validity begins this long before the making: clocks differ.
 const BACKDATED: Duration = Duration::from_secs(60 * 60);
 
-/// Every apiserver has heard of a new authority after this.
+/// By then every apiserver trusts a new authority.
 const SETTLED: Duration = Duration::from_secs(120);
 
 /// When a certificate that is good in every other respect is valid.
@@ -53,7 +53,7 @@ struct Validity {
 
 /// What there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Facts {
+struct SecretFacts {
     /// Of the certificate that is served; `None` if there is none, or one of no use.
     serving: Option<Validity>,
     /// Of the one that is served next.
@@ -63,7 +63,7 @@ struct Facts {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum SecretStep {
     Keep,
     /// Write the authorities into the configuration.
     Announce,
@@ -75,23 +75,23 @@ pub(super) enum Step {
     Replace,
 }
 
-impl Facts {
-    fn step(self, now: Timestamp) -> Step {
+impl SecretFacts {
+    fn step(self, now: Timestamp) -> SecretStep {
         let good = |validity: Validity| validity.from <= now && now < validity.until;
         let next = self.next.filter(|next| good(*next));
         let Some(serving) = self.serving.filter(|serving| good(*serving)) else {
-            return if next.is_some() { Step::Promote } else { Step::Replace };
+            return if next.is_some() { SecretStep::Promote } else { SecretStep::Replace };
         };
         if !self.is_announced {
-            return Step::Announce;
+            return SecretStep::Announce;
         }
         if now + EARLY <= serving.until {
-            return Step::Keep;
+            return SecretStep::Keep;
         }
         match next {
-            None => Step::Prepare,
-            Some(next) if now >= next.from + BACKDATED + SETTLED => Step::Promote,
-            Some(_) => Step::Keep,
+            None => SecretStep::Prepare,
+            Some(next) if now >= next.from + BACKDATED + SETTLED => SecretStep::Promote,
+            Some(_) => SecretStep::Keep,
         }
     }
 }
@@ -117,41 +117,41 @@ pub(super) fn authorities(data: &Data) -> &[u8] {
 }
 
 /// The step that is due. `is_announced` says whether the configuration has exactly the authorities of the Secret.
-pub(super) fn step(data: &Data, hosts: &[String], is_announced: bool, now: Timestamp) -> Step {
+pub(super) fn step(data: &Data, hosts: &[String], is_announced: bool, now: Timestamp) -> SecretStep {
     facts(data, hosts, is_announced).step(now)
 }
 
-/// What the Secret comes to for these hosts.
-fn facts(data: &Data, hosts: &[String], is_announced: bool) -> Facts {
+/// The state of the Secret with respect to these host names.
+fn facts(data: &Data, hosts: &[String], is_announced: bool) -> SecretFacts {
     let authorities = ders(authorities(data));
     let good = |keys: [&str; 2]| good(keys.map(|key| data.get(key).map(Vec::as_slice)), &authorities, hosts);
-    Facts { serving: good(SERVING), next: good(NEXT), is_announced }
+    SecretFacts { serving: good(SERVING), next: good(NEXT), is_announced }
 }
 
 /// The data after a step.
-pub(super) fn after(step: Step, data: &Data, hosts: &[String], now: Timestamp) -> Result<Data> {
+pub(super) fn after(step: SecretStep, data: &Data, hosts: &[String], now: Timestamp) -> Result<Data> {
     let mut data = data.clone();
     let valid = valid(authorities(&data), now);
     match step {
-        Step::Keep | Step::Announce => {}
-        Step::Promote => {
+        SecretStep::Keep | SecretStep::Announce => {}
+        SecretStep::Promote => {
             for (from, to) in NEXT.into_iter().zip(SERVING) {
                 let moved = data.remove(from).unwrap_or_default();
                 data.insert(to.to_owned(), moved);
             }
             data.insert(AUTHORITIES.to_owned(), valid);
         }
-        Step::Prepare | Step::Replace => {
+        SecretStep::Prepare | SecretStep::Replace => {
             let made = make(hosts, now).context("cannot make a certificate")?;
             let (keys, mut authorities) =
-                if step == Step::Prepare { (NEXT, valid) } else { (SERVING, Vec::new()) };
+                if step == SecretStep::Prepare { (NEXT, valid) } else { (SERVING, Vec::new()) };
             authorities.extend(made.authority.into_bytes());
-            data.retain(|key, _| step == Step::Prepare || !NEXT.contains(&key.as_str()));
+            data.retain(|key, _| step == SecretStep::Prepare || !NEXT.contains(&key.as_str()));
             data.insert(AUTHORITIES.to_owned(), authorities);
             data.insert(keys[0].to_owned(), made.certificate.into_bytes());
             data.insert(keys[1].to_owned(), made.key.into_bytes());
             let made = facts(&data, hosts, false);
-            let made = if step == Step::Prepare { made.next } else { made.serving };
+            let made = if step == SecretStep::Prepare { made.next } else { made.serving };
             ensure!(made.is_some(), "cannot create a certificate for {}", hosts.join(", "));
         }
     }
@@ -266,39 +266,39 @@ mod tests {
         let future = Some(Validity { from: NOW + SignedDuration::from_hours(1), ..made(0) });
         let (fresh, settled) = (Some(minutes_ago(1)), Some(minutes_ago(3)));
         let rows = [
-            ("nothing yet", None, None, false, Step::Replace),
-            ("unusable, though announced", None, None, true, Step::Replace),
-            ("expired", dead, None, true, Step::Replace),
-            ("not valid yet: a clock went back", future, None, true, Step::Replace),
-            ("expired, with a next one", dead, fresh, true, Step::Promote),
-            ("lost, with a next one", None, settled, false, Step::Promote),
-            ("both expired", dead, dead, true, Step::Replace),
-            ("made, not announced", young, None, false, Step::Announce),
-            ("somebody wrote the configuration", old, settled, false, Step::Announce),
-            ("young", young, None, true, Step::Keep),
-            ("exactly a third is left", Some(made(60)), None, true, Step::Keep),
-            ("less is left", old, None, true, Step::Prepare),
-            ("the next one is new", old, fresh, true, Step::Keep),
-            ("the next one is known everywhere", old, settled, true, Step::Promote),
-            ("the next one expired", old, dead, true, Step::Prepare),
+            ("nothing yet", None, None, false, SecretStep::Replace),
+            ("unusable, though announced", None, None, true, SecretStep::Replace),
+            ("expired", dead, None, true, SecretStep::Replace),
+            ("not valid yet: a clock went back", future, None, true, SecretStep::Replace),
+            ("expired, with a next one", dead, fresh, true, SecretStep::Promote),
+            ("lost, with a next one", None, settled, false, SecretStep::Promote),
+            ("both expired", dead, dead, true, SecretStep::Replace),
+            ("made, not announced", young, None, false, SecretStep::Announce),
+            ("somebody wrote the configuration", old, settled, false, SecretStep::Announce),
+            ("young", young, None, true, SecretStep::Keep),
+            ("exactly a third is left", Some(made(60)), None, true, SecretStep::Keep),
+            ("less is left", old, None, true, SecretStep::Prepare),
+            ("the next one is new", old, fresh, true, SecretStep::Keep),
+            ("the next one is known everywhere", old, settled, true, SecretStep::Promote),
+            ("the next one expired", old, dead, true, SecretStep::Prepare),
         ];
         for (row, serving, next, is_announced, want) in rows {
-            assert_eq!(Facts { serving, next, is_announced }.step(NOW), want, "{row}");
+            assert_eq!(SecretFacts { serving, next, is_announced }.step(NOW), want, "{row}");
         }
     }
 
     /// A whole rotation, in which the apiserver trusts what is served at every moment.
     #[test]
     fn a_rotation_comes_to_rest() {
-        let mut facts = Facts { serving: Some(made(61)), next: None, is_announced: true };
-        assert_eq!(facts.step(NOW), Step::Prepare);
-        facts = Facts { next: Some(minutes_ago(0)), is_announced: false, ..facts };
-        assert_eq!(facts.step(NOW), Step::Announce);
+        let mut facts = SecretFacts { serving: Some(made(61)), next: None, is_announced: true };
+        assert_eq!(facts.step(NOW), SecretStep::Prepare);
+        facts = SecretFacts { next: Some(minutes_ago(0)), is_announced: false, ..facts };
+        assert_eq!(facts.step(NOW), SecretStep::Announce);
         facts.is_announced = true;
-        assert_eq!(facts.step(NOW), Step::Keep);
+        assert_eq!(facts.step(NOW), SecretStep::Keep);
         let later = NOW + SETTLED;
-        assert_eq!(facts.step(later), Step::Promote);
-        facts = Facts { serving: facts.next, next: None, is_announced: true };
-        assert_eq!(facts.step(later), Step::Keep);
+        assert_eq!(facts.step(later), SecretStep::Promote);
+        facts = SecretFacts { serving: facts.next, next: None, is_announced: true };
+        assert_eq!(facts.step(later), SecretStep::Keep);
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     Settings, Upkeep,
-    certificate::{self, Data, LIFE, Step},
+    certificate::{self, Data, LIFE, SecretStep},
 };
 use ccm_kube::service::ObjectKey;
 use ccm_reconcile::node_server::NodeServer;
@@ -62,16 +62,16 @@ impl Scene {
         }));
     }
 
-    async fn once(&self, now: Timestamp) -> Step {
+    async fn once(&self, now: Timestamp) -> SecretStep {
         self.upkeep.once(now).await.unwrap()
     }
 
     /// Carries out everything that is due at this moment.
-    async fn settle(&self, now: Timestamp) -> Vec<Step> {
+    async fn settle(&self, now: Timestamp) -> Vec<SecretStep> {
         let mut steps = Vec::new();
         loop {
             match self.once(now).await {
-                Step::Keep => return steps,
+                SecretStep::Keep => return steps,
                 step => steps.push(step),
             }
             assert!(steps.len() < 9, "{steps:?}");
@@ -126,7 +126,7 @@ fn is_accepted(data: &Data, bundle: &[u8], host: &str, now: Timestamp) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_certificate_is_made_announced_and_kept() {
     let scene = Scene::new(&["webhooks.example", "127.0.0.1", "[::1]"]);
-    assert_eq!(scene.settle(NOW).await, [Step::Replace, Step::Announce]);
+    assert_eq!(scene.settle(NOW).await, [SecretStep::Replace, SecretStep::Announce]);
     let data = scene.data().await;
     let bundles = scene.announced();
     assert_eq!((bundles.len(), authorities(&data)), (3, 1));
@@ -161,11 +161,11 @@ async fn the_apiserver_trusts_what_is_served_at_every_moment_of_a_rotation() {
             steps.push(step);
             at += SignedDuration::from_secs(30);
         }
-        steps.retain(|step| *step != Step::Keep);
-        let want = [Step::Prepare, Step::Announce, Step::Promote];
+        steps.retain(|step| *step != SecretStep::Keep);
+        let want = [SecretStep::Prepare, SecretStep::Announce, SecretStep::Promote];
         assert_eq!(steps[..3], want, "turn {turn}");
         assert!(
-            steps[3..].iter().all(|step| *step == Step::Announce),
+            steps[3..].iter().all(|step| *step == SecretStep::Announce),
             "an authority that expired: {steps:?}"
         );
     }
@@ -177,7 +177,7 @@ async fn what_is_of_no_use_is_replaced_at_once() {
     let scene = Scene::new(&["a.example"]);
     scene.settle(NOW).await;
     let good = scene.data().await;
-    let again = [Step::Replace, Step::Announce];
+    let again = [SecretStep::Replace, SecretStep::Announce];
     let late = NOW + SignedDuration::try_from(LIFE).unwrap();
     assert_eq!(scene.settle(late).await, again, "expired");
     assert_eq!(authorities(&scene.data().await), 1);
@@ -211,7 +211,7 @@ async fn what_is_of_no_use_is_replaced_at_once() {
         assert_eq!(scene.settle(late).await, again, "{:?}", data.keys());
     }
     scene.call(&["b.example"]);
-    assert_eq!(scene.settle(late).await, [Step::Announce], "somebody applied the configuration again");
+    assert_eq!(scene.settle(late).await, [SecretStep::Announce], "somebody applied the configuration again");
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Settings,
-    certificate::{self, Step},
+    certificate::{self, SecretStep},
 };
 use ccm_base::clock;
 use ccm_kube::{election::Leadership, patch::Writer};
@@ -39,7 +39,7 @@ impl Upkeep {
             let mut told = String::new();
             loop {
                 let (pause, problem) = match self.once(clock::now()).await {
-                    Ok(Step::Keep) => (PERIOD, String::new()),
+                    Ok(SecretStep::Keep) => (PERIOD, String::new()),
                     Ok(_) => (SOON, String::new()),
                     Err(error) => (RETRY, format!("{error:#}")),
                 };
@@ -57,7 +57,7 @@ impl Upkeep {
     }
 
     /// Looks once, and carries out what is due.
-    pub(super) async fn once(&self, now: Timestamp) -> Result<Step> {
+    pub(super) async fn once(&self, now: Timestamp) -> Result<SecretStep> {
         let (name, key) = (&self.settings.webhook_configuration, &self.settings.webhook_certificate_secret);
         let configuration = self.writer.get_webhook_configuration(name).await;
         let configuration = configuration
@@ -78,14 +78,14 @@ impl Upkeep {
         let is_announced = configuration.webhooks.iter().all(|one| one.authorities == authorities);
         let step = certificate::step(&secret.data, &hosts, is_announced, now);
         match step {
-            Step::Keep => {}
-            Step::Announce => {
+            SecretStep::Keep => {}
+            SecretStep::Announce => {
                 self.writer
                     .announce_webhooks(name, &configuration, authorities)
                     .await
                     .with_context(|| format!("MutatingWebhookConfiguration {name} cannot be written"))?;
             }
-            Step::Prepare | Step::Promote | Step::Replace => {
+            SecretStep::Prepare | SecretStep::Promote | SecretStep::Replace => {
                 let data = certificate::after(step, &secret.data, &hosts, now)?;
                 self.writer
                     .replace_secret(key, &secret, &data)
@@ -93,7 +93,7 @@ impl Upkeep {
                     .with_context(|| format!("Secret {key} cannot be written"))?;
             }
         }
-        if step != Step::Keep {
+        if step != SecretStep::Keep {
             tracing::info!(?step, hosts = hosts.join(","), "certificate of the webhooks");
         }
         Ok(step)

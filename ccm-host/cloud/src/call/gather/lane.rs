@@ -16,7 +16,7 @@ use ccm_base::trace::Askers;
 
 pub(super) struct Lane<B: Batched> {
     order: VecDeque<B::Key>,
-    items: HashMap<B::Key, Item<B>>,
+    items: HashMap<B::Key, Queued<B>>,
     pace: Pace,
     first: Option<Instant>,
     last: Instant,
@@ -27,7 +27,7 @@ pub(super) struct Lane<B: Batched> {
 }
 
 /// A question with at least one caller waiting for it.
-pub(super) struct Item<B: Batched> {
+pub(super) struct Queued<B: Batched> {
     pub(super) question: B::Question,
     pub(super) answer: Slot<B>,
     pub(super) askers: Askers,
@@ -65,7 +65,7 @@ impl<B: Batched> Lane<B> {
         self.first.get_or_insert(now);
         self.last = now;
         self.order.push_back(key.clone());
-        let mut item = Item { question, answer: Arc::new(answer), askers: Askers::default() };
+        let mut item = Queued { question, answer: Arc::new(answer), askers: Askers::default() };
         item.askers.note();
         self.items.insert(key, item);
         receiver
@@ -106,7 +106,7 @@ impl<B: Batched> Lane<B> {
     }
 
     /// Takes up to `most` questions, oldest first.
-    pub(super) fn take(&mut self, most: usize, now: Instant) -> Vec<(B::Key, Item<B>)> {
+    pub(super) fn take(&mut self, most: usize, now: Instant) -> Vec<(B::Key, Queued<B>)> {
         self.drop_abandoned();
         let full = self.len() >= most;
         let taken: Vec<_> = self

@@ -4,9 +4,9 @@ use super::*;
 use ccm_cloud::AddressType::{self, ExternalIp, Hostname, InternalIp};
 use ccm_kube::{fixtures::node, patch::node_addresses};
 
-fn cloud(list: &[(AddressType, &str)]) -> Vec<ccm_cloud::NodeAddress> {
+fn cloud(list: &[(AddressType, &str)]) -> Vec<ccm_cloud::InstanceAddress> {
     list.iter()
-        .map(|(kind, address)| ccm_cloud::NodeAddress { kind: *kind, address: (*address).to_owned() })
+        .map(|(kind, address)| ccm_cloud::InstanceAddress { kind: *kind, address: (*address).to_owned() })
         .collect()
 }
 
@@ -72,14 +72,14 @@ fn a_provided_ip_has_to_be_the_clouds() {
     assert_eq!(wanted(&told("x"), &list), Err(ProvidedIpError::Malformed("x".to_owned())), "NODE-9");
 }
 
-fn some_addresses() -> impl Strategy<Value = Vec<ccm_cloud::NodeAddress>> {
+fn some_addresses() -> impl Strategy<Value = Vec<ccm_cloud::InstanceAddress>> {
     let kind = prop::sample::select(vec![InternalIp, ExternalIp, Hostname, AddressType::InternalDns]);
     let address = prop::sample::select(vec!["10.0.0.1", "10.0.0.2", "fd00::1", "FD00:0::1", "host"]);
     let one = (kind, address)
-        .prop_map(|(kind, address)| ccm_cloud::NodeAddress { kind, address: address.to_owned() });
+        .prop_map(|(kind, address)| ccm_cloud::InstanceAddress { kind, address: address.to_owned() });
     prop::collection::btree_set(one.prop_map(|one| (one.kind, one.address)), 0..7)
         .prop_map(|set| {
-            set.into_iter().map(|(kind, address)| ccm_cloud::NodeAddress { kind, address }).collect()
+            set.into_iter().map(|(kind, address)| ccm_cloud::InstanceAddress { kind, address }).collect()
         })
         .prop_shuffle()
 }

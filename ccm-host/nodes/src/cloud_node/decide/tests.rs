@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::cloud_node::{addresses::PROVIDED_NODE_IP, labels::OWNED_LABELS};
 use ccm_cloud::{
-    AddressType, CloudError, ErrorReason, NodeAddress as CloudAddress,
+    AddressType, CloudError, ErrorReason, InstanceAddress as CloudAddress,
     fake::{error, machine},
 };
 use ccm_kube::{fixtures::node, keep::KeySet};
@@ -14,7 +14,7 @@ fn kept() -> KeySet {
 }
 
 fn decided(node: &Node, answer: &InstanceAnswer) -> Verdict {
-    decide(&Seen::cached(node, &kept()), answer)
+    decide(&VisibleLabels::cached(node, &kept()), answer)
 }
 
 /// A new node that the kubelet named `a`.

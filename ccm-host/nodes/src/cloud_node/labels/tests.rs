@@ -93,7 +93,7 @@ fn at_initialisation_the_cloud_decides_the_well_known_and_users_the_rest() {
     ];
     for (id, node, instance, want) in rows {
         let mut change = NodeChange::default();
-        initialise(&Seen::cached(&node, &kept()), &instance, &mut change);
+        initialise(&VisibleLabels::cached(&node, &kept()), &instance, &mut change);
         assert_eq!(words(&change), want, "{id}");
     }
 }
@@ -172,7 +172,7 @@ fn later_only_what_is_ours_follows_the_cloud() {
     ];
     for (id, node, instance, want) in rows {
         let mut change = NodeChange::default();
-        refresh(&Seen::cached(&node, &kept()), &instance, &mut change);
+        refresh(&VisibleLabels::cached(&node, &kept()), &instance, &mut change);
         assert_eq!(words(&change), want, "{id}");
     }
 }
@@ -197,7 +197,7 @@ fn labels_of_a_former_controller_are_taken_over_where_they_agree() {
     ];
     for (id, node, instance, want) in rows {
         let mut change = NodeChange::default();
-        refresh(&Seen::cached(&node, &kept()), &instance, &mut change);
+        refresh(&VisibleLabels::cached(&node, &kept()), &instance, &mut change);
         assert_eq!(words(&change), want, "{id}");
     }
 }
@@ -206,30 +206,34 @@ fn labels_of_a_former_controller_are_taken_over_where_they_agree() {
 #[test]
 fn labels_that_the_cache_does_not_keep() {
     let kept = kept();
-    let refreshed = |seen: &Seen<'_>, instance: &Instance| {
+    let refreshed = |seen: &VisibleLabels<'_>, instance: &Instance| {
         let mut change = NodeChange::default();
         refresh(seen, instance, &mut change);
         words(&change)
     };
     let ours = owned(node("n"), "x=1");
-    assert_eq!(refreshed(&Seen::cached(&ours, &kept), &labelled(&[("x", "1")])), "", "as we wrote it");
-    assert_eq!(refreshed(&Seen::cached(&ours, &kept), &labelled(&[("x", "2")])), "x=2 record: x=2");
-    assert_eq!(refreshed(&Seen::cached(&ours, &kept), &instance()), "-x record: none");
+    assert_eq!(
+        refreshed(&VisibleLabels::cached(&ours, &kept), &labelled(&[("x", "1")])),
+        "",
+        "as we wrote it"
+    );
+    assert_eq!(refreshed(&VisibleLabels::cached(&ours, &kept), &labelled(&[("x", "2")])), "x=2 record: x=2");
+    assert_eq!(refreshed(&VisibleLabels::cached(&ours, &kept), &instance()), "-x record: none");
 
     let both = labelled(&[("x", "1"), ("y", "1")]);
     let unknown = owned(node("n"), "y=1");
-    assert_eq!(refreshed(&Seen::cached(&unknown, &kept), &both), "x=1 record: x=1,y=1");
+    assert_eq!(refreshed(&VisibleLabels::cached(&unknown, &kept), &both), "x=1 record: x=1,y=1");
     let users = owned(node("n").with_label("x", "user").with_label("y", "1"), "y=1");
-    assert_eq!(refreshed(&Seen::live(&users, &kept), &both), "record: !x,y=1");
+    assert_eq!(refreshed(&VisibleLabels::live(&users, &kept), &both), "record: !x,y=1");
     let conceded = owned(node("n"), "!x,y=1");
-    assert_eq!(refreshed(&Seen::cached(&conceded, &kept), &both), "", "not tried again");
+    assert_eq!(refreshed(&VisibleLabels::cached(&conceded, &kept), &both), "", "not tried again");
     assert_eq!(
-        refreshed(&Seen::cached(&conceded, &kept), &instance()),
+        refreshed(&VisibleLabels::cached(&conceded, &kept), &instance()),
         "-y record: none",
         "nobody's any more"
     );
     let withdrawn = owned(node("n").with_label("y", "1"), "!x,y=1");
-    assert_eq!(refreshed(&Seen::live(&withdrawn, &kept), &both), "x=1 record: x=1,y=1");
+    assert_eq!(refreshed(&VisibleLabels::live(&withdrawn, &kept), &both), "x=1 record: x=1,y=1");
 }
 
 /// The guard of a write that relies on the record: it tests the value that we assume.
@@ -237,7 +241,7 @@ fn labels_that_the_cache_does_not_keep() {
 fn an_unseen_label_of_ours_is_tested_before_it_is_changed() {
     let node = owned(node("n"), "x=1");
     let kept = kept();
-    let seen = Seen::cached(&node, &kept);
+    let seen = VisibleLabels::cached(&node, &kept);
     let mut change = NodeChange::default();
     refresh(&seen, &labelled(&[("x", "2")]), &mut change);
     let patch = ccm_kube::patch::node_main(&seen.node, &change).unwrap();

@@ -31,7 +31,7 @@ async fn a_write_that_meets_a_change_is_decided_anew() {
 async fn addresses_that_the_cache_has_not_seen_are_met() {
     let scene = Scene::start([], |fake| {
         let mut answer = running("n");
-        let internal = |ip: &str| ccm_cloud::NodeAddress {
+        let internal = |ip: &str| ccm_cloud::InstanceAddress {
             kind: ccm_cloud::AddressType::InternalIp,
             address: ip.to_owned(),
         };

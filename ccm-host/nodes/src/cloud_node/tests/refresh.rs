@@ -249,7 +249,8 @@ async fn addresses_in_another_order_are_counted_and_not_written() {
     let scene = initialised(&["a"]).await;
     let mut another = running("a");
     let machine = another.instance.as_mut().unwrap();
-    let second = ccm_cloud::NodeAddress { address: "10.0.0.2".to_owned(), ..machine.addresses[0].clone() };
+    let second =
+        ccm_cloud::InstanceAddress { address: "10.0.0.2".to_owned(), ..machine.addresses[0].clone() };
     machine.addresses.push(second);
     scene.fake.set_answer("a", another.clone());
     scene.fake.notify_change("fake://a");

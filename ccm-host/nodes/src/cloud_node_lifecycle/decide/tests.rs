@@ -15,7 +15,7 @@ fn there(state: InstanceState) -> InstanceAnswer {
 }
 
 fn then(node: &Node, answer: &InstanceAnswer) -> String {
-    match decide(Policy::Taint, node, true, answer) {
+    match decide(ShutdownPolicy::Taint, node, true, answer) {
         Verdict::Keep(taints) | Verdict::Stopped(taints, _) => format!("keep{}", change(taints)),
         Verdict::Absent(_) => "absent".to_owned(),
         Verdict::Nameless => "nameless".to_owned(),
@@ -101,7 +101,7 @@ fn absence_with_a_description_or_an_error_is_no_evidence() {
         ("no time", true, InstanceAnswer { observed_at: None, ..absent }, "uncertain"),
     ];
     for (what, named, answer, want) in rows {
-        let word = match decide(Policy::Taint, &unready(), named, &answer) {
+        let word = match decide(ShutdownPolicy::Taint, &unready(), named, &answer) {
             Verdict::Absent(_) => "absent",
             Verdict::Nameless => "nameless",
             Verdict::Uncertain => "uncertain",

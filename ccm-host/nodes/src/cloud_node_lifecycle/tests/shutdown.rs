@@ -5,7 +5,7 @@ const GRACE: Duration = Duration::from_secs(60);
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(75);
 
 /// A cluster of these stopped nodes and ten Ready ones.
-async fn stopped(policy: Policy, names: &[&str]) -> Scene {
+async fn stopped(policy: ShutdownPolicy, names: &[&str]) -> Scene {
     let fake = FakeProvider::new("fake");
     let witnesses = numbered(10);
     for name in &witnesses {
@@ -32,12 +32,12 @@ fn taints(scene: &Scene, name: &str) -> Vec<String> {
 /// After the grace each policy has its taint, and it goes when the instance runs again.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_stays_stopped_is_given_up_until_its_instance_returns() {
-    let rows: [(Policy, &[&str], &[&str]); 4] = [
-        (Policy::None, &[], &[]),
-        (Policy::Taint, &["shutdown:NoSchedule"], &["shutdown:NoSchedule"]),
-        (Policy::Evict, &["shutdown:NoSchedule"], &["shutdown:NoSchedule", "shutdown:NoExecute"]),
+    let rows: [(ShutdownPolicy, &[&str], &[&str]); 4] = [
+        (ShutdownPolicy::None, &[], &[]),
+        (ShutdownPolicy::Taint, &["shutdown:NoSchedule"], &["shutdown:NoSchedule"]),
+        (ShutdownPolicy::Evict, &["shutdown:NoSchedule"], &["shutdown:NoSchedule", "shutdown:NoExecute"]),
         (
-            Policy::OutOfService,
+            ShutdownPolicy::OutOfService,
             &["shutdown:NoSchedule"],
             &["shutdown:NoSchedule", "out-of-service:NoExecute"],
         ),
@@ -66,7 +66,7 @@ async fn a_node_that_stays_stopped_is_given_up_until_its_instance_returns() {
 /// A kubelet that renews its Lease runs pods, whatever the cloud says of its instance.
 #[tokio::test(start_paused = true)]
 async fn a_node_with_a_live_kubelet_is_not_given_up() {
-    let scene = stopped(Policy::OutOfService, &["n"]).await;
+    let scene = stopped(ShutdownPolicy::OutOfService, &["n"]).await;
     for _ in 0..60 {
         scene.server.stop_lease("n", SignedDuration::from_secs(300));
         scene.passes(1).await;
@@ -80,7 +80,7 @@ async fn a_node_with_a_live_kubelet_is_not_given_up() {
 /// What a provider said before it failed proves nothing.
 #[tokio::test(start_paused = true)]
 async fn the_grace_begins_anew_after_a_provider_was_away() {
-    let scene = stopped(Policy::OutOfService, &["n"]).await;
+    let scene = stopped(ShutdownPolicy::OutOfService, &["n"]).await;
     sleep(GRACE - PERIOD).await;
     scene.fake.set_status(ProviderStatus::Disconnected("no socket".to_owned()));
     scene.passes(2).await;
@@ -101,7 +101,7 @@ async fn a_cloud_that_stops_everything_at_once_is_not_believed() {
     for name in &all {
         fake.set_instance(name, InstanceState::Stopped, instance(&format!("fake://{name}")));
     }
-    let settings = Settings { node_shutdown_policy: Policy::OutOfService, ..settings() };
+    let settings = Settings { node_shutdown_policy: ShutdownPolicy::OutOfService, ..settings() };
     let nodes = all.iter().map(|name| silent(name));
     let scene = Scene::on(NodeServer::new(nodes), fake, vec![], settings).await;
     sleep(GIVEN_UP_AFTER * 4).await;
@@ -126,7 +126,7 @@ async fn a_persons_taint_stays() {
     let given_up = silent("n").with_taint(taint::OUT_OF_SERVICE, "nodeshutdown", "NoExecute");
     let fake = FakeProvider::new("fake");
     fake.set_instance("n", InstanceState::Stopped, instance("fake://n"));
-    let settings = Settings { node_shutdown_policy: Policy::OutOfService, ..settings() };
+    let settings = Settings { node_shutdown_policy: ShutdownPolicy::OutOfService, ..settings() };
     let scene = Scene::on(NodeServer::new([given_up]), fake, vec![], settings).await;
     sleep(GIVEN_UP_AFTER * 2).await;
     assert_eq!(taints(&scene, "n"), ["out-of-service:NoExecute", "shutdown:NoSchedule"]);

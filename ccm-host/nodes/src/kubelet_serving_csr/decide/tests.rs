@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use ccm_cloud::{
-    ErrorReason, NodeAddress,
+    ErrorReason, InstanceAddress,
     fake::{error, machine, method},
 };
 use ccm_kube::fixtures::node;
@@ -27,8 +27,10 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn addresses(instance: &mut InstanceAnswer, list: &[(AddressType, &str)]) {
-    let address =
-        |(kind, address): &(AddressType, &str)| NodeAddress { kind: *kind, address: (*address).to_owned() };
+    let address = |(kind, address): &(AddressType, &str)| InstanceAddress {
+        kind: *kind,
+        address: (*address).to_owned(),
+    };
     instance.instance.as_mut().unwrap().addresses = list.iter().map(address).collect();
 }
 
@@ -83,7 +85,7 @@ impl Case {
     /// The cloud reports this address, too.
     fn reporting(mut self, kind: AddressType, address: &str) -> Self {
         let instance = self.answer.instance.as_mut().unwrap();
-        instance.addresses.push(NodeAddress { kind, address: address.to_owned() });
+        instance.addresses.push(InstanceAddress { kind, address: address.to_owned() });
         self
     }
 

@@ -22,7 +22,7 @@ fn with(change: impl FnOnce(&mut Forge)) -> Vec<u8> {
 /// What kubelets write, and what other tools write with any key that is strong enough.
 #[test]
 fn a_request_is_read_with_every_name() {
-    let wanted = |dns_names: &[&str], addresses: &[&str]| Wanted {
+    let wanted = |dns_names: &[&str], addresses: &[&str]| WantedCertificate {
         common_name: "system:node:node-a".to_owned(),
         organization: "system:nodes".to_owned(),
         dns_names: dns_names.iter().map(|name| (*name).to_owned()).collect(),

@@ -15,22 +15,22 @@ fn set(cluster: &str, node_mask: u8) -> CidrSet {
     CidrSet::new(&NodeRange { cluster: net(cluster), node_mask }, &metrics)
 }
 
-fn node(name: &str) -> Owner {
-    Owner::Node(name.into())
+fn node(name: &str) -> BlockOwner {
+    BlockOwner::Node(name.into())
 }
 
 impl CidrSet {
-    fn allocate(&mut self, owner: &Owner) -> Option<String> {
+    fn allocate(&mut self, owner: &BlockOwner) -> Option<String> {
         let free = self.free()?;
         Some(self.take(free, owner).1.to_string())
     }
 
-    fn occupy_net(&mut self, text: &str, owner: &Owner) -> u128 {
+    fn occupy_net(&mut self, text: &str, owner: &BlockOwner) -> u128 {
         let blocks = self.grid.blocks(&net(text)).unwrap();
         self.occupy(blocks, owner)
     }
 
-    fn release_net(&mut self, text: &str, owner: &Owner) -> u128 {
+    fn release_net(&mut self, text: &str, owner: &BlockOwner) -> u128 {
         let blocks = self.grid.blocks(&net(text)).unwrap();
         self.release(blocks, owner)
     }
@@ -232,9 +232,9 @@ fn a_shared_block_is_free_when_the_last_owner_is_gone() {
     let (a, b) = (node("a"), node("b"));
     set.occupy_net("10.0.0.0/24", &a);
     set.occupy_net("10.0.0.0/22", &b);
-    set.occupy_net("10.0.1.0/24", &Owner::Services);
+    set.occupy_net("10.0.1.0/24", &BlockOwner::Services);
     let wide = set.grid.blocks(&net("10.0.0.0/22")).unwrap();
-    assert_eq!(set.others(wide, &b), [&Owner::Services, &a]);
+    assert_eq!(set.others(wide, &b), [&BlockOwner::Services, &a]);
     assert_eq!(set.others(Blocks::one(3), &a), [&b]);
     assert_eq!(set.release_net("10.0.0.0/22", &b), 2);
     assert_eq!(set.release_net("10.0.0.0/22", &b), 0);

@@ -16,7 +16,7 @@ async fn a_write_whose_answer_is_lost_is_read_back() {
     .await;
     assert_eq!(scene.server.take_lines(), ["PATCH a", "GET a"]);
     assert_eq!(scene.cidrs("a"), json!(["10.10.0.0/24"]));
-    assert_eq!(scene.reasons(), [""; 0], "it is as it shall be");
+    assert_eq!(scene.reasons(), [""; 0], "nothing is left to do");
     scene.server.release_all();
     scene.server.put(&node("b"));
     scene.moment().await;

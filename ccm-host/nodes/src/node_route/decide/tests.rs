@@ -1,7 +1,7 @@
 //! The tables. Networks: n1 10.120.0.0/24, n2 10.120.1.0/24; n3 and n4 have these and a00:100::/24, a00:200::/24.
 
 use super::*;
-use ccm_cloud::NodeAddress;
+use ccm_cloud::InstanceAddress;
 use ccm_kube::fixtures::node;
 
 fn net(text: &str) -> IpNet {
@@ -30,7 +30,7 @@ fn blackhole(id: &str, cidr: &str, to: &str) -> Route {
 fn holding(route: Route, addresses: &[&str]) -> Route {
     let addresses = addresses
         .iter()
-        .map(|address| NodeAddress { kind: AddressType::InternalIp, address: (*address).to_owned() });
+        .map(|address| InstanceAddress { kind: AddressType::InternalIp, address: (*address).to_owned() });
     let target = route.target.clone().map(|target| RouteTarget { addresses: addresses.collect(), ..target });
     Route { target, ..route }
 }

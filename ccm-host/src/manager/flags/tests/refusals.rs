@@ -153,9 +153,12 @@ fn refuses_one_flag_with_its_remedy() {
              flag out",
         ),
         // not yet, and never
-        ("--leader-elect-resource-lock=endpoints", "is no kind of lock: give leases"),
-        ("--leader-elect-resource-name=", "is empty: leave the flag away for the default"),
-        ("--leader-elect-lease-duration=15500ms", "is no whole number of seconds: a Lease counts in seconds"),
+        ("--leader-elect-resource-lock=endpoints", "is not a supported lock: give leases"),
+        ("--leader-elect-resource-name=", "is empty: leave the flag out for the default"),
+        (
+            "--leader-elect-lease-duration=15500ms",
+            "is not a whole number of seconds: a Lease counts in seconds",
+        ),
         (
             "--leader-elect-renew-deadline=15s",
             "is not below the lease duration of 15s: else two replicas could lead at a time",

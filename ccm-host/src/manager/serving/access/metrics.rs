@@ -10,7 +10,7 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
-use super::{Refusal, User};
+use super::{Denial, User};
 use ccm_base::metric::{Buckets, Declare, Histograms};
 
 /// 1 ms to 16 s, doubling.
@@ -81,13 +81,13 @@ impl AccessMetrics {
     }
 
     /// Counts an authentication.
-    pub(super) fn authenticated(&self, who: &Result<User, Refusal>, since: Instant) {
+    pub(super) fn authenticated(&self, who: &Result<User, Denial>, since: Instant) {
         let result = match who {
             Ok(user) => {
                 self.users.get_or_create(&ByUser { username: class_of(&user.name) }).0.inc();
                 "success"
             }
-            Err(Refusal::Unknown(_)) => "failure",
+            Err(Denial::Unknown(_)) => "failure",
             Err(_) => "error",
         };
         self.attempts.get_or_create(&ByResult { result }).0.inc();
@@ -95,7 +95,7 @@ impl AccessMetrics {
     }
 
     /// Counts an authorization.
-    pub(super) fn authorized(&self, may: &Result<bool, Refusal>, since: Instant) {
+    pub(super) fn authorized(&self, may: &Result<bool, Denial>, since: Instant) {
         let result = match may {
             Ok(true) => "allowed",
             Ok(false) => "denied",

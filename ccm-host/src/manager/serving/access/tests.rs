@@ -164,7 +164,7 @@ async fn answers_are_remembered_for_as_long_as_the_flags_say() {
 
 #[tokio::test(start_paused = true)]
 async fn answers_are_forgotten_in_time() {
-    let memory = Memory::default();
+    let memory = BoundedCache::default();
     memory.put(key(["a"]), 1, Duration::from_secs(10));
     tokio::time::advance(Duration::from_secs(9)).await;
     assert_eq!(memory.get(&key(["a"])), Some(1));
@@ -174,7 +174,7 @@ async fn answers_are_forgotten_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_than_so_many_are_kept() {
-    let memory = Memory::default();
+    let memory = BoundedCache::default();
     for number in 0..10 * MOST {
         memory.put(key([number.to_string().as_str()]), number, Duration::from_secs(10));
     }

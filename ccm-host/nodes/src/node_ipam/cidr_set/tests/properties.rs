@@ -40,7 +40,7 @@ impl Model {
     }
 }
 
-fn owner(number: u8) -> Owner {
+fn owner(number: u8) -> BlockOwner {
     node(&number.to_string())
 }
 
@@ -74,7 +74,7 @@ proptest! {
             }
             prop_assert_eq!(set.occupied, model.occupied());
             for (block, owners) in (0..SIZE).zip(&model.0) {
-                let others = set.others(Blocks::one(block), &Owner::Services);
+                let others = set.others(Blocks::one(block), &BlockOwner::Services);
                 let want: Vec<_> = owners.iter().map(|number| owner(*number)).collect();
                 prop_assert_eq!(others, want.iter().collect::<Vec<_>>(), "block {}", block);
             }

@@ -1,6 +1,10 @@
-//! No files of the host import each other, on any way round: whoever reads one goes down, and never back.
+//! The host can be read from the top down, and `grep` finds what a name means.
 //!
-//! A file may name what the files above it define (`super::`): that is where it hangs. What only tests import does not count.
+//! * No files import each other, on any way round: whoever reads one goes down, and never back. A file may name what the
+//!   files above it define (`super::`): that is where it hangs.
+//! * A type that other files can name has a name of its own.
+//!
+//! What only tests import or define does not count.
 
 #![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
 
@@ -159,14 +163,17 @@ fn circle(imports: &BTreeMap<&Module, BTreeSet<Module>>, from: &Module) -> Optio
     None
 }
 
+/// The host's crates, by their folders.
+fn crates() -> impl Iterator<Item = (&'static str, Crate)> {
+    let names = ["", "base", "kube", "cloud", "reconcile", "nodes", "services", "volumes"];
+    names.into_iter().map(|name| (name, Crate::read(&workspace_rules::root().join("ccm-host").join(name))))
+}
+
 #[test]
 fn no_files_import_each_other() {
-    let host = workspace_rules::root().join("ccm-host");
-    let crates = ["", "base", "kube", "cloud", "reconcile", "nodes", "services", "volumes"];
     let mut arrows = 0;
     let mut circles = Vec::new();
-    for name in crates {
-        let read = Crate::read(&host.join(name));
+    for (name, read) in crates() {
         let imports = read.imports();
         arrows += imports.values().map(BTreeSet::len).sum::<usize>();
         let found = imports.keys().filter_map(|from| circle(&imports, from));
@@ -177,4 +184,30 @@ fn no_files_import_each_other() {
     }
     assert!(arrows > 200, "only {arrows} imports were found: are the crates elsewhere?");
     assert!(circles.is_empty(), "{circles:#?}");
+}
+
+/// What means the same wherever it stands: the flags of a part, what it counts, a controller, and what `decide` returns.
+const SAME_EVERYWHERE: [&str; 5] = ["Settings", "Metrics", "Controller", "Plan", "Verdict"];
+
+#[test]
+fn a_name_stands_for_one_type() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, read) in crates() {
+        for (module, file) in &read.files {
+            for item in &file.items {
+                let (visibility, ident) = match item {
+                    Item::Struct(item) => (&item.vis, &item.ident),
+                    Item::Enum(item) => (&item.vis, &item.ident),
+                    Item::Trait(item) => (&item.vis, &item.ident),
+                    _ => continue,
+                };
+                if !matches!(visibility, Visibility::Inherited) {
+                    places.entry(ident.to_string()).or_default().push(format!("{name}/{}", module.join("/")));
+                }
+            }
+        }
+    }
+    assert!(places.len() > 200, "only {} types were found: are the crates elsewhere?", places.len());
+    places.retain(|name, places| places.len() > 1 && !SAME_EVERYWHERE.contains(&name.as_str()));
+    assert!(places.is_empty(), "rename all but one of each: {places:#?}");
 }
