@@ -25,6 +25,7 @@ use std::{
     time::Duration,
 };
 
+use ccm_kube::Ingress;
 use parking_lot::Mutex;
 use tokio::{
     sync::{broadcast, watch},
@@ -35,9 +36,8 @@ pub use answers::{digest_for, error, instance, machine, volume};
 use balancers::Balancers;
 
 use super::{
-    BalancerIngress, CloudError, Effects, Family, Freshness, InProgress, Instance, InstanceAnswer,
-    InstanceState, InstanceView, ProviderEvent, ProviderInfo, ProviderStatus, Route, ServiceCondition,
-    VolumeAnswer,
+    CloudError, Effects, Family, Freshness, InProgress, Instance, InstanceAnswer, InstanceState,
+    InstanceView, ProviderEvent, ProviderInfo, ProviderStatus, Route, ServiceCondition, VolumeAnswer,
 };
 
 #[derive(Debug)]
@@ -79,7 +79,7 @@ struct State {
     always: HashMap<&'static str, CloudError>,
     in_progress: HashMap<&'static str, VecDeque<(InProgress, Duration)>>,
     effects: Effects,
-    updated_ingress: Vec<BalancerIngress>,
+    updated_ingress: Vec<Ingress>,
     latency: HashMap<&'static str, Duration>,
     queued: HashMap<&'static str, Duration>,
     patience: HashMap<&'static str, Duration>,
@@ -271,7 +271,7 @@ impl FakeProvider {
     }
 
     /// The addresses of every balancer that is updated.
-    pub fn set_updated_ingress(&self, ingress: Vec<BalancerIngress>) {
+    pub fn set_updated_ingress(&self, ingress: Vec<Ingress>) {
         self.state.lock().updated_ingress = ingress;
     }
 

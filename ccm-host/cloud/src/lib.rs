@@ -49,12 +49,12 @@ pub use error::{CloudError, ErrorReason};
 pub use inventory::Question;
 pub use metrics::CloudMetrics;
 pub use provider::{
-    Accepted, AddressType, BackendSet, BalancerIngress, BalancerPort, ClusterRef, DeleteLoadBalancer,
-    Effects, EnsureLoadBalancer, EnsureRoute, Ensured, EnsuredRoute, Family, Freshness, InProgress, Instance,
-    InstanceAddress, InstanceAnswer, InstanceQuery, InstanceState, InstanceView, Listed, LoadBalancer,
-    LoadBalancerState, Maintenance, MaintenanceKind, Ownership, Provider, ProviderEvent, ProviderInfo,
-    ProviderStatus, Route, RouteState, RouteTarget, ServiceCondition, SyncState, UpdateLoadBalancer,
-    VolumeAnswer, VolumeQuery, VolumeState,
+    Accepted, AddressType, BackendSet, ClusterRef, DeleteLoadBalancer, Effects, EnsureLoadBalancer,
+    EnsureRoute, Ensured, EnsuredRoute, Family, Freshness, InProgress, Instance, InstanceAddress,
+    InstanceAnswer, InstanceQuery, InstanceState, InstanceView, Listed, LoadBalancer, LoadBalancerState,
+    Maintenance, MaintenanceKind, Ownership, Provider, ProviderEvent, ProviderInfo, ProviderStatus, Route,
+    RouteState, RouteTarget, ServiceCondition, SyncState, UpdateLoadBalancer, VolumeAnswer, VolumeQuery,
+    VolumeState,
 };
 pub use providers::{
     ContestedClass, ContestedPrefix, Division, NodeOwner, PROVIDER_ANNOTATION, Providers, ServiceOwner,

@@ -2,7 +2,7 @@
 //!
 //! The host implements the trait over gRPC; tests implement it in a few lines.
 
-use std::{collections::BTreeMap, fmt::Debug, net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 // An unspecified value is what the provider leaves open, and always the safe branch.
@@ -17,7 +17,7 @@ use prost::bytes::Bytes;
 use tokio::sync::{broadcast, watch};
 
 use super::CloudError;
-use ccm_kube::{EventType, Keep, Node, ObjectKey, Service};
+use ccm_kube::{EventType, Ingress, Keep, Node, ObjectKey, Service};
 
 /// One provider. Calls made within a few milliseconds share a request.
 #[async_trait]
@@ -422,7 +422,7 @@ pub struct Accepted {
     pub in_progress: Option<InProgress>,
     pub effects: Effects,
     /// The balancer's addresses, if the update changed them.
-    pub ingress: Vec<BalancerIngress>,
+    pub ingress: Vec<Ingress>,
 }
 
 /// A balancer as the cloud has it.
@@ -437,7 +437,7 @@ pub struct LoadBalancer {
     pub name: String,
     pub state: LoadBalancerState,
     /// Valid entries; invalid ones from the provider are removed and named in `rejected`.
-    pub ingress: Vec<BalancerIngress>,
+    pub ingress: Vec<Ingress>,
     /// The digest last applied in full; `None` means unknown.
     pub applied_digest: Option<String>,
     /// Whether the cloud still matches what was applied.
@@ -454,29 +454,6 @@ impl LoadBalancer {
         let is_whole = self.state == LoadBalancerState::Active && self.sync_state != SyncState::Drifted;
         self.applied_digest.as_deref().filter(|_| is_whole)
     }
-}
-
-/// One ingress entry of a balancer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BalancerIngress {
-    /// `None` if the entry has a host name instead.
-    pub ip: Option<IpAddr>,
-    pub hostname: Option<String>,
-    /// `VIP` or `Proxy`; only with an address. An unspecified mode means `VIP`.
-    pub ip_mode: Option<&'static str>,
-    /// The state of each port.
-    pub ports: Vec<BalancerPort>,
-}
-
-/// The state of one port of a balancer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BalancerPort {
-    /// 1 to 65535.
-    pub port: u16,
-    /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: &'static str,
-    /// `None` means that the port works.
-    pub error: Option<String>,
 }
 
 /// What a list of this cluster's objects showed.

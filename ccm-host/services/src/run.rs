@@ -18,7 +18,7 @@ use super::{
     plan::{Ask, Owner, Plan, Until, Verb, Wait, plan},
     record::Record,
     row::{Attempt, End, Goal, Known, Row, RowKey},
-    service::{has_finalizer, is_load_balancer, published},
+    service::{has_finalizer, is_load_balancer},
     slots::{Direction, Rank, Slot},
     status::Status,
     sweep::is_ours,
@@ -451,7 +451,7 @@ impl Controller {
                 return (Step::End(self.failed(call, &error)), None);
             }
         };
-        let ingress = published(&ensured.load_balancer.ingress);
+        let ingress = ensured.load_balancer.ingress.clone();
         let rejected = ensured.load_balancer.rejected.join("; ");
         self.events.of_provider(&**service, &ensured.effects.events);
         if !rejected.is_empty() {
@@ -506,7 +506,7 @@ impl Controller {
                 self.events.of_provider(&**service, &effects.events);
                 self.rows.update(call.at, |row| {
                     if !ingress.is_empty() {
-                        row.status.ingress = Some(published(&ingress));
+                        row.status.ingress = Some(ingress);
                     }
                     row.status.wants(effects);
                 });

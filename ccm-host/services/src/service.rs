@@ -14,7 +14,7 @@ use super::{Controller, RunKey};
 use ccm_cloud::ServiceOwner;
 use ccm_kube::{
     cache::Change,
-    service::{Ingress, ObjectKey, PortStatus, Service},
+    service::{ObjectKey, Service},
 };
 
 /// The finalizer of every Service with a balancer: upstream's, shared by all implementations.
@@ -115,11 +115,6 @@ impl FormerClasses {
     }
 }
 
-/// The entries of `status.loadBalancer.ingress`, in the provider's order.
-pub(super) fn published(ingress: &[ccm_cloud::BalancerIngress]) -> Vec<Ingress> {
-    ingress.iter().map(entry).collect()
-}
-
 /// On a Service: the `ipMode` of its addresses, whatever its provider says.
 pub(super) const IP_MODE: &str = "cloudprovider.ccm/load-balancer-ip-mode";
 
@@ -133,30 +128,13 @@ pub(super) fn ip_mode(service: &Service) -> Result<Option<&str>, String> {
     }
 }
 
-fn entry(ingress: &ccm_cloud::BalancerIngress) -> Ingress {
-    let ccm_cloud::BalancerIngress { ip, hostname, ip_mode, ports } = ingress;
-    Ingress {
-        ip: ip.map(|ip| ip.to_string()).unwrap_or_default(),
-        hostname: hostname.clone().unwrap_or_default(),
-        ip_mode: ip_mode.map(str::to_owned),
-        ports: ports
-            .iter()
-            .map(|port| PortStatus {
-                port: port.port.into(),
-                protocol: port.protocol.to_owned(),
-                error: port.error.clone(),
-            })
-            .collect(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use ccm_kube::{
         fixtures::service,
         patch::service_ingress,
-        service::{ClientIpConfig, ServiceSpec, SessionAffinityConfig, TargetPort},
+        service::{ClientIpConfig, Ingress, PortStatus, ServiceSpec, SessionAffinityConfig, TargetPort},
     };
 
     fn lb() -> Service {
@@ -320,27 +298,16 @@ mod tests {
         assert!(classes.0.lock().is_empty());
     }
 
-    fn ip(ip: &str, mode: Option<&'static str>) -> ccm_cloud::BalancerIngress {
-        ccm_cloud::BalancerIngress {
-            ip: Some(ip.parse().unwrap()),
-            hostname: None,
-            ip_mode: mode,
-            ports: Vec::new(),
-        }
+    fn ip(ip: &str, mode: Option<&str>) -> Ingress {
+        Ingress { ip: ip.to_owned(), ip_mode: mode.map(str::to_owned), ..Ingress::default() }
     }
 
-    fn port(protocol: &'static str) -> ccm_cloud::BalancerPort {
-        ccm_cloud::BalancerPort { port: 80, protocol, error: None }
+    fn port(protocol: &str) -> PortStatus {
+        PortStatus { port: 80, protocol: protocol.to_owned(), error: None }
     }
 
-    fn with_ports(ports: Vec<ccm_cloud::BalancerPort>) -> ccm_cloud::BalancerIngress {
-        ccm_cloud::BalancerIngress { ports, ..ip("8.8.8.8", None) }
-    }
-
-    fn stored(entries: &[ccm_cloud::BalancerIngress]) -> Service {
-        let mut service = service("web").load_balancer();
-        service.ingress = entries.iter().map(entry).collect();
-        service
+    fn with_ports(ports: Vec<PortStatus>) -> Ingress {
+        Ingress { ports, ..ip("8.8.8.8", None) }
     }
 
     #[test]
@@ -368,24 +335,17 @@ mod tests {
             ),
         ];
         for (id, before, after, want) in rows {
-            let wanted: Vec<_> = after.iter().map(entry).collect();
-            assert_eq!(service_ingress(&stored(&before), &wanted).is_some(), want, "{id}");
+            let stored = Service { ingress: before, ..service("web").load_balancer() };
+            assert_eq!(service_ingress(&stored, &after).is_some(), want, "{id}");
         }
     }
 
     #[test]
     fn a_host_name_has_no_mode_and_no_address() {
-        let named = ccm_cloud::BalancerIngress {
-            ip: None,
-            hostname: Some("lb.example".to_owned()),
-            ip_mode: None,
-            ports: vec![ccm_cloud::BalancerPort {
-                port: 443,
-                protocol: "TCP",
-                error: Some("Closed".to_owned()),
-            }],
-        };
-        let written = serde_json::to_value(entry(&named)).unwrap();
+        let error = Some("Closed".to_owned());
+        let ports = vec![PortStatus { port: 443, protocol: "TCP".to_owned(), error }];
+        let named = Ingress { hostname: "lb.example".to_owned(), ports, ..Ingress::default() };
+        let written = serde_json::to_value(&named).unwrap();
         let want = serde_json::json!({
             "hostname": "lb.example",
             "ports": [{"port": 443, "protocol": "TCP", "error": "Closed"}],

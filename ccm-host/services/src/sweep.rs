@@ -21,7 +21,7 @@ use super::{
     fate::is_among,
     observe::{Listing, serves_balancers},
     row::{Attempt, End, Heard, Orphan, Row, RowKey},
-    service::{is_load_balancer, is_of_interest, published},
+    service::{is_load_balancer, is_of_interest},
 };
 use ccm_cloud::{
     CloudError, ContestedClass, ErrorReason, Family, Listed, LoadBalancer, LoadBalancerState, Ownership,
@@ -345,7 +345,7 @@ fn learn(row: &mut Row, service: &Service, listed: Option<&LoadBalancer>, comple
 
 /// The balancer serves, with the state that the provider says it applied last.
 fn learn_applied(row: &mut Row, service: &Service, balancer: &LoadBalancer, digest: &str) -> bool {
-    let listed = published(&balancer.ingress);
+    let listed = balancer.ingress.clone();
     let is_first = row.status.ingress.is_none();
     let news = row.is_listed_as(digest);
     if !shrinks(row.status.ingress.as_deref().unwrap_or(&service.ingress), &listed) {

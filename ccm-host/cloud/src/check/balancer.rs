@@ -6,8 +6,8 @@ use cloudprovider_proto::v1alpha1 as pb;
 
 use super::{effects, label};
 use crate::findings::{Findings, rule, shown};
-use crate::{BalancerIngress, BalancerPort, Ensured, LoadBalancer, LoadBalancerState, Ownership, SyncState};
-use ccm_kube::ObjectKey;
+use crate::{Ensured, LoadBalancer, LoadBalancerState, Ownership, SyncState};
+use ccm_kube::{Ingress, ObjectKey, PortStatus};
 
 const LONGEST_ID: usize = 1 << 10;
 const LONGEST_DIGEST: usize = 128;
@@ -110,8 +110,8 @@ const MOST: usize = 256;
 const LONGEST_PORT_ERROR: usize = 316;
 
 /// The valid entries, in order and without duplicates.
-pub(crate) fn ingress(given: Vec<pb::LoadBalancerIngress>, findings: &mut Findings) -> Vec<BalancerIngress> {
-    let mut kept: Vec<BalancerIngress> = Vec::new();
+pub(crate) fn ingress(given: Vec<pb::LoadBalancerIngress>, findings: &mut Findings) -> Vec<Ingress> {
+    let mut kept: Vec<Ingress> = Vec::new();
     for entry in given {
         let Some(entry) = one(entry, findings) else { continue };
         if kept.len() == MOST {
@@ -127,7 +127,7 @@ pub(crate) fn ingress(given: Vec<pb::LoadBalancerIngress>, findings: &mut Findin
     kept
 }
 
-fn one(given: pb::LoadBalancerIngress, findings: &mut Findings) -> Option<BalancerIngress> {
+fn one(given: pb::LoadBalancerIngress, findings: &mut Findings) -> Option<Ingress> {
     let mode = findings.known(given.ip_mode);
     let ip = address(&given.ip, findings);
     let hostname = hostname(given.hostname, findings);
@@ -148,7 +148,12 @@ fn one(given: pb::LoadBalancerIngress, findings: &mut Findings) -> Option<Balanc
         }
     };
     let ports = given.ports.into_iter().filter_map(|given| port(given, findings)).collect();
-    Some(BalancerIngress { ip, hostname, ip_mode, ports })
+    Some(Ingress {
+        ip: ip.map(|ip| ip.to_string()).unwrap_or_default(),
+        hostname: hostname.unwrap_or_default(),
+        ip_mode: ip_mode.map(str::to_owned),
+        ports,
+    })
 }
 
 fn address(text: &str, findings: &mut Findings) -> Option<IpAddr> {
@@ -173,7 +178,7 @@ fn hostname(text: String, findings: &mut Findings) -> Option<String> {
     None
 }
 
-fn port(given: pb::PortStatus, findings: &mut Findings) -> Option<BalancerPort> {
+fn port(given: pb::PortStatus, findings: &mut Findings) -> Option<PortStatus> {
     let protocol = match findings.known(given.protocol) {
         pb::Protocol::Tcp => Some("TCP"),
         pb::Protocol::Udp => Some("UDP"),
@@ -194,15 +199,11 @@ fn port(given: pb::PortStatus, findings: &mut Findings) -> Option<BalancerPort> 
             Some("InvalidReason".to_owned())
         }
     };
-    Some(BalancerPort { port, protocol, error })
+    Some(PortStatus { port: port.into(), protocol: protocol.to_owned(), error })
 }
 
-fn way_in(entry: &BalancerIngress) -> String {
-    match (&entry.ip, &entry.hostname) {
-        (Some(ip), _) => ip.to_string(),
-        (None, Some(hostname)) => hostname.clone(),
-        (None, None) => String::new(),
-    }
+fn way_in(entry: &Ingress) -> &str {
+    if entry.ip.is_empty() { &entry.hostname } else { &entry.ip }
 }
 
 #[cfg(test)]
@@ -272,8 +273,12 @@ mod tests {
         for (entry, want, broken) in rows {
             let mut findings = Findings::default();
             let kept = ingress(vec![entry.clone()], &mut findings);
-            let seen = kept.first().map(|kept| (way_in(kept), kept.ip_mode));
-            assert_eq!(seen, want.map(|(text, mode)| (text.to_owned(), mode)), "{entry:?}");
+            let seen = kept.first().map(|kept| (way_in(kept).to_owned(), kept.ip_mode.clone()));
+            assert_eq!(
+                seen,
+                want.map(|(text, mode)| (text.to_owned(), mode.map(str::to_owned))),
+                "{entry:?}"
+            );
             assert_eq!(findings.rules.len(), broken, "{entry:?}: {findings:?}");
         }
     }
@@ -293,7 +298,8 @@ mod tests {
         ];
         let mut findings = Findings::default();
         let kept = ingress(vec![entry], &mut findings);
-        let seen: Vec<_> = kept[0].ports.iter().map(|p| (p.port, p.protocol, p.error.as_deref())).collect();
+        let seen: Vec<_> =
+            kept[0].ports.iter().map(|p| (p.port, p.protocol.as_str(), p.error.as_deref())).collect();
         assert_eq!(
             seen,
             [(80, "TCP", None), (81, "UDP", Some("example.com/Broken")), (82, "SCTP", Some("InvalidReason"))]

@@ -106,8 +106,8 @@ impl Believed {
     pub(crate) fn balancer(&self, balancer: &LoadBalancer) {
         self.rejected(&balancer.rejected);
         for ingress in &balancer.ingress {
-            self.that(ingress.ip.is_some() || ingress.hostname.is_some(), "a way in that leads nowhere");
-            self.that(ingress.ip_mode.is_none() || ingress.ip.is_some(), "the mode of no address");
+            self.that(!ingress.ip.is_empty() || !ingress.hostname.is_empty(), "a way in that leads nowhere");
+            self.that(ingress.ip_mode.is_none() || !ingress.ip.is_empty(), "the mode of no address");
             self.that(ingress.ports.iter().all(|port| port.port > 0), "port 0");
         }
         let digest = balancer.applied_digest.as_deref();

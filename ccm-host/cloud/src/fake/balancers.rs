@@ -11,10 +11,9 @@ use tokio::time::Instant;
 
 use super::{FakeProvider, answers, method};
 use crate::{
-    BalancerIngress, CloudError, ErrorReason, InProgress, Listed, LoadBalancer, LoadBalancerState, Ownership,
-    SyncState,
+    CloudError, ErrorReason, InProgress, Listed, LoadBalancer, LoadBalancerState, Ownership, SyncState,
 };
-use ccm_kube::ObjectKey;
+use ccm_kube::{Ingress, ObjectKey};
 
 #[derive(Debug, Default)]
 pub(super) struct Balancers {
@@ -280,12 +279,11 @@ impl Balancers {
         }
     }
 
-    fn address(&self, uid: &str) -> Vec<BalancerIngress> {
-        let entry = |ip: &Ipv4Addr| BalancerIngress {
-            ip: Some((*ip).into()),
-            hostname: None,
-            ip_mode: Some("VIP"),
-            ports: Vec::new(),
+    fn address(&self, uid: &str) -> Vec<Ingress> {
+        let entry = |ip: &Ipv4Addr| Ingress {
+            ip: ip.to_string(),
+            ip_mode: Some("VIP".to_owned()),
+            ..Ingress::default()
         };
         self.addresses.get(uid).map(entry).into_iter().collect()
     }
@@ -348,7 +346,7 @@ mod tests {
     }
 
     fn ip(ensured: &Ensured) -> Vec<String> {
-        ensured.load_balancer.ingress.iter().map(|entry| entry.ip.unwrap().to_string()).collect()
+        ensured.load_balancer.ingress.iter().map(|entry| entry.ip.clone()).collect()
     }
 
     #[tokio::test(start_paused = true)]

@@ -165,7 +165,7 @@ fn by_uid(cluster: &Cluster, uid: &str) -> Option<Value> {
 }
 
 fn ips(balancer: &LoadBalancer) -> Vec<String> {
-    balancer.ingress.iter().filter_map(|entry| Some(entry.ip?.to_string())).collect()
+    balancer.ingress.iter().map(|entry| entry.ip.clone()).filter(|ip| !ip.is_empty()).collect()
 }
 
 fn wants(service: &Value) -> bool {

@@ -11,9 +11,10 @@ use super::{
     world::{A_WHILE, World},
 };
 use ccm_cloud::{
-    BalancerIngress, CloudError, ErrorReason, LoadBalancer, LoadBalancerState, Ownership, SyncState,
+    CloudError, ErrorReason, LoadBalancer, LoadBalancerState, Ownership, SyncState,
     fake::{Call, digest_for, error, method},
 };
+use ccm_kube::Ingress;
 
 /// Fails every Ensure with `error`; returns the seconds between the first attempts, and the Events.
 async fn tries(error: CloudError, at_most: usize) -> (Vec<u64>, Vec<String>) {
@@ -68,8 +69,8 @@ async fn what_works_is_published_while_the_rest_waits() {
     world.cloud.fail_always(method::ENSURE, Some(error(method::ENSURE, Some(ErrorReason::QuotaExceeded))));
     world.cluster.put(lb("web"));
     world.until("the first", |world| world.count("ensure") == 1).await;
-    let ip = "192.0.2.7".parse().ok();
-    let ingress = vec![BalancerIngress { ip, hostname: None, ip_mode: None, ports: Vec::new() }];
+    let ip = "192.0.2.7".to_owned();
+    let ingress = vec![Ingress { ip, ..Ingress::default() }];
     let applied_digest = Some(digest_for(None));
     world.cloud.set_balancer(LoadBalancer { ingress, applied_digest, ..balancer("web") });
     world.pass(A_SWEEP).await;

@@ -66,7 +66,7 @@ async fn a_service_with_two_balancers_takes_both_with_it() {
     world.stop().await;
     let other = world.add_provider("other");
     let mut another = world.cloud.balancers()["web-uid"].clone();
-    another.ingress[0].ip = Some("192.0.2.99".parse().unwrap());
+    another.ingress[0].ip = "192.0.2.99".to_owned();
     other.set_balancer(another);
     world.start();
     world.pass(Duration::from_secs(60)).await;
@@ -93,7 +93,7 @@ async fn a_service_that_moves_does_not_publish_what_it_left() {
     assert_eq!(addresses(&world.cluster.service("web").unwrap()), [""; 0]);
     other.fail_always(method::ENSURE, None);
     world.pass(A_WHILE).await;
-    let made = other.balancers()["web-uid"].ingress[0].ip.unwrap().to_string();
+    let made = other.balancers()["web-uid"].ingress[0].ip.clone();
     assert_eq!(addresses(&world.cluster.service("web").unwrap()), [made]);
 }
 
@@ -140,7 +140,7 @@ async fn what_another_provider_claims_takes_nothing_from_a_service() {
         let mut claim = world.cloud.balancers()["web-uid"].clone();
         uid.clone_into(&mut claim.service_uid);
         claim.key.name = uid.trim_end_matches("-uid").into();
-        claim.ingress[0].ip = Some("192.0.2.99".parse().unwrap());
+        claim.ingress[0].ip = "192.0.2.99".to_owned();
         other.set_balancer(claim);
     };
     claim("web-uid");
@@ -158,7 +158,7 @@ async fn what_another_provider_claims_takes_nothing_from_a_service() {
     come(&world.cloud);
     world.pass(Duration::from_secs(20)).await;
     assert_eq!(addresses(&world.cluster.service("web").unwrap()), before);
-    let made = world.cloud.balancers()["new-uid"].ingress[0].ip.unwrap().to_string();
+    let made = world.cloud.balancers()["new-uid"].ingress[0].ip.clone();
     assert_eq!(addresses(&world.cluster.service("new").unwrap()), [made]);
 }
 

@@ -11,10 +11,10 @@ use super::{
 };
 use crate::nodes::{AUTOSCALER_TAINT, EXCLUDE_LABEL};
 use ccm_cloud::{
-    BalancerIngress, ErrorReason, InProgress,
+    ErrorReason, InProgress,
     fake::{error, method},
 };
-use ccm_kube::KeySet;
+use ccm_kube::{Ingress, KeySet};
 use ccm_reconcile::taint::UNINITIALIZED;
 
 fn three() -> [Value; 3] {
@@ -41,13 +41,8 @@ async fn asked(world: &World) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn what_an_update_answers_is_published() {
     let world = World::settled([node("n1"), lb("web")]).await;
-    let ip = Some("198.51.100.7".parse().unwrap());
-    world.cloud.set_updated_ingress(vec![BalancerIngress {
-        ip,
-        hostname: None,
-        ip_mode: None,
-        ports: Vec::new(),
-    }]);
+    let ip = "198.51.100.7".to_owned();
+    world.cloud.set_updated_ingress(vec![Ingress { ip, ..Ingress::default() }]);
     world.cloud.set_annotations([("cloud/nodes".to_owned(), "2".to_owned())].into(), Vec::new());
     world.cluster.put(node("n2"));
     world.pass(A_WHILE).await;

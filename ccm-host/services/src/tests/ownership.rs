@@ -266,7 +266,7 @@ async fn a_balancer_at_a_provider_that_does_not_own_the_service_goes() {
     world.stop().await;
     let other = world.add_provider("other");
     let mut another = world.cloud.balancers()["web-uid"].clone();
-    another.ingress[0].ip = Some("192.0.2.99".parse().unwrap());
+    another.ingress[0].ip = "192.0.2.99".to_owned();
     other.set_balancer(another);
     world.start();
     world.pass(2 * A_SWEEP).await;

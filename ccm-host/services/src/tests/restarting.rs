@@ -10,9 +10,10 @@ use super::{
 };
 use crate::nodes::AUTOSCALER_TAINT;
 use ccm_cloud::{
-    BalancerIngress, ErrorReason, LoadBalancerState, SyncState,
+    ErrorReason, LoadBalancerState, SyncState,
     fake::{error, method},
 };
+use ccm_kube::Ingress;
 
 /// Long enough for a sweep, whatever its jitter.
 pub(super) const A_SWEEP: Duration = Duration::from_secs(11_100);
@@ -183,12 +184,8 @@ async fn a_list_that_shrinks_for_a_moment_costs_an_ensure() {
 /// S6: a list may omit addresses of a balancer: the published ones stay, and new ones are published.
 #[tokio::test(start_paused = true)]
 async fn a_list_never_shrinks_a_status() {
-    let ip = |text: &str| BalancerIngress {
-        ip: Some(text.parse().unwrap()),
-        hostname: None,
-        ip_mode: Some("VIP"),
-        ports: Vec::new(),
-    };
+    let ip =
+        |text: &str| Ingress { ip: text.to_owned(), ip_mode: Some("VIP".to_owned()), ..Ingress::default() };
     let published = |world: &World| {
         let service = world.cluster.service("web").unwrap();
         let entries = service["status"]["loadBalancer"]["ingress"].as_array().cloned().unwrap_or_default();

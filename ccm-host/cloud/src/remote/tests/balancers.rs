@@ -99,7 +99,7 @@ async fn ensure_carries_the_whole_wish_and_its_answer_is_checked() {
     let asked = wanted(&host, "web", 3);
     let answer = host.provider.ensure_load_balancer(asked.clone()).await.unwrap();
     assert_eq!(answer.load_balancer.applied_digest.as_ref(), Some(&asked.desired_digest));
-    assert_eq!(answer.load_balancer.ingress[0].ip_mode, Some("VIP"));
+    assert_eq!(answer.load_balancer.ingress[0].ip_mode.as_deref(), Some("VIP"));
     assert_eq!(answer.effects.annotations.keys().collect::<Vec<_>>(), ["x.example/id"]);
     assert_eq!(answer.load_balancer.rejected.len(), 1, "{:?}", answer.load_balancer.rejected);
 
