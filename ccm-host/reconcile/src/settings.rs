@@ -18,7 +18,7 @@ pub struct Settings {
     pub lifecycle: lifecycle::Settings,
     #[command(flatten)]
     pub services: services::Settings,
-    /// Resolved from [`cidrs::Flags`], which depend on `--controllers`.
+    /// Resolved from [`cidrs::CidrFlags`], which depend on `--controllers`.
     #[arg(skip)]
     pub cidrs: cidrs::CidrSettings,
     #[command(flatten)]
