@@ -1,6 +1,6 @@
 //! What is promised of whatever strangers write, as functions of bytes for a fuzzer.
 //!
-//! In: any bytes. Out: a panic that says which promise was broken. Each function stands in the room whose promise it is;
+//! In: any bytes. Out: a panic that says which promise was broken. Each function stands beside the code that makes the promise;
 //! `fuzz/` at the root of the checkout makes a target of each, and its corpus is replayed here.
 
 use std::{env, fs, process};

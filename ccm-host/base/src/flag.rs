@@ -132,7 +132,7 @@ impl Mistakes {
 /// A duration longer than zero.
 ///
 /// # Errors
-/// The text is no duration, or zero.
+/// The text is not a duration, or is zero.
 pub fn period(text: &str) -> Result<Duration, Wrong> {
     match duration(text)? {
         Duration::ZERO => Err(Wrong::new("is zero", "give a duration such as 30s or 5m")),
@@ -143,7 +143,7 @@ pub fn period(text: &str) -> Result<Duration, Wrong> {
 /// A duration, zero included.
 ///
 /// # Errors
-/// The text is no duration.
+/// The text is not a duration.
 pub fn duration(text: &str) -> Result<Duration, Wrong> {
     duration::parse(text).map_err(|problem| {
         let remedy = match problem {

@@ -52,7 +52,7 @@ fn begun(queue: &'static str, key: &impl Display, waited: Duration, work: &Span)
     let whole = Context::new().with_span(whole.start_with_context(&tracer, &Context::new()));
     let mut wait = tracer.span_builder("wait").with_start_time(added).start_with_context(&tracer, &whole);
     wait.end_with_timestamp(now);
-    // An error means that nobody collects traces.
+    // An error means that traces are not collected.
     let _untraced = work.set_parent(whole.clone());
     whole
 }

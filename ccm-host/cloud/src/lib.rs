@@ -1,14 +1,17 @@
 //! Everything that talks to a provider.
 //!
-//! Controllers ask a [`Provider`] for one instance, balancer or route at a time, in plain values. This module batches
-//! the calls, applies deadlines and limits, records spans and metrics, and checks every answer before anybody acts on
-//! it. Controllers act on the answers.
+//! Controllers ask a [`Provider`] for one instance, balancer or route at a time, in plain values. This crate batches
+//! the calls, applies deadlines and limits, records spans and metrics, and checks every answer before a controller acts
+//! on it.
 //!
 //! ```text
 //! controller ─► Provider ─► instances, load_balancers, … ─► call ─────────────► connection ─► socket
 //!                 ▲        (one family of RPCs each)      (batch, limit, rpc) (handshake, session)
 //!                 └─ check ◄─ error ◄───────────────────────────────────────────────┘
 //! ```
+//!
+//! Values that several of these need stand below them: `method` (the RPCs), `findings` (what was wrong with an answer),
+//! `config` (one provider as it is run), `sent_sets` (which sets of backends a process has).
 
 mod call;
 mod check;

@@ -62,7 +62,7 @@ impl BatchRpc for VolumeReads {
         Ok(volume(result, findings))
     }
 
-    /// An absent volume, or one of another cloud, is no failure of this cloud.
+    /// An absent volume, or one of another cloud, is not a failure of this cloud.
     fn failure(answer: &Answer<Self>) -> Option<&CloudError> {
         match answer {
             Ok(answer) if answer.state == VolumeState::Unspecified => answer.error.as_ref(),

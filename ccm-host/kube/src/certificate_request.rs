@@ -1,7 +1,7 @@
 //! The slim CertificateSigningRequest: requests for serving certificates of kubelets, and none of any other signer.
 //!
 //! In: the apiserver's JSON. Out: who asks, for what, and whether it is decided. A decided request keeps no PEM: a
-//! cluster holds many of them, and nobody reads them.
+//! cluster holds many of them, and no controller reads them.
 
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -47,7 +47,7 @@ pub struct CertificateRequest {
     pub usages: Vec<String>,
     /// `spec.request`, up to one byte more than [`LONGEST_PEM`]; empty once decided.
     pub pem: Vec<u8>,
-    /// Whether somebody approved or denied it, or it failed.
+    /// Whether it was approved or denied, or has failed.
     pub is_decided: bool,
     /// Whether `status.certificate` is there.
     pub is_issued: bool,

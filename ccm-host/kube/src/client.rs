@@ -104,7 +104,7 @@ pub enum ClientError {
     /// No address was given, and the process is not in a pod.
     #[error("not in a pod: give --kubeconfig or --master")]
     NotInCluster(#[source] ::kube::config::InClusterError),
-    /// The user agent is no valid header value.
+    /// The user agent is not a valid header value.
     #[error("user agent {0:?} holds characters that a header may not")]
     UserAgent(String),
     /// The expected server name is invalid.

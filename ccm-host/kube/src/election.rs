@@ -1,6 +1,6 @@
 //! Leader election: which replica leads, and until when.
 //!
-//! In: a Lease, for which all replicas compete as upstream's do. Out: [`Leadership`], which tells the parts of the
+//! In: a Lease, for which all replicas compete as upstream's do. Out: [`Leadership`], which informs the parts of the
 //! process whether they may change anything:
 //!
 //! ```text

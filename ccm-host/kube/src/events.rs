@@ -130,7 +130,7 @@ struct EventQueue {
     raised: Notify,
     /// Queued, or being written.
     pending: watch::Sender<usize>,
-    /// Set while somebody flushes the queue: pressure is then ignored.
+    /// Set while the queue is flushed: pressure is then ignored.
     flushing: watch::Sender<bool>,
     metrics: EventMetrics,
 }

@@ -1,9 +1,9 @@
 //! Labels and annotations: which of them the caches keep, and in which form.
 //!
 //! The keys that controllers read are fixed; the keys that a provider wants are known only after its handshake. So a
-//! [`Keep`] is a union that grows; keys that nobody wants never stay in memory. What is kept is a sorted slice with shared
+//! [`Keep`] is a union that grows; unwanted keys never stay in memory. What is kept is a sorted slice with shared
 //! keys, [`Pairs`]: a cluster has thousands of nodes but only some dozens of label keys, so the cache that fills the map
-//! interns keys. [`Pairs::total`] still tells how many the object really has.
+//! interns keys. [`Pairs::total`] still counts all that the object has.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -130,7 +130,7 @@ impl KeySet {
 
 /// A read-only string map, small in memory.
 ///
-/// Equality covers the kept pairs only: a change of a key that nobody reads is not a change.
+/// Equality covers the kept pairs only: a change of a key that is not kept is not a change.
 #[derive(Clone, Default)]
 pub struct Pairs {
     kept: Box<[(Arc<str>, Box<str>)]>,

@@ -12,7 +12,8 @@
 //!     └────────────── events (wait while writes press) ◄────────────────┘
 //! ```
 //!
-//! `kube` without `ccm_` is the client library.
+//! Beside it stand [`election`], which decides whether this replica leads, and [`shadow`], which keeps what is held back in
+//! shadow mode and compares it with what another controller manager does. `kube` without `ccm_` is the client library.
 
 pub mod account;
 pub mod cache;

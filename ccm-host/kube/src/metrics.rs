@@ -23,7 +23,7 @@ pub struct KubeMetrics {
     pub events: EventMetrics,
 }
 
-/// Metrics that nobody scrapes.
+/// Metrics that are not scraped.
 impl Default for KubeMetrics {
     fn default() -> Self {
         Self::register(&mut Registry::default())

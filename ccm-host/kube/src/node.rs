@@ -1,7 +1,7 @@
 //! The slim Node: the fields that the node controllers, the backend sets and the routes read.
 //!
 //! In: the apiserver's JSON, through a private wire type. Out: about one tenth of it. Images, capacity, managed fields
-//! and annotations that nobody wants are never kept.
+//! and annotations that are not wanted are never kept.
 
 use jiff::Timestamp;
 use k8s_openapi::ClusterResourceScope;

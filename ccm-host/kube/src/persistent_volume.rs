@@ -117,7 +117,7 @@ impl Slim for PersistentVolume {
     }
 }
 
-/// The keys of node labels in any term. Fields of nodes are no labels.
+/// The keys of node labels in any term. Fields of nodes are not labels.
 fn keys(terms: Vec<NodeSelectorTerm>) -> Vec<String> {
     let expressions = terms.into_iter().flat_map(|term| term.match_expressions.unwrap_or_default());
     let mut keys: Vec<_> = expressions.map(|expression| expression.key).collect();

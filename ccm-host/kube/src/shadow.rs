@@ -210,7 +210,7 @@ impl Shadow {
         self.held.lock().records.get(at).cloned()
     }
 
-    /// Settles what the other controller did, forgets what nobody wants any more, and shows the rest.
+    /// Settles what the other controller did, forgets expired wishes, and shows the rest.
     pub fn review(&self, objects: &dyn Objects, now: Timestamp) -> (Vec<Row>, Vec<Agreed>) {
         let mut held = self.held.lock();
         let HeldBack { writes, calls, agreements, .. } = &mut *held;

@@ -2,7 +2,7 @@
 //!
 //! In: CertificateSigningRequests of the signer `kubernetes.io/kubelet-serving`, the Nodes, and what the provider reports
 //! at that moment. Out: the condition Approved, or Denied if the policy says so. kube-controller-manager signs what is
-//! approved; nobody else approves these requests. [`crate::cloud_node`] writes the addresses that a kubelet
+//! approved; no other controller approves these requests. [`crate::cloud_node`] writes the addresses that a kubelet
 //! asks for.
 //!
 //! ```text

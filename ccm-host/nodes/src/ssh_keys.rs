@@ -1,7 +1,7 @@
 //! Makes the public keys of a Secret valid on all instances.
 //!
 //! In: the Secret that `--ssh-keys-secret` names, with a user's keys under the user's name. Out: calls to each provider
-//! that spreads SSH keys, Events on the Secret. No key is ever logged, only its fingerprint; whatever is no public key
+//! that spreads SSH keys, Events on the Secret. No key is ever logged, only its fingerprint; whatever is not a public key
 //! never leaves the cluster. How a provider spreads a key is its own business; it cannot take one back.
 //!
 //! ```text

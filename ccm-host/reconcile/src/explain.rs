@@ -1,6 +1,6 @@
 //! What a controller says to people who ask, and what they may ask of it.
 //!
-//! Each controller implements [`Explain`] over the state that it has anyway; nothing is computed unless somebody asks.
+//! Each controller implements [`Explain`] over the state that it has anyway; nothing is computed before it is requested.
 
 use std::{
     fmt::{self, Debug},

@@ -1,12 +1,18 @@
 //! What all controllers share.
 //!
+//! * [`shell`] is what each is made of beside its decisions, [`Registration`] what it declares at start-up, [`Parts`] what
+//!   it works with, and [`settings`] has the flags of all.
 //! * [`run()`] runs a [`Reconciler`]: waits for its caches, works its queue, and ends.
 //! * [`askable`], [`follow_status`], [`Sweeps`], [`at_each_sweep`] and [`resync`] pace the loops that follow a provider.
 //! * [`Retry`] maps a provider's error to its retry, by the retry class that the contract assigns to its reason.
-//! * [`Reports`] keeps what is wrong with objects, and makes its Event, log line, metric, retry and line in `/state`.
+//! * [`Reports`] keeps what is wrong with objects, and makes its Event, log line, metric, retry and line in `/state`;
+//!   [`explain`] answers what is asked about one object.
 //! * [`unwritten`] maps a write that failed.
-//! * `measured` measures an operation at a provider.
-//! * [`pass_on`] records the Events that a provider attached to its answer.
+//! * [`measured`] measures an operation at a provider, and [`pass_on`] records the Events that it attached to its answer.
+//! * [`node_scope`] decides which nodes this host manages, [`node_instance`] asks the provider that owns one, and [`taint`]
+//!   names the taints that several controllers read.
+//!
+//! Controllers decide what to do, and what is wrong.
 
 mod compared;
 pub mod explain;

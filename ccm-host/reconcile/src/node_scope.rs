@@ -32,7 +32,7 @@ impl Settings {
 }
 
 impl Parts {
-    /// Whether this host manages the node, and nobody has requested its deletion.
+    /// Whether this host manages the node, and its deletion has not been requested.
     #[must_use]
     pub fn is_ours(&self, node: &Node) -> bool {
         !node.is_deleting() && self.settings.manages(node)

@@ -34,18 +34,18 @@ const REPLACEMENT: Duration = Duration::from_secs(10);
 /// One thing that is wrong with an object, or that it waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// [`Standing::Blocked`] if it does not pass without somebody's help, [`Standing::Waiting`] if it may, and
+    /// [`Standing::Blocked`] if it needs an operator, [`Standing::Waiting`] if it may, and
     /// [`Standing::LeftAlone`] if the host wants no more.
     pub standing: Standing,
     /// `CamelCase`, for the metric and `/state`; a controller has a few dozen at most.
     pub reason: &'static str,
     /// A sentence for people; an error of a provider follows it.
     pub message: String,
-    /// When to look again. Not part of what is reported: another retry alone is no news.
+    /// When to look again. Not part of what is reported: another retry alone is not reported again.
     pub retry: Retry,
     /// The type and reason of its Event, if it deserves one.
     pub event: Option<(EventType, &'static str)>,
-    /// The label and the words of the provider's error that it is about. Other words alone are no news: clouds put the ids
+    /// The label and the words of the provider's error that it is about. Other words alone are not reported again: clouds put the ids
     /// of requests into them.
     pub error: Option<Box<(&'static str, String)>>,
     /// It is about a provider that is being replaced: it counts as waiting, and its Event waits, until the key has failed
@@ -77,7 +77,7 @@ impl Report {
         }
     }
 
-    /// It is held up by something that somebody has to put right.
+    /// It is held up by something that an operator has to fix.
     pub fn blocked(reason: &'static str, message: impl Into<String>, retry: Retry) -> Self {
         Self { standing: Standing::Blocked, ..Self::waiting(reason, message, retry) }
     }

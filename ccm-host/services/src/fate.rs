@@ -102,7 +102,7 @@ fn of_service(row: &Row, service: &Service, setting: &Setting<'_>) -> Fate {
     match setting.owner {
         Owner::Others => {
             let class = service.spec.load_balancer_class.as_deref();
-            // A provider that no longer owns a class is no reason to destroy what it made.
+            // A provider that no longer owns a class must not destroy what it made.
             let is_handed_over = row.made_as().is_some_and(|digest| is_for_another_class(digest, class));
             let is_cleaned_up = service.is_deleting() && has_finalizer(service) && row.is_present();
             let is_ours = is_load_balancer(service) && is_handed_over;

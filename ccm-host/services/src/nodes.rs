@@ -258,7 +258,7 @@ impl Controller {
         }
     }
 
-    /// Changes that are no reason by themselves ride along with a sweep.
+    /// Changes that do not justify an update by themselves go out with a sweep.
     pub(super) async fn depart_if_outdated(&self) {
         if self.backends.is_outdated() {
             self.depart(Instant::now()).await;

@@ -1,6 +1,6 @@
 //! What outlives the process, where a provider cannot keep it: who has a Service's balancer, and what is applied to it.
 //!
-//! In: rows. Out: a condition of the Service's status, which nobody with the role `edit` can write; after a restart, the
+//! In: rows. Out: a condition of the Service's status, which the role `edit` cannot write; after a restart, the
 //! row that it describes. The condition holds the Service's part of the digest; that of the backends is the same for all
 //! balancers of a provider, so [`super::nodes`] keeps it once. A list of a provider that keeps digests itself overrules
 //! both. A condition that was edited, cut, or copied from another Service does not match its check, and says nothing.

@@ -264,7 +264,7 @@ impl Row {
         }
     }
 
-    /// The digest with which the balancer was made, which tells its class.
+    /// The digest with which the balancer was made, which shows its class.
     pub(super) fn made_as(&self) -> Option<&str> {
         match &self.known {
             Known::Applied(applied) => Some(&applied.digest),
@@ -418,7 +418,7 @@ impl Row {
         was_present
     }
 
-    /// A list shows that it exists, without a state that could be relied on: only an Ensure tells more.
+    /// A list shows that it exists, without a reliable state: only an Ensure finds out more.
     pub(super) fn is_listed(&mut self, digest: Option<&String>) -> bool {
         let is_news = self.applied().is_some();
         let made_as = digest.cloned().or_else(|| self.made_as().map(str::to_owned));

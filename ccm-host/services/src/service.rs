@@ -85,7 +85,7 @@ impl Controller {
 }
 
 /// The class of each Service that changed its type but still has the finalizer: the apiserver clears it with the type, and
-/// it tells whose finalizer it is. A restart loses this; then the finalizer counts as ours, as it does for upstream.
+/// it shows whose finalizer it is. A restart loses this; then the finalizer counts as ours, as it does for upstream.
 #[derive(Debug, Default)]
 pub(super) struct FormerClasses(
     /// The Services as they were before.

@@ -52,7 +52,7 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Line {
-    /// How many places there are, as last told.
+    /// The number of places, as last set.
     limit: usize,
     taken: usize,
     /// Keys that were woken, each with a slot kept for it.

@@ -370,7 +370,7 @@ fn is_suspect(balancer: &LoadBalancer, known: &HashSet<String>) -> bool {
     is_ours(balancer) && !known.contains(&balancer.service_uid) && can_be_asked_for(&balancer.key)
 }
 
-/// For a key that is no valid name, the API would report the Service as absent.
+/// For a key that is not a valid name, the API would report the Service as absent.
 fn can_be_asked_for(key: &ObjectKey) -> bool {
     let is_name = |text: &str| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')

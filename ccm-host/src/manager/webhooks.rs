@@ -9,7 +9,7 @@
 //!                             └────────────► caBundle of the configuration ──► apiserver
 //! ```
 //!
-//! Nothing here may keep the cluster from working: the configuration tells the apiserver to go on without an answer.
+//! Nothing here may keep the cluster from working: the configuration makes the apiserver continue without an answer.
 
 mod certificate;
 mod server;

@@ -95,7 +95,7 @@ pub(super) fn basis(volume: &PersistentVolume) -> Basis {
     })
 }
 
-/// Zone and region as the volume says them: both under the current names, or else both under those of old.
+/// Zone and region as the volume says them: both under the current names, or else both under the deprecated ones.
 fn trusted(volume: &PersistentVolume) -> Option<Labels> {
     let pair = |keys: [&str; 2]| -> Option<Labels> {
         let [zone, region] = keys.map(|key| volume.labels.get(key).map(str::to_owned));

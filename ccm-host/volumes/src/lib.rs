@@ -72,7 +72,7 @@ impl shell::Controller for Controller {
         ccm_reconcile::follow(self, volumes, |controller, change| controller.add(change.object()));
     }
 
-    /// A provider that connects may know volumes that nobody knew.
+    /// A provider that has just connected may know volumes that no other provider did.
     async fn background(&self) {
         let period = self.shell.parts.settings.nodes.node_status_update_frequency;
         let look_at_all = || self.shell.parts.volumes.list().iter().for_each(|volume| self.add(volume));

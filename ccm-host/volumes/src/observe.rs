@@ -1,6 +1,6 @@
 //! Follows the volumes and the providers, and asks these.
 //!
-//! In: changes of volumes that somebody may know, and connections of providers. Out: names for the queue, and the
+//! In: changes of volumes that a provider may know, and connections of providers. Out: names for the queue, and the
 //! providers' answers.
 
 use futures::future::join_all;

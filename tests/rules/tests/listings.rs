@@ -17,6 +17,8 @@ fn listings_equal_their_files() {
     let mut found = 0;
     for page in files(&root().join("docs"), ".md").expect("readable checkout") {
         let text = fs::read_to_string(&page).expect("text");
+        let fences = text.lines().filter(|line| line.starts_with(FENCE)).count();
+        assert!(fences % 2 == 0, "{}: a code block without a beginning or an end", page.display());
         let (current, listings) = with_listings(&text);
         found += listings;
         if update && current != text {

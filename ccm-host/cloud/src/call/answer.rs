@@ -84,7 +84,7 @@ impl<A: Message + Default> Decoder for BoundedDecoder<A> {
     }
 }
 
-/// What the parts of an answer take once decoded, but for the texts in them. What is no message is left to the decoder.
+/// What the parts of an answer take once decoded, but for the texts in them. Bytes that are not a message are left to the decoder.
 pub(crate) fn takes(path: &str, answer: &[u8]) -> usize {
     SHAPES.answers.get(path).map_or(0, |shape| SHAPES.takes(*shape, answer))
 }

@@ -9,8 +9,8 @@
 //!             ▲ same key: one item      ▲ while there is none, more gather
 //! ```
 //!
-//! A caller that gives up costs the others nothing: its question is dropped unless somebody else asked it too, and a
-//! call that nobody waits for any more is cancelled.
+//! A caller that gives up costs the others nothing: its question is dropped unless another caller asked it too, and a
+//! call that no caller waits for is cancelled.
 
 mod lane;
 #[cfg(test)]
@@ -221,7 +221,7 @@ impl<B: Batched> State<B> {
         let flying = self.flying.get(key)?;
         let good = |flight: &&Flying<B>| {
             let age = now.saturating_duration_since(flight.since);
-            // A call that nobody waits for is being cancelled.
+            // A call that no caller waits for is being cancelled.
             flight.answer.receiver_count() > 0
                 && batched.serves(&flight.lane, asked, age)
                 && batched.same(&flight.question, question)
@@ -305,7 +305,7 @@ impl<B: Batched> Inner<B> {
         Some((Departure { call, lane: lane.clone(), items: items.into_iter().collect() }, questions))
     }
 
-    /// Ends when nobody waits for any item; from then on the items cannot be joined.
+    /// Ends when no caller waits for any item; from then on the items cannot be joined.
     async fn abandoned(&self, departure: &Departure<B>) {
         loop {
             for item in departure.items.values() {

@@ -3,7 +3,7 @@
 //! In: the provider's advertised limits, and how calls ended. Out: permits. Calls of one kind get permits in the order
 //! in which they asked; among waiting kinds, the one served longest ago is next. A kind with calls under way leaves one
 //! permit for each kind that has none, so that calls which take minutes hold up only their own kind. When the cloud
-//! throttles, what shares the exhausted quota pauses, or the whole class if nobody knows; an overloaded provider gets half
+//! throttles, what shares the exhausted quota pauses, or the whole class if that is unknown; an overloaded provider gets half
 //! the concurrency for a while.
 
 #[cfg(test)]

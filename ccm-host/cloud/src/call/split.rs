@@ -242,7 +242,7 @@ impl<R: BatchRpc> Errand<'_, R> {
         Vec::new()
     }
 
-    /// Splitting helps nobody if nothing works.
+    /// Splitting is useless if nothing works.
     fn is_worth_it(&self, error: &CloudError, depth: u8, worked: bool) -> bool {
         let is_quick = error.code != Code::DeadlineExceeded;
         worked
@@ -308,7 +308,7 @@ struct Offenders {
 /// How to send an item.
 #[derive(Debug, PartialEq, Eq)]
 enum Treatment {
-    /// With others: it is no offender.
+    /// With others: it is not an offender.
     Together,
     Alone,
     /// Not yet; until then, this is its answer.

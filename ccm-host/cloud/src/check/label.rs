@@ -46,7 +46,7 @@ pub(super) fn is_of_host(key: &str) -> bool {
     key.starts_with(HOST)
 }
 
-/// Zone and region, which a volume's labels say and a node's fields: upstream's names, and those of old.
+/// Zone and region, which a volume's labels say and a node's fields: upstream's names, and the deprecated ones.
 const TOPOLOGY: [&str; 4] = [
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",

@@ -1,7 +1,7 @@
 //! Tells the provider whether this process leads, and for how much longer, if the provider supports that.
 //!
-//! A leader that is paused, or cut off from the apiserver, thus stops at the cloud as well: nobody renews its
-//! leadership there.
+//! A leader that is paused, or cut off from the apiserver, thus stops at the cloud as well: its leadership there
+//! is not renewed.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -18,7 +18,7 @@ use ccm_kube::election::{Fencing, LAST_WORD, Leadership, Leading};
 /// The pause before an unsuccessful Lead call is repeated.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How often a provider that took this process for a former leader is told again.
+/// How often leadership is reported again to a provider that took this process for a former leader.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Reports leadership to one session of a provider.

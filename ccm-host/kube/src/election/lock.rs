@@ -26,7 +26,7 @@ pub type Fitness = Box<dyn Fn() -> bool + Send + Sync>;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Renewal {
     Held,
-    /// Another replica holds the Lease, or nobody any more.
+    /// Another replica holds the Lease, or none does.
     Lost,
     /// This replica holds it and seeks a successor, which this one offers to be.
     Wanted(String),
@@ -143,7 +143,7 @@ impl Lock {
 
     /// Renews the Lease, and says in it whether this replica seeks a successor.
     pub(super) async fn renew(&self, metrics: &Metrics, seeks: bool) -> Result<Renewal> {
-        // Based on the last write: that saves a read, and a conflict shows whether somebody else wrote since.
+        // Based on the last write: that saves a read, and a conflict shows that another replica wrote since.
         let seen = self.seen.lock().clone();
         if let Some((lease, _)) = seen
             && self.write(self.renewed(lease, seeks)).await?.is_some()
@@ -204,7 +204,7 @@ impl Lock {
             .with_context(|| format!("the Lease {} cannot be read", self.name()))
     }
 
-    /// `None` means that another replica wrote first, or that somebody deleted the Lease, as people do to have another leader.
+    /// `None` means that another replica wrote first, or that the Lease was deleted, as operators do to force a new leader.
     async fn write(&self, lease: Lease) -> Result<Option<Lease>> {
         let (name, params) = (&self.settings.leader_elect_resource_name, PostParams::default());
         let written = match lease.metadata.resource_version {

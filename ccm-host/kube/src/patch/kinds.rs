@@ -196,7 +196,7 @@ pub fn volume_topology(
     operations.finish(Target::Main)
 }
 
-/// The same as a patch of a volume that is being made, which nobody else can have changed; here, an affinity is replaced.
+/// The same as a patch of a volume that is being created, which no other writer can have changed; here, an affinity is replaced.
 #[must_use]
 pub fn volume_admission(
     before: &PersistentVolume,
@@ -225,7 +225,7 @@ pub enum Decision {
 }
 
 /// Approves or denies exactly the request that was looked at, in the version that was looked at. `None` if it is
-/// decided already, or carries conditions of somebody else: then that one decides.
+/// decided already, or carries conditions of another signer: then that one decides.
 #[must_use]
 pub fn certificate_decision(
     before: &CertificateRequest,

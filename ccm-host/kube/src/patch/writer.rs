@@ -35,7 +35,7 @@ pub struct Writer {
     pressure: WritePressure,
     leadership: Leadership,
     shadow: Option<Shadow>,
-    /// The controller that writes; empty if nobody asks.
+    /// The controller that writes; empty if that is not recorded.
     controller: &'static str,
 }
 

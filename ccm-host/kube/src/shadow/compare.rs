@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Observed, Write};
 
-/// How long it takes at least until what nobody asks for again is dropped: a pass may be slow.
+/// The minimum time until a wish that is not repeated is dropped: a pass may be slow.
 const SLACK: Duration = Duration::from_secs(20);
 
 /// What the host writes for itself: annotations, and conditions.
@@ -49,7 +49,7 @@ impl Times {
         if Self::is_over(self.grace, since, now) { Standing::Differs } else { Standing::Pending }
     }
 
-    /// Of a call; `None` if nobody wants it any more. One that takes over stays: it is made once.
+    /// Of a call; `None` if it is not wanted any more. One that takes over stays: it is made once.
     pub(super) fn of_call(
         &self,
         takes_over: bool,

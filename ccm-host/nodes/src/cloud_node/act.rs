@@ -138,7 +138,7 @@ impl Controller {
             Some(freshness) => self.memory.lock().due(&node.name, freshness),
             None => retry = Retry::Wait,
         }
-        // What the last answer said was wrong is no news after the next one.
+        // What was wrong with the last answer is not reported again for the next one.
         let mut all = self.known.reports.of(&node.name);
         all.retain(|before| before.event.is_some());
         all.push(Report { retry, ..report });

@@ -47,7 +47,7 @@ pub(super) fn keys() -> impl Iterator<Item = &'static str> {
 /// A node, and how much of its labels is visible.
 #[derive(Debug)]
 pub(super) struct VisibleLabels<'a> {
-    /// Includes labels of ours that the cache does not keep, as we wrote them. If somebody has changed one since, the
+    /// Includes labels of ours that the cache does not keep, as we wrote them. If another writer has changed one since, the
     /// write based on it fails, and the next decision is made on a live read.
     pub(super) node: Cow<'a, Node>,
     kept: &'a KeySet,

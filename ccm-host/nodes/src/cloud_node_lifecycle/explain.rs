@@ -142,7 +142,7 @@ impl Explain for LifecycleView {
             let ends = (absent.confirmations == 0).then(|| grace_end(node, self.grace)).flatten();
             return Some(Explanation { next_attempt: ends, ..said });
         }
-        // A node is nobody's until all providers have introduced themselves.
+        // A node has no owner until all providers have introduced themselves.
         let distrust = match guard {
             Some(guard) => guard.distrust.as_ref(),
             None if matches!(self.providers.for_node(node), NodeOwner::Undecided) => {

@@ -200,7 +200,7 @@ pub(super) struct Control {
     pub(super) alive: Counts,
     /// Those denied whose kubelets may or may not be alive.
     pub(super) unsettled: Counts,
-    /// The longest duration of the Leases of those denied: by then each has told.
+    /// The longest duration of the Leases of those denied: by then each has been renewed or has expired.
     pub(super) settle: Duration,
 }
 
@@ -554,7 +554,7 @@ impl Guard {
             if is_contradicted {
                 suspect.undisputed = now;
             }
-            // What is denied now may be part of the same lie, as long as Leases cannot have told.
+            // What is denied now may be part of the same lie, until the Leases have shown otherwise.
             let is_new = now.saturating_duration_since(suspect.undisputed) < control.settle;
             let doubt = match is_new && covers(&doubted, &evidence.node) {
                 _ if is_contradicted => Some(Rule::Contradiction),

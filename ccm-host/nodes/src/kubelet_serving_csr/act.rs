@@ -51,7 +51,7 @@ impl Controller {
         self.shell.reports.set(&request.name, self.node(request), vec![Report { message, retry, ..report }])
     }
 
-    /// Writes the decision, unless somebody else's stands there already.
+    /// Writes the decision, unless the request has been decided already.
     async fn decide(
         &self,
         request: &CertificateRequest,

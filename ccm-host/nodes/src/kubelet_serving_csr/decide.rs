@@ -262,7 +262,7 @@ fn is_before(request: &CertificateRequest, node: &Node) -> bool {
     Duration::try_from(created.duration_since(asked)).is_ok_and(|ahead| ahead > CLOCK_SKEW)
 }
 
-/// The answer of a provider that is told what kubelets write proves nothing.
+/// The answer of a provider that receives what kubelets write proves nothing.
 pub(super) fn may_echo() -> Verdict {
     let message = "the provider reads what the kubelet writes in its Node, and may report it back; if it reports from the \
                    cloud alone, set --kubelet-serving-csr-trust-node-readers";

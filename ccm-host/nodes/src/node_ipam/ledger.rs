@@ -222,7 +222,7 @@ impl Ledger {
         touched.iter().filter_map(|uid| Some(self.nodes.get(uid)?.name.clone())).collect()
     }
 
-    /// All that is wrong with the CIDRs of a node. A mere proposal is nobody's business yet.
+    /// All that is wrong with the CIDRs of a node. A mere proposal is not reported.
     pub(super) fn problems(&self, uid: &str) -> Vec<Report> {
         let Some((uid, NodeEntry { holding: Holding::Assigned(claims), unusable, .. })) =
             self.nodes.get_key_value(uid)

@@ -291,7 +291,7 @@ fn in_progress(progress: &InProgress, what: String) -> Report {
     Report::waiting("InProgress", why, Retry::After(progress.retry_after))
 }
 
-/// Whether everything that routes depend on is unchanged. A node that no longer exists is no reason to keep its
+/// Whether everything that routes depend on is unchanged. A node that no longer exists does not justify keeping its
 /// routes.
 pub(super) fn is_same(cached: Option<&Arc<Node>>, live: Option<&Node>) -> bool {
     match (cached, live) {

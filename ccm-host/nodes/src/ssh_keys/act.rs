@@ -1,7 +1,7 @@
 //! Has a provider spread a key.
 //!
 //! In: a subject of the queue. Out: one call, and when to make the next: the provider is asked again now and then, as
-//! upstream's caller did, since a call that succeeded is no promise for instances that are made later.
+//! upstream's caller did, since a call that succeeded promises nothing for instances that are created later.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Flags of old manifests that mean nothing here.
+//! Flags in existing manifests that have no effect here.
 //!
 //! Those of upstream's manager are accepted and validated, with a warning that says what to do instead: one row per flag,
 //! from which clap's arguments, the docs page and the warnings are generated. So are `--feature-gates`: this host has

@@ -1,6 +1,6 @@
 //! The serving certificate, always the newest at each handshake.
 //!
-//! In: files that somebody else replaces, a folder, or nothing. Out: [`Certificates`], which rustls queries. If a pair
+//! In: files that are replaced from outside, a folder, or nothing. Out: [`Certificates`], which rustls queries. If a pair
 //! cannot be read, or does not match because only one half was replaced yet, the log says so and the previous pair
 //! stays. Certificates created here are self-signed, for clients that trust the file or do not verify, and renewed long
 //! before they expire.
@@ -47,7 +47,7 @@ const ORGANISATION: &str = "ccm-host self-signed";
 /// The source of the certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateSource {
-    /// Files that somebody else writes.
+    /// Files that are written from outside.
     Files { certificate: PathBuf, key: PathBuf },
     /// Read from this folder, or created and written there.
     Folder(PathBuf),

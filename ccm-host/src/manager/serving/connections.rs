@@ -1,6 +1,6 @@
 //! The port, and its connections from the handshake to their end.
 //!
-//! Each has its own task, so that a slow one holds up nobody; one that exceeds a time limit is closed. Anybody who reaches
+//! Each has its own task, so that a slow one delays no other; one that exceeds a time limit is closed. Anybody who reaches
 //! the port may open connections, and the kubelet's probes come by the same one: a new connection never waits for a place,
 //! but takes that of the oldest of whoever holds the most.
 
@@ -44,7 +44,7 @@ const BACKLOG: u32 = 128;
 /// The TLS configuration of the server.
 pub(crate) type Handshake = Arc<ServerConfig>;
 
-/// The client's certificates, its own first; nobody has verified who signed them.
+/// The client's certificates, its own first; their signatures are not verified yet.
 #[derive(Clone, Debug)]
 pub(super) struct PeerCertificates(pub(super) Arc<[CertificateDer<'static>]>);
 

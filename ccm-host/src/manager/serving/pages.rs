@@ -183,7 +183,7 @@ mod tests {
         ] {
             assert!(!PAGE.contains(word), "{word}");
         }
-        // The only address is the name of a namespace, which nobody fetches.
+        // The only address is the name of a namespace, which no browser fetches.
         assert_eq!(PAGE.matches("://").count(), 1);
         assert!(policy().starts_with("default-src 'none'; script-src 'sha256-"));
     }

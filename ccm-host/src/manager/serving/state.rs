@@ -1,7 +1,7 @@
 //! Shows what the host knows: `/state` and below, and `/shadow`, as JSON; and `POST /resync`.
 //!
 //! In: a [`Source`], which the assembly gives once there is something to show. Out: the documents of the crate
-//! `ccm-state`. Nothing is computed unless somebody asks; what a provider has is read through its usual limits.
+//! `ccm-state`. Nothing is computed before it is requested; what a provider has is read through its usual limits.
 
 use std::sync::{Arc, OnceLock};
 

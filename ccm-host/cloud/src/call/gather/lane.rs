@@ -90,7 +90,7 @@ impl<B: Batched> Lane<B> {
         self.first.map(|first| self.pace.due(first, self.last))
     }
 
-    /// Drops questions that nobody waits for any more.
+    /// Drops questions that no caller waits for.
     pub(super) fn drop_abandoned(&mut self) {
         let items = &mut self.items;
         self.order.retain(|key| {
