@@ -1,8 +1,7 @@
 //! Checks a provider's answers before anybody acts on them.
 //!
-//! In: messages as received. Out: plain values that hold only valid data, and [`Findings`]: one sentence for each thing
-//! dropped, and the contract rule that was broken. Rules are named after the `[R:...]` tags of the proto. An unknown
-//! enum number is read as zero, the safe branch.
+//! In: messages as received. Out: plain values that hold only valid data, and the [`crate::findings`] about the rest. An
+//! unknown enum number is read as zero, the safe branch.
 
 mod balancer;
 #[cfg(any(test, feature = "testing"))]

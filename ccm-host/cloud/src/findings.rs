@@ -1,4 +1,5 @@
-//! What was found wrong with an answer: a sentence for each thing dropped, and the contract rule that was broken.
+//! What was found wrong with an answer: a sentence for each thing dropped, and the contract rule that was broken. Rules
+//! are named after the `[R:...]` tags of the proto.
 
 use cloudprovider_proto::scrub;
 
