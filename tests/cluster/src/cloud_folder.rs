@@ -36,6 +36,24 @@ impl CloudFolder {
         self.0.join("machines").join(name)
     }
 
+    /// The names in a part of it, without the files that are still being written.
+    pub fn names(&self, part: &str) -> Result<Vec<String>> {
+        let folder = self.0.join(part);
+        let files = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            files => files.with_context(|| format!("cannot list {}", folder.display()))?,
+        };
+        let mut names = Vec::new();
+        for file in files {
+            let name = file?.file_name().to_string_lossy().into_owned();
+            if !name.ends_with('~') {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
     fn set_state(&self, name: &str, state: &str) -> Result<()> {
         let text = fs::read_to_string(self.machine(name)).with_context(|| format!("no machine {name}"))?;
         let (_, rest) = text.split_once(' ').with_context(|| format!("machine {name} says {text:?}"))?;
@@ -68,11 +86,8 @@ impl Steered for CloudFolder {
 
     async fn backends(&self) -> Result<BTreeMap<String, Vec<String>>> {
         let mut all = BTreeMap::new();
-        for entry in fs::read_dir(self.0.join("balancers"))? {
-            let path = entry?.path();
-            if path.display().to_string().ends_with('~') {
-                continue;
-            }
+        for name in self.names("balancers")? {
+            let path = self.0.join("balancers").join(name);
             // It may have been removed since it was listed.
             let text = match fs::read_to_string(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -85,5 +100,21 @@ impl Steered for CloudFolder {
             all.insert(service, nodes);
         }
         Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_being_written_is_not_counted() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let cloud = CloudFolder::new(folder.path())?;
+        fs::write(folder.path().join("balancers/one"), "default/one\n")?;
+        fs::write(folder.path().join("balancers/one~"), "default/o")?;
+        assert_eq!(cloud.names("balancers")?, ["one"]);
+        assert!(cloud.names("rules")?.is_empty());
+        Ok(())
     }
 }

@@ -213,7 +213,7 @@ impl World {
         service_gone(&self.cluster, name).await?;
         self.leave(&first).await?;
         self.leave(&second).await?;
-        left.insert("at last", format!("{:?}", PARTS.map(|part| self.names(part))));
+        left.insert("at last", format!("{:?}", self.parts()?));
         Ok(left)
     }
 
@@ -249,15 +249,17 @@ impl World {
     }
 
     /// The names in a part of the cloud, without random IDs.
-    pub(crate) fn names(&self, part: &str) -> Vec<String> {
-        let files = fs::read_dir(self.folder.path().join(part)).into_iter().flatten().flatten();
-        let mut names: Vec<String> =
-            files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+    pub(crate) fn names(&self, part: &str) -> Result<Vec<String>> {
+        let mut names = self.cloud.names(part)?;
         if part == "ids" {
             names.iter_mut().for_each(|name| name.truncate(2));
         }
-        names.sort();
-        names
+        Ok(names)
+    }
+
+    /// What each part of the cloud has.
+    fn parts(&self) -> Result<Vec<Vec<String>>> {
+        PARTS.iter().map(|part| self.names(part)).collect()
     }
 
     async fn look(&self, habit: &str, first: &str) -> Result<Left> {
@@ -287,7 +289,7 @@ impl World {
             ("ingress", format!("{:?}", ingress(&service))),
             ("annotations", keys.join(" ")),
             ("finalizers", finalizers.join(" ")),
-            ("cloud", format!("{:?}", PARTS.map(|part| self.names(part).len()))),
+            ("cloud", format!("{:?}", self.parts()?.iter().map(Vec::len).collect::<Vec<_>>())),
         ]))
     }
 

@@ -237,14 +237,14 @@ async fn a_difficult_providers_balancer_moves_from_upstream_and_back() -> Result
     world.cluster.host_ready().await?;
     world.edit("web", 8080).await?;
     world.has_file("ports/web", |text| text == "http 8080\n").await?;
-    ensure!(world.names("balancers").len() == 1, "two balancers: {:?}", world.names("balancers"));
+    ensure!(world.names("balancers")?.len() == 1, "two balancers: {:?}", world.names("balancers")?);
 
     world.cluster.host()?.kill()?;
     world.cluster.provider()?.kill()?;
     world.serve(&[]).await?;
     world.join("node-b", "10.1.0.2").await?;
     world.behind("web", &["node-a", "node-b"]).await?;
-    ensure!(world.names("balancers").len() == 1, "two balancers: {:?}", world.names("balancers"));
+    ensure!(world.names("balancers")?.len() == 1, "two balancers: {:?}", world.names("balancers")?);
     Ok(())
 }
 

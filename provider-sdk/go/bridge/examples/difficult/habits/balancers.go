@@ -206,10 +206,9 @@ func (c *Cloud) share(service *v1.Service, stays bool) error {
 			wanted[one.Name] = true
 		}
 	}
-	rules, err := filepath.Glob(filepath.Join(c.folder, "rules", "*"))
-	for _, rule := range rules {
-		if !wanted[filepath.Base(rule)] {
-			err = errors.Join(err, os.Remove(rule))
+	for _, rule := range c.names("rules") {
+		if !wanted[rule] {
+			err = errors.Join(err, c.drop("rules", rule))
 		}
 	}
 	if stays {

@@ -160,7 +160,7 @@ func (c *Cloud) IDs() []string { return c.names("ids") }
 func (c *Cloud) Balancers() []string { return c.names("balancers") }
 
 func (c *Cloud) names(part string) []string {
-	files, _ := filepath.Glob(filepath.Join(c.folder, part, "*"))
+	files, _ := filepath.Glob(filepath.Join(c.folder, part, "*[^~]"))
 	for at, file := range files {
 		files[at] = filepath.Base(file)
 	}
