@@ -1,7 +1,7 @@
-//! Where the two servers come from: `KUBEBUILDER_ASSETS`, else `PATH`, else built once into a cache, of the minor that
-//! `KUBERNETES_MINOR` names.
+//! Where the programs come from. The two servers: `KUBEBUILDER_ASSETS`, else `PATH`, else built once into a cache, of the
+//! minor that `KUBERNETES_MINOR` names. What a cluster of machines needs besides is always built.
 //!
-//! In: the environment. Out: two programs to run. [`build`] builds them, and [`cache`] lets several processes share one
+//! In: the environment. Out: programs to run. [`build`] builds them, and [`cache`] lets several processes share one
 //! build.
 
 mod build;
@@ -14,7 +14,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use recipe::Recipe;
 use rustix::fs::{Access, access};
 
 const VARIABLE: &str = "KUBEBUILDER_ASSETS";
@@ -39,7 +40,20 @@ impl Assets {
     /// them fails.
     pub fn find() -> Result<Self> {
         let installed = Self::installed(env::var_os(VARIABLE).as_deref(), env::var_os("PATH").as_deref())?;
-        installed.map_or_else(cache::find_or_build, Ok)
+        if let Some(installed) = installed {
+            return Ok(installed);
+        }
+        let built = cache::find_or_build(&Recipe::servers()?)?;
+        Self::in_dir(&built).with_context(|| format!("{} is damaged: remove it", built.display()))
+    }
+
+    /// The folder with the other programs of a cluster of machines: kubelet, kube-proxy, kube-controller-manager,
+    /// kube-scheduler, kubectl and CNI plugins. Builds them like [`find`](Self::find), which takes about five minutes.
+    ///
+    /// # Errors
+    /// Building them fails.
+    pub fn machines() -> Result<PathBuf> {
+        cache::find_or_build(&Recipe::MACHINES)
     }
 
     /// The installed programs. A variable that is set always wins over `PATH`.

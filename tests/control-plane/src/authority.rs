@@ -1,6 +1,8 @@
 //! The certificate authority of one control plane. The apiserver trusts what it signs: a certificate's common name is
 //! the user, its organisations are the groups. EC keys, because making RSA keys takes longer than starting etcd.
 
+use std::net::Ipv4Addr;
+
 use anyhow::{Context as _, Result, bail};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
@@ -41,9 +43,11 @@ impl Authority {
         self.issuer.der()
     }
 
-    /// The apiserver's certificate.
-    pub(crate) fn serving(&self) -> Result<Certificate> {
-        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
+    /// The apiserver's certificate. Pods call it by the first address of the Services' network.
+    pub(crate) fn serving(&self, address: Option<Ipv4Addr>) -> Result<Certificate> {
+        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc", "10.0.0.1"].map(str::to_owned);
+        let names: Vec<String> =
+            names.into_iter().chain(address.map(|address| address.to_string())).collect();
         let mut params =
             CertificateParams::new(names).context("cannot name the apiserver in a certificate")?;
         params.distinguished_name = common_name("kube-apiserver");

@@ -60,7 +60,7 @@ impl ControlPlane {
         Options::default().start().await
     }
 
-    /// `https://127.0.0.1:PORT`; the same after [`start_apiserver`](Self::start_apiserver).
+    /// `https://ADDRESS:PORT`; the same after [`start_apiserver`](Self::start_apiserver).
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url

@@ -1,6 +1,6 @@
 //! The options of a control plane.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::Ipv4Addr, path::PathBuf, time::Duration};
 
 use anyhow::Result;
 
@@ -16,6 +16,7 @@ pub struct Options {
     pub(crate) apiserver_env: Vec<(String, String)>,
     pub(crate) audit_users: Vec<String>,
     pub(crate) root: Option<PathBuf>,
+    pub(crate) machines: Option<Ipv4Addr>,
     pub(crate) ready_within: Duration,
 }
 
@@ -26,6 +27,7 @@ impl Default for Options {
             apiserver_env: Vec::new(),
             audit_users: Vec::new(),
             root: None,
+            machines: None,
             ready_within: READY_WITHIN,
         }
     }
@@ -58,6 +60,14 @@ impl Options {
     #[must_use]
     pub fn root(mut self, dir: impl Into<PathBuf>) -> Self {
         self.root = Some(dir.into());
+        self
+    }
+
+    /// Serves kubelets and their pods, at this address of ours: with Node authorization, the admission of service
+    /// accounts, and the Service `kubernetes`. The apiserver reaches the pods of webhooks without a proxy.
+    #[must_use]
+    pub fn machines(mut self, address: Ipv4Addr) -> Self {
+        self.machines = Some(address);
         self
     }
 

@@ -21,7 +21,7 @@ const LOG: &str = "build.log";
 /// `go build tool` names a program after its package's directory, which for etcd is this.
 const ETCD_AS_BUILT: &str = "server";
 
-/// Builds both programs into `dir`.
+/// Builds the programs into `dir`.
 ///
 /// `lock` becomes the standard input of `go`, which does not read it. So `go` holds the lock while it lives, even if
 /// this process is killed, and two builds never write into one directory.
@@ -34,7 +34,10 @@ pub(super) fn build(recipe: &Recipe, dir: &Path, lock: &File) -> Result<()> {
     let log = dir.join(LOG);
     let mut go = start_go(recipe, dir, &module, &log, lock)?;
     wait(recipe, &mut go, &log)?;
-    fs::rename(dir.join(ETCD_AS_BUILT), dir.join(super::ETCD)).context("go build left no etcd")?;
+    if dir.join(ETCD_AS_BUILT).exists() {
+        fs::rename(dir.join(ETCD_AS_BUILT), dir.join(super::ETCD))
+            .context("etcd cannot be given its name")?;
+    }
     fs::remove_dir_all(&module).with_context(|| format!("cannot remove {}", module.display()))
 }
 
@@ -57,8 +60,8 @@ fn start_go(recipe: &Recipe, dir: &Path, module: &Path, log: &Path, lock: &File)
         .spawn();
     go.map_err(|error| match error.kind() {
         ErrorKind::NotFound => anyhow!(
-            "{} are needed and `go` is not there to build them: install Go 1.26 or newer, or set KUBEBUILDER_ASSETS \
-             to a folder that holds etcd and kube-apiserver",
+            "{} are needed and `go` is not there to build them: install Go 1.26 or newer; for etcd and kube-apiserver \
+             alone, KUBEBUILDER_ASSETS may name a folder that holds them",
             recipe.description()
         ),
         _ => anyhow!(error).context("cannot run go"),

@@ -11,21 +11,20 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use super::{Assets, build, build::Progress, recipe::Recipe};
+use super::{build, build::Progress, recipe::Recipe};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-pub(super) fn find_or_build() -> Result<Assets> {
-    let recipe = Recipe::chosen()?;
-    find_or_build_in(&cache_dir()?, &recipe.fingerprint(), |dir, lock| build::build(&recipe, dir, lock))
+/// The folder with the recipe's programs.
+pub(super) fn find_or_build(recipe: &Recipe) -> Result<PathBuf> {
+    find_or_build_in(&cache_dir()?, &recipe.fingerprint(), |dir, lock| build::build(recipe, dir, lock))
 }
 
 /// `$XDG_CACHE_HOME`, or `.cache` in the home directory.
 fn cache_dir() -> Result<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
-    let base =
-        base.context("neither XDG_CACHE_HOME nor HOME is set: no place to keep etcd and kube-apiserver")?;
+    let base = base.context("neither XDG_CACHE_HOME nor HOME is set: no place to keep what is built")?;
     Ok(base.join("ccm-host").join("control-plane"))
 }
 
@@ -34,14 +33,14 @@ fn find_or_build_in(
     cache: &Path,
     name: &str,
     build: impl FnOnce(&Path, &File) -> Result<()>,
-) -> Result<Assets> {
+) -> Result<PathBuf> {
     let complete = cache.join(name);
     if !complete.is_dir() {
         fs::create_dir_all(cache).with_context(|| format!("cannot make {}", cache.display()))?;
         let lock = lock(&cache.join(format!("{name}.lock")))?;
         build_unless_built(&complete, &lock, build)?;
     }
-    Assets::in_dir(&complete).with_context(|| format!("{} is damaged: remove it", complete.display()))
+    Ok(complete)
 }
 
 /// Builds under the lock, unless another process did so while this one waited for it.
@@ -85,7 +84,6 @@ fn lock(path: &Path) -> Result<File> {
 #[cfg(test)]
 mod tests {
     use std::{
-        os::unix::fs::PermissionsExt as _,
         process::Command,
         sync::atomic::{AtomicUsize, Ordering},
     };
@@ -96,11 +94,7 @@ mod tests {
     use super::*;
 
     fn pretend(dir: &Path, _: &File) -> Result<()> {
-        for program in ["etcd", "kube-apiserver"] {
-            fs::write(dir.join(program), "")?;
-            fs::set_permissions(dir.join(program), fs::Permissions::from_mode(0o755))?;
-        }
-        Ok(())
+        Ok(fs::write(dir.join("etcd"), "")?)
     }
 
     #[test]
@@ -116,7 +110,7 @@ mod tests {
         thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(start)).collect();
             for thread in threads {
-                assert_eq!(thread.join().unwrap().unwrap().etcd, cache.path().join("x/etcd"));
+                assert_eq!(thread.join().unwrap().unwrap(), cache.path().join("x"));
             }
         });
         assert_eq!(built.load(Ordering::SeqCst), 1);

@@ -1,4 +1,4 @@
-//! What is built: the pinned modules of one Kubernetes minor, the flags, and a name that changes with either.
+//! What is built: pinned modules, the flags, and a name that changes with either.
 
 use std::{
     env,
@@ -12,42 +12,57 @@ use sha2::{Digest as _, Sha256};
 /// Chooses the minor of the servers that are built; the newest one otherwise.
 const VARIABLE: &str = "KUBERNETES_MINOR";
 
-/// The oldest and the newest supported minor, as docs/versions.md has them.
-const RECIPES: [Recipe; 2] = [
+/// The servers of the oldest and the newest supported minor, as docs/versions.md has them.
+const SERVERS: [Recipe; 2] = [
     Recipe {
         minor: "1.33",
         go_mod: include_str!("../../assets/1.33/go.mod"),
         go_sum: include_str!("../../assets/1.33/go.sum"),
+        programs: SERVER_PROGRAMS,
     },
     Recipe {
         minor: "1.37",
         go_mod: include_str!("../../assets/1.37/go.mod"),
         go_sum: include_str!("../../assets/1.37/go.sum"),
+        programs: SERVER_PROGRAMS,
     },
 ];
 
 const KUBERNETES: &str = "k8s.io/kubernetes";
-const ETCD: &str = "go.etcd.io/etcd/server/v3";
+const SERVER_PROGRAMS: &[(&str, &str)] =
+    &[("kube-apiserver", KUBERNETES), ("etcd", "go.etcd.io/etcd/server/v3")];
 
-/// The servers of one minor.
+/// What is built together: pinned modules, and for people the programs with the module of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Recipe {
     minor: &'static str,
     pub(super) go_mod: &'static str,
     pub(super) go_sum: &'static str,
+    programs: &'static [(&'static str, &'static str)],
 }
 
 impl Recipe {
-    /// As the environment says.
-    pub(super) fn chosen() -> Result<Self> {
-        Self::of(env::var_os(VARIABLE).as_deref())
+    /// What a cluster of machines runs besides the apiserver.
+    pub(super) const MACHINES: Self = Self {
+        minor: "1.37",
+        go_mod: include_str!("../../assets/machines/go.mod"),
+        go_sum: include_str!("../../assets/machines/go.sum"),
+        programs: &[
+            ("kubelet with everything around it", KUBERNETES),
+            ("CNI plugins", "github.com/containernetworking/plugins"),
+        ],
+    };
+
+    /// The servers, as the environment says.
+    pub(super) fn servers() -> Result<Self> {
+        Self::servers_of(env::var_os(VARIABLE).as_deref())
     }
 
-    fn of(minor: Option<&OsStr>) -> Result<Self> {
-        let [.., newest] = RECIPES;
+    fn servers_of(minor: Option<&OsStr>) -> Result<Self> {
+        let [.., newest] = SERVERS;
         let Some(minor) = minor.filter(|minor| !minor.is_empty()) else { return Ok(newest) };
-        RECIPES.into_iter().find(|recipe| minor == recipe.minor).with_context(|| {
-            let minors = RECIPES.map(|recipe| recipe.minor).join(" or ");
+        SERVERS.into_iter().find(|recipe| minor == recipe.minor).with_context(|| {
+            let minors = SERVERS.map(|recipe| recipe.minor).join(" or ");
             format!("{VARIABLE} is {}: give {minors}, or unset it for the newest one", minor.display())
         })
     }
@@ -67,7 +82,12 @@ impl Recipe {
 
     /// For people.
     pub(super) fn description(&self) -> String {
-        format!("kube-apiserver {} and etcd {}", self.version_of(KUBERNETES), self.version_of(ETCD))
+        let programs: Vec<String> = self
+            .programs
+            .iter()
+            .map(|(program, module)| format!("{program} {}", self.version_of(module)))
+            .collect();
+        programs.join(" and ")
     }
 
     /// The name of the cache's directory.
@@ -95,7 +115,7 @@ mod tests {
 
     #[test]
     fn versions_are_read_from_the_pinned_modules() {
-        let newest = Recipe::of(None).unwrap();
+        let newest = Recipe::servers_of(None).unwrap();
         assert_eq!(newest.description(), "kube-apiserver v1.37.2 and etcd v3.7.0");
         assert!(
             newest.arguments().concat().contains("gitMajor=1 -X k8s.io/component-base/version.gitMinor=37")
@@ -104,17 +124,19 @@ mod tests {
 
     #[test]
     fn each_recipe_is_of_its_minor_and_has_a_place_of_its_own() {
-        for recipe in RECIPES {
+        for recipe in SERVERS.into_iter().chain([Recipe::MACHINES]) {
             let version = recipe.version_of(KUBERNETES);
             assert!(version.starts_with(&format!("v{}.", recipe.minor)), "{version} of {}", recipe.minor);
-            assert_eq!(Recipe::of(Some(OsStr::new(recipe.minor))).unwrap(), recipe);
         }
-        assert_ne!(RECIPES[0].fingerprint(), RECIPES[1].fingerprint());
+        for recipe in SERVERS {
+            assert_eq!(Recipe::servers_of(Some(OsStr::new(recipe.minor))).unwrap(), recipe);
+        }
+        assert_ne!(SERVERS[0].fingerprint(), SERVERS[1].fingerprint());
     }
 
     #[test]
     fn an_unknown_minor_is_an_error_that_names_those_there_are() {
-        let error = Recipe::of(Some(OsStr::new("1.9"))).unwrap_err().to_string();
+        let error = Recipe::servers_of(Some(OsStr::new("1.9"))).unwrap_err().to_string();
         assert_eq!(error, "KUBERNETES_MINOR is 1.9: give 1.33 or 1.37, or unset it for the newest one");
     }
 }

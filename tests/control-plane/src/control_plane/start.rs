@@ -1,6 +1,7 @@
 //! Starts a control plane from its options.
 
 use std::{
+    net::Ipv4Addr,
     sync::atomic::AtomicUsize,
     time::{Duration, Instant},
 };
@@ -48,7 +49,8 @@ impl ControlPlane {
         let mut guardian = Guardian::start(layout.dir())?;
 
         let port = port::free_port()?;
-        let url = Apiserver::url(port);
+        let address = options.machines.unwrap_or(Ipv4Addr::LOCALHOST);
+        let url = Apiserver::url(address, port);
         let authority = Authority::new()?;
         let admin_token = format!("{:032x}", fastrand::u128(..));
         write_files(&layout, options, &authority, &admin_token)?;
@@ -90,7 +92,7 @@ impl ControlPlane {
 }
 
 fn write_files(layout: &Layout, options: &Options, authority: &Authority, admin_token: &str) -> Result<()> {
-    let serving = authority.serving()?;
+    let serving = authority.serving(options.machines)?;
     let service_account = authority::new_key()?;
     write_private(&layout.ca_certificate(), &authority.pem())?;
     write_private(&layout.serving_certificate(), &serving.pem)?;
@@ -98,6 +100,11 @@ fn write_files(layout: &Layout, options: &Options, authority: &Authority, admin_
     write_private(&layout.service_account_key(), &service_account.serialize_pem())?;
     write_private(&layout.service_account_public_key(), &service_account.public_key_pem())?;
     write_private(&layout.tokens(), &format!("{admin_token},admin,admin,\"system:masters\"\n"))?;
+    if options.machines.is_some() {
+        let client = authority.client("kube-apiserver", &["system:masters"])?;
+        write_private(&layout.kubelet_client_certificate(), &client.pem)?;
+        write_private(&layout.kubelet_client_key(), &client.key_pem)?;
+    }
     if !options.audit_users.is_empty() {
         write_private(&layout.audit_policy(), &audit::policy(&options.audit_users))?;
     }

@@ -46,6 +46,15 @@ impl Layout {
         self.file("serving.key")
     }
 
+    /// What the apiserver shows to kubelets.
+    pub(crate) fn kubelet_client_certificate(&self) -> PathBuf {
+        self.file("kubelet-client.crt")
+    }
+
+    pub(crate) fn kubelet_client_key(&self) -> PathBuf {
+        self.file("kubelet-client.key")
+    }
+
     pub(crate) fn service_account_key(&self) -> PathBuf {
         self.file("service-account.key")
     }
