@@ -1,6 +1,9 @@
 //! The shipped binaries, built once by cargo.
 
-use std::{path::PathBuf, sync::OnceLock};
+use std::{
+    path::PathBuf,
+    sync::{Mutex, OnceLock, PoisonError},
+};
 
 use anyhow::{Context as _, Result, bail};
 use programs::{cargo, target};
@@ -28,14 +31,15 @@ pub(crate) fn folder(profile: Profile) -> Result<PathBuf> {
     }
 }
 
-/// `ccmctl`, up to date. Built separately, since only its own tests need it.
-pub(crate) fn ccmctl() -> Result<PathBuf> {
-    static BUILT: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        let program = build(Profile::Dev, &["ccmctl"]).map(|folder| folder.join("ccmctl"));
-        program.map_err(|error| format!("{error:#}"))
-    });
-    built.clone().map_err(|error| anyhow::anyhow!(error))
+/// A program of this checkout that few tests need, up to date. Runs cargo once per process and name.
+pub fn program(name: &'static str) -> Result<PathBuf> {
+    static BUILT: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if !built.contains(&name) {
+        build(Profile::Dev, &[name])?;
+        built.push(name);
+    }
+    Ok(target().join("debug").join(name))
 }
 
 fn build(profile: Profile, names: &[&str]) -> Result<PathBuf> {

@@ -353,7 +353,7 @@ impl Cluster {
 
     /// `ccmctl` with a kubeconfig, without a subcommand.
     pub async fn ccmctl_command(&self, kubeconfig: &std::path::Path) -> Result<tokio::process::Command> {
-        let program = tokio::task::spawn_blocking(binaries::ccmctl).await??;
+        let program = tokio::task::spawn_blocking(|| binaries::program("ccmctl")).await??;
         let mut command = tokio::process::Command::new(program);
         command.arg("--kubeconfig").arg(kubeconfig).kill_on_drop(true);
         Ok(command)

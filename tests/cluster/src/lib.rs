@@ -15,6 +15,7 @@ mod cluster;
 pub mod go;
 pub mod http;
 mod inventory_file;
+pub mod machines;
 mod machines_file;
 pub mod metrics;
 pub mod nodes;
@@ -27,7 +28,7 @@ pub mod wait;
 mod way;
 
 pub use api_proxy::{ApiProxy, Trouble};
-pub use binaries::Profile;
+pub use binaries::{Profile, program};
 pub use cloud::Cloud;
 pub use cloud_folder::CloudFolder;
 pub use cluster::{Cluster, HOST_GROUPS, HOST_USER, Options};

@@ -1,0 +1,341 @@
+//! A cluster of machines: real kubelets with containers and kube-proxy, kube-controller-manager and a scheduler, around
+//! a real etcd and kube-apiserver.
+//!
+//! In: [`MachinesOptions`]. Out: [`Machines`], whose nodes have registered and wait for a cloud controller manager. A
+//! machine is a network namespace with containerd in it; they share a switch, pods reach each other without SNAT, and
+//! the apiserver is at the switch's address, outside of all machines.
+//!
+//! It exists only in a room ([`in_a_room`]): namespaces of its own, which end with whoever made them and leave nothing.
+
+use std::{
+    env, fs,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use control_plane::{Assets, ControlPlane};
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use crate::{Process, wait};
+
+const ROOM: &str = include_str!("machines/room.sh");
+const MACHINE: &str = include_str!("machines/machine.sh");
+const PAUSE: &str = include_str!("machines/pause.Containerfile");
+/// Set in a room, to the process that keeps it open.
+pub const INSIDE: &str = "CCM_TEST_ROOM";
+/// The room's own file system.
+const FOLDER: &str = "/mnt";
+/// Where containerd puts containers that are given no other group.
+const GROUP: &str = "k8s.io";
+/// Debian's packages with the programs that are needed.
+const NEEDED: [(&str, &str); 13] = [
+    ("unshare", "util-linux"),
+    ("nsenter", "util-linux"),
+    ("ip", "iproute2"),
+    ("iptables", "iptables"),
+    ("conntrack", "conntrack"),
+    ("sysctl", "procps"),
+    ("containerd", "containerd"),
+    ("runc", "runc"),
+    ("buildah", "buildah"),
+    ("busybox", "busybox-static"),
+    ("musl-gcc", "musl-tools"),
+    ("go", "golang"),
+    ("rustup", "rustup"),
+];
+/// Generous, for loaded machines: alone, it takes about seven seconds.
+const START: Duration = Duration::from_secs(120);
+
+/// Why there can be no cluster of machines here, in one line.
+#[must_use]
+pub fn missing() -> Option<String> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let there = |program: &str| env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let mut packages: Vec<&str> =
+        NEEDED.iter().filter(|(program, _)| !there(program)).map(|(_, package)| *package).collect();
+    packages.dedup();
+    if !rustix::process::geteuid().is_root() {
+        return Some("a cluster of machines needs root".to_owned());
+    }
+    if !packages.is_empty() {
+        return Some(format!("a cluster of machines needs {}", packages.join(", ")));
+    }
+    let room =
+        ["--mount", "--net", "--pid", "--fork", "--mount-proc", "mount", "-t", "tmpfs", "tmpfs", "/mnt"];
+    let made = Command::new("unshare").args(room).stderr(Stdio::null()).status();
+    (!made.is_ok_and(|status| status.success()))
+        .then(|| "a cluster of machines needs namespaces of its own, which are refused here".to_owned())
+}
+
+/// Runs `body` in a room: runs this program again there, with `arguments`. Outside it only calls `prepare`, since the
+/// room has no network, and the result is that of the program in the room.
+pub fn in_a_room<F: Future<Output = Result<()>>>(
+    arguments: &[&str],
+    prepare: impl FnOnce() -> Result<()>,
+    body: impl FnOnce() -> F,
+) -> Result<()> {
+    if env::var_os(INSIDE).is_some() {
+        return tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(body());
+    }
+    if let Some(missing) = missing() {
+        anyhow::bail!("{missing}");
+    }
+    build()?;
+    prepare()?;
+    let mut room = Command::new("sh")
+        .args(["-c", ROOM, "room", GROUP])
+        .arg(env::current_exe()?)
+        .args(arguments)
+        .env(INSIDE, std::process::id().to_string())
+        .env_remove("KUBECONFIG")
+        .stdin(Stdio::piped())
+        .spawn()
+        .context("cannot run sh for the room")?;
+    let _held_open = room.stdin.take();
+    let status = room.wait()?;
+    ensure!(status.success(), "the room ended with {status}; its output stands above");
+    Ok(())
+}
+
+/// Builds what a cluster of machines runs, unless it is built.
+pub fn build() -> Result<()> {
+    Assets::find()?;
+    Assets::machines()?;
+    pause()?;
+    Ok(())
+}
+
+/// The archive of the image that stands in for pause.
+fn pause() -> Result<PathBuf> {
+    let folder = programs::target().join("images");
+    let archive = folder.join("pause.tar");
+    fs::create_dir_all(&folder)?;
+    let lock = fs::File::create(folder.join("pause.lock"))?;
+    lock.lock()?;
+    if archive.exists() {
+        return Ok(archive);
+    }
+    fs::write(folder.join("pause.Containerfile"), PAUSE)?;
+    let script = r#"cp "$(command -v busybox)" "$1/busybox"
+        buildah bud --quiet --isolation chroot --file "$1/pause.Containerfile" --tag localhost/pause:1 "$1" >/dev/null
+        buildah push --quiet localhost/pause:1 "oci-archive:$1/pause.tar:localhost/pause:1" >/dev/null"#;
+    let status = Command::new("sh").args(["-euc", script, "pause"]).arg(&folder).status()?;
+    ensure!(status.success(), "the image pause cannot be made ({status})");
+    Ok(archive)
+}
+
+/// How many machines, and of what kind.
+#[derive(Debug, Clone)]
+pub struct MachinesOptions {
+    /// Machines with the label and the taint of control plane nodes.
+    pub control_plane: u8,
+    /// Other machines.
+    pub workers: u8,
+}
+
+impl Default for MachinesOptions {
+    fn default() -> Self {
+        Self { control_plane: 1, workers: 1 }
+    }
+}
+
+/// A running cluster of machines. Ends with the room.
+#[expect(missing_debug_implementations, reason = "kube's client has none")]
+pub struct Machines {
+    /// The etcd and the apiserver.
+    pub control_plane: ControlPlane,
+    /// The administrator's client.
+    pub client: Client,
+    programs: PathBuf,
+    machines: Vec<Machine>,
+    _around: Vec<Process>,
+}
+
+/// One machine.
+#[derive(Debug)]
+pub struct Machine {
+    /// The name of its Node.
+    pub name: String,
+    /// Its address, and its kubelet's.
+    pub address: Ipv4Addr,
+    kubelet: Process,
+}
+
+/// The switch: the machines' gateway, and where the apiserver listens.
+const SWITCH: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+
+impl MachinesOptions {
+    /// Starts it, and returns when all nodes have registered and are ready. Only in a room.
+    pub async fn start(&self) -> Result<Machines> {
+        ensure!(env::var_os(INSIDE).is_some(), "a cluster of machines exists only in a room: see in_a_room");
+        run(
+            "ip link add switch type bridge && ip addr add 10.77.0.1/24 dev switch && ip link set switch up",
+        )?;
+        run("sysctl -qw net.ipv4.ip_forward=1")?;
+        let control_plane = control_plane::Options::default().root(FOLDER).machines(SWITCH).start().await?;
+        let client = control_plane.admin_client()?;
+        let programs = Assets::machines()?;
+        let around = around(&control_plane, &programs)?;
+        let count = self.control_plane + self.workers;
+        let mut machines = Vec::new();
+        for number in 1..=count {
+            let name = if number <= self.control_plane {
+                format!("control-plane-{number}")
+            } else {
+                format!("worker-{}", number - self.control_plane)
+            };
+            wire(&name, number, count)?;
+            machines.push(machine(&control_plane, &programs, name, number)?);
+        }
+        let all = Machines { control_plane, client, programs, machines, _around: around };
+        all.registered(usize::from(self.control_plane)).await?;
+        Ok(all)
+    }
+}
+
+/// The processes that run beside the apiserver.
+fn around(control_plane: &ControlPlane, programs: &Path) -> Result<Vec<Process>> {
+    let folder = control_plane.dir();
+    let of = |name: &str, more: &[String]| {
+        let kubeconfig = control_plane.kubeconfig_for(&format!("system:{name}"), &[])?;
+        let mut flags =
+            vec![format!("--kubeconfig={}", kubeconfig.display()), "--leader-elect=false".to_owned()];
+        flags.extend_from_slice(more);
+        Process::start(name, &programs.join(name), &flags, &[], &folder.join(format!("{name}.log")))
+    };
+    let file = |name: &str| folder.join(name).display().to_string();
+    let manager = [
+        "--cloud-provider=external".to_owned(),
+        "--use-service-account-credentials".to_owned(),
+        format!("--service-account-private-key-file={}", file("service-account.key")),
+        format!("--root-ca-file={}", file("ca.crt")),
+    ];
+    Ok(vec![of("kube-controller-manager", &manager)?, of("kube-scheduler", &[])?])
+}
+
+/// The machine's network: an address on the switch, and everybody's routes to its pods.
+fn wire(name: &str, number: u8, count: u8) -> Result<()> {
+    run(&format!(
+        "ip netns add {name}
+        ip link add port-{number} type veth peer name eth0 netns {name}
+        ip link set port-{number} master switch up
+        ip -n {name} link set lo up
+        ip -n {name} addr add 10.77.0.{host}/24 dev eth0
+        ip -n {name} link set eth0 up
+        ip -n {name} route add default via {SWITCH}
+        ip route add 10.244.{number}.0/24 via 10.77.0.{host}
+        for other in $(seq {count}); do
+            [ $other = {number} ] || ip -n {name} route add 10.244.$other.0/24 via 10.77.0.$((other + 10))
+        done",
+        host = number + 10,
+    ))
+}
+
+fn machine(control_plane: &ControlPlane, programs: &Path, name: String, number: u8) -> Result<Machine> {
+    let address = Ipv4Addr::new(10, 77, 0, number + 10);
+    let home = Path::new(FOLDER).join(&name);
+    fs::create_dir_all(&home)?;
+    let kubelet = control_plane.kubeconfig_for(&format!("system:node:{name}"), &["system:nodes"])?;
+    fs::copy(kubelet, home.join("kubelet.kubeconfig"))?;
+    fs::copy(control_plane.kubeconfig_for("system:kube-proxy", &[])?, home.join("proxy.kubeconfig"))?;
+    fs::write(home.join("ca.crt"), control_plane.ca_pem())?;
+    let environment = [
+        ("NAME", name.clone()),
+        ("PROGRAMS", programs.display().to_string()),
+        ("HOME_DIR", home.display().to_string()),
+        ("POD_CIDR", format!("10.244.{number}.0/24")),
+        ("ARCHIVES", pause()?.display().to_string()),
+        ("KUBELET", format!("--node-ip={address} --hostname-override={name}")),
+    ];
+    let environment: Vec<_> =
+        environment.into_iter().map(|(variable, value)| (variable.to_owned(), value)).collect();
+    // `ip netns exec` would hide the cgroups.
+    let arguments = [
+        &format!("--net=/run/netns/{name}"),
+        "unshare",
+        "--mount",
+        "--uts",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+    ];
+    let mut arguments: Vec<String> = arguments.map(str::to_owned).to_vec();
+    arguments.push(MACHINE.to_owned());
+    let kubelet =
+        Process::start(&name, Path::new("nsenter"), &arguments, &environment, &home.join("kubelet.log"))?;
+    Ok(Machine { name, address, kubelet })
+}
+
+fn run(script: &str) -> Result<()> {
+    let status = Command::new("sh").args(["-euc", script]).status()?;
+    ensure!(status.success(), "{status}: {script}");
+    Ok(())
+}
+
+impl Machines {
+    /// The machines: those of the control plane first.
+    #[must_use]
+    pub fn all(&self) -> &[Machine] {
+        &self.machines
+    }
+
+    /// A command on a machine, as its root, with the cluster's `kubectl` and an administrator's kubeconfig.
+    #[must_use]
+    pub fn on(&self, machine: &Machine, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--mount", "--uts", "--net", "--target"]).arg(machine.kubelet.id().to_string());
+        command.arg("--").arg(program);
+        let path = env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.programs.display()));
+        command.env("KUBECONFIG", self.control_plane.admin_kubeconfig());
+        command
+    }
+
+    /// What a person outside of the room types to get a shell on a machine.
+    #[must_use]
+    pub fn shell(&self, machine: &Machine) -> String {
+        let Machine { name, .. } = machine;
+        format!(
+            "nsenter --all --target $(pgrep -f 'kubelet .*--hostname-override={name}$') env KUBECONFIG={} PATH={}:$PATH sh",
+            self.control_plane.admin_kubeconfig().display(),
+            self.programs.display(),
+        )
+    }
+
+    async fn registered(&self, of_control_plane: usize) -> Result<()> {
+        let nodes = Api::<Node>::all(self.client.clone());
+        for (at, machine) in self.machines.iter().enumerate() {
+            let is_ready = async || {
+                let node = nodes.get_opt(&machine.name).await?;
+                let conditions = node.and_then(|node| node.status?.conditions).unwrap_or_default();
+                Ok(conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True").then_some(()))
+            };
+            wait::until_within(START, &format!("{} is ready", machine.name), is_ready)
+                .await
+                .with_context(|| machine.kubelet.tail())?;
+            if at < of_control_plane {
+                // A kubelet may not give itself this label: an installer does.
+                let key = "node-role.kubernetes.io/control-plane";
+                let exclude = "node.kubernetes.io/exclude-from-external-load-balancers";
+                let taint = json!({ "key": key, "effect": "NoSchedule" });
+                let mut taints = nodes.get(&machine.name).await?.spec.and_then(|spec| spec.taints);
+                let taints = taints.get_or_insert_default();
+                taints.push(serde_json::from_value(taint)?);
+                let patch = json!({
+                    "metadata": { "labels": { key: "", exclude: "" } }, "spec": { "taints": taints },
+                });
+                nodes.patch(&machine.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+            }
+        }
+        Ok(())
+    }
+}
