@@ -46,6 +46,9 @@ const MOMENT: Duration = Duration::from_secs(1);
 /// How long the start waits for further providers after the first: a missing one must not hold up the others.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The environment variable with the name of the pod, which the chart sets.
+const POD_NAME: &str = "POD_NAME";
+
 /// Time to write pending Events at shutdown.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
@@ -261,10 +264,12 @@ fn start_election(
     process.spawn_support("leader-election", |stop| election::run(lock, settings, metrics, ends, stop));
 }
 
-/// Like upstream's: the host name for people, and a unique part.
+/// For people, the pod's name if the manifest passes it on, else the host name like upstream's; and a unique part.
+/// With the node's network the host name is the machine's, which need not be the name of the Node.
 fn identity() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    format!("{host}_{}", uuid::Uuid::new_v4())
+    let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let name = std::env::var(POD_NAME).ok().filter(|name| !name.is_empty()).unwrap_or_else(host);
+    format!("{name}_{}", uuid::Uuid::new_v4())
 }
 
 /// Binds the port for the webhooks of controllers, if there is anything to serve: on every replica, also on one that

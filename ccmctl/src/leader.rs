@@ -1,7 +1,8 @@
 //! Finds the pod of the replica that leads.
 //!
-//! In: the Lease, and the host's pods. Out: the leader's pod and port. Its holder is written `HOSTNAME_UNIQUE`; the
-//! hostname is the pod's name, or the node's if the pod uses the node's network.
+//! In: the Lease, and the host's pods. Out: the leader's pod and port. Its holder is written `NAME_UNIQUE`: the name of
+//! the pod if its manifest passes that on as `POD_NAME`, as ours do, else the host name, which is the machine's if the
+//! pod uses the node's network.
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
@@ -63,18 +64,34 @@ fn choose(holder: &str, pods: &[Pod]) -> Result<Leader> {
         };
     }
     let host = holder.rsplit_once('_').map_or(holder, |(host, _)| host);
-    let is_holder = |pod: &&&Pod| {
-        let Some(spec) = &pod.spec else { return false };
-        if spec.host_network == Some(true) {
-            let node = spec.node_name.as_deref().unwrap_or_default();
-            return node == host || node.split('.').next() == Some(host);
-        }
-        pod.metadata.name.as_deref() == Some(host)
+    let node = |pod: &Pod| {
+        let spec = pod.spec.as_ref().filter(|spec| spec.host_network == Some(true))?;
+        spec.node_name.clone()
     };
-    let pod = running.iter().find(is_holder).ok_or_else(|| {
-        anyhow!("{host:?} holds the Lease, and none of the {} running pods is it", running.len())
-    })?;
+    let only = |is_it: &dyn Fn(&Pod) -> bool| match running
+        .iter()
+        .filter(|pod| is_it(pod))
+        .collect::<Vec<_>>()[..]
+    {
+        [pod] => Some(*pod),
+        _ => None,
+    };
+    let pod = only(&|pod| pod.metadata.name.as_deref() == Some(host))
+        .or_else(|| only(&|pod| node(pod).as_deref() == Some(host)))
+        .or_else(|| only(&|pod| node(pod).is_some_and(|node| first_label(&node) == first_label(host))))
+        .ok_or_else(|| {
+            anyhow!(
+                "{host:?} holds the Lease, and none of the {} running pods has that name or runs on a node of that name; \
+                 set POD_NAME in the environment of a pod whose machine is named otherwise than its node",
+                running.len()
+            )
+        })?;
     leader(pod)
+}
+
+/// A machine may know its name with the domain and the cluster without, or the other way round.
+fn first_label(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(first, _)| first)
 }
 
 fn phase(pod: &Pod) -> &str {
@@ -116,7 +133,12 @@ mod tests {
             pod("ccm-c", "node-3.example", true, "Running"),
             pod("ccm-d", "node-4", false, "Failed"),
         ];
-        let rows: [(&str, &[Pod], Result<&str, &str>); 8] = [
+        let twins = [pod("a", "node-1.east", true, "Running"), pod("b", "node-1.west", true, "Running")];
+        let rows: [(&str, &[Pod], Result<&str, &str>); 12] = [
+            ("node-1.west_3f", &twins, Ok("b")),
+            ("node-1_3f", &twins, Err("\"node-1\" holds the Lease")),
+            ("ccm-c_3f", &pods, Ok("ccm-c")),
+            ("node-3.other_3f", &pods, Ok("ccm-c")),
             ("ccm-b_3f", &pods, Ok("ccm-b")),
             ("node-3.example_3f", &pods, Ok("ccm-c")),
             ("node-3_3f", &pods, Ok("ccm-c")),
