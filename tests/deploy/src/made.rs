@@ -31,7 +31,7 @@ pub fn plain(kind: &str) -> Value {
 
 /// All files.
 pub fn files(helm: &Helm) -> Result<Vec<Made>> {
-    let mut files = vec![readme()?];
+    let mut files = vec![readme()?, schema()?];
     // A chart contains everything that it installs.
     let alerts = std::fs::read_to_string(folder().join("prometheus/alerts.yaml"))?;
     files.push(Made { path: folder().join("chart/ccm-host/alerts.yaml"), text: alerts });
@@ -74,6 +74,54 @@ fn readme() -> Result<Made> {
     let (before, _) = text.split_once(TABLE).with_context(|| format!("{} has no values", path.display()))?;
     let table = values::table(&std::fs::read_to_string(folder().join("chart/ccm-host/values.yaml"))?)?;
     Ok(Made { path, text: format!("{before}{TABLE}{table}") })
+}
+
+/// The schema of the values, with the host's flags for `extraArgs`: a flag that does not exist, or whose value cannot be
+/// read, is refused before anything changes.
+fn schema() -> Result<Made> {
+    let path = folder().join("chart/ccm-host/values.schema.json");
+    let read = |path| Ok::<Value, anyhow::Error>(serde_json::from_str(&std::fs::read_to_string(path)?)?);
+    let mut schema = read(path.clone())?;
+    let file = read(folder().join("../docs/config.schema.json"))?;
+    let flags = file["properties"].as_object().context("the schema of the configuration has no flags")?;
+    let mut allowed: serde_json::Map<String, Value> = flags
+        .iter()
+        .filter(|(name, _)| !matches!(name.as_str(), "provider" | "provider-tls-dir"))
+        .map(|(name, property)| (name.clone(), json!({ "$ref": format!("#/$defs/{}", kind(property)) })))
+        .collect();
+    allowed.insert("config".to_owned(), json!({ "$ref": "#/$defs/text" }));
+    let duration = flags["node-monitor-period"]["pattern"].clone();
+    // `--set` makes numbers and switches of what a file has in quotes, and a list repeats the flag.
+    schema["$defs"] = json!({
+        "switch": {
+            "type": ["boolean", "integer", "string"],
+            "pattern": "^(1|t|T|true|TRUE|True|0|f|F|false|FALSE|False)$",
+        },
+        "integer": { "type": ["integer", "string"], "pattern": "^[0-9]+$" },
+        "number": { "type": ["number", "string"], "pattern": "^[0-9]+(\\.[0-9]*)?$" },
+        "duration": { "type": ["string", "integer"], "pattern": duration, "maximum": 0 },
+        "text": { "type": ["string", "number", "boolean"] },
+        "list": { "type": ["string", "number", "array"], "items": { "type": ["string", "number"] } },
+    });
+    schema["properties"]["extraArgs"] = json!({
+        "description": "The host's flags by name, made from docs/config.schema.json.",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": allowed,
+    });
+    Ok(Made { path, text: format!("{schema:#}\n") })
+}
+
+/// The definition for a flag's value in `extraArgs`.
+fn kind(property: &Value) -> &'static str {
+    match property["type"].as_str() {
+        Some("boolean") => "switch",
+        Some("integer") => "integer",
+        Some("number") => "number",
+        Some(_) if property.get("pattern").is_some() => "duration",
+        Some(_) => "text",
+        None => "list",
+    }
 }
 
 /// Helm marks each document with its template.

@@ -134,7 +134,7 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
   "secure-port" .Values.securePort
   "controllers" (join "," .Values.controllers)
   "cluster-name" .Values.cluster.name
-  "configure-cloud-routes" .Values.routes.enabled
+  "configure-cloud-routes" (kindIs "invalid" .Values.routes.enabled | ternary true .Values.routes.enabled)
   "leader-elect" .Values.leaderElection.enabled
 }}
 {{- if .Values.nodeIpam.enabled }}
@@ -178,6 +178,26 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- with $tls }}{{ $_ := set $flags "provider-tls-dir" . }}{{ end }}
 {{- range $name, $value := .Values.extraArgs }}{{ $_ := set $flags $name $value }}{{ end }}
 {{- toJson $flags }}
+{{- end }}
+
+{{- /* Fails for values that are well formed and cannot work: the host would not start, or would silently do without. */}}
+{{- define "ccm-host.refusals" -}}
+{{- $flags := include "ccm-host.flags" . | fromJson }}
+{{- $controllers := include "ccm-host.controllers" . | fromJsonArray }}
+{{- $noCidrs := empty (get $flags "cluster-cidr") }}
+{{- if and .Values.routes.enabled $noCidrs }}
+{{- fail "routes.enabled=true has no effect without the networks of the pods: set cluster.cidrs" }}
+{{- end }}
+{{- if and (has "nodeipam" $controllers) $noCidrs (ne (get $flags "cidr-allocator-type" | toString) "CloudAllocator") }}
+{{- fail "nodeIpam.enabled=true has nothing to allocate from: set cluster.cidrs, or extraArgs.cidr-allocator-type=CloudAllocator for a provider that allocates pod CIDRs" }}
+{{- end }}
+{{- if and (not .Values.shadow) (not (has "persistent-volume-label" $controllers)) }}
+{{- range .Values.webhooks }}
+{{- if hasPrefix "persistent-volume-label" . }}
+{{- fail "webhooks has persistent-volume-label, which does nothing without its controller: add persistent-volume-label to controllers" }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "ccm-host.args" -}}

@@ -102,8 +102,9 @@ fn what_users_of_other_charts_set_has_its_place() -> Result<()> {
         (&spec["template"]["metadata"]["labels"]["team"], json!("cloud")),
         (&spec["template"]["metadata"]["annotations"]["checksum"], json!("1")),
         (&host["image"], json!("registry.example/host:2.0.0")),
-        (&host["env"][0], json!({ "name": "KUBERNETES_SERVICE_HOST", "value": "10.0.0.1" })),
-        (&host["env"][2], json!({ "name": "TZ", "value": "UTC" })),
+        (&host["env"][0]["valueFrom"]["fieldRef"]["fieldPath"], json!("metadata.name")),
+        (&host["env"][1], json!({ "name": "KUBERNETES_SERVICE_HOST", "value": "10.0.0.1" })),
+        (&host["env"][3], json!({ "name": "TZ", "value": "UTC" })),
         (&find(&objects, "PodDisruptionBudget")?["spec"]["maxUnavailable"], json!(1)),
         (&find(&objects, "Service")?["spec"]["ports"][0]["port"], json!(10258)),
     ] {
@@ -262,8 +263,48 @@ fn bad_values_are_named_with_what_is_wanted() -> Result<()> {
             "no updateStrategy but Recreate",
         ),
         (mock(json!({ "nodeSelecter": {} })), "additional properties 'nodeSelecter' not allowed"),
-        (mock(json!({ "extraArgs": { "--v": 1 } })), "invalid propertyName '--v'"),
-        (mock(json!({ "extraArgs": { "provider": "a=b" } })), "invalid propertyName 'provider'"),
+        (mock(json!({ "extraArgs": { "--v": 1 } })), "additional properties '--v' not allowed"),
+        (
+            mock(json!({ "extraArgs": { "nosuchflag": 1 } })),
+            "at '/extraArgs': additional properties 'nosuchflag' not allowed",
+        ),
+        (mock(json!({ "extraArgs": { "provider": "a=b" } })), "additional properties 'provider' not allowed"),
+        (
+            mock(json!({ "extraArgs": { "node-monitor-period": "abc" } })),
+            "at '/extraArgs/node-monitor-period': 'abc' does not match pattern",
+        ),
+        (
+            mock(json!({ "extraArgs": { "node-monitor-period": 10 } })),
+            "at '/extraArgs/node-monitor-period': maximum: got 10, want 0",
+        ),
+        (
+            mock(json!({ "extraArgs": { "concurrent-node-syncs": "many" } })),
+            "at '/extraArgs/concurrent-node-syncs': 'many' does not match pattern",
+        ),
+        (
+            mock(json!({ "extraArgs": { "profiling": "perhaps" } })),
+            "at '/extraArgs/profiling': 'perhaps' does not match pattern",
+        ),
+        (
+            mock(json!({ "cluster": { "cidrs": ["999.1.1.1/99"] } })),
+            "at '/cluster/cidrs/0': '999.1.1.1/99' does not match pattern",
+        ),
+        (
+            mock(json!({ "cluster": { "cidrs": ["10.0.0.0/33"] } })),
+            "at '/cluster/cidrs/0': '10.0.0.0/33' does not match pattern",
+        ),
+        (
+            mock(json!({ "routes": { "enabled": true } })),
+            "routes.enabled=true has no effect without the networks of the pods: set cluster.cidrs",
+        ),
+        (
+            mock(json!({ "nodeIpam": { "enabled": true } })),
+            "nodeIpam.enabled=true has nothing to allocate from: set cluster.cidrs",
+        ),
+        (
+            mock(json!({ "webhooks": ["persistent-volume-label"] })),
+            "add persistent-volume-label to controllers",
+        ),
     ] {
         let error = helm.render(&values).err().with_context(|| format!("{values} were taken"))?.to_string();
         ensure!(error.contains(said), "{values}: {said:?} is not said in\n{error}");
@@ -339,7 +380,19 @@ fn rights_follow_what_runs() -> Result<()> {
             &[],
             &["nodes/status"],
         ),
-        (json!({ "controllers": [], "nodeIpam": { "enabled": true } }), &["patch nodes"], &["nodes/status"]),
+        (
+            json!({ "controllers": [], "nodeIpam": { "enabled": true }, "cluster": cidrs }),
+            &["patch nodes"],
+            &["nodes/status"],
+        ),
+        (
+            json!({
+                "controllers": [], "nodeIpam": { "enabled": true },
+                "extraArgs": { "cidr-allocator-type": "CloudAllocator" },
+            }),
+            &["patch nodes"],
+            &[],
+        ),
         (json!({ "extraArgs": { "controllers": "service" } }), &["services/status"], &["patch nodes"]),
         (
             json!({ "kind": "Deployment", "replicaCount": 1, "leaderElection": { "enabled": false } }),
@@ -424,11 +477,7 @@ fn rights_follow_what_runs() -> Result<()> {
             &[],
             &["secrets", "mutatingwebhookconfigurations"],
         ),
-        (
-            json!({ "webhooks": ["persistent-volume-label"] }),
-            &[],
-            &["secrets", "mutatingwebhookconfigurations"],
-        ),
+        (json!({ "webhooks": ["*"] }), &[], &["secrets", "mutatingwebhookconfigurations"]),
         (json!({ "rbac": { "create": false } }), &[], &[" "]),
     ] {
         let rights = granted(&objects(&helm.render(&mock(values.clone()))?)?);

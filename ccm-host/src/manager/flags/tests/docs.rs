@@ -182,6 +182,9 @@ accepted with a warning that says what to do. The column *Upstream* compares wit
 controller manager: the same, another default there, or new here.
 ";
 
+/// A duration that the host reads; `flag::duration` has the rules.
+const DURATION: &str = r"^\+?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$";
+
 /// The contents of `docs/config.schema.json`: the schema of a `--config` file, for editors and for checks before a
 /// roll-out.
 fn schema() -> Value {
@@ -207,6 +210,9 @@ fn property(flag: &FlagDoc) -> Value {
         "BOOL" => json!({"type": "boolean"}),
         "INT" => json!({"type": "integer"}),
         "NUMBER" => json!({"type": "number"}),
+        "DURATION" if flag.upstream != Upstream::WithoutEffect => {
+            json!({"type": "string", "pattern": DURATION})
+        }
         "PORT" => json!({"type": ["integer", "string"]}),
         "LIST" | "UIDS" => json!({"anyOf": [{"type": "string"}, list, map]}),
         _ if flag.repeatable => json!({"anyOf": [{"type": "string"}, list, map]}),
