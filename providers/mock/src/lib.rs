@@ -17,4 +17,5 @@ pub mod fault;
 mod mock;
 mod provider;
 pub mod serve;
+mod traffic;
 mod wire;

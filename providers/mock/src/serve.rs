@@ -13,7 +13,7 @@ use crate::{
     advertised::Advertised,
     cloud::{Cloud, NewInstances, Settings, Store, write},
     fault::Fault,
-    provider, wire,
+    provider, traffic, wire,
 };
 
 pub use crate::mock::Mock;
@@ -36,6 +36,10 @@ pub struct Options {
     /// Version that the provider reports of itself.
     #[arg(long, value_name = "TEXT", default_value = env!("CARGO_PKG_VERSION"))]
     pub report_version: String,
+    /// Carry the traffic of balancers to their nodes: on Linux, as root, in the network namespace of the router in front
+    /// of them.
+    #[arg(long)]
+    pub carry_traffic: bool,
     /// The cloud's settings.
     #[command(flatten)]
     pub settings: Settings,
@@ -74,6 +78,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     tokio::select! {
         ended = server.run() => ended?,
         failed = serve_door(&options, door) => failed?,
+        failed = traffic::carry(&mock), if options.carry_traffic => failed?,
         never = mock.live(handle) => match never {},
     }
     Ok(())

@@ -104,6 +104,9 @@ pub struct Balancer {
     /// Health check port of the nodes; 0 if there is no check.
     #[serde(default)]
     pub health_check_port: i32,
+    /// Timeout of the session affinity by client IP, in seconds; 0 if there is none.
+    #[serde(default)]
+    pub affinity_seconds: i64,
     /// Its backends.
     pub backends: Arc<Vec<Target>>,
     /// Digest of its backend set.

@@ -164,6 +164,7 @@ impl State {
             annotations: BTreeMap::from_iter(service.annotations),
             source_ranges: service.source_ranges,
             health_check_port: if local { service.health_check_node_port } else { 0 },
+            affinity_seconds: service.client_ip_affinity.map_or(0, |timeout| timeout.seconds),
             backends: self.share_backends(&set.digest, backends),
             backend_digest: set.digest,
             drifted: false,

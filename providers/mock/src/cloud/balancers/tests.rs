@@ -107,9 +107,11 @@ fn changes_are_made_in_place_and_keep_the_address() {
     let before = ensure(&mut cloud, "c1", &service(UID), "d1").unwrap().balancer;
     let mut wanted = service(UID);
     wanted.ports[0].port = 443;
+    wanted.client_ip_affinity = Some(prost_types::Duration { seconds: 600, nanos: 0 });
     let after = ensure(&mut cloud, "c1", &wanted, "d2").unwrap().balancer;
     assert_eq!((&after.id, &after.ingress), (&before.id, &before.ingress));
     assert_eq!((after.ports[0].port, after.applied_digest.as_str()), (443, "d2"));
+    assert_eq!(after.affinity_seconds, 600);
     let internal = ensure(&mut cloud, "c1", &annotated("scheme", "internal"), "d3").unwrap().balancer;
     assert_eq!(internal.ingress[0].ip.unwrap().to_string(), "172.31.0.1");
     assert_eq!(cloud.taken_addresses().len(), 1, "the former address is free again");

@@ -1,0 +1,398 @@
+//! `--carry-traffic`: balancers carry packets, in the network namespace that the mock runs in, which must be that of the
+//! router in front of the nodes.
+//!
+//! In: the balancers of the cloud and the addresses of its instances. Out: for each address of a balancer, a route or a
+//! proxy. An address of mode VIP is routed to the nodes as it is, and kube-proxy takes it there: the source address
+//! stays, and the kernel sends a client always to the same node, whatever session affinity says. On an address of mode
+//! Proxy the mock itself listens, and connects to the node port. Nothing is sent to a node whose health check fails. An
+//! address that a balancer has left swallows what it gets.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, hash_map::DefaultHasher},
+    hash::{Hash as _, Hasher as _},
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use http_body_util::Empty;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use ipnet::IpNet;
+use parking_lot::Mutex;
+use prost::bytes::Bytes;
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream, UdpSocket},
+    process::Command,
+    sync::watch,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    cloud::{AddressKind, Balancer, BalancerState, Port, Protocol, State},
+    mock::Mock,
+};
+
+/// The interval of the health checks, and how long one may take.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+/// What clouds ask for the policy Cluster: the health of kube-proxy.
+const KUBE_PROXY: u16 = 10256;
+/// A proxy forgets the sender of a datagram after this.
+const UDP_IDLE: Duration = Duration::from_secs(60);
+/// Longer than any datagram.
+const DATAGRAM: usize = 65_536;
+
+/// What an address of a balancer does with its traffic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Way {
+    /// The nodes behind it.
+    nodes: Vec<IpAddr>,
+    /// Where each is asked for its health.
+    check: u16,
+    /// Of an address of mode Proxy: what it listens on. A node takes what is routed to it by the Service itself.
+    proxy: Option<Listening>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Listening {
+    ports: Vec<Port>,
+    /// Who may connect; empty is everybody.
+    from: Vec<IpNet>,
+}
+
+/// The ways of all addresses.
+fn ways(state: &State) -> BTreeMap<IpAddr, Way> {
+    let active = state.balancers().filter(|balancer| balancer.state == BalancerState::Active);
+    active
+        .flat_map(|balancer| {
+            balancer.ingress.iter().filter_map(|ingress| {
+                let address = ingress.ip?;
+                Some((address, way(state, balancer, address, ingress.proxy)))
+            })
+        })
+        .collect()
+}
+
+fn way(state: &State, balancer: &Balancer, address: IpAddr, is_proxy: bool) -> Way {
+    let internal = |id: &str| {
+        let instance = state.instance(id)?;
+        let all = instance.addresses.iter().filter(|one| one.kind == AddressKind::InternalIp);
+        let mut all = all.filter_map(|one| one.address.parse::<IpAddr>().ok());
+        all.find(|one| one.is_ipv4() == address.is_ipv4())
+    };
+    let known = balancer.backends.iter().filter(|target| !target.provider_id.is_empty());
+    let nodes: BTreeSet<IpAddr> = known.filter_map(|target| internal(&target.provider_id)).collect();
+    let check = u16::try_from(balancer.health_check_port).ok().filter(|port| *port != 0);
+    Way {
+        nodes: nodes.into_iter().collect(),
+        check: check.unwrap_or(KUBE_PROXY),
+        proxy: is_proxy.then(|| Listening {
+            ports: balancer.ports.clone(),
+            from: balancer.source_ranges.iter().filter_map(|range| range.parse().ok()).collect(),
+        }),
+    }
+}
+
+/// What was done for an address.
+#[derive(Debug)]
+enum Carried {
+    Routed(Vec<IpAddr>),
+    Proxied(Listening, Proxy),
+    Swallowed,
+}
+
+/// The tasks of a proxy end with it.
+#[derive(Debug)]
+struct Proxy {
+    nodes: watch::Sender<Vec<IpAddr>>,
+    _listeners: JoinSet<()>,
+}
+
+/// Carries traffic until an address cannot be set up.
+pub(crate) async fn carry(mock: &Mock) -> Result<()> {
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let mut moves = mock.cloud.moves();
+    let mut carried = BTreeMap::new();
+    loop {
+        moves.borrow_and_update();
+        let wanted = mock.look(ways);
+        let healthy = healthy(&client, &wanted).await;
+        for (address, way) in &wanted {
+            let nodes =
+                way.nodes.iter().filter(|node| healthy.contains(&(**node, way.check))).copied().collect();
+            set_up(&mut carried, *address, way, nodes)
+                .await
+                .with_context(|| format!("the traffic of {address} cannot be carried"))?;
+        }
+        for (address, is) in &mut carried {
+            if !wanted.contains_key(address) && !matches!(is, Carried::Swallowed) {
+                swallow(*address, is).await?;
+            }
+        }
+        tokio::select! {
+            () = sleep(CHECK_EVERY) => {}
+            _changed = moves.changed() => {}
+        }
+    }
+}
+
+/// The nodes, with the port of the check, that answer it.
+async fn healthy(
+    client: &Client<HttpConnector, Empty<Bytes>>,
+    wanted: &BTreeMap<IpAddr, Way>,
+) -> BTreeSet<(IpAddr, u16)> {
+    let asked = wanted.values().flat_map(|way| way.nodes.iter().map(|node| (*node, way.check)));
+    let asked: BTreeSet<_> = asked.collect();
+    let checks = asked.into_iter().map(|(node, port)| async move {
+        let uri = format!("http://{}/healthz", SocketAddr::new(node, port)).parse().ok()?;
+        let answer = timeout(CHECK_EVERY, client.get(uri)).await.ok()?.ok()?;
+        answer.status().is_success().then_some((node, port))
+    });
+    checks.collect::<FuturesUnordered<_>>().filter_map(async |healthy| healthy).collect().await
+}
+
+async fn set_up(
+    carried: &mut BTreeMap<IpAddr, Carried>,
+    address: IpAddr,
+    way: &Way,
+    nodes: Vec<IpAddr>,
+) -> Result<()> {
+    let is = carried.entry(address).or_insert(Carried::Swallowed);
+    match (&way.proxy, &mut *is) {
+        (Some(wanted), Carried::Proxied(listening, proxy)) if wanted == listening => {
+            proxy.nodes.send_replace(nodes);
+        }
+        (Some(wanted), _) => {
+            swallow(address, is).await?;
+            ip(&format!("address replace {} dev lo", IpNet::from(address))).await?;
+            *is = Carried::Proxied(wanted.clone(), Proxy::listen(address, wanted, nodes).await?);
+        }
+        (None, Carried::Routed(before)) if *before == nodes => {}
+        (None, _) => {
+            if matches!(is, Carried::Proxied(..)) {
+                swallow(address, is).await?;
+            }
+            let hops = nodes.iter().map(|node| format!(" nexthop via {node}"));
+            let to = if nodes.is_empty() { "blackhole ".to_owned() } else { String::new() };
+            ip(&format!("route replace {to}{}{}", IpNet::from(address), hops.collect::<String>())).await?;
+            *is = Carried::Routed(nodes);
+        }
+    }
+    Ok(())
+}
+
+/// Ends what was done for an address: from then on it gets no answer.
+async fn swallow(address: IpAddr, is: &mut Carried) -> Result<()> {
+    if let Carried::Proxied(..) = std::mem::replace(is, Carried::Swallowed) {
+        ip(&format!("address del {} dev lo", IpNet::from(address))).await?;
+    }
+    ip(&format!("route replace blackhole {}", IpNet::from(address))).await
+}
+
+async fn ip(arguments: &str) -> Result<()> {
+    let run = Command::new("ip").args(arguments.split_whitespace()).output().await;
+    let run = run.context("--carry-traffic needs the command ip (Debian: iproute2)")?;
+    let said = String::from_utf8_lossy(&run.stderr);
+    ensure!(run.status.success(), "--carry-traffic needs root: ip {arguments}: {}", said.trim());
+    Ok(())
+}
+
+impl Proxy {
+    async fn listen(address: IpAddr, wanted: &Listening, nodes: Vec<IpAddr>) -> Result<Self> {
+        let nodes = watch::Sender::new(nodes);
+        let mut listeners = JoinSet::new();
+        for port in &wanted.ports {
+            let number = u16::try_from(port.port).with_context(|| format!("{} is no port", port.port))?;
+            let here = SocketAddr::new(address, number);
+            let to = To {
+                nodes: nodes.subscribe(),
+                port: u16::try_from(port.node_port)
+                    .with_context(|| format!("{} is no port", port.node_port))?,
+                from: wanted.from.clone().into(),
+            };
+            match port.protocol {
+                Protocol::Tcp => drop(listeners.spawn(connections(TcpListener::bind(here).await?, to))),
+                Protocol::Udp => drop(listeners.spawn(datagrams(UdpSocket::bind(here).await?, to))),
+            }
+        }
+        Ok(Self { nodes, _listeners: listeners })
+    }
+}
+
+/// Where one port of a proxy leads.
+#[derive(Debug, Clone)]
+struct To {
+    nodes: watch::Receiver<Vec<IpAddr>>,
+    port: u16,
+    from: Arc<[IpNet]>,
+}
+
+impl To {
+    /// A client's node, always the same one while the nodes stay.
+    fn node(&self, client: IpAddr) -> Option<SocketAddr> {
+        if !self.from.is_empty() && !self.from.iter().any(|range| range.contains(&client)) {
+            return None;
+        }
+        let nodes = self.nodes.borrow();
+        let mut hash = DefaultHasher::new();
+        client.hash(&mut hash);
+        let nth = hash.finish().checked_rem(nodes.len() as u64)?;
+        let node = nodes.get(usize::try_from(nth).ok()?)?;
+        Some(SocketAddr::new(*node, self.port))
+    }
+}
+
+async fn connections(listener: TcpListener, to: To) {
+    let mut open = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((mut client, peer)) = accepted else { continue };
+                let Some(node) = to.node(peer.ip()) else { continue };
+                open.spawn(async move {
+                    // Either side may go away at any time; there is nobody to tell.
+                    if let Ok(mut server) = TcpStream::connect(node).await {
+                        let _ = copy_bidirectional(&mut client, &mut server).await;
+                    }
+                });
+            }
+            Some(_ended) = open.join_next() => {}
+        }
+    }
+}
+
+async fn datagrams(socket: UdpSocket, to: To) {
+    let socket = Arc::new(socket);
+    let servers: Arc<Mutex<HashMap<SocketAddr, Arc<UdpSocket>>>> = Arc::default();
+    let mut answers = JoinSet::new();
+    let mut buffer = vec![0; DATAGRAM];
+    loop {
+        let Ok((length, client)) = socket.recv_from(&mut buffer).await else { continue };
+        while answers.try_join_next().is_some() {}
+        let Some(node) = to.node(client.ip()) else { continue };
+        let known =
+            servers.lock().get(&client).cloned().filter(|server| server.peer_addr().ok() == Some(node));
+        let server = match known {
+            Some(server) => server,
+            None => {
+                let any = if node.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+                let Ok(server) = UdpSocket::bind(any).await else { continue };
+                if server.connect(node).await.is_err() {
+                    continue;
+                }
+                let server = Arc::new(server);
+                servers.lock().insert(client, Arc::clone(&server));
+                answers.spawn(answer(Arc::clone(&socket), Arc::clone(&servers), client, Arc::clone(&server)));
+                server
+            }
+        };
+        let _lost = server.send(&buffer[..length]).await;
+    }
+}
+
+/// Hands a client the answers of its server, until it has been silent for long, or another one is its server.
+async fn answer(
+    socket: Arc<UdpSocket>,
+    servers: Arc<Mutex<HashMap<SocketAddr, Arc<UdpSocket>>>>,
+    client: SocketAddr,
+    server: Arc<UdpSocket>,
+) {
+    let mut buffer = vec![0; DATAGRAM];
+    while let Ok(Ok(length)) = timeout(UDP_IDLE, server.recv(&mut buffer)).await {
+        let _lost = socket.send_to(&buffer[..length], client).await;
+    }
+    let mut servers = servers.lock();
+    if servers.get(&client).is_some_and(|known| Arc::ptr_eq(known, &server)) {
+        servers.remove(&client);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cloudprovider_sdk::proto::{
+        BackendSet, ClusterRef, EnsureLoadBalancerRequest, NodeRef, Service, ServicePort, ServiceRef,
+        TrafficPolicy,
+    };
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::cloud::{ANNOTATION_PREFIX, Address, NewInstances, Settings};
+
+    fn service(mode: &str) -> Service {
+        let port = ServicePort { port: 80, node_port: 30_080, ..ServicePort::default() };
+        Service {
+            r#ref: Some(ServiceRef { namespace: "ns".into(), name: "web".into(), uid: "1".into() }),
+            ports: vec![port],
+            annotations: [(format!("{ANNOTATION_PREFIX}ip-mode"), mode.to_owned())].into(),
+            source_ranges: vec!["172.30.0.0/16".into()],
+            ..Service::default()
+        }
+    }
+
+    /// The only way of a balancer of this Service, with one instance of both families and one of IPv4 behind it.
+    fn made(mut service: Service) -> Option<(IpAddr, Way)> {
+        let mut state = State::new(Settings::default());
+        let now = Timestamp::UNIX_EPOCH;
+        service.ports.iter_mut().for_each(|port| port.set_protocol(cloudprovider_sdk::proto::Protocol::Tcp));
+        let mut nodes = Vec::new();
+        for (name, addresses) in [("a", &["10.77.0.11", "fd77::11"][..]), ("b", &["10.77.0.12"])] {
+            let internal = |address: &&str| Address::new(AddressKind::InternalIp, *address);
+            let addresses = Some(addresses.iter().map(internal).collect());
+            let wish = NewInstances { addresses, ..NewInstances::named(name) };
+            state.create_instances(&wish, now).unwrap();
+            nodes.push(NodeRef { name: name.into(), ..NodeRef::default() });
+        }
+        // One that the cloud does not know gets no traffic.
+        nodes.push(NodeRef { name: "stranger".into(), ..NodeRef::default() });
+        let wish = EnsureLoadBalancerRequest {
+            service: Some(service),
+            backends: Some(BackendSet { digest: "1".into(), nodes, ..BackendSet::default() }),
+            ..EnsureLoadBalancerRequest::default()
+        };
+        state.ensure_balancer(&ClusterRef { uid: "c".into(), name: String::new() }, wish, now).unwrap();
+        state.tick(now);
+        ways(&state).into_iter().next()
+    }
+
+    fn addresses(all: &[&str]) -> Vec<IpAddr> {
+        all.iter().map(|one| one.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn an_address_leads_to_the_nodes_of_its_family() {
+        let (address, way) = made(service("VIP")).unwrap();
+        assert_eq!(address.to_string(), "192.0.2.1");
+        let nodes = addresses(&["10.77.0.11", "10.77.0.12"]);
+        assert_eq!(way, Way { nodes, check: KUBE_PROXY, proxy: None });
+
+        let mut local = service("VIP");
+        local.set_external_traffic_policy(TrafficPolicy::Local);
+        local.health_check_node_port = 31_000;
+        assert_eq!(made(local).unwrap().1.check, 31_000);
+
+        let mut six = service("VIP");
+        six.ip_families = vec![cloudprovider_sdk::proto::IpFamily::Ipv6.into()];
+        assert_eq!(made(six).unwrap().1.nodes, addresses(&["fd77::11"]));
+    }
+
+    #[test]
+    fn a_proxy_listens_on_the_ports_and_lets_in_whom_the_service_names() {
+        let (_, way) = made(service("Proxy")).unwrap();
+        let listening = way.proxy.unwrap();
+        assert_eq!((listening.ports[0].port, listening.ports[0].node_port), (80, 30_080));
+        let nodes = watch::Sender::new(way.nodes);
+        let to = To { nodes: nodes.subscribe(), port: 30_080, from: listening.from.into() };
+        let client: IpAddr = "172.30.0.2".parse().unwrap();
+        let node = to.node(client).unwrap();
+        assert_eq!(to.node(client), Some(node), "a client stays at its node");
+        assert_eq!(to.node("172.31.0.2".parse().unwrap()), None, "outside of the source ranges");
+        nodes.send_replace(Vec::new());
+        assert_eq!(to.node(client), None, "no node is healthy");
+    }
+}
