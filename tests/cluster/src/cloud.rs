@@ -17,7 +17,7 @@ pub struct Cloud(Client);
 
 impl Cloud {
     /// The door whose address the mock wrote to this file.
-    pub(crate) fn behind(file: &Path) -> Result<Self> {
+    pub fn behind(file: &Path) -> Result<Self> {
         let address = fs::read_to_string(file).context("no admin door yet")?;
         let address: SocketAddr =
             address.trim().parse().with_context(|| format!("{address:?} is no address"))?;

@@ -36,7 +36,7 @@ const FOLDER: &str = "/mnt";
 /// Where containerd puts containers that are given no other group.
 const GROUP: &str = "k8s.io";
 /// Debian's packages with the programs that are needed.
-const NEEDED: [(&str, &str); 13] = [
+const NEEDED: [(&str, &str); 14] = [
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
     ("ip", "iproute2"),
@@ -48,6 +48,7 @@ const NEEDED: [(&str, &str); 13] = [
     ("buildah", "buildah"),
     ("busybox", "busybox-static"),
     ("musl-gcc", "musl-tools"),
+    ("curl", "curl"),
     ("go", "golang"),
     ("rustup", "rustup"),
 ];
@@ -170,16 +171,13 @@ pub struct Machine {
 }
 
 /// The switch: the machines' gateway, and where the apiserver listens.
-const SWITCH: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+pub const SWITCH: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 
 impl MachinesOptions {
     /// Starts it, and returns when all nodes have registered and are ready. Only in a room.
     pub async fn start(&self) -> Result<Machines> {
         ensure!(env::var_os(INSIDE).is_some(), "a cluster of machines exists only in a room: see in_a_room");
-        run(
-            "ip link add switch type bridge && ip addr add 10.77.0.1/24 dev switch && ip link set switch up",
-        )?;
-        run("sysctl -qw net.ipv4.ip_forward=1")?;
+        run(OUTSIDE)?;
         let control_plane = control_plane::Options::default().root(FOLDER).machines(SWITCH).start().await?;
         let client = control_plane.admin_client()?;
         let programs = Assets::machines()?;
@@ -201,6 +199,16 @@ impl MachinesOptions {
     }
 }
 
+/// The switch, and a client that is not on the machines' network.
+const OUTSIDE: &str = "
+    ip link add switch type bridge && ip addr add 10.77.0.1/24 dev switch && ip link set switch up
+    sysctl -qw net.ipv4.ip_forward=1
+    ip netns add client
+    ip link add to-client type veth peer name eth0 netns client
+    ip addr add 172.30.0.1/24 dev to-client && ip link set to-client up
+    ip -n client addr add 172.30.0.2/24 dev eth0 && ip -n client link set eth0 up
+    ip -n client route add default via 172.30.0.1";
+
 /// The processes that run beside the apiserver.
 fn around(control_plane: &ControlPlane, programs: &Path) -> Result<Vec<Process>> {
     let folder = control_plane.dir();
@@ -217,6 +225,9 @@ fn around(control_plane: &ControlPlane, programs: &Path) -> Result<Vec<Process>>
         "--use-service-account-credentials".to_owned(),
         format!("--service-account-private-key-file={}", file("service-account.key")),
         format!("--root-ca-file={}", file("ca.crt")),
+        // A silent kubelet is noticed sooner than by default, since it also reports more often.
+        "--node-monitor-grace-period=10s".to_owned(),
+        "--node-monitor-period=1s".to_owned(),
     ];
     Ok(vec![of("kube-controller-manager", &manager)?, of("kube-scheduler", &[])?])
 }
@@ -297,6 +308,14 @@ impl Machines {
         let path = env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", self.programs.display()));
         command.env("KUBECONFIG", self.control_plane.admin_kubeconfig());
+        command
+    }
+
+    /// A command of a client outside of the cluster, whose address is 172.30.0.2.
+    #[must_use]
+    pub fn client(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", "client", program]);
         command
     }
 

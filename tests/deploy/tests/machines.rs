@@ -14,18 +14,18 @@ use anyhow::{Context as _, Result, ensure};
 use deploy_tests::Helm;
 use serde_json::{Value, json};
 use test_cluster::{
-    Process,
-    machines::{INSIDE, Machines, MachinesOptions, in_a_room},
+    Cloud, Process,
+    machines::{INSIDE, Machines, MachinesOptions, SWITCH, in_a_room},
     wait,
 };
 
 const PAGE: &str = include_str!("../../../docs/operate.md");
 const RELEASE: &str = "cloud-controller-manager";
 
-/// Runs the body beside a cluster of one control plane machine and one worker.
-fn on_machines(test: &str, body: impl AsyncFnOnce(Person) -> Result<()>) -> Result<()> {
+/// Runs the body beside a cluster of one control plane machine and some workers.
+fn on_machines(test: &str, workers: u8, body: impl AsyncFnOnce(Person) -> Result<()>) -> Result<()> {
     in_a_room(&["--exact", test, "--ignored", "--nocapture"], prepare, async || {
-        body(Person::new(MachinesOptions::default().start().await?)?).await
+        body(Person::new(MachinesOptions { control_plane: 1, workers }.start().await?)?).await
     })
 }
 
@@ -134,7 +134,7 @@ fn blocks(section: &str) -> Result<Vec<(&'static str, String)>> {
 #[test]
 #[ignore = "needs root, packages and minutes; .ci/run runs it"]
 fn an_operator_follows_the_page() -> Result<()> {
-    on_machines("an_operator_follows_the_page", async |person| {
+    on_machines("an_operator_follows_the_page", 1, async |person| {
         for (language, text) in blocks("Install")? {
             // A registry that the nodes can reach is the reader's; here the images lie on the nodes.
             let text = text.replace("registry.example/", "localhost/");
@@ -196,7 +196,7 @@ fn initialised(person: &Person) -> Result<()> {
 #[test]
 #[ignore = "needs root, packages and minutes; .ci/run runs it"]
 fn a_deployment_of_two_replicas_for_one_node_can_be_upgraded() -> Result<()> {
-    on_machines("a_deployment_of_two_replicas_for_one_node_can_be_upgraded", async |person| {
+    on_machines("a_deployment_of_two_replicas_for_one_node_can_be_upgraded", 0, async |person| {
         let (_, images) = blocks("Install")?.remove(0);
         person.types(&images)?;
         let image = |name: &str| json!({ "repository": format!("localhost/{name}"), "tag": "0.1.0" });
@@ -215,6 +215,164 @@ fn a_deployment_of_two_replicas_for_one_node_can_be_upgraded() -> Result<()> {
         person.waits_for_host("--v=3").await?;
         ensure!(person.ready_hosts()?.len() == 1, "one node was meant to have room for one");
         Ok(())
+    })
+}
+
+/// Each pod answers with the address of whoever asks it, and with its own name.
+const PODS: &str = r##"
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: web}
+data: {who: "#!/bin/sh\necho; echo $REMOTE_ADDR $(busybox hostname)"}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      topologySpreadConstraints:
+        - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}
+      tolerations: [{key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 1}]
+      containers:
+        - name: web
+          image: localhost/pause:1
+          imagePullPolicy: Never
+          args: [httpd, -f, -p, "0.0.0.0:8080", -h, /www]
+          readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}
+          volumeMounts: [{name: web, mountPath: /www/cgi-bin}]
+      volumes: [{name: web, configMap: {name: web, defaultMode: 0755}}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  type: LoadBalancer
+  externalTrafficPolicy: Local
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080}]
+"##;
+
+impl Person {
+    /// Installs the chart with a mock that is not in the cluster: it is the router in front of the machines, and carries
+    /// the traffic of its balancers.
+    async fn installs_with_a_cloud_outside(&self) -> Result<(Process, Cloud)> {
+        let key = rcgen::KeyPair::generate()?;
+        let certificate = rcgen::CertificateParams::new(vec![SWITCH.to_string()])?.self_signed(&key)?;
+        for (name, pem) in [("tls.crt", certificate.pem()), ("tls.key", key.serialize_pem())] {
+            self.writes(name, &pem)?;
+        }
+        let file = |name: &str| self.folder.join(name).display().to_string();
+        let flags = [
+            format!("--endpoint=tcp://{SWITCH}:8443"),
+            format!("--tls-cert-file={}", file("tls.crt")),
+            format!("--tls-key-file={}", file("tls.key")),
+            format!("--tls-client-ca-file={}", file("tls.crt")),
+            "--admin-address=127.0.0.1:0".to_owned(),
+            format!("--admin-address-file={}", file("door")),
+            "--carry-traffic".to_owned(),
+        ];
+        let program = programs::target().join("images/provider-mock");
+        let process = Process::start("provider-mock", &program, &flags, &[], &self.folder.join("mock.log"))?;
+        let cloud =
+            wait::until("the door of the cloud", async || Ok(Cloud::behind(&self.folder.join("door")).ok()))
+                .await
+                .with_context(|| process.tail())?;
+        for machine in self.machines.all() {
+            cloud.create_instance(&machine.name, "zone-a").await?;
+            cloud.set_internal_ip(&machine.name, &machine.address.to_string()).await?;
+        }
+        let values = json!({
+            "image": { "repository": "localhost/ccm-host", "tag": "0.1.0" },
+            // By default no node goes that is younger than five minutes.
+            "extraArgs": { "node-deletion-grace": "1s" },
+            "providers": { "mock": { "endpoint": format!("https://{SWITCH}:8443"), "tlsSecretName": "mock" } },
+        });
+        self.writes("values.yaml", &values.to_string())?;
+        let (_, images) = blocks("Install")?.remove(0);
+        self.types(&images)?;
+        self.types(
+            "kubectl -n kube-system create secret generic mock \
+             --from-file=ca.crt=tls.crt --from-file=tls.crt --from-file=tls.key",
+        )?;
+        self.types(&format!(
+            "helm install {RELEASE} deploy/chart/ccm-host --namespace kube-system --values values.yaml
+             kubectl -n kube-system rollout status daemonset/{RELEASE} --timeout=2m
+             kubectl wait node --all --for=jsonpath='{{.spec.providerID}}' --timeout=60s"
+        ))?;
+        Ok((process, cloud))
+    }
+
+    /// What a client outside reads from the Service, if it is answered.
+    fn asks(&self, address: &str) -> Option<String> {
+        let url = format!("http://{address}/cgi-bin/who");
+        let curl = self.machines.client("curl").args(["--silent", "--max-time", "2", &url]).output().ok()?;
+        curl.status.success().then(|| String::from_utf8_lossy(&curl.stdout).trim().to_owned())
+    }
+
+    /// Waits until the answer is as wanted, and returns it.
+    async fn is_answered(&self, address: &str, what: &str, wanted: impl Fn(&str) -> bool) -> Result<String> {
+        let mut last = None;
+        wait::until(&format!("an answer {what} at {address}"), async || {
+            last = self.asks(address);
+            Ok(last.clone().filter(|answer| wanted(answer)))
+        })
+        .await
+        .with_context(|| format!("last: {last:?}"))
+    }
+}
+
+/// A client outside sees pods, the pods see the client, and neither loses the other with a node, or with the mode of the
+/// address. What a deleted balancer leaves is silent.
+#[test]
+#[ignore = "needs root, packages and minutes; .ci/run runs it"]
+fn a_client_reaches_pods_through_a_balancer() -> Result<()> {
+    on_machines("a_client_reaches_pods_through_a_balancer", 2, async |person| {
+        let (_mock, cloud) = person.installs_with_a_cloud_outside().await?;
+        person.writes("pods.yaml", PODS)?;
+        person.types(
+            "kubectl apply -f pods.yaml
+             kubectl rollout status deployment/web --timeout=60s
+             kubectl wait service web --for=jsonpath='{.status.loadBalancer.ingress}' --timeout=60s",
+        )?;
+        let address =
+            person.types("kubectl get service web -o jsonpath='{.status.loadBalancer.ingress[0].ip}'")?;
+        person
+            .is_answered(&address, "to the client itself", |answer| answer.starts_with("172.30.0.2 web-"))
+            .await?;
+
+        person.types("kubectl annotate service web mock.cloudprovider.ccm/ip-mode=Proxy")?;
+        person
+            .types(r#"kubectl patch service web --patch '{"spec": {"externalTrafficPolicy": "Cluster"}}'"#)?;
+        person.is_answered(&address, "to a proxy", |answer| answer.starts_with("10.")).await?;
+        person.types("kubectl annotate service web mock.cloudprovider.ccm/ip-mode-")?;
+        person
+            .types(r#"kubectl patch service web --patch '{"spec": {"externalTrafficPolicy": "Local"}}'"#)?;
+        person
+            .is_answered(&address, "to the client again", |answer| answer.starts_with("172.30.0.2 "))
+            .await?;
+
+        // The machine of a pod goes: the kubelet first, as its instance is terminated.
+        let lost = &person.machines.all()[1];
+        person.machines.on(lost, "sh").args(["-c", "ip link set eth0 down"]).status()?;
+        cloud.terminate_instance(&lost.name).await?;
+        for _ in 0..3 {
+            person
+                .is_answered(&address, "from the other machine", |answer| answer.starts_with("172.30.0.2 "))
+                .await?;
+        }
+        wait::until(
+            "the end of the lost node",
+            async || Ok((person.sees("nodes")?.len() == 2).then_some(())),
+        )
+        .await?;
+        person.is_answered(&address, "without the node", |answer| answer.starts_with("172.30.0.2 ")).await?;
+
+        person.types("kubectl delete service web --timeout=60s")?;
+        wait::until("silence", async || Ok(person.asks(&address).is_none().then_some(()))).await
     })
 }
 

@@ -47,6 +47,8 @@ enforceNodeAllocatable: []
 failCgroupV1: false
 failSwapOn: false
 localStorageCapacityIsolation: false
+nodeLeaseDurationSeconds: 8
+nodeStatusUpdateFrequency: 2s
 clusterDNS: [10.0.0.10]
 clusterDomain: cluster.local
 resolvConf: ""
