@@ -1,8 +1,9 @@
 //! The main job, live in a terminal: a real control plane, the host, and a mock cloud.
 //!
 //! `cargo demo` runs the story and stays up; `cargo demo -- --once` exits by itself, with code 0 only if everything
-//! has happened. `--tour` continues with features that are off by default.
+//! has happened. `--tour` continues with features that are off by default; `--cluster` shows the host in a pod.
 
+mod machines;
 mod screen;
 mod story;
 mod table;
@@ -29,18 +30,21 @@ struct Arguments {
     once: bool,
     /// Continue with more of what the host can do: several clouds, stopped instances, volumes, kubelet certificates,
     /// SSH keys, queries with ccmctl.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "cluster")]
     tour: bool,
+    /// On real kubelets instead, with pods and traffic through a balancer. Needs Linux, root and some packages.
+    #[arg(long)]
+    cluster: bool,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let mut screen = Screen::new();
-    let result = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(run(&arguments, &mut screen)));
+    let result = if arguments.cluster {
+        machines::show(arguments.once, &mut screen)
+    } else {
+        in_a_runtime(&arguments, &mut screen)
+    };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -48,6 +52,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn in_a_runtime(arguments: &Arguments, screen: &mut Screen) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(run(arguments, screen))
 }
 
 async fn run(arguments: &Arguments, screen: &mut Screen) -> Result<()> {

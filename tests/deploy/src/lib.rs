@@ -1,10 +1,11 @@
 //! Checks of everything in `deploy/`.
 //!
 //! In: the chart and values. Out: its manifests as the real [`Helm`] renders them, the [`rights`] that they grant, and
-//! the files [`made`] from it. The tests are in `tests/deploy`.
+//! the files [`made`] from it; and an [`operator`] who installs it on a cluster of machines. The tests are in `tests/deploy`.
 
 mod helm;
 pub mod made;
+pub mod operator;
 pub mod rights;
 mod values;
 

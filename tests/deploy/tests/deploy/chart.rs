@@ -312,6 +312,50 @@ fn bad_values_are_named_with_what_is_wanted() -> Result<()> {
     Ok(())
 }
 
+/// The presets need nothing but an image, and say so; what they hold reaches the sidecar.
+#[test]
+fn a_preset_needs_nothing_but_an_image() -> Result<()> {
+    let helm = Helm::built()?;
+    for (name, arguments, environment) in [
+        ("aws", &[][..], &[][..]),
+        ("openstack", &["--cloud-config=/etc/openstack/cloud.conf", "--kubeconfig=in-cluster"], &[]),
+        (
+            "hcloud",
+            &[
+                "--kubeconfig=in-cluster",
+                "--allow-untagged-cloud",
+                "--provider-id-prefixes=hcloud://,hrobot://",
+            ],
+            &["HCLOUD_TOKEN", "HCLOUD_NETWORK", "NODE_NAME"],
+        ),
+    ] {
+        let file = folder().join(format!("chart/ccm-host/presets/{name}.yaml"));
+        let mut values = objects(&std::fs::read_to_string(file)?)?.remove(0);
+        let error = helm.render(&values).err().context("it was taken without an image")?.to_string();
+        ensure!(error.contains(&format!("at '/providers/{name}': missing property 'image'")), "{error}");
+        values["providers"][name]["image"] = json!({ "repository": name, "tag": "1" });
+        let objects = objects(&helm.render(&values)?)?;
+        let workload = find(&objects, "DaemonSet")?;
+        let sidecar = container(workload, &format!("provider-{name}"))?;
+        let given = sidecar["args"].to_string();
+        ensure!(arguments.iter().all(|one| given.contains(one)), "{name}: {given}");
+        let given = sidecar["env"].to_string();
+        ensure!(environment.iter().all(|one| given.contains(one)), "{name}: {given}");
+        // What it mounts is there, also the token of an account that may do something.
+        let pod = &workload["spec"]["template"]["spec"];
+        let volumes = pod["volumes"].as_array().context("volumes")?;
+        for mount in sidecar["volumeMounts"].as_array().context("mounts")? {
+            ensure!(volumes.iter().any(|volume| volume["name"] == mount["name"]), "{name}: {mount}");
+        }
+        let account = format!("cloud-controller-manager-{name}");
+        let has_account = objects
+            .iter()
+            .any(|one| one["kind"] == "ServiceAccount" && one["metadata"]["name"] == account.as_str());
+        ensure!(has_account == arguments.contains(&"--kubeconfig=in-cluster"), "{name}");
+    }
+    Ok(())
+}
+
 /// Next to another cloud controller manager: everything may only read, and nothing else selects its pods.
 #[test]
 fn in_shadow_mode_nothing_may_be_written() -> Result<()> {
