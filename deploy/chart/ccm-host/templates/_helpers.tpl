@@ -184,6 +184,11 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- define "ccm-host.refusals" -}}
 {{- $flags := include "ccm-host.flags" . | fromJson }}
 {{- $controllers := include "ccm-host.controllers" . | fromJsonArray }}
+{{- if not (or (eq (include "ccm-host.elects" $flags) "true") .Values.shadow) }}
+{{- if or (eq .Values.kind "DaemonSet") (gt (int .Values.replicaCount) 1) (ne (.Values.updateStrategy.type | default "Recreate") "Recreate") .Values.updateStrategy.rollingUpdate }}
+{{- fail "without leader election all replicas act at the same time: set kind=Deployment and replicaCount=1 and no updateStrategy but Recreate, or leaderElection.enabled=true" }}
+{{- end }}
+{{- end }}
 {{- $noCidrs := empty (get $flags "cluster-cidr") }}
 {{- if and .Values.routes.enabled $noCidrs }}
 {{- fail "routes.enabled=true has no effect without the networks of the pods: set cluster.cidrs" }}
@@ -191,12 +196,11 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- if and (has "nodeipam" $controllers) $noCidrs (ne (get $flags "cidr-allocator-type" | toString) "CloudAllocator") }}
 {{- fail "nodeIpam.enabled=true has nothing to allocate from: set cluster.cidrs, or extraArgs.cidr-allocator-type=CloudAllocator for a provider that allocates pod CIDRs" }}
 {{- end }}
-{{- if and (not .Values.shadow) (not (has "persistent-volume-label" $controllers)) }}
-{{- range .Values.webhooks }}
-{{- if hasPrefix "persistent-volume-label" . }}
+{{- $webhook := "persistent-volume-label" }}
+{{- $names := list $webhook (printf "%s-controller" $webhook) }}
+{{- $named := eq (include "ccm-host.turnsOn" (dict "list" .Values.webhooks "names" $names "optIn" true)) "true" }}
+{{- if and $named (not .Values.shadow) (not (has $webhook $controllers)) }}
 {{- fail "webhooks has persistent-volume-label, which does nothing without its controller: add persistent-volume-label to controllers" }}
-{{- end }}
-{{- end }}
 {{- end }}
 {{- end }}
 
