@@ -1,15 +1,16 @@
 //! The shipped binaries, built once by cargo.
 
 use std::{
+    collections::BTreeMap,
     path::PathBuf,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{Mutex, PoisonError},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, anyhow, bail};
 use programs::{cargo, target};
 
 /// How the binaries are built.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Profile {
     /// Fast to build; what tests and demo use.
     #[default]
@@ -18,31 +19,30 @@ pub enum Profile {
     Release,
 }
 
-static BUILT: [OnceLock<std::result::Result<PathBuf, String>>; 2] = [OnceLock::new(), OnceLock::new()];
+/// What was built, or why it could not be: also a failure is not tried again.
+static BUILT: Mutex<BTreeMap<(Profile, String), Result<PathBuf, String>>> = Mutex::new(BTreeMap::new());
 const PARTS: [&str; 2] = ["ccm-host", "provider-mock"];
 
-/// The directory of `ccm-host` and `provider-mock`, up to date. Runs cargo once per process.
-pub(crate) fn folder(profile: Profile) -> Result<PathBuf> {
-    let built =
-        BUILT[profile as usize].get_or_init(|| build(profile, &PARTS).map_err(|error| format!("{error:#}")));
-    match built {
-        Ok(folder) => Ok(folder.clone()),
-        Err(error) => bail!("{error}"),
-    }
+/// The directory of `ccm-host` and `provider-mock`, up to date.
+pub(crate) fn folder(profile: Profile) -> anyhow::Result<PathBuf> {
+    built(profile, &PARTS)
 }
 
-/// A program of this checkout that few tests need, up to date. Runs cargo once per process and name.
-pub fn program(name: &'static str) -> Result<PathBuf> {
-    static BUILT: Mutex<Vec<&str>> = Mutex::new(Vec::new());
-    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    if !built.contains(&name) {
-        build(Profile::Dev, &[name])?;
-        built.push(name);
-    }
-    Ok(target().join("debug").join(name))
+/// A program of this checkout that few tests need, up to date.
+pub fn program(name: &str) -> anyhow::Result<PathBuf> {
+    Ok(built(Profile::Dev, &[name])?.join(name))
 }
 
-fn build(profile: Profile, names: &[&str]) -> Result<PathBuf> {
+/// The directory of these programs. Runs cargo once per process.
+fn built(profile: Profile, names: &[&str]) -> anyhow::Result<PathBuf> {
+    let mut all = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = all
+        .entry((profile, names.join(" ")))
+        .or_insert_with(|| build(profile, names).map_err(|error| format!("{error:#}")));
+    known.clone().map_err(|error| anyhow!(error))
+}
+
+fn build(profile: Profile, names: &[&str]) -> anyhow::Result<PathBuf> {
     let mut command = cargo();
     command.args(["build", "--quiet"]);
     command.args(names.iter().flat_map(|name| ["--bin", name]));

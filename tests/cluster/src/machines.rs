@@ -327,7 +327,7 @@ impl Machines {
 
     /// A command of a client outside of the cluster, whose address is 172.30.0.2.
     #[must_use]
-    pub fn client(&self, program: &str) -> Command {
+    pub fn outside(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", "client", program]);
         command

@@ -6,7 +6,6 @@
 use std::{
     fs,
     path::PathBuf,
-    process::Command,
     sync::{Mutex, PoisonError},
 };
 
@@ -35,7 +34,8 @@ pub fn prepare() -> Result<()> {
     Helm::built()?;
     test_cluster::program("ccmctl")?;
     // `dist` would take a quarter of an hour.
-    let status = Command::new(programs::root().join("deploy/images/build")).env("PROFILE", "dev").status()?;
+    let build = programs::root().join("deploy/images/build");
+    let status = programs::builder(build).env("PROFILE", "dev").status()?;
     ensure!(status.success(), "the images cannot be built ({status})");
     *is_prepared = true;
     Ok(())
@@ -115,6 +115,12 @@ impl Operator {
         })
     }
 
+    /// Loads the images into the machine, as the page says.
+    pub fn loads_images(&self) -> Result<String> {
+        let (_, images) = blocks("Install")?.remove(0);
+        self.types(&images)
+    }
+
     /// Installs the chart with a mock that is not in the cluster: it is the router in front of the machines, and carries
     /// the traffic of its balancers.
     pub async fn installs_with_a_cloud_outside(&self) -> Result<(Process, Cloud)> {
@@ -150,8 +156,7 @@ impl Operator {
             "providers": { "mock": { "endpoint": format!("https://{SWITCH}:8443"), "tlsSecretName": "mock" } },
         });
         self.writes("values.yaml", &values.to_string())?;
-        let (_, images) = blocks("Install")?.remove(0);
-        self.types(&images)?;
+        self.loads_images()?;
         self.types(
             "kubectl -n kube-system create secret generic mock \
              --from-file=ca.crt=tls.crt --from-file=tls.crt --from-file=tls.key",
@@ -196,7 +201,7 @@ impl Operator {
     /// What a client outside reads from the Service, if it is answered.
     pub fn asks(&self, address: &str) -> Option<String> {
         let url = format!("http://{address}/cgi-bin/who");
-        let curl = self.machines.client("curl").args(["--silent", "--max-time", "2", &url]).output().ok()?;
+        let curl = self.machines.outside("curl").args(["--silent", "--max-time", "2", &url]).output().ok()?;
         curl.status.success().then(|| String::from_utf8_lossy(&curl.stdout).trim().to_owned())
     }
 

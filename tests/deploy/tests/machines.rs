@@ -1,4 +1,4 @@
-//! What a operator does by the docs, on a cluster of machines: real kubelets, containers from our images, the real Helm.
+//! What an operator does by the docs, on a cluster of machines: real kubelets, containers from our images, the real Helm.
 //!
 //! In: `docs/operate.md`, whose commands are typed as they stand. The cluster needs root and Debian's packages, and its
 //! programs are built once, which takes minutes; `.ci/run` runs these tests where all that is.
@@ -87,8 +87,7 @@ fn initialised(operator: &Operator) -> Result<()> {
 #[ignore = "needs root, packages and minutes; .ci/run runs it"]
 fn a_deployment_of_two_replicas_for_one_node_can_be_upgraded() -> Result<()> {
     on_machines("a_deployment_of_two_replicas_for_one_node_can_be_upgraded", 0, async |operator| {
-        let (_, images) = blocks("Install")?.remove(0);
-        operator.types(&images)?;
+        operator.loads_images()?;
         let image = |name: &str| json!({ "repository": format!("localhost/{name}"), "tag": "0.1.0" });
         let values = json!({
             "kind": "Deployment", "replicaCount": 2, "image": image("ccm-host"),

@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    ffi::OsStr,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -18,14 +19,21 @@ pub fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Cargo, without the variables of an outer `cargo run` or `cargo test` that describe its own package: ring's build
-/// script reads them and would run again, and everything above it would be recompiled, under whoever links it meanwhile.
+/// Cargo, for programs of this checkout.
 ///
 /// Choose programs with `--bin`, not packages with `-p`: the features are then those of the whole workspace, as in
 /// `cargo test`, so nothing is compiled twice.
 #[must_use]
 pub fn cargo() -> Command {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    builder(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// A command that builds at the root of this checkout, without the variables of an outer `cargo run` or `cargo test` that
+/// describe its own package: ring's build script reads them and would run again, and everything above it would be
+/// recompiled, under whoever links it meanwhile.
+#[must_use]
+pub fn builder(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         // Packages with a build script have an OUT_DIR.

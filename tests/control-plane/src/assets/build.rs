@@ -18,8 +18,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const LINE_EVERY: Duration = Duration::from_secs(5);
 const MODULE_FOLDER: &str = "module";
 const LOG: &str = "build.log";
-/// `go build tool` names a program after its package's directory, which for etcd is this.
-const ETCD_AS_BUILT: &str = "server";
 
 /// Builds the programs into `dir`.
 ///
@@ -34,9 +32,8 @@ pub(super) fn build(recipe: &Recipe, dir: &Path, lock: &File) -> Result<()> {
     let log = dir.join(LOG);
     let mut go = start_go(recipe, dir, &module, &log, lock)?;
     wait(recipe, &mut go, &log)?;
-    if dir.join(ETCD_AS_BUILT).exists() {
-        fs::rename(dir.join(ETCD_AS_BUILT), dir.join(super::ETCD))
-            .context("etcd cannot be given its name")?;
+    for (built, name) in recipe.renamed {
+        fs::rename(dir.join(built), dir.join(name)).with_context(|| format!("go build left no {name}"))?;
     }
     fs::remove_dir_all(&module).with_context(|| format!("cannot remove {}", module.display()))
 }

@@ -19,18 +19,23 @@ const SERVERS: [Recipe; 2] = [
         go_mod: include_str!("../../assets/1.33/go.mod"),
         go_sum: include_str!("../../assets/1.33/go.sum"),
         programs: SERVER_PROGRAMS,
+        renamed: SERVERS_RENAMED,
     },
     Recipe {
         minor: "1.37",
         go_mod: include_str!("../../assets/1.37/go.mod"),
         go_sum: include_str!("../../assets/1.37/go.sum"),
         programs: SERVER_PROGRAMS,
+        renamed: SERVERS_RENAMED,
     },
 ];
 
 const KUBERNETES: &str = "k8s.io/kubernetes";
 const SERVER_PROGRAMS: &[(&str, &str)] =
     &[("kube-apiserver", KUBERNETES), ("etcd", "go.etcd.io/etcd/server/v3")];
+
+/// `go build tool` names a program after its package's directory, which for etcd is this.
+const SERVERS_RENAMED: &[(&str, &str)] = &[("server", super::ETCD)];
 
 /// What is built together: pinned modules, and for people the programs with the module of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +44,8 @@ pub(super) struct Recipe {
     pub(super) go_mod: &'static str,
     pub(super) go_sum: &'static str,
     programs: &'static [(&'static str, &'static str)],
+    /// Programs that get another name than `go` gives them.
+    pub(super) renamed: &'static [(&'static str, &'static str)],
 }
 
 impl Recipe {
@@ -51,6 +58,7 @@ impl Recipe {
             ("kubelet with everything around it", KUBERNETES),
             ("CNI plugins", "github.com/containernetworking/plugins"),
         ],
+        renamed: &[],
     };
 
     /// The servers, as the environment says.
