@@ -1,12 +1,14 @@
 //! The flags of all controllers, a module for each: one field per flag, with its checks.
 
 pub mod cidrs;
-pub mod kubelet_serving;
 pub mod lifecycle;
-pub mod nodes;
-pub mod routes;
-pub mod services;
 pub mod ssh_keys;
+
+use std::time::Duration;
+
+use clap::ArgAction;
+
+use ccm_base::flag::{self, Wrong};
 
 /// The flags of all controllers.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
@@ -27,4 +29,167 @@ pub struct Settings {
     pub ssh_keys: ssh_keys::Settings,
     #[command(flatten)]
     pub kubelet_serving: kubelet_serving::Settings,
+}
+
+/// The flags that select the nodes to manage, and limit how fast they are initialised and refreshed.
+pub mod nodes {
+    use ccm_kube::selector::{LabelSelector, SelectorError};
+
+    use super::{ArgAction, Duration, Wrong, flag};
+
+    /// One field per flag.
+    #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+    #[command(next_help_heading = "Nodes")]
+    #[group(skip)]
+    pub struct Settings {
+        /// Number of nodes to initialise and write concurrently.
+        #[arg(long, value_name = "INT", default_value = "32", value_parser = workers)]
+        pub concurrent_node_syncs: usize,
+
+        /// Number of nodes that the periodic refresh writes concurrently; 0 means the same as --concurrent-node-syncs.
+        #[arg(long, value_name = "INT", default_value = "0", value_parser = status_workers)]
+        pub concurrent_node_status_updates: usize,
+
+        /// Time between two refreshes of all node addresses.
+        #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = flag::period)]
+        pub node_status_update_frequency: Duration,
+
+        /// Label selector of the nodes that this host manages; it neither asks about nor writes other nodes.
+        #[arg(long, value_name = "SELECTOR", default_value = "", value_parser = selector)]
+        pub node_selector: LabelSelector,
+
+        /// Show what the cloud plans to do to an instance (a reboot, a reclaimed spot instance) as the condition
+        /// MaintenancePlanned of its Node. Nothing is drained or deleted because of it.
+        #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
+        pub planned_maintenance_condition: bool,
+    }
+
+    impl Settings {
+        /// Maximum nodes written at once by the refresh.
+        #[must_use]
+        pub fn status_workers(&self) -> usize {
+            match self.concurrent_node_status_updates {
+                0 => self.concurrent_node_syncs,
+                count => count,
+            }
+        }
+    }
+
+    fn workers(text: &str) -> Result<usize, Wrong> {
+        flag::workers(text, "no node would ever be initialised")
+    }
+
+    fn status_workers(text: &str) -> Result<usize, Wrong> {
+        if text == "0" { Ok(0) } else { flag::workers(text, "is zero") }
+    }
+
+    fn selector(text: &str) -> Result<LabelSelector, Wrong> {
+        text.parse().map_err(|error: SelectorError| {
+            Wrong::new(
+                error.to_string(),
+                "write it as for kubectl -l, for example \"pool in (a,b),!unmanaged\"",
+            )
+        })
+    }
+}
+
+/// How load balancers are kept in step, as the flags say.
+pub mod services {
+    use super::{ArgAction, Duration, Wrong, flag};
+
+    /// One field per flag.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
+    #[command(next_help_heading = "Services")]
+    #[group(skip)]
+    pub struct Settings {
+        /// Number of Services whose load balancers are created or changed concurrently, per provider, within its own limits; as many are removed.
+        #[arg(long, value_name = "INT", default_value = "16", value_parser = workers)]
+        pub concurrent_service_syncs: usize,
+
+        /// Time between two sweeps for load balancers that drifted or have no owner any more.
+        #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = flag::period)]
+        pub load_balancer_resync_period: Duration,
+
+        /// Adopt load balancers that carry only the name that a former controller gave them. Without it, their Services get
+        /// an Event and the load balancers stay untouched.
+        #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
+        pub adopt_load_balancers: bool,
+
+        /// Delete load balancers of this cluster whose Service is gone: those that two consecutive sweeps found without one
+        /// and that carry the uids of this cluster and of that Service. Without it, they are only reported.
+        #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
+        pub delete_orphaned_load_balancers: bool,
+
+        /// Take a node out of the load balancers as soon as it is cordoned, or tainted to be deleted by the cluster autoscaler
+        /// or Karpenter. Without it, it leaves them with the next change of nodes, and its connections survive until then.
+        #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
+        pub exclude_draining_nodes: bool,
+    }
+
+    fn workers(text: &str) -> Result<usize, Wrong> {
+        flag::workers(text, "no load balancer would ever be built")
+    }
+}
+
+/// The flags of the route controller.
+pub mod routes {
+    use super::{ArgAction, Duration, flag};
+
+    /// The flags that control routes to pod CIDRs.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
+    #[command(next_help_heading = "Routes")]
+    #[group(skip)]
+    pub struct Settings {
+        /// Maintain a route in the cloud to each node's pod CIDRs, if a provider supports routes and --cluster-cidr is set.
+        #[arg(long, value_name = "BOOL", default_value = "true", action = ArgAction::Set, value_parser = flag::switch)]
+        pub configure_cloud_routes: bool,
+
+        /// Time between two sweeps for routes that somebody else changed; changes of nodes are handled at once.
+        #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = flag::period)]
+        pub route_reconciliation_period: Duration,
+    }
+}
+
+/// The flags that control the approval of kubelets' serving certificates.
+pub mod kubelet_serving {
+    use super::{ArgAction, Wrong, flag};
+
+    /// One field per flag.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
+    #[command(next_help_heading = "Kubelet serving certificates")]
+    #[group(skip)]
+    pub struct Settings {
+        /// What happens to a certificate request of a kubelet that the cloud does not confirm: approve leaves it undecided,
+        /// approve-and-deny denies it, so that the kubelet asks again at once. Needs kubelet-serving-csr in --controllers.
+        #[arg(long, value_name = "POLICY", default_value = "approve", value_parser = policy)]
+        pub kubelet_serving_csr_policy: CsrPolicy,
+
+        /// Approve requests of a node whose name the cloud does not report, too: the Node's provider ID alone then says which
+        /// instance it is. Only for clouds that know no names, and where kubelets cannot choose their provider ID.
+        #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
+        pub kubelet_serving_csr_trust_provider_id: bool,
+
+        /// Also believe providers that are told what a kubelet writes in its Node, as all behind the Go bridge are. Only if they
+        /// report names, addresses and provider IDs from the cloud alone: one that reports a Node's own words back makes a stolen
+        /// kubelet identity good for any address.
+        #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
+        pub kubelet_serving_csr_trust_node_readers: bool,
+    }
+
+    /// What happens to a request that is refused.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum CsrPolicy {
+        /// It is left undecided, for a person or another approver.
+        Approve,
+        /// It is denied.
+        ApproveAndDeny,
+    }
+
+    fn policy(text: &str) -> Result<CsrPolicy, Wrong> {
+        match text {
+            "approve" => Ok(CsrPolicy::Approve),
+            "approve-and-deny" => Ok(CsrPolicy::ApproveAndDeny),
+            _ => Err(Wrong::new("is unknown", "give approve or approve-and-deny")),
+        }
+    }
 }
