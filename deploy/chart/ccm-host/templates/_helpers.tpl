@@ -2,6 +2,10 @@
 {{ .Values.fullnameOverride | default .Release.Name }}
 {{- end }}
 
+{{- define "ccm-host.image" -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag }}{{ end }}
+{{- end }}
+
 {{- define "ccm-host.serviceAccount" -}}
 {{ .Values.serviceAccount.name | default (include "ccm-host.name" .) }}
 {{- end }}

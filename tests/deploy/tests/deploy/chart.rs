@@ -159,6 +159,20 @@ fn what_users_of_other_charts_set_has_its_place() -> Result<()> {
 
 /// Whoever comes from another cloud controller manager keeps its objects, to be able to go back.
 #[test]
+fn a_digest_names_the_image() -> Result<()> {
+    let (one, other) = (format!("sha256:{}", "1".repeat(64)), format!("sha256:{}", "2".repeat(64)));
+    let values = json!({
+        "image": { "repository": "host", "digest": one },
+        "providers": { "mock": { "image": { "repository": "mock", "tag": "1", "digest": other } } },
+    });
+    let objects = objects(&Helm::built()?.render(&values)?)?;
+    let workload = find(&objects, "DaemonSet")?;
+    ensure!(container(workload, "ccm-host")?["image"] == format!("host@{one}"), "{workload:#}");
+    ensure!(container(workload, "provider-mock")?["image"] == format!("mock@{other}"), "{workload:#}");
+    Ok(())
+}
+
+#[test]
 fn under_another_name_it_collides_with_nothing() -> Result<()> {
     let values = mock(json!({
         "fullnameOverride": "ccm-host", "useServiceAccountCredentials": true, "podDisruptionBudget": { "enabled": true },
@@ -211,9 +225,10 @@ fn bad_values_are_named_with_what_is_wanted() -> Result<()> {
     for (values, said) in [
         (json!({}), "at '/providers': minProperties: got 0, want 1"),
         (provider(json!({})), "at '/providers/mock': missing property 'image'"),
+        (provider(json!({ "image": { "repository": "a" } })), "missing property 'tag'"),
         (
-            provider(json!({ "image": { "repository": "a" } })),
-            "at '/providers/mock/image': missing property 'tag'",
+            provider(json!({ "image": { "repository": "a", "digest": "latest" } })),
+            "at '/providers/mock/image/digest': 'latest' does not match pattern",
         ),
         (
             provider(json!({ "endpoint": "https://a:1" })),
