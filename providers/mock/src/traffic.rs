@@ -3,9 +3,9 @@
 //!
 //! In: the balancers of the cloud and the addresses of its instances. Out: for each address of a balancer, a route or a
 //! proxy. An address of mode VIP is routed to the nodes as it is, and kube-proxy takes it there: the source address
-//! stays, and the kernel sends a client always to the same node, whatever session affinity says. On an address of mode
-//! Proxy the mock itself listens, and connects to the node port. Nothing is sent to a node whose health check fails. An
-//! address that a balancer has left swallows what it gets.
+//! stays. On an address of mode Proxy the mock itself listens, and connects to the node port. Each connection goes to any
+//! node; with session affinity, all of a client's go to one. Nothing is sent to a node whose health check fails. An address
+//! that a balancer has left swallows what it gets.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, hash_map::DefaultHasher},
@@ -55,6 +55,8 @@ struct Way {
     nodes: Vec<IpAddr>,
     /// Where each is asked for its health.
     check: u16,
+    /// Whether a client stays at its node.
+    affinity: bool,
     /// Of an address of mode Proxy: what it listens on. A node takes what is routed to it by the Service itself.
     proxy: Option<Listening>,
 }
@@ -92,6 +94,7 @@ fn way(state: &State, balancer: &Balancer, address: IpAddr, is_proxy: bool) -> W
     Way {
         nodes: nodes.into_iter().collect(),
         check: check.unwrap_or(KUBE_PROXY),
+        affinity: balancer.affinity_seconds > 0,
         proxy: is_proxy.then(|| Listening {
             ports: balancer.ports.clone(),
             from: balancer.source_ranges.iter().filter_map(|range| range.parse().ok()).collect(),
@@ -107,15 +110,31 @@ enum Carried {
     Swallowed,
 }
 
+/// What a proxy chooses from.
+#[derive(Debug, Default)]
+struct Behind {
+    nodes: Vec<IpAddr>,
+    affinity: bool,
+}
+
 /// The tasks of a proxy end with it.
 #[derive(Debug)]
 struct Proxy {
-    nodes: watch::Sender<Vec<IpAddr>>,
+    behind: watch::Sender<Behind>,
     _listeners: JoinSet<()>,
 }
 
 /// Carries traffic until an address cannot be set up.
 pub(crate) async fn carry(mock: &Mock) -> Result<()> {
+    for family in ["ipv4", "ipv6"] {
+        // By ports, too, so that the connections of one client are spread.
+        let policy = format!("/proc/sys/net/{family}/fib_multipath_hash_policy");
+        match tokio::fs::write(&policy, "1").await {
+            // A kernel without IPv6.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            written => written.with_context(|| format!("--carry-traffic needs root: {policy}"))?,
+        }
+    }
     let client = Client::builder(TokioExecutor::new()).build_http();
     let mut moves = mock.cloud.moves();
     let mut carried = BTreeMap::new();
@@ -124,8 +143,12 @@ pub(crate) async fn carry(mock: &Mock) -> Result<()> {
         let wanted = mock.look(ways);
         let healthy = healthy(&client, &wanted).await;
         for (address, way) in &wanted {
-            let nodes =
+            let mut nodes: Vec<_> =
                 way.nodes.iter().filter(|node| healthy.contains(&(**node, way.check))).copied().collect();
+            // The kernel has one way to spread for all routes: a client stays if there is one node to go to.
+            if way.affinity && way.proxy.is_none() {
+                nodes.truncate(1);
+            }
             set_up(&mut carried, *address, way, nodes)
                 .await
                 .with_context(|| format!("the traffic of {address} cannot be carried"))?;
@@ -166,12 +189,13 @@ async fn set_up(
     let is = carried.entry(address).or_insert(Carried::Swallowed);
     match (&way.proxy, &mut *is) {
         (Some(wanted), Carried::Proxied(listening, proxy)) if wanted == listening => {
-            proxy.nodes.send_replace(nodes);
+            proxy.behind.send_replace(Behind { nodes, affinity: way.affinity });
         }
         (Some(wanted), _) => {
             swallow(address, is).await?;
             ip(&format!("address replace {} dev lo", IpNet::from(address))).await?;
-            *is = Carried::Proxied(wanted.clone(), Proxy::listen(address, wanted, nodes).await?);
+            let behind = Behind { nodes, affinity: way.affinity };
+            *is = Carried::Proxied(wanted.clone(), Proxy::listen(address, wanted, behind).await?);
         }
         (None, Carried::Routed(before)) if *before == nodes => {}
         (None, _) => {
@@ -204,14 +228,14 @@ async fn ip(arguments: &str) -> Result<()> {
 }
 
 impl Proxy {
-    async fn listen(address: IpAddr, wanted: &Listening, nodes: Vec<IpAddr>) -> Result<Self> {
-        let nodes = watch::Sender::new(nodes);
+    async fn listen(address: IpAddr, wanted: &Listening, behind: Behind) -> Result<Self> {
+        let behind = watch::Sender::new(behind);
         let mut listeners = JoinSet::new();
         for port in &wanted.ports {
             let number = u16::try_from(port.port).with_context(|| format!("{} is no port", port.port))?;
             let here = SocketAddr::new(address, number);
             let to = To {
-                nodes: nodes.subscribe(),
+                behind: behind.subscribe(),
                 port: u16::try_from(port.node_port)
                     .with_context(|| format!("{} is no port", port.node_port))?,
                 from: wanted.from.clone().into(),
@@ -221,29 +245,32 @@ impl Proxy {
                 Protocol::Udp => drop(listeners.spawn(datagrams(UdpSocket::bind(here).await?, to))),
             }
         }
-        Ok(Self { nodes, _listeners: listeners })
+        Ok(Self { behind, _listeners: listeners })
     }
 }
 
 /// Where one port of a proxy leads.
 #[derive(Debug, Clone)]
 struct To {
-    nodes: watch::Receiver<Vec<IpAddr>>,
+    behind: watch::Receiver<Behind>,
     port: u16,
     from: Arc<[IpNet]>,
 }
 
 impl To {
-    /// A client's node, always the same one while the nodes stay.
-    fn node(&self, client: IpAddr) -> Option<SocketAddr> {
-        if !self.from.is_empty() && !self.from.iter().any(|range| range.contains(&client)) {
+    /// The node of a connection, always the same one while the nodes stay; with affinity, that of its client.
+    fn node(&self, client: SocketAddr) -> Option<SocketAddr> {
+        if !self.from.is_empty() && !self.from.iter().any(|range| range.contains(&client.ip())) {
             return None;
         }
-        let nodes = self.nodes.borrow();
+        let behind = self.behind.borrow();
         let mut hash = DefaultHasher::new();
-        client.hash(&mut hash);
-        let nth = hash.finish().checked_rem(nodes.len() as u64)?;
-        let node = nodes.get(usize::try_from(nth).ok()?)?;
+        client.ip().hash(&mut hash);
+        if !behind.affinity {
+            client.port().hash(&mut hash);
+        }
+        let nth = hash.finish().checked_rem(behind.nodes.len() as u64)?;
+        let node = behind.nodes.get(usize::try_from(nth).ok()?)?;
         Some(SocketAddr::new(*node, self.port))
     }
 }
@@ -254,7 +281,7 @@ async fn connections(listener: TcpListener, to: To) {
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((mut client, peer)) = accepted else { continue };
-                let Some(node) = to.node(peer.ip()) else { continue };
+                let Some(node) = to.node(peer) else { continue };
                 open.spawn(async move {
                     // Either side may go away at any time; there is nobody to tell.
                     if let Ok(mut server) = TcpStream::connect(node).await {
@@ -275,7 +302,7 @@ async fn datagrams(socket: UdpSocket, to: To) {
     loop {
         let Ok((length, client)) = socket.recv_from(&mut buffer).await else { continue };
         while answers.try_join_next().is_some() {}
-        let Some(node) = to.node(client.ip()) else { continue };
+        let Some(node) = to.node(client) else { continue };
         let known =
             servers.lock().get(&client).cloned().filter(|server| server.peer_addr().ok() == Some(node));
         let server = match known {
@@ -369,7 +396,7 @@ mod tests {
         let (address, way) = made(service("VIP")).unwrap();
         assert_eq!(address.to_string(), "192.0.2.1");
         let nodes = addresses(&["10.77.0.11", "10.77.0.12"]);
-        assert_eq!(way, Way { nodes, check: KUBE_PROXY, proxy: None });
+        assert_eq!(way, Way { nodes, check: KUBE_PROXY, affinity: false, proxy: None });
 
         let mut local = service("VIP");
         local.set_external_traffic_policy(TrafficPolicy::Local);
@@ -386,13 +413,18 @@ mod tests {
         let (_, way) = made(service("Proxy")).unwrap();
         let listening = way.proxy.unwrap();
         assert_eq!((listening.ports[0].port, listening.ports[0].node_port), (80, 30_080));
-        let nodes = watch::Sender::new(way.nodes);
-        let to = To { nodes: nodes.subscribe(), port: 30_080, from: listening.from.into() };
-        let client: IpAddr = "172.30.0.2".parse().unwrap();
-        let node = to.node(client).unwrap();
-        assert_eq!(to.node(client), Some(node), "a client stays at its node");
-        assert_eq!(to.node("172.31.0.2".parse().unwrap()), None, "outside of the source ranges");
-        nodes.send_replace(Vec::new());
-        assert_eq!(to.node(client), None, "no node is healthy");
+        let behind = watch::Sender::new(Behind { nodes: way.nodes.clone(), affinity: way.affinity });
+        let to = To { behind: behind.subscribe(), port: 30_080, from: listening.from.into() };
+        let nodes = || -> BTreeSet<_> {
+            (1..100)
+                .map(|port| to.node(SocketAddr::new("172.30.0.2".parse().unwrap(), port)).unwrap())
+                .collect()
+        };
+        assert_eq!(nodes().len(), 2, "a client's connections go to all nodes");
+        behind.send_replace(Behind { nodes: way.nodes, affinity: true });
+        assert_eq!(nodes().len(), 1, "with affinity, a client stays at its node");
+        assert_eq!(to.node("172.31.0.2:1".parse().unwrap()), None, "outside of the source ranges");
+        behind.send_replace(Behind::default());
+        assert_eq!(to.node("172.30.0.2:1".parse().unwrap()), None, "no node is healthy");
     }
 }
