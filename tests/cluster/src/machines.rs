@@ -3,7 +3,7 @@
 //!
 //! In: [`MachinesOptions`]. Out: [`Machines`], whose nodes have registered and wait for a cloud controller manager. A
 //! machine is a network namespace with containerd in it; they share a switch, pods reach each other without SNAT, and
-//! the apiserver is at the switch's address, outside of all machines.
+//! the apiserver is at the switch's address, outside of all machines, as is CoreDNS.
 //!
 //! It exists only in a room ([`in_a_room`]): namespaces of its own, which end with whoever made them and leave nothing.
 
@@ -17,10 +17,13 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use control_plane::{Assets, ControlPlane};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::{
+    core::v1::{Node, Service},
+    discovery::v1::EndpointSlice,
+};
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams},
+    api::{Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -124,6 +127,7 @@ pub fn in_a_room<F: Future<Output = Result<()>>>(
 pub fn build() -> Result<()> {
     Assets::find()?;
     Assets::machines()?;
+    Assets::dns()?;
     pause()?;
     Ok(())
 }
@@ -135,10 +139,11 @@ fn pause() -> Result<PathBuf> {
     fs::create_dir_all(&folder)?;
     let lock = fs::File::create(folder.join("pause.lock"))?;
     lock.lock()?;
-    if archive.exists() {
+    let recipe = folder.join("pause.Containerfile");
+    if archive.exists() && fs::read_to_string(&recipe).is_ok_and(|made_from| made_from == PAUSE) {
         return Ok(archive);
     }
-    fs::write(folder.join("pause.Containerfile"), PAUSE)?;
+    fs::write(recipe, PAUSE)?;
     let script = r#"cp "$(command -v busybox)" "$1/busybox"
         buildah bud --quiet --isolation chroot --file "$1/pause.Containerfile" --tag localhost/pause:1 "$1" >/dev/null
         buildah push --quiet localhost/pause:1 "oci-archive:$1/pause.tar:localhost/pause:1" >/dev/null"#;
@@ -154,11 +159,13 @@ pub struct MachinesOptions {
     pub control_plane: u8,
     /// Other machines.
     pub workers: u8,
+    /// More lines of the kubelets' configuration.
+    pub kubelets: &'static str,
 }
 
 impl Default for MachinesOptions {
     fn default() -> Self {
-        Self { control_plane: 1, workers: 1 }
+        Self { control_plane: 1, workers: 1, kubelets: "" }
     }
 }
 
@@ -181,6 +188,8 @@ pub struct Machine {
     pub name: String,
     /// Its address, and its kubelet's.
     pub address: Ipv4Addr,
+    /// Its port of the switch.
+    port: String,
     kubelet: Process,
 }
 
@@ -205,8 +214,9 @@ impl MachinesOptions {
                 format!("worker-{}", number - self.control_plane)
             };
             wire(&name, number, count)?;
-            machines.push(machine(&control_plane, &programs, name, number)?);
+            machines.push(machine(&control_plane, &programs, name, number, self.kubelets)?);
         }
+        serve_names(&client).await?;
         let all = Machines { control_plane, client, programs, machines, _around: around };
         all.registered(usize::from(self.control_plane)).await?;
         Ok(all)
@@ -217,7 +227,7 @@ impl MachinesOptions {
 const OUTSIDE: &str = "
     ip link add switch type bridge && ip addr add 10.77.0.1/24 dev switch && ip link set switch up
     sysctl -qw net.ipv4.ip_forward=1
-    ip netns add client
+    ip netns add client && ip -n client link set lo up
     ip link add to-client type veth peer name eth0 netns client
     ip addr add 172.30.0.1/24 dev to-client && ip link set to-client up
     ip -n client addr add 172.30.0.2/24 dev eth0 && ip -n client link set eth0 up
@@ -239,11 +249,47 @@ fn around(control_plane: &ControlPlane, programs: &Path) -> Result<Vec<Process>>
         "--use-service-account-credentials".to_owned(),
         format!("--service-account-private-key-file={}", file("service-account.key")),
         format!("--root-ca-file={}", file("ca.crt")),
+        format!("--cluster-signing-cert-file={}", file("ca.crt")),
+        format!("--cluster-signing-key-file={}", file("ca.key")),
         // A silent kubelet is noticed sooner than by default, since it also reports more often.
         "--node-monitor-grace-period=10s".to_owned(),
         "--node-monitor-period=1s".to_owned(),
     ];
-    Ok(vec![of("kube-controller-manager", &manager)?, of("kube-scheduler", &[])?])
+    let corefile = folder.join("Corefile");
+    let administrator = control_plane.admin_kubeconfig();
+    fs::write(
+        &corefile,
+        format!(
+            ". {{\n errors\n kubernetes cluster.local {{\n kubeconfig {}\n }}\n}}\n",
+            administrator.display()
+        ),
+    )?;
+    let dns = Process::start(
+        "coredns",
+        &Assets::dns()?.join("coredns"),
+        &["-conf".to_owned(), corefile.display().to_string()],
+        &[],
+        &folder.join("coredns.log"),
+    )?;
+    Ok(vec![of("kube-controller-manager", &manager)?, of("kube-scheduler", &[])?, dns])
+}
+
+/// Leads the address that kubelets tell their pods to CoreDNS.
+async fn serve_names(client: &Client) -> Result<()> {
+    let ports = json!([
+        { "name": "dns", "port": 53, "protocol": "UDP" }, { "name": "dns-tcp", "port": 53, "protocol": "TCP" },
+    ]);
+    let service = serde_json::from_value(json!({
+        "metadata": { "name": "kube-dns" }, "spec": { "clusterIP": "10.0.0.10", "ports": ports },
+    }))?;
+    let slice = serde_json::from_value(json!({
+        "metadata": { "name": "kube-dns", "labels": { "kubernetes.io/service-name": "kube-dns" } },
+        "addressType": "IPv4", "endpoints": [{ "addresses": [SWITCH] }], "ports": ports,
+    }))?;
+    let system = "kube-system";
+    Api::<Service>::namespaced(client.clone(), system).create(&PostParams::default(), &service).await?;
+    Api::<EndpointSlice>::namespaced(client.clone(), system).create(&PostParams::default(), &slice).await?;
+    Ok(())
 }
 
 /// The machine's network: an address on the switch, and everybody's routes to its pods.
@@ -264,7 +310,13 @@ fn wire(name: &str, number: u8, count: u8) -> Result<()> {
     ))
 }
 
-fn machine(control_plane: &ControlPlane, programs: &Path, name: String, number: u8) -> Result<Machine> {
+fn machine(
+    control_plane: &ControlPlane,
+    programs: &Path,
+    name: String,
+    number: u8,
+    kubelets: &str,
+) -> Result<Machine> {
     let address = Ipv4Addr::new(10, 77, 0, number + 10);
     let home = Path::new(FOLDER).join(&name);
     fs::create_dir_all(&home)?;
@@ -278,6 +330,7 @@ fn machine(control_plane: &ControlPlane, programs: &Path, name: String, number: 
         ("HOME_DIR", home.display().to_string()),
         ("POD_CIDR", format!("10.244.{number}.0/24")),
         ("ARCHIVES", pause()?.display().to_string()),
+        ("KUBELET_CONFIG", kubelets.to_owned()),
         ("KUBELET", format!("--node-ip={address} --hostname-override={name}")),
     ];
     let environment: Vec<_> =
@@ -297,7 +350,7 @@ fn machine(control_plane: &ControlPlane, programs: &Path, name: String, number: 
     arguments.push(MACHINE.to_owned());
     let kubelet =
         Process::start(&name, Path::new("nsenter"), &arguments, &environment, &home.join("kubelet.log"))?;
-    Ok(Machine { name, address, kubelet })
+    Ok(Machine { name, address, port: format!("port-{number}"), kubelet })
 }
 
 fn run(script: &str) -> Result<()> {
@@ -323,6 +376,16 @@ impl Machines {
         command.env("PATH", format!("{}:{path}", self.programs.display()));
         command.env("KUBECONFIG", self.control_plane.admin_kubeconfig());
         command
+    }
+
+    /// Pulls a machine's plug.
+    pub fn cut_off(&self, machine: &Machine) -> Result<()> {
+        run(&format!("ip link set {} down", machine.port))
+    }
+
+    /// Puts it back.
+    pub fn plug_in(&self, machine: &Machine) -> Result<()> {
+        run(&format!("ip link set {} up", machine.port))
     }
 
     /// A command of a client outside of the cluster, whose address is 172.30.0.2.

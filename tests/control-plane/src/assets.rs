@@ -56,6 +56,22 @@ impl Assets {
         cache::find_or_build(&Recipe::MACHINES)
     }
 
+    /// The folder with `coredns`, the DNS of a cluster of machines.
+    ///
+    /// # Errors
+    /// Building it fails.
+    pub fn dns() -> Result<PathBuf> {
+        cache::find_or_build(&Recipe::DNS)
+    }
+
+    /// The folder with Kubernetes' own tests of a cluster: `e2e.test`, `ginkgo` and `agnhost`.
+    ///
+    /// # Errors
+    /// Building them fails.
+    pub fn e2e() -> Result<PathBuf> {
+        cache::find_or_build(&Recipe::E2E)
+    }
+
     /// The installed programs. A variable that is set always wins over `PATH`.
     fn installed(variable: Option<&OsStr>, path: Option<&OsStr>) -> Result<Option<Self>> {
         if let Some(dir) = variable.filter(|dir| !dir.is_empty()) {

@@ -39,6 +39,10 @@ impl Authority {
         self.issuer.pem()
     }
 
+    pub(crate) fn key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
     pub(crate) fn der(&self) -> &[u8] {
         self.issuer.der()
     }

@@ -48,24 +48,30 @@ pub struct Operator {
     pub machines: Machines,
     /// Where commands are typed.
     pub folder: PathBuf,
+    /// At which machine, of all.
+    pub seat: usize,
 }
 
 impl Operator {
-    /// Starts a cluster of one control plane machine and some workers.
-    pub async fn start(workers: u8) -> Result<Self> {
-        let machines = MachinesOptions { control_plane: 1, workers }.start().await?;
+    /// Starts a cluster, and sits at its first machine.
+    pub async fn start(options: MachinesOptions) -> Result<Self> {
+        let machines = options.start().await?;
         let folder = machines.control_plane.dir().join("home");
         fs::create_dir(&folder)?;
         for name in ["deploy", "target"] {
             let there = if name == "target" { programs::target() } else { programs::root().join(name) };
             std::os::unix::fs::symlink(there, folder.join(name))?;
         }
-        Ok(Self { machines, folder })
+        Ok(Self { machines, folder, seat: 0 })
     }
 
     /// Types commands, and returns what they print.
     pub fn types(&self, commands: &str) -> Result<String> {
-        let machine = self.machines.all().first().context("no machine")?;
+        self.types_at(self.seat, commands)
+    }
+
+    fn types_at(&self, seat: usize, commands: &str) -> Result<String> {
+        let machine = self.machines.all().get(seat).context("no machine")?;
         let mut shell = self.machines.on(machine, "sh");
         let target = programs::target();
         let start = format!("cd {}; PATH={1}/go:{1}/debug:$PATH\n", self.folder.display(), target.display());
@@ -115,20 +121,60 @@ impl Operator {
         })
     }
 
-    /// Loads the images into the machine, as the page says.
-    pub fn loads_images(&self) -> Result<String> {
+    /// Loads the images into each machine of the control plane, as the page says.
+    pub fn loads_images(&self) -> Result<()> {
         let (_, images) = blocks("Install")?.remove(0);
-        self.types(&images)
+        let machines = self.machines.all().iter().enumerate();
+        for (seat, _) in machines.filter(|(_, machine)| machine.name.starts_with("control-plane")) {
+            self.types_at(seat, &images)?;
+        }
+        Ok(())
     }
 
     /// Installs the chart with a mock that is not in the cluster: it is the router in front of the machines, and carries
-    /// the traffic of its balancers.
-    pub async fn installs_with_a_cloud_outside(&self) -> Result<(Process, Cloud)> {
+    /// the traffic of its balancers. `more` are values.
+    pub async fn installs_with_a_cloud_outside(&self, more: Value) -> Result<(Process, Cloud)> {
+        self.installs_without_its_cloud(more)?;
+        let cloud = self.starts_the_cloud().await?;
+        self.types(&format!(
+            "kubectl -n kube-system rollout status daemonset/{RELEASE} --timeout=2m
+             kubectl wait node --all --for=jsonpath='{{.spec.providerID}}' --timeout=60s"
+        ))?;
+        Ok(cloud)
+    }
+
+    /// Makes the certificate by which the host and the mock outside know each other.
+    pub fn identifies_the_cloud(&self) -> Result<()> {
         let key = rcgen::KeyPair::generate()?;
         let certificate = rcgen::CertificateParams::new(vec![SWITCH.to_string()])?.self_signed(&key)?;
         for (name, pem) in [("tls.crt", certificate.pem()), ("tls.key", key.serialize_pem())] {
             self.writes(name, &pem)?;
         }
+        Ok(())
+    }
+
+    /// Installs the chart for a mock outside, before there is one.
+    pub fn installs_without_its_cloud(&self, more: Value) -> Result<()> {
+        self.identifies_the_cloud()?;
+        let values = json!({
+            "image": { "repository": "localhost/ccm-host", "tag": "0.1.0" },
+            // By default no node goes that is younger than five minutes.
+            "extraArgs": { "node-deletion-grace": "1s" },
+            "providers": { "mock": { "endpoint": format!("https://{SWITCH}:8443"), "tlsSecretName": "mock" } },
+        });
+        self.writes("values.yaml", &values.to_string())?;
+        self.writes("more.yaml", &more.to_string())?;
+        self.loads_images()?;
+        self.types(&format!(
+            "kubectl -n kube-system create secret generic mock \
+             --from-file=ca.crt=tls.crt --from-file=tls.crt --from-file=tls.key
+             helm install {RELEASE} deploy/chart/ccm-host --namespace kube-system --values values.yaml --values more.yaml"
+        ))?;
+        Ok(())
+    }
+
+    /// Starts the mock outside, with an instance for each machine.
+    pub async fn starts_the_cloud(&self) -> Result<(Process, Cloud)> {
         let file = |name: &str| self.folder.join(name).display().to_string();
         let flags = [
             format!("--endpoint=tcp://{SWITCH}:8443"),
@@ -149,23 +195,6 @@ impl Operator {
             cloud.create_instance(&machine.name, "zone-a").await?;
             cloud.set_internal_ip(&machine.name, &machine.address.to_string()).await?;
         }
-        let values = json!({
-            "image": { "repository": "localhost/ccm-host", "tag": "0.1.0" },
-            // By default no node goes that is younger than five minutes.
-            "extraArgs": { "node-deletion-grace": "1s" },
-            "providers": { "mock": { "endpoint": format!("https://{SWITCH}:8443"), "tlsSecretName": "mock" } },
-        });
-        self.writes("values.yaml", &values.to_string())?;
-        self.loads_images()?;
-        self.types(
-            "kubectl -n kube-system create secret generic mock \
-             --from-file=ca.crt=tls.crt --from-file=tls.crt --from-file=tls.key",
-        )?;
-        self.types(&format!(
-            "helm install {RELEASE} deploy/chart/ccm-host --namespace kube-system --values values.yaml
-             kubectl -n kube-system rollout status daemonset/{RELEASE} --timeout=2m
-             kubectl wait node --all --for=jsonpath='{{.spec.providerID}}' --timeout=60s"
-        ))?;
         Ok((process, cloud))
     }
 
@@ -185,7 +214,7 @@ impl Operator {
         let all = self.machines.all();
         let lost =
             all.iter().find(|one| one.name == machine).with_context(|| format!("no machine {machine}"))?;
-        self.machines.on(lost, "ip").args(["link", "set", "eth0", "down"]).status()?;
+        self.machines.cut_off(lost)?;
         cloud.terminate_instance(machine).await
     }
 

@@ -10,14 +10,18 @@ use deploy_tests::operator::{Operator, RELEASE, blocks, prepare};
 use serde_json::json;
 use test_cluster::{
     Process,
-    machines::{INSIDE, in_a_room},
+    machines::{INSIDE, MachinesOptions, in_a_room},
     wait,
 };
 
 /// Runs the body beside a cluster of one control plane machine and some workers.
 fn on_machines(test: &str, workers: u8, body: impl AsyncFnOnce(Operator) -> Result<()>) -> Result<()> {
+    on(test, MachinesOptions { workers, ..MachinesOptions::default() }, body)
+}
+
+fn on(test: &str, options: MachinesOptions, body: impl AsyncFnOnce(Operator) -> Result<()>) -> Result<()> {
     let again = ["--exact", test, "--ignored", "--nocapture"];
-    in_a_room(&again, prepare, async || body(Operator::start(workers).await?).await)
+    in_a_room(&again, prepare, async || body(Operator::start(options).await?).await)
 }
 
 /// From nothing to a Service with an address, an upgrade, one that fails, and the removal.
@@ -113,7 +117,7 @@ fn a_deployment_of_two_replicas_for_one_node_can_be_upgraded() -> Result<()> {
 #[ignore = "needs root, packages and minutes; .ci/run runs it"]
 fn a_client_reaches_pods_through_a_balancer() -> Result<()> {
     on_machines("a_client_reaches_pods_through_a_balancer", 2, async |operator| {
-        let (_mock, cloud) = operator.installs_with_a_cloud_outside().await?;
+        let (_mock, cloud) = operator.installs_with_a_cloud_outside(json!({})).await?;
         let address = operator.serves_web()?;
         operator
             .is_answered(&address, "to the client itself", |answer| answer.starts_with("172.30.0.2 web-"))
@@ -145,6 +149,102 @@ fn a_client_reaches_pods_through_a_balancer() -> Result<()> {
         wait::until("silence", async || Ok(operator.asks(&address).is_none().then_some(()))).await
     })
 }
+
+/// A control plane of three loses one machine after the other, each time with whatever runs on it, and every Service
+/// made meanwhile gets its balancer. The provider is there only after the chart.
+#[test]
+#[ignore = "needs root, packages and minutes; .ci/run runs it"]
+fn any_of_three_control_plane_machines_may_be_lost() -> Result<()> {
+    let options = MachinesOptions { control_plane: 3, ..MachinesOptions::default() };
+    on("any_of_three_control_plane_machines_may_be_lost", options, async |mut operator| {
+        operator.installs_without_its_cloud(json!({}))?;
+        wait::until("three hosts that wait for the provider", async || {
+            let pods = operator
+                .types(&format!("kubectl -n kube-system get pods -o name | grep -c {RELEASE} || true"))?;
+            Ok((pods.trim() == "3").then_some(()))
+        })
+        .await?;
+        ensure!(operator.ready_hosts()?.is_empty(), "no host is ready without its provider");
+        let (_mock, _cloud) = operator.starts_the_cloud().await?;
+        operator.types(&format!("kubectl -n kube-system rollout status daemonset/{RELEASE} --timeout=2m"))?;
+
+        for lost in 0..3 {
+            operator.seat = (lost + 1) % 3;
+            let name = format!("during-{lost}");
+            operator.machines.cut_off(&operator.machines.all()[lost])?;
+            operator.types(&format!(
+                "kubectl create service loadbalancer {name} --tcp=80
+                 kubectl wait service {name} --for=jsonpath='{{.status.loadBalancer.ingress}}' --timeout=60s"
+            ))?;
+            operator.machines.plug_in(&operator.machines.all()[lost])?;
+            operator.types(&format!(
+                "kubectl wait node control-plane-{} --for=condition=Ready --timeout=60s
+                 kubectl -n kube-system rollout status daemonset/{RELEASE} --timeout=2m",
+                lost + 1
+            ))?;
+        }
+        initialised(&operator)
+    })
+}
+
+/// Kubelets that ask for their serving certificates get them, and `kubectl logs` works from then on. A volume gets its
+/// labels in the create itself: the apiserver reaches the webhook.
+#[test]
+#[ignore = "needs root, packages and minutes; .ci/run runs it"]
+fn kubelets_get_certificates_and_volumes_their_labels() -> Result<()> {
+    let options = MachinesOptions { kubelets: "serverTLSBootstrap: true", ..MachinesOptions::default() };
+    on("kubelets_get_certificates_and_volumes_their_labels", options, async |operator| {
+        let values = json!({
+            "controllers": ["*", "kubelet-serving-csr", "persistent-volume-label"],
+            "webhooks": ["persistent-volume-label"],
+        });
+        let (_mock, cloud) = operator.installs_with_a_cloud_outside(values).await?;
+        let logs = format!("kubectl -n kube-system logs daemonset/{RELEASE} -c ccm-host --tail=-1");
+        let refused = operator.types(&logs).map_err(|error| format!("{error:#}")).err().unwrap_or_default();
+        ensure!(refused.contains("tls: internal error"), "without a certificate, logs say {refused:?}");
+        wait::until("requests that say why they wait", async || {
+            let events = operator.types("kubectl get events -A -o wide")?;
+            Ok(events.contains("KubeletServingCertificateWaiting").then_some(()))
+        })
+        .await?;
+        // The mock tells what its operator wrote, and nothing that a kubelet could have written.
+        operator.types(&format!(
+            "helm upgrade {RELEASE} deploy/chart/ccm-host --namespace kube-system --values values.yaml --values more.yaml \
+             --set extraArgs.kubelet-serving-csr-trust-node-readers=true
+             kubectl -n kube-system rollout status daemonset/{RELEASE} --timeout=2m"
+        ))?;
+        wait::until("logs", async || Ok(operator.types(&logs).ok().filter(|log| log.contains("leads"))))
+            .await?;
+        let ca = operator.machines.control_plane.dir().join("ca.crt");
+        let verified = operator.types(&format!(
+            "curl --silent --show-error --cacert {} --output /dev/null --write-out '%{{http_code}}' https://10.77.0.12:10250/healthz",
+            ca.display()
+        ))?;
+        ensure!(verified == "401", "the kubelet answers a stranger {verified}");
+
+        let disk = json!({
+            "id": "vol-1", "plugin": "kubernetes.io/aws-ebs", "zones": ["zone-a"], "region": "", "labels": {},
+        });
+        cloud.door().put_volume(&serde_json::from_value(disk)?).await?;
+        operator.writes("volume.yaml", VOLUME)?;
+        // One that is made before the apiserver knows the webhook gets its labels a moment later.
+        wait::until("a volume that has its labels when it is made", async || {
+            let made = operator.types("kubectl create -f volume.yaml -o json")?;
+            Ok(made.contains(r#""topology.kubernetes.io/zone": "zone-a""#).then_some(()))
+        })
+        .await
+    })
+}
+
+const VOLUME: &str = "
+apiVersion: v1
+kind: PersistentVolume
+metadata: {generateName: disk-}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  awsElasticBlockStore: {volumeID: vol-1}
+";
 
 /// Also of one whose program was killed: the kernel ends the room.
 #[tokio::test]

@@ -17,7 +17,8 @@ fn main() -> Result<()> {
         None => Ok(1),
         Some(text) => text.parse().with_context(|| format!("{text:?} is no number of machines, 0 to 99")),
     };
-    let options = MachinesOptions { control_plane: number(0)?, workers: number(1)? };
+    let options =
+        MachinesOptions { control_plane: number(0)?, workers: number(1)?, ..MachinesOptions::default() };
     let again: Vec<&str> = arguments.iter().map(String::as_str).collect();
     in_a_room(
         &again,

@@ -1,7 +1,8 @@
 # One machine, in a network namespace that exists: its own name and files, containerd, kube-proxy and a kubelet.
 #
 # NAME: its own; PROGRAMS: folder of kubelet, kube-proxy and the CNI plugins; HOME_DIR: its files and logs; GROUP: the cgroup
-# of its containers; POD_CIDR; ARCHIVES: images that are there from the start; KUBELET: more flags.
+# of its containers; POD_CIDR; ARCHIVES: images that are there from the start; KUBELET_CONFIG: more lines of its kubelet's
+# configuration; KUBELET: more flags.
 set -eu
 hostname "$NAME"
 for folder in /run /var/lib /var/log; do mount -t tmpfs -o mode=755 tmpfs "$folder"; done
@@ -52,6 +53,7 @@ nodeStatusUpdateFrequency: 2s
 clusterDNS: [10.0.0.10]
 clusterDomain: cluster.local
 resolvConf: ""
+$KUBELET_CONFIG
 YAML
 # shellcheck disable=SC2086
 exec "$PROGRAMS/kubelet" --config="$HOME_DIR/kubelet.yaml" --kubeconfig="$HOME_DIR/kubelet.kubeconfig" \

@@ -26,25 +26,30 @@ const LOG: &str = "build.log";
 pub(super) fn build(recipe: &Recipe, dir: &Path, lock: &File) -> Result<()> {
     let module = dir.join(MODULE_FOLDER);
     fs::create_dir(&module)
-        .and_then(|()| fs::write(module.join("go.mod"), recipe.go_mod))
-        .and_then(|()| fs::write(module.join("go.sum"), recipe.go_sum))
+        .and_then(|()| recipe.sources.iter().try_for_each(|(name, text)| fs::write(module.join(name), text)))
         .with_context(|| format!("cannot write the modules to {}", module.display()))?;
     let log = dir.join(LOG);
-    let mut go = start_go(recipe, dir, &module, &log, lock)?;
-    wait(recipe, &mut go, &log)?;
+    let mut progress = Progress::new(format!(
+        "building {} from Go modules (once per machine; usually 3 to 10 minutes)",
+        recipe.description()
+    ));
+    progress.say();
+    // A folder that is there, as its name says: `go test -c` would take another for a file.
+    for arguments in recipe.runs(&format!("{}/", dir.display())) {
+        let mut go = start_go(recipe, &arguments, &module, &log, lock)?;
+        wait(&mut progress, &mut go, &log)?;
+    }
+    progress.say();
     for (built, name) in recipe.renamed {
         fs::rename(dir.join(built), dir.join(name)).with_context(|| format!("go build left no {name}"))?;
     }
     fs::remove_dir_all(&module).with_context(|| format!("cannot remove {}", module.display()))
 }
 
-fn start_go(recipe: &Recipe, dir: &Path, module: &Path, log: &Path, lock: &File) -> Result<Child> {
+fn start_go(recipe: &Recipe, arguments: &[String], module: &Path, log: &Path, lock: &File) -> Result<Child> {
     let log = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let go = Command::new("go")
-        .args(recipe.arguments())
-        .arg("-o")
-        .arg(dir)
-        .arg("tool")
+        .args(arguments)
         .current_dir(module)
         .env("CGO_ENABLED", "0")
         .env("GOWORK", "off")
@@ -65,12 +70,7 @@ fn start_go(recipe: &Recipe, dir: &Path, module: &Path, log: &Path, lock: &File)
     })
 }
 
-fn wait(recipe: &Recipe, go: &mut Child, log: &Path) -> Result<()> {
-    let mut progress = Progress::new(format!(
-        "building {} from Go modules (once per machine; usually 3 to 10 minutes)",
-        recipe.description()
-    ));
-    progress.say();
+fn wait(progress: &mut Progress, go: &mut Child, log: &Path) -> Result<()> {
     let status = loop {
         if let Some(status) = go.try_wait().context("cannot wait for go")? {
             break status;
@@ -80,9 +80,8 @@ fn wait(recipe: &Recipe, go: &mut Child, log: &Path) -> Result<()> {
     };
     if !status.success() {
         let text = fs::read_to_string(log).unwrap_or_default();
-        bail!("go build ended with {status}; it said:\n{text}");
+        bail!("go ended with {status}; it said:\n{text}");
     }
-    progress.say();
     Ok(())
 }
 

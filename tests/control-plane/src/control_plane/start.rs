@@ -102,6 +102,7 @@ fn write_files(layout: &Layout, options: &Options, authority: &Authority, admin_
     write_private(&layout.tokens(), &format!("{admin_token},admin,admin,\"system:masters\"\n"))?;
     if options.machines.is_some() {
         let client = authority.client("kube-apiserver", &["system:masters"])?;
+        write_private(&layout.ca_key(), &authority.key_pem())?;
         write_private(&layout.kubelet_client_certificate(), &client.pem)?;
         write_private(&layout.kubelet_client_key(), &client.key_pem)?;
     }

@@ -38,6 +38,11 @@ impl Layout {
         self.file("ca.crt")
     }
 
+    /// What kube-controller-manager signs kubelets' certificates with.
+    pub(crate) fn ca_key(&self) -> PathBuf {
+        self.file("ca.key")
+    }
+
     pub(crate) fn serving_certificate(&self) -> PathBuf {
         self.file("serving.crt")
     }
