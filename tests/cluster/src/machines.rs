@@ -66,8 +66,8 @@ const PROBE: &str = "
     sysctl -qw net.ipv4.ip_forward=1
     groups=/sys/fs/cgroup
     if [ -d $groups/memory ]; then groups=$groups/memory; fi
-    mkdir $groups/probe-$$
-    rmdir $groups/probe-$$";
+    # Several may look at once, each as process 1 of its room.
+    rmdir $(mktemp --directory $groups/probe-XXXXXX)";
 /// Generous, for loaded machines: alone, it takes about seven seconds.
 const START: Duration = Duration::from_secs(120);
 
