@@ -197,6 +197,12 @@ pub struct Machine {
 pub const SWITCH: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 
 impl MachinesOptions {
+    /// One machine of the control plane, and these workers.
+    #[must_use]
+    pub fn of_workers(workers: u8) -> Self {
+        Self { workers, ..Self::default() }
+    }
+
     /// Starts it, and returns when all nodes have registered and are ready. Only in a room.
     pub async fn start(&self) -> Result<Machines> {
         ensure!(env::var_os(INSIDE).is_some(), "a cluster of machines exists only in a room: see in_a_room");

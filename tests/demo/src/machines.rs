@@ -19,12 +19,12 @@ async fn tell(once: bool, screen: &mut Screen) -> Result<()> {
     screen.say(
         "Starting etcd, kube-apiserver and three machines, each with containerd, a kubelet and kube-proxy.",
     );
-    let operator = Operator::start(MachinesOptions { workers: 2, ..MachinesOptions::default() }).await?;
+    let operator = Operator::start(MachinesOptions::of_workers(2)).await?;
     screen.note(&format!("ready after {:.1} s", begun.elapsed().as_secs_f32()));
     show_nodes(&operator, screen)?;
 
     screen.say("Helm installs the chart. The cloud is a mock at the router in front of the machines.");
-    let (_mock, cloud) = operator.installs_with_a_cloud_outside(json!({})).await?;
+    let (_mock, cloud) = operator.installs_with_a_cloud_outside(&json!({})).await?;
     show_nodes(&operator, screen)?;
 
     screen.say("Somebody makes a Deployment of two pods and a Service of type LoadBalancer.");

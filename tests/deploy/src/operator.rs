@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use test_cluster::{
     Cloud, Process,
-    machines::{Machines, MachinesOptions, SWITCH},
+    machines::{Machines, MachinesOptions, SWITCH, in_a_room},
     wait,
 };
 
@@ -39,6 +39,23 @@ pub fn prepare() -> Result<()> {
     ensure!(status.success(), "the images cannot be built ({status})");
     *is_prepared = true;
     Ok(())
+}
+
+/// Runs a test with an operator, in a room. `test` is its name, `prepare` what it needs from outside.
+pub fn on_machines(
+    test: &str,
+    options: MachinesOptions,
+    prepare: impl FnOnce() -> Result<()>,
+    body: impl AsyncFnOnce(Operator) -> Result<()>,
+) -> Result<()> {
+    let again = ["--exact", test, "--ignored", "--nocapture"];
+    in_a_room(&again, prepare, async || body(Operator::start(options).await?).await)
+}
+
+/// What an operator types to install or upgrade the chart with `values.yaml`.
+#[must_use]
+pub fn helm(verb: &str) -> String {
+    format!("helm {verb} {RELEASE} deploy/chart/ccm-host --namespace kube-system --values values.yaml")
 }
 
 /// Sits at a machine of the control plane, in a folder with the checkout's files.
@@ -132,15 +149,24 @@ impl Operator {
     }
 
     /// Installs the chart with a mock that is not in the cluster: it is the router in front of the machines, and carries
-    /// the traffic of its balancers. `more` are values.
-    pub async fn installs_with_a_cloud_outside(&self, more: Value) -> Result<(Process, Cloud)> {
+    /// the traffic of its balancers. `more` are values, which replace those of the same name.
+    pub async fn installs_with_a_cloud_outside(&self, more: &Value) -> Result<(Process, Cloud)> {
         self.installs_without_its_cloud(more)?;
         let cloud = self.starts_the_cloud().await?;
-        self.types(&format!(
-            "kubectl -n kube-system rollout status daemonset/{RELEASE} --timeout=2m
-             kubectl wait node --all --for=jsonpath='{{.spec.providerID}}' --timeout=60s"
-        ))?;
+        self.waits_for_the_rollout()?;
+        self.waits_for_provider_ids()?;
         Ok(cloud)
+    }
+
+    /// Waits until every pod of the chart's DaemonSet is up to date and ready.
+    pub fn waits_for_the_rollout(&self) -> Result<()> {
+        self.types(&format!("kubectl -n kube-system rollout status daemonset/{RELEASE} --timeout=2m"))
+            .map(drop)
+    }
+
+    /// Waits until every node is initialised.
+    pub fn waits_for_provider_ids(&self) -> Result<()> {
+        self.types("kubectl wait node --all --for=jsonpath='{.spec.providerID}' --timeout=60s").map(drop)
     }
 
     /// Makes the certificate by which the host and the mock outside know each other.
@@ -154,21 +180,24 @@ impl Operator {
     }
 
     /// Installs the chart for a mock outside, before there is one.
-    pub fn installs_without_its_cloud(&self, more: Value) -> Result<()> {
+    pub fn installs_without_its_cloud(&self, more: &Value) -> Result<()> {
         self.identifies_the_cloud()?;
-        let values = json!({
+        let mut values = json!({
             "image": { "repository": "localhost/ccm-host", "tag": "0.1.0" },
             // By default no node goes that is younger than five minutes.
             "extraArgs": { "node-deletion-grace": "1s" },
             "providers": { "mock": { "endpoint": format!("https://{SWITCH}:8443"), "tlsSecretName": "mock" } },
         });
+        for (name, value) in more.as_object().into_iter().flatten() {
+            values[name] = value.clone();
+        }
         self.writes("values.yaml", &values.to_string())?;
-        self.writes("more.yaml", &more.to_string())?;
         self.loads_images()?;
         self.types(&format!(
             "kubectl -n kube-system create secret generic mock \
              --from-file=ca.crt=tls.crt --from-file=tls.crt --from-file=tls.key
-             helm install {RELEASE} deploy/chart/ccm-host --namespace kube-system --values values.yaml --values more.yaml"
+             {}",
+            helm("install")
         ))?;
         Ok(())
     }

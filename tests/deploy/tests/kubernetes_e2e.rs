@@ -9,11 +9,11 @@ use std::{env, fmt::Write as _, fs, path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 use control_plane::Assets;
-use deploy_tests::operator::{Operator, prepare};
+use deploy_tests::operator::{Operator, on_machines, prepare};
 use serde_json::{Value, json};
 use test_cluster::{
     Process, go,
-    machines::{MachinesOptions, SWITCH, in_a_room},
+    machines::{MachinesOptions, SWITCH},
 };
 
 /// All of load balancers, also under the policy Local, and the one of a Service with two protocols.
@@ -26,48 +26,53 @@ const AGNHOST: &str = include_str!("kubernetes_e2e/agnhost.sh");
 #[test]
 #[ignore = "needs root, packages and a quarter of an hour"]
 fn specs_of_load_balancers_pass() -> Result<()> {
-    on_machines("specs_of_load_balancers_pass", async |operator| {
-        let _cloud = operator.installs_with_a_cloud_outside(json!({})).await?;
-        pass(&operator, "ccm-host")
-    })
+    on_machines(
+        "specs_of_load_balancers_pass",
+        MachinesOptions::of_workers(2),
+        prepare_specs,
+        async |operator| {
+            let _cloud = operator.installs_with_a_cloud_outside(&json!({})).await?;
+            pass(&operator, "ccm-host")
+        },
+    )
 }
 
 /// Against upstream's manager, for comparison.
 #[test]
 #[ignore = "needs root, packages and a quarter of an hour"]
 fn specs_of_load_balancers_pass_with_upstreams_manager() -> Result<()> {
-    on_machines("specs_of_load_balancers_pass_with_upstreams_manager", async |operator| {
-        operator.identifies_the_cloud()?;
-        let _cloud = operator.starts_the_cloud().await?;
-        let kubeconfig = operator.machines.control_plane.admin_kubeconfig();
-        let flags = [
-            "--cloud-provider=mock",
-            "--leader-elect=false",
-            "--secure-port=0",
-            "--configure-cloud-routes=false",
-        ];
-        let mut flags: Vec<String> = flags.map(str::to_owned).to_vec();
-        flags.push(format!("--kubeconfig={}", kubeconfig.display()));
-        let environment = [
-            ("MOCK_ADDRESS".to_owned(), format!("{SWITCH}:8443")),
-            ("MOCK_IDENTITY".to_owned(), operator.folder.join("tls").display().to_string()),
-        ];
-        let log = operator.folder.join("upstream.log");
-        let _manager = Process::start("upstream", &upstream()?, &flags, &environment, &log)?;
-        operator.types("kubectl wait node --all --for=jsonpath='{.spec.providerID}' --timeout=60s")?;
-        pass(&operator, "upstream")
-    })
+    on_machines(
+        "specs_of_load_balancers_pass_with_upstreams_manager",
+        MachinesOptions::of_workers(2),
+        prepare_specs,
+        async |operator| {
+            operator.identifies_the_cloud()?;
+            let _cloud = operator.starts_the_cloud().await?;
+            let kubeconfig = operator.machines.control_plane.admin_kubeconfig();
+            let flags = [
+                "--cloud-provider=mock",
+                "--leader-elect=false",
+                "--secure-port=0",
+                "--configure-cloud-routes=false",
+            ];
+            let mut flags: Vec<String> = flags.map(str::to_owned).to_vec();
+            flags.push(format!("--kubeconfig={}", kubeconfig.display()));
+            let environment = [
+                ("MOCK_ADDRESS".to_owned(), format!("{SWITCH}:8443")),
+                ("MOCK_IDENTITY".to_owned(), operator.folder.join("tls").display().to_string()),
+            ];
+            let log = operator.folder.join("upstream.log");
+            let _manager = Process::start("upstream", &upstream()?, &flags, &environment, &log)?;
+            operator.waits_for_provider_ids()?;
+            pass(&operator, "upstream")
+        },
+    )
 }
 
-fn on_machines(test: &str, body: impl AsyncFnOnce(Operator) -> Result<()>) -> Result<()> {
-    let prepare = || {
-        prepare()?;
-        make_agnhost()?;
-        go::built("tests/bench/peer", "./mock", "upstream-over-mock").map(drop)
-    };
-    let options = MachinesOptions { workers: 2, ..MachinesOptions::default() };
-    let again = ["--exact", test, "--ignored", "--nocapture"];
-    in_a_room(&again, prepare, async || body(Operator::start(options).await?).await)
+fn prepare_specs() -> Result<()> {
+    prepare()?;
+    make_agnhost()?;
+    go::built("tests/bench/peer", "./mock", "upstream-over-mock").map(drop)
 }
 
 /// Built before, since the room has no network.

@@ -6,29 +6,19 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use deploy_tests::operator::{Operator, RELEASE, blocks, prepare};
+use deploy_tests::operator::{Operator, RELEASE, blocks, helm, on_machines, prepare};
 use serde_json::json;
 use test_cluster::{
     Process,
-    machines::{INSIDE, MachinesOptions, in_a_room},
+    machines::{INSIDE, MachinesOptions},
     wait,
 };
-
-/// Runs the body beside a cluster of one control plane machine and some workers.
-fn on_machines(test: &str, workers: u8, body: impl AsyncFnOnce(Operator) -> Result<()>) -> Result<()> {
-    on(test, MachinesOptions { workers, ..MachinesOptions::default() }, body)
-}
-
-fn on(test: &str, options: MachinesOptions, body: impl AsyncFnOnce(Operator) -> Result<()>) -> Result<()> {
-    let again = ["--exact", test, "--ignored", "--nocapture"];
-    in_a_room(&again, prepare, async || body(Operator::start(options).await?).await)
-}
 
 /// From nothing to a Service with an address, an upgrade, one that fails, and the removal.
 #[test]
 #[ignore = "needs root, packages and minutes; .ci/run runs it"]
 fn an_operator_follows_the_page() -> Result<()> {
-    on_machines("an_operator_follows_the_page", 1, async |operator| {
+    on_machines("an_operator_follows_the_page", MachinesOptions::of_workers(1), prepare, async |operator| {
         for (language, text) in blocks("Install")? {
             // A registry that the nodes can reach is the reader's; here the images lie on the nodes.
             let text = text.replace("registry.example/", "localhost/");
@@ -90,25 +80,26 @@ fn initialised(operator: &Operator) -> Result<()> {
 #[test]
 #[ignore = "needs root, packages and minutes; .ci/run runs it"]
 fn a_deployment_of_two_replicas_for_one_node_can_be_upgraded() -> Result<()> {
-    on_machines("a_deployment_of_two_replicas_for_one_node_can_be_upgraded", 0, async |operator| {
-        operator.loads_images()?;
-        let image = |name: &str| json!({ "repository": format!("localhost/{name}"), "tag": "0.1.0" });
-        let values = json!({
-            "kind": "Deployment", "replicaCount": 2, "image": image("ccm-host"),
-            "providers": { "mock": { "image": image("provider-mock") } },
-        });
-        operator.writes("values.yaml", &values.to_string())?;
-        let helm = |verb: &str| {
-            let to = "deploy/chart/ccm-host --namespace kube-system --values values.yaml";
-            format!("helm {verb} {RELEASE} {to}")
-        };
-        operator.types(&helm("install"))?;
-        operator.waits_for_host("--v=2").await?;
-        operator.types(&format!("{} --set logVerbosity=3", helm("upgrade")))?;
-        operator.waits_for_host("--v=3").await?;
-        ensure!(operator.ready_hosts()?.len() == 1, "one node was meant to have room for one");
-        Ok(())
-    })
+    on_machines(
+        "a_deployment_of_two_replicas_for_one_node_can_be_upgraded",
+        MachinesOptions::of_workers(0),
+        prepare,
+        async |operator| {
+            operator.loads_images()?;
+            let image = |name: &str| json!({ "repository": format!("localhost/{name}"), "tag": "0.1.0" });
+            let values = json!({
+                "kind": "Deployment", "replicaCount": 2, "image": image("ccm-host"),
+                "providers": { "mock": { "image": image("provider-mock") } },
+            });
+            operator.writes("values.yaml", &values.to_string())?;
+            operator.types(&helm("install"))?;
+            operator.waits_for_host("--v=2").await?;
+            operator.types(&format!("{} --set logVerbosity=3", helm("upgrade")))?;
+            operator.waits_for_host("--v=3").await?;
+            ensure!(operator.ready_hosts()?.len() == 1, "one node was meant to have room for one");
+            Ok(())
+        },
+    )
 }
 
 /// A client outside sees pods, the pods see the client, and neither loses the other with a node, or with the mode of the
@@ -116,38 +107,47 @@ fn a_deployment_of_two_replicas_for_one_node_can_be_upgraded() -> Result<()> {
 #[test]
 #[ignore = "needs root, packages and minutes; .ci/run runs it"]
 fn a_client_reaches_pods_through_a_balancer() -> Result<()> {
-    on_machines("a_client_reaches_pods_through_a_balancer", 2, async |operator| {
-        let (_mock, cloud) = operator.installs_with_a_cloud_outside(json!({})).await?;
-        let address = operator.serves_web()?;
-        operator
-            .is_answered(&address, "to the client itself", |answer| answer.starts_with("172.30.0.2 web-"))
-            .await?;
-
-        operator.types("kubectl annotate service web mock.cloudprovider.ccm/ip-mode=Proxy")?;
-        operator
-            .types(r#"kubectl patch service web --patch '{"spec": {"externalTrafficPolicy": "Cluster"}}'"#)?;
-        operator.is_answered(&address, "to a proxy", |answer| answer.starts_with("10.")).await?;
-        operator.types("kubectl annotate service web mock.cloudprovider.ccm/ip-mode-")?;
-        operator
-            .types(r#"kubectl patch service web --patch '{"spec": {"externalTrafficPolicy": "Local"}}'"#)?;
-        operator
-            .is_answered(&address, "to the client again", |answer| answer.starts_with("172.30.0.2 "))
-            .await?;
-
-        operator.loses("worker-1", &cloud).await?;
-        for _ in 0..3 {
+    on_machines(
+        "a_client_reaches_pods_through_a_balancer",
+        MachinesOptions::of_workers(2),
+        prepare,
+        async |operator| {
+            let (_mock, cloud) = operator.installs_with_a_cloud_outside(&json!({})).await?;
+            let address = operator.serves_web()?;
             operator
-                .is_answered(&address, "from the other machine", |answer| answer.starts_with("172.30.0.2 "))
+                .is_answered(&address, "to the client itself", |answer| answer.starts_with("172.30.0.2 web-"))
                 .await?;
-        }
-        operator.waits_for_the_end_of("worker-1").await?;
-        operator
-            .is_answered(&address, "without the node", |answer| answer.starts_with("172.30.0.2 "))
-            .await?;
 
-        operator.types("kubectl delete service web --timeout=60s")?;
-        wait::until("silence", async || Ok(operator.asks(&address).is_none().then_some(()))).await
-    })
+            operator.types("kubectl annotate service web mock.cloudprovider.ccm/ip-mode=Proxy")?;
+            operator.types(
+                r#"kubectl patch service web --patch '{"spec": {"externalTrafficPolicy": "Cluster"}}'"#,
+            )?;
+            operator.is_answered(&address, "to a proxy", |answer| answer.starts_with("10.")).await?;
+            operator.types("kubectl annotate service web mock.cloudprovider.ccm/ip-mode-")?;
+            operator.types(
+                r#"kubectl patch service web --patch '{"spec": {"externalTrafficPolicy": "Local"}}'"#,
+            )?;
+            operator
+                .is_answered(&address, "to the client again", |answer| answer.starts_with("172.30.0.2 "))
+                .await?;
+
+            operator.loses("worker-1", &cloud).await?;
+            for _ in 0..3 {
+                operator
+                    .is_answered(&address, "from the other machine", |answer| {
+                        answer.starts_with("172.30.0.2 ")
+                    })
+                    .await?;
+            }
+            operator.waits_for_the_end_of("worker-1").await?;
+            operator
+                .is_answered(&address, "without the node", |answer| answer.starts_with("172.30.0.2 "))
+                .await?;
+
+            operator.types("kubectl delete service web --timeout=60s")?;
+            wait::until("silence", async || Ok(operator.asks(&address).is_none().then_some(()))).await
+        },
+    )
 }
 
 /// A control plane of three loses one machine after the other, each time with whatever runs on it, and every Service
@@ -156,8 +156,8 @@ fn a_client_reaches_pods_through_a_balancer() -> Result<()> {
 #[ignore = "needs root, packages and minutes; .ci/run runs it"]
 fn any_of_three_control_plane_machines_may_be_lost() -> Result<()> {
     let options = MachinesOptions { control_plane: 3, ..MachinesOptions::default() };
-    on("any_of_three_control_plane_machines_may_be_lost", options, async |mut operator| {
-        operator.installs_without_its_cloud(json!({}))?;
+    on_machines("any_of_three_control_plane_machines_may_be_lost", options, prepare, async |mut operator| {
+        operator.installs_without_its_cloud(&json!({}))?;
         wait::until("three hosts that wait for the provider", async || {
             let pods = operator
                 .types(&format!("kubectl -n kube-system get pods -o name | grep -c {RELEASE} || true"))?;
@@ -166,7 +166,7 @@ fn any_of_three_control_plane_machines_may_be_lost() -> Result<()> {
         .await?;
         ensure!(operator.ready_hosts()?.is_empty(), "no host is ready without its provider");
         let (_mock, _cloud) = operator.starts_the_cloud().await?;
-        operator.types(&format!("kubectl -n kube-system rollout status daemonset/{RELEASE} --timeout=2m"))?;
+        operator.waits_for_the_rollout()?;
 
         for lost in 0..3 {
             operator.seat = (lost + 1) % 3;
@@ -178,10 +178,10 @@ fn any_of_three_control_plane_machines_may_be_lost() -> Result<()> {
             ))?;
             operator.machines.plug_in(&operator.machines.all()[lost])?;
             operator.types(&format!(
-                "kubectl wait node control-plane-{} --for=condition=Ready --timeout=60s
-                 kubectl -n kube-system rollout status daemonset/{RELEASE} --timeout=2m",
+                "kubectl wait node control-plane-{} --for=condition=Ready --timeout=60s",
                 lost + 1
             ))?;
+            operator.waits_for_the_rollout()?;
         }
         initialised(&operator)
     })
@@ -193,12 +193,12 @@ fn any_of_three_control_plane_machines_may_be_lost() -> Result<()> {
 #[ignore = "needs root, packages and minutes; .ci/run runs it"]
 fn kubelets_get_certificates_and_volumes_their_labels() -> Result<()> {
     let options = MachinesOptions { kubelets: "serverTLSBootstrap: true", ..MachinesOptions::default() };
-    on("kubelets_get_certificates_and_volumes_their_labels", options, async |operator| {
+    on_machines("kubelets_get_certificates_and_volumes_their_labels", options, prepare, async |operator| {
         let values = json!({
             "controllers": ["*", "kubelet-serving-csr", "persistent-volume-label"],
             "webhooks": ["persistent-volume-label"],
         });
-        let (_mock, cloud) = operator.installs_with_a_cloud_outside(values).await?;
+        let (_mock, cloud) = operator.installs_with_a_cloud_outside(&values).await?;
         let logs = format!("kubectl -n kube-system logs daemonset/{RELEASE} -c ccm-host --tail=-1");
         let refused = operator.types(&logs).map_err(|error| format!("{error:#}")).err().unwrap_or_default();
         ensure!(refused.contains("tls: internal error"), "without a certificate, logs say {refused:?}");
@@ -209,10 +209,10 @@ fn kubelets_get_certificates_and_volumes_their_labels() -> Result<()> {
         .await?;
         // The mock tells what its operator wrote, and nothing that a kubelet could have written.
         operator.types(&format!(
-            "helm upgrade {RELEASE} deploy/chart/ccm-host --namespace kube-system --values values.yaml --values more.yaml \
-             --set extraArgs.kubelet-serving-csr-trust-node-readers=true
-             kubectl -n kube-system rollout status daemonset/{RELEASE} --timeout=2m"
+            "{} --set extraArgs.kubelet-serving-csr-trust-node-readers=true",
+            helm("upgrade")
         ))?;
+        operator.waits_for_the_rollout()?;
         wait::until("logs", async || Ok(operator.types(&logs).ok().filter(|log| log.contains("leads"))))
             .await?;
         let ca = operator.machines.control_plane.dir().join("ca.crt");
