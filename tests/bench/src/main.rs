@@ -1,7 +1,7 @@
 //! What the host costs on a real control plane: N nodes initialised, M Services created at once, a node that joins and
 //! leaves them, labels that nobody asked for, nothing at all, and routes to all nodes.
 //!
-//! With `--clouds`, only what one hanging cloud costs another.
+//! With `--clouds`, only what one hanging cloud costs another; with `--handovers`, only how long nobody serves.
 //!
 //! Rates are given as shares of what the apiserver itself can do and, with `--peer`, as ratios to upstream's controller
 //! manager over the same Go provider, in the same run.
@@ -10,6 +10,7 @@
 mod apiserver;
 mod balancers;
 mod clouds;
+mod handover;
 mod init;
 mod raw;
 mod realistic;
@@ -59,6 +60,9 @@ struct Arguments {
     /// Measure only what one of two clouds costs the other while it hangs for a minute.
     #[arg(long)]
     clouds: bool,
+    /// Measure only how long nobody serves when the leader ends; with --peer upstream's, too.
+    #[arg(long, conflicts_with = "clouds")]
+    handovers: bool,
     /// A flag for the host. May be repeated.
     #[arg(long = "host-flag", allow_hyphen_values = true)]
     host_flags: Vec<String>,
@@ -85,6 +89,9 @@ async fn run(arguments: &Arguments) -> Result<()> {
         Report::default().add(clouds::measure(arguments).await?);
         return Ok(());
     }
+    if arguments.handovers {
+        return handovers(arguments).await;
+    }
     let mock = measure(Kind::Mock, arguments).await?;
     if arguments.check {
         mock.check()?;
@@ -96,6 +103,17 @@ async fn run(arguments: &Arguments) -> Result<()> {
     let bridge = measure(Kind::Bridge, arguments).await?;
     if arguments.peer {
         bridge.compare(&measure(Kind::Upstream, arguments).await?);
+    }
+    Ok(())
+}
+
+async fn handovers(arguments: &Arguments) -> Result<()> {
+    let mut host = Report::default();
+    host.add(handover::measure(&Subject::start(Kind::Mock, arguments).await?).await?);
+    if arguments.peer {
+        let mut upstream = Report::default();
+        upstream.add(handover::measure(&Subject::start(Kind::Upstream, arguments).await?).await?);
+        host.compare(&upstream);
     }
     Ok(())
 }

@@ -88,15 +88,34 @@ impl Subject {
         if self.kind != Kind::Upstream {
             return self.cluster.start_host();
         }
+        self.upstream = Some(self.start_upstream("upstream", &[]).await?);
+        Ok(())
+    }
+
+    /// Starts a manager that leads or stands by.
+    pub(crate) async fn start_contender(&self, name: &str) -> Result<Process> {
+        let elects = ["--leader-elect=true".to_owned()];
+        match self.kind {
+            Kind::Upstream => self.start_upstream(name, &elects).await,
+            Kind::Mock | Kind::Bridge => self.cluster.start_replica(name, &elects),
+        }
+    }
+
+    /// What a contender says when another one leads.
+    pub(crate) fn stands_by(&self) -> &'static str {
+        match self.kind {
+            Kind::Upstream => "Attempting to acquire leader lease",
+            Kind::Mock | Kind::Bridge => "standing by until it leads",
+        }
+    }
+
+    async fn start_upstream(&self, name: &str, more: &[String]) -> Result<Process> {
         let program = built("tests/bench/peer", ".", "upstream-manager").await?;
         let kubeconfig = self.cluster.control_plane.kubeconfig_for("bench", &["system:masters"])?;
         let mut flags: Vec<String> = UPSTREAM.iter().map(ToString::to_string).collect();
         flags.push(format!("--kubeconfig={}", kubeconfig.display()));
-        flags.extend_from_slice(&self.cloud);
-        let log = self.cluster.folder().join("upstream.log");
-        let process = Process::start("upstream", &program, &flags, &[], &log)?;
-        self.upstream = Some(process);
-        Ok(())
+        flags.extend(self.cloud.iter().chain(more).cloned());
+        Process::start("upstream", &program, &flags, &[], &self.cluster.folder().join(format!("{name}.log")))
     }
 
     /// The measured processes: the manager, and the provider if it does what upstream's manager does itself.

@@ -1,6 +1,12 @@
 # Makes the image of the e2e specs' pods: agnhost, and the commands that specs run beside it.
 #
 # 1: the image's name; 2: the program; 3: the archive.
+for program in dash nc.openbsd curl wget; do
+    [ -x "$(command -v $program)" ] || {
+        echo "the image of the specs' pods needs $program: apt-get install dash netcat-openbsd curl wget" >&2
+        exit 1
+    }
+done
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 mkdir -p "$root/bin" "$root/tmp"
