@@ -2,7 +2,7 @@
 //!
 //! Only reads: a mutation needs leadership, which `ccmctl` never has.
 
-use std::{path::PathBuf, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use ccm_state::{
@@ -19,7 +19,6 @@ use cloudprovider_proto::{
     },
 };
 use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
 use tonic::{
     Request, Status,
     transport::{Channel, Endpoint, Uri},
@@ -42,6 +41,16 @@ pub(crate) struct Provider {
     endpoint: String,
 }
 
+#[cfg(unix)]
+async fn open(socket: PathBuf) -> io::Result<tokio::net::UnixStream> {
+    tokio::net::UnixStream::connect(socket).await
+}
+
+#[cfg(not(unix))]
+async fn open(_: PathBuf) -> io::Result<tokio::io::DuplexStream> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "tokio has no Unix sockets on this system"))
+}
+
 impl Provider {
     pub(crate) async fn connect(endpoint: &str) -> Result<Self> {
         let Some(path) = endpoint.strip_prefix("unix://").filter(|path| path.starts_with('/')) else {
@@ -54,7 +63,7 @@ impl Provider {
         let channel = Endpoint::from_static("http://provider")
             .connect_with_connector(service_fn(move |_: Uri| {
                 let path = path.clone();
-                async move { UnixStream::connect(path).await.map(TokioIo::new) }
+                async move { open(path).await.map(TokioIo::new) }
             }))
             .await
             .with_context(|| {
