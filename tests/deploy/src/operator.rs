@@ -183,7 +183,7 @@ impl Operator {
     pub fn installs_without_its_cloud(&self, more: &Value) -> Result<()> {
         self.identifies_the_cloud()?;
         let mut values = json!({
-            "image": { "repository": "localhost/ccm-host", "tag": "0.1.0" },
+            "image": { "repository": "localhost/ccm-host", "tag": env!("CARGO_PKG_VERSION") },
             // By default no node goes that is younger than five minutes.
             "extraArgs": { "node-deletion-grace": "1s" },
             "providers": { "mock": { "endpoint": format!("https://{SWITCH}:8443"), "tlsSecretName": "mock" } },

@@ -86,7 +86,8 @@ fn a_deployment_of_two_replicas_for_one_node_can_be_upgraded() -> Result<()> {
         prepare,
         async |operator| {
             operator.loads_images()?;
-            let image = |name: &str| json!({ "repository": format!("localhost/{name}"), "tag": "0.1.0" });
+            let tag = env!("CARGO_PKG_VERSION");
+            let image = |name: &str| json!({ "repository": format!("localhost/{name}"), "tag": tag });
             let values = json!({
                 "kind": "Deployment", "replicaCount": 2, "image": image("ccm-host"),
                 "providers": { "mock": { "image": image("provider-mock") } },

@@ -26,7 +26,7 @@ pub(crate) async fn installed(options: Options, mut values: Value) -> Result<(Cl
     let mut cluster = options.without_rights().start_without_host().await?;
     let folder = cluster.folder();
     let path = |name: &str| json!(folder.join(name).display().to_string());
-    values["providers"]["mock"]["image"] = json!({ "repository": "provider-mock", "tag": "0.1.0" });
+    values["providers"]["mock"]["image"] = json!({ "repository": "provider-mock", "tag": "of-tests" });
     let mut arguments = json!({
         "kubeconfig": path(&format!("{ACCOUNT}.kubeconfig")),
         "bind-address": "127.0.0.1",
