@@ -100,11 +100,13 @@ fn pass(operator: &Operator, manager: &str) -> Result<()> {
     }
     println!("{table}");
     let failed: Vec<&Spec> = specs.iter().filter(|spec| spec.state != "passed").collect();
-    ensure!(failed.is_empty() && specs.len() >= SPECS, "of {} specs, these failed: {failed:#?}", specs.len());
+    let least = if env::var_os("FOCUS").is_some() { 1 } else { SPECS };
+    ensure!(failed.is_empty(), "these specs failed: {failed:#?}");
+    ensure!(specs.len() >= least, "only {} specs ran, not {least}", specs.len());
     Ok(())
 }
 
-/// As many as there are in the pinned Kubernetes: fewer, and the focus has lost some.
+/// As many as there are in the pinned Kubernetes: fewer, and [`FOCUS`] has lost some. A run with another one may be of any.
 const SPECS: usize = 19;
 
 /// What a spec said.
