@@ -32,12 +32,7 @@ pub(crate) async fn measure(subject: &Subject) -> Result<Phase> {
         for time in 0..TIMES {
             let of = format!("{}-{time}", name.to_lowercase());
             let next = subject.start_contender(&format!("contender-{of}")).await?;
-            let stands_by = subject.stands_by();
-            wait::until("a process that stands by", async || {
-                Ok(next.output().contains(stands_by).then_some(()))
-            })
-            .await
-            .with_context(|| next.tail())?;
+            subject.stands_by(&next).await?;
             let begun = Instant::now();
             match end {
                 End::Term => drop(leader.terminate().await?),
@@ -46,9 +41,7 @@ pub(crate) async fn measure(subject: &Subject) -> Result<Phase> {
             }
             serves(subject, &format!("service-{of}")).await.with_context(|| next.tail())?;
             took.push(begun.elapsed().as_secs_f64());
-            if matches!(end, End::Stop) {
-                leader.kill()?;
-            }
+            // The former one, if it is stopped, is killed by this.
             leader = next;
         }
         phase.value(format!("{name}, mean of {TIMES}"), took.iter().sum::<f64>() / TIMES as f64, 1);

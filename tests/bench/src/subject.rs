@@ -10,7 +10,7 @@ use std::{fs, path::PathBuf};
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 use test_cluster::{
-    Cloud, CloudFolder, Cluster, Options, Process, Profile, ProviderUnderTest, Steered as _, go,
+    Cloud, CloudFolder, Cluster, Options, Process, Profile, ProviderUnderTest, Steered as _, go, wait,
 };
 
 use crate::{Arguments, realistic};
@@ -101,12 +101,16 @@ impl Subject {
         }
     }
 
-    /// What a contender says when another one leads.
-    pub(crate) fn stands_by(&self) -> &'static str {
-        match self.kind {
-            Kind::Upstream => "Attempting to acquire leader lease",
-            Kind::Mock | Kind::Bridge => "standing by until it leads",
+    /// Waits until this contender stands by, because another one leads.
+    pub(crate) async fn stands_by(&self, contender: &Process) -> Result<()> {
+        if self.kind != Kind::Upstream {
+            return contender.stands_by().await;
         }
+        wait::until("upstream's manager that stands by", async || {
+            Ok(contender.output().contains("Attempting to acquire leader lease").then_some(()))
+        })
+        .await
+        .with_context(|| contender.tail())
     }
 
     async fn start_upstream(&self, name: &str, more: &[String]) -> Result<Process> {
