@@ -1,6 +1,6 @@
 //! The stream of changed instances.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use cloudprovider_proto::v1alpha1::{
     Capability, ErrorReason, InstanceState, WatchInstancesRequest, WatchInstancesResponse,
@@ -115,30 +115,27 @@ impl Watch {
 
     /// Waits until a change of this instance arrives.
     pub(super) async fn tells(&mut self, machine: &Machine, within: Duration) -> Outcome {
+        self.tells_each(vec![(&machine.provider_id, &machine.name)], within).await
+    }
+
+    /// Waits until each of these instances, by provider ID and node name, is reported. The contract knows no order of changes.
+    async fn tells_each(&mut self, mut missing: Vec<(&String, &String)>, within: Duration) -> Outcome {
         let end = Instant::now() + within;
-        loop {
+        while !missing.is_empty() {
+            let ids: Vec<_> = missing.iter().map(|(id, _)| (*id).clone()).collect();
             let rest = end.saturating_duration_since(Instant::now());
-            if rest.is_zero() {
-                return Err(failed(
-                    format!("instance {} reported within {within:?}", machine.provider_id),
-                    "other frames",
-                ));
-            }
-            match self.next(rest).await? {
-                Some(Frame::Changed(change))
-                    if change.provider_id == machine.provider_id || change.node_name == machine.name =>
-                {
-                    return Ok(());
+            let expected = || format!("instances {ids:?} reported within {within:?}");
+            match self.next(rest).await {
+                Ok(Some(Frame::Changed(change))) => {
+                    missing.retain(|(id, name)| **id != change.provider_id && **name != change.node_name);
                 }
-                Some(_) => {}
-                None => {
-                    return Err(failed(
-                        format!("instance {} reported", machine.provider_id),
-                        "the stream ended",
-                    ));
-                }
+                Ok(Some(_)) => {}
+                Ok(None) => return Err(failed(expected(), "the stream ended")),
+                Err(Stop::Failed { seen, .. }) => return Err(failed(expected(), seen)),
+                Err(stop) => return Err(stop),
             }
         }
+        Ok(())
     }
 }
 
@@ -207,26 +204,7 @@ async fn every_watcher(t: &Trial) -> Outcome {
 async fn together(t: &Trial) -> Outcome {
     let (mut watch, _) = started(t, "").await?;
     let nodes = t.machines_at_once(5).await?;
-    let mut missing: BTreeSet<_> = nodes.iter().map(|node| node.provider_id.clone()).collect();
-    let end = Instant::now() + patience(t);
-    while !missing.is_empty() {
-        let rest = end.saturating_duration_since(Instant::now());
-        if rest.is_zero() {
-            return Err(failed(
-                "each of five instances that came together reported",
-                format!("not {missing:?}"),
-            ));
-        }
-        match watch.next(rest).await? {
-            Some(Frame::Changed(change)) => {
-                let named = nodes.iter().find(|node| node.name == change.node_name);
-                missing.remove(named.map_or(&change.provider_id, |node| &node.provider_id));
-            }
-            Some(_) => {}
-            None => return Err(failed("each of them reported", "the stream ended")),
-        }
-    }
-    Ok(())
+    watch.tells_each(nodes.iter().map(|node| (&node.provider_id, &node.name)).collect(), patience(t)).await
 }
 
 async fn slow_reader(t: &Trial) -> Outcome {
@@ -234,14 +212,11 @@ async fn slow_reader(t: &Trial) -> Outcome {
     let machines = t.own_machines(5).await?;
     // Nothing is read while they arrive; afterwards all are there, or the stream has ended and a sweep finds them.
     tokio::time::sleep(t.provider().bookmark_interval().min(Duration::from_secs(3))).await;
-    for machine in &machines {
-        match watch.tells(machine, patience(t)).await {
-            Ok(()) => {}
-            Err(Stop::Failed { seen, .. }) if seen == "the stream ended" => return Ok(()),
-            Err(stop) => return Err(stop),
-        }
+    let all = machines.iter().map(|machine| (&machine.provider_id, &machine.name)).collect();
+    match watch.tells_each(all, patience(t)).await {
+        Err(Stop::Failed { seen, .. }) if seen == "the stream ended" => Ok(()),
+        outcome => outcome,
     }
-    Ok(())
 }
 
 async fn ends_in_time(t: &Trial) -> Outcome {
