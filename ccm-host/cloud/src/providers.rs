@@ -221,7 +221,7 @@ impl Providers {
         if possible.iter().any(|provider| provider.info().is_none()) {
             return NodeOwner::Undecided;
         }
-        possible.retain(|provider| provider.info().is_some_and(|info| info.instances));
+        possible.retain(|provider| self.may_have_nodes(&***provider));
         match possible.as_slice() {
             [] => NodeOwner::Nobody,
             [only] => NodeOwner::Provider(Arc::clone(only)),
@@ -229,8 +229,15 @@ impl Providers {
         }
     }
 
+    /// Whether nodes may belong to this provider: it has instances, and the command line does not give all provider IDs that
+    /// it claims to others.
+    fn may_have_nodes(&self, provider: &dyn Provider) -> bool {
+        let is_free = |prefix: &String| self.pinned(prefix).is_none_or(|name| name == provider.name());
+        provider.info().is_some_and(|info| info.instances && info.provider_id_prefixes.iter().any(is_free))
+    }
+
     /// Whether the balancers of this provider may send traffic to the node. A single provider gets all nodes, as
-    /// upstream's does, and so does one without instances; of several, each gets its own. A provider that is still to
+    /// upstream's does, and so does one without nodes of its own; of several, each gets its own. A provider that is still to
     /// introduce itself may claim a node, too, but its absence takes none out of a balancer that serves.
     #[must_use]
     pub fn may_back(&self, provider: &dyn Provider, node: &Node) -> bool {
@@ -240,7 +247,7 @@ impl Providers {
             self.pinned(id).is_none() && only.is_some_and(|only| only.name() == provider.name())
         };
         self.all.len() == 1
-            || provider.info().is_some_and(|info| !info.instances)
+            || provider.info().is_some() && !self.may_have_nodes(provider)
             || match self.for_node(node) {
                 NodeOwner::Provider(owner) => owner.name() == provider.name(),
                 NodeOwner::Undecided => node.provider_id.as_deref().is_some_and(is_its),

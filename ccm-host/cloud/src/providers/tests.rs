@@ -216,6 +216,24 @@ fn balancers_get_the_nodes_of_their_own_provider() {
 }
 
 #[test]
+fn a_provider_whose_ids_are_all_given_to_another_has_no_nodes_and_balancers_for_all() {
+    let (a, b) = (provider("a", &["a://"]), provider("b", &["a://"]));
+    let all = || registry(&[&a, &b]);
+    assert_eq!(word(&all().for_node(&node("n"))), "a|b");
+    let all = pinned(all(), &[("a", "a://")]);
+    assert_eq!(word(&all.for_node(&node("n"))), "a");
+    for node in [node("n"), node("n").with_provider_id("a://1"), node("n").with_provider_id("foreign://1")] {
+        assert!(all.may_back(b.as_ref(), &node), "{node:?}");
+    }
+    assert!(!all.may_back(a.as_ref(), &node("n").with_provider_id("foreign://1")));
+    b.change_info(|info| info.provider_id_prefixes = vec!["a://".to_owned(), "b://".to_owned()]);
+    assert_eq!(word(&all.for_node(&node("n"))), "a|b");
+    assert!(!all.may_back(b.as_ref(), &node("n").with_provider_id("a://1")));
+    b.forget_info();
+    assert_eq!(word(&all.for_node(&node("n"))), "undecided", "it may claim others when it is back");
+}
+
+#[test]
 fn services_go_to_whom_they_name() {
     let (a, b, c) = (provider("a", &["a://"]), provider("b", &["b://"]), provider("c", &["c://"]));
     b.change_info(|info| {
