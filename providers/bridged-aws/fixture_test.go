@@ -80,7 +80,7 @@ func (w *world) serve(url string) {
 // launch runs an instance, and returns it with the node that its kubelet registers.
 func (w *world) launch(zone string) (emulator.Instance, *pb.NodeRef) {
 	w.Helper()
-	machine := must(w.cloud.Launch(w.ctx, w.network, zone))(w.T)
+	machine := must(w.cloud.Launch(w.ctx, w.network, zone, 1, "", ""))(w.T)[0]
 	return machine, &pb.NodeRef{Name: machine.Node, Uid: "uid-of-" + machine.ID}
 }
 

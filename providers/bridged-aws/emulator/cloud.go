@@ -49,20 +49,69 @@ func instanceOf(found types.Instance) Instance {
 	}
 }
 
-// Launch runs a t3.medium instance in a zone.
-func (c *Cloud) Launch(ctx context.Context, network Network, zone string) (Instance, error) {
+// Launch runs instances in a zone, with this name and of this type; without a name and t3.medium, where these are empty.
+func (c *Cloud) Launch(ctx context.Context, network Network, zone string, count int32, name, kind string) ([]Instance, error) {
 	subnet, known := network.Subnets[zone]
 	if !known {
-		return Instance{}, fmt.Errorf("zone %q has no subnet; use one of %v", zone, Zones)
+		return nil, fmt.Errorf("zone %q has no subnet; use one of %v", zone, Zones)
 	}
-	run, err := c.ec2.RunInstances(ctx, &ec2.RunInstancesInput{
-		ImageId: aws.String("ami-12345678"), MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: types.InstanceTypeT3Medium,
-		SubnetId: &subnet, SecurityGroupIds: []string{network.SecurityGroup}, TagSpecifications: tagged(types.ResourceTypeInstance),
-	})
+	input := runInput(network, &subnet, count)
+	if name != "" {
+		tags := &input.TagSpecifications[0].Tags
+		*tags = append(*tags, types.Tag{Key: aws.String("Name"), Value: &name})
+	}
+	if kind != "" {
+		input.InstanceType = types.InstanceType(kind)
+	}
+	run, err := c.ec2.RunInstances(ctx, input)
 	if err != nil {
-		return Instance{}, fmt.Errorf("cannot run an instance in zone %s: %w", zone, err)
+		return nil, fmt.Errorf("cannot run instances in zone %s: %w", zone, err)
 	}
-	return c.Instance(ctx, aws.ToString(run.Instances[0].InstanceId))
+	launched := []Instance{}
+	for _, instance := range run.Instances {
+		launched = append(launched, instanceOf(instance))
+	}
+	return launched, nil
+}
+
+func runInput(network Network, subnet *string, count int32) *ec2.RunInstancesInput {
+	return &ec2.RunInstancesInput{
+		ImageId: aws.String("ami-12345678"), MinCount: &count, MaxCount: &count, InstanceType: types.InstanceTypeT3Medium,
+		SubnetId: subnet, SecurityGroupIds: []string{network.SecurityGroup}, TagSpecifications: tagged(types.ResourceTypeInstance),
+	}
+}
+
+// run runs one instance, of which change may change anything, and returns its ID.
+func (c *Cloud) run(ctx context.Context, network Network, subnet *string, change func(*ec2.RunInstancesInput)) (string, error) {
+	input := runInput(network, subnet, 1)
+	if change != nil {
+		change(input)
+	}
+	run, err := c.ec2.RunInstances(ctx, input)
+	if err != nil {
+		return "", err
+	}
+	return aws.ToString(run.Instances[0].InstanceId), nil
+}
+
+// Named returns the instances with a name.
+func (c *Cloud) Named(ctx context.Context, name string) ([]Instance, error) {
+	pages := ec2.NewDescribeInstancesPaginator(c.ec2, &ec2.DescribeInstancesInput{
+		Filters: []types.Filter{{Name: aws.String("tag:Name"), Values: []string{name}}},
+	})
+	named := []Instance{}
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, group := range page.Reservations {
+			for _, instance := range group.Instances {
+				named = append(named, instanceOf(instance))
+			}
+		}
+	}
+	return named, nil
 }
 
 // Instance returns an instance, which may be terminated.
@@ -73,6 +122,20 @@ func (c *Cloud) Instance(ctx context.Context, id string) (Instance, error) {
 	}
 	return instanceOf(found.Reservations[0].Instances[0]), nil
 }
+
+// Hide lets EC2 not know an instance that exists, as it may for a while, until Show.
+func (c *Cloud) Hide(ctx context.Context, id string) error {
+	_, err := c.ec2.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: hidden})
+	return err
+}
+
+// Show ends Hide.
+func (c *Cloud) Show(ctx context.Context, id string) error {
+	_, err := c.ec2.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: []string{id}, Tags: hidden})
+	return err
+}
+
+var hidden = []types.Tag{{Key: aws.String("emulator:hidden"), Value: aws.String("")}}
 
 // Stop stops an instance, which Start can start again.
 func (c *Cloud) Stop(ctx context.Context, id string) error {

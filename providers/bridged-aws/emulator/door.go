@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // The states of a door. It can also be set to a status code of 400 or more, with which it then refuses every request.
@@ -23,6 +24,8 @@ const (
 	Half = "half"
 	// Nothing holds a request until the caller gives up.
 	Nothing = "nothing"
+	// Slow answers after a second.
+	Slow = "slow"
 )
 
 // codes are AWS's own error codes, where the text of the status line is not one.
@@ -31,13 +34,14 @@ var codes = map[int]string{
 	http.StatusTooManyRequests: "RequestLimitExceeded",
 }
 
-// Door is a proxy in front of moto that can fail requests as a cloud in trouble does.
+// Door is a proxy in front of moto that counts calls, and can fail them as a cloud in trouble does.
 type Door struct {
 	// URL is the endpoint for the provider's cloud config.
 	URL    string
 	state  atomic.Value
 	moto   *httputil.ReverseProxy
 	server http.Server
+	journal
 }
 
 // NewDoor opens a door to moto on a free port of the loopback address.
@@ -50,7 +54,7 @@ func NewDoor(moto string) (*Door, error) {
 	if err != nil {
 		return nil, err
 	}
-	door := &Door{URL: "http://" + listener.Addr().String()}
+	door := &Door{URL: "http://" + listener.Addr().String(), journal: journal{calls: map[string]int{}, callers: map[string]bool{}}}
 	door.moto = &httputil.ReverseProxy{
 		Rewrite:        func(request *httputil.ProxyRequest) { request.SetURL(target) },
 		ModifyResponse: door.cut,
@@ -61,12 +65,12 @@ func NewDoor(moto string) (*Door, error) {
 	return door, nil
 }
 
-// Set sets what the door does with requests from now on: [Open], [Half], [Nothing], or a status code to refuse them with.
+// Set sets what the door does with requests from now on: [Open], [Half], [Nothing], [Slow], or a status code to refuse them with.
 func (d *Door) Set(state string) error {
 	code, err := strconv.Atoi(state)
 	isCode := err == nil && code >= 400 && code < 600
-	if state != Open && state != Half && state != Nothing && !isCode {
-		return fmt.Errorf("unknown door state %q; use %s, %s, %s, or a status code from 400 to 599", state, Open, Half, Nothing)
+	if state != Open && state != Half && state != Nothing && state != Slow && !isCode {
+		return fmt.Errorf("unknown door state %q; use %s, %s, %s, %s, or a status code from 400 to 599", state, Open, Half, Nothing, Slow)
 	}
 	d.state.Store(state)
 	return nil
@@ -76,7 +80,23 @@ func (d *Door) Set(state string) error {
 func (d *Door) Close() error { return d.server.Close() }
 
 func (d *Door) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
+	if strings.HasPrefix(request.URL.Path, "/latest/") || request.URL.Path == "/pod-identity" {
+		d.identity(answer, request)
+		return
+	}
+	rule, err := d.note(request)
+	if err != nil {
+		http.Error(answer, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if rule != nil {
+		rule.apply(answer)
+		return
+	}
 	switch state := d.state.Load().(string); state {
+	case Slow:
+		time.Sleep(time.Second)
+		d.moto.ServeHTTP(answer, request)
 	case Open, Half:
 		d.moto.ServeHTTP(answer, request)
 	case Nothing:
@@ -84,8 +104,12 @@ func (d *Door) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 		io.Copy(io.Discard, request.Body)
 		<-request.Context().Done()
 	default:
-		code, _ := strconv.Atoi(state)
-		refuse(answer, code, strings.Contains(request.Header.Get("Authorization"), "/ec2/"))
+		status, _ := strconv.Atoi(state)
+		code, known := codes[status]
+		if !known {
+			code = strings.ReplaceAll(http.StatusText(status), " ", "")
+		}
+		refuse(answer, status, code, strings.Contains(request.Header.Get("Authorization"), "/ec2/"))
 	}
 }
 
@@ -105,11 +129,7 @@ type broken struct{}
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 // refuse answers with an error in the format of EC2 or of Elastic Load Balancing.
-func refuse(answer http.ResponseWriter, status int, isEC2 bool) {
-	code, known := codes[status]
-	if !known {
-		code = strings.ReplaceAll(http.StatusText(status), " ", "")
-	}
+func refuse(answer http.ResponseWriter, status int, code string, isEC2 bool) {
 	type failure struct {
 		Code    string `xml:"Code"`
 		Message string `xml:"Message"`

@@ -7,7 +7,6 @@ package emulator
 import (
 	"bufio"
 	"context"
-	_ "embed"
 	"fmt"
 	"io"
 	"os"
@@ -15,9 +14,6 @@ import (
 	"strings"
 	"time"
 )
-
-//go:embed serve.py
-var serve string
 
 // Emulator is a running moto.
 type Emulator struct {
@@ -30,13 +26,13 @@ type Emulator struct {
 // Start starts moto, after installing it if necessary. It runs until Stop or the end of this process, however that ends, and prints
 // to log.
 func Start(ctx context.Context, log io.Writer) (*Emulator, error) {
-	folder, err := Install(ctx)
+	folders, err := Install(ctx)
 	if err != nil {
 		return nil, err
 	}
-	process := exec.Command("python3", "-c", serve)
+	process := exec.Command("python3", "-m", "emulated")
 	// Nothing uses its default machine images, and they are slow to load.
-	process.Env = append(os.Environ(), "PYTHONPATH="+folder, "MOTO_EC2_LOAD_DEFAULT_AMIS=false")
+	process.Env = append(os.Environ(), "PYTHONPATH="+strings.Join(folders, ":"), "MOTO_EC2_LOAD_DEFAULT_AMIS=false")
 	process.Stderr = log
 	life, err := process.StdinPipe()
 	if err != nil {

@@ -44,7 +44,8 @@ func (c *Cloud) MakeNetwork(ctx context.Context) (Network, error) {
 
 func (c *Cloud) makeVPC(ctx context.Context, network *Network) error {
 	made, err := c.ec2.CreateVpc(ctx, &ec2.CreateVpcInput{
-		CidrBlock: aws.String("10.0.0.0/16"), TagSpecifications: tagged(types.ResourceTypeVpc),
+		CidrBlock: aws.String("10.0.0.0/16"), AmazonProvidedIpv6CidrBlock: aws.Bool(true),
+		TagSpecifications: tagged(types.ResourceTypeVpc),
 	})
 	if err != nil {
 		return err
@@ -78,9 +79,16 @@ func (c *Cloud) makeRouteTable(ctx context.Context, network *Network) error {
 }
 
 func (c *Cloud) makeSubnets(ctx context.Context, network *Network) error {
+	found, err := c.ec2.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{VpcIds: []string{network.VPC}})
+	if err != nil {
+		return err
+	}
+	// The VPC's /56 has a /64 for each subnet.
+	v6 := strings.TrimSuffix(aws.ToString(found.Vpcs[0].Ipv6CidrBlockAssociationSet[0].Ipv6CidrBlock), "00::/56")
 	for i, zone := range Zones {
 		made, err := c.ec2.CreateSubnet(ctx, &ec2.CreateSubnetInput{
-			VpcId: &network.VPC, CidrBlock: aws.String(fmt.Sprintf("10.0.%d.0/24", i)), AvailabilityZone: &zone,
+			VpcId: &network.VPC, CidrBlock: aws.String(fmt.Sprintf("10.0.%d.0/18", 64*i)), AvailabilityZone: &zone,
+			Ipv6CidrBlock:     aws.String(fmt.Sprintf("%s%02d::/64", v6, i)),
 			TagSpecifications: tagged(types.ResourceTypeSubnet, types.Tag{Key: aws.String("kubernetes.io/role/elb"), Value: aws.String("1")}),
 		})
 		if err != nil {
@@ -135,6 +143,6 @@ func (n Network) Config(url string) string {
 // Environment is the rest of what the provider's process needs: credentials, which the emulator never checks, no instance
 // metadata, and none of the user's own AWS configuration.
 var Environment = map[string]string{
-	"AWS_ACCESS_KEY_ID": "emulated", "AWS_SECRET_ACCESS_KEY": "emulated", "AWS_EC2_METADATA_DISABLED": "true",
+	"AWS_ACCESS_KEY_ID": "emulated", "AWS_SECRET_ACCESS_KEY": "emulated-secret", "AWS_EC2_METADATA_DISABLED": "true",
 	"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull,
 }
