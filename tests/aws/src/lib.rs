@@ -1,6 +1,6 @@
-//! The programs of the bridged AWS provider, and an emulated AWS, for its tests.
+//! The providers of AWS, and an emulated AWS, for their tests.
 //!
-//! [`Aws::start`] builds the Go module `providers/bridged-aws` and starts its emulator; [`Aws::provider`] is the
+//! [`Aws::start`] builds the Go module `providers/bridged-aws` and starts its emulator; [`Aws::provider`] is a
 //! provider for a cluster. Tests query and change the cloud with the emulator's command, which answers in JSON.
 
 use std::{
@@ -34,6 +34,15 @@ pub struct Aws {
 struct Greeting {
     environment: BTreeMap<String, String>,
     zones: Vec<String>,
+}
+
+/// Which provider of AWS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The published one, behind the bridge.
+    Bridged,
+    /// The one that is written for the contract.
+    Native,
 }
 
 /// An instance.
@@ -91,15 +100,36 @@ impl Aws {
         Ok(Self { binaries, config, greeting, stdin, stdout, _process: process })
     }
 
-    /// The provider for this AWS.
+    /// A provider for this AWS: the published one behind the bridge, or `providers/aws`, which is a workspace of its own and
+    /// must have been built.
     #[must_use]
-    pub fn provider(&self) -> ProviderUnderTest {
+    pub fn provider(&self, kind: Kind) -> ProviderUnderTest {
+        let program = match kind {
+            Kind::Bridged => self.binaries.join("bridged-aws"),
+            Kind::Native => std::env::var_os("PROVIDER_AWS").map_or_else(
+                || {
+                    Path::new(env!("CARGO_MANIFEST_DIR"))
+                        .join("../../providers/aws/target/debug/provider-aws")
+                },
+                PathBuf::from,
+            ),
+        };
         ProviderUnderTest {
             name: "aws".to_owned(),
-            program: self.binaries.join("bridged-aws"),
+            program,
             flags: vec![format!("--cloud-config={}", self.config.display())],
             environment: self.greeting.environment.clone().into_iter().collect(),
         }
+    }
+
+    /// How many calls the cloud has had.
+    pub async fn calls(&mut self) -> Result<u32> {
+        Ok(self.ask::<BTreeMap<String, u32>>("calls").await?.values().sum())
+    }
+
+    /// Lets EC2 not know an instance that runs.
+    pub async fn hide(&mut self, instance: &Instance) -> Result<()> {
+        self.ask::<Value>(&format!("hide {}", instance.id)).await.map(drop)
     }
 
     /// The zones in which instances can run.

@@ -1,8 +1,10 @@
 //! The shipped host on a real control plane, the published AWS provider behind the bridge, and an emulated AWS.
 
+use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
+
 use anyhow::{Context as _, Result};
 use e2e::{event, node, node_count, node_gone, nothing_was_forbidden, service, service_gone};
-use e2e_aws::{Aws, Balancer, Instance, Route};
+use e2e_aws::{Aws, Balancer, Instance, Kind, Route};
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::{
     Api,
@@ -28,11 +30,19 @@ struct World {
 
 impl World {
     async fn start(flags: &[&str]) -> Result<Self> {
+        Self::with(Kind::Bridged, flags).await
+    }
+
+    async fn with(kind: Kind, flags: &[&str]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let aws = Aws::start(folder.path()).await?;
+        Self::at(aws, folder, kind, flags).await
+    }
+
+    async fn at(aws: Aws, folder: tempfile::TempDir, kind: Kind, flags: &[&str]) -> Result<Self> {
         let options = flags.iter().fold(Options::default(), |options, flag| options.host_flag(*flag));
         let cluster = options
-            .provider_under_test(aws.provider())
+            .provider_under_test(aws.provider(kind))
             .host_flag("--node-monitor-period=500ms")
             .host_flag("--node-deletion-grace=0s")
             .host_flag("--node-deletion-confirmations=2")
@@ -85,7 +95,11 @@ impl World {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
 async fn nodes_are_initialised_and_go_with_their_machines() -> Result<()> {
-    let mut world = World::start(&[]).await?;
+    initialised_and_gone(Kind::Bridged).await
+}
+
+async fn initialised_and_gone(kind: Kind) -> Result<()> {
+    let mut world = World::with(kind, &[]).await?;
     for (zone, machine) in world.machines.iter().enumerate() {
         let node = node(&world.cluster, &machine.node, "there", |_| true).await?;
         let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
@@ -146,7 +160,11 @@ fn has_network(node: &Node) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
 async fn a_stopped_machine_taints_its_node_until_it_runs_again() -> Result<()> {
-    let mut world = World::start(&[]).await?;
+    stopped_and_started(Kind::Bridged).await
+}
+
+async fn stopped_and_started(kind: Kind) -> Result<()> {
+    let mut world = World::with(kind, &[]).await?;
     let stopped = world.machines[0].clone();
     world.aws.stop(&stopped).await?;
     set_ready(&world.cluster.client, &stopped.node, "Unknown").await?;
@@ -256,4 +274,67 @@ async fn a_balancers_life(kind: &str, wish: Value) -> Result<()> {
     delete(&world.cluster, "web").await?;
     assert_eq!(world.aws.balancers().await?, [], "the finalizer went before the balancer");
     nothing_was_forbidden(&world.cluster)
+}
+
+/// The provider that is written for the contract, with nodes alone.
+mod native {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs providers/aws, built; providers/aws/check runs it"]
+    async fn nodes_are_initialised_and_go_with_their_machines() -> Result<()> {
+        initialised_and_gone(Kind::Native).await
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs providers/aws, built; providers/aws/check runs it"]
+    async fn a_stopped_machine_taints_its_node_until_it_runs_again() -> Result<()> {
+        stopped_and_started(Kind::Native).await
+    }
+
+    /// EC2 may not know a new instance for a while, and says that it does not exist.
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs providers/aws, built; providers/aws/check runs it"]
+    async fn a_young_node_outlives_an_ec2_that_does_not_know_its_machine() -> Result<()> {
+        let mut world = World::with(Kind::Native, &[]).await?;
+        let hidden = world.machines[0].clone();
+        world.aws.hide(&hidden).await?;
+        set_ready(&world.cluster.client, &hidden.node, "Unknown").await?;
+        // Twice as often as it takes to delete the node of a machine that is gone.
+        let before = world.aws.calls().await?;
+        let mut seen = before;
+        wait::until("the host looks again and again", async || {
+            seen = world.aws.calls().await?;
+            Ok((seen >= before + 6).then_some(()))
+        })
+        .await
+        .with_context(|| format!("{seen} calls, {before} before\n{:?}", world.cluster.parts()))?;
+        node(&world.cluster, &hidden.node, "still there", |_| true).await?;
+        nothing_was_forbidden(&world.cluster)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs providers/aws, built; providers/aws/check runs it"]
+    async fn the_published_provider_serves_balancers_beside_it() -> Result<()> {
+        let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir()?;
+        let aws = Aws::start(folder.path()).await?;
+        let endpoint = format!("unix://{}", folder.path().join("bridged.sock").display());
+        let bridged = aws.provider(Kind::Bridged);
+        let _bridged = tokio::process::Command::new(bridged.program)
+            .args(&bridged.flags)
+            .arg(format!("--endpoint={endpoint}"))
+            .envs(bridged.environment)
+            .stderr(std::process::Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        let flags = [&*format!("--provider=bridged={endpoint}"), "--provider-id-prefix=aws=aws://"];
+        let mut world = World::at(aws, folder, Kind::Native, &flags).await?;
+        create(&world.cluster.client, load_balancer("web")).await?;
+        world.balancer(&[80]).await?;
+        world.join(0).await?;
+        world.balancer(&[80]).await?;
+        delete(&world.cluster, "web").await?;
+        assert_eq!(world.aws.balancers().await?, []);
+        nothing_was_forbidden(&world.cluster)
+    }
 }

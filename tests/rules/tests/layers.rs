@@ -108,3 +108,14 @@ fn a_vendors_libraries_stay_in_the_module_of_its_provider() {
         );
     }
 }
+
+/// A workspace of its own, so the test above does not see it.
+#[test]
+fn the_provider_of_aws_knows_the_sdk_alone() {
+    let manifest = workspace_rules::root().join("providers/aws/Cargo.toml");
+    let metadata = MetadataCommand::new().manifest_path(manifest).no_deps().exec().expect("cargo metadata");
+    let [package] = *metadata.workspace_packages() else { panic!("providers/aws is one package") };
+    let shipped = package.dependencies.iter().filter(|one| one.kind != Development && one.path.is_some());
+    let ours: Vec<_> = shipped.map(|one| one.name.as_str()).collect();
+    assert_eq!(ours, ["cloudprovider-sdk"]);
+}

@@ -1,0 +1,226 @@
+//! Calls to AWS: their pace, their errors, their metrics, and what they tell of the cloud's health.
+//!
+//! In: a call of AWS's client. Out: its answer, or a [`Failure`] with AWS's own code. There are no retries: the host's queues
+//! retry.
+
+mod failure;
+mod pace;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, SystemTime};
+
+use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+use cloudprovider_sdk::CallContext;
+use cloudprovider_sdk::proto::{ConditionStatus, ConditionType, ProviderCondition};
+use parking_lot::Mutex;
+use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge};
+use prometheus_client::registry::Registry;
+use tokio::time::Instant;
+
+pub(crate) use failure::Failure;
+use pace::Bucket;
+
+/// The longest that one call takes.
+const CALL_WITHIN: Duration = Duration::from_secs(30);
+
+/// An action of AWS, with the bucket from which it draws.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Action {
+    /// `DescribeInstances` by filters or in pages.
+    FindInstances,
+    /// `DescribeInstances` by IDs, for which AWS has a smaller bucket.
+    GetInstances,
+    DescribeInstanceTopology,
+    DescribeAvailabilityZones,
+}
+
+impl Action {
+    /// As IAM has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::FindInstances | Self::GetInstances => "ec2:DescribeInstances",
+            Self::DescribeInstanceTopology => "ec2:DescribeInstanceTopology",
+            Self::DescribeAvailabilityZones => "ec2:DescribeAvailabilityZones",
+        }
+    }
+
+    fn bucket(self) -> Bucket {
+        match self {
+            Self::FindInstances | Self::DescribeAvailabilityZones => Bucket::new(100, 20),
+            Self::GetInstances => Bucket::new(50, 10),
+            Self::DescribeInstanceTopology => Bucket::new(1, 1),
+        }
+    }
+}
+
+/// All calls of this process.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Calls(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    buckets: Mutex<BTreeMap<Action, Bucket>>,
+    health: Mutex<Health>,
+    made: Family<Vec<(&'static str, String)>, Counter>,
+    tokens: Family<Vec<(&'static str, String)>, Gauge<f64, AtomicU64>>,
+}
+
+/// What the calls tell of the cloud.
+#[derive(Debug, Default)]
+struct Health {
+    /// The last answer, or the last time that there was none.
+    heard: Option<Instant>,
+    reachable: Condition,
+    credentials: Condition,
+}
+
+#[derive(Debug, Default)]
+struct Condition {
+    holds: Option<bool>,
+    message: String,
+    since: Option<SystemTime>,
+}
+
+impl Condition {
+    fn set(&mut self, holds: bool, message: &str) {
+        if self.holds != Some(holds) {
+            self.since = Some(SystemTime::now());
+        }
+        self.holds = Some(holds);
+        message.clone_into(&mut self.message);
+    }
+
+    fn as_proto(&self, r#type: ConditionType) -> ProviderCondition {
+        let (status, reason) = match self.holds {
+            None => (ConditionStatus::Unspecified, ""),
+            Some(true) => (ConditionStatus::True, ""),
+            Some(false) => (ConditionStatus::False, "LastCallFailed"),
+        };
+        ProviderCondition {
+            r#type: r#type.into(),
+            status: status.into(),
+            reason: reason.to_owned(),
+            message: self.message.clone(),
+            since: self.since.map(Into::into),
+        }
+    }
+}
+
+impl Calls {
+    /// Registers the metrics of calls.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "cloudprovider_aws_calls",
+            "Calls to AWS, by action and by the code of AWS's answer (\"\" for success, \"none\" for no answer)",
+            self.0.made.clone(),
+        );
+        registry.register(
+            "cloudprovider_aws_tokens",
+            "Calls that can be made at once, by action; less than zero: that many wait",
+            self.0.tokens.clone(),
+        );
+    }
+
+    /// Makes one call, when it is its turn and before `until`.
+    pub(crate) async fn make<T, E: ProvideErrorMetadata>(
+        &self,
+        action: Action,
+        until: Deadline,
+        call: impl Future<Output = Result<T, SdkError<E>>>,
+    ) -> Result<T, Failure>
+    where
+        SdkError<E>: std::error::Error + Send + Sync + 'static,
+    {
+        let turn = self.turn(action, until, Instant::now())?;
+        tokio::time::sleep_until(turn).await;
+        let last = until.0.min(Instant::now() + CALL_WITHIN);
+        let outcome = match tokio::time::timeout_at(last, call).await {
+            Ok(answer) => answer.map_err(|error| Failure::of(action, error)),
+            Err(_late) => Err(Failure::no_answer(action)),
+        };
+        self.remember(action, outcome.as_ref().err());
+        outcome
+    }
+
+    /// When this call may be made. Refused if that is too late for it.
+    fn turn(&self, action: Action, until: Deadline, now: Instant) -> Result<Instant, Failure> {
+        let mut buckets = self.0.buckets.lock();
+        let bucket = buckets.entry(action).or_insert_with(|| action.bucket());
+        let wait = bucket.wait(now);
+        if now + wait >= until.0 {
+            return Err(Failure::paced(action, wait));
+        }
+        bucket.take();
+        self.show(action, bucket);
+        Ok(now + wait)
+    }
+
+    fn show(&self, action: Action, bucket: &Bucket) {
+        let of = vec![("action", action.name().to_owned()), ("bucket", format!("{action:?}"))];
+        self.0.tokens.get_or_create(&of).set(bucket.tokens());
+    }
+
+    fn remember(&self, action: Action, failure: Option<&Failure>) {
+        let code = failure.map_or("", |failure| failure.code());
+        let of = vec![("action", action.name().to_owned()), ("code", code.to_owned())];
+        self.0.made.get_or_create(&of).inc();
+        if failure.is_some_and(Failure::is_throttled) {
+            let mut buckets = self.0.buckets.lock();
+            if let Some(bucket) = buckets.get_mut(&action) {
+                bucket.drain();
+                self.show(action, bucket);
+            }
+        }
+        let mut health = self.0.health.lock();
+        health.heard = Some(Instant::now());
+        match failure {
+            Some(failure) if failure.is_silence() => health.reachable.set(false, failure.code()),
+            Some(failure) if failure.is_about_credentials() => {
+                health.reachable.set(true, "");
+                health.credentials.set(false, failure.code());
+            }
+            _ => {
+                health.reachable.set(true, "");
+                health.credentials.set(true, "");
+            }
+        }
+    }
+
+    /// The conditions of the provider.
+    pub(crate) fn conditions(&self) -> Vec<ProviderCondition> {
+        let health = self.0.health.lock();
+        vec![
+            health.reachable.as_proto(ConditionType::CloudReachable),
+            health.credentials.as_proto(ConditionType::CredentialsValid),
+        ]
+    }
+
+    /// For how long nothing was heard, and whether what was heard last was good.
+    pub(crate) fn silence(&self) -> (Option<Duration>, bool) {
+        let health = self.0.health.lock();
+        let well = health.reachable.holds != Some(false) && health.credentials.holds != Some(false);
+        (health.heard.map(|at| at.elapsed()), well)
+    }
+}
+
+/// By when a call must have ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadline(Instant);
+
+impl Deadline {
+    /// The caller's, less what an answer takes.
+    pub(crate) fn of(ctx: &CallContext) -> Self {
+        let left = ctx.remaining().map_or(CALL_WITHIN, |left| left.saturating_sub(left / 20));
+        Self(Instant::now() + left)
+    }
+
+    /// For calls that nobody waits for.
+    pub(crate) fn after(time: Duration) -> Self {
+        Self(Instant::now() + time)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Why a call of AWS failed, and which of the contract's reasons that is.
+
+use std::error::Error;
+use std::time::Duration;
+
+use aws_credential_types::provider::error::CredentialsError;
+use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+use cloudprovider_sdk::ProviderError;
+
+use super::Action;
+
+/// How long to wait after AWS has throttled a call.
+const AFTER_THROTTLING: Duration = Duration::from_secs(5);
+
+/// A call that failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    action: Action,
+    /// AWS's code, or one of the constants below.
+    code: String,
+    /// AWS's words, of which only the code and what is parsed from them leave this process.
+    message: String,
+    paced: Option<Duration>,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// No answer, or one that is no answer of AWS.
+const NONE: &str = "none";
+/// There was no call: AWS's bucket would have been empty for longer than the caller waits.
+const PACED: &str = "paced";
+/// There was no call: nothing to sign it with.
+const NO_CREDENTIALS: &str = "NoCredentials";
+const THROTTLED: [&str; 4] =
+    ["RequestLimitExceeded", "Throttling", "ThrottlingException", "RequestThrottled"];
+
+impl Failure {
+    pub(super) fn of<E: ProvideErrorMetadata>(action: Action, error: SdkError<E>) -> Self
+    where
+        SdkError<E>: Error + Send + Sync + 'static,
+    {
+        let status = error.raw_response().map_or(0, |answer| answer.status().as_u16());
+        let code = match error.code() {
+            // EC2 throttles with 503.
+            Some(code) if status < 500 || THROTTLED.contains(&code) => code,
+            None if comes_from_credentials(&error) => NO_CREDENTIALS,
+            _ => NONE,
+        }
+        .to_owned();
+        let message = error.message().unwrap_or_default().to_owned();
+        Self { action, code, message, paced: None, source: Some(Box::new(error)) }
+    }
+
+    pub(super) fn no_answer(action: Action) -> Self {
+        Self { action, code: NONE.to_owned(), message: String::new(), paced: None, source: None }
+    }
+
+    pub(super) fn paced(action: Action, wait: Duration) -> Self {
+        Self { action, code: PACED.to_owned(), message: String::new(), paced: Some(wait), source: None }
+    }
+
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    pub(super) fn is_silence(&self) -> bool {
+        self.code == NONE
+    }
+
+    pub(super) fn is_throttled(&self) -> bool {
+        THROTTLED.contains(&&*self.code)
+    }
+
+    pub(super) fn is_about_credentials(&self) -> bool {
+        self.has_expired()
+            || [
+                "AuthFailure",
+                "InvalidClientTokenId",
+                "SignatureDoesNotMatch",
+                "UnrecognizedClientException",
+                "MissingAuthenticationToken",
+                NO_CREDENTIALS,
+            ]
+            .contains(&&*self.code)
+    }
+
+    fn has_expired(&self) -> bool {
+        ["ExpiredToken", "ExpiredTokenException", "RequestExpired"].contains(&&*self.code)
+    }
+
+    pub(crate) fn is_denied(&self) -> bool {
+        ["UnauthorizedOperation", "AccessDenied", "AccessDeniedException"].contains(&&*self.code)
+    }
+
+    /// As the contract has it. The table is the study's, 6.4.
+    pub(crate) fn to_error(&self) -> ProviderError {
+        let error = if let Some(wait) = self.paced {
+            ProviderError::rate_limited(wait)
+        } else if self.is_throttled() {
+            ProviderError::rate_limited(AFTER_THROTTLING)
+        } else if self.has_expired() {
+            ProviderError::cloud_credentials_expired()
+        } else if self.is_about_credentials() {
+            ProviderError::cloud_credentials_invalid()
+        } else if self.is_denied() {
+            ProviderError::cloud_permission_denied(self.action.name())
+        } else if self.is_silence() {
+            ProviderError::cloud_api_unavailable()
+        } else {
+            ProviderError::internal(format!(
+                "{} answered {}: {}",
+                self.action.name(),
+                self.code,
+                self.message
+            ))
+        };
+        error.with_metadata("code", &self.code).with_metadata("call", self.action.name())
+    }
+}
+
+impl From<Failure> for ProviderError {
+    fn from(failure: Failure) -> Self {
+        let error = failure.to_error();
+        match failure.source {
+            Some(source) => error.with_source(source),
+            None => error,
+        }
+    }
+}
+
+/// Whether a call was not made because there is nothing to sign it with.
+fn comes_from_credentials(error: &(dyn Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| (*error).source()).any(|error| error.is::<CredentialsError>())
+}

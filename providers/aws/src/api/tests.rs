@@ -1,0 +1,113 @@
+use aws_sdk_ec2::error::ErrorMetadata;
+use cloudprovider_sdk::ProviderError;
+use cloudprovider_sdk::proto::ErrorReason as R;
+
+use super::*;
+
+#[derive(Debug)]
+struct Answered(ErrorMetadata);
+
+impl std::fmt::Display for Answered {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+impl std::error::Error for Answered {}
+
+impl ProvideErrorMetadata for Answered {
+    fn meta(&self) -> &ErrorMetadata {
+        &self.0
+    }
+}
+
+/// What AWS answers with, as its client has it.
+fn refusal(status: u16, code: Option<&str>) -> SdkError<Answered> {
+    let mut metadata = ErrorMetadata::builder().message("why");
+    if let Some(code) = code {
+        metadata = metadata.code(code);
+    }
+    let answer = aws_sdk_ec2::config::http::HttpResponse::new(status.try_into().unwrap(), "".into());
+    SdkError::service_error(Answered(metadata.build()), answer)
+}
+
+#[test]
+fn every_code_of_aws_has_its_reason() {
+    for (status, code, reason) in [
+        (503, Some("RequestLimitExceeded"), R::RateLimited),
+        (400, Some("Throttling"), R::RateLimited),
+        (401, Some("AuthFailure"), R::CloudCredentialsInvalid),
+        (403, Some("SignatureDoesNotMatch"), R::CloudCredentialsInvalid),
+        (400, Some("ExpiredToken"), R::CloudCredentialsExpired),
+        (400, Some("RequestExpired"), R::CloudCredentialsExpired),
+        (403, Some("UnauthorizedOperation"), R::CloudPermissionDenied),
+        (403, Some("AccessDenied"), R::CloudPermissionDenied),
+        (500, Some("InternalError"), R::CloudApiUnavailable),
+        (503, Some("Unavailable"), R::CloudApiUnavailable),
+        (502, None, R::CloudApiUnavailable),
+        (200, None, R::CloudApiUnavailable),
+        (400, Some("InvalidParameterValue"), R::InternalError),
+    ] {
+        let error = ProviderError::from(Failure::of(Action::GetInstances, refusal(status, code)));
+        assert_eq!(error.reason(), reason, "{status} {code:?}");
+    }
+    let denied =
+        ProviderError::from(Failure::of(Action::FindInstances, refusal(403, Some("UnauthorizedOperation"))));
+    assert_eq!(denied.metadata()["action"], "ec2:DescribeInstances");
+}
+
+#[test]
+fn calls_keep_the_pace_and_are_refused_where_it_would_be_too_late() {
+    let (calls, now) = (Calls::default(), Instant::now());
+    let turn = |until: u64| {
+        let until = Deadline(now + Duration::from_secs(until));
+        calls.turn(Action::DescribeInstanceTopology, until, now).map(|turn| (turn - now).as_secs())
+    };
+    let turns: Vec<_> = (0..3).map(|_| turn(60).unwrap()).collect();
+    assert_eq!(turns, [0, 1, 2], "one at once, then one a second");
+    let late = ProviderError::from(turn(2).unwrap_err());
+    assert_eq!(
+        (late.reason(), late.retry_after()),
+        (R::RateLimited, late.retry_after().filter(|wait| wait.as_secs() == 3))
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_is_throttled_empties_the_bucket() {
+    let calls = Calls::default();
+    let throttled = async { Err::<(), _>(refusal(503, Some("RequestLimitExceeded"))) };
+    calls.make(Action::GetInstances, Deadline::after(CALL_WITHIN), throttled).await.unwrap_err();
+    let now = Instant::now();
+    let turn = calls.turn(Action::GetInstances, Deadline::after(CALL_WITHIN), now).unwrap();
+    assert!(turn > now, "before, it was full");
+}
+
+#[tokio::test]
+async fn a_call_without_an_answer_ends_and_is_no_answer() {
+    let calls = Calls::default();
+    let never = std::future::pending::<Result<(), SdkError<Answered>>>();
+    let failure = calls
+        .make(Action::GetInstances, Deadline::after(Duration::from_millis(10)), never)
+        .await
+        .unwrap_err();
+    assert_eq!(ProviderError::from(failure).reason(), R::CloudApiUnavailable);
+}
+
+#[tokio::test]
+async fn the_conditions_follow_from_the_last_call() {
+    let calls = Calls::default();
+    let status = |calls: &Calls| calls.conditions().iter().map(|one| one.status()).collect::<Vec<_>>();
+    use ConditionStatus::{False, True, Unspecified};
+    assert_eq!(status(&calls), [Unspecified, Unspecified]);
+    for (code, expected) in [
+        (Some((403, "UnauthorizedOperation")), [True, True]),
+        (Some((401, "AuthFailure")), [True, False]),
+        (Some((500, "InternalError")), [False, False]),
+        (None, [True, True]),
+    ] {
+        let outcome = code.map_or(Ok(()), |(status, code)| Err(refusal(status, Some(code))));
+        let _outcome =
+            calls.make(Action::FindInstances, Deadline::after(CALL_WITHIN), async { outcome }).await;
+        assert_eq!(status(&calls), expected, "{code:?}");
+    }
+}

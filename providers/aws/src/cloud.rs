@@ -1,0 +1,268 @@
+//! The client of AWS: credentials, endpoints, and which region, VPC and cluster it is about.
+//!
+//! In: [`Config`], the environment, and, for what the file leaves out, the instance metadata service. Out: [`Cloud`].
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result, ensure};
+use aws_config::imds;
+use aws_config::provider_config::ProviderConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, Region, SdkConfig, retry::RetryConfig};
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::{
+    self, ProvideCredentials, SharedCredentialsProvider, error::CredentialsError, future,
+};
+use aws_sdk_ec2::config::SharedHttpClient;
+use aws_sdk_ec2::types::{Filter, Instance, Tag};
+use aws_smithy_http_client::tls::{self, rustls_provider::CryptoMode};
+
+use crate::api::{Action, Calls, Deadline};
+use crate::config::{Config, Override, region_of};
+
+/// Followed by the cluster's name.
+const CLUSTER_TAG: &str = "kubernetes.io/cluster/";
+/// Of clusters that are older than Kubernetes 1.6.
+const LEGACY_TAG: &str = "KubernetesCluster";
+/// How long the start waits for the instance metadata service and EC2.
+const START_WITHIN: Duration = Duration::from_secs(60);
+
+/// AWS, as one cluster sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct Cloud {
+    pub(crate) ec2: aws_sdk_ec2::Client,
+    pub(crate) calls: Calls,
+    pub(crate) region: String,
+    pub(crate) vpc: String,
+    pub(crate) cluster: Cluster,
+}
+
+/// The tags by which the cluster's things are known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cluster {
+    id: String,
+    legacy: bool,
+}
+
+/// Whose an instance is, by its tags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Us,
+    AnotherCluster,
+    Nobody,
+}
+
+impl Cluster {
+    /// From `KubernetesClusterTag` and `KubernetesClusterID`. `None`: neither is set.
+    fn of_config(config: &Config) -> Option<Self> {
+        let legacy = !config.cluster_tag.is_empty();
+        let id = if legacy { &config.cluster_tag } else { &config.cluster_id };
+        (!id.is_empty()).then(|| Self { id: id.clone(), legacy })
+    }
+
+    /// From the tags of the instance on which this process runs.
+    fn of_tags(tags: &[Tag]) -> Result<Self> {
+        let (mut ids, mut legacy) = (Vec::new(), false);
+        for tag in tags {
+            let (key, value) = (tag.key().unwrap_or_default(), tag.value().unwrap_or_default());
+            if key == LEGACY_TAG {
+                ids.push(value);
+                legacy = true;
+            } else if let Some(id) = key.strip_prefix(CLUSTER_TAG) {
+                ids.push(id);
+            }
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        match *ids {
+            [id] if !id.is_empty() => Ok(Self { id: id.to_owned(), legacy }),
+            [] => anyhow::bail!(
+                "the instance of this process has no tag {CLUSTER_TAG}NAME: tag it, or set KubernetesClusterID in the cloud config"
+            ),
+            _ => anyhow::bail!(
+                "the instance of this process has tags of several clusters, {ids:?}: set KubernetesClusterID in the cloud config"
+            ),
+        }
+    }
+
+    /// Selects the cluster's instances.
+    pub(crate) fn filter(&self) -> Filter {
+        if self.legacy {
+            return filter(&format!("tag:{LEGACY_TAG}"), [self.id.clone()]);
+        }
+        filter("tag-key", [format!("{CLUSTER_TAG}{}", self.id)])
+    }
+
+    pub(crate) fn owner(&self, tags: &[Tag]) -> Owner {
+        let mut owner = Owner::Nobody;
+        for tag in tags {
+            let key = tag.key().unwrap_or_default();
+            let id = match key.strip_prefix(CLUSTER_TAG) {
+                Some(id) => id,
+                None if key == LEGACY_TAG => tag.value().unwrap_or_default(),
+                None => continue,
+            };
+            if id == self.id {
+                return Owner::Us;
+            }
+            owner = Owner::AnotherCluster;
+        }
+        owner
+    }
+}
+
+impl fmt::Display for Cluster {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.id)
+    }
+}
+
+/// A filter of EC2's `Describe` actions.
+pub(crate) fn filter(name: &str, values: impl IntoIterator<Item = String>) -> Filter {
+    Filter::builder().name(name).set_values(Some(values.into_iter().collect())).build()
+}
+
+impl Cloud {
+    /// Finds out what the configuration leaves out, without a call to AWS if it leaves out nothing.
+    pub(crate) async fn connect(config: &Config) -> Result<Self> {
+        let metadata = Metadata::new(config)?;
+        let region = match (region_of(&config.zone), &*config.region) {
+            (Some(region), _) => region.to_owned(),
+            (None, _) if !config.zone.is_empty() => {
+                anyhow::bail!("Zone = {:?} is no name of a zone; use for example us-east-1a", config.zone)
+            }
+            (None, "") => metadata.get("placement/region", "Region").await?,
+            (None, region) => region.to_owned(),
+        };
+        let ec2 = ec2(config, &region).await?;
+        let calls = Calls::default();
+        let (vpc, cluster) = match (&*config.vpc, Cluster::of_config(config)) {
+            (vpc, Some(cluster)) if !vpc.is_empty() => (vpc.to_owned(), cluster),
+            (vpc, cluster) => {
+                let id = metadata.get("instance-id", "VPC and KubernetesClusterID").await?;
+                let own = own_instance(&ec2, &calls, &id).await?;
+                let vpc = if vpc.is_empty() { own.vpc_id().unwrap_or_default() } else { vpc };
+                (vpc.to_owned(), cluster.map_or_else(|| Cluster::of_tags(own.tags()), Ok)?)
+            }
+        };
+        Ok(Self { ec2, calls, region, vpc, cluster })
+    }
+}
+
+async fn own_instance(ec2: &aws_sdk_ec2::Client, calls: &Calls, id: &str) -> Result<Instance> {
+    let asked = ec2.describe_instances().instance_ids(id).send();
+    let answer = calls.make(Action::GetInstances, Deadline::after(START_WITHIN), asked).await;
+    let answer = answer.map_err(|failure| failure.to_error());
+    let answer = answer.with_context(|| format!("cannot read {id}, the instance of this process"))?;
+    let found =
+        answer.reservations.into_iter().flatten().flat_map(|one| one.instances.unwrap_or_default()).next();
+    found.with_context(|| format!("EC2 does not know {id}, the instance of this process"))
+}
+
+/// The instance metadata service.
+struct Metadata(imds::Client);
+
+impl Metadata {
+    fn new(config: &Config) -> Result<Self> {
+        let own = ProviderConfig::without_region().with_http_client(http());
+        let mut builder = imds::Client::builder().configure(&own).max_attempts(3);
+        // The region is not known yet; there is one such service.
+        if let Some(one) = config.overrides.values().find(|one| one.service == "ec2imds") {
+            let endpoint = builder.endpoint(&one.url);
+            builder = endpoint
+                .map_err(|error| anyhow::anyhow!("URL {:?} of the override of ec2imds: {error}", one.url))?;
+        }
+        Ok(Self(builder.build()))
+    }
+
+    async fn get(&self, path: &str, instead: &str) -> Result<String> {
+        let asked = tokio::time::timeout(START_WITHIN, self.0.get(format!("/latest/meta-data/{path}"))).await;
+        let help =
+            || format!("the instance metadata service did not say {path}: set {instead} in the cloud config");
+        Ok(asked.with_context(help)?.with_context(help)?.as_ref().to_owned())
+    }
+}
+
+async fn ec2(config: &Config, region: &str) -> Result<aws_sdk_ec2::Client> {
+    let shared = shared(region).await;
+    let mut builder = aws_sdk_ec2::config::Builder::from(&shared);
+    if let Some(Override { url, signing_region, signing_name, .. }) = config.override_of("EC2", region) {
+        ensure!(
+            matches!(&**signing_name, "" | "ec2"),
+            "SigningName = {signing_name:?} of the override of EC2 cannot be served; use ec2"
+        );
+        // With an endpoint of its own the region is only that of signatures.
+        builder = builder.endpoint_url(url).region(Region::new(signing_region.clone()));
+    }
+    if !config.role_arn.is_empty() {
+        builder = builder.credentials_provider(SharedCredentialsProvider::new(Role::new(config, &shared)?));
+    }
+    Ok(aws_sdk_ec2::Client::from_conf(builder.build()))
+}
+
+fn http() -> SharedHttpClient {
+    aws_smithy_http_client::Builder::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https()
+}
+
+/// AWS's default chain of credentials, and neither its retries nor its timeouts.
+async fn shared(region: &str) -> SdkConfig {
+    aws_config::defaults(BehaviorVersion::latest())
+        .region(Region::new(region.to_owned()))
+        .http_client(http())
+        .retry_config(RetryConfig::disabled())
+        .timeout_config(TimeoutConfig::builder().connect_timeout(Duration::from_secs(5)).build())
+        .load()
+        .await
+}
+
+/// The role of `RoleARN`, assumed with the headers that keep a confused deputy out, which the SDK's own provider cannot send.
+#[derive(Debug, Clone)]
+struct Role {
+    sts: aws_sdk_sts::Client,
+    arn: String,
+    headers: Vec<(&'static str, String)>,
+}
+
+impl Role {
+    fn new(config: &Config, shared: &SdkConfig) -> Result<Self> {
+        let arn = config.role_arn.clone();
+        // arn:partition:iam::account:role/name
+        let account = arn.split(':').nth(4).filter(|account| !account.is_empty());
+        let account = account.with_context(|| format!("RoleARN = {arn:?} is no ARN of a role"))?;
+        let mut headers = vec![("x-amz-source-account", account.to_owned())];
+        if !config.source_arn.is_empty() {
+            headers.push(("x-amz-source-arn", config.source_arn.clone()));
+        }
+        Ok(Self { sts: aws_sdk_sts::Client::new(shared), arn, headers })
+    }
+
+    async fn assume(self) -> provider::Result {
+        let headers = self.headers;
+        let asked = self.sts.assume_role().role_arn(self.arn).role_session_name("provider-aws").customize();
+        let asked = asked.mutate_request(move |request| {
+            for (name, value) in &headers {
+                request.headers_mut().insert(*name, value.clone());
+            }
+        });
+        let answer = asked.send().await.map_err(CredentialsError::provider_error)?;
+        let got = answer
+            .credentials
+            .ok_or_else(|| CredentialsError::unhandled("STS answered without credentials"))?;
+        let until = SystemTime::try_from(got.expiration).map_err(CredentialsError::unhandled)?;
+        let token = Some(got.session_token);
+        Ok(Credentials::new(got.access_key_id, got.secret_access_key, token, Some(until), "RoleARN"))
+    }
+}
+
+impl ProvideCredentials for Role {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::new(self.clone().assume())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,286 @@
+//! Asks EC2 for many instances: by IDs 500 a call, by names and addresses 190 a call, in pages of 1,000.
+//!
+//! In: what to look for. Out: what EC2 answered for each. Only what EC2 itself names as unknown is gone; an answer without a
+//! word of an ID proves nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use aws_sdk_ec2::types::{Filter, Instance, InstanceStateName};
+use cloudprovider_sdk::ProviderError;
+
+use super::query::Lookup;
+use crate::api::{Action, Deadline, Failure};
+use crate::cloud::{Cloud, filter};
+
+/// EC2 takes 200 values in all filters of a call; ten are left for the filters beside.
+const VALUES: usize = 190;
+/// The largest page of EC2.
+const PAGE: i32 = 1000;
+/// How often IDs that EC2 does not know are left out, and the rest asked for again.
+const ROUNDS: usize = 3;
+
+/// What EC2 says of one lookup.
+pub(super) enum Answer<'a> {
+    Here(&'a Instance),
+    /// More than one has the name.
+    Several,
+    Gone,
+    /// EC2 could not be asked, or did not say.
+    Unknown(&'a ProviderError),
+    NotOurs,
+}
+
+/// What EC2 says of all.
+pub(super) struct Found {
+    by_id: Result<ById, ProviderError>,
+    by_name: Result<ByName, ProviderError>,
+    silence: ProviderError,
+}
+
+#[derive(Default)]
+struct ById {
+    here: HashMap<String, Instance>,
+    gone: HashSet<String>,
+}
+
+#[derive(Default)]
+struct ByName {
+    names: HashMap<String, Vec<Instance>>,
+    addresses: HashMap<IpAddr, Vec<Instance>>,
+}
+
+impl Found {
+    /// Fails if nothing could be asked.
+    pub(super) async fn of(
+        cloud: &Cloud,
+        lookups: &[Lookup],
+        until: Deadline,
+    ) -> Result<Self, ProviderError> {
+        let ids: HashSet<_> =
+            lookups.iter().filter_map(|one| if let Lookup::Id(id) = one { Some(id) } else { None }).collect();
+        let names: HashMap<_, _> = lookups
+            .iter()
+            .filter_map(
+                |one| if let Lookup::Name(name, addresses) = one { Some((name, addresses)) } else { None },
+            )
+            .collect();
+        let (asks_ids, asks_names) = (!ids.is_empty(), !names.is_empty());
+        let by_id = by_ids(cloud, ids.into_iter().cloned().collect(), until).await;
+        let by_name = by_names(cloud, &names, until).await;
+        match (by_id, by_name) {
+            (Err(failure), by_name) if by_name.is_err() || !asks_names => Err(failure.into()),
+            (_, Err(failure)) if !asks_ids => Err(failure.into()),
+            (by_id, by_name) => Ok(Self {
+                by_id: by_id.map_err(Into::into),
+                by_name: by_name.map_err(Into::into),
+                silence: ProviderError::retry_later(
+                    Duration::from_secs(15),
+                    "EC2 answered without a word of the instance",
+                ),
+            }),
+        }
+    }
+
+    pub(super) fn answer(&self, lookup: &Lookup) -> Answer<'_> {
+        match lookup {
+            Lookup::NotOurs => Answer::NotOurs,
+            Lookup::Id(id) => match &self.by_id {
+                Err(error) => Answer::Unknown(error),
+                Ok(found) => match found.here.get(id) {
+                    Some(instance) => Answer::Here(instance),
+                    None if found.gone.contains(id) => Answer::Gone,
+                    None => Answer::Unknown(&self.silence),
+                },
+            },
+            Lookup::Name(name, addresses) => match &self.by_name {
+                Err(error) => Answer::Unknown(error),
+                Ok(found) => {
+                    let named = found.names.get(name);
+                    match named
+                        .or_else(|| addresses.iter().find_map(|one| found.addresses.get(one)))
+                        .map(Vec::as_slice)
+                    {
+                        None | Some([]) => Answer::Gone,
+                        Some([instance]) => Answer::Here(instance),
+                        Some(_) => Answer::Several,
+                    }
+                }
+            },
+        }
+    }
+}
+
+async fn by_ids(cloud: &Cloud, mut ids: Vec<String>, until: Deadline) -> Result<ById, Failure> {
+    let mut found = ById::default();
+    for _ in 0..ROUNDS {
+        if ids.is_empty() {
+            break;
+        }
+        let asked = cloud.ec2.describe_instances().set_instance_ids(Some(ids.clone())).send();
+        match cloud.calls.make(Action::GetInstances, until, asked).await {
+            Ok(answer) => {
+                let all = answer
+                    .reservations
+                    .into_iter()
+                    .flatten()
+                    .flat_map(|one| one.instances.unwrap_or_default());
+                found.here = all.filter_map(|one| Some((one.instance_id.clone()?, one))).collect();
+                break;
+            }
+            // One unknown ID fails the call, whose message names all of them.
+            Err(failure) if failure.code() == "InvalidInstanceID.NotFound" => {
+                let named = ids_in(failure.message());
+                let (gone, rest) = ids.into_iter().partition(|id| named.contains(id.as_str()));
+                ids = rest;
+                let gone: Vec<_> = gone;
+                if gone.is_empty() {
+                    return Err(failure);
+                }
+                found.gone.extend(gone);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(found)
+}
+
+fn ids_in(message: &str) -> HashSet<&str> {
+    message
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+        .filter(|word| word.starts_with("i-"))
+        .collect()
+}
+
+async fn by_names(
+    cloud: &Cloud,
+    lookups: &HashMap<&String, &Vec<IpAddr>>,
+    until: Deadline,
+) -> Result<ByName, Failure> {
+    let mut found = ByName::default();
+    let names: Vec<_> = lookups.keys().map(|name| (*name).clone()).collect();
+    for instance in having(cloud, "private-dns-name", &names, until).await? {
+        let name = instance.private_dns_name().unwrap_or_default().to_owned();
+        found.names.entry(name).or_default().push(instance);
+    }
+    let others: HashSet<_> = lookups
+        .iter()
+        .filter(|(name, _)| !found.names.contains_key(**name))
+        .flat_map(|(_, at)| *at)
+        .collect();
+    let (v4, v6): (Vec<_>, Vec<_>) = others.into_iter().partition(|address| address.is_ipv4());
+    for (filter, addresses) in [
+        ("network-interface.addresses.private-ip-address", v4),
+        ("network-interface.ipv6-addresses.ipv6-address", v6),
+    ] {
+        let wanted: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        for instance in having(cloud, filter, &wanted, until).await? {
+            for address in addresses_of(&instance) {
+                if addresses.contains(&&address) {
+                    found.addresses.entry(address).or_default().push(instance.clone());
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn addresses_of(instance: &Instance) -> Vec<IpAddr> {
+    let interfaces = instance.network_interfaces();
+    let v4 = interfaces
+        .iter()
+        .flat_map(|one| one.private_ip_addresses())
+        .filter_map(|one| one.private_ip_address());
+    let v6 = interfaces.iter().flat_map(|one| one.ipv6_addresses()).filter_map(|one| one.ipv6_address());
+    v4.chain(v6).filter_map(|address| address.parse().ok()).collect()
+}
+
+/// The cluster's instances, but for terminated ones, that have one of these values.
+async fn having(
+    cloud: &Cloud,
+    name: &str,
+    values: &[String],
+    until: Deadline,
+) -> Result<Vec<Instance>, Failure> {
+    let mut all = Vec::new();
+    for values in values.chunks(VALUES) {
+        let mut filters = living(cloud);
+        filters.push(filter(name, values.iter().cloned()));
+        if name != "private-dns-name" {
+            // Other networks have the same addresses.
+            filters.push(filter("vpc-id", [cloud.vpc.clone()]));
+        }
+        let mut token = None;
+        loop {
+            let page = page(cloud, filters.clone(), PAGE, token, until).await?;
+            all.extend(page.0);
+            token = page.1;
+            if token.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// All of the cluster's instances but terminated ones.
+fn living(cloud: &Cloud) -> Vec<Filter> {
+    use InstanceStateName::{Pending, Running, ShuttingDown, Stopped, Stopping};
+    let states = [Pending, Running, ShuttingDown, Stopping, Stopped];
+    vec![cloud.cluster.filter(), filter("instance-state-name", states.map(|state| state.as_str().to_owned()))]
+}
+
+async fn page(
+    cloud: &Cloud,
+    filters: Vec<Filter>,
+    size: i32,
+    token: Option<String>,
+    until: Deadline,
+) -> Result<(Vec<Instance>, Option<String>), Failure> {
+    let asked = cloud
+        .ec2
+        .describe_instances()
+        .set_filters(Some(filters))
+        .max_results(size)
+        .set_next_token(token)
+        .send();
+    let answer = cloud.calls.make(Action::FindInstances, until, asked).await?;
+    let all = answer.reservations.into_iter().flatten().flat_map(|one| one.instances.unwrap_or_default());
+    Ok((all.collect(), answer.next_token.filter(|token| !token.is_empty())))
+}
+
+/// One page of the cluster's instances, of at most `size` and at least one, and where the next begins.
+pub(super) async fn list(
+    cloud: &Cloud,
+    size: i32,
+    at: &str,
+    until: Deadline,
+) -> Result<(Vec<Instance>, Option<String>), Failure> {
+    // EC2's smallest page has five: of it, a part is passed on, and the token says where in it the next page begins.
+    let (skip, token) = at.split_once(' ').unwrap_or(("0", at));
+    let skip: usize = skip.parse().unwrap_or_default();
+    let token = (!token.is_empty()).then(|| token.to_owned());
+    let (mut all, next) = page(cloud, living(cloud), size.clamp(5, PAGE), token.clone(), until).await?;
+    all.drain(..skip.min(all.len()));
+    let size = usize::try_from(size).unwrap_or(1).max(1);
+    if all.len() > size {
+        all.truncate(size);
+        return Ok((all, Some(format!("{} {}", skip + size, token.unwrap_or_default()))));
+    }
+    Ok((all, next.map(|next| format!("0 {next}"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_ids_are_read_from_the_message_of_ec2() {
+        let one = ids_in("The instance ID 'i-0123456789abcdef0' does not exist");
+        assert_eq!(one, HashSet::from(["i-0123456789abcdef0"]));
+        let two = ids_in("The instance IDs 'i-01234567, i-89abcdef' do not exist");
+        assert_eq!(two, HashSet::from(["i-01234567", "i-89abcdef"]));
+        assert_eq!(ids_in("an internal error"), HashSet::new());
+    }
+}
