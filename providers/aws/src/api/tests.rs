@@ -1,3 +1,5 @@
+#![allow(clippy::result_large_err, reason = "AWS's error is what it is")]
+
 use aws_sdk_ec2::error::ErrorMetadata;
 use cloudprovider_sdk::ProviderError;
 use cloudprovider_sdk::proto::ErrorReason as R;
