@@ -12,6 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	"github.com/aws/smithy-go"
 )
 
@@ -85,6 +87,114 @@ func TestTheEmulatorAnswersAsEC2Does(t *testing.T) {
 			t.Errorf("an instance named by its ID has the name %s, want %s", shape.Node, want)
 		}
 	}
+}
+
+// TestTheEmulatorAnswersAsElasticLoadBalancingDoes tries what moto by itself answers otherwise.
+func TestTheEmulatorAnswersAsElasticLoadBalancingDoes(t *testing.T) {
+	ctx := t.Context()
+	moto := must(emulator.Start(ctx, t.Output()))(t)
+	t.Cleanup(func() { moto.Stop() })
+	cloud := emulator.At(moto.URL)
+	network := must(cloud.MakeNetwork(ctx))(t)
+	instance := must(cloud.Launch(ctx, network, emulator.Zones[0], 1, "", ""))(t)[0]
+	key := credentials.NewStaticCredentialsProvider("a", "b", "")
+	machines := ec2.New(ec2.Options{Region: emulator.Region, BaseEndpoint: &moto.URL, Credentials: key})
+	client := elb.New(elb.Options{Region: emulator.Region, BaseEndpoint: &moto.URL, Credentials: key})
+	is := func(what, got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	code := func(err error) string {
+		got, _, _ := strings.Cut(refused(err), ":")
+		return got
+	}
+
+	address := must(machines.AllocateAddress(ctx, &ec2.AllocateAddressInput{}))(t)
+	input := &elb.CreateLoadBalancerInput{
+		Name: aws.String("web"), Type: elbtypes.LoadBalancerTypeEnumNetwork, SecurityGroups: []string{network.SecurityGroup},
+		SubnetMappings: []elbtypes.SubnetMapping{
+			{SubnetId: aws.String(network.Subnets[emulator.Zones[0]]), AllocationId: address.AllocationId},
+		},
+	}
+	made := must(client.CreateLoadBalancer(ctx, input))(t).LoadBalancers[0]
+	if !strings.Contains(*made.LoadBalancerArn, ":loadbalancer/net/web/") {
+		t.Errorf("the ARN of a network balancer is %s", *made.LoadBalancerArn)
+	}
+	is("without a scheme", string(made.Scheme), "internet-facing")
+	is("its elastic address", aws.ToString(made.AvailabilityZones[0].LoadBalancerAddresses[0].AllocationId), *address.AllocationId)
+	again := must(client.CreateLoadBalancer(ctx, input))(t).LoadBalancers[0]
+	is("the same once more", *again.LoadBalancerArn, *made.LoadBalancerArn)
+	input.Scheme = elbtypes.LoadBalancerSchemeEnumInternal
+	_, err := client.CreateLoadBalancer(ctx, input)
+	is("another of the name", code(err), "DuplicateLoadBalancerName")
+	_, err = client.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{Names: []string{"web", "other"}})
+	is("an unknown name among others", code(err), "LoadBalancerNotFound")
+
+	target := &elb.CreateTargetGroupInput{
+		Name: aws.String("group"), Port: aws.Int32(30080), Protocol: elbtypes.ProtocolEnumTcp, VpcId: &network.VPC,
+		TargetType: elbtypes.TargetTypeEnumInstance,
+	}
+	group := must(client.CreateTargetGroup(ctx, target))(t).TargetGroups[0].TargetGroupArn
+	is("the same group once more", *must(client.CreateTargetGroup(ctx, target))(t).TargetGroups[0].TargetGroupArn, *group)
+	target.Port = aws.Int32(30081)
+	_, err = client.CreateTargetGroup(ctx, target)
+	is("another group of the name", code(err), "DuplicateTargetGroupName")
+	targets := func(ids ...string) (all []elbtypes.TargetDescription) {
+		for _, id := range ids {
+			all = append(all, elbtypes.TargetDescription{Id: aws.String(id)})
+		}
+		return all
+	}
+	register := func(ids ...string) error {
+		_, err := client.RegisterTargets(ctx, &elb.RegisterTargetsInput{TargetGroupArn: group, Targets: targets(ids...)})
+		return err
+	}
+	is("an unknown target", code(register("i-01234567")), "InvalidTarget")
+	if err := register(instance.ID); err != nil {
+		t.Error(err)
+	}
+	must(client.DeregisterTargets(ctx, &elb.DeregisterTargetsInput{TargetGroupArn: group, Targets: targets(instance.ID)}))(t)
+	health := must(client.DescribeTargetHealth(ctx, &elb.DescribeTargetHealthInput{TargetGroupArn: group}))(t).TargetHealthDescriptions
+	if len(health) != 1 || health[0].TargetHealth.State != elbtypes.TargetHealthStateEnumDraining {
+		t.Errorf("after it is deregistered: %v, want it draining", health)
+	}
+
+	listen := &elb.CreateListenerInput{
+		LoadBalancerArn: made.LoadBalancerArn, Port: aws.Int32(80), Protocol: elbtypes.ProtocolEnumTcp,
+		DefaultActions: []elbtypes.Action{{Type: elbtypes.ActionTypeEnumForward, TargetGroupArn: group}},
+	}
+	is("the policy of TCP", aws.ToString(must(client.CreateListener(ctx, listen))(t).Listeners[0].SslPolicy), "")
+	_, err = client.CreateListener(ctx, listen)
+	is("a second listener", code(err), "DuplicateListener")
+	listen.Port, listen.Protocol = aws.Int32(443), elbtypes.ProtocolEnumTls
+	_, err = client.CreateListener(ctx, listen)
+	is("TLS without a certificate", code(err), "ValidationError")
+
+	attributes := map[string]string{}
+	described := must(client.DescribeLoadBalancerAttributes(ctx, &elb.DescribeLoadBalancerAttributesInput{LoadBalancerArn: made.LoadBalancerArn}))(t)
+	for _, one := range described.Attributes {
+		attributes[*one.Key] = *one.Value
+	}
+	is("access logs", attributes["access_logs.s3.enabled"], "false")
+	_, err = client.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: slices.Repeat([]string{*made.LoadBalancerArn}, 21)})
+	is("the tags of 21", code(err), "ValidationError")
+	_, err = client.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: []string{*made.LoadBalancerArn + "0"}})
+	is("the tags of an unknown balancer", code(err), "LoadBalancerNotFound")
+
+	_, err = machines.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: &network.SecurityGroup})
+	is("a group in use", code(err), "DependencyViolation")
+	_, err = machines.CreateTags(ctx, &ec2.CreateTagsInput{
+		Resources: []string{"i-01234567"}, Tags: []types.Tag{{Key: aws.String("a"), Value: aws.String("b")}},
+	})
+	is("tags of an unknown instance", code(err), "InvalidInstanceID.NotFound")
+	protect := elbtypes.LoadBalancerAttribute{Key: aws.String("deletion_protection.enabled"), Value: aws.String("true")}
+	must(client.ModifyLoadBalancerAttributes(ctx, &elb.ModifyLoadBalancerAttributesInput{
+		LoadBalancerArn: made.LoadBalancerArn, Attributes: []elbtypes.LoadBalancerAttribute{protect},
+	}))(t)
+	_, err = client.DeleteLoadBalancer(ctx, &elb.DeleteLoadBalancerInput{LoadBalancerArn: made.LoadBalancerArn})
+	is("a protected balancer", code(err), "OperationNotPermitted")
 }
 
 // refused is the code and the message of AWS's answer.

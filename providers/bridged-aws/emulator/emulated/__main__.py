@@ -5,9 +5,9 @@ import sys
 
 from moto.server import ThreadedMotoServer
 
-from . import balancers, instances, routes
+from . import balancers, groups, instances, routes
 
-assert balancers and instances and routes
+assert balancers and groups and instances and routes
 
 logging.getLogger("werkzeug").setLevel(logging.WARNING)
 server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

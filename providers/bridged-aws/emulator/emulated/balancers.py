@@ -1,7 +1,26 @@
-"""Classic and network balancers."""
+"""Classic and network balancers, as Elastic Load Balancing makes them."""
+
+import time
 
 from moto.elb.models import ELBBackend, FakeHealthCheck
-from moto.elbv2.models import ELBv2Backend
+from moto.elbv2.exceptions import (
+    DuplicateListenerError,
+    DuplicateLoadBalancerName,
+    DuplicateTargetGroupName,
+    ELBClientError,
+    InvalidTargetError,
+    ValidationError,
+)
+from moto.elbv2.models import (
+    ELBv2Backend,
+    FakeHealthStatus,
+    FakeListener,
+    FakeLoadBalancer,
+    FakeTargetGroup,
+)
+
+# The quota of targets in a group.
+TARGETS = 1000
 
 create_classic = ELBBackend.create_load_balancer
 
@@ -21,12 +40,175 @@ ELBBackend.create_load_balancer = create_checked
 create_newer = ELBv2Backend.create_load_balancer
 
 
-def create_named(self, *args, **kwargs):
-    balancer = create_newer(self, *args, **kwargs)
+def create_named(self, name, scheme=None, loadbalancer_type=None, tags=None, **kwargs):
+    """In moto a name can be taken twice, the scheme may be missing, and a network balancer has the ARN of an application's and
+    the DNS name of a classic one."""
+    scheme = scheme or "internet-facing"
+    mappings = kwargs.get("subnet_mappings") or []
+    subnets = {*(kwargs.get("subnet_ids") or []), *(one["SubnetId"] for one in mappings)}
+    for there in self.load_balancers.values():
+        if there.name == name:
+            same = (
+                there.scheme == scheme
+                and there.type == (loadbalancer_type or "application")
+                and {subnet.id for subnet in there.subnets} == subnets
+                and set(there.security_groups) == set(kwargs.get("security_groups") or [])
+            )
+            if same:
+                return there
+            raise DuplicateLoadBalancerName()
+    balancer = create_newer(self, name=name, scheme=scheme, loadbalancer_type=loadbalancer_type, tags=None, **kwargs)
+    balancer.attrs.setdefault("access_logs.s3.enabled", "false")
+    balancer.allocations = {one["SubnetId"]: one["AllocationId"] for one in mappings if "AllocationId" in one}
     if balancer.type == "network":
+        del self.load_balancers[balancer.arn]
+        balancer.arn = balancer.arn.replace(":loadbalancer/app/", ":loadbalancer/net/")
+        self.load_balancers[balancer.arn] = balancer
         balancer.dns_name = f"{balancer.name}-{balancer.arn[-16:]}.elb.{self.region_name}.amazonaws.com"
+    self.tagging_service.tag_resource(balancer.arn, tags)
     return balancer
 
 
-# In moto a network balancer has the DNS name of a classic one. The provider tells them apart by it.
 ELBv2Backend.create_load_balancer = create_named
+
+zones_of = FakeLoadBalancer.availability_zones.fget
+
+
+def zones_with_addresses(self):
+    zones = zones_of(self)
+    for zone in zones:
+        allocation = getattr(self, "allocations", {}).get(zone.subnet_id)
+        zone.load_balancer_addresses = [{"AllocationId": allocation}] if allocation else []
+    return zones
+
+
+# moto does not show the elastic addresses of a balancer.
+FakeLoadBalancer.availability_zones = property(zones_with_addresses)
+
+find = ELBv2Backend.describe_load_balancers
+
+
+def find_all_named(self, arns, names):
+    """moto forgets that a name is unknown if another one is known."""
+    missing = set(names or []) - {one.name for one in self.load_balancers.values()}
+    if missing:
+        raise ELBClientError("LoadBalancerNotFound", f"Load balancers '[{', '.join(sorted(missing))}]' not found")
+    return find(self, arns, names)
+
+
+ELBv2Backend.describe_load_balancers = find_all_named
+
+delete = ELBv2Backend.delete_load_balancer
+
+
+def delete_unprotected(self, arn):
+    balancer = self.load_balancers.get(arn)
+    if balancer and balancer.attrs.get("deletion_protection.enabled") == "true":
+        message = f"Load balancer '{arn}' cannot be deleted because deletion protection is enabled"
+        raise ELBClientError("OperationNotPermitted", message)
+    delete(self, arn)
+
+
+ELBv2Backend.delete_load_balancer = delete_unprotected
+
+listen = ELBv2Backend.create_listener
+
+
+def listen_once(self, load_balancer_arn, protocol, port, *args, **kwargs):
+    """In moto several listeners can share a port, and TLS needs no certificate."""
+    there = self.load_balancers[load_balancer_arn].listeners if load_balancer_arn in self.load_balancers else {}
+    if any(str(one.port) == str(port) for one in there.values()):
+        raise DuplicateListenerError()
+    certificate = args[1] if len(args) > 1 else kwargs.get("certificate")
+    if protocol in ("TLS", "HTTPS") and not certificate:
+        raise ValidationError(f"A certificate must be specified for {protocol} listeners")
+    return listen(self, load_balancer_arn, protocol, port, *args, **kwargs)
+
+
+ELBv2Backend.create_listener = listen_once
+
+make_listener = FakeListener.__init__
+
+
+def make_plain_listener(self, *args, **kwargs):
+    make_listener(self, *args, **kwargs)
+    if self.protocol not in ("TLS", "HTTPS"):
+        self.ssl_policy = None
+
+
+# In moto listeners without TLS have its policy, too.
+FakeListener.__init__ = make_plain_listener
+
+make_group = ELBv2Backend.create_target_group
+
+
+def make_group_once(self, name, **kwargs):
+    """In moto a target group cannot be made again as it is."""
+    for there in self.target_groups.values():
+        if there.name == name:
+            wanted = (kwargs.get("protocol"), str(kwargs.get("port")), kwargs.get("vpc_id"))
+            if wanted == (there.protocol, str(there.port), there.vpc_id):
+                return there
+            raise DuplicateTargetGroupName()
+    return make_group(self, name, **kwargs)
+
+
+ELBv2Backend.create_target_group = make_group_once
+
+register = FakeTargetGroup.register
+
+
+def register_known(self, targets):
+    """moto registers what does not exist, and any number."""
+    for target in targets:
+        if target["Id"].startswith("i-") and not self.ec2_backend.get_instance_by_id(target["Id"]):
+            raise InvalidTargetError()
+    if len({*self.targets, *(target["Id"] for target in targets)}) > TARGETS:
+        raise ELBClientError("TooManyTargets", f"The quota of {TARGETS} targets in a group is reached")
+    register(self, targets)
+
+
+FakeTargetGroup.register = register_known
+
+deregister = FakeTargetGroup.deregister
+
+
+def deregister_slowly(self, targets):
+    deregister(self, targets)
+    until = time.monotonic() + float(self.attributes["deregistration_delay.timeout_seconds"])
+    for target in targets:
+        self.deregistered_targets[target["Id"]]["Until"] = until
+
+
+FakeTargetGroup.deregister = deregister_slowly
+
+health = ELBv2Backend.describe_target_health
+
+
+def health_of_all(self, target_group_arn, targets):
+    """In moto a target that is deregistered is gone at once."""
+    answer = health(self, target_group_arn, targets)
+    if not targets:
+        group = self.target_groups[target_group_arn]
+        for one in group.deregistered_targets.values():
+            if one.get("Until", 0) > time.monotonic():
+                reason = ("Target.DeregistrationInProgress", "Target deregistration is in progress")
+                answer.append(FakeHealthStatus(one["Id"], one["Port"], group.health_check_port, "draining", *reason))
+    return answer
+
+
+ELBv2Backend.describe_target_health = health_of_all
+
+tags_of = ELBv2Backend.describe_tags
+
+
+def tags_of_known(self, resource_arns):
+    """moto tells the tags of any number, and none of what does not exist."""
+    if len(resource_arns) > 20:
+        raise ValidationError("The maximum number of resources in one call is 20")
+    for arn in resource_arns:
+        self._get_resource_by_arn(arn)
+    return tags_of(self, resource_arns)
+
+
+ELBv2Backend.describe_tags = tags_of_known

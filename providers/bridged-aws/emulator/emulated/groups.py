@@ -1,0 +1,47 @@
+"""Security groups and tags."""
+
+from moto.ec2.exceptions import EC2ClientError, InvalidInstanceIdError
+from moto.ec2.models.security_groups import SecurityGroupBackend
+from moto.ec2.models.tags import TagBackend
+from moto.elb.models import elb_backends
+from moto.elbv2.models import elbv2_backends
+
+delete = SecurityGroupBackend.delete_security_group
+
+
+def delete_unused(self, name=None, group_id=None):
+    """moto deletes groups that are in use."""
+    account, region = self.account_id, self.region_name
+    cards = [group.id for card in self.enis.values() for group in card.group_set]
+    balancers = [
+        group
+        for backends in (elb_backends, elbv2_backends)
+        for one in backends[account][region].load_balancers.values()
+        for group in one.security_groups or []
+    ]
+    named = [
+        rule.source_group.get("GroupId")
+        for groups in self.groups.values()
+        for group in groups.values()
+        if group.id != group_id
+        for rule in [*group.ingress_rules, *group.egress_rules]
+    ]
+    if group_id in {*cards, *balancers, *named}:
+        raise EC2ClientError("DependencyViolation", f"resource {group_id} has a dependent object")
+    return delete(self, name, group_id)
+
+
+SecurityGroupBackend.delete_security_group = delete_unused
+
+create_tags = TagBackend.create_tags
+
+
+def create_tags_of_known(self, resource_ids, tags):
+    """moto tags what does not exist."""
+    missing = [one for one in resource_ids if one.startswith("i-") and not self.get_instance_by_id(one)]
+    if missing:
+        raise InvalidInstanceIdError(missing)
+    return create_tags(self, resource_ids, tags)
+
+
+TagBackend.create_tags = create_tags_of_known
