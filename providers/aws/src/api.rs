@@ -216,6 +216,11 @@ impl Deadline {
         Self(Instant::now() + left)
     }
 
+    /// The same, or sooner.
+    pub(crate) fn within(self, time: Duration) -> Self {
+        Self(self.0.min(Instant::now() + time))
+    }
+
     /// For calls that nobody waits for.
     pub(crate) fn after(time: Duration) -> Self {
         Self(Instant::now() + time)

@@ -27,7 +27,6 @@ use crate::api::{Deadline, Failure};
 use crate::cloud::{Cloud, Owner};
 use crate::config::{Config, Family};
 use crate::zones::Zones;
-pub(crate) use describe::LAYER_LABEL;
 use fetch::{Answer, Found};
 use query::Lookup;
 use topology::Topology;
@@ -100,7 +99,7 @@ impl Machines {
                 return results::unknown(key, &ProviderError::retry_later(LOOK_AGAIN, why));
             }
         };
-        match self.describe(instance, &node, zones) {
+        match self.describe(instance, &node, zones, now) {
             Ok(described) => results::found(key, state, described),
             Err(error) => InstanceResult {
                 instance: None,
@@ -115,7 +114,9 @@ impl Machines {
         instance: &Instance,
         node: &NodeRef,
         zones: Option<&ZoneIds>,
+        now: SystemTime,
     ) -> Result<proto::Instance> {
+        let is_young = is_young(node, now);
         let mut described = match zones {
             None => proto::Instance {
                 provider_id: describe::provider_id(instance),
@@ -124,7 +125,7 @@ impl Machines {
             },
             Some(zones) => {
                 let zones = zones.as_ref().map_err(Failure::to_error)?;
-                let layers = self.topology.of(instance, layers_of(node))?;
+                let layers = self.topology.of(instance, is_young)?;
                 proto::Instance {
                     labels: describe::labels(instance, zones, &layers)?,
                     ..describe::describe(instance, &self.cloud.region, &self.families)?
@@ -140,21 +141,17 @@ impl Machines {
 
     /// Learns what the labels of these instances need.
     async fn zone_ids(&self, instances: &[&Instance], until: Deadline) -> ZoneIds {
+        let zones = self.zones.ids(instances.iter().map(|one| describe::zone(one)), until).await;
         if let Err(failure) = self.topology.learn(instances, until).await {
             tracing::warn!(code = failure.code(), "cannot read where instances are in the network");
         }
-        self.zones.ids(instances.iter().map(|one| describe::zone(one)), until).await
+        zones
     }
 }
 
 fn is_young(node: &NodeRef, now: SystemTime) -> bool {
     let created = node.creation_time.and_then(|time| SystemTime::try_from(time).ok());
     created.is_some_and(|created| now.duration_since(created).unwrap_or_default() < YOUNG)
-}
-
-/// The layers that a node's labels name, from the top.
-fn layers_of(node: &NodeRef) -> Vec<String> {
-    (1..).map_while(|layer| node.labels.get(&format!("{LAYER_LABEL}{layer}")).cloned()).collect()
 }
 
 #[async_trait]
@@ -210,9 +207,10 @@ impl Instances for Machines {
             InstanceView::Existence => None,
             _ => Some(self.zone_ids(&here, until).await),
         };
+        let now = SystemTime::now();
         let listed = instances.iter().filter_map(|instance| {
             let state = describe::state_of(instance)?;
-            let described = self.describe(instance, &NodeRef::default(), zones.as_ref()).ok()?;
+            let described = self.describe(instance, &NodeRef::default(), zones.as_ref(), now).ok()?;
             let node_name = described.name.clone();
             Some(ListedInstance { state: state.into(), instance: Some(described), node_name })
         });

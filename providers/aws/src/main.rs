@@ -32,6 +32,10 @@ struct Flags {
     /// The cluster has nodes in accounts that these credentials do not see: no instance that is not found counts as gone.
     #[arg(long)]
     nodes_of_other_accounts: bool,
+    /// Find a node whose name EC2 does not have by the kubelet's --node-ip, too. A kubelet can claim another machine's address
+    /// so, and the host's kubelet-serving-csr trusts this provider no more.
+    #[arg(long)]
+    nodes_by_address: bool,
     /// Look for changed instances this often, so that the host hears of them before its next sweep. Costs a call for every
     /// thousand instances each time. 0: never.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
@@ -60,7 +64,7 @@ async fn main() -> anyhow::Result<()> {
     let provider = Provider::builder("aws")
         .vendor_version(env!("CARGO_PKG_VERSION"))
         .provider_id_prefix(instances::PREFIX)
-        .capabilities(capabilities(watch_every.is_some()))
+        .capabilities(capabilities(&flags))
         .cloud_provider(Status::new(calls.clone(), zones.clone()))
         .instances(Machines::new(cloud, zones, &config, !flags.nodes_of_other_accounts, watch_every)?)
         .metrics(|registry| calls.register(registry))
@@ -68,15 +72,14 @@ async fn main() -> anyhow::Result<()> {
     Ok(cloudprovider_sdk::serve(provider, flags.serve).await?)
 }
 
-fn capabilities(watches: bool) -> GetCapabilitiesResponse {
+fn capabilities(flags: &Flags) -> GetCapabilitiesResponse {
     let mut capabilities = vec![Capability::InstancesList.into()];
-    if watches {
+    if flags.watch_every > 0 {
         capabilities.push(Capability::InstancesWatch.into());
     }
     let identity = NodeFields {
         creation_time: true,
-        provided_node_ips: true,
-        labels: vec![format!("{}*", instances::LAYER_LABEL)],
+        provided_node_ips: flags.nodes_by_address,
         ..NodeFields::default()
     };
     let wants = Wants { identity: Some(identity), ..Wants::default() };

@@ -14,6 +14,7 @@ use crate::zones::Zones;
 /// Longer than the host's sweeps are apart, which tell as much.
 const QUIET: Duration = Duration::from_secs(600);
 const QUIET_AFTER_TROUBLE: Duration = Duration::from_secs(30);
+const TICK: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Status {
@@ -31,12 +32,11 @@ async fn probe(calls: Calls, zones: Arc<Zones>) {
     loop {
         let (silence, well) = calls.silence();
         let quiet = if well { QUIET } else { QUIET_AFTER_TROUBLE };
-        let left = silence.map_or(Duration::ZERO, |silence| quiet.saturating_sub(silence));
-        if left.is_zero() {
+        if silence.is_none_or(|silence| silence >= quiet) {
             // A failure is remembered as that of any other call.
             let _remembered = zones.refresh(Deadline::after(quiet)).await;
         }
-        tokio::time::sleep(left.max(Duration::from_secs(1))).await;
+        tokio::time::sleep(TICK).await;
     }
 }
 

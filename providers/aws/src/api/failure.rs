@@ -66,7 +66,7 @@ impl Failure {
         &self.message
     }
 
-    pub(super) fn is_silence(&self) -> bool {
+    pub(crate) fn is_silence(&self) -> bool {
         self.code == NONE
     }
 

@@ -17,7 +17,7 @@ use crate::config::Family;
 /// Of the zone's ID.
 const ZONE_LABEL: &str = "topology.k8s.aws/zone-id";
 /// Followed by 1 for the layer at the top, 2, 3.
-pub(crate) const LAYER_LABEL: &str = "topology.k8s.aws/network-node-layer-";
+const LAYER_LABEL: &str = "topology.k8s.aws/network-node-layer-";
 /// How soon to look again at an instance of which EC2 does not know everything yet.
 const NOT_YET: Duration = Duration::from_secs(5);
 

@@ -21,7 +21,11 @@ const AT_ONCE: usize = 100;
 /// For how long an answer holds, also that there is none for a type or for the region.
 const VALID: Duration = Duration::from_secs(24 * 3600);
 /// How soon to ask again after a failure.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
+/// How long everything else waits for places in the network.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// For how long nobody waits again after there was no answer.
+const SILENCE: Duration = Duration::from_secs(60);
 /// The types whose nodes are not ready without an answer, as the published provider has them.
 const REQUIRED: &str = "^(hpc|trn|p)[0-9]+[a-z]*(-[a-z0-9]+)?(\\.[0-9a-z]*)$";
 
@@ -45,6 +49,8 @@ struct Known {
     unsupported: HashMap<String, Instant>,
     /// Since when the whole region has no answer, or these credentials may not ask.
     refused: Option<Instant>,
+    /// When it was asked in vain.
+    silent: Option<Instant>,
 }
 
 impl Known {
@@ -67,6 +73,7 @@ impl Topology {
 
     /// Asks about those of these instances that are not known.
     pub(super) async fn learn(&self, instances: &[&Instance], until: Deadline) -> Result<(), Failure> {
+        let until = until.within(PATIENCE);
         loop {
             let next = self.next(instances);
             if next.is_empty() {
@@ -91,7 +98,12 @@ impl Topology {
                     self.known.lock().refused = Some(Instant::now());
                     return Ok(());
                 }
-                Err(failure) => return Err(failure),
+                Err(failure) => {
+                    if failure.is_silence() {
+                        self.known.lock().silent = Some(Instant::now());
+                    }
+                    return Err(failure);
+                }
             }
         }
     }
@@ -100,10 +112,15 @@ impl Topology {
     fn next<'a>(&self, instances: &[&'a Instance]) -> Vec<&'a Instance> {
         let known = self.known.lock();
         let now = Instant::now();
-        let mut tried = HashSet::new();
+        if known.silent.is_some_and(|since| now.duration_since(since) < SILENCE) {
+            return Vec::new();
+        }
+        // Two nodes may have one instance.
+        let (mut named, mut tried) = (HashSet::new(), HashSet::new());
         let open = instances.iter().copied().filter(|one| {
             let kind = kind(one);
             is_running(one)
+                && named.insert(one.instance_id())
                 && known.layers(one, now).is_none()
                 && !known.left_alone(kind, now)
                 && (self.required.is_match(kind)
@@ -130,18 +147,17 @@ impl Topology {
         }
     }
 
-    /// The layers of an instance, of which `node` are those that its node has.
-    pub(super) fn of(&self, instance: &Instance, node: Vec<String>) -> Result<Vec<String>> {
+    /// The layers of an instance. Where they are not known, an old node waits, and so keeps what it has; a young one waits
+    /// only if it needs them.
+    pub(super) fn of(&self, instance: &Instance, is_young: bool) -> Result<Vec<String>> {
         let (known, now) = (self.known.lock(), Instant::now());
-        if let Some(layers) = known.layers(instance, now) {
-            return Ok(layers.clone());
+        let kind = kind(instance);
+        let waits = (!is_young || self.required.is_match(kind)) && is_running(instance);
+        match known.layers(instance, now) {
+            Some(layers) => Ok(layers.clone()),
+            None if waits && !known.left_alone(kind, now) => Err(ProviderError::metadata_not_ready(SOON)),
+            None => Ok(Vec::new()),
         }
-        // Not asked, or asked in vain: what the node has stays as it is.
-        let needed = self.required.is_match(kind(instance)) && !known.left_alone(kind(instance), now);
-        if needed && node.is_empty() && is_running(instance) {
-            return Err(ProviderError::metadata_not_ready(SOON));
-        }
-        Ok(node)
     }
 }
 

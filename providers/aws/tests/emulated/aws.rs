@@ -8,9 +8,11 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
+use cloudprovider_proto::v1alpha1::cloud_provider_client::CloudProviderClient;
 use cloudprovider_proto::v1alpha1::instances_client::InstancesClient;
 use cloudprovider_proto::v1alpha1::{
-    BatchGetInstancesRequest, ClusterRef, InstanceQuery, InstanceResult, InstanceView, NodeRef,
+    BatchGetInstancesRequest, ClusterRef, GetCapabilitiesRequest, InstanceQuery, InstanceResult,
+    InstanceView, NodeRef, Wants,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -177,6 +179,13 @@ pub(crate) fn cluster() -> Option<ClusterRef> {
 impl Provider {
     pub(crate) fn instances(&self) -> InstancesClient<Channel> {
         InstancesClient::new(self.channel.clone()).max_decoding_message_size(16 << 20)
+    }
+
+    /// What the provider reads of the host's objects.
+    pub(crate) async fn wants(&self) -> Wants {
+        let request = GetCapabilitiesRequest::default();
+        let answer = CloudProviderClient::new(self.channel.clone()).get_capabilities(request).await;
+        answer.unwrap().into_inner().wants.unwrap()
     }
 
     /// The results, in the order of the nodes.

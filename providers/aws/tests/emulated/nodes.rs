@@ -1,5 +1,7 @@
 //! Nodes: the same answers as the published provider's, in far fewer calls.
 
+use std::time::SystemTime;
+
 use cloudprovider_proto::v1alpha1::{
     ErrorReason, InstanceResult, InstanceState, InstanceView, ListInstancesRequest, NodeRef,
 };
@@ -115,7 +117,7 @@ async fn what_ec2_does_not_know_is_gone_only_once_its_node_is_old() {
     let native = aws.native(&[]).await;
     let sees_little = aws.native(&["--nodes-of-other-accounts"]).await;
     aws.tell::<serde_json::Value>(&format!("hide {}", hidden.id)).await;
-    let young = NodeRef { creation_time: Some(std::time::SystemTime::now().into()), ..hidden.node() };
+    let young = NodeRef { creation_time: Some(SystemTime::now().into()), ..hidden.node() };
     let unnamed = NodeRef { name: hidden.id.clone(), ..hidden.new_node() };
     let nodes = [here.node(), hidden.node(), young, unnamed];
     let results = native.ask(&nodes, InstanceView::Existence).await;
@@ -181,27 +183,47 @@ async fn the_network_is_asked_about_a_hundred_instances_at_once_and_about_each_o
 }
 
 #[tokio::test]
-async fn nodes_that_need_their_place_wait_for_it_and_keep_the_one_they_have() {
+async fn nodes_wait_for_their_place_if_they_need_it_or_may_have_it() {
     let mut aws = Aws::start().await;
-    let [first, second]: [Instance; 2] =
-        aws.tell::<Vec<_>>("launch us-east-1a 2 trainers trn1.32xlarge").await.try_into().unwrap();
+    let trainer: Instance = aws.tell::<Vec<_>>("launch us-east-1a 1 trainer trn1.32xlarge").await.remove(0);
     let plain: Instance = aws.tell("launch us-east-1a").await;
-    let layer =
-        |number: u32| (format!("topology.k8s.aws/network-node-layer-{number}"), format!("nn-{number}"));
-    let labelled = NodeRef { labels: [layer(1), layer(2)].into(), ..second.node() };
-    let nodes = [first.node(), labelled, plain.node()];
+    let young = |node: NodeRef| NodeRef { creation_time: Some(SystemTime::now().into()), ..node };
+    let nodes = [trainer.node(), young(trainer.node()), plain.node(), young(plain.node())];
     aws.tell::<serde_json::Value>(r#"rules {"action":"ec2:DescribeInstanceTopology","times":1}"#).await;
     let native = aws.native(&[]).await;
     let results = native.ask(&nodes, InstanceView::Metadata).await;
-    assert_eq!(layers(&results), [Err(ErrorReason::MetadataNotReady), Ok(2), Ok(0)]);
+    let waits = Err(ErrorReason::MetadataNotReady);
+    // An old node that waits keeps its labels, also of a type that the provider cannot know to have none.
+    assert_eq!(layers(&results), [waits, waits, waits, Ok(0)]);
     assert_eq!(results[0].state(), InstanceState::Running, "and it is known to run");
     let results = native.ask(&nodes, InstanceView::Metadata).await;
-    assert_eq!(layers(&results), [Ok(3), Ok(3), Ok(0)], "once AWS tells");
+    assert_eq!(layers(&results), [Ok(3), Ok(3), Ok(0), Ok(0)], "once AWS tells");
     // Without the right to ask there are no labels, and nodes do not wait for them.
     let denied =
         r#"rules {"action":"ec2:DescribeInstanceTopology","code":"UnauthorizedOperation","status":403}"#;
     aws.tell::<serde_json::Value>(denied).await;
     let native = aws.native(&[]).await;
     let results = native.ask(&nodes, InstanceView::Metadata).await;
-    assert_eq!(layers(&results), [Ok(0), Ok(2), Ok(0)]);
+    assert_eq!(layers(&results), vec![Ok(0); 4]);
+}
+
+#[tokio::test]
+async fn a_node_with_a_name_of_its_own_is_found_by_an_address() {
+    let mut aws = Aws::start().await;
+    let instance: Instance = aws.tell("launch us-east-1a").await;
+    let address = instance.node.split('.').next().unwrap().replacen("ip-", "", 1).replace('-', ".");
+    let in_its_name =
+        NodeRef { name: instance.node.replace("ec2.internal", "example.com"), ..instance.new_node() };
+    let of_its_kubelet =
+        NodeRef { name: "worker-1".to_owned(), provided_node_ips: vec![address], ..instance.new_node() };
+    let native = aws.native(&[]).await;
+    let results = native.ask(&[in_its_name, of_its_kubelet], InstanceView::Metadata).await;
+    for result in results {
+        assert_eq!(result.instance.unwrap().provider_id, instance.provider_id());
+    }
+    // The host sends a kubelet's word only to a provider that wants it.
+    for (flags, wants) in [(&[][..], false), (&["--nodes-by-address"], true)] {
+        let wanted = aws.native(flags).await.wants().await.identity.unwrap();
+        assert_eq!((wanted.provided_node_ips, wanted.labels.len(), wanted.creation_time), (wants, 0, true));
+    }
 }
