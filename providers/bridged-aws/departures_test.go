@@ -20,13 +20,10 @@ import (
 // TestTheEmulatorAnswersAsEC2Does tries what moto by itself answers otherwise.
 func TestTheEmulatorAnswersAsEC2Does(t *testing.T) {
 	ctx := t.Context()
-	moto := must(emulator.Start(ctx, t.Output()))(t)
-	t.Cleanup(func() { moto.Stop() })
-	cloud := emulator.At(moto.URL)
-	network := must(cloud.MakeNetwork(ctx))(t)
+	url, cloud, network := emulated(ctx, t)
 	instances := must(cloud.Launch(ctx, network, emulator.Zones[0], 12, "", "trn1.32xlarge"))(t)
 	client := ec2.New(ec2.Options{
-		Region: emulator.Region, BaseEndpoint: &moto.URL, Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
+		Region: emulator.Region, BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
 	})
 	// describe returns how many instances there are, "more" if there is another page, and the code of an error with its message.
 	describe := func(input *ec2.DescribeInstancesInput) string {
@@ -92,14 +89,11 @@ func TestTheEmulatorAnswersAsEC2Does(t *testing.T) {
 // TestTheEmulatorAnswersAsElasticLoadBalancingDoes tries what moto by itself answers otherwise.
 func TestTheEmulatorAnswersAsElasticLoadBalancingDoes(t *testing.T) {
 	ctx := t.Context()
-	moto := must(emulator.Start(ctx, t.Output()))(t)
-	t.Cleanup(func() { moto.Stop() })
-	cloud := emulator.At(moto.URL)
-	network := must(cloud.MakeNetwork(ctx))(t)
+	url, cloud, network := emulated(ctx, t)
 	instance := must(cloud.Launch(ctx, network, emulator.Zones[0], 1, "", ""))(t)[0]
 	key := credentials.NewStaticCredentialsProvider("a", "b", "")
-	machines := ec2.New(ec2.Options{Region: emulator.Region, BaseEndpoint: &moto.URL, Credentials: key})
-	client := elb.New(elb.Options{Region: emulator.Region, BaseEndpoint: &moto.URL, Credentials: key})
+	machines := ec2.New(ec2.Options{Region: emulator.Region, BaseEndpoint: &url, Credentials: key})
+	client := elb.New(elb.Options{Region: emulator.Region, BaseEndpoint: &url, Credentials: key})
 	is := func(what, got, want string) {
 		t.Helper()
 		if got != want {

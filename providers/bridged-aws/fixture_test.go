@@ -35,15 +35,19 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	ctx, done := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(done)
-	moto, err := emulator.Start(ctx, t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { moto.Stop() })
-	w := &world{T: t, ctx: ctx, cloud: emulator.At(moto.URL)}
-	w.network = must(w.cloud.MakeNetwork(ctx))(t)
-	w.serve(moto.URL)
+	url, cloud, network := emulated(ctx, t)
+	w := &world{T: t, ctx: ctx, cloud: cloud, network: network}
+	w.serve(url)
 	return w
+}
+
+// emulated starts an AWS with a cluster's network, and returns its URL, a client of it, and the network.
+func emulated(ctx context.Context, t *testing.T) (string, *emulator.Cloud, emulator.Network) {
+	t.Helper()
+	moto := must(emulator.Start(ctx, t.Output()))(t)
+	t.Cleanup(func() { moto.Stop() })
+	cloud := emulator.At(moto.URL)
+	return moto.URL, cloud, must(cloud.MakeNetwork(ctx))(t)
 }
 
 // serve does what main does, but logs to the test's output.

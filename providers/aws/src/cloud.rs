@@ -15,6 +15,7 @@ use aws_credential_types::provider::{
     self, ProvideCredentials, SharedCredentialsProvider, error::CredentialsError, future,
 };
 use aws_sdk_ec2::config::SharedHttpClient;
+use aws_sdk_ec2::operation::describe_instances::DescribeInstancesOutput;
 use aws_sdk_ec2::types::{Filter, Instance, Tag};
 use aws_smithy_http_client::tls::{self, rustls_provider::CryptoMode};
 
@@ -123,6 +124,11 @@ pub(crate) fn filter(name: &str, values: impl IntoIterator<Item = String>) -> Fi
     Filter::builder().name(name).set_values(Some(values.into_iter().collect())).build()
 }
 
+/// The instances of an answer of EC2, which has them by how they were launched.
+pub(crate) fn instances_of(answer: DescribeInstancesOutput) -> impl Iterator<Item = Instance> {
+    answer.reservations.into_iter().flatten().flat_map(|one| one.instances.unwrap_or_default())
+}
+
 impl Cloud {
     /// Finds out what the configuration leaves out, without a call to AWS if it leaves out nothing.
     pub(crate) async fn connect(config: &Config) -> Result<Self> {
@@ -155,9 +161,9 @@ async fn own_instance(ec2: &aws_sdk_ec2::Client, calls: &Calls, id: &str) -> Res
     let answer = calls.make(Action::GetInstances, Deadline::after(START_WITHIN), asked).await;
     let answer = answer.map_err(|failure| failure.to_error());
     let answer = answer.with_context(|| format!("cannot read {id}, the instance of this process"))?;
-    let found =
-        answer.reservations.into_iter().flatten().flat_map(|one| one.instances.unwrap_or_default()).next();
-    found.with_context(|| format!("EC2 does not know {id}, the instance of this process"))
+    instances_of(answer)
+        .next()
+        .with_context(|| format!("EC2 does not know {id}, the instance of this process"))
 }
 
 /// The instance metadata service.

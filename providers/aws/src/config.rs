@@ -1,7 +1,7 @@
 //! `cloud.conf`, as the published provider reads it, but for one thing: what it ignores is an error here.
 //!
 //! In: the text of the file. Out: [`Config`]. Region, VPC and cluster that the file leaves out are found out by
-//! [`crate::identity`].
+//! [`crate::cloud`].
 
 mod gcfg;
 

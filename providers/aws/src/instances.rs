@@ -73,13 +73,14 @@ impl Machines {
         zones: Option<&ZoneIds>,
         now: SystemTime,
     ) -> InstanceResult {
-        let (key, node) = (&query.key, query.node.clone().unwrap_or_default());
+        let (key, unnamed) = (&query.key, NodeRef::default());
+        let node = query.node.as_ref().unwrap_or(&unnamed);
         let instance = match answer {
             Answer::Here(instance) => instance,
             Answer::NotOurs => return results::not_owned(key),
             Answer::Unknown(error) => return results::unknown(key, error),
             Answer::Several => return results::unknown(key, &ProviderError::instance_ambiguous(&node.name)),
-            Answer::Gone if is_young(&node, now) => {
+            Answer::Gone if is_young(node, now) => {
                 let why = "EC2 does not know the instance of this young node yet";
                 return results::unknown(key, &ProviderError::retry_later(LOOK_AGAIN, why));
             }
@@ -99,7 +100,7 @@ impl Machines {
                 return results::unknown(key, &ProviderError::retry_later(LOOK_AGAIN, why));
             }
         };
-        match self.describe(instance, &node, zones, now) {
+        match self.describe(instance, node, zones, now) {
             Ok(described) => results::found(key, state, described),
             Err(error) => InstanceResult {
                 instance: None,
@@ -116,7 +117,6 @@ impl Machines {
         zones: Option<&ZoneIds>,
         now: SystemTime,
     ) -> Result<proto::Instance> {
-        let is_young = is_young(node, now);
         let mut described = match zones {
             None => proto::Instance {
                 provider_id: describe::provider_id(instance),
@@ -125,7 +125,7 @@ impl Machines {
             },
             Some(zones) => {
                 let zones = zones.as_ref().map_err(Failure::to_error)?;
-                let layers = self.topology.of(instance, is_young)?;
+                let layers = self.topology.of(instance, is_young(node, now))?;
                 proto::Instance {
                     labels: describe::labels(instance, zones, &layers)?,
                     ..describe::describe(instance, &self.cloud.region, &self.families)?
@@ -139,13 +139,21 @@ impl Machines {
         Ok(described)
     }
 
-    /// Learns what the labels of these instances need.
-    async fn zone_ids(&self, instances: &[&Instance], until: Deadline) -> ZoneIds {
+    /// Learns what the labels of these instances need, unless nobody asks for labels.
+    async fn zone_ids(
+        &self,
+        view: InstanceView,
+        instances: &[&Instance],
+        until: Deadline,
+    ) -> Option<ZoneIds> {
+        if view == InstanceView::Existence {
+            return None;
+        }
         let zones = self.zones.ids(instances.iter().map(|one| describe::zone(one)), until).await;
         if let Err(failure) = self.topology.learn(instances, until).await {
             tracing::warn!(code = failure.code(), "cannot read where instances are in the network");
         }
-        zones
+        Some(zones)
     }
 }
 
@@ -176,10 +184,7 @@ impl Instances for Machines {
                     if let Answer::Here(instance) = found.answer(lookup) { Some(instance) } else { None }
                 })
                 .collect();
-        let zones = match request.view() {
-            InstanceView::Existence => None,
-            _ => Some(self.zone_ids(&here, until).await),
-        };
+        let zones = self.zone_ids(request.view(), &here, until).await;
         let now = SystemTime::now();
         let results = request.queries.iter().zip(&lookups);
         let results =
@@ -203,10 +208,7 @@ impl Instances for Machines {
                 failure.into()
             })?;
         let here: Vec<_> = instances.iter().collect();
-        let zones = match request.view() {
-            InstanceView::Existence => None,
-            _ => Some(self.zone_ids(&here, until).await),
-        };
+        let zones = self.zone_ids(request.view(), &here, until).await;
         let now = SystemTime::now();
         let listed = instances.iter().filter_map(|instance| {
             let state = describe::state_of(instance)?;

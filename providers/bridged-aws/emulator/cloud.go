@@ -55,43 +55,39 @@ func (c *Cloud) Launch(ctx context.Context, network Network, zone string, count 
 	if !known {
 		return nil, fmt.Errorf("zone %q has no subnet; use one of %v", zone, Zones)
 	}
-	input := runInput(network, &subnet, count)
-	if name != "" {
-		tags := &input.TagSpecifications[0].Tags
-		*tags = append(*tags, types.Tag{Key: aws.String("Name"), Value: &name})
-	}
-	if kind != "" {
-		input.InstanceType = types.InstanceType(kind)
-	}
-	run, err := c.ec2.RunInstances(ctx, input)
+	run, err := c.run(ctx, network, &subnet, count, func(input *ec2.RunInstancesInput) {
+		if name != "" {
+			tags := &input.TagSpecifications[0].Tags
+			*tags = append(*tags, types.Tag{Key: aws.String("Name"), Value: &name})
+		}
+		if kind != "" {
+			input.InstanceType = types.InstanceType(kind)
+		}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot run instances in zone %s: %w", zone, err)
 	}
 	launched := []Instance{}
-	for _, instance := range run.Instances {
+	for _, instance := range run {
 		launched = append(launched, instanceOf(instance))
 	}
 	return launched, nil
 }
 
-func runInput(network Network, subnet *string, count int32) *ec2.RunInstancesInput {
-	return &ec2.RunInstancesInput{
+// run runs t3.medium instances of the cluster, of which change may change anything.
+func (c *Cloud) run(ctx context.Context, network Network, subnet *string, count int32, change func(*ec2.RunInstancesInput)) ([]types.Instance, error) {
+	input := &ec2.RunInstancesInput{
 		ImageId: aws.String("ami-12345678"), MinCount: &count, MaxCount: &count, InstanceType: types.InstanceTypeT3Medium,
 		SubnetId: subnet, SecurityGroupIds: []string{network.SecurityGroup}, TagSpecifications: tagged(types.ResourceTypeInstance),
 	}
-}
-
-// run runs one instance, of which change may change anything, and returns its ID.
-func (c *Cloud) run(ctx context.Context, network Network, subnet *string, change func(*ec2.RunInstancesInput)) (string, error) {
-	input := runInput(network, subnet, 1)
 	if change != nil {
 		change(input)
 	}
 	run, err := c.ec2.RunInstances(ctx, input)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return aws.ToString(run.Instances[0].InstanceId), nil
+	return run.Instances, nil
 }
 
 // Named returns the instances with a name.
@@ -116,11 +112,19 @@ func (c *Cloud) Named(ctx context.Context, name string) ([]Instance, error) {
 
 // Instance returns an instance, which may be terminated.
 func (c *Cloud) Instance(ctx context.Context, id string) (Instance, error) {
-	found, err := c.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
+	found, err := c.find(ctx, id)
 	if err != nil {
 		return Instance{}, err
 	}
-	return instanceOf(found.Reservations[0].Instances[0]), nil
+	return instanceOf(found), nil
+}
+
+func (c *Cloud) find(ctx context.Context, id string) (types.Instance, error) {
+	found, err := c.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
+	if err != nil {
+		return types.Instance{}, err
+	}
+	return found.Reservations[0].Instances[0], nil
 }
 
 // Hide lets EC2 not know an instance that exists, as it may for a while, until Show.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -69,8 +70,8 @@ func NewDoor(moto string) (*Door, error) {
 func (d *Door) Set(state string) error {
 	code, err := strconv.Atoi(state)
 	isCode := err == nil && code >= 400 && code < 600
-	if state != Open && state != Half && state != Nothing && state != Slow && !isCode {
-		return fmt.Errorf("unknown door state %q; use %s, %s, %s, %s, or a status code from 400 to 599", state, Open, Half, Nothing, Slow)
+	if states := []string{Open, Half, Nothing, Slow}; !isCode && !slices.Contains(states, state) {
+		return fmt.Errorf("unknown door state %q; use %s, or a status code from 400 to 599", state, strings.Join(states, ", "))
 	}
 	d.state.Store(state)
 	return nil
@@ -96,7 +97,7 @@ func (d *Door) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 	switch state := d.state.Load().(string); state {
 	case Slow:
 		time.Sleep(time.Second)
-		d.moto.ServeHTTP(answer, request)
+		fallthrough
 	case Open, Half:
 		d.moto.ServeHTTP(answer, request)
 	case Nothing:

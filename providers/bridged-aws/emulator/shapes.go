@@ -58,8 +58,12 @@ func (c *Cloud) Shapes(ctx context.Context, network Network) ([]Shape, error) {
 	}
 	made := []Shape{}
 	for _, shape := range shapes {
-		id, err := c.run(ctx, network, subnet(0), shape.change)
-		if err == nil && shape.then != nil {
+		run, err := c.run(ctx, network, subnet(0), 1, shape.change)
+		if err != nil {
+			return nil, fmt.Errorf("cannot make an instance %s: %w", shape.name, err)
+		}
+		id := aws.ToString(run[0].InstanceId)
+		if shape.then != nil {
 			err = shape.then(ctx, id)
 		}
 		if err != nil {
@@ -75,12 +79,12 @@ func (c *Cloud) Shapes(ctx context.Context, network Network) ([]Shape, error) {
 }
 
 func (c *Cloud) addAddress(ctx context.Context, id string) error {
-	found, err := c.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
+	found, err := c.find(ctx, id)
 	if err != nil {
 		return err
 	}
 	_, err = c.ec2.AssignPrivateIpAddresses(ctx, &ec2.AssignPrivateIpAddressesInput{
-		NetworkInterfaceId:             found.Reservations[0].Instances[0].NetworkInterfaces[0].NetworkInterfaceId,
+		NetworkInterfaceId:             found.NetworkInterfaces[0].NetworkInterfaceId,
 		SecondaryPrivateIpAddressCount: aws.Int32(1),
 	})
 	return err

@@ -5,14 +5,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
-use std::time::Duration;
 
 use aws_sdk_ec2::types::{Filter, Instance, InstanceStateName};
 use cloudprovider_sdk::ProviderError;
 
+use super::LOOK_AGAIN;
 use super::query::Lookup;
 use crate::api::{Action, Deadline, Failure};
-use crate::cloud::{Cloud, filter};
+use crate::cloud::{Cloud, filter, instances_of};
 
 /// EC2 takes 200 values in all filters of a call; ten are left for the filters beside.
 const VALUES: usize = 190;
@@ -58,14 +58,18 @@ impl Found {
         lookups: &[Lookup],
         until: Deadline,
     ) -> Result<Self, ProviderError> {
-        let ids: HashSet<_> =
-            lookups.iter().filter_map(|one| if let Lookup::Id(id) = one { Some(id) } else { None }).collect();
-        let names: HashMap<_, _> = lookups
-            .iter()
-            .filter_map(
-                |one| if let Lookup::Name(name, addresses) = one { Some((name, addresses)) } else { None },
-            )
-            .collect();
+        let (mut ids, mut names) = (HashSet::new(), HashMap::new());
+        for lookup in lookups {
+            match lookup {
+                Lookup::Id(id) => {
+                    ids.insert(id);
+                }
+                Lookup::Name(name, addresses) => {
+                    names.insert(name, addresses);
+                }
+                Lookup::NotOurs => {}
+            }
+        }
         let (asks_ids, asks_names) = (!ids.is_empty(), !names.is_empty());
         let by_id = by_ids(cloud, ids.into_iter().cloned().collect(), until).await;
         let by_name = by_names(cloud, &names, until).await;
@@ -76,7 +80,7 @@ impl Found {
                 by_id: by_id.map_err(Into::into),
                 by_name: by_name.map_err(Into::into),
                 silence: ProviderError::retry_later(
-                    Duration::from_secs(15),
+                    LOOK_AGAIN,
                     "EC2 answered without a word of the instance",
                 ),
             }),
@@ -121,20 +125,15 @@ async fn by_ids(cloud: &Cloud, mut ids: Vec<String>, until: Deadline) -> Result<
         let asked = cloud.ec2.describe_instances().set_instance_ids(Some(ids.clone())).send();
         match cloud.calls.make(Action::GetInstances, until, asked).await {
             Ok(answer) => {
-                let all = answer
-                    .reservations
-                    .into_iter()
-                    .flatten()
-                    .flat_map(|one| one.instances.unwrap_or_default());
+                let all = instances_of(answer);
                 found.here = all.filter_map(|one| Some((one.instance_id.clone()?, one))).collect();
                 break;
             }
             // One unknown ID fails the call, whose message names all of them.
             Err(failure) if failure.code() == "InvalidInstanceID.NotFound" => {
                 let named = ids_in(failure.message());
-                let (gone, rest) = ids.into_iter().partition(|id| named.contains(id.as_str()));
+                let (gone, rest): (Vec<_>, _) = ids.into_iter().partition(|id| named.contains(id.as_str()));
                 ids = rest;
-                let gone: Vec<_> = gone;
                 if gone.is_empty() {
                     return Err(failure);
                 }
@@ -160,7 +159,7 @@ async fn by_names(
 ) -> Result<ByName, Failure> {
     let mut found = ByName::default();
     let names: Vec<_> = lookups.keys().map(|name| (*name).clone()).collect();
-    for instance in having(cloud, "private-dns-name", &names, until).await? {
+    for instance in having(cloud, &living(cloud), "private-dns-name", &names, until).await? {
         let name = instance.private_dns_name().unwrap_or_default().to_owned();
         found.names.entry(name).or_default().push(instance);
     }
@@ -170,12 +169,14 @@ async fn by_names(
         .flat_map(|(_, at)| *at)
         .collect();
     let (v4, v6): (Vec<_>, Vec<_>) = others.into_iter().partition(|address| address.is_ipv4());
-    for (filter, addresses) in [
+    // Other networks have the same addresses.
+    let here = [living(cloud), vec![filter("vpc-id", [cloud.vpc.clone()])]].concat();
+    for (name, addresses) in [
         ("network-interface.addresses.private-ip-address", v4),
         ("network-interface.ipv6-addresses.ipv6-address", v6),
     ] {
         let wanted: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-        for instance in having(cloud, filter, &wanted, until).await? {
+        for instance in having(cloud, &here, name, &wanted, until).await? {
             for address in addresses_of(&instance) {
                 if addresses.contains(&&address) {
                     found.addresses.entry(address).or_default().push(instance.clone());
@@ -196,21 +197,17 @@ fn addresses_of(instance: &Instance) -> Vec<IpAddr> {
     v4.chain(v6).filter_map(|address| address.parse().ok()).collect()
 }
 
-/// The cluster's instances, but for terminated ones, that have one of these values.
+/// The instances that these filters select and that have one of these values.
 async fn having(
     cloud: &Cloud,
+    filters: &[Filter],
     name: &str,
     values: &[String],
     until: Deadline,
 ) -> Result<Vec<Instance>, Failure> {
     let mut all = Vec::new();
     for values in values.chunks(VALUES) {
-        let mut filters = living(cloud);
-        filters.push(filter(name, values.iter().cloned()));
-        if name != "private-dns-name" {
-            // Other networks have the same addresses.
-            filters.push(filter("vpc-id", [cloud.vpc.clone()]));
-        }
+        let filters = [filters, &[filter(name, values.iter().cloned())]].concat();
         let mut token = None;
         loop {
             let page = page(cloud, filters.clone(), PAGE, token, until).await?;
@@ -246,8 +243,8 @@ async fn page(
         .set_next_token(token)
         .send();
     let answer = cloud.calls.make(Action::FindInstances, until, asked).await?;
-    let all = answer.reservations.into_iter().flatten().flat_map(|one| one.instances.unwrap_or_default());
-    Ok((all.collect(), answer.next_token.filter(|token| !token.is_empty())))
+    let next = answer.next_token().filter(|token| !token.is_empty()).map(str::to_owned);
+    Ok((instances_of(answer).collect(), next))
 }
 
 /// One page of the cluster's instances, of at most `size` and at least one, and where the next begins.

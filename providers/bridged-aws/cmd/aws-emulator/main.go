@@ -131,16 +131,17 @@ func obey(ctx context.Context, cloud *emulator.Cloud, door *emulator.Door, netwo
 
 // launch returns one instance if no count is given.
 func launch(ctx context.Context, cloud *emulator.Cloud, network emulator.Network, zone, count, name, kind string) (any, error) {
-	if count == "" {
-		launched, err := cloud.Launch(ctx, network, zone, 1, name, kind)
-		if err != nil {
-			return nil, err
-		}
-		return launched[0], nil
+	number := int64(1)
+	var err error
+	if count != "" {
+		number, err = strconv.ParseInt(count, 10, 32)
 	}
-	number, err := strconv.ParseInt(count, 10, 32)
 	if err != nil {
 		return nil, fmt.Errorf("%q is not a count of instances", count)
 	}
-	return cloud.Launch(ctx, network, zone, int32(number), name, kind)
+	launched, err := cloud.Launch(ctx, network, zone, int32(number), name, kind)
+	if err != nil || count != "" {
+		return launched, err
+	}
+	return launched[0], nil
 }
