@@ -8,7 +8,8 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use parking_lot::Mutex;
 use tonic::Request;
-use tracing::subscriber::DefaultGuard;
+use tracing::Dispatch;
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -39,15 +40,19 @@ impl io::Write for Lines {
 }
 
 /// Logs of this thread at every level, and so of the server that runs on it.
-fn capture(format: LogFormat) -> (Lines, DefaultGuard) {
+///
+/// While there is only one subscriber, the thread that comes to a line first decides whether it is ever logged, and a
+/// neighbour's thread has none: so there is another one.
+fn capture(format: LogFormat) -> (Lines, (DefaultGuard, Dispatch)) {
     let lines = Lines::default();
     let writer = lines.clone();
+    let another = Dispatch::new(NoSubscriber::new());
     let tracer = SdkTracerProvider::builder().build().tracer("test");
     let guard = tracing_subscriber::registry()
         .with(telemetry::layer(format, move || writer.clone()))
         .with(tracing_opentelemetry::layer().with_tracer(tracer))
         .set_default();
-    (lines, guard)
+    (lines, (guard, another))
 }
 
 async fn everything_goes_wrong(served: &Served) {

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use tracing::subscriber::NoSubscriber;
+
 use super::*;
 
 #[derive(Clone, Default)]
@@ -86,6 +88,9 @@ async fn it_stays_as_it_was_until_it_goes() {
 async fn the_log_names_it_once() {
     let log = Log::default();
     let lines = log.clone();
+    // While there is only one subscriber, the thread that comes to a line first decides whether it is ever logged,
+    // and a neighbour's thread has none.
+    let _another = tracing::Dispatch::new(NoSubscriber::new());
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || lines.clone()).finish();
     let _logging = tracing::subscriber::set_default(subscriber);
     let (watch, reply) = Watch::new();
