@@ -34,23 +34,88 @@ pub(crate) enum Action {
     GetInstances,
     DescribeInstanceTopology,
     DescribeAvailabilityZones,
+    DescribeSubnets,
+    DescribeRouteTables,
+    DescribeSecurityGroups,
+    AuthorizeSecurityGroupIngress,
+    RevokeSecurityGroupIngress,
+    DescribeLoadBalancers,
+    DescribeLoadBalancerAttributes,
+    DescribeListeners,
+    DescribeTargetGroups,
+    DescribeTargetGroupAttributes,
+    DescribeTargetHealth,
+    DescribeTags,
+    CreateLoadBalancer,
+    ModifyLoadBalancerAttributes,
+    SetIpAddressType,
+    SetSubnets,
+    SetSecurityGroups,
+    DeleteLoadBalancer,
+    CreateTargetGroup,
+    ModifyTargetGroup,
+    ModifyTargetGroupAttributes,
+    DeleteTargetGroup,
+    RegisterTargets,
+    DeregisterTargets,
+    CreateListener,
+    ModifyListener,
+    DeleteListener,
+    AddTags,
+}
+
+/// What one or several actions draw from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    Own(Action),
+    /// Of all actions of Elastic Load Balancing.
+    Balancing,
+    /// Of those that change something, but for what has its own.
+    BalancingChanges,
+    Targets,
+    NewBalancers,
 }
 
 impl Action {
     /// As IAM has it.
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> String {
+        let service = if self.is_of_balancing() { "elasticloadbalancing" } else { "ec2" };
         match self {
-            Self::FindInstances | Self::GetInstances => "ec2:DescribeInstances",
-            Self::DescribeInstanceTopology => "ec2:DescribeInstanceTopology",
-            Self::DescribeAvailabilityZones => "ec2:DescribeAvailabilityZones",
+            Self::FindInstances | Self::GetInstances => "ec2:DescribeInstances".to_owned(),
+            named => format!("{service}:{named:?}"),
         }
     }
 
-    fn bucket(self) -> Bucket {
+    fn is_of_balancing(self) -> bool {
+        self >= Self::DescribeLoadBalancers
+    }
+
+    fn sources(self) -> Vec<Source> {
+        use Action::{CreateLoadBalancer, DeregisterTargets, RegisterTargets, SetSubnets};
         match self {
-            Self::FindInstances | Self::DescribeAvailabilityZones => Bucket::new(100, 20),
-            Self::GetInstances => Bucket::new(50, 10),
-            Self::DescribeInstanceTopology => Bucket::new(1, 1),
+            RegisterTargets | DeregisterTargets => vec![Source::Targets, Source::Balancing],
+            CreateLoadBalancer | SetSubnets => vec![Source::NewBalancers, Source::Balancing],
+            changes if changes > CreateLoadBalancer => vec![Source::BalancingChanges, Source::Balancing],
+            reads if reads.is_of_balancing() => vec![Source::Balancing],
+            own => vec![Source::Own(own)],
+        }
+    }
+}
+
+impl Source {
+    fn bucket(self) -> Bucket {
+        use Action::{
+            AuthorizeSecurityGroupIngress, DescribeInstanceTopology, GetInstances, RevokeSecurityGroupIngress,
+        };
+        match self {
+            Self::Own(DescribeInstanceTopology) => Bucket::new(1, 1.0),
+            Self::Own(GetInstances) => Bucket::new(50, 10.0),
+            Self::Own(AuthorizeSecurityGroupIngress | RevokeSecurityGroupIngress) => Bucket::new(50, 5.0),
+            Self::Own(_) => Bucket::new(100, 20.0),
+            Self::Balancing => Bucket::new(40, 10.0),
+            Self::BalancingChanges => Bucket::new(20, 3.0),
+            Self::Targets => Bucket::new(20, 4.0),
+            Self::NewBalancers => Bucket::new(10, 0.2),
         }
     }
 }
@@ -61,7 +126,7 @@ pub(crate) struct Calls(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    buckets: Mutex<BTreeMap<Action, Bucket>>,
+    buckets: Mutex<BTreeMap<Source, Bucket>>,
     health: Mutex<Health>,
     made: Family<Vec<(&'static str, String)>, Counter>,
     tokens: Family<Vec<(&'static str, String)>, Gauge<f64, AtomicU64>>,
@@ -118,7 +183,7 @@ impl Calls {
         );
         registry.register(
             "cloudprovider_aws_tokens",
-            "Calls that can be made at once, by action; less than zero: that many wait",
+            "Calls that can be made at once, by AWS's bucket; less than zero: that many wait",
             self.0.tokens.clone(),
         );
     }
@@ -147,30 +212,41 @@ impl Calls {
     /// When this call may be made. Refused if that is too late for it.
     fn turn(&self, action: Action, until: Deadline, now: Instant) -> Result<Instant, Failure> {
         let mut buckets = self.0.buckets.lock();
-        let bucket = buckets.entry(action).or_insert_with(|| action.bucket());
-        let wait = bucket.wait(now);
+        let sources = action.sources();
+        let waits =
+            sources.iter().map(|source| buckets.entry(*source).or_insert_with(|| source.bucket()).wait(now));
+        let wait = waits.max().unwrap_or_default();
         if now + wait >= until.0 {
             return Err(Failure::paced(action, wait));
         }
-        bucket.take();
-        self.show(action, bucket);
+        for source in sources {
+            if let Some(bucket) = buckets.get_mut(&source) {
+                bucket.take();
+                self.show(source, bucket);
+            }
+        }
         Ok(now + wait)
     }
 
-    fn show(&self, action: Action, bucket: &Bucket) {
-        let of = vec![("action", action.name().to_owned()), ("bucket", format!("{action:?}"))];
-        self.0.tokens.get_or_create(&of).set(bucket.tokens());
+    fn show(&self, source: Source, bucket: &Bucket) {
+        let name = match source {
+            Source::Own(action) => format!("{action:?}"),
+            shared => format!("{shared:?}"),
+        };
+        self.0.tokens.get_or_create(&vec![("bucket", name)]).set(bucket.tokens());
     }
 
     fn remember(&self, action: Action, failure: Option<&Failure>) {
         let code = failure.map_or("", |failure| failure.code());
-        let of = vec![("action", action.name().to_owned()), ("code", code.to_owned())];
+        let of = vec![("action", action.name()), ("code", code.to_owned())];
         self.0.made.get_or_create(&of).inc();
         if failure.is_some_and(Failure::is_throttled) {
             let mut buckets = self.0.buckets.lock();
-            if let Some(bucket) = buckets.get_mut(&action) {
+            if let Some(source) = action.sources().first()
+                && let Some(bucket) = buckets.get_mut(source)
+            {
                 bucket.drain();
-                self.show(action, bucket);
+                self.show(*source, bucket);
             }
         }
         let mut health = self.0.health.lock();

@@ -20,7 +20,7 @@ use aws_sdk_ec2::types::{Filter, Instance, Tag};
 use aws_smithy_http_client::tls::{self, rustls_provider::CryptoMode};
 
 use crate::api::{Action, Calls, Deadline};
-use crate::config::{Config, Override, region_of};
+use crate::config::{Config, region_of};
 
 /// Followed by the cluster's name.
 const CLUSTER_TAG: &str = "kubernetes.io/cluster/";
@@ -33,6 +33,7 @@ const START_WITHIN: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone)]
 pub(crate) struct Cloud {
     pub(crate) ec2: aws_sdk_ec2::Client,
+    pub(crate) elb: aws_sdk_elasticloadbalancingv2::Client,
     pub(crate) calls: Calls,
     pub(crate) region: String,
     pub(crate) vpc: String,
@@ -56,7 +57,7 @@ pub(crate) enum Owner {
 
 impl Cluster {
     /// From `KubernetesClusterTag` and `KubernetesClusterID`. `None`: neither is set.
-    fn of_config(config: &Config) -> Option<Self> {
+    pub(crate) fn of_config(config: &Config) -> Option<Self> {
         let legacy = !config.cluster_tag.is_empty();
         let id = if legacy { &config.cluster_tag } else { &config.cluster_id };
         (!id.is_empty()).then(|| Self { id: id.clone(), legacy })
@@ -87,6 +88,16 @@ impl Cluster {
         }
     }
 
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Those of what belongs to the cluster alone.
+    pub(crate) fn tags(&self) -> Vec<(String, String)> {
+        let legacy = self.legacy.then(|| (LEGACY_TAG.to_owned(), self.id.clone()));
+        legacy.into_iter().chain([(format!("{CLUSTER_TAG}{}", self.id), "owned".to_owned())]).collect()
+    }
+
     /// Selects the cluster's instances.
     pub(crate) fn filter(&self) -> Filter {
         if self.legacy {
@@ -96,12 +107,16 @@ impl Cluster {
     }
 
     pub(crate) fn owner(&self, tags: &[Tag]) -> Owner {
+        self.owner_by(tags.iter().map(|tag| (tag.key().unwrap_or_default(), tag.value().unwrap_or_default())))
+    }
+
+    /// By keys and values.
+    pub(crate) fn owner_by<'a>(&self, tags: impl IntoIterator<Item = (&'a str, &'a str)>) -> Owner {
         let mut owner = Owner::Nobody;
-        for tag in tags {
-            let key = tag.key().unwrap_or_default();
+        for (key, value) in tags {
             let id = match key.strip_prefix(CLUSTER_TAG) {
                 Some(id) => id,
-                None if key == LEGACY_TAG => tag.value().unwrap_or_default(),
+                None if key == LEGACY_TAG => value,
                 None => continue,
             };
             if id == self.id {
@@ -141,7 +156,19 @@ impl Cloud {
             (None, "") => metadata.get("placement/region", "Region").await?,
             (None, region) => region.to_owned(),
         };
-        let ec2 = ec2(config, &region).await?;
+        let shared = shared(config, &region).await?;
+        let mut of_ec2 = aws_sdk_ec2::config::Builder::from(&shared);
+        if let Some((url, signing_region)) = endpoint(config, "EC2", "ec2", &region)? {
+            // With an endpoint of its own the region is only that of signatures.
+            of_ec2 = of_ec2.endpoint_url(url).region(signing_region);
+        }
+        let ec2 = aws_sdk_ec2::Client::from_conf(of_ec2.build());
+        let mut of_elb = aws_sdk_elasticloadbalancingv2::config::Builder::from(&shared);
+        let balancing = endpoint(config, "Elastic Load Balancing v2", "elasticloadbalancing", &region)?;
+        if let Some((url, signing_region)) = balancing {
+            of_elb = of_elb.endpoint_url(url).region(signing_region);
+        }
+        let elb = aws_sdk_elasticloadbalancingv2::Client::from_conf(of_elb.build());
         let calls = Calls::default();
         let (vpc, cluster) = match (&*config.vpc, Cluster::of_config(config)) {
             (vpc, Some(cluster)) if !vpc.is_empty() => (vpc.to_owned(), cluster),
@@ -152,7 +179,7 @@ impl Cloud {
                 (vpc.to_owned(), cluster.map_or_else(|| Cluster::of_tags(own.tags()), Ok)?)
             }
         };
-        Ok(Self { ec2, calls, region, vpc, cluster })
+        Ok(Self { ec2, elb, calls, region, vpc, cluster })
     }
 }
 
@@ -190,36 +217,35 @@ impl Metadata {
     }
 }
 
-async fn ec2(config: &Config, region: &str) -> Result<aws_sdk_ec2::Client> {
-    let shared = shared(region).await;
-    let mut builder = aws_sdk_ec2::config::Builder::from(&shared);
-    if let Some(Override { url, signing_region, signing_name, .. }) = config.override_of("EC2", region) {
-        ensure!(
-            matches!(&**signing_name, "" | "ec2"),
-            "SigningName = {signing_name:?} of the override of EC2 cannot be served; use ec2"
-        );
-        // With an endpoint of its own the region is only that of signatures.
-        builder = builder.endpoint_url(url).region(Region::new(signing_region.clone()));
-    }
-    if !config.role_arn.is_empty() {
-        builder = builder.credentials_provider(SharedCredentialsProvider::new(Role::new(config, &shared)?));
-    }
-    Ok(aws_sdk_ec2::Client::from_conf(builder.build()))
+/// Where the config has a service, by its name in Go's SDK, and the region of its signatures.
+fn endpoint(config: &Config, service: &str, signing: &str, region: &str) -> Result<Option<(String, Region)>> {
+    let Some(one) = config.override_of(service, region) else { return Ok(None) };
+    ensure!(
+        one.signing_name.is_empty() || one.signing_name == signing,
+        "SigningName = {:?} of the override of {service} cannot be served; use {signing}",
+        one.signing_name
+    );
+    Ok(Some((one.url.clone(), Region::new(one.signing_region.clone()))))
 }
 
 fn http() -> SharedHttpClient {
     aws_smithy_http_client::Builder::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https()
 }
 
-/// AWS's default chain of credentials, and neither its retries nor its timeouts.
-async fn shared(region: &str) -> SdkConfig {
-    aws_config::defaults(BehaviorVersion::latest())
+/// AWS's default chain of credentials and the config's role, and neither the SDK's retries nor its timeouts.
+async fn shared(config: &Config, region: &str) -> Result<SdkConfig> {
+    let shared = aws_config::defaults(BehaviorVersion::latest())
         .region(Region::new(region.to_owned()))
         .http_client(http())
         .retry_config(RetryConfig::disabled())
         .timeout_config(TimeoutConfig::builder().connect_timeout(Duration::from_secs(5)).build())
         .load()
-        .await
+        .await;
+    if config.role_arn.is_empty() {
+        return Ok(shared);
+    }
+    let role = SharedCredentialsProvider::new(Role::new(config, &shared)?);
+    Ok(shared.into_builder().credentials_provider(role).build())
 }
 
 /// The role of `RoleARN`, assumed with the headers that keep a confused deputy out, which the SDK's own provider cannot send.

@@ -17,6 +17,18 @@ pub enum Family {
     V6,
 }
 
+/// What asks a node whether it serves a Service of external policy Cluster.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub enum HealthProbe {
+    /// The Service's own port.
+    #[default]
+    OfService,
+    OfKubeProxy {
+        port: u16,
+        path: String,
+    },
+}
+
 /// What the file says. An empty text is one that it does not have.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -32,6 +44,14 @@ pub struct Config {
     /// The types whose nodes wait for their place in the network; AWS's documented ones by default.
     pub topology_types: String,
     pub overrides: BTreeMap<String, Override>,
+    /// Where balancers go if no subnet is the cluster's.
+    pub subnet: String,
+    /// Nobody opens the nodes' security groups.
+    pub closed_groups: bool,
+    pub health: HealthProbe,
+    /// The mode, port and path of the file, from which [`Self::health`] is made.
+    pub health_texts: [String; 3],
+    pub group_mode: String,
 }
 
 /// Another endpoint for one of AWS's services.
@@ -46,17 +66,8 @@ pub struct Override {
     pub signing_name: String,
 }
 
-/// Settings of balancers and routes, which this provider does not serve yet.
-const OF_THE_REST: [&str; 8] = [
-    "DisableSecurityGroupIngress",
-    "ElbSecurityGroup",
-    "ClusterServiceLoadBalancerHealthProbeMode",
-    "ClusterServiceSharedLoadBalancerHealthProbePort",
-    "ClusterServiceSharedLoadBalancerHealthProbePath",
-    "NLBSecurityGroupMode",
-    "RouteTableID",
-    "SubnetID",
-];
+/// Settings of classic balancers and of routes, which this provider does not serve yet.
+const OF_THE_REST: [&str; 2] = ["ElbSecurityGroup", "RouteTableID"];
 
 impl Config {
     /// Reads the text of a `cloud.conf`.
@@ -96,6 +107,20 @@ impl Config {
             "kubernetesclustertag" => &mut self.cluster_tag,
             "kubernetesclusterid" => &mut self.cluster_id,
             "supportedtopologyinstancetypepattern" => &mut self.topology_types,
+            "subnetid" => &mut self.subnet,
+            "nlbsecuritygroupmode" => &mut self.group_mode,
+            "clusterserviceloadbalancerhealthprobemode" => &mut self.health_texts[0],
+            "clusterservicesharedloadbalancerhealthprobeport" => &mut self.health_texts[1],
+            "clusterservicesharedloadbalancerhealthprobepath" => &mut self.health_texts[2],
+            "disablesecuritygroupingress" => {
+                self.closed_groups = match value.to_ascii_lowercase().as_str() {
+                    // A name alone is true.
+                    "true" | "yes" | "on" | "1" | "" => true,
+                    "false" | "no" | "off" | "0" => false,
+                    _ => bail!("use true or false"),
+                };
+                return Ok(true);
+            }
             "nodeipfamilies" => {
                 self.node_families.push(match value.as_str() {
                     "ipv4" => Family::V4,
@@ -117,6 +142,12 @@ impl Config {
         if let Err(error) = Regex::new(&self.topology_types) {
             bail!("SupportedTopologyInstanceTypePattern is no regular expression: {error}");
         }
+        self.health = self.health_probe()?;
+        ensure!(
+            matches!(&*self.group_mode, "" | "Managed"),
+            "NLBSecurityGroupMode = {:?} is no mode; use Managed, or leave it out",
+            self.group_mode
+        );
         let (tag, id) = (&self.cluster_tag, &self.cluster_id);
         ensure!(
             tag.is_empty() || id.is_empty() || tag == id,
@@ -143,6 +174,30 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    fn health_probe(&self) -> Result<HealthProbe> {
+        let [mode, port, path] = &self.health_texts;
+        match &**mode {
+            "" | "ServiceNodePort" => return Ok(HealthProbe::OfService),
+            "Shared" => {}
+            _ => bail!(
+                "ClusterServiceLoadBalancerHealthProbeMode = {mode:?} is no mode; use Shared or ServiceNodePort"
+            ),
+        }
+        let port = match &**port {
+            "" | "0" => 10256,
+            text => text.parse().map_err(|_not_one| {
+                anyhow::anyhow!("ClusterServiceSharedLoadBalancerHealthProbePort = {text:?} is no port")
+            })?,
+        };
+        let path = if path.is_empty() { "/healthz" } else { path };
+        Ok(HealthProbe::OfKubeProxy { port, path: path.to_owned() })
+    }
+
+    /// Each balancer gets a security group of its own.
+    pub fn balancers_have_groups(&self) -> bool {
+        self.group_mode == "Managed"
     }
 
     /// The override of a service, by its name in Go's SDK.

@@ -27,8 +27,10 @@ use crate::api::{Deadline, Failure};
 use crate::cloud::{Cloud, Owner};
 use crate::config::{Config, Family};
 use crate::zones::Zones;
+pub(crate) use fetch::by_ids;
 use fetch::{Answer, Found};
 use query::Lookup;
+pub(crate) use query::id_of;
 use topology::Topology;
 
 /// Of the provider IDs of all instances.
@@ -157,7 +159,7 @@ impl Machines {
     }
 }
 
-fn is_young(node: &NodeRef, now: SystemTime) -> bool {
+pub(crate) fn is_young(node: &NodeRef, now: SystemTime) -> bool {
     let created = node.creation_time.and_then(|time| SystemTime::try_from(time).ok());
     created.is_some_and(|created| now.duration_since(created).unwrap_or_default() < YOUNG)
 }

@@ -1,6 +1,7 @@
 //! Serves AWS to `ccm-host`.
 
 mod api;
+mod balancers;
 mod cloud;
 mod config;
 mod instances;
@@ -11,11 +12,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::Parser;
-use cloudprovider_sdk::proto::{Capability, GetCapabilitiesResponse, NodeFields, Wants};
+use cloudprovider_sdk::proto::{Capability, GetCapabilitiesResponse, NodeFields, ServiceFields, Wants};
 use cloudprovider_sdk::{Provider, ServeOptions, telemetry};
 
+use crate::balancers::Balancers;
 use crate::cloud::Cloud;
 use crate::config::Config;
 use crate::instances::Machines;
@@ -40,8 +42,23 @@ struct Flags {
     /// thousand instances each time. 0: never.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     watch_every: u64,
+    /// Serve Services, too: as network balancers those that ask for one by their annotation, or, with "all", every Service that
+    /// asks for nothing else.
+    #[arg(long, value_name = "SERVICES", value_enum)]
+    network_balancers: Option<Served>,
+    /// A label of nodes by which Services may select their backends; give it once for each. A node whose label changes is an
+    /// update of every balancer.
+    #[arg(long, value_name = "LABEL")]
+    target_node_labels: Vec<String>,
     #[command(flatten)]
     serve: ServeOptions,
+}
+
+/// Which Services get network balancers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Served {
+    Annotated,
+    All,
 }
 
 #[tokio::main]
@@ -61,15 +78,24 @@ async fn main() -> anyhow::Result<()> {
     let watch_every = (flags.watch_every > 0).then(|| Duration::from_secs(flags.watch_every));
     let calls = cloud.calls.clone();
     let zones = Arc::new(Zones::new(cloud.clone()));
-    let provider = Provider::builder("aws")
+    let balancers = flags.network_balancers.map(|served| {
+        Balancers::new(cloud.clone(), &config, served == Served::All, flags.target_node_labels.clone())
+    });
+    let mut builder = Provider::builder("aws")
         .vendor_version(env!("CARGO_PKG_VERSION"))
         .provider_id_prefix(instances::PREFIX)
         .capabilities(capabilities(&flags))
         .cloud_provider(Status::new(calls.clone(), zones.clone()))
         .instances(Machines::new(cloud, zones, &config, !flags.nodes_of_other_accounts, watch_every)?)
-        .metrics(|registry| calls.register(registry))
-        .build()?;
-    Ok(cloudprovider_sdk::serve(provider, flags.serve).await?)
+        .metrics(|registry| calls.register(registry));
+    if let Some(balancers) = balancers {
+        ensure!(
+            !config.balancers_have_groups(),
+            "NLBSecurityGroupMode = Managed of the cloud config cannot be served yet: leave it out, or leave balancers to the published provider"
+        );
+        builder = builder.load_balancers(balancers);
+    }
+    Ok(cloudprovider_sdk::serve(builder.build()?, flags.serve).await?)
 }
 
 fn capabilities(flags: &Flags) -> GetCapabilitiesResponse {
@@ -82,6 +108,13 @@ fn capabilities(flags: &Flags) -> GetCapabilitiesResponse {
         provided_node_ips: flags.nodes_by_address,
         ..NodeFields::default()
     };
-    let wants = Wants { identity: Some(identity), ..Wants::default() };
+    let mut wants = Wants { identity: Some(identity), ..Wants::default() };
+    if flags.network_balancers.is_some() {
+        capabilities.extend([Capability::Adoption, Capability::DurableDigest].map(i32::from));
+        let labels = flags.target_node_labels.clone();
+        wants.backend = Some(NodeFields { creation_time: true, labels, ..NodeFields::default() });
+        let annotations = vec!["service.beta.kubernetes.io/*".to_owned()];
+        wants.service = Some(ServiceFields { annotations, ..ServiceFields::default() });
+    }
     GetCapabilitiesResponse { capabilities, wants: Some(wants), ..GetCapabilitiesResponse::default() }
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"slices"
@@ -89,6 +90,10 @@ func (d *Door) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 	if err != nil {
 		http.Error(answer, err.Error(), http.StatusBadRequest)
 		return
+	}
+	if rule != nil && rule.Lost {
+		d.moto.ServeHTTP(httptest.NewRecorder(), request)
+		panic(http.ErrAbortHandler)
 	}
 	if rule != nil {
 		rule.apply(answer)

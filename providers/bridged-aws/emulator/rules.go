@@ -22,6 +22,10 @@ type Rule struct {
 	Status int    `json:"status,omitempty"`
 	// Times is how many calls are refused; all of them by default.
 	Times int `json:"times,omitempty"`
+	// Skip is how many calls pass before that.
+	Skip int `json:"skip,omitempty"`
+	// Lost lets the call happen, and its caller hear nothing of it.
+	Lost bool `json:"lost,omitempty"`
 	// Size and PerSecond make a token bucket, which refuses a call only while it is empty.
 	Size      float64 `json:"size,omitempty"`
 	PerSecond float64 `json:"per_second,omitempty"`
@@ -34,6 +38,9 @@ type Rule struct {
 func (r *Rule) applies(action string, now time.Time) bool {
 	switch {
 	case r.Action != action || r.Times < 0:
+		return false
+	case r.Skip > 0:
+		r.Skip--
 		return false
 	case r.Size > 0:
 		if r.at.IsZero() {

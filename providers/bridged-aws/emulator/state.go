@@ -3,6 +3,7 @@ package emulator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -95,6 +96,51 @@ func (b Balancer) sorted() Balancer {
 	slices.Sort(b.Ports)
 	slices.Sort(b.Instances)
 	return b
+}
+
+// Left is everything that a provider makes for Services, each as one line.
+func (c *Cloud) Left(ctx context.Context) ([]string, error) {
+	all, err := c.Balancers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lines := []string{}
+	for _, one := range all {
+		lines = append(lines, fmt.Sprintf("balancer %s %v", one.Name, one.Ports))
+	}
+	groups, err := c.elbv2.DescribeTargetGroups(ctx, &elbv2.DescribeTargetGroupsInput{})
+	if err != nil {
+		return nil, err
+	}
+	for _, group := range groups.TargetGroups {
+		targets, err := c.elbv2.DescribeTargetHealth(ctx, &elbv2.DescribeTargetHealthInput{TargetGroupArn: group.TargetGroupArn})
+		if err != nil {
+			return nil, err
+		}
+		ids := []string{}
+		for _, target := range targets.TargetHealthDescriptions {
+			if target.TargetHealth.State != elbv2types.TargetHealthStateEnumDraining {
+				ids = append(ids, aws.ToString(target.Target.Id))
+			}
+		}
+		slices.Sort(ids)
+		lines = append(lines, fmt.Sprintf("group %s %d/%s used by %d: %v",
+			aws.ToString(group.TargetGroupName), aws.ToInt32(group.Port), group.Protocol, len(group.LoadBalancerArns), ids))
+	}
+	security, err := c.ec2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{})
+	if err != nil {
+		return nil, err
+	}
+	for _, group := range security.SecurityGroups {
+		for _, rule := range group.IpPermissions {
+			for _, from := range rule.IpRanges {
+				lines = append(lines, fmt.Sprintf("rule of %s: %s %d-%d from %s: %s", aws.ToString(group.GroupName), aws.ToString(rule.IpProtocol),
+					aws.ToInt32(rule.FromPort), aws.ToInt32(rule.ToPort), aws.ToString(from.CidrIp), aws.ToString(from.Description)))
+			}
+		}
+	}
+	slices.Sort(lines)
+	return lines, nil
 }
 
 // Routes returns the routes to the cluster's nodes.

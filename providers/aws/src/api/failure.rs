@@ -33,6 +33,52 @@ const NO_CREDENTIALS: &str = "NoCredentials";
 const THROTTLED: [&str; 4] =
     ["RequestLimitExceeded", "Throttling", "ThrottlingException", "RequestThrottled"];
 
+/// What one account can have in one region.
+const QUOTAS: [&str; 10] = [
+    "TooManyLoadBalancers",
+    "TooManyTargetGroups",
+    "TooManyTargets",
+    "TooManyListeners",
+    "TooManyRegistrationsForTargetId",
+    "TooManyUniqueTargetGroupsPerLoadBalancer",
+    "TooManyTags",
+    "RulesPerSecurityGroupLimitExceeded",
+    "SecurityGroupLimitExceeded",
+    "SecurityGroupsPerInterfaceLimitExceeded",
+];
+/// What is wrong with a Service.
+const FIELDS: [(&str, &str); 12] = [
+    ("InvalidSubnet", SUBNETS),
+    ("InvalidSubnetID.NotFound", SUBNETS),
+    ("SubnetNotFound", SUBNETS),
+    ("AvailabilityZoneNotSupported", SUBNETS),
+    (
+        "AllocationIdNotFound",
+        "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-eip-allocations]",
+    ),
+    ("CertificateNotFound", "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-ssl-cert]"),
+    (
+        "SSLPolicyNotFound",
+        "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-ssl-negotiation-policy]",
+    ),
+    ("InvalidSecurityGroup", GROUPS),
+    ("InvalidGroup.NotFound", GROUPS),
+    ("InvalidScheme", "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-internal]"),
+    ("InvalidConfigurationRequest", "metadata.annotations"),
+    ("ValidationError", "metadata.annotations"),
+];
+const SUBNETS: &str = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-subnets]";
+const GROUPS: &str = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-security-groups]";
+/// What passes once something else has ended.
+const BUSY: [&str; 5] = [
+    "DependencyViolation",
+    "ResourceInUse",
+    "OperationNotPermitted",
+    "DuplicateTargetGroupName",
+    "DuplicateListener",
+];
+const WHILE_BUSY: Duration = Duration::from_secs(10);
+
 impl Failure {
     pub(super) fn of<E: ProvideErrorMetadata>(action: Action, error: SdkError<E>) -> Self
     where
@@ -64,6 +110,11 @@ impl Failure {
 
     pub(crate) fn message(&self) -> &str {
         &self.message
+    }
+
+    /// For how long the call would have waited for its turn, if that is why there was none.
+    pub(crate) fn paced_for(&self) -> Option<Duration> {
+        self.paced
     }
 
     pub(crate) fn is_silence(&self) -> bool {
@@ -106,9 +157,19 @@ impl Failure {
         } else if self.is_about_credentials() {
             ProviderError::cloud_credentials_invalid()
         } else if self.is_denied() {
-            ProviderError::cloud_permission_denied(self.action.name())
+            ProviderError::cloud_permission_denied(&self.action.name())
         } else if self.is_silence() {
             ProviderError::cloud_api_unavailable()
+        } else if QUOTAS.contains(&&*self.code) {
+            ProviderError::quota_exceeded(
+                "the account in this region",
+                &format!("{}: {}", self.code, self.message),
+            )
+        } else if let Some((_, field)) = FIELDS.iter().find(|(code, _)| *code == self.code) {
+            ProviderError::invalid_configuration(field, &format!("AWS refuses it: {}", self.message))
+        } else if BUSY.contains(&&*self.code) {
+            let why = format!("{} waits for another change: {}", self.action.name(), self.code);
+            ProviderError::retry_later(WHILE_BUSY, &why)
         } else {
             ProviderError::internal(format!(
                 "{} answered {}: {}",

@@ -1,7 +1,7 @@
 //! How fast AWS lets an account call.
 //!
 //! In: an action's bucket and the time. Out: how long to wait. Sizes and rates are the documented defaults of EC2 ("Request
-//! throttling for the Amazon EC2 API"). Everything in the account and region draws from the same buckets, so ours only
+//! throttling for the Amazon EC2 API") and of Elastic Load Balancing ("Request throttling for the Elastic Load Balancing API"). Everything in the account and region draws from the same buckets, so ours only
 //! keeps this process from being the one that empties them.
 
 use std::time::Duration;
@@ -22,8 +22,8 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    pub(crate) const fn new(size: u32, per_second: u32) -> Self {
-        Self { size: size as f64, per_second: per_second as f64 * MARGIN, tokens: size as f64, at: None }
+    pub(crate) const fn new(size: u32, per_second: f64) -> Self {
+        Self { size: size as f64, per_second: per_second * MARGIN, tokens: size as f64, at: None }
     }
 
     /// How long the next call would wait.
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn calls_wait_their_turn_once_the_bucket_is_empty() {
         let now = Instant::now();
-        let mut bucket = Bucket::new(2, 4);
+        let mut bucket = Bucket::new(2, 4.0);
         let mut waits = Vec::new();
         for _ in 0..4 {
             waits.push(bucket.wait(now).as_millis());

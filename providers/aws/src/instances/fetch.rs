@@ -39,10 +39,11 @@ pub(super) struct Found {
     silence: ProviderError,
 }
 
+/// What EC2 says of some IDs. It did not say anything of those that are in neither.
 #[derive(Default)]
-struct ById {
-    here: HashMap<String, Instance>,
-    gone: HashSet<String>,
+pub(crate) struct ById {
+    pub here: HashMap<String, Instance>,
+    pub gone: HashSet<String>,
 }
 
 #[derive(Default)]
@@ -116,7 +117,8 @@ impl Found {
     }
 }
 
-async fn by_ids(cloud: &Cloud, mut ids: Vec<String>, until: Deadline) -> Result<ById, Failure> {
+/// Asks for at most 500.
+pub(crate) async fn by_ids(cloud: &Cloud, mut ids: Vec<String>, until: Deadline) -> Result<ById, Failure> {
     let mut found = ById::default();
     for _ in 0..ROUNDS {
         if ids.is_empty() {

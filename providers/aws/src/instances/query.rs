@@ -40,7 +40,7 @@ impl Lookup {
 }
 
 /// The instance of a provider ID: `aws:///ZONE/ID`, or without a zone.
-fn id_of<'a>(provider_id: &'a str, region: &str) -> Option<&'a str> {
+pub(crate) fn id_of<'a>(provider_id: &'a str, region: &str) -> Option<&'a str> {
     let path = provider_id.strip_prefix(PREFIX)?.strip_prefix('/')?;
     let (zone, id) = path.split_once('/').unwrap_or(("", path));
     let here = zone.is_empty() || region_of(zone) == Some(region);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use cloudprovider_proto::v1alpha1::cloud_provider_client::CloudProviderClient;
 use cloudprovider_proto::v1alpha1::instances_client::InstancesClient;
+use cloudprovider_proto::v1alpha1::load_balancers_client::LoadBalancersClient;
 use cloudprovider_proto::v1alpha1::{
     BatchGetInstancesRequest, ClusterRef, GetCapabilitiesRequest, InstanceQuery, InstanceResult,
     InstanceView, NodeRef, Wants,
@@ -100,6 +101,16 @@ impl Aws {
         self.tell::<BTreeMap<String, u32>>("calls").await.values().sum()
     }
 
+    /// The calls since then that change something, and their number.
+    pub(crate) async fn changes_since(&mut self, then: &BTreeMap<String, u32>) -> BTreeMap<String, u32> {
+        let now = self.tell::<BTreeMap<String, u32>>("calls").await;
+        let since = now.into_iter().map(|(action, count)| {
+            let before = then.get(&action).copied().unwrap_or_default();
+            (action, count - before)
+        });
+        since.filter(|(action, count)| *count > 0 && !action.contains(":Describe")).collect()
+    }
+
     /// Adds to the cloud config, in its section Global.
     pub(crate) fn configure(&self, setting: &str) {
         self.edit(|text| text.replacen("[Global]\n", &format!("[Global]\n{setting}\n"), 1));
@@ -179,6 +190,10 @@ pub(crate) fn cluster() -> Option<ClusterRef> {
 impl Provider {
     pub(crate) fn instances(&self) -> InstancesClient<Channel> {
         InstancesClient::new(self.channel.clone()).max_decoding_message_size(16 << 20)
+    }
+
+    pub(crate) fn balancers(&self) -> LoadBalancersClient<Channel> {
+        LoadBalancersClient::new(self.channel.clone())
     }
 
     /// What the provider reads of the host's objects.

@@ -150,7 +150,11 @@ def make_group_once(self, name, **kwargs):
             if wanted == (there.protocol, str(there.port), there.vpc_id):
                 return there
             raise DuplicateTargetGroupName()
-    return make_group(self, name, **kwargs)
+    group = make_group(self, name, **kwargs)
+    if group.protocol in ("TCP", "TLS", "UDP", "TCP_UDP"):
+        # In moto the groups of network balancers lack these.
+        group.attributes |= {"preserve_client_ip.enabled": "true", "proxy_protocol_v2.enabled": "false"}
+    return group
 
 
 ELBv2Backend.create_target_group = make_group_once
@@ -212,3 +216,21 @@ def tags_of_known(self, resource_arns):
 
 
 ELBv2Backend.describe_tags = tags_of_known
+
+describe_groups = ELBv2Backend.describe_target_groups
+
+
+def describe_groups_with_users(self, *args, **kwargs):
+    """moto keeps no account of which balancers use a group once listeners change or go."""
+    for group in self.target_groups.values():
+        group.load_balancer_arns = []
+    for balancer in self.load_balancers.values():
+        for listener in balancer.listeners.values():
+            for action in listener.default_actions:
+                for arn in self._get_target_group_arns_from(action_data=action.data) if action.type == "forward" else []:
+                    users = self.target_groups[arn].load_balancer_arns
+                    users += [balancer.arn] if balancer.arn not in users else []
+    return describe_groups(self, *args, **kwargs)
+
+
+ELBv2Backend.describe_target_groups = describe_groups_with_users

@@ -1,0 +1,539 @@
+//! Network balancers for Services.
+//!
+//! In: Services and their nodes. Out: balancers, target groups and rules in AWS, and what is there. [`wanted`] says what a
+//! Service wants, [`read`] what AWS has, [`plan`] what to do next, [`apply`] does it,
+//! [`work`] until nothing is left, [`update`] for nodes that come and go; [`rules`] opens the nodes, [`hosts`] knows
+//! which of them AWS takes, [`subnets`] where balancers go.
+
+mod apply;
+mod hosts;
+mod names;
+mod plan;
+mod read;
+mod rules;
+mod subnets;
+mod update;
+mod wanted;
+mod work;
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use cloudprovider_sdk::proto::{
+    self, Adoption, BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse, ClusterRef,
+    DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, EnsureLoadBalancerRequest,
+    EnsureLoadBalancerResponse, GetLoadBalancerRequest, GetLoadBalancerResponse, InProgress,
+    ListLoadBalancersRequest, ListLoadBalancersResponse, LoadBalancer, LoadBalancerIngress,
+    LoadBalancerState, Ownership, ServiceRef,
+};
+use cloudprovider_sdk::{CallContext, LoadBalancers, ProviderError, Result, async_trait, paging};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::api::{Action, Deadline, Failure};
+use crate::cloud::Cloud;
+use crate::config::Config;
+use hosts::Hosts;
+use plan::{Actual, Balancer, Group, Place};
+use read::Whose;
+use wanted::{Defaults, Texts, Wanted};
+use work::Work;
+
+/// How soon to look whether a new balancer serves. AWS takes minutes.
+const UNTIL_IT_SERVES: Duration = Duration::from_secs(20);
+/// How soon to look whether what is deleted is gone.
+const UNTIL_IT_IS_GONE: Duration = Duration::from_secs(5);
+/// What was read of all new balancers at once is good for this long.
+const GLANCE: Duration = Duration::from_secs(10);
+
+/// The balancers of one cluster.
+#[derive(Debug)]
+pub(crate) struct Balancers {
+    cloud: Cloud,
+    defaults: Defaults,
+    /// Where balancers go if no subnet is the cluster's.
+    fallback_subnet: String,
+    /// Nobody opens the nodes' security groups.
+    closed_groups: bool,
+    /// The labels of nodes that Services may select by.
+    node_labels: Vec<String>,
+    hosts: Hosts,
+    /// One change at a time: rules of all balancers are on the same groups.
+    rules: tokio::sync::Mutex<()>,
+    /// What this process has applied, by the Service's uid.
+    known: Mutex<HashMap<String, Known>>,
+    /// The balancers that do not serve yet, by ARN, and when they were read.
+    starting: tokio::sync::Mutex<Option<(Instant, BTreeSet<String>)>>,
+}
+
+/// What this process has applied for a Service: a memory of its own writes, never of the cloud.
+#[derive(Debug, Clone)]
+struct Known {
+    balancer: Balancer,
+    groups: Vec<Group>,
+    /// The security groups that its nodes had when they were opened.
+    seen: BTreeSet<String>,
+}
+
+/// Why a mutation goes no further now.
+enum Stop {
+    Failed(ProviderError),
+    /// Nothing is wrong.
+    Later(InProgress),
+}
+
+impl From<ProviderError> for Stop {
+    fn from(error: ProviderError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        match failure.paced_for() {
+            Some(_wait) => Self::of(&failure),
+            None => Self::Failed(failure.into()),
+        }
+    }
+}
+
+impl Stop {
+    /// Of a failure that several share.
+    fn of(failure: &Failure) -> Self {
+        match failure.paced_for() {
+            Some(wait) => Self::Later(later(wait, "PACED", "AWS allows no more calls for now")),
+            None => Self::Failed(failure.to_error()),
+        }
+    }
+}
+
+fn later(after: Duration, reason: &str, message: &str) -> InProgress {
+    let retry_after = after.max(Duration::from_millis(100)).try_into().ok();
+    InProgress { retry_after, reason: reason.to_owned(), message: message.to_owned() }
+}
+
+impl Balancers {
+    pub(crate) fn new(
+        cloud: Cloud,
+        config: &Config,
+        network_by_default: bool,
+        node_labels: Vec<String>,
+    ) -> Self {
+        let defaults =
+            Defaults { cluster: cloud.cluster.clone(), health: config.health.clone(), network_by_default };
+        Self {
+            cloud,
+            defaults,
+            fallback_subnet: config.subnet.clone(),
+            closed_groups: config.closed_groups,
+            node_labels,
+            hosts: Hosts::default(),
+            rules: tokio::sync::Mutex::default(),
+            known: Mutex::default(),
+            starting: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Where the balancer is, or will be.
+    async fn place(&self, wanted: &Wanted, actual: &Actual, until: Deadline) -> Result<(Place, Vec<String>)> {
+        let there = actual.balancer.as_ref();
+        let (none, groups) = (BTreeSet::new(), wanted.groups());
+        let subnets = match there {
+            Some(balancer) if wanted.subnets.is_empty() => {
+                let dual_stack = wanted.families.dual_stack(true);
+                if !dual_stack && !rules::need_subnets(&groups, &wanted.source_ranges) {
+                    let subnets = balancer.subnets.iter().cloned().collect();
+                    return Ok((Place { subnets, has_v6: false, security_groups: none }, Vec::new()));
+                }
+                subnets::read(&self.cloud, balancer.subnets.iter().cloned().collect(), until).await?
+            }
+            _ => subnets::choose(&self.cloud, wanted, &self.fallback_subnet, until).await?,
+        };
+        let has_v6 = subnets.iter().all(|subnet| !subnet.ipv6_cidr_block_association_set().is_empty());
+        let ids = subnets.iter().filter_map(|subnet| subnet.subnet_id().map(str::to_owned)).collect();
+        let ranges = subnets.iter().filter_map(|subnet| subnet.cidr_block().map(str::to_owned)).collect();
+        Ok((Place { subnets: ids, has_v6, security_groups: none }, ranges))
+    }
+
+    /// Opens the nodes to the balancer.
+    async fn open(
+        &self,
+        claim: &rules::Claim,
+        hosts: &Nodes,
+        until: Deadline,
+    ) -> Result<(BTreeSet<String>, bool)> {
+        if self.closed_groups {
+            return Ok((BTreeSet::new(), false));
+        }
+        let _turn = self.rules.lock().await;
+        let mut groups = rules::Groups::read(&self.cloud, hosts, until).await?;
+        let nodes = groups.of_nodes(hosts)?;
+        let is_more = groups.grant(&self.cloud, claim, &nodes, until).await?;
+        Ok((nodes, is_more))
+    }
+
+    /// Closes the nodes to what is not wanted.
+    async fn close(
+        &self,
+        claim: &rules::Claim,
+        nodes: &BTreeSet<String>,
+        until: Deadline,
+    ) -> Result<(), Failure> {
+        if self.closed_groups {
+            return Ok(());
+        }
+        let _turn = self.rules.lock().await;
+        let mut groups = rules::Groups::read(&self.cloud, &Nodes::new(), until).await?;
+        groups.revoke(&self.cloud, claim, nodes, until).await
+    }
+
+    async fn ensure(
+        &self,
+        ctx: &CallContext,
+        request: &EnsureLoadBalancerRequest,
+        (cluster, service): (&ClusterRef, &proto::Service),
+        actual: &mut Actual,
+    ) -> Result<(), Stop> {
+        let until = Deadline::of(ctx);
+        let reference = reference(service)?;
+        let wanted = Wanted::of(service, cluster, &self.defaults)?;
+        self.check_labels(&wanted.node_labels)?;
+        let balancer = read::balancer(&self.cloud, &wanted.name, until).await?;
+        if let Some(found) = &balancer {
+            match read::whose(&self.cloud, &cluster.uid, reference, &found.tags) {
+                Whose::Others => return Err(ProviderError::owned_by_other_cluster(&wanted.name).into()),
+                Whose::Legacy if request.adoption() != Adoption::AdoptByLegacyName => {
+                    return Err(ProviderError::adoption_refused(&wanted.name).into());
+                }
+                Whose::Ours | Whose::Legacy => {}
+            }
+            if found.internal != wanted.internal {
+                let why = "a balancer cannot be moved into or out of the internet; delete the Service, and create it again";
+                let field = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-internal]";
+                return Err(ProviderError::invalid_configuration(field, why).into());
+            }
+        }
+        let checked_by_others;
+        (*actual, checked_by_others) =
+            read::everything(&self.cloud, &cluster.uid, reference, balancer, until).await?;
+        let (place, ranges) = self.place(&wanted, actual, until).await?;
+        let nodes = request.backends.iter().flat_map(|set| &set.nodes);
+        let nodes = nodes.filter(|node| wanted::has_labels(node, &wanted.node_labels)).collect();
+        let mut work = Work::of(self, ctx, nodes, until).await?;
+        let claim = rules::Claim {
+            name: wanted.name.clone(),
+            wanted: rules::wanted(&wanted.name, &wanted.groups(), &wanted.source_ranges, &ranges),
+            checked: actual.groups.iter().map(|group| rules::health_port(&group.is)).collect(),
+            checked_by_others,
+        };
+        // What cannot be opened must not keep everything else from working.
+        let opened = self.open(&claim, &work.hosts, until).await;
+        work.converge(&wanted, &place, actual).await?;
+        let (open, is_more) = opened?;
+        if is_more {
+            self.close(&claim, &open, until).await?;
+        }
+        if let Some(waits) = work.waits() {
+            return Err(Stop::Later(waits));
+        }
+        let Some(balancer) = &mut actual.balancer else { return Ok(()) };
+        let digest = digest_tags(&request.desired_digest);
+        let new: Texts =
+            digest.into_iter().filter(|(key, value)| balancer.tags.get(key) != Some(value)).collect();
+        if !new.is_empty() {
+            apply::tag(&self.cloud, std::slice::from_ref(&balancer.arn), &new, until).await?;
+            balancer.tags.extend(new);
+        }
+        let seen = work.hosts.values().flat_map(|host| host.groups.iter().cloned()).collect();
+        let known = Known { balancer: balancer.clone(), groups: actual.groups.clone(), seen };
+        self.known.lock().insert(reference.uid.clone(), known);
+        if balancer.serves || self.serves_now(&balancer.arn, until).await? {
+            balancer.serves = true;
+            return Ok(());
+        }
+        Err(Stop::Later(still_starting()))
+    }
+
+    /// The same Ensure again, while nothing but AWS's own work was left: whether that has ended. `None`: it is another one.
+    async fn still_starts(
+        &self,
+        service: &ServiceRef,
+        digest: &str,
+        until: Deadline,
+    ) -> Result<Option<(Balancer, bool)>, Failure> {
+        let known = self.known.lock().get(&service.uid).map(|known| known.balancer.clone());
+        let same = |one: &Balancer| !one.serves && !digest.is_empty() && digest_of(&one.tags) == digest;
+        let Some(balancer) = known.filter(same) else { return Ok(None) };
+        let serves = self.serves_now(&balancer.arn, until).await?;
+        if serves && let Some(known) = self.known.lock().get_mut(&service.uid) {
+            known.balancer.serves = true;
+        }
+        Ok(Some((balancer, serves)))
+    }
+
+    /// Looks at all balancers at once: many that were made together start together.
+    async fn serves_now(&self, arn: &str, until: Deadline) -> Result<bool, Failure> {
+        let mut starting = self.starting.lock().await;
+        if let Some((at, arns)) = &*starting
+            && at.elapsed() < GLANCE
+            && arns.contains(arn)
+        {
+            return Ok(false);
+        }
+        let (mut arns, mut marker, mut serves) = (BTreeSet::new(), None, false);
+        loop {
+            let asked =
+                self.cloud.elb.describe_load_balancers().page_size(read::PAGE).set_marker(marker).send();
+            let answer = self.cloud.calls.make(Action::DescribeLoadBalancers, until, asked).await?;
+            for one in answer.load_balancers().iter().map(read::described) {
+                serves |= one.serves && one.arn == arn;
+                if !one.serves {
+                    arns.insert(one.arn);
+                }
+            }
+            marker = answer.next_marker().filter(|marker| !marker.is_empty()).map(str::to_owned);
+            if marker.is_none() {
+                break;
+            }
+        }
+        *starting = Some((Instant::now(), arns));
+        Ok(serves)
+    }
+
+    fn check_labels(&self, wanted: &Texts) -> Result<()> {
+        match wanted.keys().find(|key| !self.node_labels.contains(key)) {
+            None => Ok(()),
+            Some(key) => {
+                let why = format!(
+                    "label {key:?} is unknown here; start the provider with --target-node-labels={key}"
+                );
+                let field =
+                    "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-target-node-labels]";
+                Err(ProviderError::invalid_configuration(field, &why))
+            }
+        }
+    }
+
+    async fn delete(&self, ctx: &CallContext, request: &DeleteLoadBalancerRequest) -> Result<(), Stop> {
+        let until = Deadline::of(ctx);
+        let (Some(cluster), Some(service)) = (&request.cluster, &request.service) else { return Ok(()) };
+        let name = names::balancer(&service.uid);
+        let adopts = request.adoption() == Adoption::AdoptByLegacyName;
+        let may_delete = |tags: &Texts| match read::whose(&self.cloud, &cluster.uid, service, tags) {
+            Whose::Ours => true,
+            Whose::Legacy => adopts,
+            Whose::Others => false,
+        };
+        let balancer = read::balancer(&self.cloud, &name, until).await?;
+        if balancer.as_ref().is_some_and(|found| !may_delete(&found.tags)) {
+            return Ok(());
+        }
+        self.known.lock().remove(&service.uid);
+        let found = read::groups(&self.cloud, &cluster.uid, service, until).await?;
+        if let Some(balancer) = &balancer {
+            absence_is_fine(apply::delete_balancer(&self.cloud, &balancer.arn, until).await)?;
+        }
+        let mut in_use = false;
+        let groups = [found.of_balancer, found.left].concat();
+        for group in &groups {
+            match apply::delete_group(&self.cloud, &group.arn, until).await {
+                Err(failure) if failure.code() == "ResourceInUse" => in_use = true,
+                answer => absence_is_fine(answer)?,
+            }
+        }
+        let claim = rules::Claim {
+            name,
+            wanted: rules::Rules::new(),
+            checked: groups.iter().map(|group| rules::health_port(&group.is)).collect(),
+            checked_by_others: found.checked_by_others,
+        };
+        self.close(&claim, &BTreeSet::new(), until).await?;
+        if in_use {
+            let message = "AWS still uses target groups of the balancer that is deleted";
+            return Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DELETING", message)));
+        }
+        Ok(())
+    }
+}
+
+type Nodes = HashMap<String, hosts::Host>;
+
+fn absence_is_fine(answer: Result<(), Failure>) -> Result<(), Failure> {
+    match answer {
+        Err(failure) if read::is_gone(&failure) => Ok(()),
+        answer => answer,
+    }
+}
+
+fn still_starting() -> InProgress {
+    later(UNTIL_IT_SERVES, "PROVISIONING", "AWS is starting the balancer")
+}
+
+fn reference(service: &proto::Service) -> Result<&ServiceRef> {
+    let missing = || ProviderError::invalid_argument_shape("service.ref", "is missing");
+    service.r#ref.as_ref().ok_or_else(missing)
+}
+
+fn digest_tags(digest: &str) -> Texts {
+    let (applied, backends) = names::split(digest);
+    [(names::APPLIED_TAG.to_owned(), applied), (names::BACKENDS_TAG.to_owned(), backends)].into()
+}
+
+fn digest_of(tags: &Texts) -> String {
+    let of = |key| tags.get(key).map(String::as_str).unwrap_or_default();
+    names::joined(of(names::APPLIED_TAG), of(names::BACKENDS_TAG))
+}
+
+/// As the contract has it.
+fn told(service: &ServiceRef, balancer: &Balancer, ownership: Ownership) -> LoadBalancer {
+    let state = if balancer.serves { LoadBalancerState::Active } else { LoadBalancerState::Pending };
+    let ingress = LoadBalancerIngress { hostname: balancer.dns.clone(), ..LoadBalancerIngress::default() };
+    LoadBalancer {
+        service: Some(service.clone()),
+        id: balancer.arn.clone(),
+        name: names::balancer(&service.uid),
+        state: state.into(),
+        ingress: if balancer.dns.is_empty() { Vec::new() } else { vec![ingress] },
+        applied_digest: digest_of(&balancer.tags),
+        ownership: ownership.into(),
+        ..LoadBalancer::default()
+    }
+}
+
+fn absent(service: &ServiceRef, state: LoadBalancerState) -> LoadBalancer {
+    LoadBalancer { service: Some(service.clone()), state: state.into(), ..LoadBalancer::default() }
+}
+
+#[async_trait]
+impl LoadBalancers for Balancers {
+    async fn get_load_balancer(
+        &self,
+        ctx: &CallContext,
+        request: GetLoadBalancerRequest,
+    ) -> Result<GetLoadBalancerResponse> {
+        let (cluster, service) = (request.cluster.unwrap_or_default(), request.service.unwrap_or_default());
+        let found = read::balancer(&self.cloud, &names::balancer(&service.uid), Deadline::of(ctx)).await?;
+        let load_balancer = match &found {
+            None => absent(&service, LoadBalancerState::Absent),
+            Some(found) => match read::whose(&self.cloud, &cluster.uid, &service, &found.tags) {
+                Whose::Ours => told(&service, found, Ownership::ByUid),
+                Whose::Legacy => told(&service, found, Ownership::ByLegacyName),
+                Whose::Others => absent(&service, LoadBalancerState::NotOwned),
+            },
+        };
+        Ok(GetLoadBalancerResponse { load_balancer: Some(load_balancer) })
+    }
+
+    async fn ensure_load_balancer(
+        &self,
+        ctx: &CallContext,
+        request: EnsureLoadBalancerRequest,
+    ) -> Result<EnsureLoadBalancerResponse> {
+        let cluster = request.cluster.clone().unwrap_or_default();
+        let service = request.service.clone().unwrap_or_default();
+        let reference = reference(&service)?;
+        if let Some((balancer, serves)) =
+            self.still_starts(reference, &request.desired_digest, Deadline::of(ctx)).await?
+        {
+            let balancer = Balancer { serves, ..balancer };
+            return Ok(EnsureLoadBalancerResponse {
+                load_balancer: Some(told(reference, &balancer, Ownership::ByUid)),
+                in_progress: (!serves).then(still_starting),
+                ..EnsureLoadBalancerResponse::default()
+            });
+        }
+        self.known.lock().remove(&reference.uid);
+        let mut actual = Actual::default();
+        let in_progress = match self.ensure(ctx, &request, (&cluster, &service), &mut actual).await {
+            Ok(()) => None,
+            Err(Stop::Later(later)) => Some(later),
+            Err(Stop::Failed(error)) => return Err(error),
+        };
+        let load_balancer = match &actual.balancer {
+            Some(balancer) => told(reference, balancer, Ownership::ByUid),
+            None => absent(reference, LoadBalancerState::Pending),
+        };
+        Ok(EnsureLoadBalancerResponse {
+            load_balancer: Some(load_balancer),
+            in_progress,
+            ..EnsureLoadBalancerResponse::default()
+        })
+    }
+
+    async fn batch_update_load_balancers(
+        &self,
+        ctx: &CallContext,
+        request: BatchUpdateLoadBalancersRequest,
+    ) -> Result<BatchUpdateLoadBalancersResponse> {
+        update::all(self, ctx, request).await
+    }
+
+    async fn delete_load_balancer(
+        &self,
+        ctx: &CallContext,
+        request: DeleteLoadBalancerRequest,
+    ) -> Result<DeleteLoadBalancerResponse> {
+        match self.delete(ctx, &request).await {
+            Ok(()) => Ok(DeleteLoadBalancerResponse::default()),
+            Err(Stop::Later(later)) => Ok(DeleteLoadBalancerResponse {
+                in_progress: Some(later),
+                ..DeleteLoadBalancerResponse::default()
+            }),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    async fn list_load_balancers(
+        &self,
+        ctx: &CallContext,
+        request: ListLoadBalancersRequest,
+    ) -> Result<ListLoadBalancersResponse> {
+        let until = Deadline::of(ctx);
+        let marker = paging::open(&request)?;
+        let asked = self
+            .cloud
+            .elb
+            .describe_load_balancers()
+            .page_size(request.page_size.clamp(1, read::PAGE))
+            .set_marker((!marker.is_empty()).then_some(marker))
+            .send();
+        let answer = match self.cloud.calls.make(Action::DescribeLoadBalancers, until, asked).await {
+            // AWS takes its own markers for a while.
+            Err(failure) if failure.code() == "ValidationError" && !request.page_token.is_empty() => {
+                return Err(ProviderError::invalid_token());
+            }
+            answer => answer?,
+        };
+        let is_candidate = |one: &&aws_sdk_elasticloadbalancingv2::types::LoadBalancer| {
+            read::is_network(one) && names::is_balancer(one.load_balancer_name().unwrap_or_default())
+        };
+        let found: Vec<_> = answer
+            .load_balancers()
+            .iter()
+            .filter(is_candidate)
+            .map(|one| (one.load_balancer_name().unwrap_or_default(), read::described(one)))
+            .collect();
+        let arns: Vec<_> = found.iter().map(|(_, one)| one.arn.clone()).collect();
+        let mut tags = read::tags(&self.cloud, &arns, until).await?;
+        let cluster = request.cluster.as_ref().map(|cluster| &*cluster.uid).unwrap_or_default();
+        let ours = found.into_iter().filter_map(|(name, mut balancer)| {
+            balancer.tags = tags.remove(&balancer.arn)?;
+            let (owner, uid) = balancer.tags.get(names::OWNER_TAG)?.split_once('/')?;
+            let (namespace, of_namespace) = balancer.tags.get(names::SERVICE_TAG)?.split_once('/')?;
+            let service = ServiceRef {
+                namespace: namespace.to_owned(),
+                name: of_namespace.to_owned(),
+                uid: uid.to_owned(),
+            };
+            (owner == cluster && names::balancer(uid) == name)
+                .then(|| told(&service, &balancer, Ownership::ByUid))
+        });
+        let load_balancers = ours.collect();
+        let next_page_token = paging::seal(&request, answer.next_marker().unwrap_or_default())?;
+        Ok(ListLoadBalancersResponse {
+            load_balancers,
+            next_page_token,
+            ..ListLoadBalancersResponse::default()
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! The instances behind balancers: whether AWS takes them as targets, and their security groups.
+//!
+//! In: instance IDs. Out: what EC2 said of them in the last ten minutes.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use aws_sdk_ec2::types::InstanceStateName;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::api::{Deadline, Failure};
+use crate::cloud::Cloud;
+use crate::instances;
+
+const VALID: Duration = Duration::from_secs(600);
+/// As many IDs as one call takes.
+const IDS: usize = 500;
+
+/// What EC2 says of an instance.
+#[derive(Debug, Clone)]
+pub(super) struct Host {
+    pub state: State,
+    pub groups: Vec<String>,
+    at: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Running,
+    /// AWS takes it once it runs.
+    Waits,
+    Gone,
+}
+
+#[cfg(test)]
+impl Host {
+    pub(super) fn running(groups: Vec<String>) -> Self {
+        Self { state: State::Running, groups, at: Instant::now() }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Hosts(Mutex<HashMap<String, Host>>);
+
+impl Hosts {
+    /// What is known of these, asked anew where it is old or not good.
+    pub(super) async fn of(
+        &self,
+        cloud: &Cloud,
+        ids: &BTreeSet<String>,
+        until: Deadline,
+    ) -> Result<HashMap<String, Host>, Failure> {
+        let now = Instant::now();
+        let is_fresh = |host: &Host| host.state == State::Running && now - host.at < VALID;
+        let unknown: Vec<_> = {
+            let mut known = self.0.lock();
+            known.retain(|_, host| is_fresh(host));
+            ids.iter().filter(|id| !known.contains_key(*id)).cloned().collect()
+        };
+        let mut fresh = HashMap::new();
+        for ids in unknown.chunks(IDS) {
+            let found = instances::by_ids(cloud, ids.to_vec(), until).await?;
+            for id in ids {
+                let instance = found.here.get(id);
+                let state = instance.and_then(|one| one.state()).and_then(|state| state.name());
+                let groups = instance.map(|one| one.security_groups()).unwrap_or_default();
+                let state = match state {
+                    Some(InstanceStateName::Running) => State::Running,
+                    Some(InstanceStateName::Terminated | InstanceStateName::ShuttingDown) => State::Gone,
+                    None if found.gone.contains(id) => State::Gone,
+                    _ => State::Waits,
+                };
+                let groups = groups.iter().filter_map(|group| group.group_id().map(str::to_owned)).collect();
+                fresh.insert(id.clone(), Host { state, groups, at: now });
+            }
+        }
+        let mut known = self.0.lock();
+        known.extend(fresh);
+        Ok(ids.iter().filter_map(|id| Some((id.clone(), known.get(id)?.clone()))).collect())
+    }
+
+    /// AWS says otherwise.
+    pub(super) fn forget(&self, ids: &[String]) {
+        let mut known = self.0.lock();
+        ids.iter().for_each(|id| drop(known.remove(id)));
+    }
+}

@@ -1,0 +1,317 @@
+//! The next step from what AWS has to what a Service wants.
+//!
+//! In: [`Wanted`], [`Actual`], the backends. Out: one [`Step`], or none if nothing is left to do. A step depends on nothing but
+//! what AWS has, so that whoever begins anew after any step goes on where the last one stopped. Nothing that serves is taken
+//! away before what replaces it serves; targets alone leave first, since a group may be full.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
+
+use super::wanted::{Families, Health, Listener, STICKY, TargetGroup, Texts, Tls, Wanted};
+
+/// As many targets as one call takes.
+const TARGETS: usize = 100;
+
+/// What AWS has for a Service.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Actual {
+    pub balancer: Option<Balancer>,
+    /// Those of the balancer, and those that are left of a former attempt.
+    pub groups: Vec<Group>,
+}
+
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Balancer {
+    pub arn: String,
+    pub dns: String,
+    pub serves: bool,
+    pub internal: bool,
+    pub dual_stack: bool,
+    pub tags: Texts,
+    pub subnets: BTreeSet<String>,
+    pub security_groups: BTreeSet<String>,
+    pub attributes: Texts,
+    pub listeners: Vec<Open>,
+}
+
+/// A listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Open {
+    pub arn: String,
+    pub port: i32,
+    pub protocol: ProtocolEnum,
+    pub tls: Option<Tls>,
+    /// The ARN of its target group.
+    pub group: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Group {
+    pub arn: String,
+    pub is: TargetGroup,
+    pub attributes: Texts,
+    pub targets: BTreeSet<String>,
+}
+
+/// The instances of the Service's nodes.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Backends {
+    pub all: BTreeSet<String>,
+    /// Those of them that AWS would not take now.
+    pub not_now: BTreeSet<String>,
+}
+
+/// What the cluster's administrator provides for a balancer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub subnets: Vec<String>,
+    pub has_v6: bool,
+    /// Of a balancer with security groups; none for one without.
+    pub security_groups: BTreeSet<String>,
+}
+
+/// One call of AWS that changes something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    CreateBalancer(Place),
+    Tag(Texts),
+    SetFamilies { dual_stack: bool },
+    SetSubnets(Vec<String>),
+    SetSecurityGroups(BTreeSet<String>),
+    SetAttributes(Texts),
+    CreateGroup(TargetGroup),
+    SetHealth { group: String, health: Health },
+    SetGroupAttributes { group: String, attributes: Texts },
+    Deregister { group: String, targets: Vec<String> },
+    Register { group: String, targets: Vec<String> },
+    CreateListener { listener: Listener, group: String },
+    ModifyListener { arn: String, listener: Listener, group: String },
+    DeleteListener { arn: String },
+    DeleteGroup { group: String },
+}
+
+/// The next step, if anything is left to do.
+pub(super) fn next(wanted: &Wanted, place: &Place, backends: &Backends, actual: &Actual) -> Option<Step> {
+    let Some(balancer) = &actual.balancer else { return Some(Step::CreateBalancer(place.clone())) };
+    of_balancer(wanted, place, balancer)
+        .or_else(|| {
+            wanted.listeners.iter().find_map(|one| of_listener(one, wanted, backends, balancer, actual))
+        })
+        .or_else(|| what_is_left(wanted, balancer, actual))
+}
+
+fn of_balancer(wanted: &Wanted, place: &Place, balancer: &Balancer) -> Option<Step> {
+    let tags = missing(&wanted.tags, &balancer.tags);
+    if !tags.is_empty() {
+        return Some(Step::Tag(tags));
+    }
+    let dual_stack = wanted.families.dual_stack(place.has_v6);
+    if dual_stack != balancer.dual_stack {
+        return Some(Step::SetFamilies { dual_stack });
+    }
+    if !wanted.subnets.is_empty()
+        && place.subnets.iter().cloned().collect::<BTreeSet<_>>() != balancer.subnets
+    {
+        return Some(Step::SetSubnets(place.subnets.clone()));
+    }
+    // A balancer that was made without groups cannot get any.
+    let has_groups = !balancer.security_groups.is_empty() && !place.security_groups.is_empty();
+    if has_groups && place.security_groups != balancer.security_groups {
+        return Some(Step::SetSecurityGroups(place.security_groups.clone()));
+    }
+    let attributes = missing(&wanted.attributes, &balancer.attributes);
+    (!attributes.is_empty()).then_some(Step::SetAttributes(attributes))
+}
+
+fn of_listener(
+    listener: &Listener,
+    wanted: &Wanted,
+    backends: &Backends,
+    balancer: &Balancer,
+    actual: &Actual,
+) -> Option<Step> {
+    let open = balancer.listeners.iter().find(|open| open.port == listener.port);
+    let Some(group) = group_of(listener, open, actual) else {
+        return Some(Step::CreateGroup(listener.group.clone()));
+    };
+    if group.is.health != listener.group.health {
+        return Some(Step::SetHealth { group: group.arn.clone(), health: listener.group.health.clone() });
+    }
+    let mut attributes = missing(&wanted.group_attributes, &group.attributes);
+    if !group.attributes.contains_key(STICKY) {
+        // Groups that cannot have it do not have it.
+        attributes.retain(|key, value| key != STICKY || value != "false");
+    }
+    if !attributes.is_empty() {
+        return Some(Step::SetGroupAttributes { group: group.arn.clone(), attributes });
+    }
+    if let Some(step) = of_targets(group, backends) {
+        return Some(step);
+    }
+    let (listener, group) = (listener.clone(), group.arn.clone());
+    match open {
+        None => Some(Step::CreateListener { listener, group }),
+        Some(open) if !open.serves(&listener, &group) => {
+            Some(Step::ModifyListener { arn: open.arn.clone(), listener, group })
+        }
+        Some(_) => None,
+    }
+}
+
+/// The listener's group, if it can become what it has to be.
+fn group_of<'a>(listener: &Listener, open: Option<&Open>, actual: &'a Actual) -> Option<&'a Group> {
+    let fits = |group: &&Group| {
+        let (is, wanted) = (&group.is, &listener.group);
+        (is.port, &is.protocol, &is.health.protocol, is.health.interval)
+            == (wanted.port, &wanted.protocol, &wanted.health.protocol, wanted.health.interval)
+    };
+    let served = open.and_then(|open| actual.groups.iter().find(|group| group.arn == open.group));
+    served.filter(fits).or_else(|| actual.groups.iter().find(|group| group.is.name == listener.group.name))
+}
+
+/// The next step for a group's targets.
+pub(super) fn of_targets(group: &Group, backends: &Backends) -> Option<Step> {
+    let leaving: Vec<_> = group.targets.difference(&backends.all).take(TARGETS).cloned().collect();
+    if !leaving.is_empty() {
+        return Some(Step::Deregister { group: group.arn.clone(), targets: leaving });
+    }
+    let joining =
+        backends.all.iter().filter(|id| !group.targets.contains(*id) && !backends.not_now.contains(*id));
+    let joining: Vec<_> = joining.take(TARGETS).cloned().collect();
+    (!joining.is_empty()).then(|| Step::Register { group: group.arn.clone(), targets: joining })
+}
+
+fn what_is_left(wanted: &Wanted, balancer: &Balancer, actual: &Actual) -> Option<Step> {
+    let is_wanted = |open: &&Open| wanted.listeners.iter().any(|one| one.port == open.port);
+    if let Some(open) = balancer.listeners.iter().find(|open| !is_wanted(open)) {
+        return Some(Step::DeleteListener { arn: open.arn.clone() });
+    }
+    let serves = |group: &&Group| balancer.listeners.iter().any(|open| open.group == group.arn);
+    let left = actual.groups.iter().find(|group| !serves(group))?;
+    Some(Step::DeleteGroup { group: left.arn.clone() })
+}
+
+/// What of `wanted` is not so.
+fn missing(wanted: &Texts, actual: &Texts) -> Texts {
+    let is_so = |(key, value): &(&String, &String)| actual.get(*key) == Some(value);
+    wanted.iter().filter(|pair| !is_so(pair)).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+impl Families {
+    pub(super) fn dual_stack(self, has_v6: bool) -> bool {
+        match self {
+            Self::V4 => false,
+            Self::DualIfPossible => has_v6,
+            Self::Dual => true,
+        }
+    }
+}
+
+impl Open {
+    fn serves(&self, listener: &Listener, group: &str) -> bool {
+        let same_tls = match (&self.tls, &listener.tls) {
+            (None, None) => true,
+            // Without a policy of the user's, AWS's stays.
+            (Some(is), Some(wanted)) => {
+                is.certificate == wanted.certificate
+                    && (wanted.policy.is_empty() || is.policy == wanted.policy)
+            }
+            _ => false,
+        };
+        self.protocol == listener.protocol && same_tls && self.group == group
+    }
+}
+
+impl Actual {
+    /// What AWS has once it has taken a step. `arn` is of what it made, if the step makes something.
+    pub(super) fn after(&mut self, step: &Step, wanted: &Wanted, arn: &str) {
+        let arn = || arn.to_owned();
+        match step {
+            Step::CreateBalancer(place) => {
+                self.balancer = Some(Balancer {
+                    arn: arn(),
+                    internal: wanted.internal,
+                    dual_stack: wanted.families.dual_stack(place.has_v6),
+                    tags: wanted.tags.clone(),
+                    subnets: place.subnets.iter().cloned().collect(),
+                    security_groups: place.security_groups.clone(),
+                    attributes: texts(&[
+                        ("load_balancing.cross_zone.enabled", "false"),
+                        ("access_logs.s3.enabled", "false"),
+                    ]),
+                    ..Balancer::default()
+                });
+            }
+            Step::CreateGroup(group) => self.groups.push(Group {
+                arn: arn(),
+                is: group.clone(),
+                attributes: texts(&[
+                    (STICKY, "false"),
+                    ("preserve_client_ip.enabled", "true"),
+                    ("proxy_protocol_v2.enabled", "false"),
+                ]),
+                targets: BTreeSet::new(),
+            }),
+            Step::DeleteGroup { group } => self.groups.retain(|one| one.arn != *group),
+            Step::SetHealth { group, .. }
+            | Step::SetGroupAttributes { group, .. }
+            | Step::Deregister { group, .. }
+            | Step::Register { group, .. } => {
+                if let Some(group) = self.groups.iter_mut().find(|one| one.arn == *group) {
+                    group.after(step);
+                }
+            }
+            _ => {
+                if let Some(balancer) = &mut self.balancer {
+                    balancer.after(step, arn());
+                }
+            }
+        }
+    }
+}
+
+impl Group {
+    pub(super) fn after(&mut self, step: &Step) {
+        match step {
+            Step::SetHealth { health, .. } => self.is.health = health.clone(),
+            Step::SetGroupAttributes { attributes, .. } => self.attributes.extend(attributes.clone()),
+            Step::Deregister { targets, .. } => self.targets.retain(|one| !targets.contains(one)),
+            Step::Register { targets, .. } => self.targets.extend(targets.iter().cloned()),
+            _ => {}
+        }
+    }
+}
+
+impl Balancer {
+    fn after(&mut self, step: &Step, made: String) {
+        let open = |arn, listener: &Listener, group: &String| Open {
+            arn,
+            port: listener.port,
+            protocol: listener.protocol.clone(),
+            tls: listener.tls.clone(),
+            group: group.clone(),
+        };
+        match step {
+            Step::Tag(tags) => self.tags.extend(tags.clone()),
+            Step::SetFamilies { dual_stack } => self.dual_stack = *dual_stack,
+            Step::SetSubnets(subnets) => self.subnets = subnets.iter().cloned().collect(),
+            Step::SetSecurityGroups(groups) => self.security_groups.clone_from(groups),
+            Step::SetAttributes(attributes) => self.attributes.extend(attributes.clone()),
+            Step::CreateListener { listener, group } => self.listeners.push(open(made, listener, group)),
+            Step::ModifyListener { arn, listener, group } => {
+                self.listeners.retain(|one| one.arn != *arn);
+                self.listeners.push(open(arn.clone(), listener, group));
+            }
+            Step::DeleteListener { arn } => self.listeners.retain(|one| one.arn != *arn),
+            _ => {}
+        }
+    }
+}
+
+fn texts(pairs: &[(&str, &str)]) -> Texts {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>()
+}
+
+#[cfg(test)]
+mod tests;

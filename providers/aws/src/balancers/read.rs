@@ -1,0 +1,270 @@
+//! Reads what AWS has for a Service.
+//!
+//! In: names and ARNs. Out: the types of [`super::plan`], and whose a balancer is.
+
+use std::collections::{BTreeSet, HashMap};
+
+use aws_sdk_elasticloadbalancingv2::types::{
+    self, LoadBalancerSchemeEnum, LoadBalancerStateEnum, LoadBalancerTypeEnum, TargetHealthReasonEnum,
+};
+use cloudprovider_sdk::proto::ServiceRef;
+
+use super::plan::{Actual, Balancer, Group, Open};
+use super::wanted::{Health, TargetGroup, Texts, Tls};
+use super::{names, rules};
+use crate::api::{Action, Deadline, Failure};
+use crate::cloud::{Cloud, Owner};
+
+/// As many as one call tells the tags of, or tags.
+pub(super) const TAGGED: usize = 20;
+/// The largest page of Elastic Load Balancing.
+pub(super) const PAGE: i32 = 400;
+
+/// Whose a balancer or a target group is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// The Service's, made or taken over by this provider.
+    Ours,
+    /// The Service's by its name and the cluster's tags: the published provider made it.
+    Legacy,
+    Others,
+}
+
+/// Whose something with these tags is, if its name is the Service's.
+pub(super) fn whose(cloud: &Cloud, cluster_uid: &str, service: &ServiceRef, tags: &Texts) -> Whose {
+    match tags.get(names::OWNER_TAG) {
+        Some(owner) if *owner == names::owner(cluster_uid, service) => return Whose::Ours,
+        Some(_) => return Whose::Others,
+        None => {}
+    }
+    let of_cluster = cloud.cluster.owner_by(tags.iter().map(|(key, value)| (&**key, &**value))) == Owner::Us;
+    if of_cluster && tags.get(names::SERVICE_TAG) == Some(&names::service(service)) {
+        Whose::Legacy
+    } else {
+        Whose::Others
+    }
+}
+
+/// The balancer of this name, without listeners and attributes.
+pub(super) async fn balancer(
+    cloud: &Cloud,
+    name: &str,
+    until: Deadline,
+) -> Result<Option<Balancer>, Failure> {
+    let asked = cloud.elb.describe_load_balancers().names(name).send();
+    let answer = match cloud.calls.make(Action::DescribeLoadBalancers, until, asked).await {
+        Err(failure) if failure.code() == "LoadBalancerNotFound" => return Ok(None),
+        answer => answer?,
+    };
+    let Some(found) = answer.load_balancers().iter().find(|one| is_network(one)) else { return Ok(None) };
+    let mut balancer = described(found);
+    balancer.tags =
+        tags(cloud, &[balancer.arn.clone()], until).await?.remove(&balancer.arn).unwrap_or_default();
+    Ok(Some(balancer))
+}
+
+pub(super) fn is_network(balancer: &types::LoadBalancer) -> bool {
+    balancer.r#type() == Some(&LoadBalancerTypeEnum::Network)
+}
+
+pub(super) fn described(found: &types::LoadBalancer) -> Balancer {
+    let state = found.state().and_then(|state| state.code());
+    Balancer {
+        arn: found.load_balancer_arn().unwrap_or_default().to_owned(),
+        dns: found.dns_name().unwrap_or_default().to_owned(),
+        serves: matches!(state, Some(LoadBalancerStateEnum::Active | LoadBalancerStateEnum::ActiveImpaired)),
+        internal: found.scheme() == Some(&LoadBalancerSchemeEnum::Internal),
+        dual_stack: found.ip_address_type() == Some(&types::IpAddressType::Dualstack),
+        subnets: found
+            .availability_zones()
+            .iter()
+            .filter_map(|zone| zone.subnet_id().map(str::to_owned))
+            .collect(),
+        security_groups: found.security_groups().iter().cloned().collect(),
+        ..Balancer::default()
+    }
+}
+
+/// The tags of balancers and target groups, by ARN.
+pub(super) async fn tags(
+    cloud: &Cloud,
+    arns: &[String],
+    until: Deadline,
+) -> Result<HashMap<String, Texts>, Failure> {
+    let mut all = HashMap::new();
+    for arns in arns.chunks(TAGGED) {
+        let asked = cloud.elb.describe_tags().set_resource_arns(Some(arns.to_vec())).send();
+        let answer = match cloud.calls.make(Action::DescribeTags, until, asked).await {
+            // One of them has gone in the meantime: who needs them looks again.
+            Err(failure) if is_gone(&failure) => continue,
+            answer => answer?,
+        };
+        for one in answer.tag_descriptions() {
+            let of =
+                |tag: &types::Tag| Some((tag.key()?.to_owned(), tag.value().unwrap_or_default().to_owned()));
+            all.insert(
+                one.resource_arn().unwrap_or_default().to_owned(),
+                one.tags().iter().filter_map(of).collect(),
+            );
+        }
+    }
+    Ok(all)
+}
+
+pub(super) fn is_gone(failure: &Failure) -> bool {
+    matches!(failure.code(), "LoadBalancerNotFound" | "TargetGroupNotFound" | "ListenerNotFound")
+}
+
+/// Everything that AWS has for a Service whose balancer is this one, and on which ports others are checked.
+pub(super) async fn everything(
+    cloud: &Cloud,
+    cluster_uid: &str,
+    service: &ServiceRef,
+    balancer: Option<Balancer>,
+    until: Deadline,
+) -> Result<(Actual, BTreeSet<i32>), Failure> {
+    let Groups { of_balancer, left, checked_by_others } = groups(cloud, cluster_uid, service, until).await?;
+    let mut actual = Actual { groups: [of_balancer, left].concat(), balancer };
+    for group in &mut actual.groups {
+        group.attributes = group_attributes(cloud, &group.arn, until).await?;
+        group.targets = targets(cloud, &group.arn, until).await?;
+    }
+    if let Some(balancer) = &mut actual.balancer {
+        balancer.listeners = listeners(cloud, &balancer.arn, until).await?;
+        balancer.attributes = attributes(cloud, &balancer.arn, until).await?;
+    }
+    Ok((actual, checked_by_others))
+}
+
+/// All target groups, as a Service sees them.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    pub of_balancer: Vec<Group>,
+    /// A former attempt for the Service left them without a balancer.
+    pub left: Vec<Group>,
+    /// On which ports the targets of other balancers are checked.
+    pub checked_by_others: BTreeSet<i32>,
+}
+
+/// Reads them.
+pub(super) async fn groups(
+    cloud: &Cloud,
+    cluster_uid: &str,
+    service: &ServiceRef,
+    until: Deadline,
+) -> Result<Groups, Failure> {
+    let begin = names::groups(service);
+    // Also where the balancer is gone, and AWS still says that its groups are used.
+    let part_of_arn = format!("/{}/", names::balancer(&service.uid));
+    let Groups { mut of_balancer, mut left, mut checked_by_others } = Groups::default();
+    let mut marker = None;
+    loop {
+        let asked = cloud.elb.describe_target_groups().page_size(PAGE).set_marker(marker).send();
+        let answer = cloud.calls.make(Action::DescribeTargetGroups, until, asked).await?;
+        for one in answer.target_groups() {
+            let at = one.load_balancer_arns();
+            if at.iter().any(|arn| arn.contains(&part_of_arn)) {
+                of_balancer.push(group(one));
+            } else if at.is_empty() && one.target_group_name().unwrap_or_default().starts_with(&begin) {
+                left.push(group(one));
+            } else if !at.is_empty() {
+                checked_by_others.insert(rules::health_port(&group(one).is));
+            }
+        }
+        marker = answer.next_marker().filter(|marker| !marker.is_empty()).map(str::to_owned);
+        if marker.is_none() {
+            break;
+        }
+    }
+    let arns: Vec<_> = left.iter().map(|group| group.arn.clone()).collect();
+    let tags = tags(cloud, &arns, until).await?;
+    // Other Services have names that begin alike.
+    left.retain(|group| {
+        tags.get(&group.arn).is_some_and(|tags| whose(cloud, cluster_uid, service, tags) != Whose::Others)
+    });
+    Ok(Groups { of_balancer, left, checked_by_others })
+}
+
+fn group(found: &types::TargetGroup) -> Group {
+    let protocol = |protocol: Option<&types::ProtocolEnum>| protocol.cloned().unwrap_or_else(|| "".into());
+    Group {
+        arn: found.target_group_arn().unwrap_or_default().to_owned(),
+        is: TargetGroup {
+            name: found.target_group_name().unwrap_or_default().to_owned(),
+            port: found.port().unwrap_or_default(),
+            protocol: protocol(found.protocol()),
+            health: Health {
+                protocol: protocol(found.health_check_protocol()),
+                port: found.health_check_port().unwrap_or_default().to_owned(),
+                path: found.health_check_path().unwrap_or_default().to_owned(),
+                interval: found.health_check_interval_seconds().unwrap_or_default(),
+                healthy: found.healthy_threshold_count().unwrap_or_default(),
+                unhealthy: found.unhealthy_threshold_count().unwrap_or_default(),
+            },
+        },
+        attributes: Texts::new(),
+        targets: BTreeSet::new(),
+    }
+}
+
+/// A group's targets but those that are leaving.
+pub(super) async fn targets(
+    cloud: &Cloud,
+    group: &str,
+    until: Deadline,
+) -> Result<BTreeSet<String>, Failure> {
+    let asked = cloud.elb.describe_target_health().target_group_arn(group).send();
+    let answer = cloud.calls.make(Action::DescribeTargetHealth, until, asked).await?;
+    let leaves = |one: &&types::TargetHealthDescription| {
+        let reason = one.target_health().and_then(|health| health.reason());
+        reason == Some(&TargetHealthReasonEnum::DeregistrationInProgress)
+    };
+    let stays = answer.target_health_descriptions().iter().filter(|one| !leaves(one));
+    Ok(stays.filter_map(|one| one.target()?.id().map(str::to_owned)).collect())
+}
+
+async fn group_attributes(cloud: &Cloud, group: &str, until: Deadline) -> Result<Texts, Failure> {
+    let asked = cloud.elb.describe_target_group_attributes().target_group_arn(group).send();
+    let answer = cloud.calls.make(Action::DescribeTargetGroupAttributes, until, asked).await?;
+    let of = |one: &types::TargetGroupAttribute| Some((one.key()?.to_owned(), one.value()?.to_owned()));
+    Ok(answer.attributes().iter().filter_map(of).collect())
+}
+
+async fn attributes(cloud: &Cloud, balancer: &str, until: Deadline) -> Result<Texts, Failure> {
+    let asked = cloud.elb.describe_load_balancer_attributes().load_balancer_arn(balancer).send();
+    let answer = cloud.calls.make(Action::DescribeLoadBalancerAttributes, until, asked).await?;
+    let of = |one: &types::LoadBalancerAttribute| Some((one.key()?.to_owned(), one.value()?.to_owned()));
+    Ok(answer.attributes().iter().filter_map(of).collect())
+}
+
+async fn listeners(cloud: &Cloud, balancer: &str, until: Deadline) -> Result<Vec<Open>, Failure> {
+    let (mut all, mut marker) = (Vec::new(), None);
+    loop {
+        let asked = cloud.elb.describe_listeners().load_balancer_arn(balancer).set_marker(marker).send();
+        let answer = cloud.calls.make(Action::DescribeListeners, until, asked).await?;
+        all.extend(answer.listeners().iter().map(open));
+        marker = answer.next_marker().filter(|marker| !marker.is_empty()).map(str::to_owned);
+        if marker.is_none() {
+            return Ok(all);
+        }
+    }
+}
+
+fn open(found: &types::Listener) -> Open {
+    let certificate = found.certificates().first().and_then(|one| one.certificate_arn());
+    Open {
+        arn: found.listener_arn().unwrap_or_default().to_owned(),
+        port: found.port().unwrap_or_default(),
+        protocol: found.protocol().cloned().unwrap_or_else(|| "".into()),
+        tls: certificate.map(|certificate| Tls {
+            certificate: certificate.to_owned(),
+            policy: found.ssl_policy().unwrap_or_default().to_owned(),
+        }),
+        group: found
+            .default_actions()
+            .first()
+            .and_then(|action| action.target_group_arn())
+            .unwrap_or_default()
+            .to_owned(),
+    }
+}

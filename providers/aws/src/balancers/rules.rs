@@ -1,0 +1,274 @@
+//! The rules by which traffic of balancers reaches nodes: one for each node port and range of clients, on the security groups of
+//! the nodes, named after the balancer.
+//!
+//! In: node ports, ranges, the nodes' security groups. Out: what to grant and what to revoke. Names and shapes are the published
+//! provider's.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use aws_sdk_ec2::types::{IpPermission, IpRange, SecurityGroup};
+use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
+use cloudprovider_sdk::{ProviderError, Result};
+
+use super::hosts::Host;
+use super::wanted::{EVERYWHERE, TRAFFIC_PORT, TargetGroup};
+use crate::api::{Action, Deadline, Failure};
+use crate::cloud::{Cloud, Owner, filter};
+
+const CLIENT: &str = "kubernetes.io/rule/nlb/client";
+const HEALTH: &str = "kubernetes.io/rule/nlb/health";
+/// Shared by all balancers: with it nodes hear how large packets may be.
+const MTU: &str = "kubernetes.io/rule/nlb/mtu";
+const UDP: &str = "udp";
+const TCP: &str = "tcp";
+
+/// What one rule lets through.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rule {
+    protocol: String,
+    from: i32,
+    to: i32,
+    range: String,
+    description: String,
+}
+
+pub(super) type Rules = BTreeSet<Rule>;
+
+/// Whether targets are checked on other ports than clients use, or from elsewhere than clients come, so that the balancer's own
+/// subnets need rules.
+pub(super) fn need_subnets(groups: &[&TargetGroup], clients: &[String]) -> bool {
+    let all_tcp = groups.iter().all(|group| group.protocol != ProtocolEnum::Udp);
+    let health: BTreeSet<_> = groups.iter().map(|group| health_port(group)).collect();
+    let traffic: BTreeSet<_> = groups.iter().map(|group| group.port).collect();
+    clients != [EVERYWHERE] || !all_tcp || health != traffic
+}
+
+/// On which port a group's targets are checked.
+pub(super) fn health_port(group: &TargetGroup) -> i32 {
+    match &*group.health.port {
+        TRAFFIC_PORT => group.port,
+        port => port.parse().unwrap_or(group.port),
+    }
+}
+
+/// The rules of a balancer with these target groups.
+pub(super) fn wanted(name: &str, groups: &[&TargetGroup], clients: &[String], subnets: &[String]) -> Rules {
+    let rule = |protocol: &str, port: i32, range: &String, kind: &str| Rule {
+        protocol: protocol.to_owned(),
+        from: port,
+        to: port,
+        range: range.clone(),
+        description: format!("{kind}={name}"),
+    };
+    let protocols = |group: &TargetGroup| match group.protocol {
+        ProtocolEnum::Udp => vec![UDP],
+        ProtocolEnum::TcpUdp => vec![TCP, UDP],
+        _ => vec![TCP],
+    };
+    let mut rules = Rules::new();
+    for group in groups {
+        for protocol in protocols(group) {
+            rules.extend(clients.iter().map(|range| rule(protocol, group.port, range, CLIENT)));
+        }
+    }
+    if need_subnets(groups, clients) {
+        for port in groups.iter().map(|group| health_port(group)) {
+            rules.extend(subnets.iter().map(|range| rule(TCP, port, range, HEALTH)));
+        }
+    }
+    rules
+}
+
+/// What a balancer wants of the nodes' security groups.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub name: String,
+    pub wanted: Rules,
+    /// On which ports its targets were or are checked, and those of all other balancers. AWS has one rule for a port and a
+    /// range, whatever its description: a rule of several balancers has the name of the first, and goes with the last.
+    pub checked: BTreeSet<i32>,
+    pub checked_by_others: BTreeSet<i32>,
+}
+
+impl Claim {
+    /// What a group lacks, and what it has too much.
+    fn difference(&self, there: &Rules, of_nodes: bool) -> (Rules, Rules) {
+        let nothing = Rules::new();
+        let wanted = if of_nodes { &self.wanted } else { &nothing };
+        let there_keys: BTreeSet<_> = there.iter().map(Rule::key).collect();
+        let mut grants: Rules =
+            wanted.iter().filter(|rule| !there_keys.contains(&rule.key())).cloned().collect();
+        let wanted_keys: BTreeSet<_> = wanted.iter().map(Rule::key).collect();
+        let is_too_much = |rule: &&Rule| {
+            if wanted_keys.contains(&rule.key()) {
+                return false;
+            }
+            let is_named = |kind: &str| rule.description == format!("{kind}={}", self.name);
+            let is_check = rule.description.starts_with(HEALTH);
+            let is_mine = is_named(HEALTH) || is_check && self.checked.contains(&rule.from);
+            is_named(CLIENT) || is_mine && !self.checked_by_others.contains(&rule.from)
+        };
+        let mut revokes: Rules = there.iter().filter(is_too_much).cloned().collect();
+        if !grants.is_empty() || !revokes.is_empty() {
+            let after: Rules = there.union(&grants).filter(|rule| !revokes.contains(rule)).cloned().collect();
+            let mtu = mtu(&after);
+            grants.extend(mtu.difference(there).cloned());
+            revokes
+                .extend(there.iter().filter(|rule| rule.description == MTU && !mtu.contains(rule)).cloned());
+        }
+        (grants, revokes)
+    }
+}
+
+impl Rule {
+    /// What makes it one rule for AWS.
+    fn key(&self) -> (&str, i32, i32, &str) {
+        (&self.protocol, self.from, self.to, &self.range)
+    }
+}
+
+/// The rules that let nodes hear how large packets may be, for all clients of all balancers.
+fn mtu(rules: &Rules) -> Rules {
+    let of_clients = rules.iter().filter(|rule| rule.description.contains(CLIENT));
+    let rule = |rule: &Rule| Rule {
+        protocol: "icmp".to_owned(),
+        from: 3,
+        to: 4,
+        range: rule.range.clone(),
+        description: MTU.to_owned(),
+    };
+    of_clients.map(rule).collect()
+}
+
+/// The security groups that nodes may have: those with the cluster's tag, and those of the nodes at hand.
+pub(super) struct Groups(BTreeMap<String, Of>);
+
+struct Of {
+    is_tagged: bool,
+    rules: Rules,
+}
+
+impl Groups {
+    pub(super) async fn read(
+        cloud: &Cloud,
+        hosts: &HashMap<String, Host>,
+        until: Deadline,
+    ) -> Result<Self, Failure> {
+        let of_hosts: BTreeSet<_> = hosts.values().flat_map(|host| &host.groups).collect();
+        let (mut all, mut token) = (BTreeMap::new(), None);
+        loop {
+            let of_vpc = filter("vpc-id", [cloud.vpc.clone()]);
+            let asked =
+                cloud.ec2.describe_security_groups().filters(of_vpc).max_results(1000).set_next_token(token);
+            let answer = cloud.calls.make(Action::DescribeSecurityGroups, until, asked.send()).await?;
+            token = answer.next_token().filter(|token| !token.is_empty()).map(str::to_owned);
+            for group in answer.security_groups() {
+                let id = group.group_id().unwrap_or_default().to_owned();
+                let is_tagged = cloud.cluster.owner(group.tags()) == Owner::Us;
+                if is_tagged || of_hosts.contains(&id) {
+                    all.insert(id, Of { is_tagged, rules: rules_of(group) });
+                }
+            }
+            if token.is_none() {
+                return Ok(Self(all));
+            }
+        }
+    }
+
+    /// The group of each node that has the rules: the one with the cluster's tag, or the only one.
+    pub(super) fn of_nodes(&self, hosts: &HashMap<String, Host>) -> Result<BTreeSet<String>> {
+        let is_tagged = |id: &&String| self.0.get(*id).is_some_and(|group| group.is_tagged);
+        let mut groups = BTreeSet::new();
+        for (id, host) in hosts {
+            let (of_cluster, others): (Vec<_>, Vec<_>) = host.groups.iter().partition(is_tagged);
+            let one = match (&of_cluster[..], &others[..]) {
+                ([one], _) | ([], [one]) => one,
+                ([], []) => continue,
+                ([], several) | (several, _) => {
+                    let which = if of_cluster.is_empty() { "" } else { " of the cluster" };
+                    let why = format!(
+                        "instance {id} has several security groups{which}, {several:?}: tag one of them alone"
+                    );
+                    return Err(ProviderError::invalid_provider_config(&why));
+                }
+            };
+            groups.insert((*one).clone());
+        }
+        Ok(groups)
+    }
+
+    /// Grants what is wanted on the nodes' groups. Returns whether there is something to revoke, too.
+    pub(super) async fn grant(
+        &mut self,
+        cloud: &Cloud,
+        claim: &Claim,
+        nodes: &BTreeSet<String>,
+        until: Deadline,
+    ) -> Result<bool, Failure> {
+        let mut is_more = false;
+        for (id, group) in &mut self.0 {
+            let (grants, revokes) = claim.difference(&group.rules, nodes.contains(id));
+            is_more |= !revokes.is_empty();
+            if grants.is_empty() {
+                continue;
+            }
+            let asked = cloud.ec2.authorize_security_group_ingress().group_id(id);
+            let asked = asked.set_ip_permissions(Some(permissions(&grants)));
+            cloud.calls.make(Action::AuthorizeSecurityGroupIngress, until, asked.send()).await?;
+            group.rules.extend(grants);
+        }
+        Ok(is_more)
+    }
+
+    /// Revokes what is not wanted, which on all other groups is everything.
+    pub(super) async fn revoke(
+        &mut self,
+        cloud: &Cloud,
+        claim: &Claim,
+        nodes: &BTreeSet<String>,
+        until: Deadline,
+    ) -> Result<(), Failure> {
+        for (id, group) in &mut self.0 {
+            let (_, revokes) = claim.difference(&group.rules, nodes.contains(id));
+            if revokes.is_empty() {
+                continue;
+            }
+            let asked = cloud.ec2.revoke_security_group_ingress().group_id(id);
+            let asked = asked.set_ip_permissions(Some(permissions(&revokes)));
+            cloud.calls.make(Action::RevokeSecurityGroupIngress, until, asked.send()).await?;
+            group.rules.retain(|rule| !revokes.contains(rule));
+        }
+        Ok(())
+    }
+}
+
+fn rules_of(group: &SecurityGroup) -> Rules {
+    let of = |permission: &IpPermission| {
+        let (protocol, from, to) = (permission.ip_protocol(), permission.from_port(), permission.to_port());
+        let rule = |range: &IpRange| Rule {
+            protocol: protocol.unwrap_or_default().to_owned(),
+            from: from.unwrap_or_default(),
+            to: to.unwrap_or_default(),
+            range: range.cidr_ip().unwrap_or_default().to_owned(),
+            description: range.description().unwrap_or_default().to_owned(),
+        };
+        permission.ip_ranges().iter().map(rule).collect::<Vec<_>>()
+    };
+    group.ip_permissions().iter().flat_map(of).collect()
+}
+
+fn permissions(rules: &Rules) -> Vec<IpPermission> {
+    let of = |rule: &Rule| {
+        let range = IpRange::builder().cidr_ip(&rule.range).description(&rule.description).build();
+        IpPermission::builder()
+            .ip_protocol(&rule.protocol)
+            .from_port(rule.from)
+            .to_port(rule.to)
+            .ip_ranges(range)
+            .build()
+    };
+    rules.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
+
+use super::super::wanted::Health;
+use super::*;
+
+fn group(port: i32, protocol: ProtocolEnum, health_port: &str) -> TargetGroup {
+    let health = Health {
+        protocol: ProtocolEnum::Tcp,
+        port: health_port.to_owned(),
+        path: String::new(),
+        interval: 30,
+        healthy: 3,
+        unhealthy: 3,
+    };
+    TargetGroup { name: String::new(), port, protocol, health }
+}
+
+fn told(rules: &Rules) -> Vec<String> {
+    let of = |rule: &Rule| {
+        let kind = rule.description.trim_start_matches("kubernetes.io/rule/nlb/");
+        format!("{} {}-{} {} {kind}", rule.protocol, rule.from, rule.to, rule.range)
+    };
+    rules.iter().map(of).collect()
+}
+
+fn rules(groups: &[TargetGroup], clients: &[&str]) -> Rules {
+    let clients: Vec<_> = clients.iter().map(|one| (*one).to_owned()).collect();
+    wanted("lb", &groups.iter().collect::<Vec<_>>(), &clients, &["10.0.0.0/18".to_owned()])
+}
+
+#[test]
+fn health_checks_need_rules_of_their_own_unless_clients_have_them() {
+    let tcp = || group(30080, ProtocolEnum::Tcp, TRAFFIC_PORT);
+    assert_eq!(told(&rules(&[tcp()], &[EVERYWHERE])), ["tcp 30080-30080 0.0.0.0/0 client=lb"]);
+    assert_eq!(
+        told(&rules(&[tcp()], &["192.0.2.0/24"])),
+        ["tcp 30080-30080 10.0.0.0/18 health=lb", "tcp 30080-30080 192.0.2.0/24 client=lb"]
+    );
+    assert_eq!(
+        told(&rules(&[group(30080, ProtocolEnum::Tcp, "32000")], &[EVERYWHERE])),
+        ["tcp 30080-30080 0.0.0.0/0 client=lb", "tcp 32000-32000 10.0.0.0/18 health=lb"]
+    );
+    assert_eq!(
+        told(&rules(&[group(30053, ProtocolEnum::TcpUdp, TRAFFIC_PORT)], &[EVERYWHERE])),
+        ["tcp 30053-30053 0.0.0.0/0 client=lb", "udp 30053-30053 0.0.0.0/0 client=lb"]
+    );
+    assert_eq!(
+        told(&rules(&[group(30053, ProtocolEnum::Udp, TRAFFIC_PORT)], &[EVERYWHERE])),
+        ["tcp 30053-30053 10.0.0.0/18 health=lb", "udp 30053-30053 0.0.0.0/0 client=lb"]
+    );
+}
+
+fn claim(name: &str, wanted: Rules) -> Claim {
+    Claim { name: name.to_owned(), wanted, ..Claim::default() }
+}
+
+#[test]
+fn rules_of_others_stay_and_the_shared_one_goes_with_its_last_range() {
+    let mine = rules(&[group(30080, ProtocolEnum::Tcp, TRAFFIC_PORT)], &["192.0.2.0/24"]);
+    let (grants, revokes) = claim("lb", mine).difference(&Rules::new(), true);
+    assert_eq!(
+        told(&grants),
+        [
+            "icmp 3-4 192.0.2.0/24 mtu",
+            "tcp 30080-30080 10.0.0.0/18 health=lb",
+            "tcp 30080-30080 192.0.2.0/24 client=lb"
+        ]
+    );
+    assert!(revokes.is_empty());
+    // Another balancer has the same clients, and somebody has a rule of another kind.
+    let mut there = grants;
+    let groups = [group(30090, ProtocolEnum::Tcp, TRAFFIC_PORT)];
+    there.extend(wanted("other", &[&groups[0]], &["192.0.2.0/24".to_owned()], &[]));
+    there.insert(Rule {
+        protocol: TCP.to_owned(),
+        from: 22,
+        to: 22,
+        range: EVERYWHERE.to_owned(),
+        description: "ssh".to_owned(),
+    });
+    let (grants, revokes) = claim("lb", Rules::new()).difference(&there, true);
+    assert!(grants.is_empty());
+    assert_eq!(
+        told(&revokes),
+        ["tcp 30080-30080 10.0.0.0/18 health=lb", "tcp 30080-30080 192.0.2.0/24 client=lb"]
+    );
+    there.retain(|rule| !revokes.contains(rule));
+    let (_, revokes) = claim("other", Rules::new()).difference(&there, true);
+    assert_eq!(told(&revokes), ["icmp 3-4 192.0.2.0/24 mtu", "tcp 30090-30090 192.0.2.0/24 client=other"]);
+}
+
+/// With a port of all nodes for health checks, all balancers need one and the same rule.
+#[test]
+fn a_rule_of_several_balancers_goes_with_the_last_of_them() {
+    let of = |name: &str, port| {
+        let group = group(port, ProtocolEnum::Tcp, "10256");
+        wanted(name, &[&group], &[EVERYWHERE.to_owned()], &["10.0.0.0/18".to_owned()])
+    };
+    let checked = BTreeSet::from([10256]);
+    let (there, _) = claim("first", of("first", 30080)).difference(&Rules::new(), true);
+    let (grants, _) = claim("second", of("second", 30081)).difference(&there, true);
+    assert_eq!(told(&grants), ["tcp 30081-30081 0.0.0.0/0 client=second"]);
+    let mut there: Rules = there.union(&grants).cloned().collect();
+
+    let leaves = Claim {
+        checked: checked.clone(),
+        checked_by_others: checked.clone(),
+        ..claim("first", Rules::new())
+    };
+    let (_, revokes) = leaves.difference(&there, true);
+    assert_eq!(told(&revokes), ["tcp 30080-30080 0.0.0.0/0 client=first"]);
+    there.retain(|rule| !revokes.contains(rule));
+
+    let (_, revokes) = Claim { checked, ..claim("second", Rules::new()) }.difference(&there, true);
+    assert_eq!(revokes, there, "nothing stays");
+}
+
+fn host(groups: &[&str]) -> HashMap<String, Host> {
+    let groups = groups.iter().map(|id| (*id).to_owned()).collect();
+    [("i-1".to_owned(), Host::running(groups))].into()
+}
+
+#[test]
+fn the_cluster_s_group_of_a_node_has_the_rules_or_its_only_one() {
+    let group = |is_tagged| Of { is_tagged, rules: Rules::new() };
+    let all = [("sg-c", true), ("sg-d", true), ("sg-x", false), ("sg-y", false)];
+    let groups = Groups(all.map(|(id, is_tagged)| (id.to_owned(), group(is_tagged))).into());
+    let chosen =
+        |ids: &[&str]| groups.of_nodes(&host(ids)).map(|chosen| chosen.into_iter().collect::<Vec<_>>());
+    assert_eq!(chosen(&["sg-x", "sg-c", "sg-y"]).unwrap(), ["sg-c"]);
+    assert_eq!(chosen(&["sg-x"]).unwrap(), ["sg-x"]);
+    assert!(chosen(&[]).unwrap().is_empty());
+    for several in [&["sg-c", "sg-d"], &["sg-x", "sg-y"]] {
+        let error = chosen(several).unwrap_err().to_string();
+        assert!(error.contains("i-1") && error.contains(several[0]), "{error}");
+    }
+}

@@ -1,0 +1,141 @@
+//! Where a balancer goes.
+//!
+//! In: the subnets and route tables of the cluster's network. Out: one subnet for each zone. The choice is the published
+//! provider's.
+
+use std::collections::BTreeMap;
+
+use aws_sdk_ec2::types::{RouteTable, Subnet, Tag};
+use cloudprovider_sdk::{ProviderError, Result};
+
+use super::wanted::Wanted;
+use crate::api::{Action, Deadline, Failure};
+use crate::cloud::{Cloud, Owner, filter};
+
+const ROLE_INTERNAL: &str = "kubernetes.io/role/internal-elb";
+const ROLE_PUBLIC: &str = "kubernetes.io/role/elb";
+const ANNOTATION: &str = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-subnets]";
+
+/// The subnets for a balancer, in the order in which its addresses are given.
+pub(super) async fn choose(
+    cloud: &Cloud,
+    wanted: &Wanted,
+    fallback: &str,
+    until: Deadline,
+) -> Result<Vec<Subnet>> {
+    let of_vpc = filter("vpc-id", [cloud.vpc.clone()]);
+    let asked = cloud.ec2.describe_subnets().filters(of_vpc.clone()).send();
+    let answer = cloud.calls.make(Action::DescribeSubnets, until, asked).await?;
+    let subnets = answer.subnets.unwrap_or_default();
+    let chosen = if wanted.subnets.is_empty() {
+        let asked = cloud.ec2.describe_route_tables().filters(of_vpc).send();
+        let tables = cloud.calls.make(Action::DescribeRouteTables, until, asked).await?;
+        discovered(cloud, subnets, tables.route_tables(), wanted.internal, fallback)
+    } else {
+        named(&wanted.subnets, subnets)?
+    };
+    let why = |what: &str, have: usize| {
+        format!("has {have} {what} for {} subnets; name one for each", chosen.len())
+    };
+    for (annotation, what, given) in [
+        ("aws-load-balancer-eip-allocations", "allocations", &wanted.allocations),
+        ("aws-load-balancer-private-ipv4-addresses", "addresses", &wanted.private_addresses),
+    ] {
+        if !given.is_empty() && given.len() != chosen.len() {
+            let field = format!("metadata.annotations[service.beta.kubernetes.io/{annotation}]");
+            return Err(ProviderError::invalid_configuration(&field, &why(what, given.len())));
+        }
+    }
+    if chosen.is_empty() {
+        let kind = if wanted.internal { "" } else { " with a route to an internet gateway" };
+        let why =
+            format!("the network of cluster {} has no subnet{kind} for a balancer; name some", cloud.cluster);
+        return Err(ProviderError::invalid_configuration(ANNOTATION, &why));
+    }
+    Ok(chosen)
+}
+
+/// The subnets of a balancer.
+pub(super) async fn read(cloud: &Cloud, ids: Vec<String>, until: Deadline) -> Result<Vec<Subnet>, Failure> {
+    let asked = cloud.ec2.describe_subnets().set_subnet_ids(Some(ids)).send();
+    Ok(cloud.calls.make(Action::DescribeSubnets, until, asked).await?.subnets.unwrap_or_default())
+}
+
+/// Those with these IDs or names, in this order.
+fn named(wanted: &[String], subnets: Vec<Subnet>) -> Result<Vec<Subnet>> {
+    let mut chosen = Vec::new();
+    for name in wanted {
+        let has_name =
+            |subnet: &&Subnet| subnet.subnet_id() == Some(name) || value(subnet.tags(), "Name") == Some(name);
+        match subnets.iter().filter(has_name).collect::<Vec<_>>()[..] {
+            [subnet] => chosen.push(subnet.clone()),
+            [] => {
+                let why = format!("the cluster's network has no subnet {name:?}");
+                return Err(ProviderError::invalid_configuration(ANNOTATION, &why));
+            }
+            _ => {
+                let why = format!("several subnets are named {name:?}; use their IDs");
+                return Err(ProviderError::invalid_configuration(ANNOTATION, &why));
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+/// The best one of each zone.
+fn discovered(
+    cloud: &Cloud,
+    subnets: Vec<Subnet>,
+    tables: &[RouteTable],
+    internal: bool,
+    fallback: &str,
+) -> Vec<Subnet> {
+    let owner = |subnet: &Subnet| cloud.cluster.owner(subnet.tags());
+    let (usable, rest): (Vec<_>, Vec<_>) =
+        subnets.into_iter().partition(|subnet| owner(subnet) != Owner::AnotherCluster);
+    let usable = if usable.is_empty() {
+        rest.into_iter().filter(|subnet| subnet.subnet_id() == Some(fallback)).collect()
+    } else {
+        usable
+    };
+    let role = if internal { ROLE_INTERNAL } else { ROLE_PUBLIC };
+    // Smaller is better.
+    let rank = |subnet: &Subnet| {
+        let id = subnet.subnet_id().unwrap_or_default().to_owned();
+        (value(subnet.tags(), role).is_none(), owner(subnet) != Owner::Us, id)
+    };
+    let mut by_zone: BTreeMap<String, Subnet> = BTreeMap::new();
+    for subnet in usable {
+        let Some(zone) = subnet.availability_zone().filter(|zone| is_regular(zone)).map(str::to_owned) else {
+            continue;
+        };
+        if !internal && !is_public(subnet.subnet_id().unwrap_or_default(), tables) {
+            continue;
+        }
+        match by_zone.get(&zone) {
+            Some(better) if rank(better) < rank(&subnet) => {}
+            _ => drop(by_zone.insert(zone, subnet)),
+        }
+    }
+    by_zone.into_values().collect()
+}
+
+/// Local and wavelength zones, whose names are longer than `us-east-1a`, have no network balancers.
+fn is_regular(zone: &str) -> bool {
+    crate::config::region_of(zone).is_some_and(|region| zone.len() == region.len() + 1)
+}
+
+/// Whether the subnet's own route table, or else the network's main one, leads to the internet.
+fn is_public(subnet: &str, tables: &[RouteTable]) -> bool {
+    let own = |table: &&RouteTable| table.associations().iter().any(|one| one.subnet_id() == Some(subnet));
+    let main = |table: &&RouteTable| table.associations().iter().any(|one| one.main() == Some(true));
+    let table = tables.iter().find(own).or_else(|| tables.iter().find(main));
+    let leads_out = |table: &RouteTable| {
+        table.routes().iter().any(|route| route.gateway_id().unwrap_or_default().starts_with("igw"))
+    };
+    table.is_some_and(leads_out)
+}
+
+fn value<'a>(tags: &'a [Tag], key: &str) -> Option<&'a str> {
+    tags.iter().find(|tag| tag.key() == Some(key)).and_then(Tag::value)
+}

@@ -1,0 +1,194 @@
+//! Nodes that come and go, for many balancers at once.
+//!
+//! In: the new nodes, and the Services that have them. Out: one result for each. Only targets and the nodes' rules change, as
+//! what AWS has asks for: an edit of the Service that failed does not matter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use cloudprovider_sdk::proto::{
+    BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse, ClusterRef, LoadBalancerUpdateResult,
+    NodeRef, Service, ServiceRef, UpdateOutcome,
+};
+use cloudprovider_sdk::{CallContext, ProviderError, Result};
+use futures::StreamExt as _;
+
+use super::read::{self, Whose};
+use super::wanted::{self, Texts};
+use super::work::Work;
+use super::work::instances_of;
+use super::{Balancers, Known, Nodes, Stop, apply, digest_tags, names, reference, rules, subnets};
+use crate::api::Deadline;
+
+/// So many balancers change at the same time; AWS's own pace is slower.
+const AT_ONCE: usize = 8;
+
+/// The backends of one call.
+struct Call<'a> {
+    of: &'a Balancers,
+    ctx: &'a CallContext,
+    cluster: ClusterRef,
+    nodes: Vec<&'a NodeRef>,
+    hosts: Arc<Nodes>,
+    until: Deadline,
+}
+
+/// A balancer with its new backends, and the tags that have to tell of them.
+struct Filled {
+    service_uid: String,
+    arn: String,
+    tags: Texts,
+}
+
+pub(super) async fn all(
+    of: &Balancers,
+    ctx: &CallContext,
+    request: BatchUpdateLoadBalancersRequest,
+) -> Result<BatchUpdateLoadBalancersResponse> {
+    let backends = request.backends.unwrap_or_default();
+    let nodes: Vec<_> = backends.nodes.iter().collect();
+    let cluster = request.cluster.unwrap_or_default();
+    let until = Deadline::of(ctx);
+    let hosts = of.hosts.of(&of.cloud, &instances_of(of, &nodes), until).await?.into();
+    let call = &Call { of, ctx, cluster, nodes, hosts, until };
+    let mut items = Vec::new();
+    for item in request.items {
+        items.push(async move {
+            let service = item.service.unwrap_or_default();
+            let uid = service.r#ref.as_ref().map(|one| one.uid.clone()).unwrap_or_default();
+            let outcome = call.one(&service, &item.desired_digest).await;
+            if outcome.is_err() {
+                of.known.lock().remove(&uid);
+            }
+            (uid, outcome)
+        });
+    }
+    let mut done = futures::stream::iter(items).buffer_unordered(AT_ONCE);
+    let (mut results, mut by_tags) = (Vec::new(), BTreeMap::<Texts, Vec<Filled>>::new());
+    while let Some((service_uid, outcome)) = done.next().await {
+        match outcome {
+            Ok(Some(one)) => by_tags.entry(one.tags.clone()).or_default().push(one),
+            Ok(None) => results.push(result(service_uid, Ok(()))),
+            Err(stop) => results.push(result(service_uid, Err(stop))),
+        }
+    }
+    for (tags, balancers) in by_tags {
+        for balancers in balancers.chunks(read::TAGGED) {
+            results.extend(call.tag(&tags, balancers).await);
+        }
+    }
+    Ok(BatchUpdateLoadBalancersResponse { results })
+}
+
+fn result(service_uid: String, outcome: Result<(), Stop>) -> LoadBalancerUpdateResult {
+    let result = LoadBalancerUpdateResult { service_uid, ..LoadBalancerUpdateResult::default() };
+    let not_updated = UpdateOutcome::NotUpdated.into();
+    match outcome {
+        Ok(()) => LoadBalancerUpdateResult { outcome: UpdateOutcome::Updated.into(), ..result },
+        Err(Stop::Later(later)) => {
+            LoadBalancerUpdateResult { outcome: not_updated, in_progress: Some(later), ..result }
+        }
+        Err(Stop::Failed(error)) => {
+            LoadBalancerUpdateResult { outcome: not_updated, error: Some(error.to_item()), ..result }
+        }
+    }
+}
+
+impl Call<'_> {
+    /// `None`: nothing is left to do, not even a tag.
+    async fn one(&self, service: &Service, digest: &str) -> Result<Option<Filled>, Stop> {
+        let Self { of, until, .. } = *self;
+        let reference = reference(service)?;
+        let labels = wanted::node_labels(service);
+        of.check_labels(&labels)?;
+        let known = of.known.lock().get(&reference.uid).cloned();
+        let mut known = match known {
+            Some(known) => known,
+            None => self.read(reference).await?,
+        };
+        let nodes = self.nodes.iter().copied().filter(|node| wanted::has_labels(node, &labels)).collect();
+        let mut work = Work::knowing(of, self.ctx, nodes, self.hosts.clone(), until);
+        let name = names::balancer(&reference.uid);
+        let seen: BTreeSet<_> = work.hosts.values().flat_map(|host| host.groups.iter().cloned()).collect();
+        let mut opened = Ok(None);
+        if seen != known.seen
+            && let Ok(clients) = wanted::source_ranges(service)
+        {
+            let claim = self.claim(name, &known, &clients).await?;
+            opened = of.open(&claim, &work.hosts, until).await.map(|opened| Some((claim, opened)));
+        }
+        for group in &mut known.groups {
+            work.fill(group).await?;
+        }
+        if let Some((claim, (nodes, is_more))) = opened? {
+            if is_more {
+                of.close(&claim, &nodes, until).await?;
+            }
+            known.seen = seen;
+        }
+        if let Some(waits) = work.waits() {
+            return Err(Stop::Later(waits));
+        }
+        let tags = &known.balancer.tags;
+        let mut new = digest_tags(digest);
+        // Of half a change no digest tells: only Ensure ends it.
+        let is_whole = tags.get(names::APPLIED_TAG).is_some_and(|tag| !tag.is_empty());
+        new.retain(|key, value| is_whole && tags.get(key) != Some(value));
+        let arn = known.balancer.arn.clone();
+        of.known.lock().insert(reference.uid.clone(), known);
+        Ok((!new.is_empty()).then(|| Filled { service_uid: reference.uid.clone(), arn, tags: new }))
+    }
+
+    /// What AWS has for a Service of which this process knows nothing yet.
+    async fn read(&self, service: &ServiceRef) -> Result<Known, Stop> {
+        let (cloud, cluster, until) = (&self.of.cloud, &self.cluster.uid, self.until);
+        let needs_ensure = || Stop::Failed(ProviderError::needs_ensure(&service.name));
+        let found = read::balancer(cloud, &names::balancer(&service.uid), until).await?;
+        let is_ours = |one: &super::Balancer| read::whose(cloud, cluster, service, &one.tags) == Whose::Ours;
+        let balancer = found.filter(is_ours).ok_or_else(needs_ensure)?;
+        let mut groups = read::groups(cloud, cluster, service, until).await?.of_balancer;
+        if groups.is_empty() {
+            return Err(needs_ensure());
+        }
+        for group in &mut groups {
+            group.targets = read::targets(cloud, &group.arn, until).await?;
+        }
+        Ok(Known { balancer, groups, seen: BTreeSet::new() })
+    }
+
+    /// Ports on which its targets are checked stay open: they are as they were.
+    async fn claim(&self, name: String, known: &Known, clients: &[String]) -> Result<rules::Claim, Stop> {
+        let groups: Vec<_> = known.groups.iter().map(|group| &group.is).collect();
+        let mut ranges = Vec::new();
+        if rules::need_subnets(&groups, clients) {
+            let ids = known.balancer.subnets.iter().cloned().collect();
+            let subnets = subnets::read(&self.of.cloud, ids, self.until).await?;
+            ranges = subnets.iter().filter_map(|subnet| subnet.cidr_block().map(str::to_owned)).collect();
+        }
+        let wanted = rules::wanted(&name, &groups, clients, &ranges);
+        Ok(rules::Claim { name, wanted, ..rules::Claim::default() })
+    }
+
+    /// Gives these balancers the same tags.
+    async fn tag(&self, tags: &Texts, balancers: &[Filled]) -> Vec<LoadBalancerUpdateResult> {
+        let arns: Vec<_> = balancers.iter().map(|one| one.arn.clone()).collect();
+        let outcome = apply::tag(&self.of.cloud, &arns, tags, self.until).await;
+        let mut known = self.of.known.lock();
+        let results = balancers.iter().map(|one| {
+            let outcome = match &outcome {
+                Ok(()) => {
+                    if let Some(known) = known.get_mut(&one.service_uid) {
+                        known.balancer.tags.extend(tags.clone());
+                    }
+                    Ok(())
+                }
+                Err(failure) => {
+                    known.remove(&one.service_uid);
+                    Err(Stop::of(failure))
+                }
+            };
+            result(one.service_uid.clone(), outcome)
+        });
+        results.collect()
+    }
+}

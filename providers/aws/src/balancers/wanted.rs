@@ -1,0 +1,283 @@
+//! What a Service wants of AWS.
+//!
+//! In: the Service and the cloud config. Out: [`Wanted`], or what about the Service AWS cannot do. Defaults and meanings of
+//! annotations are the published provider's.
+
+mod annotations;
+mod health;
+
+use std::collections::BTreeMap;
+
+use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
+use cloudprovider_sdk::proto::{
+    ClusterRef, IpFamily, IpFamilyPolicy, NodeRef, Protocol, Service, ServicePort,
+};
+use cloudprovider_sdk::{ProviderError, Result};
+
+use super::names;
+use crate::cloud::Cluster;
+use crate::config::HealthProbe;
+use annotations::{Annotations, Kind};
+
+pub(super) type Texts = BTreeMap<String, String>;
+
+/// A network balancer as it has to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub name: String,
+    pub internal: bool,
+    pub families: Families,
+    pub tags: Texts,
+    /// By ID or name; none: those that the cluster's administrator marked.
+    pub subnets: Vec<String>,
+    /// For each subnet one, or none.
+    pub allocations: Vec<String>,
+    pub private_addresses: Vec<String>,
+    pub attributes: Texts,
+    pub group_attributes: Texts,
+    pub listeners: Vec<Listener>,
+    /// From where clients come; never empty.
+    pub source_ranges: Vec<String>,
+    /// Only nodes with these labels; an empty value stands for any.
+    pub node_labels: Texts,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Families {
+    V4,
+    /// If the subnets have IPv6.
+    DualIfPossible,
+    Dual,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Listener {
+    pub port: i32,
+    pub protocol: ProtocolEnum,
+    pub tls: Option<Tls>,
+    pub group: TargetGroup,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tls {
+    pub certificate: String,
+    /// Empty: AWS's default.
+    pub policy: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TargetGroup {
+    pub name: String,
+    pub port: i32,
+    pub protocol: ProtocolEnum,
+    pub health: Health,
+}
+
+/// How AWS finds out whether a target serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Health {
+    pub protocol: ProtocolEnum,
+    pub port: String,
+    /// Empty for TCP.
+    pub path: String,
+    pub interval: i32,
+    pub healthy: i32,
+    pub unhealthy: i32,
+}
+
+/// The port of health checks that is each target's own.
+pub(super) const TRAFFIC_PORT: &str = "traffic-port";
+pub(super) const EVERYWHERE: &str = "0.0.0.0/0";
+
+/// What all Services share.
+#[derive(Debug, Clone)]
+pub(super) struct Defaults {
+    pub cluster: Cluster,
+    pub health: HealthProbe,
+    /// Services without an annotation get a network balancer.
+    pub network_by_default: bool,
+}
+
+impl Wanted {
+    pub(super) fn of(service: &Service, cluster: &ClusterRef, defaults: &Defaults) -> Result<Self> {
+        let annotations = Annotations(&service.annotations);
+        match annotations.kind(defaults.network_by_default)? {
+            Kind::Network => {}
+            Kind::Elsewhere(who) => return Err(ProviderError::implemented_elsewhere(who)),
+            Kind::Classic => {
+                let why = "this provider serves no classic balancers yet; set \
+                           service.beta.kubernetes.io/aws-load-balancer-type to nlb";
+                return Err(ProviderError::unsupported_feature("metadata.annotations", why));
+            }
+        }
+        let Some(reference) = &service.r#ref else {
+            return Err(ProviderError::invalid_argument_shape("service.ref", "is missing"));
+        };
+        if !service.load_balancer_ip.is_empty() {
+            let why = "AWS gives addresses by subnet; use the annotation aws-load-balancer-eip-allocations";
+            return Err(ProviderError::invalid_configuration("spec.loadBalancerIP", why));
+        }
+        let families = families(service)?;
+        let source_ranges = source_ranges(service)?;
+        let health = health::of(service, &annotations, &defaults.health)?;
+        let listeners =
+            listeners(service, &annotations, &|port, target, traffic: &ProtocolEnum| TargetGroup {
+                name: names::group(
+                    defaults.cluster.id(),
+                    reference,
+                    port,
+                    target,
+                    traffic,
+                    (&health.protocol, health.interval),
+                ),
+                port: target,
+                protocol: traffic.clone(),
+                health: health.clone(),
+            })?;
+        let mut tags = annotations.pairs("aws-load-balancer-additional-resource-tags");
+        tags.insert(names::SERVICE_TAG.to_owned(), names::service(reference));
+        tags.insert(names::OWNER_TAG.to_owned(), names::owner(&cluster.uid, reference));
+        tags.extend(defaults.cluster.tags());
+        Ok(Self {
+            name: names::balancer(&reference.uid),
+            internal: annotations.is_internal(),
+            families,
+            tags,
+            subnets: annotations.list("aws-load-balancer-subnets"),
+            allocations: annotations.list("aws-load-balancer-eip-allocations"),
+            private_addresses: annotations.list("aws-load-balancer-private-ipv4-addresses"),
+            attributes: annotations.attributes()?,
+            group_attributes: group_attributes(service, &annotations, &listeners)?,
+            listeners,
+            source_ranges,
+            node_labels: node_labels(service),
+        })
+    }
+
+    pub(super) fn groups(&self) -> Vec<&TargetGroup> {
+        self.listeners.iter().map(|one| &one.group).collect()
+    }
+}
+
+/// The labels that a Service's nodes have; an empty value stands for any.
+pub(super) fn node_labels(service: &Service) -> Texts {
+    Annotations(&service.annotations).pairs("aws-load-balancer-target-node-labels")
+}
+
+pub(super) fn has_labels(node: &NodeRef, wanted: &Texts) -> bool {
+    let has = |(key, value): (&String, &String)| {
+        node.labels.get(key).is_some_and(|of_node| value.is_empty() || of_node == value)
+    };
+    wanted.iter().all(has)
+}
+
+/// Both families are served only where the source of a client of IPv6, which nodes cannot see, does not matter.
+fn families(service: &Service) -> Result<Families> {
+    let has = |family: IpFamily| service.ip_families().any(|one| one == family);
+    match (has(IpFamily::Ipv4), has(IpFamily::Ipv6)) {
+        (false, true) => {
+            let why = "a network balancer has IPv4, or both families";
+            return Err(ProviderError::unsupported_feature("spec.ipFamilies", why));
+        }
+        (true, true) => {}
+        _ => return Ok(Families::V4),
+    }
+    let restricted = !service.source_ranges.is_empty();
+    let of_udp = service.ports.iter().any(|port| port.protocol() == Protocol::Udp);
+    match service.ip_family_policy() {
+        IpFamilyPolicy::RequireDualStack if restricted => {
+            let why = "nodes see clients of IPv6 with the balancer's own address, so a balancer of both families serves everybody";
+            Err(ProviderError::unsupported_feature("spec.loadBalancerSourceRanges", why))
+        }
+        IpFamilyPolicy::RequireDualStack if of_udp => {
+            let why = "a network balancer of both families has TCP alone";
+            Err(ProviderError::unsupported_feature("spec.ipFamilyPolicy", why))
+        }
+        IpFamilyPolicy::RequireDualStack => Ok(Families::Dual),
+        _ if restricted || of_udp => Ok(Families::V4),
+        _ => Ok(Families::DualIfPossible),
+    }
+}
+
+pub(super) fn source_ranges(service: &Service) -> Result<Vec<String>> {
+    if service.source_ranges.iter().any(|range| range.contains(':')) {
+        let why =
+            "nodes see clients of IPv6 with the balancer's own address, so ranges of IPv6 cannot be held";
+        return Err(ProviderError::unsupported_feature("spec.loadBalancerSourceRanges", why));
+    }
+    let everywhere = || vec![EVERYWHERE.to_owned()];
+    Ok(if service.source_ranges.is_empty() { everywhere() } else { service.source_ranges.clone() })
+}
+
+fn listeners(
+    service: &Service,
+    annotations: &Annotations<'_>,
+    group: &dyn Fn(i32, i32, &ProtocolEnum) -> TargetGroup,
+) -> Result<Vec<Listener>> {
+    if service.ports.is_empty() {
+        return Err(ProviderError::invalid_configuration("spec.ports", "a balancer needs a port"));
+    }
+    let mut listeners: Vec<Listener> = Vec::new();
+    for (at, port) in service.ports.iter().enumerate() {
+        let field = |name: &str| format!("spec.ports[{at}].{name}");
+        if port.node_port == 0 {
+            let why = "AWS reaches the pods by node ports, and the Service allocates none";
+            return Err(ProviderError::unsupported_feature("spec.allocateLoadBalancerNodePorts", why));
+        }
+        let protocol = match port.protocol() {
+            Protocol::Tcp => ProtocolEnum::Tcp,
+            Protocol::Udp => ProtocolEnum::Udp,
+            Protocol::Sctp | Protocol::Unspecified => {
+                let why = "a network balancer has TCP and UDP";
+                return Err(ProviderError::unsupported_feature(&field("protocol"), why));
+            }
+        };
+        if let Some(there) = listeners.iter_mut().find(|one| one.port == port.port) {
+            // Both protocols on one port are one listener with one group, which has one port.
+            if there.tls.is_some() || there.group.port != port.node_port {
+                let why = "TCP and UDP on one port need the same node port, and no TLS";
+                return Err(ProviderError::unsupported_feature(&field("nodePort"), why));
+            }
+            there.protocol = ProtocolEnum::TcpUdp;
+            there.group = group(port.port, port.node_port, &ProtocolEnum::TcpUdp);
+            continue;
+        }
+        let tls = annotations.tls(port)?;
+        let traffic = match &tls {
+            Some(_) if annotations.speaks_tls_to_nodes() => ProtocolEnum::Tls,
+            _ => protocol.clone(),
+        };
+        listeners.push(Listener {
+            port: port.port,
+            protocol: if tls.is_some() { ProtocolEnum::Tls } else { protocol },
+            tls,
+            group: group(port.port, port.node_port, &traffic),
+        });
+    }
+    Ok(listeners)
+}
+
+fn group_attributes(
+    service: &Service,
+    annotations: &Annotations<'_>,
+    listeners: &[Listener],
+) -> Result<Texts> {
+    let of_udp = |port: &ServicePort| port.protocol() == Protocol::Udp;
+    let mut attributes = annotations.group_attributes(service.ports.iter().any(of_udp))?;
+    let sticky = service.client_ip_affinity.is_some();
+    if sticky && listeners.iter().any(|one| one.tls.is_some()) {
+        let why = "a listener with TLS has no affinity";
+        return Err(ProviderError::unsupported_feature("spec.sessionAffinity", why));
+    }
+    attributes.insert(STICKY.to_owned(), sticky.to_string());
+    if sticky {
+        attributes.insert("stickiness.type".to_owned(), "source_ip".to_owned());
+    }
+    Ok(attributes)
+}
+
+/// The attribute of target groups that says whether a client keeps its node.
+pub(super) const STICKY: &str = "stickiness.enabled";
+
+#[cfg(test)]
+mod tests;

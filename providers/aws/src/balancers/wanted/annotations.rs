@@ -1,0 +1,141 @@
+//! The annotations of Services, read as the published provider reads them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use cloudprovider_sdk::proto::{Protocol, ServicePort};
+use cloudprovider_sdk::{ProviderError, Result};
+
+use super::{Texts, Tls};
+
+const PREFIX: &str = "service.beta.kubernetes.io/";
+
+pub(super) struct Annotations<'a>(pub &'a HashMap<String, String>);
+
+/// Which balancer a Service asks for.
+pub(super) enum Kind<'a> {
+    Network,
+    Classic,
+    /// One of another controller's.
+    Elsewhere(&'a str),
+}
+
+impl Annotations<'_> {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(&format!("{PREFIX}{name}")).map(String::as_str)
+    }
+
+    pub(super) fn error(name: &str, why: &str) -> ProviderError {
+        ProviderError::invalid_configuration(&format!("metadata.annotations[{PREFIX}{name}]"), why)
+    }
+
+    pub(super) fn kind(&self, network_by_default: bool) -> Result<Kind<'_>> {
+        match self.get("aws-load-balancer-type") {
+            Some("nlb") => Ok(Kind::Network),
+            Some("external" | "nlb-ip") => Ok(Kind::Elsewhere("aws-load-balancer-controller")),
+            None | Some("") if network_by_default => Ok(Kind::Network),
+            // Any other value is a classic balancer for the published provider.
+            _ => Ok(Kind::Classic),
+        }
+    }
+
+    /// Whatever is not "false" means yes.
+    pub(super) fn is_internal(&self) -> bool {
+        !matches!(self.get("aws-load-balancer-internal"), None | Some("" | "false"))
+    }
+
+    /// Texts between commas.
+    pub(super) fn list(&self, name: &str) -> Vec<String> {
+        let all = self.get(name).unwrap_or_default().split(',').map(str::trim);
+        all.filter(|one| !one.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// `key=value`, `key=` or `key`, between commas. What follows a second `=` is lost, as it always was.
+    pub(super) fn pairs(&self, name: &str) -> Texts {
+        let mut pairs = BTreeMap::new();
+        for pair in self.get(name).unwrap_or_default().trim().split(',') {
+            let mut parts = pair.trim().split('=');
+            if let Some(key) = parts.next().filter(|key| !key.is_empty()) {
+                pairs.insert(key.to_owned(), parts.next().unwrap_or_default().to_owned());
+            }
+        }
+        pairs
+    }
+
+    /// As Go reads it.
+    fn bool(&self, name: &str) -> Result<bool> {
+        match self.get(name) {
+            Some("1" | "t" | "T" | "TRUE" | "true" | "True") => Ok(true),
+            None | Some("" | "0" | "f" | "F" | "FALSE" | "false" | "False") => Ok(false),
+            Some(other) => Err(Self::error(name, &format!("{other:?} is neither true nor false"))),
+        }
+    }
+
+    pub(super) fn number(&self, name: &str, default: i32) -> Result<i32> {
+        let Some(text) = self.get(name) else { return Ok(default) };
+        text.parse().map_err(|_not_one| Self::error(name, &format!("{text:?} is no number")))
+    }
+
+    /// Attributes of the balancer.
+    pub(super) fn attributes(&self) -> Result<Texts> {
+        let cross = self.bool("aws-load-balancer-cross-zone-load-balancing-enabled")?;
+        let logs = self.bool("aws-load-balancer-access-log-enabled")?;
+        let mut attributes = vec![
+            ("load_balancing.cross_zone.enabled", cross.to_string()),
+            ("access_logs.s3.enabled", logs.to_string()),
+        ];
+        if logs {
+            for (key, annotation) in [
+                ("access_logs.s3.bucket", "aws-load-balancer-access-log-s3-bucket-name"),
+                ("access_logs.s3.prefix", "aws-load-balancer-access-log-s3-bucket-prefix"),
+            ] {
+                attributes.push((key, self.get(annotation).unwrap_or_default().to_owned()));
+            }
+        }
+        Ok(attributes.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    }
+
+    /// Attributes of the target groups that the user set.
+    pub(super) fn group_attributes(&self, any_udp: bool) -> Result<Texts> {
+        let name = "aws-load-balancer-target-group-attributes";
+        let attributes = self.pairs(name);
+        for (key, value) in &attributes {
+            if !matches!(&**key, "preserve_client_ip.enabled" | "proxy_protocol_v2.enabled") {
+                let why = format!(
+                    "{key:?} cannot be set; use preserve_client_ip.enabled or proxy_protocol_v2.enabled"
+                );
+                return Err(Self::error(name, &why));
+            }
+            if !matches!(&**value, "true" | "false") {
+                return Err(Self::error(name, &format!("{key}={value:?} is neither true nor false")));
+            }
+            if any_udp && key == "preserve_client_ip.enabled" && value == "false" {
+                return Err(Self::error(name, "with UDP the client's address is always preserved"));
+            }
+        }
+        if self.get("aws-load-balancer-extra-security-groups").is_some() {
+            let why =
+                "a network balancer has no extra security groups; use aws-load-balancer-security-groups";
+            return Err(Self::error("aws-load-balancer-extra-security-groups", why));
+        }
+        Ok(attributes)
+    }
+
+    /// The certificate of a port, if it has one.
+    pub(super) fn tls(&self, port: &ServicePort) -> Result<Option<Tls>> {
+        let certificate = self.get("aws-load-balancer-ssl-cert").unwrap_or_default();
+        if certificate.is_empty() || port.protocol() == Protocol::Udp {
+            return Ok(None);
+        }
+        let ports = self.get("aws-load-balancer-ssl-ports").unwrap_or_default();
+        let is_named = |one: &str| one.parse::<i32>().map_or(one == port.name, |number| number == port.port);
+        if !matches!(ports, "" | "*") && !ports.split(',').any(is_named) {
+            return Ok(None);
+        }
+        let policy = self.get("aws-load-balancer-ssl-negotiation-policy").unwrap_or_default();
+        Ok(Some(Tls { certificate: certificate.to_owned(), policy: policy.to_owned() }))
+    }
+
+    pub(super) fn speaks_tls_to_nodes(&self) -> bool {
+        self.get("aws-load-balancer-backend-protocol") == Some("ssl")
+    }
+}

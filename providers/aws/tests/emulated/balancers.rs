@@ -1,0 +1,457 @@
+//! Network balancers: the same as the published provider's, in fewer calls, and nothing left behind.
+
+use std::collections::{BTreeMap, HashMap};
+
+use cloudprovider_proto::v1alpha1::{
+    Adoption, BackendSet, BatchUpdateLoadBalancersRequest, DeleteLoadBalancerRequest,
+    EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, Fencing, GetLoadBalancerRequest, IpFamily,
+    ListLoadBalancersRequest, LoadBalancer, LoadBalancerState, LoadBalancerUpdate, NodeRef, Ownership,
+    Protocol, Service, ServicePort, ServiceRef, TrafficPolicy, UpdateOutcome,
+};
+use tonic::Status;
+
+use crate::aws::{Aws, Instance, Provider, cluster};
+
+const SERVE: [&str; 1] = ["--network-balancers=annotated"];
+const LEGACY: Adoption = Adoption::AdoptByLegacyName;
+
+fn service(number: usize, annotations: &[(&str, &str)], ports: &[(Protocol, i32, i32)]) -> Service {
+    let nlb = [("aws-load-balancer-type", "nlb")];
+    let annotations: HashMap<_, _> = nlb
+        .iter()
+        .chain(annotations)
+        .map(|(key, value)| (format!("service.beta.kubernetes.io/{key}"), (*value).to_owned()))
+        .collect();
+    let port = |(protocol, port, node_port): &(Protocol, i32, i32)| ServicePort {
+        name: format!("p{port}"),
+        protocol: (*protocol).into(),
+        port: *port,
+        node_port: *node_port,
+        ..ServicePort::default()
+    };
+    Service {
+        r#ref: Some(ServiceRef {
+            namespace: "shop".to_owned(),
+            name: format!("web-{number}"),
+            uid: format!("{number:08}-0000-4000-8000-5e7c1a9e0000"),
+        }),
+        annotations,
+        ports: ports.iter().map(port).collect(),
+        ip_families: vec![IpFamily::Ipv4.into()],
+        ..Service::default()
+    }
+}
+
+fn web(number: usize) -> Service {
+    service(number, &[], &[(Protocol::Tcp, 80, 30_000 + number as i32)])
+}
+
+/// Network balancers of every kind that both providers make.
+fn kinds() -> Vec<Service> {
+    let (tcp, secure) = ((Protocol::Tcp, 80, 30080), (Protocol::Tcp, 443, 30443));
+    let local = |service| Service {
+        external_traffic_policy: TrafficPolicy::Local.into(),
+        health_check_node_port: 32000,
+        ..service
+    };
+    let ranges = |service| Service {
+        source_ranges: vec!["192.0.2.0/24".to_owned(), "198.51.100.0/24".to_owned()],
+        ..service
+    };
+    let checks = [
+        ("aws-load-balancer-healthcheck-protocol", "HTTP"),
+        ("aws-load-balancer-healthcheck-path", "/ready"),
+        ("aws-load-balancer-healthcheck-port", "8080"),
+        ("aws-load-balancer-healthcheck-interval", "10"),
+        ("aws-load-balancer-healthcheck-healthy-threshold", "4"),
+        ("aws-load-balancer-healthcheck-unhealthy-threshold", "4"),
+    ];
+    let attributes = ("aws-load-balancer-target-group-attributes", "proxy_protocol_v2.enabled=true");
+    vec![
+        service(1, &[], &[tcp]),
+        service(2, &[], &[(Protocol::Tcp, 80, 30082), secure]),
+        service(3, &[], &[(Protocol::Udp, 53, 30053)]),
+        local(service(4, &[], &[(Protocol::Tcp, 80, 30084)])),
+        ranges(service(5, &[], &[(Protocol::Tcp, 80, 30085)])),
+        service(6, &checks, &[(Protocol::Tcp, 80, 30086)]),
+        service(
+            7,
+            &[("aws-load-balancer-cross-zone-load-balancing-enabled", "true")],
+            &[(Protocol::Tcp, 80, 30087)],
+        ),
+        service(
+            8,
+            &[("aws-load-balancer-additional-resource-tags", "team=shop,cost")],
+            &[(Protocol::Tcp, 80, 30088)],
+        ),
+        service(9, &[attributes], &[(Protocol::Tcp, 80, 30089)]),
+        service(10, &[("aws-load-balancer-internal", "true")], &[(Protocol::Tcp, 80, 30090)]),
+        ranges(local(service(11, &[], &[(Protocol::Udp, 53, 30091)]))),
+    ]
+}
+
+fn nodes(instances: &[Instance]) -> Vec<NodeRef> {
+    instances.iter().map(Instance::node).collect()
+}
+
+async fn try_ensure(
+    provider: &Provider,
+    service: &Service,
+    nodes: &[NodeRef],
+    digest: &str,
+    adoption: Adoption,
+) -> Result<EnsureLoadBalancerResponse, Status> {
+    let request = EnsureLoadBalancerRequest {
+        cluster: cluster(),
+        fencing: Some(Fencing::default()),
+        service: Some(service.clone()),
+        backends: Some(BackendSet { nodes: nodes.to_vec(), ..BackendSet::default() }),
+        desired_digest: digest.to_owned(),
+        revision: 0,
+        adoption: adoption.into(),
+    };
+    provider.balancers().ensure_load_balancer(request).await.map(tonic::Response::into_inner)
+}
+
+/// Asks until nothing is in progress.
+async fn ensure(provider: &Provider, service: &Service, nodes: &[NodeRef], digest: &str) -> LoadBalancer {
+    for _ in 0..20 {
+        let answer = try_ensure(provider, service, nodes, digest, LEGACY).await.unwrap();
+        if answer.in_progress.is_none() {
+            return answer.load_balancer.unwrap();
+        }
+    }
+    panic!("the balancer of {service:?} does not come about");
+}
+
+/// Gives all Services these nodes, and returns how many were updated.
+async fn update(provider: &Provider, services: &[Service], nodes: &[NodeRef], digest: &str) -> usize {
+    let item = |service: &Service| LoadBalancerUpdate {
+        service: Some(service.clone()),
+        desired_digest: digest.to_owned(),
+        revision: 0,
+    };
+    let request = BatchUpdateLoadBalancersRequest {
+        cluster: cluster(),
+        fencing: Some(Fencing::default()),
+        backends: Some(BackendSet { nodes: nodes.to_vec(), ..BackendSet::default() }),
+        items: services.iter().map(item).collect(),
+    };
+    let results =
+        provider.balancers().batch_update_load_balancers(request).await.unwrap().into_inner().results;
+    results.iter().filter(|one| one.outcome() == UpdateOutcome::Updated).count()
+}
+
+async fn try_delete(provider: &Provider, service: &Service, adoption: Adoption) -> Result<bool, Status> {
+    let request = DeleteLoadBalancerRequest {
+        cluster: cluster(),
+        fencing: Some(Fencing::default()),
+        service: service.r#ref.clone(),
+        adoption: adoption.into(),
+        ..DeleteLoadBalancerRequest::default()
+    };
+    let answer = provider.balancers().delete_load_balancer(request).await?;
+    Ok(answer.into_inner().in_progress.is_none())
+}
+
+async fn get(provider: &Provider, service: &Service) -> LoadBalancer {
+    let request = GetLoadBalancerRequest { cluster: cluster(), service: service.r#ref.clone() };
+    let answer = provider.balancers().get_load_balancer(request).await.unwrap();
+    answer.into_inner().load_balancer.unwrap()
+}
+
+/// Everything that AWS has for Services.
+async fn left(aws: &mut Aws) -> Vec<String> {
+    aws.tell("left").await
+}
+
+#[tokio::test]
+async fn a_balancer_is_made_edited_followed_and_deleted_and_nothing_is_left() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 3").await;
+    let [first, both] = [&instances[..1], &instances[..2]].map(nodes);
+    let native = aws.native(&SERVE).await;
+    let mut service = web(1);
+    let made = ensure(&native, &service, &first, "class-service-one").await;
+    assert_eq!(made.state(), LoadBalancerState::Active);
+    assert!(made.ingress[0].hostname.contains(".elb.us-east-1.amazonaws.com"), "{made:?}");
+    assert_eq!((made.applied_digest.as_str(), made.ownership()), ("class-service-one", Ownership::ByUid));
+    let name = made.name.clone();
+    let ids = |instances: &[Instance]| {
+        let mut ids: Vec<_> = instances.iter().map(|one| one.id.clone()).collect();
+        ids.sort();
+        ids.join(" ")
+    };
+    let expected = |of: &[Instance]| format!("30001/TCP used by 1: [{}]", ids(of));
+    assert!(left(&mut aws).await[1].ends_with(&expected(&instances[..1])), "{:?}", left(&mut aws).await);
+
+    assert_eq!(update(&native, &[service.clone()], &both, "class-service-two").await, 1);
+    assert!(left(&mut aws).await[1].ends_with(&expected(&instances[..2])));
+    assert_eq!(get(&native, &service).await.applied_digest, "class-service-two");
+
+    // Another node port is another group; the old one and its rule go.
+    service.ports[0].node_port = 30_002;
+    service.ports.push(ServicePort {
+        port: 443,
+        node_port: 30_443,
+        protocol: Protocol::Tcp.into(),
+        ..ServicePort::default()
+    });
+    let edited = ensure(&native, &service, &both, "class-other-two").await;
+    assert_eq!(edited.ingress, made.ingress);
+    let lines = left(&mut aws).await;
+    let has = |part: &str| lines.iter().filter(|line| line.contains(part)).count();
+    assert_eq!((has("30001"), has("/TCP used by 1"), has("client=")), (0, 2, 2), "{lines:?}");
+    assert_eq!(lines[0], format!("balancer {name} [80 443]"));
+
+    assert!(try_delete(&native, &service, Adoption::Refuse).await.unwrap());
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+    assert_eq!(get(&native, &service).await.state(), LoadBalancerState::Absent);
+    assert!(try_delete(&native, &service, Adoption::Refuse).await.unwrap(), "again");
+}
+
+/// What one provider makes, the other finds as it has to be: nothing but tags of ours changes on the way there and back.
+#[tokio::test]
+async fn each_provider_takes_over_what_the_other_made_without_changing_it() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let nodes = nodes(&instances);
+    let published = aws.published().await;
+    for service in kinds() {
+        ensure(&published, &service, &nodes, "one").await;
+    }
+    let made = left(&mut aws).await;
+    // It writes the path of health checks over HTTP each time.
+    let then = aws.tell("calls").await;
+    for service in kinds() {
+        ensure(&published, &service, &nodes, "one").await;
+    }
+    let always = aws.changes_since(&then).await;
+
+    let native = aws.native(&SERVE).await;
+    for service in kinds() {
+        let refused = try_ensure(&native, &service, &nodes, "one", Adoption::Refuse).await.unwrap_err();
+        assert!(refused.message().contains("former controller"), "{refused}");
+        assert_eq!(get(&native, &service).await.ownership(), Ownership::ByLegacyName);
+    }
+    let then = aws.tell("calls").await;
+    for service in kinds() {
+        ensure(&native, &service, &nodes, "one").await;
+    }
+    let tags = "elasticloadbalancing:AddTags".to_owned();
+    let changes = aws.changes_since(&then).await;
+    assert_eq!(changes.keys().collect::<Vec<_>>(), [&tags], "{changes:?}");
+    assert_eq!(left(&mut aws).await, made);
+
+    let then = aws.tell("calls").await;
+    for service in kinds() {
+        ensure(&published, &service, &nodes, "one").await;
+    }
+    assert_eq!(aws.changes_since(&then).await, always, "on the way back");
+    assert_eq!(left(&mut aws).await, made);
+
+    // And what ours makes is what the published one would have made.
+    for service in kinds() {
+        assert!(try_delete(&native, &service, Adoption::Refuse).await.unwrap());
+    }
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+    // As many as AWS allows at once, by two processes.
+    for services in kinds().chunks(6) {
+        let native = aws.native(&SERVE).await;
+        for service in services {
+            ensure(&native, service, &nodes, "one").await;
+        }
+    }
+    assert_eq!(left(&mut aws).await, made);
+    let then = aws.tell("calls").await;
+    for service in kinds() {
+        ensure(&published, &service, &nodes, "one").await;
+    }
+    assert_eq!(aws.changes_since(&then).await, always);
+}
+
+#[tokio::test]
+async fn a_node_joins_many_balancers_and_a_restart_reads_them_in_few_calls() {
+    let mut aws = Aws::start().await;
+    // A size that nothing was made for.
+    let count = 21 + usize::from(std::process::id() as u8) % 9;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 3").await;
+    let (two, three) = (nodes(&instances[..2]), nodes(&instances));
+    let services: Vec<_> = (1..=count).map(web).collect();
+    // AWS allows ten new ones at once, and then one every five seconds; a new process knows of none yet.
+    for services in services.chunks(10) {
+        let native = aws.native(&SERVE).await;
+        for service in services {
+            ensure(&native, service, &two, "class-service-two").await;
+        }
+    }
+    let native = aws.native(&SERVE).await;
+    assert_eq!(update(&native, &services, &two, "class-service-two").await, count);
+    let before = aws.calls().await;
+    assert_eq!(update(&native, &services, &three, "class-service-three").await, count);
+    let join = aws.calls().await - before;
+    // Each registers the node; its tags are told of twenty at once; whose node it is.
+    assert!(join as usize <= count + count.div_ceil(20) + 1, "{count} balancers took {join} calls");
+
+    drop(native);
+    let native = aws.native(&SERVE).await;
+    let of_balancing = |calls: &BTreeMap<String, u32>| {
+        calls
+            .iter()
+            .filter(|(action, _)| action.starts_with("elasticloadbalancing:"))
+            .map(|(_, count)| count)
+            .sum::<u32>()
+    };
+    let before = of_balancing(&aws.tell("calls").await);
+    let request = ListLoadBalancersRequest { cluster: cluster(), page_size: 500, page_token: String::new() };
+    let listed = native.balancers().list_load_balancers(request).await.unwrap().into_inner();
+    assert_eq!(listed.load_balancers.len(), count);
+    assert!(listed.load_balancers.iter().all(|one| one.applied_digest == "class-service-three"));
+    let restart = of_balancing(&aws.tell("calls").await) - before;
+    assert!(restart as usize <= 1 + count.div_ceil(20), "{restart} calls");
+    // Whoever has no memory yet reads what is there.
+    assert_eq!(update(&native, &services, &two, "class-service-two").await, count);
+    let lines = left(&mut aws).await;
+    assert!(lines.iter().all(|line| !line.contains(&instances[2].id)), "{lines:?}");
+}
+
+/// Every call that changes something fails once before it has happened, and once after it, and the provider is killed.
+#[tokio::test]
+async fn whoever_is_killed_at_any_call_leaves_one_balancer_and_then_nothing() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let (one, two) = (nodes(&instances[..1]), nodes(&instances));
+    let first = service(1, &[], &[(Protocol::Tcp, 80, 30080), (Protocol::Tcp, 443, 30443)]);
+    let ranges = vec!["192.0.2.0/24".to_owned()];
+    let mut second = Service { source_ranges: ranges, ..first.clone() };
+    second.ports[0].node_port = 30081;
+    second.ports.truncate(1);
+    let cross = "service.beta.kubernetes.io/aws-load-balancer-cross-zone-load-balancing-enabled";
+    second.annotations.insert(cross.to_owned(), "true".to_owned());
+
+    let native = aws.native(&SERVE).await;
+    let then = aws.tell("calls").await;
+    ensure(&native, &first, &one, "one").await;
+    let made = left(&mut aws).await;
+    let creating = aws.changes_since(&then).await;
+    let then = aws.tell("calls").await;
+    ensure(&native, &second, &two, "two").await;
+    let edited = left(&mut aws).await;
+    let editing = aws.changes_since(&then).await;
+    let then = aws.tell("calls").await;
+    assert!(try_delete(&native, &second, Adoption::Refuse).await.unwrap());
+    let deleting = aws.changes_since(&then).await;
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+    drop(native);
+
+    let faults = |calls: &BTreeMap<String, u32>| {
+        let each =
+            calls.iter().flat_map(|(action, count)| (0..*count).map(move |skip| (action.clone(), skip)));
+        let how = [r#""lost":true"#, r#""code":"InternalFailure","status":500"#];
+        each.flat_map(move |(action, skip)| {
+            how.map(|how| format!(r#"rules {{"action":"{action}","times":1,"skip":{skip},{how}}}"#))
+        })
+        .collect::<Vec<_>>()
+    };
+    let mut tried = 0;
+    for (step, calls) in [(0, &creating), (1, &editing), (2, &deleting)] {
+        for fault in faults(calls) {
+            let native = aws.native(&SERVE).await;
+            if step > 0 {
+                ensure(&native, &first, &one, "one").await;
+            }
+            aws.tell::<serde_json::Value>(&fault).await;
+            let hit = match step {
+                0 => try_ensure(&native, &first, &one, "one", Adoption::Refuse).await.is_err(),
+                1 => try_ensure(&native, &second, &two, "two", Adoption::Refuse).await.is_err(),
+                _ => try_delete(&native, &first, Adoption::Refuse).await.is_err(),
+            };
+            tried += usize::from(hit);
+            drop(native);
+            aws.tell::<serde_json::Value>("rules").await;
+            let native = aws.native(&SERVE).await;
+            if step < 2 {
+                let (service, nodes, digest, expected) =
+                    if step == 0 { (&first, &one, "one", &made) } else { (&second, &two, "two", &edited) };
+                ensure(&native, service, nodes, digest).await;
+                assert_eq!(left(&mut aws).await, *expected, "after {fault}");
+            }
+            while !try_delete(&native, &first, Adoption::Refuse).await.unwrap() {}
+            assert_eq!(left(&mut aws).await, Vec::<String>::new(), "after {fault}");
+        }
+    }
+    assert!(tried >= 30, "only {tried} faults were met");
+}
+
+#[tokio::test]
+async fn instances_that_do_not_run_wait_and_keep_nobody_out() {
+    let mut aws = Aws::start().await;
+    let [runs, stopped, gone, hidden]: [Instance; 4] =
+        aws.tell::<Vec<_>>("launch us-east-1a 4").await.try_into().unwrap();
+    let native = aws.native(&SERVE).await;
+    let service = web(1);
+    for command in
+        [format!("stop {}", stopped.id), format!("terminate {}", gone.id), format!("hide {}", hidden.id)]
+    {
+        aws.tell::<serde_json::Value>(&command).await;
+    }
+    let created = Some(std::time::SystemTime::now().into());
+    let young = NodeRef { creation_time: created, ..hidden.node() };
+    let all = [runs.node(), stopped.node(), gone.node(), young];
+    let answer = try_ensure(&native, &service, &all, "all", Adoption::Refuse).await.unwrap();
+    assert_eq!(answer.in_progress.unwrap().reason, "WAITING_FOR_INSTANCES");
+    assert!(left(&mut aws).await[1].ends_with(&format!("[{}]", runs.id)));
+    for command in [format!("start {}", stopped.id), format!("show {}", hidden.id)] {
+        aws.tell::<serde_json::Value>(&command).await;
+    }
+    ensure(&native, &service, &all, "all").await;
+    let mut ids = [runs.id.clone(), stopped.id.clone(), hidden.id.clone()];
+    ids.sort();
+    assert!(left(&mut aws).await[1].ends_with(&format!("[{}]", ids.join(" "))), "{:?}", left(&mut aws).await);
+    // EC2 forgets them for a minute: nobody is taken out.
+    aws.tell::<serde_json::Value>(&format!("hide {}", hidden.id)).await;
+    ensure(&native, &service, &all[1..], "fewer").await;
+    assert!(left(&mut aws).await[1].contains(&hidden.id));
+}
+
+#[tokio::test]
+async fn a_full_quota_is_named_and_the_rest_goes_on() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let native = aws.native(&SERVE).await;
+    let service = web(1);
+    ensure(&native, &service, &nodes(&instances[..1]), "one").await;
+    let rule =
+        r#"rules {"action":"ec2:AuthorizeSecurityGroupIngress","code":"RulesPerSecurityGroupLimitExceeded"}"#;
+    aws.tell::<serde_json::Value>(rule).await;
+    let mut edited = service.clone();
+    edited.source_ranges = vec!["192.0.2.0/24".to_owned()];
+    let refused =
+        try_ensure(&native, &edited, &nodes(&instances), "two", Adoption::Refuse).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+    assert!(refused.message().contains("RulesPerSecurityGroupLimitExceeded"), "{refused}");
+    let lines = left(&mut aws).await;
+    assert!(lines[1].contains(&instances[1].id), "the balancer follows its nodes: {lines:?}");
+    let open = lines.iter().filter(|line| line.contains("0.0.0.0/0: kubernetes.io/rule/nlb/client")).count();
+    assert_eq!(open, 1, "and its clients still reach it: {lines:?}");
+}
+
+#[tokio::test]
+async fn a_balancer_of_another_cluster_stays_as_it_is() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 1").await;
+    let native = aws.native(&SERVE).await;
+    let service = web(1);
+    ensure(&native, &service, &nodes(&instances), "one").await;
+    let made = left(&mut aws).await;
+    let mut other = DeleteLoadBalancerRequest {
+        cluster: cluster(),
+        fencing: Some(Fencing::default()),
+        service: service.r#ref.clone(),
+        adoption: LEGACY.into(),
+        ..DeleteLoadBalancerRequest::default()
+    };
+    other.cluster.as_mut().unwrap().uid = "cluster-2".to_owned();
+    native.balancers().delete_load_balancer(other).await.unwrap();
+    assert_eq!(left(&mut aws).await, made);
+}
