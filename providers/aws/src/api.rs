@@ -25,6 +25,9 @@ use pace::Bucket;
 /// The longest that one call takes.
 const CALL_WITHIN: Duration = Duration::from_secs(30);
 
+/// How long a change goes on that nobody waits for.
+const CHANGE_WITHIN: Duration = Duration::from_secs(60);
+
 /// An action of AWS, with the bucket from which it draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Action {
@@ -200,7 +203,7 @@ impl Calls {
     {
         let turn = self.turn(action, until, Instant::now())?;
         tokio::time::sleep_until(turn).await;
-        let last = until.0.min(Instant::now() + CALL_WITHIN);
+        let last = until.end.min(Instant::now() + CALL_WITHIN);
         let outcome = match tokio::time::timeout_at(last, call).await {
             Ok(answer) => answer.map_err(|error| Failure::of(action, error)),
             Err(_late) => Err(Failure::no_answer(action)),
@@ -216,7 +219,7 @@ impl Calls {
         let waits =
             sources.iter().map(|source| buckets.entry(*source).or_insert_with(|| source.bucket()).wait(now));
         let wait = waits.max().unwrap_or_default();
-        if now + wait >= until.0 {
+        if now + wait >= until.of_turn(now) {
             return Err(Failure::paced(action, wait));
         }
         for source in sources {
@@ -283,23 +286,40 @@ impl Calls {
 
 /// By when a call must have ended.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Deadline(Instant);
+pub(crate) struct Deadline {
+    /// Until then somebody waits, who gets an answer in time.
+    answer: Instant,
+    end: Instant,
+}
 
 impl Deadline {
     /// The caller's, less what an answer takes.
     pub(crate) fn of(ctx: &CallContext) -> Self {
         let left = ctx.remaining().map_or(CALL_WITHIN, |left| left.saturating_sub(left / 20));
-        Self(Instant::now() + left)
+        Self::after(left)
+    }
+
+    /// Of a change: it goes on although its caller may be gone.
+    pub(crate) fn of_change(ctx: &CallContext) -> Self {
+        let Self { answer, end } = Self::of(ctx);
+        Self { answer, end: end.max(Instant::now() + CHANGE_WITHIN) }
     }
 
     /// The same, or sooner.
     pub(crate) fn within(self, time: Duration) -> Self {
-        Self(self.0.min(Instant::now() + time))
+        let end = self.end.min(Instant::now() + time);
+        Self { answer: self.answer.min(end), end }
     }
 
     /// For calls that nobody waits for.
     pub(crate) fn after(time: Duration) -> Self {
-        Self(Instant::now() + time)
+        let end = Instant::now() + time;
+        Self { answer: end, end }
+    }
+
+    /// By when a call must have its turn, so that whoever waits hears of it in time.
+    fn of_turn(self, now: Instant) -> Instant {
+        if now < self.answer { self.answer } else { self.end }
     }
 }
 

@@ -194,7 +194,7 @@ impl Balancers {
         (cluster, service): (&ClusterRef, &proto::Service),
         actual: &mut Actual,
     ) -> Result<(), Stop> {
-        let until = Deadline::of(ctx);
+        let until = Deadline::of_change(ctx);
         let reference = reference(service)?;
         let wanted = Wanted::of(service, cluster, &self.defaults)?;
         self.check_labels(&wanted.node_labels)?;
@@ -315,7 +315,7 @@ impl Balancers {
     }
 
     async fn delete(&self, ctx: &CallContext, request: &DeleteLoadBalancerRequest) -> Result<(), Stop> {
-        let until = Deadline::of(ctx);
+        let until = Deadline::of_change(ctx);
         let (Some(cluster), Some(service)) = (&request.cluster, &request.service) else { return Ok(()) };
         let name = names::balancer(&service.uid);
         let adopts = request.adoption() == Adoption::AdoptByLegacyName;

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ import (
 
 // Rule is what happens to the calls of one action, instead of what moto would do.
 type Rule struct {
-	// Action is the action as IAM has it, such as "ec2:DescribeInstances".
+	// Action is the action as IAM has it, such as "ec2:DescribeInstances", or a pattern, such as "elasticloadbalancing:*".
 	Action string `json:"action"`
 	// Code refuses a call with this error code, and Status as its HTTP status, 400 by default.
 	Code   string `json:"code,omitempty"`
@@ -36,8 +37,9 @@ type Rule struct {
 
 // applies says whether the rule refuses this call, and counts it.
 func (r *Rule) applies(action string, now time.Time) bool {
+	matches, err := path.Match(r.Action, action)
 	switch {
-	case r.Action != action || r.Times < 0:
+	case err != nil || !matches || r.Times < 0:
 		return false
 	case r.Skip > 0:
 		r.Skip--

@@ -62,7 +62,8 @@ fn every_code_of_aws_has_its_reason() {
 fn calls_keep_the_pace_and_are_refused_where_it_would_be_too_late() {
     let (calls, now) = (Calls::default(), Instant::now());
     let turn = |until: u64| {
-        let until = Deadline(now + Duration::from_secs(until));
+        let end = now + Duration::from_secs(until);
+        let until = Deadline { answer: end, end };
         calls.turn(Action::DescribeInstanceTopology, until, now).map(|turn| (turn - now).as_secs())
     };
     let turns: Vec<_> = (0..3).map(|_| turn(60).unwrap()).collect();

@@ -137,7 +137,7 @@ pub(super) async fn everything(
 }
 
 /// All target groups, as a Service sees them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Groups {
     pub of_balancer: Vec<Group>,
     /// A former attempt for the Service left them without a balancer.
@@ -153,22 +153,73 @@ pub(super) async fn groups(
     service: &ServiceRef,
     until: Deadline,
 ) -> Result<Groups, Failure> {
-    let begin = names::groups(service);
-    // Also where the balancer is gone, and AWS still says that its groups are used.
-    let part_of_arn = format!("/{}/", names::balancer(&service.uid));
-    let Groups { mut of_balancer, mut left, mut checked_by_others } = Groups::default();
-    let mut marker = None;
+    all_groups(cloud, until).await?.of(cloud, cluster_uid, service, until).await
+}
+
+/// All target groups of the account in this region, with the ARNs of the balancers that use them.
+#[derive(Debug)]
+pub(super) struct AllGroups(Vec<(Vec<String>, Group)>);
+
+pub(super) async fn all_groups(cloud: &Cloud, until: Deadline) -> Result<AllGroups, Failure> {
+    let (mut all, mut marker) = (Vec::new(), None);
     loop {
         let asked = cloud.elb.describe_target_groups().page_size(PAGE).set_marker(marker).send();
         let answer = cloud.calls.make(Action::DescribeTargetGroups, until, asked).await?;
-        for one in answer.target_groups() {
-            let at = one.load_balancer_arns();
-            if at.iter().any(|arn| arn.contains(&part_of_arn)) {
-                of_balancer.push(group(one));
-            } else if at.is_empty() && one.target_group_name().unwrap_or_default().starts_with(&begin) {
-                left.push(group(one));
-            } else if !at.is_empty() {
-                checked_by_others.insert(rules::health_port(&group(one).is));
+        all.extend(answer.target_groups().iter().map(|one| (one.load_balancer_arns().to_vec(), group(one))));
+        marker = answer.next_marker().filter(|marker| !marker.is_empty()).map(str::to_owned);
+        if marker.is_none() {
+            return Ok(AllGroups(all));
+        }
+    }
+}
+
+impl AllGroups {
+    /// Those of the balancer of a Service.
+    pub(super) fn of_balancer(&self, service: &ServiceRef) -> Vec<Group> {
+        // Also where the balancer is gone, and AWS still says that its groups are used.
+        let part_of_arn = format!("/{}/", names::balancer(&service.uid));
+        let is_used = |(at, _): &&(Vec<String>, Group)| at.iter().any(|arn| arn.contains(&part_of_arn));
+        self.0.iter().filter(is_used).map(|(_, group)| group.clone()).collect()
+    }
+
+    async fn of(
+        &self,
+        cloud: &Cloud,
+        cluster_uid: &str,
+        service: &ServiceRef,
+        until: Deadline,
+    ) -> Result<Groups, Failure> {
+        let of_balancer = self.of_balancer(service);
+        let begin = names::groups(service);
+        let (unused, used): (Vec<_>, Vec<_>) = self.0.iter().partition(|(at, _)| at.is_empty());
+        let others = used.iter().map(|(_, group)| group).filter(|group| !of_balancer.contains(group));
+        let checked_by_others = others.map(|group| rules::health_port(&group.is)).collect();
+        let unused = unused.iter().map(|(_, group)| group).filter(|group| group.is.name.starts_with(&begin));
+        let mut left: Vec<_> = unused.cloned().collect();
+        let arns: Vec<_> = left.iter().map(|group| group.arn.clone()).collect();
+        let tags = tags(cloud, &arns, until).await?;
+        // Other Services have names that begin alike.
+        left.retain(|group| {
+            tags.get(&group.arn).is_some_and(|tags| whose(cloud, cluster_uid, service, tags) != Whose::Others)
+        });
+        Ok(Groups { of_balancer, left, checked_by_others })
+    }
+}
+
+/// All balancers with these names, without listeners and attributes.
+pub(super) async fn balancers(
+    cloud: &Cloud,
+    wanted: &BTreeSet<String>,
+    until: Deadline,
+) -> Result<HashMap<String, Balancer>, Failure> {
+    let (mut all, mut marker) = (HashMap::new(), None);
+    loop {
+        let asked = cloud.elb.describe_load_balancers().page_size(PAGE).set_marker(marker).send();
+        let answer = cloud.calls.make(Action::DescribeLoadBalancers, until, asked).await?;
+        for one in answer.load_balancers().iter().filter(|one| is_network(one)) {
+            let name = one.load_balancer_name().unwrap_or_default();
+            if wanted.contains(name) {
+                all.insert(name.to_owned(), described(one));
             }
         }
         marker = answer.next_marker().filter(|marker| !marker.is_empty()).map(str::to_owned);
@@ -176,13 +227,12 @@ pub(super) async fn groups(
             break;
         }
     }
-    let arns: Vec<_> = left.iter().map(|group| group.arn.clone()).collect();
-    let tags = tags(cloud, &arns, until).await?;
-    // Other Services have names that begin alike.
-    left.retain(|group| {
-        tags.get(&group.arn).is_some_and(|tags| whose(cloud, cluster_uid, service, tags) != Whose::Others)
-    });
-    Ok(Groups { of_balancer, left, checked_by_others })
+    let arns: Vec<_> = all.values().map(|one| one.arn.clone()).collect();
+    let mut tags = tags(cloud, &arns, until).await?;
+    for one in all.values_mut() {
+        one.tags = tags.remove(&one.arn).unwrap_or_default();
+    }
+    Ok(all)
 }
 
 fn group(found: &types::TargetGroup) -> Group {

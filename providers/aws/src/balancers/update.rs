@@ -3,7 +3,7 @@
 //! In: the new nodes, and the Services that have them. Out: one result for each. Only targets and the nodes' rules change, as
 //! what AWS has asks for: an edit of the Service that failed does not matter.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use cloudprovider_sdk::proto::{
@@ -13,12 +13,13 @@ use cloudprovider_sdk::proto::{
 use cloudprovider_sdk::{CallContext, ProviderError, Result};
 use futures::StreamExt as _;
 
+use super::plan::Balancer;
 use super::read::{self, Whose};
 use super::wanted::{self, Texts};
 use super::work::Work;
 use super::work::instances_of;
 use super::{Balancers, Known, Nodes, Stop, apply, digest_tags, names, reference, rules, subnets};
-use crate::api::Deadline;
+use crate::api::{Deadline, Failure};
 
 /// So many balancers change at the same time; AWS's own pace is slower.
 const AT_ONCE: usize = 8;
@@ -30,7 +31,37 @@ struct Call<'a> {
     cluster: ClusterRef,
     nodes: Vec<&'a NodeRef>,
     hosts: Arc<Nodes>,
+    there: There,
     until: Deadline,
+}
+
+/// What AWS has for the Services of which this process knows nothing yet.
+#[derive(Default)]
+struct There {
+    balancers: HashMap<String, Balancer>,
+    groups: Option<read::AllGroups>,
+}
+
+impl There {
+    async fn read(
+        of: &Balancers,
+        request: &BatchUpdateLoadBalancersRequest,
+        until: Deadline,
+    ) -> Result<Self, Failure> {
+        let services = request.items.iter().filter_map(|item| item.service.as_ref()?.r#ref.as_ref());
+        let unknown: BTreeSet<_> = {
+            let known = of.known.lock();
+            let unknown = services.filter(|service| !known.contains_key(&service.uid));
+            unknown.map(|service| names::balancer(&service.uid)).collect()
+        };
+        if unknown.is_empty() {
+            return Ok(Self::default());
+        }
+        let balancers = read::balancers(&of.cloud, &unknown, until).await?;
+        let groups =
+            if balancers.is_empty() { None } else { Some(read::all_groups(&of.cloud, until).await?) };
+        Ok(Self { balancers, groups })
+    }
 }
 
 /// A balancer with its new backends, and the tags that have to tell of them.
@@ -45,12 +76,13 @@ pub(super) async fn all(
     ctx: &CallContext,
     request: BatchUpdateLoadBalancersRequest,
 ) -> Result<BatchUpdateLoadBalancersResponse> {
+    let until = Deadline::of_change(ctx);
+    let there = There::read(of, &request, until).await?;
     let backends = request.backends.unwrap_or_default();
     let nodes: Vec<_> = backends.nodes.iter().collect();
     let cluster = request.cluster.unwrap_or_default();
-    let until = Deadline::of(ctx);
     let hosts = of.hosts.of(&of.cloud, &instances_of(of, &nodes), until).await?.into();
-    let call = &Call { of, ctx, cluster, nodes, hosts, until };
+    let call = &Call { of, ctx, cluster, nodes, hosts, there, until };
     let mut items = Vec::new();
     for item in request.items {
         items.push(async move {
@@ -97,7 +129,7 @@ fn result(service_uid: String, outcome: Result<(), Stop>) -> LoadBalancerUpdateR
 impl Call<'_> {
     /// `None`: nothing is left to do, not even a tag.
     async fn one(&self, service: &Service, digest: &str) -> Result<Option<Filled>, Stop> {
-        let Self { of, until, .. } = *self;
+        let (of, until) = (self.of, self.until);
         let reference = reference(service)?;
         let labels = wanted::node_labels(service);
         of.check_labels(&labels)?;
@@ -143,10 +175,11 @@ impl Call<'_> {
     async fn read(&self, service: &ServiceRef) -> Result<Known, Stop> {
         let (cloud, cluster, until) = (&self.of.cloud, &self.cluster.uid, self.until);
         let needs_ensure = || Stop::Failed(ProviderError::needs_ensure(&service.name));
-        let found = read::balancer(cloud, &names::balancer(&service.uid), until).await?;
-        let is_ours = |one: &super::Balancer| read::whose(cloud, cluster, service, &one.tags) == Whose::Ours;
-        let balancer = found.filter(is_ours).ok_or_else(needs_ensure)?;
-        let mut groups = read::groups(cloud, cluster, service, until).await?.of_balancer;
+        let is_ours = |one: &&Balancer| read::whose(cloud, cluster, service, &one.tags) == Whose::Ours;
+        let found = self.there.balancers.get(&names::balancer(&service.uid)).filter(is_ours);
+        let balancer = found.ok_or_else(needs_ensure)?.clone();
+        let all = self.there.groups.as_ref();
+        let mut groups = all.map(|all| all.of_balancer(service)).unwrap_or_default();
         if groups.is_empty() {
             return Err(needs_ensure());
         }

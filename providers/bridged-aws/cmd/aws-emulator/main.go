@@ -21,7 +21,7 @@ import (
 	"cloudprovider.ccm/bridged-aws/emulator"
 )
 
-const usage = "launch ZONE [COUNT [NAME [TYPE]]], named NAME, shapes, stop ID, start ID, terminate ID, hide ID, show ID, instance ID, balancers, left, routes, calls, " +
+const usage = "launch ZONE [COUNT [NAME [TYPE]]], named NAME, shapes, stop ID, start ID, terminate ID, hide ID, show ID, instance ID, balancers, inspect NAME, legacy NAME SERVICE, unmake NAME, left, routes, calls, " +
 	"callers, run-on ID, rules [JSON], or door STATE"
 
 func main() {
@@ -120,6 +120,12 @@ func obey(ctx context.Context, cloud *emulator.Cloud, door *emulator.Door, netwo
 		return cloud.Instance(ctx, of)
 	case "balancers":
 		return cloud.Balancers(ctx)
+	case "inspect":
+		return cloud.Inspect(ctx, of)
+	case "legacy":
+		return struct{}{}, cloud.MakeLegacy(ctx, network, of, words[2])
+	case "unmake":
+		return struct{}{}, cloud.Unmake(ctx, of)
 	case "left":
 		return cloud.Left(ctx)
 	case "routes":

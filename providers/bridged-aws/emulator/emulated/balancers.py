@@ -234,3 +234,25 @@ def describe_groups_with_users(self, *args, **kwargs):
 
 
 ELBv2Backend.describe_target_groups = describe_groups_with_users
+
+modify_listener = ELBv2Backend.modify_listener
+
+
+def modify_any_listener(self, arn, port=None, protocol=None, ssl_policy=None, certificates=None, actions=None):
+    """moto knows no listener with UDP or TLS to be modified, and keeps the certificate of one that has TLS no more."""
+    network = ("TCP", "UDP", "TCP_UDP", "TLS")
+    listener = modify_listener(self, arn, port, None if protocol in network else protocol, ssl_policy, certificates, actions)
+    if protocol not in network:
+        return listener
+    if protocol == "TLS":
+        listener.certificates = [one["CertificateArn"] for one in certificates] if certificates else listener.certificates
+        if not listener.certificates:
+            raise ValidationError("A certificate must be specified for TLS listeners")
+        listener.certificate = listener.certificates[0]
+    else:
+        listener.certificate, listener.certificates, listener.ssl_policy = None, [], None
+    listener.protocol = protocol
+    return listener
+
+
+ELBv2Backend.modify_listener = modify_any_listener

@@ -1,5 +1,7 @@
 """Security groups and tags."""
 
+import os
+
 from moto.ec2.exceptions import EC2ClientError, InvalidInstanceIdError
 from moto.ec2.models.security_groups import SecurityGroupBackend
 from moto.ec2.models.tags import TagBackend
@@ -32,6 +34,19 @@ def delete_unused(self, name=None, group_id=None):
 
 
 SecurityGroupBackend.delete_security_group = delete_unused
+
+# AWS's quota, and what it was raised to.
+RULES = 60
+RAISED = int(os.environ.get("RULES_PER_SECURITY_GROUP", RULES))
+
+check_rules = SecurityGroupBackend._verify_group_will_respect_rule_count_limit
+
+
+def check_raised(self, group, current_rule_nb, *args, **kwargs):
+    check_rules(self, group, current_rule_nb + RULES - RAISED, *args, **kwargs)
+
+
+SecurityGroupBackend._verify_group_will_respect_rule_count_limit = check_raised
 
 create_tags = TagBackend.create_tags
 

@@ -26,7 +26,8 @@ pub(crate) struct Standing {
     ports: BTreeSet<StandingPort>,
     /// None if the cloud's balancer has only a name.
     families: Option<BTreeSet<String>>,
-    source_ranges: BTreeSet<String>,
+    /// None if the cloud restricts at the instances, and none stands behind the balancer.
+    source_ranges: Option<BTreeSet<String>>,
     /// Provider IDs.
     targets: BTreeSet<String>,
     health_check: Option<HealthCheck>,
@@ -67,7 +68,7 @@ impl Standing {
         let differences = [
             self.ports_differ(service),
             unlike("targets", &self.targets, &machines),
-            unlike("source_ranges", &restricted(&self.source_ranges), &restricted(&service.source_ranges)),
+            self.ranges_differ(service),
             self.families_differ(service),
             self.check_differs(service),
         ];
@@ -83,6 +84,14 @@ impl Standing {
             node_port: tells_node_ports.then_some(port.node_port),
         });
         unlike("ports", &self.ports, &wanted.collect())
+    }
+
+    fn ranges_differ(&self, service: &Service) -> Option<String> {
+        let Some(seen) = &self.source_ranges else {
+            let told = || "source_ranges are not told, though instances stand behind it".to_owned();
+            return (!self.targets.is_empty()).then(told);
+        };
+        unlike("source_ranges", &restricted(seen), &restricted(&service.source_ranges))
     }
 
     fn families_differ(&self, service: &Service) -> Option<String> {
@@ -218,6 +227,7 @@ mod tests {
             ("/ports/0/node_port", json!(80)),
             ("/families/0", json!("IPv6")),
             ("/source_ranges", json!(["0.0.0.0/0"])),
+            ("/source_ranges", Value::Null),
             ("/targets", json!(["a://1", "a://2"])),
             ("/health_check", Value::Null),
         ] {
@@ -230,6 +240,6 @@ mod tests {
     #[test]
     fn another_shape_is_told() {
         let Err(Stop::NotRun(why)) = Standing::of("h", json!([{"ports": []}])) else { panic!("it is read") };
-        assert_eq!(why, r#"hook h printed another shape: missing field `source_ranges`: {"ports":[]}"#);
+        assert_eq!(why, r#"hook h printed another shape: missing field `targets`: {"ports":[]}"#);
     }
 }
