@@ -159,12 +159,30 @@ func TestTheEmulatorAnswersAsElasticLoadBalancingDoes(t *testing.T) {
 		LoadBalancerArn: made.LoadBalancerArn, Port: aws.Int32(80), Protocol: elbtypes.ProtocolEnumTcp,
 		DefaultActions: []elbtypes.Action{{Type: elbtypes.ActionTypeEnumForward, TargetGroupArn: group}},
 	}
-	is("the policy of TCP", aws.ToString(must(client.CreateListener(ctx, listen))(t).Listeners[0].SslPolicy), "")
+	listener := must(client.CreateListener(ctx, listen))(t).Listeners[0]
+	is("the policy of TCP", aws.ToString(listener.SslPolicy), "")
 	_, err = client.CreateListener(ctx, listen)
 	is("a second listener", code(err), "DuplicateListener")
 	listen.Port, listen.Protocol = aws.Int32(443), elbtypes.ProtocolEnumTls
 	_, err = client.CreateListener(ctx, listen)
 	is("TLS without a certificate", code(err), "ValidationError")
+
+	target.Name, target.Port, target.Protocol = aws.String("both"), aws.Int32(30053), elbtypes.ProtocolEnumTcpUdp
+	other := must(client.CreateTargetGroup(ctx, target))(t).TargetGroups[0].TargetGroupArn
+	modified := must(client.ModifyListener(ctx, &elb.ModifyListenerInput{
+		ListenerArn: listener.ListenerArn, Protocol: elbtypes.ProtocolEnumTcpUdp,
+		DefaultActions: []elbtypes.Action{{Type: elbtypes.ActionTypeEnumForward, TargetGroupArn: other}},
+	}))(t).Listeners[0]
+	is("a listener that gets UDP, too", string(modified.Protocol), "TCP_UDP")
+	used := must(client.DescribeTargetGroups(ctx, &elb.DescribeTargetGroupsInput{LoadBalancerArn: made.LoadBalancerArn}))(t).TargetGroups
+	if len(used) != 1 || *used[0].TargetGroupArn != *other {
+		t.Errorf("the balancer uses %v, want the group of its listener alone", used)
+	}
+	of := map[string]string{}
+	for _, one := range must(client.DescribeTargetGroupAttributes(ctx, &elb.DescribeTargetGroupAttributesInput{TargetGroupArn: group}))(t).Attributes {
+		of[*one.Key] = *one.Value
+	}
+	is("the attributes of a group", of["preserve_client_ip.enabled"]+" "+of["proxy_protocol_v2.enabled"], "true false")
 
 	attributes := map[string]string{}
 	described := must(client.DescribeLoadBalancerAttributes(ctx, &elb.DescribeLoadBalancerAttributesInput{LoadBalancerArn: made.LoadBalancerArn}))(t)

@@ -33,7 +33,7 @@ use tokio::time::Instant;
 use crate::api::{Action, Deadline, Failure};
 use crate::cloud::Cloud;
 use crate::config::Config;
-use hosts::Hosts;
+use hosts::{Hosts, State};
 use plan::{Actual, Balancer, Group, Place};
 use read::Whose;
 use wanted::{Defaults, Texts, Wanted};
@@ -167,7 +167,11 @@ impl Balancers {
         }
         let _turn = self.rules.lock().await;
         let mut groups = rules::Groups::read(&self.cloud, hosts, until).await?;
-        let nodes = groups.of_nodes(hosts)?;
+        let mut nodes = groups.of_nodes(hosts)?;
+        if hosts.values().any(|host| host.state != State::Running) {
+            // EC2 may have forgotten them for a while: what is open stays open.
+            nodes.extend(groups.open_to(&claim.name));
+        }
         let is_more = groups.grant(&self.cloud, claim, &nodes, until).await?;
         Ok((nodes, is_more))
     }

@@ -41,8 +41,10 @@ struct Greeting {
 pub enum Kind {
     /// The published one, behind the bridge.
     Bridged,
-    /// The one that is written for the contract.
+    /// The one that is written for the contract, for nodes alone.
     Native,
+    /// The same, for all Services, too.
+    Balancing,
 }
 
 /// An instance.
@@ -106,7 +108,7 @@ impl Aws {
     pub fn provider(&self, kind: Kind) -> ProviderUnderTest {
         let program = match kind {
             Kind::Bridged => self.binaries.join("bridged-aws"),
-            Kind::Native => std::env::var_os("PROVIDER_AWS").map_or_else(
+            Kind::Native | Kind::Balancing => std::env::var_os("PROVIDER_AWS").map_or_else(
                 || {
                     Path::new(env!("CARGO_MANIFEST_DIR"))
                         .join("../../providers/aws/target/debug/provider-aws")
@@ -114,10 +116,14 @@ impl Aws {
                 PathBuf::from,
             ),
         };
+        let mut flags = vec![format!("--cloud-config={}", self.config.display())];
+        if kind == Kind::Balancing {
+            flags.push("--network-balancers=all".to_owned());
+        }
         ProviderUnderTest {
             name: "aws".to_owned(),
             program,
-            flags: vec![format!("--cloud-config={}", self.config.display())],
+            flags,
             environment: self.greeting.environment.clone().into_iter().collect(),
         }
     }

@@ -179,7 +179,11 @@ async fn stopped_and_started(kind: Kind) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
 async fn restarts_of_either_side_lose_nothing_and_make_nothing_twice() -> Result<()> {
-    let mut world = World::start(&[]).await?;
+    restarted(Kind::Bridged).await
+}
+
+async fn restarted(kind: Kind) -> Result<()> {
+    let mut world = World::with(kind, &[]).await?;
     create(&world.cluster.client, load_balancer("web")).await?;
     let made = world.balancer(&[80]).await?;
 
@@ -276,7 +280,7 @@ async fn a_balancers_life(kind: &str, wish: Value) -> Result<()> {
     nothing_was_forbidden(&world.cluster)
 }
 
-/// The provider that is written for the contract, with nodes alone.
+/// The provider that is written for the contract.
 mod native {
     use super::*;
 
@@ -290,6 +294,12 @@ mod native {
     #[ignore = "needs providers/aws, built; providers/aws/check runs it"]
     async fn a_stopped_machine_taints_its_node_until_it_runs_again() -> Result<()> {
         stopped_and_started(Kind::Native).await
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs providers/aws, built; providers/aws/check runs it"]
+    async fn restarts_of_either_side_lose_nothing_and_make_nothing_twice() -> Result<()> {
+        restarted(Kind::Balancing).await
     }
 
     /// EC2 may not know a new instance for a while, and says that it does not exist.

@@ -70,12 +70,14 @@ const FIELDS: [(&str, &str); 12] = [
 const SUBNETS: &str = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-subnets]";
 const GROUPS: &str = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-security-groups]";
 /// What passes once something else has ended.
-const BUSY: [&str; 5] = [
+const BUSY: [&str; 7] = [
     "DependencyViolation",
     "ResourceInUse",
     "OperationNotPermitted",
     "DuplicateTargetGroupName",
     "DuplicateListener",
+    "InvalidPermission.Duplicate",
+    "InvalidPermission.NotFound",
 ];
 const WHILE_BUSY: Duration = Duration::from_secs(10);
 

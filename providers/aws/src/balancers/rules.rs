@@ -197,6 +197,13 @@ impl Groups {
         Ok(groups)
     }
 
+    /// The groups that let a balancer's clients in.
+    pub(super) fn open_to(&self, name: &str) -> impl Iterator<Item = String> {
+        let description = format!("{CLIENT}={name}");
+        let is_open = move |group: &Of| group.rules.iter().any(|rule| rule.description == description);
+        self.0.iter().filter(move |(_, group)| is_open(group)).map(|(id, _)| id.clone())
+    }
+
     /// Grants what is wanted on the nodes' groups. Returns whether there is something to revoke, too.
     pub(super) async fn grant(
         &mut self,

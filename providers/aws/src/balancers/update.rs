@@ -16,8 +16,7 @@ use futures::StreamExt as _;
 use super::plan::Balancer;
 use super::read::{self, Whose};
 use super::wanted::{self, Texts};
-use super::work::Work;
-use super::work::instances_of;
+use super::work::{Work, instances_of};
 use super::{Balancers, Known, Nodes, Stop, apply, digest_tags, names, reference, rules, subnets};
 use crate::api::{Deadline, Failure};
 
@@ -138,8 +137,10 @@ impl Call<'_> {
             Some(known) => known,
             None => self.read(reference).await?,
         };
-        let nodes = self.nodes.iter().copied().filter(|node| wanted::has_labels(node, &labels)).collect();
-        let mut work = Work::knowing(of, self.ctx, nodes, self.hosts.clone(), until);
+        let nodes: Vec<_> =
+            self.nodes.iter().copied().filter(|node| wanted::has_labels(node, &labels)).collect();
+        let hosts = if nodes.len() == self.nodes.len() { self.hosts.clone() } else { self.hosts_of(&nodes) };
+        let mut work = Work::knowing(of, self.ctx, nodes, hosts, until);
         let name = names::balancer(&reference.uid);
         let seen: BTreeSet<_> = work.hosts.values().flat_map(|host| host.groups.iter().cloned()).collect();
         let mut opened = Ok(None);
@@ -169,6 +170,14 @@ impl Call<'_> {
         let arn = known.balancer.arn.clone();
         of.known.lock().insert(reference.uid.clone(), known);
         Ok((!new.is_empty()).then(|| Filled { service_uid: reference.uid.clone(), arn, tags: new }))
+    }
+
+    fn hosts_of(&self, nodes: &[&NodeRef]) -> Arc<Nodes> {
+        let ids = instances_of(self.of, nodes);
+        ids.into_iter()
+            .filter_map(|id| self.hosts.get(&id).cloned().map(|host| (id, host)))
+            .collect::<Nodes>()
+            .into()
     }
 
     /// What AWS has for a Service of which this process knows nothing yet.
