@@ -202,7 +202,11 @@ impl Balancers {
         let reference = reference(service)?;
         let wanted = Wanted::of(service, cluster, &self.defaults)?;
         self.check_labels(&wanted.node_labels)?;
-        let balancer = read::balancer(&self.cloud, &wanted.name, until).await?;
+        let (balancer, groups) = tokio::try_join!(
+            Box::pin(read::balancer(&self.cloud, &wanted.name, until)),
+            Box::pin(read::all_groups(&self.cloud, until))
+        )?;
+        let is_new = balancer.is_none();
         if let Some(found) = &balancer {
             match read::whose(&self.cloud, &cluster.uid, reference, &found.tags) {
                 Whose::Others => return Err(ProviderError::owned_by_other_cluster(&wanted.name).into()),
@@ -219,7 +223,7 @@ impl Balancers {
         }
         let checked_by_others;
         (*actual, checked_by_others) =
-            read::everything(&self.cloud, &cluster.uid, reference, balancer, until).await?;
+            read::everything(&self.cloud, &cluster.uid, reference, (balancer, groups), until).await?;
         let (place, ranges) = self.place(&wanted, actual, until).await?;
         let nodes = request.backends.iter().flat_map(|set| &set.nodes);
         let nodes = nodes.filter(|node| wanted::has_labels(node, &wanted.node_labels)).collect();
@@ -231,7 +235,11 @@ impl Balancers {
             checked_by_others,
         };
         // What cannot be opened must not keep everything else from working.
-        let opened = self.open(&claim, &work.hosts, until).await;
+        let opened = if is_new && work.hosts.is_empty() {
+            Ok((BTreeSet::new(), false))
+        } else {
+            self.open(&claim, &work.hosts, until).await
+        };
         work.converge(&wanted, &place, actual).await?;
         let (open, is_more) = opened?;
         if is_more {
@@ -333,7 +341,8 @@ impl Balancers {
             return Ok(());
         }
         self.known.lock().remove(&service.uid);
-        let found = read::groups(&self.cloud, &cluster.uid, service, until).await?;
+        let all = read::all_groups(&self.cloud, until).await?;
+        let found = all.of(&self.cloud, &cluster.uid, service, until).await?;
         if let Some(balancer) = &balancer {
             absence_is_fine(apply::delete_balancer(&self.cloud, &balancer.arn, until).await)?;
         }

@@ -120,10 +120,11 @@ pub(super) async fn everything(
     cloud: &Cloud,
     cluster_uid: &str,
     service: &ServiceRef,
-    balancer: Option<Balancer>,
+    (balancer, groups): (Option<Balancer>, AllGroups),
     until: Deadline,
 ) -> Result<(Actual, BTreeSet<i32>), Failure> {
-    let Groups { of_balancer, left, checked_by_others } = groups(cloud, cluster_uid, service, until).await?;
+    let Groups { of_balancer, left, checked_by_others } =
+        groups.of(cloud, cluster_uid, service, until).await?;
     let mut actual = Actual { groups: [of_balancer, left].concat(), balancer };
     for group in &mut actual.groups {
         group.attributes = group_attributes(cloud, &group.arn, until).await?;
@@ -144,16 +145,6 @@ pub(super) struct Groups {
     pub left: Vec<Group>,
     /// On which ports the targets of other balancers are checked.
     pub checked_by_others: BTreeSet<i32>,
-}
-
-/// Reads them.
-pub(super) async fn groups(
-    cloud: &Cloud,
-    cluster_uid: &str,
-    service: &ServiceRef,
-    until: Deadline,
-) -> Result<Groups, Failure> {
-    all_groups(cloud, until).await?.of(cloud, cluster_uid, service, until).await
 }
 
 /// All target groups of the account in this region, with the ARNs of the balancers that use them.
@@ -182,7 +173,7 @@ impl AllGroups {
         self.0.iter().filter(is_used).map(|(_, group)| group.clone()).collect()
     }
 
-    async fn of(
+    pub(super) async fn of(
         &self,
         cloud: &Cloud,
         cluster_uid: &str,

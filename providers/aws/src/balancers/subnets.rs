@@ -25,14 +25,15 @@ pub(super) async fn choose(
 ) -> Result<Vec<Subnet>> {
     let of_vpc = filter("vpc-id", [cloud.vpc.clone()]);
     let asked = cloud.ec2.describe_subnets().filters(of_vpc.clone()).send();
-    let answer = cloud.calls.make(Action::DescribeSubnets, until, asked).await?;
-    let subnets = answer.subnets.unwrap_or_default();
+    let subnets = Box::pin(cloud.calls.make(Action::DescribeSubnets, until, asked));
     let chosen = if wanted.subnets.is_empty() {
         let asked = cloud.ec2.describe_route_tables().filters(of_vpc).send();
-        let tables = cloud.calls.make(Action::DescribeRouteTables, until, asked).await?;
+        let tables = Box::pin(cloud.calls.make(Action::DescribeRouteTables, until, asked));
+        let (subnets, tables) = tokio::try_join!(subnets, tables)?;
+        let subnets = subnets.subnets.unwrap_or_default();
         discovered(cloud, subnets, tables.route_tables(), wanted.internal, fallback)
     } else {
-        named(&wanted.subnets, subnets)?
+        named(&wanted.subnets, subnets.await?.subnets.unwrap_or_default())?
     };
     let why = |what: &str, have: usize| {
         format!("has {have} {what} for {} subnets; name one for each", chosen.len())
