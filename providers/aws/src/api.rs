@@ -53,7 +53,6 @@ pub(crate) enum Action {
     ModifyLoadBalancerAttributes,
     SetIpAddressType,
     SetSubnets,
-    SetSecurityGroups,
     DeleteLoadBalancer,
     CreateTargetGroup,
     ModifyTargetGroup,

@@ -36,7 +36,7 @@ use crate::config::Config;
 use hosts::{Hosts, State};
 use plan::{Actual, Balancer, Group, Place};
 use read::Whose;
-use wanted::{Defaults, Texts, Wanted};
+use wanted::{Annotations, Defaults, Texts, Wanted};
 use work::Work;
 
 /// How soon to look whether a new balancer serves. AWS takes minutes.
@@ -137,13 +137,13 @@ impl Balancers {
     /// Where the balancer is, or will be.
     async fn place(&self, wanted: &Wanted, actual: &Actual, until: Deadline) -> Result<(Place, Vec<String>)> {
         let there = actual.balancer.as_ref();
-        let (none, groups) = (BTreeSet::new(), wanted.groups());
+        let groups = wanted.groups();
         let subnets = match there {
             Some(balancer) if wanted.subnets.is_empty() => {
                 let dual_stack = wanted.families.dual_stack(true);
                 if !dual_stack && !rules::need_subnets(&groups, &wanted.source_ranges) {
                     let subnets = balancer.subnets.iter().cloned().collect();
-                    return Ok((Place { subnets, has_v6: false, security_groups: none }, Vec::new()));
+                    return Ok((Place { subnets, has_v6: false }, Vec::new()));
                 }
                 subnets::read(&self.cloud, balancer.subnets.iter().cloned().collect(), until).await?
             }
@@ -152,7 +152,7 @@ impl Balancers {
         let has_v6 = subnets.iter().all(|subnet| !subnet.ipv6_cidr_block_association_set().is_empty());
         let ids = subnets.iter().filter_map(|subnet| subnet.subnet_id().map(str::to_owned)).collect();
         let ranges = subnets.iter().filter_map(|subnet| subnet.cidr_block().map(str::to_owned)).collect();
-        Ok((Place { subnets: ids, has_v6, security_groups: none }, ranges))
+        Ok((Place { subnets: ids, has_v6 }, ranges))
     }
 
     /// Opens the nodes to the balancer.
@@ -217,8 +217,7 @@ impl Balancers {
             }
             if found.internal != wanted.internal {
                 let why = "a balancer cannot be moved into or out of the internet; delete the Service, and create it again";
-                let field = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-internal]";
-                return Err(ProviderError::invalid_configuration(field, why).into());
+                return Err(Annotations::error("aws-load-balancer-internal", why).into());
             }
         }
         let checked_by_others;
@@ -249,18 +248,17 @@ impl Balancers {
             return Err(Stop::Later(waits));
         }
         let Some(balancer) = &mut actual.balancer else { return Ok(()) };
-        let digest = digest_tags(&request.desired_digest);
-        let new: Texts =
-            digest.into_iter().filter(|(key, value)| balancer.tags.get(key) != Some(value)).collect();
+        let new = plan::missing(&digest_tags(&request.desired_digest), &balancer.tags);
         if !new.is_empty() {
             apply::tag(&self.cloud, std::slice::from_ref(&balancer.arn), &new, until).await?;
             balancer.tags.extend(new);
         }
-        let seen = work.hosts.values().flat_map(|host| host.groups.iter().cloned()).collect();
-        let known = Known { balancer: balancer.clone(), groups: actual.groups.clone(), seen };
+        balancer.serves = balancer.serves || self.serves_now(&balancer.arn, until).await?;
+        let serves = balancer.serves;
+        let known =
+            Known { balancer: balancer.clone(), groups: actual.groups.clone(), seen: work.security_groups() };
         self.known.lock().insert(reference.uid.clone(), known);
-        if balancer.serves || self.serves_now(&balancer.arn, until).await? {
-            balancer.serves = true;
+        if serves {
             return Ok(());
         }
         Err(Stop::Later(still_starting()))
@@ -292,22 +290,11 @@ impl Balancers {
         {
             return Ok(false);
         }
-        let (mut arns, mut marker, mut serves) = (BTreeSet::new(), None, false);
-        loop {
-            let asked =
-                self.cloud.elb.describe_load_balancers().page_size(read::PAGE).set_marker(marker).send();
-            let answer = self.cloud.calls.make(Action::DescribeLoadBalancers, until, asked).await?;
-            for one in answer.load_balancers().iter().map(read::described) {
-                serves |= one.serves && one.arn == arn;
-                if !one.serves {
-                    arns.insert(one.arn);
-                }
-            }
-            marker = answer.next_marker().filter(|marker| !marker.is_empty()).map(str::to_owned);
-            if marker.is_none() {
-                break;
-            }
-        }
+        let all = read::all_balancers(&self.cloud, until).await?;
+        let (ready, others): (Vec<_>, Vec<_>) =
+            all.iter().map(read::described).partition(|balancer| balancer.serves);
+        let serves = ready.iter().any(|balancer| balancer.arn == arn);
+        let arns = others.into_iter().map(|balancer| balancer.arn).collect();
         *starting = Some((Instant::now(), arns));
         Ok(serves)
     }
@@ -319,9 +306,7 @@ impl Balancers {
                 let why = format!(
                     "label {key:?} is unknown here; start the provider with --target-node-labels={key}"
                 );
-                let field =
-                    "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-target-node-labels]";
-                Err(ProviderError::invalid_configuration(field, &why))
+                Err(Annotations::error("aws-load-balancer-target-node-labels", &why))
             }
         }
     }

@@ -75,18 +75,9 @@ func (c *Cloud) inspectListener(ctx context.Context, listener elbv2types.Listene
 		check = port
 	}
 	one.HealthCheck = &BuiltPort{Port: check}
-	health, err := c.elbv2.DescribeTargetHealth(ctx, &elbv2.DescribeTargetHealthInput{TargetGroupArn: arn})
-	if err != nil {
+	ids, err := c.targets(ctx, arn)
+	if err != nil || len(ids) == 0 {
 		return err
-	}
-	ids := []string{}
-	for _, target := range health.TargetHealthDescriptions {
-		if target.TargetHealth.State != elbv2types.TargetHealthStateEnumDraining {
-			ids = append(ids, aws.ToString(target.Target.Id))
-		}
-	}
-	if len(ids) == 0 {
-		return nil
 	}
 	described, err := c.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: ids})
 	if err != nil {

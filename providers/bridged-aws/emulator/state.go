@@ -113,17 +113,10 @@ func (c *Cloud) Left(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	for _, group := range groups.TargetGroups {
-		targets, err := c.elbv2.DescribeTargetHealth(ctx, &elbv2.DescribeTargetHealthInput{TargetGroupArn: group.TargetGroupArn})
+		ids, err := c.targets(ctx, group.TargetGroupArn)
 		if err != nil {
 			return nil, err
 		}
-		ids := []string{}
-		for _, target := range targets.TargetHealthDescriptions {
-			if target.TargetHealth.State != elbv2types.TargetHealthStateEnumDraining {
-				ids = append(ids, aws.ToString(target.Target.Id))
-			}
-		}
-		slices.Sort(ids)
 		lines = append(lines, fmt.Sprintf("group %s %d/%s used by %d: %v",
 			aws.ToString(group.TargetGroupName), aws.ToInt32(group.Port), group.Protocol, len(group.LoadBalancerArns), ids))
 	}
@@ -141,6 +134,22 @@ func (c *Cloud) Left(ctx context.Context) ([]string, error) {
 	}
 	slices.Sort(lines)
 	return lines, nil
+}
+
+// targets returns the sorted instances of a target group but those that are leaving it.
+func (c *Cloud) targets(ctx context.Context, group *string) ([]string, error) {
+	health, err := c.elbv2.DescribeTargetHealth(ctx, &elbv2.DescribeTargetHealthInput{TargetGroupArn: group})
+	if err != nil {
+		return nil, err
+	}
+	ids := []string{}
+	for _, target := range health.TargetHealthDescriptions {
+		if target.TargetHealth.State != elbv2types.TargetHealthStateEnumDraining {
+			ids = append(ids, aws.ToString(target.Target.Id))
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
 }
 
 // Routes returns the routes to the cluster's nodes.

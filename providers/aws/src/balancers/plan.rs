@@ -30,7 +30,6 @@ pub(super) struct Balancer {
     pub dual_stack: bool,
     pub tags: Texts,
     pub subnets: BTreeSet<String>,
-    pub security_groups: BTreeSet<String>,
     pub attributes: Texts,
     pub listeners: Vec<Open>,
 }
@@ -67,8 +66,6 @@ pub(super) struct Backends {
 pub(super) struct Place {
     pub subnets: Vec<String>,
     pub has_v6: bool,
-    /// Of a balancer with security groups; none for one without.
-    pub security_groups: BTreeSet<String>,
 }
 
 /// One call of AWS that changes something.
@@ -78,7 +75,6 @@ pub(super) enum Step {
     Tag(Texts),
     SetFamilies { dual_stack: bool },
     SetSubnets(Vec<String>),
-    SetSecurityGroups(BTreeSet<String>),
     SetAttributes(Texts),
     CreateGroup(TargetGroup),
     SetHealth { group: String, health: Health },
@@ -114,11 +110,6 @@ fn of_balancer(wanted: &Wanted, place: &Place, balancer: &Balancer) -> Option<St
         && place.subnets.iter().cloned().collect::<BTreeSet<_>>() != balancer.subnets
     {
         return Some(Step::SetSubnets(place.subnets.clone()));
-    }
-    // A balancer that was made without groups cannot get any.
-    let has_groups = !balancer.security_groups.is_empty() && !place.security_groups.is_empty();
-    if has_groups && place.security_groups != balancer.security_groups {
-        return Some(Step::SetSecurityGroups(place.security_groups.clone()));
     }
     let attributes = missing(&wanted.attributes, &balancer.attributes);
     (!attributes.is_empty()).then_some(Step::SetAttributes(attributes))
@@ -193,7 +184,7 @@ fn what_is_left(wanted: &Wanted, balancer: &Balancer, actual: &Actual) -> Option
 }
 
 /// What of `wanted` is not so.
-fn missing(wanted: &Texts, actual: &Texts) -> Texts {
+pub(super) fn missing(wanted: &Texts, actual: &Texts) -> Texts {
     let is_so = |(key, value): &(&String, &String)| actual.get(*key) == Some(value);
     wanted.iter().filter(|pair| !is_so(pair)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
@@ -235,7 +226,6 @@ impl Actual {
                     dual_stack: wanted.families.dual_stack(place.has_v6),
                     tags: wanted.tags.clone(),
                     subnets: place.subnets.iter().cloned().collect(),
-                    security_groups: place.security_groups.clone(),
                     attributes: texts(&[
                         ("load_balancing.cross_zone.enabled", "false"),
                         ("access_logs.s3.enabled", "false"),
@@ -296,7 +286,6 @@ impl Balancer {
             Step::Tag(tags) => self.tags.extend(tags.clone()),
             Step::SetFamilies { dual_stack } => self.dual_stack = *dual_stack,
             Step::SetSubnets(subnets) => self.subnets = subnets.iter().cloned().collect(),
-            Step::SetSecurityGroups(groups) => self.security_groups.clone_from(groups),
             Step::SetAttributes(attributes) => self.attributes.extend(attributes.clone()),
             Step::CreateListener { listener, group } => self.listeners.push(open(made, listener, group)),
             Step::ModifyListener { arn, listener, group } => {

@@ -80,7 +80,6 @@ pub(super) fn described(found: &types::LoadBalancer) -> Balancer {
             .iter()
             .filter_map(|zone| zone.subnet_id().map(str::to_owned))
             .collect(),
-        security_groups: found.security_groups().iter().cloned().collect(),
         ..Balancer::default()
     }
 }
@@ -197,25 +196,34 @@ impl AllGroups {
     }
 }
 
+/// All balancers of the account in this region, of whatever type.
+pub(super) async fn all_balancers(
+    cloud: &Cloud,
+    until: Deadline,
+) -> Result<Vec<types::LoadBalancer>, Failure> {
+    let (mut all, mut marker) = (Vec::new(), None);
+    loop {
+        let asked = cloud.elb.describe_load_balancers().page_size(PAGE).set_marker(marker).send();
+        let answer = cloud.calls.make(Action::DescribeLoadBalancers, until, asked).await?;
+        marker = answer.next_marker().filter(|marker| !marker.is_empty()).map(str::to_owned);
+        all.extend(answer.load_balancers.unwrap_or_default());
+        if marker.is_none() {
+            return Ok(all);
+        }
+    }
+}
+
 /// All balancers with these names, without listeners and attributes.
 pub(super) async fn balancers(
     cloud: &Cloud,
     wanted: &BTreeSet<String>,
     until: Deadline,
 ) -> Result<HashMap<String, Balancer>, Failure> {
-    let (mut all, mut marker) = (HashMap::new(), None);
-    loop {
-        let asked = cloud.elb.describe_load_balancers().page_size(PAGE).set_marker(marker).send();
-        let answer = cloud.calls.make(Action::DescribeLoadBalancers, until, asked).await?;
-        for one in answer.load_balancers().iter().filter(|one| is_network(one)) {
-            let name = one.load_balancer_name().unwrap_or_default();
-            if wanted.contains(name) {
-                all.insert(name.to_owned(), described(one));
-            }
-        }
-        marker = answer.next_marker().filter(|marker| !marker.is_empty()).map(str::to_owned);
-        if marker.is_none() {
-            break;
+    let mut all = HashMap::new();
+    for one in all_balancers(cloud, until).await?.iter().filter(|one| is_network(one)) {
+        let name = one.load_balancer_name().unwrap_or_default();
+        if wanted.contains(name) {
+            all.insert(name.to_owned(), described(one));
         }
     }
     let arns: Vec<_> = all.values().map(|one| one.arn.clone()).collect();

@@ -6,15 +6,15 @@
 use std::collections::BTreeMap;
 
 use aws_sdk_ec2::types::{RouteTable, Subnet, Tag};
-use cloudprovider_sdk::{ProviderError, Result};
+use cloudprovider_sdk::Result;
 
-use super::wanted::Wanted;
+use super::wanted::{Annotations, Wanted};
 use crate::api::{Action, Deadline, Failure};
 use crate::cloud::{Cloud, Owner, filter};
 
 const ROLE_INTERNAL: &str = "kubernetes.io/role/internal-elb";
 const ROLE_PUBLIC: &str = "kubernetes.io/role/elb";
-const ANNOTATION: &str = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-subnets]";
+const ANNOTATION: &str = "aws-load-balancer-subnets";
 
 /// The subnets for a balancer, in the order in which its addresses are given.
 pub(super) async fn choose(
@@ -43,15 +43,14 @@ pub(super) async fn choose(
         ("aws-load-balancer-private-ipv4-addresses", "addresses", &wanted.private_addresses),
     ] {
         if !given.is_empty() && given.len() != chosen.len() {
-            let field = format!("metadata.annotations[service.beta.kubernetes.io/{annotation}]");
-            return Err(ProviderError::invalid_configuration(&field, &why(what, given.len())));
+            return Err(Annotations::error(annotation, &why(what, given.len())));
         }
     }
     if chosen.is_empty() {
         let kind = if wanted.internal { "" } else { " with a route to an internet gateway" };
         let why =
             format!("the network of cluster {} has no subnet{kind} for a balancer; name some", cloud.cluster);
-        return Err(ProviderError::invalid_configuration(ANNOTATION, &why));
+        return Err(Annotations::error(ANNOTATION, &why));
     }
     Ok(chosen)
 }
@@ -72,11 +71,11 @@ fn named(wanted: &[String], subnets: Vec<Subnet>) -> Result<Vec<Subnet>> {
             [subnet] => chosen.push(subnet.clone()),
             [] => {
                 let why = format!("the cluster's network has no subnet {name:?}");
-                return Err(ProviderError::invalid_configuration(ANNOTATION, &why));
+                return Err(Annotations::error(ANNOTATION, &why));
             }
             _ => {
                 let why = format!("several subnets are named {name:?}; use their IDs");
-                return Err(ProviderError::invalid_configuration(ANNOTATION, &why));
+                return Err(Annotations::error(ANNOTATION, &why));
             }
         }
     }

@@ -13,7 +13,7 @@ use cloudprovider_sdk::proto::{
 use cloudprovider_sdk::{CallContext, ProviderError, Result};
 use futures::StreamExt as _;
 
-use super::plan::Balancer;
+use super::plan::{self, Balancer};
 use super::read::{self, Whose};
 use super::wanted::{self, Texts};
 use super::work::{Work, instances_of};
@@ -142,7 +142,7 @@ impl Call<'_> {
         let hosts = if nodes.len() == self.nodes.len() { self.hosts.clone() } else { self.hosts_of(&nodes) };
         let mut work = Work::knowing(of, self.ctx, nodes, hosts, until);
         let name = names::balancer(&reference.uid);
-        let seen: BTreeSet<_> = work.hosts.values().flat_map(|host| host.groups.iter().cloned()).collect();
+        let seen = work.security_groups();
         let mut opened = Ok(None);
         if seen != known.seen
             && let Ok(clients) = wanted::source_ranges(service)
@@ -163,10 +163,9 @@ impl Call<'_> {
             return Err(Stop::Later(waits));
         }
         let tags = &known.balancer.tags;
-        let mut new = digest_tags(digest);
         // Of half a change no digest tells: only Ensure ends it.
         let is_whole = tags.get(names::APPLIED_TAG).is_some_and(|tag| !tag.is_empty());
-        new.retain(|key, value| is_whole && tags.get(key) != Some(value));
+        let new = if is_whole { plan::missing(&digest_tags(digest), tags) } else { Texts::new() };
         let arn = known.balancer.arn.clone();
         of.known.lock().insert(reference.uid.clone(), known);
         Ok((!new.is_empty()).then(|| Filled { service_uid: reference.uid.clone(), arn, tags: new }))

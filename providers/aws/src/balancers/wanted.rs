@@ -17,7 +17,8 @@ use cloudprovider_sdk::{ProviderError, Result};
 use super::names;
 use crate::cloud::Cluster;
 use crate::config::HealthProbe;
-use annotations::{Annotations, Kind};
+pub(super) use annotations::Annotations;
+use annotations::Kind;
 
 pub(super) type Texts = BTreeMap<String, String>;
 
@@ -101,7 +102,7 @@ pub(super) struct Defaults {
 impl Wanted {
     pub(super) fn of(service: &Service, cluster: &ClusterRef, defaults: &Defaults) -> Result<Self> {
         let annotations = Annotations(&service.annotations);
-        match annotations.kind(defaults.network_by_default)? {
+        match annotations.kind(defaults.network_by_default) {
             Kind::Network => {}
             Kind::Elsewhere(who) => return Err(ProviderError::implemented_elsewhere(who)),
             Kind::Classic => {
@@ -242,7 +243,7 @@ fn listeners(
             there.group = group(port.port, port.node_port, &ProtocolEnum::TcpUdp);
             continue;
         }
-        let tls = annotations.tls(port)?;
+        let tls = annotations.tls(port);
         let traffic = match &tls {
             Some(_) if annotations.speaks_tls_to_nodes() => ProtocolEnum::Tls,
             _ => protocol.clone(),

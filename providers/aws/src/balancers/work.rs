@@ -143,6 +143,11 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
+    /// All security groups that the nodes' instances have.
+    pub(super) fn security_groups(&self) -> BTreeSet<String> {
+        self.hosts.values().flat_map(|host| host.groups.iter().cloned()).collect()
+    }
+
     /// What has to be waited for.
     pub(super) fn waits(&self) -> Option<InProgress> {
         let first = self.waiting.first()?;

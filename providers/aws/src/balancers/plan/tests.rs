@@ -52,7 +52,7 @@ fn backends(random: &mut Rng) -> Backends {
 }
 
 fn place() -> Place {
-    Place { subnets: vec!["subnet-1".to_owned()], has_v6: true, security_groups: BTreeSet::new() }
+    Place { subnets: vec!["subnet-1".to_owned()], has_v6: true }
 }
 
 /// Takes steps, at most as many as given, and returns them. What AWS has is judged after each.

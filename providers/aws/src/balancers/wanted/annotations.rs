@@ -9,7 +9,7 @@ use super::{Texts, Tls};
 
 const PREFIX: &str = "service.beta.kubernetes.io/";
 
-pub(super) struct Annotations<'a>(pub &'a HashMap<String, String>);
+pub(in crate::balancers) struct Annotations<'a>(pub(super) &'a HashMap<String, String>);
 
 /// Which balancer a Service asks for.
 pub(super) enum Kind<'a> {
@@ -24,17 +24,18 @@ impl Annotations<'_> {
         self.0.get(&format!("{PREFIX}{name}")).map(String::as_str)
     }
 
-    pub(super) fn error(name: &str, why: &str) -> ProviderError {
+    /// What is wrong with an annotation.
+    pub(in crate::balancers) fn error(name: &str, why: &str) -> ProviderError {
         ProviderError::invalid_configuration(&format!("metadata.annotations[{PREFIX}{name}]"), why)
     }
 
-    pub(super) fn kind(&self, network_by_default: bool) -> Result<Kind<'_>> {
+    pub(super) fn kind(&self, network_by_default: bool) -> Kind<'_> {
         match self.get("aws-load-balancer-type") {
-            Some("nlb") => Ok(Kind::Network),
-            Some("external" | "nlb-ip") => Ok(Kind::Elsewhere("aws-load-balancer-controller")),
-            None | Some("") if network_by_default => Ok(Kind::Network),
+            Some("nlb") => Kind::Network,
+            Some("external" | "nlb-ip") => Kind::Elsewhere("aws-load-balancer-controller"),
+            None | Some("") if network_by_default => Kind::Network,
             // Any other value is a classic balancer for the published provider.
-            _ => Ok(Kind::Classic),
+            _ => Kind::Classic,
         }
     }
 
@@ -121,18 +122,18 @@ impl Annotations<'_> {
     }
 
     /// The certificate of a port, if it has one.
-    pub(super) fn tls(&self, port: &ServicePort) -> Result<Option<Tls>> {
+    pub(super) fn tls(&self, port: &ServicePort) -> Option<Tls> {
         let certificate = self.get("aws-load-balancer-ssl-cert").unwrap_or_default();
         if certificate.is_empty() || port.protocol() == Protocol::Udp {
-            return Ok(None);
+            return None;
         }
         let ports = self.get("aws-load-balancer-ssl-ports").unwrap_or_default();
         let is_named = |one: &str| one.parse::<i32>().map_or(one == port.name, |number| number == port.port);
         if !matches!(ports, "" | "*") && !ports.split(',').any(is_named) {
-            return Ok(None);
+            return None;
         }
         let policy = self.get("aws-load-balancer-ssl-negotiation-policy").unwrap_or_default();
-        Ok(Some(Tls { certificate: certificate.to_owned(), policy: policy.to_owned() }))
+        Some(Tls { certificate: certificate.to_owned(), policy: policy.to_owned() })
     }
 
     pub(super) fn speaks_tls_to_nodes(&self) -> bool {
