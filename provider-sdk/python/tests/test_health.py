@@ -1,5 +1,8 @@
 """Health, reflection, and Discovery."""
 
+import asyncio
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +16,24 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
-from cloudprovider_sdk import contract
+from cloudprovider_sdk import Provider, contract
 from cloudprovider_sdk.gen.ccm.discovery.v1 import discovery_pb2
 
 SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
+
+
+@contextlib.contextmanager
+def stopping(provider: Provider) -> Iterator[None]:
+    """Stop, with a mutation that still runs.
+
+    With nothing to wait for, the server closes its connections at once; a client that writes at that moment loses what it
+    has not read yet.
+    """
+    done = asyncio.Event()
+    provider.lifecycle.spawn(done.wait())
+    provider.stop()
+    yield
+    done.set()
 
 
 async def test_health_is_known_for_each_service_and_follows_the_provider(tmp_path: Path) -> None:
@@ -40,9 +57,9 @@ async def test_health_is_known_for_each_service_and_follows_the_provider(tmp_pat
         assert not provider.set_serving(True, contract.ROUTES)
         provider.set_serving(True)
         assert (await stream.read()).status == SERVING
-        provider.stop()
-        assert (await stream.read()).status == NOT_SERVING
-        assert await stream.read() == grpc.aio.EOF
+        with stopping(provider):
+            assert (await stream.read()).status == NOT_SERVING
+            assert await stream.read() == grpc.aio.EOF
 
 
 async def test_a_watch_of_an_unknown_service_stays_open(tmp_path: Path) -> None:
@@ -51,8 +68,8 @@ async def test_a_watch_of_an_unknown_service_stays_open(tmp_path: Path) -> None:
         health: Any = HealthStub(channel)
         stream = health.Watch(HealthCheckRequest(service="x.Y"))
         assert (await stream.read()).status == HealthCheckResponse.SERVICE_UNKNOWN
-        provider.stop()
-        assert await stream.read() == grpc.aio.EOF
+        with stopping(provider):
+            assert await stream.read() == grpc.aio.EOF
 
 
 async def test_info_names_exactly_what_is_served(tmp_path: Path) -> None:
