@@ -5,6 +5,7 @@
 
 mod failure;
 mod pace;
+mod stop;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use tokio::time::Instant;
 
 pub(crate) use failure::Failure;
 use pace::Bucket;
+pub(crate) use stop::{Stop, later};
 
 /// The longest that one call takes.
 const CALL_WITHIN: Duration = Duration::from_secs(30);
@@ -42,6 +44,10 @@ pub(crate) enum Action {
     DescribeSecurityGroups,
     AuthorizeSecurityGroupIngress,
     RevokeSecurityGroupIngress,
+    CreateRoute,
+    ReplaceRoute,
+    DeleteRoute,
+    ModifyInstanceAttribute,
     DescribeLoadBalancers,
     DescribeLoadBalancerAttributes,
     DescribeListeners,
@@ -107,12 +113,20 @@ impl Action {
 impl Source {
     fn bucket(self) -> Bucket {
         use Action::{
-            AuthorizeSecurityGroupIngress, DescribeInstanceTopology, GetInstances, RevokeSecurityGroupIngress,
+            AuthorizeSecurityGroupIngress, CreateRoute, DeleteRoute, DescribeInstanceTopology, GetInstances,
+            ModifyInstanceAttribute, ReplaceRoute, RevokeSecurityGroupIngress,
         };
         match self {
             Self::Own(DescribeInstanceTopology) => Bucket::new(1, 1.0),
             Self::Own(GetInstances) => Bucket::new(50, 10.0),
-            Self::Own(AuthorizeSecurityGroupIngress | RevokeSecurityGroupIngress) => Bucket::new(50, 5.0),
+            Self::Own(
+                AuthorizeSecurityGroupIngress
+                | RevokeSecurityGroupIngress
+                | CreateRoute
+                | ReplaceRoute
+                | DeleteRoute
+                | ModifyInstanceAttribute,
+            ) => Bucket::new(50, 5.0),
             Self::Own(_) => Bucket::new(100, 20.0),
             Self::Balancing => Bucket::new(40, 10.0),
             Self::BalancingChanges => Bucket::new(20, 3.0),

@@ -30,7 +30,7 @@ use cloudprovider_sdk::{CallContext, LoadBalancers, ProviderError, Result, async
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::api::{Action, Deadline, Failure};
+use crate::api::{Action, Deadline, Failure, Stop, later};
 use crate::cloud::Cloud;
 use crate::config::Config;
 use hosts::{Hosts, State};
@@ -73,43 +73,6 @@ struct Known {
     groups: Vec<Group>,
     /// The security groups that its nodes had when they were opened.
     seen: BTreeSet<String>,
-}
-
-/// Why a mutation goes no further now.
-enum Stop {
-    Failed(ProviderError),
-    /// Nothing is wrong.
-    Later(InProgress),
-}
-
-impl From<ProviderError> for Stop {
-    fn from(error: ProviderError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Self {
-        match failure.paced_for() {
-            Some(_wait) => Self::of(&failure),
-            None => Self::Failed(failure.into()),
-        }
-    }
-}
-
-impl Stop {
-    /// Of a failure that several share.
-    fn of(failure: &Failure) -> Self {
-        match failure.paced_for() {
-            Some(wait) => Self::Later(later(wait, "PACED", "AWS allows no more calls for now")),
-            None => Self::Failed(failure.to_error()),
-        }
-    }
-}
-
-fn later(after: Duration, reason: &str, message: &str) -> InProgress {
-    let retry_after = after.max(Duration::from_millis(100)).try_into().ok();
-    InProgress { retry_after, reason: reason.to_owned(), message: message.to_owned() }
 }
 
 impl Balancers {

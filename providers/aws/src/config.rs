@@ -44,6 +44,8 @@ pub struct Config {
     /// The types whose nodes wait for their place in the network; AWS's documented ones by default.
     pub topology_types: String,
     pub overrides: BTreeMap<String, Override>,
+    /// Has the routes to pods; the one with the cluster's tag by default.
+    pub route_table: String,
     /// Where balancers go if no subnet is the cluster's.
     pub subnet: String,
     /// Nobody opens the nodes' security groups.
@@ -66,8 +68,8 @@ pub struct Override {
     pub signing_name: String,
 }
 
-/// Settings of classic balancers and of routes, which this provider does not serve yet.
-const OF_THE_REST: [&str; 2] = ["ElbSecurityGroup", "RouteTableID"];
+/// Of classic balancers, which this provider does not serve yet.
+const OF_CLASSIC_BALANCERS: &str = "ElbSecurityGroup";
 
 impl Config {
     /// Reads the text of a `cloud.conf`.
@@ -108,6 +110,7 @@ impl Config {
             "kubernetesclusterid" => &mut self.cluster_id,
             "supportedtopologyinstancetypepattern" => &mut self.topology_types,
             "subnetid" => &mut self.subnet,
+            "routetableid" => &mut self.route_table,
             "nlbsecuritygroupmode" => &mut self.group_mode,
             "clusterserviceloadbalancerhealthprobemode" => &mut self.health_texts[0],
             "clusterservicesharedloadbalancerhealthprobeport" => &mut self.health_texts[1],
@@ -129,7 +132,7 @@ impl Config {
                 });
                 return Ok(true);
             }
-            other => return Ok(OF_THE_REST.iter().any(|known| known.eq_ignore_ascii_case(other))),
+            other => return Ok(OF_CLASSIC_BALANCERS.eq_ignore_ascii_case(other)),
         };
         *text = value;
         Ok(true)

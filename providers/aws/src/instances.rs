@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use aws_sdk_ec2::types::Instance;
 use cloudprovider_sdk::proto::{
     self, BatchGetInstancesRequest, BatchGetInstancesResponse, InstanceQuery, InstanceResult, InstanceState,
-    InstanceView, ListInstancesRequest, ListInstancesResponse, ListedInstance, NodeRef,
+    InstanceView, ItemError, ListInstancesRequest, ListInstancesResponse, ListedInstance, NodeRef,
     WatchInstancesRequest,
 };
 use cloudprovider_sdk::{
@@ -27,8 +27,9 @@ use crate::api::{Deadline, Failure};
 use crate::cloud::{Cloud, Owner};
 use crate::config::{Config, Family};
 use crate::zones::Zones;
-pub(crate) use fetch::by_ids;
+pub(crate) use describe::provider_id;
 use fetch::{Answer, Found};
+pub(crate) use fetch::{IDS, by_ids};
 use query::Lookup;
 pub(crate) use query::id_of;
 use topology::Topology;
@@ -39,6 +40,8 @@ pub(crate) const PREFIX: &str = "aws://";
 const YOUNG: Duration = Duration::from_secs(600);
 /// How soon to look again for such an instance.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
+
+const NOT_KNOWN_YET: &str = "EC2 does not know the instance of this young node yet";
 
 /// The IDs of zones, by name.
 type ZoneIds = Result<HashMap<String, String>, Failure>;
@@ -83,8 +86,7 @@ impl Machines {
             Answer::Unknown(error) => return results::unknown(key, error),
             Answer::Several => return results::unknown(key, &ProviderError::instance_ambiguous(&node.name)),
             Answer::Gone if is_young(node, now) => {
-                let why = "EC2 does not know the instance of this young node yet";
-                return results::unknown(key, &ProviderError::retry_later(LOOK_AGAIN, why));
+                return results::unknown(key, &ProviderError::retry_later(LOOK_AGAIN, NOT_KNOWN_YET));
             }
             Answer::Gone => {
                 let absent = results::absent(query);
@@ -162,6 +164,35 @@ impl Machines {
 pub(crate) fn is_young(node: &NodeRef, now: SystemTime) -> bool {
     let created = node.creation_time.and_then(|time| SystemTime::try_from(time).ok());
     created.is_some_and(|created| now.duration_since(created).unwrap_or_default() < YOUNG)
+}
+
+/// The instance of each of these nodes, to which something is to lead.
+pub(crate) async fn of_nodes(
+    cloud: &Cloud,
+    nodes: &[NodeRef],
+    until: Deadline,
+) -> Result<Vec<Result<Instance, ItemError>>> {
+    let lookups: Vec<_> = nodes.iter().map(|node| Lookup::of(node, &cloud.region)).collect();
+    let found = Found::of(cloud, &lookups, until).await?;
+    let now = SystemTime::now();
+    let instance = |(node, lookup): (&NodeRef, &Lookup)| {
+        let error = match found.answer(lookup) {
+            Answer::Here(instance) if is_there(cloud, instance) => return Ok(instance.clone()),
+            Answer::Unknown(error) => return Err(error.to_item()),
+            Answer::Several => ProviderError::instance_ambiguous(&node.name),
+            Answer::Gone if is_young(node, now) => ProviderError::retry_later(LOOK_AGAIN, NOT_KNOWN_YET),
+            Answer::Here(_) | Answer::Gone | Answer::NotOurs => ProviderError::instance_not_found(&node.name),
+        };
+        Err(error.to_item())
+    };
+    Ok(nodes.iter().zip(&lookups).map(instance).collect())
+}
+
+/// Whether an instance exists, and is not another cluster's.
+fn is_there(cloud: &Cloud, instance: &Instance) -> bool {
+    let gone =
+        matches!(describe::state_of(instance), Some(InstanceState::Absent | InstanceState::Terminating));
+    !gone && cloud.cluster.owner(instance.tags()) != Owner::AnotherCluster
 }
 
 #[async_trait]

@@ -5,6 +5,7 @@ mod balancers;
 mod cloud;
 mod config;
 mod instances;
+mod routes;
 mod status;
 mod zones;
 
@@ -21,6 +22,7 @@ use crate::balancers::Balancers;
 use crate::cloud::Cloud;
 use crate::config::Config;
 use crate::instances::Machines;
+use crate::routes::Routing;
 use crate::status::Status;
 use crate::zones::Zones;
 
@@ -86,6 +88,7 @@ async fn main() -> anyhow::Result<()> {
         .provider_id_prefix(instances::PREFIX)
         .capabilities(capabilities(&flags))
         .cloud_provider(Status::new(calls.clone(), zones.clone()))
+        .routes(Routing::new(cloud.clone(), &config))
         .instances(Machines::new(cloud, zones, &config, !flags.nodes_of_other_accounts, watch_every)?)
         .metrics(|registry| calls.register(registry));
     if let Some(balancers) = balancers {
@@ -108,7 +111,8 @@ fn capabilities(flags: &Flags) -> GetCapabilitiesResponse {
         provided_node_ips: flags.nodes_by_address,
         ..NodeFields::default()
     };
-    let mut wants = Wants { identity: Some(identity), ..Wants::default() };
+    let mut wants =
+        Wants { identity: Some(identity.clone()), route_target: Some(identity), ..Wants::default() };
     if flags.network_balancers.is_some() {
         capabilities.extend([Capability::Adoption, Capability::DurableDigest].map(i32::from));
         let labels = flags.target_node_labels.clone();

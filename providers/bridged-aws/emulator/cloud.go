@@ -153,6 +153,13 @@ func (c *Cloud) Start(ctx context.Context, id string) error {
 	return err
 }
 
+// Check lets an instance drop what is not for itself, as instances do before anybody changes that.
+func (c *Cloud) Check(ctx context.Context, id string) error {
+	on := &types.AttributeBooleanValue{Value: aws.Bool(true)}
+	_, err := c.ec2.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{InstanceId: &id, SourceDestCheck: on})
+	return err
+}
+
 // Terminate terminates an instance.
 func (c *Cloud) Terminate(ctx context.Context, id string) error {
 	_, err := c.ec2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}})

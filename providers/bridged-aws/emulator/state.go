@@ -8,6 +8,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
 	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	elbv2types "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
@@ -30,6 +31,8 @@ type Route struct {
 	Destination string `json:"destination"`
 	Instance    string `json:"instance"`
 	State       string `json:"state"`
+	// Drops is that the instance still checks whether what it gets is for itself, so that the route leads nowhere.
+	Drops bool `json:"drops,omitempty"`
 }
 
 // Balancers returns all balancers.
@@ -98,7 +101,7 @@ func (b Balancer) sorted() Balancer {
 	return b
 }
 
-// Left is everything that a provider makes for Services, each as one line.
+// Left is everything that a provider makes for Services and nodes, each as one line.
 func (c *Cloud) Left(ctx context.Context) ([]string, error) {
 	all, err := c.Balancers(ctx)
 	if err != nil {
@@ -132,6 +135,18 @@ func (c *Cloud) Left(ctx context.Context) ([]string, error) {
 			}
 		}
 	}
+	tables, err := c.ec2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{})
+	if err != nil {
+		return nil, err
+	}
+	for _, table := range tables.RouteTables {
+		for _, route := range table.Routes {
+			if route.GatewayId == nil {
+				destination := aws.ToString(route.DestinationCidrBlock) + aws.ToString(route.DestinationIpv6CidrBlock)
+				lines = append(lines, fmt.Sprintf("route %s to %s", destination, aws.ToString(route.InstanceId)))
+			}
+		}
+	}
 	slices.Sort(lines)
 	return lines, nil
 }
@@ -160,9 +175,23 @@ func (c *Cloud) Routes(ctx context.Context, network Network) ([]Route, error) {
 	}
 	routes := []Route{}
 	for _, found := range tables.RouteTables[0].Routes {
-		if found.GatewayId == nil {
-			routes = append(routes, Route{aws.ToString(found.DestinationCidrBlock), aws.ToString(found.InstanceId), string(found.State)})
+		if found.GatewayId != nil {
+			continue
 		}
+		route := Route{
+			Destination: aws.ToString(found.DestinationCidrBlock) + aws.ToString(found.DestinationIpv6CidrBlock),
+			Instance:    aws.ToString(found.InstanceId), State: string(found.State),
+		}
+		if route.Instance != "" {
+			checks, err := c.ec2.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{
+				InstanceId: found.InstanceId, Attribute: types.InstanceAttributeNameSourceDestCheck,
+			})
+			if err != nil {
+				return nil, err
+			}
+			route.Drops = aws.ToBool(checks.SourceDestCheck.Value)
+		}
+		routes = append(routes, route)
 	}
 	return routes, nil
 }

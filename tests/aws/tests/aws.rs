@@ -126,13 +126,17 @@ async fn initialised_and_gone(kind: Kind) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
 async fn routes_lead_to_the_pods_of_nodes_and_go_with_them() -> Result<()> {
+    routed(Kind::Bridged).await
+}
+
+async fn routed(kind: Kind) -> Result<()> {
     let flags = [
         "--controllers=*,nodeipam",
         "--allocate-node-cidrs=true",
         "--cluster-cidr=10.244.0.0/16",
         "--route-reconciliation-period=1s",
     ];
-    let mut world = World::start(&flags).await?;
+    let mut world = World::with(kind, &flags).await?;
     let mut wanted = Vec::new();
     for machine in &world.machines {
         let node = node(&world.cluster, &machine.node, "the network available", has_network).await?;
@@ -300,6 +304,12 @@ mod native {
     #[ignore = "needs providers/aws, built; providers/aws/check runs it"]
     async fn restarts_of_either_side_lose_nothing_and_make_nothing_twice() -> Result<()> {
         restarted(Kind::Balancing).await
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs providers/aws, built; providers/aws/check runs it"]
+    async fn routes_lead_to_the_pods_of_nodes_and_go_with_them() -> Result<()> {
+        routed(Kind::Native).await
     }
 
     /// EC2 may not know a new instance for a while, and says that it does not exist.

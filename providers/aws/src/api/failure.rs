@@ -70,7 +70,7 @@ const FIELDS: [(&str, &str); 12] = [
 const SUBNETS: &str = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-subnets]";
 const GROUPS: &str = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-security-groups]";
 /// What passes once something else has ended.
-const BUSY: [&str; 7] = [
+const BUSY: [&str; 9] = [
     "DependencyViolation",
     "ResourceInUse",
     "OperationNotPermitted",
@@ -78,6 +78,8 @@ const BUSY: [&str; 7] = [
     "DuplicateListener",
     "InvalidPermission.Duplicate",
     "InvalidPermission.NotFound",
+    "InvalidRoute.NotFound",
+    "RouteAlreadyExists",
 ];
 const WHILE_BUSY: Duration = Duration::from_secs(10);
 

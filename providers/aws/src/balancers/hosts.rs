@@ -14,8 +14,6 @@ use crate::cloud::Cloud;
 use crate::instances;
 
 const VALID: Duration = Duration::from_secs(600);
-/// As many IDs as one call takes.
-const IDS: usize = 500;
 
 /// What EC2 says of an instance.
 #[derive(Debug, Clone)]
@@ -59,7 +57,7 @@ impl Hosts {
             ids.iter().filter(|id| !known.contains_key(*id)).cloned().collect()
         };
         let mut fresh = HashMap::new();
-        for ids in unknown.chunks(IDS) {
+        for ids in unknown.chunks(instances::IDS) {
             let found = instances::by_ids(cloud, ids.to_vec(), until).await?;
             for id in ids {
                 let instance = found.here.get(id);

@@ -17,8 +17,8 @@ use super::plan::{self, Balancer};
 use super::read::{self, Whose};
 use super::wanted::{self, Texts};
 use super::work::{Work, instances_of};
-use super::{Balancers, Known, Nodes, Stop, apply, digest_tags, names, reference, rules, subnets};
-use crate::api::{Deadline, Failure};
+use super::{Balancers, Known, Nodes, apply, digest_tags, names, reference, rules, subnets};
+use crate::api::{Deadline, Failure, Stop};
 
 /// So many balancers change at the same time; AWS's own pace is slower.
 const AT_ONCE: usize = 8;

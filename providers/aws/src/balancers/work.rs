@@ -11,14 +11,12 @@ use super::apply::{self, Made};
 use super::hosts::State;
 use super::plan::{self, Actual, Backends, Group, Place, Step};
 use super::wanted::Wanted;
-use super::{Balancers, Nodes, Stop, digest_tags, later, names};
-use crate::api::{Deadline, Failure};
+use super::{Balancers, Nodes, digest_tags, names};
+use crate::api::{Deadline, Failure, Stop, later};
 use crate::instances;
 
 /// How soon to look whether AWS takes an instance.
 const UNTIL_IT_RUNS: Duration = Duration::from_secs(15);
-/// How soon another one can go on.
-const UNTIL_ANOTHER_LEADS: Duration = Duration::from_secs(1);
 
 pub(super) struct Work<'a> {
     of: &'a Balancers,
@@ -100,7 +98,7 @@ impl<'a> Work<'a> {
     /// Gives a target group the backends, and nothing else.
     pub(super) async fn fill(&mut self, group: &mut Group) -> Result<(), Stop> {
         while let Some(step) = plan::of_targets(group, &self.backends) {
-            self.check_term()?;
+            Stop::if_cancelled(self.ctx)?;
             match apply::targets(&self.of.cloud, &step, self.until).await {
                 Ok(()) => group.after(&step),
                 Err(failure) => self.without_refused(failure, &step).await?,
@@ -111,18 +109,11 @@ impl<'a> Work<'a> {
 
     /// `None`: AWS refused some of the targets, which are left out from now on.
     async fn take(&mut self, wanted: &Wanted, balancer: &str, step: &Step) -> Result<Option<Made>, Stop> {
-        self.check_term()?;
+        Stop::if_cancelled(self.ctx)?;
         match apply::take(&self.of.cloud, wanted, balancer, step, self.until).await {
             Ok(made) => Ok(Some(made)),
             Err(failure) => self.without_refused(failure, step).await.map(|()| None),
         }
-    }
-
-    fn check_term(&self) -> Result<(), Stop> {
-        if self.ctx.cancellation().is_cancelled() {
-            return Err(Stop::Later(later(UNTIL_ANOTHER_LEADS, "STOPPING", "somebody else goes on")));
-        }
-        Ok(())
     }
 
     /// AWS refuses all targets of a call for one that does not run: looks again which these are.

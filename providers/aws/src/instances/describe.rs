@@ -34,7 +34,7 @@ pub(super) fn state_of(instance: &Instance) -> Option<InstanceState> {
 }
 
 /// `aws:///ZONE/ID`.
-pub(super) fn provider_id(instance: &Instance) -> String {
+pub(crate) fn provider_id(instance: &Instance) -> String {
     format!("{PREFIX}/{}/{}", zone(instance), instance.instance_id().unwrap_or_default())
 }
 

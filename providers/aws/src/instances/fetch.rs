@@ -16,6 +16,8 @@ use crate::cloud::{Cloud, filter, instances_of};
 
 /// EC2 takes 200 values in all filters of a call; ten are left for the filters beside.
 const VALUES: usize = 190;
+/// As many IDs as one call takes.
+pub(crate) const IDS: usize = 500;
 /// The largest page of EC2.
 const PAGE: i32 = 1000;
 /// How often IDs that EC2 does not know are left out, and the rest asked for again.
@@ -117,7 +119,7 @@ impl Found {
     }
 }
 
-/// Asks for at most 500.
+/// Asks for at most [`IDS`].
 pub(crate) async fn by_ids(cloud: &Cloud, mut ids: Vec<String>, until: Deadline) -> Result<ById, Failure> {
     let mut found = ById::default();
     for _ in 0..ROUNDS {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use cloudprovider_proto::v1alpha1::cloud_provider_client::CloudProviderClient;
 use cloudprovider_proto::v1alpha1::instances_client::InstancesClient;
 use cloudprovider_proto::v1alpha1::load_balancers_client::LoadBalancersClient;
+use cloudprovider_proto::v1alpha1::routes_client::RoutesClient;
 use cloudprovider_proto::v1alpha1::{
     BatchGetInstancesRequest, ClusterRef, GetCapabilitiesRequest, InstanceQuery, InstanceResult,
     InstanceView, NodeRef, Wants,
@@ -197,6 +198,10 @@ impl Provider {
     }
 
     /// What the provider reads of the host's objects.
+    pub(crate) fn routes(&self) -> RoutesClient<Channel> {
+        RoutesClient::new(self.channel.clone())
+    }
+
     pub(crate) async fn wants(&self) -> Wants {
         let request = GetCapabilitiesRequest::default();
         let answer = CloudProviderClient::new(self.channel.clone()).get_capabilities(request).await;

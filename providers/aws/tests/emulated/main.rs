@@ -6,3 +6,4 @@ mod aws;
 mod balancers;
 mod identity;
 mod nodes;
+mod routes;

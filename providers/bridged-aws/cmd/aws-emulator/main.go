@@ -21,7 +21,7 @@ import (
 	"cloudprovider.ccm/bridged-aws/emulator"
 )
 
-const usage = "launch ZONE [COUNT [NAME [TYPE]]], named NAME, shapes, stop ID, start ID, terminate ID, hide ID, show ID, instance ID, balancers, inspect NAME, legacy NAME SERVICE, unmake NAME, left, routes, calls, " +
+const usage = "launch ZONE [COUNT [NAME [TYPE]]], named NAME, shapes, stop ID, start ID, terminate ID, check ID, hide ID, show ID, instance ID, balancers, inspect NAME, legacy NAME SERVICE, unmake NAME, left, routes, calls, " +
 	"callers, run-on ID, rules [JSON], or door STATE"
 
 func main() {
@@ -116,6 +116,8 @@ func obey(ctx context.Context, cloud *emulator.Cloud, door *emulator.Door, netwo
 		return struct{}{}, cloud.Start(ctx, of)
 	case "terminate":
 		return struct{}{}, cloud.Terminate(ctx, of)
+	case "check":
+		return struct{}{}, cloud.Check(ctx, of)
 	case "instance":
 		return cloud.Instance(ctx, of)
 	case "balancers":
