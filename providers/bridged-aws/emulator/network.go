@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
 )
 
 // Region is the region of everything in the emulator.
@@ -75,7 +76,16 @@ func (c *Cloud) makeRouteTable(ctx context.Context, network *Network) error {
 	_, routed := c.ec2.CreateRoute(ctx, &ec2.CreateRouteInput{
 		RouteTableId: &network.RouteTable, DestinationCidrBlock: aws.String("0.0.0.0/0"), GatewayId: id,
 	})
-	return errors.Join(attached, routed)
+	return errors.Join(unlessDone(attached, "Resource.AlreadyAssociated"), unlessDone(routed, "RouteAlreadyExists"))
+}
+
+// unlessDone is no error if the code says that the call has happened before: the SDK repeats a call whose answer it did not get.
+func unlessDone(err error, code string) error {
+	var api smithy.APIError
+	if errors.As(err, &api) && api.ErrorCode() == code {
+		return nil
+	}
+	return err
 }
 
 func (c *Cloud) makeSubnets(ctx context.Context, network *Network) error {
@@ -106,12 +116,18 @@ func (c *Cloud) makeSubnets(ctx context.Context, network *Network) error {
 }
 
 func (c *Cloud) makeSecurityGroup(ctx context.Context, network *Network) error {
-	made, err := c.ec2.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{
-		GroupName: aws.String("nodes"), Description: aws.String("nodes"), VpcId: &network.VPC,
-		TagSpecifications: tagged(types.ResourceTypeSecurityGroup),
+	name := aws.String("nodes")
+	_, err := c.ec2.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{
+		GroupName: name, Description: name, VpcId: &network.VPC, TagSpecifications: tagged(types.ResourceTypeSecurityGroup),
+	})
+	if err := unlessDone(err, "InvalidGroup.Duplicate"); err != nil {
+		return err
+	}
+	found, err := c.ec2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{
+		Filters: []types.Filter{{Name: aws.String("group-name"), Values: []string{*name}}},
 	})
 	if err == nil {
-		network.SecurityGroup = *made.GroupId
+		network.SecurityGroup = *found.SecurityGroups[0].GroupId
 	}
 	return err
 }

@@ -18,6 +18,8 @@ import (
 type Rule struct {
 	// Action is the action as IAM has it, such as "ec2:DescribeInstances", or a pattern, such as "elasticloadbalancing:*".
 	Action string `json:"action"`
+	// Except are actions that it leaves alone.
+	Except []string `json:"except,omitempty"`
 	// Code refuses a call with this error code, and Status as its HTTP status, 400 by default.
 	Code   string `json:"code,omitempty"`
 	Status int    `json:"status,omitempty"`
@@ -39,7 +41,7 @@ type Rule struct {
 func (r *Rule) applies(action string, now time.Time) bool {
 	matches, err := path.Match(r.Action, action)
 	switch {
-	case err != nil || !matches || r.Times < 0:
+	case err != nil || !matches || r.Times < 0 || slices.Contains(r.Except, action):
 		return false
 	case r.Skip > 0:
 		r.Skip--

@@ -22,6 +22,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
+use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 
 /// How long a process has to start.
@@ -32,6 +33,8 @@ pub(crate) struct Aws {
     /// Of everything: EC2, STS, the instance metadata service.
     pub(crate) url: String,
     pub(crate) environment: BTreeMap<String, String>,
+    /// The IDs of the cluster's subnets, by zone.
+    pub(crate) subnets: BTreeMap<String, String>,
     stdin: ChildStdin,
     stdout: Lines<BufReader<ChildStdout>>,
     _process: Child,
@@ -85,7 +88,8 @@ impl Aws {
         let mut greeting: Value = serde_json::from_str(&line).unwrap();
         let environment = serde_json::from_value(greeting["environment"].take()).unwrap();
         let url = serde_json::from_value(greeting["url"].take()).unwrap();
-        Self { folder, url, environment, stdin, stdout, _process: process }
+        let subnets = serde_json::from_value(greeting["network"]["subnets"].take()).unwrap();
+        Self { folder, url, environment, subnets, stdin, stdout, _process: process }
     }
 
     /// Tells the emulator something, and returns its answer.
@@ -210,6 +214,14 @@ impl Provider {
 
     /// The results, in the order of the nodes.
     pub(crate) async fn ask(&self, nodes: &[NodeRef], view: InstanceView) -> Vec<InstanceResult> {
+        self.try_ask(nodes, view).await.unwrap()
+    }
+
+    pub(crate) async fn try_ask(
+        &self,
+        nodes: &[NodeRef],
+        view: InstanceView,
+    ) -> Result<Vec<InstanceResult>, Status> {
         let queries = nodes.iter().enumerate();
         let queries =
             queries.map(|(at, node)| InstanceQuery { key: at.to_string(), node: Some(node.clone()) });
@@ -219,10 +231,10 @@ impl Provider {
             view: view.into(),
             max_staleness: None,
         };
-        let mut results = self.instances().batch_get_instances(request).await.unwrap().into_inner().results;
+        let mut results = self.instances().batch_get_instances(request).await?.into_inner().results;
         results.sort_by_key(|one| one.key.parse::<usize>().unwrap());
         assert_eq!(results.len(), nodes.len());
-        results
+        Ok(results)
     }
 }
 

@@ -5,17 +5,21 @@ use std::collections::{BTreeMap, HashMap};
 use cloudprovider_proto::v1alpha1::{
     Adoption, BackendSet, BatchUpdateLoadBalancersRequest, DeleteLoadBalancerRequest,
     EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, Fencing, GetLoadBalancerRequest, IpFamily,
-    ListLoadBalancersRequest, LoadBalancer, LoadBalancerState, LoadBalancerUpdate, NodeRef, Ownership,
-    Protocol, Service, ServicePort, ServiceRef, TrafficPolicy, UpdateOutcome,
+    ListLoadBalancersRequest, LoadBalancer, LoadBalancerState, LoadBalancerUpdate, LoadBalancerUpdateResult,
+    NodeRef, Ownership, Protocol, Service, ServicePort, ServiceRef, TrafficPolicy, UpdateOutcome,
 };
 use tonic::Status;
 
 use crate::aws::{Aws, Instance, Provider, cluster};
 
-const SERVE: [&str; 1] = ["--network-balancers=annotated"];
-const LEGACY: Adoption = Adoption::AdoptByLegacyName;
+pub(crate) const SERVE: [&str; 1] = ["--network-balancers=annotated"];
+pub(crate) const LEGACY: Adoption = Adoption::AdoptByLegacyName;
 
-fn service(number: usize, annotations: &[(&str, &str)], ports: &[(Protocol, i32, i32)]) -> Service {
+pub(crate) fn service(
+    number: usize,
+    annotations: &[(&str, &str)],
+    ports: &[(Protocol, i32, i32)],
+) -> Service {
     let nlb = [("aws-load-balancer-type", "nlb")];
     let annotations: HashMap<_, _> = nlb
         .iter()
@@ -90,11 +94,11 @@ fn kinds() -> Vec<Service> {
     ]
 }
 
-fn nodes(instances: &[Instance]) -> Vec<NodeRef> {
+pub(crate) fn nodes(instances: &[Instance]) -> Vec<NodeRef> {
     instances.iter().map(Instance::node).collect()
 }
 
-async fn try_ensure(
+pub(crate) async fn try_ensure(
     provider: &Provider,
     service: &Service,
     nodes: &[NodeRef],
@@ -124,8 +128,13 @@ async fn ensure(provider: &Provider, service: &Service, nodes: &[NodeRef], diges
     panic!("the balancer of {service:?} does not come about");
 }
 
-/// Gives all Services these nodes, and returns how many were updated.
-async fn update(provider: &Provider, services: &[Service], nodes: &[NodeRef], digest: &str) -> usize {
+/// Gives all Services these nodes.
+pub(crate) async fn try_update(
+    provider: &Provider,
+    services: &[Service],
+    nodes: &[NodeRef],
+    digest: &str,
+) -> Result<Vec<LoadBalancerUpdateResult>, Status> {
     let item = |service: &Service| LoadBalancerUpdate {
         service: Some(service.clone()),
         desired_digest: digest.to_owned(),
@@ -137,12 +146,20 @@ async fn update(provider: &Provider, services: &[Service], nodes: &[NodeRef], di
         backends: Some(BackendSet { nodes: nodes.to_vec(), ..BackendSet::default() }),
         items: services.iter().map(item).collect(),
     };
-    let results =
-        provider.balancers().batch_update_load_balancers(request).await.unwrap().into_inner().results;
+    Ok(provider.balancers().batch_update_load_balancers(request).await?.into_inner().results)
+}
+
+/// How many of them were updated.
+async fn update(provider: &Provider, services: &[Service], nodes: &[NodeRef], digest: &str) -> usize {
+    let results = try_update(provider, services, nodes, digest).await.unwrap();
     results.iter().filter(|one| one.outcome() == UpdateOutcome::Updated).count()
 }
 
-async fn try_delete(provider: &Provider, service: &Service, adoption: Adoption) -> Result<bool, Status> {
+pub(crate) async fn try_delete(
+    provider: &Provider,
+    service: &Service,
+    adoption: Adoption,
+) -> Result<bool, Status> {
     let request = DeleteLoadBalancerRequest {
         cluster: cluster(),
         fencing: Some(Fencing::default()),
@@ -161,7 +178,7 @@ async fn get(provider: &Provider, service: &Service) -> LoadBalancer {
 }
 
 /// Everything that AWS has for Services.
-async fn left(aws: &mut Aws) -> Vec<String> {
+pub(crate) async fn left(aws: &mut Aws) -> Vec<String> {
     aws.tell("left").await
 }
 

@@ -6,4 +6,5 @@ mod aws;
 mod balancers;
 mod identity;
 mod nodes;
+mod rights;
 mod routes;

@@ -32,7 +32,10 @@ async fn table(aws: &mut Aws) -> Vec<InTable> {
     all
 }
 
-async fn try_ensure(provider: &Provider, wanted: &[(&str, NodeRef)]) -> Result<Vec<RouteResult>, Status> {
+pub(crate) async fn try_ensure(
+    provider: &Provider,
+    wanted: &[(&str, NodeRef)],
+) -> Result<Vec<RouteResult>, Status> {
     let item = |(destination, target): &(&str, NodeRef)| RouteToEnsure {
         key: (*destination).to_owned(),
         destination_cidr: (*destination).to_owned(),
@@ -61,7 +64,7 @@ async fn refused(provider: &Provider, destination: &str, target: NodeRef) -> Err
     result.error.as_ref().unwrap_or_else(|| panic!("{result:?}")).reason()
 }
 
-async fn try_list(provider: &Provider) -> Result<Vec<Route>, Status> {
+pub(crate) async fn try_list(provider: &Provider) -> Result<Vec<Route>, Status> {
     let request = ListRoutesRequest { cluster: cluster(), page_size: 500, ..ListRoutesRequest::default() };
     Ok(provider.routes().list_routes(request).await?.into_inner().routes)
 }
@@ -73,11 +76,14 @@ async fn listed(provider: &Provider) -> BTreeMap<String, (Option<String>, RouteS
     all.into_iter().map(|one| (one.destination_cidr.clone(), (target(&one), one.state()))).collect()
 }
 
-async fn delete(provider: &Provider, route: &Route) -> RouteDeletion {
+pub(crate) async fn try_delete(provider: &Provider, route: &Route) -> Result<RouteDeletion, Status> {
     let items = vec![RouteToDelete { key: "k".to_owned(), route: Some(route.clone()) }];
     let request = BatchDeleteRoutesRequest { cluster: cluster(), fencing: Some(Fencing::default()), items };
-    let answer = provider.routes().batch_delete_routes(request).await;
-    answer.unwrap().into_inner().results.remove(0)
+    Ok(provider.routes().batch_delete_routes(request).await?.into_inner().results.remove(0))
+}
+
+async fn delete(provider: &Provider, route: &Route) -> RouteDeletion {
+    try_delete(provider, route).await.unwrap()
 }
 
 #[tokio::test]
