@@ -42,6 +42,8 @@ pub(crate) enum Action {
     DescribeSubnets,
     DescribeRouteTables,
     DescribeSecurityGroups,
+    CreateSecurityGroup,
+    DeleteSecurityGroup,
     AuthorizeSecurityGroupIngress,
     RevokeSecurityGroupIngress,
     CreateRoute,
@@ -58,6 +60,7 @@ pub(crate) enum Action {
     CreateLoadBalancer,
     ModifyLoadBalancerAttributes,
     SetIpAddressType,
+    SetSecurityGroups,
     SetSubnets,
     DeleteLoadBalancer,
     CreateTargetGroup,
@@ -94,6 +97,10 @@ impl Action {
         }
     }
 
+    fn only_reads(self) -> bool {
+        matches!(self, Self::FindInstances | Self::GetInstances) || self.name().contains(":Describe")
+    }
+
     fn is_of_balancing(self) -> bool {
         self >= Self::DescribeLoadBalancers
     }
@@ -112,21 +119,11 @@ impl Action {
 
 impl Source {
     fn bucket(self) -> Bucket {
-        use Action::{
-            AuthorizeSecurityGroupIngress, CreateRoute, DeleteRoute, DescribeInstanceTopology, GetInstances,
-            ModifyInstanceAttribute, ReplaceRoute, RevokeSecurityGroupIngress,
-        };
+        use Action::{DescribeInstanceTopology, GetInstances};
         match self {
             Self::Own(DescribeInstanceTopology) => Bucket::new(1, 1.0),
             Self::Own(GetInstances) => Bucket::new(50, 10.0),
-            Self::Own(
-                AuthorizeSecurityGroupIngress
-                | RevokeSecurityGroupIngress
-                | CreateRoute
-                | ReplaceRoute
-                | DeleteRoute
-                | ModifyInstanceAttribute,
-            ) => Bucket::new(50, 5.0),
+            Self::Own(change) if !change.only_reads() => Bucket::new(50, 5.0),
             Self::Own(_) => Bucket::new(100, 20.0),
             Self::Balancing => Bucket::new(40, 10.0),
             Self::BalancingChanges => Bucket::new(20, 3.0),

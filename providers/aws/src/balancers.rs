@@ -8,6 +8,7 @@
 mod apply;
 mod hosts;
 mod names;
+mod own_group;
 mod plan;
 mod read;
 mod rules;
@@ -34,6 +35,7 @@ use crate::api::{Action, Deadline, Failure, Stop, later};
 use crate::cloud::Cloud;
 use crate::config::Config;
 use hosts::{Hosts, State};
+use own_group::OwnGroup;
 use plan::{Actual, Balancer, Group, Place};
 use read::Whose;
 use wanted::{Annotations, Defaults, Texts, Wanted};
@@ -82,8 +84,12 @@ impl Balancers {
         network_by_default: bool,
         node_labels: Vec<String>,
     ) -> Self {
-        let defaults =
-            Defaults { cluster: cloud.cluster.clone(), health: config.health.clone(), network_by_default };
+        let defaults = Defaults {
+            cluster: cloud.cluster.clone(),
+            health: config.health.clone(),
+            network_by_default,
+            security_groups: config.balancers_have_groups(),
+        };
         Self {
             cloud,
             defaults,
@@ -106,7 +112,7 @@ impl Balancers {
                 let dual_stack = wanted.families.dual_stack(true);
                 if !dual_stack && !rules::need_subnets(&groups, &wanted.source_ranges) {
                     let subnets = balancer.subnets.iter().cloned().collect();
-                    return Ok((Place { subnets, has_v6: false }, Vec::new()));
+                    return Ok((Place { subnets, has_v6: false, security_groups: None }, Vec::new()));
                 }
                 subnets::read(&self.cloud, balancer.subnets.iter().cloned().collect(), until).await?
             }
@@ -115,7 +121,7 @@ impl Balancers {
         let has_v6 = subnets.iter().all(|subnet| !subnet.ipv6_cidr_block_association_set().is_empty());
         let ids = subnets.iter().filter_map(|subnet| subnet.subnet_id().map(str::to_owned)).collect();
         let ranges = subnets.iter().filter_map(|subnet| subnet.cidr_block().map(str::to_owned)).collect();
-        Ok((Place { subnets: ids, has_v6 }, ranges))
+        Ok((Place { subnets: ids, has_v6, security_groups: None }, ranges))
     }
 
     /// Opens the nodes to the balancer.
@@ -186,7 +192,17 @@ impl Balancers {
         let checked_by_others;
         (*actual, checked_by_others) =
             read::everything(&self.cloud, &cluster.uid, reference, (balancer, groups), until).await?;
-        let (place, ranges) = self.place(&wanted, actual, until).await?;
+        let (mut place, ranges) = self.place(&wanted, actual, until).await?;
+        let dual_stack = wanted.families.dual_stack(place.has_v6);
+        let clients = rules::of_clients(&wanted.listeners, &wanted.source_ranges, dual_stack);
+        let own = own_group::guard(
+            &self.cloud,
+            (cluster, reference),
+            (&wanted, &clients),
+            (actual, &mut place),
+            until,
+        )
+        .await?;
         let nodes = request.backends.iter().flat_map(|set| &set.nodes);
         let nodes = nodes.filter(|node| wanted::has_labels(node, &wanted.node_labels)).collect();
         let mut work = Work::of(self, ctx, nodes, until).await?;
@@ -206,6 +222,9 @@ impl Balancers {
         let (open, is_more) = opened?;
         if is_more {
             self.close(&claim, &open, until).await?;
+        }
+        if let Some(own) = own {
+            own_group::unguard(&self.cloud, &own, (&wanted, &clients), until).await?;
         }
         if let Some(waits) = work.waits() {
             return Err(Stop::Later(waits));
@@ -309,8 +328,14 @@ impl Balancers {
             checked_by_others: found.checked_by_others,
         };
         self.close(&claim, &BTreeSet::new(), until).await?;
+        if self.defaults.security_groups || balancer.is_some_and(|one| !one.security_groups.is_empty()) {
+            let name = names::security_group(&cluster.name, service);
+            if let Some(own) = OwnGroup::find(&self.cloud, &name, until).await? {
+                in_use |= !own.delete(&self.cloud, until).await?;
+            }
+        }
         if in_use {
-            let message = "AWS still uses target groups of the balancer that is deleted";
+            let message = "AWS still uses groups of the balancer that is deleted";
             return Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DELETING", message)));
         }
         Ok(())

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use clap::Parser;
 use cloudprovider_sdk::proto::{Capability, GetCapabilitiesResponse, NodeFields, ServiceFields, Wants};
 use cloudprovider_sdk::{Provider, ServeOptions, telemetry};
@@ -92,10 +92,6 @@ async fn main() -> anyhow::Result<()> {
         .instances(Machines::new(cloud, zones, &config, !flags.nodes_of_other_accounts, watch_every)?)
         .metrics(|registry| calls.register(registry));
     if let Some(balancers) = balancers {
-        ensure!(
-            !config.balancers_have_groups(),
-            "NLBSecurityGroupMode = Managed of the cloud config cannot be served yet: leave it out, or leave balancers to the published provider"
-        );
         builder = builder.load_balancers(balancers);
     }
     Ok(cloudprovider_sdk::serve(builder.build()?, flags.serve).await?)

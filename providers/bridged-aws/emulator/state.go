@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -22,6 +23,8 @@ type Balancer struct {
 	DNS  string `json:"dns"`
 	// Ports are its listeners' ports, sorted.
 	Ports []int32 `json:"ports"`
+	// Groups are the IDs of its security groups.
+	Groups []string `json:"groups,omitempty"`
 	// Instances are its sorted backends; for a network balancer those of its first target group.
 	Instances []string `json:"instances"`
 }
@@ -67,7 +70,7 @@ func (c *Cloud) Balancers(ctx context.Context) ([]Balancer, error) {
 }
 
 func (c *Cloud) networkBalancer(ctx context.Context, found elbv2types.LoadBalancer) (Balancer, error) {
-	one := Balancer{Name: aws.ToString(found.LoadBalancerName), Kind: string(found.Type), DNS: aws.ToString(found.DNSName)}
+	one := Balancer{Name: aws.ToString(found.LoadBalancerName), Kind: string(found.Type), DNS: aws.ToString(found.DNSName), Groups: found.SecurityGroups}
 	listeners, err := c.elbv2.DescribeListeners(ctx, &elbv2.DescribeListenersInput{LoadBalancerArn: found.LoadBalancerArn})
 	if err != nil {
 		return one, err
@@ -107,9 +110,21 @@ func (c *Cloud) Left(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	security, err := c.ec2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{})
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]string{}
+	for _, group := range security.SecurityGroups {
+		names[*group.GroupId] = *group.GroupName
+	}
 	lines := []string{}
 	for _, one := range all {
-		lines = append(lines, fmt.Sprintf("balancer %s %v", one.Name, one.Ports))
+		line := fmt.Sprintf("balancer %s %v", one.Name, one.Ports)
+		for _, id := range one.Groups {
+			line += " in " + names[id]
+		}
+		lines = append(lines, line)
 	}
 	groups, err := c.elbv2.DescribeTargetGroups(ctx, &elbv2.DescribeTargetGroupsInput{})
 	if err != nil {
@@ -123,15 +138,20 @@ func (c *Cloud) Left(ctx context.Context) ([]string, error) {
 		lines = append(lines, fmt.Sprintf("group %s %d/%s used by %d: %v",
 			aws.ToString(group.TargetGroupName), aws.ToInt32(group.Port), group.Protocol, len(group.LoadBalancerArns), ids))
 	}
-	security, err := c.ec2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{})
-	if err != nil {
-		return nil, err
-	}
 	for _, group := range security.SecurityGroups {
+		if strings.HasPrefix(*group.GroupName, "k8s-") {
+			lines = append(lines, "security group "+*group.GroupName)
+		}
 		for _, rule := range group.IpPermissions {
+			line := func(cidr, description *string) string {
+				return fmt.Sprintf("rule of %s: %s %d-%d from %s: %s", aws.ToString(group.GroupName), aws.ToString(rule.IpProtocol),
+					aws.ToInt32(rule.FromPort), aws.ToInt32(rule.ToPort), aws.ToString(cidr), aws.ToString(description))
+			}
 			for _, from := range rule.IpRanges {
-				lines = append(lines, fmt.Sprintf("rule of %s: %s %d-%d from %s: %s", aws.ToString(group.GroupName), aws.ToString(rule.IpProtocol),
-					aws.ToInt32(rule.FromPort), aws.ToInt32(rule.ToPort), aws.ToString(from.CidrIp), aws.ToString(from.Description)))
+				lines = append(lines, line(from.CidrIp, from.Description))
+			}
+			for _, from := range rule.Ipv6Ranges {
+				lines = append(lines, line(from.CidrIpv6, from.Description))
 			}
 		}
 	}

@@ -70,12 +70,13 @@ const FIELDS: [(&str, &str); 12] = [
 const SUBNETS: &str = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-subnets]";
 const GROUPS: &str = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-security-groups]";
 /// What passes once something else has ended.
-const BUSY: [&str; 9] = [
+const BUSY: [&str; 10] = [
     "DependencyViolation",
     "ResourceInUse",
     "OperationNotPermitted",
     "DuplicateTargetGroupName",
     "DuplicateListener",
+    "InvalidGroup.Duplicate",
     "InvalidPermission.Duplicate",
     "InvalidPermission.NotFound",
     "InvalidRoute.NotFound",

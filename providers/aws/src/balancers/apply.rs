@@ -75,6 +75,11 @@ pub(super) async fn take(
             let asked = elb.set_subnets().load_balancer_arn(balancer).set_subnet_mappings(Some(mappings));
             calls.make(Action::SetSubnets, until, asked.send()).await.map(drop)?;
         }
+        Step::SetSecurityGroups(groups) => {
+            let asked = elb.set_security_groups().load_balancer_arn(balancer);
+            let asked = asked.set_security_groups(Some(groups.clone()));
+            calls.make(Action::SetSecurityGroups, until, asked.send()).await.map(drop)?;
+        }
         Step::SetAttributes(attributes) => {
             let of = |(key, value)| types::LoadBalancerAttribute::builder().key(key).value(value).build();
             let attributes = attributes.iter().map(of).collect();
@@ -120,6 +125,7 @@ async fn create_balancer(
         .set_scheme(wanted.internal.then_some(LoadBalancerSchemeEnum::Internal))
         .set_ip_address_type(wanted.families.dual_stack(place.has_v6).then_some(IpAddressType::Dualstack))
         .set_subnet_mappings(Some(mappings(wanted, &place.subnets)))
+        .set_security_groups(place.security_groups.clone())
         .set_tags(Some(tags(&wanted.tags)));
     let answer = cloud.calls.make(Action::CreateLoadBalancer, until, asked.send()).await?;
     let made = answer.load_balancers().first();

@@ -6,6 +6,7 @@
 use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
 use cloudprovider_sdk::proto::ServiceRef;
 use sha1::{Digest as _, Sha1};
+use sha2::{Digest as _, Sha256};
 
 /// Has the cluster's uid and the Service's.
 pub(super) const OWNER_TAG: &str = "cloudprovider.ccm/owner";
@@ -62,6 +63,12 @@ pub(super) fn group(
         health.1
     );
     groups(service) + &hex(&Sha1::digest(text))
+}
+
+/// Of the balancer's own security group.
+pub(super) fn security_group(cluster_name: &str, service: &ServiceRef) -> String {
+    let text = format!("{cluster_name}{}{}{}", service.name, service.namespace, service.uid);
+    groups(service) + &hex(&Sha256::digest(text))
 }
 
 /// Ten digits of a hash.

@@ -30,6 +30,7 @@ pub(super) struct Balancer {
     pub dual_stack: bool,
     pub tags: Texts,
     pub subnets: BTreeSet<String>,
+    pub security_groups: BTreeSet<String>,
     pub attributes: Texts,
     pub listeners: Vec<Open>,
 }
@@ -66,6 +67,8 @@ pub(super) struct Backends {
 pub(super) struct Place {
     pub subnets: Vec<String>,
     pub has_v6: bool,
+    /// `None`: whatever it has.
+    pub security_groups: Option<Vec<String>>,
 }
 
 /// One call of AWS that changes something.
@@ -75,6 +78,7 @@ pub(super) enum Step {
     Tag(Texts),
     SetFamilies { dual_stack: bool },
     SetSubnets(Vec<String>),
+    SetSecurityGroups(Vec<String>),
     SetAttributes(Texts),
     CreateGroup(TargetGroup),
     SetHealth { group: String, health: Health },
@@ -110,6 +114,11 @@ fn of_balancer(wanted: &Wanted, place: &Place, balancer: &Balancer) -> Option<St
         && place.subnets.iter().cloned().collect::<BTreeSet<_>>() != balancer.subnets
     {
         return Some(Step::SetSubnets(place.subnets.clone()));
+    }
+    if let Some(groups) = &place.security_groups
+        && groups.iter().cloned().collect::<BTreeSet<_>>() != balancer.security_groups
+    {
+        return Some(Step::SetSecurityGroups(groups.clone()));
     }
     let attributes = missing(&wanted.attributes, &balancer.attributes);
     (!attributes.is_empty()).then_some(Step::SetAttributes(attributes))
@@ -226,6 +235,7 @@ impl Actual {
                     dual_stack: wanted.families.dual_stack(place.has_v6),
                     tags: wanted.tags.clone(),
                     subnets: place.subnets.iter().cloned().collect(),
+                    security_groups: place.security_groups.iter().flatten().cloned().collect(),
                     attributes: texts(&[
                         ("load_balancing.cross_zone.enabled", "false"),
                         ("access_logs.s3.enabled", "false"),
@@ -286,6 +296,7 @@ impl Balancer {
             Step::Tag(tags) => self.tags.extend(tags.clone()),
             Step::SetFamilies { dual_stack } => self.dual_stack = *dual_stack,
             Step::SetSubnets(subnets) => self.subnets = subnets.iter().cloned().collect(),
+            Step::SetSecurityGroups(groups) => self.security_groups = groups.iter().cloned().collect(),
             Step::SetAttributes(attributes) => self.attributes.extend(attributes.clone()),
             Step::CreateListener { listener, group } => self.listeners.push(open(made, listener, group)),
             Step::ModifyListener { arn, listener, group } => {

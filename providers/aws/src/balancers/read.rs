@@ -80,6 +80,7 @@ pub(super) fn described(found: &types::LoadBalancer) -> Balancer {
             .iter()
             .filter_map(|zone| zone.subnet_id().map(str::to_owned))
             .collect(),
+        security_groups: found.security_groups().iter().cloned().collect(),
         ..Balancer::default()
     }
 }

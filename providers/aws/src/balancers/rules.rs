@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use aws_sdk_ec2::types::{IpPermission, IpRange, SecurityGroup};
+use aws_sdk_ec2::types::{IpPermission, IpRange, Ipv6Range, SecurityGroup};
 use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
 use cloudprovider_sdk::{ProviderError, Result};
 
 use super::hosts::Host;
-use super::wanted::{EVERYWHERE, TRAFFIC_PORT, TargetGroup};
+use super::wanted::{EVERYWHERE, Listener, TRAFFIC_PORT, TargetGroup};
 use crate::api::{Action, Deadline, Failure};
 use crate::cloud::{Cloud, Owner, filter};
 
@@ -60,14 +60,9 @@ pub(super) fn wanted(name: &str, groups: &[&TargetGroup], clients: &[String], su
         range: range.clone(),
         description: format!("{kind}={name}"),
     };
-    let protocols = |group: &TargetGroup| match group.protocol {
-        ProtocolEnum::Udp => vec![UDP],
-        ProtocolEnum::TcpUdp => vec![TCP, UDP],
-        _ => vec![TCP],
-    };
     let mut rules = Rules::new();
     for group in groups {
-        for protocol in protocols(group) {
+        for protocol in protocols(&group.protocol) {
             rules.extend(clients.iter().map(|range| rule(protocol, group.port, range, CLIENT)));
         }
     }
@@ -77,6 +72,39 @@ pub(super) fn wanted(name: &str, groups: &[&TargetGroup], clients: &[String], su
         }
     }
     rules
+}
+
+/// The rules of a balancer's own security group: its clients, who also hear how large packets may be.
+pub(super) fn of_clients(listeners: &[Listener], clients: &[String], dual_stack: bool) -> Rules {
+    let rule = |protocol: &str, (from, to): (i32, i32), range: &str| Rule {
+        protocol: protocol.to_owned(),
+        from,
+        to,
+        range: range.to_owned(),
+        description: String::new(),
+    };
+    let mut rules = Rules::new();
+    for range in clients {
+        rules.insert(rule("icmp", (3, 4), range));
+    }
+    // Restricted clients have IPv4 alone.
+    let everywhere = dual_stack.then_some("::/0");
+    for range in clients.iter().map(String::as_str).chain(everywhere) {
+        for listener in listeners {
+            let port = (listener.port, listener.port);
+            rules.extend(protocols(&listener.group.protocol).iter().map(|one| rule(one, port, range)));
+        }
+    }
+    rules
+}
+
+/// What a group's protocol is on the wire.
+fn protocols(protocol: &ProtocolEnum) -> &'static [&'static str] {
+    match protocol {
+        ProtocolEnum::Udp => &[UDP],
+        ProtocolEnum::TcpUdp => &[TCP, UDP],
+        _ => &[TCP],
+    }
 }
 
 /// What a balancer wants of the nodes' security groups.
@@ -166,7 +194,7 @@ impl Groups {
                 let id = group.group_id().unwrap_or_default().to_owned();
                 let is_tagged = cloud.cluster.owner(group.tags()) == Owner::Us;
                 if is_tagged || of_hosts.contains(&id) {
-                    all.insert(id, Of { is_tagged, rules: rules_of(group) });
+                    all.insert(id, Of { is_tagged, rules: of(group) });
                 }
             }
             if token.is_none() {
@@ -219,9 +247,7 @@ impl Groups {
             if grants.is_empty() {
                 continue;
             }
-            let asked = cloud.ec2.authorize_security_group_ingress().group_id(id);
-            let asked = asked.set_ip_permissions(Some(permissions(&grants)));
-            cloud.calls.make(Action::AuthorizeSecurityGroupIngress, until, asked.send()).await?;
+            authorize(cloud, id, &grants, until).await?;
             group.rules.extend(grants);
         }
         Ok(is_more)
@@ -240,39 +266,63 @@ impl Groups {
             if revokes.is_empty() {
                 continue;
             }
-            let asked = cloud.ec2.revoke_security_group_ingress().group_id(id);
-            let asked = asked.set_ip_permissions(Some(permissions(&revokes)));
-            cloud.calls.make(Action::RevokeSecurityGroupIngress, until, asked.send()).await?;
+            self::revoke(cloud, id, &revokes, until).await?;
             group.rules.retain(|rule| !revokes.contains(rule));
         }
         Ok(())
     }
 }
 
-fn rules_of(group: &SecurityGroup) -> Rules {
+pub(super) async fn authorize(
+    cloud: &Cloud,
+    group: &str,
+    rules: &Rules,
+    until: Deadline,
+) -> Result<(), Failure> {
+    let asked = cloud.ec2.authorize_security_group_ingress().group_id(group);
+    let asked = asked.set_ip_permissions(Some(permissions(rules)));
+    cloud.calls.make(Action::AuthorizeSecurityGroupIngress, until, asked.send()).await.map(drop)
+}
+
+pub(super) async fn revoke(
+    cloud: &Cloud,
+    group: &str,
+    rules: &Rules,
+    until: Deadline,
+) -> Result<(), Failure> {
+    let asked = cloud.ec2.revoke_security_group_ingress().group_id(group);
+    let asked = asked.set_ip_permissions(Some(permissions(rules)));
+    cloud.calls.make(Action::RevokeSecurityGroupIngress, until, asked.send()).await.map(drop)
+}
+
+/// What a group lets in from ranges of addresses.
+pub(super) fn of(group: &SecurityGroup) -> Rules {
     let of = |permission: &IpPermission| {
-        let (protocol, from, to) = (permission.ip_protocol(), permission.from_port(), permission.to_port());
-        let rule = |range: &IpRange| Rule {
-            protocol: protocol.unwrap_or_default().to_owned(),
-            from: from.unwrap_or_default(),
-            to: to.unwrap_or_default(),
-            range: range.cidr_ip().unwrap_or_default().to_owned(),
-            description: range.description().unwrap_or_default().to_owned(),
+        let rule = |range: Option<&str>, description: Option<&str>| Rule {
+            protocol: permission.ip_protocol().unwrap_or_default().to_owned(),
+            from: permission.from_port().unwrap_or_default(),
+            to: permission.to_port().unwrap_or_default(),
+            range: range.unwrap_or_default().to_owned(),
+            description: description.unwrap_or_default().to_owned(),
         };
-        permission.ip_ranges().iter().map(rule).collect::<Vec<_>>()
+        let v4 = permission.ip_ranges().iter().map(|one| rule(one.cidr_ip(), one.description()));
+        let v6 = permission.ipv6_ranges().iter().map(|one| rule(one.cidr_ipv6(), one.description()));
+        v4.chain(v6).collect::<Vec<_>>()
     };
     group.ip_permissions().iter().flat_map(of).collect()
 }
 
 fn permissions(rules: &Rules) -> Vec<IpPermission> {
     let of = |rule: &Rule| {
-        let range = IpRange::builder().cidr_ip(&rule.range).description(&rule.description).build();
-        IpPermission::builder()
-            .ip_protocol(&rule.protocol)
-            .from_port(rule.from)
-            .to_port(rule.to)
-            .ip_ranges(range)
-            .build()
+        let permission =
+            IpPermission::builder().ip_protocol(&rule.protocol).from_port(rule.from).to_port(rule.to);
+        let description = Some(rule.description.clone()).filter(|text| !text.is_empty());
+        if rule.range.contains(':') {
+            let range = Ipv6Range::builder().cidr_ipv6(&rule.range).set_description(description);
+            return permission.ipv6_ranges(range.build()).build();
+        }
+        let range = IpRange::builder().cidr_ip(&rule.range).set_description(description);
+        permission.ip_ranges(range.build()).build()
     };
     rules.iter().map(of).collect()
 }

@@ -41,6 +41,18 @@ pub(super) struct Wanted {
     pub source_ranges: Vec<String>,
     /// Only nodes with these labels; an empty value stands for any.
     pub node_labels: Texts,
+    pub security_groups: SecurityGroups,
+}
+
+/// The security groups of a balancer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum SecurityGroups {
+    /// Whatever it has, which is none if it is new.
+    AsTheyAre,
+    /// By ID. Their rules are the user's.
+    Given(Vec<String>),
+    /// One of its own.
+    Own,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +109,8 @@ pub(super) struct Defaults {
     pub health: HealthProbe,
     /// Services without an annotation get a network balancer.
     pub network_by_default: bool,
+    /// Balancers get security groups.
+    pub security_groups: bool,
 }
 
 impl Wanted {
@@ -117,6 +131,10 @@ impl Wanted {
         if !service.load_balancer_ip.is_empty() {
             let why = "AWS gives addresses by subnet; use the annotation aws-load-balancer-eip-allocations";
             return Err(ProviderError::invalid_configuration("spec.loadBalancerIP", why));
+        }
+        let extra = "aws-load-balancer-extra-security-groups";
+        if annotations.get(extra).is_some() {
+            return Err(Annotations::error(extra, "only classic balancers have extra security groups"));
         }
         let families = families(service)?;
         let source_ranges = source_ranges(service)?;
@@ -152,6 +170,11 @@ impl Wanted {
             listeners,
             source_ranges,
             node_labels: node_labels(service),
+            security_groups: match annotations.list("aws-load-balancer-security-groups") {
+                _ if !defaults.security_groups => SecurityGroups::AsTheyAre,
+                given if !given.is_empty() => SecurityGroups::Given(given),
+                _ => SecurityGroups::Own,
+            },
         })
     }
 

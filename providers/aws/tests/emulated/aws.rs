@@ -35,6 +35,8 @@ pub(crate) struct Aws {
     pub(crate) environment: BTreeMap<String, String>,
     /// The IDs of the cluster's subnets, by zone.
     pub(crate) subnets: BTreeMap<String, String>,
+    /// The ID of the nodes' security group.
+    pub(crate) security_group: String,
     stdin: ChildStdin,
     stdout: Lines<BufReader<ChildStdout>>,
     _process: Child,
@@ -89,7 +91,8 @@ impl Aws {
         let environment = serde_json::from_value(greeting["environment"].take()).unwrap();
         let url = serde_json::from_value(greeting["url"].take()).unwrap();
         let subnets = serde_json::from_value(greeting["network"]["subnets"].take()).unwrap();
-        Self { folder, url, environment, subnets, stdin, stdout, _process: process }
+        let security_group = serde_json::from_value(greeting["network"]["security_group"].take()).unwrap();
+        Self { folder, url, environment, subnets, security_group, stdin, stdout, _process: process }
     }
 
     /// Tells the emulator something, and returns its answer.

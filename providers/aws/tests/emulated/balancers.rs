@@ -12,6 +12,8 @@ use tonic::Status;
 
 use crate::aws::{Aws, Instance, Provider, cluster};
 
+/// Balancers have security groups.
+pub(crate) const MANAGED: &str = "NLBSecurityGroupMode = Managed";
 pub(crate) const SERVE: [&str; 1] = ["--network-balancers=annotated"];
 pub(crate) const LEGACY: Adoption = Adoption::AdoptByLegacyName;
 
@@ -227,10 +229,22 @@ async fn a_balancer_is_made_edited_followed_and_deleted_and_nothing_is_left() {
     assert!(try_delete(&native, &service, Adoption::Refuse).await.unwrap(), "again");
 }
 
-/// What one provider makes, the other finds as it has to be: nothing but tags of ours changes on the way there and back.
 #[tokio::test]
 async fn each_provider_takes_over_what_the_other_made_without_changing_it() {
+    taken_over("", kinds()).await;
+}
+
+#[tokio::test]
+async fn each_provider_takes_over_security_groups_without_changing_them() {
+    // TLS and the protocols that the published one refuses aside, a port is a rule.
+    taken_over(MANAGED, kinds().into_iter().take(6).collect()).await;
+}
+
+/// What one provider makes, the other finds as it has to be: nothing but tags of ours changes on the way there and back.
+async fn taken_over(setting: &str, kinds: Vec<Service>) {
+    let kinds = || kinds.clone();
     let mut aws = Aws::start().await;
+    aws.configure(setting);
     let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
     let nodes = nodes(&instances);
     let published = aws.published().await;
@@ -335,7 +349,17 @@ async fn a_node_joins_many_balancers_and_a_restart_reads_them_in_few_calls() {
 /// Every call that changes something fails once before it has happened, and once after it, and the provider is killed.
 #[tokio::test]
 async fn whoever_is_killed_at_any_call_leaves_one_balancer_and_then_nothing() {
+    killed("").await;
+}
+
+#[tokio::test]
+async fn whoever_is_killed_leaves_no_security_group_either() {
+    killed(MANAGED).await;
+}
+
+async fn killed(setting: &str) {
     let mut aws = Aws::start().await;
+    aws.configure(setting);
     let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
     let (one, two) = (nodes(&instances[..1]), nodes(&instances));
     let first = service(1, &[], &[(Protocol::Tcp, 80, 30080), (Protocol::Tcp, 443, 30443)]);
@@ -477,4 +501,60 @@ async fn a_balancer_of_another_cluster_stays_as_it_is() {
     other.cluster.as_mut().unwrap().uid = "cluster-2".to_owned();
     native.balancers().delete_load_balancer(other).await.unwrap();
     assert_eq!(left(&mut aws).await, made);
+}
+
+#[tokio::test]
+async fn a_balancer_is_guarded_by_a_group_of_its_own_or_by_given_ones() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let unguarded = web(2);
+    ensure(&aws.native(&SERVE).await, &unguarded, &nodes, "one").await;
+    let without = left(&mut aws).await;
+
+    aws.configure(MANAGED);
+    let native = aws.native(&SERVE).await;
+    let then = aws.tell("calls").await;
+    ensure(&native, &unguarded, &nodes, "two").await;
+    assert_eq!(left(&mut aws).await, without, "AWS gives no group to a balancer that was made without");
+    let tags = ("elasticloadbalancing:AddTags".to_owned(), 1);
+    assert_eq!(aws.changes_since(&then).await.into_iter().next(), Some(tags));
+
+    let rules = |lines: &[String]| {
+        let own = lines.iter().filter_map(|line| line.strip_prefix("rule of k8s-shop-web1-"));
+        own.map(|line| line.split_once(": ").unwrap().1.trim_end_matches(": ").to_owned()).collect::<Vec<_>>()
+    };
+    let guard = |lines: &[String]| {
+        let line = lines.iter().find(|line| line.starts_with("balancer a00000001")).unwrap();
+        line.split_once("] in ").map(|(_, groups)| groups.to_owned()).unwrap_or_default()
+    };
+    let ranged = |ports: &[(Protocol, i32, i32)]| Service {
+        source_ranges: vec!["192.0.2.0/24".to_owned()],
+        ..service(1, &[], ports)
+    };
+    let (tcp, udp) = ((Protocol::Tcp, 80, 30_001), (Protocol::Udp, 53, 30_053));
+    ensure(&native, &ranged(&[tcp, udp]), &nodes, "one").await;
+    let lines = left(&mut aws).await;
+    let expected =
+        ["icmp 3-4 from 192.0.2.0/24", "tcp 80-80 from 192.0.2.0/24", "udp 53-53 from 192.0.2.0/24"];
+    assert_eq!(rules(&lines), expected);
+    assert!(guard(&lines).starts_with("k8s-shop-web1-"), "{lines:?}");
+
+    let mut everybody = service(1, &[], &[tcp]);
+    everybody.ip_families.push(IpFamily::Ipv6.into());
+    ensure(&native, &everybody, &nodes, "two").await;
+    let lines = left(&mut aws).await;
+    assert_eq!(rules(&lines), ["icmp 3-4 from 0.0.0.0/0", "tcp 80-80 from 0.0.0.0/0", "tcp 80-80 from ::/0"]);
+
+    let given = ("aws-load-balancer-security-groups", &*aws.security_group.clone());
+    ensure(&native, &service(1, &[given], &[tcp]), &nodes, "three").await;
+    let lines = left(&mut aws).await;
+    assert_eq!((rules(&lines).len(), guard(&lines)), (0, "nodes".to_owned()), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.starts_with("security group")), "{lines:?}");
+
+    ensure(&native, &service(1, &[], &[tcp]), &nodes, "four").await;
+    assert!(guard(&left(&mut aws).await).starts_with("k8s-shop-web1-"));
+    for service in [&everybody, &unguarded] {
+        assert!(try_delete(&native, service, Adoption::Refuse).await.unwrap());
+    }
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
 }

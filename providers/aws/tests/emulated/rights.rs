@@ -8,10 +8,12 @@ use serde_json::{Value, json};
 use tonic::Status;
 
 use crate::aws::{Aws, Instance, Provider};
-use crate::balancers::{self, SERVE, service};
+use crate::balancers::{self, MANAGED, SERVE, service};
 use crate::routes;
 
-const PARTS: [&str; 3] = ["nodes", "routes", "network-balancers"];
+const PARTS: [&str; 4] = ["nodes", "routes", "network-balancers", "security-groups"];
+/// No call of its own: AWS asks for it where something is made with tags.
+const WITHIN_CALLS: &str = "ec2:CreateTags";
 /// Nodes do without its labels, as with the published provider.
 const OPTIONAL: &str = "ec2:DescribeInstanceTopology";
 const CIDR: &str = "10.244.0.0/24";
@@ -22,7 +24,8 @@ fn allowed(part: &str) -> BTreeSet<String> {
     let policy: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let statements = policy["Statement"].as_array().unwrap().iter();
     let actions = statements.flat_map(|statement| statement["Action"].as_array().unwrap());
-    actions.map(|action| action.as_str().unwrap().to_owned()).collect()
+    let actions = actions.map(|action| action.as_str().unwrap().to_owned());
+    actions.filter(|action| action != WITHIN_CALLS).collect()
 }
 
 /// Refuses all actions of a pattern but these, as AWS does: EC2 has a word of its own for it.
@@ -44,6 +47,7 @@ struct Life<'a> {
     provider: &'a Provider,
     machines: &'a [Instance],
     subnets: &'a [String],
+    security_group: &'a str,
     refused: Vec<String>,
 }
 
@@ -125,6 +129,8 @@ impl Life<'_> {
         edited.ip_families.push(IpFamily::Ipv6.into());
         let threshold = "service.beta.kubernetes.io/aws-load-balancer-healthcheck-healthy-threshold";
         edited.annotations.insert(threshold.to_owned(), "5".to_owned());
+        let given = "service.beta.kubernetes.io/aws-load-balancer-security-groups";
+        edited.annotations.insert(given.to_owned(), self.security_group.to_owned());
         self.ensure(&edited, &machines[..1]).await;
         for machines in [&machines[..2], &machines[1..2]] {
             let nodes = balancers::nodes(machines);
@@ -140,7 +146,8 @@ impl Life<'_> {
 /// Lives a cluster's life, and returns what was refused on the way.
 async fn live(aws: &Aws, provider: &Provider, machines: &[Instance]) -> Vec<String> {
     let subnets: Vec<_> = aws.subnets.values().cloned().collect();
-    let mut life = Life { provider, machines, subnets: &subnets, refused: Vec::new() };
+    let security_group = &*aws.security_group;
+    let mut life = Life { provider, machines, subnets: &subnets, security_group, refused: Vec::new() };
     life.nodes().await;
     life.routes().await;
     life.balancers().await;
@@ -157,6 +164,7 @@ async fn machines(aws: &mut Aws) -> Vec<Instance> {
 #[tokio::test]
 async fn the_policies_suffice_and_nothing_in_them_is_idle() {
     let mut aws = Aws::start().await;
+    aws.configure(MANAGED);
     let machines = machines(&mut aws).await;
     let all: BTreeSet<_> = PARTS.into_iter().flat_map(allowed).collect();
     deny(&mut aws, "*", &all).await;
@@ -185,6 +193,7 @@ async fn whoever_lacks_one_right_of_balancing_hears_which_and_loses_nothing() {
 
 async fn without_each(service_name: &str) {
     let mut aws = Aws::start().await;
+    aws.configure(MANAGED);
     let machines = machines(&mut aws).await;
     let native = aws.native(&SERVE).await;
     let standing = service(1, &[], &[(Protocol::Tcp, 80, 30_001)]);

@@ -1,6 +1,7 @@
 use fastrand::Rng;
 
 use super::*;
+use crate::balancers::wanted::SecurityGroups;
 
 fn health(interval: i32, healthy: i32) -> Health {
     let (port, path) = ("traffic-port".to_owned(), String::new());
@@ -43,6 +44,7 @@ fn wish(random: &mut Rng) -> Wanted {
         listeners: listeners(random),
         source_ranges: Vec::new(),
         node_labels: Texts::new(),
+        security_groups: SecurityGroups::Own,
     }
 }
 
@@ -52,7 +54,11 @@ fn backends(random: &mut Rng) -> Backends {
 }
 
 fn place() -> Place {
-    Place { subnets: vec!["subnet-1".to_owned()], has_v6: true }
+    Place {
+        subnets: vec!["subnet-1".to_owned()],
+        has_v6: true,
+        security_groups: Some(vec!["sg-1".to_owned()]),
+    }
 }
 
 /// Takes steps, at most as many as given, and returns them. What AWS has is judged after each.

@@ -135,3 +135,25 @@ fn the_cluster_s_group_of_a_node_has_the_rules_or_its_only_one() {
         assert!(error.contains("i-1") && error.contains(several[0]), "{error}");
     }
 }
+
+#[test]
+fn a_balancers_own_group_lets_its_clients_in() {
+    let listener = |port, protocol: ProtocolEnum| Listener {
+        port,
+        protocol: protocol.clone(),
+        tls: None,
+        group: group(30_000 + port, protocol, TRAFFIC_PORT),
+    };
+    let told = |protocol: ProtocolEnum, clients: &[&str], dual_stack| {
+        let clients: Vec<_> = clients.iter().map(|one| (*one).to_owned()).collect();
+        told(&of_clients(&[listener(53, protocol)], &clients, dual_stack))
+    };
+    assert_eq!(
+        told(ProtocolEnum::TcpUdp, &["192.0.2.0/24"], false),
+        ["icmp 3-4 192.0.2.0/24 ", "tcp 53-53 192.0.2.0/24 ", "udp 53-53 192.0.2.0/24 "]
+    );
+    assert_eq!(
+        told(ProtocolEnum::Tls, &[EVERYWHERE], true),
+        ["icmp 3-4 0.0.0.0/0 ", "tcp 53-53 0.0.0.0/0 ", "tcp 53-53 ::/0 "]
+    );
+}

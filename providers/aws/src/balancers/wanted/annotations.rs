@@ -113,11 +113,6 @@ impl Annotations<'_> {
                 return Err(Self::error(name, "with UDP the client's address is always preserved"));
             }
         }
-        if self.get("aws-load-balancer-extra-security-groups").is_some() {
-            let why =
-                "a network balancer has no extra security groups; use aws-load-balancer-security-groups";
-            return Err(Self::error("aws-load-balancer-extra-security-groups", why));
-        }
         Ok(attributes)
     }
 

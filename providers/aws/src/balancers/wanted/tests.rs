@@ -35,6 +35,7 @@ fn wanted(service: &Service) -> Result<Wanted> {
         cluster: Cluster::of_config(&config).unwrap(),
         health: config.health.clone(),
         network_by_default: false,
+        security_groups: false,
     };
     Wanted::of(service, &ClusterRef { uid: "k".to_owned(), name: String::new() }, &defaults)
 }

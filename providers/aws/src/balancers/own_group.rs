@@ -1,0 +1,134 @@
+//! The security group of a balancer's own, which lets its clients in. Only with `NLBSecurityGroupMode = Managed`.
+//!
+//! In: a name, tags, rules. Out: a group with exactly these rules, or none. Name and rules are the published provider's.
+
+use aws_sdk_ec2::types::{ResourceType, SecurityGroup, Tag, TagSpecification};
+use cloudprovider_sdk::proto::{ClusterRef, ServiceRef};
+
+use super::plan::{Actual, Place};
+use super::rules::{self, Rules};
+use super::wanted::{SecurityGroups, Texts, Wanted};
+use super::{UNTIL_IT_IS_GONE, names};
+use crate::api::{Action, Deadline, Failure, Stop, later};
+use crate::cloud::{Cloud, Owner, filter};
+
+const DESCRIPTION: &str = "[k8s] Managed SecurityGroup for LoadBalancer";
+
+/// A group, and what it lets through.
+#[derive(Debug)]
+pub(super) struct OwnGroup {
+    pub id: String,
+    there: Rules,
+}
+
+/// Decides on the balancer's security groups. Returns the one of its own if there is one, wanted or not.
+pub(super) async fn guard(
+    cloud: &Cloud,
+    (cluster, service): (&ClusterRef, &ServiceRef),
+    (wanted, rules): (&Wanted, &Rules),
+    (actual, place): (&Actual, &mut Place),
+    until: Deadline,
+) -> Result<Option<OwnGroup>, Failure> {
+    let name = names::security_group(&cluster.name, service);
+    // AWS gives none to a balancer that was made without.
+    let can_have = actual.balancer.as_ref().is_none_or(|one| !one.security_groups.is_empty());
+    match &wanted.security_groups {
+        _ if !can_have => Ok(None),
+        SecurityGroups::AsTheyAre => Ok(None),
+        SecurityGroups::Given(groups) => {
+            place.security_groups = Some(groups.clone());
+            OwnGroup::find(cloud, &name, until).await
+        }
+        SecurityGroups::Own => {
+            let own = OwnGroup::ensure(cloud, &name, &wanted.tags, rules, until).await?;
+            place.security_groups = Some(vec![own.id.clone()]);
+            Ok(Some(own))
+        }
+    }
+}
+
+/// Ends what the balancer's own security group has too much, once the balancer is as it has to be.
+pub(super) async fn unguard(
+    cloud: &Cloud,
+    own: &OwnGroup,
+    (wanted, rules): (&Wanted, &Rules),
+    until: Deadline,
+) -> Result<(), Stop> {
+    if wanted.security_groups == SecurityGroups::Own {
+        return Ok(own.trim(cloud, rules, until).await?);
+    }
+    if own.delete(cloud, until).await? {
+        return Ok(());
+    }
+    let message = "AWS still uses the security group that the balancer had";
+    Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DETACHING", message)))
+}
+
+impl OwnGroup {
+    /// The cluster's group of this name.
+    pub(super) async fn find(cloud: &Cloud, name: &str, until: Deadline) -> Result<Option<Self>, Failure> {
+        let asked = cloud.ec2.describe_security_groups();
+        let asked = asked.filters(filter("group-name", [name.to_owned()]));
+        let asked = asked.filters(filter("vpc-id", [cloud.vpc.clone()]));
+        let answer = cloud.calls.make(Action::DescribeSecurityGroups, until, asked.send()).await?;
+        let of_cluster =
+            answer.security_groups().iter().find(|one| cloud.cluster.owner(one.tags()) == Owner::Us);
+        let group = |one| Self { id: id(SecurityGroup::group_id(one)), there: rules::of(one) };
+        Ok(of_cluster.map(group))
+    }
+
+    /// The group, which lets through at least this.
+    pub(super) async fn ensure(
+        cloud: &Cloud,
+        name: &str,
+        tags: &Texts,
+        wanted: &Rules,
+        until: Deadline,
+    ) -> Result<Self, Failure> {
+        let mut group = match Self::find(cloud, name, until).await? {
+            Some(found) => found,
+            None => Self::create(cloud, name, tags, until).await?,
+        };
+        let grants: Rules = wanted.difference(&group.there).cloned().collect();
+        if !grants.is_empty() {
+            rules::authorize(cloud, &group.id, &grants, until).await?;
+            group.there.extend(grants);
+        }
+        Ok(group)
+    }
+
+    async fn create(cloud: &Cloud, name: &str, tags: &Texts, until: Deadline) -> Result<Self, Failure> {
+        let tag = |(key, value): (&String, &String)| Tag::builder().key(key).value(value).build();
+        let tags = tags.iter().map(tag).collect();
+        let tags =
+            TagSpecification::builder().resource_type(ResourceType::SecurityGroup).set_tags(Some(tags));
+        let asked = cloud.ec2.create_security_group().group_name(name).description(DESCRIPTION);
+        let asked = asked.vpc_id(&cloud.vpc).tag_specifications(tags.build());
+        let made = cloud.calls.make(Action::CreateSecurityGroup, until, asked.send()).await?;
+        Ok(Self { id: id(made.group_id()), there: Rules::new() })
+    }
+
+    /// Revokes what is not wanted.
+    pub(super) async fn trim(&self, cloud: &Cloud, wanted: &Rules, until: Deadline) -> Result<(), Failure> {
+        let revokes: Rules = self.there.difference(wanted).cloned().collect();
+        if revokes.is_empty() {
+            return Ok(());
+        }
+        rules::revoke(cloud, &self.id, &revokes, until).await
+    }
+
+    /// Returns whether it is gone, which takes until AWS has forgotten its balancer.
+    pub(super) async fn delete(&self, cloud: &Cloud, until: Deadline) -> Result<bool, Failure> {
+        let asked = cloud.ec2.delete_security_group().group_id(&self.id).send();
+        match cloud.calls.make(Action::DeleteSecurityGroup, until, asked).await {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.code() == "InvalidGroup.NotFound" => Ok(true),
+            Err(failure) if failure.code() == "DependencyViolation" => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+fn id(id: Option<&str>) -> String {
+    id.unwrap_or_default().to_owned()
+}
