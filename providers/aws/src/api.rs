@@ -98,7 +98,7 @@ impl Action {
     }
 
     fn only_reads(self) -> bool {
-        matches!(self, Self::FindInstances | Self::GetInstances) || self.name().contains(":Describe")
+        self.name().contains(":Describe")
     }
 
     fn is_of_balancing(self) -> bool {

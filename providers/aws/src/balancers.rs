@@ -1,9 +1,9 @@
 //! Network balancers for Services.
 //!
 //! In: Services and their nodes. Out: balancers, target groups and rules in AWS, and what is there. [`wanted`] says what a
-//! Service wants, [`read`] what AWS has, [`plan`] what to do next, [`apply`] does it,
-//! [`work`] until nothing is left, [`update`] for nodes that come and go; [`rules`] opens the nodes, [`hosts`] knows
-//! which of them AWS takes, [`subnets`] where balancers go.
+//! Service wants, [`read`] what AWS has, [`plan`] what to do next, [`apply`] does it, [`work`] until nothing is left, [`update`]
+//! for nodes that come and go; [`rules`] opens the nodes, [`own_group`] the balancer, [`hosts`] knows which nodes AWS takes,
+//! [`subnets`] where balancers go.
 
 mod apply;
 mod hosts;

@@ -182,20 +182,15 @@ impl Routing {
     async fn instances(&self, ids: BTreeSet<&str>, until: Deadline) -> Result<HashMap<String, Known>> {
         let is_new = |id: &&&str| !self.known.lock().contains_key(**id);
         let new: Vec<_> = ids.iter().filter(is_new).map(|id| (*id).to_owned()).collect();
-        for ids in new.chunks(instances::IDS) {
-            let found = instances::by_ids(&self.cloud, ids.to_vec(), until).await?;
-            let known = found.here.iter().map(|(id, instance)| (id.clone(), self.known_of(instance)));
-            self.known.lock().extend(known);
-        }
-        let known = self.known.lock();
-        Ok(ids.into_iter().filter_map(|id| Some((id.to_owned(), known.get(id)?.clone()))).collect())
-    }
-
-    fn known_of(&self, instance: &Instance) -> Known {
-        Known {
+        let found = instances::by_ids(&self.cloud, &new, until).await?;
+        let owner = |instance: &Instance| self.cloud.cluster.owner(instance.tags());
+        let known_of = |instance: &Instance| Known {
             provider_id: instances::provider_id(instance),
-            of_another_cluster: self.cloud.cluster.owner(instance.tags()) == Owner::AnotherCluster,
-        }
+            of_another_cluster: owner(instance) == Owner::AnotherCluster,
+        };
+        let mut known = self.known.lock();
+        known.extend(found.here.into_iter().map(|(id, instance)| (id, known_of(&instance))));
+        Ok(ids.into_iter().filter_map(|id| Some((id.to_owned(), known.get(id)?.clone()))).collect())
     }
 
     /// The state of one route afterwards.
@@ -222,21 +217,21 @@ impl Routing {
             let asked = ec2.modify_instance_attribute().instance_id(id).source_dest_check(off).send();
             calls.make(Action::ModifyInstanceAttribute, until, asked).await.map_err(stop)?;
         }
-        let (v4, v6) = families(destination);
-        let made = match step {
+        let is_there = match step {
             Step::Keep(state) => return Ok(state),
-            Step::Create => {
-                Stop::if_cancelled(ctx)?;
-                let asked = ec2.create_route().route_table_id(&table.id).instance_id(id);
-                let asked = asked.set_destination_cidr_block(v4).set_destination_ipv6_cidr_block(v6);
-                calls.make(Action::CreateRoute, until, asked.send()).await.map(drop)
-            }
-            Step::Replace => {
-                Stop::if_cancelled(ctx)?;
-                let asked = ec2.replace_route().route_table_id(&table.id).instance_id(id);
-                let asked = asked.set_destination_cidr_block(v4).set_destination_ipv6_cidr_block(v6);
-                calls.make(Action::ReplaceRoute, until, asked.send()).await.map(drop)
-            }
+            Step::Create => false,
+            Step::Replace => true,
+        };
+        Stop::if_cancelled(ctx)?;
+        let (v4, v6) = families(destination);
+        let made = if is_there {
+            let asked = ec2.replace_route().route_table_id(&table.id).instance_id(id);
+            let asked = asked.set_destination_cidr_block(v4).set_destination_ipv6_cidr_block(v6);
+            calls.make(Action::ReplaceRoute, until, asked.send()).await.map(drop)
+        } else {
+            let asked = ec2.create_route().route_table_id(&table.id).instance_id(id);
+            let asked = asked.set_destination_cidr_block(v4).set_destination_ipv6_cidr_block(v6);
+            calls.make(Action::CreateRoute, until, asked.send()).await.map(drop)
         };
         made.map_err(stop)?;
         Ok(RouteState::Active)
@@ -311,9 +306,9 @@ impl Routes for Routing {
             Some(table.route(destination, target, entry.state))
         });
         let (routes, next_page_token) = paging::page(&request, all, |route| route.id.clone())?;
-        self.known
-            .lock()
-            .retain(|id, _| table.entries.values().any(|entry| entry.leads.instance() == Some(id)));
+        let in_table: BTreeSet<_> =
+            table.entries.values().filter_map(|entry| entry.leads.instance()).collect();
+        self.known.lock().retain(|id, _| in_table.contains(&**id));
         Ok(ListRoutesResponse { routes, next_page_token, ..ListRoutesResponse::default() })
     }
 
@@ -358,8 +353,10 @@ impl Routes for Routing {
             };
             match ensure(item, &instance).await {
                 Ok(route) => RouteResult { route: Some(route), ..blank },
-                Err(Stop::Later(why)) => RouteResult { in_progress: Some(why), ..blank },
-                Err(Stop::Failed(error)) => RouteResult { error: Some(error.to_item()), ..blank },
+                Err(stop) => {
+                    let (in_progress, error) = stop.of_item();
+                    RouteResult { in_progress, error, ..blank }
+                }
             }
         };
         let work = request.items.into_iter().zip(found).map(result);
@@ -376,11 +373,7 @@ impl Routes for Routing {
         let table = self.table(until).await?;
         let delete = async |item: RouteToDelete| {
             let done = self.delete(ctx, &table, &item.route.unwrap_or_default(), until).await;
-            let (in_progress, error) = match done {
-                Ok(()) => (None, None),
-                Err(Stop::Later(why)) => (Some(why), None),
-                Err(Stop::Failed(error)) => (None, Some(error.to_item())),
-            };
+            let (in_progress, error) = done.map_or_else(Stop::of_item, |()| (None, None));
             RouteDeletion { key: item.key, in_progress, error }
         };
         let work = request.items.into_iter().map(delete);

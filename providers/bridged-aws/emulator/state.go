@@ -105,7 +105,7 @@ func (b Balancer) sorted() Balancer {
 }
 
 // Left is everything that a provider makes for Services and nodes, each as one line.
-func (c *Cloud) Left(ctx context.Context) ([]string, error) {
+func (c *Cloud) Left(ctx context.Context, network Network) ([]string, error) {
 	all, err := c.Balancers(ctx)
 	if err != nil {
 		return nil, err
@@ -155,17 +155,12 @@ func (c *Cloud) Left(ctx context.Context) ([]string, error) {
 			}
 		}
 	}
-	tables, err := c.ec2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{})
+	routes, err := c.Routes(ctx, network)
 	if err != nil {
 		return nil, err
 	}
-	for _, table := range tables.RouteTables {
-		for _, route := range table.Routes {
-			if route.GatewayId == nil {
-				destination := aws.ToString(route.DestinationCidrBlock) + aws.ToString(route.DestinationIpv6CidrBlock)
-				lines = append(lines, fmt.Sprintf("route %s to %s", destination, aws.ToString(route.InstanceId)))
-			}
-		}
+	for _, route := range routes {
+		lines = append(lines, fmt.Sprintf("route %s to %s", route.Destination, route.Instance))
 	}
 	slices.Sort(lines)
 	return lines, nil

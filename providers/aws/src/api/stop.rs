@@ -1,8 +1,10 @@
 //! Why a mutation goes no further.
+//!
+//! In: a failure of AWS, an error of the contract, the end of a term. Out: what the caller is told.
 
 use std::time::Duration;
 
-use cloudprovider_sdk::proto::InProgress;
+use cloudprovider_sdk::proto::{InProgress, ItemError};
 use cloudprovider_sdk::{CallContext, ProviderError};
 
 use super::Failure;
@@ -38,6 +40,14 @@ impl Stop {
         match failure.paced_for() {
             Some(wait) => Self::Later(later(wait, "PACED", "AWS allows no more calls for now")),
             None => Self::Failed(failure.to_error()),
+        }
+    }
+
+    /// As the result of one item of a batch has it.
+    pub(crate) fn of_item(self) -> (Option<InProgress>, Option<ItemError>) {
+        match self {
+            Self::Later(why) => (Some(why), None),
+            Self::Failed(error) => (None, Some(error.to_item())),
         }
     }
 

@@ -57,21 +57,19 @@ impl Hosts {
             ids.iter().filter(|id| !known.contains_key(*id)).cloned().collect()
         };
         let mut fresh = HashMap::new();
-        for ids in unknown.chunks(instances::IDS) {
-            let found = instances::by_ids(cloud, ids.to_vec(), until).await?;
-            for id in ids {
-                let instance = found.here.get(id);
-                let state = instance.and_then(|one| one.state()).and_then(|state| state.name());
-                let groups = instance.map(|one| one.security_groups()).unwrap_or_default();
-                let state = match state {
-                    Some(InstanceStateName::Running) => State::Running,
-                    Some(InstanceStateName::Terminated | InstanceStateName::ShuttingDown) => State::Gone,
-                    None if found.gone.contains(id) => State::Gone,
-                    _ => State::Waits,
-                };
-                let groups = groups.iter().filter_map(|group| group.group_id().map(str::to_owned)).collect();
-                fresh.insert(id.clone(), Host { state, groups, at: now });
-            }
+        let found = instances::by_ids(cloud, &unknown, until).await?;
+        for id in unknown {
+            let instance = found.here.get(&id);
+            let state = instance.and_then(|one| one.state()).and_then(|state| state.name());
+            let groups = instance.map(|one| one.security_groups()).unwrap_or_default();
+            let state = match state {
+                Some(InstanceStateName::Running) => State::Running,
+                Some(InstanceStateName::Terminated | InstanceStateName::ShuttingDown) => State::Gone,
+                None if found.gone.contains(&id) => State::Gone,
+                _ => State::Waits,
+            };
+            let groups = groups.iter().filter_map(|group| group.group_id().map(str::to_owned)).collect();
+            fresh.insert(id, Host { state, groups, at: now });
         }
         let mut known = self.0.lock();
         known.extend(fresh);

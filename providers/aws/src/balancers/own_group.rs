@@ -29,11 +29,12 @@ pub(super) async fn guard(
     (actual, place): (&Actual, &mut Place),
     until: Deadline,
 ) -> Result<Option<OwnGroup>, Failure> {
-    let name = names::security_group(&cluster.name, service);
     // AWS gives none to a balancer that was made without.
-    let can_have = actual.balancer.as_ref().is_none_or(|one| !one.security_groups.is_empty());
+    if actual.balancer.as_ref().is_some_and(|one| one.security_groups.is_empty()) {
+        return Ok(None);
+    }
+    let name = names::security_group(&cluster.name, service);
     match &wanted.security_groups {
-        _ if !can_have => Ok(None),
         SecurityGroups::AsTheyAre => Ok(None),
         SecurityGroups::Given(groups) => {
             place.security_groups = Some(groups.clone());

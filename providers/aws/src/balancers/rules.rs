@@ -53,12 +53,8 @@ pub(super) fn health_port(group: &TargetGroup) -> i32 {
 
 /// The rules of a balancer with these target groups.
 pub(super) fn wanted(name: &str, groups: &[&TargetGroup], clients: &[String], subnets: &[String]) -> Rules {
-    let rule = |protocol: &str, port: i32, range: &String, kind: &str| Rule {
-        protocol: protocol.to_owned(),
-        from: port,
-        to: port,
-        range: range.clone(),
-        description: format!("{kind}={name}"),
+    let rule = |protocol: &str, port: i32, range: &str, kind: &str| {
+        Rule::new(protocol, (port, port), range, &format!("{kind}={name}"))
     };
     let mut rules = Rules::new();
     for group in groups {
@@ -76,23 +72,14 @@ pub(super) fn wanted(name: &str, groups: &[&TargetGroup], clients: &[String], su
 
 /// The rules of a balancer's own security group: its clients, who also hear how large packets may be.
 pub(super) fn of_clients(listeners: &[Listener], clients: &[String], dual_stack: bool) -> Rules {
-    let rule = |protocol: &str, (from, to): (i32, i32), range: &str| Rule {
-        protocol: protocol.to_owned(),
-        from,
-        to,
-        range: range.to_owned(),
-        description: String::new(),
-    };
-    let mut rules = Rules::new();
-    for range in clients {
-        rules.insert(rule("icmp", (3, 4), range));
-    }
+    let mut rules: Rules = clients.iter().map(|range| Rule::of_packets(range, "")).collect();
     // Restricted clients have IPv4 alone.
     let everywhere = dual_stack.then_some("::/0");
     for range in clients.iter().map(String::as_str).chain(everywhere) {
         for listener in listeners {
-            let port = (listener.port, listener.port);
-            rules.extend(protocols(&listener.group.protocol).iter().map(|one| rule(one, port, range)));
+            let ports = (listener.port, listener.port);
+            let protocols = protocols(&listener.group.protocol).iter();
+            rules.extend(protocols.map(|protocol| Rule::new(protocol, ports, range, "")));
         }
     }
     rules
@@ -149,6 +136,16 @@ impl Claim {
 }
 
 impl Rule {
+    fn new(protocol: &str, (from, to): (i32, i32), range: &str, description: &str) -> Self {
+        let owned = str::to_owned;
+        Self { protocol: owned(protocol), from, to, range: owned(range), description: owned(description) }
+    }
+
+    /// Lets somebody hear how large packets may be.
+    fn of_packets(range: &str, description: &str) -> Self {
+        Self::new("icmp", (3, 4), range, description)
+    }
+
     /// What makes it one rule for AWS.
     fn key(&self) -> (&str, i32, i32, &str) {
         (&self.protocol, self.from, self.to, &self.range)
@@ -158,14 +155,7 @@ impl Rule {
 /// The rules that let nodes hear how large packets may be, for all clients of all balancers.
 fn mtu(rules: &Rules) -> Rules {
     let of_clients = rules.iter().filter(|rule| rule.description.contains(CLIENT));
-    let rule = |rule: &Rule| Rule {
-        protocol: "icmp".to_owned(),
-        from: 3,
-        to: 4,
-        range: rule.range.clone(),
-        description: MTU.to_owned(),
-    };
-    of_clients.map(rule).collect()
+    of_clients.map(|rule| Rule::of_packets(&rule.range, MTU)).collect()
 }
 
 /// The security groups that nodes may have: those with the cluster's tag, and those of the nodes at hand.
@@ -298,12 +288,10 @@ pub(super) async fn revoke(
 /// What a group lets in from ranges of addresses.
 pub(super) fn of(group: &SecurityGroup) -> Rules {
     let of = |permission: &IpPermission| {
-        let rule = |range: Option<&str>, description: Option<&str>| Rule {
-            protocol: permission.ip_protocol().unwrap_or_default().to_owned(),
-            from: permission.from_port().unwrap_or_default(),
-            to: permission.to_port().unwrap_or_default(),
-            range: range.unwrap_or_default().to_owned(),
-            description: description.unwrap_or_default().to_owned(),
+        let ports = (permission.from_port().unwrap_or_default(), permission.to_port().unwrap_or_default());
+        let rule = |range: Option<&str>, description: Option<&str>| {
+            let protocol = permission.ip_protocol().unwrap_or_default();
+            Rule::new(protocol, ports, range.unwrap_or_default(), description.unwrap_or_default())
         };
         let v4 = permission.ip_ranges().iter().map(|one| rule(one.cidr_ip(), one.description()));
         let v6 = permission.ipv6_ranges().iter().map(|one| rule(one.cidr_ipv6(), one.description()));

@@ -116,11 +116,9 @@ fn result(service_uid: String, outcome: Result<(), Stop>) -> LoadBalancerUpdateR
     let not_updated = UpdateOutcome::NotUpdated.into();
     match outcome {
         Ok(()) => LoadBalancerUpdateResult { outcome: UpdateOutcome::Updated.into(), ..result },
-        Err(Stop::Later(later)) => {
-            LoadBalancerUpdateResult { outcome: not_updated, in_progress: Some(later), ..result }
-        }
-        Err(Stop::Failed(error)) => {
-            LoadBalancerUpdateResult { outcome: not_updated, error: Some(error.to_item()), ..result }
+        Err(stop) => {
+            let (in_progress, error) = stop.of_item();
+            LoadBalancerUpdateResult { outcome: not_updated, in_progress, error, ..result }
         }
     }
 }

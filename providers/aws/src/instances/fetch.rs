@@ -17,7 +17,7 @@ use crate::cloud::{Cloud, filter, instances_of};
 /// EC2 takes 200 values in all filters of a call; ten are left for the filters beside.
 const VALUES: usize = 190;
 /// As many IDs as one call takes.
-pub(crate) const IDS: usize = 500;
+const IDS: usize = 500;
 /// The largest page of EC2.
 const PAGE: i32 = 1000;
 /// How often IDs that EC2 does not know are left out, and the rest asked for again.
@@ -74,7 +74,8 @@ impl Found {
             }
         }
         let (asks_ids, asks_names) = (!ids.is_empty(), !names.is_empty());
-        let by_id = by_ids(cloud, ids.into_iter().cloned().collect(), until).await;
+        let ids: Vec<_> = ids.into_iter().cloned().collect();
+        let by_id = by_ids(cloud, &ids, until).await;
         let by_name = by_names(cloud, &names, until).await;
         match (by_id, by_name) {
             (Err(failure), by_name) if by_name.is_err() || !asks_names => Err(failure.into()),
@@ -119,9 +120,17 @@ impl Found {
     }
 }
 
-/// Asks for at most [`IDS`].
-pub(crate) async fn by_ids(cloud: &Cloud, mut ids: Vec<String>, until: Deadline) -> Result<ById, Failure> {
+/// Asks in as few calls as EC2 allows.
+pub(crate) async fn by_ids(cloud: &Cloud, ids: &[String], until: Deadline) -> Result<ById, Failure> {
     let mut found = ById::default();
+    for ids in ids.chunks(IDS) {
+        ask(cloud, ids.to_vec(), &mut found, until).await?;
+    }
+    Ok(found)
+}
+
+/// Asks for at most [`IDS`].
+async fn ask(cloud: &Cloud, mut ids: Vec<String>, found: &mut ById, until: Deadline) -> Result<(), Failure> {
     for _ in 0..ROUNDS {
         if ids.is_empty() {
             break;
@@ -130,7 +139,7 @@ pub(crate) async fn by_ids(cloud: &Cloud, mut ids: Vec<String>, until: Deadline)
         match cloud.calls.make(Action::GetInstances, until, asked).await {
             Ok(answer) => {
                 let all = instances_of(answer);
-                found.here = all.filter_map(|one| Some((one.instance_id.clone()?, one))).collect();
+                found.here.extend(all.filter_map(|one| Some((one.instance_id.clone()?, one))));
                 break;
             }
             // One unknown ID fails the call, whose message names all of them.
@@ -146,7 +155,7 @@ pub(crate) async fn by_ids(cloud: &Cloud, mut ids: Vec<String>, until: Deadline)
             Err(failure) => return Err(failure),
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 fn ids_in(message: &str) -> HashSet<&str> {

@@ -204,11 +204,11 @@ impl Provider {
         LoadBalancersClient::new(self.channel.clone())
     }
 
-    /// What the provider reads of the host's objects.
     pub(crate) fn routes(&self) -> RoutesClient<Channel> {
         RoutesClient::new(self.channel.clone())
     }
 
+    /// What the provider reads of the host's objects.
     pub(crate) async fn wants(&self) -> Wants {
         let request = GetCapabilitiesRequest::default();
         let answer = CloudProviderClient::new(self.channel.clone()).get_capabilities(request).await;

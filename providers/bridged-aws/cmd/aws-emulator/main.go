@@ -129,7 +129,7 @@ func obey(ctx context.Context, cloud *emulator.Cloud, door *emulator.Door, netwo
 	case "unmake":
 		return struct{}{}, cloud.Unmake(ctx, of)
 	case "left":
-		return cloud.Left(ctx)
+		return cloud.Left(ctx, network)
 	case "routes":
 		return cloud.Routes(ctx, network)
 	case "door":
