@@ -10,7 +10,9 @@ use kube::Client;
 
 use crate::manager::{flags::Settings, health::Probe, process::Process};
 use ccm_cloud::{Family, Provider, Providers, Wishes};
-use ccm_kube::{Cache, CertificateRequest, Keep, KubeMetrics, Node, PersistentVolume, Service, Slim};
+use ccm_kube::{
+    Cache, CertificateRequest, Keep, KubeMetrics, Node, PersistentVolume, Service, Slim, keep::KeySet,
+};
 
 /// The caches, with one watch per kind.
 #[derive(Debug)]
@@ -29,7 +31,11 @@ pub(super) struct Caches {
 impl Caches {
     pub(super) fn new(settings: &Settings, providers: &Providers, metrics: &KubeMetrics) -> Self {
         let kept = || settings.enabled.iter().map(|controller| (controller.keep)(&settings.controllers));
-        let nodes = kept().fold(providers.keep_of_nodes(), |all, kept| all.union(&kept.nodes));
+        let mut nodes = kept().fold(providers.keep_of_nodes(), |all, kept| all.union(&kept.nodes));
+        if settings.shadow.shadow {
+            // A label that is not kept is read when the write that would set it conflicts; here nothing is written.
+            nodes.labels = KeySet::all();
+        }
         let services = kept().filter_map(|kept| kept.services).reduce(|all, one| all.union(&one));
         let with_services = services.is_some();
         let nodes = Cache::new(nodes, &metrics.cache);

@@ -13,11 +13,13 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
-use test_cluster::ProviderUnderTest;
+use test_cluster::{Cluster, Process, ProviderUnderTest, go};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout},
 };
+
+const PUBLISHED: &str = "k8s.io/cloud-provider-aws/cmd/aws-cloud-controller-manager";
 
 /// A running emulator, which ends when dropped.
 #[derive(Debug)]
@@ -128,9 +130,34 @@ impl Aws {
         }
     }
 
+    /// Starts the published manager for the cluster.
+    pub async fn published(&self, cluster: &Cluster) -> Result<Process> {
+        let build = || go::built("providers/bridged-aws", PUBLISHED, "published-aws");
+        let program = tokio::task::spawn_blocking(build).await??;
+        let kubeconfig = cluster.control_plane.kubeconfig_for("published", &["system:masters"])?;
+        let flags = [
+            "--cloud-provider=aws".to_owned(),
+            format!("--cloud-config={}", self.config.display()),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            "--configure-cloud-routes=false".to_owned(),
+            "--leader-elect=false".to_owned(),
+            "--secure-port=0".to_owned(),
+            "--webhook-secure-port=0".to_owned(),
+        ];
+        let environment: Vec<_> = self.greeting.environment.clone().into_iter().collect();
+        Process::start("published", &program, &flags, &environment, &cluster.folder().join("published.log"))
+    }
+
     /// How many calls the cloud has had.
     pub async fn calls(&mut self) -> Result<u32> {
         Ok(self.ask::<BTreeMap<String, u32>>("calls").await?.values().sum())
+    }
+
+    /// How many calls have changed something, by action.
+    pub async fn changes(&mut self) -> Result<BTreeMap<String, u32>> {
+        let mut calls: BTreeMap<String, u32> = self.ask("calls").await?;
+        calls.retain(|action, _| !action.contains(":Describe"));
+        Ok(calls)
     }
 
     /// Lets EC2 not know an instance that runs.

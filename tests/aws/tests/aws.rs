@@ -2,8 +2,8 @@
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
 
-use anyhow::{Context as _, Result};
-use e2e::{event, node, node_count, node_gone, nothing_was_forbidden, service, service_gone};
+use anyhow::{Context as _, Result, ensure};
+use e2e::{event, node, node_count, node_gone, nothing_was_forbidden, service, service_gone, shadow_diff};
 use e2e_aws::{Aws, Balancer, Instance, Kind, Route};
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::{
@@ -74,6 +74,21 @@ impl World {
             let is =
                 |balancer: &&Balancer| balancer.ports == ports && balancer.instances.iter().eq(ids.clone());
             Ok(seen.first().filter(is).cloned())
+        })
+        .await
+        .with_context(|| format!("there is {seen:?}\n{:?}", self.cluster.parts()))
+    }
+
+    /// Waits until there are so many balancers, each with all instances behind it.
+    async fn balancers(&mut self, number: usize) -> Result<Vec<Balancer>> {
+        let mut ids = Vec::from_iter(self.machines.iter().map(|machine| &machine.id));
+        ids.sort();
+        let mut seen = Vec::new();
+        wait::until(&format!("{number} balancers with {ids:?} behind them"), async || {
+            seen = self.aws.balancers().await?;
+            seen.sort_by(|a, b| a.dns.cmp(&b.dns));
+            let complete = seen.iter().all(|balancer| balancer.instances.iter().eq(ids.clone()));
+            Ok((seen.len() == number && complete).then(|| seen.clone()))
         })
         .await
         .with_context(|| format!("there is {seen:?}\n{:?}", self.cluster.parts()))
@@ -331,6 +346,99 @@ mod native {
         .with_context(|| format!("{seen} calls, {before} before\n{:?}", world.cluster.parts()))?;
         node(&world.cluster, &hidden.node, "still there", |_| true).await?;
         nothing_was_forbidden(&world.cluster)
+    }
+
+    /// As docs/shadow.md and docs/migrate.md have it.
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs providers/aws, built; providers/aws/check runs it"]
+    async fn a_cluster_switches_from_the_published_manager_and_back() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let aws = Aws::start(folder.path()).await?;
+        let options = Options::default().provider_under_test(aws.provider(Kind::Native));
+        let mut cluster = options.provider_flag("--network-balancers=annotated").start_without_host().await?;
+        let mut published = aws.published(&cluster).await?;
+        for flag in ["--adopt-load-balancers", "--shadow", "--shadow-grace=4s"] {
+            cluster.add_host_flag(flag);
+        }
+        let mut world = World { cluster, aws, machines: Vec::new(), _folder: folder };
+        world.join(0).await?;
+        world.join(1).await?;
+        for (name, spec) in [("outer", json!({})), ("inner", json!({ "externalTrafficPolicy": "Local" }))] {
+            create(&world.cluster.client, network(name, spec)).await?;
+        }
+        let made = world.balancers(2).await.with_context(|| published.tail())?;
+
+        // Before: the shadow says that nothing would change.
+        world.cluster.start_host()?;
+        world.cluster.host_ready().await?;
+        let mut seen = (2, Value::Null);
+        wait::until("nothing would change", async || {
+            seen = shadow_diff(&world.cluster).await?;
+            Ok((seen.0 == 0).then_some(()))
+        })
+        .await
+        .with_context(|| format!("{} {:#}\n{:?}", seen.0, seen.1, world.cluster.parts()))?;
+        ensure!(seen.1["verdict"] == "NothingWouldChange", "{:#}", seen.1);
+
+        // The switch itself changes nothing but tags.
+        published.terminate().await?;
+        let before = world.aws.changes().await?;
+        world.cluster.restart_host_with(&["--shadow=false".to_owned()]).await?;
+        wait::until("both balancers are taken over", async || {
+            let state: Value = serde_json::from_str(&world.cluster.host_get("/state").await?.1)?;
+            let services = state["services"].as_array().context("services")?;
+            let settled = services.iter().filter(|service| service["standing"] == "Settled");
+            Ok((settled.count() == 2).then_some(()))
+        })
+        .await
+        .with_context(|| format!("{:?}", world.cluster.parts()))?;
+        let mut after = world.aws.changes().await?;
+        ensure!(after.remove(TAGGING) > before.get(TAGGING).copied(), "{before:?} {after:?}");
+        ensure!(
+            after.iter().all(|(action, count)| before.get(action) == Some(count)),
+            "{before:?} {after:?}"
+        );
+        assert_eq!(world.balancers(2).await?, made);
+
+        // Whoever serves the cluster, nodes and Services come and go.
+        world.join(0).await?;
+        create(&world.cluster.client, network("between", json!({}))).await?;
+        let made = world.balancers(3).await?;
+
+        let before = world.aws.changes().await?;
+        ensure!(world.cluster.host()?.terminate().await?.success());
+        let mut published = world.aws.published(&world.cluster).await?;
+        world.join(1).await?;
+        let back = world.balancers(3).await.with_context(|| published.tail())?;
+        let names = |balancers: &[Balancer]| {
+            balancers.iter().map(|one| (one.dns.clone(), one.ports.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&back), names(&made));
+        let mut after = world.aws.changes().await?;
+        after.retain(|action, count| before.get(action) != Some(count));
+        // It sets the path of an HTTP health check whenever it looks at a balancer, its own as well.
+        after.remove(PROBING);
+        ensure!(after.keys().eq([REGISTERING]), "{after:?}, {before:?} before");
+        for name in ["outer", "inner", "between"] {
+            delete(&world.cluster, name).await.with_context(|| published.tail())?;
+        }
+        assert_eq!(world.aws.balancers().await?, []);
+        published.terminate().await?;
+        nothing_was_forbidden(&world.cluster)
+    }
+
+    const TAGGING: &str = "elasticloadbalancing:AddTags";
+    const PROBING: &str = "elasticloadbalancing:ModifyTargetGroup";
+    const REGISTERING: &str = "elasticloadbalancing:RegisterTargets";
+
+    fn network(name: &str, spec: Value) -> Value {
+        let mut service = load_balancer(name);
+        service["metadata"]["annotations"] =
+            json!({ "service.beta.kubernetes.io/aws-load-balancer-type": "nlb" });
+        for (key, value) in spec.as_object().into_iter().flatten() {
+            service["spec"][key] = value.clone();
+        }
+        service
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -13,6 +13,7 @@ pub use history::{History, quick};
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Event, Node, Service};
 use kube::{Api, api::ListParams};
+use serde_json::Value;
 use skew::{Proxy, Skew};
 use test_cluster::{
     Cluster, Options,
@@ -107,6 +108,18 @@ pub async fn warnings(cluster: &mut Cluster) -> Result<Vec<String>> {
         })
         .map(|event| format!("{:?} {:?} {:?}", event.involved_object.name, event.reason, event.message))
         .collect())
+}
+
+/// The exit code of `ccmctl shadow diff`, and its report.
+pub async fn shadow_diff(cluster: &Cluster) -> Result<(i32, Value)> {
+    let way = cluster.ccmctl_way()?;
+    let words = ["shadow", "diff", "-o", "json"].into_iter().chain(way.iter().map(String::as_str));
+    let administrator = cluster.control_plane.admin_kubeconfig();
+    let output = cluster.ccmctl(&administrator, &words.collect::<Vec<_>>()).await?;
+    let code = output.status.code().context("no exit code")?;
+    let report = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    Ok((code, report))
 }
 
 /// The number of nodes.

@@ -331,10 +331,17 @@ fn bad_values_are_named_with_what_is_wanted() -> Result<()> {
 #[test]
 fn a_preset_needs_nothing_but_an_image() -> Result<()> {
     let helm = Helm::built()?;
-    for (name, arguments, environment) in [
-        ("aws", &[][..], &[][..]),
-        ("openstack", &["--cloud-config=/etc/openstack/cloud.conf", "--kubeconfig=in-cluster"], &[]),
+    for (preset, name, arguments, environment) in [
+        ("aws", "aws", &[][..], &[][..]),
+        ("aws-native", "aws", &["--network-balancers=annotated"], &[]),
         (
+            "openstack",
+            "openstack",
+            &["--cloud-config=/etc/openstack/cloud.conf", "--kubeconfig=in-cluster"],
+            &[],
+        ),
+        (
+            "hcloud",
             "hcloud",
             &[
                 "--kubeconfig=in-cluster",
@@ -344,7 +351,7 @@ fn a_preset_needs_nothing_but_an_image() -> Result<()> {
             &["HCLOUD_TOKEN", "HCLOUD_NETWORK", "NODE_NAME"],
         ),
     ] {
-        let file = folder().join(format!("chart/ccm-host/presets/{name}.yaml"));
+        let file = folder().join(format!("chart/ccm-host/presets/{preset}.yaml"));
         let mut values = objects(&std::fs::read_to_string(file)?)?.remove(0);
         let error = helm.render(&values).err().context("it was taken without an image")?.to_string();
         ensure!(error.contains(&format!("at '/providers/{name}': missing property 'image'")), "{error}");

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{node, nothing_was_forbidden, quick, service};
+use e2e::{node, nothing_was_forbidden, quick, service, shadow_diff};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api,
@@ -103,24 +103,12 @@ impl World {
         Ok(Self { cluster, cloud, upstream, seen, _cloud: folder })
     }
 
-    /// The exit code of `ccmctl shadow diff`, and the report.
-    async fn diff(&self) -> Result<(i32, Value)> {
-        let way = self.cluster.ccmctl_way()?;
-        let words = ["shadow", "diff", "-o", "json"].into_iter().chain(way.iter().map(String::as_str));
-        let administrator = self.cluster.control_plane.admin_kubeconfig();
-        let output = self.cluster.ccmctl(&administrator, &words.collect::<Vec<_>>()).await?;
-        let code = output.status.code().context("no exit code")?;
-        let report = serde_json::from_slice(&output.stdout)
-            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
-        Ok((code, report))
-    }
-
     /// Waits until the diff has this exit code and these rows; returns the report.
     async fn until(&self, code: i32, rows: &[(&str, &str, &str)]) -> Result<Value> {
         let mut seen = (0, Value::Null);
         let what = format!("exit code {code} and {rows:?}");
         let waited = wait::until(&what, async || {
-            seen = self.diff().await?;
+            seen = shadow_diff(&self.cluster).await?;
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let shown = seen.1["rows"].as_array().into_iter().flatten();
             let shown: Vec<_> =
