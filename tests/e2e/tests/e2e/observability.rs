@@ -97,6 +97,9 @@ async fn what_is_served_is_what_the_page_of_metrics_says() -> Result<()> {
         .await?;
     certificates::grant(&cluster).await?;
     volumes::grant(&cluster).await?;
+    // The controller labels what was there before the webhook, which labels whatever comes later.
+    volumes::disk(&cluster, "disk-1", &["a"]).await?;
+    volumes::make(&cluster, "early", "disk-1").await?;
     volumes::lead_to(&cluster, port).await?;
     cluster.control_plane.apply_yaml(include_str!("../../../../deploy/ssh-keys.yaml")).await?;
     cluster.control_plane.apply_yaml(SSH_KEYS).await?;
@@ -104,7 +107,6 @@ async fn what_is_served_is_what_the_page_of_metrics_says() -> Result<()> {
     cluster.host_ready().await?;
     let cloud = cluster.cloud()?;
     join(&cluster, &["a", "b"]).await?;
-    volumes::disk(&cluster, "disk-1", &["a"]).await?;
     volumes::labelled_while_made(&cluster, "pv", "disk-1").await?;
     volumes::make(&cluster, "lost", "nowhere").await?;
     for name in ["b", "nobody"] {
