@@ -66,29 +66,26 @@ impl World {
 
     /// Waits until the only balancer has these ports, and all instances behind it.
     async fn balancer(&mut self, ports: &[u16]) -> Result<Balancer> {
-        let (mut seen, mut ids) =
-            (Vec::new(), Vec::from_iter(self.machines.iter().map(|machine| &machine.id)));
-        ids.sort();
-        wait::until(&format!("a balancer with the ports {ports:?} and {ids:?} behind it"), async || {
-            seen = self.aws.balancers().await?;
-            let is =
-                |balancer: &&Balancer| balancer.ports == ports && balancer.instances.iter().eq(ids.clone());
-            Ok(seen.first().filter(is).cloned())
-        })
-        .await
-        .with_context(|| format!("there is {seen:?}\n{:?}", self.cluster.parts()))
+        let what = format!("a balancer with the ports {ports:?}");
+        let mut found = self.filled(&what, |all| all.len() == 1 && all[0].ports == ports).await?;
+        Ok(found.remove(0))
     }
 
     /// Waits until there are so many balancers, each with all instances behind it.
     async fn balancers(&mut self, number: usize) -> Result<Vec<Balancer>> {
+        self.filled(&format!("{number} balancers"), |all| all.len() == number).await
+    }
+
+    /// Waits until the balancers are as wanted, and all instances behind each.
+    async fn filled(&mut self, what: &str, is: impl Fn(&[Balancer]) -> bool) -> Result<Vec<Balancer>> {
         let mut ids = Vec::from_iter(self.machines.iter().map(|machine| &machine.id));
         ids.sort();
         let mut seen = Vec::new();
-        wait::until(&format!("{number} balancers with {ids:?} behind them"), async || {
+        wait::until(&format!("{what}, with {ids:?} behind each"), async || {
             seen = self.aws.balancers().await?;
             seen.sort_by(|a, b| a.dns.cmp(&b.dns));
-            let complete = seen.iter().all(|balancer| balancer.instances.iter().eq(ids.clone()));
-            Ok((seen.len() == number && complete).then(|| seen.clone()))
+            let filled = seen.iter().all(|balancer| balancer.instances.iter().eq(ids.clone()));
+            Ok((filled && is(&seen)).then(|| seen.clone()))
         })
         .await
         .with_context(|| format!("there is {seen:?}\n{:?}", self.cluster.parts()))
@@ -272,9 +269,18 @@ async fn a_classic_balancer_lives_and_goes_with_its_service() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
 async fn a_network_balancer_lives_and_goes_with_its_service() -> Result<()> {
-    let mut wish = load_balancer("web");
-    wish["metadata"]["annotations"] = json!({ "service.beta.kubernetes.io/aws-load-balancer-type": "nlb" });
-    a_balancers_life("network", wish).await
+    a_balancers_life("network", network("web", json!({}))).await
+}
+
+/// A Service that wants a network balancer.
+fn network(name: &str, spec: Value) -> Value {
+    let mut service = load_balancer(name);
+    service["metadata"]["annotations"] =
+        json!({ "service.beta.kubernetes.io/aws-load-balancer-type": "nlb" });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        service["spec"][key] = value.clone();
+    }
+    service
 }
 
 async fn a_balancers_life(kind: &str, wish: Value) -> Result<()> {
@@ -430,16 +436,6 @@ mod native {
     const TAGGING: &str = "elasticloadbalancing:AddTags";
     const PROBING: &str = "elasticloadbalancing:ModifyTargetGroup";
     const REGISTERING: &str = "elasticloadbalancing:RegisterTargets";
-
-    fn network(name: &str, spec: Value) -> Value {
-        let mut service = load_balancer(name);
-        service["metadata"]["annotations"] =
-            json!({ "service.beta.kubernetes.io/aws-load-balancer-type": "nlb" });
-        for (key, value) in spec.as_object().into_iter().flatten() {
-            service["spec"][key] = value.clone();
-        }
-        service
-    }
 
     #[tokio::test(flavor = "multi_thread")]
     #[ignore = "needs providers/aws, built; providers/aws/check runs it"]
