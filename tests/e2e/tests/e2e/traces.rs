@@ -89,6 +89,17 @@ fn ancestry<'a>(spans: &'a Spans, span: &'a Span) -> (Vec<&'a str>, &'a Span) {
     (names, at)
 }
 
+/// The objects whose work a batch is linked to.
+fn asked_by(spans: &Spans, batch: &Span) -> Result<BTreeSet<String>> {
+    let mut asked = BTreeSet::new();
+    for link in &batch.links {
+        let work = spans.get(&link.span_id).context("a link leads nowhere")?;
+        ensure!(work.name == "work" && work.trace_id == link.trace_id, "{work:?}");
+        asked.insert(text(&work.attributes, "key"));
+    }
+    Ok(asked)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trace_leads_from_the_queue_into_the_provider() -> Result<()> {
     let collector = Collector::default();
@@ -135,16 +146,14 @@ async fn a_trace_leads_from_the_queue_into_the_provider() -> Result<()> {
 
     let shared = |span: &Span| span.name == "batch" && span.links.len() > 1;
     let (batch, spans) = collector.until("a batch of several", shared).await?;
-    let mut asked = BTreeSet::new();
-    for link in &batch.links {
-        let work = spans.get(&link.span_id).context("a link leads nowhere")?;
-        ensure!(work.name == "work" && work.trace_id == link.trace_id, "{work:?}");
-        asked.insert(text(&work.attributes, "key"));
+    let asked = asked_by(&spans, &batch)?;
+    ensure!(asked.len() == batch.links.len(), "{asked:?}");
+    let mut all = BTreeSet::new();
+    for one in spans.values().filter(|span| span.name == "batch") {
+        all.extend(asked_by(&spans, one)?);
     }
-    ensure!(
-        asked.len() == batch.links.len() && asked.iter().all(|key| names.contains(&key.as_str())),
-        "{asked:?}"
-    );
+    ensure!(all.is_superset(&names.map(str::to_owned).into()), "{all:?}");
+    ensure!(asked.iter().all(|key| names.contains(&key.as_str())), "{asked:?}");
     ensure!(batch.links.iter().any(|link| link.span_id == batch.parent_span_id), "it belongs to one of them");
     let read =
         spans.values().find(|span| span.parent_span_id == batch.span_id).context("no call of the batch")?;
