@@ -12,6 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	classic "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
+	classictypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing/types"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	"github.com/aws/smithy-go"
@@ -207,6 +209,101 @@ func TestTheEmulatorAnswersAsElasticLoadBalancingDoes(t *testing.T) {
 	}))(t)
 	_, err = client.DeleteLoadBalancer(ctx, &elb.DeleteLoadBalancerInput{LoadBalancerArn: made.LoadBalancerArn})
 	is("a protected balancer", code(err), "OperationNotPermitted")
+}
+
+// TestTheEmulatorAnswersAsClassicLoadBalancingDoes tries what moto by itself answers otherwise.
+func TestTheEmulatorAnswersAsClassicLoadBalancingDoes(t *testing.T) {
+	ctx := t.Context()
+	url, cloud, network := emulated(ctx, t)
+	instance := must(cloud.Launch(ctx, network, emulator.Zones[0], 1, "", ""))(t)[0]
+	client := classic.New(classic.Options{
+		Region: emulator.Region, BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
+	})
+	name := aws.String("web")
+	listener := func(port, nodePort int32) classictypes.Listener {
+		return classictypes.Listener{
+			Protocol: aws.String("ssl"), InstanceProtocol: aws.String("tcp"), LoadBalancerPort: port, InstancePort: &nodePort,
+			SSLCertificateId: aws.String("arn:aws:iam::123456789012:server-certificate/web"),
+		}
+	}
+	must(client.CreateLoadBalancer(ctx, &classic.CreateLoadBalancerInput{
+		LoadBalancerName: name, Listeners: []classictypes.Listener{listener(443, 30443)},
+		Subnets: []string{network.Subnets[emulator.Zones[0]]}, SecurityGroups: []string{network.SecurityGroup},
+	}))(t)
+	settings := must(client.DescribeLoadBalancerAttributes(ctx, &classic.DescribeLoadBalancerAttributesInput{LoadBalancerName: name}))(t)
+	if got := aws.ToInt32(settings.LoadBalancerAttributes.ConnectionDraining.Timeout); got != 300 {
+		t.Errorf("a new balancer drains for %d s, want 300", got)
+	}
+	must(client.CreateLoadBalancerListeners(ctx, &classic.CreateLoadBalancerListenersInput{
+		LoadBalancerName: name, Listeners: []classictypes.Listener{listener(444, 30444), listener(445, 30445)},
+	}))(t)
+	must(client.CreateLoadBalancerPolicy(ctx, &classic.CreateLoadBalancerPolicyInput{
+		LoadBalancerName: name, PolicyName: aws.String("proxy"), PolicyTypeName: aws.String("ProxyProtocolPolicyType"),
+	}))(t)
+	must(client.SetLoadBalancerPoliciesForBackendServer(ctx, &classic.SetLoadBalancerPoliciesForBackendServerInput{
+		LoadBalancerName: name, InstancePort: aws.Int32(30445), PolicyNames: []string{"proxy"},
+	}))(t)
+	register := func(id string) error {
+		_, err := client.RegisterInstancesWithLoadBalancer(ctx, &classic.RegisterInstancesWithLoadBalancerInput{
+			LoadBalancerName: name, Instances: []classictypes.Instance{{InstanceId: &id}},
+		})
+		return err
+	}
+	for range 2 {
+		if err := register(instance.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := refused(register("i-01234567")); !strings.HasPrefix(got, "InvalidInstance: ") {
+		t.Errorf("an unknown instance: %s", got)
+	}
+	describe := func() classictypes.LoadBalancerDescription {
+		return must(client.DescribeLoadBalancers(ctx, &classic.DescribeLoadBalancersInput{}))(t).LoadBalancerDescriptions[0]
+	}
+	made := describe()
+	for _, one := range made.ListenerDescriptions {
+		if got := aws.ToString(one.Listener.Protocol) + " to " + aws.ToString(one.Listener.InstanceProtocol); got != "SSL to TCP" {
+			t.Errorf("the listener of port %d speaks %s, want SSL to TCP", one.Listener.LoadBalancerPort, got)
+		}
+	}
+	if len(made.BackendServerDescriptions) != 1 || aws.ToInt32(made.BackendServerDescriptions[0].InstancePort) != 30445 {
+		t.Errorf("the node ports with policies are %v, want 30445", made.BackendServerDescriptions)
+	}
+	if len(made.Instances) != 1 {
+		t.Errorf("an instance that is registered twice: %v", made.Instances)
+	}
+	must(client.DeleteLoadBalancerListeners(ctx, &classic.DeleteLoadBalancerListenersInput{
+		LoadBalancerName: name, LoadBalancerPorts: []int32{443, 444},
+	}))(t)
+	if left := describe().ListenerDescriptions; len(left) != 1 || left[0].Listener.LoadBalancerPort != 445 {
+		t.Errorf("without listeners 443 and 444 it has %v", left)
+	}
+	machines := ec2.New(ec2.Options{
+		Region: emulator.Region, BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
+	})
+	rule := func(description *string) []types.IpPermission {
+		pair := types.UserIdGroupPair{GroupId: &network.SecurityGroup, Description: description}
+		return []types.IpPermission{{IpProtocol: aws.String("-1"), UserIdGroupPairs: []types.UserIdGroupPair{pair}}}
+	}
+	must(machines.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{
+		GroupId: &network.SecurityGroup, IpPermissions: rule(aws.String("why")),
+	}))(t)
+	_, err := machines.RevokeSecurityGroupIngress(ctx, &ec2.RevokeSecurityGroupIngressInput{
+		GroupId: &network.SecurityGroup, IpPermissions: rule(nil),
+	})
+	if err != nil {
+		t.Errorf("a rule that is revoked without its description: %v", err)
+	}
+	_, err = client.AddTags(ctx, &classic.AddTagsInput{
+		LoadBalancerNames: []string{"web", "web"}, Tags: []classictypes.Tag{{Key: aws.String("a"), Value: aws.String("b")}},
+	})
+	if got := refused(err); !strings.HasPrefix(got, "ValidationError: ") {
+		t.Errorf("tags of two: %s", got)
+	}
+	_, err = client.DescribeTags(ctx, &classic.DescribeTagsInput{LoadBalancerNames: slices.Repeat([]string{"web"}, 21)})
+	if got := refused(err); !strings.HasPrefix(got, "ValidationError: ") {
+		t.Errorf("the tags of 21: %s", got)
+	}
 }
 
 // refused is the code and the message of AWS's answer.

@@ -132,6 +132,26 @@ func (c *Cloud) makeSecurityGroup(ctx context.Context, network *Network) error {
 	return err
 }
 
+// MakeGroup creates a security group that is no cluster's, as users do for their balancers, and returns its ID.
+func (c *Cloud) MakeGroup(ctx context.Context, network Network, name string) (string, error) {
+	made, err := c.ec2.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{GroupName: &name, Description: &name, VpcId: &network.VPC})
+	if err != nil {
+		return "", err
+	}
+	return *made.GroupId, nil
+}
+
+// LetIn lets everything from a security group through to the nodes.
+func (c *Cloud) LetIn(ctx context.Context, network Network, group string) error {
+	_, err := c.ec2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{
+		GroupId: &network.SecurityGroup,
+		IpPermissions: []types.IpPermission{
+			{IpProtocol: aws.String("-1"), UserIdGroupPairs: []types.UserIdGroupPair{{GroupId: &group}}},
+		},
+	})
+	return err
+}
+
 // tagged returns the tags that mark a resource as owned by the cluster.
 func tagged(kind types.ResourceType, more ...types.Tag) []types.TagSpecification {
 	own := types.Tag{Key: aws.String("kubernetes.io/cluster/" + ClusterID), Value: aws.String("owned")}

@@ -47,6 +47,7 @@ func (c *Cloud) Balancers(ctx context.Context) ([]Balancer, error) {
 	all := []Balancer{}
 	for _, found := range classic.LoadBalancerDescriptions {
 		one := Balancer{Name: aws.ToString(found.LoadBalancerName), Kind: "classic", DNS: aws.ToString(found.DNSName)}
+		one.Groups = found.SecurityGroups
 		for _, listener := range found.ListenerDescriptions {
 			one.Ports = append(one.Ports, listener.Listener.LoadBalancerPort)
 		}
@@ -126,6 +127,11 @@ func (c *Cloud) Left(ctx context.Context, network Network) ([]string, error) {
 		}
 		lines = append(lines, line)
 	}
+	classic, err := c.classic(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lines = append(lines, classic...)
 	groups, err := c.elbv2.DescribeTargetGroups(ctx, &elbv2.DescribeTargetGroupsInput{})
 	if err != nil {
 		return nil, err
@@ -153,6 +159,9 @@ func (c *Cloud) Left(ctx context.Context, network Network) ([]string, error) {
 			for _, from := range rule.Ipv6Ranges {
 				lines = append(lines, line(from.CidrIpv6, from.Description))
 			}
+			for _, from := range rule.UserIdGroupPairs {
+				lines = append(lines, fmt.Sprintf("rule of %s: everything from %s", aws.ToString(group.GroupName), names[aws.ToString(from.GroupId)]))
+			}
 		}
 	}
 	routes, err := c.Routes(ctx, network)
@@ -163,6 +172,48 @@ func (c *Cloud) Left(ctx context.Context, network Network) ([]string, error) {
 		lines = append(lines, fmt.Sprintf("route %s to %s", route.Destination, route.Instance))
 	}
 	slices.Sort(lines)
+	return lines, nil
+}
+
+// classic tells of each setting of the classic balancers, as one line.
+func (c *Cloud) classic(ctx context.Context) ([]string, error) {
+	found, err := c.elb.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{})
+	if err != nil {
+		return nil, err
+	}
+	lines := []string{}
+	for _, one := range found.LoadBalancerDescriptions {
+		line := func(what string, values ...any) {
+			lines = append(lines, fmt.Sprintf("classic %s: "+what, append([]any{aws.ToString(one.LoadBalancerName)}, values...)...))
+		}
+		settings, err := c.elb.DescribeLoadBalancerAttributes(ctx, &elb.DescribeLoadBalancerAttributesInput{LoadBalancerName: one.LoadBalancerName})
+		if err != nil {
+			return nil, err
+		}
+		attributes := settings.LoadBalancerAttributes
+		instances, subnets := []string{}, slices.Clone(one.Subnets)
+		for _, instance := range one.Instances {
+			instances = append(instances, aws.ToString(instance.InstanceId))
+		}
+		slices.Sort(instances)
+		slices.Sort(subnets)
+		line("%s in %v with %v", aws.ToString(one.Scheme), subnets, instances)
+		for _, listener := range one.ListenerDescriptions {
+			of := listener.Listener
+			line("%s %d to %s %d %s %v", aws.ToString(of.Protocol), of.LoadBalancerPort, aws.ToString(of.InstanceProtocol),
+				aws.ToInt32(of.InstancePort), aws.ToString(of.SSLCertificateId), listener.PolicyNames)
+		}
+		for _, backend := range one.BackendServerDescriptions {
+			line("node port %d has %v", aws.ToInt32(backend.InstancePort), backend.PolicyNames)
+		}
+		check := one.HealthCheck
+		line("checks %s every %d s for %d s, %d and %d times", aws.ToString(check.Target), aws.ToInt32(check.Interval),
+			aws.ToInt32(check.Timeout), aws.ToInt32(check.HealthyThreshold), aws.ToInt32(check.UnhealthyThreshold))
+		line("cross zone %t, idle %d s", attributes.CrossZoneLoadBalancing.Enabled, aws.ToInt32(attributes.ConnectionSettings.IdleTimeout))
+		line("draining %t %d s", attributes.ConnectionDraining.Enabled, aws.ToInt32(attributes.ConnectionDraining.Timeout))
+		logs := attributes.AccessLog
+		line("logs %t %s/%s every %d min", logs.Enabled, aws.ToString(logs.S3BucketName), aws.ToString(logs.S3BucketPrefix), aws.ToInt32(logs.EmitInterval))
+	}
 	return lines, nil
 }
 

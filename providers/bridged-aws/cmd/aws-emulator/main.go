@@ -21,7 +21,7 @@ import (
 	"cloudprovider.ccm/bridged-aws/emulator"
 )
 
-const usage = "launch ZONE [COUNT [NAME [TYPE]]], named NAME, shapes, stop ID, start ID, terminate ID, check ID, hide ID, show ID, instance ID, balancers, inspect NAME, legacy NAME SERVICE, unmake NAME, left, routes, calls, " +
+const usage = "launch ZONE [COUNT [NAME [TYPE]]], named NAME, shapes, stop ID, start ID, terminate ID, check ID, hide ID, show ID, instance ID, balancers, inspect NAME, legacy NAME SERVICE, unmake NAME, left, routes, security-group NAME, let-in ID, calls, " +
 	"callers, run-on ID, rules [JSON], or door STATE"
 
 func main() {
@@ -130,6 +130,10 @@ func obey(ctx context.Context, cloud *emulator.Cloud, door *emulator.Door, netwo
 		return struct{}{}, cloud.Unmake(ctx, of)
 	case "left":
 		return cloud.Left(ctx, network)
+	case "security-group":
+		return cloud.MakeGroup(ctx, network, of)
+	case "let-in":
+		return struct{}{}, cloud.LetIn(ctx, network, of)
 	case "routes":
 		return cloud.Routes(ctx, network)
 	case "door":

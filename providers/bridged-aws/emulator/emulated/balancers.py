@@ -2,7 +2,11 @@
 
 import time
 
-from moto.elb.models import ELBBackend, FakeHealthCheck
+from moto.ec2.models import ec2_backends
+from moto.elb.exceptions import ELBClientError as ClassicError
+from moto.elb.models import ELBBackend, FakeBackend, FakeHealthCheck
+from moto.elb.models import FakeListener as ClassicListener
+from moto.elb.responses import ELBResponse
 from moto.elbv2.exceptions import (
     DuplicateListenerError,
     DuplicateLoadBalancerName,
@@ -22,11 +26,33 @@ from moto.elbv2.models import (
 # The quota of targets in a group.
 TARGETS = 1000
 
+make_classic_listener = ClassicListener.__init__
+
+
+def make_listener_with_instances(self, load_balancer_port, instance_port, protocol, ssl_certificate_id=None, instance_protocol=None):
+    make_classic_listener(self, load_balancer_port, instance_port, protocol, ssl_certificate_id)
+    self.speaks = (instance_protocol or protocol).upper()
+
+
+# In moto a classic listener speaks to instances what it speaks to clients.
+ClassicListener.__init__ = make_listener_with_instances
+ClassicListener.instance_protocol = property(lambda self: self.speaks)
+
+
+def tell_protocols(balancer, ports):
+    for port in ports:
+        for listener in balancer.listeners:
+            if int(listener.load_balancer_port) == int(port["LoadBalancerPort"]):
+                listener.speaks = (port.get("InstanceProtocol") or port["Protocol"]).upper()
+
+
 create_classic = ELBBackend.create_load_balancer
 
 
 def create_checked(self, *args, **kwargs):
     balancer = create_classic(self, *args, **kwargs)
+    balancer.attributes["connection_draining"]["timeout"] = 300
+    tell_protocols(balancer, kwargs["ports"])
     target = f"TCP:{balancer.listeners[0].instance_port}"
     balancer.health_check = FakeHealthCheck(
         timeout="5", healthy_threshold="10", unhealthy_threshold="2", interval="30", target=target
@@ -34,8 +60,69 @@ def create_checked(self, *args, **kwargs):
     return balancer
 
 
-# In moto a new classic balancer has no health check. Elastic Load Balancing gives it this one.
+# In moto a new classic balancer has neither a health check nor a time for draining. Elastic Load Balancing gives it these.
 ELBBackend.create_load_balancer = create_checked
+
+listen_classic = ELBBackend.create_load_balancer_listeners
+
+
+def listen_with_backends(self, name, ports):
+    """In moto only the first listeners of a classic balancer have backends, which policies are for."""
+    balancer = listen_classic(self, name, ports)
+    tell_protocols(balancer, ports)
+    there = {int(backend.instance_port) for backend in balancer.backends}
+    wanted = {int(listener.instance_port) for listener in balancer.listeners}
+    balancer.backends += [FakeBackend(port) for port in sorted(wanted - there)]
+    return balancer
+
+
+ELBBackend.create_load_balancer_listeners = listen_with_backends
+
+
+def delete_classic_listeners(self, name, ports):
+    """In moto nothing is deleted of several listeners, and all but one of one."""
+    balancer = self.get_load_balancer(name)
+    gone = {int(port) for port in ports}
+    balancer.listeners = [one for one in balancer.listeners if int(one.load_balancer_port) not in gone]
+    return balancer
+
+
+ELBBackend.delete_load_balancer_listeners = delete_classic_listeners
+
+register_classic = ELBBackend.register_instances
+
+
+def register_known_once(self, load_balancer_name, instance_ids, from_autoscaling=False):
+    """moto registers what does not exist, and the same again."""
+    balancer = self.get_load_balancer(load_balancer_name)
+    for one in instance_ids:
+        instance = ec2_backends[self.account_id][self.region_name].get_instance_by_id(one)
+        if not instance or instance.state not in ("pending", "running", "stopping", "stopped"):
+            raise ClassicError("InvalidInstance", f"Could not find EC2 instance {one}.")
+    new = [one for one in instance_ids if one not in balancer.instance_ids]
+    return register_classic(self, load_balancer_name, new, from_autoscaling)
+
+
+ELBBackend.register_instances = register_known_once
+
+tag_classic, tags_of_classic = ELBResponse.add_tags, ELBResponse.describe_tags
+
+
+def tag_one(self):
+    """moto tags several classic balancers at once."""
+    if len(self._get_param("LoadBalancerNames", [])) != 1:
+        raise ClassicError("ValidationError", "Only one load balancer can be tagged at a time")
+    return tag_classic(self)
+
+
+def tags_of_twenty(self):
+    """moto tells the tags of any number of classic balancers."""
+    if len(self._get_param("LoadBalancerNames", [])) > 20:
+        raise ClassicError("ValidationError", "The maximum number of load balancers in one call is 20")
+    return tags_of_classic(self)
+
+
+ELBResponse.add_tags, ELBResponse.describe_tags = tag_one, tags_of_twenty
 
 create_newer = ELBv2Backend.create_load_balancer
 

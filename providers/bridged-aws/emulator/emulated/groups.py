@@ -1,9 +1,10 @@
 """Security groups and tags."""
 
+import copy
 import os
 
 from moto.ec2.exceptions import EC2ClientError, InvalidInstanceIdError
-from moto.ec2.models.security_groups import SecurityGroupBackend
+from moto.ec2.models.security_groups import SecurityGroupBackend, SecurityGroupRule
 from moto.ec2.models.tags import TagBackend
 from moto.elb.models import elb_backends
 from moto.elbv2.models import elbv2_backends
@@ -34,6 +35,19 @@ def delete_unused(self, name=None, group_id=None):
 
 
 SecurityGroupBackend.delete_security_group = delete_unused
+
+is_same = SecurityGroupRule.__eq__
+
+
+def is_same_whatever_is_said(self, other):
+    """In moto a rule for a group is another one if it has another description."""
+    rules = [copy.copy(rule) for rule in (self, other)]
+    for rule in rules:
+        rule.source_group = {key: value for key, value in rule.source_group.items() if key != "Description"}
+    return is_same(*rules)
+
+
+SecurityGroupRule.__eq__ = is_same_whatever_is_said
 
 # AWS's quota, and what it was raised to.
 RULES = 60
