@@ -73,6 +73,18 @@ pub(crate) enum Action {
     ModifyListener,
     DeleteListener,
     AddTags,
+    CreateLoadBalancerListeners,
+    DeleteLoadBalancerListeners,
+    SetLoadBalancerListenerSSLCertificate,
+    CreateLoadBalancerPolicy,
+    SetLoadBalancerPoliciesOfListener,
+    SetLoadBalancerPoliciesForBackendServer,
+    ApplySecurityGroupsToLoadBalancer,
+    AttachLoadBalancerToSubnets,
+    DetachLoadBalancerFromSubnets,
+    ConfigureHealthCheck,
+    RegisterInstancesWithLoadBalancer,
+    DeregisterInstancesFromLoadBalancer,
 }
 
 /// What one or several actions draw from.
@@ -106,9 +118,15 @@ impl Action {
     }
 
     fn sources(self) -> Vec<Source> {
-        use Action::{CreateLoadBalancer, DeregisterTargets, RegisterTargets, SetSubnets};
+        use Action::{
+            CreateLoadBalancer, DeregisterInstancesFromLoadBalancer, DeregisterTargets,
+            RegisterInstancesWithLoadBalancer, RegisterTargets, SetSubnets,
+        };
         match self {
-            RegisterTargets | DeregisterTargets => vec![Source::Targets, Source::Balancing],
+            RegisterTargets
+            | DeregisterTargets
+            | RegisterInstancesWithLoadBalancer
+            | DeregisterInstancesFromLoadBalancer => vec![Source::Targets, Source::Balancing],
             CreateLoadBalancer | SetSubnets => vec![Source::NewBalancers, Source::Balancing],
             changes if changes > CreateLoadBalancer => vec![Source::BalancingChanges, Source::Balancing],
             reads if reads.is_of_balancing() => vec![Source::Balancing],

@@ -1,58 +1,60 @@
-//! Network balancers for Services.
+//! Balancers for Services.
 //!
-//! In: Services and their nodes. Out: balancers, target groups and rules in AWS, and what is there. [`wanted`] says what a
-//! Service wants, [`read`] what AWS has, [`plan`] what to do next, [`apply`] does it, [`work`] until nothing is left, [`update`]
-//! for nodes that come and go; [`rules`] opens the nodes, [`own_group`] the balancer, [`hosts`] knows which nodes AWS takes,
-//! [`subnets`] where balancers go.
+//! In: Services and their nodes. Out: what AWS has for them. Here is decided which kind of balancer a Service gets;
+//! [`network`] and [`classic`] do what is left to do for either. What both have in common: [`service`] reads Services, [`behind`]
+//! knows which instances AWS takes, [`hosts`] what EC2 says of them, [`rules`] opens the nodes, [`own_group`] the balancer, [`subnets`]
+//! where balancers go, [`names`] what things are called, [`told`] what the contract says of a balancer.
 
-mod apply;
+mod behind;
+mod classic;
 mod hosts;
 mod names;
+mod network;
 mod own_group;
-mod plan;
-mod read;
 mod rules;
+mod service;
 mod subnets;
-mod update;
-mod wanted;
-mod work;
+mod told;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use cloudprovider_sdk::proto::{
     self, Adoption, BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse, ClusterRef,
     DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, EnsureLoadBalancerRequest,
     EnsureLoadBalancerResponse, GetLoadBalancerRequest, GetLoadBalancerResponse, InProgress,
-    ListLoadBalancersRequest, ListLoadBalancersResponse, LoadBalancer, LoadBalancerIngress,
-    LoadBalancerState, Ownership, ServiceRef,
+    ListLoadBalancersRequest, ListLoadBalancersResponse, LoadBalancerState, LoadBalancerUpdateResult,
+    NodeRef, Ownership, ServiceRef, UpdateOutcome,
 };
 use cloudprovider_sdk::{CallContext, LoadBalancers, ProviderError, Result, async_trait, paging};
-use parking_lot::Mutex;
-use tokio::time::Instant;
 
-use crate::api::{Action, Deadline, Failure, Stop, later};
+use crate::api::{Deadline, Failure, Stop, later};
 use crate::cloud::Cloud;
 use crate::config::Config;
-use hosts::{Hosts, State};
-use own_group::OwnGroup;
-use plan::{Actual, Balancer, Group, Place};
-use read::Whose;
-use wanted::{Annotations, Defaults, Texts, Wanted};
-use work::Work;
+use behind::instances_of;
+use hosts::Hosts;
+use service::{Annotations, Defaults, Kind, Texts};
+use told::{Standing, Whose, absent, whose};
 
-/// How soon to look whether a new balancer serves. AWS takes minutes.
-const UNTIL_IT_SERVES: Duration = Duration::from_secs(20);
 /// How soon to look whether what is deleted is gone.
 const UNTIL_IT_IS_GONE: Duration = Duration::from_secs(5);
-/// What was read of all new balancers at once is good for this long.
-const GLANCE: Duration = Duration::from_secs(10);
+/// Begins the tokens of the list's pages of classic balancers, which come after those of the others.
+const CLASSIC_PAGES: &str = "classic:";
+
+/// As many as one call tells the tags of, or tags.
+const TAGGED: usize = 20;
+/// The largest page of Elastic Load Balancing.
+const PAGE: i32 = 400;
+/// So many balancers change at the same time; AWS's own pace is slower.
+const AT_ONCE: usize = 8;
 
 /// The balancers of one cluster.
 #[derive(Debug)]
 pub(crate) struct Balancers {
     cloud: Cloud,
     defaults: Defaults,
+    /// Services whose annotation names no kind get a network balancer.
+    network_by_default: bool,
     /// Where balancers go if no subnet is the cluster's.
     fallback_subnet: String,
     /// Nobody opens the nodes' security groups.
@@ -62,19 +64,67 @@ pub(crate) struct Balancers {
     hosts: Hosts,
     /// One change at a time: rules of all balancers are on the same groups.
     rules: tokio::sync::Mutex<()>,
-    /// What this process has applied, by the Service's uid.
-    known: Mutex<HashMap<String, Known>>,
-    /// The balancers that do not serve yet, by ARN, and when they were read.
-    starting: tokio::sync::Mutex<Option<(Instant, BTreeSet<String>)>>,
+    network: network::Memory,
 }
 
-/// What this process has applied for a Service: a memory of its own writes, never of the cloud.
-#[derive(Debug, Clone)]
-struct Known {
-    balancer: Balancer,
-    groups: Vec<Group>,
-    /// The security groups that its nodes had when they were opened.
-    seen: BTreeSet<String>,
+/// An Ensure.
+struct Asked<'a> {
+    ctx: &'a CallContext,
+    request: &'a EnsureLoadBalancerRequest,
+    cluster: &'a ClusterRef,
+    service: &'a proto::Service,
+    reference: &'a ServiceRef,
+    until: Deadline,
+}
+
+impl Asked<'_> {
+    /// The Service's nodes, of which it may want only those with certain labels.
+    fn nodes(&self, labels: &Texts) -> Vec<&NodeRef> {
+        let nodes = self.request.backends.iter().flat_map(|set| &set.nodes);
+        nodes.filter(|node| service::has_labels(node, labels)).collect()
+    }
+
+    /// Whether what AWS has may become what the Service wants.
+    fn may_change(&self, cloud: &Cloud, is_internal: bool, internal: bool, tags: &Texts) -> Result<()> {
+        let name = names::balancer(&self.reference.uid);
+        match whose(cloud, &self.cluster.uid, self.reference, tags) {
+            Whose::Others => return Err(ProviderError::owned_by_other_cluster(&name)),
+            Whose::Legacy if self.request.adoption() != Adoption::AdoptByLegacyName => {
+                return Err(ProviderError::adoption_refused(&name));
+            }
+            Whose::Ours | Whose::Legacy => {}
+        }
+        if is_internal != internal {
+            let why = "a balancer cannot be moved into or out of the internet; delete the Service, and create it again";
+            return Err(Annotations::error("aws-load-balancer-internal", why));
+        }
+        Ok(())
+    }
+
+    /// Tells what there is, and what is still to be done.
+    fn answer(
+        &self,
+        balancer: Option<Standing<'_>>,
+        outcome: Result<(), Stop>,
+    ) -> Result<EnsureLoadBalancerResponse> {
+        let pending = || absent(self.reference, LoadBalancerState::Pending);
+        let load_balancer = balancer.map_or_else(pending, |one| one.told(self.reference, Ownership::ByUid));
+        Ok(EnsureLoadBalancerResponse {
+            load_balancer: Some(load_balancer),
+            in_progress: in_progress(outcome)?,
+            ..EnsureLoadBalancerResponse::default()
+        })
+    }
+
+    /// Refuses what would leave a balancer of the other kind behind.
+    fn may_create(&self, cloud: &Cloud, of_other_kind: Option<&Texts>) -> Result<()> {
+        let its = of_other_kind.map(|tags| whose(cloud, &self.cluster.uid, self.reference, tags));
+        if matches!(its, Some(Whose::Ours | Whose::Legacy)) {
+            let why = "a balancer cannot change its type; delete the Service, and create it again";
+            return Err(Annotations::error("aws-load-balancer-type", why));
+        }
+        Ok(())
+    }
 }
 
 impl Balancers {
@@ -87,198 +137,24 @@ impl Balancers {
         let defaults = Defaults {
             cluster: cloud.cluster.clone(),
             health: config.health.clone(),
-            network_by_default,
             security_groups: config.balancers_have_groups(),
+            shared_group: config.shared_group.clone(),
         };
         Self {
             cloud,
             defaults,
+            network_by_default,
             fallback_subnet: config.subnet.clone(),
             closed_groups: config.closed_groups,
             node_labels,
             hosts: Hosts::default(),
             rules: tokio::sync::Mutex::default(),
-            known: Mutex::default(),
-            starting: tokio::sync::Mutex::default(),
+            network: network::Memory::default(),
         }
     }
 
-    /// Where the balancer is, or will be.
-    async fn place(&self, wanted: &Wanted, actual: &Actual, until: Deadline) -> Result<(Place, Vec<String>)> {
-        let there = actual.balancer.as_ref();
-        let groups = wanted.groups();
-        let subnets = match there {
-            Some(balancer) if wanted.subnets.is_empty() => {
-                let dual_stack = wanted.families.dual_stack(true);
-                if !dual_stack && !rules::need_subnets(&groups, &wanted.source_ranges) {
-                    let subnets = balancer.subnets.iter().cloned().collect();
-                    return Ok((Place { subnets, has_v6: false, security_groups: None }, Vec::new()));
-                }
-                subnets::read(&self.cloud, balancer.subnets.iter().cloned().collect(), until).await?
-            }
-            _ => subnets::choose(&self.cloud, wanted, &self.fallback_subnet, until).await?,
-        };
-        let has_v6 = subnets.iter().all(|subnet| !subnet.ipv6_cidr_block_association_set().is_empty());
-        let ids = subnets.iter().filter_map(|subnet| subnet.subnet_id().map(str::to_owned)).collect();
-        let ranges = subnets.iter().filter_map(|subnet| subnet.cidr_block().map(str::to_owned)).collect();
-        Ok((Place { subnets: ids, has_v6, security_groups: None }, ranges))
-    }
-
-    /// Opens the nodes to the balancer.
-    async fn open(
-        &self,
-        claim: &rules::Claim,
-        hosts: &Nodes,
-        until: Deadline,
-    ) -> Result<(BTreeSet<String>, bool)> {
-        if self.closed_groups {
-            return Ok((BTreeSet::new(), false));
-        }
-        let _turn = self.rules.lock().await;
-        let mut groups = rules::Groups::read(&self.cloud, hosts, until).await?;
-        let mut nodes = groups.of_nodes(hosts)?;
-        if hosts.values().any(|host| host.state != State::Running) {
-            // EC2 may have forgotten them for a while: what is open stays open.
-            nodes.extend(groups.open_to(&claim.name));
-        }
-        let is_more = groups.grant(&self.cloud, claim, &nodes, until).await?;
-        Ok((nodes, is_more))
-    }
-
-    /// Closes the nodes to what is not wanted.
-    async fn close(
-        &self,
-        claim: &rules::Claim,
-        nodes: &BTreeSet<String>,
-        until: Deadline,
-    ) -> Result<(), Failure> {
-        if self.closed_groups {
-            return Ok(());
-        }
-        let _turn = self.rules.lock().await;
-        let mut groups = rules::Groups::read(&self.cloud, &Nodes::new(), until).await?;
-        groups.revoke(&self.cloud, claim, nodes, until).await
-    }
-
-    async fn ensure(
-        &self,
-        ctx: &CallContext,
-        request: &EnsureLoadBalancerRequest,
-        (cluster, service): (&ClusterRef, &proto::Service),
-        actual: &mut Actual,
-    ) -> Result<(), Stop> {
-        let until = Deadline::of_change(ctx);
-        let reference = reference(service)?;
-        let wanted = Wanted::of(service, cluster, &self.defaults)?;
-        self.check_labels(&wanted.node_labels)?;
-        let (balancer, groups) = tokio::try_join!(
-            Box::pin(read::balancer(&self.cloud, &wanted.name, until)),
-            Box::pin(read::all_groups(&self.cloud, until))
-        )?;
-        let is_new = balancer.is_none();
-        if let Some(found) = &balancer {
-            match read::whose(&self.cloud, &cluster.uid, reference, &found.tags) {
-                Whose::Others => return Err(ProviderError::owned_by_other_cluster(&wanted.name).into()),
-                Whose::Legacy if request.adoption() != Adoption::AdoptByLegacyName => {
-                    return Err(ProviderError::adoption_refused(&wanted.name).into());
-                }
-                Whose::Ours | Whose::Legacy => {}
-            }
-            if found.internal != wanted.internal {
-                let why = "a balancer cannot be moved into or out of the internet; delete the Service, and create it again";
-                return Err(Annotations::error("aws-load-balancer-internal", why).into());
-            }
-        }
-        let checked_by_others;
-        (*actual, checked_by_others) =
-            read::everything(&self.cloud, &cluster.uid, reference, (balancer, groups), until).await?;
-        let (mut place, ranges) = self.place(&wanted, actual, until).await?;
-        let dual_stack = wanted.families.dual_stack(place.has_v6);
-        let clients = rules::of_clients(&wanted.listeners, &wanted.source_ranges, dual_stack);
-        let own = own_group::guard(
-            &self.cloud,
-            (cluster, reference),
-            (&wanted, &clients),
-            (actual, &mut place),
-            until,
-        )
-        .await?;
-        let nodes = request.backends.iter().flat_map(|set| &set.nodes);
-        let nodes = nodes.filter(|node| wanted::has_labels(node, &wanted.node_labels)).collect();
-        let mut work = Work::of(self, ctx, nodes, until).await?;
-        let claim = rules::Claim {
-            name: wanted.name.clone(),
-            wanted: rules::wanted(&wanted.name, &wanted.groups(), &wanted.source_ranges, &ranges),
-            checked: actual.groups.iter().map(|group| rules::health_port(&group.is)).collect(),
-            checked_by_others,
-        };
-        // What cannot be opened must not keep everything else from working.
-        let opened = if is_new && work.hosts.is_empty() {
-            Ok((BTreeSet::new(), false))
-        } else {
-            self.open(&claim, &work.hosts, until).await
-        };
-        work.converge(&wanted, &place, actual).await?;
-        let (open, is_more) = opened?;
-        if is_more {
-            self.close(&claim, &open, until).await?;
-        }
-        if let Some(own) = own {
-            own_group::unguard(&self.cloud, &own, (&wanted, &clients), until).await?;
-        }
-        if let Some(waits) = work.waits() {
-            return Err(Stop::Later(waits));
-        }
-        let Some(balancer) = &mut actual.balancer else { return Ok(()) };
-        let new = plan::missing(&digest_tags(&request.desired_digest), &balancer.tags);
-        if !new.is_empty() {
-            apply::tag(&self.cloud, std::slice::from_ref(&balancer.arn), &new, until).await?;
-            balancer.tags.extend(new);
-        }
-        balancer.serves = balancer.serves || self.serves_now(&balancer.arn, until).await?;
-        let serves = balancer.serves;
-        let known =
-            Known { balancer: balancer.clone(), groups: actual.groups.clone(), seen: work.security_groups() };
-        self.known.lock().insert(reference.uid.clone(), known);
-        if serves {
-            return Ok(());
-        }
-        Err(Stop::Later(still_starting()))
-    }
-
-    /// The same Ensure again, while nothing but AWS's own work was left: whether that has ended. `None`: it is another one.
-    async fn still_starts(
-        &self,
-        service: &ServiceRef,
-        digest: &str,
-        until: Deadline,
-    ) -> Result<Option<(Balancer, bool)>, Failure> {
-        let known = self.known.lock().get(&service.uid).map(|known| known.balancer.clone());
-        let same = |one: &Balancer| !one.serves && !digest.is_empty() && digest_of(&one.tags) == digest;
-        let Some(balancer) = known.filter(same) else { return Ok(None) };
-        let serves = self.serves_now(&balancer.arn, until).await?;
-        if serves && let Some(known) = self.known.lock().get_mut(&service.uid) {
-            known.balancer.serves = true;
-        }
-        Ok(Some((balancer, serves)))
-    }
-
-    /// Looks at all balancers at once: many that were made together start together.
-    async fn serves_now(&self, arn: &str, until: Deadline) -> Result<bool, Failure> {
-        let mut starting = self.starting.lock().await;
-        if let Some((at, arns)) = &*starting
-            && at.elapsed() < GLANCE
-            && arns.contains(arn)
-        {
-            return Ok(false);
-        }
-        let all = read::all_balancers(&self.cloud, until).await?;
-        let (ready, others): (Vec<_>, Vec<_>) =
-            all.iter().map(read::described).partition(|balancer| balancer.serves);
-        let serves = ready.iter().any(|balancer| balancer.arn == arn);
-        let arns = others.into_iter().map(|balancer| balancer.arn).collect();
-        *starting = Some((Instant::now(), arns));
-        Ok(serves)
+    fn kind<'a>(&self, service: &'a proto::Service) -> Kind<'a> {
+        Annotations::of(service).kind(self.network_by_default)
     }
 
     fn check_labels(&self, wanted: &Texts) -> Result<()> {
@@ -296,44 +172,15 @@ impl Balancers {
     async fn delete(&self, ctx: &CallContext, request: &DeleteLoadBalancerRequest) -> Result<(), Stop> {
         let until = Deadline::of_change(ctx);
         let (Some(cluster), Some(service)) = (&request.cluster, &request.service) else { return Ok(()) };
-        let name = names::balancer(&service.uid);
         let adopts = request.adoption() == Adoption::AdoptByLegacyName;
-        let may_delete = |tags: &Texts| match read::whose(&self.cloud, &cluster.uid, service, tags) {
+        let may_delete = |tags: &Texts| match whose(&self.cloud, &cluster.uid, service, tags) {
             Whose::Ours => true,
             Whose::Legacy => adopts,
             Whose::Others => false,
         };
-        let balancer = read::balancer(&self.cloud, &name, until).await?;
-        if balancer.as_ref().is_some_and(|found| !may_delete(&found.tags)) {
-            return Ok(());
-        }
-        self.known.lock().remove(&service.uid);
-        let all = read::all_groups(&self.cloud, until).await?;
-        let found = all.of(&self.cloud, &cluster.uid, service, until).await?;
-        if let Some(balancer) = &balancer {
-            absence_is_fine(apply::delete_balancer(&self.cloud, &balancer.arn, until).await)?;
-        }
-        let mut in_use = false;
-        let groups = [found.of_balancer, found.left].concat();
-        for group in &groups {
-            match apply::delete_group(&self.cloud, &group.arn, until).await {
-                Err(failure) if failure.code() == "ResourceInUse" => in_use = true,
-                answer => absence_is_fine(answer)?,
-            }
-        }
-        let claim = rules::Claim {
-            name,
-            wanted: rules::Rules::new(),
-            checked: groups.iter().map(|group| rules::health_port(&group.is)).collect(),
-            checked_by_others: found.checked_by_others,
-        };
-        self.close(&claim, &BTreeSet::new(), until).await?;
-        if self.defaults.security_groups || balancer.is_some_and(|one| !one.security_groups.is_empty()) {
-            let name = names::security_group(&cluster.name, service);
-            if let Some(own) = OwnGroup::find(&self.cloud, &name, until).await? {
-                in_use |= !own.delete(&self.cloud, until).await?;
-            }
-        }
+        let of = (cluster, service);
+        let mut in_use = network::delete(self, of, may_delete, until).await?;
+        in_use |= classic::delete(self, of, request.last_known.as_ref(), may_delete, until).await?;
         if in_use {
             let message = "AWS still uses groups of the balancer that is deleted";
             return Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DELETING", message)));
@@ -344,15 +191,15 @@ impl Balancers {
 
 type Nodes = HashMap<String, hosts::Host>;
 
-fn absence_is_fine(answer: Result<(), Failure>) -> Result<(), Failure> {
-    match answer {
-        Err(failure) if read::is_gone(&failure) => Ok(()),
-        answer => answer,
-    }
+fn is_gone(failure: &Failure) -> bool {
+    matches!(failure.code(), "LoadBalancerNotFound" | "TargetGroupNotFound" | "ListenerNotFound")
 }
 
-fn still_starting() -> InProgress {
-    later(UNTIL_IT_SERVES, "PROVISIONING", "AWS is starting the balancer")
+fn absence_is_fine(answer: Result<(), Failure>) -> Result<(), Failure> {
+    match answer {
+        Err(failure) if is_gone(&failure) => Ok(()),
+        answer => answer,
+    }
 }
 
 fn reference(service: &proto::Service) -> Result<&ServiceRef> {
@@ -360,34 +207,24 @@ fn reference(service: &proto::Service) -> Result<&ServiceRef> {
     service.r#ref.as_ref().ok_or_else(missing)
 }
 
-fn digest_tags(digest: &str) -> Texts {
-    let (applied, backends) = names::split(digest);
-    [(names::APPLIED_TAG.to_owned(), applied), (names::BACKENDS_TAG.to_owned(), backends)].into()
-}
-
-fn digest_of(tags: &Texts) -> String {
-    let of = |key| tags.get(key).map(String::as_str).unwrap_or_default();
-    names::joined(of(names::APPLIED_TAG), of(names::BACKENDS_TAG))
-}
-
-/// As the contract has it.
-fn told(service: &ServiceRef, balancer: &Balancer, ownership: Ownership) -> LoadBalancer {
-    let state = if balancer.serves { LoadBalancerState::Active } else { LoadBalancerState::Pending };
-    let ingress = LoadBalancerIngress { hostname: balancer.dns.clone(), ..LoadBalancerIngress::default() };
-    LoadBalancer {
-        service: Some(service.clone()),
-        id: balancer.arn.clone(),
-        name: names::balancer(&service.uid),
-        state: state.into(),
-        ingress: if balancer.dns.is_empty() { Vec::new() } else { vec![ingress] },
-        applied_digest: digest_of(&balancer.tags),
-        ownership: ownership.into(),
-        ..LoadBalancer::default()
+fn updated((service_uid, outcome): (String, Result<(), Stop>)) -> LoadBalancerUpdateResult {
+    let result = LoadBalancerUpdateResult { service_uid, ..LoadBalancerUpdateResult::default() };
+    let not_updated = UpdateOutcome::NotUpdated.into();
+    match outcome {
+        Ok(()) => LoadBalancerUpdateResult { outcome: UpdateOutcome::Updated.into(), ..result },
+        Err(stop) => {
+            let (in_progress, error) = stop.of_item();
+            LoadBalancerUpdateResult { outcome: not_updated, in_progress, error, ..result }
+        }
     }
 }
 
-fn absent(service: &ServiceRef, state: LoadBalancerState) -> LoadBalancer {
-    LoadBalancer { service: Some(service.clone()), state: state.into(), ..LoadBalancer::default() }
+fn in_progress(outcome: Result<(), Stop>) -> Result<Option<InProgress>> {
+    match outcome {
+        Ok(()) => Ok(None),
+        Err(Stop::Later(later)) => Ok(Some(later)),
+        Err(Stop::Failed(error)) => Err(error),
+    }
 }
 
 #[async_trait]
@@ -398,12 +235,18 @@ impl LoadBalancers for Balancers {
         request: GetLoadBalancerRequest,
     ) -> Result<GetLoadBalancerResponse> {
         let (cluster, service) = (request.cluster.unwrap_or_default(), request.service.unwrap_or_default());
-        let found = read::balancer(&self.cloud, &names::balancer(&service.uid), Deadline::of(ctx)).await?;
-        let load_balancer = match &found {
+        let (name, until) = (names::balancer(&service.uid), Deadline::of(ctx));
+        let network = network::read(&self.cloud, &name, until).await?;
+        let classic = match &network {
+            None => classic::read(self, &name, until).await?,
+            Some(_) => None,
+        };
+        let network = network.as_ref().map(network::Balancer::standing);
+        let load_balancer = match network.or(classic.as_ref().map(classic::Balancer::standing)) {
             None => absent(&service, LoadBalancerState::Absent),
-            Some(found) => match read::whose(&self.cloud, &cluster.uid, &service, &found.tags) {
-                Whose::Ours => told(&service, found, Ownership::ByUid),
-                Whose::Legacy => told(&service, found, Ownership::ByLegacyName),
+            Some(found) => match whose(&self.cloud, &cluster.uid, &service, found.tags) {
+                Whose::Ours => found.told(&service, Ownership::ByUid),
+                Whose::Legacy => found.told(&service, Ownership::ByLegacyName),
                 Whose::Others => absent(&service, LoadBalancerState::NotOwned),
             },
         };
@@ -415,35 +258,15 @@ impl LoadBalancers for Balancers {
         ctx: &CallContext,
         request: EnsureLoadBalancerRequest,
     ) -> Result<EnsureLoadBalancerResponse> {
-        let cluster = request.cluster.clone().unwrap_or_default();
-        let service = request.service.clone().unwrap_or_default();
-        let reference = reference(&service)?;
-        if let Some((balancer, serves)) =
-            self.still_starts(reference, &request.desired_digest, Deadline::of(ctx)).await?
-        {
-            let balancer = Balancer { serves, ..balancer };
-            return Ok(EnsureLoadBalancerResponse {
-                load_balancer: Some(told(reference, &balancer, Ownership::ByUid)),
-                in_progress: (!serves).then(still_starting),
-                ..EnsureLoadBalancerResponse::default()
-            });
+        let cluster = &request.cluster.clone().unwrap_or_default();
+        let service = &request.service.clone().unwrap_or_default();
+        let (reference, until) = (reference(service)?, Deadline::of_change(ctx));
+        let asked = Asked { ctx, request: &request, cluster, service, reference, until };
+        match self.kind(service) {
+            Kind::Network => network::ensure(self, &asked).await,
+            Kind::Classic => classic::ensure(self, &asked).await,
+            Kind::Elsewhere(who) => Err(ProviderError::implemented_elsewhere(who)),
         }
-        self.known.lock().remove(&reference.uid);
-        let mut actual = Actual::default();
-        let in_progress = match self.ensure(ctx, &request, (&cluster, &service), &mut actual).await {
-            Ok(()) => None,
-            Err(Stop::Later(later)) => Some(later),
-            Err(Stop::Failed(error)) => return Err(error),
-        };
-        let load_balancer = match &actual.balancer {
-            Some(balancer) => told(reference, balancer, Ownership::ByUid),
-            None => absent(reference, LoadBalancerState::Pending),
-        };
-        Ok(EnsureLoadBalancerResponse {
-            load_balancer: Some(load_balancer),
-            in_progress,
-            ..EnsureLoadBalancerResponse::default()
-        })
     }
 
     async fn batch_update_load_balancers(
@@ -451,7 +274,27 @@ impl LoadBalancers for Balancers {
         ctx: &CallContext,
         request: BatchUpdateLoadBalancersRequest,
     ) -> Result<BatchUpdateLoadBalancersResponse> {
-        update::all(self, ctx, request).await
+        let until = Deadline::of_change(ctx);
+        let backends = request.backends.unwrap_or_default();
+        let nodes: Vec<_> = backends.nodes.iter().collect();
+        let cluster = request.cluster.unwrap_or_default();
+        let (mut network, mut classic, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
+        for item in request.items {
+            match item.service.as_ref().map_or(Kind::Network, |service| self.kind(service)) {
+                Kind::Network => network.push(item),
+                Kind::Classic => classic.push(item),
+                Kind::Elsewhere(who) => {
+                    let reference = item.service.as_ref().and_then(|service| service.r#ref.as_ref());
+                    let uid = reference.map(|one| one.uid.clone()).unwrap_or_default();
+                    outcomes.push((uid, Err(ProviderError::implemented_elsewhere(who).into())));
+                }
+            }
+        }
+        let hosts = self.hosts.of(&self.cloud, &instances_of(self, &nodes), until).await?.into();
+        let of = (ctx, &cluster);
+        outcomes.extend(classic::update(self, of, classic, (&nodes, &hosts), until).await?);
+        outcomes.extend(network::update(self, of, network, (&nodes, &hosts), until).await?);
+        Ok(BatchUpdateLoadBalancersResponse { results: outcomes.into_iter().map(updated).collect() })
     }
 
     async fn delete_load_balancer(
@@ -459,14 +302,8 @@ impl LoadBalancers for Balancers {
         ctx: &CallContext,
         request: DeleteLoadBalancerRequest,
     ) -> Result<DeleteLoadBalancerResponse> {
-        match self.delete(ctx, &request).await {
-            Ok(()) => Ok(DeleteLoadBalancerResponse::default()),
-            Err(Stop::Later(later)) => Ok(DeleteLoadBalancerResponse {
-                in_progress: Some(later),
-                ..DeleteLoadBalancerResponse::default()
-            }),
-            Err(Stop::Failed(error)) => Err(error),
-        }
+        let in_progress = in_progress(self.delete(ctx, &request).await)?;
+        Ok(DeleteLoadBalancerResponse { in_progress, ..DeleteLoadBalancerResponse::default() })
     }
 
     async fn list_load_balancers(
@@ -475,47 +312,27 @@ impl LoadBalancers for Balancers {
         request: ListLoadBalancersRequest,
     ) -> Result<ListLoadBalancersResponse> {
         let until = Deadline::of(ctx);
-        let marker = paging::open(&request)?;
-        let asked = self
-            .cloud
-            .elb
-            .describe_load_balancers()
-            .page_size(request.page_size.clamp(1, read::PAGE))
-            .set_marker((!marker.is_empty()).then_some(marker))
-            .send();
-        let answer = match self.cloud.calls.make(Action::DescribeLoadBalancers, until, asked).await {
+        let marker: String = paging::open(&request)?;
+        let cluster = request.cluster.as_ref().map(|cluster| &*cluster.uid).unwrap_or_default();
+        let size = request.page_size.clamp(1, PAGE);
+        let page = match marker.strip_prefix(CLASSIC_PAGES) {
+            Some(marker) => classic::page(self, cluster, (size, marker), until).await.map(|(page, next)| {
+                let next = if next.is_empty() { next } else { format!("{CLASSIC_PAGES}{next}") };
+                (page, next)
+            }),
+            None => network::page(self, cluster, (size, &marker), until).await.map(|(page, next)| {
+                let next = if next.is_empty() { CLASSIC_PAGES.to_owned() } else { next };
+                (page, next)
+            }),
+        };
+        let (load_balancers, next) = match page {
             // AWS takes its own markers for a while.
             Err(failure) if failure.code() == "ValidationError" && !request.page_token.is_empty() => {
                 return Err(ProviderError::invalid_token());
             }
-            answer => answer?,
+            page => page?,
         };
-        let is_candidate = |one: &&aws_sdk_elasticloadbalancingv2::types::LoadBalancer| {
-            read::is_network(one) && names::is_balancer(one.load_balancer_name().unwrap_or_default())
-        };
-        let found: Vec<_> = answer
-            .load_balancers()
-            .iter()
-            .filter(is_candidate)
-            .map(|one| (one.load_balancer_name().unwrap_or_default(), read::described(one)))
-            .collect();
-        let arns: Vec<_> = found.iter().map(|(_, one)| one.arn.clone()).collect();
-        let mut tags = read::tags(&self.cloud, &arns, until).await?;
-        let cluster = request.cluster.as_ref().map(|cluster| &*cluster.uid).unwrap_or_default();
-        let ours = found.into_iter().filter_map(|(name, mut balancer)| {
-            balancer.tags = tags.remove(&balancer.arn)?;
-            let (owner, uid) = balancer.tags.get(names::OWNER_TAG)?.split_once('/')?;
-            let (namespace, of_namespace) = balancer.tags.get(names::SERVICE_TAG)?.split_once('/')?;
-            let service = ServiceRef {
-                namespace: namespace.to_owned(),
-                name: of_namespace.to_owned(),
-                uid: uid.to_owned(),
-            };
-            (owner == cluster && names::balancer(uid) == name)
-                .then(|| told(&service, &balancer, Ownership::ByUid))
-        });
-        let load_balancers = ours.collect();
-        let next_page_token = paging::seal(&request, answer.next_marker().unwrap_or_default())?;
+        let next_page_token = paging::seal(&request, &next)?;
         Ok(ListLoadBalancersResponse {
             load_balancers,
             next_page_token,

@@ -34,6 +34,8 @@ const START_WITHIN: Duration = Duration::from_secs(60);
 pub(crate) struct Cloud {
     pub(crate) ec2: aws_sdk_ec2::Client,
     pub(crate) elb: aws_sdk_elasticloadbalancingv2::Client,
+    /// Of classic balancers, which have an API of their own.
+    pub(crate) classic: aws_sdk_elasticloadbalancing::Client,
     pub(crate) calls: Calls,
     pub(crate) region: String,
     pub(crate) vpc: String,
@@ -169,6 +171,12 @@ impl Cloud {
             of_elb = of_elb.endpoint_url(url).region(signing_region);
         }
         let elb = aws_sdk_elasticloadbalancingv2::Client::from_conf(of_elb.build());
+        let mut of_classic = aws_sdk_elasticloadbalancing::config::Builder::from(&shared);
+        let balancing = endpoint(config, "Elastic Load Balancing", "elasticloadbalancing", &region)?;
+        if let Some((url, signing_region)) = balancing {
+            of_classic = of_classic.endpoint_url(url).region(signing_region);
+        }
+        let classic = aws_sdk_elasticloadbalancing::Client::from_conf(of_classic.build());
         let calls = Calls::default();
         let (vpc, cluster) = match (&*config.vpc, Cluster::of_config(config)) {
             (vpc, Some(cluster)) if !vpc.is_empty() => (vpc.to_owned(), cluster),
@@ -179,7 +187,7 @@ impl Cloud {
                 (vpc.to_owned(), cluster.map_or_else(|| Cluster::of_tags(own.tags()), Ok)?)
             }
         };
-        Ok(Self { ec2, elb, calls, region, vpc, cluster })
+        Ok(Self { ec2, elb, classic, calls, region, vpc, cluster })
     }
 }
 

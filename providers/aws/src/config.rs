@@ -48,6 +48,8 @@ pub struct Config {
     pub route_table: String,
     /// Where balancers go if no subnet is the cluster's.
     pub subnet: String,
+    /// The security group of all classic balancers; by default each has one of its own.
+    pub shared_group: String,
     /// Nobody opens the nodes' security groups.
     pub closed_groups: bool,
     pub health: HealthProbe,
@@ -67,9 +69,6 @@ pub struct Override {
     pub signing_method: String,
     pub signing_name: String,
 }
-
-/// Of classic balancers, which this provider does not serve yet.
-const OF_CLASSIC_BALANCERS: &str = "ElbSecurityGroup";
 
 impl Config {
     /// Reads the text of a `cloud.conf`.
@@ -110,6 +109,7 @@ impl Config {
             "kubernetesclusterid" => &mut self.cluster_id,
             "supportedtopologyinstancetypepattern" => &mut self.topology_types,
             "subnetid" => &mut self.subnet,
+            "elbsecuritygroup" => &mut self.shared_group,
             "routetableid" => &mut self.route_table,
             "nlbsecuritygroupmode" => &mut self.group_mode,
             "clusterserviceloadbalancerhealthprobemode" => &mut self.health_texts[0],
@@ -132,7 +132,7 @@ impl Config {
                 });
                 return Ok(true);
             }
-            other => return Ok(OF_CLASSIC_BALANCERS.eq_ignore_ascii_case(other)),
+            _ => return Ok(false),
         };
         *text = value;
         Ok(true)

@@ -44,10 +44,10 @@ struct Flags {
     /// thousand instances each time. 0: never.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     watch_every: u64,
-    /// Serve Services, too: as network balancers those that ask for one by their annotation, or, with "all", every Service that
-    /// asks for nothing else.
-    #[arg(long, value_name = "SERVICES", value_enum)]
-    network_balancers: Option<Served>,
+    /// Serve Services, too, and give those whose annotation names no type this kind of balancer: "classic", as the published
+    /// provider does, or "network".
+    #[arg(long, value_name = "KIND", value_enum)]
+    load_balancers: Option<Kind>,
     /// A label of nodes by which Services may select their backends; give it once for each. A node whose label changes is an
     /// update of every balancer.
     #[arg(long, value_name = "LABEL")]
@@ -56,11 +56,11 @@ struct Flags {
     serve: ServeOptions,
 }
 
-/// Which Services get network balancers.
+/// What a Service gets that names no type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Served {
-    Annotated,
-    All,
+enum Kind {
+    Classic,
+    Network,
 }
 
 #[tokio::main]
@@ -80,8 +80,9 @@ async fn main() -> anyhow::Result<()> {
     let watch_every = (flags.watch_every > 0).then(|| Duration::from_secs(flags.watch_every));
     let calls = cloud.calls.clone();
     let zones = Arc::new(Zones::new(cloud.clone()));
-    let balancers = flags.network_balancers.map(|served| {
-        Balancers::new(cloud.clone(), &config, served == Served::All, flags.target_node_labels.clone())
+    let balancers = flags.load_balancers.map(|default| {
+        let labels = flags.target_node_labels.clone();
+        Balancers::new(cloud.clone(), &config, default == Kind::Network, labels)
     });
     let mut builder = Provider::builder("aws")
         .vendor_version(env!("CARGO_PKG_VERSION"))
@@ -109,7 +110,7 @@ fn capabilities(flags: &Flags) -> GetCapabilitiesResponse {
     };
     let mut wants =
         Wants { identity: Some(identity.clone()), route_target: Some(identity), ..Wants::default() };
-    if flags.network_balancers.is_some() {
+    if flags.load_balancers.is_some() {
         capabilities.extend([Capability::Adoption, Capability::DurableDigest].map(i32::from));
         let labels = flags.target_node_labels.clone();
         wants.backend = Some(NodeFields { creation_time: true, labels, ..NodeFields::default() });

@@ -120,7 +120,7 @@ impl Aws {
         };
         let mut flags = vec![format!("--cloud-config={}", self.config.display())];
         if kind == Kind::Balancing {
-            flags.push("--network-balancers=all".to_owned());
+            flags.push("--load-balancers=network".to_owned());
         }
         ProviderUnderTest {
             name: "aws".to_owned(),

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use aws_credential_types::provider::error::CredentialsError;
-use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_ec2::error::{BuildError, ProvideErrorMetadata, SdkError};
 use cloudprovider_sdk::ProviderError;
 
 use super::Action;
@@ -30,15 +30,18 @@ const NONE: &str = "none";
 const PACED: &str = "paced";
 /// There was no call: nothing to sign it with.
 const NO_CREDENTIALS: &str = "NoCredentials";
-const THROTTLED: [&str; 4] =
-    ["RequestLimitExceeded", "Throttling", "ThrottlingException", "RequestThrottled"];
+/// There was no call: something in it is missing.
+const UNWRITTEN: &str = "unwritten";
+const THROTTLED: [&str; 5] =
+    ["RequestLimitExceeded", "Throttling", "ThrottlingException", "RequestThrottled", "DependencyThrottle"];
 
 /// What one account can have in one region.
-const QUOTAS: [&str; 10] = [
+const QUOTAS: [&str; 11] = [
     "TooManyLoadBalancers",
     "TooManyTargetGroups",
     "TooManyTargets",
     "TooManyListeners",
+    "TooManyPolicies",
     "TooManyRegistrationsForTargetId",
     "TooManyUniqueTargetGroupsPerLoadBalancer",
     "TooManyTags",
@@ -47,7 +50,7 @@ const QUOTAS: [&str; 10] = [
     "SecurityGroupsPerInterfaceLimitExceeded",
 ];
 /// What is wrong with a Service.
-const FIELDS: [(&str, &str); 12] = [
+const FIELDS: [(&str, &str); 13] = [
     ("InvalidSubnet", SUBNETS),
     ("InvalidSubnetID.NotFound", SUBNETS),
     ("SubnetNotFound", SUBNETS),
@@ -65,6 +68,7 @@ const FIELDS: [(&str, &str); 12] = [
     ("InvalidGroup.NotFound", GROUPS),
     ("InvalidScheme", "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-internal]"),
     ("InvalidConfigurationRequest", "metadata.annotations"),
+    ("UnsupportedProtocol", "metadata.annotations"),
     ("ValidationError", "metadata.annotations"),
 ];
 const SUBNETS: &str = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-subnets]";
@@ -107,6 +111,11 @@ impl Failure {
 
     pub(super) fn paced(action: Action, wait: Duration) -> Self {
         Self { action, code: PACED.to_owned(), message: String::new(), paced: Some(wait), source: None }
+    }
+
+    pub(crate) fn unwritten(action: Action, error: BuildError) -> Self {
+        let (code, source) = (UNWRITTEN.to_owned(), Some(Box::new(error) as _));
+        Self { action, code, message: String::new(), paced: None, source }
     }
 
     pub(crate) fn code(&self) -> &str {

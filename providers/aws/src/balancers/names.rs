@@ -65,10 +65,15 @@ pub(super) fn group(
     groups(service) + &hex(&Sha1::digest(text))
 }
 
-/// Of the balancer's own security group.
+/// Of a network balancer's own security group.
 pub(super) fn security_group(cluster_name: &str, service: &ServiceRef) -> String {
     let text = format!("{cluster_name}{}{}{}", service.name, service.namespace, service.uid);
     groups(service) + &hex(&Sha256::digest(text))
+}
+
+/// Of the security group of a classic balancer's own.
+pub(super) fn classic_group(balancer: &str) -> String {
+    format!("k8s-elb-{balancer}")
 }
 
 /// Ten digits of a hash.

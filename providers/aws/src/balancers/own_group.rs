@@ -1,68 +1,20 @@
-//! The security group of a balancer's own, which lets its clients in. Only with `NLBSecurityGroupMode = Managed`.
+//! The security group of a balancer's own, which lets its clients in. Network balancers have one only with `NLBSecurityGroupMode =
+//! Managed`, classic ones unless the user or the cloud config gives them others.
 //!
 //! In: a name, tags, rules. Out: a group with exactly these rules, or none. Name and rules are the published provider's.
 
 use aws_sdk_ec2::types::{ResourceType, SecurityGroup, Tag, TagSpecification};
-use cloudprovider_sdk::proto::{ClusterRef, ServiceRef};
 
-use super::plan::{Actual, Place};
 use super::rules::{self, Rules};
-use super::wanted::{SecurityGroups, Texts, Wanted};
-use super::{UNTIL_IT_IS_GONE, names};
-use crate::api::{Action, Deadline, Failure, Stop, later};
+use super::service::Texts;
+use crate::api::{Action, Deadline, Failure};
 use crate::cloud::{Cloud, Owner, filter};
-
-const DESCRIPTION: &str = "[k8s] Managed SecurityGroup for LoadBalancer";
 
 /// A group, and what it lets through.
 #[derive(Debug)]
 pub(super) struct OwnGroup {
     pub id: String,
     there: Rules,
-}
-
-/// Decides on the balancer's security groups. Returns the one of its own if there is one, wanted or not.
-pub(super) async fn guard(
-    cloud: &Cloud,
-    (cluster, service): (&ClusterRef, &ServiceRef),
-    (wanted, rules): (&Wanted, &Rules),
-    (actual, place): (&Actual, &mut Place),
-    until: Deadline,
-) -> Result<Option<OwnGroup>, Failure> {
-    // AWS gives none to a balancer that was made without.
-    if actual.balancer.as_ref().is_some_and(|one| one.security_groups.is_empty()) {
-        return Ok(None);
-    }
-    let name = names::security_group(&cluster.name, service);
-    match &wanted.security_groups {
-        SecurityGroups::AsTheyAre => Ok(None),
-        SecurityGroups::Given(groups) => {
-            place.security_groups = Some(groups.clone());
-            OwnGroup::find(cloud, &name, until).await
-        }
-        SecurityGroups::Own => {
-            let own = OwnGroup::ensure(cloud, &name, &wanted.tags, rules, until).await?;
-            place.security_groups = Some(vec![own.id.clone()]);
-            Ok(Some(own))
-        }
-    }
-}
-
-/// Ends what the balancer's own security group has too much, once the balancer is as it has to be.
-pub(super) async fn unguard(
-    cloud: &Cloud,
-    own: &OwnGroup,
-    (wanted, rules): (&Wanted, &Rules),
-    until: Deadline,
-) -> Result<(), Stop> {
-    if wanted.security_groups == SecurityGroups::Own {
-        return Ok(own.trim(cloud, rules, until).await?);
-    }
-    if own.delete(cloud, until).await? {
-        return Ok(());
-    }
-    let message = "AWS still uses the security group that the balancer had";
-    Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DETACHING", message)))
 }
 
 impl OwnGroup {
@@ -81,14 +33,14 @@ impl OwnGroup {
     /// The group, which lets through at least this.
     pub(super) async fn ensure(
         cloud: &Cloud,
-        name: &str,
+        (name, description): (&str, &str),
         tags: &Texts,
         wanted: &Rules,
         until: Deadline,
     ) -> Result<Self, Failure> {
         let mut group = match Self::find(cloud, name, until).await? {
             Some(found) => found,
-            None => Self::create(cloud, name, tags, until).await?,
+            None => Self::create(cloud, (name, description), tags, until).await?,
         };
         let grants: Rules = wanted.difference(&group.there).cloned().collect();
         if !grants.is_empty() {
@@ -98,12 +50,17 @@ impl OwnGroup {
         Ok(group)
     }
 
-    async fn create(cloud: &Cloud, name: &str, tags: &Texts, until: Deadline) -> Result<Self, Failure> {
+    async fn create(
+        cloud: &Cloud,
+        (name, description): (&str, &str),
+        tags: &Texts,
+        until: Deadline,
+    ) -> Result<Self, Failure> {
         let tag = |(key, value): (&String, &String)| Tag::builder().key(key).value(value).build();
         let tags = tags.iter().map(tag).collect();
         let tags =
             TagSpecification::builder().resource_type(ResourceType::SecurityGroup).set_tags(Some(tags));
-        let asked = cloud.ec2.create_security_group().group_name(name).description(DESCRIPTION);
+        let asked = cloud.ec2.create_security_group().group_name(name).description(description);
         let asked = asked.vpc_id(&cloud.vpc).tag_specifications(tags.build());
         let made = cloud.calls.make(Action::CreateSecurityGroup, until, asked.send()).await?;
         Ok(Self { id: id(made.group_id()), there: Rules::new() })

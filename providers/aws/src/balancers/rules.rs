@@ -1,17 +1,18 @@
-//! The rules by which traffic of balancers reaches nodes: one for each node port and range of clients, on the security groups of
-//! the nodes, named after the balancer.
+//! The rules by which traffic of balancers reaches nodes, on the security groups of the nodes. For a network balancer there is one
+//! for each node port and range of clients, named after the balancer; for a classic one a single rule lets its group in.
 //!
 //! In: node ports, ranges, the nodes' security groups. Out: what to grant and what to revoke. Names and shapes are the published
 //! provider's.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use aws_sdk_ec2::types::{IpPermission, IpRange, Ipv6Range, SecurityGroup};
+use aws_sdk_ec2::types::{IpPermission, IpRange, Ipv6Range, SecurityGroup, UserIdGroupPair};
 use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
 use cloudprovider_sdk::{ProviderError, Result};
 
 use super::hosts::Host;
-use super::wanted::{EVERYWHERE, Listener, TRAFFIC_PORT, TargetGroup};
+use super::network::TargetGroup;
+use super::service::{EVERYWHERE, TRAFFIC_PORT};
 use crate::api::{Action, Deadline, Failure};
 use crate::cloud::{Cloud, Owner, filter};
 
@@ -20,7 +21,11 @@ const HEALTH: &str = "kubernetes.io/rule/nlb/health";
 /// Shared by all balancers: with it nodes hear how large packets may be.
 const MTU: &str = "kubernetes.io/rule/nlb/mtu";
 const UDP: &str = "udp";
-const TCP: &str = "tcp";
+/// Describes the rules that let a classic balancer in: the published provider's say nothing, and AWS does not compare it.
+const LET_IN: &str = "cloudprovider.ccm/balancer";
+/// Every protocol and port.
+const EVERYTHING: &str = "-1";
+pub(super) const TCP: &str = "tcp";
 
 /// What one rule lets through.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,22 +76,24 @@ pub(super) fn wanted(name: &str, groups: &[&TargetGroup], clients: &[String], su
 }
 
 /// The rules of a balancer's own security group: its clients, who also hear how large packets may be.
-pub(super) fn of_clients(listeners: &[Listener], clients: &[String], dual_stack: bool) -> Rules {
+pub(super) fn of_clients(
+    ports: impl Iterator<Item = (i32, &'static [&'static str])> + Clone,
+    clients: &[String],
+    dual_stack: bool,
+) -> Rules {
     let mut rules: Rules = clients.iter().map(|range| Rule::of_packets(range, "")).collect();
     // Restricted clients have IPv4 alone.
     let everywhere = dual_stack.then_some("::/0");
     for range in clients.iter().map(String::as_str).chain(everywhere) {
-        for listener in listeners {
-            let ports = (listener.port, listener.port);
-            let protocols = protocols(&listener.group.protocol).iter();
-            rules.extend(protocols.map(|protocol| Rule::new(protocol, ports, range, "")));
+        for (port, protocols) in ports.clone() {
+            rules.extend(protocols.iter().map(|protocol| Rule::new(protocol, (port, port), range, "")));
         }
     }
     rules
 }
 
 /// What a group's protocol is on the wire.
-fn protocols(protocol: &ProtocolEnum) -> &'static [&'static str] {
+pub(super) fn protocols(protocol: &ProtocolEnum) -> &'static [&'static str] {
     match protocol {
         ProtocolEnum::Udp => &[UDP],
         ProtocolEnum::TcpUdp => &[TCP, UDP],
@@ -158,12 +165,16 @@ fn mtu(rules: &Rules) -> Rules {
     of_clients.map(|rule| Rule::of_packets(&rule.range, MTU)).collect()
 }
 
-/// The security groups that nodes may have: those with the cluster's tag, and those of the nodes at hand.
+/// The security groups of the cluster's network.
 pub(super) struct Groups(BTreeMap<String, Of>);
 
 struct Of {
     is_tagged: bool,
+    /// Nodes may have it: it has the cluster's tag, or is one of the nodes at hand.
+    is_of_nodes: bool,
     rules: Rules,
+    /// The groups whose members get through to everything, and why, as the rule says.
+    peers: BTreeMap<String, String>,
 }
 
 impl Groups {
@@ -183,14 +194,73 @@ impl Groups {
             for group in answer.security_groups() {
                 let id = group.group_id().unwrap_or_default().to_owned();
                 let is_tagged = cloud.cluster.owner(group.tags()) == Owner::Us;
-                if is_tagged || of_hosts.contains(&id) {
-                    all.insert(id, Of { is_tagged, rules: of(group) });
-                }
+                let is_of_nodes = is_tagged || of_hosts.contains(&id);
+                all.insert(id, Of { is_tagged, is_of_nodes, rules: of(group), peers: peers(group) });
             }
             if token.is_none() {
                 return Ok(Self(all));
             }
         }
+    }
+
+    fn of_all_nodes(&mut self) -> impl Iterator<Item = (&String, &mut Of)> {
+        self.0.iter_mut().filter(|(_, group)| group.is_of_nodes)
+    }
+
+    /// Which of a balancer's groups the nodes let in: the one with the cluster's tag, or the first.
+    pub(super) fn let_in_by_nodes<'a>(&self, of_balancer: &'a [String]) -> Option<&'a String> {
+        let is_tagged = |id: &&String| self.0.get(*id).is_some_and(|group| group.is_tagged);
+        of_balancer.iter().find(is_tagged).or(of_balancer.first())
+    }
+
+    /// Lets a balancer's group through to everything on the nodes' groups. Returns whether it gets through elsewhere, too.
+    pub(super) async fn let_in(
+        &mut self,
+        cloud: &Cloud,
+        balancer: &str,
+        nodes: &BTreeSet<String>,
+        until: Deadline,
+    ) -> Result<bool, Failure> {
+        for id in nodes {
+            let Some(group) = self.0.get_mut(id).filter(|group| !group.peers.contains_key(balancer)) else {
+                continue;
+            };
+            let asked = cloud.ec2.authorize_security_group_ingress().group_id(id);
+            let asked = asked.ip_permissions(everything_from(balancer, Some(LET_IN))).send();
+            match cloud.calls.make(Action::AuthorizeSecurityGroupIngress, until, asked).await {
+                Err(failure) if failure.code() == "InvalidPermission.Duplicate" => {}
+                answer => answer.map(drop)?,
+            }
+            group.peers.insert(balancer.to_owned(), LET_IN.to_owned());
+        }
+        let is_open = |group: &Of| group.is_tagged && group.peers.contains_key(balancer);
+        Ok(self.0.iter().any(|(id, group)| is_open(group) && !nodes.contains(id)))
+    }
+
+    /// Lets it through no more, but on these groups. Rules that somebody else made stay, lest a Service be given the group of the
+    /// control plane or the nodes and take its rules along; unless it is the balancer's own, which AWS deletes only when no other
+    /// group names it.
+    pub(super) async fn shut_out(
+        &mut self,
+        cloud: &Cloud,
+        (balancer, is_own): (&str, bool),
+        nodes: &BTreeSet<String>,
+        until: Deadline,
+    ) -> Result<(), Failure> {
+        for (id, group) in &mut self.0 {
+            let Some(why) = group.peers.get(balancer) else { continue };
+            if nodes.contains(id) || !(why == LET_IN || is_own) {
+                continue;
+            }
+            let asked = cloud.ec2.revoke_security_group_ingress().group_id(id);
+            let asked = asked.ip_permissions(everything_from(balancer, None)).send();
+            match cloud.calls.make(Action::RevokeSecurityGroupIngress, until, asked).await {
+                Err(failure) if failure.code() == "InvalidPermission.NotFound" => {}
+                answer => answer.map(drop)?,
+            }
+            group.peers.remove(balancer);
+        }
+        Ok(())
     }
 
     /// The group of each node that has the rules: the one with the cluster's tag, or the only one.
@@ -219,7 +289,8 @@ impl Groups {
     pub(super) fn open_to(&self, name: &str) -> impl Iterator<Item = String> {
         let description = format!("{CLIENT}={name}");
         let is_open = move |group: &Of| group.rules.iter().any(|rule| rule.description == description);
-        self.0.iter().filter(move |(_, group)| is_open(group)).map(|(id, _)| id.clone())
+        let is_open = move |(_, group): &(&String, &Of)| group.is_of_nodes && is_open(group);
+        self.0.iter().filter(is_open).map(|(id, _)| id.clone())
     }
 
     /// Grants what is wanted on the nodes' groups. Returns whether there is something to revoke, too.
@@ -231,7 +302,7 @@ impl Groups {
         until: Deadline,
     ) -> Result<bool, Failure> {
         let mut is_more = false;
-        for (id, group) in &mut self.0 {
+        for (id, group) in self.of_all_nodes() {
             let (grants, revokes) = claim.difference(&group.rules, nodes.contains(id));
             is_more |= !revokes.is_empty();
             if grants.is_empty() {
@@ -251,7 +322,7 @@ impl Groups {
         nodes: &BTreeSet<String>,
         until: Deadline,
     ) -> Result<(), Failure> {
-        for (id, group) in &mut self.0 {
+        for (id, group) in self.of_all_nodes() {
             let (_, revokes) = claim.difference(&group.rules, nodes.contains(id));
             if revokes.is_empty() {
                 continue;
@@ -298,6 +369,21 @@ pub(super) fn of(group: &SecurityGroup) -> Rules {
         v4.chain(v6).collect::<Vec<_>>()
     };
     group.ip_permissions().iter().flat_map(of).collect()
+}
+
+/// The groups whose members a group lets through to everything.
+fn peers(group: &SecurityGroup) -> BTreeMap<String, String> {
+    let to_everything = group.ip_permissions().iter().filter(|one| one.ip_protocol() == Some(EVERYTHING));
+    let pairs = to_everything.flat_map(IpPermission::user_id_group_pairs);
+    let peer = |pair: &UserIdGroupPair| {
+        Some((pair.group_id()?.to_owned(), pair.description().unwrap_or_default().to_owned()))
+    };
+    pairs.filter_map(peer).collect()
+}
+
+fn everything_from(group: &str, why: Option<&str>) -> IpPermission {
+    let pair = UserIdGroupPair::builder().group_id(group).set_description(why.map(str::to_owned));
+    IpPermission::builder().ip_protocol(EVERYTHING).user_id_group_pairs(pair.build()).build()
 }
 
 fn permissions(rules: &Rules) -> Vec<IpPermission> {

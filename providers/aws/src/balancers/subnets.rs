@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use aws_sdk_ec2::types::{RouteTable, Subnet, Tag};
 use cloudprovider_sdk::Result;
 
-use super::wanted::{Annotations, Wanted};
+use super::service::Annotations;
 use crate::api::{Action, Deadline, Failure};
 use crate::cloud::{Cloud, Owner, filter};
 
@@ -16,43 +16,42 @@ const ROLE_INTERNAL: &str = "kubernetes.io/role/internal-elb";
 const ROLE_PUBLIC: &str = "kubernetes.io/role/elb";
 const ANNOTATION: &str = "aws-load-balancer-subnets";
 
-/// The subnets for a balancer, in the order in which its addresses are given.
+/// Where a Service wants its balancer.
+pub(super) struct Asked<'a> {
+    /// By ID or name; none: those that the cluster's administrator marked.
+    pub named: &'a [String],
+    pub internal: bool,
+}
+
+/// The subnets for a balancer, in the order in which its addresses are given, and all subnets of the network.
 pub(super) async fn choose(
     cloud: &Cloud,
-    wanted: &Wanted,
+    asked: &Asked<'_>,
     fallback: &str,
     until: Deadline,
-) -> Result<Vec<Subnet>> {
+) -> Result<(Vec<Subnet>, Vec<Subnet>)> {
     let of_vpc = filter("vpc-id", [cloud.vpc.clone()]);
-    let asked = cloud.ec2.describe_subnets().filters(of_vpc.clone()).send();
-    let subnets = Box::pin(cloud.calls.make(Action::DescribeSubnets, until, asked));
-    let chosen = if wanted.subnets.is_empty() {
-        let asked = cloud.ec2.describe_route_tables().filters(of_vpc).send();
-        let tables = Box::pin(cloud.calls.make(Action::DescribeRouteTables, until, asked));
+    let subnets = cloud.ec2.describe_subnets().filters(of_vpc.clone()).send();
+    let subnets = Box::pin(cloud.calls.make(Action::DescribeSubnets, until, subnets));
+    let (all, chosen) = if asked.named.is_empty() {
+        let tables = cloud.ec2.describe_route_tables().filters(of_vpc).send();
+        let tables = Box::pin(cloud.calls.make(Action::DescribeRouteTables, until, tables));
         let (subnets, tables) = tokio::try_join!(subnets, tables)?;
-        let subnets = subnets.subnets.unwrap_or_default();
-        discovered(cloud, subnets, tables.route_tables(), wanted.internal, fallback)
+        let all = subnets.subnets.unwrap_or_default();
+        let chosen = discovered(cloud, all.clone(), tables.route_tables(), asked.internal, fallback);
+        (all, chosen)
     } else {
-        named(&wanted.subnets, subnets.await?.subnets.unwrap_or_default())?
+        let all = subnets.await?.subnets.unwrap_or_default();
+        let chosen = named(asked.named, &all)?;
+        (all, chosen)
     };
-    let why = |what: &str, have: usize| {
-        format!("has {have} {what} for {} subnets; name one for each", chosen.len())
-    };
-    for (annotation, what, given) in [
-        ("aws-load-balancer-eip-allocations", "allocations", &wanted.allocations),
-        ("aws-load-balancer-private-ipv4-addresses", "addresses", &wanted.private_addresses),
-    ] {
-        if !given.is_empty() && given.len() != chosen.len() {
-            return Err(Annotations::error(annotation, &why(what, given.len())));
-        }
-    }
     if chosen.is_empty() {
-        let kind = if wanted.internal { "" } else { " with a route to an internet gateway" };
+        let kind = if asked.internal { "" } else { " with a route to an internet gateway" };
         let why =
             format!("the network of cluster {} has no subnet{kind} for a balancer; name some", cloud.cluster);
         return Err(Annotations::error(ANNOTATION, &why));
     }
-    Ok(chosen)
+    Ok((chosen, all))
 }
 
 /// The subnets of a balancer.
@@ -62,7 +61,7 @@ pub(super) async fn read(cloud: &Cloud, ids: Vec<String>, until: Deadline) -> Re
 }
 
 /// Those with these IDs or names, in this order.
-fn named(wanted: &[String], subnets: Vec<Subnet>) -> Result<Vec<Subnet>> {
+fn named(wanted: &[String], subnets: &[Subnet]) -> Result<Vec<Subnet>> {
     let mut chosen = Vec::new();
     for name in wanted {
         let has_name =
@@ -120,7 +119,7 @@ fn discovered(
     by_zone.into_values().collect()
 }
 
-/// Local and wavelength zones, whose names are longer than `us-east-1a`, have no network balancers.
+/// Local and wavelength zones, whose names are longer than `us-east-1a`, have no such balancers.
 fn is_regular(zone: &str) -> bool {
     crate::config::region_of(zone).is_some_and(|region| zone.len() == region.len() + 1)
 }

@@ -14,7 +14,7 @@ use crate::aws::{Aws, Instance, Provider, cluster};
 
 /// Balancers have security groups.
 pub(crate) const MANAGED: &str = "NLBSecurityGroupMode = Managed";
-pub(crate) const SERVE: [&str; 1] = ["--network-balancers=annotated"];
+pub(crate) const SERVE: [&str; 1] = ["--load-balancers=classic"];
 pub(crate) const LEGACY: Adoption = Adoption::AdoptByLegacyName;
 
 pub(crate) fn service(
@@ -120,7 +120,12 @@ pub(crate) async fn try_ensure(
 }
 
 /// Asks until nothing is in progress.
-async fn ensure(provider: &Provider, service: &Service, nodes: &[NodeRef], digest: &str) -> LoadBalancer {
+pub(crate) async fn ensure(
+    provider: &Provider,
+    service: &Service,
+    nodes: &[NodeRef],
+    digest: &str,
+) -> LoadBalancer {
     for _ in 0..20 {
         let answer = try_ensure(provider, service, nodes, digest, LEGACY).await.unwrap();
         if answer.in_progress.is_none() {
@@ -152,7 +157,12 @@ pub(crate) async fn try_update(
 }
 
 /// How many of them were updated.
-async fn update(provider: &Provider, services: &[Service], nodes: &[NodeRef], digest: &str) -> usize {
+pub(crate) async fn update(
+    provider: &Provider,
+    services: &[Service],
+    nodes: &[NodeRef],
+    digest: &str,
+) -> usize {
     let results = try_update(provider, services, nodes, digest).await.unwrap();
     results.iter().filter(|one| one.outcome() == UpdateOutcome::Updated).count()
 }
@@ -173,10 +183,26 @@ pub(crate) async fn try_delete(
     Ok(answer.into_inner().in_progress.is_none())
 }
 
-async fn get(provider: &Provider, service: &Service) -> LoadBalancer {
+pub(crate) async fn get(provider: &Provider, service: &Service) -> LoadBalancer {
     let request = GetLoadBalancerRequest { cluster: cluster(), service: service.r#ref.clone() };
     let answer = provider.balancers().get_load_balancer(request).await.unwrap();
     answer.into_inner().load_balancer.unwrap()
+}
+
+/// All of the cluster's balancers, page by page.
+pub(crate) async fn list(native: &Provider, page_size: i32) -> BTreeMap<String, String> {
+    let (mut all, mut page_token) = (BTreeMap::new(), String::new());
+    loop {
+        let request = ListLoadBalancersRequest { cluster: cluster(), page_size, page_token };
+        let page = native.balancers().list_load_balancers(request).await.unwrap().into_inner();
+        assert!(page.load_balancers.len() <= page_size as usize);
+        let of = |one: LoadBalancer| (one.service.unwrap().name, one.applied_digest);
+        all.extend(page.load_balancers.into_iter().map(of));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return all;
+        }
+    }
 }
 
 /// Everything that AWS has for Services.
@@ -241,7 +267,7 @@ async fn each_provider_takes_over_security_groups_without_changing_them() {
 }
 
 /// What one provider makes, the other finds as it has to be: nothing but tags of ours changes on the way there and back.
-async fn taken_over(setting: &str, kinds: Vec<Service>) {
+pub(crate) async fn taken_over(setting: &str, kinds: Vec<Service>) {
     let kinds = || kinds.clone();
     let mut aws = Aws::start().await;
     aws.configure(setting);
@@ -334,12 +360,12 @@ async fn a_node_joins_many_balancers_and_a_restart_reads_them_in_few_calls() {
     drop(native);
     let native = aws.native(&SERVE).await;
     let before = of_balancing(&aws.tell("calls").await);
-    let request = ListLoadBalancersRequest { cluster: cluster(), page_size: 500, page_token: String::new() };
-    let listed = native.balancers().list_load_balancers(request).await.unwrap().into_inner();
-    assert_eq!(listed.load_balancers.len(), count);
-    assert!(listed.load_balancers.iter().all(|one| one.applied_digest == "class-service-three"));
+    let listed = list(&native, 500).await;
+    assert_eq!(listed.len(), count);
+    assert!(listed.values().all(|digest| digest == "class-service-three"));
     let restart = of_balancing(&aws.tell("calls").await) - before;
-    assert!(restart as usize <= 1 + count.div_ceil(20), "{restart} calls");
+    // A page of either kind, and the tags.
+    assert!(restart as usize <= 2 + count.div_ceil(20), "{restart} calls");
     // Whoever has no memory yet reads what is there.
     assert_eq!(update(&native, &services, &two, "class-service-two").await, count);
     let lines = left(&mut aws).await;
@@ -349,19 +375,16 @@ async fn a_node_joins_many_balancers_and_a_restart_reads_them_in_few_calls() {
 /// Every call that changes something fails once before it has happened, and once after it, and the provider is killed.
 #[tokio::test]
 async fn whoever_is_killed_at_any_call_leaves_one_balancer_and_then_nothing() {
-    killed("").await;
+    killed("", wishes()).await;
 }
 
 #[tokio::test]
 async fn whoever_is_killed_leaves_no_security_group_either() {
-    killed(MANAGED).await;
+    killed(MANAGED, wishes()).await;
 }
 
-async fn killed(setting: &str) {
-    let mut aws = Aws::start().await;
-    aws.configure(setting);
-    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
-    let (one, two) = (nodes(&instances[..1]), nodes(&instances));
+/// A Service, and what it is edited to.
+fn wishes() -> [Service; 2] {
     let first = service(1, &[], &[(Protocol::Tcp, 80, 30080), (Protocol::Tcp, 443, 30443)]);
     let ranges = vec!["192.0.2.0/24".to_owned()];
     let mut second = Service { source_ranges: ranges, ..first.clone() };
@@ -369,6 +392,14 @@ async fn killed(setting: &str) {
     second.ports.truncate(1);
     let cross = "service.beta.kubernetes.io/aws-load-balancer-cross-zone-load-balancing-enabled";
     second.annotations.insert(cross.to_owned(), "true".to_owned());
+    [first, second]
+}
+
+pub(crate) async fn killed(setting: &str, [first, second]: [Service; 2]) {
+    let mut aws = Aws::start().await;
+    aws.configure(setting);
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let (one, two) = (nodes(&instances[..1]), nodes(&instances));
 
     let native = aws.native(&SERVE).await;
     let then = aws.tell("calls").await;

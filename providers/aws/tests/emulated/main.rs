@@ -4,6 +4,7 @@
 
 mod aws;
 mod balancers;
+mod classic;
 mod identity;
 mod nodes;
 mod rights;

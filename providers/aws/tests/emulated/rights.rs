@@ -9,9 +9,10 @@ use tonic::Status;
 
 use crate::aws::{Aws, Instance, Provider};
 use crate::balancers::{self, MANAGED, SERVE, service};
+use crate::classic::{self, classic};
 use crate::routes;
 
-const PARTS: [&str; 4] = ["nodes", "routes", "network-balancers", "security-groups"];
+const PARTS: [&str; 5] = ["nodes", "routes", "classic-balancers", "network-balancers", "security-groups"];
 /// No call of its own: AWS asks for it where something is made with tags.
 const WITHIN_CALLS: &str = "ec2:CreateTags";
 /// Nodes do without its labels, as with the published provider.
@@ -105,7 +106,33 @@ impl Life<'_> {
         self.refused.push("the balancer does not go".to_owned());
     }
 
-    async fn balancers(&mut self) {
+    async fn classic_balancers(&mut self) {
+        let machines = self.machines;
+        let subnet = |at: usize| ("aws-load-balancer-subnets", &*self.subnets[at]);
+        let group = ("aws-load-balancer-security-groups", self.security_group);
+        let (first, other) = (classic::CERTIFICATE, (classic::CERTIFICATE.0, "arn:aws:iam::1:other"));
+        let more = [
+            classic::POLICY,
+            ("aws-load-balancer-proxy-protocol", "*"),
+            ("aws-load-balancer-cross-zone-load-balancing-enabled", "true"),
+        ];
+        let edits = [
+            classic(3, &[subnet(0), first], &[(443, 30_003), (80, 30_103)]),
+            classic(3, &[&[subnet(1), other, group], &more[..]].concat(), &[(443, 30_003), (81, 30_203)]),
+        ];
+        for service in &edits {
+            self.ensure(service, &machines[..1]).await;
+        }
+        for machines in [&machines[..2], &machines[1..2]] {
+            let nodes = balancers::nodes(machines);
+            let outcome =
+                balancers::try_update(self.provider, &edits[1..], &nodes, "class-service-two").await;
+            self.note(outcome, |results| results[0].error.clone());
+        }
+        self.delete(&edits[0]).await;
+    }
+
+    async fn network_balancers(&mut self) {
         let subnets = self.subnets;
         let subnet = ("aws-load-balancer-subnets", &*subnets[0]);
         let http = [
@@ -143,14 +170,24 @@ impl Life<'_> {
     }
 }
 
-/// Lives a cluster's life, and returns what was refused on the way.
-async fn live(aws: &Aws, provider: &Provider, machines: &[Instance]) -> Vec<String> {
+/// Lives so much of a cluster's life as these parts are about, and returns what was refused on the way.
+async fn live(aws: &Aws, provider: &Provider, machines: &[Instance], parts: &[&str]) -> Vec<String> {
     let subnets: Vec<_> = aws.subnets.values().cloned().collect();
     let security_group = &*aws.security_group;
     let mut life = Life { provider, machines, subnets: &subnets, security_group, refused: Vec::new() };
-    life.nodes().await;
-    life.routes().await;
-    life.balancers().await;
+    let is_about = |part| parts.contains(&part);
+    if is_about("nodes") {
+        life.nodes().await;
+    }
+    if is_about("routes") {
+        life.routes().await;
+    }
+    if is_about("network-balancers") || is_about("security-groups") {
+        life.network_balancers().await;
+    }
+    if is_about("classic-balancers") {
+        life.classic_balancers().await;
+    }
     life.refused
 }
 
@@ -170,7 +207,7 @@ async fn the_policies_suffice_and_nothing_in_them_is_idle() {
     deny(&mut aws, "*", &all).await;
     let before: BTreeMap<String, u32> = aws.tell("calls").await;
     let native = aws.native(&SERVE).await;
-    assert_eq!(live(&aws, &native, &machines).await, Vec::<String>::new());
+    assert_eq!(live(&aws, &native, &machines, &PARTS).await, Vec::<String>::new());
     let after: BTreeMap<String, u32> = aws.tell("calls").await;
     let made: BTreeSet<_> = after
         .into_iter()
@@ -183,15 +220,21 @@ async fn the_policies_suffice_and_nothing_in_them_is_idle() {
 
 #[tokio::test]
 async fn whoever_lacks_one_right_of_ec2_hears_which_and_loses_nothing() {
-    without_each("ec2:").await;
+    without_each("ec2:", &PARTS).await;
 }
 
 #[tokio::test]
-async fn whoever_lacks_one_right_of_balancing_hears_which_and_loses_nothing() {
-    without_each("elasticloadbalancing:").await;
+async fn whoever_lacks_one_right_of_network_balancers_hears_which_and_loses_nothing() {
+    without_each("elasticloadbalancing:", &["network-balancers", "security-groups"]).await;
 }
 
-async fn without_each(service_name: &str) {
+#[tokio::test]
+async fn whoever_lacks_one_right_of_classic_balancers_hears_which_and_loses_nothing() {
+    without_each("elasticloadbalancing:", &["classic-balancers"]).await;
+}
+
+/// Without each action of a service of AWS that these parts have.
+async fn without_each(service_name: &str, parts: &[&'static str]) {
     let mut aws = Aws::start().await;
     aws.configure(MANAGED);
     let machines = machines(&mut aws).await;
@@ -201,14 +244,15 @@ async fn without_each(service_name: &str) {
     let ensured = balancers::try_ensure(&native, &standing, &nodes, "class-service-one", balancers::LEGACY);
     assert!(ensured.await.unwrap().load_balancer.is_some());
     let stands = balancers::left(&mut aws).await;
-    let actions: BTreeSet<_> = PARTS.into_iter().flat_map(allowed).collect();
+    let actions: BTreeSet<_> = parts.iter().copied().flat_map(allowed).collect();
     for action in actions.into_iter().filter(|action| action.starts_with(service_name)) {
         for machine in &machines {
             aws.tell::<Value>(&format!("check {}", machine.id)).await;
         }
         deny(&mut aws, &action, &BTreeSet::new()).await;
         let native = aws.native(&SERVE).await;
-        let refused = live(&aws, &native, &machines).await;
+        let parts: Vec<_> = parts.iter().copied().filter(|part| allowed(part).contains(&action)).collect();
+        let refused = live(&aws, &native, &machines, &parts).await;
         if action == OPTIONAL {
             assert_eq!(refused, Vec::<String>::new());
         } else {
@@ -220,7 +264,8 @@ async fn without_each(service_name: &str) {
         aws.tell::<Value>("rules").await;
         // A new process has all of AWS's tokens.
         let native = aws.native(&SERVE).await;
-        assert_eq!(live(&aws, &native, &machines).await, Vec::<String>::new(), "with {action} again");
+        let refused = live(&aws, &native, &machines, &parts).await;
+        assert_eq!(refused, Vec::<String>::new(), "with {action} again");
         assert_eq!(balancers::left(&mut aws).await, stands, "with {action} again");
     }
 }

@@ -333,7 +333,7 @@ fn a_preset_needs_nothing_but_an_image() -> Result<()> {
     let helm = Helm::built()?;
     for (preset, name, arguments, environment) in [
         ("aws", "aws", &[][..], &[][..]),
-        ("aws-native", "aws", &["--network-balancers=annotated"], &[]),
+        ("aws-native", "aws", &["--load-balancers=classic"], &[]),
         (
             "openstack",
             "openstack",

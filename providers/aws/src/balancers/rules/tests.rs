@@ -1,6 +1,6 @@
 use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
 
-use super::super::wanted::Health;
+use super::super::network::Health;
 use super::*;
 
 fn group(port: i32, protocol: ProtocolEnum, health_port: &str) -> TargetGroup {
@@ -122,7 +122,7 @@ fn host(groups: &[&str]) -> HashMap<String, Host> {
 
 #[test]
 fn the_cluster_s_group_of_a_node_has_the_rules_or_its_only_one() {
-    let group = |is_tagged| Of { is_tagged, rules: Rules::new() };
+    let group = |is_tagged| Of { is_tagged, is_of_nodes: true, rules: Rules::new(), peers: BTreeMap::new() };
     let all = [("sg-c", true), ("sg-d", true), ("sg-x", false), ("sg-y", false)];
     let groups = Groups(all.map(|(id, is_tagged)| (id.to_owned(), group(is_tagged))).into());
     let chosen =
@@ -137,16 +137,25 @@ fn the_cluster_s_group_of_a_node_has_the_rules_or_its_only_one() {
 }
 
 #[test]
-fn a_balancers_own_group_lets_its_clients_in() {
-    let listener = |port, protocol: ProtocolEnum| Listener {
-        port,
-        protocol: protocol.clone(),
-        tls: None,
-        group: group(30_000 + port, protocol, TRAFFIC_PORT),
+fn nodes_let_in_the_clusters_group_of_a_balancer_or_its_first() {
+    let group =
+        |is_tagged| Of { is_tagged, is_of_nodes: is_tagged, rules: Rules::new(), peers: BTreeMap::new() };
+    let all = [("sg-c", true), ("sg-x", false)];
+    let groups = Groups(all.map(|(id, is_tagged)| (id.to_owned(), group(is_tagged))).into());
+    let chosen = |ids: &[&str]| {
+        let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();
+        groups.let_in_by_nodes(&ids).cloned()
     };
+    assert_eq!(chosen(&["sg-x", "sg-c"]).as_deref(), Some("sg-c"));
+    assert_eq!(chosen(&["sg-x", "sg-y"]).as_deref(), Some("sg-x"));
+    assert_eq!(chosen(&[]), None);
+}
+
+#[test]
+fn a_balancers_own_group_lets_its_clients_in() {
     let told = |protocol: ProtocolEnum, clients: &[&str], dual_stack| {
         let clients: Vec<_> = clients.iter().map(|one| (*one).to_owned()).collect();
-        told(&of_clients(&[listener(53, protocol)], &clients, dual_stack))
+        told(&of_clients([(53, protocols(&protocol))].into_iter(), &clients, dual_stack))
     };
     assert_eq!(
         told(ProtocolEnum::TcpUdp, &["192.0.2.0/24"], false),

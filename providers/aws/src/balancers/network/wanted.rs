@@ -1,26 +1,18 @@
-//! What a Service wants of AWS.
+//! What a Service wants of a network balancer.
 //!
 //! In: the Service and the cloud config. Out: [`Wanted`], or what about the Service AWS cannot do. Defaults and meanings of
 //! annotations are the published provider's.
 
-mod annotations;
 mod health;
 
-use std::collections::BTreeMap;
-
 use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
-use cloudprovider_sdk::proto::{
-    ClusterRef, IpFamily, IpFamilyPolicy, NodeRef, Protocol, Service, ServicePort,
-};
+use cloudprovider_sdk::proto::{ClusterRef, IpFamily, IpFamilyPolicy, Protocol, Service, ServicePort};
 use cloudprovider_sdk::{ProviderError, Result};
 
-use super::names;
-use crate::cloud::Cluster;
-use crate::config::HealthProbe;
-pub(super) use annotations::Annotations;
-use annotations::Kind;
-
-pub(super) type Texts = BTreeMap<String, String>;
+use crate::balancers::names;
+use crate::balancers::service::{
+    Annotations, Defaults, EVERYWHERE, TRAFFIC_PORT, Texts, has_what_all_need, node_labels, tags,
+};
 
 /// A network balancer as it has to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,14 +64,14 @@ pub(super) struct Listener {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Tls {
+pub(in crate::balancers) struct Tls {
     pub certificate: String,
     /// Empty: AWS's default.
     pub policy: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TargetGroup {
+pub(in crate::balancers) struct TargetGroup {
     pub name: String,
     pub port: i32,
     pub protocol: ProtocolEnum,
@@ -88,7 +80,7 @@ pub(super) struct TargetGroup {
 
 /// How AWS finds out whether a target serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Health {
+pub(in crate::balancers) struct Health {
     pub protocol: ProtocolEnum,
     pub port: String,
     /// Empty for TCP.
@@ -98,40 +90,13 @@ pub(super) struct Health {
     pub unhealthy: i32,
 }
 
-/// The port of health checks that is each target's own.
-pub(super) const TRAFFIC_PORT: &str = "traffic-port";
-pub(super) const EVERYWHERE: &str = "0.0.0.0/0";
-
-/// What all Services share.
-#[derive(Debug, Clone)]
-pub(super) struct Defaults {
-    pub cluster: Cluster,
-    pub health: HealthProbe,
-    /// Services without an annotation get a network balancer.
-    pub network_by_default: bool,
-    /// Balancers get security groups.
-    pub security_groups: bool,
-}
-
 impl Wanted {
     pub(super) fn of(service: &Service, cluster: &ClusterRef, defaults: &Defaults) -> Result<Self> {
-        let annotations = Annotations(&service.annotations);
-        match annotations.kind(defaults.network_by_default) {
-            Kind::Network => {}
-            Kind::Elsewhere(who) => return Err(ProviderError::implemented_elsewhere(who)),
-            Kind::Classic => {
-                let why = "this provider serves no classic balancers yet; set \
-                           service.beta.kubernetes.io/aws-load-balancer-type to nlb";
-                return Err(ProviderError::unsupported_feature("metadata.annotations", why));
-            }
-        }
+        let annotations = Annotations::of(service);
         let Some(reference) = &service.r#ref else {
             return Err(ProviderError::invalid_argument_shape("service.ref", "is missing"));
         };
-        if !service.load_balancer_ip.is_empty() {
-            let why = "AWS gives addresses by subnet; use the annotation aws-load-balancer-eip-allocations";
-            return Err(ProviderError::invalid_configuration("spec.loadBalancerIP", why));
-        }
+        has_what_all_need(service)?;
         let extra = "aws-load-balancer-extra-security-groups";
         if annotations.get(extra).is_some() {
             return Err(Annotations::error(extra, "only classic balancers have extra security groups"));
@@ -153,15 +118,11 @@ impl Wanted {
                 protocol: traffic.clone(),
                 health: health.clone(),
             })?;
-        let mut tags = annotations.pairs("aws-load-balancer-additional-resource-tags");
-        tags.insert(names::SERVICE_TAG.to_owned(), names::service(reference));
-        tags.insert(names::OWNER_TAG.to_owned(), names::owner(&cluster.uid, reference));
-        tags.extend(defaults.cluster.tags());
         Ok(Self {
             name: names::balancer(&reference.uid),
             internal: annotations.is_internal(),
             families,
-            tags,
+            tags: tags(&annotations, &cluster.uid, reference, &defaults.cluster),
             subnets: annotations.list("aws-load-balancer-subnets"),
             allocations: annotations.list("aws-load-balancer-eip-allocations"),
             private_addresses: annotations.list("aws-load-balancer-private-ipv4-addresses"),
@@ -181,18 +142,6 @@ impl Wanted {
     pub(super) fn groups(&self) -> Vec<&TargetGroup> {
         self.listeners.iter().map(|one| &one.group).collect()
     }
-}
-
-/// The labels that a Service's nodes have; an empty value stands for any.
-pub(super) fn node_labels(service: &Service) -> Texts {
-    Annotations(&service.annotations).pairs("aws-load-balancer-target-node-labels")
-}
-
-pub(super) fn has_labels(node: &NodeRef, wanted: &Texts) -> bool {
-    let has = |(key, value): (&String, &String)| {
-        node.labels.get(key).is_some_and(|of_node| value.is_empty() || of_node == value)
-    };
-    wanted.iter().all(has)
 }
 
 /// Both families are served only where the source of a client of IPv6, which nodes cannot see, does not matter.
@@ -238,16 +187,9 @@ fn listeners(
     annotations: &Annotations<'_>,
     group: &dyn Fn(i32, i32, &ProtocolEnum) -> TargetGroup,
 ) -> Result<Vec<Listener>> {
-    if service.ports.is_empty() {
-        return Err(ProviderError::invalid_configuration("spec.ports", "a balancer needs a port"));
-    }
     let mut listeners: Vec<Listener> = Vec::new();
     for (at, port) in service.ports.iter().enumerate() {
         let field = |name: &str| format!("spec.ports[{at}].{name}");
-        if port.node_port == 0 {
-            let why = "AWS reaches the pods by node ports, and the Service allocates none";
-            return Err(ProviderError::unsupported_feature("spec.allocateLoadBalancerNodePorts", why));
-        }
         let protocol = match port.protocol() {
             Protocol::Tcp => ProtocolEnum::Tcp,
             Protocol::Udp => ProtocolEnum::Udp,
@@ -266,7 +208,8 @@ fn listeners(
             there.group = group(port.port, port.node_port, &ProtocolEnum::TcpUdp);
             continue;
         }
-        let tls = annotations.tls(port);
+        let tls = annotations.certificate(port);
+        let tls = tls.map(|certificate| Tls { certificate, policy: annotations.tls_policy() });
         let traffic = match &tls {
             Some(_) if annotations.speaks_tls_to_nodes() => ProtocolEnum::Tls,
             _ => protocol.clone(),

@@ -4,8 +4,7 @@ use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
 use cloudprovider_sdk::Result;
 use cloudprovider_sdk::proto::{Service, TrafficPolicy};
 
-use super::annotations::Annotations;
-use super::{Health, TRAFFIC_PORT};
+use super::{Annotations, Health, TRAFFIC_PORT};
 use crate::config::HealthProbe;
 
 pub(super) fn of(service: &Service, annotations: &Annotations<'_>, probe: &HealthProbe) -> Result<Health> {

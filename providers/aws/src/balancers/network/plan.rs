@@ -8,7 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
 
-use super::wanted::{Families, Health, Listener, STICKY, TargetGroup, Texts, Tls, Wanted};
+use super::wanted::{Families, Health, Listener, STICKY, TargetGroup, Tls, Wanted};
+use crate::balancers::behind::Backends;
+use crate::balancers::service::{Texts, missing};
+use crate::balancers::told::Standing;
 
 /// As many targets as one call takes.
 const TARGETS: usize = 100;
@@ -22,7 +25,7 @@ pub(super) struct Actual {
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Balancer {
+pub(in crate::balancers) struct Balancer {
     pub arn: String,
     pub dns: String,
     pub serves: bool,
@@ -37,7 +40,7 @@ pub(super) struct Balancer {
 
 /// A listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Open {
+pub(in crate::balancers) struct Open {
     pub arn: String,
     pub port: i32,
     pub protocol: ProtocolEnum,
@@ -52,14 +55,6 @@ pub(super) struct Group {
     pub is: TargetGroup,
     pub attributes: Texts,
     pub targets: BTreeSet<String>,
-}
-
-/// The instances of the Service's nodes.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Backends {
-    pub all: BTreeSet<String>,
-    /// Those of them that AWS would not take now.
-    pub not_now: BTreeSet<String>,
 }
 
 /// What the cluster's administrator provides for a balancer.
@@ -172,13 +167,11 @@ fn group_of<'a>(listener: &Listener, open: Option<&Open>, actual: &'a Actual) ->
 
 /// The next step for a group's targets.
 pub(super) fn of_targets(group: &Group, backends: &Backends) -> Option<Step> {
-    let leaving: Vec<_> = group.targets.difference(&backends.all).take(TARGETS).cloned().collect();
+    let leaving: Vec<_> = backends.leaving(&group.targets).take(TARGETS).collect();
     if !leaving.is_empty() {
         return Some(Step::Deregister { group: group.arn.clone(), targets: leaving });
     }
-    let joining =
-        backends.all.iter().filter(|id| !group.targets.contains(*id) && !backends.not_now.contains(*id));
-    let joining: Vec<_> = joining.take(TARGETS).cloned().collect();
+    let joining: Vec<_> = backends.joining(&group.targets).take(TARGETS).collect();
     (!joining.is_empty()).then(|| Step::Register { group: group.arn.clone(), targets: joining })
 }
 
@@ -190,12 +183,6 @@ fn what_is_left(wanted: &Wanted, balancer: &Balancer, actual: &Actual) -> Option
     let serves = |group: &&Group| balancer.listeners.iter().any(|open| open.group == group.arn);
     let left = actual.groups.iter().find(|group| !serves(group))?;
     Some(Step::DeleteGroup { group: left.arn.clone() })
-}
-
-/// What of `wanted` is not so.
-pub(super) fn missing(wanted: &Texts, actual: &Texts) -> Texts {
-    let is_so = |(key, value): &(&String, &String)| actual.get(*key) == Some(value);
-    wanted.iter().filter(|pair| !is_so(pair)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 impl Families {
@@ -284,6 +271,10 @@ impl Group {
 }
 
 impl Balancer {
+    pub(in crate::balancers) fn standing(&self) -> Standing<'_> {
+        Standing { id: &self.arn, dns: &self.dns, serves: self.serves, tags: &self.tags }
+    }
+
     fn after(&mut self, step: &Step, made: String) {
         let open = |arn, listener: &Listener, group: &String| Open {
             arn,

@@ -2,25 +2,30 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use cloudprovider_sdk::proto::{Protocol, ServicePort};
+use cloudprovider_sdk::proto::{Protocol, Service, ServicePort};
 use cloudprovider_sdk::{ProviderError, Result};
 
-use super::{Texts, Tls};
+use super::Texts;
 
 const PREFIX: &str = "service.beta.kubernetes.io/";
 
-pub(in crate::balancers) struct Annotations<'a>(pub(super) &'a HashMap<String, String>);
+pub(in crate::balancers) struct Annotations<'a>(&'a HashMap<String, String>);
 
-/// Which balancer a Service asks for.
-pub(super) enum Kind<'a> {
+/// Which kind of balancer a Service asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::balancers) enum Kind<'a> {
     Network,
     Classic,
     /// One of another controller's.
     Elsewhere(&'a str),
 }
 
-impl Annotations<'_> {
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+impl<'a> Annotations<'a> {
+    pub(in crate::balancers) fn of(service: &'a Service) -> Self {
+        Self(&service.annotations)
+    }
+
+    pub(in crate::balancers) fn get(&self, name: &str) -> Option<&'a str> {
         self.0.get(&format!("{PREFIX}{name}")).map(String::as_str)
     }
 
@@ -29,7 +34,7 @@ impl Annotations<'_> {
         ProviderError::invalid_configuration(&format!("metadata.annotations[{PREFIX}{name}]"), why)
     }
 
-    pub(super) fn kind(&self, network_by_default: bool) -> Kind<'_> {
+    pub(in crate::balancers) fn kind(&self, network_by_default: bool) -> Kind<'a> {
         match self.get("aws-load-balancer-type") {
             Some("nlb") => Kind::Network,
             Some("external" | "nlb-ip") => Kind::Elsewhere("aws-load-balancer-controller"),
@@ -40,18 +45,18 @@ impl Annotations<'_> {
     }
 
     /// Whatever is not "false" means yes.
-    pub(super) fn is_internal(&self) -> bool {
+    pub(in crate::balancers) fn is_internal(&self) -> bool {
         !matches!(self.get("aws-load-balancer-internal"), None | Some("" | "false"))
     }
 
     /// Texts between commas.
-    pub(super) fn list(&self, name: &str) -> Vec<String> {
+    pub(in crate::balancers) fn list(&self, name: &str) -> Vec<String> {
         let all = self.get(name).unwrap_or_default().split(',').map(str::trim);
         all.filter(|one| !one.is_empty()).map(str::to_owned).collect()
     }
 
     /// `key=value`, `key=` or `key`, between commas. What follows a second `=` is lost, as it always was.
-    pub(super) fn pairs(&self, name: &str) -> Texts {
+    pub(in crate::balancers) fn pairs(&self, name: &str) -> Texts {
         let mut pairs = BTreeMap::new();
         for pair in self.get(name).unwrap_or_default().trim().split(',') {
             let mut parts = pair.trim().split('=');
@@ -63,7 +68,7 @@ impl Annotations<'_> {
     }
 
     /// As Go reads it.
-    fn bool(&self, name: &str) -> Result<bool> {
+    pub(in crate::balancers) fn bool(&self, name: &str) -> Result<bool> {
         match self.get(name) {
             Some("1" | "t" | "T" | "TRUE" | "true" | "True") => Ok(true),
             None | Some("" | "0" | "f" | "F" | "FALSE" | "false" | "False") => Ok(false),
@@ -71,13 +76,13 @@ impl Annotations<'_> {
         }
     }
 
-    pub(super) fn number(&self, name: &str, default: i32) -> Result<i32> {
+    pub(in crate::balancers) fn number(&self, name: &str, default: i32) -> Result<i32> {
         let Some(text) = self.get(name) else { return Ok(default) };
         text.parse().map_err(|_not_one| Self::error(name, &format!("{text:?} is no number")))
     }
 
     /// Attributes of the balancer.
-    pub(super) fn attributes(&self) -> Result<Texts> {
+    pub(in crate::balancers) fn attributes(&self) -> Result<Texts> {
         let cross = self.bool("aws-load-balancer-cross-zone-load-balancing-enabled")?;
         let logs = self.bool("aws-load-balancer-access-log-enabled")?;
         let mut attributes = vec![
@@ -96,7 +101,7 @@ impl Annotations<'_> {
     }
 
     /// Attributes of the target groups that the user set.
-    pub(super) fn group_attributes(&self, any_udp: bool) -> Result<Texts> {
+    pub(in crate::balancers) fn group_attributes(&self, any_udp: bool) -> Result<Texts> {
         let name = "aws-load-balancer-target-group-attributes";
         let attributes = self.pairs(name);
         for (key, value) in &attributes {
@@ -117,21 +122,22 @@ impl Annotations<'_> {
     }
 
     /// The certificate of a port, if it has one.
-    pub(super) fn tls(&self, port: &ServicePort) -> Option<Tls> {
+    pub(in crate::balancers) fn certificate(&self, port: &ServicePort) -> Option<String> {
         let certificate = self.get("aws-load-balancer-ssl-cert").unwrap_or_default();
         if certificate.is_empty() || port.protocol() == Protocol::Udp {
             return None;
         }
         let ports = self.get("aws-load-balancer-ssl-ports").unwrap_or_default();
         let is_named = |one: &str| one.parse::<i32>().map_or(one == port.name, |number| number == port.port);
-        if !matches!(ports, "" | "*") && !ports.split(',').any(is_named) {
-            return None;
-        }
-        let policy = self.get("aws-load-balancer-ssl-negotiation-policy").unwrap_or_default();
-        Some(Tls { certificate: certificate.to_owned(), policy: policy.to_owned() })
+        (matches!(ports, "" | "*") || ports.split(',').any(is_named)).then(|| certificate.to_owned())
     }
 
-    pub(super) fn speaks_tls_to_nodes(&self) -> bool {
+    /// The name of AWS's policy for TLS, if the user chose one.
+    pub(in crate::balancers) fn tls_policy(&self) -> String {
+        self.get("aws-load-balancer-ssl-negotiation-policy").unwrap_or_default().to_owned()
+    }
+
+    pub(in crate::balancers) fn speaks_tls_to_nodes(&self) -> bool {
         self.get("aws-load-balancer-backend-protocol") == Some("ssl")
     }
 }

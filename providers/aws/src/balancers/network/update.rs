@@ -6,30 +6,27 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use cloudprovider_sdk::proto::{
-    BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse, ClusterRef, LoadBalancerUpdateResult,
-    NodeRef, Service, ServiceRef, UpdateOutcome,
-};
-use cloudprovider_sdk::{CallContext, ProviderError, Result};
+use cloudprovider_sdk::proto::{ClusterRef, LoadBalancerUpdate, NodeRef, Service, ServiceRef};
+use cloudprovider_sdk::{CallContext, ProviderError};
 use futures::StreamExt as _;
 
-use super::plan::{self, Balancer};
-use super::read::{self, Whose};
-use super::wanted::{self, Texts};
-use super::work::{Work, instances_of};
-use super::{Balancers, Known, Nodes, apply, digest_tags, names, reference, rules, subnets};
+use super::plan::Balancer;
+use super::wanted::source_ranges;
+use super::work::Work;
+use super::{Known, apply, close, open, read};
 use crate::api::{Deadline, Failure, Stop};
-
-/// So many balancers change at the same time; AWS's own pace is slower.
-const AT_ONCE: usize = 8;
+use crate::balancers::behind::Behind;
+use crate::balancers::service::{Texts, missing, node_labels};
+use crate::balancers::told::{Whose, digest_tags, is_whole, whose};
+use crate::balancers::{AT_ONCE, Balancers, Nodes, TAGGED, names, reference, rules, subnets};
 
 /// The backends of one call.
 struct Call<'a> {
     of: &'a Balancers,
     ctx: &'a CallContext,
-    cluster: ClusterRef,
-    nodes: Vec<&'a NodeRef>,
-    hosts: Arc<Nodes>,
+    cluster: &'a ClusterRef,
+    nodes: &'a [&'a NodeRef],
+    hosts: &'a Arc<Nodes>,
     there: There,
     until: Deadline,
 }
@@ -42,14 +39,10 @@ struct There {
 }
 
 impl There {
-    async fn read(
-        of: &Balancers,
-        request: &BatchUpdateLoadBalancersRequest,
-        until: Deadline,
-    ) -> Result<Self, Failure> {
-        let services = request.items.iter().filter_map(|item| item.service.as_ref()?.r#ref.as_ref());
+    async fn read(of: &Balancers, items: &[LoadBalancerUpdate], until: Deadline) -> Result<Self, Failure> {
+        let services = items.iter().filter_map(|item| item.service.as_ref()?.r#ref.as_ref());
         let unknown: BTreeSet<_> = {
-            let known = of.known.lock();
+            let known = of.network.known.lock();
             let unknown = services.filter(|service| !known.contains_key(&service.uid));
             unknown.map(|service| names::balancer(&service.uid)).collect()
         };
@@ -70,118 +63,97 @@ struct Filled {
     tags: Texts,
 }
 
-pub(super) async fn all(
+/// Gives the balancers of these Services the nodes of a call.
+pub(in crate::balancers) async fn all(
     of: &Balancers,
-    ctx: &CallContext,
-    request: BatchUpdateLoadBalancersRequest,
-) -> Result<BatchUpdateLoadBalancersResponse> {
-    let until = Deadline::of_change(ctx);
-    let there = There::read(of, &request, until).await?;
-    let backends = request.backends.unwrap_or_default();
-    let nodes: Vec<_> = backends.nodes.iter().collect();
-    let cluster = request.cluster.unwrap_or_default();
-    let hosts = of.hosts.of(&of.cloud, &instances_of(of, &nodes), until).await?.into();
-    let call = &Call { of, ctx, cluster, nodes, hosts, there, until };
-    let mut items = Vec::new();
-    for item in request.items {
-        items.push(async move {
-            let service = item.service.unwrap_or_default();
-            let uid = service.r#ref.as_ref().map(|one| one.uid.clone()).unwrap_or_default();
-            let outcome = call.one(&service, &item.desired_digest).await;
-            if outcome.is_err() {
-                of.known.lock().remove(&uid);
-            }
-            (uid, outcome)
-        });
-    }
-    let mut done = futures::stream::iter(items).buffer_unordered(AT_ONCE);
-    let (mut results, mut by_tags) = (Vec::new(), BTreeMap::<Texts, Vec<Filled>>::new());
-    while let Some((service_uid, outcome)) = done.next().await {
-        match outcome {
-            Ok(Some(one)) => by_tags.entry(one.tags.clone()).or_default().push(one),
-            Ok(None) => results.push(result(service_uid, Ok(()))),
-            Err(stop) => results.push(result(service_uid, Err(stop))),
-        }
-    }
-    for (tags, balancers) in by_tags {
-        for balancers in balancers.chunks(read::TAGGED) {
-            results.extend(call.tag(&tags, balancers).await);
-        }
-    }
-    Ok(BatchUpdateLoadBalancersResponse { results })
-}
-
-fn result(service_uid: String, outcome: Result<(), Stop>) -> LoadBalancerUpdateResult {
-    let result = LoadBalancerUpdateResult { service_uid, ..LoadBalancerUpdateResult::default() };
-    let not_updated = UpdateOutcome::NotUpdated.into();
-    match outcome {
-        Ok(()) => LoadBalancerUpdateResult { outcome: UpdateOutcome::Updated.into(), ..result },
-        Err(stop) => {
-            let (in_progress, error) = stop.of_item();
-            LoadBalancerUpdateResult { outcome: not_updated, in_progress, error, ..result }
-        }
-    }
+    (ctx, cluster): (&CallContext, &ClusterRef),
+    items: Vec<LoadBalancerUpdate>,
+    (nodes, hosts): (&[&NodeRef], &Arc<Nodes>),
+    until: Deadline,
+) -> Result<Vec<(String, Result<(), Stop>)>, Failure> {
+    let there = There::read(of, &items, until).await?;
+    let call = Call { of, ctx, cluster, nodes, hosts, there, until };
+    Ok(call.all(items).await)
 }
 
 impl Call<'_> {
+    async fn all(&self, items: Vec<LoadBalancerUpdate>) -> Vec<(String, Result<(), Stop>)> {
+        let mut updates = Vec::new();
+        for item in items {
+            updates.push(async move {
+                let service = item.service.unwrap_or_default();
+                let uid = service.r#ref.as_ref().map(|one| one.uid.clone()).unwrap_or_default();
+                let outcome = self.one(&service, &item.desired_digest).await;
+                if outcome.is_err() {
+                    self.of.network.known.lock().remove(&uid);
+                }
+                (uid, outcome)
+            });
+        }
+        let mut done = futures::stream::iter(updates).buffer_unordered(AT_ONCE);
+        let (mut results, mut by_tags) = (Vec::new(), BTreeMap::<Texts, Vec<Filled>>::new());
+        while let Some((service_uid, outcome)) = done.next().await {
+            match outcome {
+                Ok(Some(one)) => by_tags.entry(one.tags.clone()).or_default().push(one),
+                Ok(None) => results.push((service_uid, Ok(()))),
+                Err(stop) => results.push((service_uid, Err(stop))),
+            }
+        }
+        for (tags, balancers) in by_tags {
+            for balancers in balancers.chunks(TAGGED) {
+                results.extend(self.tag(&tags, balancers).await);
+            }
+        }
+        results
+    }
+
     /// `None`: nothing is left to do, not even a tag.
     async fn one(&self, service: &Service, digest: &str) -> Result<Option<Filled>, Stop> {
         let (of, until) = (self.of, self.until);
         let reference = reference(service)?;
-        let labels = wanted::node_labels(service);
+        let labels = node_labels(service);
         of.check_labels(&labels)?;
-        let known = of.known.lock().get(&reference.uid).cloned();
+        let known = of.network.known.lock().get(&reference.uid).cloned();
         let mut known = match known {
             Some(known) => known,
             None => self.read(reference).await?,
         };
-        let nodes: Vec<_> =
-            self.nodes.iter().copied().filter(|node| wanted::has_labels(node, &labels)).collect();
-        let hosts = if nodes.len() == self.nodes.len() { self.hosts.clone() } else { self.hosts_of(&nodes) };
-        let mut work = Work::knowing(of, self.ctx, nodes, hosts, until);
+        let behind = Behind::among(of, self.nodes, &labels, self.hosts, until);
+        let mut work = Work { of, ctx: self.ctx, behind, until };
         let name = names::balancer(&reference.uid);
-        let seen = work.security_groups();
+        let seen = work.behind.security_groups();
         let mut opened = Ok(None);
         if seen != known.seen
-            && let Ok(clients) = wanted::source_ranges(service)
+            && let Ok(clients) = source_ranges(service)
         {
             let claim = self.claim(name, &known, &clients).await?;
-            opened = of.open(&claim, &work.hosts, until).await.map(|opened| Some((claim, opened)));
+            opened = open(of, &claim, &work.behind, until).await.map(|opened| Some((claim, opened)));
         }
         for group in &mut known.groups {
             work.fill(group).await?;
         }
         if let Some((claim, (nodes, is_more))) = opened? {
             if is_more {
-                of.close(&claim, &nodes, until).await?;
+                close(of, &claim, &nodes, until).await?;
             }
             known.seen = seen;
         }
-        if let Some(waits) = work.waits() {
+        if let Some(waits) = work.behind.waits() {
             return Err(Stop::Later(waits));
         }
         let tags = &known.balancer.tags;
         // Of half a change no digest tells: only Ensure ends it.
-        let is_whole = tags.get(names::APPLIED_TAG).is_some_and(|tag| !tag.is_empty());
-        let new = if is_whole { plan::missing(&digest_tags(digest), tags) } else { Texts::new() };
+        let new = if is_whole(tags) { missing(&digest_tags(digest), tags) } else { Texts::new() };
         let arn = known.balancer.arn.clone();
-        of.known.lock().insert(reference.uid.clone(), known);
+        of.network.known.lock().insert(reference.uid.clone(), known);
         Ok((!new.is_empty()).then(|| Filled { service_uid: reference.uid.clone(), arn, tags: new }))
-    }
-
-    fn hosts_of(&self, nodes: &[&NodeRef]) -> Arc<Nodes> {
-        let ids = instances_of(self.of, nodes);
-        ids.into_iter()
-            .filter_map(|id| self.hosts.get(&id).cloned().map(|host| (id, host)))
-            .collect::<Nodes>()
-            .into()
     }
 
     /// What AWS has for a Service of which this process knows nothing yet.
     async fn read(&self, service: &ServiceRef) -> Result<Known, Stop> {
         let (cloud, cluster, until) = (&self.of.cloud, &self.cluster.uid, self.until);
         let needs_ensure = || Stop::Failed(ProviderError::needs_ensure(&service.name));
-        let is_ours = |one: &&Balancer| read::whose(cloud, cluster, service, &one.tags) == Whose::Ours;
+        let is_ours = |one: &&Balancer| whose(cloud, cluster, service, &one.tags) == Whose::Ours;
         let found = self.there.balancers.get(&names::balancer(&service.uid)).filter(is_ours);
         let balancer = found.ok_or_else(needs_ensure)?.clone();
         let all = self.there.groups.as_ref();
@@ -209,10 +181,10 @@ impl Call<'_> {
     }
 
     /// Gives these balancers the same tags.
-    async fn tag(&self, tags: &Texts, balancers: &[Filled]) -> Vec<LoadBalancerUpdateResult> {
+    async fn tag(&self, tags: &Texts, balancers: &[Filled]) -> Vec<(String, Result<(), Stop>)> {
         let arns: Vec<_> = balancers.iter().map(|one| one.arn.clone()).collect();
         let outcome = apply::tag(&self.of.cloud, &arns, tags, self.until).await;
-        let mut known = self.of.known.lock();
+        let mut known = self.of.network.known.lock();
         let results = balancers.iter().map(|one| {
             let outcome = match &outcome {
                 Ok(()) => {
@@ -226,7 +198,7 @@ impl Call<'_> {
                     Err(Stop::of(failure))
                 }
             };
-            result(one.service_uid.clone(), outcome)
+            (one.service_uid.clone(), outcome)
         });
         results.collect()
     }

@@ -1,57 +1,96 @@
-//! One mutation: takes the steps of [`super::plan`], and leaves out what AWS does not take yet.
+//! The instances behind a balancer.
+//!
+//! In: a Service's nodes, and what EC2 says of their instances. Out: which of these AWS takes as targets now, and which it will
+//! take.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use cloudprovider_sdk::CallContext;
 use cloudprovider_sdk::proto::{InProgress, NodeRef};
 
-use super::apply::{self, Made};
 use super::hosts::State;
-use super::plan::{self, Actual, Backends, Group, Place, Step};
-use super::wanted::Wanted;
-use super::{Balancers, Nodes, digest_tags, names};
+use super::service::{Texts, has_labels};
+use super::{Balancers, Nodes};
 use crate::api::{Deadline, Failure, Stop, later};
 use crate::instances;
 
 /// How soon to look whether AWS takes an instance.
 const UNTIL_IT_RUNS: Duration = Duration::from_secs(15);
 
-pub(super) struct Work<'a> {
+/// The instances of the Service's nodes.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Backends {
+    pub all: BTreeSet<String>,
+    /// Those of them that AWS would not take now.
+    pub not_now: BTreeSet<String>,
+}
+
+impl Backends {
+    /// Those that have to join the ones that are there.
+    pub(super) fn joining<'a>(
+        &'a self,
+        there: &'a BTreeSet<String>,
+    ) -> impl Iterator<Item = String> + use<'a> {
+        self.all.iter().filter(|id| !there.contains(*id) && !self.not_now.contains(*id)).cloned()
+    }
+
+    /// Those that have to leave.
+    pub(super) fn leaving<'a>(
+        &'a self,
+        there: &'a BTreeSet<String>,
+    ) -> impl Iterator<Item = String> + use<'a> {
+        there.difference(&self.all).cloned()
+    }
+}
+
+pub(super) struct Behind<'a> {
     of: &'a Balancers,
-    ctx: &'a CallContext,
     nodes: Vec<&'a NodeRef>,
     until: Deadline,
     pub hosts: Arc<Nodes>,
-    backends: Backends,
+    pub backends: Backends,
     /// The instances that AWS will take.
     waiting: BTreeSet<String>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> Behind<'a> {
     pub(super) async fn of(
         of: &'a Balancers,
-        ctx: &'a CallContext,
         nodes: Vec<&'a NodeRef>,
         until: Deadline,
     ) -> Result<Self, Failure> {
         let hosts = of.hosts.of(&of.cloud, &instances_of(of, &nodes), until).await?;
-        Ok(Self::knowing(of, ctx, nodes, hosts.into(), until))
+        Ok(Self::knowing(of, nodes, hosts.into(), until))
     }
 
     /// With what was read of the nodes' instances.
-    pub(super) fn knowing(
+    fn knowing(of: &'a Balancers, nodes: Vec<&'a NodeRef>, hosts: Arc<Nodes>, until: Deadline) -> Self {
+        let (backends, waiting) = (Backends::default(), BTreeSet::new());
+        let mut behind = Self { of, nodes, until, hosts, backends, waiting };
+        behind.look();
+        behind
+    }
+
+    /// Those of these nodes that have the labels which a Service wants, with what was read of all of them.
+    pub(super) fn among(
         of: &'a Balancers,
-        ctx: &'a CallContext,
-        nodes: Vec<&'a NodeRef>,
-        hosts: Arc<Nodes>,
+        nodes: &[&'a NodeRef],
+        labels: &Texts,
+        hosts: &Arc<Nodes>,
         until: Deadline,
     ) -> Self {
-        let (backends, waiting) = (Backends::default(), BTreeSet::new());
-        let mut work = Self { of, ctx, nodes, until, hosts, backends, waiting };
-        work.look();
-        work
+        let wanted: Vec<_> = nodes.iter().copied().filter(|node| has_labels(node, labels)).collect();
+        if wanted.len() == nodes.len() {
+            return Self::knowing(of, wanted, hosts.clone(), until);
+        }
+        let ids = instances_of(of, &wanted).into_iter();
+        let of_them: Nodes = ids.filter_map(|id| Some((id.clone(), hosts.get(&id)?.clone()))).collect();
+        Self::knowing(of, wanted, of_them.into(), until)
+    }
+
+    pub(super) fn until(&self) -> Deadline {
+        self.until
     }
 
     /// Finds out which nodes' instances AWS takes.
@@ -68,60 +107,8 @@ impl<'a> Work<'a> {
         self.backends = Backends { all, not_now };
     }
 
-    /// Takes steps until none is left.
-    pub(super) async fn converge(
-        &mut self,
-        wanted: &Wanted,
-        place: &Place,
-        actual: &mut Actual,
-    ) -> Result<(), Stop> {
-        while let Some(mut step) = plan::next(wanted, place, &self.backends, actual) {
-            let there = actual.balancer.as_ref();
-            // Half a change must not pass for what was applied before, should the Service be changed back.
-            if there.is_some_and(|one| one.tags.get(names::APPLIED_TAG).is_some_and(|tag| !tag.is_empty())) {
-                step = Step::Tag(digest_tags(""));
-            }
-            let arn = there.map(|one| one.arn.clone()).unwrap_or_default();
-            match self.take(wanted, &arn, &step).await? {
-                None => {}
-                Some(made) => {
-                    actual.after(&step, wanted, &made.arn);
-                    if let (Step::CreateBalancer(_), Some(balancer)) = (&step, &mut actual.balancer) {
-                        balancer.dns = made.dns;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives a target group the backends, and nothing else.
-    pub(super) async fn fill(&mut self, group: &mut Group) -> Result<(), Stop> {
-        while let Some(step) = plan::of_targets(group, &self.backends) {
-            Stop::if_cancelled(self.ctx)?;
-            match apply::targets(&self.of.cloud, &step, self.until).await {
-                Ok(()) => group.after(&step),
-                Err(failure) => self.without_refused(failure, &step).await?,
-            }
-        }
-        Ok(())
-    }
-
-    /// `None`: AWS refused some of the targets, which are left out from now on.
-    async fn take(&mut self, wanted: &Wanted, balancer: &str, step: &Step) -> Result<Option<Made>, Stop> {
-        Stop::if_cancelled(self.ctx)?;
-        match apply::take(&self.of.cloud, wanted, balancer, step, self.until).await {
-            Ok(made) => Ok(Some(made)),
-            Err(failure) => self.without_refused(failure, step).await.map(|()| None),
-        }
-    }
-
     /// AWS refuses all targets of a call for one that does not run: looks again which these are.
-    async fn without_refused(&mut self, failure: Failure, step: &Step) -> Result<(), Stop> {
-        let targets = match step {
-            Step::Register { targets, .. } if failure.code() == "InvalidTarget" => targets,
-            _ => return Err(failure.into()),
-        };
+    pub(super) async fn refused(&mut self, targets: &[String]) -> Result<(), Stop> {
         self.of.hosts.forget(targets);
         let before = self.backends.not_now.len();
         let all = instances_of(self.of, &self.nodes);
@@ -132,6 +119,11 @@ impl<'a> Work<'a> {
             return Err(Stop::Later(later(UNTIL_IT_RUNS, "TARGETS_REFUSED", message)));
         }
         Ok(())
+    }
+
+    /// Whether EC2 says of all that they run. It may have forgotten the others for a while.
+    pub(super) fn all_run(&self) -> bool {
+        self.hosts.values().all(|host| host.state == State::Running)
     }
 
     /// All security groups that the nodes' instances have.

@@ -1,8 +1,10 @@
 use std::collections::HashMap;
 
-use cloudprovider_sdk::proto::{ErrorReason, ServiceRef};
+use cloudprovider_sdk::proto::{ErrorReason, NodeRef, ServiceRef};
 
 use super::*;
+use crate::balancers::service::has_labels;
+use crate::cloud::Cluster;
 
 fn service(annotations: &[(&str, &str)], ports: &[(Protocol, i32, i32)]) -> Service {
     let annotations: HashMap<_, _> = annotations
@@ -34,8 +36,8 @@ fn wanted(service: &Service) -> Result<Wanted> {
     let defaults = Defaults {
         cluster: Cluster::of_config(&config).unwrap(),
         health: config.health.clone(),
-        network_by_default: false,
         security_groups: false,
+        shared_group: String::new(),
     };
     Wanted::of(service, &ClusterRef { uid: "k".to_owned(), name: String::new() }, &defaults)
 }
@@ -55,6 +57,27 @@ fn shape(annotations: &[(&str, &str)], ports: &[(Protocol, i32, i32)]) -> Vec<St
         )
     };
     wanted.listeners.iter().map(of).collect()
+}
+
+#[test]
+fn a_service_gets_the_kind_that_its_annotation_names_or_the_default() {
+    let kind = |annotations: &[(&str, &str)], network_by_default| {
+        let service = service(annotations, &[HTTP]);
+        format!("{:?}", Annotations::of(&service).kind(network_by_default))
+    };
+    for (annotation, classic_default, network_default) in [
+        (None, "Classic", "Network"),
+        (Some(""), "Classic", "Network"),
+        (Some("nlb"), "Network", "Network"),
+        (Some("other"), "Classic", "Classic"),
+        (Some("external"), "Elsewhere", "Elsewhere"),
+        (Some("nlb-ip"), "Elsewhere", "Elsewhere"),
+    ] {
+        let annotations: Vec<_> =
+            annotation.map(|kind| ("aws-load-balancer-type", kind)).into_iter().collect();
+        assert!(kind(&annotations, false).starts_with(classic_default), "{annotation:?}");
+        assert!(kind(&annotations, true).starts_with(network_default), "{annotation:?}");
+    }
 }
 
 #[test]
@@ -98,10 +121,8 @@ fn what_aws_cannot_do_is_refused_and_named() {
     let dual = [IpFamily::Ipv4, IpFamily::Ipv6];
     let (plain, udp) = (service(&[NLB], &[HTTP]), service(&[NLB], &[(Protocol::Udp, 53, 30053)]));
     let of_v6 = Service { source_ranges: vec!["2001:db8::/32".to_owned()], ..plain.clone() };
-    use ErrorReason::{ImplementedElsewhere, InvalidConfiguration, UnsupportedFeature};
+    use ErrorReason::{InvalidConfiguration, UnsupportedFeature};
     for (service, reason, field) in [
-        (service(&[], &[HTTP]), UnsupportedFeature, "metadata.annotations"),
-        (service(&[("aws-load-balancer-type", "external")], &[HTTP]), ImplementedElsewhere, ""),
         (service(&[NLB], &[]), InvalidConfiguration, "spec.ports"),
         (
             service(&[NLB], &[(Protocol::Tcp, 80, 0)]),
@@ -148,7 +169,7 @@ fn what_aws_cannot_do_is_refused_and_named() {
     ] {
         let error = wanted(&service).unwrap_err();
         assert_eq!(error.reason(), reason, "{field}: {error}");
-        assert!(error.fields().iter().any(|(path, _)| path.contains(field)) || field.is_empty(), "{error:?}");
+        assert!(error.fields().iter().any(|(path, _)| path.contains(field)), "{error:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 use fastrand::Rng;
 
 use super::*;
-use crate::balancers::wanted::SecurityGroups;
+use crate::balancers::network::wanted::SecurityGroups;
 
 fn health(interval: i32, healthy: i32) -> Health {
     let (port, path) = ("traffic-port".to_owned(), String::new());

@@ -5,8 +5,9 @@ use aws_sdk_elasticloadbalancingv2::types::{
 };
 
 use super::plan::{Place, Step};
-use super::wanted::{Health, Listener, TargetGroup, Texts, Wanted};
+use super::wanted::{Health, Listener, TargetGroup, Wanted};
 use crate::api::{Action, Deadline, Failure};
+use crate::balancers::service::Texts;
 use crate::cloud::Cloud;
 
 /// What a step made, if it makes something.

@@ -1,6 +1,6 @@
 //! Reads what AWS has for a Service.
 //!
-//! In: names and ARNs. Out: the types of [`super::plan`], and whose a balancer is.
+//! In: names and ARNs. Out: the types of [`super::plan`].
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,43 +10,15 @@ use aws_sdk_elasticloadbalancingv2::types::{
 use cloudprovider_sdk::proto::ServiceRef;
 
 use super::plan::{Actual, Balancer, Group, Open};
-use super::wanted::{Health, TargetGroup, Texts, Tls};
-use super::{names, rules};
+use super::wanted::{Health, TargetGroup, Tls};
 use crate::api::{Action, Deadline, Failure};
-use crate::cloud::{Cloud, Owner};
-
-/// As many as one call tells the tags of, or tags.
-pub(super) const TAGGED: usize = 20;
-/// The largest page of Elastic Load Balancing.
-pub(super) const PAGE: i32 = 400;
-
-/// Whose a balancer or a target group is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
-    /// The Service's, made or taken over by this provider.
-    Ours,
-    /// The Service's by its name and the cluster's tags: the published provider made it.
-    Legacy,
-    Others,
-}
-
-/// Whose something with these tags is, if its name is the Service's.
-pub(super) fn whose(cloud: &Cloud, cluster_uid: &str, service: &ServiceRef, tags: &Texts) -> Whose {
-    match tags.get(names::OWNER_TAG) {
-        Some(owner) if *owner == names::owner(cluster_uid, service) => return Whose::Ours,
-        Some(_) => return Whose::Others,
-        None => {}
-    }
-    let of_cluster = cloud.cluster.owner_by(tags.iter().map(|(key, value)| (&**key, &**value))) == Owner::Us;
-    if of_cluster && tags.get(names::SERVICE_TAG) == Some(&names::service(service)) {
-        Whose::Legacy
-    } else {
-        Whose::Others
-    }
-}
+use crate::balancers::service::Texts;
+use crate::balancers::told::{Whose, whose};
+use crate::balancers::{PAGE, TAGGED, is_gone, names, rules};
+use crate::cloud::Cloud;
 
 /// The balancer of this name, without listeners and attributes.
-pub(super) async fn balancer(
+pub(in crate::balancers) async fn balancer(
     cloud: &Cloud,
     name: &str,
     until: Deadline,
@@ -109,10 +81,6 @@ pub(super) async fn tags(
         }
     }
     Ok(all)
-}
-
-pub(super) fn is_gone(failure: &Failure) -> bool {
-    matches!(failure.code(), "LoadBalancerNotFound" | "TargetGroupNotFound" | "ListenerNotFound")
 }
 
 /// Everything that AWS has for a Service whose balancer is this one, and on which ports others are checked.

@@ -1,0 +1,391 @@
+//! Classic balancers, which are what the published provider makes unless a Service asks for something else.
+//!
+//! In: Services and their nodes. Out: balancers, their security groups and rules in AWS, and what is there. [`wanted`] says what a
+//! Service wants, [`read`] what AWS has, [`plan`] what to do next, [`apply`] does it. AWS serves them at once, and tells all about
+//! all of them in one call, so that nothing is remembered.
+
+mod apply;
+mod plan;
+mod read;
+mod wanted;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use aws_sdk_ec2::types::Subnet;
+use cloudprovider_sdk::proto::{
+    ClusterRef, EnsureLoadBalancerResponse, LoadBalancer, LoadBalancerUpdate, NodeRef, Service, ServiceRef,
+};
+use cloudprovider_sdk::{CallContext, ProviderError, Result};
+use futures::StreamExt as _;
+
+use super::behind::Behind;
+use super::own_group::OwnGroup;
+use super::service::{Annotations, Texts, missing, node_labels};
+use super::told::{Whose, digest_tags, is_whole, whose};
+use super::{AT_ONCE, Asked, Balancers, Nodes, absence_is_fine, names, network, reference, rules, subnets};
+use crate::api::{Deadline, Failure, Stop, later};
+pub(super) use plan::Balancer;
+use plan::{Place, Step};
+use wanted::Wanted;
+
+/// The balancer of this name, without its attributes.
+pub(super) async fn read(of: &Balancers, name: &str, until: Deadline) -> Result<Option<Balancer>, Failure> {
+    All::read(of, until).await?.take(of, name, until).await
+}
+
+/// All balancers of the account in this region.
+struct All(Vec<Balancer>);
+
+impl All {
+    async fn read(of: &Balancers, until: Deadline) -> Result<Self, Failure> {
+        Ok(Self(read::all(&of.cloud, until).await?))
+    }
+
+    /// The one of this name, with its tags. The others stay.
+    async fn take(
+        &mut self,
+        of: &Balancers,
+        name: &str,
+        until: Deadline,
+    ) -> Result<Option<Balancer>, Failure> {
+        let Some(at) = self.0.iter().position(|one| one.name == name) else { return Ok(None) };
+        let mut found = self.0.swap_remove(at);
+        found.tags = read::tags(&of.cloud, &[name], until).await?.remove(name).unwrap_or_default();
+        Ok(Some(found))
+    }
+
+    /// Whether one of them has this security group.
+    fn use_group(&self, group: &str) -> bool {
+        self.0.iter().any(|one| one.groups.iter().any(|id| id == group))
+    }
+}
+
+/// Refuses to create a network balancer for a Service that has a classic one.
+pub(super) async fn must_be_absent(of: &Balancers, asked: &Asked<'_>) -> Result<()> {
+    let found = read(of, &names::balancer(&asked.reference.uid), asked.until).await?;
+    asked.may_create(&of.cloud, found.as_ref().map(|one| &one.tags))
+}
+
+pub(super) async fn ensure(of: &Balancers, asked: &Asked<'_>) -> Result<EnsureLoadBalancerResponse> {
+    let mut actual = None;
+    let outcome = make(of, asked, &mut actual).await;
+    asked.answer(actual.as_ref().map(Balancer::standing), outcome)
+}
+
+/// Leaves in `actual` what AWS has, however it ends.
+async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) -> Result<(), Stop> {
+    let (cloud, until, reference) = (&of.cloud, asked.until, asked.reference);
+    let wanted = Wanted::of(asked.service, asked.cluster, &of.defaults)?;
+    of.check_labels(&wanted.node_labels)?;
+    let mut others = All::read(of, until).await?;
+    *actual = others.take(of, &wanted.name, until).await?;
+    match actual {
+        Some(found) => {
+            asked.may_change(cloud, found.internal, wanted.internal, &found.tags)?;
+            found.attributes = read::attributes(cloud, &found.name, until).await?;
+        }
+        None => {
+            let of_network = network::read(cloud, &wanted.name, until).await?;
+            asked.may_create(cloud, of_network.as_ref().map(|one| &one.tags))?;
+        }
+    }
+    let before = actual.as_ref().map(|found| found.groups.clone()).unwrap_or_default();
+    let named = subnets::Asked { named: &wanted.subnets, internal: wanted.internal };
+    let (chosen, all) = subnets::choose(cloud, &named, &of.fallback_subnet, until).await?;
+    let ports = wanted.listeners.iter().map(|one| (one.port, &[rules::TCP][..]));
+    let clients = rules::of_clients(ports, &wanted.source_ranges, false);
+    let name = names::classic_group(&wanted.name);
+    let own = if wanted.groups.is_empty() {
+        let (namespace, of_namespace) = (&reference.namespace, &reference.name);
+        let about = format!("Security group for Kubernetes ELB {} ({namespace}/{of_namespace})", wanted.name);
+        Some(OwnGroup::ensure(cloud, (&name, &about), &wanted.tags, &clients, until).await?)
+    } else {
+        OwnGroup::find(cloud, &name, until).await?
+    };
+    let groups = match &own {
+        Some(own) if wanted.groups.is_empty() => vec![own.id.clone()],
+        _ => wanted.groups.clone(),
+    };
+    let place = place(&chosen, &all, [&groups[..], &wanted.extra_groups].concat());
+    let mut behind = Behind::of(of, asked.nodes(&wanted.node_labels), until).await?;
+    // What cannot be opened must not keep everything else from working.
+    let opened = open(of, &groups, &behind, until).await;
+    converge(of, asked.ctx, (&wanted, &place), &mut behind, actual).await?;
+    let too_wide = opened?.filter(|_| behind.all_run());
+    let own_is_former = own.as_ref().filter(|own| !place.groups.contains(&own.id));
+    let former = before.iter().filter(|group| !place.groups.contains(group));
+    let former = former.chain(own_is_former.map(|own| &own.id)).map(|group| (group, BTreeSet::new()));
+    let too_open = former.chain(too_wide).collect();
+    close(of, (&others, own.as_ref()), too_open, until).await?;
+    if let Some(own) = own_is_former {
+        if !own.delete(cloud, until).await? {
+            let message = "AWS still uses the security group that the balancer had";
+            return Err(Stop::Later(later(super::UNTIL_IT_IS_GONE, "DETACHING", message)));
+        }
+    } else if let Some(own) = &own {
+        own.trim(cloud, &clients, until).await?;
+    }
+    if let Some(waits) = behind.waits() {
+        return Err(Stop::Later(waits));
+    }
+    let Some(balancer) = actual else { return Ok(()) };
+    let new = missing(&digest_tags(&asked.request.desired_digest), &balancer.tags);
+    if !new.is_empty() {
+        apply::tag(cloud, &balancer.name, &new, until).await?;
+        balancer.tags.extend(new);
+    }
+    Ok(())
+}
+
+fn place(chosen: &[Subnet], all: &[Subnet], groups: Vec<String>) -> Place {
+    let id = |subnet: &Subnet| subnet.subnet_id().unwrap_or_default().to_owned();
+    let zone = |subnet: &Subnet| (id(subnet), subnet.availability_zone().unwrap_or_default().to_owned());
+    Place { subnets: chosen.iter().map(id).collect(), zones: all.iter().map(zone).collect(), groups }
+}
+
+/// The security group of a balancer that gets through, and the nodes' groups, beyond which it gets through, too.
+type TooWide<'a> = Option<(&'a String, BTreeSet<String>)>;
+
+/// Opens the nodes to a balancer with these security groups.
+async fn open<'a>(
+    of: &Balancers,
+    groups: &'a [String],
+    behind: &Behind<'_>,
+    until: Deadline,
+) -> Result<TooWide<'a>> {
+    if of.closed_groups {
+        return Ok(None);
+    }
+    let _turn = of.rules.lock().await;
+    let mut all = rules::Groups::read(&of.cloud, &behind.hosts, until).await?;
+    open_in(of, &mut all, groups, behind, until).await
+}
+
+/// The same, with all groups at hand.
+async fn open_in<'a>(
+    of: &Balancers,
+    all: &mut rules::Groups,
+    groups: &'a [String],
+    behind: &Behind<'_>,
+    until: Deadline,
+) -> Result<TooWide<'a>> {
+    let nodes = all.of_nodes(&behind.hosts)?;
+    let Some(from) = all.let_in_by_nodes(groups) else { return Ok(None) };
+    let is_wider = all.let_in(&of.cloud, from, &nodes, until).await?;
+    Ok(is_wider.then_some((from, nodes)))
+}
+
+/// Takes steps until none is left.
+async fn converge(
+    of: &Balancers,
+    ctx: &CallContext,
+    (wanted, place): (&Wanted, &Place),
+    behind: &mut Behind<'_>,
+    actual: &mut Option<Balancer>,
+) -> Result<(), Stop> {
+    while let Some(mut step) = plan::next(wanted, place, &behind.backends, actual.as_ref()) {
+        // Half a change must not pass for what was applied before, should the Service be changed back.
+        if actual.as_ref().is_some_and(|one| is_whole(&one.tags)) {
+            step = Step::Tag(digest_tags(""));
+        }
+        if let Some(dns) = take(of, ctx, (wanted, &step), behind).await? {
+            plan::after(actual, &step, wanted, &dns);
+        }
+    }
+    Ok(())
+}
+
+/// `None`: AWS refused some of the instances, which are left out from now on.
+async fn take(
+    of: &Balancers,
+    ctx: &CallContext,
+    (wanted, step): (&Wanted, &Step),
+    behind: &mut Behind<'_>,
+) -> Result<Option<String>, Stop> {
+    Stop::if_cancelled(ctx)?;
+    match (apply::take(&of.cloud, wanted, step, behind.until()).await, step) {
+        (Err(failure), Step::Register(ids)) if failure.code() == "InvalidInstance" => {
+            behind.refused(ids).await.map(|()| None)
+        }
+        (answer, _) => Ok(Some(answer?)),
+    }
+}
+
+/// Closes the nodes to groups of a balancer, but where it has nodes. The other balancers may share those that a user gave it, and
+/// not its own one.
+async fn close(
+    of: &Balancers,
+    (others, own): (&All, Option<&OwnGroup>),
+    too_open: Vec<(&String, BTreeSet<String>)>,
+    until: Deadline,
+) -> Result<(), Failure> {
+    if of.closed_groups || too_open.is_empty() {
+        return Ok(());
+    }
+    let _turn = of.rules.lock().await;
+    let mut groups = rules::Groups::read(&of.cloud, &Nodes::new(), until).await?;
+    for (group, nodes) in too_open {
+        let is_own = own.is_some_and(|own| own.id == *group);
+        if is_own || !others.use_group(group) {
+            groups.shut_out(&of.cloud, (group, is_own), &nodes, until).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether AWS needs a while for the rest.
+pub(super) async fn delete(
+    of: &Balancers,
+    (_cluster, service): (&ClusterRef, &ServiceRef),
+    last_known: Option<&Service>,
+    may_delete: impl Fn(&Texts) -> bool,
+    until: Deadline,
+) -> Result<bool, Failure> {
+    let cloud = &of.cloud;
+    let name = names::balancer(&service.uid);
+    let mut others = All::read(of, until).await?;
+    let found = others.take(of, &name, until).await?;
+    if found.as_ref().is_some_and(|found| !may_delete(&found.tags)) {
+        return Ok(false);
+    }
+    let own = OwnGroup::find(cloud, &names::classic_group(&name), until).await?;
+    // Before the balancer goes: nobody would know afterwards which groups it had. What else a user's groups are for is the user's.
+    let extra = last_known.map(|service| wanted::extra_groups(&Annotations::of(service))).unwrap_or_default();
+    let groups = found.iter().flat_map(|found| &found.groups).filter(|group| !extra.contains(group));
+    let groups = groups.chain(own.as_ref().map(|own| &own.id)).map(|group| (group, BTreeSet::new()));
+    close(of, (&others, own.as_ref()), groups.collect(), until).await?;
+    if let Some(found) = &found {
+        absence_is_fine(apply::delete_balancer(cloud, &found.name, until).await)?;
+    }
+    match own {
+        Some(own) => Ok(!own.delete(cloud, until).await?),
+        None => Ok(false),
+    }
+}
+
+/// Gives the balancers of these Services the nodes of a call.
+pub(super) async fn update(
+    of: &Balancers,
+    (ctx, cluster): (&CallContext, &ClusterRef),
+    items: Vec<LoadBalancerUpdate>,
+    (nodes, hosts): (&[&NodeRef], &Arc<Nodes>),
+    until: Deadline,
+) -> Result<Vec<(String, Result<(), Stop>)>, Failure> {
+    if items.is_empty() {
+        return Ok(Vec::new());
+    }
+    let uids = items.iter().filter_map(|item| Some(&item.service.as_ref()?.r#ref.as_ref()?.uid));
+    let names: BTreeSet<_> = uids.map(|uid| names::balancer(uid)).collect();
+    let mut there = read::all(&of.cloud, until).await?;
+    there.retain(|one| names.contains(&one.name));
+    let names: Vec<_> = there.iter().map(|one| &*one.name).collect();
+    let mut tags = read::tags(&of.cloud, &names, until).await?;
+    let mut updates = Vec::new();
+    for LoadBalancerUpdate { service, desired_digest: digest, .. } in items {
+        let service = service.unwrap_or_default();
+        let uid = service.r#ref.as_ref().map(|one| one.uid.clone()).unwrap_or_default();
+        let name = names::balancer(&uid);
+        let found = there.iter().find(|one| one.name == name).cloned();
+        let found = found.map(|found| Balancer { tags: tags.remove(&name).unwrap_or_default(), ..found });
+        updates.push((uid, Update::of(of, cluster, (&service, digest), found, (nodes, hosts), until)));
+    }
+    let opened = if of.closed_groups { Ok(()) } else { open_all(of, &mut updates, hosts, until).await };
+    let opened = &opened;
+    let mut outcomes = Vec::new();
+    for (uid, update) in updates {
+        outcomes.push(async move {
+            let outcome = match update {
+                Ok(update) => update.go(of, ctx, until).await,
+                Err(error) => Err(Stop::Failed(error)),
+            };
+            (uid, outcome.and_then(|()| opened.as_ref().map_err(Stop::of).copied()))
+        });
+    }
+    Ok(futures::stream::iter(outcomes).buffer_unordered(AT_ONCE).collect().await)
+}
+
+/// A balancer that gets nodes.
+struct Update<'a> {
+    balancer: Balancer,
+    behind: Behind<'a>,
+    /// Its security groups but the extra ones.
+    groups: Vec<String>,
+    digest: String,
+    opened: Result<()>,
+}
+
+impl<'a> Update<'a> {
+    fn of(
+        of: &'a Balancers,
+        cluster: &ClusterRef,
+        (service, digest): (&Service, String),
+        found: Option<Balancer>,
+        (nodes, hosts): (&[&'a NodeRef], &Arc<Nodes>),
+        until: Deadline,
+    ) -> Result<Self> {
+        let reference = reference(service)?;
+        let is_ours = |one: &Balancer| whose(&of.cloud, &cluster.uid, reference, &one.tags) == Whose::Ours;
+        let needs_ensure = || ProviderError::needs_ensure(&reference.name);
+        let balancer = found.filter(is_ours).ok_or_else(needs_ensure)?;
+        let labels = node_labels(service);
+        of.check_labels(&labels)?;
+        let behind = Behind::among(of, nodes, &labels, hosts, until);
+        let extra = wanted::extra_groups(&Annotations::of(service));
+        let groups = balancer.groups.iter().filter(|group| !extra.contains(group)).cloned().collect();
+        Ok(Self { balancer, behind, groups, digest, opened: Ok(()) })
+    }
+
+    async fn go(mut self, of: &Balancers, ctx: &CallContext, until: Deadline) -> Result<(), Stop> {
+        let name = Wanted::named(&self.balancer.name);
+        while let Some(step) = plan::of_instances(&self.balancer, &self.behind.backends) {
+            if take(of, ctx, (&name, &step), &mut self.behind).await?.is_some() {
+                self.balancer.after(&step);
+            }
+        }
+        self.opened?;
+        if let Some(waits) = self.behind.waits() {
+            return Err(Stop::Later(waits));
+        }
+        // Of half a change no digest tells: only Ensure ends it.
+        let tags = &self.balancer.tags;
+        let new = missing(&digest_tags(&self.digest), tags);
+        if is_whole(tags) && !new.is_empty() {
+            apply::tag(&of.cloud, &self.balancer.name, &new, until).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Opens the nodes to all of them. What cannot be opened must not keep everything else from working.
+async fn open_all(
+    of: &Balancers,
+    updates: &mut [(String, Result<Update<'_>>)],
+    hosts: &Nodes,
+    until: Deadline,
+) -> Result<(), Failure> {
+    let _turn = of.rules.lock().await;
+    let mut all = rules::Groups::read(&of.cloud, hosts, until).await?;
+    for update in updates.iter_mut().filter_map(|(_, update)| update.as_mut().ok()) {
+        update.opened = open_in(of, &mut all, &update.groups, &update.behind, until).await.map(drop);
+    }
+    Ok(())
+}
+
+/// A page of the cluster's balancers, and AWS's marker of the next one, empty after the last.
+pub(super) async fn page(
+    of: &Balancers,
+    cluster_uid: &str,
+    (size, marker): (i32, &str),
+    until: Deadline,
+) -> Result<(Vec<LoadBalancer>, String), Failure> {
+    let (mut found, next) = read::page(&of.cloud, size, marker, until).await?;
+    found.retain(|one| names::is_balancer(&one.name));
+    let names: Vec<_> = found.iter().map(|one| &*one.name).collect();
+    let mut tags = read::tags(&of.cloud, &names, until).await?;
+    let ours = found.iter_mut().filter_map(|balancer| {
+        balancer.tags = tags.remove(&balancer.name)?;
+        balancer.standing().listed(&balancer.name, cluster_uid)
+    });
+    Ok((ours.collect(), next))
+}

@@ -1,0 +1,380 @@
+//! Network balancers.
+//!
+//! In: Services and their nodes. Out: balancers, target groups and rules in AWS, and what is there. [`wanted`] says what a Service
+//! wants, [`read`] what AWS has, [`plan`] what to do next, [`apply`] does it, [`work`] until nothing is left; [`update`] is for nodes
+//! that come and go.
+
+mod apply;
+mod plan;
+mod read;
+mod update;
+mod wanted;
+mod work;
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use aws_sdk_elasticloadbalancingv2::types;
+use cloudprovider_sdk::Result;
+use cloudprovider_sdk::proto::{
+    ClusterRef, EnsureLoadBalancerResponse, InProgress, LoadBalancer, ServiceRef,
+};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::behind::Behind;
+use super::own_group::OwnGroup;
+use super::rules::Rules;
+use super::service::{Annotations, Texts, missing};
+use super::told::{digest_of, digest_tags};
+use super::{Asked, Balancers, UNTIL_IT_IS_GONE, absence_is_fine, names, rules, subnets};
+use crate::api::{Action, Deadline, Failure, Stop, later};
+use crate::cloud::Cloud;
+pub(super) use plan::Balancer;
+use plan::{Actual, Group, Place};
+pub(super) use read::balancer as read;
+pub(super) use update::all as update;
+#[cfg(test)]
+pub(super) use wanted::Health;
+pub(super) use wanted::TargetGroup;
+use wanted::{SecurityGroups, Wanted};
+use work::Work;
+
+const DESCRIPTION: &str = "[k8s] Managed SecurityGroup for LoadBalancer";
+
+/// How soon to look whether a new balancer serves. AWS takes minutes.
+const UNTIL_IT_SERVES: Duration = Duration::from_secs(20);
+/// What was read of all new balancers at once is good for this long.
+const GLANCE: Duration = Duration::from_secs(10);
+
+/// What this process remembers of network balancers.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// What it has applied, by the Service's uid.
+    known: Mutex<HashMap<String, Known>>,
+    /// The balancers that do not serve yet, by ARN, and when they were read.
+    starting: tokio::sync::Mutex<Option<(Instant, BTreeSet<String>)>>,
+}
+
+/// What this process has applied for a Service: a memory of its own writes, never of the cloud.
+#[derive(Debug, Clone)]
+struct Known {
+    balancer: Balancer,
+    groups: Vec<Group>,
+    /// The security groups that its nodes had when they were opened.
+    seen: BTreeSet<String>,
+}
+
+pub(super) async fn ensure(of: &Balancers, asked: &Asked<'_>) -> Result<EnsureLoadBalancerResponse> {
+    let (reference, digest) = (asked.reference, &asked.request.desired_digest);
+    if let Some(balancer) = still_starts(of, reference, digest, Deadline::of(asked.ctx)).await? {
+        let outcome = if balancer.serves { Ok(()) } else { Err(Stop::Later(still_starting())) };
+        return asked.answer(Some(balancer.standing()), outcome);
+    }
+    of.network.known.lock().remove(&reference.uid);
+    let mut actual = Actual::default();
+    let outcome = make(of, asked, &mut actual).await;
+    asked.answer(actual.balancer.as_ref().map(Balancer::standing), outcome)
+}
+
+/// Leaves in `actual` what AWS has, however it ends.
+async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<(), Stop> {
+    let (cloud, until, reference) = (&of.cloud, asked.until, asked.reference);
+    let wanted = Wanted::of(asked.service, asked.cluster, &of.defaults)?;
+    of.check_labels(&wanted.node_labels)?;
+    let (balancer, groups) = tokio::try_join!(
+        Box::pin(read::balancer(cloud, &wanted.name, until)),
+        Box::pin(read::all_groups(cloud, until))
+    )?;
+    let is_new = balancer.is_none();
+    match &balancer {
+        Some(found) => asked.may_change(cloud, found.internal, wanted.internal, &found.tags)?,
+        None => super::classic::must_be_absent(of, asked).await?,
+    }
+    let checked_by_others;
+    (*actual, checked_by_others) =
+        read::everything(cloud, &asked.cluster.uid, reference, (balancer, groups), until).await?;
+    let (mut place, ranges) = place(of, &wanted, actual, until).await?;
+    let dual_stack = wanted.families.dual_stack(place.has_v6);
+    let ports = wanted.listeners.iter().map(|one| (one.port, rules::protocols(&one.group.protocol)));
+    let clients = rules::of_clients(ports, &wanted.source_ranges, dual_stack);
+    let own =
+        guard(cloud, (asked.cluster, reference), (&wanted, &clients), (actual, &mut place), until).await?;
+    let behind = Behind::of(of, asked.nodes(&wanted.node_labels), until).await?;
+    let mut work = Work { of, ctx: asked.ctx, behind, until };
+    let claim = rules::Claim {
+        name: wanted.name.clone(),
+        wanted: rules::wanted(&wanted.name, &wanted.groups(), &wanted.source_ranges, &ranges),
+        checked: actual.groups.iter().map(|group| rules::health_port(&group.is)).collect(),
+        checked_by_others,
+    };
+    // What cannot be opened must not keep everything else from working.
+    let opened = if is_new && work.behind.hosts.is_empty() {
+        Ok((BTreeSet::new(), false))
+    } else {
+        open(of, &claim, &work.behind, until).await
+    };
+    work.converge(&wanted, &place, actual).await?;
+    let (nodes, is_more) = opened?;
+    if is_more {
+        close(of, &claim, &nodes, until).await?;
+    }
+    if let Some(own) = own {
+        unguard(cloud, &own, (&wanted, &clients), until).await?;
+    }
+    if let Some(waits) = work.behind.waits() {
+        return Err(Stop::Later(waits));
+    }
+    let Some(balancer) = &mut actual.balancer else { return Ok(()) };
+    let new = missing(&digest_tags(&asked.request.desired_digest), &balancer.tags);
+    if !new.is_empty() {
+        apply::tag(cloud, std::slice::from_ref(&balancer.arn), &new, until).await?;
+        balancer.tags.extend(new);
+    }
+    balancer.serves = balancer.serves || serves_now(of, &balancer.arn, until).await?;
+    let serves = balancer.serves;
+    let seen = work.behind.security_groups();
+    let known = Known { balancer: balancer.clone(), groups: actual.groups.clone(), seen };
+    of.network.known.lock().insert(reference.uid.clone(), known);
+    if serves {
+        return Ok(());
+    }
+    Err(Stop::Later(still_starting()))
+}
+
+/// Decides on the balancer's security groups. Returns the one of its own if there is one, wanted or not.
+async fn guard(
+    cloud: &Cloud,
+    (cluster, service): (&ClusterRef, &ServiceRef),
+    (wanted, rules): (&Wanted, &Rules),
+    (actual, place): (&Actual, &mut Place),
+    until: Deadline,
+) -> Result<Option<OwnGroup>, Failure> {
+    // AWS gives none to a balancer that was made without.
+    if actual.balancer.as_ref().is_some_and(|one| one.security_groups.is_empty()) {
+        return Ok(None);
+    }
+    let name = names::security_group(&cluster.name, service);
+    match &wanted.security_groups {
+        SecurityGroups::AsTheyAre => Ok(None),
+        SecurityGroups::Given(groups) => {
+            place.security_groups = Some(groups.clone());
+            OwnGroup::find(cloud, &name, until).await
+        }
+        SecurityGroups::Own => {
+            let own = OwnGroup::ensure(cloud, (&name, DESCRIPTION), &wanted.tags, rules, until).await?;
+            place.security_groups = Some(vec![own.id.clone()]);
+            Ok(Some(own))
+        }
+    }
+}
+
+/// Ends what the balancer's own security group has too much, once the balancer is as it has to be.
+async fn unguard(
+    cloud: &Cloud,
+    own: &OwnGroup,
+    (wanted, rules): (&Wanted, &Rules),
+    until: Deadline,
+) -> Result<(), Stop> {
+    if wanted.security_groups == SecurityGroups::Own {
+        return Ok(own.trim(cloud, rules, until).await?);
+    }
+    if own.delete(cloud, until).await? {
+        return Ok(());
+    }
+    let message = "AWS still uses the security group that the balancer had";
+    Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DETACHING", message)))
+}
+
+/// Where the balancer is, or will be, and the addresses of its subnets.
+async fn place(
+    of: &Balancers,
+    wanted: &Wanted,
+    actual: &Actual,
+    until: Deadline,
+) -> Result<(Place, Vec<String>)> {
+    let there = actual.balancer.as_ref();
+    let groups = wanted.groups();
+    let subnets = match there {
+        Some(balancer) if wanted.subnets.is_empty() => {
+            let dual_stack = wanted.families.dual_stack(true);
+            if !dual_stack && !rules::need_subnets(&groups, &wanted.source_ranges) {
+                let subnets = balancer.subnets.iter().cloned().collect();
+                return Ok((Place { subnets, has_v6: false, security_groups: None }, Vec::new()));
+            }
+            subnets::read(&of.cloud, balancer.subnets.iter().cloned().collect(), until).await?
+        }
+        _ => {
+            let asked = subnets::Asked { named: &wanted.subnets, internal: wanted.internal };
+            let (chosen, _) = subnets::choose(&of.cloud, &asked, &of.fallback_subnet, until).await?;
+            for (annotation, what, given) in [
+                ("aws-load-balancer-eip-allocations", "allocations", &wanted.allocations),
+                ("aws-load-balancer-private-ipv4-addresses", "addresses", &wanted.private_addresses),
+            ] {
+                let (have, subnets) = (given.len(), chosen.len());
+                if have != 0 && have != subnets {
+                    let why = format!("has {have} {what} for {subnets} subnets; name one for each");
+                    return Err(Annotations::error(annotation, &why));
+                }
+            }
+            chosen
+        }
+    };
+    let has_v6 = subnets.iter().all(|subnet| !subnet.ipv6_cidr_block_association_set().is_empty());
+    let ids = subnets.iter().filter_map(|subnet| subnet.subnet_id().map(str::to_owned)).collect();
+    let ranges = subnets.iter().filter_map(|subnet| subnet.cidr_block().map(str::to_owned)).collect();
+    Ok((Place { subnets: ids, has_v6, security_groups: None }, ranges))
+}
+
+/// Opens the nodes to the balancer. Returns their groups, and whether something is open that is not wanted.
+pub(super) async fn open(
+    of: &Balancers,
+    claim: &rules::Claim,
+    behind: &Behind<'_>,
+    until: Deadline,
+) -> Result<(BTreeSet<String>, bool)> {
+    if of.closed_groups {
+        return Ok((BTreeSet::new(), false));
+    }
+    let _turn = of.rules.lock().await;
+    let mut groups = rules::Groups::read(&of.cloud, &behind.hosts, until).await?;
+    let mut nodes = groups.of_nodes(&behind.hosts)?;
+    if !behind.all_run() {
+        // EC2 may have forgotten them for a while: what is open stays open.
+        nodes.extend(groups.open_to(&claim.name));
+    }
+    let is_more = groups.grant(&of.cloud, claim, &nodes, until).await?;
+    Ok((nodes, is_more))
+}
+
+/// Closes the nodes to what is not wanted.
+pub(super) async fn close(
+    of: &Balancers,
+    claim: &rules::Claim,
+    nodes: &BTreeSet<String>,
+    until: Deadline,
+) -> Result<(), Failure> {
+    if of.closed_groups {
+        return Ok(());
+    }
+    let _turn = of.rules.lock().await;
+    let mut groups = rules::Groups::read(&of.cloud, &HashMap::new(), until).await?;
+    groups.revoke(&of.cloud, claim, nodes, until).await
+}
+
+/// The same Ensure again, while nothing but AWS's own work was left: whether that has ended. `None`: it is another one.
+async fn still_starts(
+    of: &Balancers,
+    service: &ServiceRef,
+    digest: &str,
+    until: Deadline,
+) -> Result<Option<Balancer>, Failure> {
+    let known = of.network.known.lock().get(&service.uid).map(|known| known.balancer.clone());
+    let same = |one: &Balancer| !one.serves && !digest.is_empty() && digest_of(&one.tags) == digest;
+    let Some(mut balancer) = known.filter(same) else { return Ok(None) };
+    balancer.serves = serves_now(of, &balancer.arn, until).await?;
+    if balancer.serves
+        && let Some(known) = of.network.known.lock().get_mut(&service.uid)
+    {
+        known.balancer.serves = true;
+    }
+    Ok(Some(balancer))
+}
+
+/// Looks at all balancers at once: many that were made together start together.
+async fn serves_now(of: &Balancers, arn: &str, until: Deadline) -> Result<bool, Failure> {
+    let mut starting = of.network.starting.lock().await;
+    if let Some((at, arns)) = &*starting
+        && at.elapsed() < GLANCE
+        && arns.contains(arn)
+    {
+        return Ok(false);
+    }
+    let all = read::all_balancers(&of.cloud, until).await?;
+    let (ready, others): (Vec<_>, Vec<_>) =
+        all.iter().map(read::described).partition(|balancer| balancer.serves);
+    let serves = ready.iter().any(|balancer| balancer.arn == arn);
+    let arns = others.into_iter().map(|balancer| balancer.arn).collect();
+    *starting = Some((Instant::now(), arns));
+    Ok(serves)
+}
+
+/// Returns whether AWS needs a while for the rest.
+pub(super) async fn delete(
+    of: &Balancers,
+    (cluster, service): (&ClusterRef, &ServiceRef),
+    may_delete: impl Fn(&Texts) -> bool,
+    until: Deadline,
+) -> Result<bool, Failure> {
+    let cloud = &of.cloud;
+    let name = names::balancer(&service.uid);
+    let balancer = read::balancer(cloud, &name, until).await?;
+    if balancer.as_ref().is_some_and(|found| !may_delete(&found.tags)) {
+        return Ok(false);
+    }
+    of.network.known.lock().remove(&service.uid);
+    let all = read::all_groups(cloud, until).await?;
+    let found = all.of(cloud, &cluster.uid, service, until).await?;
+    if let Some(balancer) = &balancer {
+        absence_is_fine(apply::delete_balancer(cloud, &balancer.arn, until).await)?;
+    }
+    let mut in_use = false;
+    let groups = [found.of_balancer, found.left].concat();
+    for group in &groups {
+        match apply::delete_group(cloud, &group.arn, until).await {
+            Err(failure) if failure.code() == "ResourceInUse" => in_use = true,
+            answer => absence_is_fine(answer)?,
+        }
+    }
+    let claim = rules::Claim {
+        name,
+        wanted: rules::Rules::new(),
+        checked: groups.iter().map(|group| rules::health_port(&group.is)).collect(),
+        checked_by_others: found.checked_by_others,
+    };
+    close(of, &claim, &BTreeSet::new(), until).await?;
+    if of.defaults.security_groups || balancer.is_some_and(|one| !one.security_groups.is_empty()) {
+        let name = names::security_group(&cluster.name, service);
+        if let Some(own) = OwnGroup::find(cloud, &name, until).await? {
+            in_use |= !own.delete(cloud, until).await?;
+        }
+    }
+    Ok(in_use)
+}
+
+/// A page of the cluster's balancers, and AWS's marker of the next one, empty after the last.
+pub(super) async fn page(
+    of: &Balancers,
+    cluster_uid: &str,
+    (size, marker): (i32, &str),
+    until: Deadline,
+) -> Result<(Vec<LoadBalancer>, String), Failure> {
+    let asked = of
+        .cloud
+        .elb
+        .describe_load_balancers()
+        .page_size(size)
+        .set_marker((!marker.is_empty()).then(|| marker.to_owned()))
+        .send();
+    let answer = of.cloud.calls.make(Action::DescribeLoadBalancers, until, asked).await?;
+    let is_candidate = |one: &&types::LoadBalancer| {
+        read::is_network(one) && names::is_balancer(one.load_balancer_name().unwrap_or_default())
+    };
+    let mut found: Vec<_> = answer
+        .load_balancers()
+        .iter()
+        .filter(is_candidate)
+        .map(|one| (one.load_balancer_name().unwrap_or_default(), read::described(one)))
+        .collect();
+    let arns: Vec<_> = found.iter().map(|(_, one)| one.arn.clone()).collect();
+    let mut tags = read::tags(&of.cloud, &arns, until).await?;
+    let ours = found.iter_mut().filter_map(|(name, balancer)| {
+        balancer.tags = tags.remove(&balancer.arn)?;
+        balancer.standing().listed(name, cluster_uid)
+    });
+    Ok((ours.collect(), answer.next_marker().unwrap_or_default().to_owned()))
+}
+
+fn still_starting() -> InProgress {
+    later(UNTIL_IT_SERVES, "PROVISIONING", "AWS is starting the balancer")
+}

@@ -1,0 +1,78 @@
+//! One mutation: takes the steps of [`super::plan`], and leaves out what AWS does not take yet.
+
+use cloudprovider_sdk::CallContext;
+
+use super::apply::{self, Made};
+use super::plan::{self, Actual, Group, Place, Step};
+use super::wanted::Wanted;
+use crate::api::{Deadline, Failure, Stop};
+use crate::balancers::Balancers;
+use crate::balancers::behind::Behind;
+use crate::balancers::told::{digest_tags, is_whole};
+
+pub(super) struct Work<'a> {
+    pub of: &'a Balancers,
+    pub ctx: &'a CallContext,
+    pub behind: Behind<'a>,
+    pub until: Deadline,
+}
+
+impl Work<'_> {
+    /// Takes steps until none is left.
+    pub(super) async fn converge(
+        &mut self,
+        wanted: &Wanted,
+        place: &Place,
+        actual: &mut Actual,
+    ) -> Result<(), Stop> {
+        while let Some(mut step) = plan::next(wanted, place, &self.behind.backends, actual) {
+            let there = actual.balancer.as_ref();
+            // Half a change must not pass for what was applied before, should the Service be changed back.
+            if there.is_some_and(|one| is_whole(&one.tags)) {
+                step = Step::Tag(digest_tags(""));
+            }
+            let arn = there.map(|one| one.arn.clone()).unwrap_or_default();
+            match self.take(wanted, &arn, &step).await? {
+                None => {}
+                Some(made) => {
+                    actual.after(&step, wanted, &made.arn);
+                    if let (Step::CreateBalancer(_), Some(balancer)) = (&step, &mut actual.balancer) {
+                        balancer.dns = made.dns;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a target group the backends, and nothing else.
+    pub(super) async fn fill(&mut self, group: &mut Group) -> Result<(), Stop> {
+        while let Some(step) = plan::of_targets(group, &self.behind.backends) {
+            Stop::if_cancelled(self.ctx)?;
+            match apply::targets(&self.of.cloud, &step, self.until).await {
+                Ok(()) => group.after(&step),
+                Err(failure) => self.without_refused(failure, &step).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// `None`: AWS refused some of the targets, which are left out from now on.
+    async fn take(&mut self, wanted: &Wanted, balancer: &str, step: &Step) -> Result<Option<Made>, Stop> {
+        Stop::if_cancelled(self.ctx)?;
+        match apply::take(&self.of.cloud, wanted, balancer, step, self.until).await {
+            Ok(made) => Ok(Some(made)),
+            Err(failure) => self.without_refused(failure, step).await.map(|()| None),
+        }
+    }
+
+    /// Looks again if AWS refuses targets.
+    async fn without_refused(&mut self, failure: Failure, step: &Step) -> Result<(), Stop> {
+        match step {
+            Step::Register { targets, .. } if failure.code() == "InvalidTarget" => {
+                self.behind.refused(targets).await
+            }
+            _ => Err(failure.into()),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What the contract is told of a balancer, and the tags in which AWS keeps what it has to know for that: whose it is, what is
+//! applied.
+
+use cloudprovider_sdk::proto::{LoadBalancer, LoadBalancerIngress, LoadBalancerState, Ownership, ServiceRef};
+
+use super::names;
+use super::service::Texts;
+use crate::cloud::{Cloud, Owner};
+
+/// A balancer of either kind.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Standing<'a> {
+    pub id: &'a str,
+    pub dns: &'a str,
+    pub serves: bool,
+    pub tags: &'a Texts,
+}
+
+impl Standing<'_> {
+    pub(super) fn told(&self, service: &ServiceRef, ownership: Ownership) -> LoadBalancer {
+        let state = if self.serves { LoadBalancerState::Active } else { LoadBalancerState::Pending };
+        let hostname = self.dns.to_owned();
+        let ingress = LoadBalancerIngress { hostname, ..LoadBalancerIngress::default() };
+        LoadBalancer {
+            service: Some(service.clone()),
+            id: self.id.to_owned(),
+            name: names::balancer(&service.uid),
+            state: state.into(),
+            ingress: if self.dns.is_empty() { Vec::new() } else { vec![ingress] },
+            applied_digest: digest_of(self.tags),
+            ownership: ownership.into(),
+            ..LoadBalancer::default()
+        }
+    }
+
+    /// As one of the list of a cluster's balancers, if it has this name and is the cluster's.
+    pub(super) fn listed(&self, name: &str, cluster_uid: &str) -> Option<LoadBalancer> {
+        let (owner, uid) = self.tags.get(names::OWNER_TAG)?.split_once('/')?;
+        let (namespace, of_namespace) = self.tags.get(names::SERVICE_TAG)?.split_once('/')?;
+        let service = ServiceRef {
+            namespace: namespace.to_owned(),
+            name: of_namespace.to_owned(),
+            uid: uid.to_owned(),
+        };
+        (owner == cluster_uid && names::balancer(uid) == name).then(|| self.told(&service, Ownership::ByUid))
+    }
+}
+
+/// Whose a balancer or a target group is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// The Service's, made or taken over by this provider.
+    Ours,
+    /// The Service's by its name and the cluster's tags: the published provider made it.
+    Legacy,
+    Others,
+}
+
+/// Whose something with these tags is, if its name is the Service's.
+pub(super) fn whose(cloud: &Cloud, cluster_uid: &str, service: &ServiceRef, tags: &Texts) -> Whose {
+    match tags.get(names::OWNER_TAG) {
+        Some(owner) if *owner == names::owner(cluster_uid, service) => return Whose::Ours,
+        Some(_) => return Whose::Others,
+        None => {}
+    }
+    let of_cluster = cloud.cluster.owner_by(tags.iter().map(|(key, value)| (&**key, &**value))) == Owner::Us;
+    if of_cluster && tags.get(names::SERVICE_TAG) == Some(&names::service(service)) {
+        Whose::Legacy
+    } else {
+        Whose::Others
+    }
+}
+
+pub(super) fn absent(service: &ServiceRef, state: LoadBalancerState) -> LoadBalancer {
+    LoadBalancer { service: Some(service.clone()), state: state.into(), ..LoadBalancer::default() }
+}
+
+pub(super) fn digest_tags(digest: &str) -> Texts {
+    let (applied, backends) = names::split(digest);
+    [(names::APPLIED_TAG.to_owned(), applied), (names::BACKENDS_TAG.to_owned(), backends)].into()
+}
+
+pub(super) fn digest_of(tags: &Texts) -> String {
+    let of = |key| tags.get(key).map(String::as_str).unwrap_or_default();
+    names::joined(of(names::APPLIED_TAG), of(names::BACKENDS_TAG))
+}
+
+/// Whether a digest tells of everything about the balancer, as it does not while a change is half made.
+pub(super) fn is_whole(tags: &Texts) -> bool {
+    tags.get(names::APPLIED_TAG).is_some_and(|tag| !tag.is_empty())
+}

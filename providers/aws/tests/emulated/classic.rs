@@ -1,0 +1,297 @@
+//! Classic balancers: the same as the published provider's, beside network balancers, and nothing left behind.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cloudprovider_proto::v1alpha1::{Adoption, LoadBalancerState, Protocol, Service, TrafficPolicy};
+
+use crate::aws::{Aws, Instance};
+use crate::balancers::{
+    self, LEGACY, SERVE, ensure, get, killed, left, list, nodes, taken_over, try_delete, try_ensure, update,
+};
+
+const TYPE: &str = "service.beta.kubernetes.io/aws-load-balancer-type";
+/// Certificates of IAM are known to the emulator without being made.
+pub(crate) const CERTIFICATE: (&str, &str) =
+    ("aws-load-balancer-ssl-cert", "arn:aws:iam::123456789012:server-certificate/web");
+pub(crate) const POLICY: (&str, &str) =
+    ("aws-load-balancer-ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01");
+const GIVEN: &str = "aws-load-balancer-security-groups";
+const EXTRA: &str = "aws-load-balancer-extra-security-groups";
+
+/// Which TCP ports lead to which node ports.
+pub(crate) fn classic(number: usize, annotations: &[(&str, &str)], ports: &[(i32, i32)]) -> Service {
+    let ports: Vec<_> = ports.iter().map(|(port, node_port)| (Protocol::Tcp, *port, *node_port)).collect();
+    let mut service = balancers::service(number, annotations, &ports);
+    service.annotations.remove(TYPE);
+    service
+}
+
+fn web(number: usize) -> Service {
+    classic(number, &[], &[(80, 30_000 + number as i32)])
+}
+
+/// Classic balancers of every kind.
+fn kinds() -> Vec<Service> {
+    let checks = [
+        ("aws-load-balancer-healthcheck-protocol", "HTTP"),
+        ("aws-load-balancer-healthcheck-path", "/ready"),
+        ("aws-load-balancer-healthcheck-port", "8080"),
+        ("aws-load-balancer-healthcheck-interval", "20"),
+        ("aws-load-balancer-healthcheck-timeout", "4"),
+        ("aws-load-balancer-healthcheck-healthy-threshold", "3"),
+        ("aws-load-balancer-healthcheck-unhealthy-threshold", "4"),
+    ];
+    let settings = [
+        ("aws-load-balancer-cross-zone-load-balancing-enabled", "true"),
+        ("aws-load-balancer-connection-draining-enabled", "true"),
+        ("aws-load-balancer-connection-draining-timeout", "120"),
+        ("aws-load-balancer-connection-idle-timeout", "90"),
+        ("aws-load-balancer-access-log-enabled", "true"),
+        ("aws-load-balancer-access-log-emit-interval", "5"),
+        ("aws-load-balancer-access-log-s3-bucket-name", "logs"),
+        ("aws-load-balancer-access-log-s3-bucket-prefix", "web"),
+    ];
+    let speaks = |protocol| ("aws-load-balancer-backend-protocol", protocol);
+    let some = ("aws-load-balancer-ssl-ports", "443");
+    let ranges = vec!["192.0.2.0/24".to_owned(), "198.51.100.0/24".to_owned()];
+    vec![
+        web(1),
+        classic(2, &[], &[(80, 30_002), (443, 30_102)]),
+        Service {
+            external_traffic_policy: TrafficPolicy::Local.into(),
+            health_check_node_port: 32_000,
+            ..web(3)
+        },
+        Service { source_ranges: ranges, ..web(4) },
+        classic(5, &checks, &[(80, 30_005)]),
+        classic(6, &settings, &[(80, 30_006)]),
+        classic(7, &[("aws-load-balancer-additional-resource-tags", "team=shop,cost")], &[(80, 30_007)]),
+        classic(8, &[("aws-load-balancer-proxy-protocol", "*")], &[(80, 30_008), (81, 30_108)]),
+        classic(9, &[("aws-load-balancer-internal", "true")], &[(80, 30_009)]),
+        classic(10, &[CERTIFICATE, POLICY, some], &[(80, 30_010), (443, 30_110)]),
+        classic(11, &[CERTIFICATE, speaks("http")], &[(443, 30_011)]),
+        classic(12, &[speaks("http")], &[(80, 30_012)]),
+    ]
+}
+
+#[tokio::test]
+async fn each_provider_takes_over_classic_balancers_without_changing_them() {
+    taken_over("", kinds()).await;
+}
+
+#[tokio::test]
+async fn whoever_is_killed_at_any_call_leaves_one_classic_balancer_and_then_nothing() {
+    let first = classic(1, &[CERTIFICATE], &[(443, 30_001), (80, 30_002)]);
+    let proxy = ("aws-load-balancer-proxy-protocol", "*");
+    let mut second = classic(1, &[CERTIFICATE, POLICY, proxy], &[(443, 30_003)]);
+    second.source_ranges.push("192.0.2.0/24".to_owned());
+    killed("", [first, second]).await;
+}
+
+/// The lines about the balancer of the Service of this number.
+fn about(lines: &[String], number: usize) -> Vec<&str> {
+    let begin = format!("classic a{number:08}");
+    let of = |line: &String| line.starts_with(&begin);
+    lines.iter().filter(|line| of(line)).map(|line| line.split_once(": ").unwrap().1).collect()
+}
+
+#[tokio::test]
+async fn a_classic_balancer_is_edited_in_place_and_followed() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 3").await;
+    let native = aws.native(&SERVE).await;
+    let first = classic(1, &[CERTIFICATE], &[(443, 30_001)]);
+    let made = ensure(&native, &first, &nodes(&instances[..1]), "class-service-one").await;
+    assert_eq!(made.state(), LoadBalancerState::Active);
+    assert!(made.ingress[0].hostname.ends_with(".us-east-1.elb.amazonaws.com"), "{made:?}");
+
+    let other = (CERTIFICATE.0, "arn:aws:iam::123456789012:server-certificate/other");
+    let mut edited = classic(1, &[other], &[(443, 30_001), (80, 30_002)]);
+    let then = aws.tell("calls").await;
+    ensure(&native, &edited, &nodes(&instances[..1]), "class-other-one").await;
+    let changes = aws.changes_since(&then).await;
+    let made_new = |action: &str| changes.get(&format!("elasticloadbalancing:{action}")).copied();
+    assert_eq!(made_new("SetLoadBalancerListenerSSLCertificate"), Some(1), "{changes:?}");
+    assert_eq!(made_new("DeleteLoadBalancerListeners"), None, "the port is never closed");
+    let lines = left(&mut aws).await;
+    let of = about(&lines, 1);
+    assert!(of.contains(&&*format!("SSL 443 to TCP 30001 {} []", other.1)), "{of:?}");
+    assert!(of.contains(&&*format!("SSL 80 to TCP 30002 {} []", other.1)), "{of:?}");
+
+    // Another node port: AWS has one listener for a port.
+    edited.ports[0].node_port = 30_003;
+    ensure(&native, &edited, &nodes(&instances[..1]), "class-third-one").await;
+    assert!(about(&left(&mut aws).await, 1).iter().any(|line| line.starts_with("SSL 443 to TCP 30003 ")));
+
+    let with = |lines: Vec<String>, of: &[Instance]| {
+        let mut ids: Vec<_> = of.iter().map(|one| one.id.clone()).collect();
+        ids.sort();
+        about(&lines, 1)[0..].iter().any(|line| line.ends_with(&format!(" with [{}]", ids.join(" "))))
+    };
+    assert_eq!(update(&native, &[edited.clone()], &nodes(&instances), "class-third-all").await, 1);
+    assert!(with(left(&mut aws).await, &instances), "{:?}", left(&mut aws).await);
+    assert_eq!(get(&native, &edited).await.applied_digest, "class-third-all");
+    assert_eq!(update(&native, &[edited.clone()], &nodes(&instances[1..]), "class-third-two").await, 1);
+    assert!(with(left(&mut aws).await, &instances[1..]));
+
+    assert!(try_delete(&native, &edited, Adoption::Refuse).await.unwrap());
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+    assert_eq!(get(&native, &edited).await.state(), LoadBalancerState::Absent);
+}
+
+#[tokio::test]
+async fn a_group_that_a_user_gives_to_two_balancers_stays_open_until_neither_has_it() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let given: String = aws.tell("security-group given").await;
+    let extra: String = aws.tell("security-group extra").await;
+    let native = aws.native(&SERVE).await;
+    let two = [1, 2]
+        .map(|number| classic(number, &[(GIVEN, &given), (EXTRA, &extra)], &[(80, 30_000 + number as i32)]));
+    let open = |lines: &[String]| {
+        let lines = lines.iter().filter_map(|line| line.strip_prefix("rule of nodes: everything from "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    for service in &two {
+        ensure(&native, service, &nodes, "one").await;
+    }
+    let lines = left(&mut aws).await;
+    assert_eq!(open(&lines), ["given"], "the extra group is for something else");
+    let guards =
+        |line: &&String| line.ends_with(" in given in extra") || line.ends_with(" in extra in given");
+    assert_eq!(lines.iter().filter(guards).count(), 2, "{lines:?}");
+
+    // One gets a group of its own, the other one is served as before; and back.
+    ensure(&native, &web(1), &nodes, "two").await;
+    let own = web(1).r#ref.unwrap().uid.replace('-', "");
+    let own = format!("k8s-elb-a{}", &own[..31]);
+    let mut both = vec!["given".to_owned(), own.clone()];
+    both.sort();
+    assert_eq!(open(&left(&mut aws).await), both);
+    ensure(&native, &two[0], &nodes, "three").await;
+    let lines = left(&mut aws).await;
+    assert_eq!(
+        (open(&lines), lines.iter().any(|line| line.contains(&own))),
+        (vec!["given".to_owned()], false)
+    );
+
+    assert!(try_delete(&native, &two[0], Adoption::Refuse).await.unwrap());
+    assert_eq!(open(&left(&mut aws).await), ["given"]);
+    assert!(try_delete(&native, &two[1], Adoption::Refuse).await.unwrap());
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_group_whose_rule_somebody_else_made_keeps_it() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    // As that of a control plane: the nodes let it in before any Service has it.
+    let given: String = aws.tell("security-group given").await;
+    aws.tell::<serde_json::Value>(&format!("let-in {given}")).await;
+    let before = left(&mut aws).await;
+    assert_eq!(before, ["rule of nodes: everything from given"]);
+    let native = aws.native(&SERVE).await;
+    for service in [classic(1, &[(GIVEN, &given)], &[(80, 30_001)]), web(1)] {
+        ensure(&native, &service, &nodes, "one").await;
+        assert!(left(&mut aws).await.contains(&before[0]));
+    }
+    ensure(&native, &classic(1, &[(GIVEN, &given)], &[(80, 30_001)]), &nodes, "two").await;
+    assert!(try_delete(&native, &web(1), Adoption::Refuse).await.unwrap());
+    assert_eq!(left(&mut aws).await, before);
+}
+
+#[tokio::test]
+async fn the_cloud_config_names_the_group_of_all_classic_balancers() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let shared: String = aws.tell("security-group shared").await;
+    ensure(&aws.native(&SERVE).await, &web(1), &nodes, "one").await;
+    aws.configure(&format!("ElbSecurityGroup = {shared}"));
+    let native = aws.native(&SERVE).await;
+    for number in [1, 2] {
+        ensure(&native, &web(number), &nodes, "two").await;
+    }
+    let lines = left(&mut aws).await;
+    let rules: Vec<_> = lines.iter().filter(|line| line.starts_with("rule of ")).collect();
+    assert_eq!(rules, ["rule of nodes: everything from shared"], "{lines:?}");
+    for number in [1, 2] {
+        assert!(try_delete(&native, &web(number), Adoption::Refuse).await.unwrap());
+    }
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_node_joins_classic_balancers_in_two_calls_for_each() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let native = aws.native(&SERVE).await;
+    let services: Vec<_> = (1..=5).map(web).collect();
+    for service in &services {
+        ensure(&native, service, &nodes(&instances[..1]), "class-service-one").await;
+    }
+    let before = aws.tell::<BTreeMap<String, u32>>("calls").await;
+    assert_eq!(update(&native, &services, &nodes(&instances), "class-service-two").await, 5);
+    let after = aws.tell::<BTreeMap<String, u32>>("calls").await;
+    let made = |action: &str| after.get(action).unwrap_or(&0) - before.get(action).unwrap_or(&0);
+    let all = ["RegisterInstancesWithLoadBalancer", "AddTags", "DescribeLoadBalancers", "DescribeTags"];
+    let all = all.map(|action| made(&format!("elasticloadbalancing:{action}")));
+    assert_eq!((all, made("ec2:DescribeSecurityGroups")), ([5, 5, 1, 1], 1));
+    // As many as there are: what was in the balancers is not asked for again.
+    let total = |calls: &BTreeMap<String, u32>| {
+        let of_balancing = calls.iter().filter(|(action, _)| action.starts_with("elasticloadbalancing:"));
+        of_balancing.map(|one| one.1).sum::<u32>()
+    };
+    assert_eq!(total(&after) - total(&before), 12);
+}
+
+#[tokio::test]
+async fn both_kinds_are_listed_and_follow_their_nodes_together() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let native = aws.native(&SERVE).await;
+    let network =
+        |number: usize| balancers::service(number, &[], &[(Protocol::Tcp, 80, 30_000 + number as i32)]);
+    let services = [web(1), network(2), web(3), network(4), web(5)];
+    for service in &services {
+        ensure(&native, service, &nodes(&instances[..1]), "class-service-one").await;
+    }
+    let by_default = aws.native(&["--load-balancers=network"]).await;
+    let named = classic(6, &[("aws-load-balancer-type", "")], &[(80, 30_006)]);
+    ensure(&by_default, &named, &nodes(&instances[..1]), "class-service-one").await;
+    assert!(left(&mut aws).await.iter().any(|line| line.starts_with("group k8s-shop-web6-")));
+
+    assert_eq!(update(&native, &services, &nodes(&instances), "class-service-two").await, 5);
+    for page_size in [1, 2, 100] {
+        let all = list(&native, page_size).await;
+        let names: BTreeSet<_> = all.keys().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            (1..=6)
+                .map(|number| ["", "web-1", "web-2", "web-3", "web-4", "web-5", "web-6"][number])
+                .collect()
+        );
+        assert_eq!(all.values().filter(|digest| *digest == "class-service-two").count(), 5, "{all:?}");
+    }
+    let lines = left(&mut aws).await;
+    let missing = |line: &&String| {
+        line.starts_with("classic ") && line.contains(" with ") || line.starts_with("group k8s")
+    };
+    assert_eq!(lines.iter().filter(missing).filter(|line| line.contains(&instances[1].id)).count(), 5);
+}
+
+#[tokio::test]
+async fn a_balancer_that_would_change_its_type_is_refused_and_stays() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let native = aws.native(&SERVE).await;
+    let network = balancers::service(1, &[], &[(Protocol::Tcp, 80, 30_001)]);
+    for (is, wanted) in [(web(1), network.clone()), (network, web(1))] {
+        ensure(&native, &is, &nodes, "one").await;
+        let before = left(&mut aws).await;
+        let refused = try_ensure(&native, &wanted, &nodes, "two", LEGACY).await.unwrap_err();
+        assert!(refused.message().contains("aws-load-balancer-type"), "{refused}");
+        assert_eq!(left(&mut aws).await, before);
+        assert!(try_delete(&native, &wanted, Adoption::Refuse).await.unwrap(), "whatever type it has now");
+        assert_eq!(left(&mut aws).await, Vec::<String>::new());
+    }
+}
