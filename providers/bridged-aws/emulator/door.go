@@ -39,10 +39,12 @@ var codes = map[int]string{
 // Door is a proxy in front of moto that counts calls, and can fail them as a cloud in trouble does.
 type Door struct {
 	// URL is the endpoint for the provider's cloud config.
-	URL    string
-	state  atomic.Value
-	moto   *httputil.ReverseProxy
-	server http.Server
+	URL   string
+	state atomic.Value
+	// starting is that network balancers do not serve yet.
+	starting atomic.Bool
+	moto     *httputil.ReverseProxy
+	server   http.Server
 	journal
 }
 
@@ -59,7 +61,7 @@ func NewDoor(moto string) (*Door, error) {
 	door := &Door{URL: "http://" + listener.Addr().String(), journal: journal{calls: map[string]int{}, callers: map[string]bool{}}}
 	door.moto = &httputil.ReverseProxy{
 		Rewrite:        func(request *httputil.ProxyRequest) { request.SetURL(target) },
-		ModifyResponse: door.cut,
+		ModifyResponse: door.change,
 	}
 	door.server.Handler = door
 	door.state.Store(Open)
@@ -77,6 +79,9 @@ func (d *Door) Set(state string) error {
 	d.state.Store(state)
 	return nil
 }
+
+// Starting says whether network balancers do not serve yet, as AWS's do not for minutes after they are made. In moto they serve at once.
+func (d *Door) Starting(are bool) { d.starting.Store(are) }
 
 // Close stops the proxy.
 func (d *Door) Close() error { return d.server.Close() }
@@ -119,14 +124,21 @@ func (d *Door) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// cut drops the second half of the answer if the state is [Half].
-func (d *Door) cut(response *http.Response) error {
-	if d.state.Load() != Half {
+// change drops the second half of the answer if the state is [Half], and lets balancers start.
+func (d *Door) change(response *http.Response) error {
+	cuts := d.state.Load() == Half
+	if !cuts && !d.starting.Load() {
 		return nil
 	}
 	body, err := io.ReadAll(response.Body)
 	err = errors.Join(err, response.Body.Close())
-	response.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body[:len(body)/2]), broken{}))
+	if cuts {
+		response.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body[:len(body)/2]), broken{}))
+		return err
+	}
+	body = bytes.ReplaceAll(body, []byte("<Code>active</Code>"), []byte("<Code>provisioning</Code>"))
+	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	response.Header.Set("Content-Length", strconv.Itoa(len(body)))
 	return err
 }
 

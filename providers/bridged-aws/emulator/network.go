@@ -141,6 +141,15 @@ func (c *Cloud) MakeGroup(ctx context.Context, network Network, name string) (st
 	return *made.GroupId, nil
 }
 
+// MakeAddress allocates an elastic address, and returns the allocation's ID.
+func (c *Cloud) MakeAddress(ctx context.Context) (string, error) {
+	made, err := c.ec2.AllocateAddress(ctx, &ec2.AllocateAddressInput{})
+	if err != nil {
+		return "", err
+	}
+	return *made.AllocationId, nil
+}
+
 // LetIn lets everything from a security group through to the nodes.
 func (c *Cloud) LetIn(ctx context.Context, network Network, group string) error {
 	_, err := c.ec2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{

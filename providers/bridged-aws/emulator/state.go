@@ -27,6 +27,8 @@ type Balancer struct {
 	Groups []string `json:"groups,omitempty"`
 	// Instances are its sorted backends; for a network balancer those of its first target group.
 	Instances []string `json:"instances"`
+	// Addresses are the allocations of its elastic addresses, sorted.
+	Addresses []string `json:"addresses,omitempty"`
 }
 
 // Route is a route table entry that leads to an instance, or did.
@@ -72,6 +74,12 @@ func (c *Cloud) Balancers(ctx context.Context) ([]Balancer, error) {
 
 func (c *Cloud) networkBalancer(ctx context.Context, found elbv2types.LoadBalancer) (Balancer, error) {
 	one := Balancer{Name: aws.ToString(found.LoadBalancerName), Kind: string(found.Type), DNS: aws.ToString(found.DNSName), Groups: found.SecurityGroups}
+	for _, zone := range found.AvailabilityZones {
+		for _, address := range zone.LoadBalancerAddresses {
+			one.Addresses = append(one.Addresses, aws.ToString(address.AllocationId))
+		}
+	}
+	slices.Sort(one.Addresses)
 	listeners, err := c.elbv2.DescribeListeners(ctx, &elbv2.DescribeListenersInput{LoadBalancerArn: found.LoadBalancerArn})
 	if err != nil {
 		return one, err
@@ -125,6 +133,9 @@ func (c *Cloud) Left(ctx context.Context, network Network) ([]string, error) {
 		for _, id := range one.Groups {
 			line += " in " + names[id]
 		}
+		if len(one.Addresses) > 0 {
+			line += fmt.Sprintf(" at %v", one.Addresses)
+		}
 		lines = append(lines, line)
 	}
 	classic, err := c.classic(ctx)
@@ -132,6 +143,11 @@ func (c *Cloud) Left(ctx context.Context, network Network) ([]string, error) {
 		return nil, err
 	}
 	lines = append(lines, classic...)
+	listeners, err := c.listeners(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lines = append(lines, listeners...)
 	groups, err := c.elbv2.DescribeTargetGroups(ctx, &elbv2.DescribeTargetGroupsInput{})
 	if err != nil {
 		return nil, err
@@ -172,6 +188,30 @@ func (c *Cloud) Left(ctx context.Context, network Network) ([]string, error) {
 		lines = append(lines, fmt.Sprintf("route %s to %s", route.Destination, route.Instance))
 	}
 	slices.Sort(lines)
+	return lines, nil
+}
+
+// listeners tells of each listener of the network balancers, as one line.
+func (c *Cloud) listeners(ctx context.Context) ([]string, error) {
+	found, err := c.elbv2.DescribeLoadBalancers(ctx, &elbv2.DescribeLoadBalancersInput{})
+	if err != nil {
+		return nil, err
+	}
+	lines := []string{}
+	for _, one := range found.LoadBalancers {
+		listeners, err := c.elbv2.DescribeListeners(ctx, &elbv2.DescribeListenersInput{LoadBalancerArn: one.LoadBalancerArn})
+		if err != nil {
+			return nil, err
+		}
+		for _, of := range listeners.Listeners {
+			certificate := ""
+			if len(of.Certificates) > 0 {
+				certificate = aws.ToString(of.Certificates[0].CertificateArn)
+			}
+			lines = append(lines, fmt.Sprintf("listener %s %d/%s %s %s", aws.ToString(one.LoadBalancerName), aws.ToInt32(of.Port), of.Protocol,
+				certificate, aws.ToString(of.SslPolicy)))
+		}
+	}
 	return lines, nil
 }
 

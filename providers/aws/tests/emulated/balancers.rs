@@ -15,6 +15,11 @@ use crate::aws::{Aws, Instance, Provider, cluster};
 /// Balancers have security groups.
 pub(crate) const MANAGED: &str = "NLBSecurityGroupMode = Managed";
 pub(crate) const SERVE: [&str; 1] = ["--load-balancers=classic"];
+/// Certificates of IAM are known to the emulator without being made.
+pub(crate) const CERTIFICATE: (&str, &str) =
+    ("aws-load-balancer-ssl-cert", "arn:aws:iam::123456789012:server-certificate/web");
+pub(crate) const POLICY: (&str, &str) =
+    ("aws-load-balancer-ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01");
 pub(crate) const LEGACY: Adoption = Adoption::AdoptByLegacyName;
 
 pub(crate) fn service(
@@ -73,6 +78,8 @@ fn kinds() -> Vec<Service> {
         ("aws-load-balancer-healthcheck-unhealthy-threshold", "4"),
     ];
     let attributes = ("aws-load-balancer-target-group-attributes", "proxy_protocol_v2.enabled=true");
+    let (some, speaks_tls) =
+        (("aws-load-balancer-ssl-ports", "443"), ("aws-load-balancer-backend-protocol", "ssl"));
     vec![
         service(1, &[], &[tcp]),
         service(2, &[], &[(Protocol::Tcp, 80, 30082), secure]),
@@ -93,6 +100,8 @@ fn kinds() -> Vec<Service> {
         service(9, &[attributes], &[(Protocol::Tcp, 80, 30089)]),
         service(10, &[("aws-load-balancer-internal", "true")], &[(Protocol::Tcp, 80, 30090)]),
         ranges(local(service(11, &[], &[(Protocol::Udp, 53, 30091)]))),
+        service(12, &[CERTIFICATE, POLICY, some], &[(Protocol::Tcp, 80, 30092), (Protocol::Tcp, 443, 30192)]),
+        service(13, &[CERTIFICATE, speaks_tls], &[(Protocol::Tcp, 443, 30093)]),
     ]
 }
 
@@ -325,6 +334,66 @@ pub(crate) async fn taken_over(setting: &str, kinds: Vec<Service>) {
         ensure(&published, &service, &nodes, "one").await;
     }
     assert_eq!(aws.changes_since(&then).await, always);
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_new_balancer_asks_for_nothing_else() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let native = aws.native(&SERVE).await;
+    aws.tell::<serde_json::Value>("starting on").await;
+    for _ in 0..3 {
+        let answer = try_ensure(&native, &web(1), &nodes, "class-service-one", Adoption::Refuse).await;
+        let answer = answer.unwrap();
+        let told = answer.load_balancer.unwrap();
+        assert_eq!(answer.in_progress.unwrap().reason, "PROVISIONING");
+        assert_eq!((told.state(), told.ingress.len()), (LoadBalancerState::Pending, 1), "{told:?}");
+        assert_eq!(told.applied_digest, "class-service-one", "everything is applied that there is to apply");
+    }
+    // All that were made together are looked at together, once in a while.
+    let then: BTreeMap<String, u32> = aws.tell("calls").await;
+    for _ in 0..20 {
+        let again = try_ensure(&native, &web(1), &nodes, "class-service-one", Adoption::Refuse).await;
+        assert!(again.unwrap().in_progress.is_some());
+    }
+    let now: BTreeMap<String, u32> = aws.tell("calls").await;
+    let more: u32 = now.values().sum::<u32>() - then.values().sum::<u32>();
+    assert!(more <= 2, "{more} calls, {then:?} before, {now:?} after");
+    // A node that comes in the meantime does not wait for that.
+    assert_eq!(update(&native, &[web(1)], &[], "class-service-none").await, 1);
+    aws.tell::<serde_json::Value>("starting off").await;
+    let begun = std::time::Instant::now();
+    loop {
+        let last = try_ensure(&native, &web(1), &[], "class-service-none", Adoption::Refuse).await.unwrap();
+        if last.in_progress.is_none() {
+            assert_eq!(last.load_balancer.unwrap().state(), LoadBalancerState::Active);
+            return;
+        }
+        assert!(begun.elapsed().as_secs() < 60, "{last:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_balancer_has_the_elastic_addresses_that_its_user_owns() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let mut ids: [String; 2] = [aws.tell("address").await, aws.tell("address").await];
+    let with =
+        |ids: &str| service(1, &[("aws-load-balancer-eip-allocations", ids)], &[(Protocol::Tcp, 80, 30_001)]);
+    let native = aws.native(&SERVE).await;
+    let refused = try_ensure(&native, &with(&ids[0]), &nodes, "one", Adoption::Refuse).await.unwrap_err();
+    assert!(refused.message().contains("1 allocations for 2 subnets"), "{refused}");
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+    ensure(&native, &with(&ids.join(",")), &nodes, "one").await;
+    let made = left(&mut aws).await;
+    ids.sort();
+    assert!(made[0].ends_with(&format!(" at [{}]", ids.join(" "))), "{made:?}");
+    let published = aws.published().await;
+    let then = aws.tell("calls").await;
+    ensure(&published, &with(&ids.join(",")), &nodes, "one").await;
+    assert_eq!(aws.changes_since(&then).await, BTreeMap::new());
+    assert_eq!(left(&mut aws).await, made);
 }
 
 #[tokio::test]

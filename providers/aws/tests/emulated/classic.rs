@@ -6,15 +6,11 @@ use cloudprovider_proto::v1alpha1::{Adoption, LoadBalancerState, Protocol, Servi
 
 use crate::aws::{Aws, Instance};
 use crate::balancers::{
-    self, LEGACY, SERVE, ensure, get, killed, left, list, nodes, taken_over, try_delete, try_ensure, update,
+    self, CERTIFICATE, LEGACY, POLICY, SERVE, ensure, get, killed, left, list, nodes, taken_over, try_delete,
+    try_ensure, update,
 };
 
 const TYPE: &str = "service.beta.kubernetes.io/aws-load-balancer-type";
-/// Certificates of IAM are known to the emulator without being made.
-pub(crate) const CERTIFICATE: (&str, &str) =
-    ("aws-load-balancer-ssl-cert", "arn:aws:iam::123456789012:server-certificate/web");
-pub(crate) const POLICY: (&str, &str) =
-    ("aws-load-balancer-ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01");
 const GIVEN: &str = "aws-load-balancer-security-groups";
 const EXTRA: &str = "aws-load-balancer-extra-security-groups";
 

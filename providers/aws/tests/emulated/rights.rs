@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tonic::Status;
 
 use crate::aws::{Aws, Instance, Provider};
-use crate::balancers::{self, MANAGED, SERVE, service};
-use crate::classic::{self, classic};
+use crate::balancers::{self, CERTIFICATE, MANAGED, POLICY, SERVE, service};
+use crate::classic::classic;
 use crate::routes;
 
 const PARTS: [&str; 5] = ["nodes", "routes", "classic-balancers", "network-balancers", "security-groups"];
@@ -110,9 +110,9 @@ impl Life<'_> {
         let machines = self.machines;
         let subnet = |at: usize| ("aws-load-balancer-subnets", &*self.subnets[at]);
         let group = ("aws-load-balancer-security-groups", self.security_group);
-        let (first, other) = (classic::CERTIFICATE, (classic::CERTIFICATE.0, "arn:aws:iam::1:other"));
+        let (first, other) = (CERTIFICATE, (CERTIFICATE.0, "arn:aws:iam::1:other"));
         let more = [
-            classic::POLICY,
+            POLICY,
             ("aws-load-balancer-proxy-protocol", "*"),
             ("aws-load-balancer-cross-zone-load-balancing-enabled", "true"),
         ];

@@ -21,7 +21,7 @@ import (
 	"cloudprovider.ccm/bridged-aws/emulator"
 )
 
-const usage = "launch ZONE [COUNT [NAME [TYPE]]], named NAME, shapes, stop ID, start ID, terminate ID, check ID, hide ID, show ID, instance ID, balancers, inspect NAME, legacy NAME SERVICE, unmake NAME, left, routes, security-group NAME, let-in ID, calls, " +
+const usage = "launch ZONE [COUNT [NAME [TYPE]]], named NAME, shapes, stop ID, start ID, terminate ID, check ID, hide ID, show ID, instance ID, balancers, inspect NAME, legacy NAME SERVICE, unmake NAME, left, routes, security-group NAME, address, let-in ID, starting on|off, calls, " +
 	"callers, run-on ID, rules [JSON], or door STATE"
 
 func main() {
@@ -132,6 +132,11 @@ func obey(ctx context.Context, cloud *emulator.Cloud, door *emulator.Door, netwo
 		return cloud.Left(ctx, network)
 	case "security-group":
 		return cloud.MakeGroup(ctx, network, of)
+	case "starting":
+		door.Starting(of == "on")
+		return struct{}{}, nil
+	case "address":
+		return cloud.MakeAddress(ctx)
 	case "let-in":
 		return struct{}{}, cloud.LetIn(ctx, network, of)
 	case "routes":
