@@ -34,7 +34,7 @@ use crate::config::Config;
 use behind::instances_of;
 use hosts::Hosts;
 use service::{Annotations, Defaults, Kind, Texts};
-use told::{Standing, Whose, absent, whose};
+use told::{Digests, Standing, Whose, absent, whose};
 
 /// How soon to look whether what is deleted is gone.
 const UNTIL_IT_IS_GONE: Duration = Duration::from_secs(5);
@@ -53,6 +53,7 @@ const AT_ONCE: usize = 8;
 pub(crate) struct Balancers {
     cloud: Cloud,
     defaults: Defaults,
+    digests: Digests,
     /// Services whose annotation names no kind get a network balancer.
     network_by_default: bool,
     /// Where balancers go if no subnet is the cluster's.
@@ -104,11 +105,13 @@ impl Asked<'_> {
     /// Tells what there is, and what is still to be done.
     fn answer(
         &self,
+        of: &Balancers,
         balancer: Option<Standing<'_>>,
         outcome: Result<(), Stop>,
     ) -> Result<EnsureLoadBalancerResponse> {
         let pending = || absent(self.reference, LoadBalancerState::Pending);
-        let load_balancer = balancer.map_or_else(pending, |one| one.told(self.reference, Ownership::ByUid));
+        let told = |one: Standing<'_>| one.told(self.reference, Ownership::ByUid, &of.digests);
+        let load_balancer = balancer.map_or_else(pending, told);
         Ok(EnsureLoadBalancerResponse {
             load_balancer: Some(load_balancer),
             in_progress: in_progress(outcome)?,
@@ -143,6 +146,7 @@ impl Balancers {
         Self {
             cloud,
             defaults,
+            digests: Digests::under(config),
             network_by_default,
             fallback_subnet: config.subnet.clone(),
             closed_groups: config.closed_groups,
@@ -245,8 +249,8 @@ impl LoadBalancers for Balancers {
         let load_balancer = match network.or(classic.as_ref().map(classic::Balancer::standing)) {
             None => absent(&service, LoadBalancerState::Absent),
             Some(found) => match whose(&self.cloud, &cluster.uid, &service, found.tags) {
-                Whose::Ours => found.told(&service, Ownership::ByUid),
-                Whose::Legacy => found.told(&service, Ownership::ByLegacyName),
+                Whose::Ours => found.told(&service, Ownership::ByUid, &self.digests),
+                Whose::Legacy => found.told(&service, Ownership::ByLegacyName, &self.digests),
                 Whose::Others => absent(&service, LoadBalancerState::NotOwned),
             },
         };

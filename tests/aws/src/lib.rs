@@ -198,6 +198,17 @@ impl Aws {
         self.ask::<Value>(&format!("terminate {}", instance.id)).await.map(drop)
     }
 
+    /// Adds to the cloud config, which whoever starts next reads.
+    pub fn configure(&self, setting: &str) -> Result<()> {
+        let text = std::fs::read_to_string(&self.config)?;
+        Ok(std::fs::write(&self.config, text.replacen("[Global]\n", &format!("[Global]\n{setting}\n"), 1))?)
+    }
+
+    /// Everything that AWS has for Services and nodes, each as one line.
+    pub async fn left(&mut self) -> Result<Vec<String>> {
+        self.ask("left").await
+    }
+
     /// All balancers.
     pub async fn balancers(&mut self) -> Result<Vec<Balancer>> {
         self.ask("balancers").await

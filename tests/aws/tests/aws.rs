@@ -329,6 +329,32 @@ mod native {
 
     #[tokio::test(flavor = "multi_thread")]
     #[ignore = "needs providers/aws, built; providers/aws/check runs it"]
+    async fn a_changed_cloud_config_reaches_the_balancers_that_are_there() -> Result<()> {
+        let mut world = World::with(Kind::Balancing, &[]).await?;
+        create(&world.cluster.client, load_balancer("web")).await?;
+        world.balancer(&[80]).await?;
+        let checks =
+            |lines: &[String]| lines.iter().filter(|line| line.contains(" tcp 10256-10256 ")).count();
+        assert_eq!(checks(&world.aws.left().await?), 0);
+        // kube-proxy is asked whether a node serves, so that the nodes let the balancer's subnets in there.
+        world.aws.configure("ClusterServiceLoadBalancerHealthProbeMode = Shared")?;
+        world.cluster.restart_provider_with(&[]).await?;
+        // It is in the same pod.
+        world.cluster.restart_host_with(&[]).await?;
+        let mut seen = Vec::new();
+        wait::until("the balancer has the new health check", async || {
+            seen = world.aws.left().await?;
+            Ok((checks(&seen) == 2).then_some(()))
+        })
+        .await
+        .with_context(|| format!("{seen:#?}\n{:?}", world.cluster.parts()))?;
+        delete(&world.cluster, "web").await?;
+        assert_eq!(world.aws.left().await?, Vec::<String>::new());
+        nothing_was_forbidden(&world.cluster)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs providers/aws, built; providers/aws/check runs it"]
     async fn routes_lead_to_the_pods_of_nodes_and_go_with_them() -> Result<()> {
         routed(Kind::Native).await
     }

@@ -76,6 +76,11 @@ pub(super) fn classic_group(balancer: &str) -> String {
     format!("k8s-elb-{balancer}")
 }
 
+/// Tells texts apart.
+pub(super) fn short_hash(text: &str) -> String {
+    hex(&Sha1::digest(text))
+}
+
 /// Ten digits of a hash.
 fn hex(hash: &[u8]) -> String {
     hash.iter().take(5).map(|byte| format!("{byte:02x}")).collect()

@@ -337,6 +337,36 @@ pub(crate) async fn taken_over(setting: &str, kinds: Vec<Service>) {
 }
 
 #[tokio::test]
+async fn under_another_cloud_config_a_balancer_counts_as_not_applied_until_it_is() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let (one, both) = (nodes(&instances[..1]), nodes(&instances));
+    let mut classic = web(2);
+    classic.annotations.clear();
+    let services = [web(1), classic];
+    let native = aws.native(&SERVE).await;
+    for service in &services {
+        ensure(&native, service, &one, "class-service-one").await;
+    }
+    aws.configure("ClusterServiceLoadBalancerHealthProbeMode = Shared");
+    let native = aws.native(&SERVE).await;
+    let digests = async || list(&native, 10).await.into_values().collect::<Vec<_>>();
+    let as_before = digests().await;
+    let is_other = |digest: &String| digest.ends_with(":class-service-one");
+    assert!(as_before.iter().all(is_other), "{as_before:?}");
+    // Nodes come and go all the same, and do not make it look applied.
+    assert_eq!(update(&native, &services, &both, "class-service-two").await, 2);
+    assert_eq!(digests().await, as_before);
+    for service in &services {
+        ensure(&native, service, &both, "class-service-two").await;
+    }
+    assert_eq!(digests().await, ["class-service-two"; 2]);
+    let lines = left(&mut aws).await;
+    assert!(lines.iter().any(|line| line.contains(" checks HTTP:10256/healthz ")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains(" tcp 10256-10256 ")), "{lines:?}");
+}
+
+#[tokio::test]
 async fn whoever_waits_for_a_new_balancer_asks_for_nothing_else() {
     let mut aws = Aws::start().await;
     let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
