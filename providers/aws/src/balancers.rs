@@ -2,11 +2,13 @@
 //!
 //! In: Services and their nodes. Out: what AWS has for them. Here is decided which kind of balancer a Service gets;
 //! [`network`] and [`classic`] do what is left to do for either. What both have in common: [`service`] reads Services, [`behind`]
-//! knows which instances AWS takes, [`hosts`] what EC2 says of them, [`rules`] opens the nodes, [`own_group`] the balancer, [`subnets`]
+//! knows which instances AWS takes, [`hosts`] what EC2 says of them, [`rules`] opens the nodes, [`own_group`] the balancer, [`common_group`]
+//! is known to the nodes, [`subnets`]
 //! where balancers go, [`names`] what things are called, [`told`] what the contract says of a balancer.
 
 mod behind;
 mod classic;
+mod common_group;
 mod hosts;
 mod names;
 mod network;
@@ -56,6 +58,8 @@ pub(crate) struct Balancers {
     digests: Digests,
     /// Services whose annotation names no kind get a network balancer.
     network_by_default: bool,
+    /// The nodes let all network balancers in by one rule.
+    shared_rule: bool,
     /// Where balancers go if no subnet is the cluster's.
     fallback_subnet: String,
     /// Nobody opens the nodes' security groups.
@@ -134,7 +138,7 @@ impl Balancers {
     pub(crate) fn new(
         cloud: Cloud,
         config: &Config,
-        network_by_default: bool,
+        (network_by_default, shared_rule): (bool, bool),
         node_labels: Vec<String>,
     ) -> Self {
         let defaults = Defaults {
@@ -146,8 +150,9 @@ impl Balancers {
         Self {
             cloud,
             defaults,
-            digests: Digests::under(config),
+            digests: Digests::under(config, shared_rule),
             network_by_default,
+            shared_rule,
             fallback_subnet: config.subnet.clone(),
             closed_groups: config.closed_groups,
             node_labels,

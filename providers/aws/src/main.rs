@@ -48,6 +48,10 @@ struct Flags {
     /// provider does, or "network".
     #[arg(long, value_name = "KIND", value_enum)]
     load_balancers: Option<Kind>,
+    /// Let all network balancers in at the nodes by one rule, instead of some for each of their ports, of which AWS allows 60:
+    /// they get a security group in common beside those that let their clients in. Needs NLBSecurityGroupMode = Managed.
+    #[arg(long)]
+    shared_node_rule: bool,
     /// A label of nodes by which Services may select their backends; give it once for each. A node whose label changes is an
     /// update of every balancer.
     #[arg(long, value_name = "LABEL")]
@@ -75,6 +79,10 @@ async fn main() -> anyhow::Result<()> {
         }
         None => Config::read("")?,
     };
+    anyhow::ensure!(
+        !flags.shared_node_rule || config.balancers_have_groups(),
+        "--shared-node-rule needs NLBSecurityGroupMode = Managed in the cloud config: without it balancers have no security groups"
+    );
     let cloud = Cloud::connect(&config).await?;
     tracing::info!(region = cloud.region, vpc = cloud.vpc, cluster = %cloud.cluster, "serving AWS");
     let watch_every = (flags.watch_every > 0).then(|| Duration::from_secs(flags.watch_every));
@@ -82,7 +90,8 @@ async fn main() -> anyhow::Result<()> {
     let zones = Arc::new(Zones::new(cloud.clone()));
     let balancers = flags.load_balancers.map(|default| {
         let labels = flags.target_node_labels.clone();
-        Balancers::new(cloud.clone(), &config, default == Kind::Network, labels)
+        let how = (default == Kind::Network, flags.shared_node_rule);
+        Balancers::new(cloud.clone(), &config, how, labels)
     });
     let mut builder = Provider::builder("aws")
         .vendor_version(env!("CARGO_PKG_VERSION"))

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing/types"
 	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	elbv2types "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 )
@@ -42,12 +43,12 @@ type Route struct {
 
 // Balancers returns all balancers.
 func (c *Cloud) Balancers(ctx context.Context) ([]Balancer, error) {
-	classic, err := c.elb.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{})
+	classic, err := c.allClassic(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all := []Balancer{}
-	for _, found := range classic.LoadBalancerDescriptions {
+	for _, found := range classic {
 		one := Balancer{Name: aws.ToString(found.LoadBalancerName), Kind: "classic", DNS: aws.ToString(found.DNSName)}
 		one.Groups = found.SecurityGroups
 		for _, listener := range found.ListenerDescriptions {
@@ -58,16 +59,42 @@ func (c *Cloud) Balancers(ctx context.Context) ([]Balancer, error) {
 		}
 		all = append(all, one.sorted())
 	}
-	newer, err := c.elbv2.DescribeLoadBalancers(ctx, &elbv2.DescribeLoadBalancersInput{})
+	newer, err := c.allNewer(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, found := range newer.LoadBalancers {
+	for _, found := range newer {
 		one, err := c.networkBalancer(ctx, found)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, one)
+	}
+	return all, nil
+}
+
+func (c *Cloud) allClassic(ctx context.Context) ([]elbtypes.LoadBalancerDescription, error) {
+	all := []elbtypes.LoadBalancerDescription{}
+	pages := elb.NewDescribeLoadBalancersPaginator(c.elb, &elb.DescribeLoadBalancersInput{})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.LoadBalancerDescriptions...)
+	}
+	return all, nil
+}
+
+func (c *Cloud) allNewer(ctx context.Context) ([]elbv2types.LoadBalancer, error) {
+	all := []elbv2types.LoadBalancer{}
+	pages := elbv2.NewDescribeLoadBalancersPaginator(c.elbv2, &elbv2.DescribeLoadBalancersInput{})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.LoadBalancers...)
 	}
 	return all, nil
 }
@@ -193,12 +220,12 @@ func (c *Cloud) Left(ctx context.Context, network Network) ([]string, error) {
 
 // listeners tells of each listener of the network balancers, as one line.
 func (c *Cloud) listeners(ctx context.Context) ([]string, error) {
-	found, err := c.elbv2.DescribeLoadBalancers(ctx, &elbv2.DescribeLoadBalancersInput{})
+	all, err := c.allNewer(ctx)
 	if err != nil {
 		return nil, err
 	}
 	lines := []string{}
-	for _, one := range found.LoadBalancers {
+	for _, one := range all {
 		listeners, err := c.elbv2.DescribeListeners(ctx, &elbv2.DescribeListenersInput{LoadBalancerArn: one.LoadBalancerArn})
 		if err != nil {
 			return nil, err
@@ -217,12 +244,12 @@ func (c *Cloud) listeners(ctx context.Context) ([]string, error) {
 
 // classic tells of each setting of the classic balancers, as one line.
 func (c *Cloud) classic(ctx context.Context) ([]string, error) {
-	found, err := c.elb.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{})
+	all, err := c.allClassic(ctx)
 	if err != nil {
 		return nil, err
 	}
 	lines := []string{}
-	for _, one := range found.LoadBalancerDescriptions {
+	for _, one := range all {
 		line := func(what string, values ...any) {
 			lines = append(lines, fmt.Sprintf("classic %s: "+what, append([]any{aws.ToString(one.LoadBalancerName)}, values...)...))
 		}

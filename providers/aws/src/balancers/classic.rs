@@ -172,7 +172,7 @@ async fn open_in<'a>(
 ) -> Result<TooWide<'a>> {
     let nodes = all.of_nodes(&behind.hosts)?;
     let Some(from) = all.let_in_by_nodes(groups) else { return Ok(None) };
-    let is_wider = all.let_in(&of.cloud, from, &nodes, until).await?;
+    let is_wider = all.let_in(&of.cloud, from, rules::LET_IN, &nodes, until).await?;
     Ok(is_wider.then_some((from, nodes)))
 }
 
@@ -228,7 +228,7 @@ async fn close(
     for (group, nodes) in too_open {
         let is_own = own.is_some_and(|own| own.id == *group);
         if is_own || !others.use_group(group) {
-            groups.shut_out(&of.cloud, (group, is_own), &nodes, until).await?;
+            groups.shut_out(&of.cloud, (group, is_own), rules::LET_IN, &nodes, until).await?;
         }
     }
     Ok(())

@@ -26,7 +26,7 @@ use super::behind::Behind;
 use super::own_group::OwnGroup;
 use super::rules::Rules;
 use super::service::{Annotations, Texts, missing};
-use super::{Asked, Balancers, UNTIL_IT_IS_GONE, absence_is_fine, names, rules, subnets};
+use super::{Asked, Balancers, UNTIL_IT_IS_GONE, absence_is_fine, common_group, names, rules, subnets};
 use crate::api::{Action, Deadline, Failure, Stop, later};
 use crate::cloud::Cloud;
 pub(super) use plan::Balancer;
@@ -99,11 +99,22 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     let clients = rules::of_clients(ports, &wanted.source_ranges, dual_stack);
     let own =
         guard(cloud, (asked.cluster, reference), (&wanted, &clients), (actual, &mut place), until).await?;
+    let mut common = None;
+    if let Some(groups) = place.security_groups.as_mut().filter(|_| of.shared_rule) {
+        let id = common_group::ensure(of, until).await?.id;
+        if !groups.contains(&id) {
+            groups.push(id.clone());
+        }
+        common = Some(id);
+    }
     let behind = Behind::of(of, asked.nodes(&wanted.node_labels), until).await?;
     let mut work = Work { of, ctx: asked.ctx, behind, until };
     let claim = rules::Claim {
         name: wanted.name.clone(),
-        wanted: rules::wanted(&wanted.name, &wanted.groups(), &wanted.source_ranges, &ranges),
+        wanted: match common {
+            Some(_) => Rules::new(),
+            None => rules::wanted(&wanted.name, &wanted.groups(), &wanted.source_ranges, &ranges),
+        },
         checked: actual.groups.iter().map(|group| rules::health_port(&group.is)).collect(),
         checked_by_others,
     };
@@ -111,7 +122,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     let opened = if is_new && work.behind.hosts.is_empty() {
         Ok((BTreeSet::new(), false))
     } else {
-        open(of, &claim, &work.behind, until).await
+        open(of, &claim, common.as_ref(), &work.behind, until).await
     };
     work.converge(&wanted, &place, actual).await?;
     let (nodes, is_more) = opened?;
@@ -120,6 +131,10 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     }
     if let Some(own) = own {
         unguard(cloud, &own, (&wanted, &clients), until).await?;
+    }
+    if of.defaults.security_groups && common.is_none() && !common_group::end_unless_used(of, until).await? {
+        let message = "AWS still uses the security group that network balancers had in common";
+        return Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DETACHING", message)));
     }
     if let Some(waits) = work.behind.waits() {
         return Err(Stop::Later(waits));
@@ -226,9 +241,10 @@ async fn place(
 }
 
 /// Opens the nodes to the balancer. Returns their groups, and whether something is open that is not wanted.
-pub(super) async fn open(
+async fn open(
     of: &Balancers,
     claim: &rules::Claim,
+    common: Option<&String>,
     behind: &Behind<'_>,
     until: Deadline,
 ) -> Result<(BTreeSet<String>, bool)> {
@@ -242,12 +258,15 @@ pub(super) async fn open(
         // EC2 may have forgotten them for a while: what is open stays open.
         nodes.extend(groups.open_to(&claim.name));
     }
+    if let Some(common) = common {
+        groups.let_in(&of.cloud, common, rules::ALL_IN, &nodes, until).await?;
+    }
     let is_more = groups.grant(&of.cloud, claim, &nodes, until).await?;
     Ok((nodes, is_more))
 }
 
 /// Closes the nodes to what is not wanted.
-pub(super) async fn close(
+async fn close(
     of: &Balancers,
     claim: &rules::Claim,
     nodes: &BTreeSet<String>,
@@ -337,8 +356,15 @@ pub(super) async fn delete(
         if let Some(own) = OwnGroup::find(cloud, &name, until).await? {
             in_use |= !own.delete(cloud, until).await?;
         }
+        in_use |= !common_group::end_unless_used(of, until).await?;
     }
     Ok(in_use)
+}
+
+/// Whether a balancer of the account in this region has this security group.
+pub(super) async fn any_has_group(of: &Balancers, group: &str, until: Deadline) -> Result<bool, Failure> {
+    let all = read::all_balancers(&of.cloud, until).await?;
+    Ok(all.iter().any(|one| one.security_groups().iter().any(|id| id == group)))
 }
 
 /// A page of the cluster's balancers, and AWS's marker of the next one, empty after the last.

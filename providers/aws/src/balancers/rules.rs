@@ -21,8 +21,10 @@ const HEALTH: &str = "kubernetes.io/rule/nlb/health";
 /// Shared by all balancers: with it nodes hear how large packets may be.
 const MTU: &str = "kubernetes.io/rule/nlb/mtu";
 const UDP: &str = "udp";
-/// Describes the rules that let a classic balancer in: the published provider's say nothing, and AWS does not compare it.
-const LET_IN: &str = "cloudprovider.ccm/balancer";
+/// Describe the rules that let a classic balancer in, and all network balancers. The published provider's say nothing, and AWS does
+/// not compare it.
+pub(super) const LET_IN: &str = "cloudprovider.ccm/balancer";
+pub(super) const ALL_IN: &str = "cloudprovider.ccm/balancers";
 /// Every protocol and port.
 const EVERYTHING: &str = "-1";
 pub(super) const TCP: &str = "tcp";
@@ -218,6 +220,7 @@ impl Groups {
         &mut self,
         cloud: &Cloud,
         balancer: &str,
+        why: &str,
         nodes: &BTreeSet<String>,
         until: Deadline,
     ) -> Result<bool, Failure> {
@@ -226,12 +229,12 @@ impl Groups {
                 continue;
             };
             let asked = cloud.ec2.authorize_security_group_ingress().group_id(id);
-            let asked = asked.ip_permissions(everything_from(balancer, Some(LET_IN))).send();
+            let asked = asked.ip_permissions(everything_from(balancer, Some(why))).send();
             match cloud.calls.make(Action::AuthorizeSecurityGroupIngress, until, asked).await {
                 Err(failure) if failure.code() == "InvalidPermission.Duplicate" => {}
                 answer => answer.map(drop)?,
             }
-            group.peers.insert(balancer.to_owned(), LET_IN.to_owned());
+            group.peers.insert(balancer.to_owned(), why.to_owned());
         }
         let is_open = |group: &Of| group.is_tagged && group.peers.contains_key(balancer);
         Ok(self.0.iter().any(|(id, group)| is_open(group) && !nodes.contains(id)))
@@ -239,17 +242,19 @@ impl Groups {
 
     /// Lets it through no more, but on these groups. Rules that somebody else made stay, lest a Service be given the group of the
     /// control plane or the nodes and take its rules along; unless it is the balancer's own, which AWS deletes only when no other
-    /// group names it.
+    /// group names it. Returns where it was let through.
     pub(super) async fn shut_out(
         &mut self,
         cloud: &Cloud,
         (balancer, is_own): (&str, bool),
+        why: &str,
         nodes: &BTreeSet<String>,
         until: Deadline,
-    ) -> Result<(), Failure> {
+    ) -> Result<BTreeSet<String>, Failure> {
+        let mut shut = BTreeSet::new();
         for (id, group) in &mut self.0 {
-            let Some(why) = group.peers.get(balancer) else { continue };
-            if nodes.contains(id) || !(why == LET_IN || is_own) {
+            let Some(its) = group.peers.get(balancer) else { continue };
+            if nodes.contains(id) || !(its == why || is_own) {
                 continue;
             }
             let asked = cloud.ec2.revoke_security_group_ingress().group_id(id);
@@ -259,8 +264,9 @@ impl Groups {
                 answer => answer.map(drop)?,
             }
             group.peers.remove(balancer);
+            shut.insert(id.clone());
         }
-        Ok(())
+        Ok(shut)
     }
 
     /// The group of each node that has the rules: the one with the cluster's tag, or the only one.

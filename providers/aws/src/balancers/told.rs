@@ -86,9 +86,10 @@ pub(super) struct Digests {
 }
 
 impl Digests {
-    pub(super) fn under(config: &Config) -> Self {
+    pub(super) fn under(config: &Config, shared_rule: bool) -> Self {
         let Config { health, shared_group, closed_groups, subnet, .. } = config;
-        let settings = (health, config.balancers_have_groups(), shared_group, closed_groups, subnet);
+        let have_groups = config.balancers_have_groups();
+        let settings = (health, have_groups, shared_group, closed_groups, subnet, shared_rule);
         Self { settings: names::short_hash(&format!("{settings:?}")) }
     }
 
@@ -130,7 +131,8 @@ mod tests {
 
     #[test]
     fn a_digest_counts_only_under_the_settings_with_which_it_was_applied() {
-        let under = |setting: &str| Digests::under(&Config::read(&format!("[Global]\n{setting}")).unwrap());
+        let under =
+            |setting: &str| Digests::under(&Config::read(&format!("[Global]\n{setting}")).unwrap(), false);
         let plain = under("");
         for digest in ["class-service-nodes", "x", "a:b"] {
             assert_eq!(plain.of(&plain.tags(digest)), digest);

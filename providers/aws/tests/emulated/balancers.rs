@@ -20,6 +20,8 @@ pub(crate) const CERTIFICATE: (&str, &str) =
     ("aws-load-balancer-ssl-cert", "arn:aws:iam::123456789012:server-certificate/web");
 pub(crate) const POLICY: (&str, &str) =
     ("aws-load-balancer-ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01");
+/// The nodes let all balancers in by one rule.
+const SHARED: [&str; 2] = ["--load-balancers=classic", "--shared-node-rule"];
 pub(crate) const LEGACY: Adoption = Adoption::AdoptByLegacyName;
 
 pub(crate) fn service(
@@ -336,6 +338,59 @@ pub(crate) async fn taken_over(setting: &str, kinds: Vec<Service>) {
     assert_eq!(aws.changes_since(&then).await, always);
 }
 
+/// What lets whom in at the nodes.
+fn rules_of_nodes(lines: &[String]) -> Vec<&str> {
+    lines.iter().filter_map(|line| line.strip_prefix("rule of nodes: ")).collect()
+}
+
+#[tokio::test]
+async fn one_rule_lets_more_balancers_in_than_aws_allows_rules() {
+    const COMMON: &str = "everything from k8s-balancers-emulated";
+    let mut aws = Aws::start().await;
+    aws.configure(MANAGED);
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let (one, both) = (nodes(&instances[..1]), nodes(&instances));
+    // AWS allows 60 in a group, and ten new balancers at once.
+    let services: Vec<_> = (1..=61).map(web).collect();
+    for services in services.chunks(10) {
+        let native = aws.native(&SHARED).await;
+        for service in services {
+            ensure(&native, service, &one, "class-service-one").await;
+        }
+    }
+    let native = aws.native(&SHARED).await;
+    let results = try_update(&native, &services, &both, "class-service-two").await.unwrap();
+    let failed: Vec<_> = results.iter().filter(|one| one.outcome() != UpdateOutcome::Updated).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+    let mut edited = web(1);
+    edited.source_ranges.push("192.0.2.0/24".to_owned());
+    ensure(&native, &edited, &both, "class-other-two").await;
+    let lines = left(&mut aws).await;
+    assert_eq!(rules_of_nodes(&lines), [COMMON], "{lines:?}");
+    let guards =
+        |line: &&String| line.starts_with("balancer ") && line.contains(" in k8s-balancers-emulated");
+    assert_eq!(lines.iter().filter(guards).count(), services.len());
+    let own = |line: &&String| line.starts_with("rule of k8s-shop-web1-") && line.contains("192.0.2.0/24");
+    assert!(lines.iter().any(|line| own(&line)), "its own group restricts its clients: {lines:?}");
+
+    for service in &services[1..] {
+        assert!(try_delete(&native, service, Adoption::Refuse).await.unwrap());
+    }
+    assert_eq!(rules_of_nodes(&left(&mut aws).await), [COMMON]);
+    // Without the flag the last one gets rules of its own again, before the common one goes.
+    let native = aws.native(&SERVE).await;
+    ensure(&native, &edited, &both, "class-other-two").await;
+    let lines = left(&mut aws).await;
+    let clients = |rule: &&str| rule.contains(" from 192.0.2.0/24: kubernetes.io/rule/nlb/client=");
+    assert_eq!(rules_of_nodes(&lines).iter().filter(|rule| clients(rule)).count(), 1, "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("k8s-balancers")), "{lines:?}");
+    let native = aws.native(&SHARED).await;
+    ensure(&native, &edited, &both, "class-other-two").await;
+    assert_eq!(rules_of_nodes(&left(&mut aws).await), [COMMON]);
+    assert!(try_delete(&native, &edited, Adoption::Refuse).await.unwrap());
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn under_another_cloud_config_a_balancer_counts_as_not_applied_until_it_is() {
     let mut aws = Aws::start().await;
@@ -474,12 +529,17 @@ async fn a_node_joins_many_balancers_and_a_restart_reads_them_in_few_calls() {
 /// Every call that changes something fails once before it has happened, and once after it, and the provider is killed.
 #[tokio::test]
 async fn whoever_is_killed_at_any_call_leaves_one_balancer_and_then_nothing() {
-    killed("", wishes()).await;
+    killed("", &SERVE, wishes()).await;
+}
+
+#[tokio::test]
+async fn whoever_is_killed_leaves_nothing_that_balancers_had_in_common() {
+    killed(MANAGED, &SHARED, wishes()).await;
 }
 
 #[tokio::test]
 async fn whoever_is_killed_leaves_no_security_group_either() {
-    killed(MANAGED, wishes()).await;
+    killed(MANAGED, &SERVE, wishes()).await;
 }
 
 /// A Service, and what it is edited to.
@@ -494,13 +554,13 @@ fn wishes() -> [Service; 2] {
     [first, second]
 }
 
-pub(crate) async fn killed(setting: &str, [first, second]: [Service; 2]) {
+pub(crate) async fn killed(setting: &str, flags: &[&str], [first, second]: [Service; 2]) {
     let mut aws = Aws::start().await;
     aws.configure(setting);
     let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
     let (one, two) = (nodes(&instances[..1]), nodes(&instances));
 
-    let native = aws.native(&SERVE).await;
+    let native = aws.native(flags).await;
     let then = aws.tell("calls").await;
     ensure(&native, &first, &one, "one").await;
     let made = left(&mut aws).await;
@@ -527,7 +587,7 @@ pub(crate) async fn killed(setting: &str, [first, second]: [Service; 2]) {
     let mut tried = 0;
     for (step, calls) in [(0, &creating), (1, &editing), (2, &deleting)] {
         for fault in faults(calls) {
-            let native = aws.native(&SERVE).await;
+            let native = aws.native(flags).await;
             if step > 0 {
                 ensure(&native, &first, &one, "one").await;
             }
@@ -540,7 +600,7 @@ pub(crate) async fn killed(setting: &str, [first, second]: [Service; 2]) {
             tried += usize::from(hit);
             drop(native);
             aws.tell::<serde_json::Value>("rules").await;
-            let native = aws.native(&SERVE).await;
+            let native = aws.native(flags).await;
             if step < 2 {
                 let (service, nodes, digest, expected) =
                     if step == 0 { (&first, &one, "one", &made) } else { (&second, &two, "two", &edited) };

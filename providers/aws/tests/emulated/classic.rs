@@ -81,7 +81,7 @@ async fn whoever_is_killed_at_any_call_leaves_one_classic_balancer_and_then_noth
     let proxy = ("aws-load-balancer-proxy-protocol", "*");
     let mut second = classic(1, &[CERTIFICATE, POLICY, proxy], &[(443, 30_003)]);
     second.source_ranges.push("192.0.2.0/24".to_owned());
-    killed("", [first, second]).await;
+    killed("", &SERVE, [first, second]).await;
 }
 
 /// The lines about the balancer of the Service of this number.

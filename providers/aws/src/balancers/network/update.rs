@@ -18,7 +18,7 @@ use crate::api::{Deadline, Failure, Stop};
 use crate::balancers::behind::Behind;
 use crate::balancers::service::{Texts, missing, node_labels};
 use crate::balancers::told::{Whose, whose};
-use crate::balancers::{AT_ONCE, Balancers, Nodes, TAGGED, names, reference, rules, subnets};
+use crate::balancers::{AT_ONCE, Balancers, Nodes, TAGGED, common_group, names, reference, rules, subnets};
 
 /// The backends of one call.
 struct Call<'a> {
@@ -28,6 +28,8 @@ struct Call<'a> {
     nodes: &'a [&'a NodeRef],
     hosts: &'a Arc<Nodes>,
     there: There,
+    /// The security group that network balancers have in common.
+    common: Option<String>,
     until: Deadline,
 }
 
@@ -72,7 +74,11 @@ pub(in crate::balancers) async fn all(
     until: Deadline,
 ) -> Result<Vec<(String, Result<(), Stop>)>, Failure> {
     let there = There::read(of, &items, until).await?;
-    let call = Call { of, ctx, cluster, nodes, hosts, there, until };
+    let common = match of.shared_rule && !items.is_empty() {
+        true => common_group::find(of, until).await?.map(|group| group.id),
+        false => None,
+    };
+    let call = Call { of, ctx, cluster, nodes, hosts, there, common, until };
     Ok(call.all(items).await)
 }
 
@@ -127,7 +133,8 @@ impl Call<'_> {
             && let Ok(clients) = source_ranges(service)
         {
             let claim = self.claim(name, &known, &clients).await?;
-            opened = open(of, &claim, &work.behind, until).await.map(|opened| Some((claim, opened)));
+            let common = self.common_of(&known);
+            opened = open(of, &claim, common, &work.behind, until).await.map(|opened| Some((claim, opened)));
         }
         for group in &mut known.groups {
             work.fill(group).await?;
@@ -170,6 +177,9 @@ impl Call<'_> {
 
     /// Ports on which its targets are checked stay open: they are as they were.
     async fn claim(&self, name: String, known: &Known, clients: &[String]) -> Result<rules::Claim, Stop> {
+        if self.common_of(known).is_some() {
+            return Ok(rules::Claim { name, ..rules::Claim::default() });
+        }
         let groups: Vec<_> = known.groups.iter().map(|group| &group.is).collect();
         let mut ranges = Vec::new();
         if rules::need_subnets(&groups, clients) {
@@ -179,6 +189,11 @@ impl Call<'_> {
         }
         let wanted = rules::wanted(&name, &groups, clients, &ranges);
         Ok(rules::Claim { name, wanted, ..rules::Claim::default() })
+    }
+
+    /// The group in common, if this balancer has it already.
+    fn common_of(&self, known: &Known) -> Option<&String> {
+        self.common.as_ref().filter(|common| known.balancer.security_groups.contains(*common))
     }
 
     /// Gives these balancers the same tags.

@@ -1,0 +1,46 @@
+//! The security group that all network balancers of the cluster have in common, by which the nodes know them: one rule for all of
+//! them, where each would need one for each of its ports and ranges. Only with `--shared-node-rule`.
+//!
+//! In: nothing but the cluster. Out: the group, or its end once no balancer has it. Who comes in at a balancer is up to its other
+//! groups.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::own_group::OwnGroup;
+use super::rules::{self, Rules};
+use super::{Balancers, Nodes, network};
+use crate::api::{Deadline, Failure};
+
+const DESCRIPTION: &str = "Network balancers of the cluster, which its nodes let in";
+
+fn name(of: &Balancers) -> String {
+    format!("k8s-balancers-{}", of.cloud.cluster.id())
+}
+
+pub(super) async fn find(of: &Balancers, until: Deadline) -> Result<Option<OwnGroup>, Failure> {
+    OwnGroup::find(&of.cloud, &name(of), until).await
+}
+
+pub(super) async fn ensure(of: &Balancers, until: Deadline) -> Result<OwnGroup, Failure> {
+    // Many balancers are made at the same time.
+    let _turn = of.rules.lock().await;
+    let tags: BTreeMap<_, _> = of.cloud.cluster.tags().into_iter().collect();
+    OwnGroup::ensure(&of.cloud, (&name(of), DESCRIPTION), &tags, &Rules::new(), until).await
+}
+
+/// Ends the group if no balancer has it. Returns whether nothing is left to do, which takes until AWS has forgotten the last one.
+pub(super) async fn end_unless_used(of: &Balancers, until: Deadline) -> Result<bool, Failure> {
+    let Some(group) = find(of, until).await? else { return Ok(true) };
+    let _turn = of.rules.lock().await;
+    if network::any_has_group(of, &group.id, until).await? {
+        return Ok(true);
+    }
+    let mut all = rules::Groups::read(&of.cloud, &Nodes::new(), until).await?;
+    let nodes = all.shut_out(&of.cloud, (&group.id, true), rules::ALL_IN, &BTreeSet::new(), until).await?;
+    if group.delete(&of.cloud, until).await? {
+        return Ok(true);
+    }
+    // It may be one that has got it since then.
+    all.let_in(&of.cloud, &group.id, rules::ALL_IN, &nodes, until).await?;
+    Ok(false)
+}
