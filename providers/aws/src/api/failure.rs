@@ -45,10 +45,12 @@ const QUOTAS: [&str; 11] = [
     "TooManyRegistrationsForTargetId",
     "TooManyUniqueTargetGroupsPerLoadBalancer",
     "TooManyTags",
-    "RulesPerSecurityGroupLimitExceeded",
+    RULES,
     "SecurityGroupLimitExceeded",
     "SecurityGroupsPerInterfaceLimitExceeded",
 ];
+/// Those of the nodes' groups: network balancers need some for each of their ports.
+const RULES: &str = "RulesPerSecurityGroupLimitExceeded";
 /// What is wrong with a Service.
 const FIELDS: [(&str, &str); 13] = [
     ("InvalidSubnet", SUBNETS),
@@ -175,9 +177,14 @@ impl Failure {
         } else if self.is_silence() {
             ProviderError::cloud_api_unavailable()
         } else if QUOTAS.contains(&&*self.code) {
+            let remedy = if self.code == RULES {
+                "; raise the quota, or start the provider with --shared-node-rule"
+            } else {
+                ""
+            };
             ProviderError::quota_exceeded(
                 "the account in this region",
-                &format!("{}: {}", self.code, self.message),
+                &format!("{}: {}{remedy}", self.code, self.message),
             )
         } else if let Some((_, field)) = FIELDS.iter().find(|(code, _)| *code == self.code) {
             ProviderError::invalid_configuration(field, &format!("AWS refuses it: {}", self.message))

@@ -667,6 +667,7 @@ async fn a_full_quota_is_named_and_the_rest_goes_on() {
         try_ensure(&native, &edited, &nodes(&instances), "two", Adoption::Refuse).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
     assert!(refused.message().contains("RulesPerSecurityGroupLimitExceeded"), "{refused}");
+    assert!(refused.message().contains("--shared-node-rule"), "{refused}");
     let lines = left(&mut aws).await;
     assert!(lines[1].contains(&instances[1].id), "the balancer follows its nodes: {lines:?}");
     let open = lines.iter().filter(|line| line.contains("0.0.0.0/0: kubernetes.io/rule/nlb/client")).count();
