@@ -24,9 +24,9 @@ use std::time::Duration;
 use cloudprovider_sdk::proto::{
     self, Adoption, BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse, ClusterRef,
     DeleteLoadBalancerRequest, DeleteLoadBalancerResponse, EnsureLoadBalancerRequest,
-    EnsureLoadBalancerResponse, GetLoadBalancerRequest, GetLoadBalancerResponse, InProgress,
-    ListLoadBalancersRequest, ListLoadBalancersResponse, LoadBalancerState, LoadBalancerUpdateResult,
-    NodeRef, Ownership, ServiceRef, UpdateOutcome,
+    EnsureLoadBalancerResponse, ErrorReason, GetLoadBalancerRequest, GetLoadBalancerResponse, InProgress,
+    ListLoadBalancersRequest, ListLoadBalancersResponse, LoadBalancerState, LoadBalancerUpdate,
+    LoadBalancerUpdateResult, NodeRef, Ownership, ServiceRef, UpdateOutcome,
 };
 use cloudprovider_sdk::{CallContext, LoadBalancers, ProviderError, Result, async_trait, paging};
 
@@ -216,7 +216,22 @@ fn reference(service: &proto::Service) -> Result<&ServiceRef> {
     service.r#ref.as_ref().ok_or_else(missing)
 }
 
-fn updated((service_uid, outcome): (String, Result<(), Stop>)) -> LoadBalancerUpdateResult {
+/// The outcome of one item of a batch, by the Service's uid.
+type Outcome = (String, Result<(), Stop>);
+
+/// The outcomes but those of Services without a balancer of this kind, whose items are returned.
+fn without_balancer(
+    outcomes: Vec<Outcome>,
+    mut items: Vec<LoadBalancerUpdate>,
+) -> (Vec<Outcome>, Vec<LoadBalancerUpdate>) {
+    let lacks_it = |outcome: &Result<(), Stop>| matches!(outcome, Err(Stop::Failed(error)) if error.reason() == ErrorReason::NeedsEnsure);
+    let (without, done): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(|(_, outcome)| lacks_it(outcome));
+    let uid_of = |item: &LoadBalancerUpdate| Some(item.service.as_ref()?.r#ref.as_ref()?.uid.clone());
+    items.retain(|item| uid_of(item).is_some_and(|uid| without.iter().any(|(one, _)| *one == uid)));
+    (done, items)
+}
+
+fn updated((service_uid, outcome): Outcome) -> LoadBalancerUpdateResult {
     let result = LoadBalancerUpdateResult { service_uid, ..LoadBalancerUpdateResult::default() };
     let not_updated = UpdateOutcome::NotUpdated.into();
     match outcome {
@@ -300,9 +315,16 @@ impl LoadBalancers for Balancers {
             }
         }
         let hosts = self.hosts.of(&self.cloud, &instances_of(self, &nodes), until).await?.into();
-        let of = (ctx, &cluster);
-        outcomes.extend(classic::update(self, of, classic, (&nodes, &hosts), until).await?);
-        outcomes.extend(network::update(self, of, network, (&nodes, &hosts), until).await?);
+        let (of, on) = ((ctx, &cluster), (&*nodes, &hosts));
+        let done = classic::update(self, of, classic.clone(), on, until).await?;
+        let (done, not_classic) = without_balancer(done, classic);
+        outcomes.extend(done);
+        let done = network::update(self, of, network.clone(), on, until).await?;
+        let (done, not_network) = without_balancer(done, network);
+        outcomes.extend(done);
+        // The type may have been changed, which Ensure refuses: the balancer that is there follows its nodes.
+        outcomes.extend(network::update(self, of, not_classic, on, until).await?);
+        outcomes.extend(classic::update(self, of, not_network, on, until).await?);
         Ok(BatchUpdateLoadBalancersResponse { results: outcomes.into_iter().map(updated).collect() })
     }
 

@@ -23,7 +23,9 @@ use super::behind::Behind;
 use super::own_group::OwnGroup;
 use super::service::{Annotations, Texts, missing, node_labels};
 use super::told::{Whose, is_whole, whose};
-use super::{AT_ONCE, Asked, Balancers, Nodes, absence_is_fine, names, network, reference, rules, subnets};
+use super::{
+    AT_ONCE, Asked, Balancers, Nodes, Outcome, absence_is_fine, names, network, reference, rules, subnets,
+};
 use crate::api::{Deadline, Failure, Stop, later};
 pub(super) use plan::Balancer;
 use plan::{Place, Step};
@@ -271,7 +273,7 @@ pub(super) async fn update(
     items: Vec<LoadBalancerUpdate>,
     (nodes, hosts): (&[&NodeRef], &Arc<Nodes>),
     until: Deadline,
-) -> Result<Vec<(String, Result<(), Stop>)>, Failure> {
+) -> Result<Vec<Outcome>, Failure> {
     if items.is_empty() {
         return Ok(Vec::new());
     }

@@ -276,17 +276,23 @@ async fn both_kinds_are_listed_and_follow_their_nodes_together() {
 }
 
 #[tokio::test]
-async fn a_balancer_that_would_change_its_type_is_refused_and_stays() {
+async fn a_balancer_that_would_change_its_type_is_refused_stays_and_follows_its_nodes() {
     let mut aws = Aws::start().await;
-    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let (one, both) = (nodes(&instances[..1]), nodes(&instances));
     let native = aws.native(&SERVE).await;
     let network = balancers::service(1, &[], &[(Protocol::Tcp, 80, 30_001)]);
     for (is, wanted) in [(web(1), network.clone()), (network, web(1))] {
-        ensure(&native, &is, &nodes, "one").await;
+        ensure(&native, &is, &one, "one").await;
         let before = left(&mut aws).await;
-        let refused = try_ensure(&native, &wanted, &nodes, "two", LEGACY).await.unwrap_err();
+        let refused = try_ensure(&native, &wanted, &one, "two", LEGACY).await.unwrap_err();
         assert!(refused.message().contains("aws-load-balancer-type"), "{refused}");
         assert_eq!(left(&mut aws).await, before);
+        // It follows its nodes, also where nobody remembers it.
+        let native = aws.native(&SERVE).await;
+        assert_eq!(update(&native, std::slice::from_ref(&wanted), &both, "two").await, 1);
+        let lines = left(&mut aws).await;
+        assert!(lines.iter().any(|line| line.contains(&instances[1].id)), "{lines:?}");
         assert!(try_delete(&native, &wanted, Adoption::Refuse).await.unwrap(), "whatever type it has now");
         assert_eq!(left(&mut aws).await, Vec::<String>::new());
     }

@@ -18,7 +18,9 @@ use crate::api::{Deadline, Failure, Stop};
 use crate::balancers::behind::Behind;
 use crate::balancers::service::{Texts, missing, node_labels};
 use crate::balancers::told::{Whose, whose};
-use crate::balancers::{AT_ONCE, Balancers, Nodes, TAGGED, common_group, names, reference, rules, subnets};
+use crate::balancers::{
+    AT_ONCE, Balancers, Nodes, Outcome, TAGGED, common_group, names, reference, rules, subnets,
+};
 
 /// The backends of one call.
 struct Call<'a> {
@@ -72,7 +74,7 @@ pub(in crate::balancers) async fn all(
     items: Vec<LoadBalancerUpdate>,
     (nodes, hosts): (&[&NodeRef], &Arc<Nodes>),
     until: Deadline,
-) -> Result<Vec<(String, Result<(), Stop>)>, Failure> {
+) -> Result<Vec<Outcome>, Failure> {
     let there = There::read(of, &items, until).await?;
     let common = match of.shared_rule && !items.is_empty() {
         true => common_group::find(of, until).await?.map(|group| group.id),
@@ -83,7 +85,7 @@ pub(in crate::balancers) async fn all(
 }
 
 impl Call<'_> {
-    async fn all(&self, items: Vec<LoadBalancerUpdate>) -> Vec<(String, Result<(), Stop>)> {
+    async fn all(&self, items: Vec<LoadBalancerUpdate>) -> Vec<Outcome> {
         let mut updates = Vec::new();
         for item in items {
             updates.push(async move {
@@ -197,7 +199,7 @@ impl Call<'_> {
     }
 
     /// Gives these balancers the same tags.
-    async fn tag(&self, tags: &Texts, balancers: &[Filled]) -> Vec<(String, Result<(), Stop>)> {
+    async fn tag(&self, tags: &Texts, balancers: &[Filled]) -> Vec<Outcome> {
         let arns: Vec<_> = balancers.iter().map(|one| one.arn.clone()).collect();
         let outcome = apply::tag(&self.of.cloud, &arns, tags, self.until).await;
         let mut known = self.of.network.known.lock();
