@@ -11,11 +11,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing/types"
 	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	elbv2types "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 )
 
-// Built is a network balancer, as the conformance suite compares it with what a Service asked for.
+// Built is a balancer, as the conformance suite compares it with what a Service asked for.
 type Built struct {
 	Ports   []BuiltPort `json:"ports"`
 	Targets []string    `json:"targets"`
@@ -32,12 +34,15 @@ type BuiltPort struct {
 	NodePort int    `json:"node_port,omitempty"`
 }
 
-// Inspect returns the network balancers with this name, of which there is one at most.
+// Inspect returns the balancers with this name, of which there is one of either kind at most.
 func (c *Cloud) Inspect(ctx context.Context, name string) ([]Built, error) {
 	all := []Built{}
 	found, err := c.named(ctx, name)
-	if err != nil || found == nil {
+	if err != nil {
 		return all, err
+	}
+	if found == nil {
+		return c.inspectClassic(ctx, name)
 	}
 	one := Built{Ports: []BuiltPort{}, Targets: []string{}, Families: []string{"IPv4"}}
 	if found.IpAddressType == elbv2types.IpAddressTypeDualstack {
@@ -58,6 +63,54 @@ func (c *Cloud) Inspect(ctx context.Context, name string) ([]Built, error) {
 		}
 	}
 	return append(all, one), nil
+}
+
+func (c *Cloud) inspectClassic(ctx context.Context, name string) ([]Built, error) {
+	found, err := c.classicNamed(ctx, name)
+	if err != nil || found == nil {
+		return []Built{}, err
+	}
+	one := Built{Ports: []BuiltPort{}, Targets: []string{}, Families: []string{"IPv4"}}
+	for _, listener := range found.ListenerDescriptions {
+		one.Ports = append(one.Ports, BuiltPort{"TCP", int(listener.Listener.LoadBalancerPort), int(aws.ToInt32(listener.Listener.InstancePort))})
+	}
+	for _, instance := range found.Instances {
+		described, err := c.find(ctx, aws.ToString(instance.InstanceId))
+		if err != nil {
+			return nil, err
+		}
+		one.Targets = append(one.Targets, instanceOf(described).ProviderID())
+	}
+	// Protocol, port and perhaps a path.
+	target := strings.FieldsFunc(aws.ToString(found.HealthCheck.Target), func(char rune) bool { return char == ':' || char == '/' })
+	check, err := strconv.Atoi(target[1])
+	if err != nil {
+		return nil, err
+	}
+	one.HealthCheck = &BuiltPort{Port: check}
+	groups, err := c.ec2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{GroupIds: found.SecurityGroups})
+	if err != nil {
+		return nil, err
+	}
+	for _, rule := range groups.SecurityGroups[0].IpPermissions {
+		for _, from := range rule.IpRanges {
+			if aws.ToString(rule.IpProtocol) == "tcp" && !slices.Contains(one.SourceRanges, aws.ToString(from.CidrIp)) {
+				one.SourceRanges = append(one.SourceRanges, aws.ToString(from.CidrIp))
+			}
+		}
+	}
+	return []Built{one}, nil
+}
+
+// classicNamed returns the classic balancer with this name, or nil.
+func (c *Cloud) classicNamed(ctx context.Context, name string) (*elbtypes.LoadBalancerDescription, error) {
+	all, err := c.allClassic(ctx)
+	for _, one := range all {
+		if aws.ToString(one.LoadBalancerName) == name {
+			return &one, err
+		}
+	}
+	return nil, err
 }
 
 func (c *Cloud) inspectListener(ctx context.Context, listener elbv2types.Listener, one *Built) error {
@@ -127,8 +180,19 @@ func (c *Cloud) named(ctx context.Context, name string) (*elbv2types.LoadBalance
 	return &found.LoadBalancers[0], nil
 }
 
-// MakeLegacy makes the balancer of a Service, as the published provider begins it.
-func (c *Cloud) MakeLegacy(ctx context.Context, network Network, name, service string) error {
+// MakeLegacy makes the network balancer of a Service, or a classic one, as the published provider begins it.
+func (c *Cloud) MakeLegacy(ctx context.Context, network Network, name, service string, classic bool) error {
+	if classic {
+		_, err := c.elb.CreateLoadBalancer(ctx, &elb.CreateLoadBalancerInput{
+			LoadBalancerName: &name, SecurityGroups: []string{network.SecurityGroup}, Subnets: []string{network.Subnets[Zones[0]]},
+			Listeners: []elbtypes.Listener{{Protocol: aws.String("tcp"), LoadBalancerPort: 80, InstancePort: aws.Int32(30080)}},
+			Tags: []elbtypes.Tag{
+				{Key: aws.String("kubernetes.io/cluster/" + ClusterID), Value: aws.String("owned")},
+				{Key: aws.String("kubernetes.io/service-name"), Value: &service},
+			},
+		})
+		return err
+	}
 	mappings := []elbv2types.SubnetMapping{}
 	for _, zone := range Zones {
 		mappings = append(mappings, elbv2types.SubnetMapping{SubnetId: aws.String(network.Subnets[zone])})
@@ -153,6 +217,9 @@ func (c *Cloud) Unmake(ctx context.Context, name string) error {
 		if _, err := c.elbv2.DeleteLoadBalancer(ctx, &elbv2.DeleteLoadBalancerInput{LoadBalancerArn: found.LoadBalancerArn}); err != nil {
 			return err
 		}
+	}
+	if _, err := c.elb.DeleteLoadBalancer(ctx, &elb.DeleteLoadBalancerInput{LoadBalancerName: &name}); err != nil {
+		return err
 	}
 	groups, err := c.elbv2.DescribeTargetGroups(ctx, &elbv2.DescribeTargetGroupsInput{})
 	if err != nil {

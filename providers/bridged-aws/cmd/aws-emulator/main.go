@@ -21,7 +21,7 @@ import (
 	"cloudprovider.ccm/bridged-aws/emulator"
 )
 
-const usage = "launch ZONE [COUNT [NAME [TYPE]]], named NAME, shapes, stop ID, start ID, terminate ID, check ID, hide ID, show ID, instance ID, balancers, inspect NAME, legacy NAME SERVICE, unmake NAME, left, routes, security-group NAME, address, let-in ID, starting on|off, calls, " +
+const usage = "launch ZONE [COUNT [NAME [TYPE]]], named NAME, shapes, stop ID, start ID, terminate ID, check ID, hide ID, show ID, instance ID, balancers, inspect NAME, legacy NAME SERVICE [classic], unmake NAME, left, routes, security-group NAME, address, let-in ID, starting on|off, calls, " +
 	"callers, run-on ID, rules [JSON], or door STATE"
 
 func main() {
@@ -125,7 +125,7 @@ func obey(ctx context.Context, cloud *emulator.Cloud, door *emulator.Door, netwo
 	case "inspect":
 		return cloud.Inspect(ctx, of)
 	case "legacy":
-		return struct{}{}, cloud.MakeLegacy(ctx, network, of, words[2])
+		return struct{}{}, cloud.MakeLegacy(ctx, network, of, words[2], words[3] == "classic")
 	case "unmake":
 		return struct{}{}, cloud.Unmake(ctx, of)
 	case "left":
