@@ -216,9 +216,9 @@ func TestTheEmulatorAnswersAsClassicLoadBalancingDoes(t *testing.T) {
 	ctx := t.Context()
 	url, cloud, network := emulated(ctx, t)
 	instance := must(cloud.Launch(ctx, network, emulator.Zones[0], 1, "", ""))(t)[0]
-	client := classic.New(classic.Options{
-		Region: emulator.Region, BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
-	})
+	key := credentials.NewStaticCredentialsProvider("a", "b", "")
+	client := classic.New(classic.Options{Region: emulator.Region, BaseEndpoint: &url, Credentials: key})
+	machines := ec2.New(ec2.Options{Region: emulator.Region, BaseEndpoint: &url, Credentials: key})
 	name := aws.String("web")
 	listener := func(port, nodePort int32) classictypes.Listener {
 		return classictypes.Listener{
@@ -278,9 +278,6 @@ func TestTheEmulatorAnswersAsClassicLoadBalancingDoes(t *testing.T) {
 	if left := describe().ListenerDescriptions; len(left) != 1 || left[0].Listener.LoadBalancerPort != 445 {
 		t.Errorf("without listeners 443 and 444 it has %v", left)
 	}
-	machines := ec2.New(ec2.Options{
-		Region: emulator.Region, BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
-	})
 	rule := func(description *string) []types.IpPermission {
 		pair := types.UserIdGroupPair{GroupId: &network.SecurityGroup, Description: description}
 		return []types.IpPermission{{IpProtocol: aws.String("-1"), UserIdGroupPairs: []types.UserIdGroupPair{pair}}}

@@ -187,9 +187,8 @@ impl Balancers {
             Whose::Legacy => adopts,
             Whose::Others => false,
         };
-        let of = (cluster, service);
-        let mut in_use = network::delete(self, of, may_delete, until).await?;
-        in_use |= classic::delete(self, of, request.last_known.as_ref(), may_delete, until).await?;
+        let mut in_use = network::delete(self, (cluster, service), may_delete, until).await?;
+        in_use |= classic::delete(self, service, request.last_known.as_ref(), may_delete, until).await?;
         if in_use {
             let message = "AWS still uses groups of the balancer that is deleted";
             return Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DELETING", message)));
@@ -211,9 +210,22 @@ fn absence_is_fine(answer: Result<(), Failure>) -> Result<(), Failure> {
     }
 }
 
+fn service_of(item: &LoadBalancerUpdate) -> Result<&proto::Service> {
+    item.service.as_ref().ok_or_else(no_reference)
+}
+
 fn reference(service: &proto::Service) -> Result<&ServiceRef> {
-    let missing = || ProviderError::invalid_argument_shape("service.ref", "is missing");
-    service.r#ref.as_ref().ok_or_else(missing)
+    service.r#ref.as_ref().ok_or_else(no_reference)
+}
+
+fn no_reference() -> ProviderError {
+    ProviderError::invalid_argument_shape("service.ref", "is missing")
+}
+
+/// The uid of an item's Service, or nothing where it is missing.
+fn uid_of(item: &LoadBalancerUpdate) -> String {
+    let reference = item.service.as_ref().and_then(|service| service.r#ref.as_ref());
+    reference.map(|one| one.uid.clone()).unwrap_or_default()
 }
 
 /// The outcome of one item of a batch, by the Service's uid.
@@ -226,8 +238,7 @@ fn without_balancer(
 ) -> (Vec<Outcome>, Vec<LoadBalancerUpdate>) {
     let lacks_it = |outcome: &Result<(), Stop>| matches!(outcome, Err(Stop::Failed(error)) if error.reason() == ErrorReason::NeedsEnsure);
     let (without, done): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(|(_, outcome)| lacks_it(outcome));
-    let uid_of = |item: &LoadBalancerUpdate| Some(item.service.as_ref()?.r#ref.as_ref()?.uid.clone());
-    items.retain(|item| uid_of(item).is_some_and(|uid| without.iter().any(|(one, _)| *one == uid)));
+    items.retain(|item| without.iter().any(|(uid, _)| *uid == uid_of(item)));
     (done, items)
 }
 
@@ -308,23 +319,21 @@ impl LoadBalancers for Balancers {
                 Kind::Network => network.push(item),
                 Kind::Classic => classic.push(item),
                 Kind::Elsewhere(who) => {
-                    let reference = item.service.as_ref().and_then(|service| service.r#ref.as_ref());
-                    let uid = reference.map(|one| one.uid.clone()).unwrap_or_default();
-                    outcomes.push((uid, Err(ProviderError::implemented_elsewhere(who).into())));
+                    outcomes.push((uid_of(&item), Err(ProviderError::implemented_elsewhere(who).into())));
                 }
             }
         }
         let hosts = self.hosts.of(&self.cloud, &instances_of(self, &nodes), until).await?.into();
         let (of, on) = ((ctx, &cluster), (&*nodes, &hosts));
-        let done = classic::update(self, of, classic.clone(), on, until).await?;
+        let done = classic::update(self, of, &classic, on, until).await?;
         let (done, not_classic) = without_balancer(done, classic);
         outcomes.extend(done);
-        let done = network::update(self, of, network.clone(), on, until).await?;
+        let done = network::update(self, of, &network, on, until).await?;
         let (done, not_network) = without_balancer(done, network);
         outcomes.extend(done);
         // The type may have been changed, which Ensure refuses: the balancer that is there follows its nodes.
-        outcomes.extend(network::update(self, of, not_classic, on, until).await?);
-        outcomes.extend(classic::update(self, of, not_network, on, until).await?);
+        outcomes.extend(network::update(self, of, &not_classic, on, until).await?);
+        outcomes.extend(classic::update(self, of, &not_network, on, until).await?);
         Ok(BatchUpdateLoadBalancersResponse { results: outcomes.into_iter().map(updated).collect() })
     }
 

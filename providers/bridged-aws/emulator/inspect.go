@@ -3,7 +3,6 @@ package emulator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,7 +137,7 @@ func (c *Cloud) inspectListener(ctx context.Context, listener elbv2types.Listene
 	}
 	for _, reservation := range described.Reservations {
 		for _, instance := range reservation.Instances {
-			id := fmt.Sprintf("aws:///%s/%s", aws.ToString(instance.Placement.AvailabilityZone), aws.ToString(instance.InstanceId))
+			id := instanceOf(instance).ProviderID()
 			if !slices.Contains(one.Targets, id) {
 				one.Targets = append(one.Targets, id)
 			}

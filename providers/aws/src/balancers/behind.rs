@@ -47,7 +47,7 @@ impl Backends {
 pub(super) struct Behind<'a> {
     of: &'a Balancers,
     nodes: Vec<&'a NodeRef>,
-    until: Deadline,
+    pub until: Deadline,
     pub hosts: Arc<Nodes>,
     pub backends: Backends,
     /// The instances that AWS will take.
@@ -87,10 +87,6 @@ impl<'a> Behind<'a> {
         let ids = instances_of(of, &wanted).into_iter();
         let of_them: Nodes = ids.filter_map(|id| Some((id.clone(), hosts.get(&id)?.clone()))).collect();
         Self::knowing(of, wanted, of_them.into(), until)
-    }
-
-    pub(super) fn until(&self) -> Deadline {
-        self.until
     }
 
     /// Finds out which nodes' instances AWS takes.

@@ -24,7 +24,8 @@ use super::own_group::OwnGroup;
 use super::service::{Annotations, Texts, missing, node_labels};
 use super::told::{Whose, is_whole, whose};
 use super::{
-    AT_ONCE, Asked, Balancers, Nodes, Outcome, absence_is_fine, names, network, reference, rules, subnets,
+    AT_ONCE, Asked, Balancers, Nodes, Outcome, absence_is_fine, names, network, reference, rules, service_of,
+    subnets, uid_of,
 };
 use crate::api::{Deadline, Failure, Stop, later};
 pub(super) use plan::Balancer;
@@ -61,12 +62,6 @@ impl All {
     fn use_group(&self, group: &str) -> bool {
         self.0.iter().any(|one| one.groups.iter().any(|id| id == group))
     }
-}
-
-/// Refuses to create a network balancer for a Service that has a classic one.
-pub(super) async fn must_be_absent(of: &Balancers, asked: &Asked<'_>) -> Result<()> {
-    let found = read(of, &names::balancer(&asked.reference.uid), asked.until).await?;
-    asked.may_create(&of.cloud, found.as_ref().map(|one| &one.tags))
 }
 
 pub(super) async fn ensure(of: &Balancers, asked: &Asked<'_>) -> Result<EnsureLoadBalancerResponse> {
@@ -206,7 +201,7 @@ async fn take(
     behind: &mut Behind<'_>,
 ) -> Result<Option<String>, Stop> {
     Stop::if_cancelled(ctx)?;
-    match (apply::take(&of.cloud, wanted, step, behind.until()).await, step) {
+    match (apply::take(&of.cloud, wanted, step, behind.until).await, step) {
         (Err(failure), Step::Register(ids)) if failure.code() == "InvalidInstance" => {
             behind.refused(ids).await.map(|()| None)
         }
@@ -239,7 +234,7 @@ async fn close(
 /// Returns whether AWS needs a while for the rest.
 pub(super) async fn delete(
     of: &Balancers,
-    (_cluster, service): (&ClusterRef, &ServiceRef),
+    service: &ServiceRef,
     last_known: Option<&Service>,
     may_delete: impl Fn(&Texts) -> bool,
     until: Deadline,
@@ -270,27 +265,25 @@ pub(super) async fn delete(
 pub(super) async fn update(
     of: &Balancers,
     (ctx, cluster): (&CallContext, &ClusterRef),
-    items: Vec<LoadBalancerUpdate>,
+    items: &[LoadBalancerUpdate],
     (nodes, hosts): (&[&NodeRef], &Arc<Nodes>),
     until: Deadline,
 ) -> Result<Vec<Outcome>, Failure> {
     if items.is_empty() {
         return Ok(Vec::new());
     }
-    let uids = items.iter().filter_map(|item| Some(&item.service.as_ref()?.r#ref.as_ref()?.uid));
-    let names: BTreeSet<_> = uids.map(|uid| names::balancer(uid)).collect();
+    let names: BTreeSet<_> = items.iter().map(|item| names::balancer(&uid_of(item))).collect();
     let mut there = read::all(&of.cloud, until).await?;
     there.retain(|one| names.contains(&one.name));
     let names: Vec<_> = there.iter().map(|one| &*one.name).collect();
     let mut tags = read::tags(&of.cloud, &names, until).await?;
     let mut updates = Vec::new();
-    for LoadBalancerUpdate { service, desired_digest: digest, .. } in items {
-        let service = service.unwrap_or_default();
-        let uid = service.r#ref.as_ref().map(|one| one.uid.clone()).unwrap_or_default();
+    for item in items {
+        let uid = uid_of(item);
         let name = names::balancer(&uid);
         let found = there.iter().find(|one| one.name == name).cloned();
         let found = found.map(|found| Balancer { tags: tags.remove(&name).unwrap_or_default(), ..found });
-        updates.push((uid, Update::of(of, cluster, (&service, digest), found, (nodes, hosts), until)));
+        updates.push((uid, Update::of(of, cluster, item, found, (nodes, hosts), until)));
     }
     let opened = if of.closed_groups { Ok(()) } else { open_all(of, &mut updates, hosts, until).await };
     let opened = &opened;
@@ -313,7 +306,7 @@ struct Update<'a> {
     behind: Behind<'a>,
     /// Its security groups but the extra ones.
     groups: Vec<String>,
-    digest: String,
+    digest: &'a str,
     opened: Result<()>,
 }
 
@@ -321,11 +314,12 @@ impl<'a> Update<'a> {
     fn of(
         of: &'a Balancers,
         cluster: &ClusterRef,
-        (service, digest): (&Service, String),
+        item: &'a LoadBalancerUpdate,
         found: Option<Balancer>,
         (nodes, hosts): (&[&'a NodeRef], &Arc<Nodes>),
         until: Deadline,
     ) -> Result<Self> {
+        let service = service_of(item)?;
         let reference = reference(service)?;
         let is_ours = |one: &Balancer| whose(&of.cloud, &cluster.uid, reference, &one.tags) == Whose::Ours;
         let needs_ensure = || ProviderError::needs_ensure(&reference.name);
@@ -335,7 +329,7 @@ impl<'a> Update<'a> {
         let behind = Behind::among(of, nodes, &labels, hosts, until);
         let extra = wanted::extra_groups(&Annotations::of(service));
         let groups = balancer.groups.iter().filter(|group| !extra.contains(group)).cloned().collect();
-        Ok(Self { balancer, behind, groups, digest, opened: Ok(()) })
+        Ok(Self { balancer, behind, groups, digest: &item.desired_digest, opened: Ok(()) })
     }
 
     async fn go(mut self, of: &Balancers, ctx: &CallContext, until: Deadline) -> Result<(), Stop> {
@@ -351,7 +345,7 @@ impl<'a> Update<'a> {
         }
         // Of half a change no digest tells, nor of other settings: only Ensure ends that.
         let tags = &self.balancer.tags;
-        let new = missing(&of.digests.tags(&self.digest), tags);
+        let new = missing(&of.digests.tags(self.digest), tags);
         if of.digests.are_of(tags) && !new.is_empty() {
             apply::tag(&of.cloud, &self.balancer.name, &new, until).await?;
         }

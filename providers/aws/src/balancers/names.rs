@@ -62,7 +62,7 @@ pub(super) fn group(
         health.0.as_str(),
         health.1
     );
-    groups(service) + &hex(&Sha1::digest(text))
+    groups(service) + &short_hash(&text)
 }
 
 /// Of a network balancer's own security group.

@@ -26,7 +26,9 @@ use super::behind::Behind;
 use super::own_group::OwnGroup;
 use super::rules::Rules;
 use super::service::{Annotations, Texts, missing};
-use super::{Asked, Balancers, UNTIL_IT_IS_GONE, absence_is_fine, common_group, names, rules, subnets};
+use super::{
+    Asked, Balancers, UNTIL_IT_IS_GONE, absence_is_fine, classic, common_group, names, rules, subnets,
+};
 use crate::api::{Action, Deadline, Failure, Stop, later};
 use crate::cloud::Cloud;
 pub(super) use plan::Balancer;
@@ -88,7 +90,10 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     let is_new = balancer.is_none();
     match &balancer {
         Some(found) => asked.may_change(cloud, found.internal, wanted.internal, &found.tags)?,
-        None => super::classic::must_be_absent(of, asked).await?,
+        None => {
+            let of_classic = classic::read(of, &wanted.name, until).await?;
+            asked.may_create(cloud, of_classic.as_ref().map(|one| &one.tags))?;
+        }
     }
     let checked_by_others;
     (*actual, checked_by_others) =
@@ -108,7 +113,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         common = Some(id);
     }
     let behind = Behind::of(of, asked.nodes(&wanted.node_labels), until).await?;
-    let mut work = Work { of, ctx: asked.ctx, behind, until };
+    let mut work = Work { of, ctx: asked.ctx, behind };
     let claim = rules::Claim {
         name: wanted.name.clone(),
         wanted: match common {

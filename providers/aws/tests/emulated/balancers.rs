@@ -338,6 +338,12 @@ pub(crate) async fn taken_over(setting: &str, kinds: Vec<Service>) {
     assert_eq!(aws.changes_since(&then).await, always);
 }
 
+/// How many of these calls are of Elastic Load Balancing.
+pub(crate) fn of_balancing(calls: &BTreeMap<String, u32>) -> u32 {
+    let of_balancing = calls.iter().filter(|(action, _)| action.starts_with("elasticloadbalancing:"));
+    of_balancing.map(|one| one.1).sum()
+}
+
 /// What lets whom in at the nodes.
 fn rules_of_nodes(lines: &[String]) -> Vec<&str> {
     lines.iter().filter_map(|line| line.strip_prefix("rule of nodes: ")).collect()
@@ -498,13 +504,6 @@ async fn a_node_joins_many_balancers_and_a_restart_reads_them_in_few_calls() {
     }
     let native = aws.native(&SERVE).await;
     assert_eq!(update(&native, &services, &two, "class-service-two").await, count);
-    let of_balancing = |calls: &BTreeMap<String, u32>| {
-        calls
-            .iter()
-            .filter(|(action, _)| action.starts_with("elasticloadbalancing:"))
-            .map(|(_, count)| count)
-            .sum::<u32>()
-    };
     let before = of_balancing(&aws.tell("calls").await);
     assert_eq!(update(&native, &services, &three, "class-service-three").await, count);
     let join = of_balancing(&aws.tell("calls").await) - before;

@@ -6,10 +6,10 @@
 use cloudprovider_sdk::proto::{ClusterRef, IpFamily, IpFamilyPolicy, Protocol, Service, TrafficPolicy};
 use cloudprovider_sdk::{ProviderError, Result};
 
-use crate::balancers::names;
 use crate::balancers::service::{
     self as shared, Annotations, Defaults, EVERYWHERE, TRAFFIC_PORT, Texts, node_labels,
 };
+use crate::balancers::{names, reference};
 use crate::config::HealthProbe;
 
 /// A classic balancer as it has to be.
@@ -62,9 +62,7 @@ pub(in crate::balancers) struct Health {
 impl Wanted {
     pub(super) fn of(service: &Service, cluster: &ClusterRef, defaults: &Defaults) -> Result<Self> {
         let annotations = Annotations::of(service);
-        let Some(reference) = &service.r#ref else {
-            return Err(ProviderError::invalid_argument_shape("service.ref", "is missing"));
-        };
+        let reference = reference(service)?;
         shared::has_what_all_need(service)?;
         can_serve(service)?;
         let listeners = listeners(service, &annotations)?;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use cloudprovider_sdk::proto::{ClusterRef, LoadBalancerUpdate, NodeRef, Service, ServiceRef};
+use cloudprovider_sdk::proto::{ClusterRef, LoadBalancerUpdate, NodeRef, ServiceRef};
 use cloudprovider_sdk::{CallContext, ProviderError};
 use futures::StreamExt as _;
 
@@ -19,7 +19,8 @@ use crate::balancers::behind::Behind;
 use crate::balancers::service::{Texts, missing, node_labels};
 use crate::balancers::told::{Whose, whose};
 use crate::balancers::{
-    AT_ONCE, Balancers, Nodes, Outcome, TAGGED, common_group, names, reference, rules, subnets,
+    AT_ONCE, Balancers, Nodes, Outcome, TAGGED, common_group, names, reference, rules, service_of, subnets,
+    uid_of,
 };
 
 /// The backends of one call.
@@ -71,11 +72,11 @@ struct Filled {
 pub(in crate::balancers) async fn all(
     of: &Balancers,
     (ctx, cluster): (&CallContext, &ClusterRef),
-    items: Vec<LoadBalancerUpdate>,
+    items: &[LoadBalancerUpdate],
     (nodes, hosts): (&[&NodeRef], &Arc<Nodes>),
     until: Deadline,
 ) -> Result<Vec<Outcome>, Failure> {
-    let there = There::read(of, &items, until).await?;
+    let there = There::read(of, items, until).await?;
     let common = match of.shared_rule && !items.is_empty() {
         true => common_group::find(of, until).await?.map(|group| group.id),
         false => None,
@@ -85,13 +86,11 @@ pub(in crate::balancers) async fn all(
 }
 
 impl Call<'_> {
-    async fn all(&self, items: Vec<LoadBalancerUpdate>) -> Vec<Outcome> {
+    async fn all(&self, items: &[LoadBalancerUpdate]) -> Vec<Outcome> {
         let mut updates = Vec::new();
         for item in items {
             updates.push(async move {
-                let service = item.service.unwrap_or_default();
-                let uid = service.r#ref.as_ref().map(|one| one.uid.clone()).unwrap_or_default();
-                let outcome = self.one(&service, &item.desired_digest).await;
+                let (uid, outcome) = (uid_of(item), self.one(item).await);
                 if outcome.is_err() {
                     self.of.network.known.lock().remove(&uid);
                 }
@@ -116,8 +115,9 @@ impl Call<'_> {
     }
 
     /// `None`: nothing is left to do, not even a tag.
-    async fn one(&self, service: &Service, digest: &str) -> Result<Option<Filled>, Stop> {
+    async fn one(&self, item: &LoadBalancerUpdate) -> Result<Option<Filled>, Stop> {
         let (of, until) = (self.of, self.until);
+        let (service, digest) = (service_of(item)?, &item.desired_digest);
         let reference = reference(service)?;
         let labels = node_labels(service);
         of.check_labels(&labels)?;
@@ -127,7 +127,7 @@ impl Call<'_> {
             None => self.read(reference).await?,
         };
         let behind = Behind::among(of, self.nodes, &labels, self.hosts, until);
-        let mut work = Work { of, ctx: self.ctx, behind, until };
+        let mut work = Work { of, ctx: self.ctx, behind };
         let name = names::balancer(&reference.uid);
         let seen = work.behind.security_groups();
         let mut opened = Ok(None);

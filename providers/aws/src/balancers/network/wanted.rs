@@ -9,10 +9,10 @@ use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
 use cloudprovider_sdk::proto::{ClusterRef, IpFamily, IpFamilyPolicy, Protocol, Service, ServicePort};
 use cloudprovider_sdk::{ProviderError, Result};
 
-use crate::balancers::names;
 use crate::balancers::service::{
     Annotations, Defaults, EVERYWHERE, TRAFFIC_PORT, Texts, has_what_all_need, node_labels, tags,
 };
+use crate::balancers::{names, reference};
 
 /// A network balancer as it has to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,9 +93,7 @@ pub(in crate::balancers) struct Health {
 impl Wanted {
     pub(super) fn of(service: &Service, cluster: &ClusterRef, defaults: &Defaults) -> Result<Self> {
         let annotations = Annotations::of(service);
-        let Some(reference) = &service.r#ref else {
-            return Err(ProviderError::invalid_argument_shape("service.ref", "is missing"));
-        };
+        let reference = reference(service)?;
         has_what_all_need(service)?;
         let extra = "aws-load-balancer-extra-security-groups";
         if annotations.get(extra).is_some() {

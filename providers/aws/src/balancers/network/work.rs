@@ -5,7 +5,7 @@ use cloudprovider_sdk::CallContext;
 use super::apply::{self, Made};
 use super::plan::{self, Actual, Group, Place, Step};
 use super::wanted::Wanted;
-use crate::api::{Deadline, Failure, Stop};
+use crate::api::{Failure, Stop};
 use crate::balancers::Balancers;
 use crate::balancers::behind::Behind;
 use crate::balancers::told::is_whole;
@@ -14,7 +14,6 @@ pub(super) struct Work<'a> {
     pub of: &'a Balancers,
     pub ctx: &'a CallContext,
     pub behind: Behind<'a>,
-    pub until: Deadline,
 }
 
 impl Work<'_> {
@@ -49,7 +48,7 @@ impl Work<'_> {
     pub(super) async fn fill(&mut self, group: &mut Group) -> Result<(), Stop> {
         while let Some(step) = plan::of_targets(group, &self.behind.backends) {
             Stop::if_cancelled(self.ctx)?;
-            match apply::targets(&self.of.cloud, &step, self.until).await {
+            match apply::targets(&self.of.cloud, &step, self.behind.until).await {
                 Ok(()) => group.after(&step),
                 Err(failure) => self.without_refused(failure, &step).await?,
             }
@@ -60,7 +59,7 @@ impl Work<'_> {
     /// `None`: AWS refused some of the targets, which are left out from now on.
     async fn take(&mut self, wanted: &Wanted, balancer: &str, step: &Step) -> Result<Option<Made>, Stop> {
         Stop::if_cancelled(self.ctx)?;
-        match apply::take(&self.of.cloud, wanted, balancer, step, self.until).await {
+        match apply::take(&self.of.cloud, wanted, balancer, step, self.behind.until).await {
             Ok(made) => Ok(Some(made)),
             Err(failure) => self.without_refused(failure, step).await.map(|()| None),
         }
