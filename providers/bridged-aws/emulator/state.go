@@ -14,6 +14,7 @@ import (
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing/types"
 	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	elbv2types "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+	"github.com/aws/smithy-go"
 )
 
 // Balancer is a classic or a network balancer.
@@ -39,6 +40,17 @@ type Route struct {
 	State       string `json:"state"`
 	// Drops is that the instance still checks whether what it gets is for itself, so that the route leads nowhere.
 	Drops bool `json:"drops,omitempty"`
+}
+
+// Settled looks again while what it looks at goes away between two of its calls.
+func Settled[T any](look func() (T, error)) (T, error) {
+	for times := 1; ; times++ {
+		seen, err := look()
+		var api smithy.APIError
+		if times == 10 || !errors.As(err, &api) || !strings.HasSuffix(api.ErrorCode(), "NotFound") {
+			return seen, err
+		}
+	}
 }
 
 // Balancers returns all balancers.

@@ -440,7 +440,15 @@ mod native {
 
         let before = world.aws.changes().await?;
         ensure!(world.cluster.host()?.terminate().await?.success());
+        let told = published.output().len();
         let mut published = world.aws.published(&world.cluster).await?;
+        // A node that joins while the published manager first ensures a balancer can be forgotten behind it.
+        wait::until("it has ensured all balancers", async || {
+            let ensured = published.output()[told..].matches("reason=\"EnsuredLoadBalancer\"").count();
+            Ok((ensured == 4).then_some(()))
+        })
+        .await
+        .with_context(|| published.tail())?;
         world.join(1).await?;
         let back = world.balancers(4).await.with_context(|| published.tail())?;
         let names = |balancers: &[Balancer]| {

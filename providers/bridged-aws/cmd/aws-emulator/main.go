@@ -121,15 +121,15 @@ func obey(ctx context.Context, cloud *emulator.Cloud, door *emulator.Door, netwo
 	case "instance":
 		return cloud.Instance(ctx, of)
 	case "balancers":
-		return cloud.Balancers(ctx)
+		return emulator.Settled(func() (any, error) { return cloud.Balancers(ctx) })
 	case "inspect":
-		return cloud.Inspect(ctx, of)
+		return emulator.Settled(func() (any, error) { return cloud.Inspect(ctx, of) })
 	case "legacy":
 		return struct{}{}, cloud.MakeLegacy(ctx, network, of, words[2], words[3] == "classic")
 	case "unmake":
 		return struct{}{}, cloud.Unmake(ctx, of)
 	case "left":
-		return cloud.Left(ctx, network)
+		return emulator.Settled(func() (any, error) { return cloud.Left(ctx, network) })
 	case "security-group":
 		return cloud.MakeGroup(ctx, network, of)
 	case "starting":
