@@ -154,6 +154,13 @@ impl Digester {
         self.bytes(&service.encode_to_vec());
         maps.iter().for_each(|pairs| self.pairs(pairs));
     }
+
+    /// What load balancers are made of besides. None changes no digest.
+    pub(super) fn settings(&mut self, settings: &str) {
+        if !settings.is_empty() {
+            self.bytes(settings.as_bytes());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ pub(super) fn desired_digest(object: &Service, backends: &BackendSet) -> String 
     message.annotations.retain(|key, _| !written(key));
     let mut text = Digester::new(SERVICE);
     text.service(message);
+    text.settings(&wants.load_balancer_settings);
     desired(object.spec.load_balancer_class.as_deref(), &text.finish(), &backends.digest)
 }
 

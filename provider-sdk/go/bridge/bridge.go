@@ -10,6 +10,7 @@
 package bridge
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -23,6 +24,7 @@ import (
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
@@ -75,6 +77,8 @@ type bridge struct {
 
 	backendLabels, nodeAnnotations, classes []string
 	onlyClasses                             bool
+	// vendorFlags are the vendor's flags that are set, and settings what is made of them.
+	vendorFlags, settings string
 
 	memory *memory
 }
@@ -190,6 +194,15 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 		b.surroundings.stop = either(b.surroundings.stop, b.leading.over)
 		b.options = append(b.options, sdk.WithGate(b.gate), sdk.WithWhileLeading(b.whileLed))
 	}
+	var text []byte
+	if config != nil {
+		var err error
+		if text, err = io.ReadAll(config); err != nil {
+			return nil, fmt.Errorf("--cloud-config: %w", err)
+		}
+		config = bytes.NewReader(text)
+	}
+	b.settings = settings(string(text), b.vendorFlags)
 	err := guarded(func() (err error) {
 		b.cloud, err = build(ctx, config, b.surroundings.clients, b.surroundings.shared)
 		return err
@@ -256,13 +269,19 @@ func (b *bridge) served() []sdk.Option {
 }
 
 func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
-	if b.capabilities != nil {
-		return b.capabilities
+	if given := b.capabilities; given != nil {
+		if given.GetWants().GetLoadBalancerSettings() == "" {
+			given = proto.CloneOf(given)
+			given.Wants = cmp.Or(given.Wants, &pb.Wants{})
+			given.Wants.LoadBalancerSettings = b.settings
+		}
+		return given
 	}
 	answer := &pb.GetCapabilitiesResponse{
 		Wants: &pb.Wants{
 			Identity: withState(b.nodeFields("*")), RouteTarget: b.nodeFields(b.backendLabels...), Backend: b.nodeFields(b.backendLabels...),
-			Service: &pb.ServiceFields{Labels: []string{"*"}, Annotations: []string{"*"}, Finalizers: true, DeletionTime: true},
+			Service:              &pb.ServiceFields{Labels: []string{"*"}, Annotations: []string{"*"}, Finalizers: true, DeletionTime: true},
+			LoadBalancerSettings: b.settings,
 		},
 		Limits: &pb.Limits{
 			MaxBatchLoadBalancers: uint32(inTimeEach * b.concurrency), MaxBatchRoutes: inTimeEach * concurrent,

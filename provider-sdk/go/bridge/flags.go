@@ -26,6 +26,8 @@ type flags struct {
 	onlyClasses                    bool
 	// initializeAtStart is nil unless the flag is set, likewise.
 	initializeAtStart *bool
+	// vendors tells the vendor's flags that are set.
+	vendors func() string
 }
 
 // removedFlags are flags of earlier versions, with what is instead.
@@ -54,6 +56,17 @@ func (l *list) Set(text string) error {
 // bindFlags adds the bridge's, the vendor's and klog's flags to a set.
 func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 	out := &flags{}
+	theirs := map[string]bool{}
+	set.VisitAll(func(one *flag.Flag) { theirs[one.Name] = true })
+	vendor.VisitAll(func(one *pflag.Flag) { theirs[one.Name] = true })
+	out.vendors = func() (text string) {
+		set.Visit(func(one *flag.Flag) {
+			if theirs[one.Name] {
+				text += fmt.Sprintf("--%s=%s\n", one.Name, one.Value)
+			}
+		})
+		return text
+	}
 	vendor.VisitAll(func(theirs *pflag.Flag) {
 		if set.Lookup(theirs.Name) == nil {
 			set.Var(vendorFlag{theirs}, theirs.Name, theirs.Usage)
@@ -110,6 +123,7 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 }
 
 func (f *flags) options() (told []Option, err error) {
+	told = append(told, func(b *bridge) { b.vendorFlags = f.vendors() })
 	if f.allowUntagged {
 		told = append(told, WithAllowUntaggedCloud())
 	}

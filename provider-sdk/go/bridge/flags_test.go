@@ -31,7 +31,7 @@ func TestVendorsFlagsKeepWorking(t *testing.T) {
 	if ours.cloudConfig != "/etc/cloud" || *vendorsConfig != "/etc/cloud" || len(*region) != 2 || !*dry || !vendor.Changed("dry-run") {
 		t.Error(ours, *vendorsConfig, *region, *dry)
 	}
-	if told, err := ours.options(); err != nil || len(told) != 7 || !*ours.initializeAtStart {
+	if told, err := ours.options(); err != nil || len(told) != 8 || !*ours.initializeAtStart {
 		t.Error(told, err)
 	}
 	for _, wrong := range []string{"0", "-1", "many"} {

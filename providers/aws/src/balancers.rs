@@ -36,7 +36,7 @@ use crate::config::Config;
 use behind::instances_of;
 use hosts::Hosts;
 use service::{Annotations, Defaults, Kind, Texts};
-use told::{Digests, Standing, Whose, absent, whose};
+use told::{Standing, Whose, absent, whose};
 
 /// How soon to look whether what is deleted is gone.
 const UNTIL_IT_IS_GONE: Duration = Duration::from_secs(5);
@@ -55,7 +55,6 @@ const AT_ONCE: usize = 8;
 pub(crate) struct Balancers {
     cloud: Cloud,
     defaults: Defaults,
-    digests: Digests,
     /// Services whose annotation names no kind get a network balancer.
     network_by_default: bool,
     /// The nodes let all network balancers in by one rule.
@@ -109,12 +108,11 @@ impl Asked<'_> {
     /// Tells what there is, and what is still to be done.
     fn answer(
         &self,
-        of: &Balancers,
         balancer: Option<Standing<'_>>,
         outcome: Result<(), Stop>,
     ) -> Result<EnsureLoadBalancerResponse> {
         let pending = || absent(self.reference, LoadBalancerState::Pending);
-        let told = |one: Standing<'_>| one.told(self.reference, Ownership::ByUid, &of.digests);
+        let told = |one: Standing<'_>| one.told(self.reference, Ownership::ByUid);
         let load_balancer = balancer.map_or_else(pending, told);
         Ok(EnsureLoadBalancerResponse {
             load_balancer: Some(load_balancer),
@@ -134,6 +132,14 @@ impl Asked<'_> {
     }
 }
 
+/// Stands for what balancers are made of besides Services and nodes.
+pub(crate) fn settings(config: &Config, shared_rule: bool) -> String {
+    let Config { health, shared_group, closed_groups, subnet, .. } = config;
+    let have_groups = config.balancers_have_groups();
+    let settings = (health, have_groups, shared_group, closed_groups, subnet, shared_rule);
+    names::short_hash(&format!("{} {settings:?}", env!("CARGO_PKG_VERSION")))
+}
+
 impl Balancers {
     pub(crate) fn new(
         cloud: Cloud,
@@ -150,7 +156,6 @@ impl Balancers {
         Self {
             cloud,
             defaults,
-            digests: Digests::under(config, shared_rule),
             network_by_default,
             shared_rule,
             fallback_subnet: config.subnet.clone(),
@@ -280,8 +285,8 @@ impl LoadBalancers for Balancers {
         let load_balancer = match network.or(classic.as_ref().map(classic::Balancer::standing)) {
             None => absent(&service, LoadBalancerState::Absent),
             Some(found) => match whose(&self.cloud, &cluster.uid, &service, found.tags) {
-                Whose::Ours => found.told(&service, Ownership::ByUid, &self.digests),
-                Whose::Legacy => found.told(&service, Ownership::ByLegacyName, &self.digests),
+                Whose::Ours => found.told(&service, Ownership::ByUid),
+                Whose::Legacy => found.told(&service, Ownership::ByLegacyName),
                 Whose::Others => absent(&service, LoadBalancerState::NotOwned),
             },
         };

@@ -96,7 +96,7 @@ async fn main() -> anyhow::Result<()> {
     let mut builder = Provider::builder("aws")
         .vendor_version(env!("CARGO_PKG_VERSION"))
         .provider_id_prefix(instances::PREFIX)
-        .capabilities(capabilities(&flags))
+        .capabilities(capabilities(&flags, &config))
         .cloud_provider(Status::new(calls.clone(), zones.clone()))
         .routes(Routing::new(cloud.clone(), &config))
         .instances(Machines::new(cloud, zones, &config, !flags.nodes_of_other_accounts, watch_every)?)
@@ -107,7 +107,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(cloudprovider_sdk::serve(builder.build()?, flags.serve).await?)
 }
 
-fn capabilities(flags: &Flags) -> GetCapabilitiesResponse {
+fn capabilities(flags: &Flags, config: &Config) -> GetCapabilitiesResponse {
     let mut capabilities = vec![Capability::InstancesList.into()];
     if flags.watch_every > 0 {
         capabilities.push(Capability::InstancesWatch.into());
@@ -125,6 +125,7 @@ fn capabilities(flags: &Flags) -> GetCapabilitiesResponse {
         wants.backend = Some(NodeFields { creation_time: true, labels, ..NodeFields::default() });
         let annotations = vec!["service.beta.kubernetes.io/*".to_owned()];
         wants.service = Some(ServiceFields { annotations, ..ServiceFields::default() });
+        wants.load_balancer_settings = balancers::settings(config, flags.shared_node_rule);
     }
     GetCapabilitiesResponse { capabilities, wants: Some(wants), ..GetCapabilitiesResponse::default() }
 }

@@ -20,12 +20,14 @@ pub struct Advertised {
     /// A lookup by the node's name misses no instance.
     pub keyed_by_name: bool,
     node_labels: Vec<String>,
+    load_balancer_settings: String,
 }
 
 const KEYS: &str = "max-batch-instances, max-batch-load-balancers, max-batch-routes, max-batch-volumes, page-size, \
     max-message-bytes, max-concurrent-reads, max-concurrent-mutations, reads-per-second, mutations-per-second, \
     deadline.METHOD, resume-token-validity, bookmark-interval, watch-max-age, instance-sweep, \
-    without, default-class, keyed-by-name, node-label";
+    without, default-class, keyed-by-name, node-label, \
+    load-balancer-settings";
 
 impl FromStr for Advertised {
     type Err = anyhow::Error;
@@ -69,6 +71,7 @@ impl Advertised {
             "instance-sweep" => intervals.instance_sweep = Some(time(value)?),
             "without" => self.without.push(capability(value)?),
             "node-label" => self.node_labels.push(value.to_owned()),
+            "load-balancer-settings" => self.load_balancer_settings = value.to_owned(),
             "default-class" => self.no_default_class = !truth(value)?,
             "keyed-by-name" => self.keyed_by_name = truth(value)?,
             _ => return Ok(false),
@@ -142,6 +145,7 @@ impl Advertised {
             service_annotation_writes: vec![WRITTEN_PREFIX.to_owned()],
             service_condition_writes: Vec::new(),
             node_annotation_writes: vec![NODE_ANNOTATIONS.to_owned()],
+            load_balancer_settings: self.load_balancer_settings.clone(),
         }
     }
 }

@@ -91,6 +91,18 @@ impl World {
         .with_context(|| format!("there is {seen:?}\n{:?}", self.cluster.parts()))
     }
 
+    /// Waits until the nodes let health checks in at these ports of kube-proxy.
+    async fn checked(&mut self, ports: &[u16]) -> Result<()> {
+        let mut seen = Vec::new();
+        wait::until(&format!("health checks at {ports:?}"), async || {
+            seen = self.aws.left().await?;
+            let at = |port: &u16| seen.iter().any(|line| line.contains(&format!(" tcp {port}-{port} ")));
+            Ok([10256, 10257].iter().filter(|port| at(port)).eq(ports).then_some(()))
+        })
+        .await
+        .with_context(|| format!("{seen:#?}\n{:?}", self.cluster.parts()))
+    }
+
     /// Waits until these are the routes.
     async fn routes(&mut self, wanted: &[Route]) -> Result<()> {
         let mut seen = Vec::new();
@@ -223,6 +235,31 @@ async fn restarted(kind: Kind) -> Result<()> {
     nothing_was_forbidden(&world.cluster)
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
+async fn a_changed_cloud_config_reaches_the_balancers_that_are_there() -> Result<()> {
+    reconfigured(Kind::Bridged).await
+}
+
+async fn reconfigured(kind: Kind) -> Result<()> {
+    let mut world = World::with(kind, &[]).await?;
+    create(&world.cluster.client, network("web", json!({}))).await?;
+    world.balancer(&[80]).await?;
+    world.checked(&[]).await?;
+    // kube-proxy is asked whether a node serves, so that the nodes let the balancer in there.
+    world.aws.configure("ClusterServiceLoadBalancerHealthProbeMode = Shared")?;
+    world.cluster.restart_provider_with(&[]).await?;
+    world.checked(&[10256]).await?;
+    world.aws.configure("ClusterServiceSharedLoadBalancerHealthProbePort = 10257")?;
+    // In the same pod.
+    world.cluster.restart_provider_with(&[]).await?;
+    world.cluster.restart_host_with(&[]).await?;
+    world.checked(&[10257]).await?;
+    delete(&world.cluster, "web").await?;
+    assert_eq!(world.aws.left().await?, Vec::<String>::new());
+    nothing_was_forbidden(&world.cluster)
+}
+
 /// Without credentials or permissions, throttled, broken, cut off: users are informed, no node is deleted, nothing is
 /// left behind.
 #[tokio::test(flavor = "multi_thread")]
@@ -330,27 +367,7 @@ mod native {
     #[tokio::test(flavor = "multi_thread")]
     #[ignore = "needs providers/aws, built; providers/aws/check runs it"]
     async fn a_changed_cloud_config_reaches_the_balancers_that_are_there() -> Result<()> {
-        let mut world = World::with(Kind::Balancing, &[]).await?;
-        create(&world.cluster.client, load_balancer("web")).await?;
-        world.balancer(&[80]).await?;
-        let checks =
-            |lines: &[String]| lines.iter().filter(|line| line.contains(" tcp 10256-10256 ")).count();
-        assert_eq!(checks(&world.aws.left().await?), 0);
-        // kube-proxy is asked whether a node serves, so that the nodes let the balancer's subnets in there.
-        world.aws.configure("ClusterServiceLoadBalancerHealthProbeMode = Shared")?;
-        world.cluster.restart_provider_with(&[]).await?;
-        // It is in the same pod.
-        world.cluster.restart_host_with(&[]).await?;
-        let mut seen = Vec::new();
-        wait::until("the balancer has the new health check", async || {
-            seen = world.aws.left().await?;
-            Ok((checks(&seen) == 2).then_some(()))
-        })
-        .await
-        .with_context(|| format!("{seen:#?}\n{:?}", world.cluster.parts()))?;
-        delete(&world.cluster, "web").await?;
-        assert_eq!(world.aws.left().await?, Vec::<String>::new());
-        nothing_was_forbidden(&world.cluster)
+        reconfigured(Kind::Balancing).await
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -266,6 +266,8 @@ const SMALLEST_MESSAGE: u32 = 4 << 20;
 const MOST_KEYS: usize = 256;
 /// Maximum length of a label or annotation key: a subdomain, a slash and a name; or a part of that and a star.
 const LONGEST_KEY: usize = 318;
+/// Maximum length of `Wants.load_balancer_settings`.
+const LONGEST_SETTINGS: usize = 64;
 
 /// Maximum prefixes of a provider's IDs, and the maximum length of each.
 const MOST_PREFIXES: usize = 16;
@@ -323,6 +325,7 @@ fn wants(mut given: pb::Wants, findings: &mut Findings) -> pb::Wants {
         service_annotation_writes,
         service_condition_writes,
         node_annotation_writes,
+        load_balancer_settings,
     } = &mut given;
     let nodes = [identity, backend, route_target].into_iter().flatten();
     let nodes = nodes.flat_map(|fields| [&mut fields.labels, &mut fields.annotations, &mut fields.taints]);
@@ -342,6 +345,11 @@ fn wants(mut given: pb::Wants, findings: &mut Findings) -> pb::Wants {
     node_annotation_writes.retain(|prefix| prefix.contains('/') && !is_reserved_label(prefix));
     node_annotation_writes.truncate(MOST_PREFIXES);
     if node_annotation_writes.len() < before {
+        findings.count(rule::ANSWER_BOUNDS);
+    }
+    // Every digest is made of it.
+    if load_balancer_settings.len() > LONGEST_SETTINGS {
+        load_balancer_settings.clear();
         findings.count(rule::ANSWER_BOUNDS);
     }
     given
@@ -467,6 +475,16 @@ mod tests {
         assert_eq!(kept_keys, [MOST_KEYS, 0, MOST_KEYS]);
         assert_eq!(kept.service, Some(few));
         assert_eq!(findings.rules, [rule::ANSWER_BOUNDS; 3]);
+    }
+
+    #[test]
+    fn settings_are_a_hash_or_a_version() {
+        for (length, kept, broken) in [(64, 64, 0), (65, 0, 1)] {
+            let mut findings = Findings::default();
+            let given = pb::Wants { load_balancer_settings: "x".repeat(length), ..Default::default() };
+            let told = wants(given, &mut findings).load_balancer_settings;
+            assert_eq!((told.len(), findings.rules.len()), (kept, broken));
+        }
     }
 
     #[test]

@@ -192,6 +192,13 @@ fn the_desired_state_is_the_service_and_its_backends() {
     let mut ports = base.clone();
     ports.spec.ports[0].node_port += 1;
     assert_ne!(before, digest(&ports));
+    let of_settings = |settings: &str| {
+        let told = pb::Wants { load_balancer_settings: settings.into(), ..wants.clone() };
+        desired_digest(&base, &set(some_nodes(2), &backend_fields(), &told))
+    };
+    assert_eq!(before, of_settings(""), "a provider that tells none");
+    assert_ne!(before, of_settings("a"));
+    assert!(!differ_in_backends_only(&of_settings("a"), &of_settings("b")));
     let other = desired_digest(&base, &backends(3, &wants));
     assert!(differ_in_backends_only(&before, &other));
     assert!(!differ_in_backends_only(&digest(&ports), &other));

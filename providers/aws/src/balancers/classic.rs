@@ -22,7 +22,7 @@ use futures::StreamExt as _;
 use super::behind::Behind;
 use super::own_group::OwnGroup;
 use super::service::{Annotations, Texts, missing, node_labels};
-use super::told::{Whose, is_whole, whose};
+use super::told::{Whose, digest_tags, is_whole, whose};
 use super::{
     AT_ONCE, Asked, Balancers, Nodes, Outcome, absence_is_fine, names, network, reference, rules, service_of,
     subnets, uid_of,
@@ -67,7 +67,7 @@ impl All {
 pub(super) async fn ensure(of: &Balancers, asked: &Asked<'_>) -> Result<EnsureLoadBalancerResponse> {
     let mut actual = None;
     let outcome = make(of, asked, &mut actual).await;
-    asked.answer(of, actual.as_ref().map(Balancer::standing), outcome)
+    asked.answer(actual.as_ref().map(Balancer::standing), outcome)
 }
 
 /// Leaves in `actual` what AWS has, however it ends.
@@ -127,7 +127,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
         return Err(Stop::Later(waits));
     }
     let Some(balancer) = actual else { return Ok(()) };
-    let new = missing(&of.digests.tags(&asked.request.desired_digest), &balancer.tags);
+    let new = missing(&digest_tags(&asked.request.desired_digest), &balancer.tags);
     if !new.is_empty() {
         apply::tag(cloud, &balancer.name, &new, until).await?;
         balancer.tags.extend(new);
@@ -184,7 +184,7 @@ async fn converge(
     while let Some(mut step) = plan::next(wanted, place, &behind.backends, actual.as_ref()) {
         // Half a change must not pass for what was applied before, should the Service be changed back.
         if actual.as_ref().is_some_and(|one| is_whole(&one.tags)) {
-            step = Step::Tag(of.digests.tags(""));
+            step = Step::Tag(digest_tags(""));
         }
         if let Some(dns) = take(of, ctx, (wanted, &step), behind).await? {
             plan::after(actual, &step, wanted, &dns);
@@ -343,10 +343,10 @@ impl<'a> Update<'a> {
         if let Some(waits) = self.behind.waits() {
             return Err(Stop::Later(waits));
         }
-        // Of half a change no digest tells, nor of other settings: only Ensure ends that.
+        // Of half a change no digest tells: only Ensure ends that.
         let tags = &self.balancer.tags;
-        let new = missing(&of.digests.tags(self.digest), tags);
-        if of.digests.are_of(tags) && !new.is_empty() {
+        let new = missing(&digest_tags(self.digest), tags);
+        if is_whole(tags) && !new.is_empty() {
             apply::tag(&of.cloud, &self.balancer.name, &new, until).await?;
         }
         Ok(())
@@ -381,7 +381,7 @@ pub(super) async fn page(
     let mut tags = read::tags(&of.cloud, &names, until).await?;
     let ours = found.iter_mut().filter_map(|balancer| {
         balancer.tags = tags.remove(&balancer.name)?;
-        balancer.standing().listed(&balancer.name, cluster_uid, &of.digests)
+        balancer.standing().listed(&balancer.name, cluster_uid)
     });
     Ok((ours.collect(), next))
 }

@@ -26,6 +26,7 @@ use super::behind::Behind;
 use super::own_group::OwnGroup;
 use super::rules::Rules;
 use super::service::{Annotations, Texts, missing};
+use super::told::{digest_of, digest_tags};
 use super::{
     Asked, Balancers, UNTIL_IT_IS_GONE, absence_is_fine, classic, common_group, names, rules, subnets,
 };
@@ -70,12 +71,12 @@ pub(super) async fn ensure(of: &Balancers, asked: &Asked<'_>) -> Result<EnsureLo
     let (reference, digest) = (asked.reference, &asked.request.desired_digest);
     if let Some(balancer) = still_starts(of, reference, digest, Deadline::of(asked.ctx)).await? {
         let outcome = if balancer.serves { Ok(()) } else { Err(Stop::Later(still_starting())) };
-        return asked.answer(of, Some(balancer.standing()), outcome);
+        return asked.answer(Some(balancer.standing()), outcome);
     }
     of.network.known.lock().remove(&reference.uid);
     let mut actual = Actual::default();
     let outcome = make(of, asked, &mut actual).await;
-    asked.answer(of, actual.balancer.as_ref().map(Balancer::standing), outcome)
+    asked.answer(actual.balancer.as_ref().map(Balancer::standing), outcome)
 }
 
 /// Leaves in `actual` what AWS has, however it ends.
@@ -145,7 +146,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         return Err(Stop::Later(waits));
     }
     let Some(balancer) = &mut actual.balancer else { return Ok(()) };
-    let new = missing(&of.digests.tags(&asked.request.desired_digest), &balancer.tags);
+    let new = missing(&digest_tags(&asked.request.desired_digest), &balancer.tags);
     if !new.is_empty() {
         apply::tag(cloud, std::slice::from_ref(&balancer.arn), &new, until).await?;
         balancer.tags.extend(new);
@@ -293,7 +294,7 @@ async fn still_starts(
     until: Deadline,
 ) -> Result<Option<Balancer>, Failure> {
     let known = of.network.known.lock().get(&service.uid).map(|known| known.balancer.clone());
-    let same = |one: &Balancer| !one.serves && !digest.is_empty() && of.digests.of(&one.tags) == digest;
+    let same = |one: &Balancer| !one.serves && !digest.is_empty() && digest_of(&one.tags) == digest;
     let Some(mut balancer) = known.filter(same) else { return Ok(None) };
     balancer.serves = serves_now(of, &balancer.arn, until).await?;
     if balancer.serves
@@ -400,7 +401,7 @@ pub(super) async fn page(
     let mut tags = read::tags(&of.cloud, &arns, until).await?;
     let ours = found.iter_mut().filter_map(|(name, balancer)| {
         balancer.tags = tags.remove(&balancer.arn)?;
-        balancer.standing().listed(name, cluster_uid, &of.digests)
+        balancer.standing().listed(name, cluster_uid)
     });
     Ok((ours.collect(), answer.next_marker().unwrap_or_default().to_owned()))
 }

@@ -398,7 +398,7 @@ async fn one_rule_lets_more_balancers_in_than_aws_allows_rules() {
 }
 
 #[tokio::test]
-async fn under_another_cloud_config_a_balancer_counts_as_not_applied_until_it_is() {
+async fn another_cloud_config_makes_other_balancers_and_is_told_to_the_host() {
     let mut aws = Aws::start().await;
     let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
     let (one, both) = (nodes(&instances[..1]), nodes(&instances));
@@ -406,25 +406,33 @@ async fn under_another_cloud_config_a_balancer_counts_as_not_applied_until_it_is
     classic.annotations.clear();
     let services = [web(1), classic];
     let native = aws.native(&SERVE).await;
+    let before = native.wants().await.load_balancer_settings;
     for service in &services {
         ensure(&native, service, &one, "class-service-one").await;
     }
-    aws.configure("ClusterServiceLoadBalancerHealthProbeMode = Shared");
+    aws.configure("NodeIPFamilies = ipv4");
     let native = aws.native(&SERVE).await;
-    let digests = async || list(&native, 10).await.into_values().collect::<Vec<_>>();
-    let as_before = digests().await;
-    let is_other = |digest: &String| digest.ends_with(":class-service-one");
-    assert!(as_before.iter().all(is_other), "{as_before:?}");
-    // Nodes come and go all the same, and do not make it look applied.
-    assert_eq!(update(&native, &services, &both, "class-service-two").await, 2);
-    assert_eq!(digests().await, as_before);
-    for service in &services {
-        ensure(&native, service, &both, "class-service-two").await;
+    assert_eq!(native.wants().await.load_balancer_settings, before, "it makes no other balancer");
+    for setting in [
+        "ClusterServiceLoadBalancerHealthProbeMode = Shared",
+        "ClusterServiceSharedLoadBalancerHealthProbePort = 10257",
+    ] {
+        let before = native.wants().await.load_balancer_settings;
+        aws.configure(setting);
+        let native = aws.native(&SERVE).await;
+        let told = native.wants().await.load_balancer_settings;
+        assert!(told != before && told.len() <= 64, "{setting}: {told}, {before} before");
     }
-    assert_eq!(digests().await, ["class-service-two"; 2]);
+    let native = aws.native(&SERVE).await;
+    // Until the host ensures them, nodes come and go all the same.
+    assert_eq!(update(&native, &services, &both, "class-service-two").await, 2);
+    for service in &services {
+        ensure(&native, service, &both, "class-other-two").await;
+    }
     let lines = left(&mut aws).await;
-    assert!(lines.iter().any(|line| line.contains(" checks HTTP:10256/healthz ")), "{lines:?}");
-    assert!(lines.iter().any(|line| line.contains(" tcp 10256-10256 ")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains(" checks HTTP:10257/healthz ")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains(" tcp 10257-10257 ")), "{lines:?}");
+    assert!(lines.iter().all(|line| !line.contains("10256")), "{lines:?}");
 }
 
 #[tokio::test]

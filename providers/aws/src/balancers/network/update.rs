@@ -17,7 +17,7 @@ use super::{Known, apply, close, open, read};
 use crate::api::{Deadline, Failure, Stop};
 use crate::balancers::behind::Behind;
 use crate::balancers::service::{Texts, missing, node_labels};
-use crate::balancers::told::{Whose, whose};
+use crate::balancers::told::{Whose, digest_tags, is_whole, whose};
 use crate::balancers::{
     AT_ONCE, Balancers, Nodes, Outcome, TAGGED, common_group, names, reference, rules, service_of, subnets,
     uid_of,
@@ -151,9 +151,8 @@ impl Call<'_> {
             return Err(Stop::Later(waits));
         }
         let tags = &known.balancer.tags;
-        // Of half a change no digest tells, nor of other settings: only Ensure ends that.
-        let new =
-            if of.digests.are_of(tags) { missing(&of.digests.tags(digest), tags) } else { Texts::new() };
+        // Of half a change no digest tells: only Ensure ends that.
+        let new = if is_whole(tags) { missing(&digest_tags(digest), tags) } else { Texts::new() };
         let arn = known.balancer.arn.clone();
         of.network.known.lock().insert(reference.uid.clone(), known);
         Ok((!new.is_empty()).then(|| Filled { service_uid: reference.uid.clone(), arn, tags: new }))

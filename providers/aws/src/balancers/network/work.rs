@@ -8,7 +8,7 @@ use super::wanted::Wanted;
 use crate::api::{Failure, Stop};
 use crate::balancers::Balancers;
 use crate::balancers::behind::Behind;
-use crate::balancers::told::is_whole;
+use crate::balancers::told::{digest_tags, is_whole};
 
 pub(super) struct Work<'a> {
     pub of: &'a Balancers,
@@ -28,7 +28,7 @@ impl Work<'_> {
             let there = actual.balancer.as_ref();
             // Half a change must not pass for what was applied before, should the Service be changed back.
             if there.is_some_and(|one| is_whole(&one.tags)) {
-                step = Step::Tag(self.of.digests.tags(""));
+                step = Step::Tag(digest_tags(""));
             }
             let arn = there.map(|one| one.arn.clone()).unwrap_or_default();
             match self.take(wanted, &arn, &step).await? {

@@ -722,7 +722,7 @@ func (x *Intervals) GetInstanceSweep() *durationpb.Duration {
 }
 
 // Wants lists the fields that the provider reads. The host sends and caches only the union of the wanted fields, and digests
-// cover nothing else, so that a heartbeat never changes them.
+// cover nothing else but `load_balancer_settings`, so that a heartbeat never changes them.
 type Wants struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Node fields that identify the instance of a node.
@@ -744,6 +744,12 @@ type Wants struct {
 	// "metal.example/bgp-". The provider owns every annotation of a Node under them. The host drops a prefix that is empty or
 	// within kubernetes.io, k8s.io or cloudprovider.ccm. At most 16.
 	NodeAnnotationWrites []string `protobuf:"bytes,7,rep,name=node_annotation_writes,json=nodeAnnotationWrites,proto3" json:"node_annotation_writes,omitempty"`
+	// Stands for everything but Services and nodes that load balancers are made of: the provider's own configuration, and what
+	// its version makes of it. Each `desired_digest` covers it, so the host ensures all load balancers after a change, one by one
+	// as always. A version, or a hash: no secret may be guessed from it, nor from a digest of it, which users read in the status
+	// of Services. Empty: such a change reaches no load balancer before its Service changes. At most 64 bytes; the host ignores a
+	// longer one.
+	LoadBalancerSettings string `protobuf:"bytes,8,opt,name=load_balancer_settings,json=loadBalancerSettings,proto3" json:"load_balancer_settings,omitempty"`
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -825,6 +831,13 @@ func (x *Wants) GetNodeAnnotationWrites() []string {
 		return x.NodeAnnotationWrites
 	}
 	return nil
+}
+
+func (x *Wants) GetLoadBalancerSettings() string {
+	if x != nil {
+		return x.LoadBalancerSettings
+	}
+	return ""
 }
 
 // NodeFields selects fields of NodeRef. Name, uid and provider ID are always sent.
@@ -1365,7 +1378,7 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\x15resume_token_validity\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x13resumeTokenValidity\x12F\n" +
 	"\x11bookmark_interval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x10bookmarkInterval\x12=\n" +
 	"\rwatch_max_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\vwatchMaxAge\x12@\n" +
-	"\x0einstance_sweep\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\rinstanceSweepJ\x04\b\x01\x10\x02R\x13page_token_validity\"\xc9\x03\n" +
+	"\x0einstance_sweep\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\rinstanceSweepJ\x04\b\x01\x10\x02R\x13page_token_validity\"\xff\x03\n" +
 	"\x05Wants\x12B\n" +
 	"\bidentity\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.NodeFieldsR\bidentity\x12@\n" +
 	"\abackend\x18\x02 \x01(\v2&.ccm.cloudprovider.v1alpha1.NodeFieldsR\abackend\x12I\n" +
@@ -1373,7 +1386,8 @@ const file_ccm_cloudprovider_v1alpha1_cloud_provider_proto_rawDesc = "" +
 	"\aservice\x18\x04 \x01(\v2).ccm.cloudprovider.v1alpha1.ServiceFieldsR\aservice\x12:\n" +
 	"\x19service_annotation_writes\x18\x05 \x03(\tR\x17serviceAnnotationWrites\x128\n" +
 	"\x18service_condition_writes\x18\x06 \x03(\tR\x16serviceConditionWrites\x124\n" +
-	"\x16node_annotation_writes\x18\a \x03(\tR\x14nodeAnnotationWrites\"\xf4\x02\n" +
+	"\x16node_annotation_writes\x18\a \x03(\tR\x14nodeAnnotationWrites\x124\n" +
+	"\x16load_balancer_settings\x18\b \x01(\tR\x14loadBalancerSettings\"\xf4\x02\n" +
 	"\n" +
 	"NodeFields\x12\x1f\n" +
 	"\vsystem_uuid\x18\x01 \x01(\bR\n" +

@@ -546,7 +546,8 @@ type EnsureLoadBalancerRequest struct {
 	Service *Service `protobuf:"bytes,3,opt,name=service,proto3" json:"service,omitempty"`
 	// Required; may be empty.
 	Backends *BackendSet `protobuf:"bytes,4,opt,name=backends,proto3" json:"backends,omitempty"`
-	// Covers the wanted fields of the Service and the backends, nothing else. Required, at most 128 bytes.
+	// Covers the wanted fields of the Service and the backends, and `Wants.load_balancer_settings`; nothing else. Required, at
+	// most 128 bytes.
 	DesiredDigest string `protobuf:"bytes,5,opt,name=desired_digest,json=desiredDigest,proto3" json:"desired_digest,omitempty"`
 	// Increases with every change of this Service's wanted state, even across restarts of the host (it starts at the wall
 	// clock in microseconds). A provider MUST refuse a revision lower than the highest accepted for the same service uid with

@@ -426,7 +426,7 @@ Global___Intervals: _TypeAlias = Intervals  # noqa: Y015
 @_typing.final
 class Wants(_message.Message):
     """Wants lists the fields that the provider reads. The host sends and caches only the union of the wanted fields, and digests
-    cover nothing else, so that a heartbeat never changes them.
+    cover nothing else but `load_balancer_settings`, so that a heartbeat never changes them.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -438,6 +438,14 @@ class Wants(_message.Message):
     SERVICE_ANNOTATION_WRITES_FIELD_NUMBER: _builtins.int
     SERVICE_CONDITION_WRITES_FIELD_NUMBER: _builtins.int
     NODE_ANNOTATION_WRITES_FIELD_NUMBER: _builtins.int
+    LOAD_BALANCER_SETTINGS_FIELD_NUMBER: _builtins.int
+    load_balancer_settings: _builtins.str
+    """Stands for everything but Services and nodes that load balancers are made of: the provider's own configuration, and what
+    its version makes of it. Each `desired_digest` covers it, so the host ensures all load balancers after a change, one by one
+    as always. A version, or a hash: no secret may be guessed from it, nor from a digest of it, which users read in the status
+    of Services. Empty: such a change reaches no load balancer before its Service changes. At most 64 bytes; the host ignores a
+    longer one.
+    """
     @_builtins.property
     def identity(self) -> Global___NodeFields:
         """Node fields that identify the instance of a node."""
@@ -484,10 +492,11 @@ class Wants(_message.Message):
         service_annotation_writes: _abc.Iterable[_builtins.str] | None = ...,
         service_condition_writes: _abc.Iterable[_builtins.str] | None = ...,
         node_annotation_writes: _abc.Iterable[_builtins.str] | None = ...,
+        load_balancer_settings: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "identity", b"identity", "route_target", b"route_target", "service", b"service"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "identity", b"identity", "node_annotation_writes", b"node_annotation_writes", "route_target", b"route_target", "service", b"service", "service_annotation_writes", b"service_annotation_writes", "service_condition_writes", b"service_condition_writes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "identity", b"identity", "load_balancer_settings", b"load_balancer_settings", "node_annotation_writes", b"node_annotation_writes", "route_target", b"route_target", "service", b"service", "service_annotation_writes", b"service_annotation_writes", "service_condition_writes", b"service_condition_writes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

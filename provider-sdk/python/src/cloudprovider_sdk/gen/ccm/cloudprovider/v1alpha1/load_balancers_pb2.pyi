@@ -309,7 +309,9 @@ class EnsureLoadBalancerRequest(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     ADOPTION_FIELD_NUMBER: _builtins.int
     desired_digest: _builtins.str
-    """Covers the wanted fields of the Service and the backends, nothing else. Required, at most 128 bytes."""
+    """Covers the wanted fields of the Service and the backends, and `Wants.load_balancer_settings`; nothing else. Required, at
+    most 128 bytes.
+    """
     revision: _builtins.int
     """Increases with every change of this Service's wanted state, even across restarts of the host (it starts at the wall
     clock in microseconds). A provider MUST refuse a revision lower than the highest accepted for the same service uid with
