@@ -18,7 +18,7 @@ mod service;
 mod subnets;
 mod told;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use cloudprovider_sdk::proto::{
@@ -192,8 +192,26 @@ impl Balancers {
             Whose::Legacy => adopts,
             Whose::Others => false,
         };
-        let mut in_use = network::delete(self, (cluster, service), may_delete, until).await?;
-        in_use |= classic::delete(self, service, request.last_known.as_ref(), may_delete, until).await?;
+        let of_network = network::delete(self, (cluster, service), may_delete, until).await?;
+        let of_classic = classic::Going::read(self, service, may_delete, until).await?;
+        let groups = {
+            let _turn = self.rules.lock().await;
+            let mut groups = rules::Groups::read(&self.cloud, &Nodes::new(), until).await?;
+            if let Some(left) = of_network.as_ref().filter(|_| !self.closed_groups) {
+                groups.revoke(&self.cloud, &left.claim, &BTreeSet::new(), until).await?;
+            }
+            if let Some(going) = of_classic.as_ref().filter(|_| !self.closed_groups) {
+                going.close(self, request.last_known.as_ref(), &mut groups, until).await?;
+            }
+            groups
+        };
+        let mut in_use = false;
+        if let Some(going) = of_classic {
+            in_use |= going.delete(self, &groups, until).await?;
+        }
+        if let Some(left) = of_network {
+            in_use |= left.end(self, (cluster, service), &groups, until).await?;
+        }
         if in_use {
             let message = "AWS still uses groups of the balancer that is deleted";
             return Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DELETING", message)));

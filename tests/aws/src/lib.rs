@@ -148,14 +148,14 @@ impl Aws {
         Process::start("published", &program, &flags, &environment, &cluster.folder().join("published.log"))
     }
 
-    /// How many calls the cloud has had.
-    pub async fn calls(&mut self) -> Result<u32> {
-        Ok(self.ask::<BTreeMap<String, u32>>("calls").await?.values().sum())
+    /// How many calls the cloud has had, by action.
+    pub async fn calls(&mut self) -> Result<BTreeMap<String, u32>> {
+        self.ask("calls").await
     }
 
     /// How many calls have changed something, by action.
     pub async fn changes(&mut self) -> Result<BTreeMap<String, u32>> {
-        let mut calls: BTreeMap<String, u32> = self.ask("calls").await?;
+        let mut calls = self.calls().await?;
         calls.retain(|action, _| !action.contains(":Describe"));
         Ok(calls)
     }
@@ -175,6 +175,12 @@ impl Aws {
     pub async fn launch(&mut self, zone: usize) -> Result<Instance> {
         let zone = self.zones()[zone].clone();
         self.ask(&format!("launch {zone}")).await
+    }
+
+    /// Runs so many instances in the zone with this number.
+    pub async fn launch_many(&mut self, zone: usize, count: usize) -> Result<Vec<Instance>> {
+        let zone = self.zones()[zone].clone();
+        self.ask(&format!("launch {zone} {count}")).await
     }
 
     /// Stops an instance, which can be started again.

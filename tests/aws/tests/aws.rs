@@ -385,10 +385,10 @@ mod native {
         world.aws.hide(&hidden).await?;
         set_ready(&world.cluster.client, &hidden.node, "Unknown").await?;
         // Twice as often as it takes to delete the node of a machine that is gone.
-        let before = world.aws.calls().await?;
+        let before = world.aws.calls().await?.values().sum::<u32>();
         let mut seen = before;
         wait::until("the host looks again and again", async || {
-            seen = world.aws.calls().await?;
+            seen = world.aws.calls().await?.values().sum::<u32>();
             Ok((seen >= before + 6).then_some(()))
         })
         .await

@@ -209,11 +209,10 @@ async fn take(
     }
 }
 
-/// Closes the nodes to groups of a balancer, but where it has nodes. The other balancers may share those that a user gave it, and
-/// not its own one.
+/// Closes the nodes to groups of a balancer, but where it has nodes.
 async fn close(
     of: &Balancers,
-    (others, own): (&All, Option<&OwnGroup>),
+    of_balancers: (&All, Option<&OwnGroup>),
     too_open: Vec<(&String, BTreeSet<String>)>,
     until: Deadline,
 ) -> Result<(), Failure> {
@@ -222,6 +221,17 @@ async fn close(
     }
     let _turn = of.rules.lock().await;
     let mut groups = rules::Groups::read(&of.cloud, &Nodes::new(), until).await?;
+    close_in(of, &mut groups, of_balancers, too_open, until).await
+}
+
+/// The same, with all groups at hand. The other balancers may share those that a user gave it, and not its own one.
+async fn close_in(
+    of: &Balancers,
+    groups: &mut rules::Groups,
+    (others, own): (&All, Option<&OwnGroup>),
+    too_open: Vec<(&String, BTreeSet<String>)>,
+    until: Deadline,
+) -> Result<(), Failure> {
     for (group, nodes) in too_open {
         let is_own = own.is_some_and(|own| own.id == *group);
         if is_own || !others.use_group(group) {
@@ -231,33 +241,63 @@ async fn close(
     Ok(())
 }
 
-/// Returns whether AWS needs a while for the rest.
-pub(super) async fn delete(
-    of: &Balancers,
-    service: &ServiceRef,
-    last_known: Option<&Service>,
-    may_delete: impl Fn(&Texts) -> bool,
-    until: Deadline,
-) -> Result<bool, Failure> {
-    let cloud = &of.cloud;
-    let name = names::balancer(&service.uid);
-    let mut others = All::read(of, until).await?;
-    let found = others.take(of, &name, until).await?;
-    if found.as_ref().is_some_and(|found| !may_delete(&found.tags)) {
-        return Ok(false);
+/// A balancer that goes, or what a former attempt to delete it left.
+pub(super) struct Going {
+    name: String,
+    found: Option<Balancer>,
+    others: All,
+}
+
+impl Going {
+    /// `None`: it is somebody else's.
+    pub(super) async fn read(
+        of: &Balancers,
+        service: &ServiceRef,
+        may_delete: impl Fn(&Texts) -> bool,
+        until: Deadline,
+    ) -> Result<Option<Self>, Failure> {
+        let name = names::balancer(&service.uid);
+        let mut others = All::read(of, until).await?;
+        let found = others.take(of, &name, until).await?;
+        let is_ours = found.as_ref().is_none_or(|found| may_delete(&found.tags));
+        Ok(is_ours.then_some(Self { name, found, others }))
     }
-    let own = OwnGroup::find(cloud, &names::classic_group(&name), until).await?;
-    // Before the balancer goes: nobody would know afterwards which groups it had. What else a user's groups are for is the user's.
-    let extra = last_known.map(|service| wanted::extra_groups(&Annotations::of(service))).unwrap_or_default();
-    let groups = found.iter().flat_map(|found| &found.groups).filter(|group| !extra.contains(group));
-    let groups = groups.chain(own.as_ref().map(|own| &own.id)).map(|group| (group, BTreeSet::new()));
-    close(of, (&others, own.as_ref()), groups.collect(), until).await?;
-    if let Some(found) = &found {
-        absence_is_fine(apply::delete_balancer(cloud, &found.name, until).await)?;
+
+    /// Closes the nodes to it. Before it goes: nobody would know afterwards which groups it had. What else a user's groups are for
+    /// is the user's.
+    pub(super) async fn close(
+        &self,
+        of: &Balancers,
+        last_known: Option<&Service>,
+        groups: &mut rules::Groups,
+        until: Deadline,
+    ) -> Result<(), Failure> {
+        let own = self.own(groups);
+        let extra =
+            last_known.map(|service| wanted::extra_groups(&Annotations::of(service))).unwrap_or_default();
+        let its = self.found.iter().flat_map(|found| &found.groups).filter(|group| !extra.contains(group));
+        let its = its.chain(own.as_ref().map(|own| &own.id)).map(|group| (group, BTreeSet::new()));
+        close_in(of, groups, (&self.others, own.as_ref()), its.collect(), until).await
     }
-    match own {
-        Some(own) => Ok(!own.delete(cloud, until).await?),
-        None => Ok(false),
+
+    /// Deletes it and its own security group. Returns whether AWS needs a while for the rest.
+    pub(super) async fn delete(
+        self,
+        of: &Balancers,
+        groups: &rules::Groups,
+        until: Deadline,
+    ) -> Result<bool, Failure> {
+        if let Some(found) = &self.found {
+            absence_is_fine(apply::delete_balancer(&of.cloud, &found.name, until).await)?;
+        }
+        match self.own(groups) {
+            Some(own) => Ok(!own.delete(&of.cloud, until).await?),
+            None => Ok(false),
+        }
+    }
+
+    fn own(&self, groups: &rules::Groups) -> Option<OwnGroup> {
+        OwnGroup::among(groups, &names::classic_group(&self.name))
     }
 }
 

@@ -39,7 +39,11 @@ impl Host {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Hosts(Mutex<HashMap<String, Host>>);
+pub(super) struct Hosts {
+    known: Mutex<HashMap<String, Host>>,
+    /// Many balancers that are made at once have the same instances, of which the first asks.
+    asks: tokio::sync::Mutex<()>,
+}
 
 impl Hosts {
     /// What is known of these, asked anew where it is old or not good.
@@ -49,14 +53,15 @@ impl Hosts {
         ids: &BTreeSet<String>,
         until: Deadline,
     ) -> Result<HashMap<String, Host>, Failure> {
-        let now = Instant::now();
-        let is_fresh = |host: &Host| host.state == State::Running && now - host.at < VALID;
-        let unknown: Vec<_> = {
-            let mut known = self.0.lock();
-            known.retain(|_, host| is_fresh(host));
-            ids.iter().filter(|id| !known.contains_key(*id)).cloned().collect()
+        if let Ok(hosts) = self.known(ids) {
+            return Ok(hosts);
+        }
+        let _turn = self.asks.lock().await;
+        let unknown = match self.known(ids) {
+            Ok(hosts) => return Ok(hosts),
+            Err(unknown) => unknown,
         };
-        let mut fresh = HashMap::new();
+        let (now, mut fresh) = (Instant::now(), HashMap::new());
         let found = instances::by_ids(cloud, &unknown, until).await?;
         for id in unknown {
             let instance = found.here.get(&id);
@@ -71,14 +76,26 @@ impl Hosts {
             let groups = groups.iter().filter_map(|group| group.group_id().map(str::to_owned)).collect();
             fresh.insert(id, Host { state, groups, at: now });
         }
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         known.extend(fresh);
-        Ok(ids.iter().filter_map(|id| Some((id.clone(), known.get(id)?.clone()))).collect())
+        Ok(these(&known, ids))
+    }
+
+    /// All of these, or those that are not known, or no longer.
+    fn known(&self, ids: &BTreeSet<String>) -> Result<HashMap<String, Host>, Vec<String>> {
+        let mut known = self.known.lock();
+        known.retain(|_, host| host.state == State::Running && host.at.elapsed() < VALID);
+        let unknown: Vec<_> = ids.iter().filter(|id| !known.contains_key(*id)).cloned().collect();
+        if unknown.is_empty() { Ok(these(&known, ids)) } else { Err(unknown) }
     }
 
     /// AWS says otherwise.
     pub(super) fn forget(&self, ids: &[String]) {
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         ids.iter().for_each(|id| drop(known.remove(id)));
     }
+}
+
+fn these(known: &HashMap<String, Host>, ids: &BTreeSet<String>) -> HashMap<String, Host> {
+    ids.iter().filter_map(|id| Some((id.clone(), known.get(id)?.clone()))).collect()
 }

@@ -323,18 +323,26 @@ async fn serves_now(of: &Balancers, arn: &str, until: Deadline) -> Result<bool, 
     Ok(serves)
 }
 
-/// Returns whether AWS needs a while for the rest.
+/// What is left to be done once a balancer and its target groups are gone.
+pub(super) struct Left {
+    /// AWS still uses target groups.
+    in_use: bool,
+    pub claim: rules::Claim,
+    had_groups: bool,
+}
+
+/// Deletes the balancer and its target groups, unless it is somebody else's.
 pub(super) async fn delete(
     of: &Balancers,
     (cluster, service): (&ClusterRef, &ServiceRef),
     may_delete: impl Fn(&Texts) -> bool,
     until: Deadline,
-) -> Result<bool, Failure> {
+) -> Result<Option<Left>, Failure> {
     let cloud = &of.cloud;
     let name = names::balancer(&service.uid);
     let balancer = read::balancer(cloud, &name, until).await?;
     if balancer.as_ref().is_some_and(|found| !may_delete(&found.tags)) {
-        return Ok(false);
+        return Ok(None);
     }
     of.network.known.lock().remove(&service.uid);
     let all = read::all_groups(cloud, until).await?;
@@ -352,19 +360,31 @@ pub(super) async fn delete(
     }
     let claim = rules::Claim {
         name,
-        wanted: rules::Rules::new(),
+        wanted: Rules::new(),
         checked: groups.iter().map(|group| rules::health_port(&group.is)).collect(),
         checked_by_others: found.checked_by_others,
     };
-    close(of, &claim, &BTreeSet::new(), until).await?;
-    if of.defaults.security_groups || balancer.is_some_and(|one| !one.security_groups.is_empty()) {
-        let name = names::security_group(&cluster.name, service);
-        if let Some(own) = OwnGroup::find(cloud, &name, until).await? {
-            in_use |= !own.delete(cloud, until).await?;
+    Ok(Some(Left { in_use, claim, had_groups: balancer.is_some_and(|one| !one.security_groups.is_empty()) }))
+}
+
+impl Left {
+    /// Ends the balancer's own security group, and the common one with the last. Returns whether AWS needs a while for the rest.
+    pub(super) async fn end(
+        self,
+        of: &Balancers,
+        (cluster, service): (&ClusterRef, &ServiceRef),
+        groups: &rules::Groups,
+        until: Deadline,
+    ) -> Result<bool, Failure> {
+        let mut in_use = self.in_use;
+        if of.defaults.security_groups || self.had_groups {
+            if let Some(own) = OwnGroup::among(groups, &names::security_group(&cluster.name, service)) {
+                in_use |= !own.delete(&of.cloud, until).await?;
+            }
+            in_use |= !common_group::end_unless_used(of, until).await?;
         }
-        in_use |= !common_group::end_unless_used(of, until).await?;
+        Ok(in_use)
     }
-    Ok(in_use)
 }
 
 /// Whether a balancer of the account in this region has this security group.

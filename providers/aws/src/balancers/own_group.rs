@@ -30,6 +30,11 @@ impl OwnGroup {
         Ok(of_cluster.map(group))
     }
 
+    /// The cluster's group of this name among these.
+    pub(super) fn among(groups: &rules::Groups, name: &str) -> Option<Self> {
+        groups.named(name).map(|(id, there)| Self { id: id.clone(), there: there.clone() })
+    }
+
     /// The group, which lets through at least this.
     pub(super) async fn ensure(
         cloud: &Cloud,

@@ -171,6 +171,7 @@ fn mtu(rules: &Rules) -> Rules {
 pub(super) struct Groups(BTreeMap<String, Of>);
 
 struct Of {
+    name: String,
     is_tagged: bool,
     /// Nodes may have it: it has the cluster's tag, or is one of the nodes at hand.
     is_of_nodes: bool,
@@ -197,12 +198,19 @@ impl Groups {
                 let id = group.group_id().unwrap_or_default().to_owned();
                 let is_tagged = cloud.cluster.owner(group.tags()) == Owner::Us;
                 let is_of_nodes = is_tagged || of_hosts.contains(&id);
-                all.insert(id, Of { is_tagged, is_of_nodes, rules: of(group), peers: peers(group) });
+                let name = group.group_name().unwrap_or_default().to_owned();
+                all.insert(id, Of { name, is_tagged, is_of_nodes, rules: of(group), peers: peers(group) });
             }
             if token.is_none() {
                 return Ok(Self(all));
             }
         }
+    }
+
+    /// The cluster's group of this name, and what it lets through.
+    pub(super) fn named(&self, name: &str) -> Option<(&String, &Rules)> {
+        let mut all = self.0.iter();
+        all.find(|(_, group)| group.is_tagged && group.name == name).map(|(id, group)| (id, &group.rules))
     }
 
     fn of_all_nodes(&mut self) -> impl Iterator<Item = (&String, &mut Of)> {

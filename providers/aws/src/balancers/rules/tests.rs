@@ -120,11 +120,15 @@ fn host(groups: &[&str]) -> HashMap<String, Host> {
     [("i-1".to_owned(), Host::running(groups))].into()
 }
 
+fn tagged(is_tagged: bool) -> Of {
+    let (rules, peers) = (Rules::new(), BTreeMap::new());
+    Of { name: String::new(), is_tagged, is_of_nodes: is_tagged, rules, peers }
+}
+
 #[test]
 fn the_cluster_s_group_of_a_node_has_the_rules_or_its_only_one() {
-    let group = |is_tagged| Of { is_tagged, is_of_nodes: true, rules: Rules::new(), peers: BTreeMap::new() };
     let all = [("sg-c", true), ("sg-d", true), ("sg-x", false), ("sg-y", false)];
-    let groups = Groups(all.map(|(id, is_tagged)| (id.to_owned(), group(is_tagged))).into());
+    let groups = Groups(all.map(|(id, is_tagged)| (id.to_owned(), tagged(is_tagged))).into());
     let chosen =
         |ids: &[&str]| groups.of_nodes(&host(ids)).map(|chosen| chosen.into_iter().collect::<Vec<_>>());
     assert_eq!(chosen(&["sg-x", "sg-c", "sg-y"]).unwrap(), ["sg-c"]);
@@ -138,10 +142,8 @@ fn the_cluster_s_group_of_a_node_has_the_rules_or_its_only_one() {
 
 #[test]
 fn nodes_let_in_the_clusters_group_of_a_balancer_or_its_first() {
-    let group =
-        |is_tagged| Of { is_tagged, is_of_nodes: is_tagged, rules: Rules::new(), peers: BTreeMap::new() };
     let all = [("sg-c", true), ("sg-x", false)];
-    let groups = Groups(all.map(|(id, is_tagged)| (id.to_owned(), group(is_tagged))).into());
+    let groups = Groups(all.map(|(id, is_tagged)| (id.to_owned(), tagged(is_tagged))).into());
     let chosen = |ids: &[&str]| {
         let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();
         groups.let_in_by_nodes(&ids).cloned()
