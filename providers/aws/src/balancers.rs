@@ -121,15 +121,24 @@ impl Asked<'_> {
         })
     }
 
-    /// Refuses what would leave a balancer of the other kind behind.
-    fn may_create(&self, cloud: &Cloud, of_other_kind: Option<&Texts>) -> Result<()> {
-        let its = of_other_kind.map(|tags| whose(cloud, &self.cluster.uid, self.reference, tags));
-        if matches!(its, Some(Whose::Ours | Whose::Legacy)) {
+    /// Whether a balancer with these tags, of another kind than the Service would get now, is the Service's. It stays, whatever is
+    /// the default now, and must not be left behind where the Service names another kind.
+    fn keeps(&self, cloud: &Cloud, tags: &Texts) -> Result<bool> {
+        if whose(cloud, &self.cluster.uid, self.reference, tags) == Whose::Others {
+            return Ok(false);
+        }
+        if Annotations::of(self.service).names_kind() {
             let why = "a balancer cannot change its type; delete the Service, and create it again";
             return Err(Annotations::error("aws-load-balancer-type", why));
         }
-        Ok(())
+        Ok(true)
     }
+}
+
+/// What AWS has for a Service, by the kind that it gets or keeps.
+enum There {
+    Network(Option<network::Balancer>),
+    Classic(classic::All, Option<classic::Balancer>),
 }
 
 /// Stands for what balancers are made of besides Services and nodes.
@@ -169,6 +178,36 @@ impl Balancers {
 
     fn kind<'a>(&self, service: &'a proto::Service) -> Kind<'a> {
         Annotations::of(service).kind(self.network_by_default)
+    }
+
+    async fn there(&self, asked: &Asked<'_>) -> Result<There> {
+        let (cloud, until) = (&self.cloud, asked.until);
+        let name = names::balancer(&asked.reference.uid);
+        match self.kind(asked.service) {
+            Kind::Network => {
+                let of_network = network::read(cloud, &name, until).await?;
+                if of_network.is_none() {
+                    let (others, of_classic) = classic::All::around(self, &name, until).await?;
+                    if let Some(found) = of_classic
+                        && asked.keeps(cloud, &found.tags)?
+                    {
+                        return Ok(There::Classic(others, Some(found)));
+                    }
+                }
+                Ok(There::Network(of_network))
+            }
+            Kind::Classic => {
+                let (others, of_classic) = classic::All::around(self, &name, until).await?;
+                if of_classic.is_none()
+                    && let Some(found) = network::read(cloud, &name, until).await?
+                    && asked.keeps(cloud, &found.tags)?
+                {
+                    return Ok(There::Network(Some(found)));
+                }
+                Ok(There::Classic(others, of_classic))
+            }
+            Kind::Elsewhere(who) => Err(ProviderError::implemented_elsewhere(who)),
+        }
     }
 
     fn check_labels(&self, wanted: &Texts) -> Result<()> {
@@ -320,10 +359,12 @@ impl LoadBalancers for Balancers {
         let service = &request.service.clone().unwrap_or_default();
         let (reference, until) = (reference(service)?, Deadline::of_change(ctx));
         let asked = Asked { ctx, request: &request, cluster, service, reference, until };
-        match self.kind(service) {
-            Kind::Network => network::ensure(self, &asked).await,
-            Kind::Classic => classic::ensure(self, &asked).await,
-            Kind::Elsewhere(who) => Err(ProviderError::implemented_elsewhere(who)),
+        if let Some(answer) = network::still_starting(self, &asked).await? {
+            return Ok(answer);
+        }
+        match self.there(&asked).await? {
+            There::Network(there) => network::ensure(self, &asked, there).await,
+            There::Classic(others, there) => classic::ensure(self, &asked, (others, there)).await,
         }
     }
 

@@ -24,8 +24,8 @@ use super::own_group::OwnGroup;
 use super::service::{Annotations, Texts, missing, node_labels};
 use super::told::{Whose, digest_tags, is_whole, whose};
 use super::{
-    AT_ONCE, Asked, Balancers, Nodes, Outcome, absence_is_fine, names, network, reference, rules, service_of,
-    subnets, uid_of,
+    AT_ONCE, Asked, Balancers, Nodes, Outcome, absence_is_fine, names, reference, rules, service_of, subnets,
+    uid_of,
 };
 use crate::api::{Deadline, Failure, Stop, later};
 pub(super) use plan::Balancer;
@@ -34,28 +34,24 @@ use wanted::Wanted;
 
 /// The balancer of this name, without its attributes.
 pub(super) async fn read(of: &Balancers, name: &str, until: Deadline) -> Result<Option<Balancer>, Failure> {
-    All::read(of, until).await?.take(of, name, until).await
+    Ok(All::around(of, name, until).await?.1)
 }
 
-/// All balancers of the account in this region.
-struct All(Vec<Balancer>);
+/// All balancers of the account in this region but one.
+pub(super) struct All(Vec<Balancer>);
 
 impl All {
-    async fn read(of: &Balancers, until: Deadline) -> Result<Self, Failure> {
-        Ok(Self(read::all(&of.cloud, until).await?))
-    }
-
-    /// The one of this name, with its tags. The others stay.
-    async fn take(
-        &mut self,
+    /// All others than the one of this name, and that one with its tags.
+    pub(super) async fn around(
         of: &Balancers,
         name: &str,
         until: Deadline,
-    ) -> Result<Option<Balancer>, Failure> {
-        let Some(at) = self.0.iter().position(|one| one.name == name) else { return Ok(None) };
-        let mut found = self.0.swap_remove(at);
+    ) -> Result<(Self, Option<Balancer>), Failure> {
+        let mut all = read::all(&of.cloud, until).await?;
+        let Some(at) = all.iter().position(|one| one.name == name) else { return Ok((Self(all), None)) };
+        let mut found = all.swap_remove(at);
         found.tags = read::tags(&of.cloud, &[name], until).await?.remove(name).unwrap_or_default();
-        Ok(Some(found))
+        Ok((Self(all), Some(found)))
     }
 
     /// Whether one of them has this security group.
@@ -64,28 +60,28 @@ impl All {
     }
 }
 
-pub(super) async fn ensure(of: &Balancers, asked: &Asked<'_>) -> Result<EnsureLoadBalancerResponse> {
-    let mut actual = None;
-    let outcome = make(of, asked, &mut actual).await;
+pub(super) async fn ensure(
+    of: &Balancers,
+    asked: &Asked<'_>,
+    (others, mut actual): (All, Option<Balancer>),
+) -> Result<EnsureLoadBalancerResponse> {
+    let outcome = make(of, asked, &others, &mut actual).await;
     asked.answer(actual.as_ref().map(Balancer::standing), outcome)
 }
 
 /// Leaves in `actual` what AWS has, however it ends.
-async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) -> Result<(), Stop> {
+async fn make(
+    of: &Balancers,
+    asked: &Asked<'_>,
+    others: &All,
+    actual: &mut Option<Balancer>,
+) -> Result<(), Stop> {
     let (cloud, until, reference) = (&of.cloud, asked.until, asked.reference);
     let wanted = Wanted::of(asked.service, asked.cluster, &of.defaults)?;
     of.check_labels(&wanted.node_labels)?;
-    let mut others = All::read(of, until).await?;
-    *actual = others.take(of, &wanted.name, until).await?;
-    match actual {
-        Some(found) => {
-            asked.may_change(cloud, found.internal, wanted.internal, &found.tags)?;
-            found.attributes = read::attributes(cloud, &found.name, until).await?;
-        }
-        None => {
-            let of_network = network::read(cloud, &wanted.name, until).await?;
-            asked.may_create(cloud, of_network.as_ref().map(|one| &one.tags))?;
-        }
+    if let Some(found) = actual {
+        asked.may_change(cloud, found.internal, wanted.internal, &found.tags)?;
+        found.attributes = read::attributes(cloud, &found.name, until).await?;
     }
     let before = actual.as_ref().map(|found| found.groups.clone()).unwrap_or_default();
     let named = subnets::Asked { named: &wanted.subnets, internal: wanted.internal };
@@ -114,7 +110,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
     let former = before.iter().filter(|group| !place.groups.contains(group));
     let former = former.chain(own_is_former.map(|own| &own.id)).map(|group| (group, BTreeSet::new()));
     let too_open = former.chain(too_wide).collect();
-    close(of, (&others, own.as_ref()), too_open, until).await?;
+    close(of, (others, own.as_ref()), too_open, until).await?;
     if let Some(own) = own_is_former {
         if !own.delete(cloud, until).await? {
             let message = "AWS still uses the security group that the balancer had";
@@ -257,8 +253,7 @@ impl Going {
         until: Deadline,
     ) -> Result<Option<Self>, Failure> {
         let name = names::balancer(&service.uid);
-        let mut others = All::read(of, until).await?;
-        let found = others.take(of, &name, until).await?;
+        let (others, found) = All::around(of, &name, until).await?;
         let is_ours = found.as_ref().is_none_or(|found| may_delete(&found.tags));
         Ok(is_ours.then_some(Self { name, found, others }))
     }

@@ -27,9 +27,7 @@ use super::own_group::OwnGroup;
 use super::rules::Rules;
 use super::service::{Annotations, Texts, missing};
 use super::told::{digest_of, digest_tags};
-use super::{
-    Asked, Balancers, UNTIL_IT_IS_GONE, absence_is_fine, classic, common_group, names, rules, subnets,
-};
+use super::{Asked, Balancers, UNTIL_IT_IS_GONE, absence_is_fine, common_group, names, rules, subnets};
 use crate::api::{Action, Deadline, Failure, Stop, later};
 use crate::cloud::Cloud;
 pub(super) use plan::Balancer;
@@ -67,14 +65,13 @@ struct Known {
     seen: BTreeSet<String>,
 }
 
-pub(super) async fn ensure(of: &Balancers, asked: &Asked<'_>) -> Result<EnsureLoadBalancerResponse> {
-    let (reference, digest) = (asked.reference, &asked.request.desired_digest);
-    if let Some(balancer) = still_starts(of, reference, digest, Deadline::of(asked.ctx)).await? {
-        let outcome = if balancer.serves { Ok(()) } else { Err(Stop::Later(still_starting())) };
-        return asked.answer(Some(balancer.standing()), outcome);
-    }
-    of.network.known.lock().remove(&reference.uid);
-    let mut actual = Actual::default();
+pub(super) async fn ensure(
+    of: &Balancers,
+    asked: &Asked<'_>,
+    balancer: Option<Balancer>,
+) -> Result<EnsureLoadBalancerResponse> {
+    of.network.known.lock().remove(&asked.reference.uid);
+    let mut actual = Actual { balancer, ..Actual::default() };
     let outcome = make(of, asked, &mut actual).await;
     asked.answer(actual.balancer.as_ref().map(Balancer::standing), outcome)
 }
@@ -84,21 +81,11 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     let (cloud, until, reference) = (&of.cloud, asked.until, asked.reference);
     let wanted = Wanted::of(asked.service, asked.cluster, &of.defaults)?;
     of.check_labels(&wanted.node_labels)?;
-    let (balancer, groups) = tokio::try_join!(
-        Box::pin(read::balancer(cloud, &wanted.name, until)),
-        Box::pin(read::all_groups(cloud, until))
-    )?;
-    let is_new = balancer.is_none();
-    match &balancer {
-        Some(found) => asked.may_change(cloud, found.internal, wanted.internal, &found.tags)?,
-        None => {
-            let of_classic = classic::read(of, &wanted.name, until).await?;
-            asked.may_create(cloud, of_classic.as_ref().map(|one| &one.tags))?;
-        }
+    let is_new = actual.balancer.is_none();
+    if let Some(found) = &actual.balancer {
+        asked.may_change(cloud, found.internal, wanted.internal, &found.tags)?;
     }
-    let checked_by_others;
-    (*actual, checked_by_others) =
-        read::everything(cloud, &asked.cluster.uid, reference, (balancer, groups), until).await?;
+    let checked_by_others = read::everything(cloud, &asked.cluster.uid, reference, actual, until).await?;
     let (mut place, ranges) = place(of, &wanted, actual, until).await?;
     let dual_stack = wanted.families.dual_stack(place.has_v6);
     let ports = wanted.listeners.iter().map(|one| (one.port, rules::protocols(&one.group.protocol)));
@@ -159,7 +146,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     if serves {
         return Ok(());
     }
-    Err(Stop::Later(still_starting()))
+    Err(Stop::Later(starts()))
 }
 
 /// Decides on the balancer's security groups. Returns the one of its own if there is one, wanted or not.
@@ -287,22 +274,22 @@ async fn close(
 }
 
 /// The same Ensure again, while nothing but AWS's own work was left: whether that has ended. `None`: it is another one.
-async fn still_starts(
+pub(super) async fn still_starting(
     of: &Balancers,
-    service: &ServiceRef,
-    digest: &str,
-    until: Deadline,
-) -> Result<Option<Balancer>, Failure> {
-    let known = of.network.known.lock().get(&service.uid).map(|known| known.balancer.clone());
-    let same = |one: &Balancer| !one.serves && !digest.is_empty() && digest_of(&one.tags) == digest;
+    asked: &Asked<'_>,
+) -> Result<Option<EnsureLoadBalancerResponse>> {
+    let (uid, digest) = (&asked.reference.uid, &asked.request.desired_digest);
+    let known = of.network.known.lock().get(uid).map(|known| known.balancer.clone());
+    let same = |one: &Balancer| !one.serves && !digest.is_empty() && digest_of(&one.tags) == *digest;
     let Some(mut balancer) = known.filter(same) else { return Ok(None) };
-    balancer.serves = serves_now(of, &balancer.arn, until).await?;
+    balancer.serves = serves_now(of, &balancer.arn, Deadline::of(asked.ctx)).await?;
     if balancer.serves
-        && let Some(known) = of.network.known.lock().get_mut(&service.uid)
+        && let Some(known) = of.network.known.lock().get_mut(uid)
     {
         known.balancer.serves = true;
     }
-    Ok(Some(balancer))
+    let outcome = if balancer.serves { Ok(()) } else { Err(Stop::Later(starts())) };
+    asked.answer(Some(balancer.standing()), outcome).map(Some)
 }
 
 /// Looks at all balancers at once: many that were made together start together.
@@ -426,6 +413,6 @@ pub(super) async fn page(
     Ok((ours.collect(), answer.next_marker().unwrap_or_default().to_owned()))
 }
 
-fn still_starting() -> InProgress {
+fn starts() -> InProgress {
     later(UNTIL_IT_SERVES, "PROVISIONING", "AWS is starting the balancer")
 }

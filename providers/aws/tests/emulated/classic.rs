@@ -267,13 +267,37 @@ async fn both_kinds_are_listed_and_follow_their_nodes_together() {
 }
 
 #[tokio::test]
+async fn a_service_that_names_no_type_keeps_the_balancer_that_it_has() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let (one, both) = (nodes(&instances[..1]), nodes(&instances));
+    for (before, now, kind) in [("classic", "network", "classic "), ("network", "classic", "listener ")] {
+        let native = aws.native(&[&format!("--load-balancers={before}")]).await;
+        ensure(&native, &web(1), &one, "class-one-nodes").await;
+        let native = aws.native(&[&format!("--load-balancers={now}")]).await;
+        let edited = classic(1, &[], &[(80, 30_001), (443, 30_101)]);
+        ensure(&native, &edited, &one, "class-two-nodes").await;
+        assert_eq!(update(&native, std::slice::from_ref(&edited), &both, "class-two-others").await, 1);
+        let lines = left(&mut aws).await;
+        let balancers: Vec<_> = lines.iter().filter(|line| line.starts_with("balancer ")).collect();
+        assert!(balancers.len() == 1 && balancers[0].contains("[80 443]"), "{lines:?}");
+        assert!(lines.iter().any(|line| line.starts_with(kind)), "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains(&instances[1].id)), "{lines:?}");
+        assert!(try_delete(&native, &edited, Adoption::Refuse).await.unwrap());
+        assert_eq!(left(&mut aws).await, Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
 async fn a_balancer_that_would_change_its_type_is_refused_stays_and_follows_its_nodes() {
     let mut aws = Aws::start().await;
     let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
     let (one, both) = (nodes(&instances[..1]), nodes(&instances));
     let native = aws.native(&SERVE).await;
     let network = balancers::service(1, &[], &[(Protocol::Tcp, 80, 30_001)]);
-    for (is, wanted) in [(web(1), network.clone()), (network, web(1))] {
+    let mut named = web(1);
+    named.annotations.insert(TYPE.to_owned(), "classic".to_owned());
+    for (is, wanted) in [(web(1), network.clone()), (network, named)] {
         ensure(&native, &is, &one, "one").await;
         let before = left(&mut aws).await;
         let refused = try_ensure(&native, &wanted, &one, "two", LEGACY).await.unwrap_err();

@@ -83,17 +83,17 @@ pub(super) async fn tags(
     Ok(all)
 }
 
-/// Everything that AWS has for a Service whose balancer is this one, and on which ports others are checked.
+/// Reads everything else that AWS has for a Service, and on which ports others are checked.
 pub(super) async fn everything(
     cloud: &Cloud,
     cluster_uid: &str,
     service: &ServiceRef,
-    (balancer, groups): (Option<Balancer>, AllGroups),
+    actual: &mut Actual,
     until: Deadline,
-) -> Result<(Actual, BTreeSet<i32>), Failure> {
-    let Groups { of_balancer, left, checked_by_others } =
-        groups.of(cloud, cluster_uid, service, until).await?;
-    let mut actual = Actual { groups: [of_balancer, left].concat(), balancer };
+) -> Result<BTreeSet<i32>, Failure> {
+    let all = all_groups(cloud, until).await?;
+    let Groups { of_balancer, left, checked_by_others } = all.of(cloud, cluster_uid, service, until).await?;
+    actual.groups = [of_balancer, left].concat();
     for group in &mut actual.groups {
         group.attributes = group_attributes(cloud, &group.arn, until).await?;
         group.targets = targets(cloud, &group.arn, until).await?;
@@ -102,7 +102,7 @@ pub(super) async fn everything(
         balancer.listeners = listeners(cloud, &balancer.arn, until).await?;
         balancer.attributes = attributes(cloud, &balancer.arn, until).await?;
     }
-    Ok((actual, checked_by_others))
+    Ok(checked_by_others)
 }
 
 /// All target groups, as a Service sees them.

@@ -44,6 +44,11 @@ impl<'a> Annotations<'a> {
         }
     }
 
+    /// Whether the Service says which kind it wants.
+    pub(in crate::balancers) fn names_kind(&self) -> bool {
+        self.get("aws-load-balancer-type").is_some_and(|kind| !kind.is_empty())
+    }
+
     /// Whatever is not "false" means yes.
     pub(in crate::balancers) fn is_internal(&self) -> bool {
         !matches!(self.get("aws-load-balancer-internal"), None | Some("" | "false"))
