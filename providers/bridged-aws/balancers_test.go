@@ -2,10 +2,15 @@ package main_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"cloudprovider.ccm/bridged-aws/emulator"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // service returns a Service with port 80; annotations select the kind of balancer.
@@ -72,6 +77,33 @@ func TestABalancerIsCreatedUpdatedAndDeleted(t *testing.T) {
 				t.Errorf("security groups left behind: %v, before: %v", left, groups)
 			}
 		})
+	}
+}
+
+// Only another Service helps, so that the host does not try again and again.
+func TestWhatTheProviderNeverServesIsUnsupported(t *testing.T) {
+	w := newWorld(t)
+	_, node := w.initialized(emulator.Zones[0])
+	for field, change := range map[string]func(*pb.Service){
+		"spec.ports: mixed": func(wish *pb.Service) {
+			wish.Ports = append(wish.Ports, &pb.ServicePort{Name: "dns", Protocol: pb.Protocol_PROTOCOL_UDP, Port: 53, NodePort: 30053})
+		},
+		"spec.ports: Protocol UDP": func(wish *pb.Service) { wish.Ports[0].Protocol = pb.Protocol_PROTOCOL_UDP },
+		"spec.sessionAffinity":     func(wish *pb.Service) { wish.ClientIpAffinity = durationpb.New(time.Hour) },
+		"spec.loadBalancerIP":      func(wish *pb.Service) { wish.LoadBalancerIp = "192.0.2.1" },
+	} {
+		wish := service("5e7c1a9e-0000-4000-8000-000000000001", nil)
+		change(wish)
+		_, err := pb.NewLoadBalancersClient(w.conn).EnsureLoadBalancer(w.ctx, &pb.EnsureLoadBalancerRequest{
+			Cluster: cluster(), Fencing: &pb.Fencing{}, Service: wish, DesiredDigest: "one",
+			Backends: &pb.BackendSet{Nodes: []*pb.NodeRef{node}},
+		})
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if made := must(w.cloud.Balancers(w.ctx))(t); len(made) != 0 {
+		t.Errorf("made %v", made)
 	}
 }
 

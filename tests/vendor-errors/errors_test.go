@@ -83,6 +83,13 @@ func TestAWS(t *testing.T) {
 	} {
 		means(t, "aws", v2("Elastic Load Balancing v2", "CreateLoadBalancer", 400, row.err), row.want, row.action)
 	}
+	// As the provider words them.
+	for _, text := range []string{
+		"Protocol UDP not supported by LoadBalancer", "mixed protocol is not supported for LoadBalancer",
+		"unsupported load balancer affinity: ClientIP", "LoadBalancerIP cannot be specified for AWS ELB",
+	} {
+		means(t, "aws", errors.New(text), pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE, "")
+	}
 	old := func(code, message string) error {
 		return awserr.NewRequestFailure(awserr.New(code, message, nil), 400, "6f1c1f9e-3f0f-4c70-9d1e-9d3f0d2b7a51")
 	}

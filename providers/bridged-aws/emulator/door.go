@@ -152,15 +152,20 @@ func refuse(answer http.ResponseWriter, status int, code string, isEC2 bool) {
 		Code    string `xml:"Code"`
 		Message string `xml:"Message"`
 	}
+	message := "the emulator was told to refuse"
+	if code == "AuthFailure" {
+		// With other words it means that whoever is known may not do it.
+		message = "AWS was not able to validate the provided access credentials"
+	}
 	body := any(struct {
 		XMLName xml.Name `xml:"ErrorResponse"`
 		Error   failure
-	}{Error: failure{code, "the emulator was told to refuse"}})
+	}{Error: failure{code, message}})
 	if isEC2 {
 		body = struct {
 			XMLName xml.Name `xml:"Response"`
 			Error   failure  `xml:"Errors>Error"`
-		}{Error: failure{code, "the emulator was told to refuse"}}
+		}{Error: failure{code, message}}
 	}
 	answer.Header().Set("Content-Type", "text/xml")
 	answer.WriteHeader(status)

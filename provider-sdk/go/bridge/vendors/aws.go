@@ -15,9 +15,25 @@ var (
 	awsAction = regexp.MustCompile(`not authorized to perform: ([\w:*-]+)`)
 )
 
-// AWS recognises errors of aws-sdk-go-v2 and aws-sdk-go by their codes, as EC2 and Elastic Load Balancing document them.
+// awsRefusals are what the provider says of a Service before it asks AWS for anything, and the field that has to change.
+var awsRefusals = []struct {
+	pattern *regexp.Regexp
+	field   string
+}{
+	{regexp.MustCompile(`\b(?:Protocol \w+ not supported by LoadBalancer|mixed protocol is not supported for LoadBalancer)`), "spec.ports"},
+	{regexp.MustCompile(`\bunsupported load balancer affinity: `), "spec.sessionAffinity"},
+	{regexp.MustCompile(`\bLoadBalancerIP cannot be specified for AWS ELB`), "spec.loadBalancerIP"},
+}
+
+// AWS recognises errors of aws-sdk-go-v2 and aws-sdk-go by their codes, as EC2 and Elastic Load Balancing document them, and
+// Services that the provider cannot serve by its own words.
 func AWS(err error) *fault.Error {
 	text := err.Error()
+	for _, refusal := range awsRefusals {
+		if refusal.pattern.MatchString(text) {
+			return fault.UnsupportedFeature(refusal.field, text)
+		}
+	}
 	if !awsStatus.MatchString(text) {
 		return nil
 	}

@@ -1,5 +1,5 @@
 // Package vendors recognises errors of clouds' Go libraries that the host treats in a way of its own: throttling, quotas,
-// lack of capacity, credentials, permissions. All other errors are nobody's.
+// lack of capacity, credentials, permissions; of AWS's provider also what it never serves. All other errors are nobody's.
 //
 // In: an error as a provider returns it. Out: an error of the contract with the same text, or nil. Providers often wrap
 // such errors without a chain ("%v", "%q"), so the text decides; no cloud's library is linked. What a failing cloud means
