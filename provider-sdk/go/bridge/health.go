@@ -28,6 +28,9 @@ func (h health) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusR
 			Type: condition, Status: pb.ConditionStatus_CONDITION_STATUS_FALSE, Reason: reason, Message: message,
 		}}}, nil
 	}
+	yes := func(condition pb.ConditionType, reason, message string) *pb.ProviderCondition {
+		return &pb.ProviderCondition{Type: condition, Status: pb.ConditionStatus_CONDITION_STATUS_TRUE, Reason: reason, Message: message}
+	}
 	if calls, stuck := h.reads.hangs(); stuck {
 		return not(pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE, "CallsHang",
 			fmt.Sprintf("%d calls of the cloud provider hang; reads are suspended until some return", calls))
@@ -40,16 +43,15 @@ func (h health) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusR
 		return not(pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE, "ReadsFail",
 			fmt.Sprintf("the cloud provider failed to read each of the last %d instances", failing))
 	case known && failing == 0:
-		return &pb.GetStatusResponse{Conditions: []*pb.ProviderCondition{{
-			Type:   pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE,
-			Status: pb.ConditionStatus_CONDITION_STATUS_TRUE, Reason: "ReadsSucceed",
-		}}}, nil
+		return &pb.GetStatusResponse{Conditions: []*pb.ProviderCondition{
+			yes(pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE, "ReadsSucceed", ""),
+			yes(pb.ConditionType_CONDITION_TYPE_CREDENTIALS_VALID, "ReadsSucceed", ""),
+		}}, nil
 	case known:
-		return &pb.GetStatusResponse{Conditions: []*pb.ProviderCondition{{
-			Type:   pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE,
-			Status: pb.ConditionStatus_CONDITION_STATUS_TRUE, Reason: "SomeReadsFail",
-			Message: fmt.Sprintf("%d instances cannot be read, too few to conclude that the cloud does not answer", failing),
-		}}}, nil
+		return &pb.GetStatusResponse{Conditions: []*pb.ProviderCondition{
+			yes(pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE, "SomeReadsFail",
+				fmt.Sprintf("%d instances cannot be read, too few to conclude that the cloud does not answer", failing)),
+		}}, nil
 	}
 	return &pb.GetStatusResponse{}, nil
 }
