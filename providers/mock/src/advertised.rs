@@ -145,7 +145,10 @@ impl Advertised {
             service_annotation_writes: vec![WRITTEN_PREFIX.to_owned()],
             service_condition_writes: Vec::new(),
             node_annotation_writes: vec![NODE_ANNOTATIONS.to_owned()],
-            load_balancer_settings: self.load_balancer_settings.clone(),
+            load_balancer_settings: match &*self.load_balancer_settings {
+                "" => env!("CARGO_PKG_VERSION").to_owned(),
+                settings => settings.to_owned(),
+            },
         }
     }
 }

@@ -104,6 +104,14 @@ impl Link {
             let (provider, now) = (self.name(), prefixes(&session.info));
             tracing::warn!(provider, ?former, ?now, "the provider claims other provider IDs than before");
         }
+        let (settings, now) = (&known.wants.load_balancer_settings, &session.wants.load_balancer_settings);
+        if known.info.is_some() && settings != now {
+            let provider = self.name();
+            tracing::info!(
+                provider,
+                "the provider has other settings now: all its load balancers are ensured"
+            );
+        }
         let former = known.info.as_ref().map(|info| info.vendor_version.as_str());
         self.metrics.introduced(former, &session.info.vendor_version);
         self.metrics.negotiated(&known.served, &session.served);

@@ -76,6 +76,13 @@ pub(super) const BREACHES: &[Effect] = &[
                 answer.capabilities.retain(|capability| *capability != watch || number % 2 == 1);
             });
         }),
+    effect("settings-stable", "each process says that balancers are made of something else")
+        .to(&[&method::GET_CAPABILITIES])
+        .late(|_, reply, shot| {
+            reply.each(shot, |answer: &mut GetCapabilitiesResponse| {
+                answer.wants.get_or_insert_default().load_balancer_settings = std::process::id().to_string();
+            });
+        }),
     effect("advertised-works", "an RPC is not served although its capability is advertised")
         .to(OPTIONAL)
         .early(|_, _| Turn::fail(Status::unimplemented("not here"))),

@@ -61,6 +61,15 @@ pub(super) const CASES: &[Case] = &[
         &["served-whole"],
         &served_whole,
     ),
+    Case::new(
+        "CAP-10",
+        Identity,
+        "a restart alone does not change what load balancers are made of",
+        &["settings-stable"],
+        &settings_after_restart,
+    )
+    .hooks(&["restart-provider"])
+    .extended(),
 ];
 
 /// The RPCs that need no capability, by service.
@@ -232,6 +241,17 @@ async fn served_whole(t: &Trial) -> Outcome {
         }
     }
     Ok(())
+}
+
+async fn settings_after_restart(t: &Trial) -> Outcome {
+    let settings = async || Ok(ask(t).await?.wants.unwrap_or_default().load_balancer_settings);
+    let before = settings().await?;
+    if before.is_empty() {
+        return Err(Stop::NotAdvertised("no load_balancer_settings".to_owned()));
+    }
+    expect(before.len() <= 64, "at most 64 bytes", &before)?;
+    t.restart("restart-provider").await?;
+    same("load_balancer_settings", &settings().await?, &before)
 }
 
 /// Calls with an empty request, which must be refused, so that nothing happens in the cloud.

@@ -87,6 +87,10 @@ const REMEDIES: &[(&str, &str)] = &[
     ),
     ("set-per-cluster", "keep sets of backends by cluster and digest, not by digest alone"),
     ("set-unknown", "refuse the digest of an unknown set before anything is changed"),
+    (
+        "settings-stable",
+        "tell a hash of the configuration and the version, and of nothing that a process makes up",
+    ),
     ("stale-revision", "refuse revisions below the accepted one"),
     ("stopped-exists", "report a stopped instance as STOPPED: it still exists"),
     ("update-backends-only", "replace backends and nothing else"),

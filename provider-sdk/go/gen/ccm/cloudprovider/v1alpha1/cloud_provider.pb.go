@@ -746,9 +746,9 @@ type Wants struct {
 	NodeAnnotationWrites []string `protobuf:"bytes,7,rep,name=node_annotation_writes,json=nodeAnnotationWrites,proto3" json:"node_annotation_writes,omitempty"`
 	// Stands for everything but Services and nodes that load balancers are made of: the provider's own configuration, and what
 	// its version makes of it. Each `desired_digest` covers it, so the host ensures all load balancers after a change, one by one
-	// as always. A version, or a hash: no secret may be guessed from it, nor from a digest of it, which users read in the status
-	// of Services. Empty: such a change reaches no load balancer before its Service changes. At most 64 bytes; the host ignores a
-	// longer one.
+	// as always. A version, or a hash, which MUST be the same after a restart that changes nothing [R:settings-stable]. No secret
+	// may be guessed from it, nor from a digest of it, which users read in the status of Services. Empty: such a change reaches no
+	// load balancer before its Service changes. At most 64 bytes; the host ignores a longer one.
 	LoadBalancerSettings string `protobuf:"bytes,8,opt,name=load_balancer_settings,json=loadBalancerSettings,proto3" json:"load_balancer_settings,omitempty"`
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache

@@ -442,9 +442,9 @@ class Wants(_message.Message):
     load_balancer_settings: _builtins.str
     """Stands for everything but Services and nodes that load balancers are made of: the provider's own configuration, and what
     its version makes of it. Each `desired_digest` covers it, so the host ensures all load balancers after a change, one by one
-    as always. A version, or a hash: no secret may be guessed from it, nor from a digest of it, which users read in the status
-    of Services. Empty: such a change reaches no load balancer before its Service changes. At most 64 bytes; the host ignores a
-    longer one.
+    as always. A version, or a hash, which MUST be the same after a restart that changes nothing [R:settings-stable]. No secret
+    may be guessed from it, nor from a digest of it, which users read in the status of Services. Empty: such a change reaches no
+    load balancer before its Service changes. At most 64 bytes; the host ignores a longer one.
     """
     @_builtins.property
     def identity(self) -> Global___NodeFields:
