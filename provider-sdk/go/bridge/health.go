@@ -23,35 +23,29 @@ func (h health) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusR
 			Type: pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE, Reason: "NotLed", Message: notLed,
 		}}}, nil
 	}
-	not := func(condition pb.ConditionType, reason, message string) (*pb.GetStatusResponse, error) {
-		return &pb.GetStatusResponse{Conditions: []*pb.ProviderCondition{{
-			Type: condition, Status: pb.ConditionStatus_CONDITION_STATUS_FALSE, Reason: reason, Message: message,
-		}}}, nil
+	told := func(status pb.ConditionStatus, reason, message string, types ...pb.ConditionType) (*pb.GetStatusResponse, error) {
+		answer := &pb.GetStatusResponse{}
+		for _, one := range types {
+			answer.Conditions = append(answer.Conditions, &pb.ProviderCondition{Type: one, Status: status, Reason: reason, Message: message})
+		}
+		return answer, nil
 	}
-	yes := func(condition pb.ConditionType, reason, message string) *pb.ProviderCondition {
-		return &pb.ProviderCondition{Type: condition, Status: pb.ConditionStatus_CONDITION_STATUS_TRUE, Reason: reason, Message: message}
-	}
+	const no, yes = pb.ConditionStatus_CONDITION_STATUS_FALSE, pb.ConditionStatus_CONDITION_STATUS_TRUE
+	const cloudReachable, credentialsValid = pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE, pb.ConditionType_CONDITION_TYPE_CREDENTIALS_VALID
 	if calls, stuck := h.reads.hangs(); stuck {
-		return not(pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE, "CallsHang",
-			fmt.Sprintf("%d calls of the cloud provider hang; reads are suspended until some return", calls))
+		return told(no, "CallsHang", fmt.Sprintf("%d calls of the cloud provider hang; reads are suspended until some return", calls), cloudReachable)
 	}
 	switch failing, refused, known := h.reachable.failing(); {
 	case failing >= proof && refused:
-		return not(pb.ConditionType_CONDITION_TYPE_CREDENTIALS_VALID, "CredentialsRefused",
-			fmt.Sprintf("the cloud refused the cloud provider's credentials for each of the last %d instances", failing))
+		return told(no, "CredentialsRefused",
+			fmt.Sprintf("the cloud refused the cloud provider's credentials for each of the last %d instances", failing), credentialsValid)
 	case failing >= proof:
-		return not(pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE, "ReadsFail",
-			fmt.Sprintf("the cloud provider failed to read each of the last %d instances", failing))
+		return told(no, "ReadsFail", fmt.Sprintf("the cloud provider failed to read each of the last %d instances", failing), cloudReachable)
 	case known && failing == 0:
-		return &pb.GetStatusResponse{Conditions: []*pb.ProviderCondition{
-			yes(pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE, "ReadsSucceed", ""),
-			yes(pb.ConditionType_CONDITION_TYPE_CREDENTIALS_VALID, "ReadsSucceed", ""),
-		}}, nil
+		return told(yes, "ReadsSucceed", "", cloudReachable, credentialsValid)
 	case known:
-		return &pb.GetStatusResponse{Conditions: []*pb.ProviderCondition{
-			yes(pb.ConditionType_CONDITION_TYPE_CLOUD_REACHABLE, "SomeReadsFail",
-				fmt.Sprintf("%d instances cannot be read, too few to conclude that the cloud does not answer", failing)),
-		}}, nil
+		return told(yes, "SomeReadsFail",
+			fmt.Sprintf("%d instances cannot be read, too few to conclude that the cloud does not answer", failing), cloudReachable)
 	}
 	return &pb.GetStatusResponse{}, nil
 }

@@ -444,3 +444,23 @@ impl LoadBalancers for Balancers {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_change_with_what_balancers_are_made_of() {
+        let under = |setting: &str| settings(&Config::read(&format!("[Global]\n{setting}")).unwrap(), false);
+        let plain = under("");
+        for other in [
+            "ElbSecurityGroup = sg-1",
+            "NLBSecurityGroupMode = Managed",
+            "ClusterServiceLoadBalancerHealthProbeMode = Shared",
+            "DisableSecurityGroupIngress",
+        ] {
+            assert_ne!(under(other), plain, "{other}");
+        }
+        assert_eq!(under("Zone = us-east-1a"), plain, "what is no balancer's does not matter");
+    }
+}

@@ -12,8 +12,8 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
-use test_cluster::{Cluster, Process, ProviderUnderTest, go};
+use serde_json::{Value, json};
+use test_cluster::{Cluster, Process, ProviderUnderTest, go, services::load_balancer};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout},
@@ -84,6 +84,28 @@ pub struct Route {
     pub instance: String,
     /// `active` or `blackhole`.
     pub state: String,
+}
+
+/// A Service that wants a network balancer.
+#[must_use]
+pub fn network(name: &str) -> Value {
+    let mut service = load_balancer(name);
+    service["metadata"]["annotations"] =
+        json!({ "service.beta.kubernetes.io/aws-load-balancer-type": "nlb" });
+    service
+}
+
+/// How many balancers the published manager has ensured since it had printed so many bytes.
+#[must_use]
+pub fn ensured(published: &Process, since: usize) -> usize {
+    published.output()[since..].matches("reason=\"EnsuredLoadBalancer\"").count()
+}
+
+/// How many Services the host has settled.
+pub async fn settled(cluster: &Cluster) -> Result<usize> {
+    let state: Value = serde_json::from_str(&cluster.host_get("/state").await?.1)?;
+    let services = state["services"].as_array().context("services")?;
+    Ok(services.iter().filter(|service| service["standing"] == "Settled").count())
 }
 
 impl Aws {

@@ -4,7 +4,7 @@ use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{event, node, node_count, node_gone, nothing_was_forbidden, service, service_gone, shadow_diff};
-use e2e_aws::{Aws, Balancer, Instance, Kind, Route};
+use e2e_aws::{Aws, Balancer, Instance, Kind, Route, ensured, network, settled};
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::{
     Api,
@@ -243,7 +243,7 @@ async fn a_changed_cloud_config_reaches_the_balancers_that_are_there() -> Result
 
 async fn reconfigured(kind: Kind) -> Result<()> {
     let mut world = World::with(kind, &[]).await?;
-    create(&world.cluster.client, network("web", json!({}))).await?;
+    create(&world.cluster.client, network("web")).await?;
     world.balancer(&[80]).await?;
     world.checked(&[]).await?;
     // kube-proxy is asked whether a node serves, so that the nodes let the balancer in there.
@@ -306,18 +306,7 @@ async fn a_classic_balancer_lives_and_goes_with_its_service() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "builds the SDK of AWS and installs an emulator; .ci/run runs it"]
 async fn a_network_balancer_lives_and_goes_with_its_service() -> Result<()> {
-    a_balancers_life("network", network("web", json!({}))).await
-}
-
-/// A Service that wants a network balancer.
-fn network(name: &str, spec: Value) -> Value {
-    let mut service = load_balancer(name);
-    service["metadata"]["annotations"] =
-        json!({ "service.beta.kubernetes.io/aws-load-balancer-type": "nlb" });
-    for (key, value) in spec.as_object().into_iter().flatten() {
-        service["spec"][key] = value.clone();
-    }
-    service
+    a_balancers_life("network", network("web")).await
 }
 
 async fn a_balancers_life(kind: &str, wish: Value) -> Result<()> {
@@ -412,9 +401,10 @@ mod native {
         let mut world = World { cluster, aws, machines: Vec::new(), _folder: folder };
         world.join(0).await?;
         world.join(1).await?;
-        for (name, spec) in [("outer", json!({})), ("inner", json!({ "externalTrafficPolicy": "Local" }))] {
-            create(&world.cluster.client, network(name, spec)).await?;
-        }
+        create(&world.cluster.client, network("outer")).await?;
+        let mut inner = network("inner");
+        inner["spec"]["externalTrafficPolicy"] = json!("Local");
+        create(&world.cluster.client, inner).await?;
         create(&world.cluster.client, load_balancer("classic")).await?;
         let made = world.balancers(3).await.with_context(|| published.tail())?;
 
@@ -435,10 +425,7 @@ mod native {
         let before = world.aws.changes().await?;
         world.cluster.restart_host_with(&["--shadow=false".to_owned()]).await?;
         wait::until("all balancers are taken over", async || {
-            let state: Value = serde_json::from_str(&world.cluster.host_get("/state").await?.1)?;
-            let services = state["services"].as_array().context("services")?;
-            let settled = services.iter().filter(|service| service["standing"] == "Settled");
-            Ok((settled.count() == 3).then_some(()))
+            Ok((settled(&world.cluster).await? == 3).then_some(()))
         })
         .await
         .with_context(|| format!("{:?}", world.cluster.parts()))?;
@@ -452,7 +439,7 @@ mod native {
 
         // Whoever serves the cluster, nodes and Services come and go.
         world.join(0).await?;
-        create(&world.cluster.client, network("between", json!({}))).await?;
+        create(&world.cluster.client, network("between")).await?;
         let made = world.balancers(4).await?;
 
         let before = world.aws.changes().await?;
@@ -461,8 +448,7 @@ mod native {
         let mut published = world.aws.published(&world.cluster).await?;
         // A node that joins while the published manager first ensures a balancer can be forgotten behind it.
         wait::until("it has ensured all balancers", async || {
-            let ensured = published.output()[told..].matches("reason=\"EnsuredLoadBalancer\"").count();
-            Ok((ensured == 4).then_some(()))
+            Ok((ensured(&published, told) == 4).then_some(()))
         })
         .await
         .with_context(|| published.tail())?;

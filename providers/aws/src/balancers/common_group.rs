@@ -13,7 +13,7 @@ use crate::api::{Deadline, Failure};
 
 const DESCRIPTION: &str = "Network balancers of the cluster, which its nodes let in";
 
-fn name(of: &Balancers) -> String {
+pub(super) fn name(of: &Balancers) -> String {
     format!("k8s-balancers-{}", of.cloud.cluster.id())
 }
 
@@ -29,8 +29,12 @@ pub(super) async fn ensure(of: &Balancers, until: Deadline) -> Result<OwnGroup, 
 }
 
 /// Ends the group if no balancer has it. Returns whether nothing is left to do, which takes until AWS has forgotten the last one.
-pub(super) async fn end_unless_used(of: &Balancers, until: Deadline) -> Result<bool, Failure> {
-    let Some(group) = find(of, until).await? else { return Ok(true) };
+pub(super) async fn end_unless_used(
+    of: &Balancers,
+    found: Option<OwnGroup>,
+    until: Deadline,
+) -> Result<bool, Failure> {
+    let Some(group) = found else { return Ok(true) };
     let _turn = of.rules.lock().await;
     if network::any_has_group(of, &group.id, until).await? {
         return Ok(true);

@@ -125,7 +125,10 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     if let Some(own) = own {
         unguard(cloud, &own, (&wanted, &clients), until).await?;
     }
-    if of.defaults.security_groups && common.is_none() && !common_group::end_unless_used(of, until).await? {
+    if of.defaults.security_groups
+        && common.is_none()
+        && !common_group::end_unless_used(of, common_group::find(of, until).await?, until).await?
+    {
         let message = "AWS still uses the security group that network balancers had in common";
         return Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DETACHING", message)));
     }
@@ -368,7 +371,8 @@ impl Left {
             if let Some(own) = OwnGroup::among(groups, &names::security_group(&cluster.name, service)) {
                 in_use |= !own.delete(&of.cloud, until).await?;
             }
-            in_use |= !common_group::end_unless_used(of, until).await?;
+            let common = OwnGroup::among(groups, &common_group::name(of));
+            in_use |= !common_group::end_unless_used(of, common, until).await?;
         }
         Ok(in_use)
     }

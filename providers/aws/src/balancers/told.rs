@@ -92,3 +92,16 @@ pub(super) fn digest_of(tags: &Texts) -> String {
 pub(super) fn is_whole(tags: &Texts) -> bool {
     tags.get(names::APPLIED_TAG).is_some_and(|tag| !tag.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_applied_is_told_as_it_was_kept() {
+        for digest in ["class-service-nodes", "x", "a:b"] {
+            assert_eq!(digest_of(&digest_tags(digest)), digest);
+        }
+        assert!(is_whole(&digest_tags("x")) && !is_whole(&digest_tags("")));
+    }
+}

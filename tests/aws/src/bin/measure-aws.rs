@@ -8,14 +8,14 @@ use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
-use e2e_aws::{Aws, Instance, Kind};
+use e2e_aws::{Aws, Instance, Kind, ensured, network, settled};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::{
     Api,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use test_cluster::{
     Cluster, Options, Process,
     nodes::{as_registered, is_uninitialized, register, set_ready},
@@ -114,8 +114,9 @@ impl<'a> Life<'a> {
 
         let client = self.cluster.client.clone();
         let names: Vec<_> = (0..services).map(|number| format!("web-{number}")).collect();
+        let wish = if classic { load_balancer } else { network };
         stream::iter(&names)
-            .map(|name| create(&client, wish(name, classic)))
+            .map(|name| create(&client, wish(name)))
             .buffer_unordered(IN_FLIGHT)
             .try_collect::<Vec<_>>()
             .await?;
@@ -166,7 +167,11 @@ impl<'a> Life<'a> {
             api.delete(name, &DeleteParams::default()).await?;
         }
         self.until("all Services are gone", async || {
-            Ok(api.list(&ListParams::default()).await?.iter().all(|service| ingress(service).is_empty()))
+            let all = api.list(&ListParams::default()).await?;
+            Ok(!all
+                .iter()
+                .filter_map(|service| service.metadata.name.as_ref())
+                .any(|name| names.contains(name)))
         })
         .await?;
         self.over(format!("{services} Services go")).await?;
@@ -212,22 +217,13 @@ impl<'a> Life<'a> {
             return wait::until_within(
                 LIMIT,
                 "the published manager has looked at all Services",
-                async || {
-                    let output = manager.output();
-                    let ensured = output[before..].matches("reason=\"EnsuredLoadBalancer\"").count();
-                    Ok((ensured == services).then_some(()))
-                },
+                async || Ok((ensured(manager, before) == services).then_some(())),
             )
             .await;
         }
         self.cluster.restart_provider_with(&[]).await?;
         self.cluster.restart_host_with(&[]).await?;
-        self.until("all Services are settled", async || {
-            let state: Value = serde_json::from_str(&self.cluster.host_get("/state").await?.1)?;
-            let all = state["services"].as_array().context("services")?;
-            Ok(all.iter().filter(|service| service["standing"] == "Settled").count() == services)
-        })
-        .await
+        self.until("all Services are settled", async || Ok(settled(&self.cluster).await? == services)).await
     }
 
     async fn until(&self, what: &str, mut is: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
@@ -264,13 +260,4 @@ impl<'a> Life<'a> {
         self.told.push((event, sum));
         Ok(())
     }
-}
-
-fn wish(name: &str, classic: bool) -> Value {
-    let mut service = load_balancer(name);
-    if !classic {
-        service["metadata"]["annotations"] =
-            json!({ "service.beta.kubernetes.io/aws-load-balancer-type": "nlb" });
-    }
-    service
 }
