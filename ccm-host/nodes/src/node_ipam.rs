@@ -28,7 +28,6 @@ use ipnet::IpNet;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
-use ccm_cloud::Family;
 use ccm_kube::{
     keep::Keep,
     queue::{Backoff, Outcome},
@@ -123,7 +122,7 @@ impl shell::Controller for Controller {
         };
         if matches!(self.source, CidrSource::Cloud { .. }) {
             let period = parts.settings.nodes.node_status_update_frequency;
-            ccm_reconcile::at_each_sweep(parts.providers.all(), Family::Instances, period, look).await;
+            ccm_reconcile::at_each_sweep(parts.providers.all(), period, look).await;
         }
     }
 

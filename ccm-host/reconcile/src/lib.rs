@@ -143,15 +143,11 @@ pub async fn askable(provider: &dyn Provider) {
     }
 }
 
-/// The sweeps that a provider asks for: at each new connection, and after a gap in its reports; and one when it thaws, since
-/// what its refused credentials made wait need wait no longer. The first is due at once; frequent ones are spaced out further
-/// and further, up to the ordinary period.
+/// The sweeps that a provider asks for: at each new connection, and after a gap in its reports. The first is due at once;
+/// frequent ones are spaced out further and further, up to the ordinary period.
 #[derive(Debug)]
 pub struct Sweeps {
     asked: watch::Receiver<u64>,
-    status: watch::Receiver<ProviderStatus>,
-    frozen: bool,
-    thawed: bool,
     due: Option<Instant>,
     /// No sweep before this.
     earliest: Option<Instant>,
@@ -162,11 +158,10 @@ pub struct Sweeps {
 const DISTANCE: Duration = Duration::from_secs(10);
 
 impl Sweeps {
-    /// Those of one family that the provider asks for from now on.
+    /// Those that the provider asks for from now on.
     #[must_use]
-    pub fn of(provider: &dyn Provider, family: Family) -> Self {
-        let (asked, status) = (provider.sweeps(), provider.status(family));
-        Self { asked, status, frozen: false, thawed: false, due: None, earliest: None, distance: DISTANCE }
+    pub fn of(provider: &dyn Provider) -> Self {
+        Self { asked: provider.sweeps(), due: None, earliest: None, distance: DISTANCE }
     }
 
     /// Asks for one on another's behalf.
@@ -175,8 +170,8 @@ impl Sweeps {
         self.due.get_or_insert_with(|| self.earliest.map_or(now, |earliest| earliest.max(now)));
     }
 
-    /// Counts a sweep that begins now, for whatever reason. Returns whether the provider has thawed since the one before.
-    pub fn made(&mut self, period: Duration) -> bool {
+    /// Counts a sweep that begins now, for whatever reason.
+    pub fn made(&mut self, period: Duration) {
         let now = Instant::now();
         let is_wished = self.asked.has_changed().unwrap_or(false) || self.due.is_some();
         let is_calm = self.earliest.is_none_or(|earliest| now > earliest + self.distance);
@@ -185,7 +180,6 @@ impl Sweeps {
         self.asked.mark_unchanged();
         self.due = None;
         self.earliest = Some(now + self.distance);
-        std::mem::take(&mut self.thawed)
     }
 
     /// Returns when one is due; [`Sweeps::made`] counts it. Dropping the future loses nothing.
@@ -194,36 +188,19 @@ impl Sweeps {
             if let Some(due) = self.due {
                 return sleep_until(due).await;
             }
-            let (frozen, serving) = {
-                let now = self.status.borrow_and_update();
-                (matches!(*now, ProviderStatus::Frozen(_)), *now == ProviderStatus::Serving)
-            };
-            if std::mem::replace(&mut self.frozen, frozen) && serving {
-                self.thawed = true;
-                self.wish();
-                continue;
-            }
-            let changed = tokio::select! {
-                asked = self.asked.changed() => asked.map(|()| self.wish()),
-                status = self.status.changed() => status,
-            };
-            if changed.is_err() {
+            if self.asked.changed().await.is_err() {
                 // The provider lives as long as the process; nothing more will come.
                 pending::<()>().await;
             }
+            self.wish();
         }
     }
 }
 
-/// Calls `look` whenever all objects of this family of one of the providers should be looked at. With a provider, it never ends.
-pub async fn at_each_sweep(
-    providers: &[Arc<dyn Provider>],
-    family: Family,
-    period: Duration,
-    look: impl Fn(),
-) {
+/// Calls `look` whenever all objects of one of the providers should be looked at. With a provider, it never ends.
+pub async fn at_each_sweep(providers: &[Arc<dyn Provider>], period: Duration, look: impl Fn()) {
     let follow = async |provider: &Arc<dyn Provider>| {
-        let mut sweeps = Sweeps::of(provider.as_ref(), family);
+        let mut sweeps = Sweeps::of(provider.as_ref());
         loop {
             sweeps.due().await;
             sweeps.made(period);
@@ -416,6 +393,8 @@ mod tests {
         let seconds = Duration::from_secs;
         let rows = [
             (Some(R::InstanceNotFound), None, Retry::Backoff, Retry::Backoff),
+            (Some(R::CloudCredentialsInvalid), None, Retry::Backoff, Retry::Backoff),
+            (Some(R::CloudPermissionDenied), None, Retry::Backoff, Retry::Backoff),
             (Some(R::RouteTableFull), None, Retry::After(SLOW_RETRY), Retry::After(SLOW_RETRY)),
             (Some(R::RouteTableFull), Some(900), Retry::After(seconds(900)), Retry::After(seconds(900))),
             (Some(R::OwnedByOtherCluster), None, Retry::Wait, Retry::After(SLOW_RETRY)),

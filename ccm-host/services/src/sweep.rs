@@ -20,12 +20,12 @@ use super::{
     Controller, RunKey,
     fate::is_among,
     observe::{Listing, serves_balancers},
-    row::{Attempt, End, Heard, Orphan, Row, RowKey},
+    row::{Attempt, Heard, Orphan, Row, RowKey},
     service::{is_load_balancer, is_of_interest},
 };
 use ccm_cloud::{
     CloudError, ContestedClass, ErrorReason, Family, Listed, LoadBalancer, LoadBalancerState, Ownership,
-    Provider, ProviderStatus, SyncState,
+    Provider, SyncState,
 };
 use ccm_kube::{
     patch::WriteError,
@@ -42,7 +42,7 @@ const FIRST_LIST: [Duration; 5] = [
     Duration::from_secs(16),
 ];
 
-/// The pause after a list that failed; and, once the provider has thawed, after an attempt that would wait for long.
+/// The pause after a list that failed.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Maximum concurrent live reads of Services.
@@ -264,7 +264,7 @@ impl Controller {
         follow_status(provider.as_ref(), Family::LoadBalancers, |before, now| {
             let is_new = known != epoch();
             known = epoch();
-            if *before != ProviderStatus::Serving || is_new {
+            if before.is_away() || is_new {
                 self.release(provider.name(), is_new);
             }
             // Even if it is as before: a Service may have met a freeze that ended before this was polled.
@@ -275,23 +275,19 @@ impl Controller {
         .await;
     }
 
-    /// Clears the backoff of what failed for the first time when the provider went away or froze. What fails repeatedly keeps
-    /// its backoff: it may be the reason why the provider goes away. What has no backoff and waits for long, as for refused
-    /// credentials, waits a minute at most. A new process is asked again about what its former version refused.
+    /// Clears the backoff of what failed for the first time when the provider went away. What fails repeatedly keeps its
+    /// backoff: it may be the reason why the provider goes away. A new process is asked again about what its former version
+    /// refused.
     fn release(&self, provider: &str, is_new: bool) {
-        let sooner = |attempt: &mut Option<Attempt>, retries| match attempt {
-            Some(Attempt { until: Some(until), at, end: End::Failed, .. }) if retries == 0 => {
-                *until = (*until).min(*at + AGAIN);
-            }
-            Some(Attempt { until: Some(_), .. }) if retries == 1 => *attempt = None,
-            _ => {}
+        let at_once = |attempt: &mut Option<Attempt>, retries| {
+            attempt.take_if(|one| retries == 1 && one.until.is_some());
         };
         self.rows.for_each(|row| {
             if *row.at.provider != *provider {
                 return;
             }
-            sooner(&mut row.tried.wanted, self.queue.retries(&RunKey::Service(row.key.clone())));
-            sooner(&mut row.tried.gone, self.queue.retries(&RunKey::Balancer(row.at.clone())));
+            at_once(&mut row.tried.wanted, self.queue.retries(&RunKey::Service(row.key.clone())));
+            at_once(&mut row.tried.gone, self.queue.retries(&RunKey::Balancer(row.at.clone())));
             if is_new {
                 row.reconsider();
             }

@@ -25,7 +25,6 @@ use std::{sync::Arc, time::Duration};
 
 use prometheus_client::registry::Registry;
 
-use ccm_cloud::Family;
 use ccm_kube::queue::{Backoff, Outcome};
 use ccm_reconcile::{
     Kept, Registration,
@@ -77,7 +76,7 @@ impl shell::Controller for Controller {
         let period = self.shell.parts.settings.nodes.node_status_update_frequency;
         let look_at_all = || self.shell.parts.volumes.list().iter().for_each(|volume| self.add(volume));
         let providers = self.shell.parts.providers.all();
-        ccm_reconcile::at_each_sweep(providers, Family::Volumes, period, look_at_all).await;
+        ccm_reconcile::at_each_sweep(providers, period, look_at_all).await;
     }
 
     async fn look(&self, name: &String) -> Outcome {

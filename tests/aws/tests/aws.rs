@@ -273,10 +273,14 @@ async fn a_cloud_that_refuses_is_told_and_costs_nothing() -> Result<()> {
         create(&world.cluster.client, load_balancer(&name)).await?;
         set_ready(&world.cluster.client, &silent, "Unknown").await?;
         let told = event(&world.cluster, &name, "SyncLoadBalancerFailed").await?;
-        let (message, what) = (told.message.unwrap_or_default(), state.replace("half", "unexpected EOF"));
+        let (message, what) = (told.message.unwrap_or_default(), state.replace("half", "EOF"));
         assert!(message.contains(&what), "{state}: {message}");
         set_ready(&world.cluster.client, &silent, "True").await?;
         world.aws.door("open").await?;
+        if state == "401" {
+            // Refused credentials hold deletions back until the call that was refused goes well.
+            world.balancer(&[80]).await?;
+        }
         delete(&world.cluster, &name).await?;
     }
     assert_eq!(node_count(&world.cluster).await?, 2);

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::{Controller, addresses, is_new, labels, problem};
-use ccm_cloud::{Family, Freshness, NodeOwner, Provider};
+use ccm_cloud::{Freshness, NodeOwner, Provider};
 use ccm_kube::{cache::Change, node::Node, patch::NodeChange};
 use ccm_reconcile::Sweeps;
 
@@ -90,7 +90,7 @@ impl Controller {
     /// Follows one provider's reports, and sweeps over its nodes periodically.
     pub(super) async fn follow_provider(&self, provider: &Arc<dyn Provider>) {
         let mut changes = provider.instance_changes();
-        let mut sweeps = Sweeps::of(provider.as_ref(), Family::Instances);
+        let mut sweeps = Sweeps::of(provider.as_ref());
         let mut is_told = true;
         let mut next = Instant::now();
         loop {

@@ -21,12 +21,12 @@ impl Controller {
     /// Lists whenever there is a reason to, for as long as it is polled.
     pub(super) async fn sweep_for_ever(&self, cloud: &Cloud) {
         let period = self.shell.parts.settings.routes.route_reconciliation_period;
-        let mut sweeps = Sweeps::of(cloud.provider.as_ref(), Family::Routes);
+        let mut sweeps = Sweeps::of(cloud.provider.as_ref());
         let mut failures = 0;
         loop {
             askable(cloud.provider.as_ref()).await;
-            let thawed = sweeps.made(period);
-            let pause = match self.sweep(cloud, thawed).await {
+            sweeps.made(period);
+            let pause = match self.sweep(cloud).await {
                 Ok(()) => {
                     failures = 0;
                     resync(period)
@@ -48,7 +48,7 @@ impl Controller {
         }
     }
 
-    async fn sweep(&self, cloud: &Cloud, thawed: bool) -> Result<(), CloudError> {
+    async fn sweep(&self, cloud: &Cloud) -> Result<(), CloudError> {
         if !cloud.serves_routes() {
             return Ok(());
         }
@@ -69,7 +69,7 @@ impl Controller {
         if is_first {
             tracing::info!(provider = cloud.name(), complete = list.complete, "the routes are known");
         }
-        let outcome = if self.look(cloud, thawed) { Synced::Changed } else { Synced::Noop };
+        let outcome = if self.look(cloud) { Synced::Changed } else { Synced::Noop };
         self.metrics.synced(Trigger::Periodic, outcome);
         Ok(())
     }
@@ -86,26 +86,18 @@ impl Controller {
         measured(&self.metrics.operations, &*cloud.provider, "list", call, listed).await
     }
 
-    /// Requeues nodes and routes for which there is something to do, except those already waiting for a retry. Once the provider
-    /// has thawed, only those wait that have a backoff: refused credentials make others wait for minutes. Returns whether
+    /// Requeues nodes and routes for which there is something to do, except those already waiting for a retry. Returns whether
     /// routes differ from what is wanted.
-    fn look(&self, cloud: &Cloud, thawed: bool) -> bool {
+    fn look(&self, cloud: &Cloud) -> bool {
         if cloud.learnt().is_none() {
             return false;
         }
         let mut differ = false;
         let queue = &self.shell.queue;
-        let add = |subject: RouteKey| {
-            if thawed && queue.retries(&subject) == 0 {
-                queue.add(subject);
-                return true;
-            }
-            queue.add_unless_delayed(subject)
-        };
         for node in self.shell.parts.nodes.list() {
             let due = self.due(cloud, &node);
             if due != Due::Nothing {
-                differ |= add(RouteKey::Node(node.name.clone())) && due == Due::Routes;
+                differ |= queue.add_unless_delayed(RouteKey::Node(node.name.clone())) && due == Due::Routes;
             }
         }
         let routes: Vec<_> = cloud.table.lock().all().cloned().collect();
@@ -113,14 +105,15 @@ impl Controller {
             match Holder::of(&route) {
                 Holder::Node(name) if self.shell.parts.nodes.get(&name).is_none() => {
                     if self.is_removable_at_all(&route) {
-                        differ |= add(RouteKey::Node(name));
+                        differ |= queue.add_unless_delayed(RouteKey::Node(name));
                     }
                 }
                 Holder::Node(_) => {}
                 Holder::Instance(_) | Holder::Nobody => {
                     if self.is_stray(&route) {
-                        differ |=
-                            add(RouteKey::Stray { provider: cloud.name().to_owned(), id: route.id.clone() });
+                        let stray =
+                            RouteKey::Stray { provider: cloud.name().to_owned(), id: route.id.clone() };
+                        differ |= queue.add_unless_delayed(stray);
                     }
                 }
             }
@@ -135,7 +128,7 @@ impl Controller {
             // Even if it is as before: a removal may have met a freeze that ended before this was polled.
             if *now == ProviderStatus::Serving {
                 self.clouds.iter().for_each(|cloud| {
-                    self.look(cloud, false);
+                    self.look(cloud);
                 });
             }
         })

@@ -108,7 +108,7 @@ fn refused() -> CloudError {
     error(method::ENSURE, Some(ErrorReason::CloudCredentialsInvalid))
 }
 
-/// What refused credentials made wait for long is tried again once they are renewed.
+/// Credentials that are good again show in the call that was refused: it waits for no thaw.
 #[tokio::test(start_paused = true)]
 async fn renewed_credentials_are_used_soon() {
     let world = World::settled([node("n1")]).await;
@@ -116,17 +116,14 @@ async fn renewed_credentials_are_used_soon() {
     world.cluster.put(lb("web"));
     world.pass(Duration::from_secs(1)).await;
     world.cloud.set_status(ProviderStatus::Frozen("credentials".to_owned()));
-    world.pass(Duration::from_secs(90)).await;
-    assert_eq!(world.count("ensure"), 1, "an early retry cannot help");
     world.cloud.fail_always(method::ENSURE, None);
-    world.cloud.set_status(ProviderStatus::Serving);
-    world.pass(Duration::from_secs(1)).await;
+    world.pass(Duration::from_secs(6)).await;
     assert_eq!(world.count("ensure"), 2);
 }
 
 /// However often the provider seems to have thawed.
 #[tokio::test(start_paused = true)]
-async fn credentials_that_stay_refused_are_tried_once_a_minute_at_most() {
+async fn credentials_that_stay_refused_are_tried_less_and_less() {
     let world = World::settled([node("n1")]).await;
     world.cloud.fail_always(method::ENSURE, Some(refused()));
     world.cluster.put(lb("web"));
@@ -136,8 +133,7 @@ async fn credentials_that_stay_refused_are_tried_once_a_minute_at_most() {
         world.pass(Duration::from_secs(1)).await;
         world.cloud.set_status(ProviderStatus::Serving);
     }
-    let tries = world.count("ensure");
-    assert!((9..=11).contains(&tries), "{tries} in ten minutes");
+    assert_eq!(world.count("ensure"), 7, "at 0, 5, 15, 35, 75, 155 and 315 s");
 }
 
 /// SW-11, SW-28: work in flight is aborted at once, and nothing is written afterwards.

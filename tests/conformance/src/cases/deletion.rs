@@ -95,7 +95,7 @@ pub(super) const CASES: &[Case] = &[
     .extended(),
 ];
 
-const KEPT: &[&str] = &["slow; keeps the finalizer, Event"];
+const KEPT: &[&str] = &["retries; keeps the finalizer, Event"];
 
 /// While something hinders the cloud, a Delete does not say that it is done; afterwards it is.
 async fn hindered(t: &Trial, hook: &str, hinder: impl AsyncFnOnce() -> Outcome) -> Outcome {

@@ -401,12 +401,7 @@ fn when_to_ask_again_is_the_contracts_word() {
             true,
         ),
         ("throttled", after(Some(ErrorReason::RateLimited), 7), Retry::After(Duration::from_secs(7)), false),
-        (
-            "a right is missing",
-            error("x", Some(ErrorReason::CloudPermissionDenied)),
-            Retry::After(SLOW_RETRY),
-            false,
-        ),
+        ("ambiguous", error("x", Some(ErrorReason::InstanceAmbiguous)), Retry::After(SLOW_RETRY), false),
         (
             "slow, but longer",
             after(Some(ErrorReason::InstanceAmbiguous), 900),

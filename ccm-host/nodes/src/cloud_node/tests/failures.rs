@@ -196,13 +196,13 @@ async fn a_machine_that_is_not_ready_is_asked_about_when_the_provider_says() {
     scene.stop().await;
 }
 
-/// A missing permission is retried every five minutes, and at once when the node changes (NODE-33).
+/// What only a person can settle is asked about every five minutes, and at once when the node changes (NODE-33).
 #[tokio::test(start_paused = true)]
 async fn what_takes_a_person_is_asked_slowly() {
     let scene = Scene::start([new_node("n")], |fake| {
         fake.fail_always(
             method::INSTANCE,
-            Some(error(method::INSTANCE, Some(ErrorReason::CloudPermissionDenied))),
+            Some(error(method::INSTANCE, Some(ErrorReason::InstanceAmbiguous))),
         );
     })
     .await;

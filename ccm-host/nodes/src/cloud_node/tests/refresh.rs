@@ -3,7 +3,6 @@ use serde_json::{Value, json};
 
 use ccm_cloud::{
     ErrorReason, Freshness, Instance, InstanceAnswer, InstanceState, Maintenance, MaintenanceKind,
-    ProviderStatus,
     fake::{error, instance, machine},
 };
 
@@ -179,25 +178,6 @@ async fn a_reconnect_wakes_nodes_that_wait() {
     sleep(Duration::from_secs(900)).await;
     scene.fake.set_answer("n", running("n"));
     scene.fake.request_sweep();
-    scene.rest().await;
-    assert!(!scene.is_tainted("n"));
-    scene.stop().await;
-}
-
-/// So are those that refused credentials made wait, once these are renewed.
-#[tokio::test(start_paused = true)]
-async fn a_provider_that_thaws_wakes_nodes_that_wait() {
-    let scene = Scene::start([new_node("n")], |fake| {
-        fake.set_answer("n", running("n"));
-        let refused = error(method::INSTANCE, Some(ErrorReason::CloudCredentialsInvalid));
-        fake.fail_always(method::INSTANCE, Some(refused));
-    })
-    .await;
-    scene.fake.set_status(ProviderStatus::Frozen("credentials".to_owned()));
-    sleep(Duration::from_secs(90)).await;
-    assert_eq!(scene.questions(), 1, "an early retry cannot help");
-    scene.fake.fail_always(method::INSTANCE, None);
-    scene.fake.set_status(ProviderStatus::Serving);
     scene.rest().await;
     assert!(!scene.is_tainted("n"));
     scene.stop().await;

@@ -44,7 +44,7 @@ fn an_answer_without_cidrs_is_asked_for_again_at_the_providers_pace() {
         retry_after: Some(Duration::from_secs(7)),
         ..error(method::INSTANCE, Some(ErrorReason::RateLimited))
     };
-    let forbidden = error(method::INSTANCE, Some(ErrorReason::CloudPermissionDenied));
+    let ambiguous = error(method::INSTANCE, Some(ErrorReason::InstanceAmbiguous));
     let rows = [
         (machine(InstanceState::Running, with(&["10.0.0.0/24"])), "10.0.0.0/24"),
         (machine(InstanceState::Pending, with(&["10.0.0.0/24"])), "10.0.0.0/24"),
@@ -56,7 +56,7 @@ fn an_answer_without_cidrs_is_asked_for_again_at_the_providers_pace() {
         (machine(InstanceState::Unspecified, None), "backoff"),
         (machine(InstanceState::NotOwned, with(&["10.0.0.0/24"])), "not ours"),
         (failed(limited), "after 7s"),
-        (failed(forbidden), "after 300s"),
+        (failed(ambiguous), "after 300s"),
     ];
     for (answer, want) in rows {
         let words = match of_answer(&answer, true, &[]) {

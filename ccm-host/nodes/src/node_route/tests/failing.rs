@@ -223,24 +223,6 @@ async fn the_end_waits_for_nobody_and_nothing_is_written_afterwards() {
     assert_eq!(server.take_lines(), [""; 0]);
 }
 
-/// What refused credentials made wait for long is tried again once they are renewed.
-#[tokio::test(start_paused = true)]
-async fn renewed_credentials_are_used_soon() {
-    let fake = FakeProvider::new("fake");
-    let refused = error(method::ENSURE_ROUTE, Some(R::CloudCredentialsInvalid));
-    fake.fail_always(method::ENSURE_ROUTE, Some(refused));
-    let scene = Scene::with([n1()], fake, vec![]).await;
-    sleep(Duration::from_secs(1)).await;
-    scene.fake.set_status(ProviderStatus::Frozen("credentials".to_owned()));
-    sleep(Duration::from_secs(90)).await;
-    assert_eq!(ensures(&scene), 1, "an early retry cannot help");
-    scene.fake.fail_always(method::ENSURE_ROUTE, None);
-    scene.fake.set_status(ProviderStatus::Serving);
-    sleep(Duration::from_secs(1)).await;
-    assert_eq!(ensures(&scene), 1);
-    scene.stop().await;
-}
-
 /// S7: a failure keeps its backoff, however often its provider freezes and thaws, or comes and goes.
 #[tokio::test(start_paused = true)]
 async fn a_flapping_status_does_not_defeat_the_backoff() {

@@ -18,8 +18,8 @@
 // | a temporary failure              | UNAVAILABLE        | RETRY_LATER             | retries after exactly RetryInfo    |
 // | the provider is overloaded       | UNAVAILABLE        | PROVIDER_OVERLOADED     | reduces concurrency, waits         |
 // | the cloud is down                | UNAVAILABLE        | CLOUD_API_UNAVAILABLE   | retries, freezes destructive work  |
-// | the credentials are invalid or expired | UNAUTHENTICATED | CLOUD_CREDENTIALS_*  | slow, freezes destructive work     |
-// | a permission is missing          | PERMISSION_DENIED  | CLOUD_PERMISSION_DENIED | slow; proves nothing about existence |
+// | the credentials are invalid or expired | UNAUTHENTICATED | CLOUD_CREDENTIALS_*  | retries, freezes destructive work  |
+// | a permission is missing          | PERMISSION_DENIED  | CLOUD_PERMISSION_DENIED | retries; proves nothing about existence |
 // | the deadline passed              | DEADLINE_EXCEEDED  | none                    | repeats it: the outcome is unknown |
 // | the caller cancelled             | CANCELLED          | none                    | as above                           |
 // | the provider is stopping         | UNAVAILABLE        | SHUTTING_DOWN           | reconnects                         |

@@ -111,14 +111,14 @@ const (
 	// The provider does not trust the peer. Code UNAUTHENTICATED. The host reports itself not ready; slow. Where a gRPC
 	// library cannot identify the caller on a Unix socket, the modes of the socket and of its directory are the check.
 	ErrorReason_ERROR_REASON_PEER_NOT_TRUSTED ErrorReason = 50
-	// The cloud rejects the provider's credentials. Code UNAUTHENTICATED. slow; freezes destructive work.
+	// The cloud rejects the provider's credentials. Code UNAUTHENTICATED. retry; freezes destructive work.
 	ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_INVALID ErrorReason = 51
-	// The provider's credentials have expired. Code UNAUTHENTICATED. slow; freezes destructive work.
+	// The provider's credentials have expired. Code UNAUTHENTICATED. retry; freezes destructive work.
 	ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED ErrorReason = 52
-	// The credentials are valid but lack a permission (metadata "action"). Code PERMISSION_DENIED. slow; an Event; proves
-	// nothing about existence.
+	// The credentials are valid but lack a permission (metadata "action"). Code PERMISSION_DENIED. retry, since a right
+	// that was granted can take minutes to work; an Event; proves nothing about existence.
 	ErrorReason_ERROR_REASON_CLOUD_PERMISSION_DENIED ErrorReason = 53
-	// The provider's own configuration is invalid. Code FAILED_PRECONDITION. slow; freezes destructive work.
+	// The provider's own configuration is invalid. Code FAILED_PRECONDITION. retry; freezes destructive work.
 	ErrorReason_ERROR_REASON_INVALID_PROVIDER_CONFIG ErrorReason = 54
 	// The caller is a former leader, or nobody leads. Code FAILED_PRECONDITION. The host sends no mutations until `Lead`
 	// succeeds again.
@@ -381,13 +381,13 @@ const file_ccm_cloudprovider_v1alpha1_errors_proto_rawDesc = "" +
 	"\x1dERROR_REASON_PEER_NOT_TRUSTED\x102\x1a\x17\x92\xdb\x18\x13\n" +
 	"\x0fUNAUTHENTICATED\x10\x02\x12E\n" +
 	"&ERROR_REASON_CLOUD_CREDENTIALS_INVALID\x103\x1a\x19\x92\xdb\x18\x15\n" +
-	"\x0fUNAUTHENTICATED\x10\x02\x18\x01\x12E\n" +
+	"\x0fUNAUTHENTICATED\x10\x01\x18\x01\x12E\n" +
 	"&ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED\x104\x1a\x19\x92\xdb\x18\x15\n" +
-	"\x0fUNAUTHENTICATED\x10\x02\x18\x01\x12C\n" +
+	"\x0fUNAUTHENTICATED\x10\x01\x18\x01\x12C\n" +
 	"$ERROR_REASON_CLOUD_PERMISSION_DENIED\x105\x1a\x19\x92\xdb\x18\x15\n" +
-	"\x11PERMISSION_DENIED\x10\x02\x12G\n" +
+	"\x11PERMISSION_DENIED\x10\x01\x12G\n" +
 	"$ERROR_REASON_INVALID_PROVIDER_CONFIG\x106\x1a\x1d\x92\xdb\x18\x19\n" +
-	"\x13FAILED_PRECONDITION\x10\x02\x18\x01\x12:\n" +
+	"\x13FAILED_PRECONDITION\x10\x01\x18\x01\x12:\n" +
 	"\x19ERROR_REASON_STALE_LEADER\x107\x1a\x1b\x92\xdb\x18\x17\n" +
 	"\x13FAILED_PRECONDITION\x10\x01\x12=\n" +
 	"\"ERROR_REASON_CLOUD_API_UNAVAILABLE\x10<\x1a\x15\x92\xdb\x18\x11\n" +

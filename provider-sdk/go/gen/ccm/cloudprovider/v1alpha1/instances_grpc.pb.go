@@ -54,7 +54,7 @@ type InstancesClient interface {
 	// | a key is empty or duplicate | INVALID_ARGUMENT        | INVALID_ARGUMENT_SHAPE | counts a bug of its own          |
 	// | the cloud throttles        | RESOURCE_EXHAUSTED       | RATE_LIMITED          | pauses reads for RetryInfo        |
 	// | the cloud is down          | UNAVAILABLE              | CLOUD_API_UNAVAILABLE | retries, freezes destructive work |
-	// | permissions are missing    | PERMISSION_DENIED        | CLOUD_PERMISSION_DENIED | slow; proves nothing            |
+	// | permissions are missing    | PERMISSION_DENIED        | CLOUD_PERMISSION_DENIED | retries; proves nothing         |
 	BatchGetInstances(ctx context.Context, in *BatchGetInstancesRequest, opts ...grpc.CallOption) (*BatchGetInstancesResponse, error)
 	// WatchInstances streams the keys of changed instances, so that the host need not wait for its next sweep (the periodic
 	// read of all instances). Optional: CAPABILITY_INSTANCES_WATCH. It only accelerates and is never the source of truth: each
@@ -188,7 +188,7 @@ type InstancesServer interface {
 	// | a key is empty or duplicate | INVALID_ARGUMENT        | INVALID_ARGUMENT_SHAPE | counts a bug of its own          |
 	// | the cloud throttles        | RESOURCE_EXHAUSTED       | RATE_LIMITED          | pauses reads for RetryInfo        |
 	// | the cloud is down          | UNAVAILABLE              | CLOUD_API_UNAVAILABLE | retries, freezes destructive work |
-	// | permissions are missing    | PERMISSION_DENIED        | CLOUD_PERMISSION_DENIED | slow; proves nothing            |
+	// | permissions are missing    | PERMISSION_DENIED        | CLOUD_PERMISSION_DENIED | retries; proves nothing         |
 	BatchGetInstances(context.Context, *BatchGetInstancesRequest) (*BatchGetInstancesResponse, error)
 	// WatchInstances streams the keys of changed instances, so that the host need not wait for its next sweep (the periodic
 	// read of all instances). Optional: CAPABILITY_INSTANCES_WATCH. It only accelerates and is never the source of truth: each

@@ -46,7 +46,7 @@ type LoadBalancersClient interface {
 	// |-------------------------|-------------------|-------------------------|----------------------|
 	// | it does not exist       | OK, state ABSENT  |                         | records it           |
 	// | another cluster owns it | OK, NOT_OWNED     |                         | leaves it alone      |
-	// | permissions are missing | PERMISSION_DENIED | CLOUD_PERMISSION_DENIED | slow; proves nothing |
+	// | permissions are missing | PERMISSION_DENIED | CLOUD_PERMISSION_DENIED | retries; proves nothing |
 	GetLoadBalancer(ctx context.Context, in *GetLoadBalancerRequest, opts ...grpc.CallOption) (*GetLoadBalancerResponse, error)
 	// EnsureLoadBalancer creates or changes the load balancer to match the request, or leaves it alone if it already does.
 	//
@@ -118,7 +118,7 @@ type LoadBalancersClient interface {
 	// | only a legacy one exists, adoption REFUSE | OK        |                | removes the finalizer; nothing was touched |
 	// | a newer Ensure has overtaken it | ABORTED             | STALE_REVISION | checks the Service again                   |
 	// | a former leader calls           | FAILED_PRECONDITION | STALE_LEADER   | freezes, reads its Lease                   |
-	// | permissions are missing         | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED | slow; keeps the finalizer, Event  |
+	// | permissions are missing         | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED | retries; keeps the finalizer, Event |
 	DeleteLoadBalancer(ctx context.Context, in *DeleteLoadBalancerRequest, opts ...grpc.CallOption) (*DeleteLoadBalancerResponse, error)
 	// ListLoadBalancers lists the load balancers of this cluster page by page. The host uses it after a restart, instead of
 	// one Ensure per Service, and to find drift and orphans.
@@ -211,7 +211,7 @@ type LoadBalancersServer interface {
 	// |-------------------------|-------------------|-------------------------|----------------------|
 	// | it does not exist       | OK, state ABSENT  |                         | records it           |
 	// | another cluster owns it | OK, NOT_OWNED     |                         | leaves it alone      |
-	// | permissions are missing | PERMISSION_DENIED | CLOUD_PERMISSION_DENIED | slow; proves nothing |
+	// | permissions are missing | PERMISSION_DENIED | CLOUD_PERMISSION_DENIED | retries; proves nothing |
 	GetLoadBalancer(context.Context, *GetLoadBalancerRequest) (*GetLoadBalancerResponse, error)
 	// EnsureLoadBalancer creates or changes the load balancer to match the request, or leaves it alone if it already does.
 	//
@@ -283,7 +283,7 @@ type LoadBalancersServer interface {
 	// | only a legacy one exists, adoption REFUSE | OK        |                | removes the finalizer; nothing was touched |
 	// | a newer Ensure has overtaken it | ABORTED             | STALE_REVISION | checks the Service again                   |
 	// | a former leader calls           | FAILED_PRECONDITION | STALE_LEADER   | freezes, reads its Lease                   |
-	// | permissions are missing         | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED | slow; keeps the finalizer, Event  |
+	// | permissions are missing         | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED | retries; keeps the finalizer, Event |
 	DeleteLoadBalancer(context.Context, *DeleteLoadBalancerRequest) (*DeleteLoadBalancerResponse, error)
 	// ListLoadBalancers lists the load balancers of this cluster page by page. The host uses it after a restart, instead of
 	// one Ensure per Service, and to find drift and orphans.

@@ -105,15 +105,15 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     library cannot identify the caller on a Unix socket, the modes of the socket and of its directory are the check.
     """
     ERROR_REASON_CLOUD_CREDENTIALS_INVALID: _ErrorReason.ValueType  # 51
-    """The cloud rejects the provider's credentials. Code UNAUTHENTICATED. slow; freezes destructive work."""
+    """The cloud rejects the provider's credentials. Code UNAUTHENTICATED. retry; freezes destructive work."""
     ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED: _ErrorReason.ValueType  # 52
-    """The provider's credentials have expired. Code UNAUTHENTICATED. slow; freezes destructive work."""
+    """The provider's credentials have expired. Code UNAUTHENTICATED. retry; freezes destructive work."""
     ERROR_REASON_CLOUD_PERMISSION_DENIED: _ErrorReason.ValueType  # 53
-    """The credentials are valid but lack a permission (metadata "action"). Code PERMISSION_DENIED. slow; an Event; proves
-    nothing about existence.
+    """The credentials are valid but lack a permission (metadata "action"). Code PERMISSION_DENIED. retry, since a right
+    that was granted can take minutes to work; an Event; proves nothing about existence.
     """
     ERROR_REASON_INVALID_PROVIDER_CONFIG: _ErrorReason.ValueType  # 54
-    """The provider's own configuration is invalid. Code FAILED_PRECONDITION. slow; freezes destructive work."""
+    """The provider's own configuration is invalid. Code FAILED_PRECONDITION. retry; freezes destructive work."""
     ERROR_REASON_STALE_LEADER: _ErrorReason.ValueType  # 55
     """The caller is a former leader, or nobody leads. Code FAILED_PRECONDITION. The host sends no mutations until `Lead`
     succeeds again.
@@ -235,15 +235,15 @@ ERROR_REASON_PEER_NOT_TRUSTED: ErrorReason.ValueType  # 50
 library cannot identify the caller on a Unix socket, the modes of the socket and of its directory are the check.
 """
 ERROR_REASON_CLOUD_CREDENTIALS_INVALID: ErrorReason.ValueType  # 51
-"""The cloud rejects the provider's credentials. Code UNAUTHENTICATED. slow; freezes destructive work."""
+"""The cloud rejects the provider's credentials. Code UNAUTHENTICATED. retry; freezes destructive work."""
 ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED: ErrorReason.ValueType  # 52
-"""The provider's credentials have expired. Code UNAUTHENTICATED. slow; freezes destructive work."""
+"""The provider's credentials have expired. Code UNAUTHENTICATED. retry; freezes destructive work."""
 ERROR_REASON_CLOUD_PERMISSION_DENIED: ErrorReason.ValueType  # 53
-"""The credentials are valid but lack a permission (metadata "action"). Code PERMISSION_DENIED. slow; an Event; proves
-nothing about existence.
+"""The credentials are valid but lack a permission (metadata "action"). Code PERMISSION_DENIED. retry, since a right
+that was granted can take minutes to work; an Event; proves nothing about existence.
 """
 ERROR_REASON_INVALID_PROVIDER_CONFIG: ErrorReason.ValueType  # 54
-"""The provider's own configuration is invalid. Code FAILED_PRECONDITION. slow; freezes destructive work."""
+"""The provider's own configuration is invalid. Code FAILED_PRECONDITION. retry; freezes destructive work."""
 ERROR_REASON_STALE_LEADER: ErrorReason.ValueType  # 55
 """The caller is a former leader, or nobody leads. Code FAILED_PRECONDITION. The host sends no mutations until `Lead`
 succeeds again.

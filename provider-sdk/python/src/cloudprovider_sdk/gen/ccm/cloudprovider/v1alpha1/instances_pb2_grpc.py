@@ -86,7 +86,7 @@ class InstancesServicer:
         | a key is empty or duplicate | INVALID_ARGUMENT        | INVALID_ARGUMENT_SHAPE | counts a bug of its own          |
         | the cloud throttles        | RESOURCE_EXHAUSTED       | RATE_LIMITED          | pauses reads for RetryInfo        |
         | the cloud is down          | UNAVAILABLE              | CLOUD_API_UNAVAILABLE | retries, freezes destructive work |
-        | permissions are missing    | PERMISSION_DENIED        | CLOUD_PERMISSION_DENIED | slow; proves nothing            |
+        | permissions are missing    | PERMISSION_DENIED        | CLOUD_PERMISSION_DENIED | retries; proves nothing         |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -41,7 +41,7 @@ class InstancesStub:
     | a key is empty or duplicate | INVALID_ARGUMENT        | INVALID_ARGUMENT_SHAPE | counts a bug of its own          |
     | the cloud throttles        | RESOURCE_EXHAUSTED       | RATE_LIMITED          | pauses reads for RetryInfo        |
     | the cloud is down          | UNAVAILABLE              | CLOUD_API_UNAVAILABLE | retries, freezes destructive work |
-    | permissions are missing    | PERMISSION_DENIED        | CLOUD_PERMISSION_DENIED | slow; proves nothing            |
+    | permissions are missing    | PERMISSION_DENIED        | CLOUD_PERMISSION_DENIED | retries; proves nothing         |
     """
     WatchInstances: _aio.UnaryStreamMultiCallable[_instances_pb2.WatchInstancesRequest, _instances_pb2.WatchInstancesResponse]
     """WatchInstances streams the keys of changed instances, so that the host need not wait for its next sweep (the periodic
@@ -124,7 +124,7 @@ class InstancesServicer(metaclass=_abc_1.ABCMeta):
         | a key is empty or duplicate | INVALID_ARGUMENT        | INVALID_ARGUMENT_SHAPE | counts a bug of its own          |
         | the cloud throttles        | RESOURCE_EXHAUSTED       | RATE_LIMITED          | pauses reads for RetryInfo        |
         | the cloud is down          | UNAVAILABLE              | CLOUD_API_UNAVAILABLE | retries, freezes destructive work |
-        | permissions are missing    | PERMISSION_DENIED        | CLOUD_PERMISSION_DENIED | slow; proves nothing            |
+        | permissions are missing    | PERMISSION_DENIED        | CLOUD_PERMISSION_DENIED | retries; proves nothing         |
         """
 
     @_abc_1.abstractmethod

@@ -86,7 +86,7 @@ class LoadBalancersServicer:
         |-------------------------|-------------------|-------------------------|----------------------|
         | it does not exist       | OK, state ABSENT  |                         | records it           |
         | another cluster owns it | OK, NOT_OWNED     |                         | leaves it alone      |
-        | permissions are missing | PERMISSION_DENIED | CLOUD_PERMISSION_DENIED | slow; proves nothing |
+        | permissions are missing | PERMISSION_DENIED | CLOUD_PERMISSION_DENIED | retries; proves nothing |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -173,7 +173,7 @@ class LoadBalancersServicer:
         | only a legacy one exists, adoption REFUSE | OK        |                | removes the finalizer; nothing was touched |
         | a newer Ensure has overtaken it | ABORTED             | STALE_REVISION | checks the Service again                   |
         | a former leader calls           | FAILED_PRECONDITION | STALE_LEADER   | freezes, reads its Lease                   |
-        | permissions are missing         | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED | slow; keeps the finalizer, Event  |
+        | permissions are missing         | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED | retries; keeps the finalizer, Event |
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -32,7 +32,7 @@ class LoadBalancersStub:
     |-------------------------|-------------------|-------------------------|----------------------|
     | it does not exist       | OK, state ABSENT  |                         | records it           |
     | another cluster owns it | OK, NOT_OWNED     |                         | leaves it alone      |
-    | permissions are missing | PERMISSION_DENIED | CLOUD_PERMISSION_DENIED | slow; proves nothing |
+    | permissions are missing | PERMISSION_DENIED | CLOUD_PERMISSION_DENIED | retries; proves nothing |
     """
     EnsureLoadBalancer: _aio.UnaryUnaryMultiCallable[_load_balancers_pb2.EnsureLoadBalancerRequest, _load_balancers_pb2.EnsureLoadBalancerResponse]
     """EnsureLoadBalancer creates or changes the load balancer to match the request, or leaves it alone if it already does.
@@ -107,7 +107,7 @@ class LoadBalancersStub:
     | only a legacy one exists, adoption REFUSE | OK        |                | removes the finalizer; nothing was touched |
     | a newer Ensure has overtaken it | ABORTED             | STALE_REVISION | checks the Service again                   |
     | a former leader calls           | FAILED_PRECONDITION | STALE_LEADER   | freezes, reads its Lease                   |
-    | permissions are missing         | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED | slow; keeps the finalizer, Event  |
+    | permissions are missing         | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED | retries; keeps the finalizer, Event |
     """
     ListLoadBalancers: _aio.UnaryUnaryMultiCallable[_load_balancers_pb2.ListLoadBalancersRequest, _load_balancers_pb2.ListLoadBalancersResponse]
     """ListLoadBalancers lists the load balancers of this cluster page by page. The host uses it after a restart, instead of
@@ -146,7 +146,7 @@ class LoadBalancersServicer(metaclass=_abc_1.ABCMeta):
         |-------------------------|-------------------|-------------------------|----------------------|
         | it does not exist       | OK, state ABSENT  |                         | records it           |
         | another cluster owns it | OK, NOT_OWNED     |                         | leaves it alone      |
-        | permissions are missing | PERMISSION_DENIED | CLOUD_PERMISSION_DENIED | slow; proves nothing |
+        | permissions are missing | PERMISSION_DENIED | CLOUD_PERMISSION_DENIED | retries; proves nothing |
         """
 
     @_abc_1.abstractmethod
@@ -239,7 +239,7 @@ class LoadBalancersServicer(metaclass=_abc_1.ABCMeta):
         | only a legacy one exists, adoption REFUSE | OK        |                | removes the finalizer; nothing was touched |
         | a newer Ensure has overtaken it | ABORTED             | STALE_REVISION | checks the Service again                   |
         | a former leader calls           | FAILED_PRECONDITION | STALE_LEADER   | freezes, reads its Lease                   |
-        | permissions are missing         | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED | slow; keeps the finalizer, Event  |
+        | permissions are missing         | PERMISSION_DENIED   | CLOUD_PERMISSION_DENIED | retries; keeps the finalizer, Event |
         """
 
     @_abc_1.abstractmethod
