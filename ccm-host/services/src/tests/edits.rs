@@ -160,7 +160,7 @@ async fn an_edit_that_takes_time_takes_the_nodes_along() {
 #[tokio::test(start_paused = true)]
 async fn nodes_follow_after_a_restart_though_the_edit_still_fails() {
     let mut world = made().await;
-    refuses_edits(&world, Some(ErrorReason::QuotaExceeded));
+    refuses_edits(&world, Some(ErrorReason::InvalidArgumentShape));
     port(&world, 81);
     world.pass(SOON).await;
     world.stop().await;

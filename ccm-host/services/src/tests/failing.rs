@@ -46,8 +46,14 @@ async fn each_class_of_errors_has_its_pace() {
     let rows = [
         ("Q-2, SVC-28: plain", error(method::ENSURE, None), &[5, 10, 20, 40][..], 2),
         ("Q-3, SVC-30: exact, and the backoff does not grow", exact(), &[42, 42, 42, 42], 2),
-        ("slow", of(R::QuotaExceeded), &[300, 300, 300], 2),
-        ("slow, and later if the provider says so", after(Some(R::QuotaExceeded), 450), &[450, 450], 2),
+        ("full today, perhaps not in a moment", of(R::QuotaExceeded), &[5, 10, 20, 40], 2),
+        ("slow", of(R::InvalidArgumentShape), &[300, 300, 300], 2),
+        (
+            "slow, and later if the provider says so",
+            after(Some(R::InvalidArgumentShape), 450),
+            &[450, 450],
+            2,
+        ),
         ("waits for a change", of(R::InvalidConfiguration), &[], 2),
         ("names the flag, waits for a change", of(R::AdoptionRefused), &[], 2),
         ("SVC-27: let go quietly", of(R::ImplementedElsewhere), &[], 1),

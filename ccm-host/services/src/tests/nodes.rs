@@ -348,7 +348,9 @@ async fn a_failed_update_is_told_and_tried_again_in_its_time() {
 #[tokio::test(start_paused = true)]
 async fn churn_does_not_hot_loop_a_failing_cloud() {
     let world = with([node("n1")], services(&["a"])).await;
-    world.cloud.fail_always(method::UPDATE, Some(error(method::UPDATE, Some(ErrorReason::QuotaExceeded))));
+    world
+        .cloud
+        .fail_always(method::UPDATE, Some(error(method::UPDATE, Some(ErrorReason::InvalidArgumentShape))));
     for number in 2..=20 {
         world.cluster.put(node(&format!("n{number:02}")));
         world.pass(Duration::from_secs(5)).await;

@@ -85,8 +85,8 @@ async fn what_the_provider_asks_to_wait_is_waited() {
     let rows = [
         ("RetryInfo", after(R::RateLimited, 20), Duration::from_secs(50), 3),
         (
-            "a full table",
-            error(method::ENSURE_ROUTE, Some(R::RouteTableFull)),
+            "a request that breaks the contract",
+            error(method::ENSURE_ROUTE, Some(R::InvalidArgumentShape)),
             SLOW_RETRY - Duration::from_secs(1),
             1,
         ),

@@ -81,9 +81,9 @@ const (
 	// "LoadBalancers" and "Routes". The host pauses these for that long, or all if there is none that it knows: all reads if a
 	// read was throttled, all mutations if a mutation was.
 	ErrorReason_ERROR_REASON_RATE_LIMITED ErrorReason = 30
-	// A quota of the account is exhausted. Code RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure. slow; an Event.
+	// A quota of the account is exhausted. Code RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure. retry; an Event.
 	ErrorReason_ERROR_REASON_QUOTA_EXCEEDED ErrorReason = 31
-	// The cloud is out of capacity. Code RESOURCE_EXHAUSTED. slow; an Event.
+	// The cloud is out of capacity. Code RESOURCE_EXHAUSTED. retry; an Event.
 	ErrorReason_ERROR_REASON_CAPACITY_UNAVAILABLE ErrorReason = 32
 	// A temporary failure. Code UNAVAILABLE, with RetryInfo. The host retries after exactly that long; the backoff does not
 	// grow.
@@ -103,7 +103,7 @@ const (
 	ErrorReason_ERROR_REASON_NEEDS_ENSURE ErrorReason = 44
 	// The route's target has changed since it was listed. Item error. The host lists again.
 	ErrorReason_ERROR_REASON_ROUTE_CHANGED ErrorReason = 45
-	// The cloud's route tables are full. Code RESOURCE_EXHAUSTED. slow; an Event on the node.
+	// The cloud's route tables are full. Code RESOURCE_EXHAUSTED. retry; an Event on the node.
 	ErrorReason_ERROR_REASON_ROUTE_TABLE_FULL ErrorReason = 46
 	// The request refers to its backend set by a digest that the provider does not know. Code FAILED_PRECONDITION, metadata
 	// "digest". Never an item error. The host resends the request with all nodes at once.
@@ -355,9 +355,9 @@ const file_ccm_cloudprovider_v1alpha1_errors_proto_rawDesc = "" +
 	"\x19ERROR_REASON_RATE_LIMITED\x10\x1e\x1a\x1a\x92\xdb\x18\x16\n" +
 	"\x12RESOURCE_EXHAUSTED\x10\x01\x12;\n" +
 	"\x1bERROR_REASON_QUOTA_EXCEEDED\x10\x1f\x1a\x1a\x92\xdb\x18\x16\n" +
-	"\x12RESOURCE_EXHAUSTED\x10\x02\x12A\n" +
+	"\x12RESOURCE_EXHAUSTED\x10\x01\x12A\n" +
 	"!ERROR_REASON_CAPACITY_UNAVAILABLE\x10 \x1a\x1a\x92\xdb\x18\x16\n" +
-	"\x12RESOURCE_EXHAUSTED\x10\x02\x121\n" +
+	"\x12RESOURCE_EXHAUSTED\x10\x01\x121\n" +
 	"\x18ERROR_REASON_RETRY_LATER\x10!\x1a\x13\x92\xdb\x18\x0f\n" +
 	"\vUNAVAILABLE\x10\x01\x129\n" +
 	" ERROR_REASON_PROVIDER_OVERLOADED\x10\"\x1a\x13\x92\xdb\x18\x0f\n" +
@@ -375,7 +375,7 @@ const file_ccm_cloudprovider_v1alpha1_errors_proto_rawDesc = "" +
 	"\x1aERROR_REASON_ROUTE_CHANGED\x10-\x1a\x0f\x92\xdb\x18\v\n" +
 	"\aABORTED\x10\x01\x12=\n" +
 	"\x1dERROR_REASON_ROUTE_TABLE_FULL\x10.\x1a\x1a\x92\xdb\x18\x16\n" +
-	"\x12RESOURCE_EXHAUSTED\x10\x02\x12A\n" +
+	"\x12RESOURCE_EXHAUSTED\x10\x01\x12A\n" +
 	" ERROR_REASON_UNKNOWN_BACKEND_SET\x10/\x1a\x1b\x92\xdb\x18\x17\n" +
 	"\x13FAILED_PRECONDITION\x10\x01\x12:\n" +
 	"\x1dERROR_REASON_PEER_NOT_TRUSTED\x102\x1a\x17\x92\xdb\x18\x13\n" +

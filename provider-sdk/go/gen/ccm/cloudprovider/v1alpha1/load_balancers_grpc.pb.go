@@ -73,7 +73,7 @@ type LoadBalancersClient interface {
 	// | another operation is running  | ABORTED             | CONCURRENT_OPERATION  | retries soon                        |
 	// | another cluster uses the name | ALREADY_EXISTS      | OWNED_BY_OTHER_CLUSTER | writes an Event, waits for a change |
 	// | a legacy one exists, adoption REFUSE | FAILED_PRECONDITION | ADOPTION_REFUSED | writes an Event with the flag, waits |
-	// | the quota is exhausted        | RESOURCE_EXHAUSTED  | QUOTA_EXCEEDED        | slow; writes an Event               |
+	// | the quota is exhausted        | RESOURCE_EXHAUSTED  | QUOTA_EXCEEDED        | retries; writes an Event            |
 	// | a former leader calls         | FAILED_PRECONDITION | STALE_LEADER          | freezes, reads its Lease            |
 	// | the backend set's digest is unknown | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET | resends with all nodes at once  |
 	EnsureLoadBalancer(ctx context.Context, in *EnsureLoadBalancerRequest, opts ...grpc.CallOption) (*EnsureLoadBalancerResponse, error)
@@ -238,7 +238,7 @@ type LoadBalancersServer interface {
 	// | another operation is running  | ABORTED             | CONCURRENT_OPERATION  | retries soon                        |
 	// | another cluster uses the name | ALREADY_EXISTS      | OWNED_BY_OTHER_CLUSTER | writes an Event, waits for a change |
 	// | a legacy one exists, adoption REFUSE | FAILED_PRECONDITION | ADOPTION_REFUSED | writes an Event with the flag, waits |
-	// | the quota is exhausted        | RESOURCE_EXHAUSTED  | QUOTA_EXCEEDED        | slow; writes an Event               |
+	// | the quota is exhausted        | RESOURCE_EXHAUSTED  | QUOTA_EXCEEDED        | retries; writes an Event            |
 	// | a former leader calls         | FAILED_PRECONDITION | STALE_LEADER          | freezes, reads its Lease            |
 	// | the backend set's digest is unknown | FAILED_PRECONDITION | UNKNOWN_BACKEND_SET | resends with all nodes at once  |
 	EnsureLoadBalancer(context.Context, *EnsureLoadBalancerRequest) (*EnsureLoadBalancerResponse, error)

@@ -54,7 +54,7 @@ type RoutesClient interface {
 	// | the route exists          | OK, item with route  |                        | marks the network available          |
 	// | still running             | OK, item in_progress |                        | repeats the request                  |
 	// | the target does not exist | OK, item error       | INSTANCE_NOT_FOUND     | retries; writes an Event on the node |
-	// | the table is full         | OK, item error       | ROUTE_TABLE_FULL       | slow; writes an Event on the node    |
+	// | the table is full         | OK, item error       | ROUTE_TABLE_FULL       | retries; writes an Event on the node |
 	// | another cluster owns the destination | OK, item error | OWNED_BY_OTHER_CLUSTER | writes an Event, waits          |
 	// | too many items            | INVALID_ARGUMENT     | BATCH_TOO_LARGE        | splits                               |
 	// | a former leader calls     | FAILED_PRECONDITION  | STALE_LEADER           | freezes, reads its Lease             |
@@ -145,7 +145,7 @@ type RoutesServer interface {
 	// | the route exists          | OK, item with route  |                        | marks the network available          |
 	// | still running             | OK, item in_progress |                        | repeats the request                  |
 	// | the target does not exist | OK, item error       | INSTANCE_NOT_FOUND     | retries; writes an Event on the node |
-	// | the table is full         | OK, item error       | ROUTE_TABLE_FULL       | slow; writes an Event on the node    |
+	// | the table is full         | OK, item error       | ROUTE_TABLE_FULL       | retries; writes an Event on the node |
 	// | another cluster owns the destination | OK, item error | OWNED_BY_OTHER_CLUSTER | writes an Event, waits          |
 	// | too many items            | INVALID_ARGUMENT     | BATCH_TOO_LARGE        | splits                               |
 	// | a former leader calls     | FAILED_PRECONDITION  | STALE_LEADER           | freezes, reads its Lease             |

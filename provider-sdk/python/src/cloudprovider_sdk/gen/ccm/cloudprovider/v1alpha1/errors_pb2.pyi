@@ -71,9 +71,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     read was throttled, all mutations if a mutation was.
     """
     ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 31
-    """A quota of the account is exhausted. Code RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure. slow; an Event."""
+    """A quota of the account is exhausted. Code RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure. retry; an Event."""
     ERROR_REASON_CAPACITY_UNAVAILABLE: _ErrorReason.ValueType  # 32
-    """The cloud is out of capacity. Code RESOURCE_EXHAUSTED. slow; an Event."""
+    """The cloud is out of capacity. Code RESOURCE_EXHAUSTED. retry; an Event."""
     ERROR_REASON_RETRY_LATER: _ErrorReason.ValueType  # 33
     """A temporary failure. Code UNAVAILABLE, with RetryInfo. The host retries after exactly that long; the backoff does not
     grow.
@@ -95,7 +95,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_ROUTE_CHANGED: _ErrorReason.ValueType  # 45
     """The route's target has changed since it was listed. Item error. The host lists again."""
     ERROR_REASON_ROUTE_TABLE_FULL: _ErrorReason.ValueType  # 46
-    """The cloud's route tables are full. Code RESOURCE_EXHAUSTED. slow; an Event on the node."""
+    """The cloud's route tables are full. Code RESOURCE_EXHAUSTED. retry; an Event on the node."""
     ERROR_REASON_UNKNOWN_BACKEND_SET: _ErrorReason.ValueType  # 47
     """The request refers to its backend set by a digest that the provider does not know. Code FAILED_PRECONDITION, metadata
     "digest". Never an item error. The host resends the request with all nodes at once.
@@ -201,9 +201,9 @@ contract whose calls share the exhausted quota, separated by commas, of "Instanc
 read was throttled, all mutations if a mutation was.
 """
 ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 31
-"""A quota of the account is exhausted. Code RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure. slow; an Event."""
+"""A quota of the account is exhausted. Code RESOURCE_EXHAUSTED, with google.rpc.QuotaFailure. retry; an Event."""
 ERROR_REASON_CAPACITY_UNAVAILABLE: ErrorReason.ValueType  # 32
-"""The cloud is out of capacity. Code RESOURCE_EXHAUSTED. slow; an Event."""
+"""The cloud is out of capacity. Code RESOURCE_EXHAUSTED. retry; an Event."""
 ERROR_REASON_RETRY_LATER: ErrorReason.ValueType  # 33
 """A temporary failure. Code UNAVAILABLE, with RetryInfo. The host retries after exactly that long; the backoff does not
 grow.
@@ -225,7 +225,7 @@ ERROR_REASON_NEEDS_ENSURE: ErrorReason.ValueType  # 44
 ERROR_REASON_ROUTE_CHANGED: ErrorReason.ValueType  # 45
 """The route's target has changed since it was listed. Item error. The host lists again."""
 ERROR_REASON_ROUTE_TABLE_FULL: ErrorReason.ValueType  # 46
-"""The cloud's route tables are full. Code RESOURCE_EXHAUSTED. slow; an Event on the node."""
+"""The cloud's route tables are full. Code RESOURCE_EXHAUSTED. retry; an Event on the node."""
 ERROR_REASON_UNKNOWN_BACKEND_SET: ErrorReason.ValueType  # 47
 """The request refers to its backend set by a digest that the provider does not know. Code FAILED_PRECONDITION, metadata
 "digest". Never an item error. The host resends the request with all nodes at once.
