@@ -112,6 +112,7 @@ func TestTheEmulatorAnswersAsElasticLoadBalancingDoes(t *testing.T) {
 		Name: aws.String("web"), Type: elbtypes.LoadBalancerTypeEnumNetwork, SecurityGroups: []string{network.SecurityGroup},
 		SubnetMappings: []elbtypes.SubnetMapping{
 			{SubnetId: aws.String(network.Subnets[emulator.Zones[0]]), AllocationId: address.AllocationId},
+			{SubnetId: aws.String(network.Subnets[emulator.Zones[1]]), PrivateIPv4Address: aws.String("10.0.64.9")},
 		},
 	}
 	made := must(client.CreateLoadBalancer(ctx, input))(t).LoadBalancers[0]
@@ -119,7 +120,13 @@ func TestTheEmulatorAnswersAsElasticLoadBalancingDoes(t *testing.T) {
 		t.Errorf("the ARN of a network balancer is %s", *made.LoadBalancerArn)
 	}
 	is("without a scheme", string(made.Scheme), "internet-facing")
-	is("its elastic address", aws.ToString(made.AvailabilityZones[0].LoadBalancerAddresses[0].AllocationId), *address.AllocationId)
+	given := map[string]string{}
+	for _, zone := range made.AvailabilityZones {
+		of := zone.LoadBalancerAddresses[0]
+		given[aws.ToString(zone.SubnetId)] = aws.ToString(of.AllocationId) + aws.ToString(of.PrivateIPv4Address)
+	}
+	is("its elastic address", given[network.Subnets[emulator.Zones[0]]], *address.AllocationId)
+	is("its private address", given[network.Subnets[emulator.Zones[1]]], "10.0.64.9")
 	again := must(client.CreateLoadBalancer(ctx, input))(t).LoadBalancers[0]
 	is("the same once more", *again.LoadBalancerArn, *made.LoadBalancerArn)
 	input.Scheme = elbtypes.LoadBalancerSchemeEnumInternal

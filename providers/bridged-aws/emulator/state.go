@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,9 +28,9 @@ type Balancer struct {
 	Ports []int32 `json:"ports"`
 	// Groups are the IDs of its security groups.
 	Groups []string `json:"groups,omitempty"`
-	// Instances are its sorted backends; for a network balancer those of its first target group.
+	// Instances are its sorted backends; for a network balancer those of its first target group, but for those that are leaving it.
 	Instances []string `json:"instances"`
-	// Addresses are the allocations of its elastic addresses, sorted.
+	// Addresses are those that it was given, elastic ones by their allocations: "SUBNET=ADDRESS", sorted.
 	Addresses []string `json:"addresses,omitempty"`
 }
 
@@ -115,7 +116,8 @@ func (c *Cloud) networkBalancer(ctx context.Context, found elbv2types.LoadBalanc
 	one := Balancer{Name: aws.ToString(found.LoadBalancerName), Kind: string(found.Type), DNS: aws.ToString(found.DNSName), Groups: found.SecurityGroups}
 	for _, zone := range found.AvailabilityZones {
 		for _, address := range zone.LoadBalancerAddresses {
-			one.Addresses = append(one.Addresses, aws.ToString(address.AllocationId))
+			one.Addresses = append(one.Addresses,
+				aws.ToString(zone.SubnetId)+"="+aws.ToString(cmp.Or(address.AllocationId, address.PrivateIPv4Address)))
 		}
 	}
 	slices.Sort(one.Addresses)
@@ -134,14 +136,8 @@ func (c *Cloud) networkBalancer(ctx context.Context, found elbv2types.LoadBalanc
 	if err != nil {
 		return one, err
 	}
-	targets, err := c.elbv2.DescribeTargetHealth(ctx, &elbv2.DescribeTargetHealthInput{TargetGroupArn: groups.TargetGroups[0].TargetGroupArn})
-	if err != nil {
-		return one, err
-	}
-	for _, target := range targets.TargetHealthDescriptions {
-		one.Instances = append(one.Instances, aws.ToString(target.Target.Id))
-	}
-	return one.sorted(), nil
+	one.Instances, err = c.targets(ctx, groups.TargetGroups[0].TargetGroupArn)
+	return one.sorted(), err
 }
 
 // sorted also replaces nil slices, so that JSON has empty lists rather than null.

@@ -8,6 +8,7 @@ use cloudprovider_proto::v1alpha1::{
     ListLoadBalancersRequest, LoadBalancer, LoadBalancerState, LoadBalancerUpdate, LoadBalancerUpdateResult,
     NodeRef, Ownership, Protocol, Service, ServicePort, ServiceRef, TrafficPolicy, UpdateOutcome,
 };
+use serde_json::{Value, json};
 use tonic::Status;
 
 use crate::aws::{Aws, Instance, Provider, cluster};
@@ -473,26 +474,92 @@ async fn whoever_waits_for_a_new_balancer_asks_for_nothing_else() {
     }
 }
 
+/// Elastic addresses or, inside the network, private ones: each in the subnet that stands at its place.
 #[tokio::test]
-async fn a_balancer_has_the_elastic_addresses_that_its_user_owns() {
+async fn a_balancer_has_the_addresses_that_its_service_names() {
     let mut aws = Aws::start().await;
     let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
-    let mut ids: [String; 2] = [aws.tell("address").await, aws.tell("address").await];
-    let with =
-        |ids: &str| service(1, &[("aws-load-balancer-eip-allocations", ids)], &[(Protocol::Tcp, 80, 30_001)]);
-    let native = aws.native(&SERVE).await;
-    let refused = try_ensure(&native, &with(&ids[0]), &nodes, "one", Adoption::Refuse).await.unwrap_err();
-    assert!(refused.message().contains("1 allocations for 2 subnets"), "{refused}");
+    let elastic: [String; 2] = [aws.tell("address").await, aws.tell("address").await];
+    let [first, second] = ["us-east-1a", "us-east-1b"].map(|zone| aws.subnets[zone].clone());
+    let (backwards, private) = (format!("{second},{first}"), ["10.0.0.9".to_owned(), "10.0.64.9".to_owned()]);
+    let internal = ("aws-load-balancer-internal", "true");
+    let (of_elastic, of_private) =
+        ("aws-load-balancer-eip-allocations", "aws-load-balancer-private-ipv4-addresses");
+    let web = |annotations: &[(&str, &str)]| service(1, annotations, &[(Protocol::Tcp, 80, 30_001)]);
+    let (native, published) = (aws.native(&SERVE).await, aws.published().await);
+    for (annotation, what) in [(of_elastic, "1 allocations"), (of_private, "1 addresses")] {
+        let one = web(&[internal, (annotation, "one")]);
+        let refused = try_ensure(&native, &one, &nodes, "one", Adoption::Refuse).await.unwrap_err();
+        assert!(refused.message().contains(&format!("{what} for 2 subnets")), "{refused}");
+    }
     assert_eq!(left(&mut aws).await, Vec::<String>::new());
-    ensure(&native, &with(&ids.join(",")), &nodes, "one").await;
+    let (all_elastic, all_private) = (elastic.join(","), private.join(","));
+    let rows = [
+        (web(&[(of_elastic, &all_elastic)]), &elastic),
+        (web(&[internal, (of_private, &all_private)]), &private),
+        // The published one does as EC2 lists them.
+        (
+            web(&[internal, ("aws-load-balancer-subnets", &backwards), (of_private, "10.0.64.9,10.0.0.9")]),
+            &private,
+        ),
+    ];
+    for (service, [in_first, in_second]) in rows {
+        let mut at = [format!("{first}={in_first}"), format!("{second}={in_second}")];
+        at.sort();
+        let at = format!(" at [{}]", at.join(" "));
+        ensure(&native, &service, &nodes, "one").await;
+        let made = left(&mut aws).await;
+        assert!(made[0].ends_with(&at), "{made:?}, not{at}");
+        let then = aws.tell("calls").await;
+        ensure(&published, &service, &nodes, "one").await;
+        assert_eq!(aws.changes_since(&then).await, BTreeMap::new());
+        assert!(try_delete(&native, &service, Adoption::Refuse).await.unwrap());
+        assert_eq!(left(&mut aws).await, Vec::<String>::new());
+    }
+    // Both pair alike.
+    let service = web(&[internal, (of_private, &all_private)]);
+    ensure(&published, &service, &nodes, "one").await;
     let made = left(&mut aws).await;
-    ids.sort();
-    assert!(made[0].ends_with(&format!(" at [{}]", ids.join(" "))), "{made:?}");
-    let published = aws.published().await;
     let then = aws.tell("calls").await;
-    ensure(&published, &with(&ids.join(",")), &nodes, "one").await;
-    assert_eq!(aws.changes_since(&then).await, BTreeMap::new());
+    ensure(&native, &service, &nodes, "one").await;
+    assert_eq!(aws.changes_since(&then).await.keys().collect::<Vec<_>>(), ["elasticloadbalancing:AddTags"]);
     assert_eq!(left(&mut aws).await, made);
+}
+
+/// Of nodes that have the labels which a Service names, and of those alone.
+#[tokio::test]
+async fn a_service_selects_its_nodes_by_labels() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let with_label = |at: usize, pool: &str| NodeRef {
+        labels: [("pool".to_owned(), pool.to_owned())].into(),
+        ..instances[at].node()
+    };
+    let before = [with_label(0, "web"), with_label(1, "batch")];
+    let after = [with_label(0, "batch"), with_label(1, "web")];
+    let by = ("aws-load-balancer-target-node-labels", "pool=web");
+    let of_network = service(1, &[by], &[(Protocol::Tcp, 80, 30_001)]);
+    let of_classic = crate::classic::classic(2, &[by], &[(80, 30_002)]);
+    let native = aws.native(&["--load-balancers=classic", "--target-node-labels=pool"]).await;
+    let published = aws.published().await;
+    for service in [of_network, of_classic] {
+        let mut behind = async || {
+            let all: Vec<Value> = aws.tell("balancers").await;
+            all[0]["instances"].clone()
+        };
+        let mut expect = async |at: usize| assert_eq!(behind().await, json!([instances[at].id]));
+        ensure(&native, &service, &before, "one").await;
+        expect(0).await;
+        ensure(&published, &service, &before, "one").await;
+        expect(0).await;
+        let services = [service];
+        assert_eq!(update(&native, &services, &after, "two").await, 1);
+        expect(1).await;
+        assert_eq!(update(&published, &services, &before, "three").await, 1);
+        expect(0).await;
+        assert!(try_delete(&native, &services[0], LEGACY).await.unwrap());
+    }
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -146,7 +146,7 @@ def create_named(self, name, scheme=None, loadbalancer_type=None, tags=None, **k
             raise DuplicateLoadBalancerName()
     balancer = create_newer(self, name=name, scheme=scheme, loadbalancer_type=loadbalancer_type, tags=None, **kwargs)
     balancer.attrs.setdefault("access_logs.s3.enabled", "false")
-    balancer.allocations = {one["SubnetId"]: one["AllocationId"] for one in mappings if "AllocationId" in one}
+    balancer.mappings = {one["SubnetId"]: one for one in mappings}
     if balancer.type == "network":
         del self.load_balancers[balancer.arn]
         balancer.arn = balancer.arn.replace(":loadbalancer/app/", ":loadbalancer/net/")
@@ -164,12 +164,13 @@ zones_of = FakeLoadBalancer.availability_zones.fget
 def zones_with_addresses(self):
     zones = zones_of(self)
     for zone in zones:
-        allocation = getattr(self, "allocations", {}).get(zone.subnet_id)
-        zone.load_balancer_addresses = [{"AllocationId": allocation}] if allocation else []
+        given = getattr(self, "mappings", {}).get(zone.subnet_id, {})
+        address = {name: given[name] for name in ("AllocationId", "PrivateIPv4Address") if name in given}
+        zone.load_balancer_addresses = [address] if address else []
     return zones
 
 
-# moto does not show the elastic addresses of a balancer.
+# moto does not show the addresses that a balancer was given.
 FakeLoadBalancer.availability_zones = property(zones_with_addresses)
 
 find = ELBv2Backend.describe_load_balancers
