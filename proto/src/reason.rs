@@ -74,7 +74,7 @@ mod tests {
     fn what_goes_with_a_reason_is_read_from_its_options() {
         assert_eq!(ErrorReason::Unspecified.codes(), [Code::Unknown, Code::Internal]);
         assert_eq!(ErrorReason::StaleLeader.code(), Code::FailedPrecondition);
-        assert_eq!(ErrorReason::QuotaExceeded.retry(), RetryClass::Slow);
+        assert_eq!(ErrorReason::InstanceAmbiguous.retry(), RetryClass::Slow);
         assert_eq!(ErrorReason::AdoptionRefused.retry(), RetryClass::Wait);
         assert!(ErrorReason::CloudApiUnavailable.freezes() && !ErrorReason::RateLimited.freezes());
     }
