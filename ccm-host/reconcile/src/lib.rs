@@ -396,6 +396,7 @@ mod tests {
             (Some(R::CloudCredentialsInvalid), None, Retry::Backoff, Retry::Backoff),
             (Some(R::CloudPermissionDenied), None, Retry::Backoff, Retry::Backoff),
             (Some(R::QuotaExceeded), None, Retry::Backoff, Retry::Backoff),
+            (Some(R::InvalidConfiguration), None, Retry::Backoff, Retry::Backoff),
             (Some(R::RouteTableFull), None, Retry::Backoff, Retry::Backoff),
             (Some(R::InstanceAmbiguous), None, Retry::After(SLOW_RETRY), Retry::After(SLOW_RETRY)),
             (Some(R::InstanceAmbiguous), Some(900), Retry::After(seconds(900)), Retry::After(seconds(900))),

@@ -156,7 +156,7 @@ async fn a_deletion_in_progress_keeps_the_finalizer_and_waits_exactly() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_deletion_keeps_the_finalizer() {
     let world = World::settled([node("n1"), lb("web")]).await;
-    let refused = error(method::DELETE, Some(ErrorReason::InvalidConfiguration));
+    let refused = error(method::DELETE, Some(ErrorReason::UnsupportedFeature));
     world.cloud.fail_always(method::DELETE, Some(refused));
     world.cluster.delete_service("web");
     world.pass(A_WHILE).await;

@@ -29,8 +29,8 @@ const METHODS: [&str; 4] = [method::ENSURE, method::UPDATE, method::DELETE, meth
 const REASONS: [Option<ErrorReason>; 5] = [
     None,
     Some(ErrorReason::RetryLater),
-    Some(ErrorReason::QuotaExceeded),
-    Some(ErrorReason::InvalidConfiguration),
+    Some(ErrorReason::InvalidArgumentShape),
+    Some(ErrorReason::UnsupportedFeature),
     Some(ErrorReason::NeedsEnsure),
 ];
 const SERVICES: [&str; 3] = ["a", "b", "c"];

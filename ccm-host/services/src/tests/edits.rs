@@ -58,7 +58,8 @@ fn last_wish(world: &World, begin: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn nodes_follow_while_an_edit_fails() {
     use ErrorReason as R;
-    for reason in [None, Some(R::QuotaExceeded), Some(R::InvalidConfiguration), Some(R::ConcurrentOperation)]
+    for reason in
+        [None, Some(R::InvalidArgumentShape), Some(R::UnsupportedFeature), Some(R::ConcurrentOperation)]
     {
         let world = made().await;
         refuses_edits(&world, reason);
@@ -98,7 +99,7 @@ async fn nodes_follow_while_the_edit_makes_no_sense() {
 #[tokio::test(start_paused = true)]
 async fn nodes_follow_after_the_edit_that_came_with_them_failed() {
     let world = made().await;
-    refuses_edits(&world, Some(ErrorReason::InvalidConfiguration));
+    refuses_edits(&world, Some(ErrorReason::UnsupportedFeature));
     world.cluster.remove_node("n1");
     port(&world, 81);
     world.pass(A_WHILE).await;
@@ -109,7 +110,7 @@ async fn nodes_follow_after_the_edit_that_came_with_them_failed() {
 #[tokio::test(start_paused = true)]
 async fn a_balancer_that_cannot_be_updated_is_ensured_as_it_was_applied() {
     let world = made().await;
-    world.cloud.fail_next(method::ENSURE, error(method::ENSURE, Some(ErrorReason::InvalidConfiguration)));
+    world.cloud.fail_next(method::ENSURE, error(method::ENSURE, Some(ErrorReason::UnsupportedFeature)));
     port(&world, 81);
     world.pass(SOON).await;
     world.cloud.fail_next(method::UPDATE, error(method::UPDATE, Some(ErrorReason::NeedsEnsure)));
@@ -193,7 +194,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let name = || prop::sample::select(&["n1", "n2", "n3", "n4"][..]);
-    let reasons = [None, Some(ErrorReason::QuotaExceeded), Some(ErrorReason::InvalidConfiguration)];
+    let reasons = [None, Some(ErrorReason::InvalidArgumentShape), Some(ErrorReason::UnsupportedFeature)];
     prop_oneof![
         2 => (80..84_u16).prop_map(Step::Port),
         1 => any::<bool>().prop_map(Step::BadRange),

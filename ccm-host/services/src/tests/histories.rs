@@ -25,8 +25,8 @@ const METHODS: [&str; 4] = [method::ENSURE, method::UPDATE, method::DELETE, meth
 const REASONS: [Option<ErrorReason>; 7] = [
     None,
     Some(ErrorReason::RetryLater),
-    Some(ErrorReason::QuotaExceeded),
-    Some(ErrorReason::InvalidConfiguration),
+    Some(ErrorReason::InvalidArgumentShape),
+    Some(ErrorReason::UnsupportedFeature),
     Some(ErrorReason::StaleRevision),
     Some(ErrorReason::ConcurrentOperation),
     Some(ErrorReason::NeedsEnsure),

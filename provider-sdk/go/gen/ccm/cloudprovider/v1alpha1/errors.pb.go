@@ -64,7 +64,7 @@ const (
 	// legal in response to DeleteLoadBalancer. [R:delete-not-elsewhere]
 	ErrorReason_ERROR_REASON_IMPLEMENTED_ELSEWHERE ErrorReason = 12
 	// The user's Service or its annotations are invalid. Code INVALID_ARGUMENT, with google.rpc.BadRequest naming the
-	// Kubernetes field path. wait; an Event.
+	// Kubernetes field path. retry, since what they name in the cloud may be made later; an Event.
 	ErrorReason_ERROR_REASON_INVALID_CONFIGURATION ErrorReason = 13
 	// The request violates this contract: a required field is missing, or a key is duplicated. Code INVALID_ARGUMENT. A bug in
 	// the host: counted, slow.
@@ -343,7 +343,7 @@ const file_ccm_cloudprovider_v1alpha1_errors_proto_rawDesc = "" +
 	"\"ERROR_REASON_IMPLEMENTED_ELSEWHERE\x10\f\x1a\x1b\x92\xdb\x18\x17\n" +
 	"\x13FAILED_PRECONDITION\x10\x03\x12@\n" +
 	"\"ERROR_REASON_INVALID_CONFIGURATION\x10\r\x1a\x18\x92\xdb\x18\x14\n" +
-	"\x10INVALID_ARGUMENT\x10\x03\x12A\n" +
+	"\x10INVALID_ARGUMENT\x10\x01\x12A\n" +
 	"#ERROR_REASON_INVALID_ARGUMENT_SHAPE\x10\x0e\x1a\x18\x92\xdb\x18\x14\n" +
 	"\x10INVALID_ARGUMENT\x10\x02\x12:\n" +
 	"\x1cERROR_REASON_BATCH_TOO_LARGE\x10\x14\x1a\x18\x92\xdb\x18\x14\n" +

@@ -50,7 +50,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_INVALID_CONFIGURATION: _ErrorReason.ValueType  # 13
     """The user's Service or its annotations are invalid. Code INVALID_ARGUMENT, with google.rpc.BadRequest naming the
-    Kubernetes field path. wait; an Event.
+    Kubernetes field path. retry, since what they name in the cloud may be made later; an Event.
     """
     ERROR_REASON_INVALID_ARGUMENT_SHAPE: _ErrorReason.ValueType  # 14
     """The request violates this contract: a required field is missing, or a key is duplicated. Code INVALID_ARGUMENT. A bug in
@@ -180,7 +180,7 @@ legal in response to DeleteLoadBalancer. [R:delete-not-elsewhere]
 """
 ERROR_REASON_INVALID_CONFIGURATION: ErrorReason.ValueType  # 13
 """The user's Service or its annotations are invalid. Code INVALID_ARGUMENT, with google.rpc.BadRequest naming the
-Kubernetes field path. wait; an Event.
+Kubernetes field path. retry, since what they name in the cloud may be made later; an Event.
 """
 ERROR_REASON_INVALID_ARGUMENT_SHAPE: ErrorReason.ValueType  # 14
 """The request violates this contract: a required field is missing, or a key is duplicated. Code INVALID_ARGUMENT. A bug in

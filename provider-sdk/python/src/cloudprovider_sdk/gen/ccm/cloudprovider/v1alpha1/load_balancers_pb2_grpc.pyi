@@ -54,7 +54,7 @@ class LoadBalancersStub:
     | done                          | OK                  |                       | publishes the status                |
     | still running                 | OK with in_progress |                       | publishes, repeats the request      |
     | another controller serves it  | FAILED_PRECONDITION | IMPLEMENTED_ELSEWHERE | releases it without an Event        |
-    | the Service is invalid here   | INVALID_ARGUMENT    | INVALID_CONFIGURATION | writes an Event, waits for a change |
+    | the Service is invalid here   | INVALID_ARGUMENT    | INVALID_CONFIGURATION | retries; writes an Event            |
     | a protocol or family is not supported | INVALID_ARGUMENT | UNSUPPORTED_FEATURE | writes an Event, waits for a change |
     | a newer revision was accepted | ABORTED             | STALE_REVISION        | compares digests again              |
     | another operation is running  | ABORTED             | CONCURRENT_OPERATION  | retries soon                        |
@@ -174,7 +174,7 @@ class LoadBalancersServicer(metaclass=_abc_1.ABCMeta):
         | done                          | OK                  |                       | publishes the status                |
         | still running                 | OK with in_progress |                       | publishes, repeats the request      |
         | another controller serves it  | FAILED_PRECONDITION | IMPLEMENTED_ELSEWHERE | releases it without an Event        |
-        | the Service is invalid here   | INVALID_ARGUMENT    | INVALID_CONFIGURATION | writes an Event, waits for a change |
+        | the Service is invalid here   | INVALID_ARGUMENT    | INVALID_CONFIGURATION | retries; writes an Event            |
         | a protocol or family is not supported | INVALID_ARGUMENT | UNSUPPORTED_FEATURE | writes an Event, waits for a change |
         | a newer revision was accepted | ABORTED             | STALE_REVISION        | compares digests again              |
         | another operation is running  | ABORTED             | CONCURRENT_OPERATION  | retries soon                        |
