@@ -35,6 +35,10 @@ const UNWRITTEN: &str = "unwritten";
 const THROTTLED: [&str; 5] =
     ["RequestLimitExceeded", "Throttling", "ThrottlingException", "RequestThrottled", "DependencyThrottle"];
 
+/// EC2 has one code for credentials that it does not know, and for what belongs to somebody else: a Service can name that.
+const AUTH: &str = "AuthFailure";
+const UNKNOWN: &str = "validate the provided access credentials";
+
 /// What one account can have in one region.
 const QUOTAS: [&str; 11] = [
     "TooManyLoadBalancers",
@@ -143,8 +147,10 @@ impl Failure {
 
     pub(super) fn is_about_credentials(&self) -> bool {
         self.has_expired()
+            || self.code == AUTH && self.message.contains(UNKNOWN)
             || [
-                "AuthFailure",
+                "IncompleteSignature",
+                "InvalidAccessKeyId",
                 "InvalidClientTokenId",
                 "SignatureDoesNotMatch",
                 "UnrecognizedClientException",
@@ -159,7 +165,9 @@ impl Failure {
     }
 
     pub(crate) fn is_denied(&self) -> bool {
-        ["UnauthorizedOperation", "AccessDenied", "AccessDeniedException"].contains(&&*self.code)
+        self.code == AUTH && !self.is_about_credentials()
+            || ["UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "OptInRequired"]
+                .contains(&&*self.code)
     }
 
     /// As the contract has it. The table is the study's, 6.4.
@@ -186,6 +194,8 @@ impl Failure {
                 "the account in this region",
                 &format!("{}: {}{remedy}", self.code, self.message),
             )
+        } else if self.code.starts_with("Insufficient") {
+            ProviderError::capacity_unavailable(&format!("room ({}: {})", self.code, self.message))
         } else if let Some((_, field)) = FIELDS.iter().find(|(code, _)| *code == self.code) {
             ProviderError::invalid_configuration(field, &format!("AWS refuses it: {}", self.message))
         } else if BUSY.contains(&&*self.code) {
