@@ -8,6 +8,8 @@ use cloudprovider_sdk::proto::ServiceRef;
 use sha1::{Digest as _, Sha1};
 use sha2::{Digest as _, Sha256};
 
+/// How the tags begin that nobody else may set.
+pub(super) const OURS: &str = "cloudprovider.ccm/";
 /// Has the cluster's uid and the Service's.
 pub(super) const OWNER_TAG: &str = "cloudprovider.ccm/owner";
 /// What is applied, without the backends.

@@ -54,12 +54,17 @@ pub(super) fn tags(
     cluster_uid: &str,
     service: &ServiceRef,
     cluster: &Cluster,
-) -> Texts {
-    let mut tags = annotations.pairs("aws-load-balancer-additional-resource-tags");
+) -> Result<Texts> {
+    let additional = "aws-load-balancer-additional-resource-tags";
+    let mut tags = annotations.pairs(additional);
+    if let Some(key) = tags.keys().find(|key| key.starts_with(names::OURS)) {
+        let why = format!("the tag {key:?} is this provider's own; leave it out");
+        return Err(Annotations::error(additional, &why));
+    }
     tags.insert(names::SERVICE_TAG.to_owned(), names::service(service));
     tags.insert(names::OWNER_TAG.to_owned(), names::owner(cluster_uid, service));
     tags.extend(cluster.tags());
-    tags
+    Ok(tags)
 }
 
 /// The labels that a Service's nodes have; an empty value stands for any.

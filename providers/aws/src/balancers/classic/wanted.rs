@@ -76,7 +76,7 @@ impl Wanted {
         Ok(Self {
             name: names::balancer(&reference.uid),
             internal: annotations.is_internal(),
-            tags: shared::tags(&annotations, &cluster.uid, reference, &defaults.cluster),
+            tags: shared::tags(&annotations, &cluster.uid, reference, &defaults.cluster)?,
             subnets: annotations.list("aws-load-balancer-subnets"),
             groups: if given.is_empty() { shared_group.into_iter().collect() } else { given },
             extra_groups: extra_groups(&annotations),

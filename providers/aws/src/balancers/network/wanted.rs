@@ -120,7 +120,7 @@ impl Wanted {
             name: names::balancer(&reference.uid),
             internal: annotations.is_internal(),
             families,
-            tags: tags(&annotations, &cluster.uid, reference, &defaults.cluster),
+            tags: tags(&annotations, &cluster.uid, reference, &defaults.cluster)?,
             subnets: annotations.list("aws-load-balancer-subnets"),
             allocations: annotations.list("aws-load-balancer-eip-allocations"),
             private_addresses: annotations.list("aws-load-balancer-private-ipv4-addresses"),

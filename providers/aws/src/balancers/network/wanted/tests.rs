@@ -162,6 +162,11 @@ fn what_aws_cannot_do_is_refused_and_named() {
             "target-group-attributes",
         ),
         (
+            with(("aws-load-balancer-additional-resource-tags", "team=shop,cloudprovider.ccm/applied=x")),
+            InvalidConfiguration,
+            "additional-resource-tags",
+        ),
+        (
             with(("aws-load-balancer-extra-security-groups", "sg-1")),
             InvalidConfiguration,
             "extra-security-groups",
