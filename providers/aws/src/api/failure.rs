@@ -35,9 +35,10 @@ const UNWRITTEN: &str = "unwritten";
 const THROTTLED: [&str; 5] =
     ["RequestLimitExceeded", "Throttling", "ThrottlingException", "RequestThrottled", "DependencyThrottle"];
 
-/// EC2 has one code for credentials that it does not know, and for what belongs to somebody else: a Service can name that.
+/// EC2's code for credentials that it does not know, and for what belongs to somebody else: a Service can name that.
 const AUTH: &str = "AuthFailure";
-const UNKNOWN: &str = "validate the provided access credentials";
+/// In its message, if it is the credentials.
+const UNKNOWN_CREDENTIALS: &str = "validate the provided access credentials";
 
 /// What one account can have in one region.
 const QUOTAS: [&str; 11] = [
@@ -147,7 +148,7 @@ impl Failure {
 
     pub(super) fn is_about_credentials(&self) -> bool {
         self.has_expired()
-            || self.code == AUTH && self.message.contains(UNKNOWN)
+            || self.code == AUTH && self.message.contains(UNKNOWN_CREDENTIALS)
             || [
                 "IncompleteSignature",
                 "InvalidAccessKeyId",

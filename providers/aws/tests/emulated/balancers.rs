@@ -503,13 +503,15 @@ async fn a_balancer_has_the_addresses_that_its_service_names() {
             &private,
         ),
     ];
-    for (service, [in_first, in_second]) in rows {
-        let mut at = [format!("{first}={in_first}"), format!("{second}={in_second}")];
-        at.sort();
-        let at = format!(" at [{}]", at.join(" "));
+    let at = |[in_first, in_second]: &[String; 2]| {
+        let mut all = [format!("{first}={in_first}"), format!("{second}={in_second}")];
+        all.sort();
+        format!(" at [{}]", all.join(" "))
+    };
+    for (service, addresses) in rows {
         ensure(&native, &service, &nodes, "one").await;
         let made = left(&mut aws).await;
-        assert!(made[0].ends_with(&at), "{made:?}, not{at}");
+        assert!(made[0].ends_with(&at(addresses)), "{made:?}, not{}", at(addresses));
         let then = aws.tell("calls").await;
         ensure(&published, &service, &nodes, "one").await;
         assert_eq!(aws.changes_since(&then).await, BTreeMap::new());
@@ -520,6 +522,7 @@ async fn a_balancer_has_the_addresses_that_its_service_names() {
     let service = web(&[internal, (of_private, &all_private)]);
     ensure(&published, &service, &nodes, "one").await;
     let made = left(&mut aws).await;
+    assert!(made[0].ends_with(&at(&private)), "{made:?}, not{}", at(&private));
     let then = aws.tell("calls").await;
     ensure(&native, &service, &nodes, "one").await;
     assert_eq!(aws.changes_since(&then).await.keys().collect::<Vec<_>>(), ["elasticloadbalancing:AddTags"]);
@@ -543,11 +546,10 @@ async fn a_service_selects_its_nodes_by_labels() {
     let native = aws.native(&["--load-balancers=classic", "--target-node-labels=pool"]).await;
     let published = aws.published().await;
     for service in [of_network, of_classic] {
-        let mut behind = async || {
+        let mut expect = async |at: usize| {
             let all: Vec<Value> = aws.tell("balancers").await;
-            all[0]["instances"].clone()
+            assert_eq!(all[0]["instances"], json!([instances[at].id]));
         };
-        let mut expect = async |at: usize| assert_eq!(behind().await, json!([instances[at].id]));
         ensure(&native, &service, &before, "one").await;
         expect(0).await;
         ensure(&published, &service, &before, "one").await;

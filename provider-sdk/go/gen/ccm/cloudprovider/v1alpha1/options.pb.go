@@ -30,7 +30,7 @@ const (
 	RetryClass_RETRY_CLASS_UNSPECIFIED RetryClass = 0
 	// "retry": with exponential backoff per object, or after exactly RetryInfo if present.
 	RetryClass_RETRY_CLASS_BACKOFF RetryClass = 1
-	// "slow": the same, but at least 5 minutes apart: nothing but a person changes it.
+	// "slow": the same, but at least 5 minutes apart, where only a person can help.
 	RetryClass_RETRY_CLASS_SLOW RetryClass = 2
 	// "wait": only when a wanted field of the object changes, or at the slow resync.
 	RetryClass_RETRY_CLASS_WAIT RetryClass = 3

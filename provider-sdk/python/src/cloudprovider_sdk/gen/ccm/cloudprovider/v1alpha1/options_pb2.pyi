@@ -32,7 +32,7 @@ class _RetryClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RetryClass
     RETRY_CLASS_BACKOFF: _RetryClass.ValueType  # 1
     """"retry": with exponential backoff per object, or after exactly RetryInfo if present."""
     RETRY_CLASS_SLOW: _RetryClass.ValueType  # 2
-    """"slow": the same, but at least 5 minutes apart: nothing but a person changes it."""
+    """"slow": the same, but at least 5 minutes apart, where only a person can help."""
     RETRY_CLASS_WAIT: _RetryClass.ValueType  # 3
     """"wait": only when a wanted field of the object changes, or at the slow resync."""
 
@@ -44,7 +44,7 @@ RETRY_CLASS_UNSPECIFIED: RetryClass.ValueType  # 0
 RETRY_CLASS_BACKOFF: RetryClass.ValueType  # 1
 """"retry": with exponential backoff per object, or after exactly RetryInfo if present."""
 RETRY_CLASS_SLOW: RetryClass.ValueType  # 2
-""""slow": the same, but at least 5 minutes apart: nothing but a person changes it."""
+""""slow": the same, but at least 5 minutes apart, where only a person can help."""
 RETRY_CLASS_WAIT: RetryClass.ValueType  # 3
 """"wait": only when a wanted field of the object changes, or at the slow resync."""
 Global___RetryClass: _TypeAlias = RetryClass  # noqa: Y015
