@@ -17,32 +17,41 @@
 mod act;
 mod addresses;
 mod decide;
-mod explain;
 mod labels;
-mod maintenance;
-mod metrics;
 mod observe;
 mod problem;
 #[cfg(test)]
 mod tests;
-mod triggers;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use ccm_state::{Explanation, Standing};
 use futures::{FutureExt as _, future::join_all};
+use jiff::Timestamp;
 use parking_lot::Mutex;
-use prometheus_client::registry::Registry;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
 use tokio::sync::Semaphore;
 
-use ccm_cloud::Provider;
+use ccm_base::{
+    clock,
+    metric::{Buckets, Declare},
+};
+use ccm_cloud::{NodeOwner, Provider};
 use ccm_kube::{
+    Node,
     events::Recorder,
     keep::{Keep, KeySet},
-    node::Node,
     queue::{Backoff, Outcome, WorkQueue},
 };
-use ccm_reconcile::{Kept, Parts, Reconciler, Registration, Report, Reports, Run, taint};
-use metrics::CloudNodeMetrics;
+use ccm_reconcile::{
+    Kept, Parts, Reconciler, Registration, Report, Reports, Run,
+    explain::{Explain, explanation},
+    taint,
+};
 use observe::Memory;
 
 /// The component that Events are recorded under.
@@ -239,4 +248,132 @@ impl<const NEW: bool> Reconciler for Worker<NEW> {
 
 fn is_new(node: &Node) -> bool {
     node.has_taint(taint::UNINITIALIZED)
+}
+
+/// Upstream's buckets, and two more: its last one ends at 17 minutes.
+const DELAYS: Buckets = Buckets(&[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0]);
+
+/// The metrics of this controller. Cheap to clone.
+#[derive(Debug, Clone)]
+struct CloudNodeMetrics {
+    taint_removal: Histogram,
+    initial_sync: Histogram,
+    failures: Family<FailureLabels, Counter>,
+    unmatched: Gauge,
+    contested: Gauge,
+    reordered: Counter,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FailureLabels {
+    stage: &'static str,
+    reason: &'static str,
+}
+
+impl CloudNodeMetrics {
+    #[must_use]
+    fn register(registry: &mut Registry) -> Self {
+        Self {
+            taint_removal: registry.histogram(
+                "node_controller_cloud_provider_taint_removal_delay_seconds",
+                "Seconds from the creation of a node to the removal of its uninitialized taint",
+                DELAYS,
+            ),
+            initial_sync: registry.histogram(
+                "node_controller_initial_node_sync_delay_seconds",
+                "Seconds from the creation of a node to the end of its initialisation",
+                DELAYS,
+            ),
+            failures: registry.metric(
+                "node_controller_failures",
+                "Failed attempts to initialise or refresh a node, by reason",
+            ),
+            unmatched: registry.metric(
+                "node_controller_unmatched_nodes",
+                "Nodes whose provider ID matches no provider of this host",
+            ),
+            contested: registry.metric(
+                "node_controller_contested_nodes",
+                "Nodes whose provider ID several providers of this host claim",
+            ),
+            reordered: registry.metric(
+                "node_controller_reordered_addresses",
+                "Answers with the addresses of an initialised node in a different order; the existing order is kept",
+            ),
+        }
+    }
+
+    /// Records that a node lost its taint.
+    fn initialised(&self, node: &Node, now: Timestamp) {
+        let Some(created) = node.created else { return };
+        let delay = Duration::try_from(now.duration_since(created)).unwrap_or_default().as_secs_f64();
+        // One write removes the taint and ends the initialisation; the addresses were written before.
+        self.taint_removal.observe(delay);
+        self.initial_sync.observe(delay);
+    }
+
+    /// Counts a failed attempt to initialise or refresh the node.
+    fn failed(&self, node: &Node, reason: &'static str) {
+        let stage = if is_new(node) { "initialise" } else { "refresh" };
+        self.failures.get_or_create(&FailureLabels { stage, reason }).inc();
+    }
+
+    /// Counts an answer with an initialised node's addresses in another order.
+    fn reordered(&self) {
+        self.reordered.inc();
+    }
+
+    /// Sets the number of nodes that no provider owns, and of those that several claim.
+    fn ownerless(&self, unmatched: usize, contested: usize) {
+        self.unmatched.set(i64::try_from(unmatched).unwrap_or(i64::MAX));
+        self.contested.set(i64::try_from(contested).unwrap_or(i64::MAX));
+    }
+}
+
+impl Explain for Controller {
+    fn explain_all(&self, node: &Node) -> Vec<Explanation> {
+        if !self.parts.is_ours(node) || matches!(self.parts.providers.for_node(node), NodeOwner::Nobody) {
+            return Vec::new();
+        }
+        let (lane, owner) = (self.lane(node), self.parts.provider_of(node));
+        let provider =
+            owner.as_ref().map_or("its provider".to_owned(), |owner| format!("provider {:?}", owner.name()));
+        let own = self.parts.settings.nodes.node_status_update_frequency;
+        let period = owner.as_ref().map_or(own, |owner| self.period(owner));
+        let mut said = lane.reports.explain(&node.uid);
+        if said.is_empty() {
+            said.push(Explanation {
+                retries: lane.queue.retries(&node.name),
+                last_attempt: self.memory.lock().answered_at(&node.name).map(clock::at),
+                next_attempt: lane.queue.due(&node.name).map(clock::at),
+                ..undisturbed(is_new(node))
+            });
+        }
+        let next = if is_new(node) {
+            format!(
+                "the host asks {provider} again; once it describes the instance, the host writes provider ID, addresses \
+                 and labels, and removes the uninitialized taint"
+            )
+        } else {
+            format!(
+                "the host compares the node with what {provider} says every {period:?}, and when that changes"
+            )
+        };
+        said.iter_mut().for_each(|said| said.next.clone_from(&next));
+        said
+    }
+
+    fn reports(&self) -> Vec<ccm_state::Report> {
+        [&self.new, &self.known].into_iter().flat_map(|lane| lane.reports.all()).collect()
+    }
+}
+
+/// What there is to say of a node about which nothing is reported.
+fn undisturbed(is_new: bool) -> Explanation {
+    let (standing, reason, why) = if is_new {
+        (Standing::Waiting, "NotAskedYet", "the node is new, and no provider has answered about it yet")
+    } else {
+        (Standing::Settled, "Initialized", "the node is initialised")
+    };
+    explanation(COMPONENT, standing, reason, why, "")
 }

@@ -15,7 +15,6 @@
 
 mod act;
 mod decide;
-mod metrics;
 mod observe;
 mod request;
 #[cfg(test)]
@@ -23,8 +22,13 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-use prometheus_client::registry::Registry;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family},
+    registry::Registry,
+};
 
+use ccm_base::metric::Declare;
 use ccm_kube::{
     keep::Keep,
     queue::{Backoff, Outcome},
@@ -33,7 +37,6 @@ use ccm_reconcile::{
     Kept, Registration,
     shell::{self, Shell},
 };
-use metrics::CsrMetrics;
 
 /// Runs only if it is named: who approves certificates is for the cluster's administrator to say, and some have an
 /// approver already.
@@ -84,5 +87,31 @@ impl shell::Controller for Controller {
         };
         let verdict = Box::pin(self.judge(&request)).await;
         self.carry_out(&request, verdict).await
+    }
+}
+
+#[derive(Debug)]
+struct CsrMetrics {
+    decisions: Family<Decided, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Decided {
+    result: &'static str,
+    reason: &'static str,
+}
+
+impl CsrMetrics {
+    fn register(registry: &mut Registry) -> Self {
+        Self {
+            decisions: registry.metric(
+                "kubelet_serving_csr_controller_requests",
+                "Requests of kubelets for serving certificates that were approved or denied, by reason",
+            ),
+        }
+    }
+
+    fn decided(&self, result: &'static str, reason: &'static str) {
+        self.decisions.get_or_create(&Decided { result, reason }).inc();
     }
 }

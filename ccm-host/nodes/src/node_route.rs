@@ -15,12 +15,9 @@
 //! change. Each node waits only for its own routes.
 
 mod act;
-mod claims;
 mod condition;
 mod decide;
-mod metrics;
 mod observe;
-mod state;
 mod sweep;
 mod table;
 #[cfg(test)]
@@ -30,21 +27,31 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use parking_lot::Mutex;
-use prometheus_client::registry::Registry;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _},
+    metrics::{
+        MetricType,
+        counter::Counter,
+        family::Family,
+        gauge::{ConstGauge, Gauge},
+    },
+    registry::Registry,
+};
 use tokio::sync::{Notify, Semaphore};
 
+use ccm_base::metric::{Declare, OfProvider};
 use ccm_cloud::Provider;
 use ccm_kube::{
     keep::Keep,
-    queue::{Backoff, Outcome},
+    queue::{Backoff, Outcome, WorkQueue},
 };
 use ccm_reconcile::{
-    Kept, Registration,
+    Kept, OPERATION, Operations, Registration,
     shell::{self, Shell},
 };
-use claims::{Claims, Runs};
 use condition::Overwritten;
-use metrics::RouteMetrics;
+use observe::{Claims, Runs};
 use table::Table;
 
 /// Maximum concurrent reads and writes of Nodes.
@@ -178,5 +185,103 @@ impl Cloud {
 
     fn name(&self) -> &str {
         self.provider.name()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SyncLabels {
+    outcome: &'static str,
+    trigger: &'static str,
+}
+
+/// What made the host compare routes.
+#[derive(Debug, Clone, Copy)]
+enum Trigger {
+    /// A sweep of all routes of a provider.
+    Periodic,
+    /// A node, or what is known of its routes.
+    NodeChange,
+}
+
+/// How that ended.
+#[derive(Debug, Clone, Copy)]
+enum Synced {
+    /// Something was, or is to be, made or removed.
+    Changed,
+    Noop,
+    Error,
+}
+
+impl Trigger {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Periodic => "periodic",
+            Self::NodeChange => "node_change",
+        }
+    }
+}
+
+impl Synced {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Noop => "noop",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// The series of this controller. Cheap to clone.
+#[derive(Debug, Clone)]
+struct RouteMetrics {
+    syncs: Family<SyncLabels, Counter>,
+    operations: Operations,
+    known: Family<OfProvider, Gauge>,
+}
+
+impl RouteMetrics {
+    /// Registers all series.
+    #[must_use]
+    fn register(queue: &WorkQueue<RouteKey>, registry: &mut Registry) -> Self {
+        registry.register_collector(Box::new(Waiting(queue.clone())));
+        Self {
+            syncs: registry.metric(
+                "route_controller_route_sync",
+                "Comparisons of routes by outcome (changed, noop, error) and trigger: periodic for sweeps of all routes of a provider, node_change for runs of one node",
+            ),
+            operations: registry.histograms(
+                "ccm_route_operation_duration_seconds",
+                "Operations on routes by result: ok, incomplete, in_progress or the reason of an error",
+                OPERATION,
+            ),
+            known: registry.metric("ccm_route_known", "Known routes per provider"),
+        }
+    }
+
+    fn synced(&self, trigger: Trigger, outcome: Synced) {
+        let labels = SyncLabels { outcome: outcome.label(), trigger: trigger.label() };
+        self.syncs.get_or_create(&labels).inc();
+    }
+
+    /// Sets the number of known routes.
+    fn known(&self, provider: &str, routes: usize) {
+        let labels = OfProvider::new(provider);
+        self.known.get_or_create(&labels).set(i64::try_from(routes).unwrap_or(i64::MAX));
+    }
+}
+
+/// Counts the delayed keys of a queue when it is asked.
+#[derive(Debug)]
+struct Waiting(WorkQueue<RouteKey>);
+
+impl Collector for Waiting {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let waiting = ConstGauge::new(i64::try_from(self.0.delayed()).unwrap_or(i64::MAX));
+        waiting.encode(encoder.encode_descriptor(
+            "ccm_route_waiting",
+            "Nodes and routes waiting for a retry",
+            None,
+            MetricType::Gauge,
+        )?)
     }
 }

@@ -11,7 +11,6 @@
 
 mod act;
 mod decide;
-mod metrics;
 mod observe;
 #[cfg(test)]
 mod tests;
@@ -19,8 +18,12 @@ mod tests;
 use std::{fmt, time::Duration};
 
 use parking_lot::Mutex;
-use prometheus_client::registry::Registry;
+use prometheus_client::{
+    metrics::{family::Family, gauge::Gauge},
+    registry::Registry,
+};
 
+use ccm_base::metric::{Declare, OfProvider};
 use ccm_kube::{
     queue::{Backoff, Outcome},
     service::ObjectKey,
@@ -29,7 +32,6 @@ use ccm_reconcile::{
     Registration,
     shell::{self, Shell},
 };
-use metrics::SshKeyMetrics;
 use observe::KnownSecret;
 
 /// The controller, to the rest of the host. Off unless it is named: who may write the Secret may log in everywhere.
@@ -91,4 +93,46 @@ impl shell::Controller for Controller {
     async fn look(&self, subject: &KeyTarget) -> Outcome {
         self.spread(subject).await
     }
+}
+
+#[derive(Debug, Clone)]
+struct SshKeyMetrics {
+    wanted: Gauge,
+    refused: Gauge,
+    unreadable: Gauge,
+    spread: Family<OfProvider, Gauge>,
+}
+
+impl SshKeyMetrics {
+    fn register(registry: &mut Registry) -> Self {
+        Self {
+            wanted: registry.metric("ssh_keys_wanted", "Public keys in the Secret"),
+            refused: registry.metric(
+                "ssh_keys_refused",
+                "Lines of the Secret that are not a public key, or whose user is not a login name",
+            ),
+            unreadable: registry
+                .metric("ssh_keys_secret_unreadable", "Whether the Secret cannot be read (1)"),
+            spread: registry
+                .metric("ssh_keys_spread", "Public keys that a provider has made valid on all instances"),
+        }
+    }
+
+    fn planned(&self, wanted: usize, refused: usize) {
+        self.wanted.set(gauge(wanted));
+        self.refused.set(gauge(refused));
+    }
+
+    fn unreadable(&self, unreadable: bool) {
+        self.unreadable.set(i64::from(unreadable));
+    }
+
+    fn spread(&self, provider: &str, keys: usize) {
+        let label = OfProvider::new(provider);
+        self.spread.get_or_create(&label).set(gauge(keys));
+    }
+}
+
+fn gauge(keys: usize) -> i64 {
+    i64::try_from(keys).unwrap_or(i64::MAX)
 }

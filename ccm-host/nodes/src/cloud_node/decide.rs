@@ -1,7 +1,7 @@
 //! Decides what to do with a node, given its provider's answer. Pure: no clock, no client.
 //!
-//! In: the node as seen, the answer. Out: a [`Verdict`]. [`super::addresses`], [`super::labels`] and
-//! [`super::maintenance`] compute parts of it; [`super::observe`] decides when to ask.
+//! In: the node as seen, the answer. Out: a [`Verdict`]. [`super::addresses`] and [`super::labels`] compute parts of it;
+//! [`super::observe`] decides when to ask.
 //!
 //! | Answer | A new node | A node that is initialised |
 //! |---|---|---|
@@ -16,13 +16,12 @@
 use super::{
     addresses, is_new,
     labels::{self, VisibleLabels},
-    maintenance::{self, Said},
     problem,
 };
-use ccm_cloud::{Instance, InstanceAnswer, InstanceState};
+use ccm_cloud::{Instance, InstanceAnswer, InstanceState, Maintenance, MaintenanceKind};
 use ccm_kube::{
     node::{Node, NodeAddress},
-    patch::NodeChange,
+    patch::{NodeChange, WantedCondition},
 };
 use ccm_reconcile::{Report, taint};
 
@@ -45,7 +44,7 @@ pub(super) struct Plan {
     /// Written first.
     pub(super) addresses: Option<Vec<NodeAddress>>,
     /// What the node is to say of planned maintenance. Written next.
-    pub(super) maintenance: Option<Said>,
+    pub(super) maintenance: Option<MaintenanceCondition>,
     /// The answer has the node's addresses in another order, which is not written.
     pub(super) reordered: bool,
     /// Written last, in a single patch.
@@ -101,7 +100,7 @@ fn initialised(seen: &VisibleLabels<'_>, instance: &Instance) -> Result<Plan, Re
     plan.change.taints = taint::without_key(&node.taints, taint::UNINITIALIZED);
     labels::initialise(seen, instance, &mut plan.change);
     own_annotations(node, instance, &mut plan.change);
-    plan.maintenance = maintenance::said(node, instance.maintenance.as_ref());
+    plan.maintenance = maintenance_condition(node, instance.maintenance.as_ref());
     Ok(plan)
 }
 
@@ -121,7 +120,7 @@ fn refreshed(seen: &VisibleLabels<'_>, instance: &Instance) -> Plan {
         // not ours.
         labels::mirror(node, &mut plan.change);
     }
-    plan.maintenance = maintenance::said(node, instance.maintenance.as_ref());
+    plan.maintenance = maintenance_condition(node, instance.maintenance.as_ref());
     plan
 }
 
@@ -141,6 +140,64 @@ fn oddities(node: &Node, instance: &Instance) -> Vec<Report> {
     let other = other.map(|present| problem::other_id(present, &instance.provider_id));
     let rejected = (!instance.rejected.is_empty()).then(|| problem::rejected(&instance.rejected));
     other.into_iter().chain(rejected).collect()
+}
+
+const MAINTENANCE_PLANNED: &str = "MaintenancePlanned";
+
+/// What the condition says of what the cloud plans to do to the instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MaintenanceCondition {
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+impl MaintenanceCondition {
+    pub(super) fn condition(&self) -> WantedCondition<'_> {
+        let Self { status, reason, message } = self;
+        WantedCondition { type_: MAINTENANCE_PLANNED, status, reason, message }
+    }
+}
+
+/// What the node is to say, which it may say already; `None` if it has nothing to say: a node that never had the condition
+/// does not get it to say that nothing is planned.
+fn maintenance_condition(node: &Node, planned: Option<&Maintenance>) -> Option<MaintenanceCondition> {
+    match planned {
+        Some(planned) => Some(MaintenanceCondition {
+            status: "True",
+            reason: reason(planned.kind),
+            message: message(planned),
+        }),
+        None => node.condition(MAINTENANCE_PLANNED).map(|_| MaintenanceCondition {
+            status: "False",
+            reason: "NothingPlanned",
+            message: "the cloud plans no maintenance of the instance".to_owned(),
+        }),
+    }
+}
+
+fn reason(kind: MaintenanceKind) -> &'static str {
+    match kind {
+        MaintenanceKind::Unspecified => "MaintenancePlanned",
+        MaintenanceKind::Pause => "PausePlanned",
+        MaintenanceKind::Reboot => "RebootPlanned",
+        MaintenanceKind::Stop => "StopPlanned",
+        MaintenanceKind::Termination => "TerminationPlanned",
+    }
+}
+
+fn message(planned: &Maintenance) -> String {
+    let what = match planned.kind {
+        MaintenanceKind::Unspecified => "the cloud plans maintenance of the instance",
+        MaintenanceKind::Pause => "the cloud will pause the instance",
+        MaintenanceKind::Reboot => "the cloud will reboot the instance",
+        MaintenanceKind::Stop => "the cloud will stop the instance",
+        MaintenanceKind::Termination => "the cloud will reclaim the instance",
+    };
+    let from = planned.from.map(|from| format!(" from {from}")).unwrap_or_default();
+    let until = planned.until.map(|until| format!(" until {until}")).unwrap_or_default();
+    let why = if planned.message.is_empty() { String::new() } else { format!(": {}", planned.message) };
+    format!("{what}{from}{until}{why}")
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use ccm_reconcile::{
 mod failures;
 mod histories;
 mod initialise;
+mod metrics;
 mod refresh;
 mod shadow;
 

@@ -17,7 +17,7 @@ use std::{
 
 use ipnet::IpNet;
 
-use super::metrics::{IpamMetrics, SetSeries};
+use super::{IpamMetrics, SetSeries};
 use ccm_base::cidr;
 use ccm_reconcile::settings::cidrs::NodeRange;
 

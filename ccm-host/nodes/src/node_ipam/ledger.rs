@@ -25,8 +25,8 @@ use std::{
 use ipnet::IpNet;
 
 use super::{
+    IpamMetrics,
     cidr_set::{BlockOwner, Blocks, CidrSet, OutOfRange},
-    metrics::IpamMetrics,
     problem,
 };
 use ccm_base::cidr;

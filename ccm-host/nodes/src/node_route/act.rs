@@ -16,10 +16,9 @@ use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Cloud, Controller, RouteKey,
+    Cloud, Controller, RouteKey, Synced, Trigger,
     condition::{self, Reach},
     decide::{Plan, RouteSteps, decide},
-    metrics::{Synced, Trigger},
     table::Learnt,
 };
 use ccm_cloud::{CloudError, EnsureRoute, EnsuredRoute, ErrorReason, InProgress, Route, RouteState};

@@ -1,23 +1,34 @@
-//! Gathers what is known about a node and its routes.
+//! Follows the nodes, and gathers what is known about one and its routes.
 //!
-//! In: caches, claims and tables; no RPCs. Out: the node's owner, and the facts for [`decide`](super::decide).
+//! In: the cache's changes, and [tables](super::table); no RPCs. Out: keys in the queue, also those of nodes that share a
+//! pod CIDR with one that changed; the node's owner, and the facts for [`decide`](super::decide).
+//!
+//! Two nodes with the same pod CIDR would take the route from each other forever, so the older one holds it. The
+//! [`sweep`](super::sweep) finds changes in the cloud.
+//!
+//! A destination is ours if it lies completely inside a cluster CIDR. Upstream also removes a wider route that only shares
+//! its first or last address with one, such as the aggregate of a whole private network: that would cut off others.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
 use ipnet::IpNet;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Cloud, Controller, RouteKey,
-    claims::destinations,
-    condition::{self, Reach},
+    act::is_same,
+    condition::{self, NETWORK_UNAVAILABLE, Reach},
     decide::{Facts, Wish, contain, decide, is_removable},
     table::{Holder, Learnt},
 };
+use ccm_base::cidr;
 use ccm_cloud::{Family, NodeOwner, ProviderStatus, Route};
-use ccm_kube::node::Node;
+use ccm_kube::{cache::Change, node::Node};
 use ccm_reconcile::{Retry, taint};
 
 /// What there is to do about a node.
@@ -160,5 +171,261 @@ impl Controller {
         is_removable(route)
             && contain(&self.shell.parts.settings.cidrs.cluster, &route.destination)
             && self.claims.lock().holder(&route.destination).is_none()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    by_destination: HashMap<IpNet, BTreeSet<Seniority>>,
+    by_node: HashMap<String, (Seniority, Vec<IpNet>)>,
+}
+
+/// Older nodes come first; equally old ones are sorted by name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Seniority {
+    /// A node without a creation time counts as the youngest.
+    created: (bool, Option<Timestamp>),
+    name: String,
+}
+
+impl Seniority {
+    fn of(node: &Node) -> Self {
+        Self { created: (node.created.is_none(), node.created), name: node.name.clone() }
+    }
+}
+
+/// The distinct destinations of a node's pod CIDRs. The apiserver rejects anything that is not a CIDR.
+pub(super) fn destinations(node: &Node) -> Vec<IpNet> {
+    let mut wanted = Vec::new();
+    for network in node.pod_cidrs.iter().filter_map(|text| cidr::parse(text)) {
+        if !wanted.contains(&network.trunc()) {
+            wanted.push(network.trunc());
+        }
+    }
+    wanted
+}
+
+/// The runs under way, by node.
+#[derive(Debug, Default)]
+pub(super) struct Runs(Mutex<HashMap<String, CancellationToken>>);
+
+impl Runs {
+    /// A run of this node begins, its only one. The token is cancelled once the node has changed.
+    pub(super) fn begin(&self, name: &str) -> CancellationToken {
+        let outdated = CancellationToken::new();
+        self.0.lock().insert(name.to_owned(), outdated.clone());
+        outdated
+    }
+
+    pub(super) fn end(&self, name: &str) {
+        self.0.lock().remove(name);
+    }
+
+    fn outdate(&self, name: &str) {
+        self.0.lock().remove(name).inspect(CancellationToken::cancel);
+    }
+}
+
+impl Claims {
+    /// Records a new or changed node. Returns the other nodes affected.
+    pub(super) fn see(&mut self, node: &Node) -> BTreeSet<String> {
+        let (rank, wanted) = (Seniority::of(node), destinations(node));
+        if self.by_node.get(&node.name).is_some_and(|known| *known == (rank.clone(), wanted.clone())) {
+            return BTreeSet::new();
+        }
+        let mut touched = self.forget(&node.name);
+        for destination in &wanted {
+            let claims = self.by_destination.entry(*destination).or_default();
+            touched.extend(claims.iter().map(|rank| rank.name.clone()));
+            claims.insert(rank.clone());
+        }
+        if !wanted.is_empty() {
+            self.by_node.insert(node.name.clone(), (rank, wanted));
+        }
+        touched.remove(&node.name);
+        touched
+    }
+
+    /// Forgets a node that is gone. Returns the other nodes affected.
+    pub(super) fn forget(&mut self, name: &str) -> BTreeSet<String> {
+        let mut touched = BTreeSet::new();
+        let Some((rank, destinations)) = self.by_node.remove(name) else { return touched };
+        for destination in destinations {
+            if let Some(claims) = self.by_destination.get_mut(&destination) {
+                claims.remove(&rank);
+                touched.extend(claims.iter().map(|rank| rank.name.clone()));
+                if claims.is_empty() {
+                    self.by_destination.remove(&destination);
+                }
+            }
+        }
+        touched
+    }
+
+    /// The node that should get this destination's route.
+    pub(super) fn holder(&self, destination: &IpNet) -> Option<&str> {
+        self.by_destination.get(destination)?.first().map(|rank| rank.name.as_str())
+    }
+}
+
+/// Whether a change of a node may affect its routes, or its condition.
+fn matters(old: &Node, new: &Node) -> bool {
+    let status = |node: &Node| {
+        node.condition(NETWORK_UNAVAILABLE)
+            .map(|condition| (condition.status.clone(), condition.reason.clone()))
+    };
+    old.pod_cidrs != new.pod_cidrs
+        || old.addresses != new.addresses
+        || old.provider_id != new.provider_id
+        || old.has_taint(taint::UNINITIALIZED) != new.has_taint(taint::UNINITIALIZED)
+        // Usually our own write, which requires nothing.
+        || (status(old) != status(new) && !condition::is_ours(new))
+}
+
+impl Controller {
+    pub(super) fn node_changed(&self, change: &Change<Node>) {
+        let is_ours = |node: &Node| self.shell.parts.settings.manages(node);
+        let (node, looked_at) = match change {
+            Change::Added(node) => (node, true),
+            Change::Updated { old, new } => (new, matters(old, new) || is_ours(old) != is_ours(new)),
+            Change::Deleted(node) => {
+                self.gone(node);
+                return;
+            }
+        };
+        // A node that is not ours takes no destination from one that is.
+        let mut claims = self.claims.lock();
+        let others = if is_ours(node) { claims.see(node) } else { claims.forget(&node.name) };
+        drop(claims);
+        let is_another =
+            !matches!(change, Change::Updated { old, new } if is_same(Some(old), Some(new.as_ref())));
+        others.iter().chain(is_another.then_some(&node.name)).for_each(|name| self.runs.outdate(name));
+        others.into_iter().chain(looked_at.then(|| node.name.clone())).for_each(|name| self.queue_node(name));
+    }
+
+    /// Skips the queue until some provider has been listed: nothing can be decided before, and the first list
+    /// requeues every node.
+    pub(super) fn queue_node(&self, name: String) {
+        if self.clouds.iter().any(|cloud| cloud.learnt().is_some()) {
+            self.shell.queue.add(RouteKey::Node(name));
+        }
+    }
+
+    fn gone(&self, node: &Node) {
+        let others = self.claims.lock().forget(&node.name);
+        self.shown.forget(&node.name);
+        others.iter().chain([&node.name]).for_each(|name| self.runs.outdate(name));
+        others.into_iter().chain([node.name.clone()]).for_each(|name| self.queue_node(name));
+        let Some(instance) = node.provider_id.clone().map(Holder::Instance) else { return };
+        for cloud in &self.clouds {
+            let ids: Vec<String> = cloud.table.lock().of(&instance).map(|route| route.id.clone()).collect();
+            let stray = |id| RouteKey::Stray { provider: cloud.name().to_owned(), id };
+            ids.into_iter().for_each(|id| self.shell.queue.add(stray(id)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::decide::contain, *};
+    use ccm_kube::fixtures::node;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn net(text: &str) -> IpNet {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_older_of_two_nodes_holds_a_destination() {
+        let mut claims = Claims::default();
+        let (old, young) = (node("old").created_at(at(1)), node("a-young").created_at(at(2)));
+        assert!(claims.see(&young.with_pod_cidr("10.0.1.0/24")).is_empty());
+        assert_eq!(claims.holder(&net("10.0.1.0/24")), Some("a-young"));
+        let touched = claims.see(&old.clone().with_pod_cidr("10.0.1.0/24"));
+        assert_eq!(touched.into_iter().collect::<Vec<_>>(), ["a-young"]);
+        assert_eq!(claims.holder(&net("10.0.1.0/24")), Some("old"));
+        assert!(claims.see(&old.clone().with_pod_cidr("10.0.1.0/24")).is_empty(), "nothing changed");
+
+        let touched = claims.see(&old.with_pod_cidr("10.0.2.0/24"));
+        assert_eq!(touched.into_iter().collect::<Vec<_>>(), ["a-young"]);
+        assert_eq!(claims.holder(&net("10.0.1.0/24")), Some("a-young"));
+        assert!(claims.forget("a-young").is_empty());
+        assert_eq!(claims.holder(&net("10.0.1.0/24")), None);
+    }
+
+    /// ROUTE-17.
+    #[test]
+    fn each_destination_counts_once_and_as_a_network() {
+        let twice = node("n").with_pod_cidr("10.0.1.0/24").with_pod_cidr("10.0.1.7/24").with_pod_cidr("x");
+        assert_eq!(destinations(&twice), [net("10.0.1.0/24")]);
+    }
+
+    /// RESP-1..17. Rows 13 and 14 differ from upstream on purpose; the text of row 16 is not a network.
+    #[test]
+    fn a_destination_is_ours_if_it_lies_inside_of_a_cluster_cidr() {
+        let rows = [
+            ("RESP-1", "10.244.0.0/16", "10.244.0.0/24", true),
+            ("RESP-2", "10.244.0.0/16", "10.244.10.0/24", true),
+            ("RESP-3", "10.244.0.0/16", "10.244.255.0/24", true),
+            ("RESP-4", "10.244.0.0/14", "10.244.0.0/24", true),
+            ("RESP-5", "10.244.0.0/14", "10.247.255.0/24", true),
+            ("RESP-6", "a00:100::/10", "a00:100::/24", true),
+            ("RESP-7", "10.244.0.0/16", "10.224.0.0/24", false),
+            ("RESP-8", "10.244.0.0/16", "10.0.10.0/24", false),
+            ("RESP-9", "10.244.0.0/16", "10.255.255.0/24", false),
+            ("RESP-10", "10.244.0.0/14", "10.248.0.0/24", false),
+            ("RESP-11", "10.244.0.0/14", "10.243.255.0/24", false),
+            ("RESP-12", "a00:100::/10", "b00:100::/24", false),
+            ("RESP-13 ours", "10.0.0.0/16", "10.0.0.0/8", false),
+            ("RESP-13 ours", "10.0.0.0/16", "10.0.0.0/15", false),
+            ("RESP-14 ours", "10.255.0.0/16", "10.0.0.0/8", false),
+            ("RESP-15", "10.244.0.0/16", "10.0.0.0/8", false),
+            ("RESP-15", "10.0.0.0/16", "0.0.0.0/0", false),
+            ("RESP-16", "10.0.0.0/16", "junk", false),
+            ("RESP-17", "10.0.0.0/16", "::ffff:10.0.1.0/120", true),
+            ("RESP-17", "10.0.0.0/16", "010.0.1.0/24", true),
+            ("RESP-17", "10.0.0.0/16", "10.0.1.5/24", true),
+            ("the same network", "10.0.0.0/16", "10.0.0.0/16", true),
+            ("another family", "::/0", "10.0.0.0/16", false),
+        ];
+        for (id, cluster, route, want) in rows {
+            let cluster = [cidr::parse(cluster).unwrap()];
+            let ours = cidr::parse(route).is_some_and(|network| contain(&cluster, &network.trunc()));
+            assert_eq!(ours, want, "{id}: {route}");
+        }
+    }
+
+    #[test]
+    fn either_family_counts() {
+        let cluster = ["10.0.0.0/16", "fd00::/48"].map(|text| text.parse().unwrap());
+        for route in ["10.0.1.0/24", "fd00::1:0:0:0:0/64"] {
+            assert!(contain(&cluster, &route.parse().unwrap()), "{route}");
+        }
+    }
+
+    /// WATCH-1, WATCH-2, WATCH-4; SW-32 for changes that upstream ignores.
+    #[test]
+    fn only_what_routes_depend_on_wakes_us() {
+        let old = || node("n").with_provider_id("fake://n").with_pod_cidr("10.0.1.0/24").ready();
+        let says = |status, reason| old().with_condition(NETWORK_UNAVAILABLE, status, reason);
+        let rows = [
+            ("WATCH-1 an address", old(), old().with_address("InternalIP", "10.9.9.9"), true),
+            ("WATCH-2 a pod CIDR", old(), old().with_pod_cidr("fd00::/64"), true),
+            ("WATCH-4 nothing that is kept", old(), old().version("2"), false),
+            ("readiness", old(), old().not_ready(), false),
+            ("a label", old(), old().with_label("x", "1"), false),
+            ("a provider ID", node("n"), node("n").with_provider_id("fake://n"), true),
+            ("initialised", node("n").tainted_uninitialized(), node("n"), true),
+            ("our own condition", old(), says("False", "RouteCreated"), false),
+            ("our own warning", says("False", "RouteCreated"), says("True", "NoRouteCreated"), false),
+            ("SW-32 somebody's condition", says("False", "RouteCreated"), says("False", "CalicoIsUp"), true),
+            ("SW-32 our condition taken away", says("False", "RouteCreated"), old(), true),
+        ];
+        for (name, old, new, want) in rows {
+            assert_eq!(matters(&old, &new), want, "{name}");
+        }
     }
 }

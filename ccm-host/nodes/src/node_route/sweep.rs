@@ -9,8 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    Cloud, Controller, RouteKey,
-    metrics::{Synced, Trigger},
+    Cloud, Controller, RouteKey, Synced, Trigger,
     observe::Due,
     table::{Holder, Learnt, Table},
 };

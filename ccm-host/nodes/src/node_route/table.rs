@@ -10,9 +10,12 @@ use std::{
     sync::Arc,
 };
 
+use ccm_state::{RouteListing, RouteTable, inventory};
 use ipnet::IpNet;
 
+use super::{Cloud, Controller};
 use ccm_cloud::{Route, RouteState};
+use ccm_reconcile::explain::Explain;
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -174,6 +177,49 @@ fn forget<K: Eq + Hash>(index: &mut HashMap<K, BTreeSet<String>>, key: &K, id: &
         if ids.is_empty() {
             index.remove(key);
         }
+    }
+}
+
+impl Cloud {
+    fn state(&self) -> RouteTable {
+        let table = self.table.lock();
+        let mut routes: Vec<_> = table.all().map(|route| row(route)).collect();
+        routes.sort_by(|one, other| (&one.destination, &one.id).cmp(&(&other.destination, &other.id)));
+        RouteTable { provider: self.name().to_owned(), list: listing(table.learnt()), routes }
+    }
+}
+
+fn listing(learnt: Option<Learnt>) -> RouteListing {
+    match learnt {
+        None => RouteListing::NotYet,
+        Some(Learnt::InPart) => RouteListing::InPart,
+        Some(Learnt::Whole) => RouteListing::Whole,
+    }
+}
+
+fn row(route: &Route) -> inventory::Route {
+    let target = match Holder::of(route) {
+        Holder::Node(name) | Holder::Instance(name) => name,
+        Holder::Nobody => String::new(),
+    };
+    let state = match route.state {
+        RouteState::Unspecified => "UNKNOWN",
+        RouteState::Active => "ACTIVE",
+        RouteState::Pending => "PENDING",
+        RouteState::Blackhole => "BLACKHOLE",
+    };
+    inventory::Route {
+        id: route.id.clone(),
+        destination: route.destination.to_string(),
+        target,
+        state: state.to_owned(),
+    }
+}
+
+impl Explain for Controller {
+    /// Those of each provider that has any.
+    fn routes(&self) -> Vec<RouteTable> {
+        self.clouds.iter().filter(|cloud| cloud.serves_routes()).map(Cloud::state).collect()
     }
 }
 

@@ -1,3 +1,4 @@
+mod maintenance;
 use std::time::Duration;
 
 use super::*;

@@ -61,7 +61,7 @@ impl Case {
     }
 
     fn plan(&self) -> Plan {
-        let wanted = self.node.as_ref().map(super::super::claims::destinations).unwrap_or_default();
+        let wanted = self.node.as_ref().map(super::super::observe::destinations).unwrap_or_default();
         let name = self.node.as_ref().map(|node| node.name.clone()).unwrap_or_default();
         let holder = |destination: &IpNet| match self.held_by_others.contains(destination) {
             true => "older".to_owned(),
