@@ -5,15 +5,23 @@
 //! is decided elsewhere. Leader election has its own client (own connection, no limiter, no retries), so that a busy
 //! host still renews its lease.
 
-mod bearer;
 mod guard;
-mod recognition;
 #[cfg(test)]
 mod tests;
 
-use std::{path::PathBuf, time::Duration};
+pub use guard::Recognition;
 
-use http::{HeaderValue, Request, Response, Uri, header::USER_AGENT};
+use std::{
+    path::PathBuf,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use http::{
+    HeaderValue, Request, Response, StatusCode, Uri,
+    header::{AUTHORIZATION, USER_AGENT},
+};
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Bytes;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
@@ -27,16 +35,17 @@ use kube::{
     config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster},
 };
 use rustls_pki_types::ServerName;
-use tower::{BoxError, Service, ServiceBuilder, layer::layer_fn, steer::Steer, util::BoxCloneSyncService};
+use tower::{
+    BoxError, Service, ServiceBuilder, ServiceExt as _, layer::layer_fn, steer::Steer,
+    util::BoxCloneSyncService,
+};
 use tower_http::decompression::DecompressionLayer;
 
 use super::{
     account::{Account, NAMESPACE},
     metrics::ClientMetrics,
 };
-use bearer::Bearer;
-use guard::{RequestGuard, RequestLimiter, RequestRules};
-pub use recognition::Recognition;
+use guard::{Answer, RequestGuard, RequestLimiter, RequestRules, copy};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How far a watch may run ahead of the host. An adaptive window stays small on a short path, and the apiserver closes
@@ -257,4 +266,48 @@ fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>, ClientErr
         }
     };
     Ok(builder.enable_all_versions().wrap_connector(http))
+}
+
+#[derive(Debug, Clone)]
+struct Bearer<S> {
+    inner: S,
+    account: Account,
+}
+
+impl<S> Bearer<S> {
+    fn new(inner: S, account: Account) -> Self {
+        Self { inner, account }
+    }
+}
+
+impl<S> Service<Request<Body>> for Bearer<S>
+where
+    S: Service<Request<Body>, Response = Answer, Error = BoxError> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Answer;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Answer, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Repeats a request once that is rejected for its token: it was not processed.
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let (inner, account) = (self.inner.clone(), self.account.clone());
+        Box::pin(async move {
+            let token = account.token().await?;
+            let again = copy(&request);
+            request.headers_mut().insert(AUTHORIZATION, token.clone());
+            let answer = inner.clone().oneshot(request).await?;
+            if answer.status() != StatusCode::UNAUTHORIZED {
+                return Ok(answer);
+            }
+            account.rejected(&token);
+            let Some(mut request) = again else { return Ok(answer) };
+            request.headers_mut().insert(AUTHORIZATION, account.token().await?);
+            inner.oneshot(request).await
+        })
+    }
 }

@@ -12,6 +12,7 @@ use crate::{
 };
 
 mod answers;
+mod kinds;
 
 fn json_of(patch: Option<Patch>) -> Value {
     let Some(patch) = patch else { return Value::Null };
