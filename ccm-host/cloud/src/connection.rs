@@ -12,17 +12,12 @@
 //! that status and the limits.
 
 mod connect;
-mod handshake;
+pub(super) mod handshake;
 mod lead;
-mod monitor;
-pub(super) mod negotiate;
 pub(super) mod run;
 pub(super) mod session;
 mod standing;
 mod watch;
-
-#[cfg(any(test, feature = "testing"))]
-pub(super) use self::negotiate::negotiate;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -34,7 +29,6 @@ use tokio::{
 };
 
 use self::{
-    negotiate::Served,
     session::Session,
     standing::{SEVERAL, Standing},
 };
@@ -49,6 +43,7 @@ use super::{
 };
 use crate::findings::rule;
 use ccm_kube::election::{Believer, Fencing};
+use handshake::Served;
 
 /// Keys of changed instances buffered for a slow reader; a sweep finds those that are dropped.
 const CHANGES: usize = 4096;

@@ -13,7 +13,7 @@ use prometheus_client::{
 
 use super::{
     CloudError, ProviderStatus,
-    connection::negotiate::Served,
+    connection::handshake::Served,
     method::{Class, Method},
 };
 use crate::findings::{Findings, rule};

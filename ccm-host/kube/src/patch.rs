@@ -28,7 +28,8 @@ mod tests;
 mod writer;
 
 pub use writer::{
-    Called, NodeLease, RecordKey, Secret, StoredRecord, WebhookConfiguration, WriteError, WritePressure, Writer, Written,
+    Called, NodeLease, RecordKey, Secret, StoredRecord, WebhookConfiguration, WriteError, WritePressure,
+    Writer, Written,
 };
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -20,7 +20,6 @@ pub mod node_instance;
 pub mod node_scope;
 #[cfg(any(test, feature = "testing"))]
 pub mod node_server;
-mod parts;
 mod registration;
 mod report;
 pub mod settings;
@@ -54,7 +53,7 @@ use ccm_kube::{
     patch::WriteError,
     queue::{self, Key, Outcome, WorkQueue},
 };
-pub use parts::Parts;
+pub use registration::Parts;
 pub use registration::{Kept, Registration, Serves};
 pub use report::{Report, ReportMetrics, Reports};
 pub use settings::Settings;

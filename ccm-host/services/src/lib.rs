@@ -15,11 +15,10 @@
 //! keys: a Service, whose run creates or changes its balancer, and a balancer, whose run removes it where nothing wants it.
 //! Runs are cheap and practically unlimited; `slots` limit, per provider, those that create, change or remove balancers.
 //! Files, from what is known to what is done: `row`, `record`, `observe`, `plan`, `fate`, `run`, `remove`,
-//! `status`; beside them `service`, `nodes`, `sets`, `sweep`, `slots`.
+//! `publish`; beside them `service`, `nodes`, `sweep`, `slots`.
 
 mod events;
 mod fate;
-mod metrics;
 mod nodes;
 mod observe;
 mod plan;
@@ -29,20 +28,23 @@ mod remove;
 mod row;
 mod run;
 mod service;
-mod sets;
 mod slots;
 mod state;
-mod status;
 mod sweep;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use parking_lot::Mutex;
-use prometheus_client::registry::Registry;
+use prometheus_client::{
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+use tokio::time::Instant;
 
+use ccm_base::metric::{Buckets, Declare, OfProvider};
 use ccm_cloud::{Provider, Providers, Wishes};
 use ccm_kube::{
     keep::{Keep, KeySet},
@@ -50,14 +52,13 @@ use ccm_kube::{
     queue::{Backoff, Outcome, WorkQueue},
     service::{ObjectKey, SOURCE_RANGES, Service},
 };
-use ccm_reconcile::{Kept, Parts, Reconciler, Registration, Reports, Run};
+use ccm_reconcile::{Kept, OPERATION, Operations, Parts, Reconciler, Registration, Reports, Run};
 use events::{COMPONENT, ServiceEvents};
-use metrics::Metrics;
 use nodes::{Backends, NodeChanges};
 use observe::Listing;
+use record::Sets;
 use row::{RowKey, Rows};
 use service::FormerClasses;
-use sets::Sets;
 use slots::Slots;
 
 /// The same as upstream's.
@@ -215,4 +216,93 @@ impl Controller {
 /// The clock that revisions start from, in microseconds.
 fn wall_micros() -> u64 {
     u64::try_from(ccm_base::clock::now().as_microsecond()).unwrap_or_default()
+}
+
+/// Upstream's: 1 s to 16384 s, each twice the one before.
+const UPSTREAM: Buckets = Buckets(&[
+    1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0,
+]);
+
+/// The series of this controller. Cheap to clone.
+#[derive(Debug, Clone)]
+struct Metrics {
+    update_attempts: Counter,
+    update_failures: Counter,
+    update_latency: Histogram,
+    node_sync_latency: Histogram,
+    operations: Operations,
+    pending: Gauge,
+    orphans: Family<OfProvider, Gauge>,
+}
+
+impl Metrics {
+    /// Registers all series.
+    #[must_use]
+    fn register(registry: &mut Registry) -> Self {
+        Self {
+            update_attempts: registry.metric(
+                "service_controller_loadbalancer_sync",
+                "Attempts to update the nodes of a load balancer",
+            ),
+            update_failures: registry.metric(
+                "service_controller_nodesync_error",
+                "Failed attempts to update the nodes of a load balancer",
+            ),
+            update_latency: registry.histogram(
+                "service_controller_update_loadbalancer_host_latency_seconds",
+                "Time to update the nodes of one load balancer",
+                UPSTREAM,
+            ),
+            node_sync_latency: registry.histogram(
+                "service_controller_nodesync_latency_seconds",
+                "Time from a node change until every load balancer is updated",
+                UPSTREAM,
+            ),
+            operations: registry.histograms(
+                "ccm_service_operation_duration_seconds",
+                "Operations on load balancers by result: ok, in_progress or the reason of an error",
+                OPERATION,
+            ),
+            pending: registry
+                .metric("ccm_service_pending", "Services whose load balancer is not in the desired state"),
+            orphans: registry.metric(
+                "ccm_service_orphaned_load_balancers",
+                "Load balancers of this cluster without a Service, as of the last sweep",
+            ),
+        }
+    }
+
+    fn update_begins(&self) {
+        self.update_attempts.inc();
+    }
+
+    fn update_ended(&self, ok: bool, took: Duration) {
+        if !ok {
+            self.update_failures.inc();
+        }
+        self.update_latency.observe(took.as_secs_f64());
+    }
+
+    fn set_orphans(&self, provider: &str, balancers: usize) {
+        let labels = OfProvider::new(provider);
+        self.orphans.get_or_create(&labels).set(i64::try_from(balancers).unwrap_or(i64::MAX));
+    }
+
+    /// Starts timing a change of nodes that began at `since`. Dropping the last clone stops the clock.
+    fn node_sync(&self, since: Instant) -> Arc<NodeSync> {
+        Arc::new(NodeSync { since, latency: self.node_sync_latency.clone() })
+    }
+}
+
+/// A change of nodes that has not reached all balancers yet.
+#[derive(Debug)]
+struct NodeSync {
+    since: Instant,
+    latency: Histogram,
+}
+
+impl Drop for NodeSync {
+    fn drop(&mut self) {
+        self.latency.observe(self.since.elapsed().as_secs_f64());
+    }
 }

@@ -9,6 +9,7 @@ mod ensuring;
 mod explaining;
 mod failing;
 mod histories;
+mod metrics;
 mod moving;
 mod nodes;
 mod orphans;

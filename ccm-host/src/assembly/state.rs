@@ -19,7 +19,7 @@ use crate::manager::{
     COMMIT, VERSION,
     health::{Checks, Probe},
     process::Process,
-    serving::state::Source,
+    serving::pages::Source,
 };
 use ccm_base::clock;
 use ccm_cloud::{CloudError, Family, NodeOwner, Provider as _, ProviderStatus, Question, RemoteProvider};

@@ -27,7 +27,7 @@ use super::{
     flags::Settings,
     health::{Checks, HealthCondition, Probe},
     metrics::Metrics,
-    serving::{self, Serving, access::Access, state::Door},
+    serving::{self, Serving, access::Access, pages::Door},
 };
 use ccm_reconcile::Registration;
 

@@ -12,18 +12,37 @@
 //! Nothing here may keep the cluster from working: the configuration makes the apiserver continue without an answer.
 
 mod certificate;
-mod server;
 #[cfg(test)]
 mod tests;
-mod upkeep;
 
-use std::net::IpAddr;
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
-use crate::manager::serving::settings::ip;
-use ccm_base::flag::{self, Wrong};
-use ccm_kube::service::ObjectKey;
-pub use server::{Server, WebhookMetrics};
-pub use upkeep::Upkeep;
+use anyhow::{Context as _, Result, ensure};
+use axum::Router;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use tokio::{net::TcpListener, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::manager::serving::{connections, ip};
+use ccm_base::{
+    clock,
+    flag::{self, Wrong},
+    metric::Declare,
+};
+use ccm_kube::{election::Leadership, patch::Writer, service::ObjectKey};
+use certificate::SecretStep;
 
 /// The flags, one field each; upstream's names where upstream has the flag.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -65,4 +84,191 @@ fn port(text: &str) -> Result<u16, Wrong> {
 fn secret(text: &str) -> Result<ObjectKey, Wrong> {
     let (namespace, name) = flag::secret(text, "kube-system/webhook")?;
     Ok(ObjectKey::new(namespace, name))
+}
+
+/// Between two reads of the Secret: with a certificate, and before the first.
+const POLL: Duration = Duration::from_secs(15);
+const EAGER: Duration = Duration::from_secs(1);
+
+/// Metrics of the port. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct WebhookMetrics {
+    until: Gauge,
+}
+
+impl WebhookMetrics {
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        Self {
+            until: registry.metric(
+                "webhook_certificate_expiry_timestamp_seconds",
+                "When the certificate expires that this replica serves webhooks with; 0 before the first",
+            ),
+        }
+    }
+}
+
+/// A bound port that does not serve yet.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    settings: Settings,
+    writer: Writer,
+    metrics: WebhookMetrics,
+}
+
+/// The certificate in use.
+#[derive(Debug, Default)]
+struct Shown(Mutex<Option<Arc<CertifiedKey>>>);
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.lock().clone()
+    }
+}
+
+impl Server {
+    /// Binds the port.
+    ///
+    /// # Errors
+    /// The port is taken.
+    pub fn bind(settings: Settings, writer: Writer, metrics: WebhookMetrics) -> Result<Self> {
+        let wanted = SocketAddr::new(settings.webhook_bind_address, settings.webhook_secure_port);
+        let listener = connections::bind(wanted, false).with_context(|| {
+            format!("cannot serve webhooks on {wanted}: give another --webhook-secure-port, or leave --webhooks out")
+        })?;
+        Ok(Self { listener, settings, writer, metrics })
+    }
+
+    /// Serves until `stop`, then finishes the requests under way.
+    ///
+    /// # Errors
+    /// The crypto library has no protocol left: a bug.
+    pub async fn serve(self, routes: Router, stop: CancellationToken) -> Result<()> {
+        let shown = Arc::<Shown>::default();
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .context("no version of TLS")?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(&shown) as Arc<dyn ResolvesServerCert>);
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // A resumed session would keep the old certificate.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        let followed = follow(&self.settings, &self.writer, &self.metrics, &shown);
+        let served = connections::serve(self.listener, Arc::new(config), routes, stop.clone());
+        tokio::join!(served, stop.run_until_cancelled(followed));
+        Ok(())
+    }
+}
+
+/// Never ends.
+async fn follow(settings: &Settings, writer: &Writer, metrics: &WebhookMetrics, shown: &Shown) {
+    let key = &settings.webhook_certificate_secret;
+    let (mut version, mut told) = (String::new(), String::new());
+    loop {
+        let problem = match writer.get_secret(key).await {
+            Ok(Some(secret)) if secret.version == version => String::new(),
+            Ok(Some(secret)) => match certificate::serving(&secret.data) {
+                Ok((pair, until)) => {
+                    version = secret.version;
+                    metrics.until.set(until.as_second());
+                    *shown.0.lock() = Some(pair);
+                    tracing::info!(secret = %key, %until, "webhooks are served with this certificate");
+                    String::new()
+                }
+                Err(error) => format!("{error:#}"),
+            },
+            Ok(None) => "it does not exist".to_owned(),
+            Err(error) => format!("{:#}", anyhow::Error::from(error)),
+        };
+        if problem != told && !problem.is_empty() {
+            tracing::warn!(secret = %key, problem, "no new certificate for the webhooks");
+        }
+        told = problem;
+        sleep(if shown.0.lock().is_some() { POLL } else { EAGER }).await;
+    }
+}
+
+/// Between two looks when everything is as it should be.
+const PERIOD: Duration = Duration::from_secs(30);
+
+/// After a step, and after a failure.
+const SOON: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub struct Upkeep {
+    pub settings: Settings,
+    /// Writes only while this process leads.
+    pub writer: Writer,
+}
+
+impl Upkeep {
+    /// Runs until cancelled.
+    pub async fn run(self, leadership: Leadership, cancel: CancellationToken) {
+        let kept_up = async {
+            leadership.elected().await;
+            let mut told = String::new();
+            loop {
+                let (pause, problem) = match self.once(clock::now()).await {
+                    Ok(SecretStep::Keep) => (PERIOD, String::new()),
+                    Ok(_) => (SOON, String::new()),
+                    Err(error) => (RETRY, format!("{error:#}")),
+                };
+                if problem != told && !problem.is_empty() {
+                    tracing::warn!(
+                        problem,
+                        "webhooks have no valid certificate: the apiserver continues without them"
+                    );
+                }
+                told = problem;
+                sleep(pause).await;
+            }
+        };
+        cancel.run_until_cancelled(kept_up).await;
+    }
+
+    /// Looks once, and carries out what is due.
+    async fn once(&self, now: Timestamp) -> Result<SecretStep> {
+        let (name, key) = (&self.settings.webhook_configuration, &self.settings.webhook_certificate_secret);
+        let configuration = self.writer.get_webhook_configuration(name).await;
+        let configuration = configuration
+            .with_context(|| format!("MutatingWebhookConfiguration {name} cannot be read"))?
+            .with_context(|| {
+                format!("MutatingWebhookConfiguration {name} does not exist: create it, or omit --webhooks")
+            })?;
+        let secret = self.writer.get_secret(key).await;
+        let secret = secret
+            .with_context(|| format!("Secret {key} cannot be read"))?
+            .with_context(|| format!("Secret {key} does not exist: create it empty, or omit --webhooks"))?;
+        let hosts: Vec<_> = configuration.webhooks.iter().map(|one| one.host.clone()).collect();
+        ensure!(
+            !hosts.is_empty() && hosts.iter().all(|host| !host.is_empty()),
+            "MutatingWebhookConfiguration {name} names no host: give each of its webhooks a service or a url"
+        );
+        let authorities = certificate::authorities(&secret.data);
+        let is_announced = configuration.webhooks.iter().all(|one| one.authorities == authorities);
+        let step = certificate::step(&secret.data, &hosts, is_announced, now);
+        match step {
+            SecretStep::Keep => {}
+            SecretStep::Announce => {
+                self.writer
+                    .announce_webhooks(name, &configuration, authorities)
+                    .await
+                    .with_context(|| format!("MutatingWebhookConfiguration {name} cannot be written"))?;
+            }
+            SecretStep::Prepare | SecretStep::Promote | SecretStep::Replace => {
+                let data = certificate::after(step, &secret.data, &hosts, now)?;
+                self.writer
+                    .replace_secret(key, &secret, &data)
+                    .await
+                    .with_context(|| format!("Secret {key} cannot be written"))?;
+            }
+        }
+        if step != SecretStep::Keep {
+            tracing::info!(?step, hosts = hosts.join(","), "certificate of the webhooks");
+        }
+        Ok(step)
+    }
 }

@@ -2,11 +2,13 @@
 //!
 //! In: a name from the queue. Out: at most one patch with its Event, or reports.
 
+use futures::future::join_all;
+
 use super::{
     Controller,
-    decide::{self, Basis, Plan},
-    observe,
+    decide::{self, Basis, Known, Plan},
 };
+use ccm_cloud::{Providers, VolumeQuery};
 use ccm_kube::{
     events::EventType,
     patch::{WriteError, volume_topology},
@@ -24,7 +26,7 @@ impl Controller {
         let known = match decide::basis(&volume) {
             Basis::Nothing => Err(Vec::new()),
             Basis::Trusted(labels) => Ok((labels, Vec::new())),
-            Basis::Ask(query) => observe::ask(&shell.parts.providers, query).await,
+            Basis::Ask(query) => ask(&shell.parts.providers, query).await,
         };
         let plan = known.and_then(|(labels, rejected)| {
             let plan = decide::plan(&volume, labels).map_err(|why| vec![decide::refused(why)])?;
@@ -64,4 +66,31 @@ impl Controller {
         );
         Ok(())
     }
+}
+
+impl Controller {
+    /// Looks at the volume again, unless no provider can know it.
+    pub(super) fn add(&self, volume: &PersistentVolume) {
+        if volume.disk.is_some() {
+            self.shell.queue.add(volume.name.clone());
+        }
+    }
+}
+
+/// Asks all providers that know volumes.
+pub(super) async fn ask(providers: &Providers, query: VolumeQuery) -> Known {
+    let mut is_undecided = false;
+    let mut asked = Vec::new();
+    for provider in providers.all() {
+        match provider.info() {
+            Some(info) if info.volumes => asked.push(provider),
+            Some(_) => {}
+            None => is_undecided = true,
+        }
+    }
+    let answers = asked
+        .into_iter()
+        .map(async |provider| (provider.name().to_owned(), provider.volume_labels(query.clone()).await));
+    let answers = join_all(answers).await;
+    decide::verdict(&query, answers, is_undecided)
 }

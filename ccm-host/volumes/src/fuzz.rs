@@ -11,7 +11,7 @@ use tokio::runtime::Builder;
 use tower::ServiceExt as _;
 
 use super::{
-    metrics::Results,
+    Results,
     webhook::{PATH, routes},
 };
 use ccm_cloud::Providers;

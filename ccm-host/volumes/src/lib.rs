@@ -15,22 +15,24 @@ mod act;
 mod decide;
 #[cfg(any(test, feature = "testing"))]
 pub mod fuzz;
-mod metrics;
-mod observe;
 #[cfg(test)]
 mod tests;
 mod webhook;
 
 use std::{sync::Arc, time::Duration};
 
-use prometheus_client::registry::Registry;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family},
+    registry::Registry,
+};
 
+use ccm_base::metric::Declare;
 use ccm_kube::queue::{Backoff, Outcome};
 use ccm_reconcile::{
     Kept, Registration,
     shell::{self, Shell},
 };
-use metrics::Results;
 
 /// The controller, to the rest of the host. Runs only if it is named: it needs rights over PersistentVolumes, and most
 /// clusters have volumes of CSI drivers only.
@@ -81,5 +83,40 @@ impl shell::Controller for Controller {
 
     async fn look(&self, name: &String) -> Outcome {
         Box::pin(self.label(name)).await
+    }
+}
+
+/// One counter by result: of the controller, or of its webhook. Cheap to clone.
+#[derive(Debug, Clone)]
+struct Results {
+    results: Family<ResultLabel, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
+impl Results {
+    fn of_volumes(registry: &mut Registry) -> Self {
+        Self {
+            results: registry.metric(
+                "persistent_volume_label_controller_volumes",
+                "PersistentVolumes that were labelled; ccm_reports has those that were not, and why",
+            ),
+        }
+    }
+
+    fn of_reviews(registry: &mut Registry) -> Self {
+        Self {
+            results: registry.metric(
+                "persistent_volume_label_webhook_reviews",
+                "Reviews of new PersistentVolumes: labelled, unchanged, or left to the controller (unlabelled, late); busy and invalid ones were refused",
+            ),
+        }
+    }
+
+    fn count(&self, result: &'static str) {
+        self.results.get_or_create(&ResultLabel { result }).inc();
     }
 }

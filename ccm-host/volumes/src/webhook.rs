@@ -24,9 +24,8 @@ use tokio::{
 };
 
 use super::{
+    Results, act,
     decide::{self, Basis},
-    metrics::Results,
-    observe,
 };
 use ccm_cloud::Providers;
 use ccm_kube::{
@@ -187,7 +186,7 @@ async fn admit(providers: &Providers, asked: AdmissionRequest) -> Admitted {
         Basis::Nothing => return Admitted::unchanged(),
         Basis::Trusted(labels) => labels,
         Basis::Ask(query) if query.name.is_empty() => return Admitted::later("unlabelled", "it has no name"),
-        Basis::Ask(query) => match observe::ask(providers, query).await {
+        Basis::Ask(query) => match act::ask(providers, query).await {
             Ok((labels, _)) => labels,
             Err(reports) => {
                 let why = reports.first().map(Report::words);

@@ -13,9 +13,8 @@ use crate::{
     manager::{
         logging::LogFormat,
         serving::{
-            certificate::CertificateSource,
-            settings::{AccessSettings, ClientCa},
-            tls::TlsSettings,
+            AccessSettings, ClientCa,
+            tls::{CertificateSource, TlsSettings},
         },
     },
 };

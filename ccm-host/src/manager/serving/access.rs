@@ -8,29 +8,45 @@
 //!
 //! A [`Reviewer`] asks the apiserver; its answers are cached for a few seconds.
 
-mod authority;
-mod metrics;
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-
+use anyhow::{Context as _, anyhow, bail};
 use async_trait::async_trait;
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    middleware::Next,
+    response::Response,
+};
 use parking_lot::Mutex;
+use prometheus_client::{
+    encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder},
+    metrics::{MetricType, TypedMetric, counter::Counter, family::Family},
+    registry::Registry,
+};
+use rustls::{
+    RootCertStore,
+    crypto::ring,
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+};
+use rustls_pki_types::{CertificateDer, UnixTime, pem::PemObject as _};
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-pub use self::authority::Authority;
-use self::metrics::AccessMetrics;
-use super::{
-    connections::PeerCertificates,
-    settings::{AccessSettings, ClientCa},
+use super::{AccessSettings, ClientCa, connections::PeerCertificates};
+use crate::manager::{
+    answer::refusal,
+    metrics::Metrics,
+    serving::tls::{Files, read},
 };
-use crate::manager::{answer::refusal, metrics::Metrics};
+use ccm_base::metric::{Buckets, Declare, Histograms};
 
 const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
@@ -321,6 +337,201 @@ impl<V: Clone> BoundedCache<V> {
         }
         answers.insert(key, (answer, now + ttl));
     }
+}
+
+/// The authority; without one, client certificates are ignored.
+#[derive(Debug, Default)]
+pub struct Authority {
+    state: Mutex<AuthorityState>,
+}
+
+#[derive(Debug, Default)]
+struct AuthorityState {
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// The bundle that `verifier` was built from.
+    pem: Vec<u8>,
+    file: Option<(PathBuf, Files)>,
+}
+
+impl Authority {
+    /// The authority in this file, reloaded when the file changes.
+    ///
+    /// # Errors
+    /// The file cannot be read, or holds no certificate.
+    fn from_file(path: &Path) -> anyhow::Result<Self> {
+        let files = Files::new(&[path]);
+        let authority = Self::default();
+        let pem = read(path)?;
+        authority.set(&pem).with_context(|| format!("--client-ca-file={} cannot be used", path.display()))?;
+        authority.state.lock().file = Some((path.to_owned(), files));
+        Ok(authority)
+    }
+
+    /// Replaces the authority by this bundle.
+    ///
+    /// # Errors
+    /// The bundle holds no certificate; the previous one stays.
+    pub fn set(&self, pem: &[u8]) -> anyhow::Result<()> {
+        if self.state.lock().pem == pem {
+            return Ok(());
+        }
+        let verifier = verifier(pem)?;
+        let mut state = self.state.lock();
+        (state.verifier, state.pem) = (Some(verifier), pem.to_owned());
+        Ok(())
+    }
+
+    /// The user of this certificate, or why it is not accepted; `None` without an authority.
+    fn who(&self, shown: &[CertificateDer<'_>]) -> Option<Result<User, String>> {
+        self.look_again();
+        let verifier = self.state.lock().verifier.clone()?;
+        let (first, issuers) = shown.split_first()?;
+        if let Err(error) = verifier.verify_client_cert(first, issuers, UnixTime::now()) {
+            return Some(Err(format!("the client certificate is not accepted: {error}")));
+        }
+        Some(user(first))
+    }
+
+    fn look_again(&self) {
+        let mut state = self.state.lock();
+        let Some((path, files)) = &mut state.file else { return };
+        if !files.changed() {
+            return;
+        }
+        let path = path.clone();
+        drop(state);
+        if let Err(error) = read(&path).and_then(|pem| self.set(&pem)) {
+            tracing::warn!(error = format!("{error:#}"), "the CA of client certificates stays as it was");
+        }
+    }
+}
+
+fn verifier(pem: &[u8]) -> anyhow::Result<Arc<dyn ClientCertVerifier>> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| anyhow!("the CA is not valid PEM: {error}"))?;
+        roots.add(certificate).context("the CA cannot be read")?;
+    }
+    if roots.is_empty() {
+        bail!("there is no certificate in PEM");
+    }
+    let provider = Arc::new(ring::default_provider());
+    Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?)
+}
+
+/// Reads certificates as Kubernetes does: the common name is the user, the organisations are the groups.
+fn user(certificate: &CertificateDer<'_>) -> Result<User, String> {
+    let unreadable = "the client certificate has no common name that can be read";
+    let (_, certificate) = X509Certificate::from_der(certificate).map_err(|_| unreadable.to_owned())?;
+    let subject = certificate.subject();
+    let name =
+        subject.iter_common_name().next().and_then(|name| name.as_str().ok()).filter(|name| !name.is_empty());
+    let groups = subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned);
+    match name {
+        Some(name) => Ok(User { name: name.to_owned(), groups: groups.collect(), ..User::default() }),
+        None => Err(unreadable.to_owned()),
+    }
+}
+
+/// 1 ms to 16 s, doubling.
+const DURATIONS: Buckets = Buckets(&[
+    0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
+]);
+
+#[derive(Clone, Debug)]
+struct AccessMetrics {
+    users: Family<ByUser, Unsuffixed>,
+    attempts: Family<ByResult, Unsuffixed>,
+    authentication: Histograms<ByResult>,
+    decisions: Family<ByResult, Counter>,
+    authorization: Histograms<ByResult>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByUser {
+    username: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByResult {
+    result: &'static str,
+}
+
+/// Counters without the `_total` in upstream's names, which OpenMetrics requires of a counter.
+#[derive(Clone, Debug, Default)]
+struct Unsuffixed(Counter);
+
+impl TypedMetric for Unsuffixed {
+    const TYPE: MetricType = MetricType::Unknown;
+}
+
+impl EncodeMetric for Unsuffixed {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+        encoder.encode_gauge(&self.0.get())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Unknown
+    }
+}
+
+impl AccessMetrics {
+    fn register(registry: &mut Registry) -> Self {
+        Self {
+            users: registry.metric(
+                "authenticated_user_requests",
+                "Counter of authenticated requests broken out by username",
+            ),
+            attempts: registry.metric("authentication_attempts", "Counter of authentication attempts"),
+            authentication: registry.histograms(
+                "authentication_duration_seconds",
+                "Authentication duration in seconds broken out by result",
+                DURATIONS,
+            ),
+            decisions: registry.metric(
+                "authorization_attempts",
+                "Counter of authorization attempts broken down by result: allowed, denied or error",
+            ),
+            authorization: registry.histograms(
+                "authorization_duration_seconds",
+                "Authorization duration in seconds broken out by result",
+                DURATIONS,
+            ),
+        }
+    }
+
+    /// Counts an authentication.
+    fn authenticated(&self, who: &Result<User, Denial>, since: Instant) {
+        let result = match who {
+            Ok(user) => {
+                self.users.get_or_create(&ByUser { username: class_of(&user.name) }).0.inc();
+                "success"
+            }
+            Err(Denial::Unknown(_)) => "failure",
+            Err(_) => "error",
+        };
+        self.attempts.get_or_create(&ByResult { result }).0.inc();
+        self.authentication.get_or_create(&ByResult { result }).observe(since.elapsed().as_secs_f64());
+    }
+
+    /// Counts an authorization.
+    fn authorized(&self, may: &Result<bool, Denial>, since: Instant) {
+        let result = match may {
+            Ok(true) => "allowed",
+            Ok(false) => "denied",
+            Err(_) => "error",
+        };
+        self.decisions.get_or_create(&ByResult { result }).inc();
+        self.authorization.get_or_create(&ByResult { result }).observe(since.elapsed().as_secs_f64());
+    }
+}
+
+/// Classes of users, as upstream: names are unbounded, labels must not be.
+fn class_of(user: &str) -> &'static str {
+    const KNOWN: [&str; 5] =
+        ["admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"];
+    let other = if user.contains('@') { "email_id" } else { "other" };
+    KNOWN.into_iter().find(|known| *known == user).unwrap_or(other)
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-use crate::manager::serving::certificate::pair;
+use crate::manager::serving::tls::pair;
 
 /// From the making of a certificate to its end.
 pub(super) const LIFE: Duration = Duration::from_secs(90 * 24 * 60 * 60);

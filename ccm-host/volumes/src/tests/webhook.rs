@@ -11,8 +11,8 @@ use tower::ServiceExt as _;
 
 use super::{
     super::{
+        Results,
         decide::{REGION, ZONE},
-        metrics::Results,
         webhook::{PATH, routes},
     },
     *,

@@ -141,10 +141,7 @@ async fn a_stream_over_seconds_costs_a_few_tens_of_calls() {
     for per_second in [60, 100, 400, 1000] {
         let (calls, longest) = trickle(per_second, 5).await;
         assert!(calls <= 40, "{per_second} a second cost {calls} calls");
-        assert!(
-            longest <= lane::WIDEST + Duration::from_millis(50),
-            "{per_second} a second waited {longest:?}"
-        );
+        assert!(longest <= WIDEST + Duration::from_millis(50), "{per_second} a second waited {longest:?}");
     }
 }
 
