@@ -12,4 +12,5 @@ pub(super) mod gather;
 pub(super) mod limit;
 pub(super) mod list;
 pub(super) mod rpc;
+pub(super) mod sets;
 pub(super) mod split;

@@ -12,8 +12,9 @@
 //! that status and the limits.
 
 mod connect;
-pub(super) mod handshake;
+mod handshake;
 mod lead;
+pub(super) mod negotiate;
 pub(super) mod run;
 pub(super) mod session;
 mod standing;
@@ -43,7 +44,7 @@ use super::{
 };
 use crate::findings::rule;
 use ccm_kube::election::{Believer, Fencing};
-use handshake::Served;
+use negotiate::Served;
 
 /// Keys of changed instances buffered for a slow reader; a sweep finds those that are dropped.
 const CHANGES: usize = 4096;

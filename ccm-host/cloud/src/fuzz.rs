@@ -8,7 +8,7 @@ use super::{
     CloudError, Freshness, LoadBalancer,
     call::answer::{most_bytes, takes},
     check::{self, Asked, believed::Believed},
-    connection::handshake::negotiate,
+    connection::negotiate::negotiate,
     method::Rpc,
 };
 use crate::findings::Findings;

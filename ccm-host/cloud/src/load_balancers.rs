@@ -12,7 +12,7 @@ use super::{
     LoadBalancer, UpdateLoadBalancer,
     call::{
         batch::{Answer, Answers, BatchRpc, Call, Item, ItemKey, Planned},
-        list, rpc,
+        list, sets,
     },
     check,
     connection::{Digests, Link, session::Session},
@@ -57,7 +57,7 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
             format!("{nodes} nodes take {bytes} bytes, the provider accepts {most}: a set cannot be split"),
         ));
     }
-    let response = rpc::with_set(link, &session, None, (BACKENDS, &given.backends), message).await?;
+    let response = sets::call(link, &session, None, (BACKENDS, &given.backends), message).await?;
     let of = &given.service;
     Ok(link.metrics.checked(|findings| check::ensured(response, &of.key, &of.uid, wants, findings)))
 }

@@ -13,7 +13,7 @@ use prometheus_client::{
 
 use super::{
     CloudError, ProviderStatus,
-    connection::handshake::Served,
+    connection::negotiate::Served,
     method::{Class, Method},
 };
 use crate::findings::{Findings, rule};

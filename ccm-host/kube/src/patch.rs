@@ -23,14 +23,13 @@
 //! price: a failed `test` differs from an invalid value only in that its 422 names no field, which [`WriteError`]
 //! checks.
 
+mod named;
 #[cfg(test)]
 mod tests;
 mod writer;
 
-pub use writer::{
-    Called, NodeLease, RecordKey, Secret, StoredRecord, WebhookConfiguration, WriteError, WritePressure,
-    Writer, Written,
-};
+pub use named::{Called, NodeLease, RecordKey, Secret, StoredRecord, WebhookConfiguration};
+pub use writer::{WriteError, WritePressure, Writer, Written};
 
 use std::collections::{BTreeMap, BTreeSet};
 

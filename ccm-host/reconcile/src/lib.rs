@@ -53,10 +53,10 @@ use ccm_kube::{
     patch::WriteError,
     queue::{self, Key, Outcome, WorkQueue},
 };
-pub use registration::Parts;
 pub use registration::{Kept, Registration, Serves};
 pub use report::{Report, ReportMetrics, Reports};
 pub use settings::Settings;
+pub use shell::Parts;
 
 /// Runs a controller until the token is cancelled and its last key is done.
 pub type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;

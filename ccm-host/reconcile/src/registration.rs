@@ -1,22 +1,19 @@
-//! What each controller declares about itself at start-up, and what it works with; the host's `controllers` lists them.
+//! What each controller declares about itself at start-up; the host's `controllers` lists them.
 //!
 //! In: the settings, and what all controllers share. Out: its names, what the caches must keep for it, when a provider
 //! serves it, and the future that runs it. The host's `assembly` decides when.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use axum::Router;
 use prometheus_client::registry::Registry;
 
 use crate::{
-    ReportMetrics, Run, Settings,
-    explain::Views,
+    Parts, Run, Settings,
     shell::{self, Controller},
 };
-use ccm_cloud::{CloudMetrics, ProviderInfo, Providers};
-use ccm_kube::{
-    Cache, CertificateRequest, Events, Keep, KubeMetrics, Node, PersistentVolume, Service, Writer,
-};
+use ccm_cloud::ProviderInfo;
+use ccm_kube::Keep;
 
 /// One controller.
 pub struct Registration {
@@ -100,28 +97,4 @@ impl fmt::Debug for Registration {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.name)
     }
-}
-
-/// What a controller works with. All share it but the writer.
-#[derive(Debug, Clone)]
-pub struct Parts {
-    pub settings: Arc<Settings>,
-    /// Keeps of each node what the controllers and the providers want.
-    pub nodes: Cache<Node>,
-    /// Empty unless a controller that reads Services is enabled.
-    pub services: Cache<Service>,
-    /// Empty unless a controller that reads them is enabled.
-    pub certificate_requests: Cache<CertificateRequest>,
-    /// Empty unless a controller that reads them is enabled.
-    pub volumes: Cache<PersistentVolume>,
-    /// Writes as this controller, and only while this process leads.
-    pub writer: Writer,
-    pub providers: Providers,
-    pub events: Events,
-    pub metrics: KubeMetrics,
-    pub cloud_metrics: CloudMetrics,
-    /// Counts what the controllers report.
-    pub reports: ReportMetrics,
-    /// What the controllers say of themselves to people.
-    pub views: Arc<Views>,
 }

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 
-use crate::{Parts, Reconciler, Reports, Run, run};
+use crate::{Reconciler, ReportMetrics, Reports, Run, Settings, explain::Views, run};
+use ccm_cloud::{CloudMetrics, Providers};
 use ccm_kube::{
-    Patch, Slim, WriteError,
+    Cache, CertificateRequest, Events, KubeMetrics, Node, Patch, PersistentVolume, Service, Slim, WriteError,
+    Writer,
     events::Recorder,
     queue::{Backoff, Key, Outcome, WorkQueue},
 };
@@ -106,4 +108,28 @@ impl<C: Controller> Reconciler for C {
     fn reconcile(&self, key: &C::Key) -> impl Future<Output = Outcome> + Send {
         self.look(key)
     }
+}
+
+/// What a controller works with. All share it but the writer.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    pub settings: Arc<Settings>,
+    /// Keeps of each node what the controllers and the providers want.
+    pub nodes: Cache<Node>,
+    /// Empty unless a controller that reads Services is enabled.
+    pub services: Cache<Service>,
+    /// Empty unless a controller that reads them is enabled.
+    pub certificate_requests: Cache<CertificateRequest>,
+    /// Empty unless a controller that reads them is enabled.
+    pub volumes: Cache<PersistentVolume>,
+    /// Writes as this controller, and only while this process leads.
+    pub writer: Writer,
+    pub providers: Providers,
+    pub events: Events,
+    pub metrics: KubeMetrics,
+    pub cloud_metrics: CloudMetrics,
+    /// Counts what the controllers report.
+    pub reports: ReportMetrics,
+    /// What the controllers say of themselves to people.
+    pub views: Arc<Views>,
 }

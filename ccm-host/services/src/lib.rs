@@ -15,7 +15,7 @@
 //! keys: a Service, whose run creates or changes its balancer, and a balancer, whose run removes it where nothing wants it.
 //! Runs are cheap and practically unlimited; `slots` limit, per provider, those that create, change or remove balancers.
 //! Files, from what is known to what is done: `row`, `record`, `observe`, `plan`, `fate`, `run`, `remove`,
-//! `publish`; beside them `service`, `nodes`, `sweep`, `slots`.
+//! `status`, `publish`; beside them `service`, `nodes`, `sweep`, `slots`.
 
 mod events;
 mod fate;
@@ -30,6 +30,7 @@ mod run;
 mod service;
 mod slots;
 mod state;
+mod status;
 mod sweep;
 #[cfg(test)]
 mod tests;

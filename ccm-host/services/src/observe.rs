@@ -11,10 +11,10 @@ use super::{
     Controller,
     fate::{Fate, Setting, Why, fate, is_among},
     plan::{CallsAllowed, Others, Owner, View, Wanted},
-    publish::Status,
     record::Record,
     row::{Known, Row, RowKey},
     service::{has_finalizer, ip_mode, is_load_balancer},
+    status::Status,
 };
 use ccm_cloud::{BackendSet, Family, PROVIDER_ANNOTATION, Provider, ProviderStatus, ServiceOwner};
 use ccm_kube::service::{ObjectKey, Service, source_ranges};

@@ -1,23 +1,22 @@
 //! What is written to a Service: its finalizer, and in one patch its addresses, what providers ask for, and the record.
 //!
-//! In: the Service as observed, and the [`Status`] of a row, from the answers of providers. Out: the smallest patches, only to the Service that was
+//! In: the Service as observed, and the [`Status`] of a row. Out: the smallest patches, only to the Service that was
 //! observed. [`super::run`] and [`super::remove`] decide when.
-
-use std::collections::BTreeMap;
 
 use super::{
     Controller,
     record::{CONDITION, Record},
-    service::{FINALIZER, has_finalizer, ip_mode},
+    service::{FINALIZER, has_finalizer},
+    status::Status,
 };
 use ccm_base::clock;
-use ccm_cloud::{Effects, ServiceCondition};
+use ccm_cloud::ServiceCondition;
 use ccm_kube::{
     patch::{
         Patch, WantedCondition, WriteError, service_annotations, service_condition, service_finalizer,
         service_ingress, without_service_condition,
     },
-    service::{Ingress, Service},
+    service::Service,
 };
 
 impl Status {
@@ -115,40 +114,4 @@ fn is_of_provider(what: &str) -> bool {
 
 fn refusal(what: &str, why: &str) -> String {
     format!("the apiserver refuses {what} of the provider: {why}")
-}
-
-/// Annotations and conditions stay until they are written:
-/// a provider answers only once.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Status {
-    /// The entries to publish, once an answer or a list reported them.
-    pub(super) ingress: Option<Vec<Ingress>>,
-    /// `None` means to remove.
-    pub(super) annotations: BTreeMap<String, Option<String>>,
-    pub(super) conditions: BTreeMap<String, ServiceCondition>,
-}
-
-impl Status {
-    /// As the Service wants it published.
-    #[must_use]
-    pub(super) fn of(&self, service: &Service) -> Self {
-        let mut status = self.clone();
-        if let Ok(Some(mode)) = ip_mode(service) {
-            let entries = status.ingress.iter_mut().flatten().filter(|entry| !entry.ip.is_empty());
-            entries.for_each(|entry| entry.ip_mode = Some(mode.to_owned()));
-        }
-        status
-    }
-
-    /// Takes up what an answer wants written.
-    pub(super) fn wants(&mut self, effects: Effects) {
-        self.annotations.extend(effects.annotations);
-        self.conditions.extend(effects.conditions);
-    }
-
-    /// Forgets what was written.
-    pub(super) fn is_written(&mut self, written: &Self) {
-        self.annotations.retain(|key, value| written.annotations.get(key) != Some(value));
-        self.conditions.retain(|type_, condition| written.conditions.get(type_) != Some(condition));
-    }
 }

@@ -15,10 +15,10 @@ use super::{
     fate::{Fate, Why},
     observe::standing,
     plan::CallsAllowed,
-    publish::Status,
     row::{Attempt, End, Goal, Known, Row, RowKey},
     run::rank,
     slots::{Direction, Rank},
+    status::Status,
     wall_micros,
 };
 use ccm_cloud::{Accepted, CloudError, DeleteLoadBalancer, Effects, ErrorReason, Provider};

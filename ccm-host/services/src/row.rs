@@ -24,7 +24,7 @@ use ccm_state::LastCall;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{NodeSync, publish::Status};
+use super::{NodeSync, status::Status};
 use ccm_cloud::{covers_backends, differ_in_backends_only, joined, service_part};
 use ccm_kube::service::{ObjectKey, Service};
 

@@ -16,11 +16,11 @@ use super::{
     fate::Fate,
     observe::{Seen, Subject},
     plan::{Ask, Owner, Plan, Until, Verb, Wait, plan},
-    publish::Status,
     record::Record,
     row::{Attempt, End, Goal, Known, Row, RowKey},
     service::{has_finalizer, is_load_balancer},
     slots::{Direction, Rank, Slot},
+    status::Status,
     sweep::is_ours,
     wall_micros,
 };

@@ -28,8 +28,8 @@ use tokio::time::timeout;
 use crate::manager::{
     process::Process,
     serving::{
-        ClientCa,
         access::{Access, Reviewer, User},
+        settings::ClientCa,
     },
 };
 use ccm_base::outage::Outage;

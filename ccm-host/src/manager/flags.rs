@@ -21,15 +21,12 @@ use self::controllers::RawControllers;
 use self::legacy::{RawGates, RawLegacy};
 use super::{
     logging::LoggingSettings,
-    serving::{self as serving, ServingSettings},
+    serving::settings::{self as serving, ServingSettings},
     traces::TraceSettings,
 };
 use crate::manager::webhooks;
 use ccm_base::flag::{self, FlagError, Mistakes, Wrong};
-use ccm_cloud::{
-    Division,
-    settings::{self as cloud, ProviderSettings},
-};
+use ccm_cloud::{Division, settings as cloud, settings::ProviderSettings};
 use ccm_kube::{election, shadow};
 use ccm_nodes::node_ipam;
 use ccm_reconcile::{Registration, settings::cidrs};

@@ -13,7 +13,7 @@ use std::{
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::rpc;
+use super::sets;
 use crate::findings::Findings;
 use crate::{
     BackendSet, CloudError, ErrorReason,
@@ -144,7 +144,7 @@ pub(crate) async fn call<R: BatchRpc>(
     let keys = R::wire_keys(items);
     let request = || R::request(&call, &keys, items);
     let given = match R::set(items) {
-        Some(set) => rpc::with_set(link, session, Some(items.len()), set, request).await,
+        Some(set) => sets::call(link, session, Some(items.len()), set, request).await,
         None => link.call(session, Some(items.len()), request()).await,
     };
     let given = given.inspect_err(|error| {

@@ -1,9 +1,7 @@
 //! One call: its deadline on the wire and on this side, its metadata, span, metrics
 //! and normalised error.
 //!
-//! The callers decide what to call, and when. A set of backends is sent once per process, and from then on named by its
-//! digest: a provider that does not know a digest after all (it forgot the set, or another host displaced it) gets the same
-//! message again with all nodes.
+//! The callers decide what to call, and when.
 
 use std::{
     any::Any,
@@ -13,7 +11,7 @@ use std::{
 use cloudprovider_proto::{code_name, v1alpha1 as pb};
 use opentelemetry::propagation::{Injector, TextMapPropagator as _};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
-use prost::{Message, bytes::Bytes};
+use prost::Message;
 use tokio_util::sync::CancellationToken;
 use tonic::{
     Code, Request, Status,
@@ -27,9 +25,8 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use super::answer::{Bounded, most_bytes};
 use crate::{
-    BackendSet, CloudError, ErrorReason,
-    connection::{Link, session::Session},
-    method::{Class, Method, Rpc},
+    CloudError, ErrorReason,
+    method::{Class, Method},
     metrics::ProviderMetrics,
     sent_sets::Spliced,
 };
@@ -170,41 +167,6 @@ impl Injector for Metadata<'_> {
             self.0.insert(key, value);
         }
     }
-}
-
-/// Makes a call about this set, which belongs in the message field with the number `tag`. `items` is the size of a
-/// batch.
-pub(crate) async fn with_set<M: Rpc>(
-    link: &Link,
-    session: &Session,
-    items: Option<usize>,
-    (tag, set): (u32, &BackendSet),
-    message: impl Fn() -> M,
-) -> Result<M::Answer, CloudError> {
-    let mut is_named = session.sets.has(set);
-    loop {
-        let entry = if is_named { named(set) } else { set.encoded.clone() };
-        let answer = link.call(session, items, Spliced { message: message(), tag, entry }).await;
-        match &answer {
-            Err(error) if error.is(ErrorReason::UnknownBackendSet) => {
-                session.sets.lose(set);
-                if std::mem::take(&mut is_named) {
-                    link.limiter.once_more(M::METHOD).await;
-                    continue;
-                }
-            }
-            // Whatever the outcome, the provider read the request.
-            Ok(_) | Err(CloudError { reason: Some(_), .. }) if !is_named => session.sets.arrive(set),
-            _ => {}
-        }
-        return answer;
-    }
-}
-
-/// The set by its digest only.
-fn named(set: &BackendSet) -> Bytes {
-    let set = pb::BackendSet { digest: set.digest.clone(), nodes_omitted: true, ..Default::default() };
-    set.encode_to_vec().into()
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{client::Grpc, transport::Channel};
 
-use super::{connect::Connection, handshake::Served};
+use super::{connect::Connection, negotiate::Served};
 use crate::findings::{Findings, duration, rule};
 use crate::{
     ProviderInfo,

@@ -13,7 +13,7 @@ use crate::{
     manager::{
         logging::LogFormat,
         serving::{
-            AccessSettings, ClientCa,
+            settings::{AccessSettings, ClientCa},
             tls::{CertificateSource, TlsSettings},
         },
     },

@@ -40,7 +40,10 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::{AccessSettings, ClientCa, connections::PeerCertificates};
+use super::{
+    connections::PeerCertificates,
+    settings::{AccessSettings, ClientCa},
+};
 use crate::manager::{
     answer::refusal,
     metrics::Metrics,

@@ -1,0 +1,118 @@
+//! The versions to speak with a provider.
+//!
+//! In: the names of its services. Out: the highest version of each that both sides name (D5), or a sentence that says
+//! which side to upgrade. Parsed names are compared, never version strings.
+
+#[cfg(test)]
+mod tests;
+
+const PACKAGE: &str = "ccm.cloudprovider.";
+/// The versions that this host speaks, oldest first.
+const SPOKEN: [&str; 1] = ["v1alpha1"];
+/// The services that this host calls.
+const SERVICES: [&str; 6] = ["CloudProvider", "Instances", "LoadBalancers", "Routes", "Volumes", "Clusters"];
+
+/// The versions in common with a provider.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Served {
+    /// The name of each service, and the version to speak.
+    pub(crate) versions: Vec<(&'static str, &'static str)>,
+    /// Services that the provider has, but in no version that this host speaks.
+    pub(crate) unusable: Vec<NoCommonVersion>,
+}
+
+impl Served {
+    /// Whether the service can be called.
+    pub(crate) fn has(&self, service: &str) -> bool {
+        self.versions.iter().any(|(name, _)| *name == service)
+    }
+}
+
+/// Why there is no version in common.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NegotiationError {
+    /// It answers GetInfo but serves nothing of this contract.
+    #[error("it serves no service of {PACKAGE}*: it names {0:?}")]
+    NothingServed(Vec<String>),
+    /// It serves other services, but not CloudProvider, which all calls depend on.
+    #[error("it serves {0:?}, but not CloudProvider, which every provider must serve")]
+    NoCloudProvider(Vec<String>),
+    /// Both sides know the service, in different versions.
+    #[error(transparent)]
+    NoCommonVersion(NoCommonVersion),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "it speaks {} of {service} ({}; this host speaks {}): upgrade the {}",
+    if *.newer { "only newer versions" } else { "no common version" },
+    .theirs.join(", "),
+    SPOKEN.join(", "),
+    if *.newer { "host" } else { "provider" }
+)]
+pub(crate) struct NoCommonVersion {
+    pub(crate) service: &'static str,
+    theirs: Vec<String>,
+    newer: bool,
+}
+
+/// The service names that the host announces.
+pub(crate) fn host_services() -> Vec<String> {
+    SPOKEN
+        .iter()
+        .flat_map(|version| SERVICES.iter().map(move |service| format!("{PACKAGE}{version}.{service}")))
+        .collect()
+}
+
+/// The services and versions that both sides speak.
+pub(crate) fn negotiate(names: &[String]) -> Result<Served, NegotiationError> {
+    negotiate_with(names, &SPOKEN)
+}
+
+fn negotiate_with(names: &[String], spoken: &[&'static str]) -> Result<Served, NegotiationError> {
+    let theirs: Vec<(&str, &str)> = names.iter().filter_map(|name| split(name)).collect();
+    if theirs.is_empty() {
+        return Err(NegotiationError::NothingServed(names.to_vec()));
+    }
+    let mut served = Served::default();
+    for service in SERVICES {
+        let versions: Vec<&str> =
+            theirs.iter().filter(|(_, name)| *name == service).map(|(version, _)| *version).collect();
+        if versions.is_empty() {
+            continue;
+        }
+        match spoken.iter().rev().find(|ours| versions.contains(ours)) {
+            Some(version) => served.versions.push((service, version)),
+            None => served.unusable.push(no_common(service, &versions, spoken)),
+        }
+    }
+    if served.has("CloudProvider") {
+        return Ok(served);
+    }
+    Err(match served.unusable.into_iter().find(|unusable| unusable.service == "CloudProvider") {
+        Some(unusable) => NegotiationError::NoCommonVersion(unusable),
+        None => NegotiationError::NoCloudProvider(names.to_vec()),
+    })
+}
+
+fn no_common(service: &'static str, theirs: &[&str], spoken: &[&'static str]) -> NoCommonVersion {
+    let highest = spoken.last().and_then(|version| rank(version));
+    let newer = theirs.iter().all(|version| rank(version) > highest);
+    NoCommonVersion { service, theirs: theirs.iter().map(|&version| version.to_owned()).collect(), newer }
+}
+
+fn split(name: &str) -> Option<(&str, &str)> {
+    let (version, service) = name.strip_prefix(PACKAGE)?.split_once('.')?;
+    rank(version).map(|_| (version, service))
+}
+
+/// Kubernetes' order of versions: v1alpha1 < v1alpha2 < v1beta1 < v1 < v2alpha1.
+fn rank(version: &str) -> Option<(u32, u8, u32)> {
+    let rest = version.strip_prefix('v')?;
+    for (word, stage) in [("alpha", 0), ("beta", 1)] {
+        if let Some((major, minor)) = rest.split_once(word) {
+            return Some((major.parse().ok()?, stage, minor.parse().ok()?));
+        }
+    }
+    Some((rest.parse().ok()?, 2, 0))
+}
