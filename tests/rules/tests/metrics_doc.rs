@@ -21,7 +21,7 @@ fn registered() -> BTreeMap<String, Metric> {
     let files = files(&root().join("ccm-host"), ".rs").expect("readable checkout");
     let shipped = |path: PathBuf| {
         let source = fs::read_to_string(path).expect("text");
-        source.split("#[cfg(test)]\nmod ").next().unwrap_or_default().to_owned()
+        source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned()
     };
     let sources: Vec<String> = files.into_iter().map(shipped).collect();
     let all = sources.concat();
@@ -100,15 +100,20 @@ fn assigned(before: &str) -> &str {
 
 /// Type and labels of a metric, from the declaration of its field.
 fn of_field(source: &str, field: &str) -> (&'static str, Vec<String>) {
+    let is_metric = |declared: &&str| {
+        ["Counter", "Family", "Gauge", "Histogram", "Unsuffixed"].iter().any(|kind| declared.contains(kind))
+    };
     let declared = source
         .lines()
-        .find_map(|line| line.split_once(&format!("{field}: ")).filter(|(before, _)| is_declaration(before)))
-        .map(|(_, declared)| declared)
-        .expect("a metric is a declared field");
-    let declared = source
-        .split_once(&format!("type {} = ", declared.trim_end_matches(',')))
-        .and_then(|(_, rest)| rest.split(';').next())
-        .unwrap_or(declared);
+        .filter_map(|line| {
+            line.split_once(&format!("{field}: ")).filter(|(before, _)| is_declaration(before))
+        })
+        .map(|(_, declared)| {
+            let alias = format!("type {} = ", declared.trim_end_matches(','));
+            source.split_once(&alias).and_then(|(_, rest)| rest.split(';').next()).unwrap_or(declared)
+        })
+        .find(is_metric)
+        .unwrap_or_else(|| panic!("no field {field:?} is declared as a metric"));
     let family = ["Family<", "Histograms<"].iter().find_map(|family| declared.strip_prefix(family));
     let labels = family.and_then(|rest| rest.split([',', '>']).next()).map_or_else(Vec::new, |labels| {
         let of = source.split(&format!("struct {labels} {{")).nth(1);
