@@ -21,7 +21,8 @@
 //! Taints and finalizers use a JSON patch with `test` instead of a resource version, because it fails only if somebody
 //! else changed the value itself: heartbeats, and our own write of the addresses just before, do not make it fail. The
 //! price: a failed `test` differs from an invalid value only in that its 422 names no field, which [`WriteError`]
-//! checks.
+//! checks. All patches of a Service go to the status subresource, which takes metadata too, so that the host needs no
+//! permission to change a Service's spec.
 
 mod named;
 #[cfg(test)]

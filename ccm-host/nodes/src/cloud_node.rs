@@ -253,7 +253,7 @@ fn is_new(node: &Node) -> bool {
 /// Upstream's buckets, and two more: its last one ends at 17 minutes.
 const DELAYS: Buckets = Buckets(&[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0]);
 
-/// The metrics of this controller. Cheap to clone.
+/// How long nodes wait, and why. The names of the first two are upstream's. Cheap to clone.
 #[derive(Debug, Clone)]
 struct CloudNodeMetrics {
     taint_removal: Histogram,

@@ -90,6 +90,7 @@ impl shell::Controller for Controller {
     }
 }
 
+/// The decisions that were written. What open requests wait for is in `ccm_reports`.
 #[derive(Debug)]
 struct CsrMetrics {
     decisions: Family<Decided, Counter>,

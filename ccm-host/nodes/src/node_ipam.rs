@@ -164,7 +164,7 @@ struct OfSet {
     clusterCIDR: String,
 }
 
-/// The metrics of this controller. Cheap to clone.
+/// How much of the cluster CIDRs is used, under upstream's names. Cheap to clone.
 #[derive(Debug, Clone)]
 struct IpamMetrics {
     allocations: Family<OfSet, Counter>,

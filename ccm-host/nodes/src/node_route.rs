@@ -231,7 +231,7 @@ impl Synced {
     }
 }
 
-/// The series of this controller. Cheap to clone.
+/// The series of this controller; the first, with its labels, is upstream's. Cheap to clone.
 #[derive(Debug, Clone)]
 struct RouteMetrics {
     syncs: Family<SyncLabels, Counter>,

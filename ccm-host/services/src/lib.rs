@@ -224,7 +224,7 @@ const UPSTREAM: Buckets = Buckets(&[
     1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0,
 ]);
 
-/// The series of this controller. Cheap to clone.
+/// Upstream's series by their names, and what upstream does not measure. Cheap to clone.
 #[derive(Debug, Clone)]
 struct Metrics {
     update_attempts: Counter,

@@ -1,6 +1,7 @@
-//! Labels one volume.
+//! Follows the volumes that a provider may know, asks about one, and labels it.
 //!
-//! In: a name from the queue. Out: at most one patch with its Event, or reports.
+//! In: changes of volumes, connections of providers; a name from the queue. Out: names for the queue; at most one patch with
+//! its Event, or reports.
 
 use futures::future::join_all;
 

@@ -441,6 +441,7 @@ const DURATIONS: Buckets = Buckets(&[
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
 ]);
 
+/// Authentication and authorization, under upstream's names and labels. Requests to open paths are not counted.
 #[derive(Clone, Debug)]
 struct AccessMetrics {
     users: Family<ByUser, Unsuffixed>,
