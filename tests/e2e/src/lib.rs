@@ -2,9 +2,11 @@
 //!
 //! The tests themselves are one binary, `tests/e2e`, with a module per topic; each test has its own control plane.
 
+pub mod aws;
 pub mod certificates;
 mod end_state;
 mod history;
+pub mod skew;
 pub mod volumes;
 
 pub use end_state::EndState;
@@ -14,12 +16,13 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Event, Node, Service};
 use kube::{Api, api::ListParams};
 use serde_json::Value;
-use skew::{Proxy, Skew};
 use test_cluster::{
     Cluster, Options,
     nodes::{as_registered, is_uninitialized, register, set_ready},
     wait,
 };
+
+use skew::{Proxy, Skew};
 
 /// Starts a host whose provider is behind a proxy that speaks another version.
 pub async fn start_behind_a_proxy(options: Options, skew: Skew) -> Result<(Cluster, Proxy)> {

@@ -3,8 +3,10 @@
 use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{event, node, node_count, node_gone, nothing_was_forbidden, service, service_gone, shadow_diff};
-use e2e_aws::{Aws, Balancer, Instance, Kind, Route, ensured, network, settled};
+use e2e::{
+    aws::{Aws, Balancer, Instance, Kind, Route, ensured, network, settled},
+    event, node, node_count, node_gone, nothing_was_forbidden, service, service_gone, shadow_diff,
+};
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::{
     Api,

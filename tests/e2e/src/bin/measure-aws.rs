@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
-use e2e_aws::{Aws, Instance, Kind, ensured, network, settled};
+use e2e::aws::{Aws, Instance, Kind, ensured, network, settled};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::{

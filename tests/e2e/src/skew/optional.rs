@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 
 const SOURCES: [&str; 12] = [
-    include_str!("../../../proto/ccm/discovery/v1/discovery.proto"),
-    include_str!("../../../proto/ccm/cloudprovider/v1alpha1/cloud_provider.proto"),
-    include_str!("../../../proto/ccm/cloudprovider/v1alpha1/cluster.proto"),
-    include_str!("../../../proto/ccm/cloudprovider/v1alpha1/clusters.proto"),
-    include_str!("../../../proto/ccm/cloudprovider/v1alpha1/effects.proto"),
-    include_str!("../../../proto/ccm/cloudprovider/v1alpha1/errors.proto"),
-    include_str!("../../../proto/ccm/cloudprovider/v1alpha1/instances.proto"),
-    include_str!("../../../proto/ccm/cloudprovider/v1alpha1/load_balancers.proto"),
-    include_str!("../../../proto/ccm/cloudprovider/v1alpha1/node.proto"),
-    include_str!("../../../proto/ccm/cloudprovider/v1alpha1/routes.proto"),
-    include_str!("../../../proto/ccm/cloudprovider/v1alpha1/service.proto"),
-    include_str!("../../../proto/ccm/cloudprovider/v1alpha1/volumes.proto"),
+    include_str!("../../../../proto/ccm/discovery/v1/discovery.proto"),
+    include_str!("../../../../proto/ccm/cloudprovider/v1alpha1/cloud_provider.proto"),
+    include_str!("../../../../proto/ccm/cloudprovider/v1alpha1/cluster.proto"),
+    include_str!("../../../../proto/ccm/cloudprovider/v1alpha1/clusters.proto"),
+    include_str!("../../../../proto/ccm/cloudprovider/v1alpha1/effects.proto"),
+    include_str!("../../../../proto/ccm/cloudprovider/v1alpha1/errors.proto"),
+    include_str!("../../../../proto/ccm/cloudprovider/v1alpha1/instances.proto"),
+    include_str!("../../../../proto/ccm/cloudprovider/v1alpha1/load_balancers.proto"),
+    include_str!("../../../../proto/ccm/cloudprovider/v1alpha1/node.proto"),
+    include_str!("../../../../proto/ccm/cloudprovider/v1alpha1/routes.proto"),
+    include_str!("../../../../proto/ccm/cloudprovider/v1alpha1/service.proto"),
+    include_str!("../../../../proto/ccm/cloudprovider/v1alpha1/volumes.proto"),
 ];
 
 /// Full names of all optional fields.

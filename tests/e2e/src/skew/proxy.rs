@@ -13,7 +13,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{
+use super::{
     Skew, Versions,
     frames::{Passing, Translate, Translated},
     versions::Direction,

@@ -13,7 +13,7 @@ use prost_types::{
     field_descriptor_proto,
 };
 
-use crate::optional;
+use super::optional;
 
 /// The number of fields and enum values that only a later version has.
 const LATER: i32 = 9_999;

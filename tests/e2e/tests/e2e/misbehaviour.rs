@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result};
+use e2e::skew::{Proxy, Skew};
 use e2e::{join, node, node_count, node_gone, service, start_behind_a_proxy};
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::{
@@ -12,7 +13,6 @@ use kube::{
 };
 use provider_mock::breach;
 use serde_json::json;
-use skew::{Proxy, Skew};
 use test_cluster::{
     Cluster,
     nodes::{as_registered, is_uninitialized, register, set_ready},

@@ -3,10 +3,10 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
+use e2e::skew::{Proxy, Skew};
 use e2e::{node, service, service_gone, start_behind_a_proxy, warnings};
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
-use skew::{Proxy, Skew};
 use test_cluster::{
     Cluster, metrics,
     nodes::{as_registered, is_uninitialized, register, set_ready},

@@ -1,10 +1,10 @@
 //! Host and provider of different versions: the same history, the same end state.
 
 use anyhow::Result;
+use e2e::skew::Skew;
 use e2e::{join, node, node_count, node_gone, service, service_gone, start_behind_a_proxy};
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
-use skew::Skew;
 use test_cluster::{
     Cluster,
     nodes::{as_registered, has_taint, is_uninitialized, register, set_ready},
