@@ -1,6 +1,8 @@
-//! Shared by the end-to-end tests: watches one object until it is as expected.
+//! Shared by the end-to-end tests: watches one object until it is as expected; a peer of another version ([`skew`]); the
+//! providers of AWS on an emulated AWS ([`aws`]).
 //!
-//! The tests themselves are one binary, `tests/e2e`, with a module per topic; each test has its own control plane.
+//! The tests themselves are one binary, `tests/e2e`, with a module per topic; those of AWS are another, `tests/aws.rs`. Each
+//! test has its own control plane.
 
 pub mod aws;
 pub mod certificates;
