@@ -9,6 +9,12 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
+/// How many there are, as a gauge takes it.
+#[must_use]
+pub fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
 /// The label of what is counted for each provider.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OfProvider {

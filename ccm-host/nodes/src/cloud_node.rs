@@ -38,7 +38,7 @@ use tokio::sync::Semaphore;
 
 use ccm_base::{
     clock,
-    metric::{Buckets, Declare},
+    metric::{Buckets, Declare, gauge},
 };
 use ccm_cloud::{NodeOwner, Provider};
 use ccm_kube::{
@@ -325,8 +325,8 @@ impl CloudNodeMetrics {
 
     /// Sets the number of nodes that no provider owns, and of those that several claim.
     fn ownerless(&self, unmatched: usize, contested: usize) {
-        self.unmatched.set(i64::try_from(unmatched).unwrap_or(i64::MAX));
-        self.contested.set(i64::try_from(contested).unwrap_or(i64::MAX));
+        self.unmatched.set(gauge(unmatched));
+        self.contested.set(gauge(contested));
     }
 }
 

@@ -40,7 +40,7 @@ use prometheus_client::{
 };
 use tokio::sync::{Notify, Semaphore};
 
-use ccm_base::metric::{Declare, OfProvider};
+use ccm_base::metric::{Declare, OfProvider, gauge};
 use ccm_cloud::Provider;
 use ccm_kube::{
     keep::Keep,
@@ -266,7 +266,7 @@ impl RouteMetrics {
     /// Sets the number of known routes.
     fn known(&self, provider: &str, routes: usize) {
         let labels = OfProvider::new(provider);
-        self.known.get_or_create(&labels).set(i64::try_from(routes).unwrap_or(i64::MAX));
+        self.known.get_or_create(&labels).set(gauge(routes));
     }
 }
 
@@ -276,7 +276,7 @@ struct Waiting(WorkQueue<RouteKey>);
 
 impl Collector for Waiting {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let waiting = ConstGauge::new(i64::try_from(self.0.delayed()).unwrap_or(i64::MAX));
+        let waiting = ConstGauge::new(gauge(self.0.delayed()));
         waiting.encode(encoder.encode_descriptor(
             "ccm_route_waiting",
             "Nodes and routes waiting for a retry",

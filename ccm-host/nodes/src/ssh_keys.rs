@@ -23,7 +23,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use ccm_base::metric::{Declare, OfProvider};
+use ccm_base::metric::{Declare, OfProvider, gauge};
 use ccm_kube::{
     queue::{Backoff, Outcome},
     service::ObjectKey,
@@ -131,8 +131,4 @@ impl SshKeyMetrics {
         let label = OfProvider::new(provider);
         self.spread.get_or_create(&label).set(gauge(keys));
     }
-}
-
-fn gauge(keys: usize) -> i64 {
-    i64::try_from(keys).unwrap_or(i64::MAX)
 }

@@ -45,7 +45,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use ccm_base::metric::{Buckets, Declare, OfProvider};
+use ccm_base::metric::{Buckets, Declare, OfProvider, gauge};
 use ccm_cloud::{Provider, Providers, Wishes};
 use ccm_kube::{
     keep::{Keep, KeySet},
@@ -286,7 +286,7 @@ impl Metrics {
 
     fn set_orphans(&self, provider: &str, balancers: usize) {
         let labels = OfProvider::new(provider);
-        self.orphans.get_or_create(&labels).set(i64::try_from(balancers).unwrap_or(i64::MAX));
+        self.orphans.get_or_create(&labels).set(gauge(balancers));
     }
 
     /// Starts timing a change of nodes that began at `since`. Dropping the last clone stops the clock.

@@ -9,7 +9,7 @@ use prometheus_client::{
 };
 
 use super::guard::{Guard, Rule};
-use ccm_base::metric::{Buckets, Declare, OfProvider};
+use ccm_base::metric::{Buckets, Declare, OfProvider, gauge};
 
 /// Upstream's buckets: powers of two, from a millisecond.
 const PASS: Buckets = Buckets(&[
@@ -125,8 +125,4 @@ fn by_rule(family: &Family<KeptLabels, Gauge>, provider: &str, held_back: &HashM
         let nodes = held_back.values().filter(|held| **held == rule).count();
         family.get_or_create(&labels).set(gauge(nodes));
     }
-}
-
-fn gauge(nodes: usize) -> i64 {
-    i64::try_from(nodes).unwrap_or(i64::MAX)
 }
