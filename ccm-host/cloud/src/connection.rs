@@ -20,7 +20,10 @@ pub(super) mod session;
 mod standing;
 mod watch;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use cloudprovider_proto::v1alpha1::{self as pb, ErrorReason};
 use parking_lot::{Mutex, RwLock};
@@ -230,7 +233,7 @@ impl Link {
             }
         }
         let deadline = method::deadline(method, &session.deadlines);
-        let object = rpc::object(&message).map(str::to_owned);
+        let whose = rpc::whose(&message).map(str::to_owned);
         let (client, bytes) = (session.client(), session.message_bytes);
         let lost = &session.lost;
         let answer = rpc::unary(&self.metrics, client, bytes, lost, deadline, items, method, message).await;
@@ -238,19 +241,19 @@ impl Link {
             // A batch is judged by its items.
             Ok(_) if items.is_some() => {}
             Err(error) if items.is_some() && error.is(ErrorReason::CloudApiUnavailable) => {}
-            Ok(_) => self.learn(method, object.as_deref(), None),
+            Ok(_) => self.learn(method, whose.as_deref(), None),
             Err(error) => {
                 if error.is(ErrorReason::MethodNotSupported) {
                     self.refused(session, method);
                 }
-                self.learn(method, object.as_deref(), Some(error));
+                self.learn(method, whose.as_deref(), Some(error));
             }
         }
         answer
     }
 
-    /// Learns from the items of a batch, each with its object: one success shows that the cloud is reachable; if all
-    /// failed, each counts.
+    /// Learns from the items of a batch, each with whose it is: one success shows that the cloud is reachable; if all
+    /// failed, each of theirs counts.
     pub(super) fn answered<'a>(
         &self,
         method: &'static Method,
@@ -259,13 +262,14 @@ impl Link {
         if items.clone().any(|(_, error)| error.is_none()) {
             return self.learn(method, None, None);
         }
-        for (object, error) in items.take(SEVERAL) {
-            self.learn(method, Some(object), error);
+        let by_whom: BTreeMap<_, _> = items.collect();
+        for (whose, error) in by_whom.into_iter().take(SEVERAL) {
+            self.learn(method, Some(whose), error);
         }
     }
 
-    /// Learns from how a call about this object, or about many, ended.
-    fn learn(&self, method: &'static Method, object: Option<&str>, error: Option<&CloudError>) {
+    /// Learns from how a call about one object, and whose, or about many, ended.
+    fn learn(&self, method: &'static Method, whose: Option<&str>, error: Option<&CloudError>) {
         let now = Instant::now();
         if let Some(error) = error {
             match error.reason {
@@ -285,7 +289,7 @@ impl Link {
         if method.class == Class::Local {
             return;
         }
-        let look = self.standing.lock().called(method, object, error, now);
+        let look = self.standing.lock().called(method, whose, error, now);
         if look {
             self.look_now.notify_one();
         }

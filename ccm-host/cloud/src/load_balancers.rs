@@ -132,6 +132,10 @@ impl BatchRpc for Updates {
         ItemKey { subject: wanted.service.uid.clone(), version }
     }
 
+    fn whose(item: &Item<Self>) -> &str {
+        &item.1.service.key.namespace
+    }
+
     fn same(_: &Link, _: &UpdateLoadBalancer, _: &UpdateLoadBalancer) -> bool {
         true
     }

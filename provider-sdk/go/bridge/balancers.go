@@ -57,7 +57,7 @@ func (l *loadBalancers) look(ctx context.Context, cluster string, service *v1.Se
 	status, exists, err := l.balancers.GetLoadBalancer(ctx, cluster, service)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, of(service, err)
 	case !exists:
 		return &pb.LoadBalancer{State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ABSENT}, nil
 	case status == nil:
@@ -119,7 +119,7 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	status, err := l.balancers.EnsureLoadBalancer(ctx, cluster, service, nodes)
 	switch {
 	case err != nil:
-		return out, err
+		return out, of(service, err)
 	case status == nil:
 		return out, errors.New("the provider returned the balancer without its status")
 	}
@@ -202,7 +202,7 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	l.memory.begins(key, backends)
 	err = guarded(func() error { return l.balancers.UpdateLoadBalancer(ctx, name, service, slices.Clone(nodes)) })
 	if err != nil {
-		return l.orNeedsEnsure(ctx, key, name, service, err)
+		return l.orNeedsEnsure(ctx, key, name, service, of(service, err))
 	}
 	l.reachable.answered()
 	balancer.AppliedDigest = item.GetDesiredDigest()
@@ -288,7 +288,7 @@ func (l *loadBalancers) deleteAs(ctx context.Context, cluster *pb.ClusterRef, la
 	if errors.Is(err, cloudprovider.ImplementedElsewhere) {
 		return nil // Whoever serves the Service now has a finalizer of its own; ours must not stay for ever.
 	}
-	return err
+	return of(service, err)
 }
 
 // lastKnown returns the most complete Service available: the caller's hint, the one last applied here, or only its names. If

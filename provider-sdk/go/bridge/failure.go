@@ -3,12 +3,15 @@ package bridge
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"google.golang.org/protobuf/types/known/durationpb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/api"
 )
@@ -42,11 +45,60 @@ func (b *bridge) mapped(err error, what string) error {
 		return fault.RetryLater(after, text, told...)
 	}
 	if b.errors != nil {
-		if known := b.errors(&stable{text, err}); known != nil {
+		if known := b.errors(&stable{text, err}); known != nil && known.Reason() == b.without(err, text) {
 			return known.With(told...)
 		}
 	}
 	return fault.New(pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, "the cloud provider failed: "+text, told...)
+}
+
+// about is the error of a call about an object that a tenant, or a kubelet, writes.
+type about struct {
+	error
+	object metav1.Object
+}
+
+func (a *about) Unwrap() error { return a.error }
+
+// of says which object the call was about, if it failed.
+func of(object metav1.Object, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &about{err, object}
+}
+
+var word = regexp.MustCompile(`\w+`)
+
+// without returns what the error means without the words that stand on its object: providers and clouds quote names,
+// labels and annotations, and one that reads "Throttling: " must not pause the calls for everybody else.
+func (b *bridge) without(err error, text string) pb.ErrorReason {
+	if about := new(about); errors.As(err, &about) {
+		theirs := map[string]bool{}
+		read := func(texts ...string) {
+			for _, text := range texts {
+				for _, word := range word.FindAllString(text, -1) {
+					theirs[strings.ToLower(word)] = true
+				}
+			}
+		}
+		read(about.object.GetName(), about.object.GetNamespace())
+		for _, all := range []map[string]string{about.object.GetLabels(), about.object.GetAnnotations()} {
+			for key, value := range all {
+				read(key, value)
+			}
+		}
+		text = word.ReplaceAllStringFunc(text, func(word string) string {
+			if theirs[strings.ToLower(word)] {
+				return "x"
+			}
+			return word
+		})
+	}
+	if known := b.errors(&stable{text, err}); known != nil {
+		return known.Reason()
+	}
+	return pb.ErrorReason_ERROR_REASON_UNSPECIFIED
 }
 
 // stable is an error whose text does not change from call to call.

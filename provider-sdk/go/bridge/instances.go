@@ -75,7 +75,7 @@ func (i *instances) BatchGetInstances(ctx context.Context, request *pb.BatchGetI
 		})
 		if err != nil {
 			sdk.Logger(ctx).Warn("cannot look up a node's instance", "node", node.Name, "error", err, "cause", errors.Unwrap(err))
-			return sdk.Unknown(key, i.mapped(err, node.Name))
+			return sdk.Unknown(key, i.mapped(of(node, err), node.Name))
 		}
 		return result
 	}
@@ -118,7 +118,7 @@ func (i *instances) ask(ctx context.Context, query *pb.InstanceQuery, node *v1.N
 	if err != nil {
 		// The instance is known to exist all the same.
 		result = sdk.Found(key, state, nil)
-		result.Error = fault.Item(i.mapped(err, node.Name))
+		result.Error = fault.Item(i.mapped(of(node, err), node.Name))
 	}
 	return result, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -56,6 +57,50 @@ func TestAVendorsErrorsAreToldApart(t *testing.T) {
 		told, _ := fault.FromStatus(err)
 		if row.reason != pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR && told.Metadata("cloud_request_id") == "" {
 			t.Errorf("%s: the request's id is lost: %v", row.name, told)
+		}
+	}
+}
+
+// A cloud quotes what it refuses. Whoever writes the Service, or is root on the node, must not choose what that means for
+// everybody's calls: a pause, or no deletion anywhere.
+func TestWhatStandsOnAnObjectIsNotTheCloudsWord(t *testing.T) {
+	const quoting = "operation error EC2: AuthorizeSecurityGroupIngress, https response error StatusCode: 400, api error InvalidGroup.NotFound: the group '%s' does not exist"
+	echo := func(annotations map[string]string) error {
+		return fmt.Errorf(quoting, strings.Split(annotations["groups"], ", ")[1])
+	}
+	internal, limited := pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, pb.ErrorReason_ERROR_REASON_RATE_LIMITED
+	for _, row := range []struct {
+		groups  string
+		service pb.ErrorReason
+	}{
+		{"sg-1, Throttling: sg-2", internal},
+		{"sg-1, ExpiredToken: sg-2", internal},
+		{"sg-1, AuthFailure: AWS was not able to validate the provided access credentials", internal},
+		{"sg-1, sg-2", limited},
+	} {
+		made := newer()
+		made.ensure = func(_ context.Context, service *v1.Service, _ []*v1.Node) (*v1.LoadBalancerStatus, error) {
+			if row.service == limited {
+				return nil, errors.New(throttledByAWS)
+			}
+			return nil, echo(service.Annotations)
+		}
+		made.exists = func(_ context.Context, node *v1.Node) (bool, error) { return false, echo(node.Annotations) }
+		conn := serve(t, branded{made, "aws"}, bridge.WithProviderIDPrefixes("fake://"))
+		written := map[string]string{"groups": row.groups}
+		request := ensureRequest("web")
+		request.Service.Annotations = written
+		_, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request)
+		if told, _ := fault.FromStatus(err); told.Reason() != row.service {
+			t.Errorf("%q on a Service: %v", row.groups, err)
+		}
+		ref := &pb.NodeRef{Name: "n", ProviderId: "fake://n", Annotations: written}
+		answer, err := pb.NewInstancesClient(conn).BatchGetInstances(soon(t), batch(ref))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reason := answer.GetResults()[0].GetError().GetReason(); reason != internal {
+			t.Errorf("%q on a Node: %v", row.groups, reason)
 		}
 	}
 }

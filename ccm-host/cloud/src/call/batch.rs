@@ -38,6 +38,11 @@ pub(crate) trait BatchRpc: Debug + Send + Sync + Sized + 'static {
 
     fn key(question: &Self::Question) -> ItemKey;
 
+    /// Whose object an item is about.
+    fn whose(item: &Item<Self>) -> &str {
+        &item.0.subject
+    }
+
     /// Whether an answer asked for in lane `other`, `age` ago, is good enough for a question in lane `asked`.
     fn serves(_other: &Self::Lane, _asked: &Self::Lane, _age: Duration) -> bool {
         true
@@ -149,7 +154,7 @@ pub(crate) async fn call<R: BatchRpc>(
     };
     let given = given.inspect_err(|error| {
         if error.is(ErrorReason::CloudApiUnavailable) {
-            link.answered(R::METHOD, items.iter().map(|(key, _)| (key.subject.as_str(), Some(error))));
+            link.answered(R::METHOD, items.iter().map(|item| (R::whose(item), Some(error))));
         }
     })?;
     let mut matched = matched(&keys, R::results(given));
@@ -164,10 +169,8 @@ pub(crate) async fn call<R: BatchRpc>(
     };
     let answers: Answers<R> = keys.iter().zip(items).filter_map(read).collect();
     if !answers.is_empty() {
-        link.answered(
-            R::METHOD,
-            answers.iter().map(|(key, answer)| (key.subject.as_str(), R::failure(answer))),
-        );
+        let by_whom = |item| Some((R::whose(item), R::failure(answers.get(&item.0)?)));
+        link.answered(R::METHOD, items.iter().filter_map(by_whom));
     }
     Ok(answers)
 }

@@ -32,8 +32,8 @@ use crate::{
 };
 use ccm_base::trace;
 
-/// The object that the call is about; `None` if it is about many.
-pub(crate) fn object(message: &dyn Any) -> Option<&str> {
+/// Whose object the call is about: the namespace of a Service, the user of an SSH key; `None` if it is about many.
+pub(crate) fn whose(message: &dyn Any) -> Option<&str> {
     use pb::{
         AddSshKeyToAllInstancesRequest as AddKey, DeleteLoadBalancerRequest as Delete,
         EnsureLoadBalancerRequest as Ensure, GetLoadBalancerRequest as Get,
@@ -43,7 +43,7 @@ pub(crate) fn object(message: &dyn Any) -> Option<&str> {
     let spliced = || message.downcast_ref::<Spliced<Ensure>>().map(|spliced| &spliced.message);
     let ensure = || message.downcast_ref().or_else(spliced)?.service.as_ref()?.r#ref.as_ref();
     let key = || Some(message.downcast_ref::<AddKey>()?.user.as_str());
-    get().or_else(delete).or_else(ensure).map(|service| service.uid.as_str()).or_else(key)
+    get().or_else(delete).or_else(ensure).map(|service| service.namespace.as_str()).or_else(key)
 }
 
 /// Maximum bytes of what a provider says of itself.
@@ -72,7 +72,7 @@ pub(crate) async fn unary<Q: Message + 'static, A: Message + Default + 'static>(
     };
     let most = match method.class {
         Class::Local => OF_ITSELF,
-        _ => most_bytes(items.or(object(&message).map(|_| 1))),
+        _ => most_bytes(items.or(whose(&message).map(|_| 1))),
     };
     let mut client = client.max_decoding_message_size(most.min(message_bytes));
     let request = request(message, Some(deadline), &span);

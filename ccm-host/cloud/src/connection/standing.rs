@@ -14,7 +14,8 @@ use crate::{CloudError, ErrorReason, Family, ProviderStatus, method::Method};
 /// What a failed call freezes stays frozen for this long, unless the same RPC succeeds: a working list does not prove
 /// that routes can be written.
 const FREEZE: Duration = Duration::from_secs(60);
-/// As many different objects have to fail for the cloud to be at fault, and not one of them.
+/// As many nodes, or namespaces of Services, have to fail for the cloud to be at fault: one may have what no cloud serves,
+/// and whoever may write Services in one namespace may write any number of those.
 pub(super) const SEVERAL: usize = 3;
 
 /// The default is a healthy provider.
@@ -23,48 +24,56 @@ pub(super) struct Standing {
     health: Option<String>,
     conditions: Option<String>,
     silent: Option<String>,
-    /// By RPC: why the cloud refused it for whoever asks, and until when that counts.
-    refused: BTreeMap<&'static str, (String, Instant)>,
-    /// By RPC: how the cloud failed it.
-    failing: BTreeMap<&'static str, Failing>,
-    /// A call was refused and the conditions were not checked since: one successful call does not outweigh that.
-    unlooked: Option<String>,
-    /// The same for the families that the cloud's failures froze, by service.
-    unlooked_in: BTreeMap<&'static str, String>,
+    /// By reach and RPC: how it failed.
+    failing: BTreeMap<(Reach, &'static str), Failing>,
+    /// What froze something, and the conditions were not checked since: one successful call does not outweigh that.
+    unlooked: BTreeMap<Reach, String>,
     /// The provider takes this process for a former leader.
     pub(super) stale_leader: bool,
 }
 
-/// An RPC that the cloud's API failed.
-#[derive(Debug)]
+/// What a failure freezes: every family if the credentials or the configuration are refused, one service if the cloud's API
+/// fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Reach {
+    Everything,
+    Service(&'static str),
+}
+
+impl Reach {
+    fn includes(self, family: Family) -> bool {
+        matches!(self, Self::Everything) || self == Self::Service(family.service())
+    }
+}
+
+/// An RPC that the cloud fails, or refuses.
+#[derive(Debug, Default)]
 struct Failing {
-    service: &'static str,
     why: String,
     /// Until when a call counts that was about many objects.
     all: Option<Instant>,
-    /// The same for single objects, of which there are no more than [`SEVERAL`].
-    objects: BTreeMap<String, Instant>,
+    /// The same for those about one, by whose it is; there are no more than [`SEVERAL`].
+    whose: BTreeMap<String, Instant>,
 }
 
 impl Failing {
-    /// Whether it freezes the family it belongs to.
     fn freezes(&self, now: Instant) -> bool {
-        let objects = self.objects.values().filter(|until| now < **until).count();
-        self.all.is_some_and(|until| now < until) || objects == SEVERAL
+        let whose = self.whose.values().filter(|until| now < **until).count();
+        self.all.is_some_and(|until| now < until) || whose == SEVERAL
     }
 
-    fn failed(&mut self, object: Option<&str>, now: Instant) {
+    fn failed(&mut self, whose: Option<&str>, now: Instant) {
         let until = now + FREEZE;
-        let Some(object) = object else {
+        let Some(whose) = whose else {
             self.all = Some(until);
             return;
         };
-        self.objects.insert(object.to_owned(), until);
-        if self.objects.len() > SEVERAL
-            && let Some((oldest, _)) = self.objects.iter().min_by_key(|(_, until)| **until)
+        self.whose.insert(whose.to_owned(), until);
+        if self.whose.len() > SEVERAL
+            && let Some((oldest, _)) = self.whose.iter().min_by_key(|(_, until)| **until)
         {
             let oldest = oldest.clone();
-            self.objects.remove(&oldest);
+            self.whose.remove(&oldest);
         }
     }
 }
@@ -73,13 +82,12 @@ impl Standing {
     /// The status that controllers see. The provider's own word, its credentials and its configuration count for every
     /// family; where the cloud's API fails, it does so for one.
     pub(super) fn status(&self, family: Family, now: Instant) -> ProviderStatus {
-        let refused = self.refused.values().find(|(_, until)| now < *until).map(|(why, _)| why);
-        let of_family = |one: &&Failing| one.service == family.service() && one.freezes(now);
-        let failing = self.failing.values().find(of_family).map(|one| &one.why);
         let leader = || self.stale_leader.then(|| "it considers this host a former leader".to_owned());
         let told = [&self.silent, &self.health, &self.conditions].into_iter().flatten();
-        let unlooked = self.unlooked.iter().chain(self.unlooked_in.get(family.service()));
-        let why = told.chain(refused).chain(unlooked).chain(failing).next().cloned();
+        let failing =
+            self.failing.iter().filter(|((reach, _), one)| reach.includes(family) && one.freezes(now));
+        let unlooked = self.unlooked.iter().filter(|(reach, _)| reach.includes(family)).map(|(_, why)| why);
+        let why = told.chain(failing.map(|(_, one)| &one.why)).chain(unlooked).next().cloned();
         match why.or_else(leader) {
             Some(why) => ProviderStatus::Frozen(why),
             None => ProviderStatus::Serving,
@@ -98,8 +106,7 @@ impl Standing {
 
     /// Records the answer of GetStatus, or why there is none.
     pub(super) fn looked(&mut self, answer: Result<pb::GetStatusResponse, CloudError>) {
-        self.unlooked = None;
-        self.unlooked_in.clear();
+        self.unlooked.clear();
         match answer {
             Ok(status) => {
                 self.silent = None;
@@ -111,48 +118,36 @@ impl Standing {
         }
     }
 
-    /// Records how a call that reaches the cloud ended, about this object or about many. True means that the conditions
-    /// should be checked now.
+    /// Records how a call that reaches the cloud ended, about one object or about many. `whose` is its Node or the Service's
+    /// namespace. True means that the conditions should be checked now.
     pub(super) fn called(
         &mut self,
         method: &'static Method,
-        object: Option<&str>,
+        whose: Option<&str>,
         error: Option<&CloudError>,
         now: Instant,
     ) -> bool {
         let Some(error) = error else {
-            self.refused.remove(method.name);
-            self.failing.remove(method.name);
+            self.failing.retain(|(_, name), _| *name != method.name);
             return false;
         };
-        match error.reason {
-            Some(ErrorReason::CloudApiUnavailable) => {
-                let first = || Failing {
-                    service: method.service,
-                    why: String::new(),
-                    all: None,
-                    objects: BTreeMap::new(),
-                };
-                let failing = self.failing.entry(method.name).or_insert_with(first);
-                failing.why = error.to_string();
-                failing.failed(object, now);
-                if failing.freezes(now) {
-                    self.unlooked_in.insert(method.service, error.to_string());
-                }
-                true
-            }
-            Some(reason) if reason.freezes() => {
-                self.refused.insert(method.name, (error.to_string(), now + FREEZE));
-                self.unlooked = Some(error.to_string());
-                true
-            }
+        let reach = match error.reason {
+            Some(ErrorReason::CloudApiUnavailable) => Reach::Service(method.service),
+            Some(reason) if reason.freezes() => Reach::Everything,
             Some(ErrorReason::StaleLeader) => {
                 self.stale_leader = true;
-                false
+                return false;
             }
-            None => error.code == Code::DeadlineExceeded || error.is_unanswered,
-            Some(_) => false,
+            None => return error.code == Code::DeadlineExceeded || error.is_unanswered,
+            Some(_) => return false,
+        };
+        let failing = self.failing.entry((reach, method.name)).or_default();
+        failing.why = error.to_string();
+        failing.failed(whose, now);
+        if failing.freezes(now) {
+            self.unlooked.insert(reach, error.to_string());
         }
+        true
     }
 }
 
@@ -210,9 +205,9 @@ mod tests {
         }
     }
 
-    /// What calls of these objects, `*` for a list, do to the families of balancers and of routes.
+    /// What calls about Services of these namespaces, `*` for a list, do to the families of balancers and of routes.
     #[test]
-    fn a_cloud_that_fails_several_objects_freezes_their_family() {
+    fn a_cloud_that_fails_several_namespaces_freezes_their_family() {
         let down = CloudError::local("EnsureLoadBalancer", ErrorReason::CloudApiUnavailable, "503");
         let rows: [(&[&str], bool); 5] = [
             (&["a"], false),
@@ -221,14 +216,14 @@ mod tests {
             (&["a", "b", "c"], true),
             (&["*"], true),
         ];
-        for (objects, freezes) in rows {
+        for (all, freezes) in rows {
             let now = Instant::now();
             let failed = || {
                 let mut standing = Standing::default();
-                for object in objects {
-                    let object = Some(*object).filter(|object| *object != "*");
+                for whose in all {
+                    let whose = Some(*whose).filter(|whose| *whose != "*");
                     assert!(
-                        standing.called(&method::ENSURE_LOAD_BALANCER, object, Some(&down), now),
+                        standing.called(&method::ENSURE_LOAD_BALANCER, whose, Some(&down), now),
                         "look now"
                     );
                 }
@@ -239,15 +234,15 @@ mod tests {
             let is_frozen = |standing: &Standing, family, now| {
                 matches!(standing.status(family, now), ProviderStatus::Frozen(_))
             };
-            assert_eq!(is_frozen(&hasty, Family::LoadBalancers, now), freezes, "not looked at: {objects:?}");
+            assert_eq!(is_frozen(&hasty, Family::LoadBalancers, now), freezes, "not looked at: {all:?}");
             hasty.looked(Ok(pb::GetStatusResponse::default()));
-            assert!(!is_frozen(&hasty, Family::LoadBalancers, now), "{objects:?}");
+            assert!(!is_frozen(&hasty, Family::LoadBalancers, now), "{all:?}");
 
             let mut standing = failed();
             standing.looked(Ok(pb::GetStatusResponse::default()));
-            assert_eq!(is_frozen(&standing, Family::LoadBalancers, now), freezes, "{objects:?}");
-            assert!(!is_frozen(&standing, Family::Routes, now), "{objects:?}");
-            assert!(!is_frozen(&standing, Family::LoadBalancers, now + FREEZE), "{objects:?}");
+            assert_eq!(is_frozen(&standing, Family::LoadBalancers, now), freezes, "{all:?}");
+            assert!(!is_frozen(&standing, Family::Routes, now), "{all:?}");
+            assert!(!is_frozen(&standing, Family::LoadBalancers, now + FREEZE), "{all:?}");
             standing.called(&method::LIST_LOAD_BALANCERS, None, None, now);
             assert_eq!(
                 is_frozen(&standing, Family::LoadBalancers, now),
@@ -255,22 +250,22 @@ mod tests {
                 "S7: reads go well, writes do not"
             );
             standing.called(&method::ENSURE_LOAD_BALANCER, Some("z"), None, now);
-            assert!(!is_frozen(&standing, Family::LoadBalancers, now), "{objects:?}");
+            assert!(!is_frozen(&standing, Family::LoadBalancers, now), "{all:?}");
         }
     }
 
-    /// Objects that fail one at a time, each forgotten before the next, are no evidence; those that go on failing are.
+    /// Namespaces that fail one at a time, each forgotten before the next, are no evidence; those that go on failing are.
     #[test]
     fn failures_of_long_ago_do_not_count() {
         let down = CloudError::local("DeleteLoadBalancer", ErrorReason::CloudApiUnavailable, "503");
         let (mut now, mut standing) = (Instant::now(), Standing::default());
-        for object in 0..100 {
-            standing.called(&method::DELETE_LOAD_BALANCER, Some(&object.to_string()), Some(&down), now);
+        for whose in 0..100 {
+            standing.called(&method::DELETE_LOAD_BALANCER, Some(&whose.to_string()), Some(&down), now);
             assert_eq!(standing.status(Family::LoadBalancers, now), ProviderStatus::Serving);
             now += FREEZE / 2;
         }
-        for object in ["a", "b", "c", "d", "a"] {
-            standing.called(&method::DELETE_LOAD_BALANCER, Some(object), Some(&down), now);
+        for whose in ["a", "b", "c", "d", "a"] {
+            standing.called(&method::DELETE_LOAD_BALANCER, Some(whose), Some(&down), now);
         }
         assert!(matches!(standing.status(Family::LoadBalancers, now), ProviderStatus::Frozen(_)));
     }
@@ -282,13 +277,28 @@ mod tests {
         for reason in [ErrorReason::CloudCredentialsInvalid, ErrorReason::InvalidProviderConfig] {
             let refused = CloudError::local("BatchGetInstances", reason, "401");
             let mut standing = Standing::default();
-            standing.called(&method::BATCH_GET_INSTANCES, Some("n"), Some(&refused), now);
+            standing.called(&method::BATCH_GET_INSTANCES, None, Some(&refused), now);
             standing.called(&method::BATCH_GET_INSTANCES, Some("n"), None, now);
             for family in Family::ALL {
                 assert!(matches!(standing.status(family, now), ProviderStatus::Frozen(_)), "{family:?}");
             }
             standing.looked(Ok(pb::GetStatusResponse::default()));
             assert_eq!(standing.status(Family::Routes, now), ProviderStatus::Serving);
+        }
+    }
+
+    /// A Service can quote, or refer to, what makes its cloud or its provider refuse it in the words of lost credentials.
+    #[test]
+    fn what_one_namespace_is_refused_freezes_nothing_but_is_looked_into() {
+        let now = Instant::now();
+        for reason in [ErrorReason::CloudCredentialsInvalid, ErrorReason::InvalidProviderConfig] {
+            let refused = CloudError::local("EnsureLoadBalancer", reason, "401");
+            let mut standing = Standing::default();
+            for (whose, freezes) in [("a", false), ("a", false), ("b", false), ("a", false), ("c", true)] {
+                assert!(standing.called(&method::ENSURE_LOAD_BALANCER, Some(whose), Some(&refused), now));
+                let is_frozen = standing.status(Family::Instances, now) != ProviderStatus::Serving;
+                assert_eq!(is_frozen, freezes, "{reason:?} of {whose}");
+            }
         }
     }
 

@@ -170,28 +170,32 @@ async fn a_new_node_does_not_wait_behind_a_sweep() {
     }
 }
 
-/// S7, F8: what fails of one family of calls says nothing about the others; one object that fails says nothing at all.
+/// S7, F8: what fails of one family of calls says nothing about the others; the Services of one namespace, and one node, say
+/// nothing at all.
 #[tokio::test(start_paused = true)]
-async fn one_object_that_fails_freezes_nothing_and_several_freeze_their_family() {
+async fn one_tenant_who_fails_freezes_nothing_and_several_freeze_their_family() {
     let script = Script::new("e1");
     let host = piped_host(&script).await;
     *script.ensure.lock() =
         Box::new(|_| Box::pin(async { Err(refusal(Code::Unavailable, "CLOUD_API_UNAVAILABLE")) }));
     let set = host.provider.backend_set(vec![]);
-    let ensure = async |name: &str| {
-        let service = Arc::new(ccm_kube::fixtures::service(name).load_balancer());
+    let service = |namespace: &str, name: &str| {
+        Arc::new(ccm_kube::fixtures::service(name).in_namespace(namespace).load_balancer())
+    };
+    let ensure = async |namespace: &str, name: &str| {
+        let service = service(namespace, name);
         let (backends, desired_digest) = (Arc::clone(&set), "d".to_owned());
         let wanted = EnsureLoadBalancer { service, backends, desired_digest, revision: 1, adopt: false };
         host.provider.ensure_load_balancer(wanted).await.unwrap_err();
         tokio::time::sleep(Duration::from_secs(5)).await;
     };
     let of = |family| host.provider.status(family).borrow().clone();
-    for _ in 0..10 {
-        ensure("stuck").await;
+    for n in 0..10 {
+        ensure("a", &format!("stuck-{n}")).await;
         assert_eq!(of(Family::LoadBalancers), ProviderStatus::Serving, "it may be its own fault");
     }
-    ensure("other").await;
-    ensure("third").await;
+    ensure("b", "other").await;
+    ensure("c", "third").await;
     assert!(
         matches!(of(Family::LoadBalancers), ProviderStatus::Frozen(why) if why.contains("EnsureLoadBalancer"))
     );
@@ -222,6 +226,40 @@ async fn one_object_that_fails_freezes_nothing_and_several_freeze_their_family()
     futures::future::join_all(["a", "b", "c"].map(|name| host.ask(name))).await;
     assert!(matches!(of(Family::Instances), ProviderStatus::Frozen(_)));
     assert_eq!(of(Family::Routes), ProviderStatus::Serving);
+}
+
+/// Twenty Services share a call, and the cloud fails each of them, or refuses it in the words of lost credentials.
+#[tokio::test(start_paused = true)]
+async fn a_batch_counts_as_many_times_as_it_has_tenants() {
+    let script = Script::new("e1");
+    let host = piped_host(&script).await;
+    let set = host.provider.backend_set(vec![]);
+    let update_all = async |reason: ErrorReason, namespaces: &[&str]| {
+        *script.update.lock() = Box::new(move |request| {
+            let failed = move |item: &pb::LoadBalancerUpdate| pb::LoadBalancerUpdateResult {
+                service_uid: item.service.as_ref().unwrap().r#ref.as_ref().unwrap().uid.clone(),
+                error: Some(pb::ItemError { reason: reason.into(), ..Default::default() }),
+                ..Default::default()
+            };
+            let results = request.items.iter().map(failed).collect();
+            Box::pin(async { Ok(pb::BatchUpdateLoadBalancersResponse { results }) })
+        });
+        let each = namespaces.iter().cycle().take(20).enumerate().map(|(n, namespace)| {
+            let service = ccm_kube::fixtures::service(&format!("s{n}")).in_namespace(namespace);
+            let (service, backends) = (Arc::new(service.load_balancer()), Arc::clone(&set));
+            let wanted =
+                UpdateLoadBalancer { service, backends, desired_digest: "d".to_owned(), revision: 1 };
+            host.provider.update_load_balancer(wanted)
+        });
+        assert!(futures::future::join_all(each).await.iter().all(Result::is_err));
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        *host.provider.status(Family::LoadBalancers).borrow() != ProviderStatus::Serving
+    };
+    for reason in [ErrorReason::CloudCredentialsInvalid, ErrorReason::CloudApiUnavailable] {
+        assert!(!update_all(reason, &["a"]).await, "{reason:?}: their own fault");
+        assert!(update_all(reason, &["a", "b", "c"]).await, "{reason:?}: everybody's");
+        tokio::time::sleep(2 * MINUTE).await;
+    }
 }
 
 /// The credentials are everybody's.
