@@ -22,9 +22,12 @@ mod explain;
 mod guard;
 mod metrics;
 mod observe;
+mod places;
+mod rule;
 mod shutdown;
 #[cfg(test)]
 mod tests;
+mod witnesses;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -64,10 +67,12 @@ use ccm_reconcile::{Kept, Parts, Registration, Run, taint, until_cancelled};
 pub use decide::is_given_up;
 use decide::is_ready;
 use explain::LifecycleView;
-use guard::{Denials, Guard, Leases, Rule, Rules};
+use guard::{Guard, Rules};
 use metrics::LifecycleMetrics;
 use observe::SeenNodes;
+use rule::Rule;
 use shutdown::Stops;
+use witnesses::{Denials, Leases};
 
 /// The component that Events are recorded under.
 const COMPONENT: &str = "cloud-node-lifecycle-controller";

@@ -3,6 +3,7 @@
 //! * No files import each other, on any way round: whoever reads one goes down, and never back. A file may name what the
 //!   files above it define (`super::`): that is where it hangs.
 //! * A type that other files can name has a name of its own.
+//! * What decides that a Node goes is read at one sitting.
 //!
 //! What only tests import or define does not count.
 
@@ -210,4 +211,12 @@ fn a_name_stands_for_one_type() {
     assert!(places.len() > 200, "only {} types were found: are the crates elsewhere?", places.len());
     places.retain(|name, places| places.len() > 1 && !SAME_EVERYWHERE.contains(&name.as_str()));
     assert!(places.is_empty(), "rename all but one of each: {places:#?}");
+}
+
+#[test]
+fn the_deletion_of_a_node_is_decided_in_one_short_file() {
+    let guard = "ccm-host/nodes/src/cloud_node_lifecycle/guard.rs";
+    let text = fs::read_to_string(workspace_rules::root().join(guard)).expect("the guard");
+    assert!(text.contains("fn holds_back("), "{guard} does not decide it any more");
+    assert!(text.lines().count() <= 250, "{guard} has {} lines", text.lines().count());
 }

@@ -24,10 +24,10 @@ pub(super) struct Standing {
     health: Option<String>,
     conditions: Option<String>,
     silent: Option<String>,
-    /// By reach and RPC: how it failed.
-    failing: BTreeMap<(Reach, &'static str), Failing>,
+    /// By extent and RPC: how it failed.
+    failing: BTreeMap<(Extent, &'static str), Failing>,
     /// What froze something, and the conditions were not checked since: one successful call does not outweigh that.
-    unlooked: BTreeMap<Reach, String>,
+    unlooked: BTreeMap<Extent, String>,
     /// The provider takes this process for a former leader.
     pub(super) stale_leader: bool,
 }
@@ -35,12 +35,12 @@ pub(super) struct Standing {
 /// What a failure freezes: every family if the credentials or the configuration are refused, one service if the cloud's API
 /// fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Reach {
+enum Extent {
     Everything,
     Service(&'static str),
 }
 
-impl Reach {
+impl Extent {
     fn includes(self, family: Family) -> bool {
         matches!(self, Self::Everything) || self == Self::Service(family.service())
     }
@@ -85,8 +85,8 @@ impl Standing {
         let leader = || self.stale_leader.then(|| "it considers this host a former leader".to_owned());
         let told = [&self.silent, &self.health, &self.conditions].into_iter().flatten();
         let failing =
-            self.failing.iter().filter(|((reach, _), one)| reach.includes(family) && one.freezes(now));
-        let unlooked = self.unlooked.iter().filter(|(reach, _)| reach.includes(family)).map(|(_, why)| why);
+            self.failing.iter().filter(|((extent, _), one)| extent.includes(family) && one.freezes(now));
+        let unlooked = self.unlooked.iter().filter(|(extent, _)| extent.includes(family)).map(|(_, why)| why);
         let why = told.chain(failing.map(|(_, one)| &one.why)).chain(unlooked).next().cloned();
         match why.or_else(leader) {
             Some(why) => ProviderStatus::Frozen(why),
@@ -131,9 +131,9 @@ impl Standing {
             self.failing.retain(|(_, name), _| *name != method.name);
             return false;
         };
-        let reach = match error.reason {
-            Some(ErrorReason::CloudApiUnavailable) => Reach::Service(method.service),
-            Some(reason) if reason.freezes() => Reach::Everything,
+        let extent = match error.reason {
+            Some(ErrorReason::CloudApiUnavailable) => Extent::Service(method.service),
+            Some(reason) if reason.freezes() => Extent::Everything,
             Some(ErrorReason::StaleLeader) => {
                 self.stale_leader = true;
                 return false;
@@ -141,11 +141,11 @@ impl Standing {
             None => return error.code == Code::DeadlineExceeded || error.is_unanswered,
             Some(_) => return false,
         };
-        let failing = self.failing.entry((reach, method.name)).or_default();
+        let failing = self.failing.entry((extent, method.name)).or_default();
         failing.why = error.to_string();
         failing.failed(whose, now);
         if failing.freezes(now) {
-            self.unlooked.insert(reach, error.to_string());
+            self.unlooked.insert(extent, error.to_string());
         }
         true
     }

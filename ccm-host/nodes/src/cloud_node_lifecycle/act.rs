@@ -19,8 +19,10 @@ use tokio::time::Instant;
 
 use super::{
     Controller, Domain, DomainMemory,
-    decide::{CONFIRM_DELETION, is_ready, is_unheard},
-    guard::{Evidence, Grants, Life, Rule},
+    decide::{CONFIRM_DELETION, Evidence, is_ready, is_unheard},
+    places::Grants,
+    rule::Rule,
+    witnesses::Life,
 };
 use ccm_base::clock;
 use ccm_cloud::{Family, Provider, ProviderStatus};

@@ -3,6 +3,8 @@
 //! In: a node, and its provider's answer. Out: a taint to write, or evidence for [`super::guard`], which alone
 //! decides on deletions. The table is the one at `InstanceState` in `instances.proto`.
 
+use std::{sync::Arc, time::Duration};
+
 use jiff::Timestamp;
 
 use ccm_cloud::{InstanceAnswer, InstanceState};
@@ -36,6 +38,19 @@ pub(super) enum Presence {
     Denied,
     /// Nothing certain is known.
     Unknown,
+}
+
+/// What counts against a node that has no instance, or a stopped one.
+#[derive(Debug, Clone)]
+pub(super) struct Evidence {
+    pub(super) node: Arc<Node>,
+    pub(super) age: Duration,
+    /// A person confirmed that it is really gone.
+    pub(super) vouched: bool,
+    /// An autoscaler or a person has given the node up already.
+    pub(super) given_up: bool,
+    /// When the provider looked for its instance, by its clock.
+    pub(super) observed_at: Timestamp,
 }
 
 /// Taints by which other components, or a person who shut the node down for good, mark a node as given up.

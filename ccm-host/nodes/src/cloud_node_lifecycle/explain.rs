@@ -15,11 +15,10 @@ use parking_lot::Mutex;
 use super::{
     COMPONENT, Controller, Domain, DomainMemory, OWNERLESS,
     decide::{CONFIRM_DELETION, is_ready, is_vouched_for},
-    domain,
-    guard::Rule,
-    held_back,
+    domain, held_back,
     observe::SeenNodes,
     owners,
+    rule::Rule,
 };
 use ccm_base::clock;
 use ccm_cloud::{NodeOwner, Providers};

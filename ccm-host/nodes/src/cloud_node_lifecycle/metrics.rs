@@ -8,7 +8,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::guard::{Guard, Rule};
+use super::{guard::Guard, rule::Rule};
 use ccm_base::metric::{Buckets, Declare, OfProvider, gauge};
 
 /// Upstream's buckets: powers of two, from a millisecond.

@@ -16,8 +16,8 @@ use tokio::{
 use super::{
     Controller, Domain, DomainMemory, Flock,
     act::each,
-    decide::{Presence, Verdict, decide, is_given_up, is_vouched_for, presence, zone},
-    guard::{Control, Evidence, Life, sample},
+    decide::{Evidence, Presence, Verdict, decide, is_given_up, is_vouched_for, presence, zone},
+    witnesses::{Control, Life, sample},
 };
 use ccm_base::clock;
 use ccm_cloud::{Family, Freshness, InstanceView, Provider, ProviderStatus};

@@ -15,9 +15,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Controller, Domain, DomainMemory,
-    guard::{Evidence, Guard, Rule},
-    observe::SeenNodes,
+    Controller, Domain, DomainMemory, decide::Evidence, guard::Guard, observe::SeenNodes, rule::Rule,
 };
 use ccm_base::clock;
 use ccm_kube::{

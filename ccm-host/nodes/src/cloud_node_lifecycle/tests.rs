@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::{guard::Rule, *};
+use super::*;
 use ccm_cloud::{
     InstanceState,
     fake::{Call, FakeProvider, error, instance, method},

@@ -9,6 +9,11 @@ use jiff::SignedDuration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::cloud_node_lifecycle::{
+    decide::Presence,
+    witnesses::{Denials, Leases, Life, MOST, sample, too_many},
+};
+use ccm_kube::patch::NodeLease;
 
 /// After this much silence, kube-controller-manager reports a node's readiness as unknown.
 const SILENCE: Duration = Duration::from_secs(50);
