@@ -7,7 +7,9 @@ use fastrand::Rng;
 use crate::plan::{Plan, Setup, Step, Timed};
 
 /// Nodes that come and go; the first two stay, for comparison.
-const NODES: u8 = 12;
+pub const NODES: u8 = 12;
+/// Nodes of the second cloud, whose numbers follow.
+const EDGE_NODES: u8 = 3;
 /// Nodes that are neither terminated nor stopped.
 const LASTING: u8 = 2;
 const SERVICES: u8 = 6;
@@ -17,7 +19,7 @@ impl Plan {
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
-        let setup = setup(&mut random);
+        let mut setup = setup(&mut random);
         let length = random.u64(60..420);
         let mut steps: Vec<(Duration, Step)> = Vec::new();
         for node in 0..setup.nodes {
@@ -38,6 +40,8 @@ impl Plan {
         if random.f64() < 0.3 {
             last_words(&mut random, length, &mut steps);
         }
+        // Draws from numbers of its own, so that a seed's other steps are the same with and without it.
+        edge(&mut Rng::with_seed(!seed), length, &mut setup, &mut steps);
         steps.sort_by_key(|(at, _)| *at);
         let first_of_encore = steps.len();
         steps.extend(encore(&mut random));
@@ -61,7 +65,42 @@ impl Plan {
 
     fn find_calm(&mut self) {
         let ends = self.steps.iter().map(|timed| timed.at + timed.step.lasts());
-        self.calm_after = ends.chain([self.setup.late]).max().unwrap_or_default() + Duration::from_secs(1);
+        self.calm_after = ends.chain([self.setup.late]).chain(self.setup.edge).max().unwrap_or_default()
+            + Duration::from_secs(1);
+    }
+}
+
+/// A second provider, which comes late, fails its first lists, or goes away, and Services that go to it and come back.
+fn edge(random: &mut Rng, length: u64, setup: &mut Setup, steps: &mut Vec<(Duration, Step)>) {
+    if random.bool() {
+        return;
+    }
+    setup.edge = Some(Duration::from_millis(if random.bool() { random.u64(0..120_000) } else { 0 }));
+    setup.flags.extend(
+        ["--provider=edge=unix:///simulated/edge.sock", "--default-load-balancer-provider=mock"]
+            .map(str::to_owned),
+    );
+    if random.bool() {
+        setup.flags.extend(["mock", "edge"].map(|name| format!("--provider-id-prefix={name}={name}://")));
+    }
+    if random.bool() {
+        let fails = "error,reason=INTERNAL_ERROR,method=ListLoadBalancers".to_owned();
+        let time = Duration::from_secs(random.u64(20..120));
+        steps.push((Duration::ZERO, Step::EdgeCloud(time, fails)));
+    }
+    for _ in 0..random.u8(2..16) {
+        let time = Duration::from_millis(random.u64(500..60_000));
+        let node = random.u8(NODES..NODES + EDGE_NODES);
+        let step = match random.u8(..12) {
+            0 => Step::EdgeCrash(time),
+            1 | 2 => Step::EdgeCloud(time, cloud_fault(random)),
+            3..=5 => Step::Join(node),
+            6 => Step::Terminate(vec![node]),
+            7 => Step::Silence(node, time),
+            8 => Step::Stop(node),
+            _ => Step::Move(random.u8(..SERVICES), random.f64() < 0.7),
+        };
+        steps.push((Duration::from_millis(random.u64(15_000..length * 1000)), step));
     }
 }
 
@@ -170,6 +209,7 @@ fn setup(random: &mut Rng) -> Setup {
         ),
         reads_labels: random.f64() < 0.3,
         late: seconds(random, 0.1, 90),
+        edge: None,
         latency: seconds(random, 0.5, 2),
         provisioning: seconds(random, 0.3, 30),
         skew: if random.bool() { 300 } else { 0 },
@@ -306,7 +346,7 @@ mod tests {
     fn every_fault_is_one_of_the_mock() {
         for seed in 0..500 {
             for Timed { step, .. } in Plan::of(seed).steps {
-                if let Step::Cloud(_, text) = step {
+                if let Step::Cloud(_, text) | Step::EdgeCloud(_, text) = step {
                     text.parse::<provider_mock::fault::Fault>().unwrap();
                 }
             }

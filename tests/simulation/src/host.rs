@@ -26,6 +26,8 @@ use crate::{
     record::Record,
 };
 
+/// The end of the second provider's endpoint.
+const EDGE: &str = "/edge.sock";
 /// Flags of every host.
 const FLAGS: [&str; 8] = [
     "--provider=mock=unix:///simulated/mock.sock",
@@ -47,6 +49,8 @@ pub struct Host {
     pub api: Line,
     /// The line to the provider.
     pub cloud: Line,
+    /// The line to the second one.
+    edge: Line,
     /// The faults of its requests to the apiserver.
     pub faults: Faults,
     stop: CancellationToken,
@@ -77,15 +81,20 @@ impl Host {
         settings: Settings,
         server: &ApiServer,
         provider: &Provider,
+        edge: Option<&Provider>,
         record: &Record,
     ) -> Self {
-        let (api, cloud) = (Line::default(), Line::default());
+        let (api, cloud, beyond) = (Line::default(), Line::default(), Line::default());
         let (stop, ended) = (CancellationToken::new(), Arc::new(Mutex::new(None)));
         let surroundings = Surroundings {
             apiserver: BoxCloneSyncService::new(Distant::new(api.clone(), server.endpoint(&name))),
             dialer: {
                 let (provider, cloud) = (provider.clone(), cloud.clone());
-                Dialer::new(move |_| provider.dial(&cloud))
+                let (edge, beyond) = (edge.cloned(), beyond.clone());
+                Dialer::new(move |endpoint| match &edge {
+                    Some(edge) if endpoint.to_string().ends_with(EDGE) => edge.dial(&beyond),
+                    _ => provider.dial(&cloud),
+                })
             },
         };
         let elects = settings.election.leader_elect;
@@ -120,7 +129,7 @@ impl Host {
             *end.lock() = Some(how);
         });
         let faults = server.faults_of(&name);
-        Self { name, api, cloud, faults, stop, ended, metrics }
+        Self { name, api, cloud, edge: beyond, faults, stop, ended, metrics }
     }
 
     /// Tells it to stop.
@@ -132,6 +141,7 @@ impl Host {
     pub fn kill(&self) {
         self.api.close();
         self.cloud.close();
+        self.edge.close();
         self.stop.cancel();
     }
 

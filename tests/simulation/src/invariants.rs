@@ -17,7 +17,7 @@ use k8s_openapi::api::{
 use parking_lot::Mutex;
 use provider_mock::{
     calls::Call,
-    cloud::{Balancer, Cloud, Route, Settings},
+    cloud::{Balancer, Cloud, Route, Settings, State},
 };
 use tokio::time::{Duration, Instant};
 
@@ -41,7 +41,8 @@ const HOST: &str = "host-";
 #[derive(Debug)]
 pub struct Invariants {
     foreign: (Vec<Balancer>, Vec<Route>),
-    calls_seen: u64,
+    /// Of the first cloud, and of the second.
+    calls_seen: [u64; 2],
     generation: (u64, u64),
     limits: Limits,
     /// Since when each leader has held the Lease, by its epoch.
@@ -57,7 +58,7 @@ struct Judge {
     record: Record,
     kubelets: Arc<Mutex<Kubelets>>,
     objects: Objects,
-    cloud: Arc<Cloud>,
+    clouds: Vec<Arc<Cloud>>,
     cluster: String,
     /// When the host sent its last request to delete a node.
     sent: Mutex<BTreeMap<String, Instant>>,
@@ -70,7 +71,7 @@ pub fn watch(world: &World) -> Invariants {
         record: world.record.clone(),
         kubelets: Arc::clone(&world.kubelets),
         objects: world.objects(),
-        cloud: Arc::clone(&world.mock.cloud),
+        clouds: world.mocks().map(|mock| Arc::clone(&mock.cloud)).collect(),
         cluster: world.cluster(),
         sent: Mutex::default(),
     });
@@ -101,7 +102,7 @@ pub fn watch(world: &World) -> Invariants {
     Invariants {
         reigns,
         foreign: foreign(world),
-        calls_seen: 0,
+        calls_seen: [0; 2],
         generation: (0, 0),
         limits: world.mock.advertised.answer(&Settings::default()).limits.unwrap_or_default(),
         going: BTreeSet::new(),
@@ -140,16 +141,14 @@ impl Invariants {
         if foreign(world) != self.foreign {
             broken("another cluster's", format!("{:?}", foreign(world)));
         }
-        let cluster = world.cluster();
-        let balancers: Vec<Balancer> =
-            world.look(|state| state.balancers().filter(|one| one.cluster_uid == cluster).cloned().collect());
+        let balancers = world.balancers();
         let services = world.services();
         let services: BTreeMap<&str, &Rc<Service>> =
             services.iter().filter_map(|service| Some((service.metadata.uid.as_deref()?, service))).collect();
         let mut seen = BTreeSet::new();
-        for balancer in &balancers {
+        for (balancer, is_at_edge) in &balancers {
             let name = &balancer.service_name;
-            if !seen.insert(&balancer.service_uid) {
+            if !seen.insert((&balancer.service_uid, is_at_edge)) {
                 broken("one balancer for a Service", name.clone());
             }
             match services.get(balancer.service_uid.as_str()) {
@@ -161,8 +160,8 @@ impl Invariants {
             }
         }
         let mut destinations = BTreeSet::new();
-        for route in world.look(|state| state.routes().map(|route| route.route).collect::<Vec<_>>()) {
-            if route.cluster_uid == cluster && !destinations.insert(route.destination_cidr) {
+        for (route, is_at_edge) in world.routes() {
+            if !destinations.insert((route.destination_cidr, is_at_edge)) {
                 broken("one route to a destination", route.destination_cidr.to_string());
             }
         }
@@ -174,18 +173,27 @@ impl Invariants {
             // The other host may not know yet what one of them deletes.
             self.going.clear();
         }
-        for call in world.mock.calls.list(None, self.calls_seen, usize::MAX) {
-            self.calls_seen = self.calls_seen.max(call.sequence);
-            world.record.note("call", &format!("{} {} {:?}", call.method, call.items, call.keys));
-            if call.items > largest(&self.limits, &call.method) {
-                let what = format!("{} with {} items", call.method, call.items);
-                world.record.broken("calls keep the limits", what);
+        for (at, mock) in world.mocks().enumerate() {
+            for call in mock.calls.list(None, self.calls_seen[at], usize::MAX) {
+                self.calls_seen[at] = self.calls_seen[at].max(call.sequence);
+                let to = ["call", "call to edge"][at];
+                world.record.note(to, &format!("{} {} {:?}", call.method, call.items, call.keys));
+                if at == 0 {
+                    self.call(world, &call);
+                }
             }
-            if world.is_one_host_alone()
-                && let Some(service) = self.updates_what_goes(&call)
-            {
-                world.record.broken("what was half removed is made anew, not updated", service);
-            }
+        }
+    }
+
+    fn call(&mut self, world: &World, call: &Call) {
+        if call.items > largest(&self.limits, &call.method) {
+            let what = format!("{} with {} items", call.method, call.items);
+            world.record.broken("calls keep the limits", what);
+        }
+        if world.is_one_host_alone()
+            && let Some(service) = self.updates_what_goes(call)
+        {
+            world.record.broken("what was half removed is made anew, not updated", service);
         }
     }
 
@@ -206,7 +214,7 @@ impl Invariants {
     /// No mutation is done for a leader whose Lease another host holds.
     pub fn reigns(&self, world: &World) {
         let reigns = self.reigns.lock();
-        let calls = world.mock.calls.list(None, 0, usize::MAX);
+        let calls: Vec<_> = world.mocks().flat_map(|mock| mock.calls.list(None, 0, usize::MAX)).collect();
         for call in calls.iter().filter(|call| paces::is_mutation(&call.method) && call.code == "OK") {
             // The first leader's Lease counts no transition yet, and its epoch is 1.
             let Some((epoch, since)) = reigns.range(call.epoch..).next().filter(|_| call.epoch != 0) else {
@@ -232,8 +240,8 @@ impl Invariants {
     /// Whether one host is alone and without faults: its calls then keep to the provider's rates.
     pub fn alone(&mut self, world: &World, alone: bool) {
         if alone {
-            let (after, _) = self.alone.unwrap_or((self.calls_seen, 0));
-            self.alone = Some((after, self.calls_seen));
+            let (after, _) = self.alone.unwrap_or((self.calls_seen[0], 0));
+            self.alone = Some((after, self.calls_seen[0]));
             return;
         }
         let Some((after, until)) = self.alone.take() else { return };
@@ -337,9 +345,11 @@ impl Judge {
     }
 
     fn has_balancer(&self, uid: &str) -> bool {
-        self.cloud.read(ccm_base::clock::now(), |state| {
+        let now = ccm_base::clock::now();
+        let has = |state: &State| {
             state.balancers().any(|one| one.cluster_uid == self.cluster && one.service_uid == uid)
-        })
+        };
+        self.clouds.iter().any(|cloud| cloud.read(now, has))
     }
 }
 

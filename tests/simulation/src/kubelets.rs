@@ -11,7 +11,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time},
 };
-use provider_mock::cloud::{Cloud, Instance, InstanceState};
+use provider_mock::cloud::{Instance, InstanceState};
 use serde_json::json;
 use tokio::time::{Duration, Instant};
 
@@ -139,20 +139,19 @@ impl Kubelets {
         &mut self,
         objects: &Objects,
         nodes: &[Rc<Node>],
-        cloud: &Cloud,
+        machines: &[Instance],
         now: Timestamp,
         reachable: bool,
     ) {
         if !reachable {
             return;
         }
-        let running: BTreeMap<String, bool> = cloud.read(now, |state| {
-            let runs = |machine: &Instance| machine.state == InstanceState::Running;
-            state.instances().map(|machine| (machine.provider_id.clone(), runs(machine))).collect()
-        });
+        let runs = |machine: &Instance| machine.state == InstanceState::Running;
+        let running: BTreeMap<&str, bool> =
+            machines.iter().map(|machine| (machine.provider_id.as_str(), runs(machine))).collect();
         let there = |name: &str| nodes.iter().find(|node| node.metadata.name.as_deref() == Some(name));
         for (name, kubelet) in &mut self.all {
-            let runs = running.get(&kubelet.provider_id) == Some(&true);
+            let runs = running.get(kubelet.provider_id.as_str()) == Some(&true);
             let at = Instant::now();
             if runs && at >= kubelet.up_from && at >= kubelet.silent_until {
                 kubelet.speak(name, there(name), objects, now);
@@ -163,7 +162,9 @@ impl Kubelets {
                 kubelet.judge(name, node, objects, now);
             }
         }
-        self.all.retain(|name, kubelet| running.contains_key(&kubelet.provider_id) || there(name).is_some());
+        self.all.retain(|name, kubelet| {
+            running.contains_key(kubelet.provider_id.as_str()) || there(name).is_some()
+        });
     }
 }
 

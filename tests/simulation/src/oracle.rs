@@ -5,8 +5,9 @@ use std::{
     rc::Rc,
 };
 
+use ccm_cloud::PROVIDER_ANNOTATION;
 use k8s_openapi::api::core::v1::Node;
-use provider_mock::cloud::{Address, AddressKind, Instance, InstanceState, Route};
+use provider_mock::cloud::{Address, AddressKind, Balancer, Instance, InstanceState, Route};
 
 use crate::{
     kubelets::{UNINITIALIZED, ready},
@@ -21,7 +22,7 @@ const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 pub fn differences(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     let machines: BTreeMap<String, Instance> =
-        world.look(|state| state.instances().map(|one| (one.provider_id.clone(), one.clone())).collect());
+        world.machines().into_iter().map(|one| (one.provider_id.clone(), one)).collect();
     let nodes = world.nodes();
     let keyed = world.mock.advertised.keyed_by_name;
     for node in nodes.iter().filter(|node| !world.is_spoilt(name(&node.metadata.name))) {
@@ -106,24 +107,20 @@ fn address(address: &Address) -> (String, String) {
 }
 
 fn wrong_with_routes(world: &World, nodes: &[Rc<Node>]) -> Vec<String> {
-    let cluster = world.cluster();
     let unknown: BTreeSet<&str> = (nodes.iter())
         .filter(|node| node.spec.as_ref().is_none_or(|spec| spec.provider_id.is_none()))
         .map(|node| name(&node.metadata.name))
         .collect();
-    let mut has: BTreeMap<String, String> = world.look(|state| {
-        let ours = state.routes().map(|route| route.route).filter(|route| route.cluster_uid == cluster);
-        // A node that was never initialised (see above) may be on the machine to which its name had a route.
-        let unknown = |route: &Route| {
-            route.target.as_ref().is_some_and(|target| unknown.contains(target.node.as_str()))
-        };
-        ours.filter(|route| !unknown(route))
-            .map(|route| {
-                let target = route.target.map(|target| target.provider_id).unwrap_or_default();
-                (route.destination_cidr.to_string(), target)
-            })
-            .collect()
-    });
+    // A node that was never initialised (see above) may be on the machine to which its name had a route.
+    let unknown =
+        |route: &Route| route.target.as_ref().is_some_and(|target| unknown.contains(target.node.as_str()));
+    let ours = world.routes().into_iter().filter(|(route, _)| !unknown(route));
+    let mut has: BTreeMap<(String, bool), String> = ours
+        .map(|(route, is_at_edge)| {
+            let target = route.target.map(|target| target.provider_id).unwrap_or_default();
+            ((route.destination_cidr.to_string(), is_at_edge), target)
+        })
+        .collect();
     let mut must = BTreeMap::new();
     let mut wrong = Vec::new();
     for node in nodes {
@@ -131,11 +128,11 @@ fn wrong_with_routes(world: &World, nodes: &[Rc<Node>]) -> Vec<String> {
         if spec.provider_id.is_none() || world.is_spoilt(name(&node.metadata.name)) {
             // Never initialised, see above, or its machine was terminated unseen: nobody knows where its route should
             // lead.
-            spec.pod_cidrs.iter().flatten().for_each(|cidr| _ = has.remove(cidr));
+            has.retain(|(cidr, _), _| !spec.pod_cidrs.iter().flatten().any(|one| one == cidr));
             continue;
         }
         for cidr in spec.pod_cidrs.iter().flatten() {
-            must.insert(cidr.clone(), spec.provider_id.clone().unwrap_or_default());
+            must.insert((cidr.clone(), is_of_edge(provider_id(node))), provider_id(node).to_owned());
         }
         let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let routed = conditions.into_iter().find(|condition| condition.type_ == "NetworkUnavailable");
@@ -151,14 +148,14 @@ fn wrong_with_routes(world: &World, nodes: &[Rc<Node>]) -> Vec<String> {
 }
 
 fn wrong_with_services(world: &World, nodes: &[Rc<Node>]) -> Vec<String> {
-    let cluster = world.cluster();
-    let balancers: BTreeMap<String, provider_mock::cloud::Balancer> = world.look(|state| {
-        let ours = state.balancers().filter(|one| one.cluster_uid == cluster);
-        ours.map(|one| (one.service_uid.clone(), one.clone())).collect()
-    });
+    let balancers: BTreeMap<(String, bool), Balancer> = (world.balancers().into_iter())
+        .map(|(balancer, is_at_edge)| ((balancer.service_uid.clone(), is_at_edge), balancer))
+        .collect();
     let behind: BTreeSet<(&str, &str)> = (nodes.iter().filter(|node| is_behind(node)))
         .map(|node| (name(&node.metadata.name), provider_id(node)))
         .filter(|(node, _)| !world.is_spoilt(node))
+        // With two providers, a node of which nobody knows whose it is belongs to neither.
+        .filter(|(_, provider_id)| !world.has_edge() || !provider_id.is_empty())
         .collect();
     // The cloud finds a node without a provider ID by its name.
     let by_name: BTreeSet<&str> =
@@ -172,7 +169,14 @@ fn wrong_with_services(world: &World, nodes: &[Rc<Node>]) -> Vec<String> {
     }
     for service in services.iter() {
         let mut say = |what: String| wrong.push(format!("service {}: {what}", name(&service.metadata.name)));
-        let balancer = service.metadata.uid.as_ref().and_then(|uid| balancers.get(uid));
+        let annotations = service.metadata.annotations.iter().flatten();
+        let is_at_edge = world.has_edge()
+            && annotations.into_iter().any(|(key, value)| key == PROVIDER_ANNOTATION && value == "edge");
+        let at = |edge: bool| balancers.get(&(service.metadata.uid.clone()?, edge));
+        if let Some(balancer) = at(!is_at_edge) {
+            say(format!("{} is at the other provider, too", balancer.id));
+        }
+        let balancer = at(is_at_edge);
         let guarded = service.metadata.finalizers.iter().flatten().any(|one| one == FINALIZER);
         let spec = service.spec.clone().unwrap_or_default();
         let wanted =
@@ -203,6 +207,8 @@ fn wrong_with_services(world: &World, nodes: &[Rc<Node>]) -> Vec<String> {
             .map(|(node, id)| (node, if by_name.contains(node) { "" } else { id }))
             .filter(|(node, _)| !world.is_spoilt(node))
             .collect();
+        let behind: BTreeSet<_> =
+            behind.iter().filter(|(_, provider_id)| is_of_edge(provider_id) == is_at_edge).copied().collect();
         if stand != behind && !world.is_spoilt(name(&service.metadata.name)) {
             say(format!("backends are {stand:?}, not {behind:?}"));
         }
@@ -213,6 +219,11 @@ fn wrong_with_services(world: &World, nodes: &[Rc<Node>]) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// Whether a machine is in the second cloud.
+fn is_of_edge(provider_id: &str) -> bool {
+    provider_id.starts_with("edge://")
 }
 
 fn provider_id(node: &Node) -> &str {

@@ -45,6 +45,8 @@ pub struct Setup {
     pub reads_labels: bool,
     /// How late the provider starts.
     pub late: Duration,
+    /// How late a second provider starts, of another cloud, if there is one.
+    pub edge: Option<Duration>,
     /// How long each call of the cloud takes.
     pub latency: Duration,
     /// How long balancers take to be created and deleted.
@@ -157,6 +159,12 @@ pub enum Step {
     SpoilNode(u8, bool),
     /// Likewise, on updates of this Service's balancer.
     SpoilService(u8, bool),
+    /// A user gives a Service to the second provider, or back to the first.
+    Move(u8, bool),
+    /// The second provider's process dies and is started again later.
+    EdgeCrash(Duration),
+    /// A fault of the second mock lasts for a while.
+    EdgeCloud(Duration, String),
 }
 
 impl fmt::Display for Plan {
@@ -168,6 +176,9 @@ impl fmt::Display for Plan {
             out,
             "provider: up after {late:?}, advertises {advertise:?}, reads labels: {reads_labels}, latency {latency:?}, provisioning {provisioning:?}"
         )?;
+        if let Some(late) = &self.setup.edge {
+            writeln!(out, "a second provider: up after {late:?}")?;
+        }
         writeln!(out, "machines: clocks within {skew} s, Leases of {lease} s")?;
         for Timed { number, at, step } in &self.steps {
             writeln!(out, "{number:>4} {:>8.3}s  {step:?}", at.as_secs_f64())?;
@@ -202,7 +213,9 @@ impl Step {
             | Self::Unreachable(time)
             | Self::Credentials(time)
             | Self::NotServing(time)
-            | Self::Doubled(time, _) => *time,
+            | Self::Doubled(time, _)
+            | Self::EdgeCrash(time)
+            | Self::EdgeCloud(time, _) => *time,
             Self::ScaleDown(_) => Duration::from_secs(15),
             Self::DeleteNode(_) => Duration::from_secs(30),
             _ => Duration::ZERO,

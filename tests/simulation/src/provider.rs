@@ -13,7 +13,6 @@ use crate::{
     ear::Ear,
     kubelets,
     line::{Line, stream},
-    plan::Setup,
     record::Record,
 };
 
@@ -45,13 +44,13 @@ struct Life {
 impl Provider {
     /// The provider over this mock, not started yet.
     #[must_use]
-    pub fn new(mock: Mock, doubling: Doubling, record: Record, setup: &Setup) -> Self {
+    pub fn new(mock: Mock, doubling: Doubling, record: Record, advertise: &str, reads_labels: bool) -> Self {
         Self(Arc::new(Inner {
             mock,
             doubling,
             record,
-            advertise: setup.advertise.clone(),
-            reads_labels: setup.reads_labels,
+            advertise: advertise.to_owned(),
+            reads_labels,
             life: Mutex::default(),
             lives: Mutex::default(),
         }))

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, Service};
 use parking_lot::Mutex;
 use provider_mock::{
-    cloud::{Cloud, NewLegacyBalancer, NewRoute, Settings, State, Store},
+    cloud::{Balancer, Cloud, Instance, NewLegacyBalancer, NewRoute, Route, Settings, State, Store},
     fault::Fault,
     serve::Mock,
 };
@@ -29,6 +29,7 @@ use tokio::time::{Duration, sleep};
 
 use crate::{
     doubling::Doubling,
+    generate::NODES,
     host::{self, Host},
     kubelets::Kubelets,
     oracle,
@@ -72,6 +73,8 @@ pub struct Inner {
     wrong: RefCell<Judged>,
     provider: Provider,
     doubling: Doubling,
+    /// The second cloud, if there is one, and its provider.
+    edge: Option<(Mock, Provider)>,
     flags: Vec<String>,
     /// Whether hosts elect a leader.
     elects: bool,
@@ -129,10 +132,25 @@ impl World {
             deletion_delay: setup.provisioning,
             ..Settings::default()
         };
-        let cloud = Cloud::new(State::new(settings), Store::default());
+        let cloud = Cloud::new(State::new(settings.clone()), Store::default());
         let mock = Mock { advertised: setup.advertise.parse()?, ..Mock::new(cloud, clock::now) };
         let doubling = Doubling::default();
-        let provider = Provider::new(mock.clone(), doubling.clone(), record.clone(), setup);
+        let provider = Provider::new(
+            mock.clone(),
+            doubling.clone(),
+            record.clone(),
+            &setup.advertise,
+            setup.reads_labels,
+        );
+        let beyond = || -> Result<_> {
+            let settings = Settings { name: "edge".to_owned(), ..settings };
+            let cloud = Cloud::new(State::new(settings), Store::default());
+            let keyed = format!("keyed-by-name={}", mock.advertised.keyed_by_name);
+            let mock = Mock { advertised: keyed.parse()?, ..Mock::new(cloud, clock::now) };
+            let provider = Provider::new(mock.clone(), Doubling::default(), record.clone(), &keyed, false);
+            Ok((mock, provider))
+        };
+        let edge = setup.edge.map(|_| beyond()).transpose()?;
         let world = Self(Rc::new(Inner {
             record,
             server,
@@ -145,6 +163,7 @@ impl World {
             wrong: RefCell::new(((0, 0), Rc::new([]))),
             provider,
             doubling,
+            edge,
             flags: setup.flags.clone(),
             elects: setup.elects,
             started: Cell::new(0),
@@ -154,6 +173,9 @@ impl World {
         }));
         world.neighbours()?;
         world.later(setup.late, |world| world.provider.start());
+        world.later(setup.edge.unwrap_or_default(), |world| {
+            world.edge.iter().for_each(|(_, provider)| provider.start());
+        });
         Ok(world)
     }
 
@@ -228,7 +250,48 @@ impl World {
     /// Counts all changes of nodes, Services and the cloud.
     #[must_use]
     pub fn generation(&self) -> (u64, u64) {
-        (self.writes.load(Ordering::Relaxed), self.look(State::generation))
+        let clouds = self.mocks().map(|mock| mock.cloud.read(clock::now(), State::generation));
+        (self.writes.load(Ordering::Relaxed), clouds.sum())
+    }
+
+    /// The first cloud, and the second if there is one.
+    pub fn mocks(&self) -> impl Iterator<Item = &Mock> {
+        std::iter::once(&self.mock).chain(self.edge.as_ref().map(|(mock, _)| mock))
+    }
+
+    /// Whether there is a second cloud.
+    #[must_use]
+    pub fn has_edge(&self) -> bool {
+        self.edge.is_some()
+    }
+
+    /// What there is in the clouds, each with whether it is in the second one.
+    pub fn all<T>(&self, list: impl Fn(&State) -> Vec<T>) -> Vec<(T, bool)> {
+        let of = |(at, mock): (usize, &Mock)| {
+            mock.cloud.read(clock::now(), &list).into_iter().map(move |one| (one, at > 0))
+        };
+        self.mocks().enumerate().flat_map(of).collect()
+    }
+
+    /// All machines.
+    #[must_use]
+    pub fn machines(&self) -> Vec<Instance> {
+        self.all(|state| state.instances().cloned().collect()).into_iter().map(|(one, _)| one).collect()
+    }
+
+    /// This cluster's balancers, each with whether it is in the second cloud.
+    #[must_use]
+    pub fn balancers(&self) -> Vec<(Balancer, bool)> {
+        let cluster = self.cluster();
+        self.all(|state| state.balancers().filter(|one| one.cluster_uid == cluster).cloned().collect())
+    }
+
+    /// This cluster's routes, each with whether it is in the second cloud.
+    #[must_use]
+    pub fn routes(&self) -> Vec<(Route, bool)> {
+        let cluster = self.cluster();
+        let ours = |route: &Route| route.cluster_uid == cluster;
+        self.all(|state| state.routes().map(|listed| listed.route).filter(ours).collect())
     }
 
     /// Looks at the cloud.
@@ -241,11 +304,19 @@ impl World {
         self.mock.cloud.alter(now, |state| act(state, now))
     }
 
+    /// Alters the cloud of this node.
+    fn alter_of<R>(&self, number: u8, act: impl FnOnce(&mut State, Timestamp) -> R) -> R {
+        let (now, beyond) = (clock::now(), self.edge.as_ref().filter(|_| number >= NODES));
+        let mock = beyond.map_or(&self.mock, |(mock, _)| mock);
+        mock.cloud.alter(now, |state| act(state, now))
+    }
+
     /// Runs the kubelets for one second.
     pub fn tick(&self) {
         let objects = self.objects().named("kubelet");
         let nodes = self.nodes();
-        self.kubelets.lock().tick(&objects, &nodes, &self.mock.cloud, clock::now(), !self.away.get());
+        let machines = self.machines();
+        self.kubelets.lock().tick(&objects, &nodes, &machines, clock::now(), !self.away.get());
         self.hosts.borrow_mut().retain(|host| {
             let ended = host.has_ended();
             if ended && !host.is_leaving() {
@@ -265,7 +336,8 @@ impl World {
         let name = format!("host-{}", self.started.get());
         self.record.note(&name, "starts");
         let settings = host::settings(&self.flags)?;
-        let host = Host::start(name, settings, &self.server, &self.provider, &self.record);
+        let edge = self.edge.as_ref().map(|(_, provider)| provider);
+        let host = Host::start(name, settings, &self.server, &self.provider, edge, &self.record);
         self.hosts.borrow_mut().push(host);
         Ok(())
     }
@@ -326,6 +398,10 @@ impl World {
             self.mock.faults.add(spec.clone());
         }
         self.provider.start();
+        if let Some((mock, provider)) = &self.edge {
+            mock.faults.remove(|_id, _kind| true);
+            provider.start();
+        }
         self.doubling.percent(0);
         self.condition(&json!({"cloud_reachable": true, "serving": true, "credentials": "valid"}))?;
         self.kubelets.lock().speak();
@@ -369,8 +445,12 @@ impl World {
             Step::Join(number) => self.join(*number),
             Step::Terminate(numbers) => numbers.iter().for_each(|number| self.terminate(*number)),
             Step::ScaleDown(numbers) => self.scale_down(numbers.clone()),
-            Step::Stop(number) => drop(self.alter(|state, _now| state.set_running(&node(*number), false))),
-            Step::Start(number) => drop(self.alter(|state, _now| state.set_running(&node(*number), true))),
+            Step::Stop(number) => {
+                drop(self.alter_of(*number, |state, _now| state.set_running(&node(*number), false)));
+            }
+            Step::Start(number) => {
+                drop(self.alter_of(*number, |state, _now| state.set_running(&node(*number), true)));
+            }
             Step::Silence(number, time) => self.kubelets.lock().silence(&node(*number), *time),
             Step::DeleteNode(number) => drop(self.objects().named("user").delete::<Node>("", &node(*number))),
             Step::Exclude(number, out) => self.label(*number, EXCLUDE, out.then_some("true")),
@@ -389,13 +469,23 @@ impl World {
                 self.edit(&Step::Retype(number, false));
                 self.later(*time, move |world| world.edit(&Step::Retype(number, true)));
             }
-            Step::Edit(..) | Step::Retype(..) | Step::Delete(_) | Step::Finalizer(..) => self.edit(step),
+            Step::Edit(..) | Step::Retype(..) | Step::Delete(_) | Step::Finalizer(..) | Step::Move(..) => {
+                self.edit(step);
+            }
             Step::Drift(_) | Step::DropBalancer(_) | Step::StrayRoute(_) | Step::DropRoute(_) => {
                 self.meddle(step);
             }
             Step::Crash(_) | Step::Restart | Step::Hold(_) | Step::Overlap(_) => self.disturb_host(step)?,
             Step::ProviderCrash(_) | Step::ProviderHold(_) | Step::ProviderCut => self.disturb_provider(step),
-            Step::Cloud(time, text) => self.fault(*time, text.parse()?),
+            Step::EdgeCrash(time) => {
+                self.edge.iter().for_each(|(_, provider)| provider.kill());
+                self.later(*time, |world| world.edge.iter().for_each(|(_, provider)| provider.start()));
+            }
+            Step::Cloud(time, text) => self.fault(&self.mock, *time, text.parse()?),
+            Step::EdgeCloud(time, text) => {
+                let fault: Fault = text.parse()?;
+                self.edge.iter().for_each(|(mock, _)| self.fault(mock, *time, fault.clone()));
+            }
             Step::Unreachable(_) | Step::Credentials(_) | Step::NotServing(_) => self.disturb_cloud(step)?,
             Step::Doubled(time, percent) => {
                 self.doubling.percent(*percent);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ccm_cloud::PROVIDER_ANNOTATION;
 use k8s_openapi::api::core::v1::{Node, Service, Taint};
 use provider_mock::cloud::{NewInstances, NewRoute, State};
 use serde_json::json;
@@ -12,18 +13,18 @@ use crate::plan::Step;
 impl World {
     pub(super) fn join(&self, number: u8) {
         let name = node(number);
-        let known = self.look(|state| state.instance(&name).is_some());
-        if known {
-            return;
-        }
-        let made = self.alter(|state, now| state.create_instances(&NewInstances::named(name.clone()), now));
+        let made = self.alter_of(number, |state, now| match state.instance(&name) {
+            Some(_) => Ok(Vec::new()),
+            None => state.create_instances(&NewInstances::named(name.clone()), now),
+        });
         if let Ok([machine, ..]) = made.as_deref() {
             self.kubelets.lock().boot(&name, &machine.provider_id);
         }
     }
 
     pub(super) fn terminate(&self, number: u8) {
-        let _none_is_fine = self.alter(|state, now| state.terminate_instance(&node(number), None, now));
+        let _none_is_fine =
+            self.alter_of(number, |state, now| state.terminate_instance(&node(number), None, now));
     }
 
     pub(super) fn scale_down(&self, numbers: Vec<u8>) {
@@ -102,6 +103,11 @@ impl World {
                 if *on && service.metadata.deletion_timestamp.is_none() {
                     finalizers.push(OTHER_FINALIZER.to_owned());
                 }
+            }),
+            Step::Move(number, away) => change(*number, &|service| {
+                let annotations = service.metadata.annotations.get_or_insert_default();
+                let name = if *away { "edge" } else { "mock" };
+                annotations.insert(PROVIDER_ANNOTATION.to_owned(), name.to_owned());
             }),
             Step::Delete(number) => drop(objects.delete::<Service>("default", &service(*number))),
             _ => {}

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use apiserver::{Cut, Fault, History, Interception, View};
-use provider_mock::fault::Fault as CloudFault;
+use provider_mock::{fault::Fault as CloudFault, serve::Mock};
 use serde_json::json;
 use tokio::time::Duration;
 
@@ -69,9 +69,9 @@ impl World {
         }
     }
 
-    pub(super) fn fault(&self, time: Duration, spec: CloudFault) {
-        let id = self.mock.faults.add(spec).id;
-        self.later(time, move |world| _ = world.mock.faults.remove(|one, _kind| one == id));
+    pub(super) fn fault(&self, mock: &Mock, time: Duration, spec: CloudFault) {
+        let (id, mock) = (mock.faults.add(spec).id, mock.clone());
+        self.later(time, move |_| _ = mock.faults.remove(|one, _kind| one == id));
     }
 
     pub(super) fn spoil(&self, step: &Step) -> Result<()> {
