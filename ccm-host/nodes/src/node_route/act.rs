@@ -248,7 +248,7 @@ impl Controller {
         let stray = self.clouds.iter().find(|cloud| cloud.name() == provider).and_then(|cloud| {
             let route = cloud.table.lock().get(id).cloned();
             // The route is requeued when the provider is healthy again.
-            Some((cloud, route.filter(|route| self.is_stray(route) && cloud.is_trusted())?))
+            Some((cloud, route.filter(|route| self.is_stray(cloud, route) && cloud.is_trusted())?))
         });
         let said = match stray {
             Some((cloud, route)) => {

@@ -24,7 +24,7 @@ pub(super) struct Facts<'a> {
     pub(super) wishes: Vec<Wish>,
     /// The routes to those destinations, and those that lead to the node, without duplicates.
     pub(super) routes: Vec<Arc<Route>>,
-    /// Destinations of these routes that another node holds.
+    /// Destinations of these routes that another node of this provider holds, or may.
     pub(super) held_by_others: BTreeSet<IpNet>,
     /// The provider's routes contain addresses of nodes.
     pub(super) holds_addresses: bool,

@@ -59,9 +59,7 @@ impl Controller {
     /// The provider that makes the node's routes. Without one, it is left alone for now: a change of the node or of a
     /// provider will tell.
     pub(super) fn owner(&self, node: &Node) -> Option<&Cloud> {
-        // Another controller is about to identify its instance.
-        let is_identified = node.provider_id.is_some() || !node.has_taint(taint::UNINITIALIZED);
-        if !is_identified || !self.shell.parts.settings.manages(node) {
+        if !is_identified(node) || !self.shell.parts.settings.manages(node) {
             return None;
         }
         let name = match self.shell.parts.providers.for_node(node) {
@@ -89,22 +87,30 @@ impl Controller {
     ) -> Facts<'a> {
         let wanted = node.filter(|_| is_owner).map(destinations).unwrap_or_default();
         let instance = node.and_then(|node| node.provider_id.clone());
+        // Two providers of one cloud list the same routes: those to a machine are its own provider's business.
+        let is_anothers = |route: &&Arc<Route>| {
+            let target = route.target.as_ref().map(|target| target.provider_id.as_str());
+            !is_owner && instance.is_some() && target == instance.as_deref()
+        };
         let mut routes = BTreeMap::new();
         {
             let table = cloud.table.lock();
-            let holders = [Some(Holder::Node(name.to_owned())), instance.map(Holder::Instance)];
+            let holders = [Some(Holder::Node(name.to_owned())), instance.clone().map(Holder::Instance)];
             let its = holders.iter().flatten().flat_map(|holder| table.of(holder));
-            for route in its.chain(wanted.iter().flat_map(|destination| table.to(destination))) {
+            for route in its
+                .filter(|route| !is_anothers(route))
+                .chain(wanted.iter().flat_map(|destination| table.to(destination)))
+            {
                 routes.insert(route.id.clone(), Arc::clone(route));
             }
         }
-        let claims = self.claims.lock();
-        let holder = |destination: &IpNet| claims.holder(destination).unwrap_or(name).to_owned();
         let held_by_others: BTreeSet<_> = routes
             .values()
             .map(|route| route.destination)
-            .filter(|destination| holder(destination) != name)
+            .filter(|destination| self.holder_at(cloud, destination).is_some_and(|holder| holder != name))
             .collect();
+        let claims = self.claims.lock();
+        let holder = |destination: &IpNet| claims.holder(destination).unwrap_or(name).to_owned();
         Facts {
             node,
             wishes: wanted
@@ -156,22 +162,40 @@ impl Controller {
         }
     }
 
-    /// Whether a route leads to no known node, and no node wants its destination.
-    pub(super) fn is_stray(&self, route: &Route) -> bool {
+    /// The node that should get this destination's route from this provider. Another provider's node may have taken over the
+    /// block of one of its nodes, and makes its route elsewhere; one whose provider is not known may be this one's.
+    fn holder_at(&self, cloud: &Cloud, destination: &IpNet) -> Option<String> {
+        let holder = self.claims.lock().holder(destination)?.to_owned();
+        let is_elsewhere = self.shell.parts.nodes.get(&holder).is_some_and(|node| {
+            let owner = self.shell.parts.providers.for_node(&node);
+            is_identified(&node)
+                && !matches!(owner, NodeOwner::Candidates(_) | NodeOwner::Undecided)
+                && self.owner(&node).is_none_or(|owner| owner.name() != cloud.name())
+        });
+        (!is_elsewhere).then_some(holder)
+    }
+
+    /// Whether a route leads to no known node, and no node wants its destination from this provider.
+    pub(super) fn is_stray(&self, cloud: &Cloud, route: &Route) -> bool {
         let led = match Holder::of(route) {
             Holder::Nobody => false,
             Holder::Instance(id) => !self.shell.parts.nodes.by_index(&id).is_empty(),
             Holder::Node(_) => true,
         };
-        !led && self.is_removable_at_all(route)
+        !led && self.is_removable_at_all(cloud, route)
     }
 
     /// Whether a route without a node may be removed.
-    pub(super) fn is_removable_at_all(&self, route: &Route) -> bool {
+    pub(super) fn is_removable_at_all(&self, cloud: &Cloud, route: &Route) -> bool {
         is_removable(route)
             && contain(&self.shell.parts.settings.cidrs.cluster, &route.destination)
-            && self.claims.lock().holder(&route.destination).is_none()
+            && self.holder_at(cloud, &route.destination).is_none()
     }
+}
+
+/// Whether no other controller is about to identify the node's instance.
+fn is_identified(node: &Node) -> bool {
+    node.provider_id.is_some() || !node.has_taint(taint::UNINITIALIZED)
 }
 
 #[derive(Debug, Default)]

@@ -103,13 +103,13 @@ impl Controller {
         for route in routes {
             match Holder::of(&route) {
                 Holder::Node(name) if self.shell.parts.nodes.get(&name).is_none() => {
-                    if self.is_removable_at_all(&route) {
+                    if self.is_removable_at_all(cloud, &route) {
                         differ |= queue.add_unless_delayed(RouteKey::Node(name));
                     }
                 }
                 Holder::Node(_) => {}
                 Holder::Instance(_) | Holder::Nobody => {
-                    if self.is_stray(&route) {
+                    if self.is_stray(cloud, &route) {
                         let stray =
                             RouteKey::Stray { provider: cloud.name().to_owned(), id: route.id.clone() };
                         differ |= queue.add_unless_delayed(stray);

@@ -333,3 +333,45 @@ async fn a_node_that_was_nobodys_for_sure_has_its_route_once_it_is() {
     assert_eq!(scene.routes(), ["10.120.0.0/24 n1"]);
     scene.stop().await;
 }
+
+/// A block that was released and given to a node of another provider: that one makes its route, and what is left at the first
+/// would draw the traffic of the node's pods to where the block was.
+#[tokio::test(start_paused = true)]
+async fn a_block_that_went_to_another_providers_node_has_no_route_at_the_former_one() {
+    let (fake, other) = (FakeProvider::new("fake"), FakeProvider::new("other"));
+    fake.set_route(route("a", "10.120.0.0/24", "n1"));
+    fake.set_route(route("b", "10.120.1.0/24", "gone"));
+    let elsewhere = |name: &str, cidr: &str| {
+        wanting(name, &[cidr]).with_provider_id(&format!("other://{name}")).created_at(jiff::Timestamp::MAX)
+    };
+    let unknown = node("new").with_pod_cidr("10.120.3.0/24").tainted_uninitialized();
+    fake.set_route(route("c", "10.120.3.0/24", "gone"));
+    let nodes = [
+        wanting("n1", &["10.120.2.0/24"]),
+        elsewhere("n2", "10.120.0.0/24"),
+        elsewhere("n3", "10.120.1.0/24"),
+        unknown,
+    ];
+    let scene = Scene::with(nodes, fake, vec![Arc::clone(&other)]).await;
+    scene.rest().await;
+    assert_eq!(routes_of(&other), ["10.120.0.0/24 n2", "10.120.1.0/24 n3"]);
+    assert_eq!(
+        scene.routes(),
+        ["10.120.2.0/24 n1", "10.120.3.0/24 gone"],
+        "whose node the last one is, nobody knows yet"
+    );
+}
+
+/// Two providers of one cloud, one for nodes and one for balancers, list the same routes.
+#[tokio::test(start_paused = true)]
+async fn a_route_that_another_provider_lists_as_well_is_its_owners() {
+    let (fake, other) = (FakeProvider::new("fake"), FakeProvider::new("other"));
+    for one in [&fake, &other] {
+        one.set_route(route("a", "10.120.0.0/24", "n1"));
+        one.set_route(route("b", "10.120.9.0/24", "n1"));
+    }
+    let scene = Scene::with([n1()], fake, vec![Arc::clone(&other)]).await;
+    scene.rest().await;
+    assert_eq!(scene.routes(), ["10.120.0.0/24 n1"]);
+    assert_eq!(routes_of(&other), ["10.120.0.0/24 n1", "10.120.9.0/24 n1"], "nothing is its to remove");
+}
