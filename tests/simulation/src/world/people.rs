@@ -4,18 +4,25 @@ use std::time::Duration;
 
 use ccm_cloud::PROVIDER_ANNOTATION;
 use k8s_openapi::api::core::v1::{Node, Service, Taint};
-use provider_mock::cloud::{NewInstances, NewRoute, State};
+use provider_mock::cloud::{Address, AddressKind, NewInstances, NewRoute, State};
 use serde_json::json;
 
 use super::{AUTOSCALER, OTHER_FINALIZER, World, node, service};
-use crate::plan::Step;
+use crate::{generate::NODES, plan::Step};
 
 impl World {
     pub(super) fn join(&self, number: u8) {
         let name = node(number);
+        // The generated ones are the same in both clouds, and a node that was not named yet is found by them.
+        let address = |kind, address| Address { kind, address };
+        let addresses = (number >= NODES).then(|| {
+            let ip = format!("10.9.0.{number}");
+            vec![address(AddressKind::InternalIp, ip), address(AddressKind::Hostname, name.clone())]
+        });
+        let new = NewInstances { addresses, ..NewInstances::named(name.clone()) };
         let made = self.alter_of(number, |state, now| match state.instance(&name) {
             Some(_) => Ok(Vec::new()),
-            None => state.create_instances(&NewInstances::named(name.clone()), now),
+            None => state.create_instances(&new, now),
         });
         if let Ok([machine, ..]) = made.as_deref() {
             self.kubelets.lock().boot(&name, &machine.provider_id);
