@@ -75,6 +75,8 @@ fn edge(random: &mut Rng, length: u64, setup: &mut Setup, steps: &mut Vec<(Durat
     if random.bool() {
         return;
     }
+    // More nodes may end without a known provider, and so without a Ready one to vouch for them: they go ten minutes apart.
+    setup.patience += Duration::from_secs(30 * 60);
     setup.edge = Some(Duration::from_millis(if random.bool() { random.u64(0..120_000) } else { 0 }));
     setup.flags.extend(
         ["--provider=edge=unix:///simulated/edge.sock", "--default-load-balancer-provider=mock"]
