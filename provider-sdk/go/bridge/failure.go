@@ -68,7 +68,7 @@ func of(object metav1.Object, err error) error {
 	return &about{err, object}
 }
 
-var word = regexp.MustCompile(`\w+`)
+var wordPattern = regexp.MustCompile(`\w+`)
 
 // without returns what the error means without the words that stand on its object: providers and clouds quote names,
 // labels and annotations, and one that reads "Throttling: " must not pause the calls for everybody else.
@@ -77,7 +77,7 @@ func (b *bridge) without(err error, text string) pb.ErrorReason {
 		theirs := map[string]bool{}
 		read := func(texts ...string) {
 			for _, text := range texts {
-				for _, word := range word.FindAllString(text, -1) {
+				for _, word := range wordPattern.FindAllString(text, -1) {
 					theirs[strings.ToLower(word)] = true
 				}
 			}
@@ -88,7 +88,7 @@ func (b *bridge) without(err error, text string) pb.ErrorReason {
 				read(key, value)
 			}
 		}
-		text = word.ReplaceAllStringFunc(text, func(word string) string {
+		text = wordPattern.ReplaceAllStringFunc(text, func(word string) string {
 			if theirs[strings.ToLower(word)] {
 				return "x"
 			}

@@ -27,7 +27,7 @@ use super::{
     table::{Holder, Learnt},
 };
 use ccm_base::cidr;
-use ccm_cloud::{Family, NodeOwner, ProviderStatus, Route};
+use ccm_cloud::{Family, NodeOwner, ProviderStatus, Route, RouteTarget};
 use ccm_kube::{cache::Change, node::Node};
 use ccm_reconcile::{Retry, taint};
 
@@ -62,7 +62,12 @@ impl Controller {
         if !is_identified(node) || !self.shell.parts.settings.manages(node) {
             return None;
         }
-        let name = match self.shell.parts.providers.for_node(node) {
+        self.maker(&self.shell.parts.providers.for_node(node))
+    }
+
+    /// The provider that makes the routes of this owner's nodes.
+    fn maker(&self, owner: &NodeOwner) -> Option<&Cloud> {
+        let name = match owner {
             NodeOwner::Provider(provider) => Some(provider.name().to_owned()),
             NodeOwner::Candidates(_) | NodeOwner::Undecided => return None,
             NodeOwner::Nobody => None,
@@ -89,8 +94,8 @@ impl Controller {
         let instance = node.and_then(|node| node.provider_id.clone());
         // Two providers of one cloud list the same routes: those to a machine are its own provider's business.
         let is_anothers = |route: &&Arc<Route>| {
-            let target = route.target.as_ref().map(|target| target.provider_id.as_str());
-            !is_owner && instance.is_some() && target == instance.as_deref()
+            let leads = |target: &RouteTarget| Some(&target.provider_id) == instance.as_ref();
+            !is_owner && route.target.as_ref().is_some_and(leads)
         };
         let mut routes = BTreeMap::new();
         {
@@ -104,13 +109,14 @@ impl Controller {
                 routes.insert(route.id.clone(), Arc::clone(route));
             }
         }
-        let held_by_others: BTreeSet<_> = routes
-            .values()
-            .map(|route| route.destination)
-            .filter(|destination| self.holder_at(cloud, destination).is_some_and(|holder| holder != name))
-            .collect();
         let claims = self.claims.lock();
         let holder = |destination: &IpNet| claims.holder(destination).unwrap_or(name).to_owned();
+        let is_held_by_another = |destination: &IpNet| {
+            let holder = holder(destination);
+            holder != name && self.may_have_routes_at(cloud, &holder)
+        };
+        let held_by_others: BTreeSet<_> =
+            routes.values().map(|route| route.destination).filter(is_held_by_another).collect();
         Facts {
             node,
             wishes: wanted
@@ -162,17 +168,16 @@ impl Controller {
         }
     }
 
-    /// The node that should get this destination's route from this provider. Another provider's node may have taken over the
-    /// block of one of its nodes, and makes its route elsewhere; one whose provider is not known may be this one's.
-    fn holder_at(&self, cloud: &Cloud, destination: &IpNet) -> Option<String> {
-        let holder = self.claims.lock().holder(destination)?.to_owned();
-        let is_elsewhere = self.shell.parts.nodes.get(&holder).is_some_and(|node| {
-            let owner = self.shell.parts.providers.for_node(&node);
-            is_identified(&node)
-                && !matches!(owner, NodeOwner::Candidates(_) | NodeOwner::Undecided)
-                && self.owner(&node).is_none_or(|owner| owner.name() != cloud.name())
-        });
-        (!is_elsewhere).then_some(holder)
+    /// Whether this provider makes the routes of the node that holds a destination, or may: another provider's node may have
+    /// taken over the block of one of its nodes, and has its route elsewhere.
+    fn may_have_routes_at(&self, cloud: &Cloud, holder: &str) -> bool {
+        let Some(node) = self.shell.parts.nodes.get(holder).filter(|node| is_identified(node)) else {
+            return true;
+        };
+        match self.shell.parts.providers.for_node(&node) {
+            NodeOwner::Candidates(_) | NodeOwner::Undecided => true,
+            owner => self.maker(&owner).is_some_and(|maker| maker.name() == cloud.name()),
+        }
     }
 
     /// Whether a route leads to no known node, and no node wants its destination from this provider.
@@ -189,7 +194,11 @@ impl Controller {
     pub(super) fn is_removable_at_all(&self, cloud: &Cloud, route: &Route) -> bool {
         is_removable(route)
             && contain(&self.shell.parts.settings.cidrs.cluster, &route.destination)
-            && self.holder_at(cloud, &route.destination).is_none()
+            && self
+                .claims
+                .lock()
+                .holder(&route.destination)
+                .is_none_or(|holder| !self.may_have_routes_at(cloud, holder))
     }
 }
 
