@@ -168,8 +168,18 @@ struct Shared {
 struct Health {
     /// The last answer, or the last time that there was none.
     heard: Option<Instant>,
+    /// How many calls were begun, and which of those that ended was begun last: what a slow one tells is older.
+    begun: u64,
+    believed: u64,
     reachable: Condition,
     credentials: Condition,
+}
+
+impl Health {
+    fn begin(&mut self) -> u64 {
+        self.begun += 1;
+        self.begun
+    }
 }
 
 #[derive(Debug, Default)]
@@ -231,12 +241,13 @@ impl Calls {
     {
         let turn = self.turn(action, until, Instant::now())?;
         tokio::time::sleep_until(turn).await;
+        let number = self.0.health.lock().begin();
         let last = until.end.min(Instant::now() + CALL_WITHIN);
         let outcome = match tokio::time::timeout_at(last, call).await {
             Ok(answer) => answer.map_err(|error| Failure::of(action, error)),
             Err(_late) => Err(Failure::no_answer(action)),
         };
-        self.remember(action, outcome.as_ref().err());
+        self.remember(action, number, outcome.as_ref().err());
         outcome
     }
 
@@ -267,7 +278,7 @@ impl Calls {
         self.0.tokens.get_or_create(&vec![("bucket", name)]).set(bucket.tokens());
     }
 
-    fn remember(&self, action: Action, failure: Option<&Failure>) {
+    fn remember(&self, action: Action, number: u64, failure: Option<&Failure>) {
         let code = failure.map_or("", |failure| failure.code());
         let of = vec![("action", action.name()), ("code", code.to_owned())];
         self.0.made.get_or_create(&of).inc();
@@ -282,6 +293,10 @@ impl Calls {
         }
         let mut health = self.0.health.lock();
         health.heard = Some(Instant::now());
+        if number < health.believed {
+            return;
+        }
+        health.believed = number;
         match failure {
             Some(failure) if failure.is_silence() => health.reachable.set(false, failure.code()),
             Some(failure) if failure.is_about_credentials() => {

@@ -119,3 +119,23 @@ async fn the_conditions_follow_from_the_last_call() {
         assert_eq!(status(&calls), expected, "{code:?}");
     }
 }
+
+#[tokio::test]
+async fn what_was_asked_before_tells_nothing_about_after() {
+    let calls = Calls::default();
+    let reachable = || calls.conditions()[0].status();
+    let down = || Err(refusal(500, Some("InternalError")));
+    for (slow, fast, expected) in
+        [(Ok(()), down(), ConditionStatus::False), (down(), Ok(()), ConditionStatus::True)]
+    {
+        let until = Deadline::after(CALL_WITHIN);
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        let older = calls.make(Action::FindInstances, until, async { answered.await.unwrap() });
+        let newer = async {
+            let _outcome = calls.make(Action::FindInstances, until, async { fast }).await;
+            answer.send(slow).unwrap();
+        };
+        let _outcomes = tokio::join!(biased; older, newer);
+        assert_eq!(reachable(), expected, "the slow answer came last, to the older question");
+    }
+}

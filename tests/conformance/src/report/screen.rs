@@ -70,17 +70,23 @@ impl<W: Write> Screen<W> {
             Verdict::NotAdvertised { why } | Verdict::NotRun { why } => {
                 writeln!(self.to, "{place} {word} {id} {title}: {why}")
             }
-            Verdict::Fail { expected, seen } => {
+            Verdict::Fail { .. } => {
                 writeln!(self.to, "{place} {word} {id} {title} ({} ms)", case.millis)?;
                 for rule in &case.contract {
                     let tag = rule.rule.map(|tag| format!("[R:{tag}] ")).unwrap_or_default();
                     writeln!(self.to, "    contract: {tag}{}", rule.sentence)?;
                 }
-                writeln!(self.to, "    expected: {expected}\n    seen:     {seen}")?;
-                writeln!(self.to, "    remedy:   {}", case.remedy.as_deref().unwrap_or_default())
+                failure(&mut self.to, case)
             }
         }
     }
+}
+
+/// What failed in it, if it did.
+fn failure(mut to: impl Write, case: &CaseReport) -> io::Result<()> {
+    let Verdict::Fail { expected, seen } = &case.verdict else { return Ok(()) };
+    writeln!(to, "    expected: {expected}\n    seen:     {seen}")?;
+    writeln!(to, "    remedy:   {}", case.remedy.as_deref().unwrap_or_default())
 }
 
 /// From here on, people like to know how long it takes.
@@ -98,6 +104,11 @@ impl Report {
     /// Writing fails.
     pub fn summary(&self, mut to: impl Write) -> io::Result<()> {
         writeln!(to)?;
+        // Whoever reads the end of a log alone wants to know what failed.
+        for case in self.cases.iter().filter(|case| matches!(case.verdict, Verdict::Fail { .. })) {
+            writeln!(to, "failed: {} {}", case.id, case.title)?;
+            failure(&mut to, case)?;
+        }
         for profile in self.profiles() {
             let verdict = profile.verdict.map_or("not advertised", super::Conformance::word);
             let counts =
