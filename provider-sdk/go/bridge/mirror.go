@@ -40,9 +40,7 @@ type mirror struct {
 	mu    sync.Mutex
 	named map[string]*namedNode
 	round round
-	// changes counts changes of nodes, so that an unchanged backend set is recognised.
-	changes uint64
-	sets    []*namedSet
+	sets  []*namedSet
 
 	// informed and informedOfServices are the versions that the provider's informers have seen, services the version that they
 	// must see.
@@ -110,29 +108,33 @@ func (m *mirror) providerID(node string) string {
 // note records nodes and forgets those that are not sent any more. It returns the version at which the private
 // API has all of them. The caller holds the lock.
 func (m *mirror) note(fields *pb.NodeFields, refs []*pb.NodeRef, now time.Time) (known []*namedNode, newest int64) {
-	if m.named == nil {
-		m.named = map[string]*namedNode{}
-	}
 	known = make([]*namedNode, len(refs))
 	for at, ref := range refs {
-		one, last := m.named[ref.GetName()], uint64(0)
-		if one != nil {
-			last = one.round
-		}
-		if all := completed(ref, fields, one); one == nil || !proto.Equal(one.ref, all) {
-			one = &namedNode{ref: all, node: nodeOf(all), round: last}
-			if m.api != nil {
-				// Conversion cannot fail: it is a Node.
-				one.version, _ = m.api.Set("nodes", one.node)
-			}
-			m.named[ref.GetName()] = one
-			m.changes++
-		}
-		m.names(one)
-		known[at], newest = one, max(newest, one.version)
+		known[at] = m.noteOne(fields, ref)
+		m.names(known[at])
+		newest = max(newest, known[at].version)
 	}
 	m.forget(now)
 	return known, newest
+}
+
+func (m *mirror) noteOne(fields *pb.NodeFields, ref *pb.NodeRef) *namedNode {
+	if m.named == nil {
+		m.named = map[string]*namedNode{}
+	}
+	one, last := m.named[ref.GetName()], uint64(0)
+	if one != nil {
+		last = one.round
+	}
+	if all := completed(ref, fields, one); one == nil || !proto.Equal(one.ref, all) {
+		one = &namedNode{ref: all, node: nodeOf(all), round: last}
+		if m.api != nil {
+			// Conversion cannot fail: it is a Node.
+			one.version, _ = m.api.Set("nodes", one.node)
+		}
+		m.named[ref.GetName()] = one
+	}
+	return one
 }
 
 // completed adds to a node the known fields that this request cannot contain: an Ensure carries fewer fields than a query of
@@ -216,7 +218,6 @@ func (m *mirror) forget(now time.Time) {
 	for name, node := range m.named {
 		if node.round+forgottenAfter < m.round.number {
 			delete(m.named, name)
-			m.changes++
 			if m.api != nil {
 				m.api.Delete("nodes", "", name, node.node.UID)
 			}

@@ -15,8 +15,8 @@ const keptSets = 16
 // namedSet is a backend set, converted and made visible once for all Services that share it.
 type namedSet struct {
 	// set is shared by all requests of a cluster that refer to it, whole or by its digest.
-	set     *pb.BackendSet
-	changes uint64
+	set *pb.BackendSet
+	// known has the set's nodes as they were seen last. Those that a query has told about since are seen again.
 	known   []*namedNode
 	version int64
 }
@@ -41,14 +41,18 @@ func (m *mirror) set(set *pb.BackendSet, now time.Time) *namedSet {
 		found = m.sets[at]
 		m.sets = slices.Delete(m.sets, at, at+1)
 	}
-	if found == nil || found.changes != m.changes {
-		found = &namedSet{set: set}
-		found.known, found.version = m.note(m.wants.GetBackend(), set.GetNodes(), now)
-		found.changes = m.changes
+	if found == nil {
+		found = &namedSet{set: set, known: make([]*namedNode, len(set.GetNodes()))}
 	}
-	for _, one := range found.known {
+	for at, ref := range set.GetNodes() {
+		one := found.known[at]
+		if one == nil || one != m.named[ref.GetName()] {
+			one = m.noteOne(m.wants.GetBackend(), ref)
+			found.known[at], found.version = one, max(found.version, one.version)
+		}
 		m.names(one)
 	}
+	m.forget(now)
 	m.sets = append(m.sets, found)
 	if len(m.sets) > keptSets {
 		m.sets = slices.Delete(m.sets, 0, 1)

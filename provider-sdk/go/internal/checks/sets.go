@@ -45,18 +45,20 @@ func (b *BackendSets) Complete(request any) error {
 	default:
 		return nil
 	}
-	cluster, digest := Cluster(request).GetUid(), (*set).GetDigest()
+	cluster, digest, size := Cluster(request).GetUid(), (*set).GetDigest(), proto.Size(*set)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	known, found := b.take(cluster, digest)
 	switch {
-	case (*set).GetNodesOmitted() && found:
+	case (*set).GetNodesOmitted() && !found:
+		return fault.UnknownBackendSet(digest)
+	case found && ((*set).GetNodesOmitted() || size == known.bytes):
+		// All calls that are made before the first one is answered come with all nodes: they share one set, too. The latest counts
+		// if it is evidently another one.
 		*set = known.set
 		b.put(known)
-	case (*set).GetNodesOmitted():
-		return fault.UnknownBackendSet(digest)
 	case digest != "":
-		b.put(knownSet{cluster, *set, proto.Size(*set)})
+		b.put(knownSet{cluster, *set, size})
 	}
 	for len(b.sets) > keptSets || b.bytes > keptMessages*b.MessageBytes {
 		b.bytes -= b.sets[0].bytes

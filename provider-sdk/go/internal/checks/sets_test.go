@@ -63,7 +63,7 @@ func TestASetThatCameIsKnownByItsDigestInItsCluster(t *testing.T) {
 	if missing := unknown(t, sets.Complete(batch)); missing != "" || len(batch.GetBackends().GetNodes()) != 2 {
 		t.Errorf("a batch: %v, unknown %q", batch, missing)
 	}
-	first, second := ensureOf("one", named("a")), ensureOf("one", named("a"))
+	first, second := ensureOf("one", named("a")), ensureOf("one", whole("a", 2))
 	if unknown(t, errors.Join(sets.Complete(first), sets.Complete(second))) != "" || first.GetBackends() != second.GetBackends() {
 		t.Error("requests of one cluster do not share a set")
 	}
