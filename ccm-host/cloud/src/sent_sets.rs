@@ -1,6 +1,9 @@
 //! What of a set of backends is sent: a message with its set, encoded once for many; and which sets a process has.
 
-use std::collections::VecDeque;
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
 use cloudprovider_proto::defaults;
 use parking_lot::Mutex;
@@ -9,36 +12,61 @@ use prost::{
     bytes::{Buf, BufMut, Bytes},
     encoding::{DecodeContext, WireType, encode_key, encode_varint, encoded_len_varint, key_len},
 };
+use tokio::time::{Instant, sleep_until};
 
 use crate::{
     BackendSet,
     method::{Method, Rpc},
 };
 
+/// How long a call that brings a set may take until others refer to it. One that comes too early sends it after all.
+const HEAD_START: Duration = Duration::from_millis(100);
+
 /// The sets that one process has.
 #[derive(Debug)]
 pub(crate) struct SentSets {
     by_digest: bool,
-    /// Digests in the order in which their sets arrived.
-    arrived: Mutex<VecDeque<String>>,
+    sent: Mutex<Sent>,
+}
+
+/// Digests of sets.
+#[derive(Debug, Default)]
+struct Sent {
+    /// In the order in which they arrived.
+    arrived: VecDeque<String>,
+    /// Those that a call brings, and since when.
+    coming: HashMap<String, Instant>,
 }
 
 impl SentSets {
     /// Empty. Without the capability, sets are never named by digest.
     pub(crate) fn new(by_digest: bool) -> Self {
-        Self { by_digest, arrived: Mutex::default() }
+        Self { by_digest, sent: Mutex::default() }
     }
 
-    pub(crate) fn has(&self, set: &BackendSet) -> bool {
-        self.arrived.lock().contains(&set.digest)
+    /// Whether a call may name the set; if not, it brings it. Of many calls that begin together, the first does.
+    pub(crate) async fn has(&self, set: &BackendSet) -> bool {
+        let since = {
+            let mut sent = self.sent.lock();
+            if !self.by_digest || sent.arrived.contains(&set.digest) {
+                return self.by_digest;
+            }
+            let Some(since) = sent.coming.get(&set.digest) else {
+                sent.coming.insert(set.digest.clone(), Instant::now());
+                return false;
+            };
+            *since
+        };
+        sleep_until(since + HEAD_START).await;
+        true
     }
 
     pub(crate) fn arrive(&self, set: &BackendSet) {
         if !self.by_digest {
             return;
         }
-        let mut arrived = self.arrived.lock();
-        arrived.retain(|digest| *digest != set.digest);
+        self.lose(set);
+        let arrived = &mut self.sent.lock().arrived;
         arrived.push_back(set.digest.clone());
         while arrived.len() > defaults::KNOWN_BACKEND_SETS {
             arrived.pop_front();
@@ -46,7 +74,9 @@ impl SentSets {
     }
 
     pub(crate) fn lose(&self, set: &BackendSet) {
-        self.arrived.lock().retain(|digest| *digest != set.digest);
+        let mut sent = self.sent.lock();
+        sent.arrived.retain(|digest| *digest != set.digest);
+        sent.coming.remove(&set.digest);
     }
 }
 

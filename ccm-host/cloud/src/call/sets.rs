@@ -22,7 +22,7 @@ pub(crate) async fn call<M: Rpc>(
     (tag, set): (u32, &BackendSet),
     message: impl Fn() -> M,
 ) -> Result<M::Answer, CloudError> {
-    let mut is_named = session.sets.has(set);
+    let mut is_named = session.sets.has(set).await;
     loop {
         let entry = if is_named { named(set) } else { set.encoded.clone() };
         let answer = link.call(session, items, Spliced { message: message(), tag, entry }).await;
@@ -36,6 +36,7 @@ pub(crate) async fn call<M: Rpc>(
             }
             // Whatever the outcome, the provider read the request.
             Ok(_) | Err(CloudError { reason: Some(_), .. }) if !is_named => session.sets.arrive(set),
+            Err(_) if !is_named => session.sets.lose(set),
             _ => {}
         }
         return answer;

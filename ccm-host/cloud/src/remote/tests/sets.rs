@@ -1,6 +1,9 @@
 //! Sets of backends that are sent once.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use cloudprovider_proto::v1alpha1 as pb;
 use futures::future::join_all;
@@ -154,6 +157,34 @@ async fn a_provider_that_never_knows_a_set_gets_it_once_and_fails() {
     let error = host.provider.ensure_load_balancer(wanted(&host, "a", 3)).await.unwrap_err();
     assert!(error.is(ErrorReason::UnknownBackendSet));
     assert_eq!(script.count("EnsureLoadBalancer"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_calls_that_begin_together_one_brings_the_set_however_long_it_takes() {
+    for takes in [Duration::ZERO, Duration::from_secs(5)] {
+        let script = Script::new("e1");
+        let arrived = keeping(&script);
+        let (ensures, first) = (Arc::clone(&arrived), AtomicBool::new(true));
+        *script.ensure.lock() = Box::new(move |request| {
+            let taken = ensures.lock().take(&request, request.backends.as_ref());
+            let time = if first.swap(false, Ordering::Relaxed) { takes } else { Duration::ZERO };
+            Box::pin(async move {
+                tokio::time::sleep(time).await;
+                taken.map(|()| ensured(&request))
+            })
+        });
+        let host = piped_host(&script).await;
+        let begun = tokio::time::Instant::now();
+        let ended = async |name| {
+            ensure(&host, name, 3).await;
+            begun.elapsed()
+        };
+        let names = ["a", "b", "c", "d", "e", "f"].map(ended);
+        let mut ends = join_all(names).await;
+        ends.sort_unstable();
+        assert_eq!(arrived.lock().sets, [3, -1, -1, -1, -1, -1], "{takes:?}");
+        assert!(ends[4] < Duration::from_secs(1), "{ends:?}");
+    }
 }
 
 /// At most as many copies of the set as there are concurrent calls.
