@@ -174,7 +174,7 @@ async fn a_call_that_hangs_fails_its_case_and_no_other() {
     let told = told(&output);
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("FAIL STAT-01") && told.contains("seen:     "), "{told}");
-    let end = String::from_utf8(output.stdout.clone()).unwrap();
+    let end = String::from_utf8(output.stdout).unwrap();
     assert!(
         end.contains("failed: STAT-01") && end.contains("seen:     "),
         "its end says it once more: {end}"
