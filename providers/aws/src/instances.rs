@@ -9,7 +9,7 @@ mod query;
 mod topology;
 mod watch;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +17,7 @@ use aws_sdk_ec2::types::Instance;
 use cloudprovider_sdk::proto::{
     self, BatchGetInstancesRequest, BatchGetInstancesResponse, InstanceQuery, InstanceResult, InstanceState,
     InstanceView, ItemError, ListInstancesRequest, ListInstancesResponse, ListedInstance, NodeRef,
-    WatchInstancesRequest,
+    UnreachableLocation, WatchInstancesRequest,
 };
 use cloudprovider_sdk::{
     CallContext, InstanceWatch, Instances, ProviderError, Result, async_trait, paging, results,
@@ -99,10 +99,7 @@ impl Machines {
         let state = match describe::state_of(instance) {
             Some(InstanceState::Absent) => return results::absent(query),
             Some(state) => state,
-            None => {
-                let why = "EC2 names no state of the instance that is known here";
-                return results::unknown(key, &ProviderError::retry_later(LOOK_AGAIN, why));
-            }
+            None => return results::unknown(key, &unknown_state()),
         };
         match self.describe(instance, node, zones, now) {
             Ok(described) => results::found(key, state, described),
@@ -159,6 +156,10 @@ impl Machines {
         }
         Some(zones)
     }
+}
+
+fn unknown_state() -> ProviderError {
+    ProviderError::retry_later(LOOK_AGAIN, "EC2 names no state of the instance that is known here")
 }
 
 pub(crate) fn is_young(node: &NodeRef, now: SystemTime) -> bool {
@@ -243,15 +244,31 @@ impl Instances for Machines {
         let here: Vec<_> = instances.iter().collect();
         let zones = self.zone_ids(request.view(), &here, until).await;
         let now = SystemTime::now();
-        let listed = instances.iter().filter_map(|instance| {
-            let state = describe::state_of(instance)?;
-            let described = self.describe(instance, &NodeRef::default(), zones.as_ref(), now).ok()?;
-            let node_name = described.name.clone();
-            Some(ListedInstance { state: state.into(), instance: Some(described), node_name })
-        });
-        let instances = listed.collect();
+        let (mut listed, mut unreachable) = (Vec::new(), BTreeMap::new());
+        for instance in &instances {
+            let state = describe::state_of(instance);
+            let described = self.describe(instance, &NodeRef::default(), zones.as_ref(), now);
+            match state.ok_or_else(unknown_state).and_then(|state| Ok((state, described?))) {
+                Ok((state, described)) => listed.push(ListedInstance {
+                    state: state.into(),
+                    node_name: described.name.clone(),
+                    instance: Some(described),
+                }),
+                // It has lost its addresses.
+                Err(_) if matches!(state, Some(InstanceState::Terminating | InstanceState::Absent)) => {}
+                Err(error) => {
+                    let zone = Some(describe::zone(instance)).filter(|zone| !zone.is_empty());
+                    let location = zone.unwrap_or(&self.cloud.region).to_owned();
+                    unreachable.entry(location).or_insert(error.to_item());
+                }
+            }
+        }
+        let unreachable = unreachable
+            .into_iter()
+            .map(|(location, error)| UnreachableLocation { location, error: Some(error) })
+            .collect();
         let next_page_token = paging::seal(&request, &next.unwrap_or_default())?;
-        Ok(ListInstancesResponse { instances, next_page_token, ..ListInstancesResponse::default() })
+        Ok(ListInstancesResponse { instances: listed, next_page_token, unreachable })
     }
 
     async fn watch_instances(

@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use cloudprovider_proto::v1alpha1::{
     ErrorReason, InstanceResult, InstanceState, InstanceView, ListInstancesRequest, NodeRef,
+    UnreachableLocation,
 };
 
 use crate::aws::{Aws, Instance, cluster};
@@ -108,6 +109,29 @@ async fn thousands_of_nodes_take_few_calls() {
     let mut expected: Vec<_> = instances.iter().map(Instance::provider_id).collect();
     expected.sort();
     assert_eq!(listed, expected);
+}
+
+#[tokio::test]
+async fn a_list_without_what_cannot_be_described_is_incomplete() {
+    let mut aws = Aws::start().await;
+    let [one, gone]: [Instance; 2] = aws.tell::<Vec<_>>("launch us-east-1a 2").await.try_into().unwrap();
+    aws.tell::<serde_json::Value>(&format!("terminate {}", gone.id)).await;
+    let denied =
+        r#"rules {"action":"ec2:DescribeAvailabilityZones","code":"UnauthorizedOperation","status":403}"#;
+    aws.tell::<serde_json::Value>(denied).await;
+    let native = aws.native(&[]).await;
+    let list = async || {
+        let request = ListInstancesRequest { cluster: cluster(), ..ListInstancesRequest::default() };
+        let page = native.instances().list_instances(request).await.unwrap().into_inner();
+        let listed: Vec<_> =
+            page.instances.into_iter().map(|one| one.instance.unwrap().provider_id).collect();
+        let part = |part: UnreachableLocation| (part.location, part.error.unwrap().reason());
+        (listed, page.unreachable.into_iter().map(part).collect::<Vec<_>>())
+    };
+    let zone = ("us-east-1a".to_owned(), ErrorReason::CloudPermissionDenied);
+    assert_eq!(list().await, (Vec::new(), vec![zone]));
+    aws.tell::<serde_json::Value>("rules").await;
+    assert_eq!(list().await, (vec![one.provider_id()], Vec::new()), "not what is terminated");
 }
 
 #[tokio::test]
