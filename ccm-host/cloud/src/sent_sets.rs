@@ -1,9 +1,6 @@
 //! What of a set of backends is sent: a message with its set, encoded once for many; and which sets a process has.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    time::Duration,
-};
+use std::{collections::VecDeque, time::Duration};
 
 use cloudprovider_proto::defaults;
 use parking_lot::Mutex;
@@ -22,20 +19,12 @@ use crate::{
 /// How long a call that brings a set may take until others refer to it. One that comes too early sends it after all.
 const HEAD_START: Duration = Duration::from_millis(100);
 
-/// The sets that one process has.
+/// The sets that one process has, or is about to have.
 #[derive(Debug)]
 pub(crate) struct SentSets {
     by_digest: bool,
-    sent: Mutex<Sent>,
-}
-
-/// Digests of sets.
-#[derive(Debug, Default)]
-struct Sent {
-    /// In the order in which they arrived.
-    arrived: VecDeque<String>,
-    /// Those that a call brings, and since when.
-    coming: HashMap<String, Instant>,
+    /// Digests in the order in which their sets arrived; of one that a call brings, when others may name it.
+    sent: Mutex<VecDeque<(String, Option<Instant>)>>,
 }
 
 impl SentSets {
@@ -46,37 +35,37 @@ impl SentSets {
 
     /// Whether a call may name the set; if not, it brings it. Of many calls that begin together, the first does.
     pub(crate) async fn has(&self, set: &BackendSet) -> bool {
-        let since = {
+        let coming = {
             let mut sent = self.sent.lock();
-            if !self.by_digest || sent.arrived.contains(&set.digest) {
-                return self.by_digest;
-            }
-            let Some(since) = sent.coming.get(&set.digest) else {
-                sent.coming.insert(set.digest.clone(), Instant::now());
+            let Some((_, coming)) = sent.iter().find(|(digest, _)| *digest == set.digest) else {
+                self.put(&mut sent, set, Some(Instant::now() + HEAD_START));
                 return false;
             };
-            *since
+            *coming
         };
-        sleep_until(since + HEAD_START).await;
+        if let Some(from) = coming {
+            sleep_until(from).await;
+        }
         true
     }
 
     pub(crate) fn arrive(&self, set: &BackendSet) {
+        self.put(&mut self.sent.lock(), set, None);
+    }
+
+    fn put(&self, sent: &mut VecDeque<(String, Option<Instant>)>, set: &BackendSet, coming: Option<Instant>) {
         if !self.by_digest {
             return;
         }
-        self.lose(set);
-        let arrived = &mut self.sent.lock().arrived;
-        arrived.push_back(set.digest.clone());
-        while arrived.len() > defaults::KNOWN_BACKEND_SETS {
-            arrived.pop_front();
+        sent.retain(|(digest, _)| *digest != set.digest);
+        sent.push_back((set.digest.clone(), coming));
+        while sent.len() > defaults::KNOWN_BACKEND_SETS {
+            sent.pop_front();
         }
     }
 
     pub(crate) fn lose(&self, set: &BackendSet) {
-        let mut sent = self.sent.lock();
-        sent.arrived.retain(|digest| *digest != set.digest);
-        sent.coming.remove(&set.digest);
+        self.sent.lock().retain(|(digest, _)| *digest != set.digest);
     }
 }
 

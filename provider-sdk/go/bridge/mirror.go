@@ -72,7 +72,8 @@ type round struct {
 // may write to it.
 func (m *mirror) nodes(ctx context.Context, fields *pb.NodeFields, refs ...*pb.NodeRef) []*v1.Node {
 	m.mu.Lock()
-	known, newest := m.note(fields, refs, time.Now())
+	known := make([]*namedNode, len(refs))
+	newest := m.note(fields, refs, known, time.Now())
 	m.mu.Unlock()
 	m.informed.wait(ctx, newest)
 	return m.nodesOf(known)
@@ -106,16 +107,18 @@ func (m *mirror) providerID(node string) string {
 }
 
 // note records nodes and forgets those that are not sent any more. It returns the version at which the private
-// API has all of them. The caller holds the lock.
-func (m *mirror) note(fields *pb.NodeFields, refs []*pb.NodeRef, now time.Time) (known []*namedNode, newest int64) {
-	known = make([]*namedNode, len(refs))
+// API has all of them. Those that are still as in known, which has these nodes as seen before, are not compared again. The
+// caller holds the lock.
+func (m *mirror) note(fields *pb.NodeFields, refs []*pb.NodeRef, known []*namedNode, now time.Time) (newest int64) {
 	for at, ref := range refs {
-		known[at] = m.noteOne(fields, ref)
+		if known[at] == nil || known[at] != m.named[ref.GetName()] {
+			known[at] = m.noteOne(fields, ref)
+		}
 		m.names(known[at])
 		newest = max(newest, known[at].version)
 	}
 	m.forget(now)
-	return known, newest
+	return newest
 }
 
 func (m *mirror) noteOne(fields *pb.NodeFields, ref *pb.NodeRef) *namedNode {

@@ -19,7 +19,8 @@ func TestANodeIsForgottenWhenSweepsOmitIt(t *testing.T) {
 		// As the host does, in batches.
 		sweep := func(refs []*pb.NodeRef) {
 			for at := 0; at < len(refs); at += 500 {
-				m.note(nil, refs[at:min(at+500, len(refs))], now)
+				batch := refs[at:min(at+500, len(refs))]
+				m.note(nil, batch, make([]*namedNode, len(batch)), now)
 			}
 		}
 		for range 4 {
@@ -27,7 +28,7 @@ func TestANodeIsForgottenWhenSweepsOmitIt(t *testing.T) {
 			sweep(all)
 			for range 20 {
 				now = now.Add(every / 20)
-				m.note(nil, all[7:8], now)
+				m.note(nil, all[7:8], make([]*namedNode, 1), now)
 			}
 			if len(m.named) != len(all) {
 				t.Fatalf("every %v: %d are known, though all are named", every, len(m.named))

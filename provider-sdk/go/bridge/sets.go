@@ -44,15 +44,7 @@ func (m *mirror) set(set *pb.BackendSet, now time.Time) *namedSet {
 	if found == nil {
 		found = &namedSet{set: set, known: make([]*namedNode, len(set.GetNodes()))}
 	}
-	for at, ref := range set.GetNodes() {
-		one := found.known[at]
-		if one == nil || one != m.named[ref.GetName()] {
-			one = m.noteOne(m.wants.GetBackend(), ref)
-			found.known[at], found.version = one, max(found.version, one.version)
-		}
-		m.names(one)
-	}
-	m.forget(now)
+	found.version = m.note(m.wants.GetBackend(), set.GetNodes(), found.known, now)
 	m.sets = append(m.sets, found)
 	if len(m.sets) > keptSets {
 		m.sets = slices.Delete(m.sets, 0, 1)

@@ -168,18 +168,10 @@ struct Shared {
 struct Health {
     /// The last answer, or the last time that there was none.
     heard: Option<Instant>,
-    /// How many calls were begun, and which of those that ended was begun last: what a slow one tells is older.
-    begun: u64,
-    believed: u64,
+    /// When the call began that is believed: what one tells that began earlier, and ended later, is older.
+    asked: Option<Instant>,
     reachable: Condition,
     credentials: Condition,
-}
-
-impl Health {
-    fn begin(&mut self) -> u64 {
-        self.begun += 1;
-        self.begun
-    }
 }
 
 #[derive(Debug, Default)]
@@ -241,13 +233,13 @@ impl Calls {
     {
         let turn = self.turn(action, until, Instant::now())?;
         tokio::time::sleep_until(turn).await;
-        let number = self.0.health.lock().begin();
-        let last = until.end.min(Instant::now() + CALL_WITHIN);
+        let begun = Instant::now();
+        let last = until.end.min(begun + CALL_WITHIN);
         let outcome = match tokio::time::timeout_at(last, call).await {
             Ok(answer) => answer.map_err(|error| Failure::of(action, error)),
             Err(_late) => Err(Failure::no_answer(action)),
         };
-        self.remember(action, number, outcome.as_ref().err());
+        self.remember(action, begun, outcome.as_ref().err());
         outcome
     }
 
@@ -278,7 +270,7 @@ impl Calls {
         self.0.tokens.get_or_create(&vec![("bucket", name)]).set(bucket.tokens());
     }
 
-    fn remember(&self, action: Action, number: u64, failure: Option<&Failure>) {
+    fn remember(&self, action: Action, begun: Instant, failure: Option<&Failure>) {
         let code = failure.map_or("", |failure| failure.code());
         let of = vec![("action", action.name()), ("code", code.to_owned())];
         self.0.made.get_or_create(&of).inc();
@@ -293,10 +285,10 @@ impl Calls {
         }
         let mut health = self.0.health.lock();
         health.heard = Some(Instant::now());
-        if number < health.believed {
+        if health.asked.is_some_and(|asked| begun < asked) {
             return;
         }
-        health.believed = number;
+        health.asked = Some(begun);
         match failure {
             Some(failure) if failure.is_silence() => health.reachable.set(false, failure.code()),
             Some(failure) if failure.is_about_credentials() => {

@@ -189,11 +189,14 @@ pub(crate) async fn of_nodes(
     Ok(nodes.iter().zip(&lookups).map(instance).collect())
 }
 
+/// Whether an instance is gone, or about to be.
+fn is_over(state: Option<InstanceState>) -> bool {
+    matches!(state, Some(InstanceState::Absent | InstanceState::Terminating))
+}
+
 /// Whether an instance exists, and is not another cluster's.
 fn is_there(cloud: &Cloud, instance: &Instance) -> bool {
-    let gone =
-        matches!(describe::state_of(instance), Some(InstanceState::Absent | InstanceState::Terminating));
-    !gone && cloud.cluster.owner(instance.tags()) != Owner::AnotherCluster
+    !is_over(describe::state_of(instance)) && cloud.cluster.owner(instance.tags()) != Owner::AnotherCluster
 }
 
 #[async_trait]
@@ -255,7 +258,7 @@ impl Instances for Machines {
                     instance: Some(described),
                 }),
                 // It has lost its addresses.
-                Err(_) if matches!(state, Some(InstanceState::Terminating | InstanceState::Absent)) => {}
+                Err(_) if is_over(state) => {}
                 Err(error) => {
                     let zone = Some(describe::zone(instance)).filter(|zone| !zone.is_empty());
                     let location = zone.unwrap_or(&self.cloud.region).to_owned();

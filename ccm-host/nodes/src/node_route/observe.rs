@@ -68,12 +68,12 @@ impl Controller {
     /// The provider that makes the routes of this owner's nodes.
     fn maker(&self, owner: &NodeOwner) -> Option<&Cloud> {
         let name = match owner {
-            NodeOwner::Provider(provider) => Some(provider.name().to_owned()),
+            NodeOwner::Provider(provider) => Some(provider.name()),
             NodeOwner::Candidates(_) | NodeOwner::Undecided => return None,
             NodeOwner::Nobody => None,
         };
         // Itself if it makes routes, else the only one that makes nothing but routes.
-        let own = self.clouds.iter().find(|cloud| Some(cloud.name()) == name.as_deref());
+        let own = self.clouds.iter().find(|cloud| Some(cloud.name()) == name);
         own.filter(|cloud| cloud.serves_routes()).or_else(|| {
             let only_routes =
                 |cloud: &&Cloud| cloud.provider.info().is_some_and(|info| info.routes && !info.instances);
