@@ -90,7 +90,7 @@ pub mod defaults {
     pub const MAX_CONCURRENT_READS: u32 = 16;
     /// `Limits.max_concurrent_mutations`.
     pub const MAX_CONCURRENT_MUTATIONS: u32 = 8;
-    /// `Intervals.page_token_validity` and `Intervals.resume_token_validity`.
+    /// `Intervals.resume_token_validity`.
     pub const TOKEN_VALIDITY: Duration = Duration::from_secs(300);
     /// `Intervals.bookmark_interval`.
     pub const BOOKMARK_INTERVAL: Duration = Duration::from_secs(30);

@@ -46,10 +46,10 @@ type SSHKeyAdder interface {
 // LoadBalancers manages the load balancers of Services of type LoadBalancer. The natural key of a load balancer is
 // (cluster uid, service uid).
 //
-// Mutations finish even if the caller disconnects: their context is not cancelled with the call, and its deadline is the
-// contract's longest, not the caller's (which CallFrom returns). They run one at a time for each key: an identical one
-// joins the running one, any other fails with CONCURRENT_OPERATION. The SDK refuses a revision lower than the highest
-// accepted one of the same key before it calls a method.
+// Mutations finish even if the caller disconnects, unless their leader's term ends: their context is not cancelled with the
+// call, and its deadline is the contract's longest, not the caller's (which CallFrom returns). They run one at a time for
+// each key: an identical one joins the running one, any other fails with CONCURRENT_OPERATION. The SDK refuses a revision
+// lower than the highest accepted one of the same key before it calls a method.
 type LoadBalancers interface {
 	// GetLoadBalancer reads one balancer. Absence is LOAD_BALANCER_STATE_ABSENT, never an error.
 	GetLoadBalancer(context.Context, *pb.GetLoadBalancerRequest) (*pb.GetLoadBalancerResponse, error)
@@ -62,8 +62,9 @@ type LoadBalancers interface {
 	EnsureLoadBalancer(context.Context, *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error)
 	// BatchUpdateLoadBalancers gives many balancers new backends; it never creates one.
 	//
-	// In: items with a unique service uid each, and a valid index of a set. The SDK has already answered items with a stale
-	// revision; they are not in the request. Out: one result for each service uid.
+	// In: items with a unique service uid each, and the set of backends that all of them get, which is shared as above. The SDK
+	// has already answered items with a stale revision, or of a busy Service; they are not in the request. Out: one result for
+	// each service uid.
 	BatchUpdateLoadBalancers(context.Context, *pb.BatchUpdateLoadBalancersRequest) (*pb.BatchUpdateLoadBalancersResponse, error)
 	// DeleteLoadBalancer deletes the balancer of a Service and everything created for it, by its natural key alone. Absence
 	// is OK.

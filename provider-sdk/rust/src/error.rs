@@ -4,7 +4,6 @@
 //! error of one item of a batch.
 
 mod constructors;
-mod item;
 mod status;
 
 use std::collections::BTreeMap;

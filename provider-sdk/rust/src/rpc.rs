@@ -1,28 +1,29 @@
-//! From the wire to the traits: one small adapter per service, and what they share.
+//! From the wire to the traits: what all services share, and the one that no trait is for.
 //!
-//! In: a decoded request. Out: the method's response, or its error as a status. The adapters only map RPCs to
-//! methods; `core` has checks, deadlines, panics and the life of mutations.
+//! In: a decoded request. Out: the method's response, or its error as a status. [`crate::services`] map RPCs to methods;
+//! `core` has checks, deadlines, panics and the life of mutations.
 
 mod background;
-mod base;
-mod clusters;
 mod core;
 mod deadline;
 mod discovery;
-mod instances;
 mod lanes;
-mod load_balancers;
 pub(crate) mod method;
-mod routes;
-mod volumes;
-mod watch;
 
-pub(crate) use self::core::{Core, RequestId};
-pub(crate) use base::Base;
-pub(crate) use clusters::ClustersRpc;
+use std::sync::Arc;
+
+pub(crate) use self::core::{Core, RequestId, fail};
 pub use deadline::timeout;
 pub(crate) use discovery::DiscoveryRpc;
-pub(crate) use instances::InstancesRpc;
-pub(crate) use load_balancers::LoadBalancersRpc;
-pub(crate) use routes::RoutesRpc;
-pub(crate) use volumes::VolumesRpc;
+
+/// One of the provider's services, on the wire.
+pub(crate) struct Served<S: ?Sized> {
+    pub(crate) core: Arc<Core>,
+    pub(crate) ours: Arc<S>,
+}
+
+impl<S: ?Sized> Served<S> {
+    pub(crate) fn new(core: &Arc<Core>, ours: Arc<S>) -> Self {
+        Self { core: Arc::clone(core), ours }
+    }
+}

@@ -11,10 +11,8 @@ mod hook;
 mod metrics;
 mod observe;
 mod peer;
-mod reflection;
 mod routes;
 mod run;
-mod signals;
 mod socket;
 mod tls;
 

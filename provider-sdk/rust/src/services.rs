@@ -1,4 +1,4 @@
-//! The traits that a provider implements: one for each service of the contract.
+//! The traits that a provider implements, one for each service of the contract, and how each is served.
 //!
 //! Requests and responses are the contract's own messages. Every method may fail, with one typed error;
 //! nothing turns an error into an empty response. The SDK does what is the same for every provider before it
@@ -13,6 +13,7 @@ mod routes;
 mod volumes;
 mod watch;
 
+pub(crate) use base::Base;
 pub use base::CloudProvider;
 pub use clusters::Clusters;
 pub use instances::Instances;

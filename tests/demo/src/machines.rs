@@ -2,7 +2,7 @@
 //! Service, past the loss of a machine.
 
 use anyhow::Result;
-use deploy_tests::operator::{Operator, prepare};
+use e2e::deploy::operator::{Operator, prepare};
 use serde_json::json;
 use test_cluster::machines::{MachinesOptions, in_a_room};
 use tokio::time::Instant;

@@ -1,11 +1,12 @@
 //! Shared by the end-to-end tests: watches one object until it is as expected; a peer of another version ([`skew`]); the
-//! providers of AWS on an emulated AWS ([`aws`]).
+//! providers of AWS on an emulated AWS ([`aws`]); what is in `deploy/`, rendered and installed ([`mod@deploy`]).
 //!
-//! The tests themselves are one binary, `tests/e2e`, with a module per topic; those of AWS are another, `tests/aws.rs`. Each
-//! test has its own control plane.
+//! The tests themselves are one binary, `tests/e2e`, with a module per topic; those of AWS, of `deploy/` and of clusters of machines
+//! are others. Each test has its own control plane.
 
 pub mod aws;
 pub mod certificates;
+pub mod deploy;
 mod end_state;
 mod history;
 pub mod skew;

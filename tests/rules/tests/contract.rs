@@ -2,7 +2,10 @@
 
 #![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
 
-use std::fs;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
 use workspace_rules::{files, root};
 
@@ -70,4 +73,80 @@ fn every_rpc_declares_its_idempotency() {
         let rpcs = text.lines().filter(|line| line.trim().starts_with("rpc ")).count();
         assert_eq!(text.matches("option idempotency_level").count(), rpcs, "{}", file.display());
     }
+}
+
+/// The fields of each message, and the values of all enums.
+fn names() -> (BTreeMap<String, BTreeSet<String>>, BTreeSet<String>) {
+    let (mut messages, mut values) = (BTreeMap::<_, BTreeSet<_>>::new(), BTreeSet::new());
+    for file in files(&root().join("proto/ccm"), ".proto").expect("readable checkout") {
+        let mut message = None;
+        for line in fs::read_to_string(file).expect("text").lines() {
+            if let Some(rest) = line.strip_prefix("message ") {
+                message = rest.split(' ').next().map(str::to_owned);
+            } else if line == "}" {
+                message = None;
+            }
+            let declared = line.split_once(" = ").filter(|_| !line.trim_start().starts_with("//"));
+            let Some(name) = declared.and_then(|(before, _)| before.rsplit(' ').next()) else { continue };
+            match &message {
+                Some(message) => messages.entry(message.clone()).or_default().insert(name.to_owned()),
+                None => values.insert(name.to_owned()),
+            };
+        }
+    }
+    (messages, values)
+}
+
+/// What a line names of the contract, and whether it is there: `Limits.max_page_size` is a field, `Limits.max_batch_*` stands
+/// for several, CAPABILITY_ADOPTION is a value.
+fn named<'a>(
+    line: &'a str,
+    messages: &BTreeMap<String, BTreeSet<String>>,
+    values: &BTreeSet<String>,
+) -> Vec<(&'a str, bool)> {
+    let is_of_a_field =
+        |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || "_*".contains(char);
+    let field = |quoted: &'a str| {
+        let (message, field) = quoted.split_once('.')?;
+        let fields = messages.get(message).filter(|_| field.chars().all(is_of_a_field))?;
+        let is_there = match field.strip_suffix('*') {
+            Some(start) => fields.iter().any(|one| one.starts_with(start)),
+            None => fields.contains(field),
+        };
+        Some((quoted, is_there))
+    };
+    let words = line.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+    let capabilities =
+        words.filter(|word| word.strip_prefix("CAPABILITY_").is_some_and(|name| !name.is_empty()));
+    let fields = line.split('`').skip(1).step_by(2).filter_map(field);
+    fields.chain(capabilities.map(|word| (word, values.contains(word)))).collect()
+}
+
+#[test]
+fn what_is_named_of_the_contract_exists() {
+    let (messages, values) = names();
+    let (mut wrong, mut compared) = (Vec::new(), 0);
+    // These tell what the contract was.
+    let is_past = |path: &str| {
+        ["/gen/", "CHANGELOG.md", "/docs/adr/", "contract-changes.md"].iter().any(|part| path.contains(part))
+    };
+    for ending in [".md", ".proto", ".rs", ".go", ".py"] {
+        for file in files(&root(), ending).expect("readable checkout") {
+            let path = file.display().to_string();
+            let text = if is_past(&path) { String::new() } else { fs::read_to_string(&file).expect("text") };
+            let is_prose = |line: &&str| {
+                ending == ".md" || ["//", "#"].iter().any(|mark| line.trim_start().starts_with(mark))
+            };
+            for line in text.lines().filter(is_prose) {
+                for (name, is_there) in named(line, &messages, &values) {
+                    compared += 1;
+                    if !is_there {
+                        wrong.push(format!("{path}: {name}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "the contract has no\n{}", wrong.join("\n"));
+    assert!(compared > 90, "only {compared} names are compared: are they written otherwise?");
 }

@@ -88,8 +88,8 @@ class LoadBalancers(ABC):
     ) -> pb.BatchUpdateLoadBalancersResponse:
         """Give many balancers new backends; never create one.
 
-        In: items with a unique service uid each, and a valid index of a set. The SDK has already answered items with a stale
-        revision, or of a busy Service; they are not in the request. Out: one result for each uid.
+        In: items with a unique service uid each, and the set of backends that all of them get. The SDK has already answered
+        items with a stale revision, or of a busy Service; they are not in the request. Out: one result for each uid.
         """
 
     @abstractmethod

@@ -1,14 +1,14 @@
-//! The error as a gRPC status, in both directions, within the contract's sizes.
+//! The error as a gRPC status, or as the error of one item of a batch, in both directions, within the contract's sizes.
 
 use std::collections::HashMap;
 
 use cloudprovider_proto::ERROR_DOMAIN;
-use cloudprovider_proto::defaults::MAX_ERROR_DETAIL_BYTES;
+use cloudprovider_proto::defaults::{MAX_ERROR_DETAIL_BYTES, MAX_MESSAGE_TEXT_BYTES};
 use tonic::Status;
 use tonic_types::{ErrorDetails, FieldViolation, QuotaViolation, StatusExt as _};
 
 use super::{Inner, ProviderError, cut};
-use crate::proto::ErrorReason;
+use crate::proto::{ErrorReason, ItemError};
 
 /// Longest key of `ErrorInfo.metadata`.
 const MAX_KEY_BYTES: usize = 64;
@@ -38,6 +38,20 @@ impl ProviderError {
         }
     }
 
+    /// The error as an item error; an unknown reason becomes `INTERNAL_ERROR`, as the contract requires.
+    #[must_use]
+    pub fn to_item(&self) -> ItemError {
+        let reason = match self.reason() {
+            ErrorReason::Unspecified => ErrorReason::InternalError,
+            known => known,
+        };
+        ItemError {
+            reason: reason.into(),
+            message: cut(self.message(), MAX_MESSAGE_TEXT_BYTES).to_owned(),
+            retry_after: self.retry_after().and_then(|after| after.try_into().ok()),
+        }
+    }
+
     /// For tests and clients: parses a status; `None` if it has no `ErrorInfo` of the contract and so proves
     /// nothing. An unknown reason is read as `UNSPECIFIED`.
     #[must_use]
@@ -63,6 +77,27 @@ impl ProviderError {
 impl From<ProviderError> for Status {
     fn from(error: ProviderError) -> Self {
         error.to_status()
+    }
+}
+
+impl From<ProviderError> for ItemError {
+    fn from(error: ProviderError) -> Self {
+        error.to_item()
+    }
+}
+
+/// For tests and clients: parses an item error.
+impl From<&ItemError> for ProviderError {
+    fn from(item: &ItemError) -> Self {
+        let reason = match item.reason() {
+            ErrorReason::Unspecified => ErrorReason::InternalError,
+            known => known,
+        };
+        let error = Self::new(reason, item.message.clone());
+        match item.retry_after.and_then(|after| after.try_into().ok()) {
+            Some(after) => error.with_retry_after(after),
+            None => error,
+        }
     }
 }
 

@@ -59,14 +59,14 @@ fn places(most: u32) -> Semaphore {
 }
 
 /// An admitted call.
-pub(super) struct Call<Q> {
-    pub(super) ctx: CallContext,
-    pub(super) request: Q,
-    pub(super) timeout: Option<Duration>,
+pub(crate) struct Call<Q> {
+    pub(crate) ctx: CallContext,
+    pub(crate) request: Q,
+    timeout: Option<Duration>,
     /// The term of a mutation, if the provider uses `Lead` and a leader was elected.
     term: Option<Term>,
     /// Held while somebody waits for the response; its drop signals that the caller is gone.
-    pub(super) waiting: DropGuard,
+    pub(crate) waiting: DropGuard,
 }
 
 impl Core {
@@ -87,7 +87,7 @@ impl Core {
     }
 
     /// Runs a read, which ends when the caller is gone or its deadline has passed.
-    pub(super) async fn read<Q, A, F>(
+    pub(crate) async fn read<Q, A, F>(
         &self,
         request: Request<Q>,
         run: impl FnOnce(CallContext, Q) -> F,
@@ -115,7 +115,7 @@ impl Core {
     /// Runs a mutation. Once started it finishes, even if the caller is gone, unless leadership ends or it
     /// takes longer than any deadline. It joins an identical running mutation, and is refused if another one
     /// works on one of its keys.
-    pub(super) async fn mutate<Q, F>(
+    pub(crate) async fn mutate<Q, F>(
         &self,
         request: Request<Q>,
         run: impl FnOnce(CallContext, Q) -> F,
@@ -171,7 +171,7 @@ impl Core {
     }
 
     /// Refuses calls that must not reach a method, in the contract's order.
-    pub(super) fn admit<Q: RequestMessage>(
+    pub(crate) fn admit<Q: RequestMessage>(
         &self,
         request: Request<Q>,
         give_up: CancellationToken,
@@ -242,7 +242,7 @@ impl Core {
     }
 
     /// Handles `Lead`. The provider's background work starts and ends with the term.
-    pub(super) fn hear(&self, request: LeadRequest) -> Result<LeadResponse> {
+    pub(crate) fn hear(&self, request: LeadRequest) -> Result<LeadResponse> {
         let (cluster, leader) = (request.cluster.unwrap_or_default(), request.fencing.unwrap_or_default());
         let heard_at = self.started.elapsed();
         let answer = LeadResponse { heard_at: heard_at.try_into().ok() };
@@ -297,7 +297,7 @@ fn answer<A>(ctx: &CallContext, ended: Ended<A>) -> Result<A, Status> {
 }
 
 /// An error that leaves the process: its cause stays in the log.
-pub(super) fn fail(ctx: &CallContext, error: ProviderError) -> Status {
+pub(crate) fn fail(ctx: &CallContext, error: ProviderError) -> Status {
     if let Some(source) = error.source() {
         let cause = chain(source);
         ctx.span

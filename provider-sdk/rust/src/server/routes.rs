@@ -11,14 +11,14 @@ use cloudprovider_proto::v1alpha1::routes_server::RoutesServer;
 use cloudprovider_proto::v1alpha1::volumes_server::VolumesServer;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
+use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
+use tonic_reflection::server::{Builder, Error};
 
 use super::error::ServeError;
 use super::health::HealthRpc;
-use super::reflection;
 use crate::provider::Provider;
-use crate::rpc::{
-    Base, ClustersRpc, Core, DiscoveryRpc, InstancesRpc, LoadBalancersRpc, RoutesRpc, VolumesRpc,
-};
+use crate::rpc::{Core, DiscoveryRpc, Served};
+use crate::services::Base;
 
 const HEALTH: &str = "grpc.health.v1.Health";
 const REFLECTION: &str = "grpc.reflection.v1.ServerReflection";
@@ -41,27 +41,22 @@ pub(super) fn routes(provider: &Provider, reflection: bool) -> Result<Routes, Se
     let mut routes =
         Routes::new(health).add_service(discovery).add_service(sized!(CloudProviderServer::new(base)));
     if let Some(ours) = services.instances.clone() {
-        let rpc = InstancesRpc::new(Arc::clone(&core), ours);
-        routes = routes.add_service(sized!(InstancesServer::new(rpc)));
+        routes = routes.add_service(sized!(InstancesServer::new(Served::new(&core, ours))));
     }
     if let Some(ours) = services.load_balancers.clone() {
-        let rpc = LoadBalancersRpc::new(Arc::clone(&core), ours);
-        routes = routes.add_service(sized!(LoadBalancersServer::new(rpc)));
+        routes = routes.add_service(sized!(LoadBalancersServer::new(Served::new(&core, ours))));
     }
     if let Some(ours) = services.routes.clone() {
-        let rpc = RoutesRpc::new(Arc::clone(&core), ours);
-        routes = routes.add_service(sized!(RoutesServer::new(rpc)));
+        routes = routes.add_service(sized!(RoutesServer::new(Served::new(&core, ours))));
     }
     if let Some(ours) = services.volumes.clone() {
-        let rpc = VolumesRpc::new(Arc::clone(&core), ours);
-        routes = routes.add_service(sized!(VolumesServer::new(rpc)));
+        routes = routes.add_service(sized!(VolumesServer::new(Served::new(&core, ours))));
     }
     if let Some(ours) = services.clusters.clone() {
-        let rpc = ClustersRpc::new(Arc::clone(&core), ours);
-        routes = routes.add_service(sized!(ClustersServer::new(rpc)));
+        routes = routes.add_service(sized!(ClustersServer::new(Served::new(&core, ours))));
     }
     if reflection {
-        routes = routes.add_service(reflection::service(&names)?);
+        routes = routes.add_service(reflection_of(&names)?);
     }
     Ok(routes.prepare())
 }
@@ -71,4 +66,14 @@ fn names(provider: &Provider, reflection: bool) -> Vec<String> {
     let standard = [(true, HEALTH), (reflection, REFLECTION)];
     let standard = standard.into_iter().filter_map(|(served, name)| served.then_some(name));
     provider.services.names().into_iter().chain(standard).map(str::to_owned).collect()
+}
+
+/// Reflection over exactly these services, for people with tools.
+fn reflection_of(names: &[String]) -> Result<ServerReflectionServer<impl ServerReflection>, Error> {
+    names
+        .iter()
+        .fold(Builder::configure(), |builder, name| builder.with_service_name(name))
+        .register_encoded_file_descriptor_set(cloudprovider_proto::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time;
 use tonic::transport::Server as Transport;
 use tower::Layer as _;
@@ -15,7 +16,6 @@ use super::connection::{Connection, over_unix};
 use super::error::ServeError;
 use super::hook::{GrpcService, Hook};
 use super::observe::Observe;
-use super::signals::Signals;
 use super::{BoundServer, Listener, Server, catch, metrics, peer, routes, tls};
 use crate::context::Peer;
 use crate::options::ServeOptions;
@@ -149,6 +149,26 @@ async fn drained(
     tracing::warn!(mutations = life.mutations.len(), "closing connections");
     life.cut.cancel();
     time::timeout(LAST_WORDS, &mut all).await.unwrap_or(Ok(()))
+}
+
+/// The signals that stop a sidecar, if it listens to any.
+pub(super) struct Signals(Option<(Signal, Signal)>);
+
+impl Signals {
+    pub(super) fn new(listen: bool) -> Result<Self, ServeError> {
+        let open = |kind| signal(kind).map_err(ServeError::Signals);
+        let both = || Ok((open(SignalKind::terminate())?, open(SignalKind::interrupt())?));
+        listen.then(both).transpose().map(Self)
+    }
+
+    /// Waits for one of them; forever if there are none.
+    pub(super) async fn wait(&mut self) {
+        let Some((terminate, interrupt)) = &mut self.0 else { return std::future::pending().await };
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
+            _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
+        }
+    }
 }
 
 #[cfg(test)]

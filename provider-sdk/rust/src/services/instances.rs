@@ -1,12 +1,20 @@
 //! The instances behind the nodes.
 
-use async_trait::async_trait;
+use std::sync::Arc;
 
-use super::watch::InstanceWatch;
+use async_trait::async_trait;
+use cloudprovider_proto::v1alpha1::instances_server::Instances as Rpc;
+use futures::stream::BoxStream;
+use tonic::{Request, Response, Status};
+
+use super::watch::{self, InstanceWatch};
+use crate::checks::settle;
 use crate::proto::{
     AddSshKeyToAllInstancesRequest, AddSshKeyToAllInstancesResponse, BatchGetInstancesRequest,
     BatchGetInstancesResponse, ListInstancesRequest, ListInstancesResponse, WatchInstancesRequest,
+    WatchInstancesResponse,
 };
+use crate::rpc::Served;
 use crate::{CallContext, ProviderError, Result};
 
 /// The instances behind the nodes.
@@ -67,5 +75,45 @@ pub trait Instances: Send + Sync + 'static {
         _request: AddSshKeyToAllInstancesRequest,
     ) -> Result<AddSshKeyToAllInstancesResponse> {
         Err(ProviderError::method_not_supported("AddSshKeyToAllInstances"))
+    }
+}
+
+#[async_trait]
+impl Rpc for Served<dyn Instances> {
+    async fn batch_get_instances(
+        &self,
+        request: Request<BatchGetInstancesRequest>,
+    ) -> Result<Response<BatchGetInstancesResponse>, Status> {
+        let run = |ctx, request: BatchGetInstancesRequest| async move {
+            let asked: Vec<String> = request.queries.iter().map(|query| query.key.clone()).collect();
+            let mut answer = self.ours.batch_get_instances(&ctx, request).await?;
+            settle(&asked, &mut answer.results);
+            Ok(answer)
+        };
+        self.core.read(request, run).await
+    }
+
+    async fn watch_instances(
+        &self,
+        request: Request<WatchInstancesRequest>,
+    ) -> Result<Response<BoxStream<'static, Result<WatchInstancesResponse, Status>>>, Status> {
+        watch::open(&self.core, &*self.ours, request).await
+    }
+
+    async fn list_instances(
+        &self,
+        request: Request<ListInstancesRequest>,
+    ) -> Result<Response<ListInstancesResponse>, Status> {
+        let run = |ctx, request| async move { self.ours.list_instances(&ctx, request).await };
+        self.core.read(request, run).await
+    }
+
+    async fn add_ssh_key_to_all_instances(
+        &self,
+        request: Request<AddSshKeyToAllInstancesRequest>,
+    ) -> Result<Response<AddSshKeyToAllInstancesResponse>, Status> {
+        let ours = Arc::clone(&self.ours);
+        let run = |ctx, request| async move { ours.add_ssh_key_to_all_instances(&ctx, request).await };
+        self.core.mutate(request, run).await
     }
 }

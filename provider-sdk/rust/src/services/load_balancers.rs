@@ -1,12 +1,18 @@
 //! The load balancers of Services of type LoadBalancer.
 
-use async_trait::async_trait;
+use std::sync::Arc;
 
+use async_trait::async_trait;
+use cloudprovider_proto::v1alpha1::load_balancers_server::LoadBalancers as Rpc;
+use tonic::{Request, Response, Status};
+
+use crate::checks::{settle, uid_of};
 use crate::proto::{
     BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse, DeleteLoadBalancerRequest,
     DeleteLoadBalancerResponse, EnsureLoadBalancerRequest, EnsureLoadBalancerResponse,
     GetLoadBalancerRequest, GetLoadBalancerResponse, ListLoadBalancersRequest, ListLoadBalancersResponse,
 };
+use crate::rpc::Served;
 use crate::{CallContext, Result};
 
 /// The load balancers of Services of type LoadBalancer. The natural key of a load balancer is (cluster uid,
@@ -37,8 +43,8 @@ pub trait LoadBalancers: Send + Sync + 'static {
 
     /// Replaces the backends of many load balancers; never creates one.
     ///
-    /// In: items with unique service uids, and with the index of an existing set; the SDK has already
-    /// answered and removed items with a stale revision. Out: one result for each service uid.
+    /// In: items with unique service uids, and the set of backends that all of them get; the SDK has already
+    /// answered and removed items with a stale revision, or of a busy Service. Out: one result for each service uid.
     async fn batch_update_load_balancers(
         &self,
         ctx: &CallContext,
@@ -59,4 +65,56 @@ pub trait LoadBalancers: Send + Sync + 'static {
         ctx: &CallContext,
         request: ListLoadBalancersRequest,
     ) -> Result<ListLoadBalancersResponse>;
+}
+
+#[async_trait]
+impl Rpc for Served<dyn LoadBalancers> {
+    async fn get_load_balancer(
+        &self,
+        request: Request<GetLoadBalancerRequest>,
+    ) -> Result<Response<GetLoadBalancerResponse>, Status> {
+        let run = |ctx, request| async move { self.ours.get_load_balancer(&ctx, request).await };
+        self.core.read(request, run).await
+    }
+
+    async fn ensure_load_balancer(
+        &self,
+        request: Request<EnsureLoadBalancerRequest>,
+    ) -> Result<Response<EnsureLoadBalancerResponse>, Status> {
+        let ours = Arc::clone(&self.ours);
+        let run = |ctx, request| async move { ours.ensure_load_balancer(&ctx, request).await };
+        self.core.mutate(request, run).await
+    }
+
+    async fn batch_update_load_balancers(
+        &self,
+        request: Request<BatchUpdateLoadBalancersRequest>,
+    ) -> Result<Response<BatchUpdateLoadBalancersResponse>, Status> {
+        let ours = Arc::clone(&self.ours);
+        let run = |ctx, request: BatchUpdateLoadBalancersRequest| async move {
+            let asked: Vec<String> =
+                request.items.iter().map(|item| uid_of(&item.service).to_owned()).collect();
+            let mut answer = ours.batch_update_load_balancers(&ctx, request).await?;
+            settle(&asked, &mut answer.results);
+            Ok(answer)
+        };
+        self.core.mutate(request, run).await
+    }
+
+    async fn delete_load_balancer(
+        &self,
+        request: Request<DeleteLoadBalancerRequest>,
+    ) -> Result<Response<DeleteLoadBalancerResponse>, Status> {
+        let ours = Arc::clone(&self.ours);
+        let run = |ctx, request| async move { ours.delete_load_balancer(&ctx, request).await };
+        self.core.mutate(request, run).await
+    }
+
+    async fn list_load_balancers(
+        &self,
+        request: Request<ListLoadBalancersRequest>,
+    ) -> Result<Response<ListLoadBalancersResponse>, Status> {
+        let run = |ctx, request| async move { self.ours.list_load_balancers(&ctx, request).await };
+        self.core.read(request, run).await
+    }
 }

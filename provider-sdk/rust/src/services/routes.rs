@@ -1,11 +1,17 @@
 //! Routes of the nodes' pod CIDRs.
 
-use async_trait::async_trait;
+use std::sync::Arc;
 
+use async_trait::async_trait;
+use cloudprovider_proto::v1alpha1::routes_server::Routes as Rpc;
+use tonic::{Request, Response, Status};
+
+use crate::checks::settle;
 use crate::proto::{
     BatchDeleteRoutesRequest, BatchDeleteRoutesResponse, BatchEnsureRoutesRequest, BatchEnsureRoutesResponse,
     ListRoutesRequest, ListRoutesResponse,
 };
+use crate::rpc::Served;
 use crate::{CallContext, Result};
 
 /// Routes of the nodes' pod CIDRs. The natural key of a route is (cluster uid, destination CIDR).
@@ -34,4 +40,43 @@ pub trait Routes: Send + Sync + 'static {
         ctx: &CallContext,
         request: BatchDeleteRoutesRequest,
     ) -> Result<BatchDeleteRoutesResponse>;
+}
+
+#[async_trait]
+impl Rpc for Served<dyn Routes> {
+    async fn list_routes(
+        &self,
+        request: Request<ListRoutesRequest>,
+    ) -> Result<Response<ListRoutesResponse>, Status> {
+        let run = |ctx, request| async move { self.ours.list_routes(&ctx, request).await };
+        self.core.read(request, run).await
+    }
+
+    async fn batch_ensure_routes(
+        &self,
+        request: Request<BatchEnsureRoutesRequest>,
+    ) -> Result<Response<BatchEnsureRoutesResponse>, Status> {
+        let ours = Arc::clone(&self.ours);
+        let run = |ctx, request: BatchEnsureRoutesRequest| async move {
+            let asked: Vec<String> = request.items.iter().map(|item| item.key.clone()).collect();
+            let mut answer = ours.batch_ensure_routes(&ctx, request).await?;
+            settle(&asked, &mut answer.results);
+            Ok(answer)
+        };
+        self.core.mutate(request, run).await
+    }
+
+    async fn batch_delete_routes(
+        &self,
+        request: Request<BatchDeleteRoutesRequest>,
+    ) -> Result<Response<BatchDeleteRoutesResponse>, Status> {
+        let ours = Arc::clone(&self.ours);
+        let run = |ctx, request: BatchDeleteRoutesRequest| async move {
+            let asked: Vec<String> = request.items.iter().map(|item| item.key.clone()).collect();
+            let mut answer = ours.batch_delete_routes(&ctx, request).await?;
+            settle(&asked, &mut answer.results);
+            Ok(answer)
+        };
+        self.core.mutate(request, run).await
+    }
 }

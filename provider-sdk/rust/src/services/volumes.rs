@@ -1,8 +1,12 @@
 //! Topology labels of volumes that no CSI driver manages.
 
 use async_trait::async_trait;
+use cloudprovider_proto::v1alpha1::volumes_server::Volumes as Rpc;
+use tonic::{Request, Response, Status};
 
+use crate::checks::settle;
 use crate::proto::{BatchGetVolumeLabelsRequest, BatchGetVolumeLabelsResponse};
+use crate::rpc::Served;
 use crate::{CallContext, Result};
 
 /// Topology labels of volumes that no CSI driver manages.
@@ -16,4 +20,20 @@ pub trait Volumes: Send + Sync + 'static {
         ctx: &CallContext,
         request: BatchGetVolumeLabelsRequest,
     ) -> Result<BatchGetVolumeLabelsResponse>;
+}
+
+#[async_trait]
+impl Rpc for Served<dyn Volumes> {
+    async fn batch_get_volume_labels(
+        &self,
+        request: Request<BatchGetVolumeLabelsRequest>,
+    ) -> Result<Response<BatchGetVolumeLabelsResponse>, Status> {
+        let run = |ctx, request: BatchGetVolumeLabelsRequest| async move {
+            let asked: Vec<String> = request.queries.iter().map(|query| query.key.clone()).collect();
+            let mut answer = self.ours.batch_get_volume_labels(&ctx, request).await?;
+            settle(&asked, &mut answer.results);
+            Ok(answer)
+        };
+        self.core.read(request, run).await
+    }
 }

@@ -26,7 +26,7 @@ pub(super) const CASES: &[Case] = &[
         &["built-as-asked"],
         &many_backends,
     )
-    .words(&["This is the only request that may grow with the cluster, up to `Limits.max_message_bytes`"])
+    .words(&["The set grows with the cluster, up to `Limits.max_message_bytes`"])
     .hooks(&["create-instances", "terminate-instances", INSPECT])
     .extended(),
 ];

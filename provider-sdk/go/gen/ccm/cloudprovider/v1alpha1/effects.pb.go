@@ -84,7 +84,7 @@ type InProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When to send the request again. Required and positive; absent or zero is read as 5 s. [R:retry-after-positive]
 	RetryAfter *durationpb.Duration `protobuf:"bytes,1,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
-	// For instances: UPPER_SNAKE_CASE, at most 63 bytes, for example "PROVISIONING". Optional.
+	// For programs: UPPER_SNAKE_CASE, at most 63 bytes, for example "PROVISIONING". Optional.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Human-readable, at most 1 KiB. Optional.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`

@@ -124,8 +124,8 @@ const (
 	InstanceView_INSTANCE_VIEW_UNSPECIFIED InstanceView = 0
 	// Only state, provider ID and name. The host uses it before it taints or deletes a Node.
 	InstanceView_INSTANCE_VIEW_EXISTENCE InstanceView = 1
-	// Provider ID, name, type, addresses, zone, region, labels, system uuid, but not whether the instance runs: EXISTS is a
-	// full result. The host uses it to initialise a node and to keep it current.
+	// What describes the instance (all but pod CIDRs), but not whether the instance runs: EXISTS is a full result. The host
+	// uses it to initialise a node and to keep it current.
 	InstanceView_INSTANCE_VIEW_METADATA InstanceView = 2
 	// Everything: the state, the fields of METADATA, and pod CIDRs.
 	InstanceView_INSTANCE_VIEW_ALL InstanceView = 3

@@ -360,8 +360,8 @@ func (x *ServiceRef) GetUid() string {
 	return ""
 }
 
-// Service is the part of a Kubernetes Service that a provider may read. The host always sends ref, ports and class, and
-// sends the other fields only if the provider lists them in `Wants`.
+// Service is the part of a Kubernetes Service that a provider may read. The host always sends everything but
+// labels, annotations, finalizers and the deletion time, of which it sends what the provider lists in `Wants`.
 type Service struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.

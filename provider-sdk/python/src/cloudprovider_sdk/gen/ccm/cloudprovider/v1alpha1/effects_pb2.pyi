@@ -57,7 +57,7 @@ class InProgress(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """For instances: UPPER_SNAKE_CASE, at most 63 bytes, for example "PROVISIONING". Optional."""
+    """For programs: UPPER_SNAKE_CASE, at most 63 bytes, for example "PROVISIONING". Optional."""
     message: _builtins.str
     """Human-readable, at most 1 KiB. Optional."""
     @_builtins.property

@@ -146,9 +146,10 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     A status without this ErrorInfo proves nothing. In particular, a bare NOT_FOUND does not prove absence.
 
     A provider checks in this order: the peer, whether cluster uid and fencing are there at all (nobody can say who leads
-    without them), the leader, the shape of the arguments, backend sets referred to by digest, whatever else this process remembers (page and resume tokens, revisions, running operations), permissions in the cloud,
-    existence. Missing permissions MUST win over absence, or a revoked permission would look like deleted instances.
-    [R:error-order] The user's configuration may be checked at any point after the shape.
+    without them), the leader, the shape of the arguments, backend sets referred to by digest, whatever else this process
+    remembers (page and resume tokens, revisions, running operations), permissions in the cloud, existence. Missing
+    permissions MUST win over absence, or a revoked permission would look like deleted instances. [R:error-order] The user's
+    configuration may be checked at any point after the shape.
 
     Each value carries its codes and its retry class as an option that programs can read; RetryClass defines "retry", "slow"
     and "wait".

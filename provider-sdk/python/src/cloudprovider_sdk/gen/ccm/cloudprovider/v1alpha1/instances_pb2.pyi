@@ -112,8 +112,8 @@ class _InstanceViewEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Instance
     INSTANCE_VIEW_EXISTENCE: _InstanceView.ValueType  # 1
     """Only state, provider ID and name. The host uses it before it taints or deletes a Node."""
     INSTANCE_VIEW_METADATA: _InstanceView.ValueType  # 2
-    """Provider ID, name, type, addresses, zone, region, labels, system uuid, but not whether the instance runs: EXISTS is a
-    full result. The host uses it to initialise a node and to keep it current.
+    """What describes the instance (all but pod CIDRs), but not whether the instance runs: EXISTS is a full result. The host
+    uses it to initialise a node and to keep it current.
     """
     INSTANCE_VIEW_ALL: _InstanceView.ValueType  # 3
     """Everything: the state, the fields of METADATA, and pod CIDRs."""
@@ -126,8 +126,8 @@ INSTANCE_VIEW_UNSPECIFIED: InstanceView.ValueType  # 0
 INSTANCE_VIEW_EXISTENCE: InstanceView.ValueType  # 1
 """Only state, provider ID and name. The host uses it before it taints or deletes a Node."""
 INSTANCE_VIEW_METADATA: InstanceView.ValueType  # 2
-"""Provider ID, name, type, addresses, zone, region, labels, system uuid, but not whether the instance runs: EXISTS is a
-full result. The host uses it to initialise a node and to keep it current.
+"""What describes the instance (all but pod CIDRs), but not whether the instance runs: EXISTS is a full result. The host
+uses it to initialise a node and to keep it current.
 """
 INSTANCE_VIEW_ALL: InstanceView.ValueType  # 3
 """Everything: the state, the fields of METADATA, and pod CIDRs."""

@@ -98,9 +98,9 @@ class LoadBalancersServicer:
         Idempotent: N calls leave one load balancer and return the same response [R:ensure-idempotent], even after a lost
         response or a restart of the provider [R:ensure-after-lost-answer]. Required: cluster, fencing, service, backends,
         desired_digest, revision. Optional: adoption. A provider MUST NOT take down a working load balancer because a later step
-        failed. [R:ensure-keeps-working] An empty backend set is legal. Deadline: 120 s by default, 600 s at most. This is the
-        only request that may grow with the cluster, up to `Limits.max_message_bytes`; beyond that the host writes an Event and
-        does not call: it never sends part of a set.
+        failed. [R:ensure-keeps-working] An empty backend set is legal. Deadline: 120 s by default, 600 s at most. The set
+        grows with the cluster, up to `Limits.max_message_bytes`; beyond that the host writes an Event and does not call: it never
+        sends part of a set.
 
         When done, the cloud MUST hold everything that was asked for: each port with its protocol and node port, the IP
         families, the source ranges, each backend that has an instance, and for external policy LOCAL a check of

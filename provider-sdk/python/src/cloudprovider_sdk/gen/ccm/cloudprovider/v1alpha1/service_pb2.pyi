@@ -182,8 +182,8 @@ Global___ServiceRef: _TypeAlias = ServiceRef  # noqa: Y015
 
 @_typing.final
 class Service(_message.Message):
-    """Service is the part of a Kubernetes Service that a provider may read. The host always sends ref, ports and class, and
-    sends the other fields only if the provider lists them in `Wants`.
+    """Service is the part of a Kubernetes Service that a provider may read. The host always sends everything but
+    labels, annotations, finalizers and the deletion time, of which it sends what the provider lists in `Wants`.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

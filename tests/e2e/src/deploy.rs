@@ -1,7 +1,8 @@
 //! Checks of everything in `deploy/`.
 //!
 //! In: the chart and values. Out: its manifests as the real [`Helm`] renders them, the [`rights`] that they grant, and
-//! the files [`made`] from it; and an [`operator`] who installs it on a cluster of machines. The tests are in `tests/deploy`.
+//! the files [`made`] from it; and an [`operator`] who installs it on a cluster of machines. The tests are in `tests/deploy`, `tests/machines.rs` and
+//! `tests/kubernetes_e2e.rs`.
 
 mod helm;
 pub mod made;

@@ -6,7 +6,7 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use deploy_tests::operator::{Operator, RELEASE, blocks, helm, on_machines, prepare};
+use e2e::deploy::operator::{Operator, RELEASE, blocks, helm, on_machines, prepare};
 use serde_json::json;
 use test_cluster::{
     Process,

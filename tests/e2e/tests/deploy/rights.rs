@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use deploy_tests::rights::{Right, granted};
+use e2e::deploy::rights::{Right, granted};
 use e2e::{
     certificates, event, join, node, node_gone, nothing_was_forbidden, service, service_gone, volumes,
 };

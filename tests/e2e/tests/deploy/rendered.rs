@@ -1,7 +1,7 @@
 //! The rendered manifests on a real apiserver, and the host with exactly the rendered arguments and permissions.
 
 use anyhow::{Context as _, Result, ensure};
-use deploy_tests::{Helm, objects};
+use e2e::deploy::{Helm, objects};
 use e2e::{join, node, nothing_was_forbidden, service};
 use k8s_openapi::api::{
     coordination::v1::Lease,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use deploy_tests::{Helm, folder, made, objects, rights::granted};
+use e2e::deploy::{Helm, folder, made, objects, rights::granted};
 use serde_json::{Value, json};
 
 fn mock(more: Value) -> Value {
@@ -214,7 +214,7 @@ fn alerts_are_a_prometheus_rule() -> Result<()> {
     let rule = find(&objects, "PrometheusRule")?;
     ensure!(rule["metadata"]["labels"]["release"] == "prometheus", "{rule:#}");
     let alerts = std::fs::read_to_string(folder().join("prometheus/alerts.yaml"))?;
-    ensure!(deploy_tests::objects(&alerts)? == [rule["spec"].clone()], "{rule:#}");
+    ensure!(e2e::deploy::objects(&alerts)? == [rule["spec"].clone()], "{rule:#}");
     Ok(())
 }
 
@@ -395,7 +395,7 @@ fn in_shadow_mode_nothing_may_be_written() -> Result<()> {
         } },
     }));
     let objects = objects(&Helm::built()?.render(&values)?)?;
-    let is_read = |right: &deploy_tests::rights::Right| {
+    let is_read = |right: &e2e::deploy::rights::Right| {
         matches!(right.verb.as_str(), "get" | "list" | "watch")
             || matches!(right.resource.as_str(), "tokenreviews" | "subjectaccessreviews")
     };

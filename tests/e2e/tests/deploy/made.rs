@@ -3,7 +3,7 @@
 use std::{env, fs};
 
 use anyhow::{Result, ensure};
-use deploy_tests::{Helm, Kustomize, folder, made, objects};
+use e2e::deploy::{Helm, Kustomize, folder, made, objects};
 use serde_json::Value;
 
 #[test]
@@ -15,7 +15,7 @@ fn what_is_made_from_the_chart_is_up_to_date() -> Result<()> {
         }
         ensure!(
             fs::read_to_string(&file.path).unwrap_or_default() == file.text,
-            "{} is not what the chart says; run UPDATE_DOCS=1 cargo test -p deploy-tests",
+            "{} is not what the chart says; run UPDATE_DOCS=1 cargo test --test deploy",
             file.path.display()
         );
     }

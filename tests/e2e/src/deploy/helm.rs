@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use test_cluster::go;
 
-use crate::folder;
+use super::folder;
 
 const TOOLS: &str = "deploy/tools";
 /// Helm built from its module assumes the oldest supported cluster.

@@ -9,7 +9,7 @@ use std::{env, fmt::Write as _, fs, path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 use control_plane::Assets;
-use deploy_tests::operator::{Operator, on_machines, prepare};
+use e2e::deploy::operator::{Operator, on_machines, prepare};
 use serde_json::{Value, json};
 use test_cluster::{
     Process, go,

@@ -17,9 +17,9 @@ use test_cluster::{
     wait,
 };
 
-use crate::Helm;
+use super::Helm;
 
-const PAGE: &str = include_str!("../../../docs/operate.md");
+const PAGE: &str = include_str!("../../../../docs/operate.md");
 const WEB: &str = include_str!("web.yaml");
 /// The Helm release, as the page names it.
 pub const RELEASE: &str = "cloud-controller-manager";

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use crate::{Helm, folder, values};
+use super::{Helm, folder, values};
 
 const MADE: &str =
-    "# Made from chart/ccm-host; change that, and run UPDATE_DOCS=1 cargo test -p deploy-tests.\n";
+    "# Made from chart/ccm-host; change that, and run UPDATE_DOCS=1 cargo test --test deploy.\n";
 const PLACEHOLDER: &str = "# The provider `example` stands for yours: its name, image and arguments.\n";
 const TABLE: &str = "\n## Values\n\n";
 
