@@ -94,8 +94,11 @@ function check({ cluster, queries }) {
 function lookUp(all, { key, node }) {
   const isOurs = node.provider_id.startsWith(PREFIX) && node.provider_id !== PREFIX;
   if (node.provider_id && !isOurs) return { key, state: 'INSTANCE_STATE_NOT_OWNED' };
-  const named = [...all.keys()].find((id) => all.get(id).node === node.name);
-  const id = node.provider_id ? node.provider_id.slice(PREFIX.length) : named;
+  const named = [...all.keys()].filter((id) => all.get(id).node === node.name);
+  if (!node.provider_id && named.length > 1) {
+    return { key, error: { reason: 'ERROR_REASON_INSTANCE_AMBIGUOUS', message: `${named.length} machines have the name ${node.name}` } };
+  }
+  const id = node.provider_id ? node.provider_id.slice(PREFIX.length) : named[0];
   const looked = { key, authoritative: true, observed_at: { seconds: Math.floor(Date.now() / 1000) } };
   const machine = all.get(id);
   // A lookup by name alone may miss an instance: only a provider ID proves absence.

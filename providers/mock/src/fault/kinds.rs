@@ -109,7 +109,10 @@ fn retry_after(shot: &Shot<'_>) -> Duration {
 fn contract_error(shot: &Shot<'_>) -> ProviderError {
     let message = Some(shot.options.text("message")).filter(|message| !message.is_empty());
     let reason = reason_named(shot.options.text("reason")).unwrap_or_default();
-    let error = ProviderError::new(reason, message.unwrap_or("a fault of the mock"));
+    let mut error = ProviderError::new(reason, message.unwrap_or("a fault of the mock"));
+    if reason == ErrorReason::CloudPermissionDenied {
+        error = error.with_metadata("action", "mock:anything");
+    }
     match shot.options.time("retry_after") {
         Some(after) => error.with_retry_after(after),
         None => error,

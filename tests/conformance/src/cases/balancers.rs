@@ -9,7 +9,7 @@ use crate::{
     case::{Case, Outcome, Profile::LoadBalancers, Stop},
     invariants::valid_ways,
     scenario::Variables,
-    trial::{Machine, Trial, Wanted, expect, failed, good, reason_of, same},
+    trial::{List, Machine, Trial, Wanted, expect, failed, good, reason_of, same},
 };
 
 const MADE: &[&str] = &["| done | OK | | publishes the status |"];
@@ -67,8 +67,8 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "LB-14",
         LoadBalancers,
-        "the next state of a Service changes the same balancer",
-        &["ensure-idempotent", "applied-digest"],
+        "the next state of a Service changes the same balancer, which is reached as before",
+        &["ensure-idempotent", "applied-digest", "ensure-keeps-working"],
         &changed,
     ),
     Case::new(
@@ -105,8 +105,7 @@ async fn read(t: &Trial) -> Outcome {
     let seen = t.get(&wanted).await?;
     serves(&seen)?;
     same("the id", &seen.id, &made.id)?;
-    let uid = seen.service.clone().unwrap_or_default().uid;
-    same("the uid of the Service", &uid, &wanted.uid())?;
+    same("the Service", &seen.service.clone().unwrap_or_default(), &wanted.service_ref())?;
     expect(seen.ownership() == Ownership::ByUid, "ownership BY_UID", &seen)
 }
 
@@ -169,6 +168,12 @@ async fn progress(t: &Trial) -> Outcome {
     positive(progress)?;
     let going_on = answer.load_balancer.is_some();
     expect(going_on, "load_balancer, as far as it is", &answer)?;
+    if t.get(&wanted).await?.state() == LoadBalancerState::Pending {
+        let all = List::LoadBalancers.walk(t, 0).await?;
+        // A list that leaves it out says that it does not exist, and nobody would delete it.
+        let is_told = all.keys.contains(&wanted.uid()) || all.unreachable > 0;
+        expect(is_told, "a list that has the balancer, or says that a part is missing", all)?;
+    }
     t.restore("slow-load-balancers").await?;
     serves(&t.ensured(&wanted).await?)
 }
@@ -198,7 +203,13 @@ async fn changed(t: &Trial) -> Outcome {
     serves(&second)?;
     same("applied_digest", &second.applied_digest, &next.digest)?;
     let ids: BTreeSet<_> = [&first.id, &second.id, &t.get(&next).await?.id].into_iter().cloned().collect();
-    expect(ids.len() == 1, "one balancer", ids)
+    expect(ids.len() == 1, "one balancer", ids)?;
+    same("the ways in", &ways(&second), &ways(&first))
+}
+
+/// Where clients find a balancer.
+pub(super) fn ways(balancer: &LoadBalancer) -> BTreeSet<String> {
+    balancer.ingress.iter().flat_map(|way| [way.ip.clone(), way.hostname.clone()]).collect()
 }
 
 async fn digest_after_restart(t: &Trial) -> Outcome {

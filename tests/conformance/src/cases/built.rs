@@ -6,7 +6,7 @@ use super::updates::updated;
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers},
     provider::in_words,
-    trial::{INSPECT, Machine, Trial, Wanted, failed, port_of, reason_of, tcp},
+    trial::{INSPECT, Machine, Trial, Wanted, expect, failed, port_of, reason_of, tcp},
 };
 
 const RULE: &[&str] = &["built-as-asked"];
@@ -79,8 +79,13 @@ pub(super) fn behind(machines: &[Machine]) -> Vec<cloudprovider_proto::v1alpha1:
 }
 
 pub(super) async fn stands(t: &Trial, wanted: &Wanted) -> Outcome {
-    t.ensure(wanted).await?;
-    t.stands(wanted).await
+    let made = t.ensured(wanted).await?;
+    t.stands(wanted).await?;
+    let is_of = |family: IpFamily, ip: &str| ip.contains(':') == (family == IpFamily::Ipv6);
+    let is_reached = |family: IpFamily| made.ingress.iter().any(|way| is_of(family, &way.ip));
+    let by_name = made.ingress.iter().any(|way| !way.hostname.is_empty());
+    let missing = wanted.service.ip_families().find(|family| !by_name && !is_reached(*family));
+    expect(missing.is_none(), "a way in for each family of the Service", (missing, &made.ingress))
 }
 
 /// It is built as requested, or refused; it must not be anything else.

@@ -1,6 +1,6 @@
 //! The deletion of balancers.
 
-use cloudprovider_proto::v1alpha1::{ErrorReason, LoadBalancerState};
+use cloudprovider_proto::v1alpha1::LoadBalancerState;
 use futures::future::join_all;
 
 use super::balancers::only_one;
@@ -121,13 +121,7 @@ async fn without_rights(t: &Trial) -> Outcome {
 }
 
 async fn refused_by_the_cloud(t: &Trial) -> Outcome {
-    let rpc = "DeleteLoadBalancer";
-    hindered(t, "provoke-error", async || match t.provoke(ErrorReason::ConcurrentOperation, rpc).await {
-        Ok(()) => Ok(()),
-        // Not every cloud has such an error.
-        Err(_) => t.provoke(ErrorReason::CloudPermissionDenied, rpc).await,
-    })
-    .await
+    hindered(t, "provoke-error", async || t.provoke_refusal("DeleteLoadBalancer").await).await
 }
 
 async fn is_gone(t: &Trial, wanted: &Wanted) -> Outcome {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cloudprovider_proto::v1alpha1::{
-    Capability, ClusterRef, ErrorReason, Fencing, LeadRequest, LeadResponse,
+    Capability, ClusterRef, DeleteLoadBalancerRequest, ErrorReason, Fencing, LeadRequest, LeadResponse,
 };
 use tonic::{Response, Status};
 
@@ -96,6 +96,16 @@ pub(super) const CASES: &[Case] = &[
     .hooks(&["slow-cloud", "restore-cloud-speed"])
     .extended(),
     Case::new(
+        "LEAD-12",
+        LoadBalancers,
+        "the next leader's request is carried out, also if the former one's is the same and still runs",
+        &["lead-takes-over"],
+        &same_request,
+    )
+    .capability(Capability::Leadership)
+    .hooks(&["slow-cloud", "restore-cloud-speed"])
+    .extended(),
+    Case::new(
         "LEAD-08",
         LoadBalancers,
         "a Lead that is read late does not prolong what is believed",
@@ -175,7 +185,11 @@ async fn needed(t: &Trial) -> Outcome {
     for other in [leader("lease", 2), leader("lease", 4), leader("other", 3), leader("", 0)] {
         stale(&format!("a call by {other:?}"), reign.change(&other).await)?;
     }
-    Ok(())
+    // Before its shape: it names no Service.
+    let (cluster, fencing) = (Some(reign.cluster.clone()), Some(leader("lease", 2)));
+    let nameless = DeleteLoadBalancerRequest { cluster, fencing, ..DeleteLoadBalancerRequest::default() };
+    let answer = t.load_balancers().delete_load_balancer(t.ask(nameless)).await;
+    stale("a call out of shape by who does not lead", answer.map(|answer| answer.map(drop)))
 }
 
 async fn takes_over(t: &Trial) -> Outcome {
@@ -319,6 +333,24 @@ async fn extended_in_mid_mutation(t: &Trial) -> Outcome {
     match ended {
         Err(status) if reason_of(&status) == Some(ErrorReason::StaleLeader) => {
             Err(failed("an Ensure that goes on while its leader leads", in_words(&status)))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn same_request(t: &Trial) -> Outcome {
+    let (reign, former, next) = (Reign::new(t).await?, leader("lease", 1), leader("lease", 2));
+    t.steer("slow-cloud", Variables::new()).await?;
+    good("Lead", reign.lead(&former, LONG).await)?;
+    let by_the_next = async {
+        tokio::time::sleep(UNDER_WAY).await;
+        good("Lead by the next leader", reign.lead(&next, LONG).await)?;
+        Ok(reign.ensure(&next).await)
+    };
+    let (_, answer) = tokio::join!(reign.ensure(&former), by_the_next);
+    match answer? {
+        Err(status) if reason_of(&status) == Some(ErrorReason::StaleLeader) => {
+            Err(failed("an Ensure for who leads now", in_words(&status)))
         }
         _ => Ok(()),
     }

@@ -6,6 +6,7 @@ use crate::{
     case::{
         Case, Outcome,
         Profile::{InstancesList, LoadBalancersList},
+        Stop,
     },
     trial::{List, Trial, expect, same},
 };
@@ -53,6 +54,11 @@ pub(super) const CASES: &[Case] = &[
         &["ingress-required"],
         &ways_in,
     ),
+    Case::new("LIST-06", InstancesList, "an instance that is NOT_OWNED is not listed", &[], &of_others)
+        .words(&["ListInstances lists the instances of this cluster, as far as the provider can tell them from others"])
+        .capability(Capability::InstancesList)
+        .hooks(MACHINE)
+        .extended(),
 ];
 
 async fn machines(t: &Trial) -> Outcome {
@@ -75,6 +81,15 @@ async fn location_down(t: &Trial) -> Outcome {
     t.steer_machine("cut-location", &machine).await?;
     let all = List::Instances.walk(t, 0).await?;
     expect(all.unreachable > 0, "an unreachable part", all)
+}
+
+async fn of_others(t: &Trial) -> Outcome {
+    let machine = t.machine_of(t.name(), t.other_cluster()).await?;
+    if t.look(machine.node()).await?.state() != InstanceState::NotOwned {
+        return Err(Stop::NotRun("the provider cannot tell the instances of two clusters apart".to_owned()));
+    }
+    let all = List::Instances.walk(t, 0).await?;
+    expect(!all.keys.contains(&machine.provider_id), "a list without the other cluster's instance", all)
 }
 
 async fn ids(t: &Trial) -> Outcome {

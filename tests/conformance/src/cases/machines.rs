@@ -1,9 +1,9 @@
 //! Instances that are stopped, started and terminated.
 
-use cloudprovider_proto::v1alpha1::{InstanceState, NodeRef};
+use cloudprovider_proto::v1alpha1::{ErrorReason, InstanceState, NodeRef};
 
 use crate::{
-    case::{Case, Outcome, Profile::Instances},
+    case::{Case, Outcome, Profile::Instances, Stop},
     trial::{Trial, expect, failed, same},
 };
 
@@ -65,6 +65,16 @@ pub(super) const CASES: &[Case] = &[
         &absent_before,
     )
     .hooks(TERMINATE),
+    Case::new(
+        "MACH-09",
+        Instances,
+        "a node whose name two instances have is neither of them",
+        &[],
+        &two_of_a_name,
+    )
+    .words(&["More than one instance matches the node."])
+    .hooks(TERMINATE)
+    .extended(),
 ];
 
 async fn stopped(t: &Trial) -> Outcome {
@@ -85,7 +95,7 @@ async fn started(t: &Trial) -> Outcome {
 }
 
 /// An instance that was stopped and started.
-async fn stopped_one(t: &Trial) -> Result<NodeRef, crate::case::Stop> {
+async fn stopped_one(t: &Trial) -> Result<NodeRef, Stop> {
     let machine = t.own_machine().await?;
     t.look_until(&machine.node(), &[InstanceState::Running]).await?;
     t.steer_machine("stop-instance", &machine).await?;
@@ -131,6 +141,21 @@ async fn no_return(t: &Trial) -> Outcome {
         expect(going, "TERMINATING or ABSENT", result)?;
     }
     Ok(())
+}
+
+async fn two_of_a_name(t: &Trial) -> Outcome {
+    let one = t.own_machine().await?;
+    let other = t.machine_named(one.name.clone()).await?;
+    if other.name != one.name || other.provider_id == one.provider_id {
+        return Err(Stop::NotRun("two instances of this cloud cannot have one name".to_owned()));
+    }
+    for machine in [&one, &other] {
+        t.look_until(&machine.node(), &[InstanceState::Running]).await?;
+    }
+    let nameless = NodeRef { provider_id: String::new(), system_uuid: String::new(), ..one.node() };
+    let result = t.look(NodeRef { addresses: Vec::new(), ..nameless }).await?;
+    let reason = result.error.as_ref().map(|error| error.reason());
+    expect(reason == Some(ErrorReason::InstanceAmbiguous), "INSTANCE_AMBIGUOUS", result)
 }
 
 async fn absent_before(t: &Trial) -> Outcome {

@@ -150,6 +150,10 @@ fn told(t: &Trial, status: &Status, wanted: ErrorReason) -> Outcome {
     examine(t, status)?;
     let seen = read_error(status);
     expect(seen.reason == Some(wanted), wanted.wire_name(), in_words(status))?;
+    let action = seen.info.as_ref().and_then(|info| info.metadata.get("action"));
+    let names =
+        wanted != ErrorReason::CloudPermissionDenied || action.is_some_and(|action| !action.is_empty());
+    expect(names, "metadata \"action\": the permission that is missing", in_words(status))?;
     let waits = matches!(
         wanted,
         ErrorReason::RateLimited | ErrorReason::RetryLater | ErrorReason::ProviderOverloaded

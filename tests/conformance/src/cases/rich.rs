@@ -14,7 +14,7 @@ use super::{
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers, Stop},
     provider::in_words,
-    trial::{HOLDS, INSPECT, Trial, Wanted, expect, failed, port_of, reason_of, tcp},
+    trial::{HOLDS, INSPECT, Trial, Wanted, expect, failed, port_of, reason_of, same, tcp},
 };
 
 const LOOK: &[&str] = &[INSPECT, "create-instance", "terminate-instance"];
@@ -161,6 +161,10 @@ async fn namesakes(t: &Trial) -> Outcome {
     stands(t, &one).await?;
     stands(t, &other).await?;
     at("beside its namesake", t.stands(&one).await)?;
+    for one in [&one, &other] {
+        let of = t.get(one).await?.service.unwrap_or_default();
+        same("the Service of the balancer", &of, &one.service_ref())?;
+    }
     t.delete(&t.delete_request(&one)).await?;
     t.nothing_stands(&one).await?;
     at("its namesake being deleted", t.stands(&other).await)

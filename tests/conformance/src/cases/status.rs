@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use cloudprovider_proto::v1alpha1::{ConditionStatus, ConditionType, GetStatusRequest, GetStatusResponse};
+use cloudprovider_proto::v1alpha1::{
+    ConditionStatus, ConditionType, GetStatusRequest, GetStatusResponse, ProviderCondition,
+};
 
 use crate::{
     case::{Case, Outcome, Profile::Observability, Stop},
@@ -16,11 +18,18 @@ const FREEZE: &str = "While CREDENTIALS_VALID or CLOUD_REACHABLE is FALSE, the h
 pub(super) const CASES: &[Case] = &[
     Case::new("STAT-01", Observability, "GetStatus answers, each type of condition at most once", &[], &once)
         .words(&["Each type at most once.", TABLE]),
-    Case::new("STAT-02", Observability, "conditions have a type, a status and short texts", &[], &texts)
-        .words(&[
-            "CamelCase, at most 63 bytes. Optional.",
-            "Human-readable, at most 1 KiB; no secrets. Optional.",
-        ]),
+    Case::new(
+        "STAT-02",
+        Observability,
+        "conditions have a type, a status, short texts, and a time that changes with the status alone",
+        &[],
+        &texts,
+    )
+    .words(&[
+        "CamelCase, at most 63 bytes. Optional.",
+        "Human-readable, at most 1 KiB; no secrets. Optional.",
+        "When the status last changed. Optional.",
+    ]),
     Case::new(
         "STAT-03",
         Observability,
@@ -54,12 +63,20 @@ async fn once(t: &Trial) -> Outcome {
 }
 
 async fn texts(t: &Trial) -> Outcome {
-    for condition in status(t).await?.conditions {
-        expect(condition.r#type != 0 && condition.status != 0, "a type and a status", &condition)?;
+    let before = status(t).await?.conditions;
+    for condition in &before {
+        expect(condition.r#type != 0 && condition.status != 0, "a type and a status", condition)?;
         within_bytes("a reason", &condition.reason, 63)?;
         within_bytes("a message", &condition.message, 1 << 10)?;
         let plain = condition.reason.bytes().all(|byte| byte.is_ascii_alphanumeric());
         expect(plain, "a CamelCase reason", &condition.reason)?;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for now in status(t).await?.conditions {
+        let is_same = |one: &&ProviderCondition| (one.r#type, one.status) == (now.r#type, now.status);
+        if let Some(same) = before.iter().find(is_same) {
+            expect(same.since == now.since, "the time since when it is so, which stays", (&same, &now))?;
+        }
     }
     Ok(())
 }

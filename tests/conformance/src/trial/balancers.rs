@@ -4,9 +4,9 @@ use std::{cell::RefCell, time::Duration};
 
 use cloudprovider_proto::v1alpha1::{
     Adoption, BackendSet, ClusterRef, DeleteLoadBalancerRequest, DeleteLoadBalancerResponse,
-    EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, GetLoadBalancerRequest, InProgress,
-    ListLoadBalancersRequest, LoadBalancer, NodeRef, Protocol, Service, ServicePort, ServiceRef,
-    TrafficPolicy,
+    EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, GetLoadBalancerRequest, InProgress, IpFamily,
+    IpFamilyPolicy, ListLoadBalancersRequest, LoadBalancer, NodeRef, Protocol, Service, ServicePort,
+    ServiceRef, TrafficPolicy,
 };
 use futures::future::join_all;
 use tonic::{Response, Status};
@@ -164,6 +164,8 @@ impl Trial {
             ports: vec![tcp(80)],
             annotations: scenario.service_annotations.clone().into_iter().collect(),
             load_balancer_class: scenario.load_balancer_class.clone(),
+            ip_families: vec![IpFamily::Ipv4.into()],
+            ip_family_policy: IpFamilyPolicy::SingleStack.into(),
             external_traffic_policy: TrafficPolicy::Cluster.into(),
             ..Service::default()
         };

@@ -32,6 +32,15 @@ impl Trial {
         self.steer("provoke-error", told).await.map(drop)
     }
 
+    /// Lets the cloud refuse what the RPC asks of it, with an error that does not concern whether the object is there.
+    pub(crate) async fn provoke_refusal(&self, rpc: &str) -> Outcome {
+        match self.provoke(ErrorReason::ConcurrentOperation, rpc).await {
+            Ok(()) => Ok(()),
+            // Not every cloud has such an error.
+            Err(_) => self.provoke(ErrorReason::CloudPermissionDenied, rpc).await,
+        }
+    }
+
     /// Runs a hook that needs no undoing.
     pub(crate) async fn hook(&self, hook: &str, variables: &Variables) -> Result<Value, Stop> {
         self.scenario().hook(hook, variables).await.map_err(not_run)

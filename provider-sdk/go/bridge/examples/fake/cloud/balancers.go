@@ -79,13 +79,21 @@ func (c *Cloud) EnsureLoadBalancer(ctx context.Context, cluster string, service 
 	return c.reached(c.balancer(ctx, cluster, service), status), err
 }
 
-// reached replaces the address of an IPv6 balancer: upstream's fake has only one address.
+// reached gives a balancer an address of each of its families: upstream's fake has only one, of IPv4.
 func (c *Cloud) reached(balancer string, status *v1.LoadBalancerStatus) *v1.LoadBalancerStatus {
 	made, err := c.stands(balancer)
-	if err == nil && status != nil && made.Families[0] == v1.IPv6Protocol {
-		return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: "2001:db8::1"}}}
+	if err != nil || status == nil {
+		return status
 	}
-	return status
+	reached := &v1.LoadBalancerStatus{}
+	for _, family := range made.Families {
+		if family == v1.IPv6Protocol {
+			reached.Ingress = append(reached.Ingress, v1.LoadBalancerIngress{IP: "2001:db8::1"})
+		} else {
+			reached.Ingress = append(reached.Ingress, status.Ingress...)
+		}
+	}
+	return reached
 }
 
 // built waits as providers do, with an error that says when to retry: while there is a file "slow", a new balancer takes two

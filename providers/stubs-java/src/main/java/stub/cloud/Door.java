@@ -29,7 +29,7 @@ public final class Door {
     private static final Map<String, String> OPERATIONS = Map.of(
             "BatchGetInstances", "machines.read", "ListInstances", "machines.list", "GetLoadBalancer", "balancers.read",
             "EnsureLoadBalancer", "balancers.create", "DeleteLoadBalancer", "balancers.delete", "ListLoadBalancers", "balancers.list",
-            "BatchUpdateLoadBalancers", "balancers.read");
+            "BatchUpdateLoadBalancers", "balancers.retarget");
     private static final Map<String, Kind> PROVOKED = Map.of(
             "CLOUD_API_UNAVAILABLE", Kind.UNREACHABLE, "CLOUD_CREDENTIALS_INVALID", Kind.BAD_CREDENTIALS,
             "CLOUD_CREDENTIALS_EXPIRED", Kind.EXPIRED_CREDENTIALS, "CLOUD_PERMISSION_DENIED", Kind.FORBIDDEN,
