@@ -200,7 +200,8 @@ impl Failure {
         } else if let Some((_, field)) = FIELDS.iter().find(|(code, _)| *code == self.code) {
             ProviderError::invalid_configuration(field, &format!("AWS refuses it: {}", self.message))
         } else if BUSY.contains(&&*self.code) {
-            let why = format!("{} waits for another change: {}", self.action.name(), self.code);
+            let why =
+                format!("{} waits for another change: {}: {}", self.action.name(), self.code, self.message);
             ProviderError::retry_later(WHILE_BUSY, &why)
         } else {
             ProviderError::internal(format!(

@@ -127,11 +127,17 @@ impl<'a> Behind<'a> {
         self.hosts.values().flat_map(|host| host.groups.iter().cloned()).collect()
     }
 
-    /// What has to be waited for.
-    pub(super) fn waits(&self) -> Option<InProgress> {
-        let first = self.waiting.first()?;
+    /// What has to be waited for, with these targets. One that AWS took before stays a target whether it runs or not: a stopped
+    /// node must not make its balancers look for ever.
+    pub(super) fn waits<'t>(
+        &self,
+        targets: impl Iterator<Item = &'t BTreeSet<String>> + Clone,
+    ) -> Option<InProgress> {
+        let lacks = |id: &&String| targets.clone().any(|there| !there.contains(*id));
+        let waiting: Vec<_> = self.waiting.iter().filter(lacks).collect();
+        let first = waiting.first()?;
         let message =
-            format!("{} instances do not run, or are not known yet, for example {first}", self.waiting.len());
+            format!("{} instances do not run, or are not known yet, for example {first}", waiting.len());
         Some(later(UNTIL_IT_RUNS, "WAITING_FOR_INSTANCES", &message))
     }
 }

@@ -119,7 +119,7 @@ async fn make(
     } else if let Some(own) = &own {
         own.trim(cloud, &clients, until).await?;
     }
-    if let Some(waits) = behind.waits() {
+    if let Some(waits) = behind.waits(actual.iter().map(|balancer| &balancer.instances)) {
         return Err(Stop::Later(waits));
     }
     let Some(balancer) = actual else { return Ok(()) };
@@ -375,7 +375,7 @@ impl<'a> Update<'a> {
             }
         }
         self.opened?;
-        if let Some(waits) = self.behind.waits() {
+        if let Some(waits) = self.behind.waits(std::iter::once(&self.balancer.instances)) {
             return Err(Stop::Later(waits));
         }
         // Of half a change no digest tells: only Ensure ends that.

@@ -132,7 +132,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         let message = "AWS still uses the security group that network balancers had in common";
         return Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DETACHING", message)));
     }
-    if let Some(waits) = work.behind.waits() {
+    if let Some(waits) = work.behind.waits(actual.groups.iter().map(|group| &group.targets)) {
         return Err(Stop::Later(waits));
     }
     let Some(balancer) = &mut actual.balancer else { return Ok(()) };
@@ -318,7 +318,6 @@ pub(super) struct Left {
     /// AWS still uses target groups.
     in_use: bool,
     pub claim: rules::Claim,
-    had_groups: bool,
 }
 
 /// Deletes the balancer and its target groups, unless it is somebody else's.
@@ -354,7 +353,7 @@ pub(super) async fn delete(
         checked: groups.iter().map(|group| rules::health_port(&group.is)).collect(),
         checked_by_others: found.checked_by_others,
     };
-    Ok(Some(Left { in_use, claim, had_groups: balancer.is_some_and(|one| !one.security_groups.is_empty()) }))
+    Ok(Some(Left { in_use, claim }))
 }
 
 impl Left {
@@ -367,13 +366,11 @@ impl Left {
         until: Deadline,
     ) -> Result<bool, Failure> {
         let mut in_use = self.in_use;
-        if of.defaults.security_groups || self.had_groups {
-            if let Some(own) = OwnGroup::among(groups, &names::security_group(&cluster.name, service)) {
-                in_use |= !own.delete(&of.cloud, until).await?;
-            }
-            let common = OwnGroup::among(groups, &common_group::name(of));
-            in_use |= !common_group::end_unless_used(of, common, until).await?;
+        if let Some(own) = OwnGroup::among(groups, &names::security_group(&cluster.name, service)) {
+            in_use |= !own.delete(&of.cloud, until).await?;
         }
+        let common = OwnGroup::among(groups, &common_group::name(of));
+        in_use |= !common_group::end_unless_used(of, common, until).await?;
         Ok(in_use)
     }
 }

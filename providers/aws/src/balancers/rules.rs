@@ -136,7 +136,7 @@ impl Claim {
         if !grants.is_empty() || !revokes.is_empty() {
             let after: Rules = there.union(&grants).filter(|rule| !revokes.contains(rule)).cloned().collect();
             let mtu = mtu(&after);
-            grants.extend(mtu.difference(there).cloned());
+            grants.extend(mtu.iter().filter(|rule| !there_keys.contains(&rule.key())).cloned());
             revokes
                 .extend(there.iter().filter(|rule| rule.description == MTU && !mtu.contains(rule)).cloned());
         }

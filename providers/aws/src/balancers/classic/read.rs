@@ -89,13 +89,16 @@ pub(super) async fn tags(
     names: &[&str],
     until: Deadline,
 ) -> Result<HashMap<String, Texts>, Failure> {
-    let mut all = HashMap::new();
-    for names in names.chunks(TAGGED) {
-        let names = names.iter().map(|name| (*name).to_owned()).collect();
-        let asked = cloud.classic.describe_tags().set_load_balancer_names(Some(names)).send();
+    let (mut all, mut chunks) = (HashMap::new(), names.chunks(TAGGED).collect::<Vec<_>>());
+    while let Some(names) = chunks.pop() {
+        let these = names.iter().map(|name| (*name).to_owned()).collect();
+        let asked = cloud.classic.describe_tags().set_load_balancer_names(Some(these)).send();
         let answer = match cloud.calls.make(Action::DescribeTags, until, asked).await {
-            // One of them has gone in the meantime: who needs them looks again.
-            Err(failure) if is_gone(&failure) => continue,
+            // One of them has gone in the meantime, and AWS tells nothing of the others.
+            Err(failure) if is_gone(&failure) => {
+                chunks.extend(names.chunks(1).filter(|_| names.len() > 1));
+                continue;
+            }
             answer => answer?,
         };
         for one in answer.tag_descriptions() {

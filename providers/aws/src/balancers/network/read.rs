@@ -63,12 +63,15 @@ pub(super) async fn tags(
     arns: &[String],
     until: Deadline,
 ) -> Result<HashMap<String, Texts>, Failure> {
-    let mut all = HashMap::new();
-    for arns in arns.chunks(TAGGED) {
+    let (mut all, mut chunks) = (HashMap::new(), arns.chunks(TAGGED).collect::<Vec<_>>());
+    while let Some(arns) = chunks.pop() {
         let asked = cloud.elb.describe_tags().set_resource_arns(Some(arns.to_vec())).send();
         let answer = match cloud.calls.make(Action::DescribeTags, until, asked).await {
-            // One of them has gone in the meantime: who needs them looks again.
-            Err(failure) if is_gone(&failure) => continue,
+            // One of them has gone in the meantime, and AWS tells nothing of the others.
+            Err(failure) if is_gone(&failure) => {
+                chunks.extend(arns.chunks(1).filter(|_| arns.len() > 1));
+                continue;
+            }
             answer => answer?,
         };
         for one in answer.tag_descriptions() {

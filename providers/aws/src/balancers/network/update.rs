@@ -89,13 +89,7 @@ impl Call<'_> {
     async fn all(&self, items: &[LoadBalancerUpdate]) -> Vec<Outcome> {
         let mut updates = Vec::new();
         for item in items {
-            updates.push(async move {
-                let (uid, outcome) = (uid_of(item), self.one(item).await);
-                if outcome.is_err() {
-                    self.of.network.known.lock().remove(&uid);
-                }
-                (uid, outcome)
-            });
+            updates.push(async move { (uid_of(item), self.one(item).await) });
         }
         let mut done = futures::stream::iter(updates).buffer_unordered(AT_ONCE);
         let (mut results, mut by_tags) = (Vec::new(), BTreeMap::<Texts, Vec<Filled>>::new());
@@ -121,7 +115,8 @@ impl Call<'_> {
         let reference = reference(service)?;
         let labels = node_labels(service);
         of.check_labels(&labels)?;
-        let known = of.network.known.lock().get(&reference.uid).cloned();
+        // Whoever ends early, or is cancelled, leaves nothing known.
+        let known = of.network.known.lock().remove(&reference.uid);
         let mut known = match known {
             Some(known) => known,
             None => self.read(reference).await?,
@@ -147,14 +142,15 @@ impl Call<'_> {
             }
             known.seen = seen;
         }
-        if let Some(waits) = work.behind.waits() {
-            return Err(Stop::Later(waits));
-        }
+        let waits = work.behind.waits(known.groups.iter().map(|group| &group.targets));
         let tags = &known.balancer.tags;
         // Of half a change no digest tells: only Ensure ends that.
         let new = if is_whole(tags) { missing(&digest_tags(digest), tags) } else { Texts::new() };
         let arn = known.balancer.arn.clone();
         of.network.known.lock().insert(reference.uid.clone(), known);
+        if let Some(waits) = waits {
+            return Err(Stop::Later(waits));
+        }
         Ok((!new.is_empty()).then(|| Filled { service_uid: reference.uid.clone(), arn, tags: new }))
     }
 

@@ -54,6 +54,21 @@ fn claim(name: &str, wanted: Rules) -> Claim {
     Claim { name: name.to_owned(), wanted, ..Claim::default() }
 }
 
+/// AWS has one rule for a protocol, ports and range, and refuses all of a call in which one is there.
+#[test]
+fn the_users_own_rule_for_the_size_of_packets_is_enough() {
+    let there: Rules = [Rule::of_packets("192.0.2.0/24", "path MTU")].into();
+    let mine = rules(&[group(30080, ProtocolEnum::Tcp, TRAFFIC_PORT)], &["192.0.2.0/24"]);
+    let (grants, revokes) = claim("lb", mine).difference(&there, true);
+    assert_eq!(
+        told(&grants),
+        ["tcp 30080-30080 10.0.0.0/18 health=lb", "tcp 30080-30080 192.0.2.0/24 client=lb"]
+    );
+    assert!(revokes.is_empty());
+    let (_, revokes) = claim("lb", Rules::new()).difference(&there.union(&grants).cloned().collect(), true);
+    assert_eq!(revokes, grants, "the user's stays");
+}
+
 #[test]
 fn rules_of_others_stay_and_the_shared_one_goes_with_its_last_range() {
     let mine = rules(&[group(30080, ProtocolEnum::Tcp, TRAFFIC_PORT)], &["192.0.2.0/24"]);
