@@ -51,6 +51,9 @@ func TestErrorsOnTheirWayOut(t *testing.T) {
 		"bounded": func() (*pb.BatchGetInstancesResponse, error) {
 			return nil, fmt.Errorf("GET /servers: %w", context.DeadlineExceeded)
 		},
+		"cancelled": func() (*pb.BatchGetInstancesResponse, error) {
+			return nil, fmt.Errorf("a flight that its first passenger left: %w", context.Canceled)
+		},
 		"panic": func() (*pb.BatchGetInstancesResponse, error) { panic("token: " + canary) },
 		"nil":   func() (*pb.BatchGetInstancesResponse, error) { return nil, nil },
 	}
@@ -64,12 +67,13 @@ func TestErrorsOnTheirWayOut(t *testing.T) {
 		code   codes.Code
 		reason pb.ErrorReason
 	}{
-		"typed":   {codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_RATE_LIMITED},
-		"wrapped": {codes.PermissionDenied, pb.ErrorReason_ERROR_REASON_CLOUD_PERMISSION_DENIED},
-		"foreign": {codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
-		"bounded": {codes.Unavailable, pb.ErrorReason_ERROR_REASON_CLOUD_API_UNAVAILABLE},
-		"panic":   {codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
-		"nil":     {codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+		"typed":     {codes.ResourceExhausted, pb.ErrorReason_ERROR_REASON_RATE_LIMITED},
+		"wrapped":   {codes.PermissionDenied, pb.ErrorReason_ERROR_REASON_CLOUD_PERMISSION_DENIED},
+		"foreign":   {codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+		"bounded":   {codes.Unavailable, pb.ErrorReason_ERROR_REASON_CLOUD_API_UNAVAILABLE},
+		"cancelled": {codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+		"panic":     {codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
+		"nil":       {codes.Internal, pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR},
 	} {
 		ctx := metadata.AppendToOutgoingContext(soon(t), "x-request-id", "id-"+name)
 		_, err := client.BatchGetInstances(ctx, queries(name))

@@ -15,13 +15,13 @@ import (
 // lanes let one mutation at a time work on each natural key. A caller that lost its connection repeats its request
 // while the first one still runs: the two must not interleave in the cloud.
 type lanes struct {
-	mu   sync.Mutex
-	busy map[checks.Subject]*underway
+	mu      sync.Mutex
+	running map[wish]*underway
+	busy    map[checks.Subject]bool
 }
 
 // underway is a running mutation, shared by all callers that wait for it.
 type underway struct {
-	wish  wish
 	ended chan struct{}
 	out   outcome
 }
@@ -64,35 +64,26 @@ func (u *underway) wait() <-chan outcome {
 // run joins the identical running mutation, or starts one on keys that are admitted and free. Its keys stay busy until
 // it ends or is abandoned.
 func (l *lanes) run(request proto.Message, may checks.May, begin func(left any, refused proto.Message) (context.Context, <-chan outcome, error)) (*underway, error) {
-	wish, err := wishOf(request)
+	asked, err := wishOf(request)
 	if err != nil {
 		return nil, fault.Internal(err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if equal, running := l.running[asked]; running {
+		return equal, nil
+	}
 	var mine []checks.Subject
-	var equal *underway
 	left, refused, err := checks.Admit(request, func(subject checks.Subject, revision uint64) error {
-		if equal != nil {
-			return nil
-		}
-		other, busy := l.busy[subject]
-		if busy && other.wish == wish {
-			equal = other
-			return nil
-		}
 		if err := may(subject, revision); err != nil {
 			return err
 		}
-		if busy {
+		if l.busy[subject] {
 			return fault.ConcurrentOperation(subject.Name)
 		}
 		mine = append(mine, subject)
 		return nil
 	})
-	if equal != nil {
-		return equal, nil
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -100,14 +91,15 @@ func (l *lanes) run(request proto.Message, may checks.May, begin func(left any, 
 	if err != nil {
 		return nil, err
 	}
-	begun := &underway{wish: wish, ended: make(chan struct{})}
+	begun := &underway{ended: make(chan struct{})}
 	if l.busy == nil {
-		l.busy = map[checks.Subject]*underway{}
+		l.running, l.busy = map[wish]*underway{}, map[checks.Subject]bool{}
 	}
+	l.running[asked] = begun
 	for _, subject := range mine {
-		l.busy[subject] = begun
+		l.busy[subject] = true
 	}
-	free := sync.OnceFunc(func() { l.free(mine) })
+	free := sync.OnceFunc(func() { l.free(asked, mine) })
 	context.AfterFunc(work, free)
 	go func() {
 		begun.out = <-ended
@@ -117,9 +109,10 @@ func (l *lanes) run(request proto.Message, may checks.May, begin func(left any, 
 	return begun, nil
 }
 
-func (l *lanes) free(mine []checks.Subject) {
+func (l *lanes) free(asked wish, mine []checks.Subject) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	delete(l.running, asked)
 	for _, subject := range mine {
 		delete(l.busy, subject)
 	}

@@ -1,10 +1,33 @@
 package sdk
 
 import (
+	"context"
 	"testing"
 
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"cloudprovider.ccm/sdk/internal/checks"
+	"google.golang.org/protobuf/proto"
 )
+
+// Each repeat of one that hangs would take another of the places.
+func TestARequestAboutNoKeyIsJoinedToo(t *testing.T) {
+	var lanes lanes
+	begun, ended := 0, make(chan outcome)
+	defer close(ended)
+	begin := func(any, proto.Message) (context.Context, <-chan outcome, error) {
+		begun++
+		return t.Context(), ended, nil
+	}
+	may := func(checks.Subject, uint64) error { return nil }
+	for _, user := range []string{"a", "a", "b"} {
+		if _, err := lanes.run(&pb.AddSshKeyToAllInstancesRequest{User: user}, may, begin); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if begun != 2 {
+		t.Errorf("%d begun", begun)
+	}
+}
 
 // The digest of a set stands for its nodes, which may be thousands.
 func TestBackendsAreComparedByTheirDigest(t *testing.T) {

@@ -129,11 +129,14 @@ func fail(ctx context.Context, err error) error {
 	var found *fault.Error
 	switch {
 	case errors.As(err, &found):
+	case errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		// The longest that a mutation may take is over; who joined it late still waits.
+		return status.FromContextError(context.DeadlineExceeded).Err()
 	case errors.Is(err, context.DeadlineExceeded):
-		// The caller's own deadline was answered before: this is the provider's limit for a call to its cloud.
+		// The provider's limit for a call to its cloud.
 		found = fault.CloudAPIUnavailable(fault.WithCause(err))
-	case errors.Is(err, context.Canceled):
-		// Only the end of the grace period cancels work whose caller still waits.
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		// Only the end of the grace period cancels work whose caller still waits. What the provider cancels itself is its fault.
 		found = fault.ShuttingDown()
 	default:
 		found = fault.Internal(err)

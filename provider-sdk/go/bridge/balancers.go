@@ -75,7 +75,7 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, request *pb.Ensu
 	if err := understood(request.GetService()); err != nil {
 		return nil, err
 	}
-	l.memory.leads(request.GetFencing())
+	l.memory.leads(request.GetCluster(), request.GetFencing())
 	wish := wishOf("ensure", request, request.GetDesiredDigest())
 	waiting, done := withSpare(ctx)
 	defer done()
@@ -104,7 +104,7 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	if l.memory.elsewhere(key) {
 		return nil, fault.OwnedByOtherCluster(ref.GetUid())
 	}
-	cluster, begun := l.clusterName(request.GetCluster()), l.memory.now()
+	cluster, begun := l.clusterName(request.GetCluster()), l.memory.now(request.GetCluster())
 	l.memory.begins(key, everything)
 	service, err := l.mirror.shown(ctx, request.GetService(), l.mirror.service)
 	if err != nil {
@@ -115,6 +115,9 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 		Service: ref, Name: l.balancers.GetLoadBalancerName(ctx, cluster, service),
 		State:     pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE,
 		Ownership: pb.Ownership_OWNERSHIP_BY_UID, AppliedDigest: request.GetDesiredDigest(),
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err // Not all providers look at it.
 	}
 	status, err := l.balancers.EnsureLoadBalancer(ctx, cluster, service, nodes)
 	switch {
@@ -151,7 +154,7 @@ func withIngress(service *pb.Service, ingress []*pb.LoadBalancerIngress) *pb.Ser
 
 func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *pb.BatchUpdateLoadBalancersRequest) (*pb.BatchUpdateLoadBalancersResponse, error) {
 	nodes := l.mirror.backends(ctx, request.GetBackends())
-	l.memory.leads(request.GetFencing())
+	l.memory.leads(request.GetCluster(), request.GetFencing())
 	named := func(item *pb.LoadBalancerUpdate) (key, wish string) {
 		return item.GetService().GetRef().GetUid(), wishOf("update", request, item.GetDesiredDigest())
 	}
@@ -171,7 +174,7 @@ func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *p
 func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item *pb.LoadBalancerUpdate, nodes []*v1.Node) error {
 	ref, name := item.GetService().GetRef(), l.clusterName(cluster)
 	key := balancerKey{cluster.GetUid(), ref.GetUid()}
-	known, begun := l.memory.recall(key), l.memory.now()
+	known, begun := l.memory.recall(key), l.memory.now(cluster)
 	if digest := known.digest(); digest != "" && digest == item.GetDesiredDigest() {
 		return nil // Already applied; the answer was late or lost.
 	}
@@ -198,6 +201,9 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 			return fault.NeedsEnsure(ref.GetUid())
 		}
 		balancer.Service, balancer.Ownership = ref, pb.Ownership_OWNERSHIP_BY_UID
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	l.memory.begins(key, backends)
 	err = guarded(func() error { return l.balancers.UpdateLoadBalancer(ctx, name, service, slices.Clone(nodes)) })
@@ -241,7 +247,7 @@ func (l *loadBalancers) DeleteLoadBalancer(ctx context.Context, request *pb.Dele
 	ref := request.GetService()
 	waiting, done := withSpare(ctx)
 	defer done()
-	l.memory.leads(request.GetFencing())
+	l.memory.leads(request.GetCluster(), request.GetFencing())
 	wish := wishOf("delete", request, "")
 	_, err := do(waiting, &l.balancerWorks, ref.GetUid(), wish, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, l.delete(ctx, request)
@@ -320,7 +326,7 @@ func (l *loadBalancers) showApplied(service *v1.Service, applied *pb.Service) {
 }
 
 func (l *loadBalancers) ListLoadBalancers(_ context.Context, request *pb.ListLoadBalancersRequest) (*pb.ListLoadBalancersResponse, error) {
-	items, next, err := l.pages.page(request.GetPageToken(), request.GetPageSize(), func() ([]*pb.LoadBalancer, error) {
+	items, next, err := l.pages.page(request.GetCluster(), request.GetPageToken(), request.GetPageSize(), func() ([]*pb.LoadBalancer, error) {
 		return l.memory.all(request.GetCluster().GetUid()), nil
 	})
 	if err != nil {

@@ -24,7 +24,7 @@ func newClusters(b *bridge, of cloudprovider.Clusters) *clusters {
 }
 
 func (c *clusters) ListClusters(ctx context.Context, request *pb.ListClustersRequest) (*pb.ListClustersResponse, error) {
-	names, next, err := c.pages.page(request.GetPageToken(), request.GetPageSize(), func() ([]string, error) {
+	names, next, err := c.pages.page(request.GetCluster(), request.GetPageToken(), request.GetPageSize(), func() ([]string, error) {
 		names, err := one(ctx, c.bridge, "ListClusters", c.clusters.ListClusters)
 		names = slices.Clone(names)
 		slices.Sort(names)

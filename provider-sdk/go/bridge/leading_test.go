@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -238,6 +239,47 @@ func TestAProvidersCallIsGivenUpWhenLeadershipEnds(t *testing.T) {
 	}
 	expect(t, <-answered, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_STALE_LEADER)
 	one.hasExited(t, "it stepped down")
+}
+
+// lingering answers when its context ends, which it does not mind.
+type lingering struct {
+	*cloud
+	looked chan bool
+}
+
+func (l *lingering) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return l, true }
+
+func (l *lingering) GetLoadBalancer(ctx context.Context, _ string, _ *v1.Service) (*v1.LoadBalancerStatus, bool, error) {
+	l.looked <- true
+	<-ctx.Done()
+	return &v1.LoadBalancerStatus{}, true, nil
+}
+
+// [R:lead-ends] A provider that never looks at its context would change what the next leader's works on.
+func TestNoChangeBeginsOnceTheTermHasEnded(t *testing.T) {
+	cloud, updates := &lingering{newer(), make(chan bool, 1)}, new(atomic.Int32)
+	cloud.update = func(context.Context, *v1.Service, []*v1.Node) error {
+		updates.Add(1)
+		return nil
+	}
+	// After the stop, which waits for what runs.
+	t.Cleanup(func() {
+		if updates.Load() != 0 {
+			t.Error("an update began")
+		}
+	})
+	conn := serve(t, cloud, bridge.WithInitializeAtStart(false), bridge.WithExit(func(error) {}))
+	lead(t, conn, leader(1), long)
+	request := updateRequest(&pb.LoadBalancerUpdate{Service: service("web"), DesiredDigest: "digest"})
+	request.Fencing = leader(1)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := pb.NewLoadBalancersClient(conn).BatchUpdateLoadBalancers(soon(t), request)
+		answered <- err
+	}()
+	<-cloud.looked
+	lead(t, conn, leader(1), zero)
+	expect(t, <-answered, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_STALE_LEADER)
 }
 
 func TestAProviderThatCannotBeInitializedEndsTheProcess(t *testing.T) {

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -55,6 +56,12 @@ type memory struct {
 	mu    sync.Mutex
 	known map[balancerKey]known
 	names map[string]string
+	// leaders are of clusters, by uid: each has one of its own.
+	leaders map[string]leader
+}
+
+// leader is what is known of who leads a cluster.
+type leader struct {
 	// term is that of the last mutation, terms counts them.
 	term    string
 	terms   moment
@@ -62,39 +69,44 @@ type memory struct {
 }
 
 func newMemory() *memory {
-	return &memory{known: map[balancerKey]known{}, names: map[string]string{}}
+	return &memory{known: map[balancerKey]known{}, names: map[string]string{}, leaders: map[string]leader{}}
 }
 
 // introduced records a call of GetInfo: a host connects or reconnects, or somebody merely asks for the provider's identity.
 func (m *memory) introduced() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.doubted = true
-}
-
-// leads records a mutation by this leader. Entries that the same leader applied remain valid.
-func (m *memory) leads(fencing *pb.Fencing) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if term := fmt.Sprint(fencing.GetEpoch(), fencing.GetScope()); term != m.term {
-		m.term = term
-		m.terms++
-		clear(m.known)
+	for cluster, of := range m.leaders {
+		of.doubted = true
+		m.leaders[cluster] = of
 	}
-	m.doubted = false
 }
 
-func (m *memory) now() moment {
+// leads records a mutation by this leader of a cluster. Entries that the same leader applied remain valid.
+func (m *memory) leads(cluster *pb.ClusterRef, fencing *pb.Fencing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.terms
+	of := m.leaders[cluster.GetUid()]
+	if term := fmt.Sprint(fencing.GetEpoch(), fencing.GetScope()); term != of.term {
+		of.term = term
+		of.terms++
+		maps.DeleteFunc(m.known, func(key balancerKey, _ known) bool { return key.cluster == cluster.GetUid() })
+	}
+	of.doubted = false
+	m.leaders[cluster.GetUid()] = of
+}
+
+func (m *memory) now(cluster *pb.ClusterRef) moment {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.leaders[cluster.GetUid()].terms
 }
 
 // recall returns what is known of a balancer; nothing, if it is not known.
 func (m *memory) recall(key balancerKey) known {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.doubted {
+	if m.leaders[key.cluster].doubted {
 		return known{}
 	}
 	return m.known[key]
@@ -113,7 +125,7 @@ func (m *memory) begins(key balancerKey, change doubt) {
 func (m *memory) ensured(key balancerKey, begun moment, service *pb.Service, balancer *pb.LoadBalancer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if begun == m.terms {
+	if begun == m.leaders[key.cluster].terms {
 		m.known[key] = known{service: service, balancer: balancer}
 	}
 }
@@ -122,7 +134,7 @@ func (m *memory) ensured(key balancerKey, begun moment, service *pb.Service, bal
 func (m *memory) updated(key balancerKey, begun moment, balancer *pb.LoadBalancer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if begun != m.terms {
+	if begun != m.leaders[key.cluster].terms {
 		return
 	}
 	now := m.known[key]
@@ -155,7 +167,7 @@ func (m *memory) all(cluster string) (all []*pb.LoadBalancer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, one := range m.known {
-		if key.cluster == cluster && one.balancer != nil && !m.doubted {
+		if key.cluster == cluster && one.balancer != nil && !m.leaders[cluster].doubted {
 			balancer := proto.CloneOf(one.balancer)
 			balancer.AppliedDigest = one.digest()
 			all = append(all, balancer)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
 const (
@@ -25,12 +26,14 @@ type pages[T any] struct {
 }
 
 type walk[T any] struct {
-	items []T
-	until time.Time
+	// cluster is whose caller walks: its token is no other's.
+	cluster string
+	items   []T
+	until   time.Time
 }
 
 // page returns the items of one page, and the token of the next one; it calls look for the first page only.
-func (p *pages[T]) page(token string, size int32, look func() ([]T, error)) ([]T, string, error) {
+func (p *pages[T]) page(cluster *pb.ClusterRef, token string, size int32, look func() ([]T, error)) ([]T, string, error) {
 	id, items, start := rand.Text(), []T(nil), 0
 	if token == "" {
 		var err error
@@ -39,7 +42,7 @@ func (p *pages[T]) page(token string, size int32, look func() ([]T, error)) ([]T
 		}
 	} else {
 		var err error
-		if id, items, start, err = p.find(token); err != nil {
+		if id, items, start, err = p.find(cluster.GetUid(), token); err != nil {
 			return nil, "", err
 		}
 	}
@@ -47,24 +50,24 @@ func (p *pages[T]) page(token string, size int32, look func() ([]T, error)) ([]T
 	if end >= len(items) {
 		return items[start:], "", nil
 	}
-	p.keep(id, items)
+	p.keep(id, cluster.GetUid(), items)
 	return items[start:end], id + "." + strconv.Itoa(end), nil
 }
 
-func (p *pages[T]) find(token string) (id string, items []T, start int, err error) {
+func (p *pages[T]) find(cluster, token string) (id string, items []T, start int, err error) {
 	id, place, _ := strings.Cut(token, ".")
 	start, bad := strconv.Atoi(place)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	found, known := p.walks[id]
-	if bad != nil || !known || start < 1 || start >= len(found.items) {
+	if bad != nil || !known || found.cluster != cluster || start < 1 || start >= len(found.items) {
 		return "", nil, 0, fault.InvalidToken()
 	}
 	return id, found.items, start, nil
 }
 
 // keep stores a list and drops those that nobody goes on with.
-func (p *pages[T]) keep(id string, items []T) {
+func (p *pages[T]) keep(id, cluster string, items []T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.walks == nil {
@@ -76,7 +79,7 @@ func (p *pages[T]) keep(id string, items []T) {
 			delete(p.walks, other)
 		}
 	}
-	p.walks[id] = &walk[T]{items, now.Add(walkLasts)}
+	p.walks[id] = &walk[T]{cluster, items, now.Add(walkLasts)}
 	if len(p.walks) > maxWalks {
 		oldest := id
 		for other, walk := range p.walks {

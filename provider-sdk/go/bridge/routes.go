@@ -92,7 +92,7 @@ func canonical(cidr string) string {
 }
 
 func (r *routes) ListRoutes(ctx context.Context, request *pb.ListRoutesRequest) (*pb.ListRoutesResponse, error) {
-	items, next, err := r.pages.page(request.GetPageToken(), request.GetPageSize(), func() ([]*pb.Route, error) {
+	items, next, err := r.pages.page(request.GetCluster(), request.GetPageToken(), request.GetPageSize(), func() ([]*pb.Route, error) {
 		all, err := r.list(ctx, request.GetCluster())
 		ours := make([]*pb.Route, len(all))
 		for i, one := range all {
@@ -196,12 +196,15 @@ func (r *routes) ensure(ctx context.Context, of *change, item *pb.RouteToEnsure)
 	cluster := r.clusterName(of.cluster)
 	wrong, found := r.sorted(of.standing, item)
 	for _, one := range wrong {
+		if err := ctx.Err(); err != nil {
+			return err // Not all providers look at it.
+		}
 		if err := r.routes.DeleteRoute(ctx, cluster, one.theirs); err != nil {
 			return err
 		}
 	}
-	if found {
-		return nil
+	if err := ctx.Err(); found || err != nil {
+		return err
 	}
 	target := nodeOf(item.GetTarget())
 	return r.routes.CreateRoute(ctx, cluster, item.GetTarget().GetUid(), &cloudprovider.Route{

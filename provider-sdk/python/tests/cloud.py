@@ -38,6 +38,10 @@ class Cloud(Instances, LoadBalancers):
         match name:
             case "broken":
                 raise RuntimeError(f"password={CANARY}")
+            case "cancelled":
+                flight = asyncio.ensure_future(asyncio.sleep(3600))
+                flight.cancel(f"password={CANARY}")
+                await flight
             case "nothing":
                 return None  # type: ignore[return-value]
             case "throttled":

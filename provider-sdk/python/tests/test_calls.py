@@ -13,9 +13,10 @@ from prometheus_client import CollectorRegistry
 
 from cloudprovider_sdk import Instances, Provider, logs
 from cloudprovider_sdk import proto as pb
+from cloudprovider_sdk.server import mutations
 
 
-@pytest.mark.parametrize("name", ["broken"])
+@pytest.mark.parametrize("name", ["broken", "cancelled"])
 async def test_a_stray_exception_is_an_internal_error_without_its_text(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -104,6 +105,16 @@ async def test_a_mutation_is_finished_when_its_deadline_passed(tmp_path: Path) -
         await until(lambda: cloud.began == 1)
         cloud.go.set()
         await until(lambda: cloud.finished == 1)
+
+
+async def test_a_mutation_that_takes_too_long_is_told_to_give_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutations, "LONGEST_DEADLINE_SECONDS", 0.2)
+    cloud = Cloud()
+    async with served(cloud.provider(), tmp_path) as there:
+        with pytest.raises(grpc.aio.AioRpcError) as late:
+            await there.load_balancers.EnsureLoadBalancer(ensure("slow"))
+        assert late.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        assert cloud.calls[0].give_up.is_set()
 
 
 async def test_a_read_is_given_up_with_its_caller(tmp_path: Path) -> None:

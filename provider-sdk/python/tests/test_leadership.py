@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cloud import Cloud
@@ -15,6 +16,7 @@ from vectors import rows
 from cloudprovider_sdk import Provider, ProviderError
 from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.checks import Leadership, Term
+from cloudprovider_sdk.provider import WhileLeading
 from cloudprovider_sdk.server import background
 
 LONG = 10.0
@@ -256,8 +258,19 @@ async def _fails(_: pb.ClusterRef) -> None:
     raise RuntimeError("no cloud")
 
 
+def _fails_to_begin(_: pb.ClusterRef) -> Coroutine[Any, Any, None]:
+    raise RuntimeError("no settings")
+
+
+async def _waits_for_what_was_cancelled(_: pb.ClusterRef) -> None:
+    shared = asyncio.ensure_future(asyncio.Event().wait())
+    shared.cancel()
+    await shared
+
+
+@pytest.mark.parametrize("work", [_fails, _fails_to_begin, _waits_for_what_was_cancelled])
 async def test_background_work_that_fails_runs_again_within_its_term(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    work: WhileLeading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(background, "_FIRST_PAUSE", 0.01)
     monkeypatch.setattr(background, "_LONGEST_PAUSE", 0.02)
@@ -265,7 +278,7 @@ async def test_background_work_that_fails_runs_again_within_its_term(
     def failures() -> list[logging.LogRecord]:
         return [record for record in caplog.records if record.exc_info]
 
-    async with served(Cloud().provider(while_leading=_fails), tmp_path) as there:
+    async with served(Cloud().provider(while_leading=work), tmp_path) as there:
         await lead(there, 1, FAR)
         await until(lambda: len(failures()) >= 3)
         assert [record.args for record in failures()[:3]] == [(0.01,), (0.02,), (0.02,)]

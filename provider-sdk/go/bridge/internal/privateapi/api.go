@@ -45,7 +45,8 @@ type event struct {
 	resource string
 	version  int64
 	kind     string
-	object   *unstructured.Unstructured
+	// before is nil for an object that is new.
+	before, object *unstructured.Unstructured
 }
 
 // New returns an empty API, whose watches end when stop is closed. It passes on Events that are recorded on its Services.
@@ -123,13 +124,14 @@ func (a *API) remove(of key) { a.tell(of, "DELETED", a.objects[of].DeepCopy()) }
 // tell records a change and wakes all watches; the caller holds the lock.
 func (a *API) tell(of key, kind string, object *unstructured.Unstructured) {
 	a.version++
+	before := a.objects[of]
 	object.SetResourceVersion(formatted(a.version))
 	if kind == "DELETED" {
 		delete(a.objects, of)
 	} else {
 		a.objects[of] = object
 	}
-	a.history = append(a.history, event{of.resource, a.version, kind, object})
+	a.history = append(a.history, event{of.resource, a.version, kind, before, object})
 	if len(a.history) > 2*kept {
 		a.history = append([]event(nil), a.history[len(a.history)-kept:]...)
 	}

@@ -81,7 +81,7 @@ func (s *stream) run(ctx context.Context, from string, initial bool) error {
 		}
 		for _, one := range events {
 			if s.about.namespace == "" || one.object.GetNamespace() == s.about.namespace {
-				if err := s.send(one.kind, one.object); err != nil {
+				if err := s.tell(one); err != nil {
 					return err
 				}
 			}
@@ -101,6 +101,25 @@ func (s *stream) send(kind string, object *unstructured.Unstructured) error {
 	if !s.chosen(object) {
 		return nil
 	}
+	return s.encode(kind, object)
+}
+
+// tell sends a change as the watcher sees it: an object that ceases to match is deleted for it, one that begins to is new.
+func (s *stream) tell(one event) error {
+	was, is := one.before != nil && s.chosen(one.before), s.chosen(one.object)
+	switch {
+	case was && !is:
+		return s.encode("DELETED", one.object)
+	case is && !was:
+		return s.encode("ADDED", one.object)
+	case is:
+		return s.encode(one.kind, one.object)
+	default:
+		return nil
+	}
+}
+
+func (s *stream) encode(kind string, object *unstructured.Unstructured) error {
 	return s.out.Encode(map[string]any{"type": kind, "object": object.Object})
 }
 

@@ -48,8 +48,16 @@ class Background:
 
 async def _once(work: WhileLeading, cluster: pb.ClusterRef, ends: set[asyncio.Future[Any]]) -> BaseException | None:
     """Run the work until it returns, fails or must end; return its failure."""
-    running = asyncio.ensure_future(work(cluster))
+
+    async def begun() -> None:
+        # Within the task: it may fail before there is anything to await.
+        await work(cluster)
+
+    running = asyncio.ensure_future(begun())
     await asyncio.wait({running, *ends}, return_when=asyncio.FIRST_COMPLETED)
+    by_itself = running.done()
     running.cancel()
     await asyncio.wait({running})
-    return None if running.cancelled() else running.exception()
+    if running.cancelled():
+        return asyncio.CancelledError("the work was cancelled, and not by us") if by_itself else None
+    return running.exception()

@@ -1,5 +1,6 @@
 """Turns whatever a method raises into an error of the contract; logs its cause, which never leaves the process."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable
 from typing import TypeVar
@@ -24,9 +25,19 @@ async def guarded(call: Call, work: Awaitable[T]) -> T:
         # The method's own limit for a call to its cloud: the caller's deadline cancels instead.
         _log.warning("a call to the cloud took too long: %s", _chain(cause))
         raise errors.cloud_api_unavailable() from cause
+    except asyncio.CancelledError as cause:
+        # Its own, unless this call is cancelled: it may have waited for work that somebody else gave up.
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise _internal(call) from cause
     except Exception as cause:
-        _log.exception("the method failed")
-        raise errors.internal(request_id=call.request_id) from cause
+        raise _internal(call) from cause
+
+
+def _internal(call: Call) -> ProviderError:
+    _log.exception("the method failed")
+    return errors.internal(request_id=call.request_id)
 
 
 def _chain(error: BaseException) -> str:

@@ -38,7 +38,7 @@ class Mutations:
         running = self._lanes.running(same)
         if running is None:
             refused = self._refuse_items(request) if hasattr(request, "items") else self._refuse_whole(request)
-            running = self._lanes.begin(same, subjects(request), _run(request, empty, work, refused), call.give_up)
+            running = self._lanes.begin(same, subjects(request), _run(call, request, empty, work, refused), call.give_up)
             if term is not None:
                 # Not of the task: what the method leaves behind when it answers must hear of the end as well.
                 term.give_up.add(call.give_up)
@@ -81,12 +81,17 @@ def _end_with(term: Term, running: asyncio.Task[Any]) -> None:
     running.add_done_callback(lambda _: term.ended.remove_done_callback(over))
 
 
-async def _run(request: Any, empty: Any, work: Work, refused: Refused) -> Any:
+async def _run(call: Call, request: Any, empty: Any, work: Work, refused: Refused) -> Any:
     answer = empty
     if not refused or request.items:
-        # Callers have their own deadlines; this ends work that nobody waits for any more.
-        async with asyncio.timeout(LONGEST_DEADLINE_SECONDS):
-            answer = await work()
+        try:
+            # Callers have their own deadlines; this ends work that nobody waits for any more.
+            async with asyncio.timeout(LONGEST_DEADLINE_SECONDS):
+                answer = await work()
+        except TimeoutError:
+            # A thread of the method's must stop, too: its key is free from now on.
+            call.give_up.set()
+            raise
     for key, error in refused:
         answers.refuse(answer, key, error)
     return answer
