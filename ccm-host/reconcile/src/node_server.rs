@@ -53,8 +53,8 @@ struct State {
     answers: VecDeque<Fault>,
     silent: bool,
     records_refused: bool,
-    /// The Leases of kubelets: when each renewed last, or `None` if it is alive.
-    renewed: BTreeMap<String, Option<Timestamp>>,
+    /// The Leases of kubelets: the time of the last renewal of each, or `None` if it is alive.
+    renewed: BTreeMap<String, Option<String>>,
     leases_refused: bool,
     before_next_read: Option<Box<dyn FnOnce() + Send>>,
     shadow: Option<Shadow>,
@@ -233,7 +233,12 @@ impl NodeServer {
 
     /// The node's kubelet renewed its Lease that long ago, and has been silent since.
     pub fn stop_lease(&self, node: &str, ago: SignedDuration) {
-        self.state.lock().renewed.insert(node.to_owned(), Some(Timestamp::now() - ago));
+        self.write_lease(node, &format!("{:.6}", Timestamp::now() - ago));
+    }
+
+    /// The node's Lease has this time of a renewal, whatever it is.
+    pub fn write_lease(&self, node: &str, renewed: &str) {
+        self.state.lock().renewed.insert(node.to_owned(), Some(renewed.to_owned()));
     }
 
     /// Refuses reads of Leases, or allows them again.
@@ -266,7 +271,8 @@ impl State {
             ("leases", Verb::Get) => {
                 let state = state.lock();
                 let refused = || Fault::Refuse(refusal(403, "Forbidden"));
-                let renewed = state.renewed.get(&asked.name).map(|renewed| lease(&asked.name, *renewed));
+                let renewed =
+                    state.renewed.get(&asked.name).map(|renewed| lease(&asked.name, renewed.as_deref()));
                 if state.leases_refused { Some(refused()) } else { renewed }
             }
             ("configmaps", _) => {
@@ -287,11 +293,12 @@ impl State {
 }
 
 /// A living kubelet's Lease is fresh at every read.
-fn lease(name: &str, renewed: Option<Timestamp>) -> Fault {
-    let renewed = renewed.unwrap_or_else(|| Timestamp::now() + SignedDuration::from_millis(1));
+fn lease(name: &str, renewed: Option<&str>) -> Fault {
+    let fresh = || format!("{:.6}", Timestamp::now() + SignedDuration::from_millis(1));
+    let renewed = renewed.map_or_else(fresh, str::to_owned);
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
-        "spec": {"renewTime": format!("{renewed:.6}"), "leaseDurationSeconds": 40},
+        "spec": {"renewTime": renewed, "leaseDurationSeconds": 40},
     });
     Fault::Answer { code: 200, body: lease.to_string().into() }
 }

@@ -134,8 +134,11 @@ impl Controller {
                     Err(WriteError::NotLeading) => return Outcome::Done,
                     // The call is repeated, and says it again.
                     Err(error) => {
-                        let why = format_args!("failed to write what the provider wants: {error}");
-                        return Outcome::retry(why);
+                        let why = format!("failed to write what the provider wants: {error}");
+                        self.say_of(row, sync_failed(&why));
+                        let wait = self.queue.backoff(&RunKey::Balancer(at.clone()));
+                        self.rows.update(at, |row| row.failed(Goal::Gone, attempt(End::Failed, wait)));
+                        return Outcome::Retry(why);
                     }
                 }
                 match in_progress {

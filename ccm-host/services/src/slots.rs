@@ -61,8 +61,13 @@ struct Line {
 }
 
 impl Line {
-    fn stands(&self, key: &RunKey) -> bool {
-        self.waiting.iter().any(|rank| rank.contains(key))
+    /// Puts a key in line; one that stands there moves only forward.
+    fn stand(&mut self, key: &RunKey, rank: Rank) {
+        let at = self.waiting.iter().position(|waiting| waiting.contains(key));
+        if at.is_none_or(|at| (rank as usize) < at) {
+            self.leave(key);
+            self.waiting[rank as usize].push_back(key.clone());
+        }
     }
 
     fn leave(&mut self, key: &RunKey) {
@@ -123,9 +128,7 @@ impl Slots {
             line.taken += 1;
             return Some(Slot { slots: self, place });
         }
-        if !line.stands(key) {
-            line.waiting[rank as usize].push_back(key.clone());
-        }
+        line.stand(key, rank);
         None
     }
 
@@ -224,6 +227,19 @@ mod tests {
         assert!(held.is_some());
         drop(held);
         assert!(woken(&slots, "late"));
+    }
+
+    /// An edit of what waited for a retry is a first attempt, and a retry of what was edited stays one.
+    #[test]
+    fn a_key_in_line_moves_only_forward() {
+        let slots = slots();
+        let take = |name: &str, rank| slots.take(("cloud", 1), Direction::Change, &key(name), rank);
+        let held = take("a", Rank::First);
+        for (name, rank) in [("b", Rank::Retry), ("c", Rank::Retry), ("c", Rank::First), ("c", Rank::Retry)] {
+            assert!(take(name, rank).is_none());
+        }
+        drop(held);
+        assert!(woken(&slots, "c") && !woken(&slots, "b"));
     }
 
     /// A key that changed its mind passes its place on.

@@ -4,7 +4,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use http::{Request, header};
-use jiff::Timestamp;
 use k8s_openapi::{
     ByteString,
     api::{
@@ -14,6 +13,7 @@ use k8s_openapi::{
     },
 };
 use kube::Api;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Body, Patch, Target, WriteError, Writer, Written};
@@ -27,19 +27,34 @@ const LEASE_DURATION: Duration = Duration::from_secs(40);
 /// The Lease that a kubelet renews for its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeLease {
-    /// The last renewal, by the kubelet's clock.
-    pub renewed: Option<Timestamp>,
+    /// The time of the last renewal as the kubelet wrote it: a value that changes, and no time to anybody, since it may be
+    /// one that only Go can read.
+    pub renewed: Option<String>,
     /// How long the Lease is valid; a kubelet renews it four times as often.
     pub duration: Duration,
+}
+
+/// What is decoded of a kubelet's Lease. Its other times, those of its managed fields too, could be such as jiff cannot read.
+#[derive(Deserialize)]
+struct WrittenLease {
+    #[serde(default)]
+    spec: WrittenLeaseSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenLeaseSpec {
+    renew_time: Option<String>,
+    lease_duration_seconds: Option<i64>,
 }
 
 impl Writer {
     /// Reads the Lease of a node from the apiserver.
     pub async fn get_node_lease(&self, node: &str) -> Result<Option<NodeLease>, WriteError> {
         let leases = Api::<Lease>::namespaced(self.client(), NODE_LEASES);
-        let lease = self.get_in(&leases, node).await?;
-        Ok(lease.and_then(|lease| lease.spec).map(|spec| NodeLease {
-            renewed: spec.renew_time.map(|time| time.0),
+        let lease: Option<WrittenLease> = self.get_in(&leases, node).await?;
+        Ok(lease.map(|WrittenLease { spec }| NodeLease {
+            renewed: spec.renew_time,
             duration: spec
                 .lease_duration_seconds
                 .and_then(|seconds| u64::try_from(seconds).ok())
@@ -78,7 +93,7 @@ impl Writer {
     /// Reads a record from the apiserver.
     pub async fn read_record(&self, at: &RecordKey) -> Result<StoredRecord, WriteError> {
         let maps = Api::<ConfigMap>::namespaced(self.client(), at.namespace);
-        let map = self.get_in(&maps, at.name).await?;
+        let map: Option<ConfigMap> = self.get_in(&maps, at.name).await?;
         let kept = self.shadow().and_then(|shadow| shadow.record(&at.to_string()));
         if let Some(text) = kept {
             return Ok(StoredRecord { version: map.and_then(|map| map.metadata.resource_version), text });
@@ -137,7 +152,7 @@ impl Writer {
     /// Reads a Secret from the apiserver; `None` if it does not exist.
     pub async fn get_secret(&self, key: &ObjectKey) -> Result<Option<Secret>, WriteError> {
         let secrets = Api::<core::Secret>::namespaced(self.client(), &key.namespace);
-        let secret = self.get_in(&secrets, &key.name).await?;
+        let secret: Option<core::Secret> = self.get_in(&secrets, &key.name).await?;
         Ok(secret.map(|secret| Secret {
             version: secret.metadata.resource_version.unwrap_or_default(),
             regarding: Regarding::core(
@@ -202,7 +217,7 @@ impl Writer {
         name: &str,
     ) -> Result<Option<WebhookConfiguration>, WriteError> {
         let configurations = Api::<MutatingWebhookConfiguration>::all(self.client());
-        let found = self.get_in(&configurations, name).await?;
+        let found: Option<MutatingWebhookConfiguration> = self.get_in(&configurations, name).await?;
         Ok(found.map(|found| WebhookConfiguration {
             version: found.metadata.resource_version.unwrap_or_default(),
             webhooks: found.webhooks.into_iter().flatten().map(|one| one.client_config.into()).collect(),

@@ -5,7 +5,7 @@ use std::{fmt::Debug, time::Duration};
 use http::{Request, header};
 use kube::{
     Api, Client, Error, Resource,
-    api::{DeleteParams, Preconditions},
+    api::{DeleteParams, GetParams, Preconditions},
     core::Status,
 };
 use serde::{Deserialize, de::DeserializeOwned, de::IgnoredAny};
@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{Body, Patch, Target};
 use crate::{
-    cache::Slim,
+    cache::{Slim, chain},
     election::Leadership,
     keep::{Interner, Keep},
     shadow::{Shadow, ShadowSubject},
@@ -120,16 +120,24 @@ impl Writer {
     /// Reads an object from the apiserver; `None` if it does not exist.
     pub async fn get<T: Slim>(&self, key: &T::Key, keep: &Keep) -> Result<Option<T>, WriteError> {
         let (api, name) = T::place(key, &self.client);
-        let wire = self.get_in(&api, &name).await?;
+        let wire: Option<T::Wire> = self.get_in(&api, &name).await?;
         Ok(wire.map(|wire| T::project(wire, keep, &Interner::default())))
     }
 
-    pub(super) async fn get_in<K>(&self, api: &Api<K>, name: &str) -> Result<Option<K>, WriteError>
-    where
-        K: Clone + DeserializeOwned + Debug,
-    {
+    /// Reads as much of an object as a `T` holds; `None` if it does not exist.
+    pub(super) async fn get_in<K: Resource, T: DeserializeOwned>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+    ) -> Result<Option<T>, WriteError> {
         let _held = self.pressure.hold();
-        api.get_opt(name).await.map_err(WriteError::of_request)
+        let request = ::kube::core::Request::new(api.resource_url())
+            .get(name, &GetParams::default())
+            .map_err(|error| WriteError::Other(Box::new(Error::BuildRequest(error))))?;
+        match self.client.request(request).await.map_err(WriteError::of_request) {
+            Err(WriteError::NotFound) => Ok(None),
+            read => read.map(Some),
+        }
     }
 
     pub(super) fn shadow(&self) -> Option<&Shadow> {
@@ -287,8 +295,16 @@ pub enum WriteError {
     #[error("held back: this host runs in shadow mode")]
     HeldBack(Duration),
     /// Everything else, timeouts included. It may have been applied.
-    #[error("the apiserver did not take the write")]
-    Other(#[source] Box<Error>),
+    #[error("the apiserver refuses or does not answer: {}", said(.0))]
+    Other(Box<Error>),
+}
+
+/// A refusal in the apiserver's own words, those of a webhook among them.
+fn said(error: &Error) -> String {
+    match error {
+        Error::Api(status) => format!("{} ({})", status.message, status.code),
+        other => chain(other),
+    }
 }
 
 impl WriteError {

@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::decide::{Presence, zone};
@@ -162,7 +161,7 @@ pub(super) struct Leases(HashMap<String, LeaseHeard>);
 
 #[derive(Debug)]
 struct LeaseHeard {
-    renewed: Option<Timestamp>,
+    renewed: Option<String>,
     /// Zero if there is no Lease.
     duration: Duration,
     /// The Lease was first seen as it is.
@@ -179,7 +178,7 @@ impl Leases {
 
     /// Records a Lease as it is now; returns its duration.
     pub(super) fn heard(&mut self, now: Instant, uid: &str, lease: Option<&NodeLease>) -> Duration {
-        let renewed = lease.and_then(|lease| lease.renewed);
+        let renewed = lease.and_then(|lease| lease.renewed.clone());
         let duration = lease.map_or(Duration::ZERO, |lease| lease.duration.min(LONGEST_LEASE));
         match self.0.get_mut(uid) {
             None => {

@@ -52,6 +52,28 @@ async fn what_a_deletion_wants_removed_goes_from_a_service_that_stays() {
     assert_eq!(service["metadata"]["annotations"], json!({"users": "own"}));
 }
 
+/// While the apiserver takes no write, the cloud is not asked at the pace of its refusals, and the Service says why.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_cannot_be_written_is_told_and_repeated_at_the_pace_of_retries() {
+    let mut world = World::new([node("n1"), fin(published(lb("web")))]);
+    world.cloud.change_info(|info| info.keep_of_services.annotations = KeySet::prefixes(["cloud/"]));
+    world.start();
+    world.pass(A_WHILE).await;
+    world.take();
+    world.cloud.set_annotations([("cloud/arn".to_owned(), "a1".to_owned())].into(), vec![]);
+    for _ in 0..1_000 {
+        world.cluster.refuse_next("status", refusal(403, "Forbidden"));
+    }
+    world.cluster.change_service("web", |service| service["spec"]["type"] = json!("ClusterIP"));
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    let calls = story.iter().filter(|word| *word == "delete web-uid").count();
+    assert!((2..=12).contains(&calls), "{calls} calls");
+    let told =
+        |event: &String| event.starts_with("SyncLoadBalancerFailed") && event.ends_with("Forbidden (403)");
+    assert!(events.iter().any(told), "{events:?}");
+}
+
 /// SVC-7; no status is written to a Service that is gone.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_service_goes_when_its_balancer_is_gone() {

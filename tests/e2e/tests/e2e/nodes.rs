@@ -3,7 +3,11 @@
 use anyhow::Result;
 use e2e::{event, join, node, node_gone, nothing_was_forbidden};
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, api::Patch};
+use kube::{
+    Api,
+    api::{Patch, PostParams},
+    core::Request,
+};
 use serde_json::json;
 use test_cluster::nodes::{
     addresses, as_registered, has_taint, is_uninitialized, label, register, set_ready,
@@ -206,6 +210,11 @@ async fn a_node_whose_instance_stays_stopped_is_out_of_service_until_it_runs_aga
 async fn the_node_of_a_terminated_machine_goes() -> Result<()> {
     let cluster = quick().start().await?;
     join(&cluster, &["node-a", "node-b"]).await?;
+    // As root on the machine may have left it: Go can read this time, and this host cannot.
+    let spec = json!({"renewTime": "9999-12-31T23:59:59.999999Z", "leaseDurationSeconds": 40});
+    let lease = serde_json::to_vec(&json!({"metadata": {"name": "node-a"}, "spec": spec}))?;
+    let leases = Request::new("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases");
+    cluster.client.request_text(leases.create(&PostParams::default(), lease)?).await?;
 
     cluster.cloud()?.terminate_instance("node-a").await?;
     set_ready(&cluster.client, "node-a", "Unknown").await?;

@@ -247,6 +247,20 @@ async fn a_dead_node_goes_whatever_its_kubelet_wrote() {
     }
 }
 
+/// R7: root on a machine may write a time that Go can read and this host cannot, and then lose the machine, or go on as a
+/// node that the provider denies.
+#[tokio::test(start_paused = true)]
+async fn a_lease_from_the_end_of_all_time_holds_up_no_deletion() {
+    for name in ["n000", "n020"] {
+        let scene = cluster(30, 2, |_, node| node).await;
+        scene.fake.set_state("n020", InstanceState::Absent);
+        scene.server.write_lease(name, "9999-12-31T23:59:59.999999Z");
+        sleep(Duration::from_secs(120)).await;
+        assert_eq!((scene.left(2), scene.left(30)), (0, 28), "{name}");
+        scene.stop().await;
+    }
+}
+
 /// R7: one node with a stale provider ID is reported, and stops nothing.
 #[tokio::test(start_paused = true)]
 async fn one_node_that_is_denied_though_it_lives_holds_up_no_other() {

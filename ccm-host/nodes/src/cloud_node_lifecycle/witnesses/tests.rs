@@ -1,5 +1,7 @@
 //! Who is asked about, and what Leases tell, by table.
 
+use jiff::Timestamp;
+
 use super::*;
 use crate::cloud_node_lifecycle::decide::ZONES;
 use ccm_kube::fixtures::node;
@@ -68,7 +70,7 @@ fn a_lease_that_changed_after_the_denial_proves_life() {
     let start = Instant::now();
     let at = |second: u64| start + Duration::from_secs(second);
     let lease = |renewed: i64, seconds| {
-        let renewed = Some(Timestamp::from_second(renewed).unwrap());
+        let renewed = Some(Timestamp::from_second(renewed).unwrap().to_string());
         Some(NodeLease { renewed, duration: Duration::from_secs(seconds) })
     };
     let far = 4_070_908_800;
@@ -120,7 +122,7 @@ fn a_kubelet_is_silent_once_its_lease_has_not_changed_for_its_duration() {
     let start = Instant::now();
     let lease = |second: i64| {
         let renewed = Timestamp::from_second(1_000_000 + second).unwrap();
-        Some(NodeLease { renewed: Some(renewed), duration: Duration::from_secs(40) })
+        Some(NodeLease { renewed: Some(renewed.to_string()), duration: Duration::from_secs(40) })
     };
     let mut leases = Leases::default();
     let mut silent = |second: u64, lease: Option<NodeLease>| {
