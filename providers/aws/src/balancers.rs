@@ -265,6 +265,22 @@ fn is_gone(failure: &Failure) -> bool {
     matches!(failure.code(), "LoadBalancerNotFound" | "TargetGroupNotFound" | "ListenerNotFound")
 }
 
+/// The tags of all of these, which `read` asks AWS for. If one has gone in the meantime, AWS tells those of none: then each is
+/// asked for alone.
+async fn tags_of<T: Clone, R: Future<Output = Result<HashMap<String, Texts>, Failure>>>(
+    all: &[T],
+    read: impl Fn(Vec<T>) -> R,
+) -> Result<HashMap<String, Texts>, Failure> {
+    let (mut tags, mut chunks) = (HashMap::new(), all.chunks(TAGGED).collect::<Vec<_>>());
+    while let Some(chunk) = chunks.pop() {
+        match read(chunk.to_vec()).await {
+            Err(failure) if is_gone(&failure) => chunks.extend(chunk.chunks(1).filter(|_| chunk.len() > 1)),
+            told => tags.extend(told?),
+        }
+    }
+    Ok(tags)
+}
+
 fn absence_is_fine(answer: Result<(), Failure>) -> Result<(), Failure> {
     match answer {
         Err(failure) if is_gone(&failure) => Ok(()),

@@ -120,8 +120,8 @@ impl Claim {
         let nothing = Rules::new();
         let wanted = if of_nodes { &self.wanted } else { &nothing };
         let there_keys: BTreeSet<_> = there.iter().map(Rule::key).collect();
-        let mut grants: Rules =
-            wanted.iter().filter(|rule| !there_keys.contains(&rule.key())).cloned().collect();
+        let is_new = |rule: &&Rule| !there_keys.contains(&rule.key());
+        let mut grants: Rules = wanted.iter().filter(is_new).cloned().collect();
         let wanted_keys: BTreeSet<_> = wanted.iter().map(Rule::key).collect();
         let is_too_much = |rule: &&Rule| {
             if wanted_keys.contains(&rule.key()) {
@@ -136,7 +136,7 @@ impl Claim {
         if !grants.is_empty() || !revokes.is_empty() {
             let after: Rules = there.union(&grants).filter(|rule| !revokes.contains(rule)).cloned().collect();
             let mtu = mtu(&after);
-            grants.extend(mtu.iter().filter(|rule| !there_keys.contains(&rule.key())).cloned());
+            grants.extend(mtu.iter().filter(is_new).cloned());
             revokes
                 .extend(there.iter().filter(|rule| rule.description == MTU && !mtu.contains(rule)).cloned());
         }

@@ -10,7 +10,7 @@ use super::plan::{Balancer, Open, PROXY};
 use super::wanted::{Health, Listener};
 use crate::api::{Action, Deadline, Failure};
 use crate::balancers::service::Texts;
-use crate::balancers::{PAGE, TAGGED, is_gone};
+use crate::balancers::{PAGE, tags_of};
 use crate::cloud::Cloud;
 
 /// A page of all balancers of the account in this region, and the marker of the next one, empty after the last.
@@ -89,27 +89,19 @@ pub(super) async fn tags(
     names: &[&str],
     until: Deadline,
 ) -> Result<HashMap<String, Texts>, Failure> {
-    let (mut all, mut chunks) = (HashMap::new(), names.chunks(TAGGED).collect::<Vec<_>>());
-    while let Some(names) = chunks.pop() {
-        let these = names.iter().map(|name| (*name).to_owned()).collect();
-        let asked = cloud.classic.describe_tags().set_load_balancer_names(Some(these)).send();
-        let answer = match cloud.calls.make(Action::DescribeTags, until, asked).await {
-            // One of them has gone in the meantime, and AWS tells nothing of the others.
-            Err(failure) if is_gone(&failure) => {
-                chunks.extend(names.chunks(1).filter(|_| names.len() > 1));
-                continue;
-            }
-            answer => answer?,
-        };
-        for one in answer.tag_descriptions() {
+    let read = |names: Vec<&str>| {
+        let names = names.into_iter().map(str::to_owned).collect();
+        async move {
+            let asked = cloud.classic.describe_tags().set_load_balancer_names(Some(names)).send();
+            let answer = cloud.calls.make(Action::DescribeTags, until, asked).await?;
             let of = |tag: &types::Tag| (tag.key().to_owned(), tag.value().unwrap_or_default().to_owned());
-            all.insert(
-                one.load_balancer_name().unwrap_or_default().to_owned(),
-                one.tags().iter().map(of).collect(),
-            );
+            let told = answer.tag_descriptions().iter().map(|one| {
+                (one.load_balancer_name().unwrap_or_default().to_owned(), one.tags().iter().map(of).collect())
+            });
+            Ok(told.collect())
         }
-    }
-    Ok(all)
+    };
+    tags_of(names, read).await
 }
 
 /// The attributes that Services can set.

@@ -14,7 +14,7 @@ use super::wanted::{Health, TargetGroup, Tls};
 use crate::api::{Action, Deadline, Failure};
 use crate::balancers::service::Texts;
 use crate::balancers::told::{Whose, whose};
-use crate::balancers::{PAGE, TAGGED, is_gone, names, rules};
+use crate::balancers::{PAGE, names, rules, tags_of};
 use crate::cloud::Cloud;
 
 /// The balancer of this name, without listeners and attributes.
@@ -63,27 +63,16 @@ pub(super) async fn tags(
     arns: &[String],
     until: Deadline,
 ) -> Result<HashMap<String, Texts>, Failure> {
-    let (mut all, mut chunks) = (HashMap::new(), arns.chunks(TAGGED).collect::<Vec<_>>());
-    while let Some(arns) = chunks.pop() {
-        let asked = cloud.elb.describe_tags().set_resource_arns(Some(arns.to_vec())).send();
-        let answer = match cloud.calls.make(Action::DescribeTags, until, asked).await {
-            // One of them has gone in the meantime, and AWS tells nothing of the others.
-            Err(failure) if is_gone(&failure) => {
-                chunks.extend(arns.chunks(1).filter(|_| arns.len() > 1));
-                continue;
-            }
-            answer => answer?,
-        };
-        for one in answer.tag_descriptions() {
-            let of =
-                |tag: &types::Tag| Some((tag.key()?.to_owned(), tag.value().unwrap_or_default().to_owned()));
-            all.insert(
-                one.resource_arn().unwrap_or_default().to_owned(),
-                one.tags().iter().filter_map(of).collect(),
-            );
-        }
-    }
-    Ok(all)
+    let read = |arns| async move {
+        let asked = cloud.elb.describe_tags().set_resource_arns(Some(arns)).send();
+        let answer = cloud.calls.make(Action::DescribeTags, until, asked).await?;
+        let of = |tag: &types::Tag| Some((tag.key()?.to_owned(), tag.value().unwrap_or_default().to_owned()));
+        let told = answer.tag_descriptions().iter().map(|one| {
+            (one.resource_arn().unwrap_or_default().to_owned(), one.tags().iter().filter_map(of).collect())
+        });
+        Ok(told.collect())
+    };
+    tags_of(arns, read).await
 }
 
 /// Reads everything else that AWS has for a Service, and on which ports others are checked.
