@@ -11,6 +11,8 @@ use super::{Controller, RunKey};
 use ccm_cloud::{BackendSet, CloudError, ErrorReason, LoadBalancer, ProviderEvent};
 use ccm_kube::{
     events::{EventType, Recorder, Regarding},
+    patch::WriteError,
+    queue::Outcome,
     service::Service,
 };
 use ccm_reconcile::{Report, Retry, pass_on};
@@ -32,6 +34,18 @@ const DELETE_FAILED: &str = "Error deleting load balancer";
 /// A balancer cannot be created, changed, removed for its Service, or published.
 pub(super) fn sync_failed(why: impl Display) -> Report {
     warning(SYNC, format!("{SYNC_FAILED}: {why}"))
+}
+
+/// What follows from a failed write, and what is to be told of it.
+pub(super) fn unwritten(what: &str, error: &WriteError) -> (Outcome, Option<Report>) {
+    let why = || format!("failed to update load balancer {what}: {error}");
+    match error {
+        // The watch will report the change and so requeue the Service; if it does not, the sweep does.
+        WriteError::NotFound | WriteError::Gone | WriteError::NotLeading => (Outcome::Done, None),
+        WriteError::HeldBack(again) => (Outcome::RetryAfter(*again), None),
+        WriteError::Conflict => (Outcome::Retry(why()), None),
+        WriteError::Invalid(_) | WriteError::Other(_) => (Outcome::Retry(why()), Some(sync_failed(why()))),
+    }
 }
 
 /// The same, by a provider's word.

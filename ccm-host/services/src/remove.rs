@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{
     Controller, RunKey,
-    events::{delete_failed, not_deleted, not_synced, sync_failed, waiting},
+    events::{delete_failed, not_deleted, not_synced, sync_failed, unwritten, waiting},
     fate::{Fate, Why},
     observe::standing,
     plan::CallsAllowed,
@@ -131,14 +131,13 @@ impl Controller {
                 self.events.of_provider(regarding(), &effects.events);
                 match self.leaves(row, effects).await {
                     Ok(()) => {}
-                    Err(WriteError::NotLeading) => return Outcome::Done,
                     // The call is repeated, and says it again.
                     Err(error) => {
-                        let why = format!("failed to write what the provider wants: {error}");
-                        self.say_of(row, sync_failed(&why));
+                        let (outcome, report) = unwritten("annotations and conditions", &error);
+                        report.into_iter().for_each(|report| self.say_of(row, report));
                         let wait = self.queue.backoff(&RunKey::Balancer(at.clone()));
                         self.rows.update(at, |row| row.failed(Goal::Gone, attempt(End::Failed, wait)));
-                        return Outcome::Retry(why);
+                        return outcome;
                     }
                 }
                 match in_progress {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{
     Controller, RunKey,
-    events::{no_nodes, not_synced, not_updated, sync_failed, waiting},
+    events::{no_nodes, not_synced, not_updated, sync_failed, unwritten, waiting},
     fate::Fate,
     observe::{Seen, Subject},
     plan::{Ask, Owner, Plan, Until, Verb, Wait, plan},
@@ -620,19 +620,9 @@ impl Controller {
 
     /// Handles a failed write.
     fn unwritten(&self, service: &Arc<Service>, what: &str, error: &WriteError) -> Step {
-        Step::End(match error {
-            // The watch will report the change and so requeue the Service; if it does not, the sweep does.
-            WriteError::NotFound | WriteError::Gone | WriteError::NotLeading => Outcome::Done,
-            WriteError::HeldBack(again) => Outcome::RetryAfter(*again),
-            WriteError::Conflict => {
-                Outcome::retry(format_args!("failed to update load balancer {what}: {error}"))
-            }
-            WriteError::Invalid(_) | WriteError::Other(_) => {
-                let why = format!("failed to update load balancer {what}: {error}");
-                self.warn(service, sync_failed(&why));
-                Outcome::Retry(why)
-            }
-        })
+        let (outcome, report) = unwritten(what, error);
+        report.into_iter().for_each(|report| self.warn(service, report));
+        Step::End(outcome)
     }
 }
 
