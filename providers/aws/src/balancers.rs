@@ -40,6 +40,8 @@ use told::{Standing, Whose, absent, whose};
 
 /// How soon to look whether what is deleted is gone.
 const UNTIL_IT_IS_GONE: Duration = Duration::from_secs(5);
+/// How soon to look again while a person has to remove a rule.
+const WHILE_IT_IS_NAMED: Duration = Duration::from_secs(60);
 /// Begins the tokens of the list's pages of classic balancers, which come after those of the others.
 const CLASSIC_PAGES: &str = "classic:";
 
@@ -252,6 +254,17 @@ impl Balancers {
             in_use |= left.end(self, (cluster, service), &groups, until).await?;
         }
         if in_use {
+            for own in [
+                names::security_group(&cluster.name, service),
+                names::classic_group(&names::balancer(&service.uid)),
+            ] {
+                if let Some((id, naming)) = groups.naming(&own) {
+                    let why = format!(
+                        "AWS keeps security group {id} ({own}) for as long as rules of {naming:?} name it: remove these rules"
+                    );
+                    return Err(Stop::Failed(ProviderError::retry_later(WHILE_IT_IS_NAMED, &why)));
+                }
+            }
             let message = "AWS still uses groups of the balancer that is deleted";
             return Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DELETING", message)));
         }

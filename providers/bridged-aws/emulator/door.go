@@ -41,10 +41,10 @@ type Door struct {
 	// URL is the endpoint for the provider's cloud config.
 	URL   string
 	state atomic.Value
-	// starting is that network balancers do not serve yet.
-	starting atomic.Bool
-	moto     *httputil.ReverseProxy
-	server   http.Server
+	// balancers is the state that network balancers are in instead of serving.
+	balancers atomic.Value
+	moto      *httputil.ReverseProxy
+	server    http.Server
 	journal
 }
 
@@ -65,6 +65,7 @@ func NewDoor(moto string) (*Door, error) {
 	}
 	door.server.Handler = door
 	door.state.Store(Open)
+	door.balancers.Store("active")
 	go door.server.Serve(listener)
 	return door, nil
 }
@@ -80,8 +81,9 @@ func (d *Door) Set(state string) error {
 	return nil
 }
 
-// Starting says whether network balancers do not serve yet, as AWS's do not for minutes after they are made. In moto they serve at once.
-func (d *Door) Starting(are bool) { d.starting.Store(are) }
+// Balancers sets the state of all network balancers: "active", as in moto they are at once, "provisioning", as in AWS they are for
+// minutes after they are made, or "failed".
+func (d *Door) Balancers(state string) { d.balancers.Store(state) }
 
 // Close stops the proxy.
 func (d *Door) Close() error { return d.server.Close() }
@@ -120,14 +122,15 @@ func (d *Door) ServeHTTP(answer http.ResponseWriter, request *http.Request) {
 		if !known {
 			code = strings.ReplaceAll(http.StatusText(status), " ", "")
 		}
-		refuse(answer, status, code, strings.Contains(request.Header.Get("Authorization"), "/ec2/"))
+		refuse(answer, status, code, "", strings.Contains(request.Header.Get("Authorization"), "/ec2/"))
 	}
 }
 
 // change drops the second half of the answer if the state is [Half], and lets balancers start.
 func (d *Door) change(response *http.Response) error {
 	cuts := d.state.Load() == Half
-	if !cuts && !d.starting.Load() {
+	state := d.balancers.Load().(string)
+	if !cuts && state == "active" {
 		return nil
 	}
 	body, err := io.ReadAll(response.Body)
@@ -136,7 +139,11 @@ func (d *Door) change(response *http.Response) error {
 		response.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body[:len(body)/2]), broken{}))
 		return err
 	}
-	body = bytes.ReplaceAll(body, []byte("<Code>active</Code>"), []byte("<Code>provisioning</Code>"))
+	told := "<Code>" + state + "</Code>"
+	if state == "failed" {
+		told += "<Reason>the emulator was told so</Reason>"
+	}
+	body = bytes.ReplaceAll(body, []byte("<Code>active</Code>"), []byte(told))
 	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	response.Header.Set("Content-Length", strconv.Itoa(len(body)))
 	return err
@@ -147,15 +154,18 @@ type broken struct{}
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 // refuse answers with an error in the format of EC2 or of Elastic Load Balancing.
-func refuse(answer http.ResponseWriter, status int, code string, isEC2 bool) {
+func refuse(answer http.ResponseWriter, status int, code, message string, isEC2 bool) {
 	type failure struct {
 		Code    string `xml:"Code"`
 		Message string `xml:"Message"`
 	}
-	message := "the emulator was told to refuse"
-	if code == "AuthFailure" {
+	switch {
+	case message != "":
+	case code == "AuthFailure":
 		// With other words it means that whoever is known may not do it.
 		message = "AWS was not able to validate the provided access credentials"
+	default:
+		message = "the emulator was told to refuse"
 	}
 	body := any(struct {
 		XMLName xml.Name `xml:"ErrorResponse"`

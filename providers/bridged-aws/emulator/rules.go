@@ -20,9 +20,10 @@ type Rule struct {
 	Action string `json:"action"`
 	// Except are actions that it leaves alone.
 	Except []string `json:"except,omitempty"`
-	// Code refuses a call with this error code, and Status as its HTTP status, 400 by default.
-	Code   string `json:"code,omitempty"`
-	Status int    `json:"status,omitempty"`
+	// Code refuses a call with this error code, Status as its HTTP status, 400 by default, and Message in these words.
+	Code    string `json:"code,omitempty"`
+	Status  int    `json:"status,omitempty"`
+	Message string `json:"message,omitempty"`
 	// Times is how many calls are refused; all of them by default.
 	Times int `json:"times,omitempty"`
 	// Skip is how many calls pass before that.
@@ -153,5 +154,5 @@ func (r Rule) apply(answer http.ResponseWriter) {
 	if status == 0 {
 		status = http.StatusBadRequest
 	}
-	refuse(answer, status, code, strings.HasPrefix(r.Action, "ec2:"))
+	refuse(answer, status, code, r.Message, strings.HasPrefix(r.Action, "ec2:"))
 }

@@ -81,10 +81,9 @@ const FIELDS: [(&str, &str); 13] = [
 const SUBNETS: &str = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-subnets]";
 const GROUPS: &str = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-security-groups]";
 /// What passes once something else has ended.
-const BUSY: [&str; 10] = [
+const BUSY: [&str; 9] = [
     "DependencyViolation",
     "ResourceInUse",
-    "OperationNotPermitted",
     "DuplicateTargetGroupName",
     "DuplicateListener",
     "InvalidGroup.Duplicate",
@@ -94,6 +93,10 @@ const BUSY: [&str; 10] = [
     "RouteAlreadyExists",
 ];
 const WHILE_BUSY: Duration = Duration::from_secs(10);
+
+/// What only a person changes.
+const NOT_PERMITTED: &str = "OperationNotPermitted";
+const WHILE_NOT_PERMITTED: Duration = Duration::from_secs(300);
 
 impl Failure {
     pub(super) fn of<E: ProvideErrorMetadata>(action: Action, error: SdkError<E>) -> Self
@@ -171,6 +174,11 @@ impl Failure {
                 .contains(&&*self.code)
     }
 
+    /// A security group can have no more rules.
+    pub(crate) fn is_full_of_rules(&self) -> bool {
+        self.code == RULES
+    }
+
     /// As the contract has it. The table is the study's, 6.4.
     pub(crate) fn to_error(&self) -> ProviderError {
         let error = if let Some(wait) = self.paced {
@@ -199,6 +207,18 @@ impl Failure {
             ProviderError::capacity_unavailable(&format!("room ({}: {})", self.code, self.message))
         } else if let Some((_, field)) = FIELDS.iter().find(|(code, _)| *code == self.code) {
             ProviderError::invalid_configuration(field, &format!("AWS refuses it: {}", self.message))
+        } else if self.action == Action::DeleteLoadBalancer
+            && [NOT_PERMITTED, "ResourceInUse"].contains(&&*self.code)
+        {
+            let why = format!(
+                "AWS keeps the load balancer: {}: {}; switch off its deletion protection, or remove the endpoint service or VPC \
+                 link that uses it",
+                self.code, self.message
+            );
+            ProviderError::retry_later(WHILE_NOT_PERMITTED, &why)
+        } else if self.code == NOT_PERMITTED {
+            let why = format!("AWS does not permit {}: {}", self.action.name(), self.message);
+            ProviderError::retry_later(WHILE_NOT_PERMITTED, &why)
         } else if BUSY.contains(&&*self.code) {
             let why =
                 format!("{} waits for another change: {}: {}", self.action.name(), self.code, self.message);

@@ -52,6 +52,8 @@ pub(super) struct Behind<'a> {
     pub backends: Backends,
     /// The instances that AWS will take.
     waiting: BTreeSet<String>,
+    /// Those that run, and that AWS names when it refuses a call.
+    refused: BTreeSet<String>,
 }
 
 impl<'a> Behind<'a> {
@@ -66,8 +68,8 @@ impl<'a> Behind<'a> {
 
     /// With what was read of the nodes' instances.
     fn knowing(of: &'a Balancers, nodes: Vec<&'a NodeRef>, hosts: Arc<Nodes>, until: Deadline) -> Self {
-        let (backends, waiting) = (Backends::default(), BTreeSet::new());
-        let mut behind = Self { of, nodes, until, hosts, backends, waiting };
+        let (backends, waiting, refused) = (Backends::default(), BTreeSet::new(), BTreeSet::new());
+        let mut behind = Self { of, nodes, until, hosts, backends, waiting, refused };
         behind.look();
         behind
     }
@@ -96,23 +98,29 @@ impl<'a> Behind<'a> {
             self.nodes.iter().copied().filter(|node| instances::is_young(node, now)).collect::<Vec<_>>();
         let (all, young) = (instances_of(self.of, &self.nodes), instances_of(self.of, &young));
         let state = |id: &String| self.hosts.get(id).map_or(State::Waits, |host| host.state);
-        let not_now: BTreeSet<_> = all.iter().filter(|id| state(id) != State::Running).cloned().collect();
+        let is_not_taken = |id: &&String| state(id) != State::Running || self.refused.contains(*id);
+        let not_now: BTreeSet<_> = all.iter().filter(is_not_taken).cloned().collect();
         // Of a young node's instance EC2 may not know yet.
-        let waits = |id: &&String| state(id) == State::Waits || young.contains(*id);
+        let waits =
+            |id: &&String| state(id) == State::Waits || young.contains(*id) || self.refused.contains(*id);
         self.waiting = not_now.iter().filter(waits).cloned().collect();
         self.backends = Backends { all, not_now };
     }
 
-    /// AWS refuses all targets of a call for one that does not run: looks again which these are.
-    pub(super) async fn refused(&mut self, targets: &[String]) -> Result<(), Stop> {
+    /// AWS refuses all targets of a call for one that does not run, or that it does not take: looks again which these are.
+    pub(super) async fn refused(&mut self, targets: &[String], words: &str) -> Result<(), Stop> {
         self.of.hosts.forget(targets);
         let before = self.backends.not_now.len();
         let all = instances_of(self.of, &self.nodes);
         self.hosts = self.of.hosts.of(&self.of.cloud, &all, self.until).await?.into();
+        let named = instances::ids_in(words);
+        self.refused.extend(targets.iter().filter(|id| named.contains(&***id)).cloned());
         self.look();
         if self.backends.not_now.len() == before {
-            let message = "AWS takes no target of a call, and EC2 says that all of their instances run";
-            return Err(Stop::Later(later(UNTIL_IT_RUNS, "TARGETS_REFUSED", message)));
+            let message = format!(
+                "AWS takes no target of a call, and EC2 says that all of their instances run: {words}"
+            );
+            return Err(Stop::Later(later(UNTIL_IT_RUNS, "TARGETS_REFUSED", &message)));
         }
         Ok(())
     }
@@ -136,9 +144,24 @@ impl<'a> Behind<'a> {
         let lacks = |id: &&String| targets.clone().any(|there| !there.contains(*id));
         let waiting: Vec<_> = self.waiting.iter().filter(lacks).collect();
         let first = waiting.first()?;
-        let message =
-            format!("{} instances do not run, or are not known yet, for example {first}", waiting.len());
+        let message = format!(
+            "{} instances do not run, or AWS does not take them yet, for example {first}",
+            waiting.len()
+        );
         Some(later(UNTIL_IT_RUNS, "WAITING_FOR_INSTANCES", &message))
+    }
+}
+
+/// What to deregister instead of all these, of which AWS does not know some: it has forgotten terminated instances, and may have
+/// taken out none of the others.
+pub(super) fn without_unknown(ids: Vec<String>, words: &str) -> Vec<Vec<String>> {
+    let unknown = instances::ids_in(words);
+    let known: Vec<_> = ids.iter().filter(|id| !unknown.contains(&***id)).cloned().collect();
+    match (ids.len(), known.len()) {
+        (1, _) | (_, 0) => Vec::new(),
+        // It does not say which.
+        (all, known) if all == known => ids.into_iter().map(|id| vec![id]).collect(),
+        _ => vec![known],
     }
 }
 
@@ -146,4 +169,19 @@ impl<'a> Behind<'a> {
 pub(super) fn instances_of(of: &Balancers, nodes: &[&NodeRef]) -> BTreeSet<String> {
     let region = &of.cloud.region;
     nodes.iter().filter_map(|node| instances::id_of(&node.provider_id, region).map(str::to_owned)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_aws_does_not_know_keeps_nothing_else_from_leaving() {
+        let ids = ["i-1", "i-2", "i-3"].map(str::to_owned).to_vec();
+        let left = |ids: &[String], words: &str| without_unknown(ids.to_vec(), words);
+        assert_eq!(left(&ids, "'i-2' does not exist"), [vec!["i-1".to_owned(), "i-3".to_owned()]]);
+        assert_eq!(left(&ids, "one does not exist").len(), 3, "each alone");
+        assert_eq!(left(&ids, "i-1, i-2 and i-3 do not exist").len(), 0);
+        assert_eq!(left(&ids[..1], "one does not exist").len(), 0);
+    }
 }

@@ -49,9 +49,10 @@ impl All {
     ) -> Result<(Self, Option<Balancer>), Failure> {
         let mut all = read::all(&of.cloud, until).await?;
         let Some(at) = all.iter().position(|one| one.name == name) else { return Ok((Self(all), None)) };
-        let mut found = all.swap_remove(at);
-        found.tags = read::tags(&of.cloud, &[name], until).await?.remove(name).unwrap_or_default();
-        Ok((Self(all), Some(found)))
+        let found = all.swap_remove(at);
+        // Without an entry, even an empty one, it has gone in the meantime.
+        let tags = read::tags(&of.cloud, &[name], until).await?.remove(name);
+        Ok((Self(all), tags.map(|tags| Balancer { tags, ..found })))
     }
 
     /// Whether one of them has this security group.
@@ -199,7 +200,7 @@ async fn take(
     Stop::if_cancelled(ctx)?;
     match (apply::take(&of.cloud, wanted, step, behind.until).await, step) {
         (Err(failure), Step::Register(ids)) if failure.code() == "InvalidInstance" => {
-            behind.refused(ids).await.map(|()| None)
+            behind.refused(ids, failure.message()).await.map(|()| None)
         }
         (answer, _) => Ok(Some(answer?)),
     }
@@ -317,7 +318,7 @@ pub(super) async fn update(
         let uid = uid_of(item);
         let name = names::balancer(&uid);
         let found = there.iter().find(|one| one.name == name).cloned();
-        let found = found.map(|found| Balancer { tags: tags.remove(&name).unwrap_or_default(), ..found });
+        let found = found.and_then(|found| Some(Balancer { tags: tags.remove(&name)?, ..found }));
         updates.push((uid, Update::of(of, cluster, item, found, (nodes, hosts), until)));
     }
     let opened = if of.closed_groups { Ok(()) } else { open_all(of, &mut updates, hosts, until).await };

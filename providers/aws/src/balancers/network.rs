@@ -15,10 +15,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use aws_sdk_elasticloadbalancingv2::types;
-use cloudprovider_sdk::Result;
 use cloudprovider_sdk::proto::{
     ClusterRef, EnsureLoadBalancerResponse, InProgress, LoadBalancer, ServiceRef,
 };
+use cloudprovider_sdk::{ProviderError, Result};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -44,6 +44,8 @@ const DESCRIPTION: &str = "[k8s] Managed SecurityGroup for LoadBalancer";
 
 /// How soon to look whether a new balancer serves. AWS takes minutes.
 const UNTIL_IT_SERVES: Duration = Duration::from_secs(20);
+/// How soon to look again at a balancer that AWS could not set up.
+const WHILE_FAILED: Duration = Duration::from_secs(300);
 /// What was read of all new balancers at once is good for this long.
 const GLANCE: Duration = Duration::from_secs(10);
 
@@ -84,6 +86,13 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     let is_new = actual.balancer.is_none();
     if let Some(found) = &actual.balancer {
         asked.may_change(cloud, found.internal, wanted.internal, &found.tags)?;
+        if let Some(why) = &found.failed {
+            let why = format!(
+                "AWS could not set up load balancer {}: {why}; delete the Service and make it again",
+                wanted.name
+            );
+            return Err(Stop::Failed(ProviderError::retry_later(WHILE_FAILED, &why)));
+        }
     }
     let checked_by_others = read::everything(cloud, &asked.cluster.uid, reference, actual, until).await?;
     let (mut place, ranges) = place(of, &wanted, actual, until).await?;
@@ -108,6 +117,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
             Some(_) => Rules::new(),
             None => rules::wanted(&wanted.name, &wanted.groups(), &wanted.source_ranges, &ranges),
         },
+        takes: true,
         checked: actual.groups.iter().map(|group| rules::health_port(&group.is)).collect(),
         checked_by_others,
     };
@@ -141,7 +151,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         apply::tag(cloud, std::slice::from_ref(&balancer.arn), &new, until).await?;
         balancer.tags.extend(new);
     }
-    balancer.serves = balancer.serves || serves_now(of, &balancer.arn, until).await?;
+    balancer.serves = balancer.serves || look(of, &balancer.arn, until).await? == Now::Serves;
     let serves = balancer.serves;
     let seen = work.behind.security_groups();
     let known = Known { balancer: balancer.clone(), groups: actual.groups.clone(), seen };
@@ -285,7 +295,11 @@ pub(super) async fn still_starting(
     let known = of.network.known.lock().get(uid).map(|known| known.balancer.clone());
     let same = |one: &Balancer| !one.serves && !digest.is_empty() && digest_of(&one.tags) == *digest;
     let Some(mut balancer) = known.filter(same) else { return Ok(None) };
-    balancer.serves = serves_now(of, &balancer.arn, Deadline::of(asked.ctx)).await?;
+    let now = look(of, &balancer.arn, Deadline::of(asked.ctx)).await?;
+    if now == Now::Ended {
+        return Ok(None);
+    }
+    balancer.serves = now == Now::Serves;
     if balancer.serves
         && let Some(known) = of.network.known.lock().get_mut(uid)
     {
@@ -295,32 +309,44 @@ pub(super) async fn still_starting(
     asked.answer(Some(balancer.standing()), outcome).map(Some)
 }
 
+/// How far AWS is with a new balancer.
+#[derive(Debug, PartialEq, Eq)]
+enum Now {
+    Serves,
+    Starts,
+    /// It failed, or is not there any more.
+    Ended,
+}
+
 /// Looks at all balancers at once: many that were made together start together.
-async fn serves_now(of: &Balancers, arn: &str, until: Deadline) -> Result<bool, Failure> {
+async fn look(of: &Balancers, arn: &str, until: Deadline) -> Result<Now, Failure> {
     let mut starting = of.network.starting.lock().await;
     if let Some((at, arns)) = &*starting
         && at.elapsed() < GLANCE
         && arns.contains(arn)
     {
-        return Ok(false);
+        return Ok(Now::Starts);
     }
     let all = read::all_balancers(&of.cloud, until).await?;
-    let (ready, others): (Vec<_>, Vec<_>) =
-        all.iter().map(read::described).partition(|balancer| balancer.serves);
-    let serves = ready.iter().any(|balancer| balancer.arn == arn);
-    let arns = others.into_iter().map(|balancer| balancer.arn).collect();
+    let all: Vec<_> = all.iter().map(read::described).filter(|one| one.failed.is_none()).collect();
+    let now = match all.iter().find(|one| one.arn == arn) {
+        Some(found) if found.serves => Now::Serves,
+        Some(_) => Now::Starts,
+        None => Now::Ended,
+    };
+    let arns = all.into_iter().filter(|one| !one.serves).map(|one| one.arn).collect();
     *starting = Some((Instant::now(), arns));
-    Ok(serves)
+    Ok(now)
 }
 
-/// What is left to be done once a balancer and its target groups are gone.
+/// What is left to be done once a balancer is gone.
 pub(super) struct Left {
-    /// AWS still uses target groups.
-    in_use: bool,
+    groups: Vec<Group>,
     pub claim: rules::Claim,
 }
 
-/// Deletes the balancer and its target groups, unless it is somebody else's.
+/// Deletes the balancer, unless it is somebody else's. Its target groups stay until its rules are revoked: they tell on which ports
+/// it was checked, to whoever begins anew as well.
 pub(super) async fn delete(
     of: &Balancers,
     (cluster, service): (&ClusterRef, &ServiceRef),
@@ -339,25 +365,19 @@ pub(super) async fn delete(
     if let Some(balancer) = &balancer {
         absence_is_fine(apply::delete_balancer(cloud, &balancer.arn, until).await)?;
     }
-    let mut in_use = false;
     let groups = [found.of_balancer, found.left].concat();
-    for group in &groups {
-        match apply::delete_group(cloud, &group.arn, until).await {
-            Err(failure) if failure.code() == "ResourceInUse" => in_use = true,
-            answer => absence_is_fine(answer)?,
-        }
-    }
     let claim = rules::Claim {
         name,
-        wanted: Rules::new(),
         checked: groups.iter().map(|group| rules::health_port(&group.is)).collect(),
         checked_by_others: found.checked_by_others,
+        ..rules::Claim::default()
     };
-    Ok(Some(Left { in_use, claim }))
+    Ok(Some(Left { groups, claim }))
 }
 
 impl Left {
-    /// Ends the balancer's own security group, and the common one with the last. Returns whether AWS needs a while for the rest.
+    /// Ends its target groups, its own security group, and the common one with the last. Returns whether AWS needs a while for the
+    /// rest.
     pub(super) async fn end(
         self,
         of: &Balancers,
@@ -365,7 +385,13 @@ impl Left {
         groups: &rules::Groups,
         until: Deadline,
     ) -> Result<bool, Failure> {
-        let mut in_use = self.in_use;
+        let mut in_use = false;
+        for group in &self.groups {
+            match apply::delete_group(&of.cloud, &group.arn, until).await {
+                Err(failure) if failure.code() == "ResourceInUse" => in_use = true,
+                answer => absence_is_fine(answer)?,
+            }
+        }
         if let Some(own) = OwnGroup::among(groups, &names::security_group(&cluster.name, service)) {
             in_use |= !own.delete(&of.cloud, until).await?;
         }

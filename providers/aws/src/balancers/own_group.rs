@@ -47,7 +47,7 @@ impl OwnGroup {
             Some(found) => found,
             None => Self::create(cloud, (name, description), tags, until).await?,
         };
-        let grants: Rules = wanted.difference(&group.there).cloned().collect();
+        let grants = rules::beyond(wanted, &group.there);
         if !grants.is_empty() {
             rules::authorize(cloud, &group.id, &grants, until).await?;
             group.there.extend(grants);
@@ -73,7 +73,7 @@ impl OwnGroup {
 
     /// Revokes what is not wanted.
     pub(super) async fn trim(&self, cloud: &Cloud, wanted: &Rules, until: Deadline) -> Result<(), Failure> {
-        let revokes: Rules = self.there.difference(wanted).cloned().collect();
+        let revokes = rules::beyond(&self.there, wanted);
         if revokes.is_empty() {
             return Ok(());
         }

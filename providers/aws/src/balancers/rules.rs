@@ -71,10 +71,18 @@ pub(super) fn wanted(name: &str, groups: &[&TargetGroup], clients: &[String], su
     }
     if need_subnets(groups, clients) {
         for port in groups.iter().map(|group| health_port(group)) {
-            rules.extend(subnets.iter().map(|range| rule(TCP, port, range, HEALTH)));
+            let checks = subnets.iter().map(|range| rule(TCP, port, range, HEALTH)).collect();
+            rules.extend(beyond(&checks, &rules));
         }
     }
     rules
+}
+
+/// Those of some rules that are not among others. AWS has one rule for a protocol, ports and a range, whatever its description, and
+/// refuses all of a call in which one is there or twice.
+pub(super) fn beyond(some: &Rules, others: &Rules) -> Rules {
+    let keys: BTreeSet<_> = others.iter().map(Rule::key).collect();
+    some.iter().filter(|rule| !keys.contains(&rule.key())).cloned().collect()
 }
 
 /// The rules of a balancer's own security group: its clients, who also hear how large packets may be.
@@ -108,8 +116,11 @@ pub(super) fn protocols(protocol: &ProtocolEnum) -> &'static [&'static str] {
 pub(super) struct Claim {
     pub name: String,
     pub wanted: Rules,
-    /// On which ports its targets were or are checked, and those of all other balancers. AWS has one rule for a port and a
-    /// range, whatever its description: a rule of several balancers has the name of the first, and goes with the last.
+    /// What lets the same clients to the same ports in another balancer's name becomes this one's: the port was that one's, which
+    /// closes its rules once it knows.
+    pub takes: bool,
+    /// On which ports its targets were or are checked, and those of all other balancers. A rule of several balancers has the
+    /// name of the first, and goes with the last.
     pub checked: BTreeSet<i32>,
     pub checked_by_others: BTreeSet<i32>,
 }
@@ -119,28 +130,42 @@ impl Claim {
     fn difference(&self, there: &Rules, of_nodes: bool) -> (Rules, Rules) {
         let nothing = Rules::new();
         let wanted = if of_nodes { &self.wanted } else { &nothing };
-        let there_keys: BTreeSet<_> = there.iter().map(Rule::key).collect();
-        let is_new = |rule: &&Rule| !there_keys.contains(&rule.key());
-        let mut grants: Rules = wanted.iter().filter(is_new).cloned().collect();
+        let mut grants = beyond(wanted, there);
         let wanted_keys: BTreeSet<_> = wanted.iter().map(Rule::key).collect();
         let is_too_much = |rule: &&Rule| {
             if wanted_keys.contains(&rule.key()) {
                 return false;
             }
-            let is_named = |kind: &str| rule.description == format!("{kind}={}", self.name);
             let is_check = rule.description.starts_with(HEALTH);
-            let is_mine = is_named(HEALTH) || is_check && self.checked.contains(&rule.from);
-            is_named(CLIENT) || is_mine && !self.checked_by_others.contains(&rule.from)
+            let is_mine = self.is_named(rule) || is_check && self.checked.contains(&rule.from);
+            is_mine && !(is_check && self.checked_by_others.contains(&rule.from))
         };
         let mut revokes: Rules = there.iter().filter(is_too_much).cloned().collect();
         if !grants.is_empty() || !revokes.is_empty() {
             let after: Rules = there.union(&grants).filter(|rule| !revokes.contains(rule)).cloned().collect();
             let mtu = mtu(&after);
-            grants.extend(mtu.iter().filter(is_new).cloned());
+            grants.extend(beyond(&mtu, there));
             revokes
                 .extend(there.iter().filter(|rule| rule.description == MTU && !mtu.contains(rule)).cloned());
         }
         (grants, revokes)
+    }
+
+    /// The rules of other balancers that become this one's.
+    fn taken(&self, there: &Rules, of_nodes: bool) -> Rules {
+        let wanted =
+            self.wanted.iter().filter(|rule| self.takes && of_nodes && rule.description.contains(CLIENT));
+        let wanted: BTreeSet<_> = wanted.map(|rule| (rule.key(), &rule.description)).collect();
+        let is_anothers = |rule: &&Rule| {
+            let mut same = wanted.iter().filter(|(key, _)| *key == rule.key());
+            rule.description.starts_with(CLIENT) && same.any(|(_, name)| **name != rule.description)
+        };
+        there.iter().filter(is_anothers).cloned().collect()
+    }
+
+    /// Whether this rule was made for this balancer.
+    fn is_named(&self, rule: &Rule) -> bool {
+        [CLIENT, HEALTH].iter().any(|kind| rule.description == format!("{kind}={}", self.name))
     }
 }
 
@@ -178,6 +203,8 @@ struct Of {
     rules: Rules,
     /// The groups whose members get through to everything, and why, as the rule says.
     peers: BTreeMap<String, String>,
+    /// The groups that other rules name.
+    named: BTreeSet<String>,
 }
 
 impl Groups {
@@ -199,7 +226,8 @@ impl Groups {
                 let is_tagged = cloud.cluster.owner(group.tags()) == Owner::Us;
                 let is_of_nodes = is_tagged || of_hosts.contains(&id);
                 let name = group.group_name().unwrap_or_default().to_owned();
-                all.insert(id, Of { name, is_tagged, is_of_nodes, rules: of(group), peers: peers(group) });
+                let (rules, peers, named) = (of(group), peers(group), named(group));
+                all.insert(id, Of { name, is_tagged, is_of_nodes, rules, peers, named });
             }
             if token.is_none() {
                 return Ok(Self(all));
@@ -213,8 +241,19 @@ impl Groups {
         all.find(|(_, group)| group.is_tagged && group.name == name).map(|(id, group)| (id, &group.rules))
     }
 
-    fn of_all_nodes(&mut self) -> impl Iterator<Item = (&String, &mut Of)> {
-        self.0.iter_mut().filter(|(_, group)| group.is_of_nodes)
+    /// Those that may have rules of a balancer: the nodes', and those that have some, as one without the cluster's tag keeps them
+    /// when its nodes go.
+    fn of_all_nodes<'a>(&'a mut self, claim: &Claim) -> impl Iterator<Item = (&'a String, &'a mut Of)> {
+        let has_some = |group: &Of| group.is_of_nodes || group.rules.iter().any(|rule| claim.is_named(rule));
+        self.0.iter_mut().filter(move |(_, group)| has_some(group))
+    }
+
+    /// The other groups whose rules name the cluster's group of this name, which AWS keeps for as long as they do.
+    pub(super) fn naming(&self, name: &str) -> Option<(&String, Vec<&String>)> {
+        let (own, _) = self.named(name)?;
+        let names = |group: &Of| group.named.contains(own) || group.peers.contains_key(own);
+        let naming = self.0.iter().filter(|(id, group)| *id != own && names(group));
+        Some((own, naming.map(|(id, _)| id).collect())).filter(|(_, naming): &(_, Vec<_>)| !naming.is_empty())
     }
 
     /// Which of a balancer's groups the nodes let in: the one with the cluster's tag, or the first.
@@ -303,8 +342,7 @@ impl Groups {
     pub(super) fn open_to(&self, name: &str) -> impl Iterator<Item = String> {
         let description = format!("{CLIENT}={name}");
         let is_open = move |group: &Of| group.rules.iter().any(|rule| rule.description == description);
-        let is_open = move |(_, group): &(&String, &Of)| group.is_of_nodes && is_open(group);
-        self.0.iter().filter(is_open).map(|(id, _)| id.clone())
+        self.0.iter().filter(move |(_, group)| is_open(group)).map(|(id, _)| id.clone())
     }
 
     /// Grants what is wanted on the nodes' groups. Returns whether there is something to revoke, too.
@@ -316,13 +354,26 @@ impl Groups {
         until: Deadline,
     ) -> Result<bool, Failure> {
         let mut is_more = false;
-        for (id, group) in self.of_all_nodes() {
+        for (id, group) in self.of_all_nodes(claim) {
+            let taken = claim.taken(&group.rules, nodes.contains(id));
+            if !taken.is_empty() {
+                self::revoke(cloud, id, &taken, until).await?;
+                group.rules.retain(|rule| !taken.contains(rule));
+            }
             let (grants, revokes) = claim.difference(&group.rules, nodes.contains(id));
             is_more |= !revokes.is_empty();
             if grants.is_empty() {
                 continue;
             }
-            authorize(cloud, id, &grants, until).await?;
+            match authorize(cloud, id, &grants, until).await {
+                // What fits in the end would otherwise never get there.
+                Err(failure) if failure.is_full_of_rules() && grants.len() <= revokes.len() => {
+                    self::revoke(cloud, id, &revokes, until).await?;
+                    group.rules.retain(|rule| !revokes.contains(rule));
+                    authorize(cloud, id, &grants, until).await?;
+                }
+                answer => answer?,
+            }
             group.rules.extend(grants);
         }
         Ok(is_more)
@@ -336,7 +387,7 @@ impl Groups {
         nodes: &BTreeSet<String>,
         until: Deadline,
     ) -> Result<(), Failure> {
-        for (id, group) in self.of_all_nodes() {
+        for (id, group) in self.of_all_nodes(claim) {
             let (_, revokes) = claim.difference(&group.rules, nodes.contains(id));
             if revokes.is_empty() {
                 continue;
@@ -393,6 +444,13 @@ fn peers(group: &SecurityGroup) -> BTreeMap<String, String> {
         Some((pair.group_id()?.to_owned(), pair.description().unwrap_or_default().to_owned()))
     };
     pairs.filter_map(peer).collect()
+}
+
+/// The groups that a group's other rules name.
+fn named(group: &SecurityGroup) -> BTreeSet<String> {
+    let of_some = group.ip_permissions().iter().filter(|one| one.ip_protocol() != Some(EVERYTHING));
+    let pairs = of_some.chain(group.ip_permissions_egress()).flat_map(IpPermission::user_id_group_pairs);
+    pairs.filter_map(|pair| pair.group_id().map(str::to_owned)).collect()
 }
 
 fn everything_from(group: &str, why: Option<&str>) -> IpPermission {

@@ -158,7 +158,8 @@ async fn ask(cloud: &Cloud, mut ids: Vec<String>, found: &mut ById, until: Deadl
     Ok(())
 }
 
-fn ids_in(message: &str) -> HashSet<&str> {
+/// The IDs of instances in a message of AWS.
+pub(crate) fn ids_in(message: &str) -> HashSet<&str> {
     message
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
         .filter(|word| word.starts_with("i-"))

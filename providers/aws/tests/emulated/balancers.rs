@@ -441,7 +441,7 @@ async fn whoever_waits_for_a_new_balancer_asks_for_nothing_else() {
     let mut aws = Aws::start().await;
     let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
     let native = aws.native(&SERVE).await;
-    aws.tell::<serde_json::Value>("starting on").await;
+    aws.tell::<serde_json::Value>("serving provisioning").await;
     for _ in 0..3 {
         let answer = try_ensure(&native, &web(1), &nodes, "class-service-one", Adoption::Refuse).await;
         let answer = answer.unwrap();
@@ -461,7 +461,7 @@ async fn whoever_waits_for_a_new_balancer_asks_for_nothing_else() {
     assert!(more <= 2, "{more} calls, {then:?} before, {now:?} after");
     // A node that comes in the meantime does not wait for that.
     assert_eq!(update(&native, &[web(1)], &[], "class-service-none").await, 1);
-    aws.tell::<serde_json::Value>("starting off").await;
+    aws.tell::<serde_json::Value>("serving active").await;
     let begun = std::time::Instant::now();
     loop {
         let last = try_ensure(&native, &web(1), &[], "class-service-none", Adoption::Refuse).await.unwrap();

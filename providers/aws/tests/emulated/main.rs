@@ -9,3 +9,4 @@ mod identity;
 mod nodes;
 mod rights;
 mod routes;
+mod trouble;

@@ -6,6 +6,7 @@ use aws_sdk_elasticloadbalancing::types;
 use super::plan::{PROXY, Place, Step, tls_policy};
 use super::wanted::{Health, Listener, Wanted};
 use crate::api::{Action, Deadline, Failure};
+use crate::balancers::behind::without_unknown;
 use crate::balancers::service::Texts;
 use crate::cloud::Cloud;
 
@@ -91,12 +92,16 @@ pub(super) async fn take(
             calls.make(Action::RegisterInstancesWithLoadBalancer, until, asked.send()).await.map(drop)?;
         }
         Step::Deregister(ids) => {
-            let asked = elb.deregister_instances_from_load_balancer().load_balancer_name(name);
-            let asked = asked.set_instances(Some(ids.iter().map(instance).collect()));
-            match calls.make(Action::DeregisterInstancesFromLoadBalancer, until, asked.send()).await {
-                // AWS has forgotten terminated instances.
-                Err(failure) if failure.code() == "InvalidInstance" => {}
-                answer => answer.map(drop)?,
+            let mut left = vec![ids.clone()];
+            while let Some(ids) = left.pop() {
+                let asked = elb.deregister_instances_from_load_balancer().load_balancer_name(name);
+                let asked = asked.set_instances(Some(ids.iter().map(instance).collect()));
+                match calls.make(Action::DeregisterInstancesFromLoadBalancer, until, asked.send()).await {
+                    Err(failure) if failure.code() == "InvalidInstance" => {
+                        left.extend(without_unknown(ids, failure.message()));
+                    }
+                    answer => answer.map(drop)?,
+                }
             }
         }
     }

@@ -7,6 +7,7 @@ use aws_sdk_elasticloadbalancingv2::types::{
 use super::plan::{Place, Step};
 use super::wanted::{Health, Listener, TargetGroup, Wanted};
 use crate::api::{Action, Deadline, Failure};
+use crate::balancers::behind::without_unknown;
 use crate::balancers::service::Texts;
 use crate::cloud::Cloud;
 
@@ -164,13 +165,18 @@ async fn create_group(
 pub(super) async fn targets(cloud: &Cloud, step: &Step, until: Deadline) -> Result<(), Failure> {
     match step {
         Step::Deregister { group, targets } => {
-            let asked = cloud.elb.deregister_targets().target_group_arn(group);
-            let asked = asked.set_targets(Some(described(targets))).send();
-            match cloud.calls.make(Action::DeregisterTargets, until, asked).await {
-                // AWS takes out the targets of terminated instances by itself.
-                Err(failure) if failure.code() == "InvalidTarget" => Ok(()),
-                answer => answer.map(drop),
+            let mut calls = vec![targets.clone()];
+            while let Some(targets) = calls.pop() {
+                let asked = cloud.elb.deregister_targets().target_group_arn(group);
+                let asked = asked.set_targets(Some(described(&targets))).send();
+                match cloud.calls.make(Action::DeregisterTargets, until, asked).await {
+                    Err(failure) if failure.code() == "InvalidTarget" => {
+                        calls.extend(without_unknown(targets, failure.message()));
+                    }
+                    answer => answer.map(drop)?,
+                }
             }
+            Ok(())
         }
         Step::Register { group, targets } => {
             let asked = cloud.elb.register_targets().target_group_arn(group);

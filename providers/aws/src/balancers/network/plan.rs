@@ -29,6 +29,8 @@ pub(in crate::balancers) struct Balancer {
     pub arn: String,
     pub dns: String,
     pub serves: bool,
+    /// AWS could not set it up, and says why.
+    pub failed: Option<String>,
     pub internal: bool,
     pub dual_stack: bool,
     pub tags: Texts,

@@ -29,10 +29,10 @@ pub(in crate::balancers) async fn balancer(
         answer => answer?,
     };
     let Some(found) = answer.load_balancers().iter().find(|one| is_network(one)) else { return Ok(None) };
-    let mut balancer = described(found);
-    balancer.tags =
-        tags(cloud, &[balancer.arn.clone()], until).await?.remove(&balancer.arn).unwrap_or_default();
-    Ok(Some(balancer))
+    let balancer = described(found);
+    let tags = tags(cloud, std::slice::from_ref(&balancer.arn), until).await?.remove(&balancer.arn);
+    // Without an entry, even an empty one, it has gone in the meantime.
+    Ok(tags.map(|tags| Balancer { tags, ..balancer }))
 }
 
 pub(super) fn is_network(balancer: &types::LoadBalancer) -> bool {
@@ -41,9 +41,13 @@ pub(super) fn is_network(balancer: &types::LoadBalancer) -> bool {
 
 pub(super) fn described(found: &types::LoadBalancer) -> Balancer {
     let state = found.state().and_then(|state| state.code());
+    let failed = (state == Some(&LoadBalancerStateEnum::Failed))
+        .then(|| found.state().and_then(|state| state.reason()).unwrap_or("it does not say why").to_owned());
     Balancer {
         arn: found.load_balancer_arn().unwrap_or_default().to_owned(),
-        dns: found.dns_name().unwrap_or_default().to_owned(),
+        // One that failed is reachable at no address.
+        dns: found.dns_name().filter(|_| failed.is_none()).unwrap_or_default().to_owned(),
+        failed,
         serves: matches!(state, Some(LoadBalancerStateEnum::Active | LoadBalancerStateEnum::ActiveImpaired)),
         internal: found.scheme() == Some(&LoadBalancerSchemeEnum::Internal),
         dual_stack: found.ip_address_type() == Some(&types::IpAddressType::Dualstack),
@@ -103,11 +107,11 @@ pub(super) struct Groups {
     pub of_balancer: Vec<Group>,
     /// A former attempt for the Service left them without a balancer.
     pub left: Vec<Group>,
-    /// On which ports the targets of other balancers are checked.
+    /// On which ports the targets of other balancers of Services are checked.
     pub checked_by_others: BTreeSet<i32>,
 }
 
-/// All target groups of the account in this region, with the ARNs of the balancers that use them.
+/// All target groups of instances in the cluster's network, with the ARNs of the balancers that use them.
 #[derive(Debug)]
 pub(super) struct AllGroups(Vec<(Vec<String>, Group)>);
 
@@ -116,7 +120,11 @@ pub(super) async fn all_groups(cloud: &Cloud, until: Deadline) -> Result<AllGrou
     loop {
         let asked = cloud.elb.describe_target_groups().page_size(PAGE).set_marker(marker).send();
         let answer = cloud.calls.make(Action::DescribeTargetGroups, until, asked).await?;
-        all.extend(answer.target_groups().iter().map(|one| (one.load_balancer_arns().to_vec(), group(one))));
+        let is_of_instances = |one: &&types::TargetGroup| {
+            one.vpc_id() == Some(&*cloud.vpc) && one.target_type() == Some(&types::TargetTypeEnum::Instance)
+        };
+        let groups = answer.target_groups().iter().filter(is_of_instances);
+        all.extend(groups.map(|one| (one.load_balancer_arns().to_vec(), group(one))));
         marker = answer.next_marker().filter(|marker| !marker.is_empty()).map(str::to_owned);
         if marker.is_none() {
             return Ok(AllGroups(all));
@@ -143,8 +151,10 @@ impl AllGroups {
         let of_balancer = self.of_balancer(service);
         let begin = names::groups(service);
         let (unused, used): (Vec<_>, Vec<_>) = self.0.iter().partition(|(at, _)| at.is_empty());
-        let others = used.iter().map(|(_, group)| group).filter(|group| !of_balancer.contains(group));
-        let checked_by_others = others.map(|group| rules::health_port(&group.is)).collect();
+        let others = used.iter().filter(|(at, group)| {
+            at.iter().any(|arn| may_be_of_a_service(arn)) && !of_balancer.contains(group)
+        });
+        let checked_by_others = others.map(|(_, group)| rules::health_port(&group.is)).collect();
         let unused = unused.iter().map(|(_, group)| group).filter(|group| group.is.name.starts_with(&begin));
         let mut left: Vec<_> = unused.cloned().collect();
         let arns: Vec<_> = left.iter().map(|group| group.arn.clone()).collect();
@@ -155,6 +165,12 @@ impl AllGroups {
         });
         Ok(Groups { of_balancer, left, checked_by_others })
     }
+}
+
+/// Whether this is the ARN of a network balancer that is named like those of Services.
+fn may_be_of_a_service(arn: &str) -> bool {
+    let name = arn.split_once("/net/").and_then(|(_, name)| name.split('/').next());
+    name.is_some_and(names::is_balancer)
 }
 
 /// All balancers of the account in this region, of whatever type.
@@ -189,9 +205,13 @@ pub(super) async fn balancers(
     }
     let arns: Vec<_> = all.values().map(|one| one.arn.clone()).collect();
     let mut tags = tags(cloud, &arns, until).await?;
-    for one in all.values_mut() {
-        one.tags = tags.remove(&one.arn).unwrap_or_default();
-    }
+    all.retain(|_, one| match tags.remove(&one.arn) {
+        Some(its) => {
+            one.tags = its;
+            true
+        }
+        None => false,
+    });
     Ok(all)
 }
 

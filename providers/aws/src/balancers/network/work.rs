@@ -69,7 +69,7 @@ impl Work<'_> {
     async fn without_refused(&mut self, failure: Failure, step: &Step) -> Result<(), Stop> {
         match step {
             Step::Register { targets, .. } if failure.code() == "InvalidTarget" => {
-                self.behind.refused(targets).await
+                self.behind.refused(targets, failure.message()).await
             }
             _ => Err(failure.into()),
         }

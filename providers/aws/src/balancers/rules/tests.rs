@@ -48,6 +48,22 @@ fn health_checks_need_rules_of_their_own_unless_clients_have_them() {
         told(&rules(&[group(30053, ProtocolEnum::Udp, TRAFFIC_PORT)], &[EVERYWHERE])),
         ["tcp 30053-30053 10.0.0.0/18 health=lb", "udp 30053-30053 0.0.0.0/0 client=lb"]
     );
+    // Clients that are the balancer's own subnet: AWS refuses a rule that is twice in a call.
+    assert_eq!(told(&rules(&[tcp()], &["10.0.0.0/18"])), ["tcp 30080-30080 10.0.0.0/18 client=lb"]);
+}
+
+/// One Service gave its node port up, and another took it before the first was looked at.
+#[test]
+fn a_node_port_that_changed_hands_is_open_in_the_name_of_its_new_balancer() {
+    let of = |name: &str| {
+        wanted(name, &[&group(30080, ProtocolEnum::Tcp, TRAFFIC_PORT)], &[EVERYWHERE.to_owned()], &[])
+    };
+    let there = of("former");
+    let new = Claim { takes: true, ..claim("new", of("new")) };
+    assert_eq!(new.taken(&there, true), there);
+    assert!(new.taken(&there, false).is_empty(), "not on a group that it does not want");
+    assert!(new.taken(&of("new"), true).is_empty());
+    assert!(claim("new", of("new")).taken(&there, true).is_empty(), "an update takes nothing");
 }
 
 fn claim(name: &str, wanted: Rules) -> Claim {
@@ -136,8 +152,8 @@ fn host(groups: &[&str]) -> HashMap<String, Host> {
 }
 
 fn tagged(is_tagged: bool) -> Of {
-    let (rules, peers) = (Rules::new(), BTreeMap::new());
-    Of { name: String::new(), is_tagged, is_of_nodes: is_tagged, rules, peers }
+    let (rules, peers, named) = (Rules::new(), BTreeMap::new(), BTreeSet::new());
+    Of { name: String::new(), is_tagged, is_of_nodes: is_tagged, rules, peers, named }
 }
 
 #[test]
@@ -182,4 +198,39 @@ fn a_balancers_own_group_lets_its_clients_in() {
         told(ProtocolEnum::Tls, &[EVERYWHERE], true),
         ["icmp 3-4 0.0.0.0/0 ", "tcp 53-53 0.0.0.0/0 ", "tcp 53-53 ::/0 "]
     );
+}
+
+/// A group without the cluster's tag is known by its rules once its nodes are gone.
+#[test]
+fn rules_are_found_again_without_a_tag_and_without_nodes() {
+    let open = rules(&[group(30080, ProtocolEnum::Tcp, TRAFFIC_PORT)], &[EVERYWHERE]);
+    let all = [("sg-open", open), ("sg-other", Rules::new())];
+    let mut groups = Groups(all.map(|(id, rules)| (id.to_owned(), Of { rules, ..tagged(false) })).into());
+    assert_eq!(groups.open_to("lb").collect::<Vec<_>>(), ["sg-open"]);
+    let mut found = |name: &str| {
+        let claim = claim(name, Rules::new());
+        groups.of_all_nodes(&claim).map(|(id, _)| id.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(found("lb"), ["sg-open"]);
+    assert!(found("another").is_empty());
+}
+
+/// AWS deletes a group only once no rule of another one names it.
+#[test]
+fn who_names_a_balancers_own_group_is_told() {
+    let of = |name: &str, is_tagged, named: &[&str]| {
+        let named = named.iter().map(|id| (*id).to_owned()).collect();
+        Of { name: name.to_owned(), named, ..tagged(is_tagged) }
+    };
+    let groups = Groups(
+        [
+            ("sg-own".to_owned(), of("own", true, &["sg-own"])),
+            ("sg-free".to_owned(), of("free", true, &[])),
+            ("sg-user".to_owned(), of("", false, &["sg-own"])),
+        ]
+        .into(),
+    );
+    let (id, naming) = groups.naming("own").unwrap();
+    assert_eq!((&**id, naming), ("sg-own", vec![&"sg-user".to_owned()]));
+    assert!(groups.naming("free").is_none() && groups.naming("missing").is_none());
 }
