@@ -19,12 +19,11 @@ import (
 // loadBalancers serves LoadBalancers.
 type loadBalancers struct {
 	*bridge
-	balancers cloudprovider.LoadBalancer
-	pages     pages[*pb.LoadBalancer]
+	pages pages[*pb.LoadBalancer]
 }
 
-func newLoadBalancers(b *bridge, balancers cloudprovider.LoadBalancer) *loadBalancers {
-	return &loadBalancers{bridge: b, balancers: balancers, pages: pages[*pb.LoadBalancer]{now: time.Now}}
+func newLoadBalancers(b *bridge) *loadBalancers {
+	return &loadBalancers{bridge: b, pages: pages[*pb.LoadBalancer]{now: time.Now}}
 }
 
 func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoadBalancerRequest) (*pb.GetLoadBalancerResponse, error) {
@@ -54,18 +53,19 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoad
 
 // look reads a load balancer from the provider. Only the name that the provider gives it shows who owns it.
 func (l *loadBalancers) look(ctx context.Context, cluster string, service *v1.Service) (*pb.LoadBalancer, error) {
-	status, exists, err := l.balancers.GetLoadBalancer(ctx, cluster, service)
+	status, exists, err := l.parts.balancers.GetLoadBalancer(ctx, cluster, service)
 	switch {
 	case err != nil:
 		return nil, of(service, err)
 	case !exists:
 		return &pb.LoadBalancer{State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ABSENT}, nil
 	case status == nil:
-		return nil, errors.New("the provider returned an existing balancer without its status")
+		// Upstream's controllers look at no status here either: azure returns none once only an address is left.
+		status = &v1.LoadBalancerStatus{}
 	}
 	return &pb.LoadBalancer{
 		State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE, Ingress: ingressOf(status),
-		Name:      l.balancers.GetLoadBalancerName(ctx, cluster, service),
+		Name:      l.parts.balancers.GetLoadBalancerName(ctx, cluster, service),
 		Ownership: pb.Ownership_OWNERSHIP_BY_LEGACY_NAME,
 	}, nil
 }
@@ -112,14 +112,14 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	}
 	nodes := l.mirror.backends(ctx, request.GetBackends())
 	out := &pb.LoadBalancer{
-		Service: ref, Name: l.balancers.GetLoadBalancerName(ctx, cluster, service),
+		Service: ref, Name: l.parts.balancers.GetLoadBalancerName(ctx, cluster, service),
 		State:     pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE,
 		Ownership: pb.Ownership_OWNERSHIP_BY_UID, AppliedDigest: request.GetDesiredDigest(),
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err // Not all providers look at it.
 	}
-	status, err := l.balancers.EnsureLoadBalancer(ctx, cluster, service, nodes)
+	status, err := l.parts.balancers.EnsureLoadBalancer(ctx, cluster, service, nodes)
 	switch {
 	case err != nil:
 		return out, of(service, err)
@@ -145,6 +145,13 @@ func understood(service *pb.Service) error {
 
 // wanted returns the wanted state of a Service: without its status.
 func wanted(service *pb.Service) *pb.Service { return withIngress(service, nil) }
+
+// withoutMarks is a Service without what its life cycle changes: no edit.
+func withoutMarks(service *pb.Service) *pb.Service {
+	out := wanted(service)
+	out.Finalizers, out.DeletionTime = nil, nil
+	return out
+}
 
 func withIngress(service *pb.Service, ingress []*pb.LoadBalancerIngress) *pb.Service {
 	out := proto.CloneOf(service)
@@ -206,7 +213,7 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 		return err
 	}
 	l.memory.begins(key, backends)
-	err = guarded(func() error { return l.balancers.UpdateLoadBalancer(ctx, name, service, slices.Clone(nodes)) })
+	err = guarded(func() error { return l.parts.balancers.UpdateLoadBalancer(ctx, name, service, slices.Clone(nodes)) })
 	if err != nil {
 		return l.orNeedsEnsure(ctx, key, name, service, of(service, err))
 	}
@@ -290,7 +297,7 @@ func (l *loadBalancers) deleteAs(ctx context.Context, cluster *pb.ClusterRef, la
 	if applied {
 		l.showApplied(service, last)
 	}
-	err = l.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(cluster), service)
+	err = l.parts.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(cluster), service)
 	if errors.Is(err, cloudprovider.ImplementedElsewhere) {
 		return nil // Whoever serves the Service now has a finalizer of its own; ours must not stay for ever.
 	}
@@ -303,7 +310,7 @@ func (l *loadBalancers) deleteAs(ctx context.Context, cluster *pb.ClusterRef, la
 func (l *loadBalancers) lastKnown(key balancerKey, request *pb.DeleteLoadBalancerRequest) (last, applied *pb.Service) {
 	known := l.memory.recall(key).service
 	switch hint := request.GetLastKnown(); {
-	case hint.GetRef().GetUid() == key.service && known != nil && !proto.Equal(wanted(hint), known):
+	case hint.GetRef().GetUid() == key.service && known != nil && !proto.Equal(withoutMarks(hint), withoutMarks(known)):
 		return hint, withIngress(known, hint.GetIngress())
 	case hint.GetRef().GetUid() == key.service:
 		return hint, nil

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,6 +56,7 @@ type Option func(*bridge)
 
 type bridge struct {
 	cloud         cloudprovider.Interface
+	parts         parts
 	concurrency   int
 	errors        func(error) *fault.Error
 	patience      time.Duration
@@ -230,6 +232,8 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 		if err := b.initializeOnce(""); err != nil {
 			return nil, err
 		}
+	} else {
+		b.parts = b.ask()
 	}
 	provider, err := sdk.New(b.cloud.ProviderName(), append(b.served(), b.options...)...)
 	if err != nil {
@@ -239,30 +243,60 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 	return provider, nil
 }
 
+// parts are what the provider consists of; nil for what it does not support.
+type parts struct {
+	lookup    lookup
+	keys      cloudprovider.Instances
+	balancers cloudprovider.LoadBalancer
+	routes    cloudprovider.Routes
+	clusters  cloudprovider.Clusters
+}
+
+// ask asks the provider for its parts, and keeps those that it has no more. Before Initialize, only whether it has one counts: many
+// return a copy of the clients and recorders that Initialize gives them.
+func (b *bridge) ask() parts {
+	now := b.parts
+	if lookup := b.lookup(); lookup != nil {
+		now.lookup = lookup
+	}
+	if keys, supported := b.cloud.Instances(); supported {
+		now.keys = keys
+	}
+	if balancers, supported := b.cloud.LoadBalancer(); supported {
+		now.balancers = balancers
+	}
+	if routes, supported := b.cloud.Routes(); supported {
+		now.routes = routes
+	}
+	if clusters, supported := b.cloud.Clusters(); supported {
+		now.clusters = clusters
+	}
+	return now
+}
+
 // served returns the parts that the provider reports to support.
 func (b *bridge) served() []sdk.Option {
-	cloud := b.cloud
 	told := []sdk.Option{
 		sdk.WithProviderIDPrefix(b.prefixes...), sdk.WithCapabilities(b.advertised()), sdk.WithStatus(health{b}),
 		sdk.WithMetrics(b.hangingCalls()), sdk.WithGatherers(legacyregistry.DefaultGatherer, prometheus.DefaultGatherer),
 	}
-	if lookup := b.lookup(); lookup != nil {
-		served := sdk.Instances(&instances{b, lookup})
-		if keys, supported := cloud.Instances(); supported && b.sshKeys {
-			served = &instancesWithKeys{&instances{b, lookup}, keys}
+	if b.parts.lookup != nil {
+		served := sdk.Instances(&instances{b})
+		if b.parts.keys != nil && b.sshKeys {
+			served = &instancesWithKeys{&instances{b}}
 		}
 		told = append(told, sdk.WithInstances(served))
 	}
-	if balancers, supported := cloud.LoadBalancer(); supported {
-		told = append(told, sdk.WithLoadBalancers(newLoadBalancers(b, balancers)))
+	if b.parts.balancers != nil {
+		told = append(told, sdk.WithLoadBalancers(newLoadBalancers(b)))
 	}
-	if routes, supported := cloud.Routes(); supported {
-		told = append(told, sdk.WithRoutes(newRoutes(b, routes)))
+	if b.parts.routes != nil {
+		told = append(told, sdk.WithRoutes(newRoutes(b)))
 	}
-	if of, supported := cloud.Clusters(); supported {
-		told = append(told, sdk.WithClusters(newClusters(b, of)))
+	if b.parts.clusters != nil {
+		told = append(told, sdk.WithClusters(newClusters(b)))
 	}
-	if labeler, supported := cloud.(cloudprovider.PVLabeler); supported {
+	if labeler, supported := b.cloud.(cloudprovider.PVLabeler); supported {
 		told = append(told, sdk.WithVolumes(&volumes{b, labeler}))
 	}
 	return told
@@ -279,7 +313,7 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 	}
 	answer := &pb.GetCapabilitiesResponse{
 		Wants: &pb.Wants{
-			Identity: withState(b.nodeFields("*")), RouteTarget: b.nodeFields(b.backendLabels...), Backend: b.nodeFields(b.backendLabels...),
+			Identity: withState(withAnnotation(b.nodeFields("*"), ownedLabels)), RouteTarget: b.nodeFields(b.backendLabels...), Backend: b.nodeFields(b.backendLabels...),
 			Service:              &pb.ServiceFields{Labels: []string{"*"}, Annotations: []string{"*"}, Finalizers: true, DeletionTime: true},
 			LoadBalancerSettings: b.settings,
 		},
@@ -304,6 +338,13 @@ func (b *bridge) nodeFields(labels ...string) *pb.NodeFields {
 		SystemUuid: true, ProvidedNodeIps: true, Addresses: true, CreationTime: true, PodCidrs: true,
 		Labels: labels, Annotations: b.nodeAnnotations,
 	}
+}
+
+func withAnnotation(fields *pb.NodeFields, key string) *pb.NodeFields {
+	if !slices.Contains(fields.Annotations, key) {
+		fields.Annotations = append(slices.Clone(fields.Annotations), key)
+	}
+	return fields
 }
 
 // withState also requests the node's taints, cordon, readiness and deletion time.

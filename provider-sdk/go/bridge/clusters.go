@@ -9,23 +9,21 @@ import (
 
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
-	cloudprovider "k8s.io/cloud-provider"
 )
 
 // clusters serves Clusters.
 type clusters struct {
 	*bridge
-	clusters cloudprovider.Clusters
-	pages    pages[string]
+	pages pages[string]
 }
 
-func newClusters(b *bridge, of cloudprovider.Clusters) *clusters {
-	return &clusters{bridge: b, clusters: of, pages: pages[string]{now: time.Now}}
+func newClusters(b *bridge) *clusters {
+	return &clusters{bridge: b, pages: pages[string]{now: time.Now}}
 }
 
 func (c *clusters) ListClusters(ctx context.Context, request *pb.ListClustersRequest) (*pb.ListClustersResponse, error) {
 	names, next, err := c.pages.page(request.GetCluster(), request.GetPageToken(), request.GetPageSize(), func() ([]string, error) {
-		names, err := one(ctx, c.bridge, "ListClusters", c.clusters.ListClusters)
+		names, err := one(ctx, c.bridge, "ListClusters", c.parts.clusters.ListClusters)
 		names = slices.Clone(names)
 		slices.Sort(names)
 		return names, c.mapped(err, "ListClusters")
@@ -38,7 +36,7 @@ func (c *clusters) ListClusters(ctx context.Context, request *pb.ListClustersReq
 
 func (c *clusters) GetControlPlaneEndpoint(ctx context.Context, request *pb.GetControlPlaneEndpointRequest) (*pb.GetControlPlaneEndpointResponse, error) {
 	address, err := one(ctx, c.bridge, "Master "+request.GetClusterName(), func(ctx context.Context) (string, error) {
-		return c.clusters.Master(ctx, request.GetClusterName())
+		return c.parts.clusters.Master(ctx, request.GetClusterName())
 	})
 	if err != nil {
 		return nil, c.mapped(err, "Master")

@@ -77,6 +77,7 @@ func (b *bridge) initialize() error {
 	if user, informed := b.cloud.(cloudprovider.InformerUser); informed {
 		user.SetInformers(around.shared)
 	}
+	b.parts = b.ask()
 	if around.shared == nil {
 		return nil
 	}

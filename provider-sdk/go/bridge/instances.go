@@ -3,6 +3,8 @@ package bridge
 import (
 	"context"
 	"errors"
+	"maps"
+	"strings"
 	"time"
 
 	"cloudprovider.ccm/sdk"
@@ -52,10 +54,7 @@ func (i instancesV2) describe(ctx context.Context, node *v1.Node) (*cloudprovide
 }
 
 // instances serves Instances.
-type instances struct {
-	*bridge
-	lookup lookup
-}
+type instances struct{ *bridge }
 
 func (i *instances) BatchGetInstances(ctx context.Context, request *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error) {
 	refs := make([]*pb.NodeRef, len(request.GetQueries()))
@@ -100,7 +99,7 @@ func (i *instances) ask(ctx context.Context, query *pb.InstanceQuery, node *v1.N
 	case view == pb.InstanceView_INSTANCE_VIEW_METADATA:
 		return i.described(ctx, key, node, pb.InstanceState_INSTANCE_STATE_EXISTS)
 	}
-	exists, err := i.lookup.exists(ctx, node)
+	exists, err := i.parts.lookup.exists(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -142,21 +141,21 @@ func (i *instances) askByName(ctx context.Context, query *pb.InstanceQuery, node
 func (i *instances) described(ctx context.Context, key string, node *v1.Node, state pb.InstanceState) (*pb.InstanceResult, error) {
 	var found *cloudprovider.InstanceMetadata
 	err := guarded(func() (err error) {
-		found, err = i.lookup.describe(ctx, node)
+		found, err = i.parts.lookup.describe(ctx, node)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	result := sdk.Found(key, state, nil)
-	if result.Instance, err = i.instanceOf(found, node.Spec.ProviderID); err != nil {
+	if result.Instance, err = i.instanceOf(found, node); err != nil {
 		result.Instance, result.Error = nil, fault.Item(i.mapped(err, node.Name))
 	}
 	return result, nil
 }
 
 func (i *instances) state(ctx context.Context, node *v1.Node) (pb.InstanceState, error) {
-	shutdown, err := i.lookup.shutdown(ctx, node)
+	shutdown, err := i.parts.lookup.shutdown(ctx, node)
 	switch {
 	case errors.Is(err, cloudprovider.NotImplemented):
 		return pb.InstanceState_INSTANCE_STATE_RUNNING, nil
@@ -168,11 +167,11 @@ func (i *instances) state(ctx context.Context, node *v1.Node) (pb.InstanceState,
 	return pb.InstanceState_INSTANCE_STATE_RUNNING, nil
 }
 
-func (i *instances) instanceOf(found *cloudprovider.InstanceMetadata, known string) (*pb.Instance, error) {
+func (i *instances) instanceOf(found *cloudprovider.InstanceMetadata, node *v1.Node) (*pb.Instance, error) {
 	if found == nil {
 		return nil, fault.MetadataNotReady(notReadyFor)
 	}
-	id := found.ProviderID
+	id, known := found.ProviderID, node.Spec.ProviderID
 	switch {
 	case known != "":
 		id = known
@@ -184,6 +183,38 @@ func (i *instances) instanceOf(found *cloudprovider.InstanceMetadata, known stri
 	}
 	return &pb.Instance{
 		ProviderId: id, InstanceType: found.InstanceType, Addresses: addressesOf(found.NodeAddresses),
-		Zone: found.Zone, Region: found.Region, Labels: found.AdditionalLabels,
+		Zone: found.Zone, Region: found.Region, Labels: labelsOf(found.AdditionalLabels, node),
 	}, nil
+}
+
+// ownedLabels is the annotation in which the host records the labels that it has set for a provider: KEY=VALUE,...
+const ownedLabels = "cloudprovider.ccm/owned-labels"
+
+// labelsOf returns the provider's labels with those that the node has from it already: aws leaves out the ones that the node has,
+// since upstream's controllers never remove a label, and the host would.
+func labelsOf(told map[string]string, node *v1.Node) map[string]string {
+	out := maps.Clone(told)
+	for entry := range strings.SplitSeq(node.Annotations[ownedLabels], ",") {
+		key, value, owned := strings.Cut(entry, "=")
+		_, again := told[key]
+		if has, there := node.Labels[key]; !owned || again || !there || has != value || isKubernetes(key) {
+			continue
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[key] = value
+	}
+	return out
+}
+
+// isKubernetes reports whether a label is one of Kubernetes' own, which are fields of an instance.
+func isKubernetes(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	for _, own := range []string{"kubernetes.io", "k8s.io"} {
+		if domain == own || strings.HasSuffix(domain, "."+own) {
+			return true
+		}
+	}
+	return false
 }

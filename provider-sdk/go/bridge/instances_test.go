@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -280,5 +281,36 @@ func TestOnlyWhatIsSupportedIsServed(t *testing.T) {
 	}
 	if _, err := bridge.New(nil); err == nil {
 		t.Error("nothing was bridged")
+	}
+}
+
+// aws leaves out labels that the node has already; nothing takes them from it for that.
+func TestLabelsThatTheNodeHasFromTheProviderAreToldAgain(t *testing.T) {
+	cloud := newer()
+	cloud.metadata = func(_ context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+		labels := map[string]string{"cloud.example/rack": "r2"}
+		if _, has := node.Labels["topology.cloud.example/zone-id"]; !has {
+			labels["topology.cloud.example/zone-id"] = "z1"
+		}
+		return &cloudprovider.InstanceMetadata{ProviderID: node.Spec.ProviderID, AdditionalLabels: labels}, nil
+	}
+	node := &pb.NodeRef{
+		Name: "a", Uid: "a", ProviderId: "fake://a",
+		Labels: map[string]string{
+			"topology.cloud.example/zone-id": "z1", "cloud.example/rack": "r1", "cloud.example/user": "mine", "topology.kubernetes.io/zone": "z",
+		},
+		Annotations: map[string]string{
+			"cloudprovider.ccm/owned-labels": "cloud.example/gone=x,cloud.example/rack=r1,!cloud.example/user,topology.cloud.example/zone-id=z1,topology.kubernetes.io/zone=z",
+		},
+	}
+	request := batch(node)
+	request.View = pb.InstanceView_INSTANCE_VIEW_METADATA
+	answer, err := pb.NewInstancesClient(serve(t, cloud)).BatchGetInstances(soon(t), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"topology.cloud.example/zone-id": "z1", "cloud.example/rack": "r2"}
+	if got := answer.GetResults()[0].GetInstance().GetLabels(); !maps.Equal(got, want) {
+		t.Error(got)
 	}
 }

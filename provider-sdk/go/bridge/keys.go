@@ -8,7 +8,6 @@ import (
 
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
-	cloudprovider "k8s.io/cloud-provider"
 )
 
 // WithSSHKeys serves AddSshKeyToAllInstances through the provider's Instances. It is off by default, since most
@@ -18,17 +17,14 @@ func WithSSHKeys() Option {
 }
 
 // instancesWithKeys also adds SSH keys.
-type instancesWithKeys struct {
-	*instances
-	keys cloudprovider.Instances
-}
+type instancesWithKeys struct{ *instances }
 
 func (i *instancesWithKeys) AddSshKeyToAllInstances(ctx context.Context, request *pb.AddSshKeyToAllInstancesRequest) (*pb.AddSshKeyToAllInstancesResponse, error) {
 	if !isPublicKey(request.GetPublicKey()) {
 		return nil, fault.InvalidSSHKey("the key is not one line in OpenSSH format: algorithm, space, base64")
 	}
 	err := guarded(func() error {
-		return i.keys.AddSSHKeyToAllInstances(ctx, request.GetUser(), []byte(request.GetPublicKey()))
+		return i.parts.keys.AddSSHKeyToAllInstances(ctx, request.GetUser(), []byte(request.GetPublicKey()))
 	})
 	if progress := inProgress(err); progress != nil {
 		return &pb.AddSshKeyToAllInstancesResponse{InProgress: progress}, nil

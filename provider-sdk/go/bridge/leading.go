@@ -27,7 +27,8 @@ const (
 // providers without such work, and tests.
 //
 // While the bridge waits, reads return RETRY_LATER. The process exits when its term ends, like a controller manager that
-// loses its Lease, since a provider cannot be initialized twice. The bridge asks which parts the provider supports before.
+// loses its Lease, since a provider cannot be initialized twice. Which parts the provider supports, the bridge asks before; it uses those that
+// the provider returns afterwards.
 func WithInitializeAtStart(atStart bool) Option {
 	return func(b *bridge) { b.leading.atStart = atStart }
 }

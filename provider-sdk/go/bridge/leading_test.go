@@ -96,6 +96,59 @@ func (l *looping) Initialize(_ cloudprovider.ControllerClientBuilder, stop <-cha
 	}()
 }
 
+// copies is a provider whose parts have the clients that it has when it is asked for them: openstack's balancers and hcloud's
+// instances are such copies.
+type copies struct {
+	*cloud
+	initialized bool
+}
+
+func (c *copies) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {
+	c.initialized = true
+}
+
+func (c *copies) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
+	return c.copy(), true
+}
+
+func (c *copies) InstancesV2() (cloudprovider.InstancesV2, bool) {
+	return c.copy(), true
+}
+
+func (c *copies) copy() *cloud {
+	part, hasClient := newer(), c.initialized
+	use := func() {
+		if !hasClient {
+			panic("the copy has no client")
+		}
+	}
+	part.exists = func(context.Context, *v1.Node) (bool, error) {
+		use()
+		return true, nil
+	}
+	part.ensure = func(context.Context, *v1.Service, []*v1.Node) (*v1.LoadBalancerStatus, error) {
+		use()
+		return &v1.LoadBalancerStatus{}, nil
+	}
+	return part
+}
+
+func TestTheProvidersPartsAreThoseThatItHasOnceItIsInitialized(t *testing.T) {
+	conn := serve(t, &copies{cloud: newer()}, bridge.WithInitializeAtStart(false), bridge.WithExit(func(error) {}))
+	lead(t, conn, leader(1), long)
+	request := requestNamed("1", "web")
+	request.Fencing = leader(1)
+	if _, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request); err != nil {
+		t.Error(err)
+	}
+	answer, err := pb.NewInstancesClient(conn).BatchGetInstances(soon(t), &pb.BatchGetInstancesRequest{
+		Cluster: clusterRef(), Queries: []*pb.InstanceQuery{{Key: "a", Node: &pb.NodeRef{Name: "a", ProviderId: "fake://a"}}},
+	})
+	if err != nil || answer.GetResults()[0].GetError() != nil {
+		t.Error(answer, err)
+	}
+}
+
 // replica is a bridge that initializes its provider when it is led.
 type replica struct {
 	*looping

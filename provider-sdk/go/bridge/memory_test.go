@@ -14,6 +14,8 @@ import (
 	discovery "cloudprovider.ccm/sdk/gen/ccm/discovery/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/api"
@@ -387,6 +389,18 @@ func TestABalancerIsDeletedAsItWasApplied(t *testing.T) {
 	gone := deleteRequest("a")
 	gone.LastKnown = request.GetService()
 	if _, err := balancers.DeleteLoadBalancer(soon(t), gone); err != nil || !slices.Equal(kinds, []string{"network", ""}) {
+		t.Error(err, kinds)
+	}
+	// That it is being deleted is no edit.
+	request = ensureRequest("b")
+	cloud.ensure, kinds = nil, nil
+	if _, err := balancers.EnsureLoadBalancer(soon(t), request); err != nil {
+		t.Fatal(err)
+	}
+	gone = deleteRequest("b")
+	gone.LastKnown = proto.CloneOf(request.GetService())
+	gone.LastKnown.DeletionTime, gone.LastKnown.Finalizers = timestamppb.Now(), []string{"example.com/last"}
+	if _, err := balancers.DeleteLoadBalancer(soon(t), gone); err != nil || len(kinds) != 1 {
 		t.Error(err, kinds)
 	}
 }

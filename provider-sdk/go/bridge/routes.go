@@ -23,14 +23,13 @@ const seenWithin = 5 * time.Second
 // routes serves Routes.
 type routes struct {
 	*bridge
-	routes cloudprovider.Routes
-	pages  pages[*pb.Route]
+	pages pages[*pb.Route]
 	// changing admits one batch of changes at a time, since a batch acts on the routes that it listed.
 	changing chan struct{}
 }
 
-func newRoutes(b *bridge, of cloudprovider.Routes) *routes {
-	return &routes{bridge: b, routes: of, pages: pages[*pb.Route]{now: time.Now}, changing: make(chan struct{}, 1)}
+func newRoutes(b *bridge) *routes {
+	return &routes{bridge: b, pages: pages[*pb.Route]{now: time.Now}, changing: make(chan struct{}, 1)}
 }
 
 // listed is a route in the provider's and in the contract's form.
@@ -42,7 +41,7 @@ type listed struct {
 // list returns the routes of a cluster, keyed by destination if they have one.
 func (r *routes) list(ctx context.Context, cluster *pb.ClusterRef) (all []listed, err error) {
 	found, err := one(ctx, r.bridge, "ListRoutes", func(ctx context.Context) ([]*cloudprovider.Route, error) {
-		return r.routes.ListRoutes(ctx, r.clusterName(cluster))
+		return r.parts.routes.ListRoutes(ctx, r.clusterName(cluster))
 	})
 	if err != nil {
 		return nil, r.mapped(err, "ListRoutes")
@@ -199,7 +198,7 @@ func (r *routes) ensure(ctx context.Context, of *change, item *pb.RouteToEnsure)
 		if err := ctx.Err(); err != nil {
 			return err // Not all providers look at it.
 		}
-		if err := r.routes.DeleteRoute(ctx, cluster, one.theirs); err != nil {
+		if err := r.parts.routes.DeleteRoute(ctx, cluster, one.theirs); err != nil {
 			return err
 		}
 	}
@@ -207,7 +206,7 @@ func (r *routes) ensure(ctx context.Context, of *change, item *pb.RouteToEnsure)
 		return err
 	}
 	target := nodeOf(item.GetTarget())
-	return r.routes.CreateRoute(ctx, cluster, item.GetTarget().GetUid(), &cloudprovider.Route{
+	return r.parts.routes.CreateRoute(ctx, cluster, item.GetTarget().GetUid(), &cloudprovider.Route{
 		TargetNode: types.NodeName(target.Name), DestinationCIDR: canonical(item.GetDestinationCidr()),
 		EnableNodeAddresses: r.nodeAddresses, TargetNodeAddresses: target.Status.Addresses,
 	})
@@ -271,7 +270,7 @@ func (r *routes) remove(ctx context.Context, of *change, asListed *pb.Route) err
 			continue
 		}
 		if one.ours.GetId() == asListed.GetId() && one.ours.GetTarget().GetName() == asListed.GetTarget().GetName() {
-			return r.routes.DeleteRoute(ctx, r.clusterName(of.cluster), one.theirs)
+			return r.parts.routes.DeleteRoute(ctx, r.clusterName(of.cluster), one.theirs)
 		}
 		changed = true
 	}
