@@ -293,10 +293,15 @@ impl Controller {
         report(&domain.name, was_contradicted, memory.guard.is_contradicted());
         let to_go = std::mem::take(&mut ruling.delete);
         ruling.held_back.extend(seen.nameless.iter().map(|node| (node.uid.clone(), Rule::Nameless)));
+        let absent: HashSet<&str> =
+            seen.absent_nodes().chain(&seen.nameless).map(|node| &*node.uid).collect();
+        // An answer that says nothing frees nobody.
+        let unknown = || seen.uncertain.iter().filter(|node| !absent.contains(&*node.uid));
+        ruling.held_back.extend(unknown().filter_map(|node| Some((node.uid.clone(), held_by(node)?))));
         let doubted = !seen.control.unsettled.is_empty();
         let to_go = self.only_silent(domain, memory, to_go, doubted, &mut ruling.held_back).await;
         let to_go = self.record(domain, memory, to_go).await;
-        self.delete_all(domain, &flock.providers, to_go, &mut memory.failures).await;
+        self.delete_all(domain, &flock.providers, to_go, memory).await;
 
         self.metrics.passed(&domain.name, &memory.guard, seen.absent.len(), &ruling.held_back);
         self.note_pass(domain, memory, total, seen, &ruling.held_back);
@@ -304,9 +309,8 @@ impl Controller {
             let rule = *ruling.held_back.get(&node.uid).filter(|rule| !rule.is_brief())?;
             Some((Arc::clone(node), rule))
         };
-        let absent = seen.absent_nodes().chain(&seen.nameless);
-        let absent: HashSet<&str> = absent.map(|node| node.uid.as_str()).collect();
-        let freed = flock.all.iter().filter(|node| is_held_back(node) && !absent.contains(node.uid.as_str()));
+        let stays = |node: &Node| absent.contains(&*node.uid) || ruling.held_back.contains_key(&node.uid);
+        let freed = flock.all.iter().filter(|node| is_held_back(node) && !stays(node));
         self.show_held_back(flock.all.iter().filter_map(held).collect()).await;
         self.show_freed(freed.cloned().collect()).await;
         let stopped = seen.stopped.iter().map(|evidence| evidence.node.uid.as_str());
@@ -397,6 +401,12 @@ impl Controller {
 #[must_use]
 pub fn is_held_back(node: &Node) -> bool {
     held_back(node).is_some()
+}
+
+/// The rule that its condition names.
+fn held_by(node: &Node) -> Option<Rule> {
+    let condition = held_back(node)?;
+    Rule::ALL.into_iter().find(|rule| rule.reason() == condition.reason)
 }
 
 /// The condition that shows it, and by its reason the rule.

@@ -93,6 +93,7 @@ fn found(answers: Vec<(Arc<dyn Provider>, Result<InstanceAnswer, CloudError>)>) 
         }
         ([_], _) => match others.into_iter().find(|(_, answer)| !denies(answer)) {
             Some((_, Err(error))) => Found::Failed { error },
+            Some((_, Ok(InstanceAnswer { error: Some(error), .. }))) => Found::Failed { error },
             _ => Found::Undecided,
         },
         (several, _) => {
@@ -156,6 +157,11 @@ mod tests {
             ),
             "foreign" => fake.set_state("n", InstanceState::NotOwned),
             "unknown" => fake.set_state("n", InstanceState::Unspecified),
+            "item error" => {
+                let failed = Some(error(method::INSTANCE, Some(ErrorReason::CloudPermissionDenied)));
+                let unknown = machine(InstanceState::Unspecified, None);
+                fake.set_answer("n", InstanceAnswer { error: failed, ..unknown });
+            }
             "error" => fake
                 .fail_next(method::INSTANCE, error(method::INSTANCE, Some(ErrorReason::CloudApiUnavailable))),
             other => panic!("{other}"),
@@ -174,6 +180,8 @@ mod tests {
             ("error", "running", "failed"),
             ("running", "error", "failed"),
             ("unknown", "running", "undecided"),
+            ("item error", "running", "failed"),
+            ("running", "item error", "failed"),
             ("absent", "absent", "a b: Absent true"),
             ("absent", "rumour", "a b: Absent false"),
             ("rumour", "absent", "a b: Absent false"),

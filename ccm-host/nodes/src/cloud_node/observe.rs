@@ -24,7 +24,7 @@ use super::{Controller, addresses, is_new, labels, problem};
 use ccm_cloud::{Freshness, InstanceAnswer, InstanceState, InstanceView, NodeOwner, Provider};
 use ccm_kube::{cache::Change, node::Node, patch::NodeChange, queue::Outcome};
 use ccm_reconcile::{
-    Sweeps,
+    Retry, Sweeps,
     node_instance::{self, Found},
 };
 
@@ -72,21 +72,29 @@ impl Controller {
         if let Some(contest) = self.parts.providers.contest(node) {
             return self.not_yet(node, problem::contested_id(node, &contest), Some(freshness));
         }
-        self.memory.lock().due(&node.name, freshness);
-        Outcome::RetryAfter(INTRODUCTION)
+        if !is_new(node) {
+            self.memory.lock().due(&node.name, freshness);
+            return Outcome::RetryAfter(INTRODUCTION);
+        }
+        let report = problem::undecided(Retry::After(INTRODUCTION), age(node) >= LOST);
+        self.not_yet(node, report, Some(freshness))
     }
 
     /// Handles a node whose provider ID no provider claims; one that is claimed later is requeued then.
     fn nobodys(&self, node: &Node) -> Outcome {
         let Some(id) = node.provider_id.as_deref().filter(|_| is_new(node)) else { return Outcome::Done };
-        let age = node.created.map_or(LOST, |created| {
-            Duration::try_from(ccm_base::clock::now().duration_since(created)).unwrap_or_default()
-        });
-        if age < LOST {
-            return Outcome::RetryAfter(LOST - age);
+        match age(node) {
+            age if age < LOST => Outcome::RetryAfter(LOST - age),
+            _ => self.report(node, &self.new, vec![problem::nobodys(id)]),
         }
-        self.report(node, &self.new, vec![problem::nobodys(id)])
     }
+}
+
+/// One without a date is old.
+fn age(node: &Node) -> Duration {
+    node.created.map_or(LOST, |created| {
+        Duration::try_from(ccm_base::clock::now().duration_since(created)).unwrap_or_default()
+    })
 }
 
 /// What is remembered of each node between two runs. Pure bookkeeping: time is an argument.

@@ -65,15 +65,24 @@ pub(super) fn contested_id(node: &Node, contest: &ContestedPrefix) -> Report {
     Report::blocked("SeveralProviders", contest.to_string(), Retry::Wait).warning("ProviderIDContested")
 }
 
-/// What was decided could not be written. Events tell only of what the apiserver refuses for good.
+/// What was decided could not be written. Events tell only of what the apiserver, or a webhook, refuses.
 pub(super) fn not_written(node: &Node, error: WriteError) -> Report {
-    let (reason, event) = match &error {
-        WriteError::Invalid(_) => ("WriteInvalid", Some((EventType::Warning, INVALID))),
-        WriteError::Conflict | WriteError::Gone => ("WriteConflict", None),
-        _ => ("WriteFailed", None),
+    let reason = match &error {
+        WriteError::Invalid(_) => "WriteInvalid",
+        WriteError::Conflict | WriteError::Gone => "WriteConflict",
+        error if error.is_refusal() => "WriteRefused",
+        _ => "WriteFailed",
     };
+    let event = error.is_refusal().then_some((EventType::Warning, INVALID));
     let error = anyhow::Error::from(error);
     Report { event, ..held_up(node, reason, format_args!("{error:#}")) }
+}
+
+/// It is not known which provider has its instance.
+pub(super) fn undecided(retry: Retry, lasts: bool) -> Report {
+    let why = "a provider has not said yet whether it has an instance for this node: until all have, it is nobody's";
+    let report = Report::waiting("OwnerUnknown", why, retry);
+    if lasts { report.warning(FAILED) } else { report }
 }
 
 /// The instance belongs to someone else.

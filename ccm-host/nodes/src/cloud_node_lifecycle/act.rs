@@ -40,19 +40,32 @@ const WRITES_AT_ONCE: usize = 16;
 
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(10), max: Duration::from_secs(300) };
 
-/// Deletions that failed, by uid, and when to retry each.
+/// Deletions that failed, by uid.
 #[derive(Debug, Default)]
-pub(super) struct Failures(HashMap<String, (u32, Instant)>);
+pub(super) struct Failures(HashMap<String, Failed>);
+
+#[derive(Debug)]
+struct Failed {
+    times: u32,
+    /// When to retry.
+    next: Instant,
+    /// It certainly had no effect the last time.
+    refused: bool,
+}
 
 impl Failures {
     fn may_try(&self, node: &Node, now: Instant) -> bool {
-        self.0.get(&node.uid).is_none_or(|(_, next)| *next <= now)
+        self.0.get(&node.uid).is_none_or(|failed| failed.next <= now)
     }
 
-    fn failed(&mut self, node: &Node, now: Instant) {
-        let (failures, next) = self.0.entry(node.uid.clone()).or_insert((0, now));
-        *next = now + BACKOFF.delay(*failures);
-        *failures = failures.saturating_add(1);
+    fn was_refused(&self, node: &Node) -> bool {
+        self.0.get(&node.uid).is_some_and(|failed| failed.refused)
+    }
+
+    fn failed(&mut self, node: &Node, now: Instant, refused: bool) {
+        let times = self.0.get(&node.uid).map_or(0, |failed| failed.times);
+        let failed = Failed { times: times.saturating_add(1), next: now + BACKOFF.delay(times), refused };
+        self.0.insert(node.uid.clone(), failed);
     }
 
     pub(super) fn only(&mut self, absent: &[Evidence]) {
@@ -99,16 +112,18 @@ impl Controller {
         }
     }
 
-    /// Deletes nodes, after one more live check of each.
+    /// Deletes nodes, after one more live check of each. One whose deletion is refused keeps no place from the others.
     pub(super) async fn delete_all(
         &self,
         domain: &Domain,
         providers: &[Arc<dyn Provider>],
         nodes: Vec<Arc<Node>>,
-        failures: &mut Failures,
+        DomainMemory { guard, failures, .. }: &mut DomainMemory,
     ) {
         let now = Instant::now();
-        let due = nodes.into_iter().filter(|node| failures.may_try(node, now)).collect();
+        let (due, wait): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| failures.may_try(node, now));
+        let refused = wait.iter().filter(|node| failures.was_refused(node));
+        refused.for_each(|node| guard.revoke(&node.uid, None));
         let delete = async |node: Arc<Node>| {
             let deleted = self.delete(providers, &node).await;
             (node, deleted)
@@ -118,7 +133,11 @@ impl Controller {
                 Ok(true) => self.deleted(domain, &node),
                 Ok(false) => {}
                 Err(error) => {
-                    failures.failed(&node, now);
+                    let refused = error.downcast_ref().is_some_and(WriteError::is_refusal);
+                    if refused {
+                        guard.revoke(&node.uid, Some(now));
+                    }
+                    failures.failed(&node, now, refused);
                     self.not_deleted(domain, &node, &error);
                 }
             }
@@ -161,7 +180,7 @@ impl Controller {
         let now = Instant::now();
         for node in nodes {
             if failures.may_try(node, now) {
-                failures.failed(node, now);
+                failures.failed(node, now, false);
                 self.not_deleted(domain, node, error);
             }
         }
@@ -210,11 +229,11 @@ impl Controller {
                 Ok(Life::Silent) => silent.push(node),
                 Ok(life) => {
                     let rule = if life == Life::Alive { Rule::Alive } else { Rule::Unsettled };
-                    memory.guard.revoke(uid, true);
+                    memory.guard.revoke(uid, Some(now));
                     held_back.insert(uid.clone(), rule);
                 }
                 Err(error) => {
-                    memory.guard.revoke(uid, false);
+                    memory.guard.revoke(uid, None);
                     self.none_deleted(domain, [&node], &mut memory.failures, &error);
                 }
             }
@@ -381,7 +400,7 @@ impl Controller {
                 // Another process wrote the ledger, or our write may have succeeded: read it again before the next
                 // ruling.
                 memory.ledger = None;
-                unknown.iter().for_each(|node| memory.guard.revoke(&node.uid, false));
+                unknown.iter().for_each(|node| memory.guard.revoke(&node.uid, None));
                 if !error.is_stale() && !matches!(error, WriteError::NotLeading) {
                     let error = anyhow::Error::from(error).context(format!("{at} cannot be written"));
                     self.none_deleted(domain, &unknown, &mut memory.failures, &error);

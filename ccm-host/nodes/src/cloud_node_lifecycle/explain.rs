@@ -77,7 +77,7 @@ impl Controller {
         };
         let mut absent: Vec<_> = seen.absent_nodes().chain(&seen.nameless).map(absent).collect();
         absent.sort_by(|one, other| one.name.cmp(&other.name));
-        let guard = Guard { nodes, uncertain: seen.uncertain, absent, ..concluded(domain, memory) };
+        let guard = Guard { nodes, uncertain: seen.uncertain.len(), absent, ..concluded(domain, memory) };
         self.view.passes.lock().insert(domain.name.clone(), guard);
     }
 }

@@ -82,8 +82,8 @@ struct Suspect {
     undisputed: Instant,
     last: Instant,
     last_observed: Timestamp,
-    /// Its kubelet was not found silent when it was about to be deleted.
-    stood_back: bool,
+    /// When its kubelet was last not found silent, or the apiserver refused, as it was about to be deleted.
+    stood_back: Option<Instant>,
 }
 
 impl Guard {
@@ -105,12 +105,12 @@ impl Guard {
         &self.places.granted
     }
 
-    /// Takes back a deletion that was allowed but not carried out. If the kubelet was not found silent, other nodes
-    /// take precedence from now on.
-    pub(super) fn revoke(&mut self, uid: &str, stand_back: bool) {
+    /// Takes back a deletion that was allowed but not carried out. Whoever stands back takes turns with the others that do, after
+    /// all that do not.
+    pub(super) fn revoke(&mut self, uid: &str, stands_back: Option<Instant>) {
         self.places.granted.remove(uid);
         if let Some(suspect) = self.suspects.get_mut(uid) {
-            suspect.stood_back |= stand_back;
+            suspect.stood_back = stands_back.or(suspect.stood_back);
         }
     }
 
@@ -232,7 +232,7 @@ fn covers(zones: &HashSet<Option<String>>, node: &Node) -> bool {
 impl Suspect {
     fn new(now: Instant, observed_at: Timestamp) -> Self {
         let (since, undisputed, last, last_observed) = (now, now, now, observed_at);
-        Self { confirmations: 1, since, undisputed, last, last_observed, stood_back: false }
+        Self { confirmations: 1, since, undisputed, last, last_observed, stood_back: None }
     }
 
     /// Counts the answer, unless the provider had that observation before it was asked again.

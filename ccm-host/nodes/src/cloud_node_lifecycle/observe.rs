@@ -45,7 +45,7 @@ pub(super) struct SeenNodes {
     /// Nodes without a provider ID, of whose name there is no instance.
     pub(super) nameless: Vec<Arc<Node>>,
     /// Nodes about which nothing certain is known.
-    pub(super) uncertain: usize,
+    pub(super) uncertain: Vec<Arc<Node>>,
     pub(super) control: Control,
     taints: Vec<(Arc<Node>, Vec<Taint>)>,
     /// The answers about Ready nodes.
@@ -93,7 +93,7 @@ impl Controller {
                 return None;
             }
             self.write_taints(observed.taints).await;
-            seen.uncertain += observed.uncertain;
+            seen.uncertain.extend(observed.uncertain);
             seen.absent = observed.absent;
             // Only the first check asks about all nodes.
             seen.stopped.extend(observed.stopped);
@@ -216,7 +216,7 @@ impl Controller {
                 {
                     seen.nameless.push(node);
                 }
-                Some(Verdict::Nameless | Verdict::Uncertain) => seen.uncertain += 1,
+                Some(Verdict::Nameless | Verdict::Uncertain) => seen.uncertain.push(node),
                 None => {}
             }
         }

@@ -2,11 +2,16 @@
 //!
 //! In: the name of a request. Out: a verdict. The Node's status plays no part: its kubelet can write it.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{
     Controller,
-    decide::{self, Cluster, Verdict, wait},
+    decide::{self, Claim, Cluster, Verdict, wait},
 };
 use ccm_base::clock;
 use ccm_cloud::{Freshness, InstanceView, ProviderInfo};
@@ -34,27 +39,33 @@ impl Controller {
 
     /// `Err` if it came to a verdict before the cloud's answer counted.
     async fn try_judge(&self, request: &CertificateRequest) -> Result<Verdict, Verdict> {
-        let parts = &self.shell.parts;
         let claim = decide::claim(request, clock::now())?;
         let node = self.standing(request, &claim.node)?;
         let found = self.ask(&node).await;
-        let others = self.other_holders(&claim.addresses, &node).await?;
-        // The cluster may have changed while the cloud was asked.
-        let now = self.standing(request, &claim.node)?;
-        if (&now.uid, &now.provider_id) != (&node.uid, &node.provider_id) {
-            return Err(wait("NodeReplaced", "the Node was replaced while the cloud was asked"));
+        let node = self.still_standing(request, &node)?;
+        let verdict = self.of_answer(&claim, &node, found);
+        if verdict != Verdict::Approve {
+            return Ok(verdict);
         }
-        let is_other_node = |name: &str| name != now.name && parts.nodes.get(name).is_some();
-        Ok(match found {
+        // Only now: these are addresses that the cloud reports, and no longer whatever the request asks for.
+        let others = self.other_holders(&claim.addresses, &node).await?;
+        self.still_standing(request, &node)?;
+        Ok(decide::of_others(&others))
+    }
+
+    /// Judges what the cloud has for the node that asks.
+    fn of_answer(&self, claim: &Claim, node: &Node, found: Found) -> Verdict {
+        let parts = &self.shell.parts;
+        match found {
             Found::Answer { answer, by } => {
                 let settings = &parts.settings.kubelet_serving;
                 let reads = |info: Arc<ProviderInfo>| info.reads_kubelets_words;
                 let may_echo = !settings.kubelet_serving_csr_trust_node_readers
                     && by.iter().any(|provider| provider.info().is_none_or(reads));
                 let trust = settings.kubelet_serving_csr_trust_provider_id;
-                match decide::of_answer(&claim, &now, &answer, trust, is_other_node) {
+                let is_other_node = |name: &str| name != node.name && parts.nodes.get(name).is_some();
+                match decide::of_answer(claim, node, &answer, trust, is_other_node) {
                     Verdict::Approve if may_echo => decide::may_echo(),
-                    Verdict::Approve => decide::of_others(&others),
                     verdict => verdict,
                 }
             }
@@ -67,7 +78,7 @@ impl Controller {
             }
             Found::Undecided => wait("ProviderUnsure", "a provider has not introduced itself yet"),
             Found::Nobody => decide::not_ours(),
-        })
+        }
     }
 
     /// Asks the cloud about a Node. The state is asked for, too: a certificate is for an instance that runs.
@@ -84,22 +95,24 @@ impl Controller {
         addresses: &[IpAddr],
         node: &Node,
     ) -> Result<Vec<(String, IpAddr)>, Verdict> {
-        let mut others = Vec::new();
-        let nodes = self.shell.parts.nodes.list();
-        for address in addresses {
-            let has_it = |other: &&Arc<Node>| {
-                let is_it = |one: &str| one.parse::<IpAddr>() == Ok(*address);
-                other.name != node.name && other.addresses.iter().any(|one| is_it(&one.address))
-            };
-            let suspects: Vec<_> = nodes.iter().filter(has_it).take(MOST_HOLDERS + 1).collect();
-            if suspects.len() > MOST_HOLDERS {
-                continue;
+        let mut suspects: BTreeMap<IpAddr, Vec<Arc<Node>>> =
+            addresses.iter().map(|address| (*address, Vec::new())).collect();
+        for other in self.shell.parts.nodes.list() {
+            let its: BTreeSet<IpAddr> =
+                other.addresses.iter().filter_map(|one| one.address.parse().ok()).collect();
+            for address in its.iter().filter(|_| other.name != node.name) {
+                if let Some(suspects) = suspects.get_mut(address) {
+                    suspects.push(Arc::clone(&other));
+                }
             }
+        }
+        let mut others = Vec::new();
+        for (address, suspects) in suspects.into_iter().filter(|(_, all)| all.len() <= MOST_HOLDERS) {
             let mut holders = Vec::new();
-            for other in suspects {
+            for other in &suspects {
                 match self.ask(other).await {
-                    Found::Answer { answer, .. } if decide::reports(&answer, *address) => {
-                        holders.push((other.name.clone(), *address));
+                    Found::Answer { answer, .. } if decide::reports(&answer, address) => {
+                        holders.push((other.name.clone(), address));
                     }
                     Found::Failed { error } => return Err(wait("ProviderFailed", error.to_string())),
                     _ => {}
@@ -110,6 +123,15 @@ impl Controller {
             }
         }
         Ok(others)
+    }
+
+    /// As before the cloud was asked, which took a while.
+    fn still_standing(&self, request: &CertificateRequest, node: &Node) -> Result<Arc<Node>, Verdict> {
+        let now = self.standing(request, &node.name)?;
+        if (&now.uid, &now.provider_id) != (&node.uid, &node.provider_id) {
+            return Err(wait("NodeReplaced", "the Node was replaced while the cloud was asked"));
+        }
+        Ok(now)
     }
 
     /// The Node of that name, if the cloud may be asked about it.

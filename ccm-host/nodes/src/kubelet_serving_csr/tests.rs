@@ -361,6 +361,19 @@ async fn an_address_of_one_other_node_is_for_a_person_to_sort_out() {
     scene.stop().await;
 }
 
+/// A kubelet that asks for the addresses of all others makes nobody ask the cloud about them.
+#[tokio::test(start_paused = true)]
+async fn an_address_that_the_cloud_does_not_report_is_no_reason_to_ask_about_others() {
+    let nodes = ["a", "b", "c"].map(|name| registered(name).with_address("InternalIP", "10.0.0.9"));
+    let scene = Scene::start(CsrPolicy::Approve, &nodes).await;
+    scene.asked("a", &Forge::of("a", &["a", "10.0.0.9"])).await;
+    assert!(scene.is_undecided("csr-a"));
+    let asked = scene.fake.calls();
+    let about = |call: &Call| matches!(call, Call::Instance { node, .. } if node == "a");
+    assert!(!asked.is_empty() && asked.iter().all(about), "{asked:?}");
+    scene.stop().await;
+}
+
 /// Many vendors report a Node's own addresses and name back: what a kubelet wrote proves nothing.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_reads_the_node_is_believed_only_if_the_flag_says_so() {

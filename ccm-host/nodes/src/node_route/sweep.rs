@@ -57,8 +57,9 @@ impl Controller {
         for (location, error) in &list.unreachable {
             tracing::warn!(provider = cloud.name(), location, %error, "could not list routes");
         }
-        for sentence in &list.rejected {
-            tracing::warn!(provider = cloud.name(), "a listed route is wrong: {sentence}");
+        if let Some(first) = list.rejected.first() {
+            let wrong = list.rejected.len();
+            tracing::warn!(provider = cloud.name(), wrong, "listed routes are wrong, for example: {first}");
         }
         let is_first = cloud.learnt().is_none();
         let learnt = if list.complete { Learnt::Whole } else { Learnt::InPart };

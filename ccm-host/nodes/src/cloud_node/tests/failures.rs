@@ -58,6 +58,19 @@ async fn addresses_that_the_cache_has_not_seen_are_met() {
     scene.stop().await;
 }
 
+/// A policy of the cluster may refuse what the provider says of a node.
+#[tokio::test(start_paused = true)]
+async fn what_a_webhook_refuses_is_told() {
+    let scene = Scene::start([], |fake| fake.set_answer("n", running("n"))).await;
+    for _ in 0..3 {
+        scene.server.answer_next_write(refusal(403, "labels of this cloud are not allowed"));
+    }
+    scene.server.put(&new_node("n"));
+    scene.until_initialised("n").await;
+    assert_eq!(scene.reasons(), ["InvalidInstanceMetadata", "Synced"]);
+    scene.stop().await;
+}
+
 /// NODE-24: endless conflicts are left to the queue after a few attempts.
 #[tokio::test(start_paused = true)]
 async fn conflicts_without_end_go_back_to_the_queue() {

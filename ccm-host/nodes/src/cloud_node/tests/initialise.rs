@@ -261,6 +261,32 @@ async fn a_node_that_several_providers_claim_is_left_alone() {
     scene.stop().await;
 }
 
+/// What one provider cannot say about a node of the other one's is not silently waited for.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_one_of_two_providers_does_not_know_of_says_what_it_waits_for() {
+    for (failed, event) in [(true, Some("InitializationFailed")), (false, None)] {
+        let (fake, other) = (FakeProvider::new("fake"), FakeProvider::new("other"));
+        fake.set_answer("new", running("new"));
+        let denied = failed.then(|| {
+            ccm_cloud::fake::error("BatchGetInstances", Some(ccm_cloud::ErrorReason::CloudPermissionDenied))
+        });
+        let unknown = ccm_cloud::fake::machine(InstanceState::Unspecified, None);
+        other.set_answer("new", ccm_cloud::InstanceAnswer { error: denied, ..unknown });
+        let mut young = new_node("new");
+        young.created = Some(ccm_base::clock::now());
+        let scene = Scene::start_with([young], fake, vec![Arc::clone(&other)], |_| {}).await;
+        sleep(Duration::from_secs(15)).await;
+        assert!(scene.is_tainted("new"));
+        assert_eq!(scene.reasons().first().copied(), event, "{failed}");
+        let reason = if failed { "CLOUD_PERMISSION_DENIED" } else { "OwnerUnknown" };
+        let waits = |standing: &str| {
+            format!(r#"ccm_reports{{controller="{COMPONENT}",standing="{standing}",reason="{reason}"}} 1"#)
+        };
+        assert!(["Waiting", "Blocked"].iter().any(|one| scene.has_metric(&waits(one))), "{reason}");
+        scene.stop().await;
+    }
+}
+
 /// A kubelet that came first waits ever longer; its instance's arrival ends the wait, by its name, for it has no ID yet.
 #[tokio::test(start_paused = true)]
 async fn an_instance_that_appears_wakes_the_node_that_waits_for_it() {

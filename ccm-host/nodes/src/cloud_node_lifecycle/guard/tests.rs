@@ -308,7 +308,7 @@ fn who_was_found_alive_stands_back() {
     let mut run = Run::new();
     let findings = with(borne_out(), found(20, many(11)));
     let first = run.passes(&findings).delete;
-    first.iter().for_each(|node| run.guard.revoke(&node.uid, true));
+    first.iter().for_each(|node| run.guard.revoke(&node.uid, Some(run.now)));
     assert_eq!(*run.guard.grants(), Grants::default());
     assert!(deleted(&run.pass(&findings)).contains(&"n010"), "the one that had no place");
 }

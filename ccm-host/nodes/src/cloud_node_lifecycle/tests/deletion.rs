@@ -128,6 +128,24 @@ async fn a_deletion_that_fails_backs_off() {
     scene.stop().await;
 }
 
+/// With no Ready node, one place is free in each window: a policy that protects one node protects no other.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_is_refused_for_ever_keeps_no_place() {
+    let names = ["a", "b", "c"];
+    let scene = Scene::start(names.map(silent), |fake| gone(fake, &names)).await;
+    let refuses = ::apiserver::Fault::Refuse(refusal(403, "Forbidden"));
+    scene
+        .server
+        .api()
+        .faults_of("host")
+        .every(|asked| asked.line() == "DELETE /api/v1/nodes/a", refuses)
+        .stay();
+    sleep(3 * settings().node_deletion_window).await;
+    assert!(scene.server.node("a").is_some());
+    assert_eq!((scene.server.node("b"), scene.server.node("c")), (None, None));
+    scene.stop().await;
+}
+
 /// LIFE-30: someone else deleted the node first.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_somebody_else_deletes_is_no_failure() {
@@ -297,6 +315,14 @@ async fn without_a_provider_id_absence_proves_nothing() {
     assert!(scene.is_held(Rule::Nameless, 1));
     assert_eq!(scene.events(), [(Kind::Warning, "NodeDeletionBlocked")]);
     assert_eq!(scene.server.condition("n", HELD_BACK)["reason"], "NoProviderID");
+    // An answer that says nothing frees nobody.
+    scene.fake.set_state("n", InstanceState::Unspecified);
+    scene.passes(5).await;
+    assert_eq!(scene.server.condition("n", HELD_BACK)["status"], "True");
+    assert!(scene.is_held(Rule::Nameless, 1));
+    gone(&scene.fake, &["n"]);
+    scene.passes(5).await;
+    assert_eq!(scene.events(), [], "it was said already");
     scene.fake.set_state("n", InstanceState::Running);
     scene.passes(2).await;
     assert_eq!(scene.server.condition("n", HELD_BACK)["status"], "False");

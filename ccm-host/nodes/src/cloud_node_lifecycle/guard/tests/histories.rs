@@ -394,7 +394,7 @@ impl World {
             let machine = self.machine(uid);
             let unheard = self.readiness(machine) == "Unknown" && control.unsettled.is_empty();
             match self.leases.life(self.now, uid, denied, unheard) {
-                Life::Alive | Life::Unsettled => self.guard.revoke(uid, true),
+                Life::Alive | Life::Unsettled => self.guard.revoke(uid, Some(self.now)),
                 Life::Silent => {
                     let is_wrong = machine.died.is_none() && !(machine.hides() && machine.cut_off.is_none());
                     killed.extend(is_wrong.then(|| format!("{machine:?}")));
