@@ -1,6 +1,6 @@
-//! The ServiceEvents of this controller, with upstream's reasons and types.
+//! The Events of this controller, with upstream's reasons and types.
 //!
-//! In: what happened, once the writes concerned have succeeded. Out: ServiceEvents on the Service, and reports of what is wrong
+//! In: what happened, once the writes concerned have succeeded. Out: Events on the Service, and reports of what is wrong
 //! with it.
 
 use std::fmt::Display;
@@ -17,7 +17,7 @@ use ccm_kube::{
 };
 use ccm_reconcile::{Report, Retry, pass_on};
 
-/// The component that ServiceEvents are recorded under; upstream's.
+/// The component that Events are recorded under; upstream's.
 pub(super) const COMPONENT: &str = "service-controller";
 
 /// Maximum node names in one Event.
@@ -104,7 +104,7 @@ pub(super) fn waiting(reason: &'static str, why: impl Into<String>) -> Report {
     Report::waiting(reason, why, Retry::Backoff)
 }
 
-/// Records ServiceEvents on Services.
+/// Records Events on Services.
 #[derive(Debug, Clone)]
 pub(super) struct ServiceEvents(Recorder);
 
@@ -146,7 +146,7 @@ impl ServiceEvents {
         self.0.record(service, EventType::Warning, "OrphanedLoadBalancer", message);
     }
 
-    /// Passes a provider's ServiceEvents on to the owner of the Service.
+    /// Passes a provider's Events on to the owner of the Service.
     pub(super) fn of_provider(&self, service: impl Into<Regarding>, events: &[ProviderEvent]) {
         pass_on(&self.0, service, events);
     }

@@ -1,7 +1,7 @@
 //! Keeps the balancers of Services of type LoadBalancer in step with the cluster.
 //!
 //! In: Services, Nodes, and the providers' answers. Out: calls to the provider that owns the Service's class;
-//! finalizer, status and ServiceEvents of the Service. What a balancer is made of is the provider's business;
+//! finalizer, status and Events of the Service. What a balancer is made of is the provider's business;
 //! [`ccm_cloud`] batches updates.
 //!
 //! ```text

@@ -47,7 +47,8 @@ impl Status {
 }
 
 impl Controller {
-    /// Writes what differs. What the apiserver refuses for good is returned: nothing else should wait for it.
+    /// Writes what differs. What is a provider's, and the apiserver or a webhook refuses, is returned: nothing else should wait
+    /// for it.
     pub(super) async fn publish(
         &self,
         service: &Service,
@@ -55,18 +56,18 @@ impl Controller {
         record: Option<&Record>,
     ) -> Result<Vec<String>, WriteError> {
         let parts = status.patches(service, record);
-        let whole = Patch::joined(parts.iter().map(|(_, patch)| patch));
-        match self.patch(service, whole).await {
-            Err(WriteError::Invalid(_)) if parts.len() > 1 => {}
-            Err(WriteError::Invalid(why)) if parts.first().is_some_and(|(what, _)| is_of_provider(what)) => {
-                return Ok(vec![refusal(parts[0].0, &why)]);
+        if parts.len() != 1 {
+            match self.patch(service, Patch::joined(parts.iter().map(|(_, patch)| patch))).await {
+                Err(error) if error.is_refusal() => {}
+                written => return written.map(|()| Vec::new()),
             }
-            written => return written.map(|()| Vec::new()),
         }
         let mut refused = Vec::new();
         for (what, patch) in parts {
             match self.patch(service, Some(patch)).await {
-                Err(WriteError::Invalid(why)) if is_of_provider(what) => refused.push(refusal(what, &why)),
+                Err(error) if error.is_refusal() && is_of_provider(what) => {
+                    refused.push(format!("failed to write {what} of the provider: {error}"));
+                }
                 written => written?,
             }
         }
@@ -110,8 +111,4 @@ impl Controller {
 
 fn is_of_provider(what: &str) -> bool {
     matches!(what, "annotations" | "a condition")
-}
-
-fn refusal(what: &str, why: &str) -> String {
-    format!("the apiserver refuses {what} of the provider: {why}")
 }

@@ -1,7 +1,7 @@
 //! Removes one balancer that nothing wants where it is. Even one that is reported absent is asked to be deleted, for as
 //! long as the finalizer of its Service is there.
 //!
-//! In: the row's key. Out: calls to its provider, ServiceEvents, and a row that says that nothing is left; the Service is then
+//! In: the row's key. Out: calls to its provider, Events, and a row that says that nothing is left; the Service is then
 //! looked at again, which frees it. Each balancer has a key of its own in the queue, so that a provider that is away, hangs
 //! or refuses holds up no other one.
 
@@ -106,7 +106,7 @@ impl Controller {
 
     async fn delete(&self, provider: &dyn Provider, row: &Row, why: Why) -> Outcome {
         let Row { at, key, last, .. } = row;
-        // A balancer known to be absent is removed without ServiceEvents.
+        // A balancer known to be absent is removed without Events.
         let is_told = !matches!(row.known, Known::Absent);
         let regarding = || Regarding::service(key, &at.uid);
         if is_told && !why.is_tidying() && row.announced.as_deref() != Some(GONE) {

@@ -423,7 +423,22 @@ impl Row {
         let is_news = self.applied().is_some();
         let made_as = digest.cloned().or_else(|| self.made_as().map(str::to_owned));
         self.known = Known::Asked { made_as };
-        is_news && self.tried.wanted.as_ref().is_none_or(|attempt| attempt.until.is_none())
+        is_news && self.waits_for_a_change()
+    }
+
+    /// A list shows that it is not as it was applied with this digest (`None` if the provider keeps none): only an Ensure
+    /// mends it, and until one can, updates may still reach it.
+    pub(super) fn is_listed_in_doubt(&mut self, digest: Option<&String>) -> bool {
+        let was_whole = self.applied().is_some_and(|applied| !applied.doubt.service);
+        if let Some(digest) = digest {
+            self.is_listed_as(digest);
+        }
+        if self.is_doubted() { was_whole && self.waits_for_a_change() } else { self.is_listed(None) }
+    }
+
+    /// No attempt at what is wanted is to be repeated at a time of its own.
+    fn waits_for_a_change(&self) -> bool {
+        self.tried.wanted.as_ref().is_none_or(|attempt| attempt.until.is_none())
     }
 
     /// A list shows that it serves, with this digest. What an open attempt may still do, a list cannot tell.

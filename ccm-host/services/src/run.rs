@@ -1,6 +1,6 @@
 //! Runs a Service: looks, plans and acts until nothing more can be done right now.
 //!
-//! In: a key. Out: calls that create or change its balancer, writes to the Service, ServiceEvents, and when to come back. A run
+//! In: a key. Out: calls that create or change its balancer, writes to the Service, Events, and when to come back. A run
 //! waits for nothing but its own calls. The order of writes leaves no window: the finalizer is added before the first
 //! call, and removed after the last. [`ccm_reconcile`] knows the retry that the contract prescribes for an error; the
 //! row keeps it, so that nothing repeats a call early.
@@ -34,6 +34,7 @@ use ccm_kube::{
     service::{ObjectKey, Service},
 };
 use ccm_reconcile::{Report, Retry};
+use ccm_state::Standing;
 
 /// Delay before asking again, if the provider left the balancer unfinished without saying when to.
 const UNFINISHED: Duration = Duration::from_secs(5);
@@ -138,6 +139,9 @@ impl Controller {
             Plan::Publish => match self.write(subject).await {
                 Some(end) => end,
                 None => {
+                    if let Some(row) = &subject.view.row {
+                        self.tell_ensured(subject, &row.at);
+                    }
                     self.is_well(&RunKey::Service(service.key.clone()));
                     self.rests(subject);
                     Step::End(Outcome::Done)
@@ -156,7 +160,7 @@ impl Controller {
                 if suspects.is_empty() { Step::End(Outcome::Parked) } else { Step::Again }
             }
             Plan::AskOwner => self.ask_owner(service).await,
-            Plan::Wait(wait) => self.wait(subject, wait).await,
+            Plan::Wait(wait) => self.wait(seen, subject, wait).await,
             Plan::Ask(_) => Step::Again,
         }
     }
@@ -182,7 +186,7 @@ impl Controller {
     }
 
     /// Publishes what is applied: a balancer that works is usable even while a change has to wait.
-    async fn wait(&self, subject: &Subject, Wait { until, why }: Wait) -> Step {
+    async fn wait(&self, seen: &Seen, subject: &Subject, Wait { until, why }: Wait) -> Step {
         let service = &subject.view.service;
         tracing::debug!(service = %service.key, why, ?until, "waits");
         let row = subject.view.row.as_deref();
@@ -197,8 +201,12 @@ impl Controller {
         }
         let key = RunKey::Service(service.key.clone());
         match until {
-            // Its own run reports it.
-            Until::Removal => self.is_well(&key),
+            Until::Removal => match self.former(seen, service) {
+                // The removal reports it at this Service.
+                None => self.is_well(&key),
+                Some(None) => self.say(&key, &**service, waiting("WaitsForRemoval", why)),
+                Some(Some(failed)) => self.say(&key, &**service, sync_failed(format!("{why}: {failed}"))),
+            },
             Until::Corrected => self.say(&key, &**service, sync_failed(&why)),
             Until::At(_) => self.say(&key, &**service, waiting("WaitsForRetry", why)),
             Until::Change => self.say(&key, &**service, waiting("WaitsForChange", why)),
@@ -218,6 +226,14 @@ impl Controller {
             Until::Corrected | Until::Change => Outcome::Done,
             Until::Provider | Until::Slot | Until::Removal => Outcome::Parked,
         })
+    }
+
+    /// The removal of the balancer of a former Service of this name, and why it fails if it does.
+    fn former(&self, seen: &Seen, service: &Service) -> Option<Option<String>> {
+        let mut former = seen.to_remove().map(|(at, _)| at).filter(|at| *at.uid != *service.uid).peekable();
+        former.peek()?;
+        let reports = former.flat_map(|at| self.reports.of(&RunKey::Balancer(at.clone())));
+        Some(reports.into_iter().find(|one| one.standing == Standing::Blocked).map(|one| one.words()))
     }
 
     /// Writes what is to be published. `Some` ends the run: it was not written.
@@ -477,12 +493,23 @@ impl Controller {
             return (end, None);
         }
         if *goal == Goal::Wanted {
-            self.events.ensured(service);
-            self.has_nodes(call);
+            self.tell_ensured(call.subject, call.at);
         } else {
             self.kept_up(call);
         }
         (Step::Again, None)
+    }
+
+    /// Tells once of an Ensure that has succeeded, and whose outcome is written.
+    fn tell_ensured(&self, subject: &Subject, at: &RowKey) {
+        let is_news = self.rows.update(at, |row| {
+            let ensured = row.applied().map(|applied| applied.digest.clone());
+            row.announced.take_if(|announced| Some(&**announced) == ensured.as_deref()).is_some()
+        });
+        if is_news == Some(true) {
+            self.events.ensured(&subject.view.service);
+            self.has_nodes(subject);
+        }
     }
 
     /// Publishes the answer, which was not known when the run looked.
@@ -540,16 +567,17 @@ impl Controller {
     fn kept_up(&self, call: &OwnerCall<'_>) {
         let service = &call.subject.view.service;
         self.rows.update(call.at, |row| row.node_sync = None);
-        if self.has_nodes(call) {
+        if self.has_nodes(call.subject) {
             self.events.updated(service);
         }
     }
 
     /// Warns of a balancer without nodes.
-    fn has_nodes(&self, call: &OwnerCall<'_>) -> bool {
-        let has_some = !call.backends.nodes.is_empty();
+    fn has_nodes(&self, subject: &Subject) -> bool {
+        let (Some(provider), Some(backends)) = (&subject.maker, &subject.backends) else { return true };
+        let has_some = !backends.nodes.is_empty();
         if !has_some {
-            self.warn(&call.subject.view.service, no_nodes(&self.backends.left_out(call.provider)));
+            self.warn(&subject.view.service, no_nodes(&self.backends.left_out(provider.as_ref())));
         }
         has_some
     }

@@ -329,11 +329,14 @@ fn learn(row: &mut Row, service: &Service, listed: Option<&LoadBalancer>, comple
         (_, Ownership::ByLegacyName) => row.applied().is_some() && row.is_listed(None),
         (state, Ownership::ByUid) => {
             let whole = state == LoadBalancerState::Active && balancer.sync_state != SyncState::Drifted;
-            match balancer.applied_digest.as_deref() {
-                Some(digest) if whole && !row.is_elsewhere() => learn_applied(row, service, balancer, digest),
+            match &balancer.applied_digest {
+                digest if row.is_elsewhere() || state == LoadBalancerState::Deleting => {
+                    row.is_listed(digest.as_ref())
+                }
+                Some(digest) if whole => learn_applied(row, service, balancer, digest),
                 // Whoever keeps no digest may not know it; the record does.
                 None if whole && row.is_present() => false,
-                _ => row.is_listed(balancer.applied_digest.as_ref()),
+                digest => row.is_listed_in_doubt(digest.as_ref()),
             }
         }
     }
@@ -410,6 +413,7 @@ mod tests {
             Known::Absent => "absent",
             Known::Removed => "removed",
             Known::Asked { .. } => "asked",
+            Known::Applied(applied) if applied.doubt.service => "doubted",
             Known::Applied(applied) => &applied.digest,
         }
     }
@@ -428,7 +432,14 @@ mod tests {
             ("as known", same(), Some(listed()), true, (false, "d1")),
             ("as known, list incomplete", same(), Some(listed()), false, (false, "d1")),
             ("other digest", row(Some("d0")), Some(listed()), true, (true, "d1")),
-            ("drifted", same(), with(|one| one.sync_state = SyncState::Drifted), true, (true, "asked")),
+            ("drifted", same(), with(|one| one.sync_state = SyncState::Drifted), true, (true, "doubted")),
+            (
+                "drifted, digest not known",
+                same(),
+                with(|one| (one.sync_state, one.applied_digest) = (SyncState::Drifted, None)),
+                true,
+                (true, "doubted"),
+            ),
             (
                 "drift not known",
                 same(),
@@ -437,7 +448,7 @@ mod tests {
                 (false, "d1"),
             ),
             ("digest not known", same(), with(|one| one.applied_digest = None), true, (false, "d1")),
-            ("pending", fresh(), with(|one| one.state = S::Pending), true, (false, "asked")),
+            ("pending", fresh(), with(|one| one.state = S::Pending), true, (false, "doubted")),
             ("on its way out", same(), with(|one| one.state = S::Deleting), true, (true, "asked")),
             ("SW-17: said to be absent", same(), with(|one| one.state = S::Absent), true, (true, "absent")),
             ("SW-17: not in a complete list", same(), None, true, (true, "absent")),

@@ -212,9 +212,7 @@ impl Balancers {
         nodes: Vec<String>,
         unfinished: Unfinished,
     ) -> Result<Option<InProgress>, CloudError> {
-        let serves = |one: &LoadBalancer| {
-            one.state == LoadBalancerState::Active && one.sync_state != SyncState::Drifted
-        };
+        let serves = |one: &LoadBalancer| one.state == LoadBalancerState::Active;
         let refused = |reason| Err(answers::error(method::UPDATE, Some(reason)));
         match self.work.get(uid).map(|work| &work.goal) {
             Some(Goal::Ensured(..)) => refused(ErrorReason::ConcurrentOperation),

@@ -299,6 +299,11 @@ pub enum WriteError {
     Other(Box<Error>),
 }
 
+/// The client's errors, but for those of who it is, of time, and of too many requests.
+fn is_judgment(code: u16) -> bool {
+    (400..500).contains(&code) && ![401, 408, 409, 429].contains(&code)
+}
+
 /// A refusal in the apiserver's own words, those of a webhook among them.
 fn said(error: &Error) -> String {
     match error {
@@ -312,6 +317,16 @@ impl WriteError {
     #[must_use]
     pub fn is_stale(&self) -> bool {
         matches!(self, Self::Conflict | Self::Gone)
+    }
+
+    /// Whether the apiserver, or a webhook of its, judged what was sent, and does not take it: a part of it may pass.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Invalid(_) => true,
+            Self::Other(error) => matches!(**error, Error::Api(ref status) if is_judgment(status.code)),
+            Self::NotFound | Self::Gone | Self::Conflict | Self::NotLeading | Self::HeldBack(_) => false,
+        }
     }
 
     /// Interprets the error of a patch.

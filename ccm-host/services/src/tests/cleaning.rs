@@ -62,15 +62,16 @@ async fn a_deletion_that_cannot_be_written_is_told_and_repeated_at_the_pace_of_r
     world.take();
     world.cloud.set_annotations([("cloud/arn".to_owned(), "a1".to_owned())].into(), vec![]);
     for _ in 0..1_000 {
-        world.cluster.refuse_next("status", refusal(403, "Forbidden"));
+        world.cluster.refuse_next("status", refusal(500, "InternalError"));
     }
     world.cluster.change_service("web", |service| service["spec"]["type"] = json!("ClusterIP"));
     world.pass(A_WHILE).await;
     let (story, events) = world.take_with_events();
     let calls = story.iter().filter(|word| *word == "delete web-uid").count();
     assert!((2..=12).contains(&calls), "{calls} calls");
-    let told =
-        |event: &String| event.starts_with("SyncLoadBalancerFailed") && event.ends_with("Forbidden (403)");
+    let told = |event: &String| {
+        event.starts_with("SyncLoadBalancerFailed") && event.ends_with("InternalError (500)")
+    };
     assert!(events.iter().any(told), "{events:?}");
 }
 
@@ -328,7 +329,9 @@ async fn while_the_former_balancer_is_there_no_new_one_is_made() {
     let (story, events) = world.take_with_events();
     assert_eq!(story, ["delete web-uid"]);
     assert!(events[1].starts_with("DeleteLoadBalancerFailed"), "{events:?}");
-    assert_eq!(events.len(), 2);
+    let waits = "SyncLoadBalancerFailed: Error syncing load balancer: another load balancer of this name is removed first: ";
+    assert!(events[2].starts_with(waits), "the new one says what it waits for: {events:?}");
+    assert_eq!(events.len(), 3);
     world.pass(A_WHILE).await;
     assert_eq!(world.take()[..3], ["delete web-uid", "finalizer added", "ensure web n1"]);
 }

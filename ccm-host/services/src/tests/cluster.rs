@@ -172,7 +172,7 @@ impl Cluster {
         self.api.world().object::<core::Node>("", name).is_some()
     }
 
-    /// Refuses the next patch of that kind (`finalizers` or `status`).
+    /// Refuses the next patch of `finalizers`, of the `status`, or with `annotations`.
     pub(super) fn refuse_next(&self, what: &'static str, refusal: Refusal) {
         self.state.lock().refusals.push_back((what, refusal));
     }
@@ -212,8 +212,12 @@ impl State {
             }
             Verb::Patch if asked.resource == "services" => {
                 let body = asked.json();
-                let what = if body.is_array() { "finalizers" } else { "status" };
-                let at = self.refusals.iter().position(|(refused, _)| *refused == what);
+                let is_hit = |what| match what {
+                    "finalizers" => body.is_array(),
+                    "annotations" => !body["metadata"]["annotations"].is_null(),
+                    _ => !body.is_array(),
+                };
+                let at = self.refusals.iter().position(|(refused, _)| is_hit(*refused));
                 let refused = at.and_then(|at| self.refusals.remove(at));
                 self.patch = Some(Write { word: word(&body), calls_before });
                 refused.map(|(_, refusal)| Fault::Refuse(refusal))

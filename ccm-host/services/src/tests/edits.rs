@@ -12,7 +12,7 @@ use super::{
 };
 use crate::nodes::EXCLUDE_LABEL;
 use ccm_cloud::{
-    ErrorReason, InProgress,
+    ErrorReason, InProgress, SyncState,
     fake::{Call, error, method},
 };
 
@@ -42,6 +42,13 @@ fn refuses_edits(world: &World, reason: Option<ErrorReason>) {
 
 fn updates(world: &World) -> Vec<String> {
     world.calls().into_iter().filter(|call| call.starts_with("update")).collect()
+}
+
+/// Somebody changes the balancer behind the provider's back.
+fn drift(world: &World) {
+    let mut balancer = world.cloud.balancers().remove("web-uid").unwrap();
+    balancer.sync_state = SyncState::Drifted;
+    world.cloud.set_balancer(balancer);
 }
 
 /// The digest that the last call beginning with `begin` carried.
@@ -179,6 +186,23 @@ async fn nodes_follow_after_a_restart_though_the_edit_still_fails() {
     assert!(world.count("ensure") <= 3, "{:?}", world.calls());
 }
 
+/// S2: what was changed behind the provider's back stays so for as long as Ensures fail, also after a restart.
+#[tokio::test(start_paused = true)]
+async fn nodes_follow_while_drift_cannot_be_mended() {
+    let mut world = made().await;
+    refuses_edits(&world, Some(ErrorReason::UnsupportedFeature));
+    drift(&world);
+    world.pass(A_SWEEP).await;
+    rotate(&world, "n1", "n3");
+    world.pass(SOON).await;
+    assert_eq!(world.cloud.backends_of("web-uid"), ["n2", "n3"], "{:?}", world.calls());
+    world.stop().await;
+    rotate(&world, "n2", "n4");
+    world.start();
+    world.pass(SOON).await;
+    assert_eq!(world.cloud.backends_of("web-uid"), ["n3", "n4"], "{:?}", world.calls());
+}
+
 /// A step in the life of a Service with a balancer, while its cloud refuses every edit.
 #[derive(Debug, Clone)]
 enum Step {
@@ -189,6 +213,8 @@ enum Step {
     Exclude(&'static str),
     Refuse(Option<ErrorReason>),
     Pass(u64),
+    Drift,
+    Sweep,
     Restart,
 }
 
@@ -203,7 +229,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => name().prop_map(Step::Exclude),
         2 => prop::sample::select(reasons.to_vec()).prop_map(Step::Refuse),
         4 => (0..40_000_u64).prop_map(Step::Pass),
-        1 => Just(Step::Restart),
+        1 => prop::sample::select(vec![Step::Drift, Step::Sweep, Step::Restart]),
     ]
 }
 
@@ -222,6 +248,8 @@ async fn carry_out(world: &mut World, step: &Step) {
         Step::Leave(_) | Step::Exclude(_) => {}
         Step::Refuse(reason) => refuses_edits(world, reason),
         Step::Pass(milliseconds) => world.pass(Duration::from_millis(milliseconds)).await,
+        Step::Drift => drift(world),
+        Step::Sweep => world.pass(A_SWEEP).await,
         Step::Restart => {
             world.stop().await;
             world.start();

@@ -225,9 +225,40 @@ async fn annotations_that_are_refused_cost_only_themselves() {
     world.pass(A_WHILE).await;
     let (story, events) = world.take_with_events();
     assert_eq!(story, ["finalizer added", "ensure web n1", "status 192.0.2.1"], "no second try");
-    let told = events.iter().filter(|event| event.contains("the apiserver refuses annotations")).count();
+    let told =
+        events.iter().filter(|event| event.contains("failed to write annotations of the provider")).count();
     assert_eq!((told, events.last().map(String::as_str)), (1, Some("EnsuredLoadBalancer")), "{events:?}");
     assert_eq!(world.metric("ccm_service_pending"), "0");
+}
+
+/// A policy of the cluster that knows no such annotation refuses the whole patch that has it.
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_refuses_an_annotation_keeps_no_address_back() {
+    let world = World::settled([node("n1")]).await;
+    world.cloud.set_annotations([("cloud/arn".to_owned(), "a1".to_owned())].into(), Vec::new());
+    // The whole, and then the part that it is about.
+    world.cluster.refuse_next("annotations", refusal(403, "Forbidden"));
+    world.cluster.refuse_next("annotations", refusal(403, "Forbidden"));
+    world.cluster.put(lb("web"));
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["finalizer added", "ensure web n1", "status 192.0.2.1"]);
+    let told = events.iter().filter(|event| event.contains("failed to write annotations of the provider"));
+    assert_eq!(told.count(), 1, "{events:?}");
+}
+
+/// SW-26: told once it is true and written, however late that is.
+#[tokio::test(start_paused = true)]
+async fn an_ensure_whose_addresses_are_written_later_is_told_then() {
+    let world = World::settled([]).await;
+    world.cluster.refuse_next("status", refusal(500, "InternalError"));
+    world.cluster.put(lb("web"));
+    world.pass(A_WHILE).await;
+    let (story, events) = world.take_with_events();
+    assert_eq!(story, ["finalizer added", "ensure web ", "status 192.0.2.1"]);
+    for reason in ["EnsuredLoadBalancer", "UnAvailableLoadBalancer"] {
+        assert_eq!(events.iter().filter(|one| one.starts_with(reason)).count(), 1, "{reason}: {events:?}");
+    }
 }
 
 /// The apiserver wrongly reported the Service as gone: the sweep reconciles it again.

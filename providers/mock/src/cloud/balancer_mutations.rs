@@ -193,7 +193,6 @@ impl State {
         };
         let mut balancer = match self.own_balancer(cluster_uid, uid) {
             None => return needs("it does not exist"),
-            Some(balancer) if balancer.drifted => return needs("it has drifted"),
             Some(balancer) if balancer.state == BalancerState::Deleting => {
                 return needs("it is being deleted");
             }

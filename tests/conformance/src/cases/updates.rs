@@ -12,7 +12,6 @@ use crate::{
 };
 
 const MACHINE: &[&str] = &["create-instance", "terminate-instance"];
-const NEEDS_ENSURE: &[&str] = &["| absent, drifted, or must be rebuilt | OK, item error | NEEDS_ENSURE"];
 
 pub(super) const CASES: &[Case] = &[
     Case::new(
@@ -27,16 +26,16 @@ pub(super) const CASES: &[Case] = &[
     Case::new("UPD-02", LoadBalancers, "a balancer that is absent is never made: NEEDS_ENSURE", &[], &absent)
         .words(&[
             "The RPC never creates a load balancer.",
-            "| absent, drifted, or must be rebuilt | OK, item error | NEEDS_ENSURE",
+            "| absent, or must be rebuilt | OK, item error | NEEDS_ENSURE",
         ]),
     Case::new(
         "UPD-03",
         LoadBalancers,
-        "a balancer that drifted is NEEDS_ENSURE, or is mended",
+        "a balancer that drifted is NEEDS_ENSURE, or takes its nodes and hides no drift",
         &[],
         &drifted,
     )
-    .words(NEEDS_ENSURE)
+    .words(&["it stays DRIFTED, and an Ensure mends the rest."])
     .hooks(&["make-drift", "create-instance", "terminate-instance"])
     .extended(),
     Case::new(

@@ -87,7 +87,8 @@ type LoadBalancersClient interface {
 	// never splits a set.
 	//
 	// A failed Ensure is no reason for NEEDS_ENSURE, and neither is a restart of the provider: the load balancer follows its
-	// nodes as it was applied. The item has the Service as applied where the host knows it, otherwise the current one.
+	// nodes as it was applied. Neither is drift, where the cloud can give it nodes all the same: it stays DRIFTED, and an Ensure
+	// mends the rest. The item has the Service as applied where the host knows it, otherwise the current one.
 	//
 	// The response MUST contain each service uid exactly once and no other. [R:batch-keys]
 	//
@@ -96,7 +97,7 @@ type LoadBalancersClient interface {
 	// | done, or nothing to do                 | OK, item UPDATED     |                        | records it                 |
 	// | still running                          | OK, item in_progress |                        | repeats the request        |
 	// | the Service was edited in the meantime | OK, item UPDATED     |                        | records it; the edit waits |
-	// | absent, drifted, or must be rebuilt    | OK, item error       | NEEDS_ENSURE           | calls Ensure               |
+	// | absent, or must be rebuilt             | OK, item error       | NEEDS_ENSURE           | calls Ensure               |
 	// | a newer revision was accepted          | OK, item error       | STALE_REVISION         | compares digests again     |
 	// | too many items                         | INVALID_ARGUMENT     | BATCH_TOO_LARGE        | splits                     |
 	// | a former leader calls                  | FAILED_PRECONDITION  | STALE_LEADER           | freezes, reads its Lease   |
@@ -252,7 +253,8 @@ type LoadBalancersServer interface {
 	// never splits a set.
 	//
 	// A failed Ensure is no reason for NEEDS_ENSURE, and neither is a restart of the provider: the load balancer follows its
-	// nodes as it was applied. The item has the Service as applied where the host knows it, otherwise the current one.
+	// nodes as it was applied. Neither is drift, where the cloud can give it nodes all the same: it stays DRIFTED, and an Ensure
+	// mends the rest. The item has the Service as applied where the host knows it, otherwise the current one.
 	//
 	// The response MUST contain each service uid exactly once and no other. [R:batch-keys]
 	//
@@ -261,7 +263,7 @@ type LoadBalancersServer interface {
 	// | done, or nothing to do                 | OK, item UPDATED     |                        | records it                 |
 	// | still running                          | OK, item in_progress |                        | repeats the request        |
 	// | the Service was edited in the meantime | OK, item UPDATED     |                        | records it; the edit waits |
-	// | absent, drifted, or must be rebuilt    | OK, item error       | NEEDS_ENSURE           | calls Ensure               |
+	// | absent, or must be rebuilt             | OK, item error       | NEEDS_ENSURE           | calls Ensure               |
 	// | a newer revision was accepted          | OK, item error       | STALE_REVISION         | compares digests again     |
 	// | too many items                         | INVALID_ARGUMENT     | BATCH_TOO_LARGE        | splits                     |
 	// | a former leader calls                  | FAILED_PRECONDITION  | STALE_LEADER           | freezes, reads its Lease   |
