@@ -7,6 +7,7 @@ use futures::{
     future::{BoxFuture, join_all},
 };
 use kube::Client;
+use prometheus_client::registry::Registry;
 
 use crate::manager::{flags::Settings, health::Probe, process::Process};
 use ccm_cloud::{Family, Provider, Providers, Wishes};
@@ -38,13 +39,18 @@ impl Caches {
         }
         let services = kept().filter_map(|kept| kept.services).reduce(|all, one| all.union(&one));
         let with_services = services.is_some();
+        let with_certificate_requests = kept().any(|kept| kept.certificate_requests);
+        let with_volumes = kept().any(|kept| kept.volumes);
+        // A kind that is not watched has no metrics: that its watch is not open is no news.
+        let unseen = KubeMetrics::register(&mut Registry::default());
+        let of = |is_watched| if is_watched { &metrics.cache } else { &unseen.cache };
         let nodes = Cache::new(nodes, &metrics.cache);
-        let services = Cache::new(services.unwrap_or_default(), &metrics.cache);
+        let services = Cache::new(services.unwrap_or_default(), of(with_services));
         Self {
-            certificate_requests: Cache::new(Keep::default(), &metrics.cache),
-            with_certificate_requests: kept().any(|kept| kept.certificate_requests),
-            volumes: Cache::new(Keep::default(), &metrics.cache),
-            with_volumes: kept().any(|kept| kept.volumes),
+            certificate_requests: Cache::new(Keep::default(), of(with_certificate_requests)),
+            with_certificate_requests,
+            volumes: Cache::new(Keep::default(), of(with_volumes)),
+            with_volumes,
             wishes: Arc::new(Wishes::new(providers.clone(), nodes.clone(), services.clone())),
             nodes,
             services,

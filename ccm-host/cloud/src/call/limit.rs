@@ -262,7 +262,9 @@ impl State {
             return if left > LONGEST_WAIT { Admission::Refused(left) } else { Admission::After(left) };
         }
         self.recover(now);
-        if !self.shares.is_turn_of(kind, self.effective) {
+        // Who has to wait for the end of a pause keeps nobody else waiting.
+        let may_go = |index: usize| self.paused_until[index].is_none_or(|until| until <= now);
+        if !self.shares.is_turn_of(kind, self.effective, may_go) {
             return match self.relief_until {
                 Some(until) => Admission::After(until.saturating_duration_since(now)),
                 None => Admission::WhenItChanges,
@@ -362,10 +364,11 @@ impl Shares {
     }
 
     /// Whether a waiting kind gets the next permit under this limit.
-    fn is_turn_of(&self, kind: Kind, limit: u32) -> bool {
+    fn is_turn_of(&self, kind: Kind, limit: u32, may_go: impl Fn(usize) -> bool) -> bool {
         let mine = kind as usize;
         let goes_before = |(index, share): (usize, &KindShare)| {
-            index != mine && share.waits && share.served < self.kinds[mine].served && self.fits(index, limit)
+            let is_next = share.waits && share.served < self.kinds[mine].served;
+            index != mine && is_next && may_go(index) && self.fits(index, limit)
         };
         self.fits(mine, limit) && !self.kinds.iter().enumerate().any(goes_before)
     }

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
+use prost::Message as _;
 
 use crate::findings::{Findings, rule, shown};
 use crate::{
@@ -18,6 +19,10 @@ use crate::{
 const MOST_PAGES: usize = 10_000;
 /// No cluster has more of anything.
 const MOST_ITEMS: usize = 500_000;
+/// All pages of a list have no more than this on the wire: a provider must not fill the memory of the others.
+const MOST_BYTES: usize = 256 << 20;
+/// A list keeps no more sentences about what it lacks.
+const MOST_REJECTED: usize = 100;
 /// A list keeps no more of the locations that could not be listed.
 const MOST_UNREACHABLE: usize = 1_000;
 /// The contract's limit.
@@ -110,7 +115,10 @@ async fn once<Q: PagedRpc, I>(
             link.call(session, None, request.clone()).await
         };
         let page = match answer {
-            Ok(answer) => Q::open(answer),
+            Ok(answer) => {
+                walk.bytes += answer.encoded_len();
+                Q::open(answer)
+            }
             // Continue the same walk with smaller pages.
             Err(error) if error.is_too_large() && page_size > 1 => {
                 page_size /= 2;
@@ -127,8 +135,7 @@ async fn once<Q: PagedRpc, I>(
             walk.listed.complete = false;
             break;
         }
-        if !tokens.insert(token.clone()) || tokens.len() > MOST_PAGES || walk.listed.items.len() > MOST_ITEMS
-        {
+        if !tokens.insert(token.clone()) || tokens.len() > MOST_PAGES || walk.is_too_long() {
             link.metrics.violation(rule::PAGE_WALK_ENDS);
             walk.listed.complete = false;
             break;
@@ -151,13 +158,20 @@ struct Walk<'a, I> {
     listed: Listed<I>,
     /// Where the item with each key is.
     places: HashMap<String, usize>,
+    /// What was read of it, rejected or not.
+    bytes: usize,
+    read: usize,
 }
 
 impl<'a, I> Walk<'a, I> {
     fn new(link: &'a Link, method: &'static str) -> Self {
         let listed =
             Listed { items: Vec::new(), complete: true, unreachable: Vec::new(), rejected: Vec::new() };
-        Self { link, method, listed, places: HashMap::new() }
+        Self { link, method, listed, places: HashMap::new(), bytes: 0, read: 0 }
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.read > MOST_ITEMS || self.bytes > MOST_BYTES
     }
 
     /// Takes in a page and returns the token of the next one.
@@ -167,6 +181,7 @@ impl<'a, I> Walk<'a, I> {
         is_meant: impl Fn(&G) -> bool,
         read: impl Fn(G, &mut Findings) -> Option<(String, I)>,
     ) -> String {
+        self.read += page.items.len();
         let listed = &mut self.listed;
         for given in page.items.into_iter().filter(is_meant) {
             self.link.metrics.checked(|findings| {
@@ -185,7 +200,8 @@ impl<'a, I> Walk<'a, I> {
                         }
                     },
                 }
-                listed.rejected.append(&mut findings.rejected);
+                let room = MOST_REJECTED - listed.rejected.len();
+                listed.rejected.extend(findings.rejected.drain(..).take(room));
             });
         }
         listed.complete &= page.unreachable.is_empty();

@@ -100,6 +100,11 @@ impl Link {
         }
     }
 
+    /// Once the time is over for which the provider was told to believe this process, it does not: nobody has to wait for it.
+    pub(super) fn is_believed_no_longer(&self) {
+        self.led.lock().take_if(|led| led.end <= Instant::now());
+    }
+
     fn led(&self) -> Option<Fencing> {
         self.led.lock().as_ref().map(|led| led.fencing.clone())
     }

@@ -3,6 +3,8 @@
 //! In: the names of its services. Out: the highest version of each that both sides name (D5), or a sentence that says
 //! which side to upgrade. Parsed names are compared, never version strings.
 
+use crate::findings::shown;
+
 #[cfg(test)]
 mod tests;
 
@@ -72,7 +74,7 @@ pub(crate) fn negotiate(names: &[String]) -> Result<Served, NegotiationError> {
 fn negotiate_with(names: &[String], spoken: &[&'static str]) -> Result<Served, NegotiationError> {
     let theirs: Vec<(&str, &str)> = names.iter().filter_map(|name| split(name)).collect();
     if theirs.is_empty() {
-        return Err(NegotiationError::NothingServed(names.to_vec()));
+        return Err(NegotiationError::NothingServed(some(names)));
     }
     let mut served = Served::default();
     for service in SERVICES {
@@ -91,14 +93,19 @@ fn negotiate_with(names: &[String], spoken: &[&'static str]) -> Result<Served, N
     }
     Err(match served.unusable.into_iter().find(|unusable| unusable.service == "CloudProvider") {
         Some(unusable) => NegotiationError::NoCommonVersion(unusable),
-        None => NegotiationError::NoCloudProvider(names.to_vec()),
+        None => NegotiationError::NoCloudProvider(some(names)),
     })
+}
+
+/// As many of a provider's words as people read.
+fn some(words: &[impl AsRef<str>]) -> Vec<String> {
+    words.iter().take(16).map(|word| shown(word.as_ref(), 128)).collect()
 }
 
 fn no_common(service: &'static str, theirs: &[&str], spoken: &[&'static str]) -> NoCommonVersion {
     let highest = spoken.last().and_then(|version| rank(version));
     let newer = theirs.iter().all(|version| rank(version) > highest);
-    NoCommonVersion { service, theirs: theirs.iter().map(|&version| version.to_owned()).collect(), newer }
+    NoCommonVersion { service, theirs: some(theirs), newer }
 }
 
 fn split(name: &str) -> Option<(&str, &str)> {

@@ -71,6 +71,7 @@ async fn forever(link: &Link) -> Infallible {
                 }
             },
         };
+        link.is_believed_no_longer();
         if let Some(why) = failed {
             link.metrics.connect_failed();
             link.publish(ProviderStatus::Disconnected(why));

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{client::Grpc, transport::Channel};
 
 use super::{connect::Connection, negotiate::Served};
-use crate::findings::{Findings, duration, rule};
+use crate::findings::{Findings, duration, rule, shown};
 use crate::{
     ProviderInfo,
     call::limit::most_of_a_kind,
@@ -205,11 +205,11 @@ fn info(
     // Without an epoch a restart is undetectable: every connection counts as one.
     let epoch = match hello.process_epoch {
         none if none.is_empty() => uuid::Uuid::new_v4().to_string(),
-        epoch => epoch,
+        epoch => shown(&epoch, LONGEST_NAME),
     };
     ProviderInfo {
-        name: hello.name,
-        vendor_version: hello.vendor_version,
+        name: shown(&hello.name, LONGEST_NAME),
+        vendor_version: shown(&hello.vendor_version, LONGEST_NAME),
         epoch,
         provider_id_prefixes: hello.provider_id_prefixes,
         instances: served.has("Instances"),
@@ -268,6 +268,8 @@ const MOST_KEYS: usize = 256;
 const LONGEST_KEY: usize = 318;
 /// Maximum length of `Wants.load_balancer_settings`.
 const LONGEST_SETTINGS: usize = 64;
+/// What a provider says of itself is cut to this many bytes.
+const LONGEST_NAME: usize = 253;
 
 /// Maximum prefixes of a provider's IDs, and the maximum length of each.
 const MOST_PREFIXES: usize = 16;

@@ -296,6 +296,9 @@ async fn all_is_done(cluster: &Cluster, round: usize) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn streaming_lists_that_go_while_the_host_runs_hold_up_no_node() -> Result<()> {
     let cluster = quick().start().await?;
+    let metrics = cluster.host_metrics().await?;
+    let is_lost = |line: &&str| line.starts_with("ccm_cache_watching{") && line.ends_with(" 0");
+    assert_eq!(metrics.lines().find(is_lost), None, "kinds that no controller needs are not missed");
     cluster.cloud()?.create_instance("node-a", "zone-a").await?;
     // The host does not watch it, so its watches are at a version that the restarted apiserver does not have.
     cluster

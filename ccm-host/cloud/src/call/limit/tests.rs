@@ -104,6 +104,25 @@ async fn a_pause_holds_for_what_it_names() {
     assert_eq!(limiter.permit(&method::BATCH_ENSURE_ROUTES).await.unwrap_err(), minute, "the safe choice");
 }
 
+/// K9: who waits for the end of a short pause keeps nobody waiting that it does not name.
+#[tokio::test(start_paused = true)]
+async fn a_short_pause_holds_up_no_other_kind() {
+    let limiter = limiter(&limits(10, None));
+    drop(limiter.permit(&method::BATCH_ENSURE_ROUTES).await.unwrap());
+    let begun = Instant::now();
+    limiter.pause(Class::Mutation, "LoadBalancers", Duration::from_secs(3), begun);
+    let routes = async {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        for _ in 0..3 {
+            drop(limiter.permit(&method::BATCH_ENSURE_ROUTES).await.unwrap());
+        }
+        begun.elapsed()
+    };
+    let (ensured, routes) = tokio::join!(limiter.permit(&method::ENSURE_LOAD_BALANCER), routes);
+    assert!(ensured.is_ok() && begun.elapsed() >= Duration::from_secs(3));
+    assert!(routes < Duration::from_secs(1), "{routes:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_long_pause() {
     let limiter = limiter(&limits(10, None));
@@ -162,7 +181,7 @@ mod shares {
     fn take(shares: &mut Shares, kind: Kind, limit: u32) -> u32 {
         (0..limit)
             .take_while(|_| {
-                let turn = shares.is_turn_of(kind, limit);
+                let turn = shares.is_turn_of(kind, limit, |_| true);
                 if turn {
                     shares.begun(kind);
                 }
@@ -205,7 +224,7 @@ mod shares {
         two.iter().for_each(|kind| shares.waits(*kind, true));
         let mut order = Vec::new();
         for _ in 0..6 {
-            let next = *two.iter().find(|kind| shares.is_turn_of(**kind, 1)).unwrap();
+            let next = *two.iter().find(|kind| shares.is_turn_of(**kind, 1, |_| true)).unwrap();
             shares.begun(next);
             shares.ended(next);
             order.push(next);
@@ -215,7 +234,7 @@ mod shares {
         assert_ne!(order[0], order[1]);
         shares.waits(Kind::LoadBalancers, false);
         assert!((0..3).all(|_| {
-            let turn = shares.is_turn_of(Kind::Deletions, 1);
+            let turn = shares.is_turn_of(Kind::Deletions, 1, |_| true);
             shares.begun(Kind::Deletions);
             shares.ended(Kind::Deletions);
             turn
