@@ -474,9 +474,12 @@ impl Controller {
             self.warn(service, sync_failed(rejected));
         }
         let done = ensured.in_progress.is_none();
+        let had_none = call.subject.view.service.ingress.is_empty();
         self.rows.change(call.at, &service.key, |row| {
-            // While the work is in progress, an empty answer means "not known yet", so the published status stays.
-            if done || !ingress.is_empty() {
+            // While the work is in progress, an empty answer means "not known yet", so the published status stays. Where there
+            // was no address, an empty answer takes none: somebody else may give the Service its address, as kube-vip does.
+            let takes_some = !had_none || row.status.ingress.as_ref().is_some_and(|known| !known.is_empty());
+            if !ingress.is_empty() || (done && takes_some) {
                 row.status.ingress = Some(ingress);
             }
             row.status.wants(ensured.effects);

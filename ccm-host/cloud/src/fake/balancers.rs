@@ -37,6 +37,7 @@ pub(super) struct Balancers {
     /// The highest accepted.
     revisions: HashMap<String, u64>,
     early_addresses: bool,
+    without_addresses: bool,
 }
 
 #[derive(Debug)]
@@ -103,6 +104,11 @@ impl FakeProvider {
     /// Answers about work in progress have the address.
     pub fn early_addresses(&self) {
         self.state.lock().balancers.early_addresses = true;
+    }
+
+    /// Balancers have no addresses of their own, as where an agent on the nodes gives Services theirs.
+    pub fn without_addresses(&self) {
+        self.state.lock().balancers.without_addresses = true;
     }
 
     pub(super) fn list(&self) -> Listed<LoadBalancer> {
@@ -283,7 +289,7 @@ impl Balancers {
             ip_mode: Some("VIP".to_owned()),
             ..Ingress::default()
         };
-        self.addresses.get(uid).map(entry).into_iter().collect()
+        self.addresses.get(uid).filter(|_| !self.without_addresses).map(entry).into_iter().collect()
     }
 }
 

@@ -231,6 +231,22 @@ async fn annotations_that_are_refused_cost_only_themselves() {
     assert_eq!(world.metric("ccm_service_pending"), "0");
 }
 
+/// kube-vip's provider only says which address it chose; an agent on the nodes writes it into the status.
+#[tokio::test(start_paused = true)]
+async fn an_address_that_somebody_else_gives_the_service_stays() {
+    let world = World::settled([node("n1")]).await;
+    world.cloud.without_addresses();
+    world.cluster.put(lb("web"));
+    world.pass(A_WHILE).await;
+    let theirs = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.77"}]}});
+    world.cluster.change_service("web", |service| service["status"] = theirs.clone());
+    world.cluster.put(node("n2"));
+    world.pass(A_SWEEP).await;
+    assert_eq!(world.cluster.service("web").unwrap()["status"]["loadBalancer"], theirs["loadBalancer"]);
+    let wrote = world.take();
+    assert!(!wrote.iter().any(|word| word.starts_with("status")), "{wrote:?}");
+}
+
 /// A policy of the cluster that knows no such annotation refuses the whole patch that has it.
 #[tokio::test(start_paused = true)]
 async fn a_webhook_that_refuses_an_annotation_keeps_no_address_back() {
