@@ -29,7 +29,9 @@ impl Controller {
         let cidrs = match &self.source {
             CidrSource::Ranges(ledger) => match self.allot(ledger, node) {
                 Allotment::Cidrs(cidrs) => cidrs,
-                Allotment::Exhausted(cluster) => return Ok(vec![problem::exhausted(&cluster)]),
+                Allotment::Exhausted(cluster, widest) => {
+                    return Ok(vec![problem::exhausted(&cluster, widest.as_ref())]);
+                }
                 Allotment::Contested | Allotment::Nothing => return Ok(Vec::new()),
             },
             CidrSource::Cloud { cluster } => match self.ask(node, cluster).await {

@@ -48,7 +48,8 @@ pub(super) enum Allotment {
     /// One for each cluster CIDR, in their order.
     Cidrs(Vec<IpNet>),
     /// This cluster CIDR has no free block; the node is woken when one is free.
-    Exhausted(IpNet),
+    /// This cluster CIDR has no free block. If a node holds several: its name and the widest of its podCIDRs.
+    Exhausted(IpNet, Option<(String, IpNet)>),
     /// Another node has the proposed CIDRs: the proposal must be given back.
     Contested,
     /// The node has podCIDRs already, or is gone.
@@ -128,12 +129,12 @@ impl Ledger {
             Holding::Nothing => {}
         }
         let mut found = Vec::with_capacity(self.sets.len());
-        for set in &self.sets {
+        for (index, set) in self.sets.iter().enumerate() {
             match set.free() {
                 Some(free) => found.push(free),
                 None => {
                     self.waiting.insert(uid);
-                    return Allotment::Exhausted(*set.grid().cluster());
+                    return Allotment::Exhausted(*set.grid().cluster(), self.widest(index));
                 }
             }
         }
@@ -148,6 +149,17 @@ impl Ledger {
             entry.holding = Holding::Proposed(claims);
         }
         Allotment::Cidrs(cidrs)
+    }
+
+    /// The node that holds most blocks of a cluster CIDR by one podCIDR, if that is more than one.
+    fn widest(&self, set: usize) -> Option<(String, IpNet)> {
+        let claims = self.nodes.values().flat_map(|entry| {
+            entry.holding.claims().iter().filter(|claim| claim.set == set).map(|claim| (&entry.name, claim))
+        });
+        let beyond_one =
+            |(_, claim): &(&String, &Occupied)| claim.blocks.last.saturating_sub(claim.blocks.first);
+        let widest = claims.max_by_key(beyond_one).filter(|one| beyond_one(one) > 0)?;
+        Some((widest.0.clone(), widest.1.network))
     }
 
     /// Takes back a proposal that certainly was not, and will not be, written.

@@ -40,10 +40,13 @@ pub(super) fn of_services(network: &IpNet) -> Report {
     stays("OfServices", CONFLICT, what)
 }
 
-/// No block of this cluster CIDR is free.
-pub(super) fn exhausted(cluster: &IpNet) -> Report {
+/// No block of this cluster CIDR is free. `widest`: the node that holds most of them.
+pub(super) fn exhausted(cluster: &IpNet, widest: Option<&(String, IpNet)>) -> Report {
+    let whose = widest.map_or_else(String::new, |(name, network)| {
+        format!("; node {name:?} alone holds {network}: delete that Node if it should not")
+    });
     let what = format!(
-        "the cluster CIDR {cluster} has no block left for this node: it gets one when another node goes"
+        "the cluster CIDR {cluster} has no block left for this node: it gets one when another node goes{whose}"
     );
     Report::blocked("Exhausted", what, Retry::Wait).warning(NOT_AVAILABLE)
 }

@@ -42,7 +42,10 @@ impl Ledger {
     fn ask(&mut self, name: &str) -> String {
         match self.allot(&node(name).uid) {
             Allotment::Cidrs(cidrs) => cidrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
-            Allotment::Exhausted(cluster) => format!("exhausted {cluster}"),
+            Allotment::Exhausted(cluster, None) => format!("exhausted {cluster}"),
+            Allotment::Exhausted(cluster, Some((name, network))) => {
+                format!("exhausted {cluster} by {name} {network}")
+            }
             Allotment::Contested => "contested".to_owned(),
             Allotment::Nothing => "nothing".to_owned(),
         }
@@ -212,6 +215,17 @@ fn what_may_have_been_written_stays_the_nodes() {
     assert_eq!(ledger.occupied(), [2.0 / 256.0], "the proposal is free, what stands in the node is not");
     ledger.see(&node("a"));
     assert_eq!(ledger.ask("a"), "nothing", "a cache that lags does not undo what is known");
+}
+
+/// A kubelet may register its Node with any podCIDRs: who gets none is told who has them.
+#[test]
+fn who_holds_many_blocks_is_named() {
+    let mut ledger = ledger(&["10.10.0.0/22>24"], &[]);
+    ledger.see(&with("a", &["10.10.0.0/24"]));
+    ledger.see(&with("greedy", &["10.10.0.0/22"]));
+    assert_eq!(ledger.join("c"), "exhausted 10.10.0.0/22 by greedy 10.10.0.0/22");
+    ledger.leave("greedy");
+    assert_eq!(ledger.ask("c"), "10.10.1.0/24");
 }
 
 /// IPAM-25, NW-28.
