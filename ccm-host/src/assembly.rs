@@ -35,6 +35,7 @@ use ccm_kube::{
     ClientOptions, Events, KubeMetrics, WritePressure, Writer,
     client::{self, Recognition},
     election::{self, Leadership, Leading, Lock},
+    events::{EventType, Regarding},
     shadow::{self, Shadow},
 };
 use ccm_reconcile::{Parts, ReportMetrics};
@@ -114,7 +115,7 @@ async fn start_with(
         providers::start(process, cluster, gates, &cloud_metrics, dialer)
     };
     if let Some(leading) = leading {
-        start_election(process, electing, (leading, leadership.clone()), providers.clone());
+        start_election(process, electing, (leading, leadership.clone()), providers.clone(), &events);
     }
     let caches = Caches::new(process.settings(), &providers, &metrics);
     let writer = Writer::new(client.clone(), pressure.clone());
@@ -254,10 +255,21 @@ fn start_election(
     client: &Client,
     ends: (watch::Sender<Leading>, Leadership),
     providers: Providers,
+    events: &Events,
 ) {
     let settings = process.settings().election.clone();
     let is_fit = move || providers.all().iter().any(|one| !one.status(Family::Instances).borrow().is_away());
-    let lock = Lock::new(client.clone(), settings.clone(), identity(), Box::new(is_fit));
+    let recorder = events.recorder("cloud-controller-manager");
+    let (namespace, name) =
+        (settings.leader_elect_resource_namespace.clone(), settings.leader_elect_resource_name.clone());
+    let tell = move |uid: &str, message| {
+        let lease = Regarding {
+            api_version: "coordination.k8s.io/v1",
+            ..Regarding::core("Lease", Some(&namespace), &name, uid)
+        };
+        recorder.record(lease, EventType::Normal, "LeaderElection", message);
+    };
+    let lock = Lock::new(client.clone(), settings.clone(), identity(), Box::new(is_fit), Box::new(tell));
     let health = lock.health();
     process.checks().add(Probe::Ready, "lease", move || health.check());
     let metrics = process.metrics().register(election::Metrics::register);

@@ -17,6 +17,7 @@ import (
 	"cloudprovider.ccm/sdk/internal/checks"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
@@ -25,6 +26,8 @@ import (
 const (
 	// handshakeWithin is how long a silent client may hold a connection.
 	handshakeWithin = 10 * time.Second
+	// pingsAtLeast is how often a client may ping; a host does every 15 s.
+	pingsAtLeast = 5 * time.Second
 	// leastTime is the time that starting and answering a call takes.
 	leastTime = 2 * time.Millisecond
 	// stepDownWithin is how long a leader may take to step down once no mutation runs any more.
@@ -186,6 +189,8 @@ func (s *Server) servers(core *core) (main, refusing *grpc.Server) {
 		grpc.ConnectionTimeout(handshakeWithin),
 		grpc.MaxRecvMsgSize(provider.advertised.messageBytes),
 		grpc.MaxSendMsgSize(provider.advertised.messageBytes),
+		// A host pings over TCP also while nothing happens; by default that is taken for an attack, and ends the connection.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsAtLeast, PermitWithoutStream: true}),
 		grpc.ChainStreamInterceptor(observer.stream),
 	}
 	refusing = grpc.NewServer(slices.Concat(common, []grpc.ServerOption{grpc.UnknownServiceHandler(refuse)})...)

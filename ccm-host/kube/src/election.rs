@@ -41,7 +41,7 @@ use ccm_base::{
     metric::Declare,
 };
 use lock::Renewal;
-pub use lock::{Fitness, Health, Lock};
+pub use lock::{Fitness, Health, Lock, Tell};
 
 /// Time for the providers to hear that this process no longer leads.
 pub const LAST_WORD: Duration = Duration::from_secs(1);
@@ -302,7 +302,9 @@ pub async fn run(
         () = stop.cancelled() => Ok(()),
         lost = compete(&lock, &settings, &metrics, &leading) => lost,
     };
-    leading.send_replace(Leading::No);
+    if matches!(leading.send_replace(Leading::No), Leading::Until { .. }) {
+        lock.tell("stopped leading");
+    }
     metrics.leads(&settings.leader_elect_resource_name, false);
     if ended.as_ref().err().is_none_or(anyhow::Error::is::<HandsOver>) {
         leadership.believers.close();
@@ -356,6 +358,7 @@ async fn compete(
     };
     drop(watch);
     tracing::info!(lease = lock.name(), epoch = fencing.epoch, "leads");
+    lock.tell("became leader");
     metrics.leads(&settings.leader_elect_resource_name, true);
     let mut end = asked + settings.leader_elect_renew_deadline;
     let (mut unfit_since, mut seeks) = (None, false);

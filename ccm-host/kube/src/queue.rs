@@ -97,7 +97,7 @@ impl<K: Key> WorkQueue<K> {
         self.0.name
     }
 
-    /// ActiveRuns the key as soon as possible. Replaces a pending delay; keeps the failure count.
+    /// Runs the key as soon as possible. Replaces a pending delay; keeps the failure count.
     pub fn add(&self, key: K) {
         if self.0.schedule.lock().add(key, Instant::now()) {
             self.0.series.adds.inc();
@@ -105,7 +105,7 @@ impl<K: Key> WorkQueue<K> {
         }
     }
 
-    /// ActiveRuns the key as soon as possible, unless it waits for a delay, which stays. Returns whether it runs.
+    /// Runs the key as soon as possible, unless it waits for a delay, which stays. Returns whether it runs.
     pub fn add_unless_delayed(&self, key: K) -> bool {
         let mut schedule = self.0.schedule.lock();
         let runs = !schedule.is_delayed(&key);
@@ -116,7 +116,7 @@ impl<K: Key> WorkQueue<K> {
         runs
     }
 
-    /// ActiveRuns the key after a delay, unless it runs earlier for another reason.
+    /// Runs the key after a delay, unless it runs earlier for another reason.
     pub fn add_after(&self, key: K, delay: Duration) {
         if delay.is_zero() {
             return self.add(key);
@@ -282,7 +282,7 @@ impl Outcome {
     }
 }
 
-/// ActiveRuns the keys of the queue, at most `max_in_flight` at a time.
+/// Runs the keys of the queue, at most `max_in_flight` at a time.
 ///
 /// A run that panics is logged and retried like a failed one; no key is lost. When cancelled, it hands out no more
 /// keys, shuts the queue down and waits for the runs in flight. The caller bounds that wait; dropping the future aborts

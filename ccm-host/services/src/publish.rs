@@ -46,6 +46,14 @@ impl Status {
     }
 }
 
+/// What of a provider's was not written, and why.
+#[derive(Debug, Default)]
+pub(super) struct Refused {
+    pub(super) why: Vec<String>,
+    /// A right or a policy is in the way, which may change.
+    pub(super) may_pass: bool,
+}
+
 impl Controller {
     /// Writes what differs. What is a provider's, and the apiserver or a webhook refuses, is returned: nothing else should wait
     /// for it.
@@ -54,19 +62,20 @@ impl Controller {
         service: &Service,
         status: &Status,
         record: Option<&Record>,
-    ) -> Result<Vec<String>, WriteError> {
+    ) -> Result<Refused, WriteError> {
         let parts = status.patches(service, record);
         if parts.len() != 1 {
             match self.patch(service, Patch::joined(parts.iter().map(|(_, patch)| patch))).await {
                 Err(error) if error.is_refusal() => {}
-                written => return written.map(|()| Vec::new()),
+                written => return written.map(|()| Refused::default()),
             }
         }
-        let mut refused = Vec::new();
+        let mut refused = Refused::default();
         for (what, patch) in parts {
             match self.patch(service, Some(patch)).await {
                 Err(error) if error.is_refusal() && is_of_provider(what) => {
-                    refused.push(format!("failed to write {what} of the provider: {error}"));
+                    refused.why.push(format!("failed to write {what} of the provider: {error}"));
+                    refused.may_pass |= !matches!(error, WriteError::Invalid(_));
                 }
                 written => written?,
             }

@@ -167,7 +167,8 @@ impl Controller {
         let Some(service) = service.filter(|_| status != Status::default()) else { return Ok(()) };
         match self.publish(&service, &status, None).await {
             Ok(refused) => {
-                refused.into_iter().for_each(|why| self.say_of(row, sync_failed(why)));
+                // Nothing that is refused may keep the Service from going.
+                refused.why.into_iter().for_each(|why| self.say_of(row, sync_failed(why)));
                 Ok(())
             }
             Err(WriteError::NotFound | WriteError::Gone) => Ok(()),

@@ -16,6 +16,7 @@ use super::{
     fate::Fate,
     observe::{Seen, Subject},
     plan::{Ask, Owner, Plan, Until, Verb, Wait, plan},
+    publish::Refused,
     record::Record,
     row::{Attempt, End, Goal, Known, Row, RowKey},
     service::{has_finalizer, is_load_balancer},
@@ -249,9 +250,13 @@ impl Controller {
         let Subject { view, status, record, .. } = subject;
         let service = &view.service;
         match self.publish(service, status, record.as_ref()).await {
-            Ok(refused) => {
-                for why in refused {
+            Ok(Refused { why, may_pass }) => {
+                let retry = why.first().filter(|_| may_pass).cloned();
+                for why in why {
                     self.warn(service, sync_failed(why));
+                }
+                if let Some(why) = retry {
+                    return Some(Step::End(Outcome::Retry(why)));
                 }
                 if let Some(row) = &view.row {
                     self.rows.update(&row.at, |row| row.status.is_written(status));
@@ -653,6 +658,10 @@ impl Controller {
     fn unwritten(&self, service: &Arc<Service>, what: &str, error: &WriteError) -> Step {
         let (outcome, report) = unwritten(what, error);
         report.into_iter().for_each(|report| self.warn(service, report));
+        if matches!(error, WriteError::HeldBack(_)) {
+            // Nothing is wrong: what would be written is in the report of shadow mode.
+            self.is_well(&RunKey::Service(service.key.clone()));
+        }
         Step::End(outcome)
     }
 }

@@ -347,7 +347,8 @@ fn learn_applied(row: &mut Row, service: &Service, balancer: &LoadBalancer, dige
     let listed = balancer.ingress.clone();
     let is_first = row.status.ingress.is_none();
     let news = row.is_listed_as(digest);
-    if !shrinks(row.status.ingress.as_deref().unwrap_or(&service.ingress), &listed) {
+    // A balancer without addresses takes none from the Service: somebody else may give it some.
+    if !listed.is_empty() && !shrinks(row.status.ingress.as_deref().unwrap_or(&service.ingress), &listed) {
         row.status.ingress = Some(listed);
         news
     } else if is_first && !listed.is_empty() {

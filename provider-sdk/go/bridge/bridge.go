@@ -38,6 +38,8 @@ const (
 	defaultConcurrency = 4
 	// concurrent is how many reads, and changes of routes, a call runs at once; upstream changes 200 routes at once.
 	concurrent = 16
+	// instancesAtOnce is how many queries a call has, if as many run at once as `concurrent`.
+	instancesAtOnce = 500
 	// inTimeEach is how many mutations of a batch one worker completes within a deadline, if each takes the cloud a few seconds.
 	inTimeEach = 8
 	// hangsAfter: a change that takes this many times the patience hangs, and leaves its place to another.
@@ -51,6 +53,10 @@ var backendLabels = []string{
 	"kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch",
 }
 
+// readsOf is how many reads of some providers run at once. vsphere's write maps without a lock, which ends the process; oci's refuse
+// what its own rate limit does not allow, instead of waiting. Upstream's controllers ask one after the other.
+var readsOf = map[string]int{"vsphere": 1, "oci": 1}
+
 // Option configures the bridge.
 type Option func(*bridge)
 
@@ -58,6 +64,7 @@ type bridge struct {
 	cloud         cloudprovider.Interface
 	parts         parts
 	concurrency   int
+	readers       int
 	errors        func(error) *fault.Error
 	patience      time.Duration
 	allowUntagged bool
@@ -90,6 +97,12 @@ type bridge struct {
 // has not returned after 5 minutes counts no longer.
 func WithConcurrency(calls int) Option {
 	return func(b *bridge) { b.concurrency = max(calls, 1) }
+}
+
+// WithConcurrentReads limits how many instances the provider is asked about at once; the default is 16, and 1 for providers that are
+// known to need it. With fewer than 16, one read at a time is served, which asks about that many.
+func WithConcurrentReads(calls int) Option {
+	return func(b *bridge) { b.readers = max(calls, 1) }
 }
 
 // WithErrors recognises the provider's errors: throttling, quotas, credentials and so on, which the host treats in ways of
@@ -221,6 +234,7 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 	if b.errors == nil {
 		b.errors = vendors.For(b.cloud.ProviderName())
 	}
+	b.readers = cmp.Or(b.readers, readsOf[b.cloud.ProviderName()], concurrent)
 	if len(b.prefixes) == 0 {
 		b.prefixes = []string{b.cloud.ProviderName() + "://"}
 	}
@@ -326,6 +340,10 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 	}
 	if b.backendState {
 		withState(answer.Wants.Backend)
+	}
+	if b.readers < concurrent {
+		answer.Limits.MaxConcurrentReads = 1
+		answer.Limits.MaxBatchInstances = uint32(max(instancesAtOnce*b.readers/concurrent, 1))
 	}
 	if _, routes := b.cloud.Routes(); routes && b.nodeAddresses {
 		answer.Capabilities = append(answer.Capabilities, pb.Capability_CAPABILITY_ROUTE_NODE_ADDRESSES)

@@ -164,7 +164,7 @@ func changeEach[I, O any](ctx context.Context, b *bridge, works *works, items []
 // eachInTime runs a batch of reads. Late ones are cancelled, but not awaited.
 func eachInTime[I, O any](ctx context.Context, b *bridge, items []I, key func(I) string, work func(context.Context, I) O, late func(I) O) []O {
 	return batch[I, O]{
-		concurrency: concurrent, patience: b.patience,
+		concurrency: b.readers, patience: b.patience,
 		work: func(ctx context.Context, item I) O {
 			out, answered := inTime(ctx, b.reads, key(item), func(ctx context.Context) O { return work(ctx, item) })
 			if !answered {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,9 +18,9 @@ type flags struct {
 	cloudConfig   string
 	allowUntagged bool
 	kubeconfig    string
-	// concurrency is 0 unless the flag is set: then the option in the sidecar's main applies.
-	concurrency int
-	prefixes    list
+	// Both are 0 unless the flag is set: then the option in the sidecar's main applies.
+	concurrency, readers int
+	prefixes             list
 	// backendLabels is nil unless the flag is set, likewise.
 	backendLabels, nodeAnnotations list
 	backendState                   bool
@@ -84,13 +86,18 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 	own.BoolVar(&out.allowUntagged, "allow-untagged-cloud", false, "serve a cloud provider that has no cluster ID")
 	own.StringVar(&out.kubeconfig, "kubeconfig", "", "give the cloud provider clients of the Kubernetes API in this `file`, or of "+
 		"the pod's service account (\"in-cluster\"); without it, it sees only the nodes and Services that the host names")
-	own.Func("concurrency", fmt.Sprintf("`N`: how many load balancers the cloud provider changes at once (default %d); 1 for one whose calls for "+
-		"different Services share objects without a lock", defaultConcurrency), func(text string) (err error) {
-		if out.concurrency, err = strconv.Atoi(text); err == nil && out.concurrency < 1 {
-			err = errors.New("want a number from 1")
+	number := func(into *int) func(string) error {
+		return func(text string) (err error) {
+			if *into, err = strconv.Atoi(text); err == nil && *into < 1 {
+				err = errors.New("want a number from 1")
+			}
+			return err
 		}
-		return err
-	})
+	}
+	own.Func("concurrency", fmt.Sprintf("`N`: how many load balancers the cloud provider changes at once (default %d); 1 for one whose calls for "+
+		"different Services share objects without a lock", defaultConcurrency), number(&out.concurrency))
+	own.Func("concurrent-reads", fmt.Sprintf("`N`: how many instances the cloud provider is asked about at once (default %d, and 1 for %s)", concurrent,
+		strings.Join(slices.Sorted(maps.Keys(readsOf)), " and ")), number(&out.readers))
 	own.Var(&out.prefixes, "provider-id-prefixes", "`PREFIX,...`: the prefixes of provider IDs, if not NAME://")
 	own.Var(&out.backendLabels, "backend-node-labels", "`KEY,...`: node labels whose changes update the balancers of the node; a key "+
 		"that ends in \"/\" or \"*\" is a prefix (default "+strings.Join(backendLabels, ",")+")")
@@ -157,6 +164,9 @@ func (f *flags) options() (told []Option, err error) {
 	}
 	if f.concurrency > 0 {
 		told = append(told, WithConcurrency(f.concurrency))
+	}
+	if f.readers > 0 {
+		told = append(told, WithConcurrentReads(f.readers))
 	}
 	if f.initializeAtStart != nil {
 		told = append(told, WithInitializeAtStart(*f.initializeAtStart))

@@ -314,3 +314,41 @@ func TestLabelsThatTheNodeHasFromTheProviderAreToldAgain(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// otherName is a provider of another name.
+type otherName struct {
+	*cloud
+	name string
+}
+
+func (n *otherName) ProviderName() string { return n.name }
+
+// vsphere's reads write maps without a lock.
+func TestSomeProvidersAreAskedAboutOneInstanceAtATime(t *testing.T) {
+	for name, want := range map[string]int32{"vsphere": 1, "fake": 2} {
+		var running, most atomic.Int32
+		cloud := &otherName{newer(), name}
+		both := make(chan struct{})
+		cloud.exists = func(ctx context.Context, _ *v1.Node) (bool, error) {
+			now := running.Add(1)
+			defer running.Add(-1)
+			if most.Store(max(most.Load(), now)); now == 2 {
+				close(both)
+			}
+			select {
+			case <-both:
+			case <-time.After(50 * time.Millisecond):
+			}
+			return true, nil
+		}
+		nodes := []*pb.NodeRef{{Name: "a", Uid: "a", ProviderId: name + "://a"}, {Name: "b", Uid: "b", ProviderId: name + "://b"}}
+		conn := serve(t, cloud)
+		if _, err := pb.NewInstancesClient(conn).BatchGetInstances(soon(t), batch(nodes...)); err != nil || most.Load() != want {
+			t.Error(name, most.Load(), err)
+		}
+		told, err := pb.NewCloudProviderClient(conn).GetCapabilities(soon(t), &pb.GetCapabilitiesRequest{})
+		if err != nil || (told.GetLimits().GetMaxConcurrentReads() == 1) != (name == "vsphere") {
+			t.Error(name, told.GetLimits(), err)
+		}
+	}
+}

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from cloudprovider_sdk import Instances, Provider, logs
 from cloudprovider_sdk import proto as pb
+from cloudprovider_sdk.gen.ccm.discovery.v1 import discovery_pb2
 from cloudprovider_sdk.server import mutations
 
 
@@ -283,6 +284,10 @@ async def test_calls_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:
         hanging = [there.instances.BatchGetInstances(batch("hang")) for _ in range(15)]
         await until(lambda: cloud.began == 15)
         await there.instances.BatchGetInstances(batch("fine"))
+        # With the last place taken, another host can still introduce itself.
+        hanging.append(there.instances.BatchGetInstances(batch("hang")))
+        await until(lambda: cloud.began == 17)
+        await there.discovery.GetInfo(discovery_pb2.GetInfoRequest(), timeout=5)
         for call in hanging:
             call.cancel()
         await asyncio.gather(*hanging, return_exceptions=True)

@@ -88,7 +88,8 @@ impl CallContext {
         self.deadline
     }
 
-    /// The time left until the deadline, zero after it: the limit for cloud calls.
+    /// The time left until the caller's deadline, zero after it: the limit for the cloud calls of a read. A mutation goes on when its
+    /// caller has gone: give its cloud calls limits of their own.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))

@@ -239,7 +239,7 @@ impl Balancers {
             let _turn = self.rules.lock().await;
             let mut groups = rules::Groups::read(&self.cloud, &Nodes::new(), until).await?;
             if let Some(left) = of_network.as_ref().filter(|_| !self.closed_groups) {
-                groups.revoke(&self.cloud, &left.claim, &BTreeSet::new(), until).await?;
+                network::close_in(self, &mut groups, (&left.claim, service), &BTreeSet::new(), until).await?;
             }
             if let Some(going) = of_classic.as_ref().filter(|_| !self.closed_groups) {
                 going.close(self, request.last_known.as_ref(), &mut groups, until).await?;

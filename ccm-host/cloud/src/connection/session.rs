@@ -33,6 +33,7 @@ use crate::{
     sent_sets::SentSets,
     wanted,
 };
+use ccm_base::text::cut;
 use ccm_kube::{Keep, KeySet, service::SOURCE_RANGES};
 
 /// What the provider's clock showed, or less than that: when its answer arrived, more time had passed there.
@@ -205,7 +206,7 @@ fn info(
     // Without an epoch a restart is undetectable: every connection counts as one.
     let epoch = match hello.process_epoch {
         none if none.is_empty() => uuid::Uuid::new_v4().to_string(),
-        epoch => shown(&epoch, LONGEST_NAME),
+        epoch => cut(&epoch, LONGEST_NAME).into_owned(),
     };
     ProviderInfo {
         name: shown(&hello.name, LONGEST_NAME),

@@ -22,6 +22,9 @@ use ccm_base::{clock, outage::Outage};
 /// Asked often: whether a provider answers this replica.
 pub type Fitness = Box<dyn Fn() -> bool + Send + Sync>;
 
+/// Records an Event on the Lease of this uid.
+pub type Tell = Box<dyn Fn(&str, String) + Send + Sync>;
+
 /// How a renewal ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Renewal {
@@ -44,6 +47,7 @@ pub struct Lock {
     me: String,
     /// Whether this replica could do a leader's work: a provider answers it.
     is_fit: Fitness,
+    tell: Tell,
     /// The Lease as last seen, and since when it has been unchanged.
     seen: Mutex<Option<(Lease, Instant)>>,
     pub(super) health: Health,
@@ -58,12 +62,13 @@ impl std::fmt::Debug for Lock {
 impl Lock {
     /// `me` must be unique among the replicas.
     #[must_use]
-    pub fn new(client: Client, settings: Settings, me: String, is_fit: Fitness) -> Self {
+    pub fn new(client: Client, settings: Settings, me: String, is_fit: Fitness, tell: Tell) -> Self {
         Self {
             api: Api::namespaced(client, &settings.leader_elect_resource_namespace),
             settings,
             me,
             is_fit,
+            tell,
             seen: Mutex::default(),
             health: Health::default(),
         }
@@ -92,6 +97,12 @@ impl Lock {
     fn is_free(&self, lease: &Lease) -> bool {
         let unchanged = self.see(Some(lease));
         matches!(self.decide(Some(lease), unchanged), LeaseStep::Create | LeaseStep::Take)
+    }
+
+    /// Tells what became of this replica, in upstream's words.
+    pub(super) fn tell(&self, what: &str) {
+        let uid = self.seen.lock().as_ref().and_then(|(lease, _)| lease.metadata.uid.clone());
+        (self.tell)(&uid.unwrap_or_default(), format!("{} {what}", self.me));
     }
 
     /// The holder of the Lease as last seen.

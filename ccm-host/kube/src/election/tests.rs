@@ -9,6 +9,7 @@ use std::{
 use ::apiserver::{ApiServer, Asked, Fault, Verb};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use parking_lot::Mutex;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio::task::JoinHandle;
 
@@ -35,6 +36,7 @@ struct Replica {
     is_fit: Arc<AtomicBool>,
     health: Health,
     registry: Registry,
+    events: Arc<Mutex<Vec<String>>>,
     stop: CancellationToken,
     task: JoinHandle<Result<()>>,
 }
@@ -46,18 +48,23 @@ impl Replica {
         let is_fit = Arc::new(AtomicBool::new(true));
         let fitness = Arc::clone(&is_fit);
         let fitness = Box::new(move || fitness.load(Ordering::SeqCst));
-        let lock = Lock::new(server.client(name), settings(), name.to_owned(), fitness);
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&events);
+        let tell = Box::new(move |_: &str, message| told.lock().push(message));
+        let lock = Lock::new(server.client(name), settings(), name.to_owned(), fitness, tell);
         let health = lock.health();
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         let ends = (leading, leadership.clone());
         let task = tokio::spawn(run(lock, settings(), metrics, ends, stop.clone()));
-        Self { leadership, is_fit, health, registry, stop, task }
+        Self { leadership, is_fit, health, registry, events, stop, task }
     }
 
-    async fn stop(self) {
+    /// Returns what was told on the Lease.
+    async fn stop(self) -> Vec<String> {
         self.stop.cancel();
         self.task.await.unwrap().unwrap();
+        std::mem::take(&mut self.events.lock())
     }
 }
 
@@ -82,9 +89,10 @@ async fn one_leads_and_the_next_one_follows_at_once_when_it_stops() {
     assert_eq!(first.leadership.fencing().epoch, 1);
 
     let begun = Instant::now();
-    first.stop().await;
+    let told = first.stop().await;
     second.leadership.elected().await;
     assert!(begun.elapsed() < SECOND / 2, "not at the next look: {:?}", begun.elapsed());
+    assert_eq!(told, ["first became leader", "first stopped leading"]);
     let fencing = second.leadership.fencing();
     assert_eq!((fencing.epoch, Some(fencing.scope)), (2, lease(&server).metadata.uid));
     second.stop().await;

@@ -97,6 +97,11 @@ fn age(node: &Node) -> Duration {
     })
 }
 
+/// The questions to the cloud that a node causes by its own changes: this many at once, then one after each pause. Whoever is root
+/// on a worker may change its Node all the time, and the account's rate is everybody's.
+const AT_ONCE: u32 = 10;
+const PAUSE: Duration = Duration::from_secs(10);
+
 /// What is remembered of each node between two runs. Pure bookkeeping: time is an argument.
 #[derive(Debug, Default)]
 pub(super) struct Memory(HashMap<String, Remembered>);
@@ -107,6 +112,8 @@ struct Remembered {
     due: Option<Freshness>,
     answered: Option<Answered>,
     untainted: Option<Untainted>,
+    /// Until then, its own changes have used up what they may ask.
+    used_until: Option<Instant>,
 }
 
 /// The last answer about a node.
@@ -156,6 +163,21 @@ impl Memory {
     pub(super) fn due(&mut self, name: &str, freshness: Freshness) {
         let due = &mut self.of(name).due;
         *due = Some(due.map_or(freshness, |before| before.min(freshness)));
+    }
+
+    /// How long the question has to wait that a change of the node causes now.
+    pub(super) fn wait(&mut self, name: &str, now: Instant) -> Duration {
+        let used = &mut self.of(name).used_until;
+        let until = used.map_or(now, |until| until.max(now)) + PAUSE;
+        // Changes that come while it waits make it wait no longer.
+        *used = Some(until.min(now + PAUSE * (AT_ONCE + 1)));
+        until.saturating_duration_since(now + PAUSE * AT_ONCE)
+    }
+
+    /// Whether a question that the node itself caused waits for its turn.
+    fn is_paced(&self, name: &str, now: Instant) -> bool {
+        let turn = |known: &Remembered| known.used_until.is_some_and(|until| until > now + PAUSE * AT_ONCE);
+        self.0.get(name).is_some_and(|known| known.due.is_some() && turn(known))
     }
 
     /// Whether anything is remembered of the node.
@@ -265,12 +287,27 @@ fn names_disagree(node: &Node) -> bool {
 impl Controller {
     /// Handles a change of a node. All that are known already come first, as added.
     pub(super) fn node_changed(&self, change: &Change<Node>) {
-        let name = &change.object().name;
+        let node = change.object();
+        let name = &node.name;
         match concern(change) {
-            Concern::Look => self.lane(change.object()).queue.add(name.clone()),
+            // Its labels alone are compared; a question that waits for its turn stays behind.
+            Concern::Look if !is_new(node) => {
+                if !self.memory.lock().is_paced(name, Instant::now()) {
+                    self.known.queue.add(name.clone());
+                }
+            }
+            Concern::Look => {
+                let wait = self.memory.lock().wait(name, Instant::now());
+                self.new.queue.add_after(name.clone(), wait);
+            }
             Concern::Ask => {
                 let freshness = Freshness::AtMost(self.parts.settings.nodes.node_status_update_frequency);
-                self.ask_again(change.object(), freshness);
+                let wait = {
+                    let mut memory = self.memory.lock();
+                    memory.due(name, freshness);
+                    memory.wait(name, Instant::now())
+                };
+                self.lane(node).queue.add_after(name.clone(), wait);
             }
             Concern::None if matches!(change, Change::Deleted(_)) => self.forget(name),
             // What the provider reported meanwhile could not be asked about before.

@@ -123,7 +123,7 @@ impl Controller {
         let now = Instant::now();
         let (due, wait): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| failures.may_try(node, now));
         let refused = wait.iter().filter(|node| failures.was_refused(node));
-        refused.for_each(|node| guard.revoke(&node.uid, None));
+        refused.for_each(|node| guard.revoke(&node.uid, Some(now)));
         let delete = async |node: Arc<Node>| {
             let deleted = self.delete(providers, &node).await;
             (node, deleted)

@@ -47,8 +47,8 @@ pub(super) struct Ledger {
 pub(super) enum Allotment {
     /// One for each cluster CIDR, in their order.
     Cidrs(Vec<IpNet>),
-    /// This cluster CIDR has no free block; the node is woken when one is free.
-    /// This cluster CIDR has no free block. If a node holds several: its name and the widest of its podCIDRs.
+    /// This cluster CIDR has no free block; the node is woken when one is free. If one node holds more of it than any other:
+    /// its name, and the podCIDR by which it does.
     Exhausted(IpNet, Option<(String, IpNet)>),
     /// Another node has the proposed CIDRs: the proposal must be given back.
     Contested,
@@ -151,15 +151,18 @@ impl Ledger {
         Allotment::Cidrs(cidrs)
     }
 
-    /// The node that holds most blocks of a cluster CIDR by one podCIDR, if that is more than one.
+    /// The node that holds more blocks of a cluster CIDR by one podCIDR than any other node.
     fn widest(&self, set: usize) -> Option<(String, IpNet)> {
         let claims = self.nodes.values().flat_map(|entry| {
             entry.holding.claims().iter().filter(|claim| claim.set == set).map(|claim| (&entry.name, claim))
         });
-        let beyond_one =
-            |(_, claim): &(&String, &Occupied)| claim.blocks.last.saturating_sub(claim.blocks.first);
-        let widest = claims.max_by_key(beyond_one).filter(|one| beyond_one(one) > 0)?;
-        Some((widest.0.clone(), widest.1.network))
+        let size = |claim: &Occupied| claim.blocks.last.saturating_sub(claim.blocks.first);
+        let mut claims: Vec<_> = claims.map(|(name, claim)| (size(claim), name, claim.network)).collect();
+        claims.sort_unstable_by_key(|(size, ..)| std::cmp::Reverse(*size));
+        match &claims[..] {
+            [(most, name, network), (next, ..), ..] if most > next => Some(((*name).clone(), *network)),
+            _ => None,
+        }
     }
 
     /// Takes back a proposal that certainly was not, and will not be, written.

@@ -151,6 +151,8 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- end }}
 {{- with ternary (list) .Values.webhooks .Values.shadow }}
 {{- $_ := set $flags "webhooks" (join "," .) }}
+{{- end }}
+{{- if or (get $flags "webhooks") (get .Values.extraArgs "webhooks") }}
 {{- $_ := set $flags "webhook-secure-port" 10260 }}
 {{- $_ := set $flags "webhook-certificate-secret" (printf "%s/%s-webhook" $.Release.Namespace (include "ccm-host.name" $)) }}
 {{- $_ := set $flags "webhook-configuration" (include "ccm-host.name" $) }}
@@ -223,6 +225,11 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- not (has (get . "leader-elect" | toString | lower) (list "false" "f" "0")) }}
 {{- end }}
 
+{{- /* "true" if this flag turns something on, in any spelling that the host reads. */}}
+{{- define "ccm-host.isOn" -}}
+{{- has (toString . | lower) (list "true" "t" "1") }}
+{{- end }}
+
 {{- /* "true" if this list, in the syntax of --controllers, turns on what has these names: the first item that names it decides, else "*", unless it is `optIn`. */}}
 {{- define "ccm-host.turnsOn" -}}
 {{- $items := kindIs "slice" .list | ternary .list (list .list) | join "," | splitList "," }}
@@ -257,7 +264,7 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- $optIn := has $name (list "nodeipam" "ssh-keys" "kubelet-serving-csr" "persistent-volume-label") }}
 {{- if eq (include "ccm-host.turnsOn" (dict "list" $list "names" $names "optIn" $optIn)) "true" }}{{ $enabled = append $enabled $name }}{{ end }}
 {{- end }}
-{{- if not (eq (get $flags "allocate-node-cidrs" | toString) "true") }}{{ $enabled = without $enabled "nodeipam" }}{{ end }}
+{{- if ne (include "ccm-host.isOn" (get $flags "allocate-node-cidrs")) "true" }}{{ $enabled = without $enabled "nodeipam" }}{{ end }}
 {{- if not (get $flags "ssh-keys-secret") }}{{ $enabled = without $enabled "ssh-keys" }}{{ end }}
 {{- if or (eq (get $flags "configure-cloud-routes" | toString) "false") (empty (get $flags "cluster-cidr")) }}
 {{- $enabled = without $enabled "route" }}

@@ -134,7 +134,12 @@ impl Term {
                 }
             };
             tokio::select! {
-                () = over => return,
+                // It may have been renewed at the same moment.
+                () = over => {
+                    if self.is_over() {
+                        return;
+                    }
+                }
                 // The sender lives in `self`.
                 _ = changes.changed() => {}
             }
@@ -217,6 +222,20 @@ mod tests {
         leadership.hear("c", &leader("new lease", 1), LONG).unwrap().unwrap();
         second.ended().await;
         assert!(is_stale(leadership.hear("c", &leader("lease", 3), LONG)));
+    }
+
+    /// Whoever waits for the end may hear of a renewal only when the former end has passed.
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_just_before_the_end_ends_nothing() {
+        let leadership = Leadership::default();
+        let term = leadership.hear("c", &leader("lease", 1), LONG).unwrap().unwrap();
+        let mut ended = std::pin::pin!(term.ended());
+        for _ in 0..20 {
+            assert!(futures::poll!(ended.as_mut()).is_pending());
+            tokio::time::advance(Duration::from_millis(9_980)).await;
+            leadership.hear("c", &leader("lease", 1), LONG).unwrap();
+            tokio::time::advance(Duration::from_millis(15)).await;
+        }
     }
 
     /// [R:lead-ends]

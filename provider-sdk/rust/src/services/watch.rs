@@ -102,6 +102,8 @@ pub(super) async fn open(
     let stop = core.lifecycle.stop.clone();
     let ended = stop.child_token();
     let call = core.admit(request, ended.clone())?;
+    // From now on, however it ends, the provider hears of it.
+    let ended = ended.drop_guard();
     let ctx = call.ctx;
     let has_token = !call.request.resume_token.is_empty();
     let opened = AssertUnwindSafe(ours.watch_instances(&ctx, call.request)).catch_unwind().await;
@@ -121,7 +123,7 @@ pub(super) async fn open(
         events: caught(watch),
         stop,
         ctx,
-        _guards: (call.waiting, ended.drop_guard()),
+        _guards: (call.waiting, ended),
     };
     Ok(Response::new(stream::unfold(Some(open), next).boxed()))
 }

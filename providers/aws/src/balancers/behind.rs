@@ -114,7 +114,9 @@ impl<'a> Behind<'a> {
         let all = instances_of(self.of, &self.nodes);
         self.hosts = self.of.hosts.of(&self.of.cloud, &all, self.until).await?.into();
         let named = instances::ids_in(words);
-        self.refused.extend(targets.iter().filter(|id| named.contains(&***id)).cloned());
+        let runs = |id: &str| self.hosts.get(id).is_some_and(|host| host.state == State::Running);
+        let refused = targets.iter().filter(|id| named.contains(&***id) && runs(id));
+        self.refused.extend(refused.cloned());
         self.look();
         if self.backends.not_now.len() == before {
             let message = format!(

@@ -123,14 +123,18 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     };
     // What cannot be opened must not keep everything else from working.
     let opened = if is_new && work.behind.hosts.is_empty() {
-        Ok((BTreeSet::new(), false))
+        Ok((BTreeSet::new(), rules::Granted::default()))
     } else {
         open(of, &claim, common.as_ref(), &work.behind, until).await
     };
     work.converge(&wanted, &place, actual).await?;
-    let (nodes, is_more) = opened?;
-    if is_more {
-        close(of, &claim, &nodes, until).await?;
+    let (mut nodes, mut granted) = opened?;
+    if granted.borrows {
+        // Now that its target groups are there, nobody takes the rule along any more; until now, somebody may have.
+        (nodes, granted) = open(of, &claim, common.as_ref(), &work.behind, until).await?;
+    }
+    if granted.is_more {
+        close(of, (&claim, reference), &nodes, until).await?;
     }
     if let Some(own) = own {
         unguard(cloud, &own, (&wanted, &clients), until).await?;
@@ -246,16 +250,16 @@ async fn place(
     Ok((Place { subnets: ids, has_v6, security_groups: None }, ranges))
 }
 
-/// Opens the nodes to the balancer. Returns their groups, and whether something is open that is not wanted.
+/// Opens the nodes to the balancer. Returns their groups, and what is open now.
 async fn open(
     of: &Balancers,
     claim: &rules::Claim,
     common: Option<&String>,
     behind: &Behind<'_>,
     until: Deadline,
-) -> Result<(BTreeSet<String>, bool)> {
+) -> Result<(BTreeSet<String>, rules::Granted)> {
     if of.closed_groups {
-        return Ok((BTreeSet::new(), false));
+        return Ok((BTreeSet::new(), rules::Granted::default()));
     }
     let _turn = of.rules.lock().await;
     let mut groups = rules::Groups::read(&of.cloud, &behind.hosts, until).await?;
@@ -267,14 +271,14 @@ async fn open(
     if let Some(common) = common {
         groups.let_in(&of.cloud, common, rules::ALL_IN, &nodes, until).await?;
     }
-    let is_more = groups.grant(&of.cloud, claim, &nodes, until).await?;
-    Ok((nodes, is_more))
+    let granted = groups.grant(&of.cloud, claim, &nodes, until).await?;
+    Ok((nodes, granted))
 }
 
 /// Closes the nodes to what is not wanted.
 async fn close(
     of: &Balancers,
-    claim: &rules::Claim,
+    (claim, service): (&rules::Claim, &ServiceRef),
     nodes: &BTreeSet<String>,
     until: Deadline,
 ) -> Result<(), Failure> {
@@ -283,7 +287,23 @@ async fn close(
     }
     let _turn = of.rules.lock().await;
     let mut groups = rules::Groups::read(&of.cloud, &HashMap::new(), until).await?;
-    groups.revoke(&of.cloud, claim, nodes, until).await
+    close_in(of, &mut groups, (claim, service), nodes, until).await
+}
+
+/// The same, with all groups at hand, in the turn of those who change rules.
+pub(super) async fn close_in(
+    of: &Balancers,
+    groups: &mut rules::Groups,
+    (claim, service): (&rules::Claim, &ServiceRef),
+    nodes: &BTreeSet<String>,
+    until: Deadline,
+) -> Result<(), Failure> {
+    let mut claim = claim.clone();
+    if groups.closes_checks(&claim, nodes) {
+        // A balancer that was made in the meantime may be checked by the same rule.
+        claim.checked_by_others = read::all_groups(&of.cloud, until).await?.checked_by_others(service);
+    }
+    groups.revoke(&of.cloud, &claim, nodes, until).await
 }
 
 /// The same Ensure again, while nothing but AWS's own work was left: whether that has ended. `None`: it is another one.

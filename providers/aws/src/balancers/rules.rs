@@ -11,7 +11,7 @@ use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
 use cloudprovider_sdk::{ProviderError, Result};
 
 use super::hosts::Host;
-use super::network::TargetGroup;
+use super::network::{Balancer, TargetGroup};
 use super::service::{EVERYWHERE, TRAFFIC_PORT};
 use crate::api::{Action, Deadline, Failure};
 use crate::cloud::{Cloud, Owner, filter};
@@ -116,8 +116,8 @@ pub(super) fn protocols(protocol: &ProtocolEnum) -> &'static [&'static str] {
 pub(super) struct Claim {
     pub name: String,
     pub wanted: Rules,
-    /// What lets the same clients to the same ports in another balancer's name becomes this one's: the port was that one's, which
-    /// closes its rules once it knows.
+    /// What lets the same clients to the same ports in the name of another balancer of the cluster becomes this one's: the port was
+    /// that one's, which closes its rules once it knows.
     pub takes: bool,
     /// On which ports its targets were or are checked, and those of all other balancers. A rule of several balancers has the
     /// name of the first, and goes with the last.
@@ -163,6 +163,13 @@ impl Claim {
         there.iter().filter(is_anothers).cloned().collect()
     }
 
+    /// Whether a check of its targets gets through by a rule that another balancer made, which may take it along.
+    fn borrows(&self, there: &Rules, of_nodes: bool) -> bool {
+        let checks = self.wanted.iter().filter(|rule| of_nodes && rule.description.starts_with(HEALTH));
+        let keys: BTreeSet<_> = checks.map(Rule::key).collect();
+        there.iter().any(|rule| keys.contains(&rule.key()) && !self.is_named(rule))
+    }
+
     /// Whether this rule was made for this balancer.
     fn is_named(&self, rule: &Rule) -> bool {
         [CLIENT, HEALTH].iter().any(|kind| rule.description == format!("{kind}={}", self.name))
@@ -190,6 +197,15 @@ impl Rule {
 fn mtu(rules: &Rules) -> Rules {
     let of_clients = rules.iter().filter(|rule| rule.description.contains(CLIENT));
     of_clients.map(|rule| Rule::of_packets(&rule.range, MTU)).collect()
+}
+
+/// What is there once all that is wanted is granted.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Granted {
+    /// Something to revoke.
+    pub is_more: bool,
+    /// A rule of another balancer, by which this one's targets are checked.
+    pub borrows: bool,
 }
 
 /// The security groups of the cluster's network.
@@ -345,23 +361,37 @@ impl Groups {
         self.0.iter().filter(move |(_, group)| is_open(group)).map(|(id, _)| id.clone())
     }
 
-    /// Grants what is wanted on the nodes' groups. Returns whether there is something to revoke, too.
+    /// Whether some of what would be revoked lets checks through, of this balancer or others.
+    pub(super) fn closes_checks(&self, claim: &Claim, nodes: &BTreeSet<String>) -> bool {
+        let is_check = |rule: &Rule| rule.description.starts_with(HEALTH);
+        self.0
+            .iter()
+            .any(|(id, group)| claim.difference(&group.rules, nodes.contains(id)).1.iter().any(is_check))
+    }
+
+    /// Grants what is wanted on the nodes' groups.
     pub(super) async fn grant(
         &mut self,
         cloud: &Cloud,
         claim: &Claim,
         nodes: &BTreeSet<String>,
         until: Deadline,
-    ) -> Result<bool, Failure> {
-        let mut is_more = false;
+    ) -> Result<Granted, Failure> {
+        let mut granted = Granted::default();
         for (id, group) in self.of_all_nodes(claim) {
-            let taken = claim.taken(&group.rules, nodes.contains(id));
+            let mut taken = claim.taken(&group.rules, nodes.contains(id));
+            for name in names_of(&taken) {
+                if is_of_another_cluster(cloud, &name, until).await? {
+                    taken.retain(|rule| !rule.description.ends_with(&name));
+                }
+            }
             if !taken.is_empty() {
                 self::revoke(cloud, id, &taken, until).await?;
                 group.rules.retain(|rule| !taken.contains(rule));
             }
             let (grants, revokes) = claim.difference(&group.rules, nodes.contains(id));
-            is_more |= !revokes.is_empty();
+            granted.is_more |= !revokes.is_empty();
+            granted.borrows |= claim.borrows(&group.rules, nodes.contains(id));
             if grants.is_empty() {
                 continue;
             }
@@ -372,11 +402,18 @@ impl Groups {
                     group.rules.retain(|rule| !revokes.contains(rule));
                     authorize(cloud, id, &grants, until).await?;
                 }
-                answer => answer?,
+                Err(failure) => {
+                    if !taken.is_empty() {
+                        // What was open stays open, in whoever's name.
+                        authorize(cloud, id, &taken, until).await?;
+                    }
+                    return Err(failure);
+                }
+                Ok(()) => {}
             }
             group.rules.extend(grants);
         }
-        Ok(is_more)
+        Ok(granted)
     }
 
     /// Revokes what is not wanted, which on all other groups is everything.
@@ -397,6 +434,22 @@ impl Groups {
         }
         Ok(())
     }
+}
+
+/// The balancers that these rules let clients reach.
+fn names_of(rules: &Rules) -> BTreeSet<String> {
+    let name = |rule: &Rule| Some(rule.description.split_once('=')?.1.to_owned());
+    rules.iter().filter_map(name).collect()
+}
+
+/// Whether the balancer of this name is there and belongs to another cluster, whose nodes have the same security group.
+async fn is_of_another_cluster(cloud: &Cloud, name: &str, until: Deadline) -> Result<bool, Failure> {
+    let found = super::network::read(cloud, name, until).await?;
+    let tags = |one: &Balancer| {
+        let tags = one.tags.iter().map(|(key, value)| (&**key, &**value));
+        cloud.cluster.owner_by(tags) != Owner::Us
+    };
+    Ok(found.as_ref().is_some_and(tags))
 }
 
 pub(super) async fn authorize(

@@ -363,6 +363,10 @@ fn a_preset_needs_nothing_but_an_image() -> Result<()> {
         ensure!(arguments.iter().all(|one| given.contains(one)), "{name}: {given}");
         let given = sidecar["env"].to_string();
         ensure!(environment.iter().all(|one| given.contains(one)), "{name}: {given}");
+        // A role of the pod is the sidecar's alone.
+        let skipped =
+            &workload["spec"]["template"]["metadata"]["annotations"]["eks.amazonaws.com/skip-containers"];
+        ensure!((skipped == "ccm-host") == (name == "aws"), "{preset}: {skipped}");
         // What it mounts is there, also the token of an account that may do something.
         let pod = &workload["spec"]["template"]["spec"];
         let volumes = pod["volumes"].as_array().context("volumes")?;
@@ -544,6 +548,21 @@ fn rights_follow_what_runs() -> Result<()> {
             &["secrets", "mutatingwebhookconfigurations"],
         ),
         (json!({ "webhooks": ["*"] }), &[], &["secrets", "mutatingwebhookconfigurations"]),
+        // The host's own flags mean the same, in every spelling that it reads.
+        (
+            json!({
+                "controllers": ["persistent-volume-label"],
+                "extraArgs": { "webhooks": "persistent-volume-label" },
+            }),
+            &["patch secrets in kube-system/cloud-controller-manager-webhook"],
+            &[],
+        ),
+        (
+            json!({ "extraArgs": { "use-service-account-credentials": "True" } }),
+            &["create serviceaccounts/token in kube-system/node-controller"],
+            &[],
+        ),
+        (json!({ "extraArgs": { "shadow": "T" } }), &["list nodes"], &["patch ", "delete ", "update "]),
         (json!({ "rbac": { "create": false } }), &[], &[" "]),
     ] {
         let rights = granted(&objects(&helm.render(&mock(values.clone()))?)?);

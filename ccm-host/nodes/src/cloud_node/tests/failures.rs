@@ -229,6 +229,32 @@ async fn what_takes_a_person_is_asked_slowly() {
     scene.stop().await;
 }
 
+/// Root on one worker changes its Node all the time: what the cloud allows for all is not spent on it.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_changes_all_the_time_is_asked_about_in_its_time() {
+    let known = node("known").with_provider_id("fake://known");
+    let scene = Scene::start([new_node("new"), known], |fake| {
+        fake.fail_always(
+            method::INSTANCE,
+            Some(error(method::INSTANCE, Some(ErrorReason::InstanceAmbiguous))),
+        );
+    })
+    .await;
+    scene.questions();
+    for number in 0..3_000 {
+        for name in ["new", "known"] {
+            let address = format!("10.0.{}.{}", number / 250, number % 250);
+            scene.server.edit(name, |node| {
+                node["metadata"]["annotations"] = json!({addresses::PROVIDED_NODE_IP: address});
+            });
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    let asked = scene.questions();
+    assert!((30..=100).contains(&asked), "{asked} questions in five minutes");
+    scene.stop().await;
+}
+
 /// NODE-7: an instance of someone else is reported once, and its node never touched.
 #[tokio::test(start_paused = true)]
 async fn a_node_of_somebody_else_is_left_alone() {

@@ -170,7 +170,7 @@ class Core:
         return term
 
     def _places(self, method: Method) -> AbstractAsyncContextManager[None]:
-        if method.service == contract.CLOUD_PROVIDER:
+        if method.service in (contract.CLOUD_PROVIDER, contract.DISCOVERY):
             return nullcontext()  # Answered from memory.
         return self._mutating if method.mutates else self._reading
 

@@ -22,7 +22,11 @@ Frames = AsyncGenerator[pb.WatchInstancesResponse, None]
 
 async def frames(watch: InstanceWatch, advertised: Advertised, stop: asyncio.Event) -> Frames:
     """Return the frames of an open watch. Raises SHUTTING_DOWN on a stop, and whatever the provider raises."""
-    yield pb.WatchInstancesResponse(started=pb.WatchStarted(resumed=watch.resumed))
+    try:
+        yield pb.WatchInstancesResponse(started=pb.WatchStarted(resumed=watch.resumed))
+    except BaseException:
+        await close(watch)  # The caller went before it read anything.
+        raise
     clock = asyncio.get_running_loop().time
     every = advertised.bookmark_interval * _HEARTBEAT_SHARE
     end, beat, token = clock() + advertised.watch_max_age, clock() + every, ""

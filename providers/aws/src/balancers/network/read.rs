@@ -141,6 +141,14 @@ impl AllGroups {
         self.0.iter().filter(is_used).map(|(_, group)| group.clone()).collect()
     }
 
+    /// On which ports the targets of other balancers of Services are checked.
+    pub(super) fn checked_by_others(&self, service: &ServiceRef) -> BTreeSet<i32> {
+        let part_of_arn = format!("/{}/", names::balancer(&service.uid));
+        let is_anothers = |arn: &String| may_be_of_a_service(arn) && !arn.contains(&part_of_arn);
+        let others = self.0.iter().filter(|(at, _)| at.iter().any(is_anothers));
+        others.map(|(_, group)| rules::health_port(&group.is)).collect()
+    }
+
     pub(super) async fn of(
         &self,
         cloud: &Cloud,
@@ -150,12 +158,9 @@ impl AllGroups {
     ) -> Result<Groups, Failure> {
         let of_balancer = self.of_balancer(service);
         let begin = names::groups(service);
-        let (unused, used): (Vec<_>, Vec<_>) = self.0.iter().partition(|(at, _)| at.is_empty());
-        let others = used.iter().filter(|(at, group)| {
-            at.iter().any(|arn| may_be_of_a_service(arn)) && !of_balancer.contains(group)
-        });
-        let checked_by_others = others.map(|(_, group)| rules::health_port(&group.is)).collect();
-        let unused = unused.iter().map(|(_, group)| group).filter(|group| group.is.name.starts_with(&begin));
+        let checked_by_others = self.checked_by_others(service);
+        let unused = self.0.iter().filter(|(at, _)| at.is_empty()).map(|(_, group)| group);
+        let unused = unused.filter(|group| group.is.name.starts_with(&begin));
         let mut left: Vec<_> = unused.cloned().collect();
         let arns: Vec<_> = left.iter().map(|group| group.arn.clone()).collect();
         let tags = tags(cloud, &arns, until).await?;

@@ -136,9 +136,9 @@ impl Call<'_> {
         for group in &mut known.groups {
             work.fill(group).await?;
         }
-        if let Some((claim, (nodes, is_more))) = opened? {
-            if is_more {
-                close(of, &claim, &nodes, until).await?;
+        if let Some((claim, (nodes, granted))) = opened? {
+            if granted.is_more {
+                close(of, (&claim, reference), &nodes, until).await?;
             }
             known.seen = seen;
         }
