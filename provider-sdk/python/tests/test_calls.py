@@ -286,7 +286,7 @@ async def test_calls_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:
         await there.instances.BatchGetInstances(batch("fine"))
         # With the last place taken, another host can still introduce itself.
         hanging.append(there.instances.BatchGetInstances(batch("hang")))
-        await until(lambda: cloud.began == 17)
+        await until(lambda: cloud.began == 16)
         await there.discovery.GetInfo(discovery_pb2.GetInfoRequest(), timeout=5)
         for call in hanging:
             call.cancel()

@@ -48,8 +48,10 @@ class Call:
     goes on after an answer with `in_progress` learns it here, too."""
 
     def remaining(self) -> float | None:
-        """Return the seconds left until the caller's deadline, zero after it: the limit for the cloud calls of a read. A mutation
-        goes on when its caller has gone: give its cloud calls limits of their own."""
+        """Return the seconds left until the caller's deadline, zero after it: the limit for the cloud calls of a read.
+
+        A mutation goes on when its caller has gone: give its cloud calls limits of their own.
+        """
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
 

@@ -6,6 +6,7 @@ starts, beats and ends.
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from cloudprovider_sdk import errors
@@ -24,9 +25,14 @@ async def frames(watch: InstanceWatch, advertised: Advertised, stop: asyncio.Eve
     """Return the frames of an open watch. Raises SHUTTING_DOWN on a stop, and whatever the provider raises."""
     try:
         yield pb.WatchInstancesResponse(started=pb.WatchStarted(resumed=watch.resumed))
-    except BaseException:
-        await close(watch)  # The caller went before it read anything.
-        raise
+        async with aclosing(_changes(watch, advertised, stop)) as changes:
+            async for frame in changes:
+                yield frame
+    finally:
+        await close(watch)
+
+
+async def _changes(watch: InstanceWatch, advertised: Advertised, stop: asyncio.Event) -> Frames:
     clock = asyncio.get_running_loop().time
     every = advertised.bookmark_interval * _HEARTBEAT_SHARE
     end, beat, token = clock() + advertised.watch_max_age, clock() + every, ""
@@ -59,7 +65,6 @@ async def frames(watch: InstanceWatch, advertised: Advertised, stop: asyncio.Eve
         for task in (following, stopped):
             task.cancel()
         await asyncio.gather(following, stopped, return_exceptions=True)
-        await close(watch)
 
 
 def _next(watch: InstanceWatch) -> asyncio.Task[Any]:

@@ -48,7 +48,7 @@ class Server:
                 ("grpc.max_send_message_length", size),
                 # Two processes on one port would look like a single one that keeps restarting.
                 ("grpc.so_reuseport", 0),
-                # A host pings over TCP also while nothing happens; by default that is taken for an attack, and ends the connection.
+                # A host pings over TCP also while nothing happens: by default that is an attack, and ends the connection.
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.http2.max_ping_strikes", 0),
