@@ -202,11 +202,10 @@ impl Controller {
         }
         let key = RunKey::Service(service.key.clone());
         match until {
-            Until::Removal => match self.former(seen, service) {
+            Until::Removal => match self.of_former(seen, service, why) {
                 // The removal reports it at this Service.
                 None => self.is_well(&key),
-                Some(None) => self.say(&key, &**service, waiting("WaitsForRemoval", why)),
-                Some(Some(failed)) => self.say(&key, &**service, sync_failed(format!("{why}: {failed}"))),
+                Some(report) => self.say(&key, &**service, report),
             },
             Until::Corrected => self.say(&key, &**service, sync_failed(&why)),
             Until::At(_) => self.say(&key, &**service, waiting("WaitsForRetry", why)),
@@ -229,12 +228,15 @@ impl Controller {
         })
     }
 
-    /// The removal of the balancer of a former Service of this name, and why it fails if it does.
-    fn former(&self, seen: &Seen, service: &Service) -> Option<Option<String>> {
+    /// What to say of the removal of a former Service's balancer, which reports it at that one alone.
+    fn of_former(&self, seen: &Seen, service: &Service, why: String) -> Option<Report> {
         let mut former = seen.to_remove().map(|(at, _)| at).filter(|at| *at.uid != *service.uid).peekable();
         former.peek()?;
-        let reports = former.flat_map(|at| self.reports.of(&RunKey::Balancer(at.clone())));
-        Some(reports.into_iter().find(|one| one.standing == Standing::Blocked).map(|one| one.words()))
+        let mut reports = former.flat_map(|at| self.reports.of(&RunKey::Balancer(at.clone())));
+        Some(match reports.find(|one| one.standing == Standing::Blocked) {
+            Some(failed) => sync_failed(format!("{why}: {}", failed.words())),
+            None => waiting("WaitsForRemoval", why),
+        })
     }
 
     /// Writes what is to be published. `Some` ends the run: it was not written.

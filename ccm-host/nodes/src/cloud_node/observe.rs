@@ -302,12 +302,8 @@ impl Controller {
             }
             Concern::Ask => {
                 let freshness = Freshness::AtMost(self.parts.settings.nodes.node_status_update_frequency);
-                let wait = {
-                    let mut memory = self.memory.lock();
-                    memory.due(name, freshness);
-                    memory.wait(name, Instant::now())
-                };
-                self.lane(node).queue.add_after(name.clone(), wait);
+                let wait = self.memory.lock().wait(name, Instant::now());
+                self.ask_after(node, freshness, wait);
             }
             Concern::None if matches!(change, Change::Deleted(_)) => self.forget(name),
             // What the provider reported meanwhile could not be asked about before.
@@ -404,8 +400,12 @@ impl Controller {
     }
 
     fn ask_again(&self, node: &Node, freshness: Freshness) {
+        self.ask_after(node, freshness, Duration::ZERO);
+    }
+
+    fn ask_after(&self, node: &Node, freshness: Freshness, wait: Duration) {
         self.memory.lock().due(&node.name, freshness);
-        self.lane(node).queue.add(node.name.clone());
+        self.lane(node).queue.add_after(node.name.clone(), wait);
     }
 }
 

@@ -11,8 +11,9 @@ use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
 use cloudprovider_sdk::{ProviderError, Result};
 
 use super::hosts::Host;
-use super::network::{Balancer, TargetGroup};
+use super::network::TargetGroup;
 use super::service::{EVERYWHERE, TRAFFIC_PORT};
+use super::told::is_of_cluster;
 use crate::api::{Action, Deadline, Failure};
 use crate::cloud::{Cloud, Owner, filter};
 
@@ -153,14 +154,13 @@ impl Claim {
 
     /// The rules of other balancers that become this one's.
     fn taken(&self, there: &Rules, of_nodes: bool) -> Rules {
-        let wanted =
-            self.wanted.iter().filter(|rule| self.takes && of_nodes && rule.description.contains(CLIENT));
-        let wanted: BTreeSet<_> = wanted.map(|rule| (rule.key(), &rule.description)).collect();
-        let is_anothers = |rule: &&Rule| {
-            let mut same = wanted.iter().filter(|(key, _)| *key == rule.key());
-            rule.description.starts_with(CLIENT) && same.any(|(_, name)| **name != rule.description)
-        };
-        there.iter().filter(is_anothers).cloned().collect()
+        if !self.takes || !of_nodes {
+            return Rules::new();
+        }
+        let is_of_clients = |rule: &&Rule| rule.description.starts_with(CLIENT);
+        let wanted: BTreeSet<_> = self.wanted.iter().filter(is_of_clients).map(Rule::key).collect();
+        let is_anothers = |rule: &&Rule| wanted.contains(&rule.key()) && !self.is_named(rule);
+        there.iter().filter(is_of_clients).filter(is_anothers).cloned().collect()
     }
 
     /// Whether a check of its targets gets through by a rule that another balancer made, which may take it along.
@@ -223,6 +223,13 @@ struct Of {
     named: BTreeSet<String>,
 }
 
+impl Of {
+    /// It is the nodes', or has some: one without the cluster's tag keeps them when its nodes go.
+    fn may_have_rules_of(&self, claim: &Claim) -> bool {
+        self.is_of_nodes || self.rules.iter().any(|rule| claim.is_named(rule))
+    }
+}
+
 impl Groups {
     pub(super) async fn read(
         cloud: &Cloud,
@@ -257,11 +264,9 @@ impl Groups {
         all.find(|(_, group)| group.is_tagged && group.name == name).map(|(id, group)| (id, &group.rules))
     }
 
-    /// Those that may have rules of a balancer: the nodes', and those that have some, as one without the cluster's tag keeps them
-    /// when its nodes go.
-    fn of_all_nodes<'a>(&'a mut self, claim: &Claim) -> impl Iterator<Item = (&'a String, &'a mut Of)> {
-        let has_some = |group: &Of| group.is_of_nodes || group.rules.iter().any(|rule| claim.is_named(rule));
-        self.0.iter_mut().filter(move |(_, group)| has_some(group))
+    /// Those that may have rules of a balancer.
+    fn of_all_nodes<'a>(&'a mut self, claim: &'a Claim) -> impl Iterator<Item = (&'a String, &'a mut Of)> {
+        self.0.iter_mut().filter(|(_, group)| group.may_have_rules_of(claim))
     }
 
     /// The other groups whose rules name the cluster's group of this name, which AWS keeps for as long as they do.
@@ -364,9 +369,8 @@ impl Groups {
     /// Whether some of what would be revoked lets checks through, of this balancer or others.
     pub(super) fn closes_checks(&self, claim: &Claim, nodes: &BTreeSet<String>) -> bool {
         let is_check = |rule: &Rule| rule.description.starts_with(HEALTH);
-        self.0
-            .iter()
-            .any(|(id, group)| claim.difference(&group.rules, nodes.contains(id)).1.iter().any(is_check))
+        let mut of_nodes = self.0.iter().filter(|(_, group)| group.may_have_rules_of(claim));
+        of_nodes.any(|(id, group)| claim.difference(&group.rules, nodes.contains(id)).1.iter().any(is_check))
     }
 
     /// Grants what is wanted on the nodes' groups.
@@ -445,11 +449,7 @@ fn names_of(rules: &Rules) -> BTreeSet<String> {
 /// Whether the balancer of this name is there and belongs to another cluster, whose nodes have the same security group.
 async fn is_of_another_cluster(cloud: &Cloud, name: &str, until: Deadline) -> Result<bool, Failure> {
     let found = super::network::read(cloud, name, until).await?;
-    let tags = |one: &Balancer| {
-        let tags = one.tags.iter().map(|(key, value)| (&**key, &**value));
-        cloud.cluster.owner_by(tags) != Owner::Us
-    };
-    Ok(found.as_ref().is_some_and(tags))
+    Ok(found.is_some_and(|found| !is_of_cluster(cloud, &found.tags)))
 }
 
 pub(super) async fn authorize(

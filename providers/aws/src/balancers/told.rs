@@ -57,6 +57,11 @@ pub(super) enum Whose {
     Others,
 }
 
+/// Whether these are the cluster's tags.
+pub(super) fn is_of_cluster(cloud: &Cloud, tags: &Texts) -> bool {
+    cloud.cluster.owner_by(tags.iter().map(|(key, value)| (&**key, &**value))) == Owner::Us
+}
+
 /// Whose something with these tags is, if its name is the Service's.
 pub(super) fn whose(cloud: &Cloud, cluster_uid: &str, service: &ServiceRef, tags: &Texts) -> Whose {
     match tags.get(names::OWNER_TAG) {
@@ -64,8 +69,7 @@ pub(super) fn whose(cloud: &Cloud, cluster_uid: &str, service: &ServiceRef, tags
         Some(_) => return Whose::Others,
         None => {}
     }
-    let of_cluster = cloud.cluster.owner_by(tags.iter().map(|(key, value)| (&**key, &**value))) == Owner::Us;
-    if of_cluster && tags.get(names::SERVICE_TAG) == Some(&names::service(service)) {
+    if is_of_cluster(cloud, tags) && tags.get(names::SERVICE_TAG) == Some(&names::service(service)) {
         Whose::Legacy
     } else {
         Whose::Others
