@@ -8,12 +8,10 @@
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::Arc,
 };
-
-use parking_lot::Mutex;
 
 use super::{Provider, ProviderInfo};
 use ccm_base::text::{NAME, cut};
@@ -340,39 +338,37 @@ fn claimed(info: &ProviderInfo, id: &str) -> usize {
 
 /// Tells the caches which fields to keep for the providers; a cache never goes back to keeping less.
 ///
-/// A digest over less than a provider wants would tell it, for example, that an annotation was removed: before
-/// computing one, pass the wishes on and wait for the caches.
+/// A digest over less than a provider wants would tell it, for example, that an annotation was removed: whoever computes
+/// one waits for [`Wishes::kept`].
 #[derive(Debug)]
 pub struct Wishes {
     providers: Providers,
     nodes: Cache<Node>,
     services: Cache<Service>,
-    /// By provider name: the wishes that the caches already know.
-    known: Mutex<HashMap<String, Arc<ProviderInfo>>>,
 }
 
 impl Wishes {
     /// The wishes of these providers, for these caches. Nothing is passed on yet.
     #[must_use]
     pub fn new(providers: Providers, nodes: Cache<Node>, services: Cache<Service>) -> Self {
-        Self { providers, nodes, services, known: Mutex::default() }
+        Self { providers, nodes, services }
     }
 
-    /// Passes new wishes on to the caches; returns whether there were some. Cheap if not; afterwards [`Cache::synced`]
-    /// covers all current wishes.
-    pub fn hand_on(&self) -> bool {
-        let mut known = self.known.lock();
-        let mut some = false;
-        for provider in self.providers.all() {
-            let Some(info) = provider.info() else { continue };
-            if known.get(provider.name()).is_some_and(|known| Arc::ptr_eq(known, &info)) {
-                continue;
-            }
+    /// Passes all wishes of the last handshakes on to the caches.
+    pub fn hand_on(&self) {
+        for (provider, info) in self.providers.all().iter().filter_map(|one| Some((one, one.info()?))) {
             self.nodes.set_keep(provider.name(), &info.keep_of_nodes);
             self.services.set_keep(provider.name(), &info.keep_of_services);
-            known.insert(provider.name().to_owned(), info);
-            some = true;
         }
-        some
+    }
+
+    /// Returns once both caches hold what this provider wants, and whether that had to be waited for.
+    pub async fn kept(&self, provider: &dyn Provider) -> bool {
+        let Some(info) = provider.info() else { return false };
+        let (nodes, services) = tokio::join!(
+            self.nodes.kept(provider.name(), &info.keep_of_nodes),
+            self.services.kept(provider.name(), &info.keep_of_services),
+        );
+        nodes || services
     }
 }

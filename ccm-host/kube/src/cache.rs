@@ -102,20 +102,34 @@ struct Inner<T: Slim> {
     /// Read-locked while a change is stored and handed out, so that a late subscriber misses none.
     handlers: RwLock<Vec<Handler<T>>>,
     wanted: watch::Sender<WantedKeys>,
-    /// The generation of [`WantedKeys`] of the last complete list; 0 before the first.
-    listed: watch::Sender<u64>,
+    listed: watch::Sender<Listed>,
     lost: Mutex<Outage>,
     interner: Interner,
     metrics: KindCacheMetrics,
 }
 
-/// The keys to keep, numbered: every new number starts a new list.
+/// What is to be listed, and which keys are to be kept of it.
 #[derive(Clone)]
 struct WantedKeys {
-    generation: u64,
+    /// How often a new list was asked for that everybody waits for.
+    round: u64,
     keep: Arc<Keep>,
     /// What each provider has wished for so far.
-    by: HashMap<String, Keep>,
+    by: HashMap<String, Wishes>,
+}
+
+#[derive(Clone, Default)]
+struct Wishes {
+    keep: Keep,
+    /// Whether the last ones were too many.
+    is_full: bool,
+}
+
+/// The last complete list.
+struct Listed {
+    /// The round that it was for; 0 before the first list.
+    round: u64,
+    keep: Arc<Keep>,
 }
 
 impl<T: Slim> Clone for Cache<T> {
@@ -138,11 +152,11 @@ impl<T: Slim> Cache<T> {
             store: RwLock::new(Store::default()),
             handlers: RwLock::default(),
             wanted: watch::Sender::new(WantedKeys {
-                generation: 1,
+                round: 1,
                 by: HashMap::new(),
                 keep: Arc::new(keep),
             }),
-            listed: watch::Sender::new(0),
+            listed: watch::Sender::new(Listed { round: 0, keep: Arc::default() }),
             lost: Mutex::default(),
             interner: Interner::default(),
             metrics: metrics.of_kind(T::KIND),
@@ -180,23 +194,40 @@ impl<T: Slim> Cache<T> {
         self.len() == 0
     }
 
-    /// Whether a complete list was seen with everything that is wanted now.
+    /// Whether a complete list was seen since one was asked for, with whatever keys.
     #[must_use]
     pub fn is_synced(&self) -> bool {
-        *self.0.listed.borrow() >= self.0.wanted.borrow().generation
+        self.0.listed.borrow().round >= self.0.wanted.borrow().round
     }
 
     /// Whether a complete list was seen with at least these keys.
     #[must_use]
     pub fn holds(&self, keep: &Keep) -> bool {
-        let wanted = self.0.wanted.borrow();
-        *self.0.listed.borrow() >= wanted.generation && wanted.keep.covers(keep)
+        self.is_synced() && self.0.listed.borrow().keep.covers(keep)
     }
 
     /// Returns once [`Cache::is_synced`].
     pub async fn synced(&self) {
+        self.listed_until(|| self.is_synced()).await;
+    }
+
+    /// Keeps these keys for the sake of this provider, as [`Cache::set_keep`] does. Returns once it [`Cache::holds`] them,
+    /// or as many as it keeps for one provider; and whether that had to be waited for.
+    pub async fn kept(&self, provider: &str, keep: &Keep) -> bool {
+        self.set_keep(provider, keep);
+        let holds_all =
+            || self.is_synced() && Arc::ptr_eq(&self.0.listed.borrow().keep, &self.0.wanted.borrow().keep);
+        let is_enough = || self.holds(keep) || holds_all();
+        if is_enough() {
+            return false;
+        }
+        self.listed_until(is_enough).await;
+        true
+    }
+
+    async fn listed_until(&self, is_enough: impl Fn() -> bool) {
         let mut listed = self.0.listed.subscribe();
-        while !self.is_synced() {
+        while !is_enough() {
             // The sender lives in self, so the channel cannot be closed here.
             if listed.changed().await.is_err() {
                 return;
@@ -220,36 +251,38 @@ impl<T: Slim> Cache<T> {
         Arc::clone(&self.0.wanted.borrow().keep)
     }
 
-    /// Keeps these keys, too, for the sake of this provider. If that adds any, everything is listed again and the cache is
-    /// not synced until the list is complete; objects stay readable meanwhile.
+    /// Keeps these keys, too, for the sake of this provider. If that adds any, everything is listed again; nobody else
+    /// waits for that list, and objects stay readable meanwhile.
     pub fn set_keep(&self, provider: &str, keep: &Keep) {
         self.0.wanted.send_if_modified(|wanted| {
-            let its = wanted.by.entry(provider.to_owned()).or_default();
-            let wishes = its.union(keep);
-            if wishes.len() > MOST_KEYS {
-                let (kind, keys) = (T::KIND, wishes.len());
-                tracing::error!(
-                    provider,
-                    kind,
-                    keys,
-                    "too many labels and annotations: no more are kept for it"
-                );
+            if wanted.keep.covers(keep) {
                 return false;
             }
-            *its = wishes;
-            let union = wanted.keep.union(keep);
-            let grew = union != *wanted.keep;
-            if grew {
-                (wanted.generation, wanted.keep) = (wanted.generation + 1, Arc::new(union));
+            let its = wanted.by.entry(provider.to_owned()).or_default();
+            let wishes = its.keep.union(keep);
+            if wishes.len() > MOST_KEYS {
+                let (kind, keys) = (T::KIND, wishes.len());
+                if !its.is_full {
+                    tracing::error!(
+                        provider,
+                        kind,
+                        keys,
+                        "too many labels and annotations: no more are kept for it"
+                    );
+                }
+                its.is_full = true;
+                return false;
             }
-            grew
+            *its = Wishes { keep: wishes, is_full: false };
+            wanted.keep = Arc::new(wanted.keep.union(keep));
+            true
         });
     }
 
     /// Lists everything once more, and is not synced until that list is complete. For what depends on all objects: the
     /// cache of a standby may be older than its term.
     pub fn list_anew(&self) {
-        self.0.wanted.send_modify(|wanted| wanted.generation += 1);
+        self.0.wanted.send_modify(|wanted| wanted.round += 1);
     }
 
     /// Whether the cache is reliable: a complete list was seen, and the watch has not been lost for long.
@@ -272,13 +305,28 @@ impl<T: Slim> Cache<T> {
             let now = wanted.borrow_and_update().clone();
             tokio::select! {
                 () = cancel.cancelled() => return,
-                grown = wanted.changed() => {
-                    if grown.is_err() {
-                        return;
-                    }
-                    tracing::debug!(kind = T::KIND, "listing anew");
-                }
+                () = self.outdated(&now) => tracing::debug!(kind = T::KIND, "listing anew"),
                 never = Follower::new(self, &client, &now).run() => match never {},
+            }
+        }
+    }
+
+    /// Returns once a list of what was `wanted` is of no use any more. A provider may wish for more only between lists:
+    /// however often it does, they come to their end.
+    async fn outdated(&self, then: &WantedKeys) {
+        let (mut wanted, mut listed) = (self.0.wanted.subscribe(), self.0.listed.subscribe());
+        loop {
+            let is_listed = Arc::ptr_eq(&listed.borrow_and_update().keep, &then.keep);
+            let now = wanted.borrow_and_update().clone();
+            let has_newcomer = now.by.len() > then.by.len();
+            let has_grown = !Arc::ptr_eq(&now.keep, &then.keep) && (is_listed || has_newcomer);
+            if now.round > then.round || has_grown {
+                return;
+            }
+            // Both senders live in self, so no channel can be closed here.
+            tokio::select! {
+                _ = wanted.changed() => {}
+                _ = listed.changed() => {}
             }
         }
     }
@@ -339,7 +387,7 @@ impl<T: Slim> Cache<T> {
     fn end_list(&self, wanted: &WantedKeys) {
         self.change(|store| store.end_list().into_iter().map(Some));
         self.0.metrics.lists.inc();
-        self.0.listed.send_replace(wanted.generation);
+        self.0.listed.send_replace(Listed { round: wanted.round, keep: Arc::clone(&wanted.keep) });
     }
 
     /// Stores a change, then hands it out.

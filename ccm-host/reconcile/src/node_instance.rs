@@ -39,10 +39,7 @@ pub enum Found {
 /// it has only just asked for would look for another instance, or none (N5).
 pub async fn known_to(nodes: &Cache<Node>, provider: &dyn Provider) {
     let Some(info) = provider.info() else { return };
-    if !nodes.holds(&info.keep_of_nodes) {
-        nodes.set_keep(provider.name(), &info.keep_of_nodes);
-        nodes.synced().await;
-    }
+    nodes.kept(provider.name(), &info.keep_of_nodes).await;
 }
 
 /// Asks the provider that owns the node. If that is uncertain, asks all candidates: the only one that has the instance

@@ -194,10 +194,8 @@ impl Reconciler for Controller {
 }
 
 impl Controller {
-    /// Returns once the caches hold everything the providers want at present. With less, a digest could tell a
-    /// provider that an annotation, for instance, was removed.
+    /// Returns once complete lists were seen of all Services and Nodes.
     async fn synced(&self) {
-        self.wishes.hand_on();
         self.parts.services.synced().await;
         self.parts.nodes.synced().await;
     }

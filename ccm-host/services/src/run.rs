@@ -58,9 +58,13 @@ impl Controller {
             self.synced().await;
             let seen = self.look(key);
             let subject = self.subject(&seen);
-            if self.wishes.hand_on() {
-                // A provider that was replaced just now wants to know more than was looked at.
-                continue;
+            if let Some(Subject { maker: Some(maker), view, .. }) = &subject {
+                let waited = self.wishes.kept(maker.as_ref()).await;
+                let now = self.parts.services.get(key);
+                if waited || !now.is_some_and(|now| Arc::ptr_eq(&now, &view.service)) {
+                    // It may want to know more than was looked at.
+                    continue;
+                }
             }
             self.hand_over(&seen);
             let Some(mut subject) = subject else {

@@ -184,15 +184,36 @@ async fn wanting_more_lists_anew_and_wanting_less_does_nothing() {
     first.end_of_list("Node", "1");
     scene.synced().await;
     assert_eq!(scene.changes(1).await, ["+a -"]);
-    scene.cache.set_keep("a", &Keep::default());
-    assert!(scene.cache.is_synced(), "nothing more is wanted");
+    assert!(!scene.cache.kept("a", &Keep::default()).await, "nothing more is wanted");
     scene.cache.set_keep("a", &keep_l());
-    assert!(!scene.cache.is_synced(), "what is cached was projected with less");
+    assert!(!scene.cache.holds(&keep_l()), "what is cached was projected with less");
+    assert!(scene.cache.is_synced(), "and is enough for whoever wants no more");
     assert_eq!(scene.cache.get("a").unwrap().labels.get("l"), None, "and stays readable");
     second.send("ADDED", wire("a", "1", &json!({"l": "1"})));
     second.end_of_list("Node", "1");
-    scene.synced().await;
+    assert!(scene.cache.kept("a", &keep_l()).await);
     assert_eq!(scene.changes(1).await, ["~a ->1"]);
+}
+
+/// A provider that wants another key at each handshake makes nobody wait but itself.
+#[tokio::test(start_paused = true)]
+async fn a_list_ends_however_often_a_provider_wants_more() {
+    let (first, first_reply) = Watch::new();
+    let (second, second_reply) = Watch::new();
+    let (third, third_reply) = Watch::new();
+    let scene = Scene::start(keep_l(), vec![first_reply, second_reply, third_reply]);
+    first.end_of_list("Node", "1");
+    scene.synced().await;
+    let key = |number: usize| Keep { labels: KeySet::keys([format!("key-{number}")]), ..Keep::default() };
+    for number in 0..3 {
+        scene.cache.set_keep("fickle", &key(number));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(scene.cache.holds(&keep_l()), "what others want is known");
+    }
+    assert_eq!(scene.server.take_calls().len(), 2, "the list of its first wishes goes on");
+    second.end_of_list("Node", "1");
+    third.end_of_list("Node", "1");
+    assert!(scene.cache.kept("fickle", &key(2)).await);
 }
 
 /// Core L8: whatever one provider has wanted before, another gets what it wants.
