@@ -27,6 +27,14 @@ async def test_the_socket_is_for_owner_and_group_in_a_private_directory(tmp_path
     assert not it.socket.exists(), "gone at the end"
 
 
+async def test_a_directory_is_shared_with_the_group_that_is_handed_on(tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    volume.chmod(0o2777)
+    async with serving(Cloud().provider(), volume) as it:
+        assert mode(it.socket.parent) == 0o2750
+
+
 @pytest.mark.parametrize(("directory", "accepted"), [(0o700, True), (0o750, True), (0o755, False), (0o770, False)])
 async def test_a_directory_that_others_can_enter_is_refused(tmp_path: Path, directory: int, accepted: bool) -> None:
     place = tmp_path / "ccm"

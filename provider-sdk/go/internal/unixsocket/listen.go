@@ -17,6 +17,9 @@ const (
 	// forbidden is write access for the group, and any access for others.
 	forbidden     = 0o027
 	directoryMode = 0o700
+	// sharedMode is that of a directory made in one that hands its group on, as a volume with Kubernetes' fsGroup does:
+	// whoever has the group may call.
+	sharedMode = os.ModeSetgid | 0o750
 	socketMode    = 0o660
 	// answerWithin: a process that takes longer to accept a connection hangs but exists, so its socket is in use.
 	answerWithin = 2 * time.Second
@@ -50,7 +53,7 @@ func Listen(path string) (*Listener, error) {
 
 // prepare creates the directory if it is missing, checks it, and locks it.
 func prepare(directory string) (*os.File, error) {
-	if err := os.MkdirAll(directory, directoryMode); err != nil {
+	if err := create(directory); err != nil {
 		return nil, fmt.Errorf("cannot create the directory of the socket: %w", err)
 	}
 	open, err := os.Open(directory)
@@ -61,6 +64,20 @@ func prepare(directory string) (*os.File, error) {
 		return nil, errors.Join(err, open.Close())
 	}
 	return open, nil
+}
+
+func create(directory string) error {
+	if _, err := os.Stat(directory); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(directory, directoryMode); err != nil {
+		return err
+	}
+	made, err := os.Stat(directory)
+	if err != nil || made.Mode()&os.ModeSetgid == 0 {
+		return err
+	}
+	return os.Chmod(directory, sharedMode)
 }
 
 func checkDirectory(directory *os.File) error {

@@ -31,6 +31,22 @@ func TestModesAndTheEnd(t *testing.T) {
 	}
 }
 
+func TestADirectoryIsSharedWithTheGroupThatIsHandedOn(t *testing.T) {
+	volume := t.TempDir()
+	if err := os.Chmod(volume, os.ModeSetgid|0o777); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(volume, "new", "p.sock")
+	listener, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if made, _ := os.Stat(filepath.Dir(path)); made.Mode() != os.ModeDir|os.ModeSetgid|0o750 {
+		t.Errorf("the mode is %v", made.Mode())
+	}
+}
+
 func TestPeersAreKnown(t *testing.T) {
 	path := filepath.Join(private(t), "p.sock")
 	listener, err := Listen(path)

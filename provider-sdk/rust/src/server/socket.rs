@@ -17,6 +17,10 @@ use crate::options::Endpoint;
 /// Forbidden: write access for the group, any access for others.
 const FORBIDDEN: u32 = 0o027;
 const DIRECTORY_MODE: u32 = 0o700;
+const SETGID: u32 = 0o2000;
+/// Of a directory made in one that hands its group on, as a volume with Kubernetes' fsGroup does: whoever has the group
+/// may call.
+const SHARED_MODE: u32 = SETGID | 0o750;
 const SOCKET_MODE: u32 = 0o660;
 /// A process that takes longer to accept a connection hangs, but exists: its socket is in use.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -65,7 +69,7 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
 /// Creates the directory if it is missing, checks it, and locks it.
 fn prepare(directory: &Path) -> Result<File, ServeError> {
     let fault = |source| ServeError::Directory { directory: directory.to_owned(), source };
-    DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory).map_err(fault)?;
+    create(directory).map_err(fault)?;
     let open = File::open(directory).map_err(fault)?;
     let found = open.metadata().map_err(fault)?;
     let mode = found.mode() & 0o7777;
@@ -78,6 +82,17 @@ fn prepare(directory: &Path) -> Result<File, ServeError> {
     }
     flock(&open, FlockOperation::LockExclusive).map_err(|errno| fault(errno.into()))?;
     Ok(open)
+}
+
+fn create(directory: &Path) -> io::Result<()> {
+    if directory.exists() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)?;
+    if fs::metadata(directory)?.mode() & SETGID == 0 {
+        return Ok(());
+    }
+    fs::set_permissions(directory, Permissions::from_mode(SHARED_MODE))
 }
 
 /// Removes the file of a socket on which nothing listens.

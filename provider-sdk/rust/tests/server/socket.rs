@@ -36,6 +36,15 @@ async fn directory_and_socket_keep_others_out() {
 }
 
 #[tokio::test]
+async fn a_directory_is_shared_with_the_group_that_is_handed_on() {
+    let volume = private();
+    fs::set_permissions(volume.path(), Permissions::from_mode(0o2777)).unwrap();
+    let socket = volume.path().join("new/a.sock");
+    let _bound = bind(&socket).await.unwrap();
+    assert_eq!(mode(socket.parent().unwrap()), 0o2750);
+}
+
+#[tokio::test]
 async fn open_directories_are_refused() {
     let directory = private();
     for open in [0o755, 0o770, 0o777, 0o701, 0o704, 0o720, 0o1777] {

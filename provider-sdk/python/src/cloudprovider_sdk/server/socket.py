@@ -21,6 +21,8 @@ _log = logging.getLogger("cloudprovider_sdk")
 _FORBIDDEN: Final = 0o027
 """Forbidden: write access for the group, any access for others."""
 _DIRECTORY_MODE: Final = 0o700
+_SHARED_MODE: Final = stat.S_ISGID | 0o750
+"""Of a directory made in one that hands its group on, as a volume with Kubernetes' fsGroup does: the group may call."""
 _SOCKET_MODE: Final = 0o660
 _ANSWER_WITHIN: Final = 2.0
 """A process that takes longer to accept a connection hangs but exists, so its socket is in use."""
@@ -61,7 +63,7 @@ def _inode(path: Path) -> tuple[int, int]:
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
     """Create the directory if it is missing, check it, and lock it."""
-    directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+    _create(directory)
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _check(directory, os.fstat(handle))
@@ -69,6 +71,14 @@ def _locked(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _create(directory: Path) -> None:
+    if directory.exists():
+        return
+    directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+    if directory.stat().st_mode & stat.S_ISGID:
+        directory.chmod(_SHARED_MODE)
 
 
 def _check(directory: Path, found: os.stat_result) -> None:
