@@ -151,11 +151,7 @@ impl<T: Slim> Cache<T> {
         Self(Arc::new(Inner {
             store: RwLock::new(Store::default()),
             handlers: RwLock::default(),
-            wanted: watch::Sender::new(WantedKeys {
-                round: 1,
-                by: HashMap::new(),
-                keep: Arc::new(keep),
-            }),
+            wanted: watch::Sender::new(WantedKeys { round: 1, by: HashMap::new(), keep: Arc::new(keep) }),
             listed: watch::Sender::new(Listed { round: 0, keep: Arc::default() }),
             lost: Mutex::default(),
             interner: Interner::default(),

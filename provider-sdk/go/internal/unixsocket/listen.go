@@ -20,7 +20,7 @@ const (
 	// sharedMode is that of a directory made in one that hands its group on, as a volume with Kubernetes' fsGroup does:
 	// whoever has the group may call.
 	sharedMode = os.ModeSetgid | 0o750
-	socketMode    = 0o660
+	socketMode = 0o660
 	// answerWithin: a process that takes longer to accept a connection hangs but exists, so its socket is in use.
 	answerWithin = 2 * time.Second
 )
