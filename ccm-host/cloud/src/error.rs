@@ -151,6 +151,12 @@ impl CloudError {
         self.is_unanswered || self.is(ErrorReason::ShuttingDown)
     }
 
+    /// Whether nobody said what became of the call: it may still be carried out.
+    #[must_use]
+    pub fn is_silence(&self) -> bool {
+        self.is_unanswered || (self.reason.is_none() && self.code == Code::DeadlineExceeded)
+    }
+
     /// Whether the error has this reason.
     #[must_use]
     pub fn is(&self, reason: ErrorReason) -> bool {

@@ -98,8 +98,8 @@ pub enum Call {
     Ensure { service: String, nodes: Vec<String>, digest: String, revision: u64, adopt: bool },
     /// `update_load_balancer`
     Update { service: String, nodes: Vec<String>, digest: String, revision: u64 },
-    /// `delete_load_balancer`
-    Delete { service: String, uid: String, with_last_known: bool, adopt: bool },
+    /// `delete_load_balancer`, with the keys of the annotations that the Service is last known to have
+    Delete { service: String, uid: String, annotations: Vec<String>, adopt: bool },
     /// `list_load_balancers`
     List,
     /// `list_routes`

@@ -170,6 +170,7 @@ impl Reconciler for Controller {
 
     async fn begin(self: &Arc<Self>) {
         self.synced().await;
+        join_all(self.parts.providers.all().iter().map(|one| self.wishes.kept(one.as_ref()))).await;
         ccm_reconcile::follow(self, &self.parts.services, Self::service_changed);
         ccm_reconcile::follow(self, &self.parts.nodes, Self::node_changed);
     }

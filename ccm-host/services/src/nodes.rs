@@ -81,10 +81,14 @@ impl Backends {
         }
     }
 
-    /// What a provider wants of a node is fixed within one epoch; whose a node is depends on all of them.
+    /// What a provider wants of a node is fixed within one epoch, and may not be known yet; whose a node is depends on all of
+    /// them.
     fn said(&self) -> String {
-        let epochs: Vec<_> = self.providers.all().iter().map(|one| Some(one.info()?.epoch.clone())).collect();
-        format!("{epochs:?}")
+        let of = |one: &Arc<dyn Provider>| {
+            let info = one.info()?;
+            Some((info.epoch.clone(), self.nodes.holds(&info.keep_of_nodes)))
+        };
+        format!("{:?}", self.providers.all().iter().map(of).collect::<Vec<_>>())
     }
 
     /// Whether nodes changed that are in no set yet.

@@ -167,6 +167,10 @@ impl Controller {
         let at = RowKey::new(&service.uid, &record.provider);
         self.rows.change(&at, &service.key, |row| {
             row.known = record.known(set.as_deref());
+            if service.ingress.is_empty() {
+                // Its addresses were lost, or never written: the provider knows them.
+                row.is_to_be_settled();
+            }
             row.last = Some(Arc::clone(service));
         });
     }
@@ -257,8 +261,10 @@ impl Controller {
         if is_over && own.iter().any(|row| row.is_removed()) {
             return Others::Removed;
         }
-        // Its finalizer shows that a balancer was asked for, but not of whom.
-        let is_lost = has_finalizer(service) && own.iter().all(|row| !row.is_present() && !row.is_removed());
+        // Its finalizer shows that a balancer was asked for, but not of whom, unless there is a record.
+        let is_lost = has_finalizer(service)
+            && Record::of(service).is_none()
+            && own.iter().all(|row| !row.is_present() && !row.is_removed());
         if is_over {
             let mut unknown = self.parts.providers.all().iter().filter(|provider| provider.info().is_none());
             let suspect = unknown.next().filter(|_| is_lost && seen.owner != Owner::Others);

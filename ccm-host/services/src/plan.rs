@@ -296,7 +296,9 @@ fn upkeep(view: &View, row: &Row, wanted: &Wanted) -> Option<Result<Ask, Option<
 fn sooner(wait: Wait, other: Option<Instant>) -> Wait {
     let until = match (wait.until, other) {
         (Until::At(one), Some(other)) => Until::At(one.min(other)),
-        (Until::Change | Until::Corrected, Some(other)) => return Wait { until: Until::At(other), ..wait },
+        (Until::Change | Until::Corrected | Until::Slot, Some(other)) => {
+            return Wait { until: Until::At(other), ..wait };
+        }
         (until, _) => until,
     };
     Wait { until, ..wait }

@@ -72,7 +72,7 @@ impl Record {
     pub(super) fn known(&self, set: Option<&str>) -> Known {
         let Some(part) = &self.applied else { return Known::Asked { made_as: None } };
         let digest = joined(part, set.unwrap_or(UNKNOWN_BACKENDS));
-        let doubt = Doubt { service: self.doubt, backends: false };
+        let doubt = Doubt { service: self.doubt, ..Doubt::default() };
         Known::Applied(Applied { digest, service: None, needs_ensure: false, doubt })
     }
 

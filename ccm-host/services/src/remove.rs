@@ -22,7 +22,7 @@ use super::{
     wall_micros,
 };
 use ccm_cloud::{Accepted, CloudError, DeleteLoadBalancer, Effects, ErrorReason, Provider};
-use ccm_kube::{events::Regarding, patch::WriteError, queue::Outcome};
+use ccm_kube::{events::Regarding, patch::WriteError, queue::Outcome, service::Service};
 use ccm_reconcile::{Report, Retry};
 
 /// The wanted state announced for a removal.
@@ -34,11 +34,15 @@ const CACHE_IS_BEHIND: Duration = Duration::from_secs(1);
 impl Controller {
     pub(super) async fn remove(&self, at: &RowKey) -> Outcome {
         self.synced().await;
+        let provider = self.parts.providers.by_name(&at.provider);
+        if let Some(provider) = provider {
+            // What it is told of the Service may decide where it looks for the balancer.
+            self.wishes.kept(provider.as_ref()).await;
+        }
         let Some(row) = self.rows.get(at) else {
             self.is_well(&RunKey::Balancer(at.clone()));
             return Outcome::Done;
         };
-        let provider = self.parts.providers.by_name(&at.provider);
         match (self.look(&row.key).fate_of(at), provider) {
             (Fate::Keep, _) => {
                 self.is_well(&RunKey::Balancer(at.clone()));
@@ -105,22 +109,24 @@ impl Controller {
     }
 
     async fn delete(&self, provider: &dyn Provider, row: &Row, why: Why) -> Outcome {
-        let Row { at, key, last, .. } = row;
+        let Row { at, key, .. } = row;
         // A balancer known to be absent is removed without Events.
         let is_told = !matches!(row.known, Known::Absent);
         let regarding = || Regarding::service(key, &at.uid);
         if is_told && !why.is_tidying() && row.announced.as_deref() != Some(GONE) {
             self.events.deleting(regarding());
         }
-        let revision = self.rows.change(at, key, |row| {
+        let cached = self.parts.services.get(key).filter(|service| *service.uid == *at.uid);
+        let (revision, last_known) = self.rows.change(at, key, |row| {
             row.announced = Some(GONE.to_owned());
             row.is_leaving();
-            row.revision(None, wall_micros())
+            row.last = last_known(row.last.take(), cached);
+            (row.revision(None, wall_micros()), row.last.clone())
         });
         let wanted = DeleteLoadBalancer {
             key: key.clone(),
             uid: at.uid.to_string(),
-            last_known: last.clone(),
+            last_known,
             revision,
             adopt: self.parts.settings.services.adopt_load_balancers && !why.is_tidying(),
         };
@@ -202,10 +208,10 @@ impl Controller {
             _ => retry.delay(self.queue.backoff(&key)).unwrap_or_default(),
         };
         tracing::debug!(service = %row.key, provider = %row.at.provider, %error, ?wait, "a provider failed");
-        let end = if error.is_unanswered { End::Unknown } else { End::Failed };
+        let end = if error.is_silence() { End::Unknown } else { End::Failed };
         self.rows.update(&row.at, |row| {
             if error.is(ErrorReason::StaleRevision) {
-                row.forget_sent_state();
+                row.is_stale();
             }
             row.failed(Goal::Gone, attempt(end, wait));
         });
@@ -228,4 +234,15 @@ impl Controller {
 fn attempt(end: End, wait: Duration) -> Attempt {
     let at = Instant::now();
     Attempt { digest: GONE.to_owned(), of_backends: false, end, at, until: Some(at + wait) }
+}
+
+/// What is remembered of a Service may be from before its provider said which annotations it wants to know.
+fn last_known(last: Option<Arc<Service>>, now: Option<Arc<Service>>) -> Option<Arc<Service>> {
+    let (Some(last), Some(now)) = (&last, &now) else { return last.or(now) };
+    let is_lacking = |(key, _): &(&str, &str)| !last.annotations.contains_key(key);
+    if !now.annotations.iter().any(|one| is_lacking(&one)) {
+        return Some(Arc::clone(last));
+    }
+    let annotations = last.annotations.iter().chain(now.annotations.iter().filter(is_lacking)).collect();
+    Some(Arc::new(Service { annotations, ..(**last).clone() }))
 }

@@ -118,6 +118,8 @@ pub(super) struct Applied {
 pub(super) struct Doubt {
     pub(super) service: bool,
     pub(super) backends: bool,
+    /// A person doubts it, whatever lists say: only an Ensure ends that.
+    pub(super) of_person: bool,
 }
 
 /// How far a wanted state and a known one may differ.
@@ -202,11 +204,17 @@ impl End {
     }
 }
 
+/// In microseconds, as revisions: a second, and a year.
+const RAISED_FIRST: u64 = 1_000_000;
+const RAISED_MOST: u64 = 365 * 24 * 3600 * RAISED_FIRST;
+
 /// The state last sent.
 #[derive(Debug, Clone)]
 struct Sent {
     digest: Option<String>,
     revision: u64,
+    /// By how much the last revision that was stale was raised.
+    raised: u64,
 }
 
 impl Row {
@@ -304,20 +312,23 @@ impl Row {
     /// The revision to send with a wanted state (`None` means deleted). It grows when the state differs from the last
     /// one sent, and never starts below the clock, so that it also grows across restarts.
     pub(super) fn revision(&mut self, digest: Option<&str>, wall_micros: u64) -> u64 {
-        let last = match &self.sent {
+        let (last, raised) = match &self.sent {
             Some(sent) if sent.digest.as_deref() == digest => return sent.revision,
-            Some(sent) => sent.revision,
-            None => 0,
+            Some(sent) => (sent.revision, sent.raised),
+            None => (0, 0),
         };
         let revision = wall_micros.max(last + 1);
-        self.sent = Some(Sent { digest: digest.map(str::to_owned), revision });
+        self.sent = Some(Sent { digest: digest.map(str::to_owned), revision, raised });
         revision
     }
 
-    /// The provider knows a newer revision: makes the next one new even if the state is the same.
-    pub(super) fn forget_sent_state(&mut self) {
+    /// The provider knows a newer revision: makes the next one new even if the state is the same. A clock that was hours ahead
+    /// may have made that one: the steps double, until one is beyond it.
+    pub(super) fn is_stale(&mut self) {
         if let Some(sent) = &mut self.sent {
             sent.digest = Some(String::new());
+            sent.raised = (2 * sent.raised).clamp(RAISED_FIRST, RAISED_MOST);
+            sent.revision += sent.raised;
         }
     }
 
@@ -372,10 +383,10 @@ impl Row {
         self.tried.wanted = None;
     }
 
-    /// Somebody says that it may be in any state. Returns whether it was known to be as applied.
-    pub(super) fn is_doubted(&mut self) -> bool {
-        let Some(applied) = self.applied_mut() else { return false };
-        applied.doubt = Doubt { service: true, backends: true };
+    /// A list, or a person, says that it may be in any state. Returns whether it was known to be as applied.
+    pub(super) fn is_doubted(&mut self, by_person: bool) -> bool {
+        let Some(Applied { doubt, .. }) = self.applied_mut() else { return false };
+        *doubt = Doubt { service: true, backends: true, of_person: by_person || doubt.of_person };
         true
     }
 
@@ -433,7 +444,7 @@ impl Row {
         if let Some(digest) = digest {
             self.is_listed_as(digest);
         }
-        if self.is_doubted() { was_whole && self.waits_for_a_change() } else { self.is_listed(None) }
+        if self.is_doubted(false) { was_whole && self.waits_for_a_change() } else { self.is_listed(None) }
     }
 
     /// No attempt at what is wanted is to be repeated at a time of its own.
@@ -447,15 +458,15 @@ impl Row {
         let of_backends = self.tried.wanted.as_ref().is_none_or(|attempt| attempt.of_backends);
         match self.applied_mut() {
             Some(applied) if applied.digest == digest => {
-                if !open {
+                if !open && !applied.doubt.of_person {
                     applied.doubt = Doubt::default();
                 }
                 false
             }
             before => {
                 let doubt = match before {
-                    Some(applied) if open => applied.doubt,
-                    _ => Doubt { service: open && !of_backends, backends: open },
+                    Some(applied) if open || applied.doubt.of_person => applied.doubt,
+                    _ => Doubt { service: open && !of_backends, backends: open, of_person: false },
                 };
                 let digest = digest.to_owned();
                 self.known = Known::Applied(Applied { digest, service: None, needs_ensure: false, doubt });

@@ -27,7 +27,7 @@ use super::{
 };
 use ccm_cloud::{
     Accepted, BackendSet, CloudError, EnsureLoadBalancer, Ensured, ErrorReason, InProgress,
-    LoadBalancerState, Provider, UpdateLoadBalancer, covers_backends,
+    LoadBalancerState, Provider, UpdateLoadBalancer, covers_backends, differ_in_backends_only,
 };
 use ccm_kube::{
     patch::WriteError,
@@ -99,7 +99,8 @@ impl Controller {
                 other => self.settle(&seen, &subject, other).await,
             };
             match step {
-                Step::Again => {}
+                // Whatever comes next waits for its turn: others were in line before.
+                Step::Again => slot = None,
                 Step::End(outcome) => return outcome,
             }
         }
@@ -377,25 +378,25 @@ impl Controller {
         let applied = row.as_deref().and_then(Row::applied);
         let is_certain = applied.is_some_and(|applied| !applied.doubt.service);
         let is_durable = call.provider.info().is_some_and(|info| info.durable_digest);
-        if is_certain || !has_finalizer(service) {
-            self.set_finalizer(service, true).await?;
-        } else {
-            self.set_finalizer(&self.fresh(service).await?, true).await?;
-        }
         // What is published and dead goes first: the next address may be minutes away.
         let dead = call.subject.status.ingress.clone().filter(Vec::is_empty);
         let changes_applied = !is_durable && call.ask.goal == Goal::Wanted && applied.is_some();
-        if self.parts.providers.all().len() == 1 && !changes_applied && dead.is_none() {
-            return Ok(());
+        if self.parts.providers.all().len() > 1 || changes_applied || dead.is_some() {
+            // As it will be while the call is under way.
+            let mut begun = row.as_deref().cloned();
+            let record = begun.as_mut().and_then(|row| {
+                row.asked(service, &call.ask.digest, false);
+                self.record_of(row)
+            });
+            let status = Status { ingress: dead, ..Status::default() };
+            // Before the finalizer: one without a record is another manager's.
+            self.publish(service, &status, record.as_ref()).await?;
         }
-        // As it will be while the call is under way.
-        let mut begun = row.as_deref().cloned();
-        let record = begun.as_mut().and_then(|row| {
-            row.asked(service, &call.ask.digest, false);
-            self.record_of(row)
-        });
-        let status = Status { ingress: dead, ..Status::default() };
-        self.publish(service, &status, record.as_ref()).await.map(drop)
+        if is_certain || !has_finalizer(service) {
+            self.set_finalizer(service, true).await
+        } else {
+            self.set_finalizer(&self.fresh(service).await?, true).await
+        }
     }
 
     /// Emits the Event once per wanted state, however often it is tried.
@@ -605,12 +606,12 @@ impl Controller {
         tracing::debug!(service = %key, error = %error, ?wait, "a provider failed");
         let end = match error {
             error if error.is(ErrorReason::ImplementedElsewhere) => End::Elsewhere,
-            error if error.is_unanswered => End::Unknown,
+            error if error.is_silence() => End::Unknown,
             _ => End::Failed,
         };
         let due = self.rows.update(call.at, |row| {
             if error.is(ErrorReason::StaleRevision) {
-                row.forget_sent_state();
+                row.is_stale();
             }
             row.failed(goal, call.attempt(end, wait));
             row.due()
@@ -693,7 +694,9 @@ impl OwnerCall<'_> {
 
 /// The place in line of a call, given the last one for the same goal.
 pub(super) fn rank(last: Option<&Attempt>, digest: &str) -> Rank {
-    match last.filter(|attempt| attempt.digest == digest).map(|attempt| attempt.end) {
+    // Other nodes do not make it another attempt.
+    let is_same = |one: &&Attempt| one.digest == digest || differ_in_backends_only(&one.digest, digest);
+    match last.filter(is_same).map(|attempt| attempt.end) {
         None => Rank::First,
         Some(End::InProgress) => Rank::Poll,
         Some(End::Failed | End::Unknown | End::Elsewhere) => Rank::Retry,

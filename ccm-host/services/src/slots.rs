@@ -33,6 +33,9 @@ pub(super) enum Rank {
 
 const RANKS: usize = Rank::Tidying as usize + 1;
 
+/// One in so many places goes to a rank whose turn it is.
+const A_TURN: usize = 4;
+
 type Place = (String, Direction);
 
 #[derive(Debug)]
@@ -57,6 +60,8 @@ struct Line {
     taken: usize,
     /// Keys that were woken, each with a slot kept for it.
     kept: HashSet<RunKey>,
+    /// How many were woken so far.
+    woken: usize,
     waiting: [VecDeque<RunKey>; RANKS],
 }
 
@@ -74,12 +79,29 @@ impl Line {
         self.waiting.iter_mut().for_each(|rank| rank.retain(|other| other != key));
     }
 
-    /// The first in line that no run will serve anyway.
+    /// How many places calls of this rank may take: tidying never takes the last ones.
+    fn places(&self, rank: usize) -> usize {
+        if rank == Rank::Tidying as usize { self.limit.div_ceil(2) } else { self.limit }
+    }
+
+    /// The first in line that no run will serve anyway. Each rank comes first now and then: however many stand before it, every
+    /// key has its turn.
     fn next(&mut self, running: &HashSet<RunKey>) -> Option<RunKey> {
-        self.waiting.iter_mut().find_map(|rank| {
-            let at = rank.iter().position(|key| !running.contains(key))?;
-            rank.remove(at)
-        })
+        let others = Rank::Tidying as usize;
+        let begin = if self.woken % A_TURN == A_TURN - 1 { self.woken / A_TURN % others } else { 0 };
+        let ranks = (0..others).map(|rank| (begin + rank) % others).chain([others]);
+        let used = self.taken + self.kept.len();
+        for rank in ranks {
+            if used >= self.places(rank) {
+                continue;
+            }
+            let waiting = &mut self.waiting[rank];
+            if let Some(at) = waiting.iter().position(|key| !running.contains(key)) {
+                self.woken += 1;
+                return waiting.remove(at);
+            }
+        }
+        None
     }
 }
 
@@ -120,9 +142,7 @@ impl Slots {
         let mut state = self.state.lock();
         let line = state.lines.entry(place.clone()).or_default();
         line.limit = limit.max(1);
-        // Tidying never takes the last places.
-        let limit = if rank == Rank::Tidying { line.limit.div_ceil(2) } else { line.limit };
-        let is_free = line.kept.remove(key) || line.taken + line.kept.len() < limit;
+        let is_free = line.kept.remove(key) || line.taken + line.kept.len() < line.places(rank as usize);
         if is_free {
             line.leave(key);
             line.taken += 1;
@@ -297,5 +317,36 @@ mod tests {
             ["o1", "o2", "o3"].map(|name| take(name, Rank::Tidying)).into_iter().flatten().collect();
         assert_eq!(tidied.len(), 2);
         assert!(take("user", Rank::First).is_some());
+    }
+
+    /// F9: nor are more places handed on to it.
+    #[test]
+    fn tidying_is_handed_no_last_place() {
+        let slots = slots();
+        let take = |name: &str, rank| slots.take(("cloud", 2), Direction::Remove, &key(name), rank);
+        let held = take("o1", Rank::Tidying);
+        let running = slots.run(&key("o2"));
+        assert!(held.is_some() && take("o2", Rank::Tidying).is_none());
+        drop(running);
+        assert!(!woken(&slots, "o2"));
+        drop(held);
+        assert!(woken(&slots, "o2"));
+    }
+
+    /// However many stand before it.
+    #[test]
+    fn every_rank_has_its_turn() {
+        let slots = slots();
+        let take = |name: &str, rank| slots.take(("cloud", 1), Direction::Change, &key(name), rank);
+        let mut held = take("held", Rank::First);
+        assert!(take("retry", Rank::Retry).is_none() && take("new", Rank::First).is_none());
+        let turns = (0..100).find(|number| {
+            let poll = format!("poll-{number}");
+            assert!(take(&poll, Rank::Poll).is_none());
+            drop(held.take());
+            held = ["retry", "new", &poll].into_iter().find_map(|name| take(name, Rank::Poll));
+            woken(&slots, "retry") && woken(&slots, "new")
+        });
+        assert!(turns.is_some_and(|turns| turns < 4 * A_TURN), "{turns:?}");
     }
 }

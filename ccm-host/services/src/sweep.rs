@@ -63,6 +63,7 @@ impl Controller {
             } else {
                 Ok(Listing::Refused)
             };
+            self.rows.listed(provider.name());
             let is_first = !self.listed.lock().contains_key(provider.name());
             let listing = match &ended {
                 Ok(listing) => *listing,
@@ -76,16 +77,18 @@ impl Controller {
                 sleep(pause).await;
                 continue;
             }
-            {
+            let before = {
                 let mut listed = self.listed.lock();
                 let before = listed.get(provider.name()).copied();
                 // What one complete list ruled out, a later failure does not bring back.
                 if before != Some(Listing::Complete) {
                     listed.insert(provider.name().to_owned(), listing);
                 }
-            }
+                before
+            };
+            let rules_out_more = before != Some(Listing::Complete) && listing == Listing::Complete;
             let period = resync(self.parts.settings.services.load_balancer_resync_period);
-            if is_first {
+            if is_first || rules_out_more {
                 self.look_at_all();
             } else if ended.is_err()
                 && healed.elapsed() >= self.parts.settings.services.load_balancer_resync_period
@@ -116,7 +119,7 @@ impl Controller {
     }
 
     /// Lists once, and acts on the list.
-    async fn sweep(&self, provider: &dyn Provider) -> Result<Listing, CloudError> {
+    pub(super) async fn sweep(&self, provider: &dyn Provider) -> Result<Listing, CloudError> {
         let since = self.rows.turn();
         let call = provider.list_load_balancers();
         let list = measured(&self.metrics.operations, provider, "list", call, listed).await?;
@@ -137,8 +140,15 @@ impl Controller {
             }
         }
         self.look_for_orphans(provider, &list, since).await;
-        self.rows.listed(provider.name());
-        Ok(if list.complete { Listing::Complete } else { Listing::Incomplete })
+        let is_unsupported = |(_, error): &(String, CloudError)| error.is(ErrorReason::UnsupportedFeature);
+        Ok(match list.complete {
+            true => Listing::Complete,
+            // It says that it can never list the rest.
+            false if !list.unreachable.is_empty() && list.unreachable.iter().all(is_unsupported) => {
+                Listing::Refused
+            }
+            false => Listing::Incomplete,
+        })
     }
 
     /// What a list that failed still heals: what was refused, and what was lost at the Service.
@@ -216,6 +226,8 @@ impl Controller {
             let is_here = *row.at.provider == *provider.name() && row.last.is_none() && !row.busy;
             if is_here && !orphans.contains(&*row.at.uid) {
                 self.rows.remove(&row.at);
+                // What was reported of it is over.
+                self.queue.add(RunKey::Balancer(row.at.clone()));
             }
         }
         self.metrics.set_orphans(provider.name(), orphans.len());
@@ -333,30 +345,34 @@ fn learn(row: &mut Row, service: &Service, listed: Option<&LoadBalancer>, comple
                 digest if row.is_elsewhere() || state == LoadBalancerState::Deleting => {
                     row.is_listed(digest.as_ref())
                 }
-                Some(digest) if whole => learn_applied(row, service, balancer, digest),
+                Some(digest) if whole => {
+                    let is_news = row.is_listed_as(digest);
+                    learn_addresses(row, service, balancer) || is_news
+                }
                 // Whoever keeps no digest may not know it; the record does.
-                None if whole && row.is_present() => false,
+                None if whole && row.is_present() => learn_addresses(row, service, balancer),
                 digest => row.is_listed_in_doubt(digest.as_ref()),
             }
         }
     }
 }
 
-/// The balancer serves, with the state that the provider says it applied last.
-fn learn_applied(row: &mut Row, service: &Service, balancer: &LoadBalancer, digest: &str) -> bool {
+/// The balancer serves, with these addresses. Returns whether only an Ensure can tell which are right.
+fn learn_addresses(row: &mut Row, service: &Service, balancer: &LoadBalancer) -> bool {
     let listed = balancer.ingress.clone();
     let is_first = row.status.ingress.is_none();
-    let news = row.is_listed_as(digest);
     // A balancer without addresses takes none from the Service: somebody else may give it some.
-    if !listed.is_empty() && !shrinks(row.status.ingress.as_deref().unwrap_or(&service.ingress), &listed) {
-        row.status.ingress = Some(listed);
-        news
-    } else if is_first && !listed.is_empty() {
-        row.is_to_be_settled();
-        true
-    } else {
-        news
+    if listed.is_empty() {
+        return false;
     }
+    if !shrinks(row.status.ingress.as_deref().unwrap_or(&service.ingress), &listed) {
+        row.status.ingress = Some(listed);
+        return false;
+    }
+    if is_first {
+        row.is_to_be_settled();
+    }
+    is_first
 }
 
 /// Whether a list merely omits entries that are published. A list comes from the provider's memory, so only an Ensure

@@ -24,6 +24,8 @@ pub(crate) use failure::Failure;
 use pace::Bucket;
 pub(crate) use stop::{Stop, later};
 
+/// A call that has less time than this, and gets no answer, tells nothing of the cloud.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 /// The longest that one call takes.
 const CALL_WITHIN: Duration = Duration::from_secs(30);
 
@@ -239,18 +241,20 @@ impl Calls {
             Ok(answer) => answer.map_err(|error| Failure::of(action, error)),
             Err(_late) => Err(Failure::no_answer(action)),
         };
-        self.remember(action, begun, outcome.as_ref().err());
+        let is_cut_off = last.duration_since(begun) < ANSWERED_WITHIN;
+        self.remember(action, (begun, is_cut_off), outcome.as_ref().err());
         outcome
     }
 
-    /// When this call may be made. Refused if that is too late for it.
+    /// When this call may be made. Refused if that is too late for an answer.
     fn turn(&self, action: Action, until: Deadline, now: Instant) -> Result<Instant, Failure> {
         let mut buckets = self.0.buckets.lock();
         let sources = action.sources();
         let waits =
             sources.iter().map(|source| buckets.entry(*source).or_insert_with(|| source.bucket()).wait(now));
         let wait = waits.max().unwrap_or_default();
-        if now + wait >= until.of_turn(now) {
+        let enough = ANSWERED_WITHIN.min(until.of_turn(now).saturating_duration_since(now) / 2);
+        if now + wait + enough >= until.of_turn(now) {
             return Err(Failure::paced(action, wait));
         }
         for source in sources {
@@ -270,7 +274,7 @@ impl Calls {
         self.0.tokens.get_or_create(&vec![("bucket", name)]).set(bucket.tokens());
     }
 
-    fn remember(&self, action: Action, begun: Instant, failure: Option<&Failure>) {
+    fn remember(&self, action: Action, (begun, is_cut_off): (Instant, bool), failure: Option<&Failure>) {
         let code = failure.map_or("", |failure| failure.code());
         let of = vec![("action", action.name()), ("code", code.to_owned())];
         self.0.made.get_or_create(&of).inc();
@@ -282,6 +286,9 @@ impl Calls {
                 bucket.drain();
                 self.show(*source, bucket);
             }
+        }
+        if is_cut_off && failure.is_some_and(Failure::is_silence) {
+            return;
         }
         let mut health = self.0.health.lock();
         health.heard = Some(Instant::now());

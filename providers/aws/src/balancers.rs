@@ -140,7 +140,7 @@ impl Asked<'_> {
 /// What AWS has for a Service, by the kind that it gets or keeps.
 enum There {
     Network(Option<network::Balancer>),
-    Classic(classic::All, Option<classic::Balancer>),
+    Classic(Option<classic::Balancer>),
 }
 
 /// Stands for what balancers are made of besides Services and nodes.
@@ -189,24 +189,24 @@ impl Balancers {
             Kind::Network => {
                 let of_network = network::read(cloud, &name, until).await?;
                 if of_network.is_none() {
-                    let (others, of_classic) = classic::All::around(self, &name, until).await?;
+                    let of_classic = classic::read(self, &name, until).await?;
                     if let Some(found) = of_classic
                         && asked.keeps(cloud, &found.tags)?
                     {
-                        return Ok(There::Classic(others, Some(found)));
+                        return Ok(There::Classic(Some(found)));
                     }
                 }
                 Ok(There::Network(of_network))
             }
             Kind::Classic => {
-                let (others, of_classic) = classic::All::around(self, &name, until).await?;
+                let of_classic = classic::read(self, &name, until).await?;
                 if of_classic.is_none()
                     && let Some(found) = network::read(cloud, &name, until).await?
                     && asked.keeps(cloud, &found.tags)?
                 {
                     return Ok(There::Network(Some(found)));
                 }
-                Ok(There::Classic(others, of_classic))
+                Ok(There::Classic(of_classic))
             }
             Kind::Elsewhere(who) => Err(ProviderError::implemented_elsewhere(who)),
         }
@@ -234,15 +234,15 @@ impl Balancers {
             Whose::Others => false,
         };
         let of_network = network::delete(self, (cluster, service), may_delete, until).await?;
-        let of_classic = classic::Going::read(self, service, may_delete, until).await?;
+        let mut of_classic = classic::Going::read(self, service, may_delete, until).await?;
         let groups = {
             let _turn = self.rules.lock().await;
             let mut groups = rules::Groups::read(&self.cloud, &Nodes::new(), until).await?;
             if let Some(left) = of_network.as_ref().filter(|_| !self.closed_groups) {
                 network::close_in(self, &mut groups, (&left.claim, service), &BTreeSet::new(), until).await?;
             }
-            if let Some(going) = of_classic.as_ref().filter(|_| !self.closed_groups) {
-                going.close(self, request.last_known.as_ref(), &mut groups, until).await?;
+            if let Some(going) = of_classic.as_mut().filter(|_| !self.closed_groups) {
+                going.close(self, &mut groups, until).await?;
             }
             groups
         };
@@ -393,7 +393,7 @@ impl LoadBalancers for Balancers {
         }
         match self.there(&asked).await? {
             There::Network(there) => network::ensure(self, &asked, there).await,
-            There::Classic(others, there) => classic::ensure(self, &asked, (others, there)).await,
+            There::Classic(there) => classic::ensure(self, &asked, there).await,
         }
     }
 

@@ -100,12 +100,9 @@ impl Cluster {
         legacy.into_iter().chain([(format!("{CLUSTER_TAG}{}", self.id), "owned".to_owned())]).collect()
     }
 
-    /// Selects the cluster's instances.
+    /// Selects what may be the cluster's, by either of its tags: [`Cluster::owner`] tells.
     pub(crate) fn filter(&self) -> Filter {
-        if self.legacy {
-            return filter(&format!("tag:{LEGACY_TAG}"), [self.id.clone()]);
-        }
-        filter("tag-key", [format!("{CLUSTER_TAG}{}", self.id)])
+        filter("tag-key", [format!("{CLUSTER_TAG}{}", self.id), LEGACY_TAG.to_owned()])
     }
 
     pub(crate) fn owner(&self, tags: &[Tag]) -> Owner {

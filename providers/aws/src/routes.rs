@@ -160,7 +160,9 @@ impl Routing {
         };
         let asked = self.cloud.ec2.describe_route_tables().set_filters(Some(filters)).send();
         let answer = self.cloud.calls.make(Action::DescribeRouteTables, until, asked).await?;
-        let why = match answer.route_tables() {
+        let may_be = |table: &&types::RouteTable| !id.is_empty() || cluster.owner(table.tags()) == Owner::Us;
+        let found: Vec<_> = answer.route_tables().iter().filter(may_be).collect();
+        let why = match &found[..] {
             [table] => return Ok(Table::of(table)),
             [] if !id.is_empty() => {
                 format!("EC2 has no route table {id:?}: correct RouteTableID in the cloud config")
@@ -169,7 +171,7 @@ impl Routing {
                 "no route table of {vpc} has the tag kubernetes.io/cluster/{cluster}: tag the one for routes to pods, or set RouteTableID in the cloud config"
             ),
             several => {
-                let ids: Vec<_> = several.iter().filter_map(types::RouteTable::route_table_id).collect();
+                let ids: Vec<_> = several.iter().filter_map(|table| table.route_table_id()).collect();
                 format!(
                     "several route tables of {vpc} have the tag of cluster {cluster}, {ids:?}: leave it on one of them, or set RouteTableID in the cloud config"
                 )
@@ -342,6 +344,10 @@ impl Routes for Routing {
             if provider_id.is_empty() {
                 provider_id = instances::provider_id(instance);
             }
+            // A list tells of the node by its own ID, which may leave out the zone.
+            let of_another_cluster = self.cloud.cluster.owner(instance.tags()) == Owner::AnotherCluster;
+            let known = Known { provider_id: provider_id.clone(), of_another_cluster };
+            self.known.lock().insert(id.to_owned(), known);
             let target = NodeRef { name, uid, provider_id, ..NodeRef::default() };
             Ok(table.route(&destination, Some(target), state))
         };

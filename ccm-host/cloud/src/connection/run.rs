@@ -23,7 +23,7 @@ use super::{
     session::{Session, kinds},
     watch,
 };
-use crate::{CloudError, ErrorReason, ProviderInfo, ProviderStatus, call::rpc, findings::rule, method};
+use crate::{ErrorReason, ProviderInfo, ProviderStatus, call::rpc, findings::rule, method};
 
 /// Caps the pause when trying again costs next to nothing.
 const CHEAP: Duration = Duration::from_secs(1);
@@ -222,8 +222,7 @@ async fn poll(link: &Link, session: &Session) -> String {
 /// more calls, but stays open for the watch of the health.
 async fn look(link: &Link, session: &Session) -> Option<Code> {
     let answer = link.call(session, None, pb::GetStatusRequest {}).await;
-    let silent = |error: &&CloudError| error.code == Code::DeadlineExceeded || error.is_unanswered;
-    let silence = answer.as_ref().err().filter(silent).map(|error| error.code);
+    let silence = answer.as_ref().err().filter(|error| error.is_silence()).map(|error| error.code);
     link.standing.lock().looked(answer);
     silence
 }

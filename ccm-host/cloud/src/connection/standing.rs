@@ -6,7 +6,6 @@ use std::{collections::BTreeMap, time::Duration};
 
 use cloudprovider_proto::v1alpha1::{self as pb, ConditionStatus, ConditionType};
 use tokio::time::Instant;
-use tonic::Code;
 
 use crate::findings::shown;
 use crate::{CloudError, ErrorReason, Family, ProviderStatus, method::Method};
@@ -138,7 +137,7 @@ impl Standing {
                 self.stale_leader = true;
                 return false;
             }
-            None => return error.code == Code::DeadlineExceeded || error.is_unanswered,
+            None => return error.is_silence(),
             Some(_) => return false,
         };
         let failing = self.failing.entry((extent, method.name)).or_default();

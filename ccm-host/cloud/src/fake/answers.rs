@@ -56,7 +56,7 @@ pub fn error(method: &'static str, reason: Option<ErrorReason>) -> CloudError {
 
 /// The caller does not know what became of its call.
 pub(super) fn unanswered(method: &'static str, code: tonic::Code) -> CloudError {
-    CloudError { code, is_unanswered: true, ..error(method, None) }
+    CloudError { code, is_unanswered: code == tonic::Code::Unavailable, ..error(method, None) }
 }
 
 /// The digest of some balancer that was made for a Service of this class.

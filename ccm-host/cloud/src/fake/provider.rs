@@ -76,7 +76,9 @@ impl Provider for FakeProvider {
 
     fn desired_digest(&self, service: &Service, backends: &BackendSet) -> String {
         let text = format!("{} {:?} {:?}", service.uid, service.spec, service.annotations);
-        join(service.spec.load_balancer_class.as_deref(), &text.replace('-', "_"), &backends.digest)
+        // One word, as a record needs it.
+        let text = text.replace('-', "_").replace(' ', "");
+        join(service.spec.load_balancer_class.as_deref(), &text, &backends.digest)
     }
 
     async fn load_balancer(&self, service: &Service) -> Result<LoadBalancer, CloudError> {
@@ -132,7 +134,11 @@ impl Provider for FakeProvider {
         let call = Call::Delete {
             service: key.to_string(),
             uid: uid.clone(),
-            with_last_known: last_known.is_some(),
+            annotations: last_known
+                .iter()
+                .flat_map(|service| service.annotations.iter())
+                .map(|(key, _)| key.to_owned())
+                .collect(),
             adopt,
         };
         self.change_balancer((method::DELETE, &uid.clone(), revision), call, move |state| {

@@ -83,7 +83,7 @@ impl Scene {
     fn doubt(self, service: bool, backends: bool) -> Self {
         self.row(|row| {
             let Known::Applied(applied) = &mut row.known else { panic!("applied") };
-            applied.doubt = Doubt { service, backends };
+            applied.doubt = Doubt { service, backends, ..Doubt::default() };
         })
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::slots::Rank;
 use ccm_kube::fixtures::service;
 
 fn row() -> Row {
@@ -28,9 +29,29 @@ fn a_revision_grows_only_with_the_wanted_state() {
 fn a_stale_revision_is_replaced_by_a_new_one() {
     let mut row = row();
     row.revision(Some("a"), 1_000);
-    row.forget_sent_state();
-    assert_eq!(row.revision(Some("a"), 500), 1_001);
-    assert_eq!(row.revision(Some("a"), 2_000), 1_001);
+    row.is_stale();
+    assert_eq!(row.revision(Some("a"), 500), 1_001_001);
+    assert_eq!(row.revision(Some("a"), 2_000), 1_001_001);
+    // The newer one was made by a clock that was two hours ahead.
+    let newer = 2 * 3600 * 1_000_000;
+    let tries = (1..).find(|_| {
+        row.is_stale();
+        row.revision(Some("a"), 3_000) > newer
+    });
+    assert!(tries.is_some_and(|tries| tries <= 14), "{tries:?}");
+}
+
+/// F3: nodes that come and go do not send a Service to the end of the line.
+#[test]
+fn other_nodes_make_no_other_attempt() {
+    let attempt = |end| {
+        let until = Some(Instant::now());
+        Attempt { digest: "c-s-b".to_owned(), of_backends: false, end, at: Instant::now(), until }
+    };
+    let rank = |end, digest| crate::run::rank(Some(&attempt(end)), digest);
+    assert_eq!(rank(End::InProgress, "c-s-b2"), Rank::Poll);
+    assert_eq!(rank(End::Failed, "c-s-b2"), Rank::Retry);
+    assert_eq!(rank(End::Failed, "c-s2-b"), Rank::First, "an edit");
 }
 
 /// The cases that upstream tests its service cache for.
@@ -116,9 +137,9 @@ fn a_list_settles_no_open_attempt() {
     let now = Instant::now();
     for (end, of_backends, want) in [
         (End::Failed, false, Doubt::default()),
-        (End::InProgress, false, Doubt { service: true, backends: true }),
-        (End::Unknown, false, Doubt { service: true, backends: true }),
-        (End::Unknown, true, Doubt { service: false, backends: true }),
+        (End::InProgress, false, Doubt { service: true, backends: true, of_person: false }),
+        (End::Unknown, false, Doubt { service: true, backends: true, of_person: false }),
+        (End::Unknown, true, Doubt { service: false, backends: true, of_person: false }),
     ] {
         let mut row = row();
         row.is_applied(Goal::Wanted, "c-s-b".to_owned(), &Arc::new(service("web")));

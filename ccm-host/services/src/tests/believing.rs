@@ -103,7 +103,7 @@ async fn a_list_ends_no_doubt_about_an_ensure_that_was_given_up() {
     port(80);
     world.pass(5_000 * SECOND).await;
     let applied = world.cloud.balancers()["web-uid"].applied_digest.clone().unwrap();
-    assert!(applied.contains("port: 80,"), "{:?}", world.calls());
+    assert!(applied.contains("port:80,"), "{:?}", world.calls());
 }
 
 /// An update makes no balancer: that one is under way takes nothing from a list that lacks it. (Seed 21725)

@@ -299,7 +299,7 @@ impl History {
             let is_right = match have.as_slice() {
                 [] => (misnamed || !wanted && !guarded) && published.is_empty(),
                 [(cloud, balancer)] => {
-                    let port = format!("port: {},", service["spec"]["ports"][0]["port"]);
+                    let port = format!("port:{},", service["spec"]["ports"][0]["port"]);
                     wanted
                         && guarded
                         && published == ips(balancer)

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::json;
 
 use super::{
-    cluster::{addresses, lb, node},
+    cluster::{addresses, fin, lb, node},
     ownership::{come, leave, words},
     restarting::A_SWEEP,
     world::{A_WHILE, World},
@@ -166,4 +166,39 @@ fn named(service: &str) -> serde_json::Value {
     let mut service = lb(service);
     service["metadata"]["annotations"] = json!({PROVIDER_ANNOTATION: "cloud"});
     service
+}
+
+/// A balancer that somebody deleted is made again, though another provider can never say which balancers it has.
+#[tokio::test(start_paused = true)]
+async fn what_one_provider_lost_does_not_wait_for_another_that_cannot_list() {
+    let mut world = World::new([node("n1"), lb("web")]);
+    let other = world.add_provider("other");
+    let old = ("old".to_owned(), error(method::LIST, Some(ErrorReason::UnsupportedFeature)));
+    other.set_unreachable(vec![old]);
+    world.start();
+    world.pass(A_WHILE).await;
+    world.stop().await;
+    world.cloud.remove_balancer("web-uid");
+    world.cluster.put(fin(lb("moved")));
+    world.start();
+    world.pass(A_WHILE).await;
+    let mut made: Vec<_> = world.cloud.balancers().into_keys().collect();
+    made.sort();
+    assert_eq!(made, ["moved-uid", "web-uid"], "also what another manager left without a record");
+    assert!(other.balancers().is_empty());
+}
+
+/// A list that is whole only later ends the wait of those whose balancers it may have had.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_whole_later_is_not_waited_for_any_longer() {
+    let mut world = World::new([node("n1"), fin(lb("web"))]);
+    let other = world.add_provider("other");
+    for _ in 0..7 {
+        other.fail_next(method::LIST, error(method::LIST, None));
+    }
+    world.start();
+    world.pass(Duration::from_secs(40)).await;
+    assert!(world.cloud.balancers().is_empty(), "it may be the other's");
+    world.pass(Duration::from_secs(120)).await;
+    assert_eq!(world.cloud.balancers().len(), 1);
 }

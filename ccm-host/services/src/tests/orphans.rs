@@ -145,3 +145,20 @@ async fn a_removal_that_hangs_holds_up_no_sweep() {
     world.pass(5 * A_SWEEP).await;
     assert!(world.count("list") >= 6, "{:?}", world.calls());
 }
+
+/// What was reported of it is over once somebody has removed it.
+#[tokio::test(start_paused = true)]
+async fn an_orphan_that_is_removed_by_hand_leaves_no_report() {
+    let mut world = World::new([node("n1")]);
+    world.cloud.set_balancer(balancer("lost"));
+    world.settings.delete_orphaned_load_balancers = true;
+    world
+        .cloud
+        .fail_always(method::DELETE, Some(error(method::DELETE, Some(ErrorReason::CloudPermissionDenied))));
+    world.start();
+    world.pass(2 * A_SWEEP).await;
+    assert_eq!(world.metric("ccm_service_pending"), "1");
+    world.cloud.remove_balancer("lost-uid");
+    world.pass(2 * A_SWEEP).await;
+    assert_eq!(world.metric("ccm_service_pending"), "0");
+}

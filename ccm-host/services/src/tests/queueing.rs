@@ -10,7 +10,10 @@ use super::{
     restarting::A_SWEEP,
     world::World,
 };
-use ccm_cloud::fake::{Call, method};
+use ccm_cloud::{
+    ErrorReason,
+    fake::{Call, error, method},
+};
 
 const SOON: Duration = Duration::from_secs(5);
 const SLOW: Duration = Duration::from_secs(600);
@@ -47,7 +50,7 @@ async fn an_edit_that_waits_for_its_turn_pins_no_dead_node() {
     world.pass(SOON).await;
     assert_eq!(world.calls(), ["ensure a n1,n2", "update b n2,n3"]);
     let Some(Call::Update { digest, .. }) = world.cloud.calls().pop() else { panic!("an update") };
-    assert!(digest.contains("port: 80,"), "as it is applied: {digest}");
+    assert!(digest.contains("port:80,"), "as it is applied: {digest}");
     world.cloud.set_latency(method::ENSURE, Duration::ZERO);
     world.pass(SLOW + SLOW).await;
     assert_eq!(world.calls().last().unwrap(), "ensure b n2,n3", "its turn comes all the same");
@@ -169,7 +172,7 @@ async fn play(steps: &[Step], at_once: usize) -> Vec<String> {
     world.pass(A_SWEEP).await;
     for (name, service) in world.cluster.services() {
         let uid = service["metadata"]["uid"].as_str().unwrap();
-        let port = format!("port: {},", service["spec"]["ports"][0]["port"]);
+        let port = format!("port:{},", service["spec"]["ports"][0]["port"]);
         let applied = world.cloud.balancers().remove(uid).and_then(|balancer| balancer.applied_digest);
         if !applied.is_some_and(|digest| digest.contains(&port)) {
             wrong.push(format!("{name} is not as it should be in the end"));
@@ -192,4 +195,39 @@ proptest! {
         let wrong = runtime.block_on(play(&steps, at_once));
         prop_assert!(wrong.is_empty(), "{wrong:?}");
     }
+}
+
+/// Whoever edits a Service again and again has a place for one edit at a time.
+#[tokio::test(start_paused = true)]
+async fn an_edit_during_an_edit_stands_in_line_again() {
+    let world = settled(&["a", "b"], 1).await;
+    world.cloud.set_latency(method::ENSURE, Duration::from_secs(10));
+    port(&world, "a", 81);
+    world.pass(Duration::from_secs(1)).await;
+    port(&world, "b", 81);
+    for number in 82..88 {
+        port(&world, "a", number);
+        world.pass(SOON).await;
+    }
+    let calls = world.calls();
+    assert_eq!(calls[..3], ["ensure a n1,n2", "ensure b n1,n2", "ensure a n1,n2"], "{calls:?}");
+}
+
+/// F2: the update that failed is tried again, though meanwhile the edit stands in line.
+#[tokio::test(start_paused = true)]
+async fn an_update_that_failed_waits_for_no_turn() {
+    let world = settled(&["a", "b"], 1).await;
+    port(&world, "a", 81);
+    world.pass(Duration::from_secs(1)).await;
+    port(&world, "b", 81);
+    world.pass(Duration::from_secs(1)).await;
+    for _ in 0..2 {
+        world.cloud.fail_next(method::UPDATE, error(method::UPDATE, Some(ErrorReason::CloudApiUnavailable)));
+    }
+    world.cluster.remove_node("n1");
+    world.pass(Duration::from_secs(2)).await;
+    world.cluster.put(node("n3"));
+    world.pass(Duration::from_secs(60)).await;
+    assert_eq!(world.calls().last().unwrap(), "update b n2,n3", "{:?}", world.calls());
+    assert_eq!(world.count("update b"), 3, "two failed");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{
-    cluster::{lb, node},
+    cluster::{addresses, lb, node},
     world::{A_WHILE, World},
 };
 use crate::nodes::AUTOSCALER_TAINT;
@@ -244,4 +244,25 @@ async fn balancers_without_a_digest_are_ensured_once() {
     assert_eq!(world.count("ensure new n1"), 1);
     world.pass(A_WHILE).await;
     assert_eq!(world.count("ensure"), 41, "each once");
+}
+
+/// Behind a provider that keeps nothing, the record says what is applied, and the addresses are the provider's to tell.
+#[tokio::test(start_paused = true)]
+async fn addresses_that_were_lost_meanwhile_are_asked_for() {
+    let mut world = World::new([node("n1"), lb("web"), lb("same")]);
+    world.cloud.change_info(|info| info.durable_digest = false);
+    world.start();
+    world.pass(A_WHILE).await;
+    world.stop().await;
+    world.take();
+    world.cloud.fail_always(method::LIST, Some(error(method::LIST, None)));
+    world.cluster.change_service("web", |service| service["status"]["loadBalancer"] = json!({}));
+    world.start();
+    world.pass(A_WHILE).await;
+    let calls = world.calls();
+    assert!(
+        calls.contains(&"ensure web n1".to_owned()) && !calls.contains(&"ensure same n1".to_owned()),
+        "{calls:?}"
+    );
+    assert_eq!(addresses(&world.cluster.service("web").unwrap()).len(), 1);
 }

@@ -6,11 +6,12 @@ use serde_json::json;
 
 use super::{
     cluster::{lb, node},
+    ownership::leave,
     world::{A_WHILE, World},
 };
 use ccm_cloud::{
-    CloudError, ErrorReason, ProviderStatus,
-    fake::{error, method},
+    CloudError, ErrorReason, Provider as _, ProviderStatus, covers_backends,
+    fake::{Call, error, method},
 };
 use ccm_kube::KeySet;
 
@@ -222,4 +223,48 @@ async fn a_provider_that_hangs_holds_up_only_its_own_balancers() {
     world.cluster.put(classy);
     world.pass(Duration::from_secs(5)).await;
     assert_eq!((world.count("ensure"), other.balancers().len()), (2, 1));
+}
+
+/// A provider that is replaced by one that wants to know more: what it has to remove may be found by an annotation.
+#[tokio::test(start_paused = true)]
+async fn new_wishes_are_read_before_anything_is_removed() {
+    let mut service = lb("web");
+    service["metadata"]["annotations"] = json!({"cloud/kind": "network"});
+    let world = World::settled([node("n1"), service]).await;
+    world.cloud.set_status(away());
+    world.cluster.change_service("web", |service| service["spec"]["type"] = json!("ClusterIP"));
+    world.pass(Duration::from_secs(1)).await;
+    world.cloud.change_info(|info| info.keep_of_services.annotations = KeySet::prefixes(["cloud/"]));
+    world.cloud.set_status(ProviderStatus::Serving);
+    world.pass(A_WHILE).await;
+    let calls = world.cloud.calls();
+    let told = calls.iter().find_map(|call| match call {
+        Call::Delete { annotations, .. } => Some(annotations.clone()),
+        _ => None,
+    });
+    assert_eq!(told.as_deref(), Some(&["cloud/kind".to_owned()][..]), "{calls:?}");
+}
+
+/// The same for its nodes: a set that was made of less is made again.
+#[tokio::test(start_paused = true)]
+async fn nodes_are_told_with_all_that_a_late_provider_wants() {
+    let mut labelled = node("n1");
+    labelled["metadata"]["labels"] = json!({"cloud/pool": "a"});
+    let mut world = World::new([labelled, lb("web")]);
+    leave(&world.cloud);
+    world.start();
+    world.pass(A_WHILE).await;
+    world.cloud.change_info(|info| {
+        info.load_balancers = true;
+        info.default_load_balancer_class = true;
+        info.keep_of_nodes.labels = KeySet::prefixes(["cloud/"]);
+    });
+    world.cloud.set_status(ProviderStatus::Serving);
+    world.pass(A_WHILE).await;
+    let calls = world.calls();
+    assert_eq!(calls, ["list", "ensure web n1"], "its digest is that of all labels");
+    let Some(Call::Ensure { digest, .. }) = world.cloud.calls().pop() else { panic!("an Ensure") };
+    let nodes = world.controller().parts.nodes.list();
+    assert!(!nodes[0].labels.is_empty());
+    assert!(covers_backends(&digest, &world.cloud.backend_set(nodes).digest), "{digest}");
 }

@@ -71,11 +71,12 @@ fn calls_keep_the_pace_and_are_refused_where_it_would_be_too_late() {
     };
     let turns: Vec<_> = (0..3).map(|_| turn(60).unwrap()).collect();
     assert_eq!(turns, [0, 1, 2], "one at once, then one a second");
-    let late = ProviderError::from(turn(2).unwrap_err());
-    assert_eq!(
-        (late.reason(), late.retry_after()),
-        (R::RateLimited, late.retry_after().filter(|wait| wait.as_secs() == 3))
-    );
+    for until in [2, 4] {
+        let late = ProviderError::from(turn(until).unwrap_err());
+        let wait = late.retry_after().filter(|wait| wait.as_secs() == 3);
+        assert_eq!((late.reason(), late.retry_after()), (R::RateLimited, wait), "no time for an answer");
+    }
+    assert_eq!(turn(6).unwrap(), 3);
 }
 
 #[tokio::test]
@@ -97,6 +98,8 @@ async fn a_call_without_an_answer_ends_and_is_no_answer() {
         .await
         .unwrap_err();
     assert_eq!(ProviderError::from(failure).reason(), R::CloudApiUnavailable);
+    let reachable = calls.conditions()[0].status();
+    assert_eq!(reachable, ConditionStatus::Unspecified, "it had no time for an answer");
 }
 
 #[tokio::test]

@@ -17,6 +17,8 @@ use crate::instances;
 
 /// How soon to look whether AWS takes an instance.
 const UNTIL_IT_RUNS: Duration = Duration::from_secs(15);
+/// The same where somebody has stopped it, perhaps for days.
+const UNTIL_IT_IS_STARTED: Duration = Duration::from_secs(300);
 
 /// The instances of the Service's nodes.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -97,14 +99,18 @@ impl<'a> Behind<'a> {
         let young =
             self.nodes.iter().copied().filter(|node| instances::is_young(node, now)).collect::<Vec<_>>();
         let (all, young) = (instances_of(self.of, &self.nodes), instances_of(self.of, &young));
-        let state = |id: &String| self.hosts.get(id).map_or(State::Waits, |host| host.state);
+        let state = |id: &String| self.state(id);
         let is_not_taken = |id: &&String| state(id) != State::Running || self.refused.contains(*id);
         let not_now: BTreeSet<_> = all.iter().filter(is_not_taken).cloned().collect();
         // Of a young node's instance EC2 may not know yet.
         let waits =
-            |id: &&String| state(id) == State::Waits || young.contains(*id) || self.refused.contains(*id);
+            |id: &&String| state(id) != State::Gone || young.contains(*id) || self.refused.contains(*id);
         self.waiting = not_now.iter().filter(waits).cloned().collect();
         self.backends = Backends { all, not_now };
+    }
+
+    fn state(&self, id: &str) -> State {
+        self.hosts.get(id).map_or(State::Waits, |host| host.state)
     }
 
     /// AWS refuses all targets of a call for one that does not run, or that it does not take: looks again which these are.
@@ -114,9 +120,9 @@ impl<'a> Behind<'a> {
         let all = instances_of(self.of, &self.nodes);
         self.hosts = self.of.hosts.of(&self.of.cloud, &all, self.until).await?.into();
         let named = instances::ids_in(words);
-        let runs = |id: &str| self.hosts.get(id).is_some_and(|host| host.state == State::Running);
-        let refused = targets.iter().filter(|id| named.contains(&***id) && runs(id));
-        self.refused.extend(refused.cloned());
+        let refused = targets.iter().filter(|id| named.contains(&***id) && self.state(id) == State::Running);
+        let refused: Vec<_> = refused.cloned().collect();
+        self.refused.extend(refused);
         self.look();
         if self.backends.not_now.len() == before {
             let message = format!(
@@ -129,7 +135,7 @@ impl<'a> Behind<'a> {
 
     /// Whether EC2 says of all that they run. It may have forgotten the others for a while.
     pub(super) fn all_run(&self) -> bool {
-        self.hosts.values().all(|host| host.state == State::Running)
+        self.backends.all.iter().all(|id| self.state(id) == State::Running)
     }
 
     /// All security groups that the nodes' instances have.
@@ -150,7 +156,9 @@ impl<'a> Behind<'a> {
             "{} instances do not run, or AWS does not take them yet, for example {first}",
             waiting.len()
         );
-        Some(later(UNTIL_IT_RUNS, "WAITING_FOR_INSTANCES", &message))
+        let is_stopped = waiting.iter().all(|id| self.state(id) == State::Stopped);
+        let soon = if is_stopped { UNTIL_IT_IS_STARTED } else { UNTIL_IT_RUNS };
+        Some(later(soon, "WAITING_FOR_INSTANCES", &message))
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use aws_sdk_ec2::types::Subnet;
 use cloudprovider_sdk::proto::{
-    ClusterRef, EnsureLoadBalancerResponse, LoadBalancer, LoadBalancerUpdate, NodeRef, Service, ServiceRef,
+    ClusterRef, EnsureLoadBalancerResponse, LoadBalancer, LoadBalancerUpdate, NodeRef, ServiceRef,
 };
 use cloudprovider_sdk::{CallContext, ProviderError, Result};
 use futures::StreamExt as _;
@@ -34,49 +34,39 @@ use wanted::Wanted;
 
 /// The balancer of this name, without its attributes.
 pub(super) async fn read(of: &Balancers, name: &str, until: Deadline) -> Result<Option<Balancer>, Failure> {
-    Ok(All::around(of, name, until).await?.1)
+    Ok(around(of, name, until).await?.1)
 }
 
-/// All balancers of the account in this region but one.
-pub(super) struct All(Vec<Balancer>);
+/// All balancers of the account in this region but the one of this name, and that one with its tags.
+async fn around(
+    of: &Balancers,
+    name: &str,
+    until: Deadline,
+) -> Result<(Vec<Balancer>, Option<Balancer>), Failure> {
+    let mut all = read::all(&of.cloud, until).await?;
+    let Some(at) = all.iter().position(|one| one.name == name) else { return Ok((all, None)) };
+    let found = all.swap_remove(at);
+    // Without an entry, even an empty one, it has gone in the meantime.
+    let tags = read::tags(&of.cloud, &[name], until).await?.remove(name);
+    Ok((all, tags.map(|tags| Balancer { tags, ..found })))
+}
 
-impl All {
-    /// All others than the one of this name, and that one with its tags.
-    pub(super) async fn around(
-        of: &Balancers,
-        name: &str,
-        until: Deadline,
-    ) -> Result<(Self, Option<Balancer>), Failure> {
-        let mut all = read::all(&of.cloud, until).await?;
-        let Some(at) = all.iter().position(|one| one.name == name) else { return Ok((Self(all), None)) };
-        let found = all.swap_remove(at);
-        // Without an entry, even an empty one, it has gone in the meantime.
-        let tags = read::tags(&of.cloud, &[name], until).await?.remove(name);
-        Ok((Self(all), tags.map(|tags| Balancer { tags, ..found })))
-    }
-
-    /// Whether one of them has this security group.
-    fn use_group(&self, group: &str) -> bool {
-        self.0.iter().any(|one| one.groups.iter().any(|id| id == group))
-    }
+/// Whether one of these has this security group.
+fn use_group(balancers: &[Balancer], group: &str) -> bool {
+    balancers.iter().any(|one| one.groups.iter().any(|id| id == group))
 }
 
 pub(super) async fn ensure(
     of: &Balancers,
     asked: &Asked<'_>,
-    (others, mut actual): (All, Option<Balancer>),
+    mut actual: Option<Balancer>,
 ) -> Result<EnsureLoadBalancerResponse> {
-    let outcome = make(of, asked, &others, &mut actual).await;
+    let outcome = make(of, asked, &mut actual).await;
     asked.answer(actual.as_ref().map(Balancer::standing), outcome)
 }
 
 /// Leaves in `actual` what AWS has, however it ends.
-async fn make(
-    of: &Balancers,
-    asked: &Asked<'_>,
-    others: &All,
-    actual: &mut Option<Balancer>,
-) -> Result<(), Stop> {
+async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) -> Result<(), Stop> {
     let (cloud, until, reference) = (&of.cloud, asked.until, asked.reference);
     let wanted = Wanted::of(asked.service, asked.cluster, &of.defaults)?;
     of.check_labels(&wanted.node_labels)?;
@@ -106,19 +96,21 @@ async fn make(
     // What cannot be opened must not keep everything else from working.
     let opened = open(of, &groups, &behind, until).await;
     converge(of, asked.ctx, (&wanted, &place), &mut behind, actual).await?;
-    let too_wide = opened?.filter(|_| behind.all_run());
+    let Opened { too_wide, let_in } = opened?;
+    let too_wide = too_wide.filter(|_| behind.all_run());
     let own_is_former = own.as_ref().filter(|own| !place.groups.contains(&own.id));
-    let former = before.iter().filter(|group| !place.groups.contains(group));
+    // One that has become an extra group may still be let in.
+    let former = before.iter().filter(|group| !groups.contains(group) && let_in.contains(*group));
     let former = former.chain(own_is_former.map(|own| &own.id)).map(|group| (group, BTreeSet::new()));
     let too_open = former.chain(too_wide).collect();
-    close(of, (others, own.as_ref()), too_open, until).await?;
-    if let Some(own) = own_is_former {
-        if !own.delete(cloud, until).await? {
+    close(of, (&wanted.name, own.as_ref()), too_open, until).await?;
+    if let Some(own) = own {
+        if place.groups.contains(&own.id) {
+            own.trim(cloud, &clients, until).await?;
+        } else if !own.delete(cloud, until).await? {
             let message = "AWS still uses the security group that the balancer had";
             return Err(Stop::Later(later(super::UNTIL_IT_IS_GONE, "DETACHING", message)));
         }
-    } else if let Some(own) = &own {
-        own.trim(cloud, &clients, until).await?;
     }
     if let Some(waits) = behind.waits(actual.iter().map(|balancer| &balancer.instances)) {
         return Err(Stop::Later(waits));
@@ -138,8 +130,14 @@ fn place(chosen: &[Subnet], all: &[Subnet], groups: Vec<String>) -> Place {
     Place { subnets: chosen.iter().map(id).collect(), zones: all.iter().map(zone).collect(), groups }
 }
 
-/// The security group of a balancer that gets through, and the nodes' groups, beyond which it gets through, too.
-type TooWide<'a> = Option<(&'a String, BTreeSet<String>)>;
+/// What is open once the nodes are open to a balancer.
+#[derive(Default)]
+struct Opened<'a> {
+    /// The security group of it that gets through, and the nodes' groups, beyond which it gets through, too.
+    too_wide: Option<(&'a String, BTreeSet<String>)>,
+    /// All security groups of balancers that get through.
+    let_in: BTreeSet<String>,
+}
 
 /// Opens the nodes to a balancer with these security groups.
 async fn open<'a>(
@@ -147,9 +145,9 @@ async fn open<'a>(
     groups: &'a [String],
     behind: &Behind<'_>,
     until: Deadline,
-) -> Result<TooWide<'a>> {
+) -> Result<Opened<'a>> {
     if of.closed_groups {
-        return Ok(None);
+        return Ok(Opened::default());
     }
     let _turn = of.rules.lock().await;
     let mut all = rules::Groups::read(&of.cloud, &behind.hosts, until).await?;
@@ -163,11 +161,14 @@ async fn open_in<'a>(
     groups: &'a [String],
     behind: &Behind<'_>,
     until: Deadline,
-) -> Result<TooWide<'a>> {
-    let nodes = all.of_nodes(&behind.hosts)?;
-    let Some(from) = all.let_in_by_nodes(groups) else { return Ok(None) };
-    let is_wider = all.let_in(&of.cloud, from, rules::LET_IN, &nodes, until).await?;
-    Ok(is_wider.then_some((from, nodes)))
+) -> Result<Opened<'a>> {
+    let (nodes, unclear) = all.of_nodes(&behind.hosts);
+    let mut too_wide = None;
+    if let Some(from) = all.let_in_by_nodes(groups) {
+        let is_wider = all.let_in(&of.cloud, from, rules::LET_IN, &nodes, until).await?;
+        too_wide = is_wider.then_some((from, nodes));
+    }
+    unclear.map(|()| Opened { too_wide, let_in: all.all_let_in(rules::LET_IN) })
 }
 
 /// Takes steps until none is left.
@@ -206,10 +207,12 @@ async fn take(
     }
 }
 
-/// Closes the nodes to groups of a balancer, but where it has nodes.
+/// Closes the nodes to groups that a balancer has, or had, but where it has nodes. The other balancers may share those that a user
+/// gave it, and not its own one: they are looked at now that it is changed, so that of two which give up a group the last one closes
+/// it.
 async fn close(
     of: &Balancers,
-    of_balancers: (&All, Option<&OwnGroup>),
+    (name, own): (&str, Option<&OwnGroup>),
     too_open: Vec<(&String, BTreeSet<String>)>,
     until: Deadline,
 ) -> Result<(), Failure> {
@@ -217,21 +220,16 @@ async fn close(
         return Ok(());
     }
     let _turn = of.rules.lock().await;
+    let is_own = |group: &String| own.is_some_and(|own| own.id == *group);
+    let mut others = Vec::new();
+    if too_open.iter().any(|(group, _)| !is_own(group)) {
+        others = read::all(&of.cloud, until).await?;
+        others.retain(|one| one.name != name);
+    }
     let mut groups = rules::Groups::read(&of.cloud, &Nodes::new(), until).await?;
-    close_in(of, &mut groups, of_balancers, too_open, until).await
-}
-
-/// The same, with all groups at hand. The other balancers may share those that a user gave it, and not its own one.
-async fn close_in(
-    of: &Balancers,
-    groups: &mut rules::Groups,
-    (others, own): (&All, Option<&OwnGroup>),
-    too_open: Vec<(&String, BTreeSet<String>)>,
-    until: Deadline,
-) -> Result<(), Failure> {
     for (group, nodes) in too_open {
-        let is_own = own.is_some_and(|own| own.id == *group);
-        if is_own || !others.use_group(group) {
+        let is_own = is_own(group);
+        if is_own || !use_group(&others, group) {
             groups.shut_out(&of.cloud, (group, is_own), rules::LET_IN, &nodes, until).await?;
         }
     }
@@ -242,7 +240,9 @@ async fn close_in(
 pub(super) struct Going {
     name: String,
     found: Option<Balancer>,
-    others: All,
+    others: Vec<Balancer>,
+    /// The groups that it shares with others, which may go, too.
+    shared: Vec<String>,
 }
 
 impl Going {
@@ -254,26 +254,34 @@ impl Going {
         until: Deadline,
     ) -> Result<Option<Self>, Failure> {
         let name = names::balancer(&service.uid);
-        let (others, found) = All::around(of, &name, until).await?;
+        let (others, found) = around(of, &name, until).await?;
         let is_ours = found.as_ref().is_none_or(|found| may_delete(&found.tags));
-        Ok(is_ours.then_some(Self { name, found, others }))
+        Ok(is_ours.then_some(Self { name, found, others, shared: Vec::new() }))
     }
 
     /// Closes the nodes to it. Before it goes: nobody would know afterwards which groups it had. What else a user's groups are for
     /// is the user's.
     pub(super) async fn close(
-        &self,
+        &mut self,
         of: &Balancers,
-        last_known: Option<&Service>,
         groups: &mut rules::Groups,
         until: Deadline,
     ) -> Result<(), Failure> {
-        let own = self.own(groups);
-        let extra =
-            last_known.map(|service| wanted::extra_groups(&Annotations::of(service))).unwrap_or_default();
-        let its = self.found.iter().flat_map(|found| &found.groups).filter(|group| !extra.contains(group));
-        let its = its.chain(own.as_ref().map(|own| &own.id)).map(|group| (group, BTreeSet::new()));
-        close_in(of, groups, (&self.others, own.as_ref()), its.collect(), until).await
+        let nowhere = BTreeSet::new();
+        let own = self.own(groups).map(|own| own.id);
+        let given = self.found.iter().flat_map(|found| &found.groups).filter(|id| Some(*id) != own.as_ref());
+        let let_in = groups.all_let_in(rules::LET_IN);
+        for group in given.filter(|group| let_in.contains(*group)) {
+            if use_group(&self.others, group) {
+                self.shared.push(group.clone());
+            } else {
+                groups.shut_out(&of.cloud, (group, false), rules::LET_IN, &nowhere, until).await?;
+            }
+        }
+        if let Some(own) = own {
+            groups.shut_out(&of.cloud, (&own, true), rules::LET_IN, &nowhere, until).await?;
+        }
+        Ok(())
     }
 
     /// Deletes it and its own security group. Returns whether AWS needs a while for the rest.
@@ -286,6 +294,9 @@ impl Going {
         if let Some(found) = &self.found {
             absence_is_fine(apply::delete_balancer(&of.cloud, &found.name, until).await)?;
         }
+        // The last of those that share a group closes it.
+        let shared = self.shared.iter().map(|group| (group, BTreeSet::new())).collect();
+        close(of, (&self.name, None), shared, until).await?;
         match self.own(groups) {
             Some(own) => Ok(!own.delete(&of.cloud, until).await?),
             None => Ok(false),

@@ -26,8 +26,10 @@ pub(super) struct Host {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Running,
-    /// AWS takes it once it runs.
+    /// AWS takes it once it runs, which will be soon.
     Waits,
+    /// AWS takes it once somebody starts it.
+    Stopped,
     Gone,
 }
 
@@ -53,14 +55,15 @@ impl Hosts {
         ids: &BTreeSet<String>,
         until: Deadline,
     ) -> Result<HashMap<String, Host>, Failure> {
-        if let Ok(hosts) = self.known(ids) {
+        let (hosts, unknown) = self.known(ids);
+        if unknown.is_empty() {
             return Ok(hosts);
         }
         let _turn = self.asks.lock().await;
-        let unknown = match self.known(ids) {
-            Ok(hosts) => return Ok(hosts),
-            Err(unknown) => unknown,
-        };
+        let (mut hosts, unknown) = self.known(ids);
+        if unknown.is_empty() {
+            return Ok(hosts);
+        }
         let (now, mut fresh) = (Instant::now(), HashMap::new());
         let found = instances::by_ids(cloud, &unknown, until).await?;
         for id in unknown {
@@ -70,23 +73,25 @@ impl Hosts {
             let state = match state {
                 Some(InstanceStateName::Running) => State::Running,
                 Some(InstanceStateName::Terminated | InstanceStateName::ShuttingDown) => State::Gone,
+                Some(InstanceStateName::Stopping | InstanceStateName::Stopped) => State::Stopped,
                 None if found.gone.contains(&id) => State::Gone,
                 _ => State::Waits,
             };
             let groups = groups.iter().filter_map(|group| group.group_id().map(str::to_owned)).collect();
             fresh.insert(id, Host { state, groups, at: now });
         }
-        let mut known = self.known.lock();
-        known.extend(fresh);
-        Ok(these(&known, ids))
+        self.known.lock().extend(fresh.clone());
+        hosts.extend(fresh);
+        Ok(hosts)
     }
 
-    /// All of these, or those that are not known, or no longer.
-    fn known(&self, ids: &BTreeSet<String>) -> Result<HashMap<String, Host>, Vec<String>> {
+    /// What is known of these, and those that are not known, or no longer.
+    fn known(&self, ids: &BTreeSet<String>) -> (HashMap<String, Host>, Vec<String>) {
         let mut known = self.known.lock();
         known.retain(|_, host| host.state == State::Running && host.at.elapsed() < VALID);
-        let unknown: Vec<_> = ids.iter().filter(|id| !known.contains_key(*id)).cloned().collect();
-        if unknown.is_empty() { Ok(these(&known, ids)) } else { Err(unknown) }
+        let (here, unknown): (Vec<_>, Vec<_>) = ids.iter().partition(|id| known.contains_key(*id));
+        let hosts = here.into_iter().filter_map(|id| Some((id.clone(), known.get(id)?.clone())));
+        (hosts.collect(), unknown.into_iter().cloned().collect())
     }
 
     /// AWS says otherwise.
@@ -94,8 +99,4 @@ impl Hosts {
         let mut known = self.known.lock();
         ids.iter().for_each(|id| drop(known.remove(id)));
     }
-}
-
-fn these(known: &HashMap<String, Host>, ids: &BTreeSet<String>) -> HashMap<String, Host> {
-    ids.iter().filter_map(|id| Some((id.clone(), known.get(id)?.clone()))).collect()
 }

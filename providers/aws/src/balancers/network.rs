@@ -137,7 +137,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         close(of, (&claim, reference), &nodes, until).await?;
     }
     if let Some(own) = own {
-        unguard(cloud, &own, (&wanted, &clients), until).await?;
+        unguard(cloud, own, (&wanted, &clients), until).await?;
     }
     if of.defaults.security_groups
         && common.is_none()
@@ -196,7 +196,7 @@ async fn guard(
 /// Ends what the balancer's own security group has too much, once the balancer is as it has to be.
 async fn unguard(
     cloud: &Cloud,
-    own: &OwnGroup,
+    own: OwnGroup,
     (wanted, rules): (&Wanted, &Rules),
     until: Deadline,
 ) -> Result<(), Stop> {
@@ -263,7 +263,7 @@ async fn open(
     }
     let _turn = of.rules.lock().await;
     let mut groups = rules::Groups::read(&of.cloud, &behind.hosts, until).await?;
-    let mut nodes = groups.of_nodes(&behind.hosts)?;
+    let (mut nodes, unclear) = groups.of_nodes(&behind.hosts);
     if !behind.all_run() {
         // EC2 may have forgotten them for a while: what is open stays open.
         nodes.extend(groups.open_to(&claim.name));
@@ -272,7 +272,7 @@ async fn open(
         groups.let_in(&of.cloud, common, rules::ALL_IN, &nodes, until).await?;
     }
     let granted = groups.grant(&of.cloud, claim, &nodes, until).await?;
-    Ok((nodes, granted))
+    unclear.map(|()| (nodes, granted))
 }
 
 /// Closes the nodes to what is not wanted.

@@ -15,6 +15,8 @@ use crate::cloud::{Cloud, Owner, filter};
 pub(super) struct OwnGroup {
     pub id: String,
     there: Rules,
+    /// Why it does not let through all that is wanted.
+    lacking: Option<Failure>,
 }
 
 impl OwnGroup {
@@ -26,16 +28,21 @@ impl OwnGroup {
         let answer = cloud.calls.make(Action::DescribeSecurityGroups, until, asked.send()).await?;
         let of_cluster =
             answer.security_groups().iter().find(|one| cloud.cluster.owner(one.tags()) == Owner::Us);
-        let group = |one| Self { id: id(SecurityGroup::group_id(one)), there: rules::of(one) };
+        let group = |one| Self::having(id(SecurityGroup::group_id(one)), rules::of(one));
         Ok(of_cluster.map(group))
     }
 
     /// The cluster's group of this name among these.
     pub(super) fn among(groups: &rules::Groups, name: &str) -> Option<Self> {
-        groups.named(name).map(|(id, there)| Self { id: id.clone(), there: there.clone() })
+        groups.named(name).map(|(id, there)| Self::having(id.clone(), there.clone()))
     }
 
-    /// The group, which lets through at least this.
+    fn having(id: String, there: Rules) -> Self {
+        Self { id, there, lacking: None }
+    }
+
+    /// The group, which lets through at least this. What has no room must not keep everything else from working:
+    /// [`OwnGroup::trim`] tells of it.
     pub(super) async fn ensure(
         cloud: &Cloud,
         (name, description): (&str, &str),
@@ -48,9 +55,13 @@ impl OwnGroup {
             None => Self::create(cloud, (name, description), tags, until).await?,
         };
         let grants = rules::beyond(wanted, &group.there);
-        if !grants.is_empty() {
-            rules::authorize(cloud, &group.id, &grants, until).await?;
-            group.there.extend(grants);
+        if grants.is_empty() {
+            return Ok(group);
+        }
+        let revokes = rules::beyond(&group.there, wanted);
+        match rules::exchange(cloud, &group.id, &mut group.there, (grants, &revokes), until).await {
+            Err(failure) if failure.is_full_of_rules() => group.lacking = Some(failure),
+            outcome => outcome?,
         }
         Ok(group)
     }
@@ -68,16 +79,16 @@ impl OwnGroup {
         let asked = cloud.ec2.create_security_group().group_name(name).description(description);
         let asked = asked.vpc_id(&cloud.vpc).tag_specifications(tags.build());
         let made = cloud.calls.make(Action::CreateSecurityGroup, until, asked.send()).await?;
-        Ok(Self { id: id(made.group_id()), there: Rules::new() })
+        Ok(Self::having(id(made.group_id()), Rules::new()))
     }
 
     /// Revokes what is not wanted.
-    pub(super) async fn trim(&self, cloud: &Cloud, wanted: &Rules, until: Deadline) -> Result<(), Failure> {
+    pub(super) async fn trim(self, cloud: &Cloud, wanted: &Rules, until: Deadline) -> Result<(), Failure> {
         let revokes = rules::beyond(&self.there, wanted);
-        if revokes.is_empty() {
-            return Ok(());
+        if !revokes.is_empty() {
+            rules::revoke(cloud, &self.id, &revokes, until).await?;
         }
-        rules::revoke(cloud, &self.id, &revokes, until).await
+        self.lacking.map_or(Ok(()), Err)
     }
 
     /// Returns whether it is gone, which takes until AWS has forgotten its balancer.

@@ -10,6 +10,7 @@ use aws_sdk_ec2::types::{IpPermission, IpRange, Ipv6Range, SecurityGroup, UserId
 use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
 use cloudprovider_sdk::{ProviderError, Result};
 
+use super::WHILE_IT_IS_NAMED;
 use super::hosts::Host;
 use super::network::TargetGroup;
 use super::service::{EVERYWHERE, TRAFFIC_PORT};
@@ -283,6 +284,12 @@ impl Groups {
         of_balancer.iter().find(is_tagged).or(of_balancer.first())
     }
 
+    /// All groups that get through to everything on others, for this reason.
+    pub(super) fn all_let_in(&self, why: &str) -> BTreeSet<String> {
+        let peers = self.0.values().flat_map(|group| &group.peers);
+        peers.filter(|(_, its)| *its == why).map(|(peer, _)| peer.clone()).collect()
+    }
+
     /// Lets a balancer's group through to everything on the nodes' groups. Returns whether it gets through elsewhere, too.
     pub(super) async fn let_in(
         &mut self,
@@ -337,10 +344,10 @@ impl Groups {
         Ok(shut)
     }
 
-    /// The group of each node that has the rules: the one with the cluster's tag, or the only one.
-    pub(super) fn of_nodes(&self, hosts: &HashMap<String, Host>) -> Result<BTreeSet<String>> {
+    /// The group of each node that has the rules: the one with the cluster's tag, or the only one. And why a node has none.
+    pub(super) fn of_nodes(&self, hosts: &HashMap<String, Host>) -> (BTreeSet<String>, Result<()>) {
         let is_tagged = |id: &&String| self.0.get(*id).is_some_and(|group| group.is_tagged);
-        let mut groups = BTreeSet::new();
+        let (mut groups, mut unclear) = (BTreeSet::new(), Ok(()));
         for (id, host) in hosts {
             let (of_cluster, others): (Vec<_>, Vec<_>) = host.groups.iter().partition(is_tagged);
             let one = match (&of_cluster[..], &others[..]) {
@@ -351,12 +358,14 @@ impl Groups {
                     let why = format!(
                         "instance {id} has several security groups{which}, {several:?}: tag one of them alone"
                     );
-                    return Err(ProviderError::invalid_provider_config(&why));
+                    // One instance's tags must not keep anything else from working.
+                    unclear = Err(ProviderError::retry_later(WHILE_IT_IS_NAMED, &why));
+                    continue;
                 }
             };
             groups.insert((*one).clone());
         }
-        Ok(groups)
+        (groups, unclear)
     }
 
     /// The groups that let a balancer's clients in.
@@ -399,23 +408,13 @@ impl Groups {
             if grants.is_empty() {
                 continue;
             }
-            match authorize(cloud, id, &grants, until).await {
-                // What fits in the end would otherwise never get there.
-                Err(failure) if failure.is_full_of_rules() && grants.len() <= revokes.len() => {
-                    self::revoke(cloud, id, &revokes, until).await?;
-                    group.rules.retain(|rule| !revokes.contains(rule));
-                    authorize(cloud, id, &grants, until).await?;
+            if let Err(failure) = exchange(cloud, id, &mut group.rules, (grants, &revokes), until).await {
+                if !taken.is_empty() {
+                    // What was open stays open, in whoever's name.
+                    authorize(cloud, id, &taken, until).await?;
                 }
-                Err(failure) => {
-                    if !taken.is_empty() {
-                        // What was open stays open, in whoever's name.
-                        authorize(cloud, id, &taken, until).await?;
-                    }
-                    return Err(failure);
-                }
-                Ok(()) => {}
+                return Err(failure);
             }
-            group.rules.extend(grants);
         }
         Ok(granted)
     }
@@ -452,12 +451,28 @@ async fn is_of_another_cluster(cloud: &Cloud, name: &str, until: Deadline) -> Re
     Ok(found.is_some_and(|found| !is_of_cluster(cloud, &found.tags)))
 }
 
-pub(super) async fn authorize(
+/// Grants, and if there is no room, revokes first: what fits in the end would otherwise never get there. Leaves in `there` what the
+/// group lets through, however it ends.
+pub(super) async fn exchange(
     cloud: &Cloud,
     group: &str,
-    rules: &Rules,
+    there: &mut Rules,
+    (grants, revokes): (Rules, &Rules),
     until: Deadline,
 ) -> Result<(), Failure> {
+    match authorize(cloud, group, &grants, until).await {
+        Err(failure) if failure.is_full_of_rules() && grants.len() <= revokes.len() => {
+            self::revoke(cloud, group, revokes, until).await?;
+            there.retain(|rule| !revokes.contains(rule));
+            authorize(cloud, group, &grants, until).await?;
+        }
+        outcome => outcome?,
+    }
+    there.extend(grants);
+    Ok(())
+}
+
+async fn authorize(cloud: &Cloud, group: &str, rules: &Rules, until: Deadline) -> Result<(), Failure> {
     let asked = cloud.ec2.authorize_security_group_ingress().group_id(group);
     let asked = asked.set_ip_permissions(Some(permissions(rules)));
     cloud.calls.make(Action::AuthorizeSecurityGroupIngress, until, asked.send()).await.map(drop)

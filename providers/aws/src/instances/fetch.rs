@@ -12,7 +12,7 @@ use cloudprovider_sdk::ProviderError;
 use super::LOOK_AGAIN;
 use super::query::Lookup;
 use crate::api::{Action, Deadline, Failure};
-use crate::cloud::{Cloud, filter, instances_of};
+use crate::cloud::{Cloud, Owner, filter, instances_of};
 
 /// EC2 takes 200 values in all filters of a call; ten are left for the filters beside.
 const VALUES: usize = 190;
@@ -235,7 +235,7 @@ async fn having(
     Ok(all)
 }
 
-/// All of the cluster's instances but terminated ones.
+/// All that may be the cluster's instances, but terminated ones.
 fn living(cloud: &Cloud) -> Vec<Filter> {
     use InstanceStateName::{Pending, Running, ShuttingDown, Stopped, Stopping};
     let states = [Pending, Running, ShuttingDown, Stopping, Stopped];
@@ -258,7 +258,8 @@ async fn page(
         .send();
     let answer = cloud.calls.make(Action::FindInstances, until, asked).await?;
     let next = answer.next_token().filter(|token| !token.is_empty()).map(str::to_owned);
-    Ok((instances_of(answer).collect(), next))
+    let is_ours = |one: &Instance| cloud.cluster.owner(one.tags()) == Owner::Us;
+    Ok((instances_of(answer).filter(is_ours).collect(), next))
 }
 
 /// One page of the cluster's instances, of at most `size` and at least one, and where the next begins.

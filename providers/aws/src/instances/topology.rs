@@ -1,10 +1,10 @@
-//! Where in AWS's network instances are: `DescribeInstanceTopology`, a hundred instances a call, one call a second.
+//! Where in AWS's network instances are: `DescribeInstanceTopology`, a page of instances a call, one call a second.
 //!
-//! In: instances. Out: for each its layers, none, or that it is not known yet. Most types have no answer: one instance of a
-//! type is asked about first, and the type left alone for a day if there is none.
+//! In: instances. Out: for each its layers, none, or that it is not known yet. Most types have no answer: some instances of a
+//! type are asked about first, and the type left alone for a day if there is none.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use aws_sdk_ec2::primitives::DateTime;
 use aws_sdk_ec2::types::{Instance, InstanceStateName};
@@ -18,6 +18,10 @@ use crate::cloud::Cloud;
 
 /// AWS documents no limit. More are refused ("the maximum is 100").
 const AT_ONCE: usize = 100;
+/// How many of a type are asked about to know whether it has answers: those of one page. One alone may be shutting down.
+const SOME: usize = 20;
+/// For how long after its start AWS may not know yet where an instance is.
+const YOUNG: Duration = Duration::from_secs(600);
 /// For how long an answer holds, also that there is none for a type or for the region.
 const VALID: Duration = Duration::from_secs(24 * 3600);
 /// How soon to ask again after a failure.
@@ -32,6 +36,9 @@ const REQUIRED: &str = "^(hpc|trn|p)[0-9]+[a-z]*(-[a-z0-9]+)?(\\.[0-9a-z]*)$";
 /// An instance that starts again may be elsewhere.
 type Start = (String, Option<DateTime>);
 
+/// The layers of instances, from the top.
+type Answers = HashMap<String, Vec<String>>;
+
 #[derive(Debug)]
 pub(super) struct Topology {
     cloud: Cloud,
@@ -45,7 +52,7 @@ struct Known {
     layers: HashMap<Start, (Vec<String>, Instant)>,
     /// Types with an answer for one of their instances.
     supported: HashSet<String>,
-    /// Types without, and since when.
+    /// Types without, and until when that is believed.
     unsupported: HashMap<String, Instant>,
     /// Since when the whole region has no answer, or these credentials may not ask.
     refused: Option<Instant>,
@@ -60,8 +67,8 @@ impl Known {
     }
 
     fn left_alone(&self, kind: &str, now: Instant) -> bool {
-        let lately = |since: &Instant| now.duration_since(*since) < VALID;
-        self.refused.as_ref().is_some_and(lately) || self.unsupported.get(kind).is_some_and(lately)
+        self.refused.is_some_and(|since| now.duration_since(since) < VALID)
+            || self.unsupported.get(kind).is_some_and(|until| now < *until)
     }
 }
 
@@ -71,79 +78,104 @@ impl Topology {
         Ok(Self { cloud, required, known: Mutex::default() })
     }
 
-    /// Asks about those of these instances that are not known.
+    /// Asks about those of these instances that are not known, each once.
     pub(super) async fn learn(&self, instances: &[&Instance], until: Deadline) -> Result<(), Failure> {
         let until = until.within(PATIENCE);
+        let mut asked = HashSet::new();
         loop {
-            let next = self.next(instances);
+            let next = self.next(instances, &mut asked);
             if next.is_empty() {
                 return Ok(());
             }
-            let ids = next.iter().map(|one| one.instance_id().unwrap_or_default().to_owned());
-            let asked =
-                self.cloud.ec2.describe_instance_topology().set_instance_ids(Some(ids.collect())).send();
-            match self.cloud.calls.make(Action::DescribeInstanceTopology, until, asked).await {
-                Ok(answer) => {
-                    let layers =
-                        answer.instances.unwrap_or_default().into_iter().filter_map(|one| {
-                            Some((one.instance_id?, one.network_nodes.unwrap_or_default()))
-                        });
-                    self.keep(&next, layers.collect());
-                }
-                Err(failure) if failure.code() == "UnsupportedOperation" || failure.is_denied() => {
-                    tracing::warn!(
-                        code = failure.code(),
-                        "nodes get no labels of the network: EC2 does not tell them"
-                    );
-                    self.known.lock().refused = Some(Instant::now());
-                    return Ok(());
-                }
-                Err(failure) => {
-                    if failure.is_silence() {
-                        self.known.lock().silent = Some(Instant::now());
-                    }
+            let mut answers = Answers::new();
+            let outcome = self.ask(&next, &mut answers, until).await;
+            let is_whole = outcome.is_ok();
+            self.keep(next.into_iter().filter(|one| is_whole || answers.contains_key(id(one))), &answers);
+            let Err(failure) = outcome else { continue };
+            if failure.code() == "UnsupportedOperation" || failure.is_denied() {
+                let mut known = self.known.lock();
+                // Whoever could ask before may be able to again, and nodes keep what they have.
+                if !known.supported.is_empty() {
                     return Err(failure);
                 }
+                tracing::warn!(
+                    code = failure.code(),
+                    "nodes get no labels of the network: EC2 does not tell them"
+                );
+                known.refused = Some(Instant::now());
+                return Ok(());
+            }
+            if failure.is_silence() {
+                self.known.lock().silent = Some(Instant::now());
+            }
+            return Err(failure);
+        }
+    }
+
+    /// All pages of an answer: EC2 tells of some twenty instances at once, also where it was asked about more.
+    async fn ask(&self, about: &[&Instance], answers: &mut Answers, until: Deadline) -> Result<(), Failure> {
+        let ids: Vec<_> = about.iter().map(|one| id(one).to_owned()).collect();
+        let mut token = None;
+        loop {
+            let asked = self.cloud.ec2.describe_instance_topology().set_instance_ids(Some(ids.clone()));
+            let asked = asked.set_next_token(token).send();
+            let answer = self.cloud.calls.make(Action::DescribeInstanceTopology, until, asked).await?;
+            token = answer.next_token().filter(|token| !token.is_empty()).map(str::to_owned);
+            let told = answer.instances.unwrap_or_default().into_iter();
+            answers.extend(
+                told.filter_map(|one| Some((one.instance_id?, one.network_nodes.unwrap_or_default()))),
+            );
+            if token.is_none() {
+                return Ok(());
             }
         }
     }
 
-    /// The next to ask about: of a type that is not known to have answers one, of the others all.
-    fn next<'a>(&self, instances: &[&'a Instance]) -> Vec<&'a Instance> {
+    /// The next to ask about: of a type that is not known to have answers some, of the others all.
+    fn next<'a>(&self, instances: &[&'a Instance], asked: &mut HashSet<&'a str>) -> Vec<&'a Instance> {
         let known = self.known.lock();
         let now = Instant::now();
         if known.silent.is_some_and(|since| now.duration_since(since) < SILENCE) {
             return Vec::new();
         }
-        // Two nodes may have one instance.
-        let (mut named, mut tried) = (HashSet::new(), HashSet::new());
+        let mut tried: HashMap<&str, usize> = HashMap::new();
         let open = instances.iter().copied().filter(|one| {
             let kind = kind(one);
             is_running(one)
-                && named.insert(one.instance_id())
                 && known.layers(one, now).is_none()
                 && !known.left_alone(kind, now)
-                && (self.required.is_match(kind)
-                    || known.supported.contains(kind)
-                    || tried.insert(kind.to_owned()))
+                && (self.required.is_match(kind) || known.supported.contains(kind) || {
+                    let tried = tried.entry(kind).or_default();
+                    *tried += 1;
+                    *tried <= SOME
+                })
+                // Two nodes may have one instance.
+                && asked.insert(id(one))
         });
         open.take(AT_ONCE).collect()
     }
 
-    fn keep(&self, asked: &[&Instance], mut answers: HashMap<String, Vec<String>>) {
+    fn keep<'a>(&self, asked: impl Iterator<Item = &'a Instance> + Clone, answers: &Answers) {
         let mut known = self.known.lock();
         let now = Instant::now();
         known.layers.retain(|_, (_, read)| now.duration_since(*read) < VALID);
+        known.unsupported.retain(|_, until| now < *until);
+        for one in asked.clone().filter(|one| answers.contains_key(id(one))) {
+            known.supported.insert(kind(one).to_owned());
+            known.unsupported.remove(kind(one));
+        }
         for one in asked {
-            let answer = answers.remove(one.instance_id().unwrap_or_default());
-            if answer.is_some() {
-                known.supported.insert(kind(one).to_owned());
-            } else if !self.required.is_match(kind(one)) && !known.supported.contains(kind(one)) {
-                known.unsupported.insert(kind(one).to_owned(), now);
+            let answer = answers.get(id(one));
+            if answer.is_some() || self.required.is_match(kind(one)) || known.supported.contains(kind(one)) {
+                // An old one without an answer is shutting down, say. Of a young one, EC2 may not know it yet.
+                if answer.is_some() || !is_young(one) {
+                    known.layers.insert(start(one), (answer.cloned().unwrap_or_default(), now));
+                }
                 continue;
             }
-            // Without an answer: it is shutting down, say.
-            known.layers.insert(start(one), (answer.unwrap_or_default(), now));
+            let until = now + if is_young(one) { YOUNG } else { VALID };
+            let before = known.unsupported.entry(kind(one).to_owned()).or_insert(until);
+            *before = until.max(*before);
         }
     }
 
@@ -161,8 +193,17 @@ impl Topology {
     }
 }
 
+fn id(instance: &Instance) -> &str {
+    instance.instance_id().unwrap_or_default()
+}
+
 fn start(instance: &Instance) -> Start {
-    (instance.instance_id().unwrap_or_default().to_owned(), instance.launch_time().copied())
+    (id(instance).to_owned(), instance.launch_time().copied())
+}
+
+fn is_young(instance: &Instance) -> bool {
+    let since = instance.launch_time().and_then(|at| SystemTime::try_from(*at).ok());
+    since.and_then(|since| since.elapsed().ok()).is_some_and(|age| age < YOUNG)
 }
 
 fn kind(instance: &Instance) -> &str {

@@ -142,10 +142,10 @@ async fn a_batch_takes_two_calls_for_each_new_node_and_none_afterwards() {
     assert_eq!(aws.calls().await - before, 2 * count as u32 + 2);
     assert!(table(&mut aws).await.iter().all(|route| !route.drops && route.state == "active"));
 
-    for calls in [2, 1, 1] {
+    for _ in 0..2 {
         let before = aws.calls().await;
         assert_eq!(listed(&native).await.len(), count);
-        assert_eq!(aws.calls().await - before, calls, "the instances are asked about once");
+        assert_eq!(aws.calls().await - before, 1, "the instances are asked about once");
     }
     let before = aws.calls().await;
     ensure(&native, &wanted).await;

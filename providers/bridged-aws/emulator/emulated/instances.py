@@ -15,6 +15,8 @@ WELL_FORMED = re.compile("i-([0-9a-f]{8}|[0-9a-f]{17})")
 # A part of the types that EC2 documents for DescribeInstanceTopology.
 WITH_TOPOLOGY = re.compile("(hpc|trn|p|g6e)[0-9]*[a-z]*[.]")
 AT_ONCE = 100
+# Those who use it report that EC2 tells of so many at once, whatever it is asked about.
+A_PAGE = 20
 
 
 def tags_of(instance):
@@ -115,12 +117,14 @@ def topology(self):
     if len(ids) > AT_ONCE:
         raise EC2ClientError("InvalidParameterValue", f"The maximum number of instance IDs is {AT_ONCE}.")
     answer = []
-    for group in known(self.ec2_backend, ids):
+    begin = int(self._get_param("NextToken") or 0)
+    page = {"NextToken": str(begin + A_PAGE)} if len(ids) > begin + A_PAGE else {}
+    for group in known(self.ec2_backend, ids[begin : begin + A_PAGE]):
         for one in group.instances:
             if WITH_TOPOLOGY.match(one.instance_type) and one.state == "running":
                 layers = [f"nn-{layer}-{one.placement.zone}" for layer in ("top", "middle", "bottom")]
                 answer.append({"InstanceId": one.id, "InstanceType": one.instance_type, "NetworkNodes": layers})
-    return ActionResult({"Instances": answer})
+    return ActionResult({"Instances": answer} | page)
 
 
 InstanceResponse.describe_instance_topology = topology

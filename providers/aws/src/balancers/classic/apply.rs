@@ -44,16 +44,17 @@ pub(super) async fn take(
             let is = (&*tls_policy(policy), "SSLNegotiationPolicyType");
             create_policy(cloud, name, is, ("Reference-Security-Policy", policy), until).await?;
         }
-        Step::CreateListeners(new) => {
-            let action = Action::CreateLoadBalancerListeners;
-            let asked = elb.create_load_balancer_listeners().load_balancer_name(name);
-            let asked = asked.set_listeners(Some(all(action, new.iter().map(listener))?));
-            calls.make(action, until, asked.send()).await.map(drop)?;
-        }
-        Step::DeleteListeners(ports) => {
-            let asked = elb.delete_load_balancer_listeners().load_balancer_name(name);
-            let asked = asked.set_load_balancer_ports(Some(ports.clone()));
-            calls.make(Action::DeleteLoadBalancerListeners, until, asked.send()).await.map(drop)?;
+        Step::CreateListeners(new) => create_listeners(cloud, name, new, until).await?,
+        Step::DeleteListeners(ports) => delete_listeners(cloud, name, ports, until).await?,
+        Step::Replace { old, new } => {
+            delete_listeners(cloud, name, &[new.port], until).await?;
+            if let Err(failure) = create_listeners(cloud, name, std::slice::from_ref(new), until).await {
+                create_listeners(cloud, name, std::slice::from_ref(&old.is), until).await?;
+                if !old.policies.is_empty() {
+                    set_policies(cloud, name, old.is.port, &old.policies, until).await?;
+                }
+                return Err(failure);
+            }
         }
         Step::SetCertificate { port, certificate } => {
             let asked = elb.set_load_balancer_listener_ssl_certificate().load_balancer_name(name);
@@ -61,9 +62,7 @@ pub(super) async fn take(
             calls.make(Action::SetLoadBalancerListenerSSLCertificate, until, asked.send()).await.map(drop)?;
         }
         Step::SetTlsPolicy { port, policy } => {
-            let asked = elb.set_load_balancer_policies_of_listener().load_balancer_name(name);
-            let asked = asked.load_balancer_port(*port).policy_names(tls_policy(policy));
-            calls.make(Action::SetLoadBalancerPoliciesOfListener, until, asked.send()).await.map(drop)?;
+            set_policies(cloud, name, *port, &[tls_policy(policy)], until).await?;
         }
         Step::SetProxy { node_port, on } => {
             let policies = if *on { vec![PROXY.to_owned()] } else { Vec::new() };
@@ -106,6 +105,37 @@ pub(super) async fn take(
         }
     }
     Ok(String::new())
+}
+
+async fn create_listeners(
+    cloud: &Cloud,
+    name: &str,
+    new: &[Listener],
+    until: Deadline,
+) -> Result<(), Failure> {
+    let action = Action::CreateLoadBalancerListeners;
+    let asked = cloud.classic.create_load_balancer_listeners().load_balancer_name(name);
+    let asked = asked.set_listeners(Some(all(action, new.iter().map(listener))?));
+    cloud.calls.make(action, until, asked.send()).await.map(drop)
+}
+
+async fn delete_listeners(cloud: &Cloud, name: &str, ports: &[i32], until: Deadline) -> Result<(), Failure> {
+    let asked = cloud.classic.delete_load_balancer_listeners().load_balancer_name(name);
+    let asked = asked.set_load_balancer_ports(Some(ports.to_vec()));
+    cloud.calls.make(Action::DeleteLoadBalancerListeners, until, asked.send()).await.map(drop)
+}
+
+/// Gives a listener these policies alone.
+async fn set_policies(
+    cloud: &Cloud,
+    name: &str,
+    port: i32,
+    policies: &[String],
+    until: Deadline,
+) -> Result<(), Failure> {
+    let asked = cloud.classic.set_load_balancer_policies_of_listener().load_balancer_name(name);
+    let asked = asked.load_balancer_port(port).set_policy_names(Some(policies.to_vec()));
+    cloud.calls.make(Action::SetLoadBalancerPoliciesOfListener, until, asked.send()).await.map(drop)
 }
 
 async fn create(cloud: &Cloud, wanted: &Wanted, place: &Place, until: Deadline) -> Result<String, Failure> {

@@ -2,7 +2,8 @@
 //!
 //! In: [`Wanted`], [`Place`], the backends, the [`Balancer`]. Out: one [`Step`], or none if nothing is left to do. A step depends on
 //! nothing but what AWS has, so that whoever begins anew after any step goes on where the last one stopped. A listener whose node
-//! port or protocol changes is away for a moment, since AWS has one for a port and changes nothing of it but its certificate.
+//! port or protocol changes is away for a moment, one after the other, since AWS has one for a port and changes nothing of it but
+//! its certificate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,6 +68,11 @@ pub(super) enum Step {
     /// By AWS's name of what it stands for.
     CreateTlsPolicy(String),
     CreateListeners(Vec<Listener>),
+    /// If AWS refuses the new one, the old one is made again.
+    Replace {
+        old: Open,
+        new: Listener,
+    },
     DeleteListeners(Vec<i32>),
     SetCertificate {
         port: i32,
@@ -143,7 +149,7 @@ fn of_listeners(wanted: &Wanted, balancer: &Balancer) -> Option<Step> {
         let both_have_one = !open.is.certificate.is_empty() && !certificate.is_empty();
         let same_but_for_it = Listener { certificate: open.is.certificate.clone(), ..listener.clone() };
         if open.is != same_but_for_it || has_another_certificate && !both_have_one {
-            return Some(Step::DeleteListeners(vec![port]));
+            return Some(Step::Replace { old: open.clone(), new: listener.clone() });
         }
         if has_another_certificate {
             return Some(Step::SetCertificate { port, certificate });
@@ -241,6 +247,9 @@ impl Balancer {
             Step::CreateProxyPolicy => drop(self.policies.insert(PROXY.to_owned())),
             Step::CreateTlsPolicy(policy) => drop(self.policies.insert(tls_policy(policy))),
             Step::CreateListeners(new) => self.listeners.extend(new.iter().map(Open::new)),
+            Step::Replace { new, .. } => {
+                self.change(new.port, |open| *open = Open::new(new));
+            }
             Step::DeleteListeners(ports) => self.listeners.retain(|open| !ports.contains(&open.is.port)),
             Step::SetCertificate { port, certificate } => {
                 self.change(*port, |open| open.is.certificate.clone_from(certificate));

@@ -1,4 +1,5 @@
 use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
+use cloudprovider_sdk::proto::ErrorReason;
 
 use super::super::network::Health;
 use super::*;
@@ -162,14 +163,25 @@ fn tagged(is_tagged: bool) -> Of {
 fn the_cluster_s_group_of_a_node_has_the_rules_or_its_only_one() {
     let all = [("sg-c", true), ("sg-d", true), ("sg-x", false), ("sg-y", false)];
     let groups = Groups(all.map(|(id, is_tagged)| (id.to_owned(), tagged(is_tagged))).into());
-    let chosen =
-        |ids: &[&str]| groups.of_nodes(&host(ids)).map(|chosen| chosen.into_iter().collect::<Vec<_>>());
-    assert_eq!(chosen(&["sg-x", "sg-c", "sg-y"]).unwrap(), ["sg-c"]);
-    assert_eq!(chosen(&["sg-x"]).unwrap(), ["sg-x"]);
-    assert!(chosen(&[]).unwrap().is_empty());
+    let chosen = |hosts: HashMap<String, Host>| {
+        let (chosen, unclear) = groups.of_nodes(&hosts);
+        (chosen.into_iter().collect::<Vec<_>>(), unclear)
+    };
+    let clear = |ids: &[&str]| {
+        let (chosen, unclear) = chosen(host(ids));
+        unclear.map(|()| chosen).unwrap()
+    };
+    assert_eq!(clear(&["sg-x", "sg-c", "sg-y"]), ["sg-c"]);
+    assert_eq!(clear(&["sg-x"]), ["sg-x"]);
+    assert!(clear(&[]).is_empty());
     for several in [&["sg-c", "sg-d"], &["sg-x", "sg-y"]] {
-        let error = chosen(several).unwrap_err().to_string();
-        assert!(error.contains("i-1") && error.contains(several[0]), "{error}");
+        let mut hosts = host(several);
+        hosts.insert("i-2".to_owned(), Host::running(vec!["sg-x".to_owned()]));
+        let (others, unclear) = chosen(hosts);
+        assert_eq!(others, ["sg-x"], "the others are served");
+        let error = unclear.unwrap_err();
+        assert_eq!(error.reason(), ErrorReason::RetryLater, "nothing else is held up");
+        assert!(error.to_string().contains("i-1") && error.to_string().contains(several[0]), "{error}");
     }
 }
 
