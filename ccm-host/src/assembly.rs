@@ -16,13 +16,13 @@ mod controllers;
 mod providers;
 mod state;
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use futures::FutureExt as _;
 use kube::Client;
 use tokio::{sync::watch, time::timeout};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::manager::{
     health::Probe,
@@ -142,7 +142,9 @@ async fn start_with(
     }
     state::open(process, parts.clone(), leadership.clone(), remotes, shadow);
     process.waiting_for("a provider");
-    let mut introduced = pin!(providers::introduced(&parts.providers, PATIENCE));
+    // By itself: patience may be over long before this process leads.
+    let introduced = providers::introduced(parts.providers.clone(), PATIENCE);
+    let mut introduced = AbortOnDropHandle::new(tokio::spawn(introduced));
     let is_late = timeout(MOMENT, &mut introduced).await.is_err();
     let listed = caches.start(process, &client, &parts.providers);
     if leadership.stands_by() {
@@ -155,7 +157,7 @@ async fn start_with(
         enabled.partition(|controller| (controller.served_by)(&parts.settings).is_some());
     controllers::start(&alone, process, &parts, &accounts);
     if is_late {
-        introduced.await;
+        introduced.await.context("the wait for the providers panicked")?;
         caches.widen();
     }
     controllers::start(&asking, process, &parts, &accounts);

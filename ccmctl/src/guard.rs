@@ -40,15 +40,24 @@ pub(crate) async fn confirm(way: &Way, names: &[String], yes: bool, output: &Out
             node.ok_or_else(|| NotFound(format!("there is no node {name:?}: it may be deleted already")))?;
         wanted.push(examine(name, &node)?);
     }
-    let mut lines = Vec::new();
+    let (mut lines, mut failed) = (Vec::new(), Vec::new());
     for one in &mut wanted {
         if yes {
             // The uid in the body: the apiserver refuses to write to another Node of that name.
             let body = json!({ "metadata": { "uid": one.uid, "annotations": { CONFIRM: one.uid } } });
-            api.patch(&one.node, &PatchParams::default(), &Patch::Merge(body)).await.with_context(|| {
-                format!("the node {:?} cannot be annotated: you need the right to patch nodes", one.node)
-            })?;
-            one.confirmed = true;
+            match api.patch(&one.node, &PatchParams::default(), &Patch::Merge(body)).await {
+                Ok(_) => one.confirmed = true,
+                Err(error) => {
+                    lines.push(format!(
+                        "node {} (uid {}): not confirmed: {}",
+                        one.node,
+                        one.uid,
+                        why(&error)
+                    ));
+                    failed.push(one.node.clone());
+                    continue;
+                }
+            }
         }
         let did = if yes { "confirmed" } else { "would be confirmed" };
         lines.push(format!(
@@ -64,7 +73,22 @@ pub(crate) async fn confirm(way: &Way, names: &[String], yes: bool, output: &Out
         "Nothing was done: give --yes if these nodes are really gone. Their pods are then deleted as well.".to_owned()
     });
     output.done(&wanted, &lines)?;
+    if !failed.is_empty() {
+        bail!("not confirmed: {}", failed.join(", "));
+    }
     Ok(Verdict::attention_if(!yes))
+}
+
+fn why(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            format!("you need the right to patch nodes: {}", status.message)
+        }
+        kube::Error::Api(status) if matches!(status.code, 404 | 409) => {
+            format!("it was deleted, or made anew, in the meantime: {}", status.message)
+        }
+        error => error.to_string(),
+    }
 }
 
 /// Whether there is something to confirm, and what.

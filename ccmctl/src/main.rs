@@ -107,7 +107,7 @@ async fn run(arguments: &Arguments) -> Result<Verdict> {
             let state: HostState = Door::open(&arguments.way).await?.get("/state").await?;
             output.reports(&state.reports)?;
             let is_blocked = |one: &ccm_state::Report| one.explanation.standing == Standing::Blocked;
-            Ok(Verdict::attention_if(state.reports.iter().any(is_blocked)))
+            Ok(Verdict::attention_if(knows_little(&state.host) || state.reports.iter().any(is_blocked)))
         }
         Command::Resync => {
             let answer: Resync = Door::open(&arguments.way).await?.post("/resync").await?;
@@ -126,7 +126,7 @@ async fn run(arguments: &Arguments) -> Result<Verdict> {
                 .guard
                 .iter()
                 .any(|guard| guard.contradicted || guard.absent.iter().any(|absent| absent.rule.is_some()));
-            Ok(Verdict::attention_if(holds))
+            Ok(Verdict::attention_if(knows_little(&state.host) || holds))
         }
         Command::Guard(GuardVerb::Confirm { nodes, yes }) => {
             guard::confirm(&arguments.way, nodes, *yes, &output).await
@@ -137,6 +137,16 @@ async fn run(arguments: &Arguments) -> Result<Verdict> {
             Ok(Verdict::Well)
         }
     }
+}
+
+/// Whether what a host tells is not all that there is, and says why.
+fn knows_little(host: &ccm_state::Host) -> bool {
+    let mut why = host.not_ready.clone();
+    if host.leadership == ccm_state::Leadership::Standby {
+        why.push("it does not lead: ask the holder of the Lease".to_owned());
+    }
+    why.iter().for_each(|why| eprintln!("this host does not know everything: {}", table::plain(why)));
+    !why.is_empty()
 }
 
 /// Through the host, which asks the provider on our behalf.

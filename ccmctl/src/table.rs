@@ -22,13 +22,16 @@ impl Table {
 
 impl Display for Table {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = |column: usize| {
-            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
-        };
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
+        let mut widths = vec![0; columns];
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = cell.chars().count().max(*width);
+            }
+        }
         for row in &self.rows {
             let mut line = String::new();
-            for (column, cell) in row.iter().enumerate() {
-                let width = width(column).unwrap_or_default();
+            for (cell, width) in row.iter().zip(&widths) {
                 line += &format!("{cell:width$}  ");
             }
             writeln!(out, "{}", line.trim_end())?;

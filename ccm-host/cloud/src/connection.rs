@@ -286,7 +286,7 @@ impl Link {
                 _ => {}
             }
         }
-        if method.class == Class::Local {
+        if method.class == Class::Local || method::is_for_people(method) {
             return;
         }
         let look = self.standing.lock().called(method, whose, error, now);

@@ -51,6 +51,11 @@ impl Kind {
     }
 }
 
+/// Whether only people ask this, of which no controller should feel anything.
+pub(crate) fn is_for_people(method: &Method) -> bool {
+    matches!(method.name, "ListInstances" | "ListClusters" | "GetControlPlaneEndpoint")
+}
+
 pub(crate) static HEALTH_CHECK: Method = Method {
     name: "Check",
     service: "Health",

@@ -100,7 +100,7 @@ pub(super) fn start(
 }
 
 /// Waits for the first handshake and then, at most `patience`, for the others.
-pub(super) async fn introduced(providers: &Providers, patience: Duration) {
+pub(super) async fn introduced(providers: Providers, patience: Duration) {
     let met = || providers.all().iter().map(|provider| Box::pin(connected(provider)));
     select_all(met()).await;
     if timeout(patience, join_all(met())).await.is_err() {

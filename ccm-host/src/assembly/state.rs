@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use crate::manager::{
     COMMIT, VERSION,
     health::{Checks, Probe},
-    process::Process,
+    process::{Process, STARTUP},
     serving::pages::Source,
 };
 use ccm_base::clock;
@@ -201,6 +201,10 @@ impl Source for State {
         })
     }
 
+    fn starting(&self) -> Option<String> {
+        self.checks.ask(Probe::Ready, STARTUP)?.err()
+    }
+
     fn service(&self, namespace: &str, name: &str) -> Option<ServiceState> {
         self.parts.views.service(&ObjectKey::new(namespace, name))
     }
@@ -212,6 +216,9 @@ impl Source for State {
                 return Err("this replica does not lead: ask the holder of the Lease".to_owned());
             }
             Leads::Shadow => return Err("this host runs in shadow mode: it changes nothing".to_owned()),
+        }
+        if let Some(why) = self.starting() {
+            return Err(format!("no load balancer is known yet: {why}"));
         }
         let balancers = self.parts.views.resync();
         tracing::info!(balancers, "a resync was requested: everything is ensured again");

@@ -31,6 +31,9 @@ use super::{
 };
 use ccm_reconcile::Registration;
 
+/// The check of `/readyz` that says what the start still waits for.
+pub const STARTUP: &str = "startup";
+
 /// Time for the controllers to finish their current keys. With [`FLUSH`] and [`LAST_ANSWERS`] it stays below a pod's
 /// default of 30 seconds.
 const DRAIN: Duration = Duration::from_secs(25);
@@ -69,7 +72,7 @@ impl Process {
     fn new(settings: Settings) -> (Self, Failures) {
         let checks = Checks::default();
         checks.add(Probe::Live, "ping", || Ok(()));
-        let startup = checks.condition(Probe::Ready, "startup", "starting");
+        let startup = checks.condition(Probe::Ready, STARTUP, "starting");
         let (failures, received) = mpsc::unbounded_channel();
         let process = Self {
             settings: Arc::new(settings),

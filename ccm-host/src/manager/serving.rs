@@ -79,7 +79,7 @@ impl Serving {
     /// Serves until `stop`, then finishes the requests under way.
     pub async fn serve(self, router: Router, stop: CancellationToken) -> anyhow::Result<()> {
         let _address_file = self.address_file;
-        connections::serve(self.listener, self.handshake, router, stop).await;
+        connections::serve(self.listener, self.handshake, router, connections::OF_ONE_PEER, stop).await;
         Ok(())
     }
 }

@@ -80,18 +80,13 @@ impl Controller {
 
 /// Asks all providers that know volumes.
 pub(super) async fn ask(providers: &Providers, query: VolumeQuery) -> Known {
-    let mut is_undecided = false;
-    let mut asked = Vec::new();
-    for provider in providers.all() {
-        match provider.info() {
-            Some(info) if info.volumes => asked.push(provider),
-            Some(_) => {}
-            None => is_undecided = true,
-        }
+    if providers.all().iter().any(|provider| provider.info().is_none()) {
+        // Whatever the others say, it may know the volume, too.
+        return Err(vec![decide::undecided(&query)]);
     }
-    let answers = asked
-        .into_iter()
-        .map(async |provider| (provider.name().to_owned(), provider.volume_labels(query.clone()).await));
+    let asked = providers.all().iter().filter(|provider| provider.info().is_some_and(|info| info.volumes));
+    let answers =
+        asked.map(async |provider| (provider.name().to_owned(), provider.volume_labels(query.clone()).await));
     let answers = join_all(answers).await;
-    decide::verdict(&query, answers, is_undecided)
+    decide::verdict(&query, answers)
 }

@@ -52,12 +52,22 @@ pub(super) type Known = Result<(Labels, Vec<String>), Vec<Report>>;
 /// The Event of a volume that has no labels yet.
 const NOT_LABELLED: &str = "VolumeNotLabelled";
 
-/// Until a provider that has not introduced itself may be known.
-const UNDECIDED: Duration = Duration::from_secs(5);
-
 /// Nobody takes these labels: they make no sense.
 pub(super) fn refused(why: String) -> Report {
     Report::blocked("LabelsRefused", why, Retry::After(SLOW_RETRY)).warning(NOT_LABELLED)
+}
+
+fn disk(query: &VolumeQuery) -> String {
+    format!("disk {:?} ({})", query.volume_id, query.plugin)
+}
+
+/// Until a provider that has not introduced itself may be known. Nobody is asked meanwhile.
+const UNDECIDED: Duration = Duration::from_secs(5);
+
+/// A provider that may know the disk has not introduced itself yet.
+pub(super) fn undecided(query: &VolumeQuery) -> Report {
+    let message = format!("a provider that may know {} has not introduced itself yet", disk(query));
+    Report::waiting("ProviderUnsure", message, Retry::After(UNDECIDED))
 }
 
 /// The labels that a volume did not get.
@@ -109,9 +119,8 @@ fn trusted(volume: &PersistentVolume) -> Option<Labels> {
 pub(super) fn verdict(
     query: &VolumeQuery,
     answers: Vec<(String, Result<VolumeAnswer, CloudError>)>,
-    is_undecided: bool,
 ) -> Known {
-    let disk = format!("disk {:?} ({})", query.volume_id, query.plugin);
+    let disk = disk(query);
     let (mut found, mut absent, mut failed) = (Vec::new(), Vec::new(), None);
     for (provider, answer) in answers {
         match answer {
@@ -144,11 +153,6 @@ pub(super) fn verdict(
                 }
             }
         }
-        (_, None) if is_undecided => Err(vec![Report::waiting(
-            "ProviderUnsure",
-            format!("a provider that may know {disk} has not introduced itself yet"),
-            Retry::After(UNDECIDED),
-        )]),
         (1, None) => {
             let (_, answer) = found.swap_remove(0);
             Ok((answer.labels, answer.rejected))

@@ -11,7 +11,7 @@ use super::{
     *,
 };
 use ccm_cloud::{
-    ErrorReason, VolumeState,
+    ErrorReason, ProviderStatus, VolumeState,
     fake::{FakeProvider, error, method, volume},
 };
 use ccm_reconcile::{
@@ -189,4 +189,20 @@ async fn sweeps_that_are_wished_all_the_time_become_rare() {
     let asked = scene.fake.take_calls().len();
     assert!(asked <= 15, "asked {asked} times in half an hour");
     scene.stop().await;
+}
+
+/// Another provider may know the disk, too: nobody is asked in vain until it has introduced itself.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_before_all_providers_are_known() {
+    let scene = Scene::with(&["fake", "late"]).await;
+    let late = &scene.fakes[1];
+    late.set_status(ProviderStatus::Disconnected("no socket".to_owned()));
+    late.forget_info();
+    scene.made("pv", json!({}), disk("disk")).await;
+    sleep(Duration::from_secs(60)).await;
+    assert!(scene.fakes[0].take_calls().is_empty());
+    late.change_info(|info| info.volumes = false);
+    late.set_status(ProviderStatus::Serving);
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(scene.part("pv", "/metadata/labels"), json!({ZONE: "a", REGION: "r"}));
 }

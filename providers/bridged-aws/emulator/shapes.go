@@ -50,6 +50,9 @@ func (c *Cloud) Shapes(ctx context.Context, network Network) ([]Shape, error) {
 		{"with a place in the network that its node needs", ofType(types.InstanceTypeTrn132xlarge), nil},
 		{"with a place in the network that its node does not need", ofType(types.InstanceTypeG6eXlarge), nil},
 		{"tagged for no cluster", func(in *ec2.RunInstancesInput) { in.TagSpecifications = nil }, nil},
+		{"with the former tag of the cluster", func(in *ec2.RunInstancesInput) {
+			in.TagSpecifications[0].Tags[0] = types.Tag{Key: aws.String("KubernetesCluster"), Value: aws.String(ClusterID)}
+		}, nil},
 		{"of another cluster", func(in *ec2.RunInstancesInput) {
 			in.TagSpecifications[0].Tags[0].Key = aws.String("kubernetes.io/cluster/another")
 		}, nil},

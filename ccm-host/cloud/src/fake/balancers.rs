@@ -385,7 +385,7 @@ mod tests {
         let fake = FakeProvider::new("cloud");
         fake.set_latency(method::ENSURE, 5 * A_SECOND);
         fake.set_patience(method::ENSURE, 2 * A_SECOND);
-        assert!(fake.ensure_load_balancer(ensure(1)).await.unwrap_err().is_unanswered);
+        assert!(fake.ensure_load_balancer(ensure(1)).await.unwrap_err().is_silence());
         sleep(4 * A_SECOND).await;
         assert_eq!(fake.balancers()[UID].applied_digest.as_deref(), Some("digest-1"));
         assert!(timeout(A_SECOND, fake.ensure_load_balancer(ensure(2))).await.is_err());

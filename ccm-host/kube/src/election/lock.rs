@@ -3,7 +3,7 @@
 
 use std::{future::pending, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use futures::{StreamExt as _, stream::BoxStream};
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
@@ -171,8 +171,13 @@ impl Lock {
             self.see(Some(&lease));
             return Ok(Renewal::Wanted(successor));
         }
-        let written = self.write(self.renewed(lease, seeks)).await?;
-        Ok(if written.is_some() { Renewal::Held } else { Renewal::Lost })
+        match self.write(self.renewed(lease, seeks)).await? {
+            Some(_) => Ok(Renewal::Held),
+            // Whoever wrote, another look tells whose it is now.
+            None => {
+                bail!("the Lease {} was written at the same time by somebody else, or deleted", self.name())
+            }
+        }
     }
 
     /// Releases the Lease if this replica holds it, so that the next leader need not wait. Upstream's replicas

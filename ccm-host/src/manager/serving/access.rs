@@ -405,6 +405,7 @@ impl Authority {
         drop(state);
         if let Err(error) = read(&path).and_then(|pem| self.set(&pem)) {
             tracing::warn!(error = format!("{error:#}"), "the CA of client certificates stays as it was");
+            self.state.lock().file.iter_mut().for_each(|(_, files)| files.read_again());
         }
     }
 }

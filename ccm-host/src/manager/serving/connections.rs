@@ -34,7 +34,7 @@ const HEAD_SIZE: usize = 64 << 10;
 /// Concurrent connections. Each takes some 50 KiB.
 const CONNECTIONS: usize = 512;
 /// Concurrent connections of one peer: many times what a monitoring system holds.
-const OF_ONE_PEER: usize = 32;
+pub(super) const OF_ONE_PEER: usize = 32;
 /// The pause after a failed accept, for example for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -61,6 +61,10 @@ pub(crate) fn bind(wanted: SocketAddr, share: bool) -> Result<TcpListener, Error
 
 fn bind_one(address: SocketAddr, share: bool) -> Result<TcpListener, Error> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    if address.is_ipv6() && address.ip().is_unspecified() {
+        // Whatever the node's default is.
+        rustix::net::sockopt::set_ipv6_v6only(&socket, false)?;
+    }
     // Connections of a process that just ended do not block the port.
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(share)?;
@@ -73,10 +77,11 @@ pub(crate) async fn serve(
     listener: TcpListener,
     handshake: Handshake,
     router: Router,
+    of_one_peer: usize,
     stop: CancellationToken,
 ) {
     let acceptor = TlsAcceptor::from(handshake);
-    let places = Arc::new(ConnectionPlaces::default());
+    let places = Arc::new(ConnectionPlaces::new(of_one_peer));
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -109,9 +114,12 @@ pub(crate) async fn serve(
     connections.wait().await;
 }
 
-/// Who holds how many connections.
-#[derive(Debug, Default)]
-struct ConnectionPlaces(Mutex<Held>);
+/// Who holds how many connections, of which one peer may have only some.
+#[derive(Debug)]
+struct ConnectionPlaces {
+    of_one_peer: usize,
+    held: Mutex<Held>,
+}
 
 #[derive(Debug, Default)]
 struct Held {
@@ -131,11 +139,15 @@ struct Place {
 }
 
 impl ConnectionPlaces {
+    fn new(of_one_peer: usize) -> Self {
+        Self { of_one_peer, held: Mutex::default() }
+    }
+
     /// Takes a place, if need be from another connection.
     fn take(self: &Arc<Self>, peer: IpAddr) -> Place {
         let (peer, lost) = (network(peer), CancellationToken::new());
-        let mut held = self.0.lock();
-        if let Some(loser) = held.loser(peer) {
+        let mut held = self.held.lock();
+        if let Some(loser) = held.loser(peer, self.of_one_peer) {
             held.end_oldest(loser);
         }
         held.taken += 1;
@@ -147,8 +159,8 @@ impl ConnectionPlaces {
 
 impl Held {
     /// Who loses a connection to a new one of this peer.
-    fn loser(&self, peer: IpAddr) -> Option<IpAddr> {
-        if self.by_peer.get(&peer).is_some_and(|its| its.len() >= OF_ONE_PEER) {
+    fn loser(&self, peer: IpAddr, of_one_peer: usize) -> Option<IpAddr> {
+        if self.by_peer.get(&peer).is_some_and(|its| its.len() >= of_one_peer) {
             return Some(peer);
         }
         let all: usize = self.by_peer.values().map(BTreeMap::len).sum();
@@ -175,7 +187,7 @@ impl Held {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.0.lock().leave(self.peer, self.number);
+        self.places.held.lock().leave(self.peer, self.number);
     }
 }
 
@@ -229,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_peer_ends_its_own_connections_first() {
-        let places = Arc::new(ConnectionPlaces::default());
+        let places = Arc::new(ConnectionPlaces::new(OF_ONE_PEER));
         let mut greedy: Vec<_> = (0..OF_ONE_PEER).map(|_| places.take(peer(1))).collect();
         let other = places.take(peer(2));
         assert_eq!(lost(&greedy), [0; 0]);
@@ -243,7 +255,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_whoever_holds_the_most() {
-        let places = Arc::new(ConnectionPlaces::default());
+        let places = Arc::new(ConnectionPlaces::new(OF_ONE_PEER));
         let kubelet = places.take(peer(0));
         let many: Vec<_> = (0..CONNECTIONS - 1)
             .map(|number| places.take(peer(1 + u8::try_from(number % 17).unwrap())))
@@ -253,7 +265,7 @@ mod tests {
         assert_eq!(lost(&many).len(), 1);
         assert!(!kubelet.lost.is_cancelled() && !probe.lost.is_cancelled());
         drop((many, kubelet, probe));
-        assert!(places.0.lock().by_peer.is_empty());
+        assert!(places.held.lock().by_peer.is_empty());
     }
 
     #[test]

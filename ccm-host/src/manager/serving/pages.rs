@@ -190,6 +190,9 @@ pub trait Source: std::fmt::Debug + Send + Sync {
     /// `None` if there is no such node.
     fn node(&self, name: &str) -> Option<NodeState>;
 
+    /// What the start of the controllers still waits for.
+    fn starting(&self) -> Option<String>;
+
     /// `None` if no controller looks after a Service of this name.
     fn service(&self, namespace: &str, name: &str) -> Option<ServiceState>;
 
@@ -287,10 +290,15 @@ async fn node(State(door): State<Door>, Path(name): Path<String>) -> Answer {
 }
 
 async fn service(State(door): State<Door>, Path((namespace, name)): Path<(String, String)>) -> Answer {
-    let service = door.source()?.service(&namespace, &name).ok_or_else(|| {
-        NoDocument::not_found(format!(
+    let source = door.source()?;
+    let service = source.service(&namespace, &name).ok_or_else(|| match source.starting() {
+        Some(why) => {
+            let why = format!("Service {namespace}/{name} is not looked at yet: {why}");
+            NoDocument(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", why)
+        }
+        None => NoDocument::not_found(format!(
             "no Service {namespace}/{name} has or wants a load balancer of this host; a replica that does not lead knows none"
-        ))
+        )),
     })?;
     Ok(show(&service))
 }

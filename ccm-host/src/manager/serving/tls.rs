@@ -322,7 +322,7 @@ impl Current {
     fn next(&mut self) -> anyhow::Result<Option<Self>> {
         match &mut self.upkeep {
             CertificateUpkeep::Given { certificate, key, files } => match files.changed() {
-                true => given(certificate.clone(), key.clone()).map(Some),
+                true => given(certificate.clone(), key.clone()).map(Some).inspect_err(|_| files.read_again()),
                 false => Ok(None),
             },
             CertificateUpkeep::Ours { folder, bind, until } => {
@@ -494,6 +494,11 @@ impl Files {
         self.looked = Instant::now();
         let now = stamps(&self.paths);
         std::mem::replace(&mut self.seen, now) != self.seen
+    }
+
+    /// They could not be read: the next look finds them changed, whatever was done to them.
+    pub(super) fn read_again(&mut self) {
+        self.seen.clear();
     }
 }
 

@@ -64,6 +64,9 @@ impl ResolvesServerCert for Shown {
     }
 }
 
+/// An apiserver has a connection for each review under way, more than are answered at a time: it is told so.
+const OF_ONE_PEER: usize = 256;
+
 impl Server {
     /// Binds the port.
     ///
@@ -93,7 +96,7 @@ impl Server {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         let followed = follow(&self.settings, &self.writer, &self.metrics, &shown);
-        let served = connections::serve(self.listener, Arc::new(config), routes, stop.clone());
+        let served = connections::serve(self.listener, Arc::new(config), routes, OF_ONE_PEER, stop.clone());
         tokio::join!(served, stop.run_until_cancelled(followed));
         Ok(())
     }

@@ -95,31 +95,28 @@ fn what_the_answers_come_to() {
     let foreign = || ("r", Ok(answer(VolumeState::NotOwned, &[])));
     let unknown = || ("s", Ok(answer(VolumeState::Unspecified, &[])));
     let broken = || ("t", Err(error(method::VOLUME_LABELS, Some(ErrorReason::CloudApiUnavailable))));
-    let verdict = |answers: Vec<(&str, _)>, is_undecided| {
+    let verdict = |answers: Vec<(&str, _)>| {
         let answers = answers.into_iter().map(|(name, answer)| (name.to_owned(), answer)).collect();
-        match verdict(&query, answers, is_undecided) {
+        match verdict(&query, answers) {
             Ok((labels, _)) => format!("{labels:?}"),
             Err(reports) => reports.iter().map(|one| format!("{} {:?}", one.reason, one.retry)).collect(),
         }
     };
     let labelled = format!("{:?}", labels(&[(ZONE, "a")]));
     let slowly = format!("SeveralProviders {:?}", Retry::After(SLOW_RETRY));
-    let unsure = format!("ProviderUnsure {:?}", Retry::After(UNDECIDED));
     let rows = [
-        (vec![present()], false, labelled.as_str()),
-        (vec![absent(), foreign(), present()], false, &labelled),
-        (vec![present()], true, &unsure),
-        (vec![present(), broken()], false, "ProviderFailed Backoff"),
-        (vec![present(), present()], false, &slowly),
-        (vec![absent(), foreign()], false, "DiskNotFound Backoff"),
-        (vec![foreign()], false, ""),
-        (vec![], false, ""),
-        (vec![absent(), foreign()], true, &unsure),
-        (vec![absent(), broken()], false, "ProviderFailed Backoff"),
-        (vec![foreign(), unknown()], true, "ProviderFailed Backoff"),
+        (vec![present()], labelled.as_str()),
+        (vec![absent(), foreign(), present()], &labelled),
+        (vec![present(), broken()], "ProviderFailed Backoff"),
+        (vec![present(), present()], &slowly),
+        (vec![absent(), foreign()], "DiskNotFound Backoff"),
+        (vec![foreign()], ""),
+        (vec![], ""),
+        (vec![absent(), broken()], "ProviderFailed Backoff"),
+        (vec![foreign(), unknown()], "ProviderFailed Backoff"),
     ];
-    for (number, (answers, is_undecided, want)) in rows.into_iter().enumerate() {
-        assert_eq!(verdict(answers, is_undecided), want, "row {number}");
+    for (number, (answers, want)) in rows.into_iter().enumerate() {
+        assert_eq!(verdict(answers), want, "row {number}");
     }
 }
 
@@ -130,7 +127,7 @@ fn an_answer_without_success_says_when_to_ask_again() {
     let limited =
         CloudError { retry_after: after, ..error(method::VOLUME_LABELS, Some(ErrorReason::RateLimited)) };
     let unknown = VolumeAnswer { error: Some(limited), ..answer(VolumeState::Unspecified, &[]) };
-    let reports = verdict(&query, vec![("p".to_owned(), Ok(unknown))], false).unwrap_err();
+    let reports = verdict(&query, vec![("p".to_owned(), Ok(unknown))]).unwrap_err();
     assert_eq!(
         reports[0].retry,
         Retry::After(Duration::from_secs(7)),

@@ -706,11 +706,18 @@ async fn instances_that_do_not_run_wait_and_keep_nobody_out() {
     let young = NodeRef { creation_time: created, ..hidden.node() };
     let all = [runs.node(), stopped.node(), gone.node(), young];
     let answer = try_ensure(&native, &service, &all, "all", Adoption::Refuse).await.unwrap();
-    assert_eq!(answer.in_progress.unwrap().reason, "WAITING_FOR_INSTANCES");
+    assert_eq!(answer.in_progress.as_ref().unwrap().reason, "WAITING_FOR_INSTANCES");
     assert!(left(&mut aws).await[1].ends_with(&format!("[{}]", runs.id)));
-    for command in [format!("start {}", stopped.id), format!("show {}", hidden.id)] {
-        aws.tell::<serde_json::Value>(&command).await;
-    }
+    let soon = answer.in_progress.as_ref().and_then(|waits| waits.retry_after.as_ref()).unwrap().seconds;
+    aws.tell::<serde_json::Value>(&format!("show {}", hidden.id)).await;
+    let answer = try_ensure(&native, &service, &all, "all", Adoption::Refuse).await.unwrap();
+    let waits = answer.in_progress.unwrap();
+    assert_eq!(
+        (soon, waits.retry_after.unwrap().seconds),
+        (15, 300),
+        "somebody may have stopped it for days"
+    );
+    aws.tell::<serde_json::Value>(&format!("start {}", stopped.id)).await;
     ensure(&native, &service, &all, "all").await;
     let mut ids = [runs.id.clone(), stopped.id.clone(), hidden.id.clone()];
     ids.sort();

@@ -312,3 +312,88 @@ async fn a_balancer_that_would_change_its_type_is_refused_stays_and_follows_its_
         assert_eq!(left(&mut aws).await, Vec::<String>::new());
     }
 }
+
+#[tokio::test]
+async fn a_listener_that_aws_refuses_leaves_every_port_open() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let native = aws.native(&SERVE).await;
+    ensure(&native, &classic(1, &[], &[(80, 30_001), (81, 30_002)]), &nodes, "one").await;
+    let before = left(&mut aws).await;
+    let edited = classic(1, &[CERTIFICATE], &[(80, 30_001), (81, 30_002)]);
+    for _ in 0..2 {
+        let missing = r#"rules {"action":"elasticloadbalancing:CreateLoadBalancerListeners","code":"CertificateNotFound","times":1}"#;
+        aws.tell::<serde_json::Value>(missing).await;
+        let refused = try_ensure(&native, &edited, &nodes, "two", LEGACY).await.unwrap_err();
+        assert!(refused.message().contains("CertificateNotFound"), "{refused}");
+        assert_eq!(left(&mut aws).await, before, "as it was");
+    }
+    ensure(&native, &edited, &nodes, "two").await;
+    let lines = left(&mut aws).await;
+    assert_eq!(about(&lines, 1).iter().filter(|line| line.starts_with("SSL 8")).count(), 2, "{lines:?}");
+}
+
+#[tokio::test]
+async fn of_two_that_give_up_a_group_the_last_one_closes_it() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let given: String = aws.tell("security-group given").await;
+    let native = aws.native(&SERVE).await;
+    let two = [1, 2].map(|number| classic(number, &[(GIVEN, &given)], &[(80, 30_000 + number as i32)]));
+    for service in &two {
+        ensure(&native, service, &nodes, "one").await;
+    }
+    let [one, other] = [1, 2].map(web);
+    tokio::join!(ensure(&native, &one, &nodes, "two"), ensure(&native, &other, &nodes, "two"));
+    let lines = left(&mut aws).await;
+    assert!(!lines.iter().any(|line| line.ends_with("everything from given")), "{lines:?}");
+    for service in &two {
+        ensure(&native, service, &nodes, "three").await;
+    }
+    let gone = tokio::join!(
+        try_delete(&native, &one, Adoption::Refuse),
+        try_delete(&native, &other, Adoption::Refuse)
+    );
+    assert!(gone.0.unwrap() && gone.1.unwrap());
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_group_that_becomes_an_extra_one_is_let_in_no_more() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let given: String = aws.tell("security-group given").await;
+    let native = aws.native(&SERVE).await;
+    ensure(&native, &classic(1, &[(GIVEN, &given)], &[(80, 30_001)]), &nodes, "one").await;
+    let edited = classic(1, &[(EXTRA, &given)], &[(80, 30_001)]);
+    ensure(&native, &edited, &nodes, "two").await;
+    let lines = left(&mut aws).await;
+    let open: Vec<_> = lines.iter().filter(|line| line.starts_with("rule of nodes")).collect();
+    assert!(matches!(open[..], [own] if own.contains("from k8s-elb-")), "{lines:?}");
+    assert!(try_delete(&native, &edited, Adoption::Refuse).await.unwrap());
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn clients_are_exchanged_where_there_is_no_room_for_both() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let native = aws.native(&SERVE).await;
+    // Two rules for each, of which AWS allows 60.
+    let of = |ranges: std::ops::Range<u8>| Service {
+        source_ranges: ranges.map(|one| format!("192.0.2.{one}/32")).collect(),
+        ..web(1)
+    };
+    ensure(&native, &of(0..25), &nodes, "one").await;
+    ensure(&native, &of(6..31), &nodes, "two").await;
+    let lines = left(&mut aws).await;
+    let lets_in = |one: u8| lines.iter().any(|line| line.contains(&format!("192.0.2.{one}/32")));
+    assert!((6..31).all(lets_in) && !(0..6).any(lets_in), "{lines:?}");
+    // What never fits is named, and the rest goes on.
+    let refused = try_ensure(&native, &of(100..140), &nodes, "three", LEGACY).await.unwrap_err();
+    assert!(refused.message().contains("RulesPerSecurityGroupLimitExceeded"), "{refused}");
+    assert!(
+        !left(&mut aws).await.iter().any(|line| line.contains("192.0.2.6/32")),
+        "nor who is no client any more"
+    );
+}
