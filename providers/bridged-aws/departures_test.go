@@ -80,6 +80,24 @@ func TestTheEmulatorAnswersAsEC2Does(t *testing.T) {
 	if got := refused(err); !strings.HasPrefix(got, "InvalidParameterValue") {
 		t.Errorf("the places of 101 instances: %s", got)
 	}
+	places := must(client.DescribeInstanceTopology(ctx, &ec2.DescribeInstanceTopologyInput{InstanceIds: slices.Repeat([]string{first}, 21)}))(t)
+	if places.NextToken == nil {
+		t.Error("the places of 21 instances are one page")
+	}
+	port := func(port int32) types.IpPermission {
+		permission := types.IpPermission{IpProtocol: aws.String("tcp"), FromPort: &port, ToPort: &port}
+		for number := range 40 {
+			permission.IpRanges = append(permission.IpRanges, types.IpRange{CidrIp: aws.String(fmt.Sprintf("192.0.2.%d/32", number))})
+		}
+		return permission
+	}
+	_, err = client.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{
+		GroupId: &network.SecurityGroup, IpPermissions: []types.IpPermission{port(80), port(81)},
+	})
+	groups := must(client.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{GroupIds: []string{network.SecurityGroup}}))(t)
+	if got, left := refused(err), groups.SecurityGroups[0].IpPermissions; !strings.HasPrefix(got, "RulesPerSecurityGroupLimitExceeded") || len(left) != 0 {
+		t.Errorf("80 rules: %s, and %d of their ports stay", got, len(left))
+	}
 	shapes := must(cloud.Shapes(ctx, network))(t)
 	for _, shape := range shapes {
 		if want := shape.ID + ".ec2.internal"; shape.Name == "named by its ID" && shape.Node != want {

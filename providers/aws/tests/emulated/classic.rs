@@ -325,7 +325,7 @@ async fn a_listener_that_aws_refuses_leaves_every_port_open() {
         let missing = r#"rules {"action":"elasticloadbalancing:CreateLoadBalancerListeners","code":"CertificateNotFound","times":1}"#;
         aws.tell::<serde_json::Value>(missing).await;
         let refused = try_ensure(&native, &edited, &nodes, "two", LEGACY).await.unwrap_err();
-        assert!(refused.message().contains("CertificateNotFound"), "{refused}");
+        assert!(refused.message().contains("aws-load-balancer-ssl-cert"), "{refused}");
         assert_eq!(left(&mut aws).await, before, "as it was");
     }
     ensure(&native, &edited, &nodes, "two").await;

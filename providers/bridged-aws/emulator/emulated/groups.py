@@ -6,6 +6,7 @@ import os
 from moto.ec2.exceptions import EC2ClientError, InvalidInstanceIdError
 from moto.ec2.models.security_groups import SecurityGroupBackend, SecurityGroupRule
 from moto.ec2.models.tags import TagBackend
+from moto.ec2.responses.security_groups import SecurityGroups
 from moto.elb.models import elb_backends
 from moto.elbv2.models import elbv2_backends
 
@@ -61,6 +62,23 @@ def check_raised(self, group, current_rule_nb, *args, **kwargs):
 
 
 SecurityGroupBackend._verify_group_will_respect_rule_count_limit = check_raised
+
+authorize = SecurityGroups.authorize_security_group_ingress
+
+
+def authorize_all_or_nothing(self):
+    """moto keeps a part of what it refuses."""
+    groups = [group for groups in self.ec2_backend.groups.values() for group in groups.values()]
+    before = [(group, list(group.ingress_rules)) for group in groups]
+    try:
+        return authorize(self)
+    except EC2ClientError:
+        for group, rules in before:
+            group.ingress_rules[:] = rules
+        raise
+
+
+SecurityGroups.authorize_security_group_ingress = authorize_all_or_nothing
 
 create_tags = TagBackend.create_tags
 
