@@ -52,6 +52,17 @@ pub enum NodeOwner {
 }
 
 impl NodeOwner {
+    /// Whether the node is this provider's, as far as is known.
+    #[must_use]
+    pub fn may_be(&self, provider: &dyn Provider) -> bool {
+        match self {
+            Self::Provider(owner) => owner.name() == provider.name(),
+            Self::Candidates(all) => all.iter().any(|one| one.name() == provider.name()),
+            Self::Undecided => true,
+            Self::Nobody => false,
+        }
+    }
+
     /// The owner, if it is certain.
     #[must_use]
     pub fn provider(&self) -> Option<&Arc<dyn Provider>> {

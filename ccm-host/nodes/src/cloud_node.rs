@@ -40,7 +40,7 @@ use ccm_base::{
     clock,
     metric::{Buckets, Declare, gauge},
 };
-use ccm_cloud::{NodeOwner, Provider};
+use ccm_cloud::{Freshness, NodeOwner, Provider};
 use ccm_kube::{
     Node,
     events::Recorder,
@@ -167,9 +167,14 @@ impl Controller {
             return Outcome::RetryAfter(NEXT_TURN);
         };
         let outcome = self.look_at(&node, lane).await;
-        if self.ours(name).is_none_or(|now| now.uid != node.uid) {
-            // Gone meanwhile: what was found out is not about its successor.
-            self.forget(name);
+        match self.ours(name) {
+            Some(now) if now.uid == node.uid => {}
+            // What was found out is not about its successor, which may have been reported meanwhile.
+            Some(now) => {
+                self.forget(name);
+                self.ask_again(&now, Freshness::NOW);
+            }
+            None => self.forget(name),
         }
         outcome
     }

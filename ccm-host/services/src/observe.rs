@@ -71,6 +71,18 @@ pub(super) enum Listing {
     Failed,
 }
 
+impl Listing {
+    /// Whether it settles more of what the provider may have: a whole list does, and whoever can list no more says no more.
+    pub(super) fn settles_more_than(self, other: Self) -> bool {
+        let settles = |listing| match listing {
+            Self::Complete => 2,
+            Self::Refused => 1,
+            Self::Incomplete | Self::Failed => 0,
+        };
+        settles(self) > settles(other)
+    }
+}
+
 impl Controller {
     /// Looks at all balancers of a name.
     pub(super) fn look(&self, key: &ObjectKey) -> Seen {
@@ -261,9 +273,11 @@ impl Controller {
         if is_over && own.iter().any(|row| row.is_removed()) {
             return Others::Removed;
         }
-        // Its finalizer shows that a balancer was asked for, but not of whom, unless there is a record.
+        // Its finalizer shows that a balancer was asked for, but not of whom, unless there is a record of one of ours.
+        let is_recorded = Record::of(service)
+            .is_some_and(|record| self.parts.providers.by_name(&record.provider).is_some());
         let is_lost = has_finalizer(service)
-            && Record::of(service).is_none()
+            && !is_recorded
             && own.iter().all(|row| !row.is_present() && !row.is_removed());
         if is_over {
             let mut unknown = self.parts.providers.all().iter().filter(|provider| provider.info().is_none());

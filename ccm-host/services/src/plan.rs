@@ -145,6 +145,9 @@ pub(super) enum Until {
 /// The distance of updates that a provider refuses, if the nodes change meanwhile.
 const REFUSED: Duration = Duration::from_secs(5);
 
+/// How long other nodes wait while the provider is working on the balancer.
+const UNDER_WAY: Duration = Duration::from_secs(15);
+
 impl Wait {
     fn new(until: Until, why: impl Into<String>) -> Self {
         Self { until, why: why.into() }
@@ -252,6 +255,10 @@ fn held(row: &Row, wanted: &Wanted, now: Instant) -> Option<Wait> {
     let until = match attempt.until {
         // Other nodes are a change of what was refused.
         None if attempt.of_backends && !is_as_tried => Some(attempt.at + REFUSED),
+        // They do not wait for what may take the cloud much longer than they do.
+        Some(until) if attempt.end == End::InProgress && !is_as_tried => {
+            Some(until.min(attempt.at + UNDER_WAY))
+        }
         until => until,
     };
     let why = match attempt.end {

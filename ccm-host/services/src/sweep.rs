@@ -80,15 +80,15 @@ impl Controller {
             let before = {
                 let mut listed = self.listed.lock();
                 let before = listed.get(provider.name()).copied();
-                // What one complete list ruled out, a later failure does not bring back.
-                if before != Some(Listing::Complete) {
+                // What one list settled, a later failure does not bring back.
+                if !before.is_some_and(|before| before.settles_more_than(listing)) {
                     listed.insert(provider.name().to_owned(), listing);
                 }
                 before
             };
-            let rules_out_more = before != Some(Listing::Complete) && listing == Listing::Complete;
+            let settles_more = before.is_none_or(|before| listing.settles_more_than(before));
             let period = resync(self.parts.settings.services.load_balancer_resync_period);
-            if is_first || rules_out_more {
+            if settles_more {
                 self.look_at_all();
             } else if ended.is_err()
                 && healed.elapsed() >= self.parts.settings.services.load_balancer_resync_period

@@ -16,8 +16,8 @@ use crate::{scenario::Scenario, target::Endpoint};
 
 /// The conformance suite of the CloudProvider contract.
 ///
-/// Exit codes: 0 conformant; 1 a core case failed; 2 wrong usage, or a problem of this machine; 3 no provider could be
-/// tested, or it stopped answering; 4 no core case failed, but some were not run; 130 interrupted.
+/// Exit codes: 0 conformant; 1 a case failed; 2 wrong usage, or a problem of this machine; 3 no provider could be
+/// tested, or it stopped answering; 4 no case failed, but some were not run; 130 interrupted.
 #[derive(Debug, Parser)]
 #[command(name = "provider-conformance", version)]
 pub struct Arguments {

@@ -37,6 +37,7 @@ pub(crate) use errors::{examine, no_secret, read as read_error, reason_of, small
 pub(crate) use machines::Machine;
 pub(crate) use pages::List;
 pub(crate) use pool::Pool;
+pub(crate) use routes::is_of_runs;
 pub(crate) use rpc::{By, Rpc};
 pub(crate) use standing::{INSPECT, port_of};
 

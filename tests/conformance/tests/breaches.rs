@@ -15,7 +15,7 @@ use support::{Mock, scenario};
 const LEGAL: [(&str, &str); 1] = [("batch-keys", "reordered")];
 
 /// Bugs that real providers have had, and the case that catches each, as in `docs/conformance.md`.
-const BUGS: [(&str, &str, &str); 60] = [
+const BUGS: [(&str, &str, &str); 64] = [
     ("built-as-asked", "ports", "BUILT-01"),
     ("built-as-asked", "node-ports", "BUILT-01"),
     ("built-as-asked", "backends", "BUILT-03"),
@@ -32,6 +32,7 @@ const BUGS: [(&str, &str, &str); 60] = [
     ("built-as-asked", "health-check-kept", "BUILT-11"),
     ("built-as-asked", "second-family", "BUILT-12"),
     ("built-as-asked", "location-down", "TRBL-06"),
+    ("built-as-asked", "still-open", "BUILT-04"),
     ("ensure-keeps-working", "refused", "LB-17"),
     ("update-backends-only", "opens", "BUILT-12"),
     ("update-backends-only", "only-adds", "BUILT-09"),
@@ -63,6 +64,9 @@ const BUGS: [(&str, &str, &str); 60] = [
     ("delete-by-key", "after-restart", "DEL-09"),
     ("delete-leaves-nothing", "", "DEL-10"),
     ("applied-digest", "too-early", "LB-16"),
+    ("applied-digest", "refused", "LB-12"),
+    ("applied-digest", "refused", "LB-17"),
+    ("cluster-owns-by-uid", "", "OWN-04"),
     ("message-limit", "", "SIZE-01"),
     ("mutation-finishes", "half-made", "IDEM-07"),
     ("mutation-finishes", "given-up", "IDEM-09"),

@@ -86,7 +86,11 @@ impl Controller {
         let verdict = decide(seen, answer);
         let is_initialised = matches!(verdict, Verdict::Initialise(_));
         let outcome = match verdict {
-            Verdict::Initialise(plan) | Verdict::Refresh(plan) => {
+            Verdict::Initialise(mut plan) | Verdict::Refresh(mut plan) => {
+                if !self.parts.settings.nodes.planned_maintenance_condition {
+                    // It may be somebody else's.
+                    plan.maintenance = None;
+                }
                 if plan.reordered {
                     self.metrics.reordered();
                 }

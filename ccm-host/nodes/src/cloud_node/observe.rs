@@ -44,12 +44,7 @@ impl Controller {
         let (providers, nodes) = (&self.parts.providers, &self.parts.nodes);
         let asked = node_instance::ask(providers, nodes, node, InstanceView::Metadata, freshness);
         match asked.await {
-            Found::Answer { by, mut answer } => {
-                if let Some(instance) = answer.instance.as_mut()
-                    && !self.parts.settings.nodes.planned_maintenance_condition
-                {
-                    instance.maintenance = None;
-                }
+            Found::Answer { by, answer } => {
                 let is_news = self.memory.lock().answered(&node.name, &answer, Instant::now());
                 // What a periodic sweep finds was missed by the watch.
                 if is_news && freshness > Freshness::NOW {
@@ -193,7 +188,12 @@ impl Memory {
     /// Records an answer. Returns whether it differs from the one before.
     pub(super) fn answered(&mut self, name: &str, answer: &InstanceAnswer, now: Instant) -> bool {
         let mut hasher = DefaultHasher::new();
-        (answer.state, &answer.instance).hash(&mut hasher);
+        // In a fixed order: some providers read a map.
+        let mut instance = answer.instance.clone();
+        instance
+            .iter_mut()
+            .for_each(|one| one.addresses.sort_by_cached_key(|address| format!("{address:?}")));
+        (answer.state, instance).hash(&mut hasher);
         let said = hasher.finish();
         let known = self.of(name);
         let is_ours = match answer.state {
@@ -331,7 +331,7 @@ impl Controller {
                     self.sweep_at_once(provider);
                 }
                 change = changes.recv(), if is_told => match change {
-                    Ok(key) => self.instance_changed(&key),
+                    Ok(key) => self.instance_changed(provider.as_ref(), &key),
                     Err(RecvError::Lagged(_)) => sweeps.wish(),
                     // No more reports will come; the periodic sweeps continue.
                     Err(RecvError::Closed) => is_told = false,
@@ -383,23 +383,33 @@ impl Controller {
     fn sweep_at_once(&self, provider: &Arc<dyn Provider>) {
         tracing::debug!(provider = provider.name(), "changes may have been missed, checking all nodes");
         for node in self.parts.nodes.list().iter().filter(|node| self.parts.is_ours(node)) {
-            let Some(owner) = self.parts.provider_of(node) else { continue };
             let is_unknown = || !is_new(node) && !self.memory.lock().knows(&node.name);
-            if owner.name() == provider.name() || is_unknown() {
+            let owner = self.parts.providers.for_node(node);
+            let is_known = matches!(owner, NodeOwner::Provider(_) | NodeOwner::Candidates(_));
+            if is_known && (owner.may_be(provider.as_ref()) || is_unknown()) {
                 self.ask_again(node, Freshness::NOW);
             }
         }
     }
 
-    /// Handles a report about an instance, named by its provider ID or its node.
-    fn instance_changed(&self, key: &str) {
+    /// Handles a provider's report about an instance, named by its provider ID or its node. What is another provider's has
+    /// nothing to do with it. About what may be either's the other one is asked as well: no more often than because of the
+    /// node's own changes.
+    fn instance_changed(&self, provider: &dyn Provider, key: &str) {
         let nodes = &self.parts.nodes;
         for node in nodes.by_index(key).into_iter().chain(nodes.get(key)) {
-            self.ask_again(&node, Freshness::NOW);
+            let owner = self.parts.providers.for_node(&node);
+            let wait = match owner {
+                NodeOwner::Candidates(_) => self.memory.lock().wait(&node.name, Instant::now()),
+                NodeOwner::Provider(_) | NodeOwner::Undecided | NodeOwner::Nobody => Duration::ZERO,
+            };
+            if owner.may_be(provider) {
+                self.ask_after(&node, Freshness::NOW, wait);
+            }
         }
     }
 
-    fn ask_again(&self, node: &Node, freshness: Freshness) {
+    pub(super) fn ask_again(&self, node: &Node, freshness: Freshness) {
         self.ask_after(node, freshness, Duration::ZERO);
     }
 

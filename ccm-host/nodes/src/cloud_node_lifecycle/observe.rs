@@ -17,7 +17,7 @@ use super::{
     Controller, Domain, DomainMemory, Flock,
     act::each,
     decide::{Evidence, Presence, Verdict, decide, is_given_up, is_vouched_for, presence, zone},
-    witnesses::{Control, Life, sample},
+    witnesses::{Control, Life, by_zone, is_stale, sample},
 };
 use ccm_base::clock;
 use ccm_cloud::{Family, Freshness, InstanceView, Provider, ProviderStatus};
@@ -74,9 +74,11 @@ impl Controller {
         health: &mut [watch::Receiver<ProviderStatus>],
     ) -> Option<SeenNodes> {
         let mut seen = SeenNodes::default();
-        seen.control.ready = flock.ready.len();
         let mut asked = flock.not_ready.clone();
         memory.denials.only(&flock.ready);
+        seen.control.ready = flock.ready.len();
+        seen.control.ready_in = by_zone(&flock.ready);
+        seen.control.stale = memory.denials.stale(Instant::now(), &flock.ready);
         for turn in 0..self.parts.settings.lifecycle.node_deletion_confirmations.max(2) {
             if turn > 0 {
                 sleep(self.spacing()).await;
@@ -134,6 +136,9 @@ impl Controller {
         let now = Instant::now();
         for ((node, since), lease) in read {
             let duration = memory.leases.heard(now, &node.uid, lease?.as_ref());
+            if is_stale(now, since) {
+                continue;
+            }
             control.settle = control.settle.max(duration);
             let life = memory.leases.life(now, &node.uid, since, false);
             let counts = match life {

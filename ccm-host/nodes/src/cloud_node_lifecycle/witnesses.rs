@@ -23,6 +23,9 @@ const MOST_DENIED: usize = 10;
 const IN: usize = 10;
 /// A single one is none where this many are found: its provider ID may be stale.
 const ENOUGH: usize = 3;
+/// Who has been denied for so long is compared with all Ready nodes: the provider is not beginning to lie, their provider IDs
+/// are stale, say.
+const STALE: Duration = Duration::from_secs(3600);
 /// No Lease is waited for longer, whatever a kubelet writes into it.
 const LONGEST_LEASE: Duration = Duration::from_secs(600);
 
@@ -34,6 +37,10 @@ pub(super) type Counts = HashMap<String, usize>;
 pub(super) struct Control {
     /// Number of Ready nodes that it may be asked about.
     pub(super) ready: usize,
+    /// These, by zone.
+    pub(super) ready_in: Counts,
+    /// Those of them that it has denied for long.
+    pub(super) stale: Counts,
     /// It was asked about some.
     pub(super) asked: bool,
     /// Those found.
@@ -61,16 +68,36 @@ impl Control {
 
     /// The zones in which these denied nodes are too many beside those found; `None` for the provider as a whole.
     pub(super) fn outweighed_by(&self, denied: &[&Counts]) -> HashSet<Option<String>> {
-        let all = |counts: &Counts| counts.values().sum::<usize>();
         let mut by_zone = Counts::new();
         for (zone, nodes) in denied.iter().copied().flatten() {
             *by_zone.entry(zone.clone()).or_default() += nodes;
         }
-        let whole = too_many(all(&by_zone), all(&self.found)).then_some(None);
-        let found = |zone: &str| self.found.get(zone).copied().unwrap_or_default();
-        let zones = by_zone.into_iter().filter(|(zone, nodes)| too_many(*nodes, found(zone)));
-        zones.map(|(zone, _)| Some(zone)).chain(whole).collect()
+        let mut all = outweighed(&by_zone, &self.found);
+        all.extend(outweighed(&self.stale, &self.ready_in));
+        all
     }
+}
+
+fn outweighed(denied: &Counts, found: &Counts) -> HashSet<Option<String>> {
+    let all = |counts: &Counts| counts.values().sum::<usize>();
+    let whole = too_many(all(denied), all(found)).then_some(None);
+    let of = |zone: &str| found.get(zone).copied().unwrap_or_default();
+    let zones = denied.iter().filter(|(zone, nodes)| too_many(**nodes, of(zone)));
+    zones.map(|(zone, _)| Some(zone.clone())).chain(whole).collect()
+}
+
+/// How many of these nodes are in each zone.
+pub(super) fn by_zone<'a>(nodes: impl IntoIterator<Item = &'a Arc<Node>>) -> Counts {
+    let mut counts = Counts::new();
+    for node in nodes {
+        *counts.entry(zone(node).to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+/// Whether it has been denied for long.
+pub(super) fn is_stale(now: Instant, since: Instant) -> bool {
+    now.saturating_duration_since(since) >= STALE
 }
 
 /// Whether so many denied nodes, beside so many found, contradict the provider.
@@ -97,6 +124,12 @@ impl Denials {
             // It takes nothing back, and contradicts nothing now.
             Presence::Unknown => None,
         }
+    }
+
+    /// Those of these nodes that have been denied for long.
+    pub(super) fn stale(&self, now: Instant, ready: &[Arc<Node>]) -> Counts {
+        let since = |node: &Node| self.0.get(&node.uid).map(|(since, _)| *since);
+        by_zone(ready.iter().filter(|node| since(node).is_some_and(|since| is_stale(now, since))))
     }
 
     /// Whether this contradiction is still to be reported.

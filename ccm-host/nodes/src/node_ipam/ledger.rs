@@ -250,15 +250,19 @@ impl Ledger {
 
     fn shared(&self, uid: &Arc<str>, claim: &Occupied) -> Vec<Report> {
         let owner = BlockOwner::Node(Arc::clone(uid));
-        let problem = |other: &BlockOwner| match other {
-            BlockOwner::Services => Some(problem::of_services(&claim.network)),
+        let others = self.sets[claim.set].others(claim.blocks, &owner);
+        let of_services = others.iter().any(|other| matches!(*other, BlockOwner::Services));
+        let name = |other: &&BlockOwner| match other {
+            BlockOwner::Services => None,
             BlockOwner::Node(other) => {
                 let NodeEntry { name, holding, .. } = self.nodes.get(other)?;
-                matches!(holding, Holding::Assigned(_)).then(|| problem::shared(&claim.network, name))
+                matches!(holding, Holding::Assigned(_)).then_some(name.as_str())
             }
         };
-        let others = self.sets[claim.set].others(claim.blocks, &owner);
-        others.into_iter().filter_map(problem).collect()
+        let mut names: Vec<_> = others.iter().filter_map(name).collect();
+        names.sort_unstable();
+        let of_nodes = (!names.is_empty()).then(|| problem::shared(&claim.network, &names));
+        of_services.then(|| problem::of_services(&claim.network)).into_iter().chain(of_nodes).collect()
     }
 }
 

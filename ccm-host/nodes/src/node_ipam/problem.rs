@@ -31,8 +31,15 @@ pub(super) fn out_of_range(network: &IpNet, cluster: &IpNet) -> Report {
     stays("OutOfRange", INVALID, what)
 }
 
-pub(super) fn shared(network: &IpNet, node: &str) -> Report {
-    stays("Shared", CONFLICT, format_args!("the pod CIDR {network} overlaps that of node {node}"))
+/// Neighbours that are named: one wide CIDR may have thousands.
+const NAMED: usize = 3;
+
+pub(super) fn shared(network: &IpNet, nodes: &[&str]) -> Report {
+    let (named, more) = nodes.split_at(nodes.len().min(NAMED));
+    let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    let of = if nodes.len() == 1 { "that of node" } else { "those of nodes" };
+    let what = format_args!("the pod CIDR {network} overlaps {of} {}{more}", named.join(", "));
+    stays("Shared", CONFLICT, what)
 }
 
 pub(super) fn of_services(network: &IpNet) -> Report {

@@ -52,8 +52,10 @@ impl Controller {
             Some(Some(cloud)) => Some(cloud.name()),
             Some(None) => return reports.clear(&subject),
         };
-        let mut said = Vec::new();
-        for cloud in self.clouds.iter().filter(|cloud| cloud.serves_routes()) {
+        // At once: one that hangs holds up no other.
+        let clouds = self.clouds.iter().filter(|cloud| cloud.serves_routes());
+        let said = clouds.map(async |cloud| {
+            let mut said = Vec::new();
             let is_owner = owner == Some(cloud.name());
             let Some(learnt) = cloud.learnt() else {
                 if node.is_some_and(|node| is_owner && !node.pod_cidrs.is_empty()) {
@@ -61,7 +63,7 @@ impl Controller {
                     // The first list requeues every node.
                     said.push(Report::waiting("RoutesNotListed", why, Retry::Wait));
                 }
-                continue;
+                return said;
             };
             let mut plan = decide(&self.facts(cloud, name, run.node.as_deref(), is_owner));
             if is_owner {
@@ -82,8 +84,9 @@ impl Controller {
                     said.extend(self.show(node, &wanted).await);
                 }
             }
-        }
-        reports.set(&subject, node.map(|node| (&**node).into()), said)
+            said
+        });
+        reports.set(&subject, node.map(|node| (&**node).into()), join_all(said).await.concat())
     }
 
     /// Returns the reach of each lane of the plan.

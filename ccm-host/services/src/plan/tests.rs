@@ -330,6 +330,16 @@ fn what_is_applied_is_kept_up_while_its_edit_waits() {
         ("its time has come", edited(Some(0)), "ensure wanted s2 n2"),
         ("edited again", given(fin(lb())).applied("s1", "n1").tried("s3", "n2", None), "ensure wanted s2 n2"),
         ("the provider is working on it", edited(Some(7)).ended(End::InProgress), "wait 7"),
+        (
+            "the provider is working on it for long, and the nodes are the same",
+            given(fin(lb())).applied("s2", "n1").tried("s2", "n2", Some(300)).ended(End::InProgress),
+            "wait 300",
+        ),
+        (
+            "the provider is working on it for long: other nodes wait no longer than a moment",
+            given(fin(lb())).applied("s2", "n1").tried("s2", "n3", Some(300)).ended(End::InProgress),
+            "wait 15",
+        ),
         ("only the nodes differ", given(fin(lb())).applied("s2", "n1").tried("s2", "n2", Some(7)), "wait 7"),
         ("failed, too: the earlier counts", edited(Some(7)).kept_up(Some(3)), "wait 3"),
         ("failed, too: the earlier counts", edited(Some(3)).kept_up(Some(7)), "wait 3"),

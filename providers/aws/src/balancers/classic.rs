@@ -96,6 +96,11 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
     // What cannot be opened must not keep everything else from working.
     let opened = open(of, &groups, &behind, until).await;
     converge(of, asked.ctx, (&wanted, &place), &mut behind, actual).await?;
+    let own_stays = own.as_ref().filter(|own| place.groups.contains(&own.id));
+    let trimmed = match own_stays {
+        Some(own) => own.trim(cloud, &clients, until).await,
+        None => Ok(()),
+    };
     let Opened { too_wide, let_in } = opened?;
     let too_wide = too_wide.filter(|_| behind.all_run());
     let own_is_former = own.as_ref().filter(|own| !place.groups.contains(&own.id));
@@ -104,13 +109,12 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
     let former = former.chain(own_is_former.map(|own| &own.id)).map(|group| (group, BTreeSet::new()));
     let too_open = former.chain(too_wide).collect();
     close(of, (&wanted.name, own.as_ref()), too_open, until).await?;
-    if let Some(own) = own {
-        if place.groups.contains(&own.id) {
-            own.trim(cloud, &clients, until).await?;
-        } else if !own.delete(cloud, until).await? {
-            let message = "AWS still uses the security group that the balancer had";
-            return Err(Stop::Later(later(super::UNTIL_IT_IS_GONE, "DETACHING", message)));
-        }
+    trimmed?;
+    if let Some(own) = own_is_former
+        && !own.delete(cloud, until).await?
+    {
+        let message = "AWS still uses the security group that the balancer had";
+        return Err(Stop::Later(later(super::UNTIL_IT_IS_GONE, "DETACHING", message)));
     }
     if let Some(waits) = behind.waits(actual.iter().map(|balancer| &balancer.instances)) {
         return Err(Stop::Later(waits));
@@ -207,12 +211,10 @@ async fn take(
     }
 }
 
-/// Closes the nodes to groups that a balancer has, or had, but where it has nodes. The other balancers may share those that a user
-/// gave it, and not its own one: they are looked at now that it is changed, so that of two which give up a group the last one closes
-/// it.
+/// Closes the nodes to groups that a balancer has, or had, but where it has nodes.
 async fn close(
     of: &Balancers,
-    (name, own): (&str, Option<&OwnGroup>),
+    of_balancer: (&str, Option<&OwnGroup>),
     too_open: Vec<(&String, BTreeSet<String>)>,
     until: Deadline,
 ) -> Result<(), Failure> {
@@ -220,6 +222,17 @@ async fn close(
         return Ok(());
     }
     let _turn = of.rules.lock().await;
+    close_in_turn(of, of_balancer, too_open, until).await
+}
+
+/// The same, in the turn of those who change rules. The other balancers may share groups that a user gave it, and not its own one:
+/// they are looked at now, so that of two which give up a group the last one closes it.
+async fn close_in_turn(
+    of: &Balancers,
+    (name, own): (&str, Option<&OwnGroup>),
+    too_open: Vec<(&String, BTreeSet<String>)>,
+    until: Deadline,
+) -> Result<(), Failure> {
     let is_own = |group: &String| own.is_some_and(|own| own.id == *group);
     let mut others = Vec::new();
     if too_open.iter().any(|(group, _)| !is_own(group)) {
@@ -291,12 +304,17 @@ impl Going {
         groups: &rules::Groups,
         until: Deadline,
     ) -> Result<bool, Failure> {
+        let mut turn = None;
+        if !self.shared.is_empty() {
+            // Of those that share a group and go together, the last one closes it, before it goes.
+            turn = Some(of.rules.lock().await);
+            let shared = self.shared.iter().map(|group| (group, BTreeSet::new())).collect();
+            close_in_turn(of, (&self.name, None), shared, until).await?;
+        }
         if let Some(found) = &self.found {
             absence_is_fine(apply::delete_balancer(&of.cloud, &found.name, until).await)?;
         }
-        // The last of those that share a group closes it.
-        let shared = self.shared.iter().map(|group| (group, BTreeSet::new())).collect();
-        close(of, (&self.name, None), shared, until).await?;
+        drop(turn);
         match self.own(groups) {
             Some(own) => Ok(!own.delete(&of.cloud, until).await?),
             None => Ok(false),

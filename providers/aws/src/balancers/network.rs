@@ -128,6 +128,10 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         open(of, &claim, common.as_ref(), &work.behind, until).await
     };
     work.converge(&wanted, &place, actual).await?;
+    let unguarded = match &own {
+        Some(own) => unguard(cloud, own, (&wanted, &clients), until).await,
+        None => Ok(()),
+    };
     let (mut nodes, mut granted) = opened?;
     if granted.borrows {
         // Now that its target groups are there, nobody takes the rule along any more; until now, somebody may have.
@@ -136,9 +140,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     if granted.is_more {
         close(of, (&claim, reference), &nodes, until).await?;
     }
-    if let Some(own) = own {
-        unguard(cloud, own, (&wanted, &clients), until).await?;
-    }
+    unguarded?;
     if of.defaults.security_groups
         && common.is_none()
         && !common_group::end_unless_used(of, common_group::find(of, until).await?, until).await?
@@ -196,12 +198,12 @@ async fn guard(
 /// Ends what the balancer's own security group has too much, once the balancer is as it has to be.
 async fn unguard(
     cloud: &Cloud,
-    own: OwnGroup,
+    own: &OwnGroup,
     (wanted, rules): (&Wanted, &Rules),
     until: Deadline,
 ) -> Result<(), Stop> {
     if wanted.security_groups == SecurityGroups::Own {
-        return Ok(own.trim(cloud, rules, until).await?);
+        return own.trim(cloud, rules, until).await;
     }
     if own.delete(cloud, until).await? {
         return Ok(());

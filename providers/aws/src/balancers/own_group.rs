@@ -7,7 +7,7 @@ use aws_sdk_ec2::types::{ResourceType, SecurityGroup, Tag, TagSpecification};
 
 use super::rules::{self, Rules};
 use super::service::Texts;
-use crate::api::{Action, Deadline, Failure};
+use crate::api::{Action, Deadline, Failure, Stop};
 use crate::cloud::{Cloud, Owner, filter};
 
 /// A group, and what it lets through.
@@ -82,13 +82,13 @@ impl OwnGroup {
         Ok(Self::having(id(made.group_id()), Rules::new()))
     }
 
-    /// Revokes what is not wanted.
-    pub(super) async fn trim(self, cloud: &Cloud, wanted: &Rules, until: Deadline) -> Result<(), Failure> {
+    /// Revokes what is not wanted. An error may also be why it does not let through all that is.
+    pub(super) async fn trim(&self, cloud: &Cloud, wanted: &Rules, until: Deadline) -> Result<(), Stop> {
         let revokes = rules::beyond(&self.there, wanted);
         if !revokes.is_empty() {
             rules::revoke(cloud, &self.id, &revokes, until).await?;
         }
-        self.lacking.map_or(Ok(()), Err)
+        self.lacking.as_ref().map_or(Ok(()), |lacking| Err(Stop::of(lacking)))
     }
 
     /// Returns whether it is gone, which takes until AWS has forgotten its balancer.

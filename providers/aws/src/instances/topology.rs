@@ -48,7 +48,7 @@ pub(super) struct Topology {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The layers from the top, and when they were read.
+    /// The layers from the top, and until when they are believed.
     layers: HashMap<Start, (Vec<String>, Instant)>,
     /// Types with an answer for one of their instances.
     supported: HashSet<String>,
@@ -56,18 +56,20 @@ struct Known {
     unsupported: HashMap<String, Instant>,
     /// Since when the whole region has no answer, or these credentials may not ask.
     refused: Option<Instant>,
-    /// When it was asked in vain.
+    /// When it was asked in vain, or refused to answer.
     silent: Option<Instant>,
 }
 
 impl Known {
     fn layers(&self, instance: &Instance, now: Instant) -> Option<&Vec<String>> {
-        let (layers, read) = self.layers.get(&start(instance))?;
-        (now.duration_since(*read) < VALID).then_some(layers)
+        let (layers, until) = self.layers.get(&start(instance))?;
+        (now < *until).then_some(layers)
     }
 
     fn left_alone(&self, kind: &str, now: Instant) -> bool {
-        self.refused.is_some_and(|since| now.duration_since(since) < VALID)
+        // Whoever could ask before may be able to again, and nodes keep what they have.
+        let is_refused = self.refused.is_some_and(|since| now.duration_since(since) < VALID);
+        is_refused && !self.supported.contains(kind)
             || self.unsupported.get(kind).is_some_and(|until| now < *until)
     }
 }
@@ -92,21 +94,17 @@ impl Topology {
             let is_whole = outcome.is_ok();
             self.keep(next.into_iter().filter(|one| is_whole || answers.contains_key(id(one))), &answers);
             let Err(failure) = outcome else { continue };
+            let mut known = self.known.lock();
             if failure.code() == "UnsupportedOperation" || failure.is_denied() {
-                let mut known = self.known.lock();
-                // Whoever could ask before may be able to again, and nodes keep what they have.
-                if !known.supported.is_empty() {
-                    return Err(failure);
-                }
                 tracing::warn!(
                     code = failure.code(),
                     "nodes get no labels of the network: EC2 does not tell them"
                 );
-                known.refused = Some(Instant::now());
+                (known.refused, known.silent) = (Some(Instant::now()), Some(Instant::now()));
                 return Ok(());
             }
             if failure.is_silence() {
-                self.known.lock().silent = Some(Instant::now());
+                known.silent = Some(Instant::now());
             }
             return Err(failure);
         }
@@ -158,22 +156,23 @@ impl Topology {
     fn keep<'a>(&self, asked: impl Iterator<Item = &'a Instance> + Clone, answers: &Answers) {
         let mut known = self.known.lock();
         let now = Instant::now();
-        known.layers.retain(|_, (_, read)| now.duration_since(*read) < VALID);
+        known.layers.retain(|_, (_, until)| now < *until);
         known.unsupported.retain(|_, until| now < *until);
         for one in asked.clone().filter(|one| answers.contains_key(id(one))) {
             known.supported.insert(kind(one).to_owned());
             known.unsupported.remove(kind(one));
         }
         for one in asked {
-            let answer = answers.get(id(one));
-            if answer.is_some() || self.required.is_match(kind(one)) || known.supported.contains(kind(one)) {
-                // An old one without an answer is shutting down, say. Of a young one, EC2 may not know it yet.
-                if answer.is_some() || !is_young(one) {
-                    known.layers.insert(start(one), (answer.cloned().unwrap_or_default(), now));
+            let (answer, is_supported) = (answers.get(id(one)), known.supported.contains(kind(one)));
+            // Of a young one, EC2 may not know it yet; an old one without an answer is shutting down, say.
+            let until = now + if answer.is_none() && is_young(one) { YOUNG } else { VALID };
+            if answer.is_some() || self.required.is_match(kind(one)) || is_supported {
+                // Of a type with answers, there will be one.
+                if answer.is_some() || !is_supported || !is_young(one) {
+                    known.layers.insert(start(one), (answer.cloned().unwrap_or_default(), until));
                 }
                 continue;
             }
-            let until = now + if is_young(one) { YOUNG } else { VALID };
             let before = known.unsupported.entry(kind(one).to_owned()).or_insert(until);
             *before = until.max(*before);
         }

@@ -83,10 +83,19 @@ pub(super) const BREACHES: &[Effect] = &[
         }
     })
     .early(|_, shot| if shot.variant == "given-up" { Turn::IfAwaited } else { Turn::GoOn }),
-    effect("applied-digest", "the digest is wrong, missing, or that of unfinished work")
+    effect("applied-digest", "the digest is wrong, missing, or that of unfinished or refused work")
         .to(SHOWN)
-        .ways(&["wrong", "missing", "too-early"])
-        .late(|_, reply, shot| reply.each(shot, |balancer| wrong_digest(balancer, shot))),
+        .ways(&["wrong", "missing", "too-early", "refused"])
+        .late(|request, reply, shot| {
+            let refused = shot.method == &method::ENSURE_LOAD_BALANCER && reply.outcome.is_err();
+            match shot.balancer_of(request).filter(|_| shot.variant == "refused" && refused) {
+                Some(found) => {
+                    let patch = json!({"applied_digest": request.text("desired_digest"), "drifted": false});
+                    let _is_there = shot.alter(|state| state.patch_balancer(&found.id, &patch));
+                }
+                None => reply.each(shot, |balancer| wrong_digest(balancer, shot)),
+            }
+        }),
     effect("durable-digest", "only the process that applied a digest knows it")
         .to(SHOWN)
         .late(|_, reply, shot| {
@@ -289,6 +298,7 @@ fn wrong_digest(balancer: &mut LoadBalancer, shot: &Shot<'_>) {
                 balancer.applied_digest = digest;
             }
         }
+        "refused" => {}
         _ => "a-digest-of-something-else".clone_into(&mut balancer.applied_digest),
     }
 }

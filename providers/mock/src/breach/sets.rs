@@ -35,6 +35,7 @@ pub(super) const BREACHES: &[Effect] = &[
             "health-check-moved",
             "health-check-kept",
             "location-down",
+            "still-open",
         ])
         .asked(|request, shot| {
             if shot.method == &method::ENSURE_LOAD_BALANCER {
@@ -145,6 +146,9 @@ fn lessen(service: &mut Service, stood: Option<&Balancer>, variant: &str) {
             service.health_check_node_port = former.unwrap_or(service.health_check_node_port);
         }
         "source-ranges" => service.source_ranges.clear(),
+        "still-open" if stood.is_some_and(|stood| stood.source_ranges.is_empty()) => {
+            service.source_ranges.push("0.0.0.0/0".to_owned());
+        }
         "ports" => service.ports.truncate(1),
         "node-ports" => service.ports.iter_mut().for_each(|port| port.node_port = port.port),
         "protocol" => service.ports.iter_mut().for_each(|port| port.set_protocol(Protocol::Tcp)),

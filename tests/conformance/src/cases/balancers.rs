@@ -185,10 +185,12 @@ async fn digest_when_done(t: &Trial) -> Outcome {
     if answer.in_progress.is_none() {
         return Err(failed("in_progress: slow-load-balancers makes it take time", format!("{answer:?}")));
     }
+    let told = answer.load_balancer.unwrap_or_default();
+    // What is read after the answer may be done.
     let seen = t.get(&wanted).await?;
-    for half_made in [answer.load_balancer.unwrap_or_default(), seen] {
-        let early =
-            half_made.state() != LoadBalancerState::Active && half_made.applied_digest == wanted.digest;
+    let half_made = [Some(told), Some(seen).filter(|seen| seen.state() != LoadBalancerState::Active)];
+    for half_made in half_made.into_iter().flatten() {
+        let early = half_made.applied_digest == wanted.digest;
         expect(!early, "another applied_digest, or none, while work goes on", half_made)?;
     }
     t.restore("slow-load-balancers").await?;

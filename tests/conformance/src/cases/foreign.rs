@@ -114,7 +114,7 @@ async fn foreign_route(t: &Trial) -> Outcome {
         same("the item's reason", &error.reason(), &ErrorReason::OwnedByOtherCluster)?;
     }
     t.delete_route(&ours, &theirs).await?;
-    let after = t.listed_route(&other, &destination).await?;
-    let target = after.and_then(|route| route.target).unwrap_or_default();
-    same("the other cluster's target", &target.provider_id, &target.provider_id)
+    let left = t.listed_route(&other, &destination).await?;
+    let leads_to = left.and_then(|route| route.target).map(|left| left.provider_id);
+    same("the target of the other cluster's route", &leads_to, &Some(target.node().provider_id))
 }

@@ -1,6 +1,6 @@
 //! Ensures that must be refused without doing harm.
 
-use cloudprovider_proto::v1alpha1::{ErrorReason, Protocol, ServicePort};
+use cloudprovider_proto::v1alpha1::{ErrorReason, LoadBalancer, Protocol, ServicePort};
 
 use super::{
     balancers::serves,
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers},
-    trial::{INSPECT, Trial, Wanted, failed, refused, same},
+    trial::{INSPECT, Trial, Wanted, expect, failed, refused, same},
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -17,15 +17,15 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "LB-12",
         LoadBalancers,
-        "a refused Ensure leaves what works alone",
-        &["ensure-keeps-working"],
+        "a refused Ensure leaves what works alone, and does not pass for applied",
+        &["ensure-keeps-working", "applied-digest"],
         &keeps_working,
     ),
     Case::new(
         "LB-17",
         LoadBalancers,
-        "an edit that a quota ends leaves what works alone",
-        &["ensure-keeps-working"],
+        "an edit that a quota ends leaves what works alone, and is done once it is asked for again",
+        &["ensure-keeps-working", "applied-digest"],
         &ended_by_a_quota,
     )
     .hooks(&["provoke-error", "stop-errors", INSPECT, "create-instance", "terminate-instance"])
@@ -51,11 +51,13 @@ async fn keeps_working(t: &Trial) -> Outcome {
     let wanted = t.wanted().await?;
     let before = t.ensured(&wanted).await?;
     serves(&before)?;
-    if t.ensure_once(&impossible(&wanted)).await.is_ok() {
+    let bad = impossible(&wanted);
+    if t.ensure_once(&bad).await.is_ok() {
         return Err(failed("a refusal of a port of no protocol", "OK"));
     }
     let after = t.get(&wanted).await?;
     serves(&after)?;
+    is_not_applied(&after, &bad)?;
     same("the ways in", &after.ingress, &before.ingress)
 }
 
@@ -68,6 +70,21 @@ async fn ended_by_a_quota(t: &Trial) -> Outcome {
     t.restore("provoke-error").await?;
     // A cloud of other quotas may have had room for it.
     t.stands(if answer.is_ok() { &edit } else { &wanted }).await?;
-    serves(&t.get(&edit).await?)?;
+    let after = t.get(&edit).await?;
+    serves(&after)?;
+    if answer.is_err() {
+        is_not_applied(&after, &edit)?;
+    }
+    // The host repeats the same request.
+    stands(t, &edit).await?;
     stands(t, &next(&edit, |_| {})).await
+}
+
+/// What was refused must not pass for applied: nobody would ask for it again.
+fn is_not_applied(seen: &LoadBalancer, refused: &Wanted) -> Outcome {
+    expect(
+        seen.applied_digest != refused.digest,
+        "another applied_digest than that of what was refused",
+        seen,
+    )
 }

@@ -77,7 +77,10 @@ const REMEDIES: &[(&str, &str)] = &[
     ("read-through", "ask the cloud where max_staleness is 0, whatever a cache holds"),
     ("retry-after-positive", "give a positive retry_after"),
     ("route-canonical", "compare and tell routes in canonical form"),
-    ("route-changed", "change a route that leads elsewhere"),
+    (
+        "route-changed",
+        "answer ROUTE_CHANGED, and delete nothing, where a route does not lead to what was listed",
+    ),
     ("route-ownership", "say of each route how it was recognised, and BY_UID only where it carries the uid"),
     ("route-echo-target", "tell a route's target as it was asked for"),
     ("set-by-digest", "keep the last four sets of backends by cluster and digest"),

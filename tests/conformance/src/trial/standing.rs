@@ -118,8 +118,13 @@ impl Standing {
     }
 }
 
-fn restricted<'a>(ranges: impl IntoIterator<Item = &'a String>) -> BTreeSet<String> {
-    ranges.into_iter().filter(|range| !EVERYBODY.contains(&range.as_str())).cloned().collect()
+/// None where everybody is let in, whoever else is named, too.
+fn restricted<'a>(ranges: impl IntoIterator<Item = &'a String> + Clone) -> BTreeSet<String> {
+    let is_everybody = |range: &String| EVERYBODY.contains(&range.as_str());
+    if ranges.clone().into_iter().any(is_everybody) {
+        return BTreeSet::new();
+    }
+    ranges.into_iter().cloned().collect()
 }
 
 fn unlike<T: Ord + std::fmt::Debug>(what: &str, seen: &BTreeSet<T>, wanted: &BTreeSet<T>) -> Option<String> {

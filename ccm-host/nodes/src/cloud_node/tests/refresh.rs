@@ -403,9 +403,52 @@ async fn planned_maintenance_is_a_condition_of_the_node() {
             of.map_or(json!(null), |one| one["status"].clone())
         };
         assert_eq!(status(), want, "{is_shown}");
+        if !is_shown {
+            // As another agent, or the host before the flag was taken back, says it.
+            let said = json!([{"type": "MaintenancePlanned", "status": "True"}]);
+            scene.server.edit("a", |node| node["status"]["conditions"] = said);
+        }
         fake.set_answer("a", planned(None));
         sleep(PERIOD * 2).await;
-        assert_eq!(status(), if is_shown { json!("False") } else { json!(null) });
+        assert_eq!(status(), if is_shown { json!("False") } else { json!("True") });
         scene.stop().await;
     }
+}
+
+/// What one provider reports of another one's instances has nobody asked.
+#[tokio::test(start_paused = true)]
+async fn a_report_concerns_nobody_elses_nodes() {
+    let (fake, other) = (FakeProvider::new("fake"), FakeProvider::new("other"));
+    let nodes = [node("a").with_provider_id("fake://a"), node("b").with_provider_id("other://b")];
+    let scene = Scene::start_with(nodes, fake, vec![Arc::clone(&other)], |_| {}).await;
+    sleep(PERIOD + Duration::from_secs(1)).await;
+    scene.questions();
+    other.take_calls();
+    for _ in 0..20 {
+        scene.fake.notify_change("other://b");
+        scene.fake.notify_change("b");
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!((scene.questions(), other.take_calls().len()), (0, 0));
+    other.notify_change("other://b");
+    scene.rest().await;
+    assert_eq!(other.take_calls().len(), 1, "its own");
+    scene.stop().await;
+}
+
+/// A new node that may be another provider's, too, does not wait for its retry when that one returns.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_returns_wakes_the_nodes_that_may_be_its_own() {
+    let (fake, other) = (FakeProvider::new("fake"), FakeProvider::new("other"));
+    other.set_answer("n", machine(InstanceState::Running, Some(instance("other://n"))));
+    fake.set_state("n", InstanceState::NotOwned);
+    other.fail_always(method::INSTANCE, Some(error(method::INSTANCE, None)));
+    let scene = Scene::start_with([new_node("n")], fake, vec![Arc::clone(&other)], |_| {}).await;
+    sleep(Duration::from_secs(600)).await;
+    assert!(scene.is_tainted("n"));
+    other.fail_always(method::INSTANCE, None);
+    other.request_sweep();
+    scene.rest().await;
+    assert!(!scene.is_tainted("n"));
+    scene.stop().await;
 }

@@ -138,3 +138,29 @@ fn a_kubelet_is_silent_once_its_lease_has_not_changed_for_its_duration() {
     assert_eq!(silent(90, None), 0, "its Lease is gone");
     assert_eq!(silent(95, None), 5);
 }
+
+/// A lie that begins is told from provider IDs that have long been stale: a few of many nodes stop nothing, whatever the draw.
+#[test]
+fn who_has_long_been_denied_counts_among_all_ready_nodes() {
+    let nodes = cluster(3, 100);
+    let (mut denials, now) = (Denials::default(), Instant::now());
+    for node in &nodes[..4] {
+        denials.heard(now, node, Presence::Denied);
+    }
+    let control = |later: Duration, denials: &Denials| Control {
+        ready: nodes.len(),
+        ready_in: by_zone(&nodes),
+        stale: denials.stale(now + later, &nodes),
+        found: by_zone(&nodes[280..]),
+        ..Control::default()
+    };
+    let few = control(STALE, &denials);
+    assert_eq!(few.stale.values().sum::<usize>(), 4);
+    assert!(few.outweighed_by(&[]).is_empty());
+    assert!(control(STALE / 2, &denials).stale.is_empty(), "they count with the draw");
+    for node in &nodes[..40] {
+        denials.heard(now, node, Presence::Denied);
+    }
+    let many = control(STALE, &denials).outweighed_by(&[]);
+    assert_eq!(many, [None, Some("z00".to_owned())].into());
+}

@@ -115,6 +115,18 @@ async fn a_shared_block_is_told_on_both_nodes_and_stays_taken() {
     scene.stop().await;
 }
 
+/// A wide CIDR is one report, however many neighbours it has.
+#[tokio::test(start_paused = true)]
+async fn a_block_that_overlaps_many_is_told_once() {
+    let many =
+        (0..8).map(|number| node(&format!("n{number}")).with_pod_cidr(&format!("10.10.{number}.0/24")));
+    let wide = node("wide").with_pod_cidr("10.10.0.0/20");
+    let scene = Scene::start(ranges(&["10.10.0.0/16>24"]), many.chain([wide])).await;
+    assert!(scene.problems("Shared", 9));
+    assert_eq!(scene.reasons(), ["PodCIDRConflict"; 9]);
+    scene.stop().await;
+}
+
 /// N3: a list is as new as the request, however old the apiserver's cache is.
 #[tokio::test(start_paused = true)]
 async fn a_restart_behind_an_apiserver_that_lags_gives_no_block_twice() {

@@ -1,5 +1,7 @@
 //! Takes a step of [`super::plan`] in AWS.
 
+use std::time::Duration;
+
 use aws_sdk_elasticloadbalancing::error::BuildError;
 use aws_sdk_elasticloadbalancing::types;
 
@@ -9,6 +11,9 @@ use crate::api::{Action, Deadline, Failure};
 use crate::balancers::behind::without_unknown;
 use crate::balancers::service::Texts;
 use crate::cloud::Cloud;
+
+/// How long a listener may be away that is replaced, or made again.
+const REPLACED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Takes one step for the balancer of this name. Returns the DNS name of a new one.
 pub(super) async fn take(
@@ -48,6 +53,8 @@ pub(super) async fn take(
         Step::DeleteListeners(ports) => delete_listeners(cloud, name, ports, until).await?,
         Step::Replace { old, new } => {
             delete_listeners(cloud, name, &[new.port], until).await?;
+            // Whoever gave up meanwhile: the port must not stay closed.
+            let until = Deadline::after(REPLACED_WITHIN);
             if let Err(failure) = create_listeners(cloud, name, std::slice::from_ref(new), until).await {
                 create_listeners(cloud, name, std::slice::from_ref(&old.is), until).await?;
                 if !old.policies.is_empty() {
