@@ -146,8 +146,13 @@ fn lessen(service: &mut Service, stood: Option<&Balancer>, variant: &str) {
             service.health_check_node_port = former.unwrap_or(service.health_check_node_port);
         }
         "source-ranges" => service.source_ranges.clear(),
-        "still-open" if stood.is_some_and(|stood| stood.source_ranges.is_empty()) => {
-            service.source_ranges.push("0.0.0.0/0".to_owned());
+        "still-open" => {
+            let everybody = "0.0.0.0/0".to_owned();
+            let was_open =
+                |stood: &Balancer| stood.source_ranges.is_empty() || stood.source_ranges.contains(&everybody);
+            if stood.is_some_and(was_open) && !service.source_ranges.is_empty() {
+                service.source_ranges.push(everybody);
+            }
         }
         "ports" => service.ports.truncate(1),
         "node-ports" => service.ports.iter_mut().for_each(|port| port.node_port = port.port),

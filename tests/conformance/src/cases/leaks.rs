@@ -7,7 +7,7 @@ use crate::{
         Stop,
     },
     scenario::Variables,
-    trial::{Trial, expect, failed, is_of_runs},
+    trial::{Trial, failed, is_of_runs},
 };
 
 pub(super) const CASES: &[Case] = &[
