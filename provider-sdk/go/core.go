@@ -209,6 +209,28 @@ func Outlive(ctx context.Context) (work context.Context, done context.CancelFunc
 	return under.begin(ctx)
 }
 
+// Lasting returns a context for what a mutation leaves running in the background after it has returned. It ends with leadership,
+// with a stop, or when end is called, which is mandatory; nobody waits for it.
+//
+// Call it within the mutation. Outside one, as in a test that calls a method itself, it ends only when end is called.
+func Lasting(ctx context.Context) (lasting context.Context, end context.CancelFunc) {
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	under, counted := ctx.Value(mandateKey{}).(*mandate)
+	if !counted {
+		return lasting, cancel
+	}
+	stops := []func() bool{context.AfterFunc(under.life.giveUp, cancel)}
+	if under.term != nil {
+		stops = append(stops, context.AfterFunc(under.term, cancel))
+	}
+	return lasting, sync.OnceFunc(func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel()
+	})
+}
+
 // outcome is a method's response or error.
 type outcome struct {
 	answer any

@@ -47,8 +47,8 @@ type leaders struct {
 // current leader.
 func (c *core) term(request any) (context.Context, error) {
 	fencing, cluster := checks.Fencing(request), checks.Cluster(request)
-	if fencing == nil || cluster == nil || !c.provider.advertised.has(pb.Capability_CAPABILITY_LEADERSHIP) {
-		return nil, nil // The shape check refuses missing fields.
+	if fencing == nil || cluster.GetUid() == "" || !c.provider.advertised.has(pb.Capability_CAPABILITY_LEADERSHIP) {
+		return nil, nil // The shape check refuses missing fields, without which nobody can say who leads.
 	}
 	return c.leadership.Term(cluster.GetUid(), fencing)
 }

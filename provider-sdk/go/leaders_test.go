@@ -139,6 +139,9 @@ func TestWhoDoesNotLeadIsRefusedBeforeTheArgumentsAreLookedAt(t *testing.T) {
 	malformed := &pb.DeleteLoadBalancerRequest{Cluster: clusterRef(), Fencing: &pb.Fencing{Scope: "lease", Epoch: 1}}
 	_, err := client.DeleteLoadBalancer(soon(t), malformed)
 	expect(t, err, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_STALE_LEADER)
+	nameless := &pb.DeleteLoadBalancerRequest{Cluster: &pb.ClusterRef{Name: "prod"}, Fencing: &pb.Fencing{Scope: "lease", Epoch: 1}}
+	_, err = client.DeleteLoadBalancer(soon(t), nameless)
+	expect(t, err, codes.InvalidArgument, pb.ErrorReason_ERROR_REASON_INVALID_ARGUMENT_SHAPE)
 	lead(t, conn, 1, long)
 	_, err = client.DeleteLoadBalancer(soon(t), malformed)
 	expect(t, err, codes.InvalidArgument, pb.ErrorReason_ERROR_REASON_INVALID_ARGUMENT_SHAPE)

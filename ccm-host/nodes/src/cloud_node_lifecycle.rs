@@ -63,7 +63,7 @@ use ccm_kube::{
     keep::{Keep, KeySet},
     node::{Node, Taint},
 };
-use ccm_reconcile::{Kept, Parts, Registration, Run, taint, until_cancelled};
+use ccm_reconcile::{Kept, Parts, Registration, Run, pace::Paces, taint, until_cancelled};
 pub use decide::is_given_up;
 use decide::is_ready;
 use explain::LifecycleView;
@@ -268,6 +268,8 @@ impl Controller {
         let distrusted = self.distrusted(&flock.providers, &mut health);
         self.write_taints(std::mem::take(&mut flock.taints)).await;
         if let Some(why) = distrusted {
+            // No rule holds anything back while the provider is not asked.
+            self.metrics.passed(&domain.name, &memory.guard, 0, &HashMap::new());
             return self.distrust(domain, memory, &why);
         }
         let Some(seen) = self.look(memory, &flock, domain, &mut health).await else {
@@ -346,17 +348,21 @@ impl Controller {
     fn follow(&self) {
         let (providers, domains) = (self.parts.providers.clone(), Arc::clone(&self.domains));
         let (joined, listed) = (Arc::clone(&self.joined), Arc::new(AtomicBool::new(false)));
-        let begun = Arc::clone(&listed);
+        let (begun, paces) = (Arc::clone(&listed), Paces::default());
         self.parts.nodes.subscribe(move |change| match change {
             Change::Added(node) if begun.load(Ordering::Relaxed) => {
                 joined.lock().insert(node.uid.clone(), Instant::now());
             }
-            Change::Updated { old, new } if is_ready(old) && !is_ready(new) => {
+            // One that flips between the two is seen by the periodic pass.
+            Change::Updated { old, new }
+                if is_ready(old) && !is_ready(new) && paces.wait(&new.name, Instant::now()).is_zero() =>
+            {
                 let owners = owners(&providers, new);
                 let its = domains.iter().filter(|one| domain(&owners) == Some(one.name.as_str()));
                 its.for_each(|domain| domain.wake.notify_one());
             }
-            Change::Added(_) | Change::Updated { .. } | Change::Deleted(_) => {}
+            Change::Deleted(node) => paces.forget(&node.name),
+            Change::Added(_) | Change::Updated { .. } => {}
         });
         listed.store(true, Ordering::Relaxed);
     }

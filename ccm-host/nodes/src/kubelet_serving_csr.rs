@@ -35,6 +35,7 @@ use ccm_kube::{
 };
 use ccm_reconcile::{
     Kept, Registration,
+    pace::Paces,
     shell::{self, Shell},
 };
 
@@ -53,6 +54,8 @@ pub const REGISTRATION: Registration = Registration {
 struct Controller {
     shell: Shell<String>,
     metrics: CsrMetrics,
+    /// How often a node's changes may have the cloud asked.
+    paces: Paces,
 }
 
 impl shell::Controller for Controller {
@@ -65,7 +68,7 @@ impl shell::Controller for Controller {
     const AT_ONCE: usize = 1024;
 
     fn new(shell: Shell<String>, registry: &mut Registry) -> Option<Self> {
-        Some(Self { shell, metrics: CsrMetrics::register(registry) })
+        Some(Self { shell, metrics: CsrMetrics::register(registry), paces: Paces::default() })
     }
 
     fn shell(&self) -> &Shell<String> {

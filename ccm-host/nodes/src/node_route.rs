@@ -48,6 +48,7 @@ use ccm_kube::{
 };
 use ccm_reconcile::{
     Kept, OPERATION, Operations, Registration,
+    pace::Paces,
     shell::{self, Shell},
 };
 use condition::Overwritten;
@@ -75,6 +76,8 @@ pub struct Controller {
     runs: Runs,
     clouds: Vec<Cloud>,
     shown: Overwritten,
+    /// How often a node's changes may have its routes made anew.
+    paces: Paces,
     /// One permit for each read or write of a Node.
     nodes_at_once: Semaphore,
 }
@@ -142,6 +145,7 @@ impl shell::Controller for Controller {
             runs: Runs::default(),
             clouds: providers.map(|provider| Cloud::new(Arc::clone(provider))).collect(),
             shown: Overwritten::default(),
+            paces: Paces::default(),
             nodes_at_once: Semaphore::new(NODES_AT_ONCE),
             shell,
         })

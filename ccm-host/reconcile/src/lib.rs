@@ -9,6 +9,7 @@
 //!   [`explain`] answers what is asked about one object.
 //! * [`unwritten`] maps a write that failed.
 //! * [`measured`] measures an operation at a provider, and [`pass_on`] records the Events that it attached to its answer.
+//! * [`pace`] says how often what a Node says of itself may have the cloud asked.
 //! * [`node_scope`] decides which nodes this host manages, [`node_instance`] asks the provider that owns one, and [`taint`]
 //!   names the taints that several controllers read.
 //!
@@ -20,6 +21,7 @@ pub mod node_instance;
 pub mod node_scope;
 #[cfg(any(test, feature = "testing"))]
 pub mod node_server;
+pub mod pace;
 mod registration;
 mod report;
 pub mod settings;

@@ -491,7 +491,9 @@ impl Controller {
             // While the work is in progress, an empty answer means "not known yet", so the published status stays. Where there
             // was no address, an empty answer takes none: somebody else may give the Service its address, as kube-vip does.
             let takes_some = !had_none || row.status.ingress.as_ref().is_some_and(|known| !known.is_empty());
-            if !ingress.is_empty() || (done && takes_some) {
+            // Nor is what the Service had already kept for it: the provider may only pass on what somebody else gave.
+            let is_passed_on = row.status.ingress.is_none() && ingress == service.ingress;
+            if !is_passed_on && (!ingress.is_empty() || (done && takes_some)) {
                 row.status.ingress = Some(ingress);
             }
             row.status.wants(ensured.effects);

@@ -128,6 +128,12 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	}
 	l.mirror.applied(request.GetService(), status)
 	l.reachable.answered()
+	if status == &service.Status.LoadBalancer {
+		// It passes on what it was given, since somebody else gives the Service its addresses: these are not to be kept.
+		l.memory.ensured(key, begun, wanted(request.GetService()), proto.CloneOf(out))
+		out.Ingress = request.GetService().GetIngress()
+		return out, nil
+	}
 	out.Ingress = ingressOf(status)
 	l.memory.ensured(key, begun, wanted(request.GetService()), out)
 	return out, nil
@@ -145,13 +151,6 @@ func understood(service *pb.Service) error {
 
 // wanted returns the wanted state of a Service: without its status.
 func wanted(service *pb.Service) *pb.Service { return withIngress(service, nil) }
-
-// withoutMarks is a Service without what its life cycle changes: no edit.
-func withoutMarks(service *pb.Service) *pb.Service {
-	out := wanted(service)
-	out.Finalizers, out.DeletionTime = nil, nil
-	return out
-}
 
 func withIngress(service *pb.Service, ingress []*pb.LoadBalancerIngress) *pb.Service {
 	out := proto.CloneOf(service)
@@ -294,8 +293,8 @@ func (l *loadBalancers) deleteAs(ctx context.Context, cluster *pb.ClusterRef, la
 	if err != nil {
 		return err
 	}
-	if applied {
-		l.showApplied(service, last)
+	if applied && l.mirror.live != nil {
+		service.Annotations = joined(last.GetAnnotations(), service.Annotations)
 	}
 	err = l.parts.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(cluster), service)
 	if errors.Is(err, cloudprovider.ImplementedElsewhere) {
@@ -305,15 +304,18 @@ func (l *loadBalancers) deleteAs(ctx context.Context, cluster *pb.ClusterRef, la
 }
 
 // lastKnown returns the most complete Service available: the caller's hint, the one last applied here, or only its names. If
-// the hint was edited since, it also returns what was applied: a provider that tells kinds of balancers by annotations would
-// leave one behind when an edit to another kind failed.
+// the hint lacks annotations that were applied, it also returns the hint with these: a provider that tells kinds of balancers by
+// annotations would leave one behind when an edit to another kind failed. What the hint says stays: a wish to keep an address, say.
 func (l *loadBalancers) lastKnown(key balancerKey, request *pb.DeleteLoadBalancerRequest) (last, applied *pb.Service) {
 	known := l.memory.recall(key).service
 	switch hint := request.GetLastKnown(); {
-	case hint.GetRef().GetUid() == key.service && known != nil && !proto.Equal(withoutMarks(hint), withoutMarks(known)):
-		return hint, withIngress(known, hint.GetIngress())
 	case hint.GetRef().GetUid() == key.service:
-		return hint, nil
+		former := proto.CloneOf(hint)
+		former.Annotations = joined(known.GetAnnotations(), hint.GetAnnotations())
+		if len(former.GetAnnotations()) == len(hint.GetAnnotations()) {
+			return hint, nil
+		}
+		return hint, former
 	case known != nil:
 		return known, nil
 	}
@@ -330,6 +332,14 @@ func (l *loadBalancers) showApplied(service *v1.Service, applied *pb.Service) {
 	was.Spec.Selector = service.Spec.Selector
 	service.Spec = was.Spec
 	maps.Copy(service.Annotations, was.Annotations)
+}
+
+// joined returns the pairs of both; where they differ, those of now.
+func joined(before, now map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, before)
+	maps.Copy(all, now)
+	return all
 }
 
 func (l *loadBalancers) ListLoadBalancers(_ context.Context, request *pb.ListLoadBalancersRequest) (*pb.ListLoadBalancersResponse, error) {

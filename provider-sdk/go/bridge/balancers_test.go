@@ -291,24 +291,28 @@ func TestABalancerIsReadByItsName(t *testing.T) {
 	expect(t, err, codes.InvalidArgument, pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
 }
 
+// crowd counts calls that run at once.
+type crowd struct{ running, most atomic.Int32 }
+
+func (c *crowd) busy() {
+	now := c.running.Add(1)
+	for seen := c.most.Load(); now > seen && !c.most.CompareAndSwap(seen, now); seen = c.most.Load() {
+	}
+	time.Sleep(2 * time.Millisecond)
+	c.running.Add(-1)
+}
+
 // D7: what vendors share between Services has mostly run one call at a time; over all batches and single calls, no more
 // run at once than allowed.
 func TestNoMoreBalancersAreChangedAtOnceThanAllowed(t *testing.T) {
-	var running, most atomic.Int32
-	busy := func() {
-		now := running.Add(1)
-		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
-		}
-		time.Sleep(2 * time.Millisecond)
-		running.Add(-1)
-	}
+	var changed, updated crowd
 	cloud := newer()
 	cloud.ensure = func(context.Context, *v1.Service, []*v1.Node) (*v1.LoadBalancerStatus, error) {
-		busy()
+		changed.busy()
 		return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: "192.0.2.9"}}}, nil
 	}
-	cloud.update = func(context.Context, *v1.Service, []*v1.Node) error { busy(); return nil }
-	cloud.remove = func(context.Context, *v1.Service) error { busy(); return nil }
+	cloud.update = func(context.Context, *v1.Service, []*v1.Node) error { updated.busy(); return nil }
+	cloud.remove = func(context.Context, *v1.Service) error { changed.busy(); return nil }
 	conn := serve(t, cloud, bridge.WithConcurrency(2))
 	client := pb.NewLoadBalancersClient(conn)
 	var calls sync.WaitGroup
@@ -341,11 +345,107 @@ func TestNoMoreBalancersAreChangedAtOnceThanAllowed(t *testing.T) {
 		})
 	}
 	calls.Wait()
-	if most.Load() != 2 {
-		t.Errorf("%d balancers were changed at once, want 2", most.Load())
+	if changed, updated := changed.most.Load(), updated.most.Load(); changed != 2 || updated != 2 {
+		t.Errorf("%d balancers were changed at once, and %d got nodes, want 2 of each", changed, updated)
 	}
 	told, err := pb.NewCloudProviderClient(conn).GetCapabilities(soon(t), &pb.GetCapabilitiesRequest{})
-	if err != nil || told.GetLimits().GetMaxConcurrentMutations() != 3 {
-		t.Error("want one more for routes", told.GetLimits(), err)
+	if err != nil || told.GetLimits().GetMaxConcurrentMutations() != 4 {
+		t.Error("want one more for routes, and one for nodes", told.GetLimits(), err)
+	}
+}
+
+// T4: balancers that hang keep no other one from its nodes, also where the provider makes one at a time.
+func TestNodesDoNotWaitForBalancersThatHang(t *testing.T) {
+	cloud := newer()
+	conn := serve(t, cloud, bridge.WithConcurrency(1))
+	client := pb.NewLoadBalancersClient(conn)
+	if _, err := client.EnsureLoadBalancer(soon(t), ensureRequest("there")); err != nil {
+		t.Fatal(err)
+	}
+	hangs, release := make(chan struct{}, 1), make(chan struct{})
+	cloud.ensure = func(context.Context, *v1.Service, []*v1.Node) (*v1.LoadBalancerStatus, error) {
+		hangs <- struct{}{}
+		<-release
+		return &v1.LoadBalancerStatus{}, nil
+	}
+	ctx, done := context.WithCancel(soon(t))
+	var calls sync.WaitGroup
+	for i := range 2 {
+		calls.Go(func() { _, _ = client.EnsureLoadBalancer(ctx, ensureRequest(fmt.Sprint("new", i))) })
+	}
+	<-hangs
+	item := &pb.LoadBalancerUpdate{Service: service("there"), DesiredDigest: "digest-2"}
+	if result := update(t, client, soon(t), item)["there"]; result.GetOutcome() != pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED {
+		t.Error(result)
+	}
+	done()
+	close(release)
+	calls.Wait()
+}
+
+// vultr, for one, tries an edit again in the background, and says that it is done.
+func TestWhatAProviderLeavesRunningGoesOn(t *testing.T) {
+	cloud, ended := newer(), make(chan error, 1)
+	cloud.ensure = func(ctx context.Context, _ *v1.Service, _ []*v1.Node) (*v1.LoadBalancerStatus, error) {
+		go func() {
+			select {
+			case <-ctx.Done():
+			case <-time.After(300 * time.Millisecond):
+			}
+			ended <- ctx.Err()
+		}()
+		return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: "192.0.2.9"}}}, nil
+	}
+	if _, err := pb.NewLoadBalancersClient(serve(t, cloud)).EnsureLoadBalancer(soon(t), ensureRequest("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error("the context of what goes on ended with the call:", err)
+	}
+}
+
+// kube-vip returns the status that it was given, whose addresses somebody else writes.
+func TestAStatusThatIsPassedOnIsNotKept(t *testing.T) {
+	cloud := newer()
+	cloud.ensure = func(_ context.Context, service *v1.Service, _ []*v1.Node) (*v1.LoadBalancerStatus, error) {
+		return &service.Status.LoadBalancer, nil
+	}
+	conn := serve(t, cloud)
+	client := pb.NewLoadBalancersClient(conn)
+	request := ensureRequest("a")
+	request.Service.Ingress = []*pb.LoadBalancerIngress{{Ip: "192.0.2.77"}}
+	answer, err := client.EnsureLoadBalancer(soon(t), request)
+	if err != nil || len(answer.GetLoadBalancer().GetIngress()) != 1 {
+		t.Fatal(answer, err)
+	}
+	list, err := client.ListLoadBalancers(soon(t), &pb.ListLoadBalancersRequest{Cluster: clusterRef()})
+	if err != nil || len(list.GetLoadBalancers()) != 1 || len(list.GetLoadBalancers()[0].GetIngress()) != 0 {
+		t.Error(list, err)
+	}
+}
+
+// Some providers read the annotation alone, and some refuse both.
+func TestRangesOfTheAnnotationAreNotInTheSpec(t *testing.T) {
+	cloud := newer()
+	var ranges []string
+	cloud.ensure = func(_ context.Context, service *v1.Service, _ []*v1.Node) (*v1.LoadBalancerStatus, error) {
+		ranges = service.Spec.LoadBalancerSourceRanges
+		return &v1.LoadBalancerStatus{}, nil
+	}
+	client := pb.NewLoadBalancersClient(serve(t, cloud))
+	for at, row := range []struct {
+		annotation string
+		sent, want []string
+	}{
+		{"", []string{"10.0.0.0/8"}, []string{"10.0.0.0/8"}},
+		{"192.0.2.0/24, 10.0.0.0/8", []string{"10.0.0.0/8", "192.0.2.0/24"}, nil},
+		{"192.0.2.0/24", []string{"10.0.0.0/8"}, []string{"10.0.0.0/8"}},
+	} {
+		request := ensureRequest(fmt.Sprint(at))
+		request.Service.SourceRanges = row.sent
+		request.Service.Annotations = map[string]string{v1.AnnotationLoadBalancerSourceRangesKey: row.annotation}
+		if _, err := client.EnsureLoadBalancer(soon(t), request); err != nil || !slices.Equal(ranges, row.want) {
+			t.Error(row, ranges, err)
+		}
 	}
 }

@@ -36,8 +36,10 @@ const (
 	// defaultConcurrency is how many load balancers the provider changes at once. Upstream's --concurrent-service-syncs is 1, which
 	// one call that hangs would fill.
 	defaultConcurrency = 4
-	// concurrent is how many reads, and changes of routes, a call runs at once; upstream changes 200 routes at once.
+	// concurrent is how many reads a call runs at once.
 	concurrent = 16
+	// routesAtOnce is how many routes a call changes at once: as upstream, since azure, for one, gathers changes for half a minute.
+	routesAtOnce = 200
 	// instancesAtOnce is how many queries a call has, if as many run at once as `concurrent`.
 	instancesAtOnce = 500
 	// inTimeEach is how many mutations of a batch one worker completes within a deadline, if each takes the cloud a few seconds.
@@ -56,6 +58,10 @@ var backendLabels = []string{
 // readsOf is how many reads of some providers run at once. vsphere's write maps without a lock, which ends the process; oci's refuse
 // what its own rate limit does not allow, instead of waiting. Upstream's controllers ask one after the other.
 var readsOf = map[string]int{"vsphere": 1, "oci": 1}
+
+// changesOf is how many balancers some providers make or change at once: kube-vip takes the first free address without a lock, and
+// equinix writes into objects that all calls share. Upstream's --concurrent-service-syncs, which azure's manager lets nobody raise, is 1.
+var changesOf = map[string]int{"azure": 1, "equinixmetal": 1, "kubevip": 1}
 
 // Option configures the bridge.
 type Option func(*bridge)
@@ -194,7 +200,7 @@ func NewWith(ctx context.Context, config io.Reader, build Build, options ...Opti
 
 func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan struct{}, options []Option) (*sdk.Provider, error) {
 	b := &bridge{
-		leading: newLeading(), mirror: &mirror{}, memory: newMemory(), concurrency: defaultConcurrency,
+		leading: newLeading(), mirror: &mirror{}, memory: newMemory(),
 		patience: stragglerAfter, backendLabels: backendLabels,
 	}
 	for _, option := range options {
@@ -235,11 +241,13 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 		b.errors = vendors.For(b.cloud.ProviderName())
 	}
 	b.readers = cmp.Or(b.readers, readsOf[b.cloud.ProviderName()], concurrent)
+	b.concurrency = cmp.Or(b.concurrency, changesOf[b.cloud.ProviderName()], defaultConcurrency)
 	if len(b.prefixes) == 0 {
 		b.prefixes = []string{b.cloud.ProviderName() + "://"}
 	}
 	b.mirror.wants = b.advertised().GetWants()
-	b.balancerWorks.places, b.balancerWorks.hangs = make(chan struct{}, b.concurrency), hangsAfter*b.patience
+	b.balancerWorks.places, b.balancerWorks.inBatches = make(chan struct{}, b.concurrency), make(chan struct{}, b.concurrency)
+	b.balancerWorks.hangs = hangsAfter * b.patience
 	b.reads = &reads{limit: hangingPerCall * concurrent, patience: b.patience}
 	b.options = append(b.options, sdk.WithIntroductions(b.memory.introduced))
 	if b.leading.atStart {
@@ -332,9 +340,9 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 			LoadBalancerSettings: b.settings,
 		},
 		Limits: &pb.Limits{
-			MaxBatchLoadBalancers: uint32(inTimeEach * b.concurrency), MaxBatchRoutes: inTimeEach * concurrent,
-			// Routes, of which one batch runs at a time, do not wait for balancers.
-			MaxConcurrentMutations: uint32(b.concurrency) + 1,
+			MaxBatchLoadBalancers: uint32(inTimeEach * b.concurrency), MaxBatchRoutes: 2 * routesAtOnce,
+			// Neither routes, of which one batch runs at a time, nor the nodes of balancers wait for balancers.
+			MaxConcurrentMutations: uint32(b.concurrency) + 2,
 		},
 		LoadBalancerClasses: b.classes, NoDefaultLoadBalancerClass: b.onlyClasses,
 	}

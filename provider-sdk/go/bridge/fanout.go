@@ -144,12 +144,12 @@ func (r *running[O]) end(at int) {
 // wish gets their outcome.
 func changeEach[I, O any](ctx context.Context, b *bridge, works *works, items []I, named func(I) (key, wish string), mutate func(context.Context, I) error, told func(I, error) O) []O {
 	return batch[I, O]{
-		concurrency: cmp.Or(cap(works.places), concurrent), patience: b.patience,
+		concurrency: cmp.Or(cap(works.inBatches), routesAtOnce), patience: b.patience,
 		work: func(ctx context.Context, item I) O {
 			key, wish := named(item)
 			before, done := context.WithTimeout(ctx, b.patience/10)
 			defer done()
-			_, err := doAfter(ctx, before, works, key, wish, func(ctx context.Context) (struct{}, error) { return struct{}{}, mutate(ctx, item) })
+			_, err := doAfter(ctx, before, works, works.inBatches, key, wish, func(ctx context.Context) (struct{}, error) { return struct{}{}, mutate(ctx, item) })
 			return told(item, err)
 		},
 		late: func(item I, begun bool) O {

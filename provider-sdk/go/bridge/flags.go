@@ -94,8 +94,9 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 			return err
 		}
 	}
-	own.Func("concurrency", fmt.Sprintf("`N`: how many load balancers the cloud provider changes at once (default %d); 1 for one whose calls for "+
-		"different Services share objects without a lock", defaultConcurrency), number(&out.concurrency))
+	own.Func("concurrency", fmt.Sprintf("`N`: how many load balancers the cloud provider makes or changes at once, and how many get other nodes "+
+		"beside these (default %d, and 1 for %s); 1 for one whose calls for different Services share objects without a lock",
+		defaultConcurrency, strings.Join(slices.Sorted(maps.Keys(changesOf)), ", ")), number(&out.concurrency))
 	own.Func("concurrent-reads", fmt.Sprintf("`N`: how many instances the cloud provider is asked about at once (default %d, and 1 for %s)", concurrent,
 		strings.Join(slices.Sorted(maps.Keys(readsOf)), " and ")), number(&out.readers))
 	own.Var(&out.prefixes, "provider-id-prefixes", "`PREFIX,...`: the prefixes of provider IDs, if not NAME://")

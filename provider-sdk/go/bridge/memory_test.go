@@ -405,6 +405,30 @@ func TestABalancerIsDeletedAsItWasApplied(t *testing.T) {
 	}
 }
 
+// What is asked for last stays, such as a wish to keep the address: only annotations that are gone are shown once more.
+func TestADeletionOverrulesNoWish(t *testing.T) {
+	cloud := newer()
+	conn := serve(t, cloud)
+	request := ensureRequest("a")
+	request.Service.Annotations = map[string]string{"cloud.example/kind": "network", "cloud.example/keep": "false"}
+	if _, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request); err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	cloud.remove = func(_ context.Context, got *v1.Service) error {
+		kept = append(kept, got.Annotations["cloud.example/keep"]+got.Annotations["cloud.example/preserve"]+got.Spec.LoadBalancerIP)
+		return nil
+	}
+	gone := deleteRequest("a")
+	gone.LastKnown = proto.CloneOf(request.GetService())
+	gone.LastKnown.Annotations = map[string]string{"cloud.example/keep": "true", "cloud.example/preserve": "true"}
+	gone.LastKnown.LoadBalancerIp = "192.0.2.5"
+	want := "truetrue192.0.2.5"
+	if _, err := pb.NewLoadBalancersClient(conn).DeleteLoadBalancer(soon(t), gone); err != nil || !slices.Equal(kept, []string{want, want}) {
+		t.Error(err, kept)
+	}
+}
+
 // A name does not distinguish clusters; what was applied does. [R:cluster-owns-by-uid]
 func TestAnotherClustersBalancerIsNotTouched(t *testing.T) {
 	cloud, deleted := newer(), 0

@@ -95,7 +95,7 @@ func serviceOf(service *pb.Service) *v1.Service {
 		Spec: v1.ServiceSpec{
 			Type:                          v1.ServiceTypeLoadBalancer,
 			LoadBalancerIP:                service.GetLoadBalancerIp(),
-			LoadBalancerSourceRanges:      service.GetSourceRanges(),
+			LoadBalancerSourceRanges:      specRanges(service),
 			ClusterIPs:                    service.GetClusterIps(),
 			ExternalIPs:                   service.GetExternalIps(),
 			ExternalTrafficPolicy:         v1.ServiceExternalTrafficPolicyCluster,
@@ -248,4 +248,22 @@ func deletionOf(time *timestamppb.Timestamp) *metav1.Time {
 		return nil
 	}
 	return new(timeOf(time))
+}
+
+// specRanges are the source ranges of the spec. The host sends those of the annotation in their place, which some providers do
+// not read, others refuse beside the spec's, and whoever reads it finds.
+func specRanges(service *pb.Service) []string {
+	ranges := service.GetSourceRanges()
+	named := strings.Split(service.GetAnnotations()[v1.AnnotationLoadBalancerSourceRangesKey], ",")
+	for at := range named {
+		named[at] = strings.TrimSpace(named[at])
+	}
+	if len(ranges) > 0 && sameElements(named, ranges) {
+		return nil
+	}
+	return ranges
+}
+
+func sameElements(a, b []string) bool {
+	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }

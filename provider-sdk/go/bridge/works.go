@@ -20,30 +20,34 @@ const keptFor = time.Minute
 type works struct {
 	mu    sync.Mutex
 	byKey map[string]*work
-	// places limits the mutations that run at once, over all calls; nil: no limit.
-	places chan struct{}
+	// places limits the mutations that run at once, over all calls; nil: no limit. Those of batches have places of their own, as
+	// upstream changes the nodes of balancers beside everything else.
+	places, inBatches chan struct{}
 	// hangs is how long a mutation keeps its place. One that takes longer hangs, and must not hold up all others for ever.
 	hangs time.Duration
 }
 
-// take waits for a place; false if the context ends first.
-func (w *works) take(ctx context.Context) (leave func(), taken bool) {
-	if w.places == nil {
+// take waits for one of these places; false if the context ends first.
+func (w *works) take(ctx context.Context, places chan struct{}) (leave func(), taken bool) {
+	if places == nil {
 		return func() {}, true
 	}
 	select {
-	case w.places <- struct{}{}:
+	case places <- struct{}{}:
 	case <-ctx.Done():
 		return nil, false
 	}
 	if ctx.Err() != nil { // Both were ready.
-		<-w.places
+		<-places
 		return nil, false
 	}
-	once := sync.OnceFunc(func() { <-w.places })
+	once := sync.OnceFunc(func() { <-places })
 	hangs := time.AfterFunc(w.hangs, once)
 	return func() { hangs.Stop(); once() }, true
 }
+
+// background is how long what a mutation has left running may go on.
+const background = 10 * time.Minute
 
 type work struct {
 	// wish identifies the mutation: works with equal wishes are the same.
@@ -89,11 +93,11 @@ type outcome[O any] struct {
 // work has not started because another wish for the same key, or others in all places, are still running. The work's context
 // outlives the caller's.
 func do[O any](ctx context.Context, w *works, key, wish string, mutate func(context.Context) (O, error)) (O, error) {
-	return doAfter(ctx, ctx, w, key, wish, mutate)
+	return doAfter(ctx, ctx, w, w.places, key, wish, mutate)
 }
 
 // doAfter is do for an item of a batch, which waits for earlier work only for as long as before lasts.
-func doAfter[O any](ctx, before context.Context, w *works, key, wish string, mutate func(context.Context) (O, error)) (O, error) {
+func doAfter[O any](ctx, before context.Context, w *works, places chan struct{}, key, wish string, mutate func(context.Context) (O, error)) (O, error) {
 	var none O
 	work := func(ctx context.Context) any {
 		var end outcome[O]
@@ -109,7 +113,7 @@ func doAfter[O any](ctx, before context.Context, w *works, key, wish string, mut
 		}
 		one, mine := w.enter(ctx, key, wish, nil, work)
 		if one == nil {
-			leave, taken := w.take(before)
+			leave, taken := w.take(before, places)
 			if !taken {
 				return none, queued
 			}
@@ -155,10 +159,16 @@ func (w *works) enter(ctx context.Context, key, wish string, leave func(), mutat
 	}
 	one = &work{wish: wish, waiting: 1, ended: make(chan struct{})}
 	w.byKey[key] = one
-	ctx, done := sdk.Outlive(ctx)
+	bounded, done := sdk.Outlive(ctx)
+	lasting, end := sdk.Lasting(ctx)
+	stop := context.AfterFunc(bounded, end)
 	go func() {
 		defer done()
-		outcome := mutate(ctx)
+		outcome := mutate(lasting)
+		stop()
+		// What the provider leaves running in the background goes on, as behind upstream's controllers, whose context lives as long
+		// as they lead.
+		time.AfterFunc(background, end)
 		leave()
 		w.end(key, one, outcome)
 	}()

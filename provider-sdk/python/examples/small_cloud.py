@@ -78,7 +78,7 @@ class Client(sdk.CloudProvider):
                 raise errors.rate_limited(float(answer.headers.get("Retry-After", 1)))
             case 503:
                 raise errors.cloud_api_unavailable()
-        raise RuntimeError(f"{method} {path}: status {answer.status_code}")
+        raise errors.internal() from RuntimeError(f"{method} {path}: status {answer.status_code}")
 
     async def get_status(self, call: sdk.Call) -> pb.GetStatusResponse:
         """Tell how the last call ended."""
@@ -309,7 +309,10 @@ async def each(items: Iterable[In], work: Callable[[In], Awaitable[Out]]) -> lis
         async with places:
             return await work(item)
 
-    return await asyncio.gather(*(one(item) for item in items))
+    # If one fails as a whole, the others end with it: nothing goes on once the call has been answered.
+    async with asyncio.TaskGroup() as group:
+        results = [group.create_task(one(item)) for item in items]
+    return [result.result() for result in results]
 
 
 async def provider(flags: argparse.Namespace) -> sdk.Provider:

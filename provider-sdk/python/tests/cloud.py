@@ -1,6 +1,7 @@
 """A cloud whose instances and balancers behave as their names say."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -38,6 +39,8 @@ class Cloud(Instances, LoadBalancers):
         match name:
             case "broken":
                 raise RuntimeError(f"password={CANARY}")
+            case "ends the process":
+                sys.exit(f"password={CANARY}")
             case "cancelled":
                 flight = asyncio.ensure_future(asyncio.sleep(3600))
                 flight.cancel(f"password={CANARY}")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import threading
 from pathlib import Path
 
 import grpc
@@ -17,7 +18,7 @@ from cloudprovider_sdk.gen.ccm.discovery.v1 import discovery_pb2
 from cloudprovider_sdk.server import mutations
 
 
-@pytest.mark.parametrize("name", ["broken", "cancelled"])
+@pytest.mark.parametrize("name", ["broken", "cancelled", "ends the process"])
 async def test_a_stray_exception_is_an_internal_error_without_its_text(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -305,3 +306,9 @@ async def test_no_more_calls_run_at_once_than_are_advertised(tmp_path: Path) -> 
         cloud.go.set()
         await first
         await second
+
+
+async def test_blocking_calls_have_a_thread_each(tmp_path: Path) -> None:
+    async with serving(Cloud().provider(), tmp_path):
+        everybody = threading.Barrier(24)
+        await asyncio.gather(*(asyncio.to_thread(everybody.wait, 5) for _ in range(24)))

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import socket
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
@@ -196,6 +198,9 @@ async def test_who_does_not_lead_is_refused_before_the_arguments_are_looked_at(t
         malformed = pb.DeleteLoadBalancerRequest(cluster=CLUSTER, fencing=leader("lease", 1))
         error = await refused(there.load_balancers.DeleteLoadBalancer(malformed))
         assert error.reason == pb.ERROR_REASON_STALE_LEADER
+        nameless = pb.DeleteLoadBalancerRequest(cluster=pb.ClusterRef(name="prod"), fencing=leader("lease", 1))
+        error = await refused(there.load_balancers.DeleteLoadBalancer(nameless))
+        assert error.reason == pb.ERROR_REASON_INVALID_ARGUMENT_SHAPE
         await lead(there, 1, FAR)
         error = await refused(there.load_balancers.DeleteLoadBalancer(malformed))
         assert error.reason == pb.ERROR_REASON_INVALID_ARGUMENT_SHAPE
@@ -311,3 +316,27 @@ async def test_what_is_done_while_leading_needs_leaders_without_any_mutation() -
 
     assert pb.CAPABILITY_LEADERSHIP in Provider("test", while_leading=work).advertised.capabilities
     assert not Provider("test").advertised.capabilities
+
+
+async def test_after_a_standstill_nothing_goes_on_whose_term_is_over() -> None:
+    """[R:lead-ends] The cloud's answer has arrived meanwhile, and is heard before the clock."""
+    loop = asyncio.get_running_loop()
+    here, cloud = socket.socketpair()
+    answer, further = loop.create_future(), []
+    loop.add_reader(here, partial(answer.set_result, None))
+
+    async def mutation() -> None:
+        await answer
+        further.append("another call of the cloud")
+
+    term, running = Term(leader("lease", 1)), asyncio.create_task(mutation())
+    term.tasks.add(running)
+    term.lasts(0.05)
+    await asyncio.sleep(0)
+    cloud.send(b"x")
+    time.sleep(0.1)  # noqa: ASYNC251 - the process stands still
+    answer.add_done_callback(lambda _: loop.remove_reader(here))
+    await asyncio.wait({running})
+    assert running.cancelled(), further
+    here.close()
+    cloud.close()

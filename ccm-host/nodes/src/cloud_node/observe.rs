@@ -26,6 +26,7 @@ use ccm_kube::{cache::Change, node::Node, patch::NodeChange, queue::Outcome};
 use ccm_reconcile::{
     Retry, Sweeps,
     node_instance::{self, Found},
+    pace::Pace,
 };
 
 /// How long to wait for a provider that has not introduced itself; its introduction requeues the node earlier.
@@ -92,11 +93,6 @@ fn age(node: &Node) -> Duration {
     })
 }
 
-/// The questions to the cloud that a node causes by its own changes: this many at once, then one after each pause. Whoever is root
-/// on a worker may change its Node all the time, and the account's rate is everybody's.
-const AT_ONCE: u32 = 10;
-const PAUSE: Duration = Duration::from_secs(10);
-
 /// What is remembered of each node between two runs. Pure bookkeeping: time is an argument.
 #[derive(Debug, Default)]
 pub(super) struct Memory(HashMap<String, Remembered>);
@@ -107,8 +103,8 @@ struct Remembered {
     due: Option<Freshness>,
     answered: Option<Answered>,
     untainted: Option<Untainted>,
-    /// Until then, its own changes have used up what they may ask.
-    used_until: Option<Instant>,
+    /// What its own changes may ask.
+    pace: Pace,
 }
 
 /// The last answer about a node.
@@ -162,17 +158,12 @@ impl Memory {
 
     /// How long the question has to wait that a change of the node causes now.
     pub(super) fn wait(&mut self, name: &str, now: Instant) -> Duration {
-        let used = &mut self.of(name).used_until;
-        let until = used.map_or(now, |until| until.max(now)) + PAUSE;
-        // Changes that come while it waits make it wait no longer.
-        *used = Some(until.min(now + PAUSE * (AT_ONCE + 1)));
-        until.saturating_duration_since(now + PAUSE * AT_ONCE)
+        self.of(name).pace.wait(now)
     }
 
     /// Whether a question that the node itself caused waits for its turn.
     fn is_paced(&self, name: &str, now: Instant) -> bool {
-        let turn = |known: &Remembered| known.used_until.is_some_and(|until| until > now + PAUSE * AT_ONCE);
-        self.0.get(name).is_some_and(|known| known.due.is_some() && turn(known))
+        self.0.get(name).is_some_and(|known| known.due.is_some() && known.pace.is_used_up(now))
     }
 
     /// Whether anything is remembered of the node.

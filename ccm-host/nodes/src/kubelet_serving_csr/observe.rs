@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 use super::{
     Controller,
     decide::{self, Claim, Cluster, Verdict, wait},
@@ -27,9 +29,16 @@ const MOST_HOLDERS: usize = 3;
 impl Controller {
     /// Requests that are still open are looked at again.
     pub(super) fn node_changed(&self, change: &Change<Node>) {
-        let requests = self.shell.parts.certificate_requests.by_index(&change.object().name);
-        let open = requests.iter().filter(|request| decide::is_open(request));
-        open.for_each(|request| self.shell.queue.add(request.name.clone()));
+        let node = &change.object().name;
+        if matches!(change, Change::Deleted(_)) {
+            self.paces.forget(node);
+        }
+        let requests = self.shell.parts.certificate_requests.by_index(node);
+        let open: Vec<_> = requests.iter().filter(|request| decide::is_open(request)).collect();
+        if !open.is_empty() {
+            let wait = self.paces.wait(node, Instant::now());
+            open.iter().for_each(|request| self.shell.queue.add_after(request.name.clone(), wait));
+        }
     }
 
     pub(super) async fn judge(&self, request: &CertificateRequest) -> Verdict {

@@ -393,3 +393,25 @@ async fn a_provider_that_reads_the_node_is_believed_only_if_the_flag_says_so() {
         assert_eq!(scene.reasons(), [told]);
     }
 }
+
+/// Whoever is root on a worker leaves a request open, and changes its Node all the time.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_changes_all_the_time_has_the_cloud_asked_now_and_then() {
+    let scene = Scene::start(CsrPolicy::Approve, &[registered("n")]).await;
+    scene.asked("n", &Forge::of("n", &["n", "192.0.2.99"])).await;
+    let questions = || {
+        let calls = scene.fake.take_calls();
+        calls.iter().filter(|call| matches!(call, Call::Instance { .. })).count()
+    };
+    questions();
+    // An open request is looked at by itself, too.
+    sleep(MOMENT * 600).await;
+    let by_itself = questions();
+    for number in 0..600 {
+        let address = json!([{"type": "InternalIP", "address": format!("192.0.2.{}", number % 200)}]);
+        scene.server.edit("n", |node| node["status"]["addresses"] = address);
+        sleep(MOMENT).await;
+    }
+    let asked = questions();
+    assert!(asked < by_itself + 40, "{asked} in a minute, and {by_itself} without a change");
+}

@@ -12,11 +12,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
+    time::Duration,
 };
 
 use ipnet::IpNet;
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -333,20 +335,30 @@ impl Controller {
         let is_another =
             !matches!(change, Change::Updated { old, new } if is_same(Some(old), Some(new.as_ref())));
         others.iter().chain(is_another.then_some(&node.name)).for_each(|name| self.runs.outdate(name));
-        others.into_iter().chain(looked_at.then(|| node.name.clone())).for_each(|name| self.queue_node(name));
+        if looked_at {
+            let is_its_own = matches!(change, Change::Updated { .. });
+            let wait = if is_its_own { self.paces.wait(&node.name, Instant::now()) } else { Duration::ZERO };
+            self.queue_node_after(node.name.clone(), wait);
+        }
+        others.into_iter().for_each(|name| self.queue_node(name));
+    }
+
+    pub(super) fn queue_node(&self, name: String) {
+        self.queue_node_after(name, Duration::ZERO);
     }
 
     /// Skips the queue until some provider has been listed: nothing can be decided before, and the first list
     /// requeues every node.
-    pub(super) fn queue_node(&self, name: String) {
+    fn queue_node_after(&self, name: String, wait: Duration) {
         if self.clouds.iter().any(|cloud| cloud.learnt().is_some()) {
-            self.shell.queue.add(RouteKey::Node(name));
+            self.shell.queue.add_after(RouteKey::Node(name), wait);
         }
     }
 
     fn gone(&self, node: &Node) {
         let others = self.claims.lock().forget(&node.name);
         self.shown.forget(&node.name);
+        self.paces.forget(&node.name);
         others.iter().chain([&node.name]).for_each(|name| self.runs.outdate(name));
         others.into_iter().chain([node.name.clone()]).for_each(|name| self.queue_node(name));
         let Some(instance) = node.provider_id.clone().map(Holder::Instance) else { return };

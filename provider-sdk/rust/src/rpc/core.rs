@@ -234,9 +234,12 @@ impl Core {
     /// The term of a mutation if the provider uses `Lead`; refuses a host that is not the current leader.
     fn term<Q: RequestMessage>(&self, request: &Q) -> Result<Option<Term>> {
         match (request.cluster(), request.fencing()) {
-            (Some(cluster), Some(fencing)) if self.advertised.has(Capability::Leadership) => {
+            (Some(cluster), Some(fencing))
+                if self.advertised.has(Capability::Leadership) && !cluster.uid.is_empty() =>
+            {
                 self.leadership.term(&cluster.uid, fencing)
             }
+            // The shape check refuses missing fields, without which nobody can say who leads.
             _ => Ok(None),
         }
     }

@@ -54,6 +54,16 @@ async fn leadership_ends_by_the_providers_clock() {
     assert_eq!(reason(&change().await.unwrap_err()), ErrorReason::StaleLeader);
 }
 
+/// [R:cluster-uid-required]: without it nobody can say who leads.
+#[tokio::test]
+async fn a_cluster_without_a_uid_is_a_wrong_shape_whoever_leads() {
+    let served = serve(Cloud::new().provider()).await;
+    let cluster = Some(ClusterRef { name: "prod".to_owned(), ..ClusterRef::default() });
+    let request = EnsureLoadBalancerRequest { cluster, fencing: fencing(1), ..ensure("a") };
+    let refused = served.load_balancers().await.ensure_load_balancer(request).await.unwrap_err();
+    assert_eq!(reason(&refused), ErrorReason::InvalidArgumentShape);
+}
+
 /// [R:lead-ends]: however leadership ends.
 #[tokio::test]
 async fn a_mutation_is_given_up_when_leadership_ends() {

@@ -5,6 +5,7 @@ use cloudprovider_proto::v1alpha1::{ErrorReason, LoadBalancer, Protocol, Service
 use super::{
     balancers::serves,
     built::{behind, next, stands},
+    updates::{is_updated, updated},
 };
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers},
@@ -20,7 +21,8 @@ pub(super) const CASES: &[Case] = &[
         "a refused Ensure leaves what works alone, and does not pass for applied",
         &["ensure-keeps-working", "applied-digest"],
         &keeps_working,
-    ),
+    )
+    .words(&["A failed Ensure is no reason for NEEDS_ENSURE"]),
     Case::new(
         "LB-17",
         LoadBalancers,
@@ -58,6 +60,9 @@ async fn keeps_working(t: &Trial) -> Outcome {
     let after = t.get(&wanted).await?;
     serves(&after)?;
     is_not_applied(&after, &bad)?;
+    // It follows its nodes as it was applied.
+    let nodes = Wanted { revision: bad.revision + 1, ..wanted.clone() };
+    is_updated(&updated(t, &[&nodes]).await?.remove(0))?;
     same("the ways in", &after.ingress, &before.ingress)
 }
 

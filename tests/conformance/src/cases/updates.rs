@@ -119,7 +119,7 @@ async fn with_machine(t: &Trial, wanted: &Wanted) -> Result<Wanted, Stop> {
     Ok(Wanted { nodes, digest, revision: wanted.revision + 1, ..wanted.clone() })
 }
 
-fn is_updated(result: &LoadBalancerUpdateResult) -> Outcome {
+pub(super) fn is_updated(result: &LoadBalancerUpdateResult) -> Outcome {
     expect(result.outcome() == UpdateOutcome::Updated && result.error.is_none(), "UPDATED", result)
 }
 

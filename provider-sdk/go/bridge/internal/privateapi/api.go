@@ -18,8 +18,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// kept is how many past events a watch can start from.
-const kept = 4096
+// kept is how many past events a watch can start from, and keptBytes about how large all of them are together: a Service may have
+// hundreds of kilobytes of annotations, and whoever may edit it may do so again and again.
+const (
+	kept      = 4096
+	keptBytes = 16 << 20
+)
 
 // API is such an apiserver. Its zero value is not usable; create one with New.
 type API struct {
@@ -27,6 +31,8 @@ type API struct {
 	version int64
 	objects map[key]*unstructured.Unstructured
 	history []event
+	// bytes is about how large the history is.
+	bytes int
 	// changed is closed, and replaced, on every change.
 	changed chan struct{}
 	// stop ends all watches.
@@ -132,11 +138,48 @@ func (a *API) tell(of key, kind string, object *unstructured.Unstructured) {
 		a.objects[of] = object
 	}
 	a.history = append(a.history, event{of.resource, a.version, kind, before, object})
-	if len(a.history) > 2*kept {
-		a.history = append([]event(nil), a.history[len(a.history)-kept:]...)
+	a.bytes += sizeOf(object.Object)
+	if len(a.history) > 2*kept || a.bytes > 2*keptBytes {
+		a.forget()
 	}
 	close(a.changed)
 	a.changed = make(chan struct{})
+}
+
+// forget drops the oldest events; the caller holds the lock.
+func (a *API) forget() {
+	first := max(len(a.history)-kept, 0)
+	for at, one := range a.history {
+		if at >= first && a.bytes <= keptBytes {
+			first = at
+			break
+		}
+		a.bytes -= sizeOf(one.object.Object)
+		first = at + 1
+	}
+	a.history = append([]event(nil), a.history[first:]...)
+}
+
+// sizeOf is about how many bytes a part of an object takes.
+func sizeOf(part any) int {
+	const each = 16
+	switch part := part.(type) {
+	case map[string]any:
+		size := each
+		for key, value := range part {
+			size += len(key) + each + sizeOf(value)
+		}
+		return size
+	case []any:
+		size := each
+		for _, value := range part {
+			size += sizeOf(value)
+		}
+		return size
+	case string:
+		return each + len(part)
+	}
+	return each
 }
 
 // list returns the objects of a resource, in one namespace unless it is empty, and the API's version.

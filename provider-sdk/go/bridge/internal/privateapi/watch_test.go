@@ -2,7 +2,10 @@ package privateapi_test
 
 import (
 	"context"
+	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,4 +59,30 @@ func TestAWatchWithASelectorTellsWhatEntersAndLeaves(t *testing.T) {
 	if want := []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Added}; !slices.Equal(told, want) {
 		t.Errorf("told %v, want %v", told, want)
 	}
+}
+
+// Whoever may edit a Service may do so again and again, with hundreds of kilobytes of annotations.
+func TestThePastTakesLittleMemory(t *testing.T) {
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	api := privateapi.New(stop, func(types.UID, string, string, string) {})
+	large := strings.Repeat("x", 200<<10)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for number := range 1000 {
+		service := &v1.Service{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+			ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "default", UID: "a", Annotations: map[string]string{"large": large + strconv.Itoa(number)}},
+		}
+		if _, err := api.Set("services", service); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 64<<20 {
+		t.Errorf("%d MiB are kept of 200 MiB of edits", grown>>20)
+	}
+	runtime.KeepAlive(api)
 }

@@ -5,6 +5,7 @@ In: calls of `Lead`. Out: the `Term` under which a mutation runs, or its refusal
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakSet
 
 from cloudprovider_sdk import proto as pb
@@ -23,6 +24,9 @@ class Term:
         """Done when the term has ended. Never cancel it: pass it to `asyncio.wait`."""
         self.give_up = WeakSet[asyncio.Event]()
         """What tells its mutations to give up. Each is kept by the mutation, and by what that leaves behind."""
+        self.tasks = WeakSet[asyncio.Task[Any]]()
+        """What runs under it. Cancelled at once, and not by a callback: after a standstill of the process, answers of the cloud
+        may have arrived, with which they would go on before it."""
 
     @property
     def over(self) -> bool:
@@ -48,6 +52,8 @@ class Term:
             self.ended.set_result(None)
             for told in self.give_up:
                 told.set()
+            for task in self.tasks:
+                task.cancel()
 
     def stale(self) -> ProviderError:
         """Return the error for mutations of this term once it is over."""

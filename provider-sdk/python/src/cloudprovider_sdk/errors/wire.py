@@ -1,5 +1,6 @@
 """Converts errors to gRPC statuses and back, within the contract's size limits, and to errors of one item."""
 
+import logging
 import re
 from collections.abc import Iterable
 from datetime import timedelta
@@ -15,6 +16,8 @@ from cloudprovider_sdk.errors.provider_error import ProviderError, cut
 from cloudprovider_sdk.errors.table import code_of
 
 D = TypeVar("D", bound=message.Message)
+
+_log = logging.getLogger("cloudprovider_sdk")
 
 _DETAILS: Final = "grpc-status-details-bin"
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -47,6 +50,8 @@ def to_status(error: ProviderError) -> Status:
 
 def to_item(error: ProviderError) -> pb.ItemError:
     """Return the error as an item error. UNSPECIFIED becomes INTERNAL_ERROR, as the contract reads it."""
+    if error.__cause__ is not None:
+        _log.warning("%s: %s", error, error.__cause__)
     item = pb.ItemError(reason=error.reason or pb.ERROR_REASON_INTERNAL_ERROR, message=error.message)
     if error.retry_after is not None:
         item.retry_after.FromTimedelta(timedelta(seconds=error.retry_after))

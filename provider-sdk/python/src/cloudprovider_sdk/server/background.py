@@ -37,7 +37,7 @@ class Background:
         pause = _FIRST_PAUSE
         # After a failure it runs again: its term may last for months, and nobody else does the work meanwhile.
         while not (term.over or self._lifecycle.stop.is_set()):
-            failed = await _once(work, cluster, ends)
+            failed = await _once(work, cluster, term, ends)
             if failed is None:
                 break
             _log.error("the background work failed; while its term lasts, it runs again in %g s", pause, exc_info=failed)
@@ -46,7 +46,7 @@ class Background:
         stop.cancel()
 
 
-async def _once(work: WhileLeading, cluster: pb.ClusterRef, ends: set[asyncio.Future[Any]]) -> BaseException | None:
+async def _once(work: WhileLeading, cluster: pb.ClusterRef, term: Term, ends: set[asyncio.Future[Any]]) -> BaseException | None:
     """Run the work until it returns, fails or must end; return its failure."""
 
     async def begun() -> None:
@@ -54,8 +54,9 @@ async def _once(work: WhileLeading, cluster: pb.ClusterRef, ends: set[asyncio.Fu
         await work(cluster)
 
     running = asyncio.ensure_future(begun())
+    term.tasks.add(running)
     await asyncio.wait({running, *ends}, return_when=asyncio.FIRST_COMPLETED)
-    by_itself = running.done()
+    by_itself = running.done() and not term.over
     running.cancel()
     await asyncio.wait({running})
     if running.cancelled():

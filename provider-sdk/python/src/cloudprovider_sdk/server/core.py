@@ -143,8 +143,8 @@ class Core:
     def _term(self, method: Method, request: Any) -> checks.Term | None:
         """Return a mutation's term, if the provider uses terms at all; raise if the caller is not the current leader."""
         told = pb.CAPABILITY_LEADERSHIP in self._advertised.capabilities
-        # The shape check refuses missing fields.
-        if not (method.mutates and told and request.HasField("cluster") and request.HasField("fencing")):
+        # The shape check refuses missing fields, without which nobody can say who leads.
+        if not (method.mutates and told and request.cluster.uid and request.HasField("fencing")):
             return None
         return self._leadership.term(request.cluster.uid, request.fencing)
 

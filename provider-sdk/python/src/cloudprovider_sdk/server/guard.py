@@ -31,7 +31,10 @@ async def guarded(call: Call, work: Awaitable[T]) -> T:
         if task is None or task.cancelling():
             raise
         raise _internal(call) from cause
-    except Exception as cause:
+    except GeneratorExit:
+        raise
+    except BaseException as cause:
+        # Also of a library that means to end the process: its call gets an answer, and all others go on.
         raise _internal(call) from cause
 
 

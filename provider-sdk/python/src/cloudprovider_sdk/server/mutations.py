@@ -42,7 +42,7 @@ class Mutations:
             if term is not None:
                 # Not of the task: what the method leaves behind when it answers must hear of the end as well.
                 term.give_up.add(call.give_up)
-                _end_with(term, running)
+                term.tasks.add(running)
         if term is not None:
             await asyncio.wait({running, term.ended}, return_when=asyncio.FIRST_COMPLETED)
             if term.over:
@@ -71,14 +71,6 @@ class Mutations:
         self._revisions.accept(subject.cluster, subject.name, subject.revision)
         if self._lanes.busy(subject):
             raise errors.concurrent_operation(subject.name)
-
-
-def _end_with(term: Term, running: asyncio.Task[Any]) -> None:
-    def over(_: asyncio.Future[None]) -> None:
-        running.cancel()
-
-    term.ended.add_done_callback(over)
-    running.add_done_callback(lambda _: term.ended.remove_done_callback(over))
 
 
 async def _run(call: Call, request: Any, empty: Any, work: Work, refused: Refused) -> Any:

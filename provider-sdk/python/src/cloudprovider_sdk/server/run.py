@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
@@ -21,6 +22,7 @@ _log = logging.getLogger("cloudprovider_sdk")
 
 _LAST_WORDS: Final = 1.0
 """How long, in seconds, a mutation that was told to give up may still run."""
+_SPARE_THREADS: Final = 32
 _STEP_DOWN: Final = 2.0
 """How long, in seconds, an idle provider stays for a leader: its host often stops at the same moment, and hands over once the
 provider has heard that it steps down."""
@@ -57,6 +59,11 @@ class Server:
         if options.reflection:
             names = [*provider.service_names, reflection.SERVICE_NAME]
             reflection.enable_server_reflection(names, self._server)  # type: ignore[no-untyped-call]
+        # As many threads as calls may run at once, and some for those that were given up and still hang: asyncio's own pool has
+        # a few, in which a read would wait for eight mutations.
+        advertised = provider.advertised
+        threads = advertised.max_concurrent_reads + advertised.max_concurrent_mutations + _SPARE_THREADS
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads, "cloudprovider"))
         self._file: SocketFile | None = None
         self.endpoint = self._open()
         """The address it listens on, with the real port if port 0 was requested."""

@@ -1,0 +1,64 @@
+//! How often what a Node says of itself may cause a question to the cloud. Whoever is root on a worker may change its Node
+//! all the time, and the account's rate is everybody's.
+//!
+//! In: that a node has changed, and when. Out: how long what this causes has to wait.
+
+use std::{collections::HashMap, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// This many at once, then one after each pause.
+pub const AT_ONCE: u32 = 10;
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// What one node has used up.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Pace(Option<Instant>);
+
+impl Pace {
+    /// How long the question has to wait that a change of the node causes now.
+    pub fn wait(&mut self, now: Instant) -> Duration {
+        let until = self.0.map_or(now, |until| until.max(now)) + PAUSE;
+        // Changes that come while it waits make it wait no longer.
+        self.0 = Some(until.min(now + PAUSE * (AT_ONCE + 1)));
+        until.saturating_duration_since(now + PAUSE * AT_ONCE)
+    }
+
+    /// Whether a question waits for its turn.
+    #[must_use]
+    pub fn is_used_up(self, now: Instant) -> bool {
+        self.0.is_some_and(|until| until > now + PAUSE * AT_ONCE)
+    }
+}
+
+/// Of all nodes, by name.
+#[derive(Debug, Default)]
+pub struct Paces(Mutex<HashMap<String, Pace>>);
+
+impl Paces {
+    /// See [`Pace::wait`].
+    pub fn wait(&self, node: &str, now: Instant) -> Duration {
+        self.0.lock().entry(node.to_owned()).or_default().wait(now)
+    }
+
+    /// Forgets a node that is gone.
+    pub fn forget(&self, node: &str) {
+        self.0.lock().remove(node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_go_at_once_and_then_one_after_each_pause() {
+        let (mut pace, now) = (Pace::default(), Instant::now());
+        let waits: Vec<_> = (0..13).map(|_| pace.wait(now).as_secs()).collect();
+        assert_eq!(waits[..10], [0; 10]);
+        assert_eq!(waits[10..], [10, 20, 20], "however many come meanwhile");
+        assert!(pace.is_used_up(now) && !pace.is_used_up(now + PAUSE * 2));
+        assert_eq!(pace.wait(now + PAUSE * 20), Duration::ZERO, "it recovers");
+    }
+}
