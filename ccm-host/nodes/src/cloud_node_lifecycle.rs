@@ -63,7 +63,7 @@ use ccm_kube::{
     keep::{Keep, KeySet},
     node::{Node, Taint},
 };
-use ccm_reconcile::{Kept, Parts, Registration, Run, pace::Paces, taint, until_cancelled};
+use ccm_reconcile::{Kept, Parts, Registration, Run, pace::NodePaces, taint, until_cancelled};
 pub use decide::is_given_up;
 use decide::is_ready;
 use explain::LifecycleView;
@@ -348,7 +348,7 @@ impl Controller {
     fn follow(&self) {
         let (providers, domains) = (self.parts.providers.clone(), Arc::clone(&self.domains));
         let (joined, listed) = (Arc::clone(&self.joined), Arc::new(AtomicBool::new(false)));
-        let (begun, paces) = (Arc::clone(&listed), Paces::default());
+        let (begun, paces) = (Arc::clone(&listed), NodePaces::default());
         self.parts.nodes.subscribe(move |change| match change {
             Change::Added(node) if begun.load(Ordering::Relaxed) => {
                 joined.lock().insert(node.uid.clone(), Instant::now());

@@ -35,7 +35,7 @@ use ccm_kube::{
 };
 use ccm_reconcile::{
     Kept, Registration,
-    pace::Paces,
+    pace::NodePaces,
     shell::{self, Shell},
 };
 
@@ -55,7 +55,7 @@ struct Controller {
     shell: Shell<String>,
     metrics: CsrMetrics,
     /// How often a node's changes may have the cloud asked.
-    paces: Paces,
+    paces: NodePaces,
 }
 
 impl shell::Controller for Controller {
@@ -68,7 +68,7 @@ impl shell::Controller for Controller {
     const AT_ONCE: usize = 1024;
 
     fn new(shell: Shell<String>, registry: &mut Registry) -> Option<Self> {
-        Some(Self { shell, metrics: CsrMetrics::register(registry), paces: Paces::default() })
+        Some(Self { shell, metrics: CsrMetrics::register(registry), paces: NodePaces::default() })
     }
 
     fn shell(&self) -> &Shell<String> {

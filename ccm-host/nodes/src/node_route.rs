@@ -48,7 +48,7 @@ use ccm_kube::{
 };
 use ccm_reconcile::{
     Kept, OPERATION, Operations, Registration,
-    pace::Paces,
+    pace::NodePaces,
     shell::{self, Shell},
 };
 use condition::Overwritten;
@@ -77,7 +77,7 @@ pub struct Controller {
     clouds: Vec<Cloud>,
     shown: Overwritten,
     /// How often a node's changes may have its routes made anew.
-    paces: Paces,
+    paces: NodePaces,
     /// One permit for each read or write of a Node.
     nodes_at_once: Semaphore,
 }
@@ -145,7 +145,7 @@ impl shell::Controller for Controller {
             runs: Runs::default(),
             clouds: providers.map(|provider| Cloud::new(Arc::clone(provider))).collect(),
             shown: Overwritten::default(),
-            paces: Paces::default(),
+            paces: NodePaces::default(),
             nodes_at_once: Semaphore::new(NODES_AT_ONCE),
             shell,
         })

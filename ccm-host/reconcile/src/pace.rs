@@ -34,9 +34,9 @@ impl Pace {
 
 /// Of all nodes, by name.
 #[derive(Debug, Default)]
-pub struct Paces(Mutex<HashMap<String, Pace>>);
+pub struct NodePaces(Mutex<HashMap<String, Pace>>);
 
-impl Paces {
+impl NodePaces {
     /// See [`Pace::wait`].
     pub fn wait(&self, node: &str, now: Instant) -> Duration {
         self.0.lock().entry(node.to_owned()).or_default().wait(now)
