@@ -14,9 +14,9 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// What one node has used up.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Pace(Option<Instant>);
+pub struct NodePace(Option<Instant>);
 
-impl Pace {
+impl NodePace {
     /// How long the question has to wait that a change of the node causes now.
     pub fn wait(&mut self, now: Instant) -> Duration {
         let until = self.0.map_or(now, |until| until.max(now)) + PAUSE;
@@ -34,10 +34,10 @@ impl Pace {
 
 /// Of all nodes, by name.
 #[derive(Debug, Default)]
-pub struct NodePaces(Mutex<HashMap<String, Pace>>);
+pub struct NodePaces(Mutex<HashMap<String, NodePace>>);
 
 impl NodePaces {
-    /// See [`Pace::wait`].
+    /// See [`NodePace::wait`].
     pub fn wait(&self, node: &str, now: Instant) -> Duration {
         self.0.lock().entry(node.to_owned()).or_default().wait(now)
     }
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn some_go_at_once_and_then_one_after_each_pause() {
-        let (mut pace, now) = (Pace::default(), Instant::now());
+        let (mut pace, now) = (NodePace::default(), Instant::now());
         let waits: Vec<_> = (0..13).map(|_| pace.wait(now).as_secs()).collect();
         assert_eq!(waits[..10], [0; 10]);
         assert_eq!(waits[10..], [10, 20, 20], "however many come meanwhile");

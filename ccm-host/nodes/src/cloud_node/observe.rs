@@ -26,7 +26,7 @@ use ccm_kube::{cache::Change, node::Node, patch::NodeChange, queue::Outcome};
 use ccm_reconcile::{
     Retry, Sweeps,
     node_instance::{self, Found},
-    pace::Pace,
+    pace::NodePace,
 };
 
 /// How long to wait for a provider that has not introduced itself; its introduction requeues the node earlier.
@@ -104,7 +104,7 @@ struct Remembered {
     answered: Option<Answered>,
     untainted: Option<Untainted>,
     /// What its own changes may ask.
-    pace: Pace,
+    pace: NodePace,
 }
 
 /// The last answer about a node.
@@ -390,13 +390,14 @@ impl Controller {
         let nodes = &self.parts.nodes;
         for node in nodes.by_index(key).into_iter().chain(nodes.get(key)) {
             let owner = self.parts.providers.for_node(&node);
+            if !owner.may_be(provider) {
+                continue;
+            }
             let wait = match owner {
                 NodeOwner::Candidates(_) => self.memory.lock().wait(&node.name, Instant::now()),
                 NodeOwner::Provider(_) | NodeOwner::Undecided | NodeOwner::Nobody => Duration::ZERO,
             };
-            if owner.may_be(provider) {
-                self.ask_after(&node, Freshness::NOW, wait);
-            }
+            self.ask_after(&node, Freshness::NOW, wait);
         }
     }
 
