@@ -182,16 +182,24 @@ type mandateKey struct{}
 // begin returns the context of work that is already counted, and the function that ends it.
 func (m *mandate) begin(ctx context.Context) (work context.Context, done context.CancelFunc) {
 	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), mutationBound)
+	end := m.ending(cancel)
+	return context.WithValue(work, mandateKey{}, m), sync.OnceFunc(func() {
+		end()
+		m.life.endMutation()
+	})
+}
+
+// ending has cancel called with the end of leadership, with a stop, or when end is called.
+func (m *mandate) ending(cancel context.CancelFunc) (end context.CancelFunc) {
 	stops := []func() bool{context.AfterFunc(m.life.giveUp, cancel)}
 	if m.term != nil {
 		stops = append(stops, context.AfterFunc(m.term, cancel))
 	}
-	return context.WithValue(work, mandateKey{}, m), sync.OnceFunc(func() {
+	return sync.OnceFunc(func() {
 		for _, stop := range stops {
 			stop()
 		}
 		cancel()
-		m.life.endMutation()
 	})
 }
 
@@ -219,16 +227,7 @@ func Lasting(ctx context.Context) (lasting context.Context, end context.CancelFu
 	if !counted {
 		return lasting, cancel
 	}
-	stops := []func() bool{context.AfterFunc(under.life.giveUp, cancel)}
-	if under.term != nil {
-		stops = append(stops, context.AfterFunc(under.term, cancel))
-	}
-	return lasting, sync.OnceFunc(func() {
-		for _, stop := range stops {
-			stop()
-		}
-		cancel()
-	})
+	return lasting, under.ending(cancel)
 }
 
 // outcome is a method's response or error.
