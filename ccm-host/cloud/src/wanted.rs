@@ -157,6 +157,7 @@ pub(super) fn service_ref(key: &ObjectKey, uid: &str) -> pb::ServiceRef {
 /// The spec, and the wanted metadata.
 pub(super) fn service(service: &Service, fields: &pb::ServiceFields) -> pb::Service {
     let spec = &service.spec;
+    let source_ranges = ranges(service);
     pb::Service {
         r#ref: Some(service_ref(&service.key, &service.uid)),
         labels: pick(&service.labels, &fields.labels),
@@ -164,7 +165,9 @@ pub(super) fn service(service: &Service, fields: &pb::ServiceFields) -> pb::Serv
         ports: spec.ports.iter().map(port).collect(),
         load_balancer_class: spec.load_balancer_class.clone().unwrap_or_default(),
         load_balancer_ip: spec.load_balancer_ip.clone(),
-        source_ranges: ranges(service),
+        source_ranges_are_annotated: !source_ranges.is_empty()
+            && spec.load_balancer_source_ranges.as_ref().is_none_or(Vec::is_empty),
+        source_ranges,
         ip_families: spec.ip_families.iter().map(|family| family_number(family)).collect(),
         ip_family_policy: match spec.ip_family_policy.as_deref() {
             Some("SingleStack") => pb::IpFamilyPolicy::SingleStack,

@@ -424,7 +424,7 @@ func TestAStatusThatIsPassedOnIsNotKept(t *testing.T) {
 	}
 }
 
-// Some providers read the annotation alone, and some refuse both.
+// Some providers refuse ranges in both places, and some look in the spec alone.
 func TestRangesOfTheAnnotationAreNotInTheSpec(t *testing.T) {
 	cloud := newer()
 	var ranges []string
@@ -435,14 +435,16 @@ func TestRangesOfTheAnnotationAreNotInTheSpec(t *testing.T) {
 	client := pb.NewLoadBalancersClient(serve(t, cloud))
 	for at, row := range []struct {
 		annotation string
+		annotated  bool
 		sent, want []string
 	}{
-		{"", []string{"10.0.0.0/8"}, []string{"10.0.0.0/8"}},
-		{"192.0.2.0/24, 10.0.0.0/8", []string{"10.0.0.0/8", "192.0.2.0/24"}, nil},
-		{"192.0.2.0/24", []string{"10.0.0.0/8"}, []string{"10.0.0.0/8"}},
+		{"", false, []string{"10.0.0.0/8"}, []string{"10.0.0.0/8"}},
+		{"192.0.2.7/24, 10.0.0.0/8", true, []string{"10.0.0.0/8", "192.0.2.0/24"}, nil},
+		{"10.0.0.0/8", false, []string{"10.0.0.0/8"}, []string{"10.0.0.0/8"}},
+		{"192.0.2.0/24", false, []string{"10.0.0.0/8"}, []string{"10.0.0.0/8"}},
 	} {
 		request := ensureRequest(fmt.Sprint(at))
-		request.Service.SourceRanges = row.sent
+		request.Service.SourceRanges, request.Service.SourceRangesAreAnnotated = row.sent, row.annotated
 		request.Service.Annotations = map[string]string{v1.AnnotationLoadBalancerSourceRangesKey: row.annotation}
 		if _, err := client.EnsureLoadBalancer(soon(t), request); err != nil || !slices.Equal(ranges, row.want) {
 			t.Error(row, ranges, err)

@@ -250,20 +250,11 @@ func deletionOf(time *timestamppb.Timestamp) *metav1.Time {
 	return new(timeOf(time))
 }
 
-// specRanges are the source ranges of the spec. The host sends those of the annotation in their place, which some providers do
-// not read, others refuse beside the spec's, and whoever reads it finds.
+// specRanges are the source ranges of the spec. The host sends those of the annotation if it has none: some providers refuse
+// ranges in both places, others look in the spec alone.
 func specRanges(service *pb.Service) []string {
-	ranges := service.GetSourceRanges()
-	named := strings.Split(service.GetAnnotations()[v1.AnnotationLoadBalancerSourceRangesKey], ",")
-	for at := range named {
-		named[at] = strings.TrimSpace(named[at])
-	}
-	if len(ranges) > 0 && sameElements(named, ranges) {
+	if service.GetSourceRangesAreAnnotated() {
 		return nil
 	}
-	return ranges
-}
-
-func sameElements(a, b []string) bool {
-	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
+	return service.GetSourceRanges()
 }

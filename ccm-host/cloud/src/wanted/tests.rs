@@ -215,15 +215,21 @@ fn source_ranges_are_canonical_and_never_lost() {
         if let Some(text) = annotation {
             object = object.with_annotation(SOURCE_RANGES, text);
         }
-        service(&object, &pb::ServiceFields::default()).source_ranges
+        let sent = service(&object, &pb::ServiceFields::default());
+        (sent.source_ranges.join(" "), sent.source_ranges_are_annotated)
     };
+    let of_spec = |ranges: &str| (ranges.to_owned(), false);
+    let of_annotation = |ranges: &str| (ranges.to_owned(), true);
     assert_eq!(
         ranges(Some(&["10.1.2.3/8", "10.0.0.0/8", " 192.0.2.0/24 "]), Some("x")),
-        ["10.0.0.0/8", "192.0.2.0/24"]
+        of_spec("10.0.0.0/8 192.0.2.0/24")
     );
-    assert_eq!(ranges(Some(&[]), Some("10.0.0.0/8, 172.16.0.0/12")), ["10.0.0.0/8", "172.16.0.0/12"]);
-    assert_eq!(ranges(None, Some("  ")), [""; 0]);
-    assert_eq!(ranges(Some(&["not a range"]), None), ["not a range"]);
+    assert_eq!(ranges(Some(&["10.0.0.0/8"]), Some("10.0.0.0/8")), of_spec("10.0.0.0/8"));
+    let annotated = Some("10.0.0.0/8, 172.16.0.0/12");
+    assert_eq!(ranges(Some(&[]), annotated), of_annotation("10.0.0.0/8 172.16.0.0/12"));
+    assert_eq!(ranges(None, Some("  ")), of_spec(""));
+    assert_eq!(ranges(Some(&["not a range"]), None), of_spec("not a range"));
+    assert_eq!(ranges(None, Some("not a range")), of_annotation("not a range"));
 }
 
 proptest! {

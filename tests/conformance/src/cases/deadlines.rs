@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cloudprovider_proto::{
     discovery::v1::{GetInfoRequest, discovery_client::DiscoveryClient},
-    v1alpha1::{GetStatusRequest, instances_client::InstancesClient},
+    v1alpha1::{ErrorReason, GetStatusRequest, instances_client::InstancesClient},
 };
 use futures::future::{LocalBoxFuture, join_all};
 use tonic::{Code, Status};
@@ -20,7 +20,7 @@ use crate::{
     provider::{in_words, no_answer},
     scenario::Variables,
     target::WireError,
-    trial::{By, Rpc, Trial, failed, good, within},
+    trial::{By, Rpc, Trial, failed, good, reason_of, within},
 };
 
 const RULE: &[&str] = &["deadline-honoured"];
@@ -113,9 +113,11 @@ fn in_time(what: &str, deadline: Duration, answer: Result<(), Status>) -> Outcom
         Some(WireError::Reset(reason)) => ("HTTP/2, no gRPC status", *reason == h2::Reason::CANCEL),
         Some(WireError::NoAnswer(_)) => ("HTTP/2: neither a status nor a reset of the stream", false),
         Some(_) => ("the connection", false),
+        // What a cloud throttles can be refused as soon as its turn is known to come too late.
+        None if reason_of(&status) == Some(ErrorReason::RateLimited) => return Ok(()),
         None => ("gRPC status", matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled)),
     };
-    let ways = "OK, DEADLINE_EXCEEDED or CANCELLED as gRPC status, or a reset of the stream with CANCEL";
+    let ways = "OK, DEADLINE_EXCEEDED, CANCELLED or RATE_LIMITED as gRPC status, or a reset of the stream with CANCEL";
     let expected = || format!("{what} with deadline {deadline:?}: {ways}");
     if honoured { Ok(()) } else { Err(failed(expected(), format!("{layer}: {}", in_words(&status)))) }
 }
@@ -201,4 +203,32 @@ async fn give_up(t: &Trial, calls: u32, after: Duration) {
         drop(tokio::time::timeout(after, call).await);
     });
     join_all(given_up).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use tonic_types::{ErrorDetails, StatusExt as _};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_in_time_is_the_deadlines_or_the_clouds() {
+        let of = |code, reason: &str| {
+            let details =
+                ErrorDetails::with_error_info(reason, cloudprovider_proto::ERROR_DOMAIN, HashMap::new());
+            Err(Status::with_error_details(code, "x", details))
+        };
+        for (answer, honoured) in [
+            (Ok(()), true),
+            (Err(Status::deadline_exceeded("x")), true),
+            (of(Code::ResourceExhausted, "RATE_LIMITED"), true),
+            (of(Code::Unavailable, "CLOUD_API_UNAVAILABLE"), false),
+            (Err(Status::resource_exhausted("x")), false),
+        ] {
+            let seen = format!("{answer:?}");
+            assert_eq!(in_time("X", Duration::from_millis(1), answer).is_ok(), honoured, "{seen}");
+        }
+    }
 }

@@ -403,9 +403,12 @@ type Service struct {
 	// Finalizers, in the Service's order, if wanted. Digests exclude them: adding or removing one causes no call.
 	Finalizers []string `protobuf:"bytes,19,rep,name=finalizers,proto3" json:"finalizers,omitempty"`
 	// The Service's deletion timestamp, if wanted; absent if it is not being deleted. Digests exclude it.
-	DeletionTime  *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=deletion_time,json=deletionTime,proto3" json:"deletion_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	DeletionTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=deletion_time,json=deletionTime,proto3" json:"deletion_time,omitempty"`
+	// True: `source_ranges` are those of the annotation, and the spec has none. Only who shows the Service to code that looks in
+	// both places needs to know.
+	SourceRangesAreAnnotated bool `protobuf:"varint,21,opt,name=source_ranges_are_annotated,json=sourceRangesAreAnnotated,proto3" json:"source_ranges_are_annotated,omitempty"`
+	unknownFields            protoimpl.UnknownFields
+	sizeCache                protoimpl.SizeCache
 }
 
 func (x *Service) Reset() {
@@ -576,6 +579,13 @@ func (x *Service) GetDeletionTime() *timestamppb.Timestamp {
 		return x.DeletionTime
 	}
 	return nil
+}
+
+func (x *Service) GetSourceRangesAreAnnotated() bool {
+	if x != nil {
+		return x.SourceRangesAreAnnotated
+	}
+	return false
 }
 
 // ServicePort is one port of a Service.
@@ -996,7 +1006,7 @@ const file_ccm_cloudprovider_v1alpha1_service_proto_rawDesc = "" +
 	"ServiceRef\x12'\n" +
 	"\tnamespace\x18\x01 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\xfd\x01R\tnamespace\x12\x1d\n" +
 	"\x04name\x18\x02 \x01(\tB\t\x9a\xdb\x18\x05\b\x01\x10\xfd\x01R\x04name\x12\x1a\n" +
-	"\x03uid\x18\x03 \x01(\tB\b\x9a\xdb\x18\x04\b\x01\x10@R\x03uid\"\x84\v\n" +
+	"\x03uid\x18\x03 \x01(\tB\b\x9a\xdb\x18\x04\b\x01\x10@R\x03uid\"\xc3\v\n" +
 	"\aService\x12@\n" +
 	"\x03ref\x18\x01 \x01(\v2&.ccm.cloudprovider.v1alpha1.ServiceRefB\x06\x9a\xdb\x18\x02\b\x01R\x03ref\x12G\n" +
 	"\x06labels\x18\x02 \x03(\v2/.ccm.cloudprovider.v1alpha1.Service.LabelsEntryR\x06labels\x12V\n" +
@@ -1022,7 +1032,8 @@ const file_ccm_cloudprovider_v1alpha1_service_proto_rawDesc = "" +
 	"\n" +
 	"finalizers\x18\x13 \x03(\tR\n" +
 	"finalizers\x12?\n" +
-	"\rdeletion_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\fdeletionTime\x1a9\n" +
+	"\rdeletion_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\fdeletionTime\x12=\n" +
+	"\x1bsource_ranges_are_annotated\x18\x15 \x01(\bR\x18sourceRangesAreAnnotated\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +

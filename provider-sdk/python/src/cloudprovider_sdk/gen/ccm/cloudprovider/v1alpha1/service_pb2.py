@@ -28,7 +28,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(ccm/cloudprovider/v1alpha1/service.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a/ccm/cloudprovider/v1alpha1/cloud_provider.proto\x1a(ccm/cloudprovider/v1alpha1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"Z\n\nServiceRef\x12\x1c\n\tnamespace\x18\x01 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\xfd\x01\x12\x17\n\x04name\x18\x02 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\xfd\x01\x12\x15\n\x03uid\x18\x03 \x01(\tB\x08\x9a\xdb\x18\x04\x08\x01\x10@\"\xcc\x08\n\x07Service\x12;\n\x03ref\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ServiceRefB\x06\x9a\xdb\x18\x02\x08\x01\x12?\n\x06labels\x18\x02 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.Service.LabelsEntry\x12I\n\x0b\x61nnotations\x18\x03 \x03(\x0b\x32\x34.ccm.cloudprovider.v1alpha1.Service.AnnotationsEntry\x12\x36\n\x05ports\x18\x04 \x03(\x0b\x32\'.ccm.cloudprovider.v1alpha1.ServicePort\x12\x1b\n\x13load_balancer_class\x18\x05 \x01(\t\x12\x18\n\x10load_balancer_ip\x18\x06 \x01(\t\x12\x15\n\rsource_ranges\x18\x07 \x03(\t\x12\x39\n\x0bip_families\x18\x08 \x03(\x0e\x32$.ccm.cloudprovider.v1alpha1.IpFamily\x12\x44\n\x10ip_family_policy\x18\t \x01(\x0e\x32*.ccm.cloudprovider.v1alpha1.IpFamilyPolicy\x12\x13\n\x0b\x63luster_ips\x18\n \x03(\t\x12\x14\n\x0c\x65xternal_ips\x18\x0b \x03(\t\x12\x35\n\x12\x63lient_ip_affinity\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12J\n\x17\x65xternal_traffic_policy\x18\r \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.TrafficPolicy\x12J\n\x17internal_traffic_policy\x18\x0e \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.TrafficPolicy\x12\x1e\n\x16health_check_node_port\x18\x0f \x01(\x05\x12 \n\x13\x61llocate_node_ports\x18\x10 \x01(\x08H\x00\x88\x01\x01\x12@\n\x07ingress\x18\x11 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.LoadBalancerIngress\x12\x31\n\rcreation_time\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nfinalizers\x18\x13 \x03(\t\x12\x31\n\rdeletion_time\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x16\n\x14_allocate_node_ports\"\xd3\x01\n\x0bServicePort\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x36\n\x08protocol\x18\x02 \x01(\x0e\x32$.ccm.cloudprovider.v1alpha1.Protocol\x12\x14\n\x0c\x61pp_protocol\x18\x03 \x01(\t\x12\x0c\n\x04port\x18\x04 \x01(\x05\x12\x11\n\tnode_port\x18\x05 \x01(\x05\x12\x1c\n\x12target_port_number\x18\x06 \x01(\x05H\x00\x12\x1a\n\x10target_port_name\x18\x07 \x01(\tH\x00\x42\r\n\x0btarget_port\"~\n\x10ServiceCondition\x12\x0c\n\x04type\x18\x01 \x01(\t\x12;\n\x06status\x18\x02 \x01(\x0e\x32+.ccm.cloudprovider.v1alpha1.ConditionStatus\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\"\xf3\x01\n\rServiceWrites\x12O\n\x0b\x61nnotations\x18\x01 \x03(\x0b\x32:.ccm.cloudprovider.v1alpha1.ServiceWrites.AnnotationsEntry\x12\x1b\n\x13removed_annotations\x18\x02 \x03(\t\x12@\n\nconditions\x18\x03 \x03(\x0b\x32,.ccm.cloudprovider.v1alpha1.ServiceCondition\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa6\x01\n\x13LoadBalancerIngress\x12\n\n\x02ip\x18\x01 \x01(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\x12:\n\x07ip_mode\x18\x03 \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.IngressIpMode\x12\x35\n\x05ports\x18\x04 \x03(\x0b\x32&.ccm.cloudprovider.v1alpha1.PortStatus\"a\n\nPortStatus\x12\x0c\n\x04port\x18\x01 \x01(\x05\x12\x36\n\x08protocol\x18\x02 \x01(\x0e\x32$.ccm.cloudprovider.v1alpha1.Protocol\x12\r\n\x05\x65rror\x18\x03 \x01(\t*[\n\x08Protocol\x12\x18\n\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x10\n\x0cPROTOCOL_TCP\x10\x01\x12\x10\n\x0cPROTOCOL_UDP\x10\x02\x12\x11\n\rPROTOCOL_SCTP\x10\x03*M\n\x08IpFamily\x12\x19\n\x15IP_FAMILY_UNSPECIFIED\x10\x00\x12\x12\n\x0eIP_FAMILY_IPV4\x10\x01\x12\x12\n\x0eIP_FAMILY_IPV6\x10\x02*\xa6\x01\n\x0eIpFamilyPolicy\x12 \n\x1cIP_FAMILY_POLICY_UNSPECIFIED\x10\x00\x12!\n\x1dIP_FAMILY_POLICY_SINGLE_STACK\x10\x01\x12&\n\"IP_FAMILY_POLICY_PREFER_DUAL_STACK\x10\x02\x12\'\n#IP_FAMILY_POLICY_REQUIRE_DUAL_STACK\x10\x03*e\n\rTrafficPolicy\x12\x1e\n\x1aTRAFFIC_POLICY_UNSPECIFIED\x10\x00\x12\x1a\n\x16TRAFFIC_POLICY_CLUSTER\x10\x01\x12\x18\n\x14TRAFFIC_POLICY_LOCAL\x10\x02*d\n\rIngressIpMode\x12\x1f\n\x1bINGRESS_IP_MODE_UNSPECIFIED\x10\x00\x12\x17\n\x13INGRESS_IP_MODE_VIP\x10\x01\x12\x19\n\x15INGRESS_IP_MODE_PROXY\x10\x02\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(ccm/cloudprovider/v1alpha1/service.proto\x12\x1a\x63\x63m.cloudprovider.v1alpha1\x1a/ccm/cloudprovider/v1alpha1/cloud_provider.proto\x1a(ccm/cloudprovider/v1alpha1/options.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"Z\n\nServiceRef\x12\x1c\n\tnamespace\x18\x01 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\xfd\x01\x12\x17\n\x04name\x18\x02 \x01(\tB\t\x9a\xdb\x18\x05\x08\x01\x10\xfd\x01\x12\x15\n\x03uid\x18\x03 \x01(\tB\x08\x9a\xdb\x18\x04\x08\x01\x10@\"\xf1\x08\n\x07Service\x12;\n\x03ref\x18\x01 \x01(\x0b\x32&.ccm.cloudprovider.v1alpha1.ServiceRefB\x06\x9a\xdb\x18\x02\x08\x01\x12?\n\x06labels\x18\x02 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.Service.LabelsEntry\x12I\n\x0b\x61nnotations\x18\x03 \x03(\x0b\x32\x34.ccm.cloudprovider.v1alpha1.Service.AnnotationsEntry\x12\x36\n\x05ports\x18\x04 \x03(\x0b\x32\'.ccm.cloudprovider.v1alpha1.ServicePort\x12\x1b\n\x13load_balancer_class\x18\x05 \x01(\t\x12\x18\n\x10load_balancer_ip\x18\x06 \x01(\t\x12\x15\n\rsource_ranges\x18\x07 \x03(\t\x12\x39\n\x0bip_families\x18\x08 \x03(\x0e\x32$.ccm.cloudprovider.v1alpha1.IpFamily\x12\x44\n\x10ip_family_policy\x18\t \x01(\x0e\x32*.ccm.cloudprovider.v1alpha1.IpFamilyPolicy\x12\x13\n\x0b\x63luster_ips\x18\n \x03(\t\x12\x14\n\x0c\x65xternal_ips\x18\x0b \x03(\t\x12\x35\n\x12\x63lient_ip_affinity\x18\x0c \x01(\x0b\x32\x19.google.protobuf.Duration\x12J\n\x17\x65xternal_traffic_policy\x18\r \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.TrafficPolicy\x12J\n\x17internal_traffic_policy\x18\x0e \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.TrafficPolicy\x12\x1e\n\x16health_check_node_port\x18\x0f \x01(\x05\x12 \n\x13\x61llocate_node_ports\x18\x10 \x01(\x08H\x00\x88\x01\x01\x12@\n\x07ingress\x18\x11 \x03(\x0b\x32/.ccm.cloudprovider.v1alpha1.LoadBalancerIngress\x12\x31\n\rcreation_time\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nfinalizers\x18\x13 \x03(\t\x12\x31\n\rdeletion_time\x18\x14 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x1bsource_ranges_are_annotated\x18\x15 \x01(\x08\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x16\n\x14_allocate_node_ports\"\xd3\x01\n\x0bServicePort\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x36\n\x08protocol\x18\x02 \x01(\x0e\x32$.ccm.cloudprovider.v1alpha1.Protocol\x12\x14\n\x0c\x61pp_protocol\x18\x03 \x01(\t\x12\x0c\n\x04port\x18\x04 \x01(\x05\x12\x11\n\tnode_port\x18\x05 \x01(\x05\x12\x1c\n\x12target_port_number\x18\x06 \x01(\x05H\x00\x12\x1a\n\x10target_port_name\x18\x07 \x01(\tH\x00\x42\r\n\x0btarget_port\"~\n\x10ServiceCondition\x12\x0c\n\x04type\x18\x01 \x01(\t\x12;\n\x06status\x18\x02 \x01(\x0e\x32+.ccm.cloudprovider.v1alpha1.ConditionStatus\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\"\xf3\x01\n\rServiceWrites\x12O\n\x0b\x61nnotations\x18\x01 \x03(\x0b\x32:.ccm.cloudprovider.v1alpha1.ServiceWrites.AnnotationsEntry\x12\x1b\n\x13removed_annotations\x18\x02 \x03(\t\x12@\n\nconditions\x18\x03 \x03(\x0b\x32,.ccm.cloudprovider.v1alpha1.ServiceCondition\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa6\x01\n\x13LoadBalancerIngress\x12\n\n\x02ip\x18\x01 \x01(\t\x12\x10\n\x08hostname\x18\x02 \x01(\t\x12:\n\x07ip_mode\x18\x03 \x01(\x0e\x32).ccm.cloudprovider.v1alpha1.IngressIpMode\x12\x35\n\x05ports\x18\x04 \x03(\x0b\x32&.ccm.cloudprovider.v1alpha1.PortStatus\"a\n\nPortStatus\x12\x0c\n\x04port\x18\x01 \x01(\x05\x12\x36\n\x08protocol\x18\x02 \x01(\x0e\x32$.ccm.cloudprovider.v1alpha1.Protocol\x12\r\n\x05\x65rror\x18\x03 \x01(\t*[\n\x08Protocol\x12\x18\n\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x10\n\x0cPROTOCOL_TCP\x10\x01\x12\x10\n\x0cPROTOCOL_UDP\x10\x02\x12\x11\n\rPROTOCOL_SCTP\x10\x03*M\n\x08IpFamily\x12\x19\n\x15IP_FAMILY_UNSPECIFIED\x10\x00\x12\x12\n\x0eIP_FAMILY_IPV4\x10\x01\x12\x12\n\x0eIP_FAMILY_IPV6\x10\x02*\xa6\x01\n\x0eIpFamilyPolicy\x12 \n\x1cIP_FAMILY_POLICY_UNSPECIFIED\x10\x00\x12!\n\x1dIP_FAMILY_POLICY_SINGLE_STACK\x10\x01\x12&\n\"IP_FAMILY_POLICY_PREFER_DUAL_STACK\x10\x02\x12\'\n#IP_FAMILY_POLICY_REQUIRE_DUAL_STACK\x10\x03*e\n\rTrafficPolicy\x12\x1e\n\x1aTRAFFIC_POLICY_UNSPECIFIED\x10\x00\x12\x1a\n\x16TRAFFIC_POLICY_CLUSTER\x10\x01\x12\x18\n\x14TRAFFIC_POLICY_LOCAL\x10\x02*d\n\rIngressIpMode\x12\x1f\n\x1bINGRESS_IP_MODE_UNSPECIFIED\x10\x00\x12\x17\n\x13INGRESS_IP_MODE_VIP\x10\x01\x12\x19\n\x15INGRESS_IP_MODE_PROXY\x10\x02\x42j\n\x1a\x63\x63m.cloudprovider.v1alpha1P\x01ZJcloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1;cloudproviderv1alpha1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,34 +50,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SERVICE'].fields_by_name['ref']._serialized_options = b'\232\333\030\002\010\001'
   _globals['_SERVICEWRITES_ANNOTATIONSENTRY']._loaded_options = None
   _globals['_SERVICEWRITES_ANNOTATIONSENTRY']._serialized_options = b'8\001'
-  _globals['_PROTOCOL']._serialized_start=2279
-  _globals['_PROTOCOL']._serialized_end=2370
-  _globals['_IPFAMILY']._serialized_start=2372
-  _globals['_IPFAMILY']._serialized_end=2449
-  _globals['_IPFAMILYPOLICY']._serialized_start=2452
-  _globals['_IPFAMILYPOLICY']._serialized_end=2618
-  _globals['_TRAFFICPOLICY']._serialized_start=2620
-  _globals['_TRAFFICPOLICY']._serialized_end=2721
-  _globals['_INGRESSIPMODE']._serialized_start=2723
-  _globals['_INGRESSIPMODE']._serialized_end=2823
+  _globals['_PROTOCOL']._serialized_start=2316
+  _globals['_PROTOCOL']._serialized_end=2407
+  _globals['_IPFAMILY']._serialized_start=2409
+  _globals['_IPFAMILY']._serialized_end=2486
+  _globals['_IPFAMILYPOLICY']._serialized_start=2489
+  _globals['_IPFAMILYPOLICY']._serialized_end=2655
+  _globals['_TRAFFICPOLICY']._serialized_start=2657
+  _globals['_TRAFFICPOLICY']._serialized_end=2758
+  _globals['_INGRESSIPMODE']._serialized_start=2760
+  _globals['_INGRESSIPMODE']._serialized_end=2860
   _globals['_SERVICEREF']._serialized_start=228
   _globals['_SERVICEREF']._serialized_end=318
   _globals['_SERVICE']._serialized_start=321
-  _globals['_SERVICE']._serialized_end=1421
-  _globals['_SERVICE_LABELSENTRY']._serialized_start=1300
-  _globals['_SERVICE_LABELSENTRY']._serialized_end=1345
-  _globals['_SERVICE_ANNOTATIONSENTRY']._serialized_start=1347
-  _globals['_SERVICE_ANNOTATIONSENTRY']._serialized_end=1397
-  _globals['_SERVICEPORT']._serialized_start=1424
-  _globals['_SERVICEPORT']._serialized_end=1635
-  _globals['_SERVICECONDITION']._serialized_start=1637
-  _globals['_SERVICECONDITION']._serialized_end=1763
-  _globals['_SERVICEWRITES']._serialized_start=1766
-  _globals['_SERVICEWRITES']._serialized_end=2009
-  _globals['_SERVICEWRITES_ANNOTATIONSENTRY']._serialized_start=1347
-  _globals['_SERVICEWRITES_ANNOTATIONSENTRY']._serialized_end=1397
-  _globals['_LOADBALANCERINGRESS']._serialized_start=2012
-  _globals['_LOADBALANCERINGRESS']._serialized_end=2178
-  _globals['_PORTSTATUS']._serialized_start=2180
-  _globals['_PORTSTATUS']._serialized_end=2277
+  _globals['_SERVICE']._serialized_end=1458
+  _globals['_SERVICE_LABELSENTRY']._serialized_start=1337
+  _globals['_SERVICE_LABELSENTRY']._serialized_end=1382
+  _globals['_SERVICE_ANNOTATIONSENTRY']._serialized_start=1384
+  _globals['_SERVICE_ANNOTATIONSENTRY']._serialized_end=1434
+  _globals['_SERVICEPORT']._serialized_start=1461
+  _globals['_SERVICEPORT']._serialized_end=1672
+  _globals['_SERVICECONDITION']._serialized_start=1674
+  _globals['_SERVICECONDITION']._serialized_end=1800
+  _globals['_SERVICEWRITES']._serialized_start=1803
+  _globals['_SERVICEWRITES']._serialized_end=2046
+  _globals['_SERVICEWRITES_ANNOTATIONSENTRY']._serialized_start=1384
+  _globals['_SERVICEWRITES_ANNOTATIONSENTRY']._serialized_end=1434
+  _globals['_LOADBALANCERINGRESS']._serialized_start=2049
+  _globals['_LOADBALANCERINGRESS']._serialized_end=2215
+  _globals['_PORTSTATUS']._serialized_start=2217
+  _globals['_PORTSTATUS']._serialized_end=2314
 # @@protoc_insertion_point(module_scope)

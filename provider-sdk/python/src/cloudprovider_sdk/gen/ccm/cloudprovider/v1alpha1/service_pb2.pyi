@@ -248,6 +248,7 @@ class Service(_message.Message):
     CREATION_TIME_FIELD_NUMBER: _builtins.int
     FINALIZERS_FIELD_NUMBER: _builtins.int
     DELETION_TIME_FIELD_NUMBER: _builtins.int
+    SOURCE_RANGES_ARE_ANNOTATED_FIELD_NUMBER: _builtins.int
     load_balancer_class: _builtins.str
     """`spec.loadBalancerClass`; may be empty."""
     load_balancer_ip: _builtins.str
@@ -262,6 +263,10 @@ class Service(_message.Message):
     """The port on which a node reports whether it has endpoints; 0 if there is none. Only with external policy LOCAL."""
     allocate_node_ports: _builtins.bool
     """False: the Service has no node ports; reach the pods in another way, or refuse with UNSUPPORTED_FEATURE."""
+    source_ranges_are_annotated: _builtins.bool
+    """True: `source_ranges` are those of the annotation, and the spec has none. Only who shows the Service to code that looks in
+    both places needs to know.
+    """
     @_builtins.property
     def ref(self) -> Global___ServiceRef:
         """Required."""
@@ -337,10 +342,11 @@ class Service(_message.Message):
         creation_time: _timestamp_pb2.Timestamp | None = ...,
         finalizers: _abc.Iterable[_builtins.str] | None = ...,
         deletion_time: _timestamp_pb2.Timestamp | None = ...,
+        source_ranges_are_annotated: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_allocate_node_ports", b"_allocate_node_ports", "allocate_node_ports", b"allocate_node_ports", "client_ip_affinity", b"client_ip_affinity", "creation_time", b"creation_time", "deletion_time", b"deletion_time", "ref", b"ref"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allocate_node_ports", b"_allocate_node_ports", "allocate_node_ports", b"allocate_node_ports", "annotations", b"annotations", "client_ip_affinity", b"client_ip_affinity", "cluster_ips", b"cluster_ips", "creation_time", b"creation_time", "deletion_time", b"deletion_time", "external_ips", b"external_ips", "external_traffic_policy", b"external_traffic_policy", "finalizers", b"finalizers", "health_check_node_port", b"health_check_node_port", "ingress", b"ingress", "internal_traffic_policy", b"internal_traffic_policy", "ip_families", b"ip_families", "ip_family_policy", b"ip_family_policy", "labels", b"labels", "load_balancer_class", b"load_balancer_class", "load_balancer_ip", b"load_balancer_ip", "ports", b"ports", "ref", b"ref", "source_ranges", b"source_ranges"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allocate_node_ports", b"_allocate_node_ports", "allocate_node_ports", b"allocate_node_ports", "annotations", b"annotations", "client_ip_affinity", b"client_ip_affinity", "cluster_ips", b"cluster_ips", "creation_time", b"creation_time", "deletion_time", b"deletion_time", "external_ips", b"external_ips", "external_traffic_policy", b"external_traffic_policy", "finalizers", b"finalizers", "health_check_node_port", b"health_check_node_port", "ingress", b"ingress", "internal_traffic_policy", b"internal_traffic_policy", "ip_families", b"ip_families", "ip_family_policy", b"ip_family_policy", "labels", b"labels", "load_balancer_class", b"load_balancer_class", "load_balancer_ip", b"load_balancer_ip", "ports", b"ports", "ref", b"ref", "source_ranges", b"source_ranges", "source_ranges_are_annotated", b"source_ranges_are_annotated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__allocate_node_ports: _TypeAlias = _typing.Literal["allocate_node_ports"]  # noqa: Y015
     _WhichOneofArgType__allocate_node_ports: _TypeAlias = _typing.Literal["_allocate_node_ports", b"_allocate_node_ports"]  # noqa: Y015
