@@ -388,6 +388,7 @@ impl LoadBalancers for Balancers {
         let service = &request.service.clone().unwrap_or_default();
         let (reference, until) = (reference(service)?, Deadline::of_change(ctx));
         let asked = Asked { ctx, request: &request, cluster, service, reference, until };
+        self.network.begin(request.fencing.as_ref());
         if let Some(answer) = network::still_starting(self, &asked).await? {
             return Ok(answer);
         }
@@ -403,6 +404,7 @@ impl LoadBalancers for Balancers {
         request: BatchUpdateLoadBalancersRequest,
     ) -> Result<BatchUpdateLoadBalancersResponse> {
         let until = Deadline::of_change(ctx);
+        self.network.begin(request.fencing.as_ref());
         let backends = request.backends.unwrap_or_default();
         let nodes: Vec<_> = backends.nodes.iter().collect();
         let cluster = request.cluster.unwrap_or_default();

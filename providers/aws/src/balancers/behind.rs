@@ -17,8 +17,8 @@ use crate::instances;
 
 /// How soon to look whether AWS takes an instance.
 const UNTIL_IT_RUNS: Duration = Duration::from_secs(15);
-/// The same where somebody has stopped it, perhaps for days.
-const UNTIL_IT_IS_STARTED: Duration = Duration::from_secs(300);
+/// The same where somebody has stopped it, perhaps for days, or has to do something about it.
+const WHILE_A_PERSON_IS_NEEDED: Duration = Duration::from_secs(300);
 
 /// The instances of the Service's nodes.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -56,6 +56,10 @@ pub(super) struct Behind<'a> {
     waiting: BTreeSet<String>,
     /// Those that run, and that AWS names when it refuses a call.
     refused: BTreeSet<String>,
+    /// Those of them that are in another network.
+    elsewhere: BTreeSet<String>,
+    /// Those for which a group has no room, and what AWS said.
+    too_many: (BTreeSet<String>, Option<Failure>),
 }
 
 impl<'a> Behind<'a> {
@@ -70,8 +74,17 @@ impl<'a> Behind<'a> {
 
     /// With what was read of the nodes' instances.
     fn knowing(of: &'a Balancers, nodes: Vec<&'a NodeRef>, hosts: Arc<Nodes>, until: Deadline) -> Self {
-        let (backends, waiting, refused) = (Backends::default(), BTreeSet::new(), BTreeSet::new());
-        let mut behind = Self { of, nodes, until, hosts, backends, waiting, refused };
+        let mut behind = Self {
+            of,
+            nodes,
+            until,
+            hosts,
+            backends: Backends::default(),
+            waiting: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            elsewhere: BTreeSet::new(),
+            too_many: (BTreeSet::new(), None),
+        };
         behind.look();
         behind
     }
@@ -101,11 +114,12 @@ impl<'a> Behind<'a> {
         let (all, young) = (instances_of(self.of, &self.nodes), instances_of(self.of, &young));
         let state = |id: &String| self.state(id);
         let is_not_taken = |id: &&String| state(id) != State::Running || self.refused.contains(*id);
-        let not_now: BTreeSet<_> = all.iter().filter(is_not_taken).cloned().collect();
+        let mut not_now: BTreeSet<_> = all.iter().filter(is_not_taken).cloned().collect();
         // Of a young node's instance EC2 may not know yet.
         let waits =
             |id: &&String| state(id) != State::Gone || young.contains(*id) || self.refused.contains(*id);
         self.waiting = not_now.iter().filter(waits).cloned().collect();
+        not_now.extend(self.too_many.0.iter().cloned());
         self.backends = Backends { all, not_now };
     }
 
@@ -122,6 +136,9 @@ impl<'a> Behind<'a> {
         let named = instances::ids_in(words);
         let refused = targets.iter().filter(|id| named.contains(&***id) && self.state(id) == State::Running);
         let refused: Vec<_> = refused.cloned().collect();
+        if words.contains("VPC") {
+            self.elsewhere.extend(refused.iter().cloned());
+        }
         self.refused.extend(refused);
         self.look();
         if self.backends.not_now.len() == before {
@@ -131,6 +148,18 @@ impl<'a> Behind<'a> {
             return Err(Stop::Later(later(UNTIL_IT_RUNS, "TARGETS_REFUSED", &message)));
         }
         Ok(())
+    }
+
+    /// A group has no room for these: what it has serves all the same.
+    pub(super) fn no_room(&mut self, targets: &[String], failure: Failure) {
+        self.too_many.0.extend(targets.iter().cloned());
+        self.too_many.1.get_or_insert(failure);
+        self.look();
+    }
+
+    /// Whether there was room for all of them.
+    pub(super) fn room(&self) -> Result<(), Stop> {
+        self.too_many.1.as_ref().map_or(Ok(()), |failure| Err(Stop::of(failure)))
     }
 
     /// Whether EC2 says of all that they run. It may have forgotten the others for a while.
@@ -156,8 +185,9 @@ impl<'a> Behind<'a> {
             "{} instances do not run, or AWS does not take them yet, for example {first}",
             waiting.len()
         );
-        let is_stopped = waiting.iter().all(|id| self.state(id) == State::Stopped);
-        let soon = if is_stopped { UNTIL_IT_IS_STARTED } else { UNTIL_IT_RUNS };
+        let is_for_a_person = |id: &String| self.state(id) == State::Stopped || self.elsewhere.contains(id);
+        let all = waiting.iter().all(|id| is_for_a_person(id));
+        let soon = if all { WHILE_A_PERSON_IS_NEEDED } else { UNTIL_IT_RUNS };
         Some(later(soon, "WAITING_FOR_INSTANCES", &message))
     }
 }

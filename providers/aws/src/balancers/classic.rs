@@ -22,12 +22,13 @@ use futures::StreamExt as _;
 use super::behind::Behind;
 use super::own_group::OwnGroup;
 use super::service::{Annotations, Texts, missing, node_labels};
-use super::told::{Whose, digest_tags, is_whole, whose};
+use super::told::{Whose, digest_tags, is_outdated, is_whole, whose};
 use super::{
     AT_ONCE, Asked, Balancers, Nodes, Outcome, absence_is_fine, names, reference, rules, service_of, subnets,
     uid_of,
 };
 use crate::api::{Deadline, Failure, Stop, later};
+use crate::cloud::Cloud;
 pub(super) use plan::Balancer;
 use plan::{Place, Step};
 use wanted::Wanted;
@@ -73,12 +74,21 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
     if let Some(found) = actual {
         asked.may_change(cloud, found.internal, wanted.internal, &found.tags)?;
         found.attributes = read::attributes(cloud, &found.name, until).await?;
+        if is_outdated(&found.tags, &asked.request.desired_digest) {
+            Stop::if_cancelled(asked.ctx)?;
+            apply::tag(cloud, &found.name, &digest_tags(""), until).await?;
+            found.tags.extend(digest_tags(""));
+        }
     }
     let before = actual.as_ref().map(|found| found.groups.clone()).unwrap_or_default();
     let named = subnets::Asked { named: &wanted.subnets, internal: wanted.internal };
     let (chosen, all) = subnets::choose(cloud, &named, &of.fallback_subnet, until).await?;
-    let ports = wanted.listeners.iter().map(|one| (one.port, &[rules::TCP][..]));
-    let clients = rules::of_clients(ports, &wanted.source_ranges, false);
+    let mut ports: BTreeSet<_> = wanted.listeners.iter().map(|one| one.port).collect();
+    let of_clients = |ports: &BTreeSet<i32>| {
+        let ports = ports.iter().map(|port| (*port, &[rules::TCP][..]));
+        rules::of_clients(ports, &wanted.source_ranges, false)
+    };
+    let clients = of_clients(&ports);
     let name = names::classic_group(&wanted.name);
     let own = if wanted.groups.is_empty() {
         let (namespace, of_namespace) = (&reference.namespace, &reference.name);
@@ -95,14 +105,24 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
     let mut behind = Behind::of(of, asked.nodes(&wanted.node_labels), until).await?;
     // What cannot be opened must not keep everything else from working.
     let opened = open(of, &groups, &behind, until).await;
-    converge(of, asked.ctx, (&wanted, &place), &mut behind, actual).await?;
+    if let Err(stop) = converge(of, asked.ctx, (&wanted, &place), &mut behind, actual).await {
+        if matches!(stop, Stop::Failed(_))
+            && let Some(own) = own.filter(|own| place.groups.contains(&own.id))
+        {
+            // Whoever may come no more stays out whatever else fails; the ports that still serve stay open to the others.
+            ports.extend(actual.iter().flat_map(|found| &found.listeners).map(|open| open.is.port));
+            // That it did not become what it has to be is what has to be told.
+            let _unfinished = narrow(cloud, own, &of_clients(&ports), asked).await;
+        }
+        return Err(stop);
+    }
     let own_stays = own.as_ref().filter(|own| place.groups.contains(&own.id));
     let trimmed = match own_stays {
         Some(own) => own.trim(cloud, &clients, until).await,
         None => Ok(()),
     };
-    let Opened { too_wide, let_in } = opened?;
-    let too_wide = too_wide.filter(|_| behind.all_run());
+    let Opened { too_wide, let_in, unclear } = opened?;
+    let too_wide = too_wide.filter(|_| unclear.is_ok() && behind.all_run());
     let own_is_former = own.as_ref().filter(|own| !place.groups.contains(&own.id));
     // One that has become an extra group may still be let in.
     let former = before.iter().filter(|group| !groups.contains(group) && let_in.contains(*group));
@@ -110,6 +130,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
     let too_open = former.chain(too_wide).collect();
     close(of, (&wanted.name, own.as_ref()), too_open, until).await?;
     trimmed?;
+    unclear?;
     if let Some(own) = own_is_former
         && !own.delete(cloud, until).await?
     {
@@ -128,6 +149,12 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
     Ok(())
 }
 
+/// Gives the balancer's own security group these rules and no others.
+async fn narrow(cloud: &Cloud, own: OwnGroup, rules: &rules::Rules, asked: &Asked<'_>) -> Result<(), Stop> {
+    Stop::if_cancelled(asked.ctx)?;
+    own.with(cloud, rules, asked.until).await?.trim(cloud, rules, asked.until).await
+}
+
 fn place(chosen: &[Subnet], all: &[Subnet], groups: Vec<String>) -> Place {
     let id = |subnet: &Subnet| subnet.subnet_id().unwrap_or_default().to_owned();
     let zone = |subnet: &Subnet| (id(subnet), subnet.availability_zone().unwrap_or_default().to_owned());
@@ -135,12 +162,13 @@ fn place(chosen: &[Subnet], all: &[Subnet], groups: Vec<String>) -> Place {
 }
 
 /// What is open once the nodes are open to a balancer.
-#[derive(Default)]
 struct Opened<'a> {
     /// The security group of it that gets through, and the nodes' groups, beyond which it gets through, too.
     too_wide: Option<(&'a String, BTreeSet<String>)>,
     /// All security groups of balancers that get through.
     let_in: BTreeSet<String>,
+    /// Why not all nodes are open.
+    unclear: Result<()>,
 }
 
 /// Opens the nodes to a balancer with these security groups.
@@ -151,7 +179,7 @@ async fn open<'a>(
     until: Deadline,
 ) -> Result<Opened<'a>> {
     if of.closed_groups {
-        return Ok(Opened::default());
+        return Ok(Opened { too_wide: None, let_in: BTreeSet::new(), unclear: Ok(()) });
     }
     let _turn = of.rules.lock().await;
     let mut all = rules::Groups::read(&of.cloud, &behind.hosts, until).await?;
@@ -172,7 +200,7 @@ async fn open_in<'a>(
         let is_wider = all.let_in(&of.cloud, from, rules::LET_IN, &nodes, until).await?;
         too_wide = is_wider.then_some((from, nodes));
     }
-    unclear.map(|()| Opened { too_wide, let_in: all.all_let_in(rules::LET_IN) })
+    Ok(Opened { too_wide, let_in: all.all_let_in(rules::LET_IN), unclear })
 }
 
 /// Takes steps until none is left.
@@ -428,7 +456,8 @@ async fn open_all(
     let _turn = of.rules.lock().await;
     let mut all = rules::Groups::read(&of.cloud, hosts, until).await?;
     for update in updates.iter_mut().filter_map(|(_, update)| update.as_mut().ok()) {
-        update.opened = open_in(of, &mut all, &update.groups, &update.behind, until).await.map(drop);
+        let opened = open_in(of, &mut all, &update.groups, &update.behind, until).await;
+        update.opened = opened.and_then(|opened| opened.unclear);
     }
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! Network balancers.
 //!
 //! In: Services and their nodes. Out: balancers, target groups and rules in AWS, and what is there. [`wanted`] says what a Service
-//! wants, [`read`] what AWS has, [`plan`] what to do next, [`apply`] does it, [`work`] until nothing is left; [`update`] is for nodes
+//! wants, [`read`] what AWS has, [`plan`] what to do next, [`apply`] does it, [`work`] until nothing is left; [`guard`] knows who gets through; [`update`] is for nodes
 //! that come and go.
 
 mod apply;
+mod guard;
 mod plan;
 mod read;
 mod update;
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use aws_sdk_elasticloadbalancingv2::types;
 use cloudprovider_sdk::proto::{
-    ClusterRef, EnsureLoadBalancerResponse, InProgress, LoadBalancer, ServiceRef,
+    ClusterRef, EnsureLoadBalancerResponse, Fencing, InProgress, LoadBalancer, ServiceRef,
 };
 use cloudprovider_sdk::{ProviderError, Result};
 use parking_lot::Mutex;
@@ -26,10 +27,11 @@ use super::behind::Behind;
 use super::own_group::OwnGroup;
 use super::rules::Rules;
 use super::service::{Annotations, Texts, missing};
-use super::told::{digest_of, digest_tags};
+use super::told::{digest_of, digest_tags, is_outdated};
 use super::{Asked, Balancers, UNTIL_IT_IS_GONE, absence_is_fine, common_group, names, rules, subnets};
 use crate::api::{Action, Deadline, Failure, Stop, later};
-use crate::cloud::Cloud;
+use guard::Opened;
+pub(super) use guard::close_in;
 pub(super) use plan::Balancer;
 use plan::{Actual, Group, Place};
 pub(super) use read::balancer as read;
@@ -39,8 +41,6 @@ pub(super) use wanted::Health;
 pub(super) use wanted::TargetGroup;
 use wanted::{SecurityGroups, Wanted};
 use work::Work;
-
-const DESCRIPTION: &str = "[k8s] Managed SecurityGroup for LoadBalancer";
 
 /// How soon to look whether a new balancer serves. AWS takes minutes.
 const UNTIL_IT_SERVES: Duration = Duration::from_secs(20);
@@ -52,10 +52,23 @@ const GLANCE: Duration = Duration::from_secs(10);
 /// What this process remembers of network balancers.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// What it has applied, by the Service's uid.
+    /// Whose term it is.
+    term: Mutex<Option<Fencing>>,
+    /// What it has applied in this term, by the Service's uid: in another one, somebody else may have changed it.
     known: Mutex<HashMap<String, Known>>,
     /// The balancers that do not serve yet, by ARN, and when they were read.
     starting: tokio::sync::Mutex<Option<(Instant, BTreeSet<String>)>>,
+}
+
+impl Memory {
+    /// Begins a mutation, perhaps a leader's first one.
+    pub(super) fn begin(&self, fencing: Option<&Fencing>) {
+        let mut term = self.term.lock();
+        if term.as_ref() != fencing {
+            *term = fencing.cloned();
+            self.known.lock().clear();
+        }
+    }
 }
 
 /// What this process has applied for a Service: a memory of its own writes, never of the cloud.
@@ -95,12 +108,31 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         }
     }
     let checked_by_others = read::everything(cloud, &asked.cluster.uid, reference, actual, until).await?;
+    // Where nodes see the balancer's own address, its security groups alone can tell clients from others.
+    let has_groups = match &actual.balancer {
+        Some(found) => !found.security_groups.is_empty(),
+        None => wanted.security_groups != SecurityGroups::AsTheyAre,
+    };
+    if wanted.hides_clients() && !has_groups {
+        let why = "with preserve_client_ip.enabled=false nodes see clients with the balancer's own address, so a balancer without \
+                   security groups serves everybody";
+        return Err(ProviderError::unsupported_feature("spec.loadBalancerSourceRanges", why).into());
+    }
     let (mut place, ranges) = place(of, &wanted, actual, until).await?;
+    if let Some(found) = &mut actual.balancer
+        && is_outdated(&found.tags, &asked.request.desired_digest)
+    {
+        Stop::if_cancelled(asked.ctx)?;
+        apply::tag(cloud, std::slice::from_ref(&found.arn), &digest_tags(""), until).await?;
+        found.tags.extend(digest_tags(""));
+    }
     let dual_stack = wanted.families.dual_stack(place.has_v6);
     let ports = wanted.listeners.iter().map(|one| (one.port, rules::protocols(&one.group.protocol)));
     let clients = rules::of_clients(ports, &wanted.source_ranges, dual_stack);
     let own =
-        guard(cloud, (asked.cluster, reference), (&wanted, &clients), (actual, &mut place), until).await?;
+        guard::ensure(cloud, (asked.cluster, reference), (&wanted, &clients), (actual, &mut place), until)
+            .await?;
+    let of_nodes = if wanted.hides_clients() { &ranges } else { &wanted.source_ranges };
     let mut common = None;
     if let Some(groups) = place.security_groups.as_mut().filter(|_| of.shared_rule) {
         let id = common_group::ensure(of, until).await?.id;
@@ -111,36 +143,51 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     }
     let behind = Behind::of(of, asked.nodes(&wanted.node_labels), until).await?;
     let mut work = Work { of, ctx: asked.ctx, behind };
-    let claim = rules::Claim {
+    let mut claim = rules::Claim {
         name: wanted.name.clone(),
         wanted: match common {
             Some(_) => Rules::new(),
-            None => rules::wanted(&wanted.name, &wanted.groups(), &wanted.source_ranges, &ranges),
+            None => rules::wanted(&wanted.name, &wanted.groups(), of_nodes, &ranges),
         },
         takes: true,
         checked: actual.groups.iter().map(|group| rules::health_port(&group.is)).collect(),
         checked_by_others,
+        spared: BTreeSet::new(),
     };
     // What cannot be opened must not keep everything else from working.
     let opened = if is_new && work.behind.hosts.is_empty() {
-        Ok((BTreeSet::new(), rules::Granted::default()))
+        Ok(Opened::default())
     } else {
-        open(of, &claim, common.as_ref(), &work.behind, until).await
+        guard::open(of, &mut claim, common.as_ref(), &work.behind, until).await
     };
-    work.converge(&wanted, &place, actual).await?;
+    if let Err(stop) = work.converge(&wanted, &place, actual).await {
+        if matches!(stop, Stop::Failed(_)) && common.is_none() {
+            // That it did not become what it has to be is what has to be told.
+            let _unfinished = guard::narrow(
+                of,
+                (asked, &wanted),
+                (own, dual_stack),
+                (claim, &ranges),
+                (actual, &work.behind),
+            )
+            .await;
+        }
+        return Err(stop);
+    }
     let unguarded = match &own {
-        Some(own) => unguard(cloud, own, (&wanted, &clients), until).await,
+        Some(own) => guard::trim(cloud, own, (&wanted, &clients), until).await,
         None => Ok(()),
     };
-    let (mut nodes, mut granted) = opened?;
-    if granted.borrows {
+    let mut opened = opened?;
+    if opened.granted.borrows {
         // Now that its target groups are there, nobody takes the rule along any more; until now, somebody may have.
-        (nodes, granted) = open(of, &claim, common.as_ref(), &work.behind, until).await?;
+        opened = guard::open(of, &mut claim, common.as_ref(), &work.behind, until).await?;
     }
-    if granted.is_more {
-        close(of, (&claim, reference), &nodes, until).await?;
+    if opened.granted.is_more {
+        guard::close(of, (&claim, reference), &opened.nodes, until).await?;
     }
     unguarded?;
+    opened.outcome?;
     if of.defaults.security_groups
         && common.is_none()
         && !common_group::end_unless_used(of, common_group::find(of, until).await?, until).await?
@@ -148,6 +195,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         let message = "AWS still uses the security group that network balancers had in common";
         return Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DETACHING", message)));
     }
+    work.behind.room()?;
     if let Some(waits) = work.behind.waits(actual.groups.iter().map(|group| &group.targets)) {
         return Err(Stop::Later(waits));
     }
@@ -161,55 +209,12 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     let serves = balancer.serves;
     let seen = work.behind.security_groups();
     let known = Known { balancer: balancer.clone(), groups: actual.groups.clone(), seen };
+    Stop::if_cancelled(asked.ctx)?;
     of.network.known.lock().insert(reference.uid.clone(), known);
     if serves {
         return Ok(());
     }
     Err(Stop::Later(starts()))
-}
-
-/// Decides on the balancer's security groups. Returns the one of its own if there is one, wanted or not.
-async fn guard(
-    cloud: &Cloud,
-    (cluster, service): (&ClusterRef, &ServiceRef),
-    (wanted, rules): (&Wanted, &Rules),
-    (actual, place): (&Actual, &mut Place),
-    until: Deadline,
-) -> Result<Option<OwnGroup>, Failure> {
-    // AWS gives none to a balancer that was made without.
-    if actual.balancer.as_ref().is_some_and(|one| one.security_groups.is_empty()) {
-        return Ok(None);
-    }
-    let name = names::security_group(&cluster.name, service);
-    match &wanted.security_groups {
-        SecurityGroups::AsTheyAre => Ok(None),
-        SecurityGroups::Given(groups) => {
-            place.security_groups = Some(groups.clone());
-            OwnGroup::find(cloud, &name, until).await
-        }
-        SecurityGroups::Own => {
-            let own = OwnGroup::ensure(cloud, (&name, DESCRIPTION), &wanted.tags, rules, until).await?;
-            place.security_groups = Some(vec![own.id.clone()]);
-            Ok(Some(own))
-        }
-    }
-}
-
-/// Ends what the balancer's own security group has too much, once the balancer is as it has to be.
-async fn unguard(
-    cloud: &Cloud,
-    own: &OwnGroup,
-    (wanted, rules): (&Wanted, &Rules),
-    until: Deadline,
-) -> Result<(), Stop> {
-    if wanted.security_groups == SecurityGroups::Own {
-        return own.trim(cloud, rules, until).await;
-    }
-    if own.delete(cloud, until).await? {
-        return Ok(());
-    }
-    let message = "AWS still uses the security group that the balancer had";
-    Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DETACHING", message)))
 }
 
 /// Where the balancer is, or will be, and the addresses of its subnets.
@@ -250,62 +255,6 @@ async fn place(
     let ids = subnets.iter().filter_map(|subnet| subnet.subnet_id().map(str::to_owned)).collect();
     let ranges = subnets.iter().filter_map(|subnet| subnet.cidr_block().map(str::to_owned)).collect();
     Ok((Place { subnets: ids, has_v6, security_groups: None }, ranges))
-}
-
-/// Opens the nodes to the balancer. Returns their groups, and what is open now.
-async fn open(
-    of: &Balancers,
-    claim: &rules::Claim,
-    common: Option<&String>,
-    behind: &Behind<'_>,
-    until: Deadline,
-) -> Result<(BTreeSet<String>, rules::Granted)> {
-    if of.closed_groups {
-        return Ok((BTreeSet::new(), rules::Granted::default()));
-    }
-    let _turn = of.rules.lock().await;
-    let mut groups = rules::Groups::read(&of.cloud, &behind.hosts, until).await?;
-    let (mut nodes, unclear) = groups.of_nodes(&behind.hosts);
-    if !behind.all_run() {
-        // EC2 may have forgotten them for a while: what is open stays open.
-        nodes.extend(groups.open_to(&claim.name));
-    }
-    if let Some(common) = common {
-        groups.let_in(&of.cloud, common, rules::ALL_IN, &nodes, until).await?;
-    }
-    let granted = groups.grant(&of.cloud, claim, &nodes, until).await?;
-    unclear.map(|()| (nodes, granted))
-}
-
-/// Closes the nodes to what is not wanted.
-async fn close(
-    of: &Balancers,
-    (claim, service): (&rules::Claim, &ServiceRef),
-    nodes: &BTreeSet<String>,
-    until: Deadline,
-) -> Result<(), Failure> {
-    if of.closed_groups {
-        return Ok(());
-    }
-    let _turn = of.rules.lock().await;
-    let mut groups = rules::Groups::read(&of.cloud, &HashMap::new(), until).await?;
-    close_in(of, &mut groups, (claim, service), nodes, until).await
-}
-
-/// The same, with all groups at hand, in the turn of those who change rules.
-pub(super) async fn close_in(
-    of: &Balancers,
-    groups: &mut rules::Groups,
-    (claim, service): (&rules::Claim, &ServiceRef),
-    nodes: &BTreeSet<String>,
-    until: Deadline,
-) -> Result<(), Failure> {
-    let mut claim = claim.clone();
-    if groups.closes_checks(&claim, nodes) {
-        // A balancer that was made in the meantime may be checked by the same rule.
-        claim.checked_by_others = read::all_groups(&of.cloud, until).await?.checked_by_others(service);
-    }
-    groups.revoke(&of.cloud, &claim, nodes, until).await
 }
 
 /// The same Ensure again, while nothing but AWS's own work was left: whether that has ended. `None`: it is another one.

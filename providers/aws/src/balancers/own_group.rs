@@ -50,20 +50,30 @@ impl OwnGroup {
         wanted: &Rules,
         until: Deadline,
     ) -> Result<Self, Failure> {
-        let mut group = match Self::find(cloud, name, until).await? {
+        let group = match Self::find(cloud, name, until).await? {
             Some(found) => found,
             None => Self::create(cloud, (name, description), tags, until).await?,
         };
-        let grants = rules::beyond(wanted, &group.there);
+        group.with(cloud, wanted, until).await
+    }
+
+    /// The same, letting through at least this.
+    pub(super) async fn with(
+        mut self,
+        cloud: &Cloud,
+        wanted: &Rules,
+        until: Deadline,
+    ) -> Result<Self, Failure> {
+        let grants = rules::beyond(wanted, &self.there);
         if grants.is_empty() {
-            return Ok(group);
+            return Ok(self);
         }
-        let revokes = rules::beyond(&group.there, wanted);
-        match rules::exchange(cloud, &group.id, &mut group.there, (grants, &revokes), until).await {
-            Err(failure) if failure.is_full_of_rules() => group.lacking = Some(failure),
+        let revokes = rules::beyond(&self.there, wanted);
+        match rules::exchange(cloud, &self.id, &mut self.there, (grants, &revokes), until).await {
+            Err(failure) if failure.is_full_of_rules() => self.lacking = Some(failure),
             outcome => outcome?,
         }
-        Ok(group)
+        Ok(self)
     }
 
     async fn create(

@@ -125,6 +125,8 @@ pub(super) struct Claim {
     /// name of the first, and goes with the last.
     pub checked: BTreeSet<i32>,
     pub checked_by_others: BTreeSet<i32>,
+    /// The groups that could not be opened: what gets through there is all that there is.
+    pub spared: BTreeSet<String>,
 }
 
 impl Claim {
@@ -169,6 +171,10 @@ impl Claim {
         let checks = self.wanted.iter().filter(|rule| of_nodes && rule.description.starts_with(HEALTH));
         let keys: BTreeSet<_> = checks.map(Rule::key).collect();
         there.iter().any(|rule| keys.contains(&rule.key()) && !self.is_named(rule))
+    }
+
+    fn may_close(&self, id: &str, group: &Of) -> bool {
+        group.may_have_rules_of(self) && !self.spared.contains(id)
     }
 
     /// Whether this rule was made for this balancer.
@@ -263,11 +269,6 @@ impl Groups {
     pub(super) fn named(&self, name: &str) -> Option<(&String, &Rules)> {
         let mut all = self.0.iter();
         all.find(|(_, group)| group.is_tagged && group.name == name).map(|(id, group)| (id, &group.rules))
-    }
-
-    /// Those that may have rules of a balancer.
-    fn of_all_nodes<'a>(&'a mut self, claim: &'a Claim) -> impl Iterator<Item = (&'a String, &'a mut Of)> {
-        self.0.iter_mut().filter(|(_, group)| group.may_have_rules_of(claim))
     }
 
     /// The other groups whose rules name the cluster's group of this name, which AWS keeps for as long as they do.
@@ -368,55 +369,43 @@ impl Groups {
         (groups, unclear)
     }
 
-    /// The groups that let a balancer's clients in.
+    /// The groups that let a balancer in.
     pub(super) fn open_to(&self, name: &str) -> impl Iterator<Item = String> {
-        let description = format!("{CLIENT}={name}");
-        let is_open = move |group: &Of| group.rules.iter().any(|rule| rule.description == description);
+        let named = [CLIENT, HEALTH].map(|kind| format!("{kind}={name}"));
+        let is_open = move |group: &Of| group.rules.iter().any(|rule| named.contains(&rule.description));
         self.0.iter().filter(move |(_, group)| is_open(group)).map(|(id, _)| id.clone())
     }
 
     /// Whether some of what would be revoked lets checks through, of this balancer or others.
     pub(super) fn closes_checks(&self, claim: &Claim, nodes: &BTreeSet<String>) -> bool {
         let is_check = |rule: &Rule| rule.description.starts_with(HEALTH);
-        let mut of_nodes = self.0.iter().filter(|(_, group)| group.may_have_rules_of(claim));
+        let mut of_nodes = self.0.iter().filter(|(id, group)| claim.may_close(id, group));
         of_nodes.any(|(id, group)| claim.difference(&group.rules, nodes.contains(id)).1.iter().any(is_check))
     }
 
-    /// Grants what is wanted on the nodes' groups.
+    /// Grants what is wanted on the nodes' groups, one of which may be full. Spares those that take it not, and returns the first
+    /// such failure beside.
     pub(super) async fn grant(
         &mut self,
         cloud: &Cloud,
-        claim: &Claim,
+        claim: &mut Claim,
         nodes: &BTreeSet<String>,
         until: Deadline,
-    ) -> Result<Granted, Failure> {
-        let mut granted = Granted::default();
-        for (id, group) in self.of_all_nodes(claim) {
-            let mut taken = claim.taken(&group.rules, nodes.contains(id));
-            for name in names_of(&taken) {
-                if is_of_another_cluster(cloud, &name, until).await? {
-                    taken.retain(|rule| !rule.description.ends_with(&name));
-                }
-            }
-            if !taken.is_empty() {
-                self::revoke(cloud, id, &taken, until).await?;
-                group.rules.retain(|rule| !taken.contains(rule));
-            }
-            let (grants, revokes) = claim.difference(&group.rules, nodes.contains(id));
-            granted.is_more |= !revokes.is_empty();
-            granted.borrows |= claim.borrows(&group.rules, nodes.contains(id));
-            if grants.is_empty() {
+    ) -> (Granted, Result<(), Failure>) {
+        let (mut granted, mut spared, mut outcome) = (Granted::default(), BTreeSet::new(), Ok(()));
+        for (id, group) in self.0.iter_mut().filter(|(_, group)| group.may_have_rules_of(claim)) {
+            let of_nodes = nodes.contains(id);
+            if let Err(failure) = grant(cloud, claim, (id, of_nodes), &mut group.rules, until).await {
+                spared.insert(id.clone());
+                outcome = outcome.and(Err(failure));
                 continue;
             }
-            if let Err(failure) = exchange(cloud, id, &mut group.rules, (grants, &revokes), until).await {
-                if !taken.is_empty() {
-                    // What was open stays open, in whoever's name.
-                    authorize(cloud, id, &taken, until).await?;
-                }
-                return Err(failure);
-            }
+            let (_, revokes) = claim.difference(&group.rules, of_nodes);
+            granted.is_more |= !revokes.is_empty();
+            granted.borrows |= claim.borrows(&group.rules, of_nodes);
         }
-        Ok(granted)
+        claim.spared = spared;
+        (granted, outcome)
     }
 
     /// Revokes what is not wanted, which on all other groups is everything.
@@ -427,7 +416,7 @@ impl Groups {
         nodes: &BTreeSet<String>,
         until: Deadline,
     ) -> Result<(), Failure> {
-        for (id, group) in self.of_all_nodes(claim) {
+        for (id, group) in self.0.iter_mut().filter(|(id, group)| claim.may_close(id, group)) {
             let (_, revokes) = claim.difference(&group.rules, nodes.contains(id));
             if revokes.is_empty() {
                 continue;
@@ -437,6 +426,36 @@ impl Groups {
         }
         Ok(())
     }
+}
+
+/// Grants what is wanted on one group, which `there` tells of.
+async fn grant(
+    cloud: &Cloud,
+    claim: &Claim,
+    (id, of_nodes): (&str, bool),
+    there: &mut Rules,
+    until: Deadline,
+) -> Result<(), Failure> {
+    let mut taken = claim.taken(there, of_nodes);
+    for name in names_of(&taken) {
+        if is_of_another_cluster(cloud, &name, until).await? {
+            taken.retain(|rule| !rule.description.ends_with(&name));
+        }
+    }
+    if !taken.is_empty() {
+        revoke(cloud, id, &taken, until).await?;
+        there.retain(|rule| !taken.contains(rule));
+    }
+    let (grants, revokes) = claim.difference(there, of_nodes);
+    if grants.is_empty() {
+        return Ok(());
+    }
+    let outcome = exchange(cloud, id, there, (grants, &revokes), until).await;
+    if outcome.is_err() && !taken.is_empty() {
+        // What was open stays open, in whoever's name.
+        authorize(cloud, id, &taken, until).await?;
+    }
+    outcome
 }
 
 /// The balancers that these rules let clients reach.

@@ -13,8 +13,8 @@ use cloudprovider_proto::v1alpha1::instances_client::InstancesClient;
 use cloudprovider_proto::v1alpha1::load_balancers_client::LoadBalancersClient;
 use cloudprovider_proto::v1alpha1::routes_client::RoutesClient;
 use cloudprovider_proto::v1alpha1::{
-    BatchGetInstancesRequest, ClusterRef, GetCapabilitiesRequest, InstanceQuery, InstanceResult,
-    InstanceView, NodeRef, Wants,
+    BatchGetInstancesRequest, ClusterRef, Fencing, GetCapabilitiesRequest, InstanceQuery, InstanceResult,
+    InstanceView, LeadRequest, NodeRef, Wants,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -208,6 +208,13 @@ impl Provider {
 
     pub(crate) fn routes(&self) -> RoutesClient<Channel> {
         RoutesClient::new(self.channel.clone())
+    }
+
+    /// Makes somebody the cluster's leader.
+    pub(crate) async fn lead(&self, fencing: Fencing) {
+        let valid_for = Duration::from_secs(600).try_into().ok();
+        let lead = LeadRequest { cluster: cluster(), fencing: Some(fencing), valid_for, valid_until: None };
+        CloudProviderClient::new(self.channel.clone()).lead(lead).await.unwrap();
     }
 
     /// What the provider reads of the host's objects.

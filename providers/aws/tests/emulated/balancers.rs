@@ -799,8 +799,8 @@ async fn a_balancer_is_guarded_by_a_group_of_its_own_or_by_given_ones() {
     let then = aws.tell("calls").await;
     ensure(&native, &unguarded, &nodes, "two").await;
     assert_eq!(left(&mut aws).await, without, "AWS gives no group to a balancer that was made without");
-    let tags = ("elasticloadbalancing:AddTags".to_owned(), 1);
-    assert_eq!(aws.changes_since(&then).await.into_iter().next(), Some(tags));
+    let tags = ("elasticloadbalancing:AddTags".to_owned(), 2);
+    assert_eq!(aws.changes_since(&then).await.into_iter().next(), Some(tags), "a change begins, and is done");
 
     let rules = |lines: &[String]| {
         let own = lines.iter().filter_map(|line| line.strip_prefix("rule of k8s-shop-web1-"));
@@ -836,9 +836,14 @@ async fn a_balancer_is_guarded_by_a_group_of_its_own_or_by_given_ones() {
 
     ensure(&native, &service(1, &[], &[tcp]), &nodes, "four").await;
     assert!(guard(&left(&mut aws).await).starts_with("k8s-shop-web1-"));
-    // The setting goes, and AWS still uses the group when the balancer has gone: the next look finds it all the same.
+    // The setting goes: what guards the balancer is edited all the same.
     aws.leave_out(&["NLBSecurityGroupMode"]);
     let native = aws.native(&SERVE).await;
+    let more = [tcp, (Protocol::Tcp, 443, 30_443)];
+    ensure(&native, &service(1, &[], &more), &nodes, "five").await;
+    let lines = left(&mut aws).await;
+    assert!(rules(&lines).contains(&"tcp 443-443 from 0.0.0.0/0".to_owned()), "{lines:?}");
+    // AWS still uses the group when the balancer has gone: the next look finds it all the same.
     let used = r#"rules {"action":"ec2:DeleteSecurityGroup","code":"DependencyViolation"}"#;
     aws.tell::<serde_json::Value>(used).await;
     assert!(!try_delete(&native, &everybody, Adoption::Refuse).await.unwrap());

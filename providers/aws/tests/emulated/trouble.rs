@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use cloudprovider_proto::v1alpha1::{LoadBalancerState, Protocol, Service};
+use cloudprovider_proto::v1alpha1::{
+    BackendSet, BatchUpdateLoadBalancersRequest, ErrorReason, Fencing, LoadBalancerState, LoadBalancerUpdate,
+    Protocol, Service, TrafficPolicy, UpdateOutcome,
+};
 use tonic::Status;
 
-use crate::aws::{Aws, Instance};
+use crate::aws::{Aws, Instance, Provider, cluster};
 use crate::balancers::{
-    LEGACY, MANAGED, SERVE, ensure, get, left, nodes, service, try_delete, try_ensure, update,
+    LEGACY, MANAGED, SERVE, ensure, get, left, nodes, service, try_delete, try_ensure, try_update, update,
 };
 
 /// The number tells its name, and not its node port.
@@ -105,6 +108,118 @@ async fn what_keeps_a_deletion_is_told_with_its_remedy() {
     while !try_delete(&native, &service, LEGACY).await.unwrap() {}
     let lines = left(&mut aws).await;
     assert!(!lines.iter().any(|line| line.contains("/nlb/") || line.starts_with("group")), "{lines:?}");
+}
+
+/// A group of targets has room for so many. The others serve.
+#[tokio::test]
+async fn who_finds_no_room_keeps_nobody_else_out() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let native = aws.native(&SERVE).await;
+    let service = service(1, &[], &[(Protocol::Tcp, 80, 30080), (Protocol::Tcp, 81, 30081)]);
+    ensure(&native, &service, &nodes(&instances[..1]), "one").await;
+    let full = r#"rules {"action":"elasticloadbalancing:RegisterTargets","code":"TooManyTargets"}"#;
+    aws.tell::<serde_json::Value>(full).await;
+    let refused = try_update(&native, std::slice::from_ref(&service), &nodes(&instances[1..]), "other").await;
+    let error = refused.unwrap().remove(0).error.unwrap();
+    assert_eq!(error.reason(), ErrorReason::QuotaExceeded, "{error:?}");
+    let lines = left(&mut aws).await;
+    assert!(
+        !lines.iter().any(|line| line.contains(&instances[0].id)),
+        "nobody is sent to who has gone: {lines:?}"
+    );
+}
+
+/// Another replica led meanwhile, and its provider changed what this one remembers.
+#[tokio::test]
+async fn what_is_remembered_ends_with_the_term() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 3").await;
+    let (one, other) = (aws.native(&SERVE).await, aws.native(&SERVE).await);
+    let service = web(1, 30080);
+    let of_term = |epoch: u64| Fencing { scope: "lease".to_owned(), epoch };
+    let update_of = async |native: &Provider, epoch: u64, some: &[Instance], digest: &str| {
+        native.lead(of_term(epoch)).await;
+        let item = LoadBalancerUpdate {
+            service: Some(service.clone()),
+            desired_digest: digest.to_owned(),
+            revision: 0,
+        };
+        let request = BatchUpdateLoadBalancersRequest {
+            cluster: cluster(),
+            fencing: Some(of_term(epoch)),
+            backends: Some(BackendSet { nodes: nodes(some), ..BackendSet::default() }),
+            items: vec![item],
+        };
+        let results = native.balancers().batch_update_load_balancers(request).await.unwrap();
+        assert_eq!(results.into_inner().results[0].outcome(), UpdateOutcome::Updated);
+    };
+    ensure(&one, &service, &nodes(&instances[..2]), "class-web-12").await;
+    update_of(&other, 2, &instances, "class-web-123").await;
+    update_of(&one, 3, &instances[..2], "class-web-12").await;
+    let lines = left(&mut aws).await;
+    assert!(!lines.iter().any(|line| line.contains(&instances[2].id)), "{lines:?}");
+    assert_eq!(get(&one, &service).await.applied_digest, "class-web-12");
+}
+
+/// Whoever may come no more stays out, although something else of the same edit fails, and nobody takes the half of it for what
+/// was applied before.
+#[tokio::test]
+async fn a_range_that_is_narrowed_is_narrow_whatever_else_fails() {
+    let more = [(Protocol::Tcp, 80, 30080), (Protocol::Tcp, 81, 30081)];
+    let moved = [(Protocol::Tcp, 80, 30090)];
+    let (listeners, groups) =
+        (("CreateListener", "TooManyListeners"), ("CreateTargetGroup", "TooManyTargetGroups"));
+    for (setting, (action, code), ports) in
+        [("", listeners, &more[..]), ("", groups, &moved), (MANAGED, listeners, &more)]
+    {
+        let mut aws = Aws::start().await;
+        aws.configure(setting);
+        let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+        let native = aws.native(&SERVE).await;
+        ensure(&native, &web(1, 30080), &nodes, "open").await;
+        let refused = format!(r#"rules {{"action":"elasticloadbalancing:{action}","code":"{code}"}}"#);
+        aws.tell::<serde_json::Value>(&refused).await;
+        let edited = Service { source_ranges: vec!["192.0.2.0/24".to_owned()], ..service(1, &[], ports) };
+        let failed = try_ensure(&native, &edited, &nodes, "narrow", LEGACY).await.unwrap_err();
+        says(&failed, code);
+        let lines = left(&mut aws).await;
+        let lets = |from: &str| lines.iter().any(|line| line.starts_with("rule of") && line.contains(from));
+        assert!(!lets("0.0.0.0/0"), "{setting} {action}: {lines:?}");
+        assert!(lets("30080-30080 from 192.0.2.0/24"), "what serves goes on: {lines:?}");
+        assert_eq!(get(&native, &edited).await.applied_digest, "");
+        aws.tell::<serde_json::Value>("rules").await;
+        ensure(&native, &edited, &nodes, "narrow").await;
+        assert!(try_delete(&native, &edited, LEGACY).await.unwrap());
+        assert_eq!(left(&mut aws).await, Vec::<String>::new());
+    }
+}
+
+/// Nodes would see the balancer's own address, and let everybody in.
+#[tokio::test]
+async fn clients_that_cannot_be_told_apart_are_kept_out_by_the_balancer_or_not_at_all() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let hidden = ("aws-load-balancer-target-group-attributes", "preserve_client_ip.enabled=false");
+    let restricted = Service {
+        source_ranges: vec!["192.0.2.0/24".to_owned()],
+        external_traffic_policy: TrafficPolicy::Local.into(),
+        health_check_node_port: 32000,
+        ..service(1, &[hidden], &[(Protocol::Tcp, 80, 30080)])
+    };
+    let refused =
+        try_ensure(&aws.native(&SERVE).await, &restricted, &nodes, "one", LEGACY).await.unwrap_err();
+    says(&refused, "serves everybody");
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+    aws.configure(MANAGED);
+    ensure(&aws.native(&SERVE).await, &restricted, &nodes, "one").await;
+    let lines = left(&mut aws).await;
+    let of_nodes: Vec<_> = lines.iter().filter(|line| line.starts_with("rule of nodes: tcp 30080")).collect();
+    assert!(!of_nodes.is_empty() && of_nodes.iter().all(|line| line.contains("from 10.")), "{lines:?}");
+    // Another process knows nothing of it, and opens the nodes that come.
+    let again = aws.native(&SERVE).await;
+    assert_eq!(update(&again, std::slice::from_ref(&restricted), &nodes, "two").await, 1);
+    assert_eq!(left(&mut aws).await, lines);
 }
 
 /// AWS refuses all targets of a call for one that it does not take, although it runs.

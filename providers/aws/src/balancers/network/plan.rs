@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
 
-use super::wanted::{Families, Health, Listener, STICKY, TargetGroup, Tls, Wanted};
+use super::wanted::{Families, Health, Listener, PRESERVE, STICKY, TargetGroup, Tls, Wanted};
 use crate::balancers::behind::Backends;
 use crate::balancers::service::{Texts, missing};
 use crate::balancers::told::Standing;
@@ -91,21 +91,22 @@ pub(super) enum Step {
 /// The next step, if anything is left to do.
 pub(super) fn next(wanted: &Wanted, place: &Place, backends: &Backends, actual: &Actual) -> Option<Step> {
     let Some(balancer) = &actual.balancer else { return Some(Step::CreateBalancer(place.clone())) };
+    let dual_stack = wanted.families.dual_stack(place.has_v6);
+    let families = || (dual_stack != balancer.dual_stack).then_some(Step::SetFamilies { dual_stack });
     of_balancer(wanted, place, balancer)
+        // With UDP there is one family: two are no more before it comes, and come when it has gone.
+        .or_else(|| families().filter(|_| !dual_stack))
         .or_else(|| {
             wanted.listeners.iter().find_map(|one| of_listener(one, wanted, backends, balancer, actual))
         })
         .or_else(|| what_is_left(wanted, balancer, actual))
+        .or_else(families)
 }
 
 fn of_balancer(wanted: &Wanted, place: &Place, balancer: &Balancer) -> Option<Step> {
     let tags = missing(&wanted.tags, &balancer.tags);
     if !tags.is_empty() {
         return Some(Step::Tag(tags));
-    }
-    let dual_stack = wanted.families.dual_stack(place.has_v6);
-    if dual_stack != balancer.dual_stack {
-        return Some(Step::SetFamilies { dual_stack });
     }
     if !wanted.subnets.is_empty()
         && place.subnets.iter().cloned().collect::<BTreeSet<_>>() != balancer.subnets
@@ -136,10 +137,11 @@ fn of_listener(
         return Some(Step::SetHealth { group: group.arn.clone(), health: listener.group.health.clone() });
     }
     let mut attributes = missing(&wanted.group_attributes, &group.attributes);
-    if !group.attributes.contains_key(STICKY) {
-        // Groups that cannot have it do not have it.
-        attributes.retain(|key, value| key != STICKY || value != "false");
-    }
+    // What a group does not tell of cannot be otherwise.
+    attributes.retain(|key, value| {
+        group.attributes.contains_key(key)
+            || !matches!((&**key, &**value), (STICKY, "false") | (PRESERVE, "true"))
+    });
     if !attributes.is_empty() {
         return Some(Step::SetGroupAttributes { group: group.arn.clone(), attributes });
     }
@@ -213,6 +215,15 @@ impl Open {
 }
 
 impl Actual {
+    /// The ports on which the balancer serves, and by which groups.
+    pub(super) fn listeners(&self) -> impl Iterator<Item = (i32, &TargetGroup)> {
+        let open = self.balancer.iter().flat_map(|balancer| &balancer.listeners);
+        open.filter_map(|open| {
+            let group = self.groups.iter().find(|group| group.arn == open.group)?;
+            Some((open.port, &group.is))
+        })
+    }
+
     /// What AWS has once it has taken a step. `arn` is of what it made, if the step makes something.
     pub(super) fn after(&mut self, step: &Step, wanted: &Wanted, arn: &str) {
         let arn = || arn.to_owned();
@@ -237,7 +248,7 @@ impl Actual {
                 is: group.clone(),
                 attributes: texts(&[
                     (STICKY, "false"),
-                    ("preserve_client_ip.enabled", "true"),
+                    (PRESERVE, "true"),
                     ("proxy_protocol_v2.enabled", "false"),
                 ]),
                 targets: BTreeSet::new(),

@@ -258,7 +258,7 @@ pub(super) async fn targets(
     Ok(stays.filter_map(|one| one.target()?.id().map(str::to_owned)).collect())
 }
 
-async fn group_attributes(cloud: &Cloud, group: &str, until: Deadline) -> Result<Texts, Failure> {
+pub(super) async fn group_attributes(cloud: &Cloud, group: &str, until: Deadline) -> Result<Texts, Failure> {
     let asked = cloud.elb.describe_target_group_attributes().target_group_arn(group).send();
     let answer = cloud.calls.make(Action::DescribeTargetGroupAttributes, until, asked).await?;
     let of = |one: &types::TargetGroupAttribute| Some((one.key()?.to_owned(), one.value()?.to_owned()));

@@ -10,13 +10,14 @@ use cloudprovider_sdk::proto::{ClusterRef, LoadBalancerUpdate, NodeRef, ServiceR
 use cloudprovider_sdk::{CallContext, ProviderError};
 use futures::StreamExt as _;
 
+use super::guard::{close, open};
 use super::plan::Balancer;
-use super::wanted::source_ranges;
+use super::wanted::{PRESERVE, source_ranges};
 use super::work::Work;
-use super::{Known, apply, close, open, read};
+use super::{Known, apply, read};
 use crate::api::{Deadline, Failure, Stop};
 use crate::balancers::behind::Behind;
-use crate::balancers::service::{Texts, missing, node_labels};
+use crate::balancers::service::{EVERYWHERE, Texts, missing, node_labels};
 use crate::balancers::told::{Whose, digest_tags, is_whole, whose};
 use crate::balancers::{
     AT_ONCE, Balancers, Nodes, Outcome, TAGGED, common_group, names, reference, rules, service_of, subnets,
@@ -129,24 +130,28 @@ impl Call<'_> {
         if seen != known.seen
             && let Ok(clients) = source_ranges(service)
         {
-            let claim = self.claim(name, &known, &clients).await?;
+            let mut claim = self.claim(name, &known, &clients).await?;
             let common = self.common_of(&known);
-            opened = open(of, &claim, common, &work.behind, until).await.map(|opened| Some((claim, opened)));
+            opened =
+                open(of, &mut claim, common, &work.behind, until).await.map(|opened| Some((claim, opened)));
         }
         for group in &mut known.groups {
             work.fill(group).await?;
         }
-        if let Some((claim, (nodes, granted))) = opened? {
-            if granted.is_more {
-                close(of, (&claim, reference), &nodes, until).await?;
+        if let Some((claim, opened)) = opened? {
+            if opened.granted.is_more {
+                close(of, (&claim, reference), &opened.nodes, until).await?;
             }
+            opened.outcome?;
             known.seen = seen;
         }
+        work.behind.room()?;
         let waits = work.behind.waits(known.groups.iter().map(|group| &group.targets));
         let tags = &known.balancer.tags;
         // Of half a change no digest tells: only Ensure ends that.
         let new = if is_whole(tags) { missing(&digest_tags(digest), tags) } else { Texts::new() };
         let arn = known.balancer.arn.clone();
+        Stop::if_cancelled(self.ctx)?;
         of.network.known.lock().insert(reference.uid.clone(), known);
         if let Some(waits) = waits {
             return Err(Stop::Later(waits));
@@ -184,8 +189,19 @@ impl Call<'_> {
             let subnets = subnets::read(&self.of.cloud, ids, self.until).await?;
             ranges = subnets.iter().filter_map(|subnet| subnet.cidr_block().map(str::to_owned)).collect();
         }
-        let wanted = rules::wanted(&name, &groups, clients, &ranges);
+        let of_nodes = if self.hides(known, clients).await? { &ranges[..] } else { clients };
+        let wanted = rules::wanted(&name, &groups, of_nodes, &ranges);
         Ok(rules::Claim { name, wanted, ..rules::Claim::default() })
+    }
+
+    /// Whether nodes cannot tell these clients from others. What was read of a balancer for an update does not say so.
+    async fn hides(&self, known: &Known, clients: &[String]) -> Result<bool, Failure> {
+        let Some(group) = known.groups.first().filter(|_| clients != [EVERYWHERE]) else { return Ok(false) };
+        let read = match group.attributes.is_empty() {
+            true => read::group_attributes(&self.of.cloud, &group.arn, self.until).await?,
+            false => group.attributes.clone(),
+        };
+        Ok(read.get(PRESERVE).is_some_and(|on| on == "false"))
     }
 
     /// The group in common, if this balancer has it already.

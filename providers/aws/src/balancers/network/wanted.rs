@@ -140,6 +140,17 @@ impl Wanted {
     pub(super) fn groups(&self) -> Vec<&TargetGroup> {
         self.listeners.iter().map(|one| &one.group).collect()
     }
+
+    /// Whether nodes cannot tell the clients that may come from others.
+    pub(super) fn hides_clients(&self) -> bool {
+        self.source_ranges != [EVERYWHERE]
+            && self.group_attributes.get(PRESERVE).is_some_and(|on| on == "false")
+    }
+
+    /// Whether a security group that is the balancer's own stays.
+    pub(super) fn keeps_own_group(&self) -> bool {
+        !matches!(self.security_groups, SecurityGroups::Given(_))
+    }
 }
 
 /// Both families are served only where the source of a client of IPv6, which nodes cannot see, does not matter.
@@ -198,7 +209,10 @@ fn listeners(
         };
         if let Some(there) = listeners.iter_mut().find(|one| one.port == port.port) {
             // Both protocols on one port are one listener with one group, which has one port.
-            if there.tls.is_some() || there.group.port != port.node_port {
+            if there.tls.is_some()
+                || annotations.certificate(port).is_some()
+                || there.group.port != port.node_port
+            {
                 let why = "TCP and UDP on one port need the same node port, and no TLS";
                 return Err(ProviderError::unsupported_feature(&field("nodePort"), why));
             }
@@ -235,6 +249,10 @@ fn group_attributes(
         return Err(ProviderError::unsupported_feature("spec.sessionAffinity", why));
     }
     attributes.insert(STICKY.to_owned(), sticky.to_string());
+    if !service.source_ranges.is_empty() {
+        // Without the annotation, AWS keeps what a former one said.
+        attributes.entry(PRESERVE.to_owned()).or_insert_with(|| "true".to_owned());
+    }
     if sticky {
         attributes.insert("stickiness.type".to_owned(), "source_ip".to_owned());
     }
@@ -243,6 +261,8 @@ fn group_attributes(
 
 /// The attribute of target groups that says whether a client keeps its node.
 pub(super) const STICKY: &str = "stickiness.enabled";
+/// The one that says whether nodes see a client's own address.
+pub(super) const PRESERVE: &str = "preserve_client_ip.enabled";
 
 #[cfg(test)]
 mod tests;

@@ -30,6 +30,11 @@ impl Work<'_> {
             if there.is_some_and(|one| is_whole(&one.tags)) {
                 step = Step::Tag(digest_tags(""));
             }
+            if let Step::ModifyListener { group, .. } | Step::CreateListener { group, .. } = &step
+                && actual.groups.iter().any(|one| one.arn == *group && one.targets.is_empty())
+            {
+                self.behind.room()?;
+            }
             let arn = there.map(|one| one.arn.clone()).unwrap_or_default();
             match self.take(wanted, &arn, &step).await? {
                 None => {}
@@ -65,11 +70,15 @@ impl Work<'_> {
         }
     }
 
-    /// Looks again if AWS refuses targets.
+    /// Looks again if AWS refuses targets, and does without those for which a group has no room: the others serve.
     async fn without_refused(&mut self, failure: Failure, step: &Step) -> Result<(), Stop> {
         match step {
             Step::Register { targets, .. } if failure.code() == "InvalidTarget" => {
                 self.behind.refused(targets, failure.message()).await
+            }
+            Step::Register { targets, .. } if failure.code() == "TooManyTargets" => {
+                self.behind.no_room(targets, failure);
+                Ok(())
             }
             _ => Err(failure.into()),
         }

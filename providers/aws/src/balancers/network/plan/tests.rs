@@ -31,21 +31,27 @@ fn wish(random: &mut Rng) -> Wanted {
     let attributes = texts(&[("load_balancing.cross_zone.enabled", &flag())]);
     let group_attributes = texts(&[(STICKY, &flag())]);
     let tags = texts(&[("owner", "us"), (&flag(), "additional")]);
+    let listeners = listeners(random);
+    let of_udp = listeners.iter().any(|one| is_of_udp(&one.protocol));
     Wanted {
         name: "a1".to_owned(),
         internal: false,
-        families: if random.bool() { Families::Dual } else { Families::V4 },
+        families: if random.bool() && !of_udp { Families::Dual } else { Families::V4 },
         tags,
         subnets: Vec::new(),
         allocations: Vec::new(),
         private_addresses: Vec::new(),
         attributes,
         group_attributes,
-        listeners: listeners(random),
+        listeners,
         source_ranges: Vec::new(),
         node_labels: Texts::new(),
         security_groups: SecurityGroups::Own,
     }
+}
+
+fn is_of_udp(protocol: &ProtocolEnum) -> bool {
+    matches!(protocol, ProtocolEnum::Udp | ProtocolEnum::TcpUdp)
 }
 
 fn backends(random: &mut Rng) -> Backends {
@@ -78,6 +84,8 @@ fn run(wanted: &Wanted, backends: &Backends, actual: &mut Actual, most: usize) -
 /// What must hold at every moment.
 fn judge(step: &Step, backends: &Backends, before: &Actual, after: &Actual) {
     let Some(balancer) = &after.balancer else { return };
+    let of_udp = balancer.listeners.iter().any(|open| is_of_udp(&open.protocol));
+    assert!(!(balancer.dual_stack && of_udp), "AWS has no UDP with both families: {step:?}");
     let filled = |arn: &str| {
         let group = after.groups.iter().find(|one| one.arn == arn).expect("a listener's group exists");
         backends.all.difference(&backends.not_now).all(|id| group.targets.contains(id))

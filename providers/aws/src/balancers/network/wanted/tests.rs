@@ -43,6 +43,7 @@ fn wanted(service: &Service) -> Result<Wanted> {
 }
 
 const NLB: (&str, &str) = ("aws-load-balancer-type", "nlb");
+const CERTIFICATE: (&str, &str) = ("aws-load-balancer-ssl-cert", "arn:c");
 const HTTP: (Protocol, i32, i32) = (Protocol::Tcp, 80, 30080);
 
 fn shape(annotations: &[(&str, &str)], ports: &[(Protocol, i32, i32)]) -> Vec<String> {
@@ -108,6 +109,7 @@ fn ports_become_listeners() {
 #[test]
 fn what_aws_cannot_do_is_refused_and_named() {
     let both = [(Protocol::Tcp, 53, 30053), (Protocol::Udp, 53, 30054)];
+    let quic = [(Protocol::Udp, 443, 30443), (Protocol::Tcp, 443, 30443)];
     let affinity = |mut service: Service| {
         service.client_ip_affinity = Some(Default::default());
         service
@@ -131,13 +133,16 @@ fn what_aws_cannot_do_is_refused_and_named() {
         ),
         (service(&[NLB], &[(Protocol::Sctp, 80, 30080)]), UnsupportedFeature, "spec.ports[0].protocol"),
         (service(&[NLB], &both), UnsupportedFeature, "spec.ports[1].nodePort"),
+        // In either order: without the certificate, clients would talk in the clear.
+        (service(&[NLB, CERTIFICATE], &quic), UnsupportedFeature, "spec.ports[1].nodePort"),
+        (service(&[NLB, CERTIFICATE], &[quic[1], quic[0]]), UnsupportedFeature, "spec.ports[1].nodePort"),
         (
             Service { load_balancer_ip: "192.0.2.1".to_owned(), ..plain.clone() },
             InvalidConfiguration,
             "spec.loadBalancerIP",
         ),
         (of_v6, UnsupportedFeature, "spec.loadBalancerSourceRanges"),
-        (affinity(with(("aws-load-balancer-ssl-cert", "arn:c"))), UnsupportedFeature, "spec.sessionAffinity"),
+        (affinity(with(CERTIFICATE)), UnsupportedFeature, "spec.sessionAffinity"),
         (
             families(plain, &[IpFamily::Ipv6], IpFamilyPolicy::SingleStack),
             UnsupportedFeature,
@@ -190,6 +195,21 @@ fn both_families_are_served_where_nodes_need_not_know_their_clients() {
     assert_eq!(of(&[], Protocol::Tcp), Families::DualIfPossible);
     assert_eq!(of(&["192.0.2.0/24"], Protocol::Tcp), Families::V4);
     assert_eq!(of(&[], Protocol::Udp), Families::V4);
+}
+
+#[test]
+fn whoever_restricts_clients_has_them_told_apart() {
+    let of = |attributes: &str, ranges: &[&str]| {
+        let mut service = service(&[NLB, ("aws-load-balancer-target-group-attributes", attributes)], &[HTTP]);
+        service.source_ranges = ranges.iter().map(|one| (*one).to_owned()).collect();
+        let wanted = wanted(&service).unwrap();
+        (wanted.group_attributes.get(PRESERVE).cloned(), wanted.hides_clients())
+    };
+    let (hidden, some) = ("preserve_client_ip.enabled=false", &["192.0.2.0/24"][..]);
+    assert_eq!(of("", &[]), (None, false), "as AWS has it");
+    assert_eq!(of("", some), (Some("true".to_owned()), false), "whatever a former annotation said");
+    assert_eq!(of(hidden, &[]), (Some("false".to_owned()), false));
+    assert_eq!(of(hidden, some), (Some("false".to_owned()), true));
 }
 
 #[test]

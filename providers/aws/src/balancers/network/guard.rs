@@ -1,0 +1,181 @@
+//! Who gets through to a balancer, and by it to the nodes.
+//!
+//! In: what a Service wants, the balancer's own security group, the rules on the nodes' groups. Out: these rules. Opened is first,
+//! and closed last, so that what serves goes on.
+
+use std::collections::{BTreeSet, HashMap};
+
+use cloudprovider_sdk::proto::{ClusterRef, ServiceRef};
+use cloudprovider_sdk::{ProviderError, Result};
+
+use super::plan::{Actual, Place};
+use super::read;
+use super::wanted::{SecurityGroups, TargetGroup, Wanted};
+use crate::api::{Deadline, Failure, Stop, later};
+use crate::balancers::behind::Behind;
+use crate::balancers::own_group::OwnGroup;
+use crate::balancers::rules::{self, Rules};
+use crate::balancers::{Asked, Balancers, UNTIL_IT_IS_GONE, names};
+use crate::cloud::Cloud;
+
+const DESCRIPTION: &str = "[k8s] Managed SecurityGroup for LoadBalancer";
+
+/// Decides on the balancer's security groups. Returns the one of its own if there is one, wanted or not.
+pub(super) async fn ensure(
+    cloud: &Cloud,
+    (cluster, service): (&ClusterRef, &ServiceRef),
+    (wanted, rules): (&Wanted, &Rules),
+    (actual, place): (&Actual, &mut Place),
+    until: Deadline,
+) -> Result<Option<OwnGroup>, Failure> {
+    // AWS gives none to a balancer that was made without.
+    if actual.balancer.as_ref().is_some_and(|one| one.security_groups.is_empty()) {
+        return Ok(None);
+    }
+    let name = names::security_group(&cluster.name, service);
+    match &wanted.security_groups {
+        // One of its own, from a time when the cloud config said so, is still what clients come through.
+        SecurityGroups::AsTheyAre => {
+            let has = actual.balancer.iter().flat_map(|one| &one.security_groups).collect::<BTreeSet<_>>();
+            if has.is_empty() {
+                return Ok(None);
+            }
+            match OwnGroup::find(cloud, &name, until).await? {
+                Some(own) if has.contains(&own.id) => own.with(cloud, rules, until).await.map(Some),
+                _ => Ok(None),
+            }
+        }
+        SecurityGroups::Given(groups) => {
+            place.security_groups = Some(groups.clone());
+            OwnGroup::find(cloud, &name, until).await
+        }
+        SecurityGroups::Own => {
+            let own = OwnGroup::ensure(cloud, (&name, DESCRIPTION), &wanted.tags, rules, until).await?;
+            place.security_groups = Some(vec![own.id.clone()]);
+            Ok(Some(own))
+        }
+    }
+}
+
+/// Ends what the balancer's own security group has too much, once the balancer is as it has to be.
+pub(super) async fn trim(
+    cloud: &Cloud,
+    own: &OwnGroup,
+    (wanted, rules): (&Wanted, &Rules),
+    until: Deadline,
+) -> Result<(), Stop> {
+    if wanted.keeps_own_group() {
+        return own.trim(cloud, rules, until).await;
+    }
+    if own.delete(cloud, until).await? {
+        return Ok(());
+    }
+    let message = "AWS still uses the security group that the balancer had";
+    Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DETACHING", message)))
+}
+
+/// The nodes, opened to a balancer.
+pub(super) struct Opened {
+    /// Their groups.
+    pub nodes: BTreeSet<String>,
+    pub granted: rules::Granted,
+    /// Why not all of them are.
+    pub outcome: Result<()>,
+}
+
+impl Default for Opened {
+    fn default() -> Self {
+        Self { nodes: BTreeSet::new(), granted: rules::Granted::default(), outcome: Ok(()) }
+    }
+}
+
+/// Opens the nodes to the balancer.
+pub(super) async fn open(
+    of: &Balancers,
+    claim: &mut rules::Claim,
+    common: Option<&String>,
+    behind: &Behind<'_>,
+    until: Deadline,
+) -> Result<Opened> {
+    if of.closed_groups {
+        return Ok(Opened::default());
+    }
+    let _turn = of.rules.lock().await;
+    let mut groups = rules::Groups::read(&of.cloud, &behind.hosts, until).await?;
+    let (mut nodes, unclear) = groups.of_nodes(&behind.hosts);
+    if unclear.is_err() || !behind.all_run() {
+        // EC2 may have forgotten some for a while: where it is open, it stays open.
+        nodes.extend(groups.open_to(&claim.name));
+    }
+    if let Some(common) = common {
+        groups.let_in(&of.cloud, common, rules::ALL_IN, &nodes, until).await?;
+    }
+    let (granted, outcome) = groups.grant(&of.cloud, claim, &nodes, until).await;
+    Ok(Opened { nodes, granted, outcome: outcome.map_err(ProviderError::from).and(unclear) })
+}
+
+/// Closes the nodes to what is not wanted.
+pub(super) async fn close(
+    of: &Balancers,
+    (claim, service): (&rules::Claim, &ServiceRef),
+    nodes: &BTreeSet<String>,
+    until: Deadline,
+) -> Result<(), Failure> {
+    if of.closed_groups {
+        return Ok(());
+    }
+    let _turn = of.rules.lock().await;
+    let mut groups = rules::Groups::read(&of.cloud, &HashMap::new(), until).await?;
+    close_in(of, &mut groups, (claim, service), nodes, until).await
+}
+
+/// The same, with all groups at hand, in the turn of those who change rules.
+pub(in crate::balancers) async fn close_in(
+    of: &Balancers,
+    groups: &mut rules::Groups,
+    (claim, service): (&rules::Claim, &ServiceRef),
+    nodes: &BTreeSet<String>,
+    until: Deadline,
+) -> Result<(), Failure> {
+    let mut claim = claim.clone();
+    if groups.closes_checks(&claim, nodes) {
+        // A balancer that was made in the meantime may be checked by the same rule.
+        let others = read::all_groups(&of.cloud, until).await?.checked_by_others(service);
+        claim.checked_by_others.extend(others);
+    }
+    groups.revoke(&of.cloud, &claim, nodes, until).await
+}
+
+/// Keeps out whoever may come no more, although a balancer did not become what it has to be. Its ports, also those that had to go,
+/// stay open to whoever may come.
+pub(super) async fn narrow(
+    of: &Balancers,
+    (asked, wanted): (&Asked<'_>, &Wanted),
+    (own, dual_stack): (Option<OwnGroup>, bool),
+    (mut claim, subnets): (rules::Claim, &[String]),
+    (actual, behind): (&Actual, &Behind<'_>),
+) -> Result<(), Stop> {
+    Stop::if_cancelled(asked.ctx)?;
+    let until = asked.until;
+    if let Some(own) = own.filter(|_| wanted.keeps_own_group()) {
+        let of_group = |(port, group): (i32, &TargetGroup)| (port, rules::protocols(&group.protocol));
+        let listeners = wanted.listeners.iter().map(|one| (one.port, &one.group));
+        let ports: Vec<_> = listeners.chain(actual.listeners()).map(of_group).collect();
+        let rules = rules::of_clients(ports.into_iter(), &wanted.source_ranges, dual_stack);
+        own.with(&of.cloud, &rules, until).await?.trim(&of.cloud, &rules, until).await?;
+    }
+    if wanted.hides_clients() {
+        // Its own group alone knows clients.
+        return Ok(());
+    }
+    let serving = actual.groups.iter().map(|group| &group.is);
+    let groups: Vec<_> = wanted.groups().into_iter().chain(serving.clone()).collect();
+    claim.wanted = rules::wanted(&wanted.name, &groups, &wanted.source_ranges, subnets);
+    // How they are checked is not at stake.
+    claim.checked_by_others.extend(serving.map(rules::health_port));
+    let opened = open(of, &mut claim, None, behind, until).await?;
+    if opened.granted.is_more {
+        close(of, (&claim, asked.reference), &opened.nodes, until).await?;
+    }
+    Ok(())
+}
