@@ -77,26 +77,39 @@ pub(super) fn start(
                 shadow: shadow.cloned(),
                 ..ProviderConfig::new(settings.clone(), cluster.clone())
             };
-            let provider = RemoteProvider::spawn(config, metrics, process.connections());
-            let status = provider.status(Family::Instances);
-            process.checks().add(Probe::Ready, format!("provider-{}", settings.name), move || {
-                match &*status.borrow() {
-                    // A frozen provider answers; its metric and Events show what is frozen.
-                    ProviderStatus::Serving | ProviderStatus::Frozen(_) => Ok(()),
-                    ProviderStatus::Disconnected(why) => Err(format!("not connected: {why}")),
-                }
-            });
-            provider
+            RemoteProvider::spawn(config, metrics, process.connections())
         })
         .collect();
     let all = started.iter().map(|provider| -> Arc<dyn Provider> { Arc::<RemoteProvider>::clone(provider) });
     let providers = Providers::new(all.collect()).divided(process.settings().division.clone());
+    for provider in providers.all() {
+        let (provider, all) = (Arc::clone(provider), providers.clone());
+        let name = format!("provider-{}", provider.name());
+        process.checks().add(Probe::Ready, name, move || is_met(&provider, &all));
+    }
     let asked = providers.clone();
     process.checks().add(Probe::Ready, "provider-id-prefixes", move || {
         let contested = asked.contested_prefixes().into_iter().next();
         contested.map_or(Ok(()), |contested| Err(contested.to_string()))
     });
     (providers, started)
+}
+
+/// Whether this process has met the provider. One of several that goes away later concerns its own objects alone: if it made
+/// the process unready, an upgrade would replace all replicas at once.
+fn is_met(provider: &Arc<dyn Provider>, all: &Providers) -> Result<(), String> {
+    let status = provider.status(Family::Instances);
+    match &*status.borrow() {
+        // A frozen provider answers; its metric and Events show what is frozen.
+        ProviderStatus::Serving | ProviderStatus::Frozen(_) => Ok(()),
+        ProviderStatus::Disconnected(_)
+            if provider.info().is_some()
+                && all.all().iter().any(|other| !other.status(Family::Instances).borrow().is_away()) =>
+        {
+            Ok(())
+        }
+        ProviderStatus::Disconnected(why) => Err(format!("not connected: {why}")),
+    }
 }
 
 /// Waits for the first handshake and then, at most `patience`, for the others.

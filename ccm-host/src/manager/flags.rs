@@ -292,8 +292,9 @@ pub struct KubeSettings {
     #[arg(long, value_name = "STRING", default_value = "kubernetes", value_parser = cluster_name)]
     pub cluster_name: String,
 
-    /// Let each controller write under a ServiceAccount of its own in kube-system: node-controller, service-controller
-    /// or route-controller. It is created if it does not exist; this process must be allowed to request its tokens.
+    /// Let each controller write under a ServiceAccount of its own in kube-system: node-controller, service-controller,
+    /// route-controller, kubelet-serving-csr-controller or persistent-volume-label-controller. It is created if it does not
+    /// exist; this process must be allowed to request its tokens.
     #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
     pub use_service_account_credentials: bool,
 }

@@ -6,6 +6,13 @@
 {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag }}{{ end }}
 {{- end }}
 
+{{- /* The host's image: that of the values, else that of this version, by its digest if this chart is released. */}}
+{{- define "ccm-host.hostImage" -}}
+{{- $image := deepCopy .Values.image }}
+{{- if not (or $image.tag $image.digest) }}{{ $_ := set $image "digest" (index .Chart.Annotations "cloudprovider.ccm/image-digest") }}{{ end }}
+{{- include "ccm-host.image" (set $image "tag" ($image.tag | default .Chart.AppVersion)) }}
+{{- end }}
+
 {{- define "ccm-host.serviceAccount" -}}
 {{ .Values.serviceAccount.name | default (include "ccm-host.name" .) }}
 {{- end }}
@@ -149,9 +156,7 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- $_ := set $flags "controllers" (printf "%s,ssh-keys" $flags.controllers | trimPrefix ",") }}
 {{- $_ := set $flags "ssh-keys-secret" . }}
 {{- end }}
-{{- with ternary (list) .Values.webhooks .Values.shadow }}
-{{- $_ := set $flags "webhooks" (join "," .) }}
-{{- end }}
+{{- with .Values.webhooks }}{{ $_ := set $flags "webhooks" (join "," .) }}{{ end }}
 {{- if or (get $flags "webhooks") (get .Values.extraArgs "webhooks") }}
 {{- $_ := set $flags "webhook-secure-port" 10260 }}
 {{- $_ := set $flags "webhook-certificate-secret" (printf "%s/%s-webhook" $.Release.Namespace (include "ccm-host.name" $)) }}
@@ -164,11 +169,6 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- end }}
 {{- if .Values.useServiceAccountCredentials }}{{ $_ := set $flags "use-service-account-credentials" true }}{{ end }}
 {{- if not .Values.delegatedAuth.enabled }}{{ $_ := set $flags "authentication-skip-lookup" true }}{{ end }}
-{{- if .Values.shadow }}
-{{- $_ := set $flags "shadow" true }}
-{{- $_ := set $flags "leader-elect" false }}
-{{- $_ := unset $flags "use-service-account-credentials" }}
-{{- end }}
 {{- with include "ccm-host.peers" . }}{{ $_ := set $flags "allowed-peer-uids" . }}{{ end }}
 {{- $endpoints := list }}
 {{- $tls := list }}
@@ -183,6 +183,12 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- $_ := set $flags "provider" $endpoints }}
 {{- with $tls }}{{ $_ := set $flags "provider-tls-dir" . }}{{ end }}
 {{- range $name, $value := .Values.extraArgs }}{{ $_ := set $flags $name $value }}{{ end }}
+{{- /* The flags of a host that acts may be among the values: one that only compares needs none of these. */}}
+{{- if .Values.shadow }}
+{{- $flags = omit $flags "use-service-account-credentials" "webhooks" "webhook-secure-port" "webhook-certificate-secret" "webhook-configuration" }}
+{{- $_ := set $flags "shadow" true }}
+{{- $_ := set $flags "leader-elect" false }}
+{{- end }}
 {{- toJson $flags }}
 {{- end }}
 
@@ -190,6 +196,20 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- define "ccm-host.refusals" -}}
 {{- $flags := include "ccm-host.flags" . | fromJson }}
 {{- $controllers := include "ccm-host.controllers" . | fromJsonArray }}
+{{- if hasKey .Values.extraArgs "shadow" }}
+{{- fail "extraArgs.shadow leaves the rights to write, the election and the labels as they are: set shadow=true, or leave it out" }}
+{{- end }}
+{{- if and .Values.podDisruptionBudget.enabled (eq .Values.kind "DaemonSet") }}
+{{- fail "podDisruptionBudget.enabled=true has no effect on a DaemonSet but to refuse evictions, and a drain leaves its pods alone: set kind=Deployment, or podDisruptionBudget.enabled=false" }}
+{{- end }}
+{{- with get .Values.extraArgs "authorization-always-allow-paths" }}
+{{- $open := kindIs "slice" . | ternary . (list .) | join "," | splitList "," }}
+{{- range $probe, $path := dict "livenessProbe" "/livez" "readinessProbe" "/readyz" }}
+{{- if and (index $.Values $probe).enabled (not (or (has $path $open) (has "/*" $open))) }}
+{{- fail (printf "extraArgs.authorization-always-allow-paths without %s makes the %s ask the apiserver, and fail whenever that does not answer: add %s" $path $probe $path) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if not (or (eq (include "ccm-host.elects" $flags) "true") .Values.shadow) }}
 {{- if or (eq .Values.kind "DaemonSet") (gt (int .Values.replicaCount) 1) (ne (.Values.updateStrategy.type | default "Recreate") "Recreate") .Values.updateStrategy.rollingUpdate }}
 {{- fail "without leader election all replicas act at the same time: set kind=Deployment and replicaCount=1 and no updateStrategy but Recreate, or leaderElection.enabled=true" }}

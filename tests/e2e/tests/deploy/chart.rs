@@ -175,7 +175,8 @@ fn a_digest_names_the_image() -> Result<()> {
 #[test]
 fn under_another_name_it_collides_with_nothing() -> Result<()> {
     let values = mock(json!({
-        "fullnameOverride": "ccm-host", "useServiceAccountCredentials": true, "podDisruptionBudget": { "enabled": true },
+        "fullnameOverride": "ccm-host", "useServiceAccountCredentials": true,
+        "kind": "Deployment", "podDisruptionBudget": { "enabled": true },
         "controllers": ["*", "kubelet-serving-csr", "persistent-volume-label"], "webhooks": ["*"],
         "sshKeys": { "secret": "kube-system/keys" }, "metrics": { "service": { "enabled": true } },
     }));
@@ -320,6 +321,15 @@ fn bad_values_are_named_with_what_is_wanted() -> Result<()> {
             mock(json!({ "webhooks": ["persistent-volume-label"] })),
             "add persistent-volume-label to controllers",
         ),
+        (mock(json!({ "extraArgs": { "shadow": false } })), "set shadow=true, or leave it out"),
+        (
+            mock(json!({ "podDisruptionBudget": { "enabled": true } })),
+            "podDisruptionBudget.enabled=true has no effect on a DaemonSet",
+        ),
+        (
+            mock(json!({ "extraArgs": { "authorization-always-allow-paths": "/livez,/metrics" } })),
+            "without /readyz makes the readinessProbe ask the apiserver",
+        ),
     ] {
         let error = helm.render(&values).err().with_context(|| format!("{values} were taken"))?.to_string();
         ensure!(error.contains(said), "{values}: {said:?} is not said in\n{error}");
@@ -388,6 +398,10 @@ fn in_shadow_mode_nothing_may_be_written() -> Result<()> {
     let all = ["*", "nodeipam", "kubelet-serving-csr", "persistent-volume-label"];
     let values = mock(json!({
         "shadow": true, "controllers": all, "useServiceAccountCredentials": true,
+        // As the manager that acts has them.
+        "extraArgs": {
+            "use-service-account-credentials": true, "leader-elect": true, "webhooks": "persistent-volume-label",
+        },
         "nodeIpam": { "enabled": true }, "cluster": { "cidrs": ["10.0.0.0/8"] },
         "kind": "DaemonSet", "updateStrategy": { "type": "OnDelete" },
         "providers": { "mock": {
@@ -415,7 +429,8 @@ fn in_shadow_mode_nothing_may_be_written() -> Result<()> {
     let labels = &workload["spec"]["template"]["metadata"]["labels"];
     ensure!(labels["app.kubernetes.io/name"] == "cloud-controller-manager-shadow", "{labels:#}");
     let arguments = container(workload, "ccm-host")?["args"].to_string();
-    ensure!(arguments.contains("--shadow=true") && !arguments.contains("service-account"), "{arguments}");
+    ensure!(arguments.contains("--shadow=true") && arguments.contains("--leader-elect=false"), "{arguments}");
+    ensure!(!arguments.contains("service-account") && !arguments.contains("webhook"), "{arguments}");
     Ok(())
 }
 
@@ -562,7 +577,6 @@ fn rights_follow_what_runs() -> Result<()> {
             &["create serviceaccounts/token in kube-system/node-controller"],
             &[],
         ),
-        (json!({ "extraArgs": { "shadow": "T" } }), &["list nodes"], &["patch ", "delete ", "update "]),
         (json!({ "rbac": { "create": false } }), &[], &[" "]),
     ] {
         let rights = granted(&objects(&helm.render(&mock(values.clone()))?)?);

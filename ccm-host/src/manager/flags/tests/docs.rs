@@ -35,7 +35,7 @@ pub(super) struct FlagDoc {
 }
 
 /// Flags that upstream has, with upstream's defaults in our spelling.
-const UPSTREAM_DEFAULTS: [(&str, &str); 52] = [
+const UPSTREAM_DEFAULTS: [(&str, &str); 53] = [
     ("allocate-node-cidrs", "false"),
     ("authentication-kubeconfig", ""),
     ("authentication-skip-lookup", "false"),
@@ -84,6 +84,7 @@ const UPSTREAM_DEFAULTS: [(&str, &str); 52] = [
     ("tls-min-version", "VersionTLS12"),
     ("tls-private-key-file", ""),
     ("v", "0"),
+    ("use-service-account-credentials", "false"),
     ("version", ""),
     ("webhook-bind-address", "0.0.0.0"),
     ("webhook-secure-port", "10260"),
