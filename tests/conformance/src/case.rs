@@ -54,7 +54,6 @@ impl Profile {
     ];
 
     /// Its name in filters and reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -145,7 +144,6 @@ impl std::fmt::Debug for Case {
 
 impl Case {
     /// A core case of a rule.
-    #[must_use]
     pub const fn new(
         id: &'static str,
         profile: Profile,

@@ -72,7 +72,6 @@ const INCOMPLETE: u8 = 4;
 const INTERRUPTED: u8 = 130;
 
 /// Runs the subcommand.
-#[must_use]
 pub fn main(arguments: Arguments) -> ExitCode {
     let command = match (arguments.list, arguments.command) {
         (false, Some(command)) => command,

@@ -37,13 +37,11 @@ pub fn tags() -> impl Iterator<Item = &'static str> {
 }
 
 /// The sentences under a tag; most tags have one.
-#[must_use]
 pub fn sentences(tag: &str) -> &'static [Sentence] {
     CONTRACT.rules.get(tag).map_or(&[], Vec::as_slice)
 }
 
 /// Whether the contract contains these words.
-#[must_use]
 pub fn says(words: &str) -> bool {
     CONTRACT.comments.contains(&single_blanks(words))
 }

@@ -57,7 +57,6 @@ pub struct Invariants {
 
 impl Invariants {
     /// Of this provider's answers; none of them may tell these secrets.
-    #[must_use]
     pub fn new(provider: Provider, secrets: Vec<String>) -> Self {
         Self { provider, secrets, broken: Mutex::default() }
     }

@@ -58,7 +58,6 @@ pub enum Entry {
 
 impl Entry {
     /// The balancer of this Service; `led`: in a cluster that has leaders.
-    #[must_use]
     pub fn load_balancer(cluster: &ClusterRef, service: &ServiceRef, led: bool) -> Self {
         Self::LoadBalancer {
             cluster: cluster.uid.clone(),
@@ -71,7 +70,6 @@ impl Entry {
     }
 
     /// A route to this destination.
-    #[must_use]
     pub fn route(cluster: &ClusterRef, destination: &str) -> Self {
         Self::Route {
             cluster: cluster.uid.clone(),
@@ -81,7 +79,6 @@ impl Entry {
     }
 
     /// A short description.
-    #[must_use]
     pub fn words(&self) -> String {
         match self {
             Self::LoadBalancer { cluster, uid, .. } => {
@@ -111,13 +108,11 @@ pub struct Header {
 
 impl Header {
     /// The cluster of the run.
-    #[must_use]
     pub fn cluster(&self) -> ClusterRef {
         ClusterRef { uid: self.cluster_uid.clone(), name: format!("conformance-{}", self.run_id) }
     }
 
     /// Another cluster, which shares the cloud.
-    #[must_use]
     pub fn other_cluster(&self) -> ClusterRef {
         let ours = self.cluster();
         // As long as ours and never the same: the first character differs.
@@ -144,7 +139,6 @@ pub struct Ledger {
 }
 
 /// The default directory of ledgers.
-#[must_use]
 pub fn default_folder() -> PathBuf {
     std::env::temp_dir().join("provider-conformance")
 }
@@ -234,13 +228,11 @@ impl Ledger {
     }
 
     /// The remaining entries, the newest first.
-    #[must_use]
     pub fn open(&self) -> Vec<(u64, Entry)> {
         self.open.iter().rev().map(|(number, entry)| (*number, entry.clone())).collect()
     }
 
     /// How many balancers may be there.
-    #[must_use]
     pub fn balancers(&self) -> usize {
         let uid = |entry: &Entry| match entry {
             Entry::LoadBalancer { cluster, uid, .. } => Some((cluster.clone(), uid.clone())),
@@ -250,7 +242,6 @@ impl Ledger {
     }
 
     /// The ledger's file.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

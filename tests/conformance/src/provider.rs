@@ -10,6 +10,7 @@ use std::time::Duration;
 use cloudprovider_proto::{
     defaults,
     discovery::v1::GetInfoResponse,
+    method::Method,
     v1alpha1::{Capability, GetCapabilitiesResponse, Intervals, Limits, Wants},
 };
 
@@ -29,25 +30,21 @@ pub struct Provider {
 
 impl Provider {
     /// Whether this service is listed as served.
-    #[must_use]
     pub fn serves(&self, service: &str) -> bool {
         self.info.services.iter().any(|served| served == service)
     }
 
     /// Whether this capability is advertised.
-    #[must_use]
     pub fn can(&self, capability: Capability) -> bool {
         self.capabilities.capabilities.contains(&i32::from(capability))
     }
 
     /// The advertised limits.
-    #[must_use]
     pub fn limits(&self) -> Limits {
         self.capabilities.limits.clone().unwrap_or_default()
     }
 
     /// What it asked to be told, and what it may write.
-    #[must_use]
     pub fn wants(&self) -> Wants {
         self.capabilities.wants.clone().unwrap_or_default()
     }
@@ -57,38 +54,39 @@ impl Provider {
     }
 
     /// The maximum number of items in a page.
-    #[must_use]
     pub fn max_page_size(&self) -> usize {
         count(self.limits().max_page_size, defaults::MAX_PAGE_SIZE)
     }
 
     /// The maximum size of a message in bytes.
-    #[must_use]
     pub fn max_message_bytes(&self) -> usize {
         count(self.limits().max_message_bytes, defaults::MAX_MESSAGE_BYTES)
     }
 
+    /// The deadline that a host gives a call.
+    pub fn deadline(&self, method: &Method) -> Duration {
+        let limits = self.limits();
+        let own = limits.deadlines.into_iter().find(|own| own.method == method.name);
+        time(own.and_then(|own| own.deadline), method.deadline).min(method.max_deadline)
+    }
+
     /// How long a resume token is valid.
-    #[must_use]
     pub fn resume_token_validity(&self) -> Duration {
         time(self.intervals().resume_token_validity, defaults::TOKEN_VALIDITY)
     }
 
     /// The maximum interval of bookmarks.
-    #[must_use]
     pub fn bookmark_interval(&self) -> Duration {
         time(self.intervals().bookmark_interval, defaults::BOOKMARK_INTERVAL)
     }
 
     /// When the provider ends a stream.
-    #[must_use]
     pub fn watch_max_age(&self) -> Duration {
         time(self.intervals().watch_max_age, defaults::WATCH_MAX_AGE)
     }
 }
 
 /// A limit, or its default if none is advertised.
-#[must_use]
 pub fn count(advertised: u32, default: u32) -> usize {
     (if advertised == 0 { default } else { advertised }) as usize
 }

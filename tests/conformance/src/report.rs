@@ -115,7 +115,6 @@ pub struct RuleReport {
 
 impl CaseReport {
     /// The result of a case with this outcome.
-    #[must_use]
     pub fn new(case: &Case, verdict: Verdict, took: Duration, made: Made) -> Self {
         let Case { id, profile, level, title, .. } = *case;
         let failed = matches!(verdict, Verdict::Fail { .. });
@@ -127,7 +126,6 @@ impl CaseReport {
 }
 
 /// The sentences that a case tests.
-#[must_use]
 pub fn cited(case: &Case) -> Vec<RuleReport> {
     let mut cited = Vec::new();
     for rule in case.rules {
@@ -142,7 +140,6 @@ pub fn cited(case: &Case) -> Vec<RuleReport> {
 
 impl Report {
     /// A report without cases yet.
-    #[must_use]
     pub fn begin(session: &Session, filter: &Filter) -> Self {
         let (info, can) = (&session.provider.info, &session.provider.capabilities);
         let provider = ProviderReport {

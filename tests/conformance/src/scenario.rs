@@ -22,9 +22,9 @@ pub struct Scenario {
     /// How long a change may take to become visible.
     #[serde(with = "duration")]
     pub settle: Duration,
-    /// The deadline of calls in cases that do not test deadlines.
-    #[serde(with = "duration")]
-    pub call_deadline: Duration,
+    /// The deadline of calls in cases that do not test deadlines; without it, that of a host.
+    #[serde(deserialize_with = "duration::deserialize_some")]
+    pub call_deadline: Option<Duration>,
     /// A case is not run if it would have to wait longer than this for something advertised.
     #[serde(with = "duration")]
     pub max_wait: Duration,
@@ -58,7 +58,7 @@ impl Default for Scenario {
     fn default() -> Self {
         Self {
             settle: Duration::from_secs(10),
-            call_deadline: Duration::from_secs(10),
+            call_deadline: None,
             max_wait: Duration::from_secs(45),
             patience: Duration::from_secs(600),
             hook_timeout: Duration::from_secs(120),
@@ -101,7 +101,6 @@ impl Scenario {
     }
 
     /// The first of these hooks that is missing.
-    #[must_use]
     pub fn lacks(&self, hooks: &[&'static str]) -> Option<&'static str> {
         hooks.iter().copied().find(|name| !self.hooks.contains_key(*name))
     }

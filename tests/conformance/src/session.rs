@@ -9,9 +9,12 @@ use std::{
 };
 
 use anyhow::Result;
-use cloudprovider_proto::v1alpha1::{
-    Capability, Fencing, GetStatusRequest, LeadRequest, ServiceRef,
-    cloud_provider_client::CloudProviderClient,
+use cloudprovider_proto::{
+    method,
+    v1alpha1::{
+        Capability, Fencing, GetStatusRequest, LeadRequest, ServiceRef,
+        cloud_provider_client::CloudProviderClient,
+    },
 };
 use tokio::time::Instant;
 
@@ -172,7 +175,8 @@ impl Session {
 
     /// Whether the provider says that nobody has led it yet.
     async fn waits(&self) -> bool {
-        let ask = within(GetStatusRequest::default(), self.scenario.call_deadline);
+        let deadline = self.scenario.call_deadline.unwrap_or(method::GET_STATUS.deadline);
+        let ask = within(GetStatusRequest::default(), deadline);
         let answer = CloudProviderClient::new(self.wire.clone()).get_status(ask).await;
         answer.is_ok_and(|status| status.into_inner().conditions.iter().any(|one| one.reason == NOT_LED))
     }

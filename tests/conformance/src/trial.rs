@@ -22,10 +22,12 @@ use std::{
 
 use cloudprovider_proto::{
     discovery::v1::discovery_client::DiscoveryClient,
+    method::{self, Method},
     v1alpha1::{
-        ClusterRef, Fencing, cloud_provider_client::CloudProviderClient, clusters_client::ClustersClient,
-        instances_client::InstancesClient, load_balancers_client::LoadBalancersClient,
-        routes_client::RoutesClient, volumes_client::VolumesClient,
+        ClusterRef, Fencing, InProgress, cloud_provider_client::CloudProviderClient,
+        clusters_client::ClustersClient, instances_client::InstancesClient,
+        load_balancers_client::LoadBalancersClient, routes_client::RoutesClient,
+        volumes_client::VolumesClient,
     },
 };
 use tonic::Request;
@@ -38,7 +40,7 @@ pub(crate) use machines::Machine;
 pub(crate) use pages::List;
 pub(crate) use pool::Pool;
 pub(crate) use routes::is_of_runs;
-pub(crate) use rpc::{By, Rpc};
+pub(crate) use rpc::{By, NOWHERE, Rpc};
 pub(crate) use standing::{INSPECT, port_of};
 
 use crate::{
@@ -54,6 +56,8 @@ use crate::{
 const MESSAGE: usize = 64 << 20;
 /// The interval of checks for something that takes time.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// The longest wait for work that goes on, whatever the provider names.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// What one case works with.
 #[derive(Debug)]
@@ -90,7 +94,6 @@ clients! {
 
 impl Trial {
     /// A trial of this case.
-    #[must_use]
     pub fn new(session: Rc<Session>, case: &'static str) -> Self {
         // The same seed leads to the same choices in a case, whichever others run.
         let of_case =
@@ -123,7 +126,6 @@ impl Trial {
     }
 
     /// Whether the case had to wait for a change in the cloud.
-    #[must_use]
     pub fn has_waited(&self) -> bool {
         self.waited.get()
     }
@@ -149,8 +151,13 @@ impl Trial {
     }
 
     /// A request with the usual deadline.
-    pub(crate) fn ask<T>(&self, message: T) -> Request<T> {
-        within(message, self.scenario().call_deadline)
+    pub(crate) fn ask<T: method::Rpc>(&self, message: T) -> Request<T> {
+        within(message, self.deadline(T::METHOD))
+    }
+
+    /// The usual deadline of a call.
+    pub(crate) fn deadline(&self, method: &Method) -> Duration {
+        self.scenario().call_deadline.unwrap_or_else(|| self.provider().deadline(method))
     }
 
     /// The cluster of this run.
@@ -224,6 +231,28 @@ impl Trial {
                 }
                 Err(_) => tokio::time::sleep(LOOK_AGAIN).await,
             }
+        }
+    }
+
+    /// Repeats a mutation while its work goes on, as a host does: after the time that the provider names.
+    pub(crate) async fn to_its_end<T>(
+        &self,
+        call: &str,
+        make: impl AsyncFn() -> Result<Result<T, InProgress>, Stop>,
+    ) -> Result<T, Stop> {
+        let most = self.scenario().max_wait.max(self.scenario().settle);
+        let end = tokio::time::Instant::now() + most;
+        loop {
+            let progress = match make().await? {
+                Ok(done) => return Ok(done),
+                Err(progress) => progress,
+            };
+            if tokio::time::Instant::now() > end {
+                return Err(Stop::NotRun(format!("{call} is still in progress after max-wait ({most:?})")));
+            }
+            self.waited.set(true);
+            let asked = progress.retry_after.and_then(|after| Duration::try_from(after).ok());
+            tokio::time::sleep(asked.unwrap_or_default().clamp(LOOK_AGAIN, LONGEST_PAUSE)).await;
         }
     }
 

@@ -15,7 +15,7 @@ use support::{Mock, scenario};
 const LEGAL: [(&str, &str); 1] = [("batch-keys", "reordered")];
 
 /// Bugs that real providers have had, and the case that catches each, as in `docs/conformance.md`.
-const BUGS: [(&str, &str, &str); 64] = [
+const BUGS: [(&str, &str, &str); 67] = [
     ("built-as-asked", "ports", "BUILT-01"),
     ("built-as-asked", "node-ports", "BUILT-01"),
     ("built-as-asked", "backends", "BUILT-03"),
@@ -70,6 +70,9 @@ const BUGS: [(&str, &str, &str); 64] = [
     ("message-limit", "", "SIZE-01"),
     ("mutation-finishes", "half-made", "IDEM-07"),
     ("mutation-finishes", "given-up", "IDEM-09"),
+    ("lead-needed", "updates", "LEAD-13"),
+    ("lead-needed", "routes", "LEAD-14"),
+    ("lead-needed", "keys", "LEAD-15"),
     ("lead-ends", "work-goes-on", "LEAD-05"),
     ("lead-ends", "work-goes-on", "LEAD-06"),
     ("lead-ends", "finishes", "LEAD-05"),

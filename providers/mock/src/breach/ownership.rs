@@ -30,14 +30,22 @@ pub(super) const BREACHES: &[Effect] = &[
                 request.set_cluster_uid("nobody");
             }
         }),
-    effect("lead-needed", "every caller is obeyed, leader or not")
+    effect("lead-needed", "every caller is obeyed, leader or not, by all mutations or by some")
         .to(method::LED)
-        .early(|_, shot| match shot.method {
+        .ways(&["everywhere", "updates", "routes", "keys"])
+        .early(|_, shot| match (shot.variant, shot.method) {
             // The provider never hears of a leader, so everybody may call.
-            &method::LEAD => Turn::answer(shot.blank()),
+            ("everywhere", &method::LEAD)
+            | ("updates", &method::BATCH_UPDATE_LOAD_BALANCERS)
+            | ("routes", &method::BATCH_ENSURE_ROUTES | &method::BATCH_DELETE_ROUTES)
+            | ("keys", &method::ADD_SSH_KEY_TO_ALL_INSTANCES) => Turn::answer(shot.blank()),
             _ => Turn::GoOn,
         })
-        .asked(any_leader),
+        .asked(|request, shot| {
+            if shot.variant == "everywhere" {
+                request.each(|fencing: &mut Fencing| *fencing = Fencing::default());
+            }
+        }),
     effect("lead-takes-over", "a former leader may lead again").to(&[&method::LEAD]).late(
         |_, reply, shot| {
             if reply.outcome.is_err() {
@@ -125,10 +133,6 @@ fn as_owner(request: &mut Message, shot: &Shot<'_>) {
     if let Some(owner) = owner {
         request.set_cluster_uid(&owner);
     }
-}
-
-fn any_leader(request: &mut Message, _shot: &Shot<'_>) {
-    request.each(|fencing: &mut Fencing| *fencing = Fencing::default());
 }
 
 /// Whether this Lead repeats one of the same leader.

@@ -71,11 +71,12 @@ impl State {
         self.rename(&mut balancer, &config)?;
         self.assign_ingress(&mut balancer, &service, &config)?;
         balancer.cluster_uid.clone_from(&cluster.uid);
-        self.shape(&mut balancer, service, wish);
         if balancer.state == BalancerState::Deleting {
             balancer.state = BalancerState::Active;
+            balancer.pending_digest.clear();
             balancer.due = None;
         }
+        self.shape(&mut balancer, service, wish, now);
         let balancer = self.put_balancer(balancer);
         self.tick(now);
         let balancer = self.balancers.get(&balancer.id).cloned().unwrap_or(balancer);
@@ -84,8 +85,6 @@ impl State {
 
     fn new_balancer(&mut self, cluster: &ClusterRef, uid: &str, now: Timestamp) -> Result<Balancer> {
         within(self.quota.max_balancers, self.balancers.len(), "load balancers")?;
-        let slow = Duration::from_millis(self.conditions.provisioning_ms);
-        let delay = self.settings.provisioning_delay.max(slow);
         Ok(Balancer {
             id: self.next_id("lb"),
             name: legacy_name(uid),
@@ -93,9 +92,29 @@ impl State {
             cluster_name: cluster.name.clone(),
             state: BalancerState::Provisioning,
             created: now,
-            due: Some(later(now, delay)),
+            due: Some(later(now, self.provisioning())),
             ..Balancer::default()
         })
+    }
+
+    fn provisioning(&self) -> Duration {
+        let slow = Duration::from_millis(self.conditions.provisioning_ms);
+        self.settings.provisioning_delay.max(slow)
+    }
+
+    /// The digest counts as applied once what was asked for is done.
+    fn set_digest(&self, balancer: &mut Balancer, digest: &str, now: Timestamp) {
+        let takes = self.provisioning();
+        if balancer.state == BalancerState::Provisioning {
+            balancer.pending_digest = digest.into();
+        } else if takes.is_zero() || balancer.applied_digest == digest {
+            balancer.applied_digest = digest.into();
+            balancer.pending_digest.clear();
+            balancer.due = None;
+        } else if balancer.pending_digest != digest {
+            balancer.pending_digest = digest.into();
+            balancer.due = Some(later(now, takes));
+        }
     }
 
     /// Gives the balancer the requested name, unless it is taken.
@@ -151,7 +170,13 @@ impl State {
         Ok(ways)
     }
 
-    fn shape(&mut self, balancer: &mut Balancer, service: Service, wish: EnsureLoadBalancerRequest) {
+    fn shape(
+        &mut self,
+        balancer: &mut Balancer,
+        service: Service,
+        wish: EnsureLoadBalancerRequest,
+        now: Timestamp,
+    ) {
         let set = wish.backends.unwrap_or_default();
         let backends = Arc::new(self.resolve_backends(&balancer.cluster_uid, &set.nodes));
         let local = service.external_traffic_policy() == TrafficPolicy::Local;
@@ -170,7 +195,7 @@ impl State {
             drifted: false,
             ..std::mem::take(balancer)
         };
-        set_digest(balancer, &wish.desired_digest);
+        self.set_digest(balancer, &wish.desired_digest, now);
     }
 
     /// Replaces the backends of a balancer, and nothing else that the Service may say by now. Returns when the update will
@@ -200,8 +225,8 @@ impl State {
         };
         balancer.backends = self.share_backends(digest, backends);
         balancer.backend_digest = digest.into();
-        set_digest(&mut balancer, &wish.desired_digest);
-        let due = balancer.due.filter(|_| balancer.state == BalancerState::Provisioning);
+        self.set_digest(&mut balancer, &wish.desired_digest, now);
+        let due = balancer.due;
         self.put_balancer(balancer);
         self.tick(now);
         Ok(due.filter(|due| *due > now))
@@ -249,14 +274,4 @@ fn within(limit: Option<u32>, used: usize, what: &str) -> Result<()> {
 
 fn uid_of(service: &Service) -> &str {
     service.r#ref.as_ref().map_or("", |reference| &reference.uid)
-}
-
-/// The digest counts as applied once the balancer is active.
-fn set_digest(balancer: &mut Balancer, digest: &str) {
-    if balancer.state == BalancerState::Provisioning {
-        balancer.pending_digest = digest.into();
-    } else {
-        balancer.applied_digest = digest.into();
-        balancer.pending_digest.clear();
-    }
 }

@@ -141,14 +141,12 @@ impl State {
     pub(super) fn advance_balancer(&mut self, id: &str) {
         let Some(mut balancer) = self.balancers.get(id).cloned() else { return };
         balancer.due = None;
-        match balancer.state {
-            BalancerState::Provisioning => {
-                balancer.state = BalancerState::Active;
-                balancer.applied_digest = std::mem::take(&mut balancer.pending_digest);
-                self.put_balancer(balancer);
-            }
-            BalancerState::Deleting => self.remove_balancer(id),
-            BalancerState::Active => {}
+        if balancer.state == BalancerState::Deleting {
+            self.remove_balancer(id);
+        } else {
+            balancer.state = BalancerState::Active;
+            balancer.applied_digest = std::mem::take(&mut balancer.pending_digest);
+            self.put_balancer(balancer);
         }
     }
 

@@ -35,7 +35,7 @@ pub struct Settings {
     /// Minimum duration of every call to the cloud.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse)]
     pub latency: Duration,
-    /// How long creating a load balancer takes.
+    /// How long creating or changing a load balancer takes.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration::parse)]
     pub provisioning_delay: Duration,
     /// How long deleting a load balancer takes.

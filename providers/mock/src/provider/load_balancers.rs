@@ -6,7 +6,7 @@ use cloudprovider_sdk::{CallContext, LoadBalancers, Result, async_trait, paging,
 use jiff::Timestamp;
 
 use super::Honest;
-use crate::cloud::{BalancerState, Deleted, Ensured, FoundBalancer, WRITTEN_PREFIX};
+use crate::cloud::{Deleted, Ensured, FoundBalancer, WRITTEN_PREFIX};
 
 /// Bounds of `retry_after` for work in progress.
 const LEAST_WAIT: Duration = Duration::from_millis(10);
@@ -47,11 +47,10 @@ impl LoadBalancers for Honest {
                 (adopted, "AdoptedLoadBalancer", "the load balancer of a former controller was adopted"),
             ];
             let told = told.into_iter().filter(|(happened, ..)| *happened);
-            let due = balancer.due.filter(|_| balancer.state == BalancerState::Provisioning);
             let id = (id_annotation(), balancer.id.clone());
             Ok(EnsureLoadBalancerResponse {
                 load_balancer: Some((&balancer).into()),
-                in_progress: due.map(|due| provisioning(due, now)),
+                in_progress: balancer.due.map(|due| provisioning(due, now)),
                 events: told.map(|(_, reason, text)| event(EventType::Normal, reason, text)).collect(),
                 service: Some(ServiceWrites { annotations: HashMap::from([id]), ..ServiceWrites::default() }),
             })
@@ -147,7 +146,7 @@ fn cluster(ctx: &CallContext) -> ClusterRef {
 }
 
 fn provisioning(due: Timestamp, now: Timestamp) -> InProgress {
-    in_progress("PROVISIONING", "the load balancer is being created", due, now)
+    in_progress("PROVISIONING", "the load balancer is being made as asked", due, now)
 }
 
 /// Work in progress until `due`.

@@ -8,7 +8,7 @@ use crate::{
     case::{Case, Outcome, Profile::LoadBalancers, Stop},
     provider::{in_words, no_answer},
     scenario::Variables,
-    trial::{HOLDS, INSPECT, Trial, Wanted, failed, within},
+    trial::{HOLDS, INSPECT, Trial, Wanted, failed},
 };
 
 const AFTERWARDS: &[&str] = &["ensure-after-lost-answer", "built-as-asked"];
@@ -54,7 +54,7 @@ pub(super) const CASES: &[Case] = &[
 
 /// Starts an Ensure and disconnects after this long. Returns whether it was still running.
 async fn leave(t: &Trial, wanted: &Wanted, after: Duration) -> Result<bool, Stop> {
-    let request = within(t.ensure_request(wanted), t.scenario().call_deadline);
+    let request = t.ask(t.ensure_request(wanted));
     let mut client = t.load_balancers();
     // Dropping the call disconnects the caller; a fast provider has already finished.
     match tokio::time::timeout(after, client.ensure_load_balancer(request)).await {

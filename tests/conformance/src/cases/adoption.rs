@@ -84,7 +84,7 @@ async fn left_alone(t: &Trial) -> Outcome {
     is_legacy(&t.get(&wanted).await?)?;
     for adoption in [Adoption::Refuse, Adoption::Unspecified] {
         let refusing = Wanted { adoption, ..wanted.clone() };
-        refused("Ensure", t.ensure_once(&refusing).await, ErrorReason::AdoptionRefused)?;
+        refused("Ensure", t.refusal(&refusing).await?, ErrorReason::AdoptionRefused)?;
     }
     is_legacy(&t.get(&wanted).await?)
 }

@@ -144,7 +144,7 @@ async fn annotations(t: &Trial) -> Outcome {
     t.delete(&t.delete_request(&wanted)).await
 }
 
-fn positive(progress: &InProgress) -> Outcome {
+pub(super) fn positive(progress: &InProgress) -> Outcome {
     let after = progress.retry_after.and_then(|after| Duration::try_from(after).ok());
     expect(after.is_some_and(|after| !after.is_zero()), "a positive retry_after", progress)
 }

@@ -90,7 +90,7 @@ pub(super) async fn stands(t: &Trial, wanted: &Wanted) -> Outcome {
 
 /// It is built as requested, or refused; it must not be anything else.
 async fn stands_or_is_refused(t: &Trial, what: &str, wanted: &Wanted) -> Outcome {
-    match t.ensure_once(wanted).await {
+    match t.ensure_or_refused(wanted).await? {
         Ok(_) => stands(t, wanted).await,
         Err(status) => match reason_of(&status) {
             Some(ErrorReason::UnsupportedFeature | ErrorReason::InvalidConfiguration) => Ok(()),

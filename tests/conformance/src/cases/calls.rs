@@ -139,7 +139,8 @@ async fn bounded(t: &Trial) -> Outcome {
     let (idle, _) = t.idle_calls(time).await?;
     t.steer("slow-cloud", Variables::new()).await?;
     let deadline = Duration::from_millis(200);
-    let hurried = (0..HURRIED).map(|_| Rpc::BatchGetInstances.call(t, By { deadline, ..By::usual(t) }));
+    let hurried =
+        (0..HURRIED).map(|_| Rpc::BatchGetInstances.call(t, By { deadline: Some(deadline), ..By::usual(t) }));
     for answer in futures::future::join_all(hurried).await {
         // Other cases test how they end.
         let _ended = answer?;

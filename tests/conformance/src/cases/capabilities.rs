@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cloudprovider_proto::{
-    defaults, service_names,
+    defaults, method, service_names,
     v1alpha1::{
         AddSshKeyToAllInstancesRequest, Capability, GetCapabilitiesRequest, GetCapabilitiesResponse,
         ListInstancesRequest, WatchInstancesRequest,
@@ -256,7 +256,7 @@ async fn settings_after_restart(t: &Trial) -> Outcome {
 
 /// Calls with an empty request, which must be refused, so that nothing happens in the cloud.
 async fn call_empty(t: &Trial, path: &str) -> Result<prost::bytes::Bytes, Status> {
-    let request = within(prost::bytes::Bytes::new(), t.scenario().call_deadline);
+    let request = within(prost::bytes::Bytes::new(), t.deadline(&method::GET_INFO));
     crate::target::raw_call(&t.patient(), path, request).await
 }
 

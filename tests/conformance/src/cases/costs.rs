@@ -25,13 +25,11 @@ static COSTS: LazyLock<BTreeMap<String, Cost>> = LazyLock::new(|| {
 });
 
 /// What this case costs.
-#[must_use]
 pub fn of(case: &Case) -> Cost {
     COSTS.get(case.id).copied().unwrap_or_default()
 }
 
 /// How long this may take in a cloud that takes its time for what is made.
-#[must_use]
 pub fn time(cost: Cost, scenario: &Scenario) -> Duration {
     let made = scenario.balancer_takes * cost.made.balancers + scenario.instance_takes * cost.made.instances;
     Duration::from_millis(cost.millis) + made

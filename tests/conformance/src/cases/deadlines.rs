@@ -129,7 +129,7 @@ impl Run for Short {
         Box::pin(async move {
             let what = format!("{:?}", self.0);
             for deadline in [1, 10, 100].map(Duration::from_millis) {
-                let hurried = self.0.call(t, By { deadline, ..By::usual(t) }).await?;
+                let hurried = self.0.call(t, By { deadline: Some(deadline), ..By::usual(t) }).await?;
                 in_time(&what, deadline, hurried)?;
             }
             // And no call is stuck behind them.

@@ -1,5 +1,7 @@
 //! The deletion of balancers.
 
+use std::time::Duration;
+
 use cloudprovider_proto::v1alpha1::LoadBalancerState;
 use futures::future::join_all;
 
@@ -10,7 +12,7 @@ use crate::{
         Profile::{LoadBalancers, LoadBalancersList},
     },
     scenario::Variables,
-    trial::{HOLDS, INSPECT, Machine, Trial, Wanted, expect},
+    trial::{HOLDS, INSPECT, Machine, Trial, Wanted, expect, within},
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -97,12 +99,17 @@ pub(super) const CASES: &[Case] = &[
 
 const KEPT: &[&str] = &["retries; keeps the finalizer, Event"];
 
+/// The deadline of a Delete that cannot succeed.
+const HINDERED: Duration = Duration::from_secs(10);
+
 /// While something hinders the cloud, a Delete does not say that it is done; afterwards it is.
 async fn hindered(t: &Trial, hook: &str, hinder: impl AsyncFnOnce() -> Outcome) -> Outcome {
     let wanted = t.wanted().await?;
     t.ensure(&wanted).await?;
     hinder().await?;
-    let answer = t.delete_once(t.delete_request(&wanted)).await;
+    // A cloud out of reach is silent: nobody waits for it as long as a host does.
+    let delete = within(t.delete_request(&wanted), HINDERED);
+    let answer = t.load_balancers().delete_load_balancer(delete).await;
     t.restore(hook).await?;
     if answer.is_ok_and(|answer| answer.get_ref().in_progress.is_none()) {
         let standing = t.standing(&wanted).await?;
@@ -217,7 +224,7 @@ async fn leaves_nothing(t: &Trial) -> Outcome {
     let mut wanted = Wanted { nodes, ..t.unmade().await?.changed(443) };
     // Source ranges need rules of their own; a provider that refuses them creates none.
     wanted.service.source_ranges = vec!["192.0.2.0/24".to_owned()];
-    if t.ensure_once(&wanted).await.is_err() {
+    if t.ensure_or_refused(&wanted).await?.is_err() {
         wanted.service.source_ranges.clear();
     }
     t.ensure(&wanted).await?;

@@ -75,8 +75,9 @@ async fn not_deleted(t: &Trial) -> Outcome {
 async fn not_changed(t: &Trial) -> Outcome {
     let (theirs, ours) = theirs(t).await?;
     // Either both fit, or the name is taken.
-    if t.ensure_once(&ours).await.is_err() {
-        refused("the name is taken", t.ensure_once(&ours).await, ErrorReason::OwnedByOtherCluster)?;
+    let answer = t.ensure_or_refused(&ours).await?;
+    if answer.is_err() {
+        refused("the name is taken", answer, ErrorReason::OwnedByOtherCluster)?;
     }
     untouched(t, &theirs).await
 }
@@ -109,7 +110,8 @@ async fn foreign_route(t: &Trial) -> Outcome {
     let theirs = t.ensure_route_by(request).await?;
     let ours = t.cluster().unwrap_or_default();
     t.register(Entry::route(&ours, &destination))?;
-    let taken = t.ensure_route_once(t.routes_to_ensure(vec![(destination.clone(), own.node())])).await?;
+    let taken =
+        t.ensure_route_or_refused(t.routes_to_ensure(vec![(destination.clone(), own.node())])).await?;
     if let Some(error) = &taken.error {
         same("the item's reason", &error.reason(), &ErrorReason::OwnedByOtherCluster)?;
     }

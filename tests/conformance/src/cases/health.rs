@@ -1,5 +1,6 @@
 //! Health by `grpc.health.v1`.
 
+use cloudprovider_proto::method;
 use tonic::Code;
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
@@ -10,7 +11,7 @@ use crate::{
     provider::in_words,
     scenario::Variables,
     target::Wire,
-    trial::{Trial, expect, failed, good, is_bare_unimplemented},
+    trial::{Trial, expect, failed, good, is_bare_unimplemented, within},
 };
 
 const WORDS: &[&str] = &["Health (grpc.health.v1) only reports whether it accepts work."];
@@ -45,7 +46,7 @@ fn client(t: &Trial) -> HealthClient<Wire> {
 
 /// A provider need not serve it: the host then takes an open connection for health.
 async fn served(t: &Trial) -> Outcome {
-    match client(t).check(t.ask(HealthCheckRequest::default())).await {
+    match client(t).check(within(HealthCheckRequest::default(), t.deadline(&method::GET_INFO))).await {
         Err(status) if is_bare_unimplemented(&status) => {
             Err(Stop::NotAdvertised("grpc.health.v1 answers UNIMPLEMENTED".to_owned()))
         }
@@ -54,7 +55,7 @@ async fn served(t: &Trial) -> Outcome {
 }
 
 async fn check(t: &Trial, service: &str) -> Result<ServingStatus, Stop> {
-    let request = t.ask(HealthCheckRequest { service: service.to_owned() });
+    let request = within(HealthCheckRequest { service: service.to_owned() }, t.deadline(&method::GET_INFO));
     Ok(good(&format!("health of {service:?}"), client(t).check(request).await)?.status())
 }
 
@@ -75,7 +76,8 @@ async fn services(t: &Trial) -> Outcome {
 
 async fn unknown(t: &Trial) -> Outcome {
     served(t).await?;
-    let request = t.ask(HealthCheckRequest { service: "no.such.Service".to_owned() });
+    let request =
+        within(HealthCheckRequest { service: "no.such.Service".to_owned() }, t.deadline(&method::GET_INFO));
     match client(t).check(request).await {
         Err(status) if status.code() == Code::NotFound => Ok(()),
         other => Err(failed("NOT_FOUND", format!("{other:?}"))),
@@ -85,7 +87,7 @@ async fn unknown(t: &Trial) -> Outcome {
 async fn watch(t: &Trial) -> Outcome {
     served(t).await?;
     let mut stream = good("health watch", client(t).watch(HealthCheckRequest::default()).await)?;
-    let first = tokio::time::timeout(t.scenario().call_deadline, stream.message()).await;
+    let first = tokio::time::timeout(t.deadline(&method::GET_INFO), stream.message()).await;
     let first = first.map_err(|_| failed("a first status", "silence"))?;
     let first = first.map_err(|status| failed("a first status", in_words(&status)))?;
     let status = first.map(|first| first.status());

@@ -16,7 +16,7 @@ use crate::{
         Profile::{LoadBalancers, LoadBalancersList},
     },
     provider::in_words,
-    trial::{Trial, Wanted, expect, failed, good, reason_of, same, within},
+    trial::{Trial, Wanted, expect, failed, good, reason_of, same},
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -121,7 +121,7 @@ async fn begun_without_answer(t: &Trial, wanted: &Wanted) -> Outcome {
     // Once with answers, so that the connection is established.
     good("GetInfo", DiscoveryClient::new(deaf.clone()).get_info(t.ask(GetInfoRequest::default())).await)?;
     deaf.lose_answers();
-    let request = within(t.ensure_request(wanted), t.scenario().call_deadline);
+    let request = t.ask(t.ensure_request(wanted));
     let call = client.ensure_load_balancer(request);
     let begun = t.eventually("a balancer that is begun", async || {
         let state = t.get(wanted).await?.state();

@@ -1,17 +1,24 @@
 //! Who may change anything: the current leader, according to `Lead`. Each case has its own cluster.
 
-use std::time::Duration;
+use std::{fmt::Debug, time::Duration};
 
 use cloudprovider_proto::v1alpha1::{
-    Capability, ClusterRef, DeleteLoadBalancerRequest, ErrorReason, Fencing, LeadRequest, LeadResponse,
+    AddSshKeyToAllInstancesRequest, BatchDeleteRoutesRequest, BatchEnsureRoutesRequest,
+    BatchUpdateLoadBalancersRequest, Capability, ClusterRef, DeleteLoadBalancerRequest, ErrorReason, Fencing,
+    LeadRequest, LeadResponse, Route, RouteToDelete,
 };
 use tonic::{Response, Status};
 
+use super::updates;
 use crate::{
-    case::{Case, Outcome, Profile::LoadBalancers},
+    case::{
+        Case, Outcome,
+        Profile::{LoadBalancers, Routes, SshKeys},
+        Stop,
+    },
     provider::in_words,
     scenario::Variables,
-    trial::{By, COUNT, Rpc, Trial, Wanted, expect, failed, good, reason_of, refused},
+    trial::{By, COUNT, NOWHERE, Rpc, Trial, Wanted, expect, failed, good, reason_of, refused},
 };
 
 const LONG: Option<Duration> = Some(Duration::from_secs(600));
@@ -113,6 +120,24 @@ pub(super) const CASES: &[Case] = &[
         &read_late,
     )
     .capability(Capability::Leadership),
+    Case::new(
+        "LEAD-13",
+        LoadBalancers,
+        "only the present leader may update balancers",
+        &["lead-needed"],
+        &updates_need_it,
+    )
+    .capability(Capability::Leadership),
+    Case::new(
+        "LEAD-14",
+        Routes,
+        "only the present leader may make and remove routes",
+        &["lead-needed"],
+        &routes_need_it,
+    )
+    .capability(Capability::Leadership),
+    Case::new("LEAD-15", SshKeys, "only the present leader may spread keys", &["lead-needed"], &keys_need_it)
+        .capability(Capability::Leadership),
 ];
 
 const SLOW: &[&str] = &[COUNT, "slow-cloud", "restore-cloud-speed"];
@@ -125,7 +150,7 @@ struct Reign<'a> {
 }
 
 impl<'a> Reign<'a> {
-    async fn new(t: &'a Trial) -> Result<Self, crate::case::Stop> {
+    async fn new(t: &'a Trial) -> Result<Self, Stop> {
         let cluster = ClusterRef { uid: t.uid(), name: "led".to_owned() };
         let wanted = Wanted { revision: 0, ..t.wanted_by_led(cluster.clone()).await? };
         Ok(Self { t, cluster, wanted })
@@ -171,8 +196,48 @@ fn leader(scope: &str, epoch: u64) -> Fencing {
     Fencing { scope: scope.to_owned(), epoch }
 }
 
-fn stale(what: &str, answer: Result<Response<()>, Status>) -> Outcome {
+fn stale<T: Debug>(what: &str, answer: Result<Response<T>, Status>) -> Outcome {
     refused(what, answer, ErrorReason::StaleLeader).map(drop)
+}
+
+/// A cluster with a leader, and the leader before it.
+async fn led(t: &Trial) -> Result<(Option<ClusterRef>, Option<Fencing>), Stop> {
+    let cluster = Some(ClusterRef { uid: t.uid(), name: "led".to_owned() });
+    let valid_for = LONG.and_then(|time| time.try_into().ok());
+    let fencing = Some(leader("lease", 2));
+    let lead = LeadRequest { cluster: cluster.clone(), fencing, valid_for, valid_until: None };
+    good("Lead", t.base().lead(t.ask(lead)).await)?;
+    Ok((cluster, Some(leader("lease", 1))))
+}
+
+async fn updates_need_it(t: &Trial) -> Outcome {
+    let wanted = t.unmade().await?;
+    let (cluster, fencing) = led(t).await?;
+    let update = BatchUpdateLoadBalancersRequest { cluster, fencing, ..updates::request(t, &[&wanted]) };
+    let answer = t.load_balancers().batch_update_load_balancers(t.ask(update)).await;
+    stale("an update by the former leader", answer)
+}
+
+async fn routes_need_it(t: &Trial) -> Outcome {
+    let (cluster, fencing) = led(t).await?;
+    let route = || t.routes_to_ensure(vec![(NOWHERE.to_owned(), t.stranger())]);
+    let ensure = BatchEnsureRoutesRequest { cluster: cluster.clone(), fencing: fencing.clone(), ..route() };
+    let answer = t.routes().batch_ensure_routes(t.ask(ensure)).await;
+    stale("a route made by the former leader", answer)?;
+    let none = Route { id: "none".to_owned(), destination_cidr: NOWHERE.to_owned(), ..Route::default() };
+    let items = vec![RouteToDelete { key: "k0".to_owned(), route: Some(none) }];
+    let delete = BatchDeleteRoutesRequest { cluster, fencing, items };
+    let answer = t.routes().batch_delete_routes(t.ask(delete)).await;
+    stale("a route removed by the former leader", answer)
+}
+
+async fn keys_need_it(t: &Trial) -> Outcome {
+    let (cluster, fencing) = led(t).await?;
+    // No key at all: whoever obeys spreads none.
+    let user = "conformance".to_owned();
+    let add = AddSshKeyToAllInstancesRequest { cluster, fencing, user, public_key: String::new() };
+    let answer = t.instances().add_ssh_key_to_all_instances(t.ask(add)).await;
+    stale("a key spread by the former leader", answer)
 }
 
 async fn needed(t: &Trial) -> Outcome {
@@ -189,7 +254,7 @@ async fn needed(t: &Trial) -> Outcome {
     let (cluster, fencing) = (Some(reign.cluster.clone()), Some(leader("lease", 2)));
     let nameless = DeleteLoadBalancerRequest { cluster, fencing, ..DeleteLoadBalancerRequest::default() };
     let answer = t.load_balancers().delete_load_balancer(t.ask(nameless)).await;
-    stale("a call out of shape by who does not lead", answer.map(|answer| answer.map(drop)))
+    stale("a call out of shape by who does not lead", answer)
 }
 
 async fn takes_over(t: &Trial) -> Outcome {
@@ -359,9 +424,7 @@ async fn same_request(t: &Trial) -> Outcome {
 /// A loop may have nothing to do before there is a balancer.
 async fn no_background_work(t: &Trial) -> Outcome {
     if t.is_led() {
-        return Err(crate::case::Stop::NotRun(
-            "the provider waits for a leader, and is led for this run".to_owned(),
-        ));
+        return Err(Stop::NotRun("the provider waits for a leader, and is led for this run".to_owned()));
     }
     let (reign, present) = (Reign::new(t).await?, leader("lease", 1));
     good("Lead", reign.lead(&present, LONG).await)?;

@@ -137,7 +137,7 @@ impl Run for Write {
     fn run<'a>(&'a self, t: &'a Trial) -> LocalBoxFuture<'a, Outcome> {
         Box::pin(async move {
             t.provoke(self.0, "EnsureLoadBalancer").await?;
-            match t.ensure_once(&t.unmade().await?).await {
+            match t.refusal(&t.unmade().await?).await? {
                 Ok(answer) => Err(failed(self.0.wire_name(), format!("OK: {:?}", answer.into_inner()))),
                 Err(status) => told(t, &status, self.0),
             }

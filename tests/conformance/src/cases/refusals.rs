@@ -46,7 +46,7 @@ pub(super) fn impossible(wanted: &Wanted) -> Wanted {
 
 async fn unknown_protocol(t: &Trial) -> Outcome {
     let bad = impossible(&t.unmade().await?);
-    refused("a port of no protocol", t.ensure_once(&bad).await, ErrorReason::UnsupportedFeature).map(drop)
+    refused("a port of no protocol", t.refusal(&bad).await?, ErrorReason::UnsupportedFeature).map(drop)
 }
 
 async fn keeps_working(t: &Trial) -> Outcome {
@@ -54,7 +54,7 @@ async fn keeps_working(t: &Trial) -> Outcome {
     let before = t.ensured(&wanted).await?;
     serves(&before)?;
     let bad = impossible(&wanted);
-    if t.ensure_once(&bad).await.is_ok() {
+    if t.refusal(&bad).await?.is_ok() {
         return Err(failed("a refusal of a port of no protocol", "OK"));
     }
     let after = t.get(&wanted).await?;
@@ -71,7 +71,7 @@ async fn ended_by_a_quota(t: &Trial) -> Outcome {
     stands(t, &wanted).await?;
     t.provoke(ErrorReason::QuotaExceeded, "EnsureLoadBalancer").await?;
     let edit = wanted.changed(443);
-    let answer = t.ensure_once(&edit).await;
+    let answer = t.ensure_or_refused(&edit).await?;
     t.restore("provoke-error").await?;
     // A cloud of other quotas may have had room for it.
     t.stands(if answer.is_ok() { &edit } else { &wanted }).await?;

@@ -87,7 +87,7 @@ async fn overtaken_delete(t: &Trial) -> Outcome {
 
 async fn used_by_refused(t: &Trial) -> Outcome {
     let wanted = t.wanted().await?;
-    let refusal = t.ensure_once(&impossible(&wanted)).await;
+    let refusal = t.refusal(&impossible(&wanted)).await?;
     refused("a port of no protocol", refusal, ErrorReason::UnsupportedFeature)?;
     refused("the state before it", t.ensure_once(&wanted).await, ErrorReason::StaleRevision).map(drop)
 }

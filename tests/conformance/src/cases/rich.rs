@@ -96,7 +96,7 @@ async fn grown(t: &Trial) -> Result<(Wanted, Vec<Service>), Stop> {
         if wanted.service == last.service {
             continue;
         }
-        match t.ensure_once(&wanted).await {
+        match t.ensure_or_refused(&wanted).await? {
             Ok(_) => {
                 at(&format!("with {part}, by an edit"), stands(t, &wanted).await)?;
                 stood.push(std::mem::replace(&mut last, wanted).service);

@@ -81,9 +81,9 @@ async fn ensure(
 
 /// Repeats an Ensure by the digest of the set until it is done.
 async fn ensure_named(t: &Trial, wanted: &Wanted) -> Outcome {
-    t.eventually("an Ensure by digest that goes on no more", async || {
+    t.to_its_end("EnsureLoadBalancer by digest", async || {
         let answer = good("EnsureLoadBalancer by digest", ensure(t, wanted, named(wanted)).await)?;
-        Ok(answer.in_progress.map_or(Ok(()), |progress| Err(format!("{progress:?}"))))
+        Ok(answer.in_progress.map_or(Ok(()), Err))
     })
     .await
 }
@@ -93,13 +93,12 @@ fn update(t: &Trial, wanted: &Wanted, set: BackendSet) -> BatchUpdateLoadBalance
 }
 
 async fn update_named(t: &Trial, wanted: &Wanted) -> Outcome {
-    t.eventually("an update by digest that goes on no more", async || {
+    t.to_its_end("BatchUpdateLoadBalancers by digest", async || {
         let request = t.ask(update(t, wanted, named(wanted)));
         let answer = t.load_balancers().batch_update_load_balancers(request).await;
         let results = good("BatchUpdateLoadBalancers by digest", answer)?.results;
-        let goes_on = results.iter().any(|result| result.in_progress.is_some());
-        if goes_on {
-            return Ok(Err(format!("{results:?}")));
+        if let Some(progress) = results.iter().find_map(|result| result.in_progress.clone()) {
+            return Ok(Err(progress));
         }
         let is_done = matches!(&results[..], [one] if one.outcome() == UpdateOutcome::Updated);
         expect(is_done, "UPDATED", results).map(Ok)

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use cloudprovider_proto::{
-    FILE_DESCRIPTOR_SET, SHAPE_VECTORS,
+    FILE_DESCRIPTOR_SET, SHAPE_VECTORS, method as rpcs,
     v1alpha1::{Capability, ErrorReason},
 };
 use futures::future::LocalBoxFuture;
@@ -22,7 +22,7 @@ use crate::{
     },
     provider::in_words,
     target::raw_call,
-    trial::{Trial, failed, reason_of},
+    trial::{Trial, failed, reason_of, within},
 };
 
 const UID: &[&str] = &["cluster-uid-required"];
@@ -178,6 +178,8 @@ impl Misshapen {
         let unknown = || Stop::NotRun(format!("the contract of this suite has no RPC {}", self.0));
         let method = method(self.0).ok_or_else(unknown)?;
         let path = format!("{}/{}", method.parent_service().full_name(), self.0);
+        let rpc = rpcs::ALL.iter().find(|rpc| rpc.name == self.0).ok_or_else(unknown)?;
+        let deadline = t.deadline(rpc);
         // If one is not refused, what it makes belongs to this run; but nobody else may lead its cluster.
         let service = t.unmade().await?.uid();
         let cluster = if self.0 == "Lead" { t.uid() } else { t.cluster().unwrap_or_default().uid };
@@ -188,7 +190,8 @@ impl Misshapen {
             replace(&mut request, &["cluster", "uid"], &cluster);
             replace(&mut request, &["service", "ref", "uid"], &service);
             replace(&mut request, &["service", "uid"], &service);
-            let answer = raw_call(&t.patient(), &path, t.ask(request.encode_to_vec().into())).await;
+            let ask = within(request.encode_to_vec().into(), deadline);
+            let answer = raw_call(&t.patient(), &path, ask).await;
             let (expected, shown) = (
                 format!("INVALID_ARGUMENT_SHAPE for field {}", row.field),
                 row.request.chars().take(300).collect::<String>(),

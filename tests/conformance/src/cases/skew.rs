@@ -2,7 +2,8 @@
 
 use cloudprovider_proto::{
     discovery::v1::GetInfoRequest,
-    v1alpha1::{EnsureLoadBalancerResponse, GetCapabilitiesRequest, GetStatusRequest, ListRoutesRequest},
+    method::Rpc,
+    v1alpha1::{GetCapabilitiesRequest, GetStatusRequest, ListRoutesRequest},
 };
 use prost::{
     Message,
@@ -16,12 +17,12 @@ use crate::{
         Profile::{Identity, Instances, LoadBalancers, Routes},
         Stop,
     },
+    provider::in_words,
     target::raw_call,
     trial::{Trial, expect, failed, within},
 };
 
 const WORDS: &[&str] = &["Unknown fields are ignored."];
-const PACKAGE: &str = "ccm.cloudprovider.v1alpha1";
 /// No message of the contract has this many fields.
 const FUTURE_FIELD: u32 = 15_000;
 
@@ -52,32 +53,32 @@ fn newer(message: &impl Message) -> Bytes {
     bytes.freeze()
 }
 
-async fn call(t: &Trial, method: &str, message: &impl Message) -> Result<Bytes, Stop> {
-    let request = within(newer(message), t.scenario().call_deadline);
-    let answer = raw_call(&t.patient(), method, request).await;
-    answer.map_err(|status| failed(format!("{method}: OK"), crate::provider::in_words(&status)))
+async fn call<R: Rpc>(t: &Trial, message: &R) -> Result<R::Answer, Stop> {
+    let request = within(newer(message), t.deadline(R::METHOD));
+    let answer = raw_call(&t.patient(), R::METHOD.path.trim_start_matches('/'), request).await;
+    let wrong = |seen: String| failed(format!("{}: OK", R::METHOD.name), seen);
+    R::Answer::decode(answer.map_err(|status| wrong(in_words(&status)))?)
+        .map_err(|error| wrong(error.to_string()))
 }
 
 async fn base(t: &Trial) -> Outcome {
-    call(t, "ccm.discovery.v1.Discovery/GetInfo", &GetInfoRequest::default()).await?;
-    call(t, &format!("{PACKAGE}.CloudProvider/GetCapabilities"), &GetCapabilitiesRequest::default()).await?;
-    call(t, &format!("{PACKAGE}.CloudProvider/GetStatus"), &GetStatusRequest {}).await.map(drop)
+    call(t, &GetInfoRequest::default()).await?;
+    call(t, &GetCapabilitiesRequest::default()).await?;
+    call(t, &GetStatusRequest {}).await.map(drop)
 }
 
 async fn instances(t: &Trial) -> Outcome {
-    call(t, &format!("{PACKAGE}.Instances/BatchGetInstances"), &t.batch(vec![t.stranger()])).await.map(drop)
+    call(t, &t.batch(vec![t.stranger()])).await.map(drop)
 }
 
 async fn ensure(t: &Trial) -> Outcome {
-    let request = t.ensure_request(&t.wanted().await?);
-    let answer = call(t, &format!("{PACKAGE}.LoadBalancers/EnsureLoadBalancer"), &request).await?;
-    let answer = EnsureLoadBalancerResponse::decode(answer);
-    expect(answer.as_ref().is_ok_and(|answer| answer.load_balancer.is_some()), "a balancer", answer)
+    let answer = call(t, &t.ensure_request(&t.wanted().await?)).await?;
+    expect(answer.load_balancer.is_some(), "a balancer", answer)
 }
 
 async fn routes(t: &Trial) -> Outcome {
     let list = ListRoutesRequest { cluster: t.cluster(), ..Default::default() };
-    call(t, &format!("{PACKAGE}.Routes/ListRoutes"), &list).await.map(drop)
+    call(t, &list).await.map(drop)
 }
 
 async fn unknown_number(t: &Trial) -> Outcome {

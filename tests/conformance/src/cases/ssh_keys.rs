@@ -1,17 +1,16 @@
 //! SSH keys for all instances.
 
-use std::time::Duration;
-
 use cloudprovider_proto::v1alpha1::{
     AddSshKeyToAllInstancesRequest, AddSshKeyToAllInstancesResponse, ErrorReason,
 };
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use ssh_key::{PublicKey, public::Ed25519PublicKey};
 
+use super::balancers::positive;
 use crate::{
     case::{Case, Outcome, Profile::SshKeys, Stop},
     scenario::Variables,
-    trial::{Trial, failed, good, refused},
+    trial::{Trial, good, refused},
 };
 
 const IDEMPOTENT: &[&str] = &["Idempotent: adding the same key again is OK."];
@@ -55,21 +54,12 @@ fn short_lived(t: &Trial) -> Result<AddSshKeyToAllInstancesRequest, Stop> {
 }
 
 async fn until_spread(t: &Trial, request: &AddSshKeyToAllInstancesRequest) -> Outcome {
-    t.eventually("a key that is spread", async || {
+    t.to_its_end("AddSshKeyToAllInstances", async || {
         let answer = t.instances().add_ssh_key_to_all_instances(t.ask(request.clone())).await;
         let answer: AddSshKeyToAllInstancesResponse = good("AddSshKeyToAllInstances", answer)?;
-        match answer.in_progress {
-            None => Ok(Ok(())),
-            Some(progress) => {
-                let after = progress.retry_after.and_then(|after| Duration::try_from(after).ok());
-                let positive = after.is_some_and(|after| !after.is_zero());
-                if positive {
-                    Ok(Err(format!("{progress:?}")))
-                } else {
-                    Err(failed("a positive retry_after", format!("{progress:?}")))
-                }
-            }
-        }
+        let Some(progress) = answer.in_progress else { return Ok(Ok(())) };
+        positive(&progress)?;
+        Ok(Err(progress))
     })
     .await
 }

@@ -12,6 +12,7 @@ use crate::{
     case::{
         Case, Outcome,
         Profile::{Instances, LoadBalancers},
+        Stop,
     },
     scenario::Variables,
     trial::{INSPECT, Machine, Trial, Wanted, examine, expect, failed, tcp},
@@ -155,10 +156,17 @@ async fn backends_of_a_location_that_is_down(t: &Trial) -> Outcome {
     let update = next(&wanted, |_| {});
     let _either = t.load_balancers().batch_update_load_balancers(t.ask(request(t, &[&update]))).await;
     let edit = next(&update, |edit| edit.service.ports.push(tcp(443)));
-    let edited = t.ensure_once(&edit).await;
+    let edited = match t.ensure_or_refused(&edit).await {
+        // It may wait for the location.
+        Err(Stop::NotRun(_)) => None,
+        answer => Some(answer?),
+    };
     t.restore("cut-location").await?;
-    let built = if edited.is_ok() { &edit } else { &wanted };
-    t.stands(built).await
+    let is_made = match edited {
+        Some(answer) => answer.is_ok(),
+        None => t.ensure_or_refused(&edit).await?.is_ok(),
+    };
+    t.stands(if is_made { &edit } else { &wanted }).await
 }
 
 fn wants(seen: Option<ErrorReason>, wanted: &[ErrorReason]) -> Outcome {

@@ -94,7 +94,7 @@ pub(super) fn request(t: &Trial, items: &[&Wanted]) -> BatchUpdateLoadBalancersR
 
 /// The results in the order of the items, once nothing is in progress.
 pub(super) async fn updated(t: &Trial, items: &[&Wanted]) -> Result<Vec<LoadBalancerUpdateResult>, Stop> {
-    t.eventually("results that go on no more", async || {
+    t.to_its_end("BatchUpdateLoadBalancers", async || {
         let answer = t.load_balancers().batch_update_load_balancers(t.ask(request(t, items))).await;
         let results = good("BatchUpdateLoadBalancers", answer)?.results;
         let mut ordered = Vec::new();
@@ -106,8 +106,8 @@ pub(super) async fn updated(t: &Trial, items: &[&Wanted]) -> Result<Vec<LoadBala
                 other => return Err(failed("each Service uid exactly once", format!("{uid}: {other:?}"))),
             }
         }
-        let goes_on = results.iter().any(|result| result.in_progress.is_some());
-        Ok(if goes_on { Err(format!("{results:?}")) } else { Ok(ordered) })
+        let goes_on = results.into_iter().find_map(|result| result.in_progress);
+        Ok(goes_on.map_or(Ok(ordered), Err))
     })
     .await
 }

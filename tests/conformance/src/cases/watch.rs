@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use cloudprovider_proto::v1alpha1::{
-    Capability, ErrorReason, InstanceState, WatchInstancesRequest, WatchInstancesResponse,
-    watch_instances_response::Frame,
+use cloudprovider_proto::{
+    method,
+    v1alpha1::{
+        Capability, ErrorReason, InstanceState, WatchInstancesRequest, WatchInstancesResponse,
+        watch_instances_response::Frame,
+    },
 };
 use tokio::time::Instant;
 use tonic::{Status, Streaming};
@@ -79,7 +82,8 @@ pub(super) async fn open(t: &Trial, resume_token: &str) -> Result<Watch, Status>
     let request = WatchInstancesRequest { cluster: t.cluster(), resume_token: resume_token.to_owned() };
     // No deadline on the wire: the contract wants none for this RPC.
     let opening =
-        tokio::time::timeout(t.scenario().call_deadline, t.instances().watch_instances(request)).await;
+        tokio::time::timeout(t.deadline(&method::WATCH_INSTANCES), t.instances().watch_instances(request))
+            .await;
     opening
         .unwrap_or_else(|_| Err(Status::unknown("the stream was not opened in time")))
         .map(|open| Watch(open.into_inner()))
@@ -143,7 +147,7 @@ impl Watch {
 pub(super) async fn started(t: &Trial, resume_token: &str) -> Result<(Watch, bool), Stop> {
     let mut watch =
         open(t, resume_token).await.map_err(|status| failed("an open stream", in_words(&status)))?;
-    match watch.next(t.scenario().call_deadline).await? {
+    match watch.next(t.deadline(&method::WATCH_INSTANCES)).await? {
         Some(Frame::Started(started)) => Ok((watch, started.resumed)),
         other => Err(failed("the frame `started` first", format!("{other:?}"))),
     }

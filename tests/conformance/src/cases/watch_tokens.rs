@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use cloudprovider_proto::v1alpha1::{ErrorReason, InstanceState};
+use cloudprovider_proto::{
+    method,
+    v1alpha1::{ErrorReason, InstanceState},
+};
 use tonic::Status;
 
 use super::watch::{Watch, open, patience, started};
@@ -64,7 +67,7 @@ async fn token(t: &Trial) -> Result<String, Stop> {
 
 /// The error of a stream: on opening, or instead of its first frame.
 async fn refusal(t: &Trial, token: &str) -> Result<Status, Stop> {
-    let first = async |mut watch: Watch| watch.next(t.scenario().call_deadline).await;
+    let first = async |mut watch: Watch| watch.next(t.deadline(&method::WATCH_INSTANCES)).await;
     match open(t, token).await {
         Err(status) => Ok(status),
         Ok(watch) => Err(failed("a refusal", format!("an open stream: {:?}", first(watch).await))),

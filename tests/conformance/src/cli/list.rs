@@ -44,7 +44,6 @@ fn level(case: &Case) -> &'static str {
 }
 
 /// The page `docs/conformance-cases.md`.
-#[must_use]
 pub fn page() -> String {
     let mut page = String::from(
         "# Conformance cases\n\nMade from the suite by `UPDATE_DOCS=1 cargo test -p provider-conformance --test rules`; do not edit. How to \

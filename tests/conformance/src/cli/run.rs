@@ -32,7 +32,7 @@ pub(super) struct RunArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 16)]
     max_balancers: usize,
     /// How long one case may take, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = super::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = super::seconds)]
     case_timeout: Duration,
     /// Go on with a run that was cut off: its id, which it printed when it began. What it left behind is deleted first.
     #[arg(long, value_name = "RUN_ID")]

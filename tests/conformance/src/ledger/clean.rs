@@ -2,10 +2,13 @@
 
 use std::{cell::RefCell, time::Duration};
 
-use cloudprovider_proto::v1alpha1::{
-    BatchDeleteRoutesRequest, ClusterRef, DeleteLoadBalancerRequest, ErrorReason, Fencing, LeadRequest,
-    ListRoutesRequest, Route, RouteToDelete, ServiceRef, cloud_provider_client::CloudProviderClient,
-    load_balancers_client::LoadBalancersClient, routes_client::RoutesClient,
+use cloudprovider_proto::{
+    method::Rpc,
+    v1alpha1::{
+        BatchDeleteRoutesRequest, ClusterRef, DeleteLoadBalancerRequest, ErrorReason, Fencing, LeadRequest,
+        ListRoutesRequest, Route, RouteToDelete, ServiceRef, cloud_provider_client::CloudProviderClient,
+        load_balancers_client::LoadBalancersClient, routes_client::RoutesClient,
+    },
 };
 use futures::future::join_all;
 use tokio::time::Instant;
@@ -16,10 +19,10 @@ use crate::{
     provider::in_words,
     scenario::{Scenario, Variables},
     target::{Wire, is_temporary},
-    trial::{read_error, reason_of},
+    trial::{read_error, reason_of, within},
 };
 
-/// How long one deletion may take.
+/// How long one deletion may take, if `max-wait` is not longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -59,10 +62,10 @@ pub async fn clean(
     // Balancers that follow one another go at once: each may take a while.
     for group in open.chunk_by(|one, next| is_balancer(one) && is_balancer(next)) {
         let all = group.iter().map(async |(number, entry)| {
-            let cleaner = Cleaner { wire, scenario };
-            let done = match tokio::time::timeout(PATIENCE, cleaner.take_back(entry)).await {
+            let (cleaner, most) = (Cleaner { wire, scenario }, PATIENCE.max(scenario.max_wait));
+            let done = match tokio::time::timeout(most, cleaner.take_back(entry)).await {
                 Ok(done) => done,
-                Err(_) => Err(format!("not gone after {PATIENCE:?}").into()),
+                Err(_) => Err(format!("not gone after {most:?}").into()),
             };
             let gone = || ledger.borrow_mut().gone(*number).map_err(|error| format!("{error:#}").into());
             let Why { words, refused } = done.and_then(|()| gone()).err()?;
@@ -102,10 +105,8 @@ impl Cleaner<'_> {
         }
     }
 
-    fn ask<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        request.set_timeout(self.scenario.call_deadline);
-        request
+    fn ask<T: Rpc>(&self, message: T) -> Request<T> {
+        within(message, self.scenario.call_deadline.unwrap_or(T::METHOD.deadline))
     }
 
     /// Deletes as a leader of its own, which then steps down.
@@ -122,7 +123,7 @@ impl Cleaner<'_> {
             let answer = CloudProviderClient::new(self.wire.clone()).lead(self.ask(request)).await;
             answer.map(drop).map_err(|status| Why::from(in_words(&status)))
         };
-        lead(PATIENCE).await?;
+        lead(PATIENCE.max(self.scenario.max_wait)).await?;
         let deleted = self.delete_balancer(cluster.clone(), leader.clone(), service).await;
         lead(Duration::ZERO).await.and(deleted)
     }
@@ -182,18 +183,22 @@ impl Cleaner<'_> {
 
     /// Retries while the deletion is in progress or fails temporarily.
     async fn until_done(&self, attempt: impl AsyncFn() -> Result<bool, tonic::Status>) -> Result<(), Why> {
-        let end = Instant::now() + self.scenario.settle.max(PAUSE * 10);
-        let latest = end.max(Instant::now() + self.scenario.max_wait);
+        let soon = Instant::now() + self.scenario.settle.max(PAUSE * 10);
+        let latest = soon.max(Instant::now() + self.scenario.max_wait);
         loop {
-            let why = match attempt().await {
+            let (end, why) = match attempt().await {
                 Ok(true) => return Ok(()),
-                Ok(false) => Why::from("it is still going".to_owned()),
+                Ok(false) => (latest, Why::from("it is still going".to_owned())),
                 // A provider that does not serve this call did not serve the one that creates objects either: both are
                 // of one service.
                 Err(status) if status.code() == Code::Unimplemented => return Ok(()),
-                Err(status) => Why { words: read_error(&status).words(), refused: !comes_back(&status) },
+                Err(status) => {
+                    let refused = !comes_back(&status);
+                    let why = Why { words: read_error(&status).words(), refused };
+                    (if refused { latest } else { soon }, why)
+                }
             };
-            if Instant::now() > if why.refused { latest } else { end } {
+            if Instant::now() > end {
                 return Err(why);
             }
             tokio::time::sleep(PAUSE).await;

@@ -59,7 +59,6 @@ pub enum NoProvider {
 }
 
 /// A status with all its causes.
-#[must_use]
 pub(crate) fn in_words(status: &Status) -> String {
     let mut words = if status.message().is_empty() {
         format!("{:?}", status.code())

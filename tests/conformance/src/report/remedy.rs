@@ -104,7 +104,6 @@ const REMEDIES: &[(&str, &str)] = &[
 ];
 
 /// What to do about a broken rule.
-#[must_use]
 pub fn remedy(rule: &str) -> Option<&'static str> {
     REMEDIES.iter().find(|(tag, _)| *tag == rule).map(|(_, remedy)| *remedy)
 }

@@ -19,7 +19,6 @@ pub struct Screen<W> {
 
 impl Screen<io::Stderr> {
     /// Writes to the terminal.
-    #[must_use]
     pub fn terminal() -> Self {
         let to = io::stderr();
         Self { live: to.is_terminal(), to, done: 0, all: 0 }

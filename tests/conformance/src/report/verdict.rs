@@ -32,7 +32,6 @@ pub enum Verdict {
 
 impl Verdict {
     /// The outcome in one word.
-    #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -90,7 +89,6 @@ pub enum Conformance {
 
 impl Conformance {
     /// Its name.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Conformant => "conformant",
@@ -132,13 +130,11 @@ pub struct ProfileReport {
 
 impl Report {
     /// The verdict of the run.
-    #[must_use]
     pub fn conformance(&self) -> Conformance {
         Conformance::of(self.cases.iter())
     }
 
     /// The verdict in words, which name the filter: what was not chosen has not been shown.
-    #[must_use]
     pub fn verdict_words(&self) -> String {
         let word = self.conformance().word();
         match self.filter.as_slice() {
@@ -148,7 +144,6 @@ impl Report {
     }
 
     /// The outcome of each profile that has cases.
-    #[must_use]
     pub fn profiles(&self) -> Vec<ProfileReport> {
         let of = |profile: Profile| self.cases.iter().filter(move |case| case.profile == profile);
         let report = |profile: Profile| {
@@ -168,7 +163,6 @@ impl Report {
     }
 
     /// How many cases have this outcome.
-    #[must_use]
     pub fn count(&self, word: &str) -> usize {
         self.cases.iter().filter(|case| case.verdict.word() == word).count()
     }

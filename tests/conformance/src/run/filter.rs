@@ -28,13 +28,11 @@ impl Filter {
     }
 
     /// Its words.
-    #[must_use]
     pub fn words(&self) -> &[String] {
         &self.words
     }
 
     /// Whether to run the case.
-    #[must_use]
     pub fn lets_pass(&self, case: &Case) -> bool {
         self.words.is_empty() || self.words.iter().any(|word| means(word, case))
     }

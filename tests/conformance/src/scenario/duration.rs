@@ -10,3 +10,7 @@ pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Duration, 
     let parsed = text.parse::<SignedDuration>().ok().and_then(|signed| Duration::try_from(signed).ok());
     parsed.ok_or_else(|| D::Error::custom(format!("{text:?} is no duration; use for example 500ms or 10s")))
 }
+
+pub(super) fn deserialize_some<'a, D: Deserializer<'a>>(from: D) -> Result<Option<Duration>, D::Error> {
+    deserialize(from).map(Some)
+}

@@ -17,7 +17,6 @@ pub struct Variables(BTreeMap<String, String>);
 
 impl Variables {
     /// No variables.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -30,19 +29,16 @@ impl Variables {
     }
 
     /// The value of a variable; the name is without its prefix.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(&format!("{PREFIX}{name}")).map(String::as_str)
     }
 
     /// All variables, as the ledger stores them.
-    #[must_use]
     pub fn into_map(self) -> BTreeMap<String, String> {
         self.0
     }
 
     /// Variables from the ledger.
-    #[must_use]
     pub fn from_map(map: BTreeMap<String, String>) -> Self {
         Self(map)
     }

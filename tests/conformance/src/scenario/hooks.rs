@@ -144,7 +144,6 @@ pub(super) fn named(name: &str) -> Option<&'static HookInfo> {
 }
 
 /// The hook that undoes this one, if any.
-#[must_use]
 pub(crate) fn undoing(name: &str) -> Option<&'static str> {
     Some(match name {
         "cut-cloud" => "restore-cloud",

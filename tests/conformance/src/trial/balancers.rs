@@ -1,17 +1,17 @@
 //! Load balancers: wanted, created, read, listed and deleted.
 
-use std::{cell::RefCell, time::Duration};
+use std::cell::RefCell;
 
 use cloudprovider_proto::v1alpha1::{
     Adoption, BackendSet, ClusterRef, DeleteLoadBalancerRequest, DeleteLoadBalancerResponse,
-    EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, GetLoadBalancerRequest, InProgress, IpFamily,
-    IpFamilyPolicy, ListLoadBalancersRequest, LoadBalancer, NodeRef, Protocol, Service, ServicePort,
-    ServiceRef, TrafficPolicy,
+    EnsureLoadBalancerRequest, EnsureLoadBalancerResponse, GetLoadBalancerRequest, IpFamily, IpFamilyPolicy,
+    ListLoadBalancersRequest, LoadBalancer, NodeRef, Protocol, Service, ServicePort, ServiceRef,
+    TrafficPolicy,
 };
 use futures::future::join_all;
 use tonic::{Response, Status};
 
-use super::{LOOK_AGAIN, Pool, Trial, failed, good};
+use super::{Pool, Trial, failed, good};
 use crate::{
     case::{Outcome, Stop},
     ledger::Entry,
@@ -20,8 +20,6 @@ use crate::{
 
 /// How many balancers are made at once, for the cases to come.
 const SPARES: usize = 6;
-/// The longest pause of a case, whatever `retry_after` says.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The maximum number of pages of a list.
 const PAGES: usize = 10_000;
 
@@ -206,14 +204,33 @@ impl Trial {
         self.load_balancers().ensure_load_balancer(request).await
     }
 
+    /// Repeats Ensure until it is done or refused: work in the background may find out later what it cannot do.
+    pub(crate) async fn ensure_or_refused(
+        &self,
+        wanted: &Wanted,
+    ) -> Result<Result<Response<EnsureLoadBalancerResponse>, Status>, Stop> {
+        self.to_its_end("EnsureLoadBalancer", async || {
+            let answer = self.ensure_once(wanted).await;
+            let goes_on = answer.as_ref().ok().and_then(|answer| answer.get_ref().in_progress.clone());
+            Ok(goes_on.map_or(Ok(answer), Err))
+        })
+        .await
+    }
+
+    /// The same where it must be refused: who says for ever that it goes on does not refuse it.
+    pub(crate) async fn refusal(
+        &self,
+        wanted: &Wanted,
+    ) -> Result<Result<Response<EnsureLoadBalancerResponse>, Status>, Stop> {
+        self.ensure_or_refused(wanted).await.map_err(|stop| match stop {
+            Stop::NotRun(why) => failed("a refusal", why),
+            stop => stop,
+        })
+    }
+
     /// Repeats Ensure until it is done, and returns the last response.
     pub(crate) async fn ensure(&self, wanted: &Wanted) -> Result<EnsureLoadBalancerResponse, Stop> {
-        let end = self.longest_work();
-        loop {
-            let answer = good("EnsureLoadBalancer", self.ensure_once(wanted).await)?;
-            let Some(progress) = &answer.in_progress else { return Ok(answer) };
-            self.pause(progress, end, "EnsureLoadBalancer").await?;
-        }
+        good("EnsureLoadBalancer", self.ensure_or_refused(wanted).await?)
     }
 
     /// Repeats Ensure until it is done, and returns the balancer.
@@ -254,12 +271,11 @@ impl Trial {
 
     /// Repeats Delete until it is done.
     pub(crate) async fn delete(&self, request: &DeleteLoadBalancerRequest) -> Outcome {
-        let end = self.longest_work();
-        loop {
+        self.to_its_end("DeleteLoadBalancer", async || {
             let answer = good("DeleteLoadBalancer", self.delete_once(request.clone()).await)?;
-            let Some(progress) = &answer.in_progress else { return Ok(()) };
-            self.pause(progress, end, "DeleteLoadBalancer").await?;
-        }
+            Ok(answer.in_progress.map_or(Ok(()), Err))
+        })
+        .await
     }
 
     /// All balancers of a cluster.
@@ -284,21 +300,5 @@ impl Trial {
         let uid = wanted.uid();
         let ours = |listed: &LoadBalancer| listed.service.as_ref().is_some_and(|service| service.uid == uid);
         Ok(all.into_iter().filter(ours).collect())
-    }
-
-    fn longest_work(&self) -> tokio::time::Instant {
-        tokio::time::Instant::now() + self.scenario().max_wait.max(self.scenario().settle)
-    }
-
-    async fn pause(&self, progress: &InProgress, end: tokio::time::Instant, what: &str) -> Outcome {
-        if tokio::time::Instant::now() > end {
-            let most = self.scenario().max_wait;
-            return Err(Stop::NotRun(format!("{what} is still in progress after max-wait ({most:?})")));
-        }
-        self.waited.set(true);
-        let asked =
-            progress.retry_after.and_then(|after| Duration::try_from(after).ok()).unwrap_or(LOOK_AGAIN);
-        tokio::time::sleep(asked.clamp(Duration::from_millis(10), LONGEST_PAUSE)).await;
-        Ok(())
     }
 }

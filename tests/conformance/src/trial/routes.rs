@@ -5,7 +5,7 @@ use cloudprovider_proto::v1alpha1::{
     RouteDeletion, RouteResult, RouteToDelete, RouteToEnsure,
 };
 
-use super::{LOOK_AGAIN, Trial, failed, good};
+use super::{Trial, failed, good};
 use crate::{case::Stop, ledger::Entry};
 
 /// Whether a run of this suite may have made up this destination. 198.18.0.0/15 is reserved for benchmarks of networks: no
@@ -42,17 +42,20 @@ impl Trial {
         }
     }
 
-    /// One call about one route: its result, in progress or not.
-    pub(crate) async fn ensure_route_once(
+    /// Repeats a request for one route until it is done or refused.
+    pub(crate) async fn ensure_route_or_refused(
         &self,
         request: BatchEnsureRoutesRequest,
     ) -> Result<RouteResult, Stop> {
-        let answer = self.routes().batch_ensure_routes(self.ask(request)).await;
-        let mut results = good("BatchEnsureRoutes", answer)?.results;
-        match results.pop() {
-            Some(result) if results.is_empty() => Ok(result),
-            other => Err(failed("one result", format!("{results:?} {other:?}"))),
-        }
+        self.to_its_end("BatchEnsureRoutes", async || {
+            let answer = self.routes().batch_ensure_routes(self.ask(request.clone())).await;
+            let mut results = good("BatchEnsureRoutes", answer)?.results;
+            match results.pop() {
+                Some(result) if results.is_empty() => Ok(result.in_progress.clone().map_or(Ok(result), Err)),
+                other => Err(failed("one result", format!("{results:?} {other:?}"))),
+            }
+        })
+        .await
     }
 
     /// The route, once it exists.
@@ -63,16 +66,8 @@ impl Trial {
 
     /// Likewise, with a given request.
     pub(crate) async fn ensure_route_by(&self, request: BatchEnsureRoutesRequest) -> Result<Route, Stop> {
-        self.eventually("a route that stands", async || {
-            let result = self.ensure_route_once(request.clone()).await?;
-            let progress = result.in_progress.is_some();
-            match result.route.clone().filter(|_| !progress) {
-                Some(route) => Ok(Ok(route)),
-                None if progress => Ok(Err(format!("{result:?}"))),
-                None => Err(failed("a route, or in_progress", format!("{result:?}"))),
-            }
-        })
-        .await
+        let result = self.ensure_route_or_refused(request).await?;
+        result.route.clone().ok_or_else(|| failed("a route", format!("{result:?}")))
     }
 
     /// Requests the deletion of a route until it is done or refused.
@@ -81,22 +76,18 @@ impl Trial {
         cluster: &ClusterRef,
         route: &Route,
     ) -> Result<RouteDeletion, Stop> {
-        let end = tokio::time::Instant::now() + self.scenario().settle;
-        loop {
-            let items = vec![RouteToDelete { key: "k0".to_owned(), route: Some(route.clone()) }];
-            let request =
-                BatchDeleteRoutesRequest { cluster: Some(cluster.clone()), fencing: self.fencing(), items };
-            let answer = self.routes().batch_delete_routes(self.ask(request)).await;
+        let items = vec![RouteToDelete { key: "k0".to_owned(), route: Some(route.clone()) }];
+        let request =
+            BatchDeleteRoutesRequest { cluster: Some(cluster.clone()), fencing: self.fencing(), items };
+        self.to_its_end("BatchDeleteRoutes", async || {
+            let answer = self.routes().batch_delete_routes(self.ask(request.clone())).await;
             let mut results = good("BatchDeleteRoutes", answer)?.results;
             match results.pop() {
-                Some(result) if results.is_empty() && result.in_progress.is_none() => return Ok(result),
-                Some(result) if results.is_empty() && tokio::time::Instant::now() < end => {
-                    let _goes_on = result;
-                    tokio::time::sleep(LOOK_AGAIN).await;
-                }
-                other => return Err(failed("one result that ends", format!("{results:?} {other:?}"))),
+                Some(result) if results.is_empty() => Ok(result.in_progress.clone().map_or(Ok(result), Err)),
+                other => Err(failed("one result", format!("{results:?} {other:?}"))),
             }
-        }
+        })
+        .await
     }
 
     /// All routes of a cluster.

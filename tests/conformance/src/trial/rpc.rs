@@ -5,10 +5,13 @@
 
 use std::time::Duration;
 
-use cloudprovider_proto::v1alpha1::{
-    BatchEnsureRoutesRequest, BatchGetInstancesRequest, BatchGetVolumeLabelsRequest, ClusterRef,
-    DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Fencing, GetLoadBalancerRequest,
-    ListClustersRequest, ListInstancesRequest, ListLoadBalancersRequest, ListRoutesRequest, VolumeQuery,
+use cloudprovider_proto::{
+    method,
+    v1alpha1::{
+        BatchEnsureRoutesRequest, BatchGetInstancesRequest, BatchGetVolumeLabelsRequest, ClusterRef,
+        DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Fencing, GetLoadBalancerRequest,
+        ListClustersRequest, ListInstancesRequest, ListLoadBalancersRequest, ListRoutesRequest, VolumeQuery,
+    },
 };
 use tonic::{Request, Status};
 
@@ -35,22 +38,26 @@ pub(crate) enum Rpc {
 pub(crate) struct By {
     pub(crate) cluster: Option<ClusterRef>,
     pub(crate) fencing: Option<Fencing>,
-    pub(crate) deadline: Duration,
+    /// If it is another than usual.
+    pub(crate) deadline: Option<Duration>,
 }
 
 impl By {
     /// Like every other call of the suite.
     pub(crate) fn usual(t: &Trial) -> Self {
-        Self { cluster: t.cluster(), fencing: t.fencing(), deadline: t.scenario().call_deadline }
+        Self { cluster: t.cluster(), fencing: t.fencing(), deadline: None }
     }
 
-    fn ask<T>(&self, message: T) -> Request<T> {
-        within(message, self.deadline)
+    fn ask<T: method::Rpc>(&self, t: &Trial, message: T) -> Request<T> {
+        match self.deadline {
+            Some(deadline) => within(message, deadline),
+            None => t.ask(message),
+        }
     }
 }
 
 /// A destination that never has a route.
-const NOWHERE: &str = "198.19.255.240/28";
+pub(crate) const NOWHERE: &str = "198.19.255.240/28";
 
 impl Rpc {
     /// A call with its own balancer.
@@ -76,11 +83,11 @@ impl Rpc {
         match self {
             Self::ListInstances => {
                 let list = ListInstancesRequest { cluster, ..Default::default() };
-                client.list_instances(by.ask(list)).await.map(drop)
+                client.list_instances(by.ask(t, list)).await.map(drop)
             }
             _ => {
                 let batch = BatchGetInstancesRequest { cluster, ..t.batch(vec![t.stranger()]) };
-                client.batch_get_instances(by.ask(batch)).await.map(drop)
+                client.batch_get_instances(by.ask(t, batch)).await.map(drop)
             }
         }
     }
@@ -90,19 +97,19 @@ impl Rpc {
         match self {
             Self::EnsureLoadBalancer => {
                 let ensure = EnsureLoadBalancerRequest { cluster, fencing, ..t.ensure_request(wanted) };
-                client.ensure_load_balancer(by.ask(ensure)).await.map(drop)
+                client.ensure_load_balancer(by.ask(t, ensure)).await.map(drop)
             }
             Self::DeleteLoadBalancer => {
                 let delete = DeleteLoadBalancerRequest { cluster, fencing, ..t.delete_request(wanted) };
-                client.delete_load_balancer(by.ask(delete)).await.map(drop)
+                client.delete_load_balancer(by.ask(t, delete)).await.map(drop)
             }
             Self::ListLoadBalancers => {
                 let list = ListLoadBalancersRequest { cluster, ..Default::default() };
-                client.list_load_balancers(by.ask(list)).await.map(drop)
+                client.list_load_balancers(by.ask(t, list)).await.map(drop)
             }
             _ => {
                 let get = GetLoadBalancerRequest { cluster, service: Some(wanted.service_ref()) };
-                client.get_load_balancer(by.ask(get)).await.map(drop)
+                client.get_load_balancer(by.ask(t, get)).await.map(drop)
             }
         }
     }
@@ -113,11 +120,11 @@ impl Rpc {
             Self::BatchEnsureRoutes => {
                 let batch = t.routes_to_ensure(vec![(NOWHERE.to_owned(), t.stranger())]);
                 let ensure = BatchEnsureRoutesRequest { cluster, fencing, ..batch };
-                client.batch_ensure_routes(by.ask(ensure)).await.map(drop)
+                client.batch_ensure_routes(by.ask(t, ensure)).await.map(drop)
             }
             _ => {
                 let list = ListRoutesRequest { cluster, ..Default::default() };
-                client.list_routes(by.ask(list)).await.map(drop)
+                client.list_routes(by.ask(t, list)).await.map(drop)
             }
         }
     }
@@ -127,7 +134,7 @@ impl Rpc {
         match self {
             Self::ListClusters => {
                 let list = ListClustersRequest { cluster, ..Default::default() };
-                t.clusters().list_clusters(by.ask(list)).await.map(drop)
+                t.clusters().list_clusters(by.ask(t, list)).await.map(drop)
             }
             _ => {
                 let queries = vec![VolumeQuery {
@@ -138,7 +145,7 @@ impl Rpc {
                     ..VolumeQuery::default()
                 }];
                 let get = BatchGetVolumeLabelsRequest { cluster, queries };
-                t.volumes().batch_get_volume_labels(by.ask(get)).await.map(drop)
+                t.volumes().batch_get_volume_labels(by.ask(t, get)).await.map(drop)
             }
         }
     }
