@@ -14,7 +14,6 @@ use ipnet::{IpNet, Ipv4Net};
 ///
 /// As lenient as the apiserver is with old objects: octets with leading zeros are decimal, and an IPv6 network of
 /// mapped IPv4 addresses is read as that IPv4 network.
-#[must_use]
 pub fn parse(text: &str) -> Option<IpNet> {
     let (address, length) = text.split_once('/')?;
     if !length.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -26,19 +25,16 @@ pub fn parse(text: &str) -> Option<IpNet> {
 }
 
 /// Whether both are IPv4 or both IPv6.
-#[must_use]
 pub fn same_family(one: &IpNet, other: &IpNet) -> bool {
     one.addr().is_ipv4() == other.addr().is_ipv4()
 }
 
 /// Whether any address is in both.
-#[must_use]
 pub fn overlap(one: &IpNet, other: &IpNet) -> bool {
     one.contains(other) || other.contains(one)
 }
 
 /// `IPv4` or `IPv6`.
-#[must_use]
 pub fn family(network: &IpNet) -> &'static str {
     if network.addr().is_ipv4() { "IPv4" } else { "IPv6" }
 }

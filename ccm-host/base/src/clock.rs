@@ -12,7 +12,6 @@ thread_local! {
     static FOLLOWED: Cell<Option<(Instant, Timestamp)>> = const { Cell::new(None) };
 }
 
-#[must_use]
 pub fn now() -> Timestamp {
     let Some((since, start)) = FOLLOWED.get() else { return Timestamp::now() };
     let passed = SignedDuration::try_from(since.elapsed()).unwrap_or(SignedDuration::MAX);
@@ -20,7 +19,6 @@ pub fn now() -> Timestamp {
 }
 
 /// The date of a moment on this process's own clock, for people.
-#[must_use]
 pub fn at(moment: Instant) -> Timestamp {
     let (now, here) = (now(), Instant::now());
     let later = now.checked_add(moment.saturating_duration_since(here)).unwrap_or(Timestamp::MAX);

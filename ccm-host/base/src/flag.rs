@@ -31,7 +31,6 @@ impl Wrong {
     }
 
     /// Turns this into the mistake of a flag with this value.
-    #[must_use]
     pub fn of(self, name: &str, value: &str) -> FlagError {
         let given = if self.is_secret { format!("--{name}") } else { format!("--{name}={value}") };
         FlagError { given, problem: self.problem, remedy: self.remedy }
@@ -103,7 +102,6 @@ impl Mistakes {
 
     /// Whether these flags are free of mistakes: defaults replace invalid values and prove nothing about what was
     /// given.
-    #[must_use]
     pub fn spare(&self, names: &[&str]) -> bool {
         let name = |error: &FlagError| {
             let given = error.given.trim_start_matches("--");
@@ -117,13 +115,11 @@ impl Mistakes {
     }
 
     /// Whether there are no mistakes.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// All mistakes, in the order in which they were found.
-    #[must_use]
     pub fn into_vec(self) -> Vec<FlagError> {
         self.0
     }

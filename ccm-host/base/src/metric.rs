@@ -10,7 +10,6 @@ use prometheus_client::{
 };
 
 /// How many there are, as a gauge takes it.
-#[must_use]
 pub fn gauge(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -22,7 +21,6 @@ pub struct OfProvider {
 }
 
 impl OfProvider {
-    #[must_use]
     pub fn new(provider: &str) -> Self {
         Self { provider: provider.to_owned() }
     }

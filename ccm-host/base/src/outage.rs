@@ -40,13 +40,11 @@ impl Outage {
     }
 
     /// The last failure, however short the problem has been there.
-    #[must_use]
     pub fn why(&self) -> Option<&str> {
         self.0.as_ref().map(|problem| problem.why.as_str())
     }
 
     /// Since when the problem lasts, and why.
-    #[must_use]
     pub fn lasting(&self) -> Option<String> {
         let problem = self.0.as_ref().filter(|problem| problem.at.elapsed() >= LASTING)?;
         Some(format!("since {:.0}: {}", problem.since, problem.why))

@@ -1,6 +1,6 @@
 //! Texts that strangers wrote, cut to what a message can hold.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, error::Error};
 
 /// The longest message of an Event or a condition: what events.k8s.io allows.
 pub const MESSAGE: usize = 1024;
@@ -9,7 +9,6 @@ pub const MESSAGE: usize = 1024;
 pub const NAME: usize = 253;
 
 /// At most `most` bytes of a text, ending in `…` if it is cut.
-#[must_use]
 pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
     const ELLIPSIS: char = '…';
     if text.len() <= most {
@@ -19,6 +18,27 @@ pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
     let mut start = text[..end].to_owned();
     start.push(ELLIPSIS);
     Cow::Owned(start)
+}
+
+/// The text of an error with those of its sources, on one line.
+pub fn with_sources(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    append_sources(&mut text, error.source());
+    text
+}
+
+/// Adds what an error's sources say. Several layers of a client repeat their source in their own text.
+pub fn append_sources(text: &mut String, mut source: Option<&(dyn Error + 'static)>) {
+    while let Some(error) = source {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&words);
+        }
+        source = error.source();
+    }
 }
 
 #[cfg(test)]

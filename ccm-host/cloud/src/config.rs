@@ -48,7 +48,6 @@ impl Default for Paces {
 
 impl ProviderConfig {
     /// The default paces.
-    #[must_use]
     pub fn new(settings: ProviderSettings, cluster: ClusterRef) -> Self {
         Self {
             settings,

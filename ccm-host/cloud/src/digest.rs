@@ -45,7 +45,6 @@ pub(super) fn join(class: Option<&str>, service: &str, backends: &str) -> String
 }
 
 /// Whether only the backends differ. False for a text that this module did not make.
-#[must_use]
 pub fn differ_in_backends_only(a: &str, b: &str) -> bool {
     match (a.rsplit_once(SEPARATOR), b.rsplit_once(SEPARATOR)) {
         (Some((a, of_a)), Some((b, of_b))) => a == b && of_a != of_b,
@@ -55,7 +54,6 @@ pub fn differ_in_backends_only(a: &str, b: &str) -> bool {
 
 /// The digest `applied` with its backends replaced by those of `wanted`. `None` if the backends are already the same,
 /// or if this module did not make `applied`.
-#[must_use]
 pub fn with_backends_of(applied: &str, wanted: &str) -> Option<String> {
     let (rest, before) = applied.rsplit_once(SEPARATOR)?;
     let (_, backends) = wanted.rsplit_once(SEPARATOR)?;
@@ -63,26 +61,22 @@ pub fn with_backends_of(applied: &str, wanted: &str) -> Option<String> {
 }
 
 /// The class and the Service of a digest, without the backends.
-#[must_use]
 pub fn service_part(digest: &str) -> Option<&str> {
     digest.rsplit_once(SEPARATOR).map(|(part, _)| part)
 }
 
 /// The digest of that Service with these backends.
-#[must_use]
 pub fn joined(service_part: &str, backends: &str) -> String {
     format!("{service_part}{SEPARATOR}{}", part_of(backends))
 }
 
 /// Whether the digest of a balancer covers the set of backends with this digest.
-#[must_use]
 pub fn covers_backends(digest: &str, backends: &str) -> bool {
     digest.rsplit_once(SEPARATOR).is_some_and(|(_, part)| part == part_of(backends))
 }
 
 /// Whether a balancer with this digest was certainly made for a Service of another class: a text that this module did
 /// not make proves nothing.
-#[must_use]
 pub fn is_for_another_class(digest: &str, class: Option<&str>) -> bool {
     let part = digest.split(SEPARATOR).next().unwrap_or_default();
     is_ours(digest) && part != part_of_class(class)

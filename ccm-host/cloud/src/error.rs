@@ -26,6 +26,7 @@ mod tests;
 
 use std::{error::Error as _, time::Duration};
 
+use ccm_base::text::append_sources;
 pub use cloudprovider_proto::v1alpha1::ErrorReason;
 use cloudprovider_proto::{ERROR_DOMAIN, code_name, defaults, v1alpha1 as pb};
 use prost::Message as _;
@@ -134,31 +135,26 @@ impl CloudError {
     }
 
     /// The reason as used in metrics and Events; the code if there is no reason.
-    #[must_use]
     pub fn label(&self) -> &'static str {
         self.reason.map_or_else(|| code_name(self.code), ErrorReason::wire_name)
     }
 
     /// Whether the message exceeded either end's limit: it must be split, or can never be sent.
-    #[must_use]
     pub fn is_too_large(&self) -> bool {
         self.reason.is_none() && self.code == Code::OutOfRange
     }
 
     /// Whether this error suggests that the provider is being replaced, so that its next process will answer.
-    #[must_use]
     pub fn is_of_replacement(&self) -> bool {
         self.is_unanswered || self.is(ErrorReason::ShuttingDown)
     }
 
     /// Whether nobody said what became of the call: it may still be carried out.
-    #[must_use]
     pub fn is_silence(&self) -> bool {
         self.is_unanswered || (self.reason.is_none() && self.code == Code::DeadlineExceeded)
     }
 
     /// Whether the error has this reason.
-    #[must_use]
     pub fn is(&self, reason: ErrorReason) -> bool {
         self.reason == Some(reason)
     }
@@ -208,24 +204,4 @@ fn is_about_size(message: &str) -> bool {
     ["message length too large", "larger than max", "exceeds maximum size", "message too large"]
         .iter()
         .any(|words| message.contains(words))
-}
-
-/// The text of an error with those of its sources.
-pub(super) fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    append_sources(&mut text, error.source());
-    text
-}
-
-fn append_sources(text: &mut String, mut source: Option<&(dyn std::error::Error + 'static)>) {
-    while let Some(error) = source {
-        let words = error.to_string();
-        if !text.contains(&words) {
-            if !text.is_empty() {
-                text.push_str(": ");
-            }
-            text.push_str(&words);
-        }
-        source = error.source();
-    }
 }

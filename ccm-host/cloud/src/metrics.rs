@@ -99,7 +99,6 @@ const ITEMS: Buckets = Buckets(&[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 
 
 impl CloudMetrics {
     /// Registers all of them.
-    #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         Self {
             durations: registry.histograms(

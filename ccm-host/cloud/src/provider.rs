@@ -96,7 +96,6 @@ impl Family {
         [Self::Instances, Self::LoadBalancers, Self::Routes, Self::Volumes, Self::Clusters];
 
     /// The name of the service.
-    #[must_use]
     pub fn service(self) -> &'static str {
         match self {
             Self::Instances => "Instances",
@@ -120,7 +119,6 @@ pub enum ProviderStatus {
 
 impl ProviderStatus {
     /// Whether it cannot be called at all.
-    #[must_use]
     pub fn is_away(&self) -> bool {
         matches!(self, Self::Disconnected(_))
     }
@@ -178,7 +176,6 @@ pub struct ProviderInfo {
 
 impl ProviderInfo {
     /// Whether it claims Services of this `spec.loadBalancerClass`.
-    #[must_use]
     pub fn looks_after(&self, class: Option<&str>) -> bool {
         self.load_balancers
             && match class {
@@ -307,7 +304,6 @@ impl AddressType {
         [Self::Hostname, Self::InternalIp, Self::ExternalIp, Self::InternalDns, Self::ExternalDns];
 
     /// The value of `status.addresses[].type`.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hostname => "Hostname",

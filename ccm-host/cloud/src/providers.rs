@@ -53,7 +53,6 @@ pub enum NodeOwner {
 
 impl NodeOwner {
     /// Whether the node is this provider's, as far as is known.
-    #[must_use]
     pub fn may_be(&self, provider: &dyn Provider) -> bool {
         match self {
             Self::Provider(owner) => owner.name() == provider.name(),
@@ -64,7 +63,6 @@ impl NodeOwner {
     }
 
     /// The owner, if it is certain.
-    #[must_use]
     pub fn provider(&self) -> Option<&Arc<dyn Provider>> {
         match self {
             Self::Provider(provider) => Some(provider),
@@ -87,7 +85,6 @@ pub enum ServiceOwner {
 
 impl ServiceOwner {
     /// Whether this provider is certainly the owner.
-    #[must_use]
     pub fn is(&self, provider: &dyn Provider) -> bool {
         matches!(self, Self::Provider(owner) if owner.name() == provider.name())
     }
@@ -126,7 +123,6 @@ impl fmt::Display for ContestedPrefix {
 
 impl Providers {
     /// The registry of these providers.
-    #[must_use]
     pub fn new(providers: Vec<Arc<dyn Provider>>) -> Self {
         Self { all: providers.into(), division: Arc::default() }
     }
@@ -137,33 +133,28 @@ impl Providers {
         Self { division: Arc::new(division), ..self }
     }
 
-    #[must_use]
     pub fn all(&self) -> &[Arc<dyn Provider>] {
         &self.all
     }
 
     /// The provider with this name on the command line.
-    #[must_use]
     pub fn by_name(&self, name: &str) -> Option<&Arc<dyn Provider>> {
         self.all.iter().find(|provider| provider.name() == name)
     }
 
     /// What the Node cache must keep to find the owner of a node.
-    #[must_use]
     pub fn keep_of_nodes(&self) -> Keep {
         let keys = self.division.nodes.values().flat_map(LabelSelector::keys);
         Keep { labels: KeySet::keys(keys), annotations: KeySet::default() }
     }
 
     /// What the Service cache must keep to find the owner of a Service.
-    #[must_use]
     pub fn keep_of_services() -> Keep {
         Keep { labels: KeySet::default(), annotations: KeySet::keys([PROVIDER_ANNOTATION]) }
     }
 
     /// The owner of a node: the provider that the command line names for its provider ID, else the only one that claims
     /// it. Without an ID, the provider whose selector matches, else a provider with instances and without a selector.
-    #[must_use]
     pub fn for_node(&self, node: &Node) -> NodeOwner {
         let Some(id) = node.provider_id.as_deref() else { return self.without_id(node) };
         if let Some(name) = self.pinned(id) {
@@ -195,7 +186,6 @@ impl Providers {
     }
 
     /// Why the node's provider ID leaves its owner open, if several providers claim it.
-    #[must_use]
     pub fn contest(&self, node: &Node) -> Option<ContestedPrefix> {
         let id = node.provider_id.as_deref().filter(|id| self.pinned(id).is_none())?;
         self.contested(id)
@@ -209,7 +199,6 @@ impl Providers {
     }
 
     /// The prefixes that several providers claim and the command line leaves open.
-    #[must_use]
     pub fn contested_prefixes(&self) -> Vec<ContestedPrefix> {
         let infos: Vec<_> = self.all.iter().filter_map(|provider| provider.info()).collect();
         let prefixes: BTreeSet<_> = infos.iter().flat_map(|info| &info.provider_id_prefixes).collect();
@@ -248,7 +237,6 @@ impl Providers {
     /// Whether the balancers of this provider may send traffic to the node. A single provider gets all nodes, as
     /// upstream's does, and so does one without nodes of its own; of several, each gets its own. A provider that is still to
     /// introduce itself may claim a node, too, but its absence takes none out of a balancer that serves.
-    #[must_use]
     pub fn may_back(&self, provider: &dyn Provider, node: &Node) -> bool {
         let is_its = |id: &str| {
             let mut claimants = self.claimants(id);
@@ -267,7 +255,6 @@ impl Providers {
     /// The owner of a Service of type LoadBalancer: the provider that its annotation names, else the provider of
     /// Services without a class, else the first on the command line that claims its class. A provider before its first
     /// handshake may claim it, so no later one is certain.
-    #[must_use]
     pub fn for_service(&self, service: &Service) -> ServiceOwner {
         let class = service.spec.load_balancer_class.as_deref();
         match service.annotations.get(PROVIDER_ANNOTATION) {
@@ -304,7 +291,6 @@ impl Providers {
     }
 
     /// The owner of Services of this class without the annotation.
-    #[must_use]
     pub fn for_class(&self, class: Option<&str>) -> ServiceOwner {
         let only = self.division.services.as_deref().filter(|_| class.is_none());
         for provider in self.all.iter().filter(|one| only.is_none_or(|name| one.name() == name)) {
@@ -320,7 +306,6 @@ impl Providers {
     }
 
     /// The classes that both this provider and another claim, and who gets them.
-    #[must_use]
     pub fn contested_classes(&self, provider: &dyn Provider) -> Vec<ContestedClass> {
         let Some(info) = provider.info() else { return Vec::new() };
         let classes = info.load_balancer_classes.iter().map(|class| Some(class.as_str())).chain([None]);
@@ -360,7 +345,6 @@ pub struct Wishes {
 
 impl Wishes {
     /// The wishes of these providers, for these caches. Nothing is passed on yet.
-    #[must_use]
     pub fn new(providers: Providers, nodes: Cache<Node>, services: Cache<Service>) -> Self {
         Self { providers, nodes, services }
     }

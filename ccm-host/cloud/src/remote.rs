@@ -48,7 +48,6 @@ const INVENTORIES: usize = 2;
 
 impl RemoteProvider {
     /// Starts connecting, until `stop`. Must be called within a runtime.
-    #[must_use]
     pub fn spawn(config: ProviderConfig, metrics: &CloudMetrics, stop: CancellationToken) -> Arc<Self> {
         let metrics = ProviderMetrics::new(metrics.clone(), &config.settings.name);
         let shadowed = config.shadow.clone().map(Shadowed::new);
@@ -67,7 +66,6 @@ impl RemoteProvider {
     }
 
     /// The provider's condition, for people.
-    #[must_use]
     pub fn report(&self) -> ccm_state::Provider {
         self.link.report()
     }

@@ -271,19 +271,16 @@ pub struct TlsDir(pub PathBuf);
 
 impl TlsDir {
     /// The authorities that may have signed the provider's certificate.
-    #[must_use]
     pub fn ca(&self) -> PathBuf {
         self.0.join("ca.crt")
     }
 
     /// The host's own certificate.
-    #[must_use]
     pub fn certificate(&self) -> PathBuf {
         self.0.join("tls.crt")
     }
 
     /// The host's own key.
-    #[must_use]
     pub fn key(&self) -> PathBuf {
         self.0.join("tls.key")
     }

@@ -61,13 +61,11 @@ pub struct NoToken {
 
 impl Account {
     /// The ServiceAccount of this name, without a token until [`Self::run`] has one.
-    #[must_use]
     pub fn new(name: &'static str) -> Self {
         Self(Arc::new(Inner { name, state: watch::Sender::default(), rejected: Notify::new() }))
     }
 
     /// Its name, in [`NAMESPACE`].
-    #[must_use]
     pub fn name(&self) -> &'static str {
         self.0.name
     }

@@ -63,6 +63,43 @@ pub trait Slim: PartialEq + Send + Sync + Sized + 'static {
     fn project(wire: Self::Wire, keep: &Keep, interner: &Interner) -> Self;
 }
 
+/// What a [`Slim`] with these two fields says of itself.
+macro_rules! versioned {
+    () => {
+        fn uid(&self) -> &str {
+            &self.uid
+        }
+
+        fn resource_version(&self) -> &str {
+            &self.resource_version
+        }
+
+        fn resource_version_mut(&mut self) -> &mut String {
+            &mut self.resource_version
+        }
+    };
+}
+
+/// The same, and what names it: one of no namespace.
+macro_rules! cluster_scoped {
+    () => {
+        $crate::cache::versioned!();
+
+        fn key(&self) -> String {
+            self.name.clone()
+        }
+
+        fn key_of(_: &str, name: &str) -> String {
+            name.to_owned()
+        }
+
+        fn place(name: &String, client: &::kube::Client) -> (::kube::Api<Self::Wire>, String) {
+            (::kube::Api::all(client.clone()), name.clone())
+        }
+    };
+}
+pub(crate) use {cluster_scoped, versioned};
+
 /// Maximum label and annotation keys for the sake of one provider, however often it asks for others: each new key costs a
 /// new list.
 const MOST_KEYS: usize = 4096;
@@ -140,13 +177,15 @@ impl<T: Slim> Clone for Cache<T> {
 
 impl<T: Slim> fmt::Debug for Cache<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("kind", &T::KIND).field("objects", &self.len()).finish_non_exhaustive()
+        f.debug_struct("Cache")
+            .field("kind", &T::KIND)
+            .field("objects", &self.0.store.read().len())
+            .finish_non_exhaustive()
     }
 }
 
 impl<T: Slim> Cache<T> {
     /// An empty cache. [`Cache::run`] fills it.
-    #[must_use]
     pub fn new(keep: Keep, metrics: &CacheMetrics) -> Self {
         Self(Arc::new(Inner {
             store: RwLock::new(Store::default()),
@@ -169,35 +208,21 @@ impl<T: Slim> Cache<T> {
     }
 
     /// All objects, in no particular order.
-    #[must_use]
     pub fn list(&self) -> Vec<Arc<T>> {
         self.0.store.read().list()
     }
 
     /// All objects with this value of the second index; see [`Slim::index`].
-    #[must_use]
     pub fn by_index(&self, value: &str) -> Vec<Arc<T>> {
         self.0.store.read().by_index(value)
     }
 
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.store.read().len()
-    }
-
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Whether a complete list was seen since one was asked for, with whatever keys.
-    #[must_use]
     pub fn is_synced(&self) -> bool {
         self.0.listed.borrow().round >= self.0.wanted.borrow().round
     }
 
     /// Whether a complete list was seen with at least these keys.
-    #[must_use]
     pub fn holds(&self, keep: &Keep) -> bool {
         self.is_synced() && self.0.listed.borrow().keep.covers(keep)
     }
@@ -242,7 +267,6 @@ impl<T: Slim> Cache<T> {
     }
 
     /// The keys kept now.
-    #[must_use]
     pub fn keep(&self) -> Arc<Keep> {
         Arc::clone(&self.0.wanted.borrow().keep)
     }
@@ -412,20 +436,4 @@ impl<T: Slim> Cache<T> {
         self.0.metrics.watching.set(0);
         self.0.lost.lock().failed(why);
     }
-}
-
-/// An error with all its sources on one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        // Several layers of the client repeat their source in their own text.
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }

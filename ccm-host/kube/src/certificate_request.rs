@@ -5,7 +5,6 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use kube::{Api, Client};
 
 use super::{
     cache::Slim,
@@ -57,7 +56,6 @@ pub struct CertificateRequest {
 
 impl CertificateRequest {
     /// The name of the node whose kubelet asks; `None` if no kubelet does.
-    #[must_use]
     pub fn node(&self) -> Option<&str> {
         self.username.strip_prefix(NODE_USER).filter(|name| !name.is_empty())
     }
@@ -69,29 +67,7 @@ impl Slim for CertificateRequest {
     const KIND: &'static str = "CertificateSigningRequest";
     const FIELDS: Option<&'static str> = Some("spec.signerName=kubernetes.io/kubelet-serving");
 
-    fn key(&self) -> String {
-        self.name.clone()
-    }
-
-    fn key_of(_: &str, name: &str) -> String {
-        name.to_owned()
-    }
-
-    fn place(name: &String, client: &Client) -> (Api<CertificateSigningRequest>, String) {
-        (Api::all(client.clone()), name.clone())
-    }
-
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    fn resource_version(&self) -> &str {
-        &self.resource_version
-    }
-
-    fn resource_version_mut(&mut self) -> &mut String {
-        &mut self.resource_version
-    }
+    crate::cache::cluster_scoped!();
 
     fn index(&self) -> Option<&str> {
         self.node()

@@ -169,19 +169,16 @@ pub struct Believer(#[expect(dead_code, reason = "it counts while it is held")] 
 
 impl Leadership {
     /// For a process without leader election.
-    #[must_use]
     pub fn always() -> Self {
         Self::of(&watch::Sender::new(Leading::Always))
     }
 
     /// For a process in shadow mode.
-    #[must_use]
     pub fn shadow() -> Self {
         Self::of(&watch::Sender::new(Leading::Shadow))
     }
 
     /// For a process that does not lead yet, with the sender that announces changes.
-    #[must_use]
     pub fn standby() -> (watch::Sender<Leading>, Self) {
         let sender = watch::Sender::new(Leading::No);
         let leadership = Self::of(&sender);
@@ -204,13 +201,11 @@ impl Leadership {
     }
 
     /// The current state; [`Self::changed`] then waits for later changes only.
-    #[must_use]
     pub fn heard(&mut self) -> Leading {
         self.leading.borrow_and_update().clone()
     }
 
     /// Distinguishes this leader from former ones; the default while it does not lead, or always does.
-    #[must_use]
     pub fn fencing(&self) -> Fencing {
         match &*self.leading.borrow() {
             Leading::Until { fencing, .. } => fencing.clone(),
@@ -219,7 +214,6 @@ impl Leadership {
     }
 
     /// Whether this process may change anything now.
-    #[must_use]
     pub fn holds(&self) -> bool {
         match &*self.leading.borrow() {
             Leading::Always => true,
@@ -229,7 +223,6 @@ impl Leadership {
     }
 
     /// Whether this process waits until it leads.
-    #[must_use]
     pub fn stands_by(&self) -> bool {
         !self.holds() && *self.leading.borrow() != Leading::Shadow
     }
@@ -432,7 +425,6 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         Self {
             master: registry

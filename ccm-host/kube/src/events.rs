@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{
-    metrics::{Discarded, EventMetrics},
+    metrics::EventMetrics,
     node::Node,
     patch::WritePressure,
     persistent_volume::PersistentVolume,
@@ -46,19 +46,16 @@ pub struct Regarding {
 
 impl Regarding {
     /// An object of the core group.
-    #[must_use]
     pub fn core(kind: &'static str, namespace: Option<&str>, name: &str, uid: &str) -> Self {
         let namespace = namespace.map(str::to_owned);
         Self { api_version: "v1", kind, namespace, name: name.to_owned(), uid: uid.to_owned() }
     }
 
-    #[must_use]
     pub fn node(name: &str, uid: &str) -> Self {
         Self::core("Node", None, name, uid)
     }
 
     /// A Service, which may no longer exist.
-    #[must_use]
     pub fn service(key: &ObjectKey, uid: &str) -> Self {
         Self::core("Service", Some(&key.namespace), &key.name, uid)
     }
@@ -99,7 +96,6 @@ pub enum EventType {
 
 impl EventType {
     /// The value of the `type` field.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "Normal",
@@ -144,7 +140,6 @@ pub struct Recorder {
 
 impl Events {
     /// A queue, and the writer that empties it.
-    #[must_use]
     pub fn new(client: Client, pressure: WritePressure, metrics: EventMetrics) -> (Self, EventWriter) {
         let events = Self::detached(metrics);
         let writer = EventWriter::new(client, pressure, Arc::clone(&events.0));
@@ -163,7 +158,6 @@ impl Events {
     }
 
     /// A recorder for one component, with upstream's name: `cloud-node`, `service`, …
-    #[must_use]
     pub fn recorder(&self, component: &'static str) -> Recorder {
         Recorder { component, shared: Arc::clone(&self.0) }
     }
@@ -217,7 +211,7 @@ impl EventQueue {
     fn push(&self, raised: Raised) {
         let mut queue = self.queue.lock();
         if queue.len() >= CAPACITY {
-            self.metrics.discard(Discarded::Overflow);
+            self.metrics.discard("overflow");
             return;
         }
         queue.push_back(raised);

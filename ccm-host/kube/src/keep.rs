@@ -25,7 +25,6 @@ pub struct Keep {
 
 impl Keep {
     /// Everything that either of the two keeps.
-    #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         Self {
             labels: self.labels.union(&other.labels),
@@ -34,19 +33,11 @@ impl Keep {
     }
 
     /// The number of keys and prefixes.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.labels.len() + self.annotations.len()
     }
 
-    /// Whether there are no keys and prefixes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Whether this already keeps everything that `other` does.
-    #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         self.labels.covers(&other.labels) && self.annotations.covers(&other.annotations)
     }
@@ -62,7 +53,6 @@ pub struct KeySet {
 
 impl KeySet {
     /// Every key, except the annotation in which `kubectl apply` copies the whole object.
-    #[must_use]
     pub fn all() -> Self {
         Self { all: true, ..Self::default() }
     }
@@ -78,7 +68,6 @@ impl KeySet {
     }
 
     /// Keys as a provider writes them: one ending in `/` or `*` is a prefix, and `*` alone is [`KeySet::all`].
-    #[must_use]
     pub fn patterns(patterns: &[String]) -> Self {
         if patterns.iter().any(|pattern| pattern == "*") {
             return Self::all();
@@ -89,7 +78,6 @@ impl KeySet {
     }
 
     /// Everything that is in either of the two.
-    #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         Self {
             all: self.all || other.all,
@@ -109,7 +97,6 @@ impl KeySet {
     }
 
     /// Whether the key is in the set.
-    #[must_use]
     pub fn contains(&self, key: &str) -> bool {
         self.keys.contains(key)
             || (self.all && key != LAST_APPLIED)
@@ -147,14 +134,12 @@ impl Pairs {
     }
 
     /// The value of a key, if the key is kept and present.
-    #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         let at = self.kept.binary_search_by(|(kept, _)| (**kept).cmp(key)).ok()?;
         self.kept.get(at).map(|(_, value)| &**value)
     }
 
     /// Whether the key is kept and present.
-    #[must_use]
     pub fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
@@ -164,20 +149,12 @@ impl Pairs {
         self.kept.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// The number of kept pairs.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.kept.len()
-    }
-
     /// Whether nothing is kept. The object may still have other pairs: see [`Pairs::total`].
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
     /// The number of pairs at the apiserver, kept or not.
-    #[must_use]
     pub fn total(&self) -> usize {
         self.total as usize
     }

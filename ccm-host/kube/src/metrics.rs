@@ -32,7 +32,6 @@ impl Default for KubeMetrics {
 
 impl KubeMetrics {
     /// Registers all of them.
-    #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         Self {
             client: ClientMetrics::register(registry),
@@ -172,7 +171,6 @@ impl CacheMetrics {
     }
 
     /// The series of one kind.
-    #[must_use]
     pub fn of_kind(&self, kind: &'static str) -> KindCacheMetrics {
         let kind = KindMetrics { kind };
         KindCacheMetrics {
@@ -206,21 +204,6 @@ impl KindCacheMetrics {
     }
 }
 
-/// Why an event was not written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Discarded {
-    /// The queue was full.
-    Overflow,
-    /// Too many about one object.
-    Spam,
-    /// The apiserver refused it, or stayed unreachable.
-    Failed,
-    /// The process ended first.
-    Shutdown,
-    /// Shadow mode writes none.
-    Shadow,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
     reason: &'static str,
@@ -243,14 +226,9 @@ impl EventMetrics {
         }
     }
 
-    pub(super) fn discard(&self, reason: Discarded) {
-        let reason = match reason {
-            Discarded::Overflow => "overflow",
-            Discarded::Spam => "spam",
-            Discarded::Failed => "failed",
-            Discarded::Shutdown => "shutdown",
-            Discarded::Shadow => "shadow",
-        };
+    /// Why an event is not written: `overflow` of the queue, `spam` about one object, `failed` at the apiserver, `shutdown` of the
+    /// process, `shadow` mode.
+    pub(super) fn discard(&self, reason: &'static str) {
         self.discarded.get_or_create(&Reason { reason }).inc();
     }
 }

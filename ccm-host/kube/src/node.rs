@@ -5,7 +5,6 @@
 
 use jiff::Timestamp;
 use k8s_openapi::ClusterResourceScope;
-use kube::{Api, Client};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -77,19 +76,16 @@ pub struct NodeAddress {
 
 impl Node {
     /// The condition of this type, if the node has it and it is kept.
-    #[must_use]
     pub fn condition(&self, type_: &str) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.type_ == type_)
     }
 
     /// Whether its deletion was requested.
-    #[must_use]
     pub fn is_deleting(&self) -> bool {
         self.deletion_time.is_some()
     }
 
     /// Whether any taint has this key.
-    #[must_use]
     pub fn has_taint(&self, key: &str) -> bool {
         self.taints.iter().any(|taint| taint.key == key)
     }
@@ -100,29 +96,7 @@ impl Slim for Node {
     type Wire = NodeWire;
     const KIND: &'static str = "Node";
 
-    fn key(&self) -> String {
-        self.name.clone()
-    }
-
-    fn key_of(_: &str, name: &str) -> String {
-        name.to_owned()
-    }
-
-    fn place(name: &String, client: &Client) -> (Api<NodeWire>, String) {
-        (Api::all(client.clone()), name.clone())
-    }
-
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    fn resource_version(&self) -> &str {
-        &self.resource_version
-    }
-
-    fn resource_version_mut(&mut self) -> &mut String {
-        &mut self.resource_version
-    }
+    crate::cache::cluster_scoped!();
 
     fn index(&self) -> Option<&str> {
         self.provider_id.as_deref()

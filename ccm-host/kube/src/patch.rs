@@ -91,7 +91,6 @@ impl Body {
     }
 
     /// The JSON that is sent.
-    #[must_use]
     pub fn value(&self) -> &Value {
         match self {
             Self::Json(value) | Self::Merge(value) | Self::Strategic(value) => value,
@@ -101,7 +100,6 @@ impl Body {
 
 impl Patch {
     /// One write of several to the same part of an object; none without any. JSON patches cannot be joined.
-    #[must_use]
     pub fn joined<'a>(patches: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
         let mut patches = patches.into_iter();
         let Self { target, body } = patches.next()?.clone();
@@ -273,7 +271,6 @@ pub struct NodeChange {
 }
 
 /// One atomic write of everything outside the status, guarded by the uid and by each value it replaces.
-#[must_use]
 pub fn node_main(before: &Node, change: &NodeChange) -> Option<Patch> {
     let NodeChange { provider_id, set_labels, remove_labels, annotations, taints } = change;
     let mut operations = Operations::on(&before.uid);
@@ -293,7 +290,6 @@ pub fn node_main(before: &Node, change: &NodeChange) -> Option<Patch> {
 }
 
 /// Assigns pod CIDRs to a node that has none; both fields are written. The apiserver never lets them change.
-#[must_use]
 pub fn node_pod_cidrs(before: &Node, cidrs: &[String]) -> Option<Patch> {
     if !before.pod_cidrs.is_empty() {
         return None;
@@ -306,7 +302,6 @@ pub fn node_pod_cidrs(before: &Node, cidrs: &[String]) -> Option<Patch> {
 
 /// Replaces the list of addresses, guarded by the uid and by the old list: an address that a kubelet wrote meanwhile
 /// causes a conflict instead of being lost.
-#[must_use]
 pub fn node_addresses(before: &Node, addresses: &[NodeAddress]) -> Option<Patch> {
     let mut operations = Operations::on(&before.uid);
     operations.set("/status/addresses", list_or_absent(&before.addresses), list_or_absent(addresses));
@@ -314,7 +309,6 @@ pub fn node_addresses(before: &Node, addresses: &[NodeAddress]) -> Option<Patch>
 }
 
 /// Sets one condition and leaves the others. The transition time changes only with the status.
-#[must_use]
 pub fn node_condition(before: &Node, wanted: &WantedCondition<'_>, now: Timestamp) -> Option<Patch> {
     let mut condition = changed_condition(before.condition(wanted.type_), wanted, now)?;
     condition["lastHeartbeatTime"] = json!(Time(now));
@@ -322,14 +316,12 @@ pub fn node_condition(before: &Node, wanted: &WantedCondition<'_>, now: Timestam
 }
 
 /// As [`node_condition`]; a condition of a Service has no heartbeat.
-#[must_use]
 pub fn service_condition(before: &Service, wanted: &WantedCondition<'_>, now: Timestamp) -> Option<Patch> {
     let condition = changed_condition(before.condition(wanted.type_), wanted, now)?;
     Some(with_condition(&before.uid, condition))
 }
 
 /// Removes a condition.
-#[must_use]
 pub fn without_service_condition(before: &Service, type_: &str) -> Option<Patch> {
     before.condition(type_)?;
     Some(with_condition(&before.uid, json!({"type": type_, "$patch": "delete"})))
@@ -365,7 +357,6 @@ fn with_condition(uid: &str, condition: Value) -> Patch {
 
 /// Adds (last) or removes one finalizer. It fails with a conflict if anybody changed the list since, so that others'
 /// finalizers are never lost.
-#[must_use]
 pub fn service_finalizer(before: &Service, finalizer: &str, present: bool) -> Option<Patch> {
     if before.has_finalizer(finalizer) == present {
         return None;
@@ -383,7 +374,6 @@ pub fn service_finalizer(before: &Service, finalizer: &str, present: bool) -> Op
 /// Replaces the published entries; an empty list clears them.
 ///
 /// The apiserver defaults the mode of an entry with an address to `VIP`, so an entry without a mode equals one with it.
-#[must_use]
 pub fn service_ingress(before: &Service, ingress: &[Ingress]) -> Option<Patch> {
     let same = before.ingress.len() == ingress.len()
         && before.ingress.iter().zip(ingress).all(|(stored, wanted)| is_stored_as(stored, wanted));
@@ -406,7 +396,6 @@ fn is_stored_as(stored: &Ingress, wanted: &Ingress) -> bool {
 }
 
 /// Sets annotations; `None` removes. The cache must keep the keys.
-#[must_use]
 pub fn service_annotations(before: &Service, wanted: &BTreeMap<String, Option<String>>) -> Option<Patch> {
     let changed: BTreeMap<_, _> =
         wanted.iter().filter(|(key, value)| before.annotations.get(key) != value.as_deref()).collect();
@@ -418,7 +407,6 @@ pub fn service_annotations(before: &Service, wanted: &BTreeMap<String, Option<St
 
 /// Sets labels, and the node affinity of a volume that has none: the apiserver never lets one change. Fails with a
 /// conflict if anybody wrote one of these meanwhile.
-#[must_use]
 pub fn volume_topology(
     before: &PersistentVolume,
     labels: &BTreeMap<String, String>,
@@ -434,7 +422,6 @@ pub fn volume_topology(
 }
 
 /// The same as a patch of a volume that is being created, which no other writer can have changed; here, an affinity is replaced.
-#[must_use]
 pub fn volume_admission(
     before: &PersistentVolume,
     labels: &BTreeMap<String, String>,
@@ -463,7 +450,6 @@ pub enum Decision {
 
 /// Approves or denies exactly the request that was looked at, in the version that was looked at. `None` if it is
 /// decided already, or carries conditions of another signer: then that one decides.
-#[must_use]
 pub fn certificate_decision(
     before: &CertificateRequest,
     decision: Decision,

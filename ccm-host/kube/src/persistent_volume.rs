@@ -4,7 +4,6 @@
 //! of CSI drivers keep nothing: a cluster holds many of them, and their drivers say where they are.
 
 use k8s_openapi::api::core::v1::{NodeSelectorTerm, PersistentVolume as Wire, PersistentVolumeSpec};
-use kube::{Api, Client};
 
 use super::{
     cache::Slim,
@@ -70,29 +69,7 @@ impl Slim for PersistentVolume {
     type Wire = Wire;
     const KIND: &'static str = "PersistentVolume";
 
-    fn key(&self) -> String {
-        self.name.clone()
-    }
-
-    fn key_of(_: &str, name: &str) -> String {
-        name.to_owned()
-    }
-
-    fn place(name: &String, client: &Client) -> (Api<Wire>, String) {
-        (Api::all(client.clone()), name.clone())
-    }
-
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    fn resource_version(&self) -> &str {
-        &self.resource_version
-    }
-
-    fn resource_version_mut(&mut self) -> &mut String {
-        &mut self.resource_version
-    }
+    crate::cache::cluster_scoped!();
 
     fn project(wire: Wire, _: &Keep, interner: &Interner) -> Self {
         let Wire { metadata, spec, .. } = wire;

@@ -47,7 +47,6 @@ pub struct Backoff {
 
 impl Backoff {
     /// The delay after a failure that was preceded by `failures` others.
-    #[must_use]
     pub fn delay(&self, failures: u32) -> Duration {
         2_u32
             .checked_pow(failures)
@@ -78,7 +77,6 @@ impl<K: Key> Clone for WorkQueue<K> {
 
 impl<K: Key> WorkQueue<K> {
     /// An empty queue. `name` is the label of its metrics.
-    #[must_use]
     pub fn new(name: &'static str, backoff: Backoff, metrics: &QueueMetrics) -> Self {
         let shared = Arc::new(Shared {
             name,
@@ -92,7 +90,6 @@ impl<K: Key> WorkQueue<K> {
         Self(shared)
     }
 
-    #[must_use]
     pub fn name(&self) -> &'static str {
         self.0.name
     }
@@ -144,51 +141,38 @@ impl<K: Key> WorkQueue<K> {
     }
 
     /// The number of failures since the key was last forgotten.
-    #[must_use]
     pub fn retries(&self, key: &K) -> u32 {
         self.0.schedule.lock().failures(key)
     }
 
     /// How long ago the first of these failures was; zero without one.
-    #[must_use]
     pub fn failing_for(&self, key: &K) -> Duration {
         self.0.schedule.lock().failing_since(key).map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// The delay that another failure of the key would bring.
-    #[must_use]
     pub fn backoff(&self, key: &K) -> Duration {
         self.0.backoff.delay(self.retries(key))
     }
 
     /// When the key runs next; `None` if only a change brings it back. In the past while it waits for a worker or runs.
-    #[must_use]
     pub fn due(&self, key: &K) -> Option<Instant> {
         self.0.schedule.lock().due(key)
     }
 
     /// Why the key's last run failed, if it did.
-    #[must_use]
     pub fn why(&self, key: &K) -> Option<String> {
         self.0.schedule.lock().why(key)
     }
 
     /// The number of keys that wait for a delay.
-    #[must_use]
     pub fn delayed(&self) -> usize {
         self.0.schedule.lock().delayed(Instant::now())
     }
 
     /// The number of keys ready to run, without delayed and running ones.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn ready(&self) -> usize {
         self.0.schedule.lock().waiting(Instant::now())
-    }
-
-    /// Whether no key is ready to run.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Ignores further adds and drops delayed keys. Waiting keys are still handed out.

@@ -42,7 +42,6 @@ pub struct SelectorError {
 
 impl LabelSelector {
     /// Whether this selector has no requirement.
-    #[must_use]
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }

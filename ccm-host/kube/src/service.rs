@@ -164,19 +164,16 @@ pub struct PortStatus {
 
 impl Service {
     /// Whether its deletion was requested.
-    #[must_use]
     pub fn is_deleting(&self) -> bool {
         self.deletion_time.is_some()
     }
 
     /// Whether the finalizer is in the list.
-    #[must_use]
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|found| found == finalizer)
     }
 
     /// The condition of this type, if the Service has it.
-    #[must_use]
     pub fn condition(&self, type_: &str) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.type_ == type_)
     }
@@ -238,17 +235,7 @@ impl Slim for Service {
         (Api::namespaced(client.clone(), &key.namespace), key.name.to_string())
     }
 
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    fn resource_version(&self) -> &str {
-        &self.resource_version
-    }
-
-    fn resource_version_mut(&mut self) -> &mut String {
-        &mut self.resource_version
-    }
+    crate::cache::versioned!();
 
     fn project(wire: ServiceWire, keep: &Keep, interner: &Interner) -> Self {
         let Object { metadata, spec, status } = wire.object;

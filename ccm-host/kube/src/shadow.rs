@@ -136,19 +136,16 @@ struct KeptCall {
 }
 
 impl Shadow {
-    #[must_use]
     pub fn new(settings: &Settings, metrics: Metrics) -> Self {
         Self { times: Times::of(settings.shadow_grace), metrics, held: Arc::default() }
     }
 
     /// When to decide again about what was held back.
-    #[must_use]
     pub fn again(&self) -> Duration {
         self.times.again
     }
 
     /// How long something may be missing before it is a difference.
-    #[must_use]
     pub fn grace(&self) -> Duration {
         self.times.grace
     }
@@ -205,7 +202,6 @@ impl Shadow {
     }
 
     /// The record kept in memory, if there is one.
-    #[must_use]
     pub fn record(&self, at: &str) -> Option<String> {
         self.held.lock().records.get(at).cloned()
     }
@@ -305,7 +301,6 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         Self {
             differences: registry.metric(

@@ -276,7 +276,6 @@ struct FailureLabels {
 }
 
 impl CloudNodeMetrics {
-    #[must_use]
     fn register(registry: &mut Registry) -> Self {
         Self {
             taint_removal: registry.histogram(

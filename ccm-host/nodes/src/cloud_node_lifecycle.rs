@@ -404,7 +404,6 @@ impl Controller {
 }
 
 /// Whether the deletion guard holds back the deletion of the node: its provider denies its instance.
-#[must_use]
 pub fn is_held_back(node: &Node) -> bool {
     held_back(node).is_some()
 }

@@ -184,7 +184,6 @@ struct SetSeries {
 }
 
 impl IpamMetrics {
-    #[must_use]
     fn register(registry: &mut Registry) -> Self {
         let capacity: Family<OfSet, Ratio> =
             registry.metric("node_ipam_controller_cidrset_max_cidrs", "Blocks of the cluster CIDR");

@@ -57,6 +57,10 @@ use table::Table;
 
 /// Maximum concurrent reads and writes of Nodes.
 const NODES_AT_ONCE: usize = 32;
+/// Maximum concurrent runs for routes that no node has. A provider lists as many as it likes, and nobody waits for them.
+const LEFTOVERS_AT_ONCE: usize = 1024;
+/// When the others come.
+const LEFTOVERS_AGAIN: Duration = Duration::from_secs(30);
 
 /// The controller, to the rest of the host.
 pub const REGISTRATION: Registration = Registration {
@@ -80,6 +84,7 @@ pub struct Controller {
     paces: NodePaces,
     /// One permit for each read or write of a Node.
     nodes_at_once: Semaphore,
+    leftovers_at_once: Semaphore,
 }
 
 /// A key of the work queue: a node with all its routes, or a route that leads to none.
@@ -147,6 +152,7 @@ impl shell::Controller for Controller {
             shown: Overwritten::default(),
             paces: NodePaces::default(),
             nodes_at_once: Semaphore::new(NODES_AT_ONCE),
+            leftovers_at_once: Semaphore::new(LEFTOVERS_AT_ONCE),
             shell,
         })
     }
@@ -170,6 +176,11 @@ impl shell::Controller for Controller {
     }
 
     async fn look(&self, subject: &RouteKey) -> Outcome {
+        let is_of_node =
+            matches!(subject, RouteKey::Node(name) if self.shell.parts.nodes.get(name).is_some());
+        let Ok(_turn) = self.leftovers_at_once.try_acquire_many(u32::from(!is_of_node)) else {
+            return Outcome::RetryAfter(LEFTOVERS_AGAIN);
+        };
         match subject {
             RouteKey::Node(name) => {
                 let outdated = self.runs.begin(name);
@@ -198,43 +209,6 @@ struct SyncLabels {
     trigger: &'static str,
 }
 
-/// What made the host compare routes.
-#[derive(Debug, Clone, Copy)]
-enum Trigger {
-    /// A sweep of all routes of a provider.
-    Periodic,
-    /// A node, or what is known of its routes.
-    NodeChange,
-}
-
-/// How that ended.
-#[derive(Debug, Clone, Copy)]
-enum Synced {
-    /// Something was, or is to be, made or removed.
-    Changed,
-    Noop,
-    Error,
-}
-
-impl Trigger {
-    fn label(self) -> &'static str {
-        match self {
-            Self::Periodic => "periodic",
-            Self::NodeChange => "node_change",
-        }
-    }
-}
-
-impl Synced {
-    fn label(self) -> &'static str {
-        match self {
-            Self::Changed => "changed",
-            Self::Noop => "noop",
-            Self::Error => "error",
-        }
-    }
-}
-
 /// The series of this controller; the first, with its labels, is upstream's. Cheap to clone.
 #[derive(Debug, Clone)]
 struct RouteMetrics {
@@ -245,7 +219,6 @@ struct RouteMetrics {
 
 impl RouteMetrics {
     /// Registers all series.
-    #[must_use]
     fn register(queue: &WorkQueue<RouteKey>, registry: &mut Registry) -> Self {
         registry.register_collector(Box::new(Waiting(queue.clone())));
         Self {
@@ -262,9 +235,9 @@ impl RouteMetrics {
         }
     }
 
-    fn synced(&self, trigger: Trigger, outcome: Synced) {
-        let labels = SyncLabels { outcome: outcome.label(), trigger: trigger.label() };
-        self.syncs.get_or_create(&labels).inc();
+    /// Whether something was, or is to be, made or removed (`changed`), or not (`noop`, `error`).
+    fn synced(&self, trigger: &'static str, outcome: &'static str) {
+        self.syncs.get_or_create(&SyncLabels { outcome, trigger }).inc();
     }
 
     /// Sets the number of known routes.

@@ -83,50 +83,18 @@ impl Views {
         self.0.write().push(controller);
     }
 
-    /// What all controllers say about a node.
-    #[must_use]
-    pub fn of_node(&self, node: &Node) -> Vec<Explanation> {
-        self.all(|controller| controller.explain_all(node))
-    }
-
-    #[must_use]
-    pub fn guard(&self) -> Vec<Guard> {
-        self.all(|controller| controller.guard())
-    }
-
-    #[must_use]
-    pub fn reports(&self) -> Vec<Report> {
-        self.all(|controller| controller.reports())
-    }
-
-    #[must_use]
-    pub fn services(&self) -> Vec<Service> {
-        self.all(|controller| controller.services())
-    }
-
-    #[must_use]
-    pub fn service(&self, key: &ObjectKey) -> Option<ServiceState> {
-        self.all(|controller| controller.service(key)).pop()
-    }
-
-    #[must_use]
-    pub fn routes(&self) -> Vec<RouteTable> {
-        self.all(|controller| controller.routes())
-    }
-
     /// Lets all controllers ensure again what they have applied.
-    #[must_use]
     pub fn resync(&self) -> usize {
         self.0.read().iter().map(|controller| controller.resync()).sum()
     }
 
-    fn all<T, L: IntoIterator<Item = T>>(&self, list: impl Fn(&dyn Explain) -> L) -> Vec<T> {
+    /// What all controllers say.
+    pub fn all<T, L: IntoIterator<Item = T>>(&self, list: impl Fn(&dyn Explain) -> L) -> Vec<T> {
         self.0.read().iter().flat_map(|controller| list(controller.as_ref())).collect()
     }
 }
 
 /// An explanation without times and retries.
-#[must_use]
 pub fn explanation(
     from: &str,
     standing: Standing,

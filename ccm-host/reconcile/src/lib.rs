@@ -129,7 +129,6 @@ where
 const JITTER: f64 = 0.1;
 
 /// The pause until the next sweep: the period plus jitter.
-#[must_use]
 pub fn resync(period: Duration) -> Duration {
     period.mul_f64(1.0 + JITTER * fastrand::f64())
 }
@@ -160,7 +159,6 @@ const DISTANCE: Duration = Duration::from_secs(10);
 
 impl Sweeps {
     /// Those that the provider asks for from now on.
-    #[must_use]
     pub fn of(provider: &dyn Provider) -> Self {
         Self { asked: provider.sweeps(), due: None, earliest: None, distance: DISTANCE }
     }
@@ -245,7 +243,6 @@ pub enum Retry {
 
 impl Retry {
     /// The retry that the contract prescribes for the error's reason.
-    #[must_use]
     pub fn of(error: &CloudError) -> Self {
         match error.reason.map(ErrorReason::retry) {
             Some(RetryClass::Wait) => Self::Wait,
@@ -257,7 +254,6 @@ impl Retry {
     }
 
     /// The same for an object that no sweep requeues: where only a change would help, retries slowly.
-    #[must_use]
     pub fn without_sweep(error: &CloudError) -> Self {
         match Self::of(error) {
             Self::Wait => Self::After(slow(error)),
@@ -266,7 +262,6 @@ impl Retry {
     }
 
     /// The retry of a write that failed; `None` if the watch will show why, or this process must not write.
-    #[must_use]
     pub fn of_write(error: &WriteError) -> Option<Self> {
         match error {
             WriteError::NotFound | WriteError::Gone | WriteError::NotLeading => None,

@@ -17,14 +17,12 @@ pub const EXCLUDE_LABEL: &str = "cloudprovider.ccm/exclude";
 
 impl Settings {
     /// Whether this host manages the node: the selector matches it, and no label excludes it.
-    #[must_use]
     pub fn manages(&self, node: &Node) -> bool {
         node.labels.get(EXCLUDE_LABEL) != Some("true")
             && self.nodes.node_selector.matches(|key| node.labels.get(key))
     }
 
     /// The labels that the Node cache must keep for this.
-    #[must_use]
     pub fn keep_of_managed_nodes(&self) -> Keep {
         let keys = self.nodes.node_selector.keys().chain([EXCLUDE_LABEL]);
         Keep { labels: KeySet::keys(keys), annotations: KeySet::default() }
@@ -33,13 +31,11 @@ impl Settings {
 
 impl Parts {
     /// Whether this host manages the node, and its deletion has not been requested.
-    #[must_use]
     pub fn is_ours(&self, node: &Node) -> bool {
         !node.is_deleting() && self.settings.manages(node)
     }
 
     /// The node's provider. A node with several candidates counts for the first.
-    #[must_use]
     pub fn provider_of(&self, node: &Node) -> Option<Arc<dyn Provider>> {
         match self.providers.for_node(node) {
             NodeOwner::Provider(owner) => Some(owner),
@@ -49,7 +45,6 @@ impl Parts {
     }
 
     /// Our nodes of this provider.
-    #[must_use]
     pub fn nodes_of(&self, provider: &Arc<dyn Provider>) -> Vec<Arc<Node>> {
         let is_its =
             |node: &Node| self.provider_of(node).is_some_and(|owner| owner.name() == provider.name());

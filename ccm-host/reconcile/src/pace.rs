@@ -26,7 +26,6 @@ impl NodePace {
     }
 
     /// Whether a question waits for its turn.
-    #[must_use]
     pub fn is_used_up(self, now: Instant) -> bool {
         self.0.is_some_and(|until| until > now + PAUSE * AT_ONCE)
     }

@@ -55,7 +55,6 @@ pub struct Kept {
 
 impl Kept {
     /// Of a controller that reads only the nodes that this host manages, and this of them.
-    #[must_use]
     pub fn of_managed_nodes(settings: &Settings, nodes: &Keep) -> Self {
         Self { nodes: nodes.union(&settings.keep_of_managed_nodes()), ..Self::default() }
     }
@@ -79,7 +78,6 @@ impl Registration {
     }
 
     /// Whether `--controllers` knows it under this name.
-    #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.short_name == name || self.alias == Some(name)
     }

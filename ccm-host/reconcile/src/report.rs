@@ -103,7 +103,6 @@ impl Report {
     }
 
     /// All that there is to say.
-    #[must_use]
     pub fn words(&self) -> String {
         match self.error.as_deref() {
             Some((label, error)) => format!("{}: {error} ({label})", self.message),
@@ -126,7 +125,6 @@ pub struct ReportMetrics {
 }
 
 impl ReportMetrics {
-    #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         Self {
             reports: registry.metric(
@@ -177,7 +175,6 @@ impl<K: Key> Debug for Reports<K> {
 
 impl<K: Key> Reports<K> {
     /// `recorder` records the Events, `queue` knows when a key is looked at next.
-    #[must_use]
     pub fn new(
         controller: &'static str,
         recorder: Recorder,
@@ -221,13 +218,11 @@ impl<K: Key> Reports<K> {
     }
 
     /// What is said about the key.
-    #[must_use]
     pub fn of(&self, key: &K) -> Vec<Report> {
         self.0.entries.lock().by_key.get(key).map(|entry| entry.reports.clone()).unwrap_or_default()
     }
 
     /// What is said about the object with this uid, for `/state`.
-    #[must_use]
     pub fn explain(&self, uid: &str) -> Vec<Explanation> {
         let entries = self.0.entries.lock();
         let keys = entries.by_object.get(uid).into_iter().flatten();
@@ -239,7 +234,6 @@ impl<K: Key> Reports<K> {
     }
 
     /// All reports, for `/state`, by key.
-    #[must_use]
     pub fn all(&self) -> Vec<ccm_state::Report> {
         let entries = self.0.entries.lock();
         let sorted: BTreeMap<_, _> = entries.by_key.iter().collect();

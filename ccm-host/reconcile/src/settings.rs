@@ -66,7 +66,6 @@ pub mod nodes {
 
     impl Settings {
         /// Maximum nodes written at once by the refresh.
-        #[must_use]
         pub fn status_workers(&self) -> usize {
             match self.concurrent_node_status_updates {
                 0 => self.concurrent_node_syncs,

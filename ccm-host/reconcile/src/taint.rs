@@ -19,19 +19,16 @@ const NO_EXECUTE: &str = "NoExecute";
 const STOPPED: &str = "instance-stopped";
 
 /// The shutdown taint as we write it: it keeps new pods away but evicts none.
-#[must_use]
 pub fn shutdown() -> Taint {
     Taint { key: SHUTDOWN.to_owned(), effect: NO_SCHEDULE.to_owned(), ..Taint::default() }
 }
 
 /// The taint that evicts the pods of a node whose instance stays stopped.
-#[must_use]
 pub fn evicting() -> Taint {
     given_up(SHUTDOWN)
 }
 
 /// The taint that takes a node whose instance stays stopped out of service.
-#[must_use]
 pub fn out_of_service() -> Taint {
     given_up(OUT_OF_SERVICE)
 }
@@ -46,7 +43,6 @@ fn given_up(key: &str) -> Taint {
 }
 
 /// Whether this host added the taint because the instance stays stopped.
-#[must_use]
 pub fn is_of_given_up(taint: &Taint) -> bool {
     taint.value == STOPPED
         && taint.effect == NO_EXECUTE
@@ -54,21 +50,18 @@ pub fn is_of_given_up(taint: &Taint) -> bool {
 }
 
 /// The list without all that this host adds while an instance is stopped; `None` if there is nothing of it.
-#[must_use]
 pub fn without_stop(list: &[Taint]) -> Option<Vec<Taint>> {
     let shutdown = shutdown();
     filtered(list, |taint| !same(taint, &shutdown) && !is_of_given_up(taint))
 }
 
 /// Whether two taints are the same one: key and effect match; the value is ignored.
-#[must_use]
 pub fn same(one: &Taint, other: &Taint) -> bool {
     one.key == other.key && one.effect == other.effect
 }
 
 /// The list with `wanted` in it; `None` if it is there already. A taint that differs only in its value is replaced in
 /// place.
-#[must_use]
 pub fn with(list: &[Taint], wanted: &Taint) -> Option<Vec<Taint>> {
     let mut new = list.to_vec();
     match new.iter_mut().find(|taint| same(taint, wanted)) {
@@ -80,7 +73,6 @@ pub fn with(list: &[Taint], wanted: &Taint) -> Option<Vec<Taint>> {
 }
 
 /// The list without any taint of this key, whatever its effect and value; `None` if there is no such taint.
-#[must_use]
 pub fn without_key(list: &[Taint], key: &str) -> Option<Vec<Taint>> {
     filtered(list, |taint| taint.key != key)
 }

@@ -237,7 +237,6 @@ struct Metrics {
 
 impl Metrics {
     /// Registers all series.
-    #[must_use]
     fn register(registry: &mut Registry) -> Self {
         Self {
             update_attempts: registry.metric(

@@ -21,7 +21,6 @@ pub(super) struct Status {
 
 impl Status {
     /// As the Service wants it published.
-    #[must_use]
     pub(super) fn of(&self, service: &Service) -> Self {
         let mut status = self.clone();
         if let Ok(Some(mode)) = ip_mode(service) {

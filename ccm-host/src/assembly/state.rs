@@ -92,7 +92,7 @@ impl State {
         let general = general(node, &self.facts(node, leads));
         let mut all: Vec<_> = general.into_iter().collect();
         if leads != Leads::Standby {
-            all.extend(self.parts.views.of_node(node));
+            all.extend(self.parts.views.all(|one| one.explain_all(node)));
         }
         all.sort_by_key(|one| std::cmp::Reverse(one.standing));
         all
@@ -179,10 +179,10 @@ impl Source for State {
             },
             providers: self.remotes.iter().map(|provider| provider.report()).collect(),
             nodes: self.nodes(leads),
-            guard: views.guard(),
-            services: views.services(),
-            routes: views.routes(),
-            reports: views.reports(),
+            guard: views.all(|one| one.guard()),
+            services: views.all(|one| one.services()),
+            routes: views.all(|one| one.routes()),
+            reports: views.all(|one| one.reports()),
             queues: queues.collect(),
         }
     }
@@ -206,7 +206,7 @@ impl Source for State {
     }
 
     fn service(&self, namespace: &str, name: &str) -> Option<ServiceState> {
-        self.parts.views.service(&ObjectKey::new(namespace, name))
+        self.parts.views.all(|one| one.service(&ObjectKey::new(namespace, name))).pop()
     }
 
     fn resync(&self) -> Result<Resync, String> {
@@ -230,7 +230,12 @@ impl Source for State {
         let is_blocked = |standing| standing == Standing::Blocked;
         let nodes = self.nodes(self.leads()).into_iter().filter(|node| is_blocked(node.standing));
         let nodes = nodes.map(|node| ("Node", String::new(), node.name, node.why));
-        let services = self.parts.views.services().into_iter().filter(|service| is_blocked(service.standing));
+        let services = self
+            .parts
+            .views
+            .all(|one| one.services())
+            .into_iter()
+            .filter(|service| is_blocked(service.standing));
         let services = services.map(|service| ("Service", service.namespace, service.name, service.why));
         let blocked: Vec<_> = nodes.chain(services).collect();
         Some(report(shadow, &self.parts, self.started, self.not_ready(), &blocked))

@@ -78,7 +78,6 @@ impl Checks {
     }
 
     /// Runs every check of a set, in the order in which they were added.
-    #[must_use]
     pub fn ask_all(&self, probe: Probe) -> Vec<Checked> {
         let checks = self.0.read();
         let set = checks.iter().filter(|check| check.probe == probe);
@@ -86,7 +85,6 @@ impl Checks {
     }
 
     /// Runs one check; `None` if there is no such check.
-    #[must_use]
     pub fn ask(&self, probe: Probe, name: &str) -> Option<CheckResult> {
         self.0.read().iter().find(|check| check.is(probe, name)).map(|check| (check.ask)())
     }

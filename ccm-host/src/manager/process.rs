@@ -90,19 +90,16 @@ impl Process {
     }
 
     /// The settings of the whole process.
-    #[must_use]
     pub fn settings(&self) -> &Arc<Settings> {
         &self.settings
     }
 
     /// The registry for health checks.
-    #[must_use]
     pub fn checks(&self) -> &Checks {
         &self.checks
     }
 
     /// The registry for metrics.
-    #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
@@ -154,7 +151,6 @@ impl Process {
     }
 
     /// A token that is cancelled once the controllers are done: for everything they need until they end.
-    #[must_use]
     pub fn connections(&self) -> CancellationToken {
         self.support.stop.child_token()
     }
@@ -176,13 +172,11 @@ impl Process {
     }
 
     /// The access rules of the serving port; `None` if nothing is served.
-    #[must_use]
     pub fn access(&self) -> Option<&Access> {
         self.access.get()
     }
 
     /// Where the state of the host is shown.
-    #[must_use]
     pub fn state(&self) -> &Door {
         &self.state
     }

@@ -71,7 +71,6 @@ impl Serving {
     }
 
     /// The address in use.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -137,7 +137,6 @@ impl Asked {
     }
 
     /// The value of a query parameter.
-    #[must_use]
     pub fn parameter(&self, name: &str) -> Option<String> {
         form_urlencoded::parse(self.query.as_bytes())
             .find(|(key, _)| key == name)
@@ -151,19 +150,16 @@ impl Asked {
     }
 
     /// The body as JSON, null if it is not JSON.
-    #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
     /// Method and path as one text, for assertions.
-    #[must_use]
     pub fn line(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
 
     /// Verb, resource and subresource as one text: `patch services/status`.
-    #[must_use]
     pub fn word(&self) -> String {
         let verb = self.verb.map_or_else(|| self.method.to_string(), |verb| verb.to_string());
         let slash = if self.subresource.is_empty() { "" } else { "/" };

@@ -35,7 +35,6 @@ pub struct Write {
 
 impl Write {
     /// Whether the write removed the object.
-    #[must_use]
     pub fn is_deletion(&self) -> bool {
         self.after.is_none()
     }

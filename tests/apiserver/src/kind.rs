@@ -36,7 +36,6 @@ pub struct Kind {
 
 impl Kind {
     /// A kind without rules of its own, whose fields are unknown.
-    #[must_use]
     pub fn plain(
         group: &'static str,
         version: &'static str,
@@ -71,13 +70,11 @@ impl Kind {
     }
 
     /// The kind's name, for example `Node`.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
     /// The name in paths, for example `nodes`.
-    #[must_use]
     pub fn plural(&self) -> &'static str {
         self.plural
     }

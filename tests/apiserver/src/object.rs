@@ -18,7 +18,6 @@ pub struct Key {
 
 impl Key {
     /// A key; an empty namespace means none.
-    #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         if namespace.is_empty() {
             Self { path: name.into(), name: 0 }
@@ -28,12 +27,10 @@ impl Key {
     }
 
     /// Empty for cluster-scoped objects.
-    #[must_use]
     pub fn namespace(&self) -> &str {
         &self.path[..self.name.saturating_sub(1)]
     }
 
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.path[self.name..]
     }
@@ -84,37 +81,31 @@ impl Object {
     }
 
     /// The object's kind.
-    #[must_use]
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
 
     /// The object's namespace and name.
-    #[must_use]
     pub fn key(&self) -> &Key {
         &self.key
     }
 
     /// `metadata.uid`
-    #[must_use]
     pub fn uid(&self) -> &str {
         &self.uid
     }
 
     /// `metadata.resourceVersion`
-    #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
     /// The object as sent, kind included.
-    #[must_use]
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
     /// The object as JSON, parsed on each call.
-    #[must_use]
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }

@@ -77,32 +77,27 @@ impl Cause {
 
 impl Refusal {
     /// A refusal without details.
-    #[must_use]
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), about: None, causes: Vec::new(), retry_after: None }
     }
 
     /// Priority and fairness, or the limit of requests in flight, rejects the request.
-    #[must_use]
     pub fn too_many_requests(retry_after: Duration) -> Self {
         let message = "Too many requests, please try again later.";
         Self { retry_after: Some(retry_after), ..Self::new(429, "TooManyRequests", message) }
     }
 
     /// Something broke.
-    #[must_use]
     pub fn internal() -> Self {
         Self::new(500, "InternalError", "Internal error occurred: etcdserver: request timed out")
     }
 
     /// It starts or stops.
-    #[must_use]
     pub fn unavailable() -> Self {
         Self::new(503, "ServiceUnavailable", "apiserver is shutting down")
     }
 
     /// No right to do that.
-    #[must_use]
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self::new(403, "Forbidden", message)
     }
@@ -204,7 +199,6 @@ impl Refusal {
     }
 
     /// The `Status`.
-    #[must_use]
     pub fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

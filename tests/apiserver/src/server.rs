@@ -120,7 +120,6 @@ impl Default for ApiServer {
 
 impl ApiServer {
     /// A server with the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
-    #[must_use]
     pub fn new(options: Options) -> Self {
         let kinds = kind::builtin().into_iter().chain(options.kinds.iter().cloned().map(Arc::new));
         let switched = watch::Sender::new(());
@@ -146,38 +145,32 @@ impl ApiServer {
     }
 
     /// A client with this name. Call it within a tokio runtime.
-    #[must_use]
     pub fn client(&self, name: &str) -> Client {
         Client::new(self.endpoint(name), "default")
     }
 
     /// The service that a client consists of, for callers that wrap it.
-    #[must_use]
     pub fn endpoint(&self, name: &str) -> Endpoint {
         Endpoint::new(self.clone(), name, self.faults_of(name))
     }
 
     /// The faults that all clients have.
-    #[must_use]
     pub fn faults(&self) -> Faults {
         self.0.all.clone()
     }
 
     /// The faults of one client.
-    #[must_use]
     pub fn faults_of(&self, client: &str) -> Faults {
         let mut clients = self.0.clients.lock();
         clients.entry(client.into()).or_insert_with(|| Faults::new(self.0.switched.clone())).clone()
     }
 
     /// The objects themselves, bypassing HTTP and all faults.
-    #[must_use]
     pub fn world(&self) -> World {
         World::new(self.clone())
     }
 
     /// The server's time.
-    #[must_use]
     pub fn now(&self) -> Timestamp {
         match &self.0.options.clock {
             Some(clock) => clock(),
@@ -186,7 +179,6 @@ impl ApiServer {
     }
 
     /// The resource version of the last write.
-    #[must_use]
     pub fn version(&self) -> u64 {
         self.0.store.lock().version
     }
@@ -207,7 +199,6 @@ impl ApiServer {
     }
 
     /// How many requests of each kind (`patch nodes/status`) a client has sent.
-    #[must_use]
     pub fn counts(&self, client: &str) -> BTreeMap<String, u64> {
         let counts = self.0.counts.lock();
         counts

@@ -139,26 +139,22 @@ impl World {
     }
 
     /// The object with this name.
-    #[must_use]
     pub fn get<T: Held>(&self, namespace: &str, name: &str) -> Option<T> {
         self.object::<T>(namespace, name)?.read().ok()
     }
 
     /// Like [`World::get`], but as stored.
-    #[must_use]
     pub fn object<T: Held>(&self, namespace: &str, name: &str) -> Option<Arc<Object>> {
         let (of, key) = self.named_place::<T>(namespace, name).ok()?;
         self.work(Verb::Get, |store| store.find(of, &key).ok())
     }
 
     /// All objects of a kind, sorted by namespace and name.
-    #[must_use]
     pub fn list<T: Held>(&self) -> Vec<T> {
         self.objects::<T>().iter().filter_map(|object| object.read().ok()).collect()
     }
 
     /// Like [`World::list`], but as stored.
-    #[must_use]
     pub fn objects<T: Held>(&self) -> Vec<Arc<Object>> {
         let Ok((of, _)) = self.named_place::<T>("", "") else { return Vec::new() };
         self.work(Verb::List, |store| store.collections[of].objects.values().cloned().collect())

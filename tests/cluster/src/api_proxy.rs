@@ -81,7 +81,6 @@ impl ApiProxy {
     }
 
     /// The flag that sends the host through the proxy.
-    #[must_use]
     pub fn host_flag(&self) -> String {
         format!("--kubeconfig={}", self.kubeconfig.display())
     }
@@ -93,7 +92,6 @@ impl ApiProxy {
     }
 
     /// The number of requests since the trouble was set.
-    #[must_use]
     pub fn met(&self) -> usize {
         self.way.met.load(Ordering::SeqCst)
     }

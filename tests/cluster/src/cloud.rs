@@ -25,7 +25,6 @@ impl Cloud {
     }
 
     /// The whole API of the door.
-    #[must_use]
     pub fn door(&self) -> &Client {
         &self.0
     }
@@ -154,7 +153,6 @@ impl Cloud {
 }
 
 /// The nodes behind a balancer, sorted.
-#[must_use]
 pub fn backend_names(balancer: &Balancer) -> Vec<String> {
     let mut names: Vec<String> = balancer.backends.iter().map(|backend| backend.node.clone()).collect();
     names.sort();

@@ -173,19 +173,16 @@ pub struct Parts<'a>(&'a Cluster);
 
 impl Cluster {
     /// The kubeconfig of the host's user.
-    #[must_use]
     pub fn host_kubeconfig(&self) -> &std::path::Path {
         &self.host_kubeconfig
     }
 
     /// Where the provider listens.
-    #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.folder.join("socket/provider.sock")
     }
 
     /// A private directory that is removed with the cluster.
-    #[must_use]
     pub fn folder(&self) -> &std::path::Path {
         &self.folder
     }
@@ -375,7 +372,6 @@ impl Cluster {
     }
 
     /// The last output of host and provider.
-    #[must_use]
     pub fn parts(&self) -> Parts<'_> {
         Parts(self)
     }

@@ -36,7 +36,6 @@ impl InventoryFile {
     }
 
     /// The flags that tell the provider where its cloud is.
-    #[must_use]
     pub fn flags(&self) -> Vec<String> {
         vec![
             format!("--inventory={}", self.machines.display()),

@@ -72,7 +72,6 @@ const PROBE: &str = "
 const START: Duration = Duration::from_secs(120);
 
 /// Why there can be no cluster of machines here, in one line.
-#[must_use]
 pub fn missing() -> Option<String> {
     let path = env::var_os("PATH").unwrap_or_default();
     let there = |program: &str| env::split_paths(&path).any(|folder| folder.join(program).is_file());
@@ -198,7 +197,6 @@ pub const SWITCH: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 
 impl MachinesOptions {
     /// One machine of the control plane, and these workers.
-    #[must_use]
     pub fn of_workers(workers: u8) -> Self {
         Self { workers, ..Self::default() }
     }
@@ -367,13 +365,11 @@ fn run(script: &str) -> Result<()> {
 
 impl Machines {
     /// The machines: those of the control plane first.
-    #[must_use]
     pub fn all(&self) -> &[Machine] {
         &self.machines
     }
 
     /// A command on a machine, as its root, with the cluster's `kubectl` and an administrator's kubeconfig.
-    #[must_use]
     pub fn on(&self, machine: &Machine, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--mount", "--uts", "--net", "--target"]).arg(machine.kubelet.id().to_string());
@@ -395,7 +391,6 @@ impl Machines {
     }
 
     /// A command of a client outside of the cluster, whose address is 172.30.0.2.
-    #[must_use]
     pub fn outside(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", "client", program]);
@@ -403,7 +398,6 @@ impl Machines {
     }
 
     /// What a person outside of the room types to get a shell on a machine.
-    #[must_use]
     pub fn shell(&self, machine: &Machine) -> String {
         let Machine { name, .. } = machine;
         format!(

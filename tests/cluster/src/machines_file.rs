@@ -26,7 +26,6 @@ impl MachinesFile {
     }
 
     /// The flag that tells the provider where its cloud is.
-    #[must_use]
     pub fn flag(&self) -> String {
         format!("--machines={}", self.0.display())
     }

@@ -1,7 +1,6 @@
 //! Reads metrics from an exposition.
 
 /// The sum of all samples with this name whose labels contain all of these texts, for example `method="GetInfo"`.
-#[must_use]
 pub fn sum(exposition: &str, name: &str, labels: &[&str]) -> f64 {
     exposition
         .lines()

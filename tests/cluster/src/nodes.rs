@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// A node as registered: tainted, with its host name as the only address, not ready.
-#[must_use]
 pub fn as_registered(name: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -57,19 +56,16 @@ pub async fn set_ready(client: &Client, name: &str, status: &str) -> Result<()> 
 }
 
 /// Whether the node is not initialised yet.
-#[must_use]
 pub fn is_uninitialized(node: &Node) -> bool {
     has_taint(node, UNINITIALIZED)
 }
 
 /// Whether the node has a taint with this key.
-#[must_use]
 pub fn has_taint(node: &Node, key: &str) -> bool {
     node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).any(|taint| taint.key == key)
 }
 
 /// The addresses of one type, in order.
-#[must_use]
 pub fn addresses(node: &Node, kind: &str) -> Vec<String> {
     node.status
         .iter()
@@ -80,7 +76,6 @@ pub fn addresses(node: &Node, kind: &str) -> Vec<String> {
 }
 
 /// The value of a label.
-#[must_use]
 pub fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
     node.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }

@@ -65,7 +65,6 @@ impl Process {
     }
 
     /// Its process id.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -81,7 +80,6 @@ impl Process {
     }
 
     /// All its output so far, over all its starts.
-    #[must_use]
     pub fn output(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -138,7 +136,6 @@ impl Process {
     }
 
     /// The last lines of its output.
-    #[must_use]
     pub fn tail(&self) -> String {
         let output = self.output();
         let lines: Vec<&str> = output.lines().collect();

@@ -36,7 +36,6 @@ impl Neighbour {
     }
 
     /// The host's flag for it.
-    #[must_use]
     pub fn host_flag(&self) -> String {
         format!("--provider={}=unix://{}", self.name, self.folder.join("provider.sock").display())
     }

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// A Service of type LoadBalancer in the namespace `default`, with one TCP port 80.
-#[must_use]
 pub fn load_balancer(name: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -31,7 +30,6 @@ pub async fn create(client: &Client, service: Value) -> Result<Service> {
 }
 
 /// The addresses in its status.
-#[must_use]
 pub fn ingress(service: &Service) -> Vec<String> {
     service
         .status
@@ -43,7 +41,6 @@ pub fn ingress(service: &Service) -> Vec<String> {
 }
 
 /// Whether it has the finalizer.
-#[must_use]
 pub fn has_finalizer(service: &Service) -> bool {
     service.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
 }

@@ -44,13 +44,11 @@ impl Way {
     }
 
     /// The source address in the audit log.
-    #[must_use]
     pub fn source(&self) -> String {
         self.source.to_string()
     }
 
     /// The flag that sends the host through it.
-    #[must_use]
     pub fn host_flag(&self) -> String {
         format!("--kubeconfig={}", self.kubeconfig.display())
     }

@@ -61,25 +61,21 @@ impl ControlPlane {
     }
 
     /// `https://ADDRESS:PORT`; the same after [`start_apiserver`](Self::start_apiserver).
-    #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
     /// The directory of all files, logs included (`apiserver.log`, `etcd.log`). Removed with the control plane.
-    #[must_use]
     pub fn dir(&self) -> &Path {
         self.layout.dir()
     }
 
     /// The certificate that signed the apiserver's.
-    #[must_use]
     pub fn ca_pem(&self) -> String {
         self.authority.pem()
     }
 
     /// A kubeconfig of a member of `system:masters`.
-    #[must_use]
     pub fn admin_kubeconfig(&self) -> PathBuf {
         self.layout.admin_kubeconfig()
     }

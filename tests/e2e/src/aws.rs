@@ -87,7 +87,6 @@ pub struct Route {
 }
 
 /// A Service that wants a network balancer.
-#[must_use]
 pub fn network(name: &str) -> Value {
     let mut service = load_balancer(name);
     service["metadata"]["annotations"] =
@@ -96,7 +95,6 @@ pub fn network(name: &str) -> Value {
 }
 
 /// How many balancers the published manager has ensured since it had printed so many bytes.
-#[must_use]
 pub fn ensured(published: &Process, since: usize) -> usize {
     published.output()[since..].matches("reason=\"EnsuredLoadBalancer\"").count()
 }
@@ -128,7 +126,6 @@ impl Aws {
 
     /// A provider for this AWS: the published one behind the bridge, or `providers/aws`, which is a workspace of its own and
     /// must have been built.
-    #[must_use]
     pub fn provider(&self, kind: Kind) -> ProviderUnderTest {
         let program = match kind {
             Kind::Bridged => self.binaries.join("bridged-aws"),
@@ -188,7 +185,6 @@ impl Aws {
     }
 
     /// The zones in which instances can run.
-    #[must_use]
     pub fn zones(&self) -> &[String] {
         &self.greeting.zones
     }

@@ -88,7 +88,6 @@ impl Ask {
 }
 
 /// A subject with one organization.
-#[must_use]
 pub fn subject(organization: &str, common_name: &str) -> DistinguishedName {
     let mut subject = DistinguishedName::new();
     subject.push(DnType::OrganizationName, organization);

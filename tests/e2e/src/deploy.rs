@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 pub use helm::{Helm, Kustomize, objects};
 
 /// `deploy/` of this checkout.
-#[must_use]
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
 }

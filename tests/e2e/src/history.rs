@@ -18,7 +18,6 @@ use crate::{EndState, end_state::NodeState, node, node_gone, service, service_go
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// A host with intervals short enough for a test, set by flags as an operator would.
-#[must_use]
 pub fn quick() -> Options {
     Options::default()
         .host_flag("--node-monitor-period=500ms")

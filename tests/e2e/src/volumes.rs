@@ -30,7 +30,6 @@ pub async fn disk(cluster: &Cluster, id: &str, zones: &[&str]) -> Result<()> {
 }
 
 /// A volume with that disk, before it is created.
-#[must_use]
 pub fn of_disk(name: &str, id: &str) -> Value {
     json!({
         "metadata": {"name": name},
@@ -64,13 +63,11 @@ pub async fn zone(cluster: &Cluster, name: &str, zone: &str) -> Result<Persisten
 }
 
 /// The value of the zone label.
-#[must_use]
 pub fn zone_of(volume: &PersistentVolume) -> Option<&str> {
     volume.metadata.labels.as_ref()?.get(ZONE).map(String::as_str)
 }
 
 /// The terms of the node affinity.
-#[must_use]
 pub fn terms(volume: &PersistentVolume) -> Value {
     json!(volume.spec)["nodeAffinity"]["required"]["nodeSelectorTerms"].take()
 }

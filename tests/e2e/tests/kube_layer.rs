@@ -293,7 +293,7 @@ impl Scene {
         let task = tokio::spawn(async move { running.run(client, cancel).await });
         timeout(LIMIT, cache.synced()).await.context("first list")?;
         let known = self.nodes().list(&Default::default()).await?.items.len();
-        ensure!(cache.len() == known && cache.by_index("mock://1").len() == 1, "{cache:?}");
+        ensure!(cache.list().len() == known && cache.by_index("mock://1").len() == 1, "{cache:?}");
         self.cp.stop_apiserver()?;
         self.cp.start_apiserver().await?;
         let mut next_of_later = async || loop {

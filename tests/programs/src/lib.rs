@@ -8,13 +8,11 @@ use std::{
 };
 
 /// The root of the checkout.
-#[must_use]
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Cargo's target directory.
-#[must_use]
 pub fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
@@ -23,7 +21,6 @@ pub fn target() -> PathBuf {
 ///
 /// Choose programs with `--bin`, not packages with `-p`: the features are then those of the whole workspace, as in
 /// `cargo test`, so nothing is compiled twice.
-#[must_use]
 pub fn cargo() -> Command {
     builder(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
@@ -31,7 +28,6 @@ pub fn cargo() -> Command {
 /// A command that builds at the root of this checkout, without the variables of an outer `cargo run` or `cargo test` that
 /// describe its own package: ring's build script reads them and would run again, and everything above it would be
 /// recompiled, under whoever links it meanwhile.
-#[must_use]
 pub fn builder(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in env::vars_os() {

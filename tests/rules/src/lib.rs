@@ -11,7 +11,6 @@ use std::{
 };
 
 /// The root of the checkout.
-#[must_use]
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

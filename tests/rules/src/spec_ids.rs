@@ -20,7 +20,6 @@ pub const WEAKNESSES: [&str; 2] = ["NW", "SW"];
 const LIST: &str = include_str!("../spec-ids.txt");
 
 /// Every ID of the specification.
-#[must_use]
 pub fn all() -> BTreeSet<SpecId> {
     LIST.lines().filter_map(|line| line.split_once('-')).filter_map(parsed).collect()
 }
@@ -31,7 +30,6 @@ fn parsed((group, number): (&'static str, &str)) -> Option<SpecId> {
 
 /// The IDs that a text claims: `NODE-12`, or a range such as `NODE-12..15`, of a group in `known`. A number that the
 /// specification lacks is included if it is written out or begins a range, but not if it lies within one.
-#[must_use]
 pub fn claimed(text: &str, known: &BTreeSet<SpecId>) -> BTreeSet<SpecId> {
     let groups: BTreeSet<&'static str> = known.iter().map(|id| id.group).collect();
     let mut found = BTreeSet::new();

@@ -21,7 +21,6 @@ impl Doubling {
     }
 
     /// Wraps all services.
-    #[must_use]
     pub fn layer(self) -> impl Layer<GrpcService, Service: HookService> {
         layer_fn(move |inner: GrpcService| {
             let doubling = self.clone();

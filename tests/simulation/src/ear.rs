@@ -30,13 +30,11 @@ struct Inner {
 
 impl Ear {
     /// Checks messages against what this life of the provider advertises.
-    #[must_use]
     pub fn new(record: Record, label: Option<String>) -> Self {
         Self(Arc::new(Inner { record, label }))
     }
 
     /// Wraps all services.
-    #[must_use]
     pub fn layer(self) -> impl Layer<GrpcService, Service: HookService> {
         layer_fn(move |inner: GrpcService| {
             let ear = self.clone();

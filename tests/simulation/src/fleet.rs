@@ -47,7 +47,6 @@ pub struct Outcome {
 
 impl Outcome {
     /// The outcome of this record.
-    #[must_use]
     pub fn of(record: &Record) -> Self {
         let (violation, lines) = (record.violation(), record.lines());
         let mut hasher = DefaultHasher::new();
@@ -84,7 +83,6 @@ pub struct Fleet {
 
 impl Fleet {
     /// Runs seeds with this program, which is `simulate`.
-    #[must_use]
     pub fn new(program: impl AsRef<Path>) -> Self {
         Self { program: program.as_ref().to_owned() }
     }
@@ -170,7 +168,6 @@ impl Fleet {
     }
 
     /// The steps that the failure does not need.
-    #[must_use]
     pub fn shrink(&self, seed: u64, outcome: &Outcome) -> Vec<usize> {
         let plan = Plan::of(seed);
         let all: Vec<usize> = plan.steps.iter().chain(&plan.encore).map(|timed| timed.number).collect();
@@ -185,7 +182,6 @@ impl Fleet {
 
 impl Failure {
     /// A report for people: what broke, the smallest plan, and how to reproduce it.
-    #[must_use]
     pub fn report(&self) -> String {
         let Self { seed, outcome, without } = self;
         let rule = outcome.rule.as_deref().unwrap_or_default();

@@ -16,7 +16,6 @@ const SERVICES: u8 = 6;
 
 impl Plan {
     /// The plan of a seed. The same seed is always the same plan.
-    #[must_use]
     pub fn of(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
         let mut setup = setup(&mut random);

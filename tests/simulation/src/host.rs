@@ -75,7 +75,6 @@ pub fn settings(more: &[String]) -> Result<Settings> {
 
 impl Host {
     /// Starts it; must be called within a `LocalSet`.
-    #[must_use]
     pub fn start(
         name: String,
         settings: Settings,
@@ -146,7 +145,6 @@ impl Host {
     }
 
     /// Whether it says that it has something left to do.
-    #[must_use]
     pub fn is_waiting(&self) -> bool {
         let text = self.metrics.get().and_then(|metrics| metrics.encode().ok()).unwrap_or_default();
         text.lines().any(|line| {
@@ -155,13 +153,11 @@ impl Host {
     }
 
     /// Whether it was told to stop.
-    #[must_use]
     pub fn is_leaving(&self) -> bool {
         self.stop.is_cancelled()
     }
 
     /// Whether it has ended.
-    #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ended.lock().is_some()
     }

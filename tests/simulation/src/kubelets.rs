@@ -82,7 +82,6 @@ impl Clock {
 
 impl Kubelets {
     /// None yet.
-    #[must_use]
     pub fn new(setup: &Setup) -> Self {
         Self { all: BTreeMap::new(), skew: setup.skew, lease: setup.lease }
     }
@@ -129,7 +128,6 @@ impl Kubelets {
     }
 
     /// Since when this node's kubelet has renewed its Lease without a gap; none if it does not renew it.
-    #[must_use]
     pub fn heard_since(&self, node: &str) -> Option<Instant> {
         self.all.get(node)?.heard_since
     }
@@ -250,14 +248,12 @@ fn set_ready(name: &str, node: &Node, objects: &Objects, now: Timestamp, status:
 }
 
 /// The status of the condition `Ready`.
-#[must_use]
 pub fn ready(node: &Node) -> Option<String> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == "Ready").map(|ready| ready.status.clone())
 }
 
 /// A label that a provider may ask for in one of its lives.
-#[must_use]
 pub fn label(life: u64) -> String {
     format!("{LABELS}{}", life % 4)
 }

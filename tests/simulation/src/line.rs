@@ -98,7 +98,6 @@ pub struct Distant {
 
 impl Distant {
     /// This apiserver behind this line.
-    #[must_use]
     pub fn new(line: Line, apiserver: Endpoint) -> Self {
         Self { line, apiserver }
     }
@@ -156,7 +155,6 @@ where
 }
 
 /// Both ends of a stream over two lines.
-#[must_use]
 pub fn stream(near: &Connection, far: &Connection) -> (DuplexStream, DuplexStream) {
     let (one, here) = tokio::io::duplex(BUFFER);
     let (there, other) = tokio::io::duplex(BUFFER);

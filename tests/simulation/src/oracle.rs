@@ -18,7 +18,6 @@ const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// Everything that is not yet as it must be.
-#[must_use]
 pub fn differences(world: &World) -> Vec<String> {
     let mut wrong = Vec::new();
     let machines: BTreeMap<String, Instance> =

@@ -10,7 +10,6 @@ use provider_mock::calls::Call;
 const SLACK: f64 = 0.5;
 
 /// The violations in one host's calls over a line without delays, in order of arrival.
-#[must_use]
 pub fn exceeded(calls: &[Call], limits: &Limits) -> Option<String> {
     let or = |value: u32, default| if value == 0 { default } else { value };
     let reads = or(limits.max_concurrent_reads, defaults::MAX_CONCURRENT_READS);
@@ -29,7 +28,6 @@ fn is_read(method: &str) -> bool {
 }
 
 /// Whether a call changes the cloud.
-#[must_use]
 pub fn is_mutation(method: &str) -> bool {
     let all = [
         "EnsureLoadBalancer",

@@ -20,13 +20,11 @@ pub struct Plan {
 impl Plan {
     /// How long the world may take to be in order after the encore: far less than the periods after which a host finds
     /// by itself what it missed.
-    #[must_use]
     pub fn haste(&self) -> Duration {
         Duration::from_secs(40) + self.setup.latency * 12 + self.setup.provisioning * 3
     }
 
     /// How long the encore lasts.
-    #[must_use]
     pub fn encore_lasts(&self) -> Duration {
         self.encore.iter().map(|timed| timed.at + timed.step.lasts()).max().unwrap_or_default()
     }
@@ -49,7 +47,7 @@ pub struct Setup {
     pub edge: Option<Duration>,
     /// How long each call of the cloud takes.
     pub latency: Duration,
-    /// How long balancers take to be created and deleted.
+    /// How long balancers take to be created, changed and deleted.
     pub provisioning: Duration,
     /// How far the clocks of machines may be from the true time, in seconds.
     pub skew: i64,
@@ -193,7 +191,6 @@ impl fmt::Display for Plan {
 
 impl Step {
     /// How long it causes trouble, if it does.
-    #[must_use]
     pub fn lasts(&self) -> Duration {
         match self {
             Self::Silence(_, time)

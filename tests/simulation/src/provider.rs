@@ -43,7 +43,6 @@ struct Life {
 
 impl Provider {
     /// The provider over this mock, not started yet.
-    #[must_use]
     pub fn new(mock: Mock, doubling: Doubling, record: Record, advertise: &str, reads_labels: bool) -> Self {
         Self(Arc::new(Inner {
             mock,

@@ -35,7 +35,6 @@ impl Default for Record {
 
 impl Record {
     /// The time since the start, by the run's runtime.
-    #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.0.start.elapsed()
     }
@@ -53,13 +52,11 @@ impl Record {
     }
 
     /// The first rule that was broken, if any.
-    #[must_use]
     pub fn violation(&self) -> Option<Violation> {
         self.0.violations.lock().first().cloned()
     }
 
     /// All lines so far.
-    #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.0.lines.lock().clone()
     }

@@ -96,13 +96,11 @@ impl std::ops::Deref for World {
 }
 
 /// The name of a node.
-#[must_use]
 pub fn node(number: u8) -> String {
     format!("n{number}")
 }
 
 /// The name of a Service.
-#[must_use]
 pub fn service(number: u8) -> String {
     format!("s{number}")
 }
@@ -200,44 +198,37 @@ impl World {
     }
 
     /// The uid of the cluster.
-    #[must_use]
     pub fn cluster(&self) -> String {
         let namespace = self.objects().get::<Namespace>("", "kube-system");
         namespace.and_then(|namespace| namespace.metadata.uid).unwrap_or_default()
     }
 
     /// All objects, as users and kubelets see them.
-    #[must_use]
     pub fn objects(&self) -> Objects {
         self.server.world()
     }
 
     /// All nodes, by name.
-    #[must_use]
     pub fn nodes(&self) -> Rc<[Rc<Node>]> {
         self.nodes.list(&self.objects(), self.writes.load(Ordering::Relaxed))
     }
 
     /// All Services, by name.
-    #[must_use]
     pub fn services(&self) -> Rc<[Rc<Service>]> {
         self.services.list(&self.objects(), self.writes.load(Ordering::Relaxed))
     }
 
     /// Whether the provider fails permanently on this node or Service.
-    #[must_use]
     pub fn is_spoilt(&self, name: &str) -> bool {
         self.spoilt.borrow().contains_key(name)
     }
 
     /// Whether the provider fails permanently on any of them.
-    #[must_use]
     pub fn is_anything_spoilt(&self) -> bool {
         !self.spoilt.borrow().is_empty()
     }
 
     /// What is not as it must be in calm times.
-    #[must_use]
     pub fn wrong(&self) -> Rc<[String]> {
         let generation = self.generation();
         let mut known = self.wrong.borrow_mut();
@@ -248,7 +239,6 @@ impl World {
     }
 
     /// Counts all changes of nodes, Services and the cloud.
-    #[must_use]
     pub fn generation(&self) -> (u64, u64) {
         let clouds = self.mocks().map(|mock| mock.cloud.read(clock::now(), State::generation));
         (self.writes.load(Ordering::Relaxed), clouds.sum())
@@ -260,7 +250,6 @@ impl World {
     }
 
     /// Whether there is a second cloud.
-    #[must_use]
     pub fn has_edge(&self) -> bool {
         self.edge.is_some()
     }
@@ -274,20 +263,17 @@ impl World {
     }
 
     /// All machines.
-    #[must_use]
     pub fn machines(&self) -> Vec<Instance> {
         self.all(|state| state.instances().cloned().collect()).into_iter().map(|(one, _)| one).collect()
     }
 
     /// This cluster's balancers, each with whether it is in the second cloud.
-    #[must_use]
     pub fn balancers(&self) -> Vec<(Balancer, bool)> {
         let cluster = self.cluster();
         self.all(|state| state.balancers().filter(|one| one.cluster_uid == cluster).cloned().collect())
     }
 
     /// This cluster's routes, each with whether it is in the second cloud.
-    #[must_use]
     pub fn routes(&self) -> Vec<(Route, bool)> {
         let cluster = self.cluster();
         let ours = |route: &Route| route.cluster_uid == cluster;
@@ -359,13 +345,11 @@ impl World {
     }
 
     /// Whether there is exactly one host, and no other one still stopping.
-    #[must_use]
     pub fn is_one_host_alone(&self) -> bool {
         self.hosts.borrow().len() == 1
     }
 
     /// The number of objects that hosts have written so far.
-    #[must_use]
     pub fn host_writes(&self) -> u64 {
         (1..=self.started.get())
             .flat_map(|number| self.server.counts(&format!("host-{number}")))

@@ -44,7 +44,6 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
 }
 
 /// Writes a duration in Go's notation: `1h0m0s`, `5m0s`, `1.5s`, `250ms`, `0s`; exact to the millisecond.
-#[must_use]
 pub fn text(duration: Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
     if seconds == 0 && millis > 0 {

@@ -26,9 +26,9 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint as Transp
 
 use crate::{
     ProviderConfig,
-    error::with_sources,
     settings::{Endpoint, TlsDir},
 };
+use ccm_base::text::with_sources;
 
 const AGENT: &str = concat!("ccm-host/", env!("CARGO_PKG_VERSION"));
 /// Covers the whole connection setup, TLS included.

@@ -24,9 +24,10 @@ use kube::{
 use tokio::time::{Instant, error::Elapsed, sleep, timeout};
 
 use super::{
-    Cache, Slim, WantedKeys, chain,
+    Cache, Slim, WantedKeys,
     read::{self, Event, Failure, Named, version_of},
 };
+use ccm_base::text::with_sources;
 
 /// A streaming list silent for this long is taken as unsupported.
 const SILENT_LIST: Duration = Duration::from_secs(20);
@@ -90,7 +91,7 @@ impl<'a, T: Slim> Follower<'a, T> {
             Err(failure) if failure.is_no_answer() => return Err(failure),
             Err(failure) => failure,
         };
-        tracing::info!(kind = T::KIND, error = %chain(&failure), "no streaming list, listing by pages");
+        tracing::info!(kind = T::KIND, error = %with_sources(&failure), "no streaming list, listing by pages");
         Ok((self.list_by_pages().await?, None))
     }
 
@@ -229,7 +230,7 @@ impl<'a, T: Slim> Follower<'a, T> {
     }
 
     async fn pause_after(&mut self, failure: &Failure) {
-        let why = chain(failure);
+        let why = with_sources(failure);
         tracing::warn!(kind = T::KIND, error = why, "watch failed, trying again");
         self.cache.lost(why);
         sleep(pause(self.pauses, fastrand::f64())).await;

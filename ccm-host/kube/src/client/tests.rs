@@ -20,7 +20,8 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio::{io::AsyncWriteExt, net::TcpListener, time::Instant};
 
 use super::*;
-use crate::{cache::chain, metrics::KubeMetrics};
+use crate::metrics::KubeMetrics;
+use ccm_base::text::with_sources;
 
 /// A status (0: no answer) and `Retry-After`.
 type Answer = (u16, Option<&'static str>);
@@ -100,7 +101,11 @@ async fn a_silent_server_costs_the_deadline_and_no_more() {
     let start = Instant::now();
     let error = get(&client).await.unwrap_err();
     assert_eq!(start.elapsed(), Duration::from_secs(30));
-    assert!(chain(&error).contains("no answer from the apiserver within 30s"), "{}", chain(&error));
+    assert!(
+        with_sources(&error).contains("no answer from the apiserver within 30s"),
+        "{}",
+        with_sources(&error)
+    );
 }
 
 /// As when the client certificate of a kubeconfig was rotated: it is read at the start.

@@ -61,7 +61,6 @@ impl std::fmt::Debug for Lock {
 
 impl Lock {
     /// `me` must be unique among the replicas.
-    #[must_use]
     pub fn new(client: Client, settings: Settings, me: String, is_fit: Fitness, tell: Tell) -> Self {
         Self {
             api: Api::namespaced(client, &settings.leader_elect_resource_namespace),
@@ -75,12 +74,10 @@ impl Lock {
     }
 
     /// Whether the Lease can be read and written.
-    #[must_use]
     pub fn health(&self) -> Health {
         self.health.clone()
     }
 
-    #[must_use]
     pub fn name(&self) -> String {
         format!(
             "{}/{}",

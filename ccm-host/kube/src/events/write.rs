@@ -18,7 +18,8 @@ use super::{
     EventQueue, Raised,
     correlate::{Correlator, EventVerdict, Occurrence},
 };
-use crate::{cache::chain, metrics::Discarded, patch::WritePressure};
+use crate::patch::WritePressure;
+use ccm_base::text::with_sources;
 
 /// Writes that matter come in bursts: none has been under way for this long before an event is written.
 const QUIET: Duration = Duration::from_millis(100);
@@ -58,7 +59,7 @@ impl EventWriter {
             () = self.write_all() => {}
         }
         while self.shared.pop().is_some() {
-            self.shared.metrics.discard(Discarded::Shutdown);
+            self.shared.metrics.discard("shutdown");
         }
     }
 
@@ -67,7 +68,7 @@ impl EventWriter {
         loop {
             let raised = self.shared.raised.notified();
             while self.shared.pop().is_some() {
-                self.shared.metrics.discard(Discarded::Shadow);
+                self.shared.metrics.discard("shadow");
             }
             if cancel.run_until_cancelled(raised).await.is_none() {
                 return;
@@ -102,17 +103,17 @@ impl EventWriter {
 
     async fn write(&mut self, raised: &Raised) {
         match self.correlator.correlate(raised, Instant::now()) {
-            EventVerdict::Spam => self.shared.metrics.discard(Discarded::Spam),
+            EventVerdict::Spam => self.shared.metrics.discard("spam"),
             EventVerdict::Write(occurrence) => match self.send_patiently(raised, &occurrence).await {
                 Ok(()) => {
                     self.shared.metrics.written.inc();
                 }
                 Err(error) => {
-                    self.shared.metrics.discard(Discarded::Failed);
+                    self.shared.metrics.discard("failed");
                     let regarding = &raised.regarding;
                     tracing::debug!(
                         kind = regarding.kind, name = regarding.name, reason = %raised.reason,
-                        error = %chain(&error), "event not written"
+                        error = %with_sources(&error), "event not written"
                     );
                 }
             },

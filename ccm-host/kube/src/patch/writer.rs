@@ -16,11 +16,12 @@ use tokio::{
 
 use super::{Body, Patch, Target};
 use crate::{
-    cache::{Slim, chain},
+    cache::Slim,
     election::Leadership,
     keep::{Interner, Keep},
     shadow::{Shadow, ShadowSubject},
 };
+use ccm_base::text::with_sources;
 
 /// Requests a metadata-only response: cheaper to send and to decode.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -66,7 +67,6 @@ struct AnswerMeta {
 
 impl Writer {
     /// A writer that counts into `pressure`, for a process without leader election.
-    #[must_use]
     pub fn new(client: Client, pressure: WritePressure) -> Self {
         Self { client, pressure, leadership: Leadership::always(), shadow: None, controller: "" }
     }
@@ -227,7 +227,6 @@ impl WritePressure {
     }
 
     /// The number of writes waiting or in flight.
-    #[must_use]
     pub fn held(&self) -> usize {
         self.0.borrow().held
     }
@@ -308,19 +307,17 @@ fn is_judgment(code: u16) -> bool {
 fn said(error: &Error) -> String {
     match error {
         Error::Api(status) => format!("{} ({})", status.message, status.code),
-        other => chain(other),
+        other => with_sources(other),
     }
 }
 
 impl WriteError {
     /// Whether to read again and decide again.
-    #[must_use]
     pub fn is_stale(&self) -> bool {
         matches!(self, Self::Conflict | Self::Gone)
     }
 
     /// Whether the apiserver, or a webhook of its, judged what was sent, and does not take it: a part of it may pass.
-    #[must_use]
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Invalid(_) => true,

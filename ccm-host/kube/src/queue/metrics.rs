@@ -85,7 +85,6 @@ impl QueueMetrics {
     }
 
     /// The series of one queue.
-    #[must_use]
     pub fn of_queue(&self, name: &'static str) -> QueueSeries {
         let name = Name { name };
         QueueSeries {
@@ -97,7 +96,6 @@ impl QueueMetrics {
     }
 
     /// The state of all queues, by name.
-    #[must_use]
     pub fn samples(&self) -> Vec<QueueSample> {
         samples(&self.live)
     }

@@ -51,7 +51,7 @@ async fn duplicates_collapse_and_order_is_kept() {
     for key in ["a", "b", "a"] {
         queue.add(key);
     }
-    assert_eq!(queue.len(), 2);
+    assert_eq!(queue.ready(), 2);
     assert_eq!(queue.get().await, Some("a"));
     assert_eq!(queue.get().await, Some("b"));
     assert!(queue.get().now_or_never().is_none());

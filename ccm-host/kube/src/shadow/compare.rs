@@ -106,7 +106,6 @@ pub struct Field {
 }
 
 /// What a condition says, without its times.
-#[must_use]
 pub fn condition(one: &Value) -> Value {
     let said = ["status", "reason", "message"];
     Value::Object(said.map(|key| (key.to_owned(), one[key].clone())).into_iter().collect())

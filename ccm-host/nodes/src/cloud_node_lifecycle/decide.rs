@@ -116,7 +116,6 @@ fn looked_for(answer: &InstanceAnswer) -> Option<Timestamp> {
 }
 
 /// Whether another component or a person has given the node up already.
-#[must_use]
 pub fn is_given_up(node: &Node) -> bool {
     let by_others = |taint: &Taint| GIVEN_UP.contains(&taint.key.as_str()) && !taint::is_of_given_up(taint);
     node.taints.iter().any(by_others)

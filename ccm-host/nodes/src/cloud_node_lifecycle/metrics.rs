@@ -37,7 +37,6 @@ struct KeptLabels {
 }
 
 impl LifecycleMetrics {
-    #[must_use]
     pub(super) fn register(registry: &mut Registry) -> Self {
         Self {
             contradicted: registry.metric(

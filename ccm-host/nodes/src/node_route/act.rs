@@ -16,7 +16,7 @@ use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Cloud, Controller, RouteKey, Synced, Trigger,
+    Cloud, Controller, RouteKey,
     condition::{self, Reach},
     decide::{Plan, RouteSteps, decide},
     table::Learnt,
@@ -72,11 +72,11 @@ impl Controller {
             let before = said.len();
             let reaches = self.carry_out(cloud, name, &run, &plan, &mut said).await;
             let outcome = match &said[before..] {
-                _ if plan.is_idle() => Synced::Noop,
-                said if said.iter().any(|report| report.error.is_some()) => Synced::Error,
-                _ => Synced::Changed,
+                _ if plan.is_idle() => "noop",
+                said if said.iter().any(|report| report.error.is_some()) => "error",
+                _ => "changed",
             };
-            self.metrics.synced(Trigger::NodeChange, outcome);
+            self.metrics.synced("node_change", outcome);
             if let Some(node) = node.filter(|_| is_owner) {
                 let reaches: Vec<Reach> = reaches.into_iter().chain(plan.unreached).collect();
                 let wanted = condition::wanted(node, plan.concerned, &reaches, learnt == Learnt::Whole);

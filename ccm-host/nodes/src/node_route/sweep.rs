@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    Cloud, Controller, RouteKey, Synced, Trigger,
+    Cloud, Controller, RouteKey,
     observe::Due,
     table::{Holder, Learnt, Table},
 };
@@ -52,8 +52,7 @@ impl Controller {
             return Ok(());
         }
         let begun = cloud.table.lock().mark();
-        let list =
-            self.list(cloud).await.inspect_err(|_| self.metrics.synced(Trigger::Periodic, Synced::Error))?;
+        let list = self.list(cloud).await.inspect_err(|_| self.metrics.synced("periodic", "error"))?;
         for (location, error) in &list.unreachable {
             tracing::warn!(provider = cloud.name(), location, %error, "could not list routes");
         }
@@ -69,8 +68,8 @@ impl Controller {
         if is_first {
             tracing::info!(provider = cloud.name(), complete = list.complete, "the routes are known");
         }
-        let outcome = if self.look(cloud) { Synced::Changed } else { Synced::Noop };
-        self.metrics.synced(Trigger::Periodic, outcome);
+        let outcome = if self.look(cloud) { "changed" } else { "noop" };
+        self.metrics.synced("periodic", outcome);
         Ok(())
     }
 

@@ -54,6 +54,10 @@ fn wanting(name: &str, cidrs: &[&str]) -> Node {
     cidrs.iter().fold(node, |node, cidr| node.with_pod_cidr(cidr))
 }
 
+fn n1() -> Node {
+    wanting("n1", &["10.120.0.0/24"])
+}
+
 /// A route to a node; to nothing known if `to` is empty.
 fn route(id: &str, cidr: &str, to: &str) -> Route {
     let target =

@@ -71,7 +71,6 @@ impl ShutdownPolicy {
     }
 
     /// As in the flag.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -97,13 +96,11 @@ pub struct Share(f64);
 
 impl Share {
     /// As a fraction from 0 to 1.
-    #[must_use]
     pub const fn fraction(self) -> f64 {
         self.0
     }
 
     /// The share of this fraction, if it is one.
-    #[must_use]
     pub fn from_fraction(fraction: f64) -> Option<Self> {
         (0.0..=1.0).contains(&fraction).then_some(Self(fraction))
     }

@@ -127,7 +127,6 @@ impl Access {
     }
 
     /// The authority of accepted client certificates.
-    #[must_use]
     pub fn authority(&self) -> &Authority {
         &self.inner.authority
     }

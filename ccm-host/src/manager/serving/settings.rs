@@ -166,7 +166,6 @@ impl AccessSettings {
     }
 
     /// Whether this path needs no permission.
-    #[must_use]
     pub fn opens(&self, path: &str) -> bool {
         self.open().any(|open| match open.strip_suffix('*') {
             Some(begin) => path.starts_with(begin),
@@ -174,7 +173,6 @@ impl AccessSettings {
         })
     }
 
-    #[must_use]
     pub fn client_ca(&self) -> ClientCa {
         match &self.client_ca_file {
             Some(file) => ClientCa::File(file.clone()),

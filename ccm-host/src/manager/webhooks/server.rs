@@ -34,7 +34,6 @@ pub struct WebhookMetrics {
 }
 
 impl WebhookMetrics {
-    #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         Self {
             until: registry.metric(

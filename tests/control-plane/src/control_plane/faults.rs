@@ -72,13 +72,11 @@ impl ControlPlane {
     }
 
     /// The apiserver's process id, for measurements; none while it is stopped.
-    #[must_use]
     pub fn apiserver_pid(&self) -> Option<u32> {
         self.servers.lock().apiserver.map(number)
     }
 
     /// etcd's process id, for measurements.
-    #[must_use]
     pub fn etcd_pid(&self) -> u32 {
         number(self.servers.lock().etcd)
     }

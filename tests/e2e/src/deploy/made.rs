@@ -22,7 +22,6 @@ pub struct Made {
 }
 
 /// The values of the plain manifests: the chart's own, and a placeholder for the provider.
-#[must_use]
 pub fn plain(kind: &str) -> Value {
     json!({ "kind": kind, "providers": { "example": {
         "image": { "repository": "registry.example/cloud-provider", "tag": "1.0.0" },

@@ -53,7 +53,6 @@ pub fn on_machines(
 }
 
 /// What an operator types to install or upgrade the chart with `values.yaml`.
-#[must_use]
 pub fn helm(verb: &str) -> String {
     format!("helm {verb} {RELEASE} deploy/chart/ccm-host --namespace kube-system --values values.yaml")
 }

@@ -36,7 +36,6 @@ impl fmt::Display for Right {
 impl Right {
     /// Whether this request used it. The apiserver itself checks the permission for a signer at each
     /// decision about a request for a certificate.
-    #[must_use]
     pub fn allows(&self, request: &AuditEvent) -> bool {
         let fits = |own: &str, asked: &str| own.is_empty() || own == asked;
         if self.resource == "signers" {
@@ -55,7 +54,6 @@ impl Right {
 
 /// What these objects grant, and to whom. The apiserver's own Role for the CA of client certificates counts as the only
 /// verb of it that is used.
-#[must_use]
 pub fn granted(objects: &[Value]) -> BTreeSet<Right> {
     let mut rights = BTreeSet::new();
     for binding in objects.iter().filter(|object| !object["roleRef"].is_null()) {

@@ -20,7 +20,7 @@ fn a_node_keeps_what_is_read_and_nothing_else() {
     assert_eq!(node.provider_id.as_deref(), Some("mock://zone-a/i-0000000000000007"));
     assert_eq!(node.annotations.iter().collect::<Vec<_>>(), [("ours/digest", "d")]);
     assert_eq!(node.annotations.total(), 4);
-    assert_eq!(node.labels.len(), 12);
+    assert_eq!(node.labels.iter().count(), 12);
     assert_eq!(node.conditions.iter().map(|c| c.type_.as_str()).collect::<Vec<_>>(), ["Ready"]);
     assert_eq!(node.addresses.len(), 3);
     assert_eq!(node.pod_cidrs, ["10.0.7.0/24"]);

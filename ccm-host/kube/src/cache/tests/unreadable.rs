@@ -50,7 +50,7 @@ async fn it_holds_up_no_list() {
         let scene = Scene::start(keep_l(), replies);
         scene.synced().await;
         assert_eq!(scene.changes(2).await, ["+a -", "+c -"]);
-        assert_eq!((scene.cache.len(), scene.unreadable()), (2, 1));
+        assert_eq!((scene.cache.list().len(), scene.unreadable()), (2, 1));
     }
     drop((watch, paged_watch));
 }
@@ -81,7 +81,7 @@ async fn it_stays_as_it_was_until_it_goes() {
 
     second.send("DELETED", unreadable("b", "5"));
     assert_eq!(scene.changes(1).await, ["-b old"]);
-    assert_eq!((scene.cache.len(), scene.unreadable()), (1, 0));
+    assert_eq!((scene.cache.list().len(), scene.unreadable()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,5 +127,5 @@ async fn another_one_of_its_name_is_gone() {
     recreated["metadata"]["uid"] = json!("another");
     watch.send("MODIFIED", recreated);
     assert_eq!(scene.changes(2).await, ["+b -", "-b -"]);
-    assert_eq!((scene.cache.len(), scene.unreadable()), (0, 1));
+    assert_eq!((scene.cache.list().len(), scene.unreadable()), (0, 1));
 }

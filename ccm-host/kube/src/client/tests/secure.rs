@@ -154,8 +154,8 @@ async fn an_apiserver_with_another_certificate_is_not_the_one_that_was_known() {
     assert!(!is_lost().await);
     server.certificate.send_replace(Certificate::new());
     let error = get(&client().await).await.unwrap_err();
-    assert!(chain(&error).contains("certificate"), "{}", chain(&error));
-    assert!(is_lost().await, "{}", chain(&error));
+    assert!(with_sources(&error).contains("certificate"), "{}", with_sources(&error));
+    assert!(is_lost().await, "{}", with_sources(&error));
     server.certificate.send_replace(former);
     get(&client().await).await.unwrap();
     assert!(!is_lost().await, "it is known again");

@@ -126,7 +126,7 @@ async fn a_write_that_is_dropped_presses_only_while_it_lasts() {
 async fn live_reads_are_slim_and_absence_is_no_error() {
     let writer = writer(&server());
     let node = writer.get::<Node>(&"a".to_owned(), &Keep::default()).await.unwrap().unwrap();
-    assert_eq!((node.uid.as_str(), node.annotations.len()), ("a-uid", 0));
+    assert_eq!((node.uid.as_str(), node.annotations.iter().count()), ("a-uid", 0));
     assert!(writer.get::<Node>(&"b".to_owned(), &Keep::default()).await.unwrap().is_none());
     let key = service("s").in_namespace("n").key;
     assert_eq!(writer.get::<Service>(&key, &Keep::default()).await.unwrap().unwrap().key, key);

@@ -331,7 +331,7 @@ async fn nothing_is_asked_before_the_cache_keeps_what_the_provider_wants() {
 #[tokio::test(start_paused = true)]
 async fn people_see_the_guard_of_each_provider() {
     let scene = cluster(3, 0, |_, node| node).await;
-    let guards = scene.parts.views.guard();
+    let guards = scene.parts.views.all(|one| one.guard());
     let seen: Vec<_> = guards.iter().map(|guard| (guard.provider.as_str(), guard.nodes)).collect();
     assert_eq!(seen, [("fake", 3)]);
 }

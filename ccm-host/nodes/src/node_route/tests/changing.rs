@@ -7,10 +7,6 @@ use ccm_cloud::{
 };
 use ccm_kube::keep::KeySet;
 
-fn n1() -> Node {
-    wanting("n1", &["10.120.0.0/24"])
-}
-
 /// SW-29: no calls while nothing changes but the clock and heartbeats.
 #[tokio::test(start_paused = true)]
 async fn a_quiet_cluster_costs_one_list_a_period() {

@@ -8,10 +8,6 @@ use ccm_cloud::{
 use ccm_kube::fixtures::refusal;
 use ccm_reconcile::SLOW_RETRY;
 
-fn n1() -> Node {
-    wanting("n1", &["10.120.0.0/24"])
-}
-
 fn ensures(scene: &Scene) -> usize {
     scene.calls().iter().filter(|call| call.starts_with("ensure")).count()
 }

@@ -14,10 +14,6 @@ struct Row {
     conditions: &'static [(&'static str, &'static str)],
 }
 
-fn n1() -> Node {
-    wanting("n1", &["10.120.0.0/24"])
-}
-
 fn n2() -> Node {
     wanting("n2", &["10.120.1.0/24"])
 }
@@ -231,7 +227,7 @@ async fn all_nodes_are_at_it_at_once() {
 #[tokio::test(start_paused = true)]
 async fn people_see_the_routes_that_are_known() {
     let scene = Scene::settled([n1()], []).await;
-    let tables = scene.parts.views.routes();
+    let tables = scene.parts.views.all(|one| one.routes());
     assert_eq!(tables.iter().map(|table| table.provider.as_str()).collect::<Vec<_>>(), ["fake"]);
     let destinations: Vec<_> = tables[0].routes.iter().map(|route| route.destination.as_str()).collect();
     assert_eq!(destinations, ["10.120.0.0/24"]);

@@ -7,10 +7,6 @@ use ccm_cloud::{
 };
 use ccm_kube::fixtures::invalid;
 
-fn n1() -> Node {
-    wanting("n1", &["10.120.0.0/24"])
-}
-
 /// Nothing irreversible is done at an unhealthy provider; routes are still made.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_removed_while_the_provider_is_not_trusted() {
@@ -40,6 +36,24 @@ async fn a_list_that_shrinks_for_a_moment_costs_an_ensure() {
     let calls = scene.calls();
     assert_eq!(calls.iter().filter(|call| *call != "list").collect::<Vec<_>>(), ["ensure 10.120.0.0/24 n1"]);
     assert_eq!(scene.server.take_lines(), [""; 0], "the condition stays");
+    assert_eq!(scene.condition("n1"), "False RouteCreated");
+    scene.stop().await;
+}
+
+/// A provider lists more routes of nobody than there are places, and removes none of them.
+#[tokio::test(start_paused = true)]
+async fn routes_that_no_node_has_hold_up_no_node() {
+    let fake = FakeProvider::new("fake");
+    for number in 0..<Controller as shell::Controller>::AT_ONCE + 100 {
+        let cidr = format!("10.120.{}.{}/32", number / 250, number % 250);
+        let of_nobody = if number % 2 == 0 { format!("gone-{number}") } else { String::new() };
+        fake.set_route(route(&number.to_string(), &cidr, &of_nobody));
+    }
+    fake.set_latency(method::DELETE_ROUTE, Duration::from_secs(3600));
+    let scene = Scene::with([], fake, vec![]).await;
+    scene.rest().await;
+    scene.server.put(&wanting("n1", &["10.120.255.0/24"]));
+    scene.rest().await;
     assert_eq!(scene.condition("n1"), "False RouteCreated");
     scene.stop().await;
 }
