@@ -336,8 +336,7 @@ func (l *loadBalancers) showApplied(service *v1.Service, applied *pb.Service) {
 
 // joined returns the pairs of both; where they differ, those of now.
 func joined(before, now map[string]string) map[string]string {
-	all := map[string]string{}
-	maps.Copy(all, before)
+	all := copied(before)
 	maps.Copy(all, now)
 	return all
 }

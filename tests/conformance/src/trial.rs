@@ -33,7 +33,9 @@ use cloudprovider_proto::{
 use tonic::Request;
 
 pub(crate) use balancers::{Wanted, tcp};
-pub(crate) use check::{expect, failed, good, is_bare_unimplemented, refused, same, under, within_bytes};
+pub(crate) use check::{
+    expect, failed, good, is_bare_unimplemented, refused, same, single, under, within_bytes,
+};
 pub(crate) use cloud::{COUNT, HOLDS};
 pub(crate) use errors::{examine, no_secret, read as read_error, reason_of, small, well_formed};
 pub(crate) use machines::Machine;

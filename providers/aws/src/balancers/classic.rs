@@ -152,7 +152,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
 /// Gives the balancer's own security group these rules and no others.
 async fn narrow(cloud: &Cloud, own: OwnGroup, rules: &rules::Rules, asked: &Asked<'_>) -> Result<(), Stop> {
     Stop::if_cancelled(asked.ctx)?;
-    own.with(cloud, rules, asked.until).await?.trim(cloud, rules, asked.until).await
+    own.only(cloud, rules, asked.until).await
 }
 
 fn place(chosen: &[Subnet], all: &[Subnet], groups: Vec<String>) -> Place {

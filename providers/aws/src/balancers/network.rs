@@ -1,8 +1,8 @@
 //! Network balancers.
 //!
 //! In: Services and their nodes. Out: balancers, target groups and rules in AWS, and what is there. [`wanted`] says what a Service
-//! wants, [`read`] what AWS has, [`plan`] what to do next, [`apply`] does it, [`work`] until nothing is left; [`guard`] knows who gets through; [`update`] is for nodes
-//! that come and go.
+//! wants, [`read`] what AWS has, [`plan`] what to do next, [`apply`] does it, [`work`] until nothing is left; [`guard`] knows
+//! who gets through; [`update`] is for nodes that come and go.
 
 mod apply;
 mod guard;

@@ -76,6 +76,11 @@ impl OwnGroup {
         Ok(self)
     }
 
+    /// Lets through exactly this.
+    pub(super) async fn only(self, cloud: &Cloud, wanted: &Rules, until: Deadline) -> Result<(), Stop> {
+        self.with(cloud, wanted, until).await?.trim(cloud, wanted, until).await
+    }
+
     async fn create(
         cloud: &Cloud,
         (name, description): (&str, &str),

@@ -125,7 +125,7 @@ const RPCS: [(&str, u64); 19] = [
 /// Whether a service is served: any answer except UNIMPLEMENTED shows that it exists.
 pub(super) async fn is_served(t: &Trial, service: &str) -> Result<bool, Stop> {
     let method = MANDATORY.iter().find(|(name, _)| *name == service).and_then(|(_, methods)| methods.first());
-    match call_empty(t, &format!("{service}/{}", method.unwrap_or(&""))).await {
+    match call_empty(t, &format!("/{service}/{}", method.unwrap_or(&""))).await {
         Err(status) if no_answer(&status).is_some() => {
             Err(failed(format!("an answer of {service}"), in_words(&status)))
         }
@@ -233,7 +233,7 @@ async fn rates(t: &Trial) -> Outcome {
 async fn served_whole(t: &Trial) -> Outcome {
     for (service, methods) in MANDATORY.iter().filter(|(service, _)| t.provider().serves(service)) {
         for method in *methods {
-            if let Err(status) = call_empty(t, &format!("{service}/{method}")).await
+            if let Err(status) = call_empty(t, &format!("/{service}/{method}")).await
                 && is_bare_unimplemented(&status)
             {
                 return Err(failed(format!("{method}, which needs no capability"), in_words(&status)));
@@ -261,7 +261,7 @@ async fn call_empty(t: &Trial, path: &str) -> Result<prost::bytes::Bytes, Status
 }
 
 async fn not_served(t: &Trial) -> Outcome {
-    match call_empty(t, "ccm.cloudprovider.v1alpha1.NoSuchService/NoSuchMethod").await {
+    match call_empty(t, "/ccm.cloudprovider.v1alpha1.NoSuchService/NoSuchMethod").await {
         Err(status) if status.code() == Code::Unimplemented => Ok(()),
         Err(status) => Err(failed("UNIMPLEMENTED", in_words(&status))),
         Ok(bytes) => Err(failed("UNIMPLEMENTED", format!("OK with {} bytes", bytes.len()))),

@@ -1,9 +1,10 @@
 //! Health by `grpc.health.v1`.
 
 use cloudprovider_proto::method;
-use tonic::Code;
+use tonic::{Code, Response, Status};
 use tonic_health::pb::{
-    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+    HealthCheckRequest, HealthCheckResponse, health_check_response::ServingStatus,
+    health_client::HealthClient,
 };
 
 use crate::{
@@ -44,9 +45,14 @@ fn client(t: &Trial) -> HealthClient<Wire> {
     HealthClient::new(t.wire().clone())
 }
 
+async fn ask(t: &Trial, service: &str) -> Result<Response<HealthCheckResponse>, Status> {
+    let request = HealthCheckRequest { service: service.to_owned() };
+    client(t).check(within(request, t.deadline(&method::GET_INFO))).await
+}
+
 /// A provider need not serve it: the host then takes an open connection for health.
 async fn served(t: &Trial) -> Outcome {
-    match client(t).check(within(HealthCheckRequest::default(), t.deadline(&method::GET_INFO))).await {
+    match ask(t, "").await {
         Err(status) if is_bare_unimplemented(&status) => {
             Err(Stop::NotAdvertised("grpc.health.v1 answers UNIMPLEMENTED".to_owned()))
         }
@@ -55,8 +61,7 @@ async fn served(t: &Trial) -> Outcome {
 }
 
 async fn check(t: &Trial, service: &str) -> Result<ServingStatus, Stop> {
-    let request = within(HealthCheckRequest { service: service.to_owned() }, t.deadline(&method::GET_INFO));
-    Ok(good(&format!("health of {service:?}"), client(t).check(request).await)?.status())
+    Ok(good(&format!("health of {service:?}"), ask(t, service).await)?.status())
 }
 
 async fn whole(t: &Trial) -> Outcome {
@@ -76,9 +81,7 @@ async fn services(t: &Trial) -> Outcome {
 
 async fn unknown(t: &Trial) -> Outcome {
     served(t).await?;
-    let request =
-        within(HealthCheckRequest { service: "no.such.Service".to_owned() }, t.deadline(&method::GET_INFO));
-    match client(t).check(request).await {
+    match ask(t, "no.such.Service").await {
         Err(status) if status.code() == Code::NotFound => Ok(()),
         other => Err(failed("NOT_FOUND", format!("{other:?}"))),
     }

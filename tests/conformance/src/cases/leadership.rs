@@ -151,7 +151,7 @@ struct Reign<'a> {
 
 impl<'a> Reign<'a> {
     async fn new(t: &'a Trial) -> Result<Self, Stop> {
-        let cluster = ClusterRef { uid: t.uid(), name: "led".to_owned() };
+        let cluster = own_cluster(t);
         let wanted = Wanted { revision: 0, ..t.wanted_by_led(cluster.clone()).await? };
         Ok(Self { t, cluster, wanted })
     }
@@ -166,14 +166,7 @@ impl<'a> Reign<'a> {
         valid_for: Option<Duration>,
         valid_until: Option<Duration>,
     ) -> Result<Response<LeadResponse>, Status> {
-        let duration = |time: Option<Duration>| time.and_then(|time| time.try_into().ok());
-        let request = LeadRequest {
-            cluster: Some(self.cluster.clone()),
-            fencing: Some(leader.clone()),
-            valid_for: duration(valid_for),
-            valid_until: duration(valid_until),
-        };
-        self.t.base().lead(self.t.ask(request)).await
+        lead(self.t, &self.cluster, leader, (valid_for, valid_until)).await
     }
 
     /// Makes the balancer, or begins to.
@@ -200,14 +193,31 @@ fn stale<T: Debug>(what: &str, answer: Result<Response<T>, Status>) -> Outcome {
     refused(what, answer, ErrorReason::StaleLeader).map(drop)
 }
 
+fn own_cluster(t: &Trial) -> ClusterRef {
+    ClusterRef { uid: t.uid(), name: "led".to_owned() }
+}
+
+async fn lead(
+    t: &Trial,
+    cluster: &ClusterRef,
+    leader: &Fencing,
+    (valid_for, valid_until): (Option<Duration>, Option<Duration>),
+) -> Result<Response<LeadResponse>, Status> {
+    let duration = |time: Option<Duration>| time.and_then(|time| time.try_into().ok());
+    let request = LeadRequest {
+        cluster: Some(cluster.clone()),
+        fencing: Some(leader.clone()),
+        valid_for: duration(valid_for),
+        valid_until: duration(valid_until),
+    };
+    t.base().lead(t.ask(request)).await
+}
+
 /// A cluster with a leader, and the leader before it.
 async fn led(t: &Trial) -> Result<(Option<ClusterRef>, Option<Fencing>), Stop> {
-    let cluster = Some(ClusterRef { uid: t.uid(), name: "led".to_owned() });
-    let valid_for = LONG.and_then(|time| time.try_into().ok());
-    let fencing = Some(leader("lease", 2));
-    let lead = LeadRequest { cluster: cluster.clone(), fencing, valid_for, valid_until: None };
-    good("Lead", t.base().lead(t.ask(lead)).await)?;
-    Ok((cluster, Some(leader("lease", 1))))
+    let cluster = own_cluster(t);
+    good("Lead", lead(t, &cluster, &leader("lease", 2), (LONG, None)).await)?;
+    Ok((Some(cluster), Some(leader("lease", 1))))
 }
 
 async fn updates_need_it(t: &Trial) -> Outcome {

@@ -177,7 +177,6 @@ impl Misshapen {
     async fn refused(&self, t: &Trial) -> Outcome {
         let unknown = || Stop::NotRun(format!("the contract of this suite has no RPC {}", self.0));
         let method = method(self.0).ok_or_else(unknown)?;
-        let path = format!("{}/{}", method.parent_service().full_name(), self.0);
         let rpc = rpcs::ALL.iter().find(|rpc| rpc.name == self.0).ok_or_else(unknown)?;
         let deadline = t.deadline(rpc);
         // If one is not refused, what it makes belongs to this run; but nobody else may lead its cluster.
@@ -191,7 +190,7 @@ impl Misshapen {
             replace(&mut request, &["service", "ref", "uid"], &service);
             replace(&mut request, &["service", "uid"], &service);
             let ask = within(request.encode_to_vec().into(), deadline);
-            let answer = raw_call(&t.patient(), &path, ask).await;
+            let answer = raw_call(&t.patient(), rpc.path, ask).await;
             let (expected, shown) = (
                 format!("INVALID_ARGUMENT_SHAPE for field {}", row.field),
                 row.request.chars().take(300).collect::<String>(),

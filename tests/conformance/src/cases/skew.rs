@@ -55,7 +55,7 @@ fn newer(message: &impl Message) -> Bytes {
 
 async fn call<R: Rpc>(t: &Trial, message: &R) -> Result<R::Answer, Stop> {
     let request = within(newer(message), t.deadline(R::METHOD));
-    let answer = raw_call(&t.patient(), R::METHOD.path.trim_start_matches('/'), request).await;
+    let answer = raw_call(&t.patient(), R::METHOD.path, request).await;
     let wrong = |seen: String| failed(format!("{}: OK", R::METHOD.name), seen);
     R::Answer::decode(answer.map_err(|status| wrong(in_words(&status)))?)
         .map_err(|error| wrong(error.to_string()))

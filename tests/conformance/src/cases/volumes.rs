@@ -6,7 +6,7 @@ use cloudprovider_proto::v1alpha1::{
 
 use crate::{
     case::{Case, Outcome, Profile::Volumes, Stop},
-    trial::{Trial, expect, failed, good},
+    trial::{Trial, expect, good, single},
 };
 
 const VOLUME: &[&str] = &["create-volume", "delete-volume"];
@@ -41,11 +41,7 @@ async fn ask(t: &Trial, queries: Vec<VolumeQuery>) -> Result<Vec<VolumeResult>, 
 }
 
 async fn ask_one(t: &Trial, plugin: &str, id: &str) -> Result<VolumeResult, Stop> {
-    let mut results = ask(t, vec![query("k0", plugin, id)]).await?;
-    match results.pop() {
-        Some(result) if results.is_empty() => Ok(result),
-        other => Err(failed("one result", format!("{results:?} {other:?}"))),
-    }
+    single("one result", ask(t, vec![query("k0", plugin, id)]).await?)
 }
 
 async fn present(t: &Trial) -> Outcome {

@@ -62,7 +62,8 @@ pub async fn clean(
     // Balancers that follow one another go at once: each may take a while.
     for group in open.chunk_by(|one, next| is_balancer(one) && is_balancer(next)) {
         let all = group.iter().map(async |(number, entry)| {
-            let (cleaner, most) = (Cleaner { wire, scenario }, PATIENCE.max(scenario.max_wait));
+            let cleaner = Cleaner { wire, scenario };
+            let most = cleaner.patience();
             let done = match tokio::time::timeout(most, cleaner.take_back(entry)).await {
                 Ok(done) => done,
                 Err(_) => Err(format!("not gone after {most:?}").into()),
@@ -105,6 +106,10 @@ impl Cleaner<'_> {
         }
     }
 
+    fn patience(&self) -> Duration {
+        PATIENCE.max(self.scenario.max_wait)
+    }
+
     fn ask<T: Rpc>(&self, message: T) -> Request<T> {
         within(message, self.scenario.call_deadline.unwrap_or(T::METHOD.deadline))
     }
@@ -123,7 +128,7 @@ impl Cleaner<'_> {
             let answer = CloudProviderClient::new(self.wire.clone()).lead(self.ask(request)).await;
             answer.map(drop).map_err(|status| Why::from(in_words(&status)))
         };
-        lead(PATIENCE.max(self.scenario.max_wait)).await?;
+        lead(self.patience()).await?;
         let deleted = self.delete_balancer(cluster.clone(), leader.clone(), service).await;
         lead(Duration::ZERO).await.and(deleted)
     }

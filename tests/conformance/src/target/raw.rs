@@ -10,14 +10,13 @@ use tonic::{
 
 use super::Patient;
 
-/// A unary call of any method with any bytes.
+/// A unary call of any method, by its path on the wire, with any bytes.
 ///
 /// # Errors
 ///
 /// The status that the provider returns.
-pub async fn raw_call(wire: &Patient, method: &str, request: Request<Bytes>) -> Result<Bytes, Status> {
-    let path =
-        PathAndQuery::try_from(format!("/{method}")).map_err(|error| Status::internal(error.to_string()))?;
+pub async fn raw_call(wire: &Patient, path: &str, request: Request<Bytes>) -> Result<Bytes, Status> {
+    let path = PathAndQuery::try_from(path).map_err(|error| Status::internal(error.to_string()))?;
     let mut grpc = Grpc::new(wire.clone()).max_decoding_message_size(64 << 20);
     grpc.unary(request, path, Raw).await.map(tonic::Response::into_inner)
 }

@@ -37,6 +37,14 @@ pub(crate) fn within_bytes(what: &str, text: &str, most: usize) -> Outcome {
     expect(text.len() <= most, format!("{what} of at most {most} bytes"), text.len())
 }
 
+/// The only one of these results.
+pub(crate) fn single<T: Debug>(expected: impl Into<String>, mut results: Vec<T>) -> Result<T, Stop> {
+    match results.pop() {
+        Some(result) if results.is_empty() => Ok(result),
+        other => Err(failed(expected, format!("{results:?} {other:?}"))),
+    }
+}
+
 /// The response, which must be OK.
 pub(crate) fn good<T>(what: &str, answer: Result<Response<T>, Status>) -> Result<T, Stop> {
     answer.map(Response::into_inner).map_err(|status| failed(format!("{what}: OK"), in_words(&status)))

@@ -6,7 +6,7 @@ use cloudprovider_proto::v1alpha1::{
 };
 use serde_json::Value;
 
-use super::{Trial, failed, good, steer::first};
+use super::{Trial, good, single, steer::first};
 use crate::{
     case::{Outcome, Stop},
     scenario::Variables,
@@ -167,11 +167,7 @@ impl Trial {
     pub(crate) async fn look(&self, node: NodeRef) -> Result<InstanceResult, Stop> {
         let name = node.name.clone();
         let answer = self.instances().batch_get_instances(self.ask(self.batch(vec![node]))).await;
-        let mut results = good("BatchGetInstances", answer)?.results;
-        match results.pop() {
-            Some(result) if results.is_empty() => Ok(result),
-            other => Err(failed(format!("one result for node {name}"), format!("{results:?} {other:?}"))),
-        }
+        single(format!("one result for node {name}"), good("BatchGetInstances", answer)?.results)
     }
 
     /// Waits until a node's instance is in one of these states.

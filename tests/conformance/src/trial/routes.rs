@@ -5,7 +5,7 @@ use cloudprovider_proto::v1alpha1::{
     RouteDeletion, RouteResult, RouteToDelete, RouteToEnsure,
 };
 
-use super::{Trial, failed, good};
+use super::{Trial, failed, good, single};
 use crate::{case::Stop, ledger::Entry};
 
 /// Whether a run of this suite may have made up this destination. 198.18.0.0/15 is reserved for benchmarks of networks: no
@@ -49,11 +49,8 @@ impl Trial {
     ) -> Result<RouteResult, Stop> {
         self.to_its_end("BatchEnsureRoutes", async || {
             let answer = self.routes().batch_ensure_routes(self.ask(request.clone())).await;
-            let mut results = good("BatchEnsureRoutes", answer)?.results;
-            match results.pop() {
-                Some(result) if results.is_empty() => Ok(result.in_progress.clone().map_or(Ok(result), Err)),
-                other => Err(failed("one result", format!("{results:?} {other:?}"))),
-            }
+            let result = single("one result", good("BatchEnsureRoutes", answer)?.results)?;
+            Ok(result.in_progress.clone().map_or(Ok(result), Err))
         })
         .await
     }
@@ -81,11 +78,8 @@ impl Trial {
             BatchDeleteRoutesRequest { cluster: Some(cluster.clone()), fencing: self.fencing(), items };
         self.to_its_end("BatchDeleteRoutes", async || {
             let answer = self.routes().batch_delete_routes(self.ask(request.clone())).await;
-            let mut results = good("BatchDeleteRoutes", answer)?.results;
-            match results.pop() {
-                Some(result) if results.is_empty() => Ok(result.in_progress.clone().map_or(Ok(result), Err)),
-                other => Err(failed("one result", format!("{results:?} {other:?}"))),
-            }
+            let result = single("one result", good("BatchDeleteRoutes", answer)?.results)?;
+            Ok(result.in_progress.clone().map_or(Ok(result), Err))
         })
         .await
     }

@@ -36,12 +36,11 @@ pub(super) async fn ensure(
     match &wanted.security_groups {
         // One of its own, from a time when the cloud config said so, is still what clients come through.
         SecurityGroups::AsTheyAre => {
-            let has = actual.balancer.iter().flat_map(|one| &one.security_groups).collect::<BTreeSet<_>>();
-            if has.is_empty() {
-                return Ok(None);
-            }
+            let Some(balancer) = &actual.balancer else { return Ok(None) };
             match OwnGroup::find(cloud, &name, until).await? {
-                Some(own) if has.contains(&own.id) => own.with(cloud, rules, until).await.map(Some),
+                Some(own) if balancer.security_groups.contains(&own.id) => {
+                    own.with(cloud, rules, until).await.map(Some)
+                }
                 _ => Ok(None),
             }
         }
@@ -162,7 +161,7 @@ pub(super) async fn narrow(
         let listeners = wanted.listeners.iter().map(|one| (one.port, &one.group));
         let ports: Vec<_> = listeners.chain(actual.listeners()).map(of_group).collect();
         let rules = rules::of_clients(ports.into_iter(), &wanted.source_ranges, dual_stack);
-        own.with(&of.cloud, &rules, until).await?.trim(&of.cloud, &rules, until).await?;
+        own.only(&of.cloud, &rules, until).await?;
     }
     if wanted.hides_clients() {
         // Its own group alone knows clients.

@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 
 use super::guard::{close, open};
 use super::plan::Balancer;
-use super::wanted::{PRESERVE, source_ranges};
+use super::wanted::{hides, source_ranges};
 use super::work::Work;
 use super::{Known, apply, read};
 use crate::api::{Deadline, Failure, Stop};
@@ -197,11 +197,10 @@ impl Call<'_> {
     /// Whether nodes cannot tell these clients from others. What was read of a balancer for an update does not say so.
     async fn hides(&self, known: &Known, clients: &[String]) -> Result<bool, Failure> {
         let Some(group) = known.groups.first().filter(|_| clients != [EVERYWHERE]) else { return Ok(false) };
-        let read = match group.attributes.is_empty() {
-            true => read::group_attributes(&self.of.cloud, &group.arn, self.until).await?,
-            false => group.attributes.clone(),
-        };
-        Ok(read.get(PRESERVE).is_some_and(|on| on == "false"))
+        if !group.attributes.is_empty() {
+            return Ok(hides(&group.attributes));
+        }
+        read::group_attributes(&self.of.cloud, &group.arn, self.until).await.map(|read| hides(&read))
     }
 
     /// The group in common, if this balancer has it already.

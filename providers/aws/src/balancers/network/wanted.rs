@@ -143,8 +143,7 @@ impl Wanted {
 
     /// Whether nodes cannot tell the clients that may come from others.
     pub(super) fn hides_clients(&self) -> bool {
-        self.source_ranges != [EVERYWHERE]
-            && self.group_attributes.get(PRESERVE).is_some_and(|on| on == "false")
+        self.source_ranges != [EVERYWHERE] && hides(&self.group_attributes)
     }
 
     /// Whether a security group that is the balancer's own stays.
@@ -257,6 +256,11 @@ fn group_attributes(
         attributes.insert("stickiness.type".to_owned(), "source_ip".to_owned());
     }
     Ok(attributes)
+}
+
+/// Whether targets with these attributes see the balancer's own address in place of a client's.
+pub(super) fn hides(attributes: &Texts) -> bool {
+    attributes.get(PRESERVE).is_some_and(|on| on == "false")
 }
 
 /// The attribute of target groups that says whether a client keeps its node.
