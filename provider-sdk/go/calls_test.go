@@ -420,7 +420,7 @@ func TestMessageLimits(t *testing.T) {
 		return &pb.BatchGetInstancesResponse{Results: []*pb.InstanceResult{{Key: "a", Instance: &pb.Instance{Labels: labels}}}}, nil
 	}}
 	client := pb.NewInstancesClient(serve(t, provider(t, cloud)).dial(t))
-	for size, want := range map[int]codes.Code{10 << 20: codes.OK, 17 << 20: codes.ResourceExhausted} {
+	for size, want := range map[int]codes.Code{5 << 20: codes.OK, 17 << 20: codes.ResourceExhausted} {
 		request := queries("a")
 		request.Queries[0].Node.Labels = map[string]string{"large": strings.Repeat("x", size)}
 		_, err := client.BatchGetInstances(soon(t), request, grpc.MaxCallSendMsgSize(64<<20))

@@ -55,7 +55,7 @@ class Cloud(Instances, LoadBalancers):
                 await self._hang()
             case "huge":
                 return pb.BatchGetInstancesResponse(
-                    results=[pb.InstanceResult(key=request.queries[0].key, instance=pb.Instance(name="x" * (15 << 20)))]
+                    results=[pb.InstanceResult(key=request.queries[0].key, instance=pb.Instance(name="x" * (5 << 20)))]
                 )
             case "wrong keys":
                 doubled, last = request.queries[0], request.queries[-1]

@@ -245,7 +245,7 @@ async def test_what_is_advertised_is_what_is_implemented(tmp_path: Path) -> None
 async def test_messages_may_be_as_large_as_advertised(tmp_path: Path) -> None:
     async with served(Cloud().provider(), tmp_path) as there:
         fits, too_large = batch("fine"), batch("fine")
-        fits.queries[0].node.annotations["x"] = "x" * (15 << 20)
+        fits.queries[0].node.annotations["x"] = "x" * (5 << 20)
         too_large.queries[0].node.annotations["x"] = "x" * (17 << 20)
         await there.instances.BatchGetInstances(fits)
         with pytest.raises(grpc.aio.AioRpcError) as refusal:
