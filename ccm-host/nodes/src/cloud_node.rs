@@ -23,7 +23,7 @@ mod problem;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use ccm_state::{Explanation, Standing};
 use futures::{FutureExt as _, future::join_all};
@@ -40,7 +40,7 @@ use ccm_base::{
     clock,
     metric::{Buckets, Declare, gauge},
 };
-use ccm_cloud::{Freshness, NodeOwner, Provider};
+use ccm_cloud::{Freshness, NodeOwner, Provider, Providers};
 use ccm_kube::{
     Node,
     events::Recorder,
@@ -56,9 +56,6 @@ use observe::Memory;
 
 /// The component that Events are recorded under.
 const COMPONENT: &str = "cloud-node-controller";
-
-/// Delay before a node retries when its provider has no place left for it.
-const NEXT_TURN: Duration = Duration::from_secs(1);
 
 /// The maximum bounds the wait, however long a node fails.
 const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
@@ -109,8 +106,6 @@ pub struct Controller {
 struct NodeLane {
     queue: WorkQueue<String>,
     reports: Reports<String>,
-    /// [`AT_ONCE`] in equal parts, by provider: one that hangs leaves the others their share.
-    places: HashMap<String, Semaphore>,
     /// One permit for each node being written.
     writing: Semaphore,
 }
@@ -120,14 +115,10 @@ const AT_ONCE: usize = 8192;
 
 impl NodeLane {
     fn new(name: &'static str, writes: usize, recorder: &Recorder, parts: &Parts) -> Self {
-        let providers = parts.providers.all();
-        let part = AT_ONCE / providers.len().max(1);
-        let place = |provider: &Arc<dyn Provider>| (provider.name().to_owned(), Semaphore::new(part));
         let queue = WorkQueue::new(name, BACKOFF, &parts.metrics.queue);
         Self {
             reports: Reports::new(COMPONENT, recorder.clone(), queue.clone(), parts.reports.clone()),
             queue,
-            places: providers.iter().map(place).collect(),
             writing: Semaphore::new(writes),
         }
     }
@@ -162,10 +153,6 @@ impl Controller {
             self.lane(&node).queue.add(name.to_owned());
             return Outcome::Done;
         }
-        let places = self.parts.provider_of(&node).and_then(|owner| lane.places.get(owner.name()));
-        let Ok(_place) = places.map(Semaphore::try_acquire).transpose() else {
-            return Outcome::RetryAfter(NEXT_TURN);
-        };
         let outcome = self.look_at(&node, lane).await;
         match self.ours(name) {
             Some(now) if now.uid == node.uid => {}
@@ -244,6 +231,14 @@ impl<const NEW: bool> Reconciler for Worker<NEW> {
             let providers = self.0.parts.providers.all().iter();
             join_all(providers.map(|provider| self.0.follow_provider(provider))).await;
         }
+    }
+
+    fn providers(&self) -> &Providers {
+        &self.0.parts.providers
+    }
+
+    fn provider_of(&self, name: &String) -> Option<Arc<dyn Provider>> {
+        self.0.parts.provider_of_named(name)
     }
 
     async fn reconcile(&self, name: &String) -> Outcome {

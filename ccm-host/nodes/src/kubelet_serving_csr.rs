@@ -29,6 +29,7 @@ use prometheus_client::{
 };
 
 use ccm_base::metric::Declare;
+use ccm_cloud::Provider;
 use ccm_kube::{
     keep::Keep,
     queue::{Backoff, Outcome},
@@ -82,6 +83,11 @@ impl shell::Controller for Controller {
             controller.shell.queue.add(change.object().name.clone());
         });
         ccm_reconcile::follow(self, &parts.nodes, Self::node_changed);
+    }
+
+    fn provider_of(&self, name: &String) -> Option<Arc<dyn Provider>> {
+        let parts = &self.shell.parts;
+        parts.provider_of_named(parts.certificate_requests.get(name)?.node()?)
     }
 
     async fn look(&self, name: &String) -> Outcome {

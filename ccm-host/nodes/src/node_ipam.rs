@@ -35,6 +35,7 @@ use prometheus_client::{
 };
 
 use ccm_base::metric::{Buckets, Declare, Histograms};
+use ccm_cloud::Provider;
 use ccm_kube::{
     keep::Keep,
     queue::{Backoff, Outcome},
@@ -130,6 +131,10 @@ impl shell::Controller for Controller {
             let period = parts.settings.nodes.node_status_update_frequency;
             ccm_reconcile::at_each_sweep(parts.providers.all(), period, look).await;
         }
+    }
+
+    fn provider_of(&self, name: &String) -> Option<Arc<dyn Provider>> {
+        self.shell.parts.provider_of_named(name)
     }
 
     async fn look(&self, name: &String) -> Outcome {

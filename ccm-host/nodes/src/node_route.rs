@@ -175,6 +175,14 @@ impl shell::Controller for Controller {
         );
     }
 
+    fn provider_of(&self, subject: &RouteKey) -> Option<Arc<dyn Provider>> {
+        let parts = &self.shell.parts;
+        match subject {
+            RouteKey::Node(name) => parts.provider_of_named(name),
+            RouteKey::Stray { provider, .. } => parts.providers.by_name(provider).cloned(),
+        }
+    }
+
     async fn look(&self, subject: &RouteKey) -> Outcome {
         let is_of_node =
             matches!(subject, RouteKey::Node(name) if self.shell.parts.nodes.get(name).is_some());

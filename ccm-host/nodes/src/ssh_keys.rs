@@ -15,7 +15,7 @@ mod observe;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use prometheus_client::{
@@ -24,6 +24,7 @@ use prometheus_client::{
 };
 
 use ccm_base::metric::{Declare, OfProvider, gauge};
+use ccm_cloud::Provider;
 use ccm_kube::{
     queue::{Backoff, Outcome},
     service::ObjectKey,
@@ -88,6 +89,10 @@ impl shell::Controller for Controller {
 
     async fn background(&self) {
         self.follow_secret().await;
+    }
+
+    fn provider_of(&self, subject: &KeyTarget) -> Option<Arc<dyn Provider>> {
+        self.shell.parts.providers.by_name(&subject.provider).cloned()
     }
 
     async fn look(&self, subject: &KeyTarget) -> Outcome {

@@ -30,7 +30,7 @@ pub mod shell;
 pub mod stage;
 pub mod taint;
 
-use std::{fmt::Display, future::pending, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt::Display, future::pending, sync::Arc, time::Duration};
 
 use cloudprovider_proto::v1alpha1::RetryClass;
 use futures::{
@@ -39,14 +39,14 @@ use futures::{
 };
 use prometheus_client::encoding::EncodeLabelSet;
 use tokio::{
-    sync::watch,
+    sync::{Semaphore, watch},
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
 use ccm_base::metric::{Buckets, Histograms};
 use ccm_cloud::{
-    CloudError, ErrorReason, Family, InProgress, Listed, Provider, ProviderEvent, ProviderStatus,
+    CloudError, ErrorReason, Family, InProgress, Listed, Provider, ProviderEvent, ProviderStatus, Providers,
 };
 use ccm_kube::{
     Slim,
@@ -82,8 +82,19 @@ pub trait Reconciler: Send + Sync + 'static {
         std::future::ready(())
     }
 
+    fn providers(&self) -> &Providers;
+
+    /// The provider whose answer the key waits for. Each has an equal part of the places: one that hangs leaves the
+    /// others theirs.
+    fn provider_of(&self, _: &Self::Key) -> Option<Arc<dyn Provider>> {
+        None
+    }
+
     fn reconcile(&self, key: &Self::Key) -> impl Future<Output = Outcome> + Send;
 }
+
+/// Delay before a key is tried again when its provider has no place left for it.
+const NEXT_TURN: Duration = Duration::from_secs(1);
 
 /// Runs the controller until cancelled. Cancelling aborts calls and writes in flight; nothing is written afterwards.
 pub fn run<R: Reconciler>(controller: Arc<R>) -> Run {
@@ -94,9 +105,20 @@ async fn work<R: Reconciler>(controller: Arc<R>, cancel: CancellationToken) {
     if until_cancelled(&cancel, controller.begin()).await.is_none() {
         return;
     }
+    let part = R::AT_ONCE / controller.providers().all().len().max(1);
+    let mut places = HashMap::new();
     let reconciled = queue::run(controller.queue().clone(), R::AT_ONCE, cancel.clone(), |key| {
         let (controller, cancel) = (Arc::clone(&controller), cancel.clone());
-        async move { until_cancelled(&cancel, controller.reconcile(&key)).await.unwrap_or(Outcome::Done) }
+        let of_provider = controller.provider_of(&key).map(|provider| {
+            let name = provider.name().to_owned();
+            Arc::clone(places.entry(name).or_insert_with(|| Arc::new(Semaphore::new(part))))
+        });
+        async move {
+            let Ok(_place) = of_provider.map(Semaphore::try_acquire_owned).transpose() else {
+                return Outcome::RetryAfter(NEXT_TURN);
+            };
+            until_cancelled(&cancel, controller.reconcile(&key)).await.unwrap_or(Outcome::Done)
+        }
     });
     tokio::join!(reconciled, until_cancelled(&cancel, controller.background()));
 }

@@ -44,6 +44,11 @@ impl Parts {
         }
     }
 
+    /// The provider of the node that has this name, if there is one.
+    pub fn provider_of_named(&self, node: &str) -> Option<Arc<dyn Provider>> {
+        self.provider_of(self.nodes.get(node).as_deref()?)
+    }
+
     /// Our nodes of this provider.
     pub fn nodes_of(&self, provider: &Arc<dyn Provider>) -> Vec<Arc<Node>> {
         let is_its =

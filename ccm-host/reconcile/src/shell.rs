@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 
 use crate::{Reconciler, ReportMetrics, Reports, Run, Settings, explain::Views, run};
-use ccm_cloud::{CloudMetrics, Providers};
+use ccm_cloud::{CloudMetrics, Provider, Providers};
 use ccm_kube::{
     Cache, CertificateRequest, Events, KubeMetrics, Node, Patch, PersistentVolume, Service, Slim, WriteError,
     Writer,
@@ -49,6 +49,11 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// What runs beside the queue: sweeps, and what providers report.
     fn background(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
+    }
+
+    /// The provider whose answer the key waits for.
+    fn provider_of(&self, _: &Self::Key) -> Option<Arc<dyn Provider>> {
+        None
     }
 
     /// One pass over a key.
@@ -103,6 +108,14 @@ impl<C: Controller> Reconciler for C {
 
     fn background(&self) -> impl Future<Output = ()> + Send {
         Controller::background(self)
+    }
+
+    fn providers(&self) -> &Providers {
+        &self.shell().parts.providers
+    }
+
+    fn provider_of(&self, key: &C::Key) -> Option<Arc<dyn Provider>> {
+        Controller::provider_of(self, key)
     }
 
     fn reconcile(&self, key: &C::Key) -> impl Future<Output = Outcome> + Send {

@@ -185,6 +185,11 @@ impl Reconciler for Controller {
         );
     }
 
+    /// Who waits for a provider stands in [`Slots`], and holds no place.
+    fn providers(&self) -> &Providers {
+        &self.parts.providers
+    }
+
     async fn reconcile(&self, key: &RunKey) -> Outcome {
         let _running = self.slots.run(key);
         match key {

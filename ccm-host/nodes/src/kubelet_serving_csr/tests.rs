@@ -415,3 +415,20 @@ async fn a_node_that_changes_all_the_time_has_the_cloud_asked_now_and_then() {
     let asked = questions();
     assert!(asked < by_itself + 40, "{asked} in a minute, and {by_itself} without a change");
 }
+
+/// However many requests wait for a provider that hangs, those of another's nodes are still approved.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_hangs_leaves_the_others_their_places() {
+    let (stuck, other) = (FakeProvider::new("stuck"), FakeProvider::new("fake"));
+    stuck.set_latency(method::INSTANCE, Duration::from_secs(3600));
+    runs(&other, "n");
+    let server = NodeServer::new([node("s").with_provider_id("stuck://s"), registered("n")]);
+    let scene = Scene(Stage::set(&REGISTRATION, server, &[stuck, other], stage::settings()).await.run());
+    let stuck = good("s");
+    (0..<Controller as shell::Controller>::AT_ONCE)
+        .for_each(|index| scene.ask_as(&format!("stuck-{index}"), "s", &stuck));
+    sleep(MOMENT).await;
+    scene.asked("n", &good("n")).await;
+    assert!(scene.is_approved("csr-n"));
+    scene.stop().await;
+}

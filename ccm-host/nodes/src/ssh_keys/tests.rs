@@ -29,13 +29,18 @@ impl std::ops::Deref for Scene {
 
 impl Scene {
     async fn start(value: &str, prepare: impl FnOnce(&FakeProvider)) -> Self {
-        let (server, fake) = (NodeServer::new([]), FakeProvider::new("fake"));
+        let fake = FakeProvider::new("fake");
         fake.change_info(|info| info.ssh_keys = true);
         prepare(&fake);
+        Self::start_with(value, &[fake]).await
+    }
+
+    async fn start_with(value: &str, providers: &[Arc<FakeProvider>]) -> Self {
+        let server = NodeServer::new([]);
         put(&server, value);
         let mut settings = stage::settings();
         settings.ssh_keys.ssh_keys_secret.0 = Some(ObjectKey::new("kube-system", "ssh-keys"));
-        let scene = Self(Stage::set(&REGISTRATION, server, &[fake], settings).await.run());
+        let scene = Self(Stage::set(&REGISTRATION, server, providers, settings).await.run());
         sleep(MOMENT).await;
         scene
     }
@@ -155,5 +160,19 @@ async fn a_success_ends_a_failure() {
     scene.fake.fail_next(method::ADD_SSH_KEY, error(method::ADD_SSH_KEY, Some(ErrorReason::ShuttingDown)));
     sleep(Duration::from_secs(400)).await;
     assert_eq!(scene.reasons(), [""; 0], "the provider is only replaced");
+    scene.stop().await;
+}
+
+/// However many keys wait for a provider that hangs, another one's are still spread.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_hangs_leaves_the_others_their_places() {
+    let providers = ["stuck", "other"].map(FakeProvider::new);
+    providers.iter().for_each(|fake| fake.change_info(|info| info.ssh_keys = true));
+    providers[0].set_latency(method::ADD_SSH_KEY, Duration::from_secs(3600));
+    let key = |index| FIRST.replace("AIFsq", &format!("AIFs{}", char::from(b'a' + index)));
+    let keys: Vec<String> = (0..16).map(key).collect();
+    let scene = Scene::start_with(&keys.join("\n"), &providers).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(providers[1].take_calls().len(), keys.len());
     scene.stop().await;
 }
