@@ -34,7 +34,7 @@ use peer::Trust;
 use socket::SocketFile;
 use tls::Certificates;
 
-/// Serves a provider until SIGTERM or SIGINT, then stops gracefully. Set up logging with
+/// Serves a provider until SIGTERM or SIGINT, then stops gracefully; a second signal ends the process at once. Set up logging with
 /// [`telemetry::init`](crate::telemetry::init).
 ///
 /// # Errors

@@ -68,6 +68,26 @@ async fn sigterm_ends_it_well() {
 }
 
 #[tokio::test]
+async fn a_second_signal_ends_it_at_once() {
+    let mut mock = Mock::start(&["--latency", "1h"]).await;
+    let mut balancers = mock.balancers();
+    let creation =
+        tokio::spawn(async move { balancers.ensure_load_balancer(ensure(SERVICE, "d1", 1)).await });
+    while mock.admin.call_summary().await.unwrap().methods.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let pid = mock.child.id().and_then(|id| Pid::from_raw(id.try_into().unwrap())).unwrap();
+    let mut health = HealthClient::new(mock.channel.clone());
+    let mut stream = health.watch(HealthCheckRequest::default()).await.unwrap().into_inner();
+    kill_process(pid, Signal::TERM).unwrap();
+    while stream.message().await.unwrap().unwrap().status() == ServingStatus::Serving {}
+    kill_process(pid, Signal::INT).unwrap();
+    let status = tokio::time::timeout(PATIENCE, mock.child.wait()).await.unwrap().unwrap();
+    assert_eq!(status.code(), Some(143), "{}", mock.log());
+    assert!(creation.await.unwrap().is_err());
+}
+
+#[tokio::test]
 async fn reflection_lists_all_services_when_it_is_asked_for() {
     let mock = Mock::start(&["--reflection"]).await;
     let ask = ServerReflectionRequest {

@@ -44,6 +44,16 @@ enum End {
     Over,
 }
 
+impl End {
+    fn is_past(self) -> bool {
+        match self {
+            Self::Open => false,
+            Self::At(end) => end <= Instant::now(),
+            Self::Over => true,
+        }
+    }
+}
+
 impl Leadership {
     /// Records a call of `Lead`. Returns a term if a new one begins; a renewal continues the current one.
     pub(crate) fn hear(
@@ -66,8 +76,7 @@ impl Leadership {
             return Ok((end != End::Over).then_some(term));
         };
         office.refuse_former(leader)?;
-        if office.holder == *leader && !office.term.is_over() {
-            office.term.end.send_replace(end);
+        if office.holder == *leader && office.term.renew(end) {
             return Ok(None);
         }
         office.term.end.send_replace(End::Over);
@@ -114,11 +123,18 @@ impl Term {
     }
 
     fn is_over(&self) -> bool {
-        match *self.end.borrow() {
-            End::Open => false,
-            End::At(end) => end <= Instant::now(),
-            End::Over => true,
-        }
+        self.end.borrow().is_past()
+    }
+
+    /// Moves the end, unless it has come: whoever waits for it may know already.
+    fn renew(&self, end: End) -> bool {
+        self.end.send_if_modified(|last| {
+            let goes_on = !last.is_past();
+            if goes_on {
+                *last = end;
+            }
+            goes_on
+        })
     }
 
     /// Resolves when the term has ended.

@@ -1,6 +1,5 @@
 //! From the first connection to the last mutation.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +25,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long an idle provider stays for a leader: its host often stops at the same moment, and hands over once
 /// the provider has heard that it steps down.
 const STEP_DOWN: Duration = Duration::from_secs(2);
+/// The exit code of a process that a signal ended, as shells tell it of SIGTERM.
+const KILLED: i32 = 143;
 
 pub(super) async fn run(server: BoundServer) -> Result<(), ServeError> {
     let mut signals = Signals::new(server.signals)?;
@@ -49,14 +50,17 @@ pub(super) async fn run(server: BoundServer) -> Result<(), ServeError> {
         }
     };
     let stop_on_signal = async {
-        signals.wait().await;
+        let name = signals.wait().await;
+        tracing::info!("{name}: stopping");
         life.begin_stop();
-        std::future::pending::<Infallible>().await
+        let name = signals.wait().await;
+        tracing::warn!("{name} again: ending at once");
+        std::process::exit(KILLED)
     };
     let ended = tokio::select! {
         ended = drained(served, &life, options.shutdown_grace) => ended,
         never = metrics::serve(metrics, Arc::clone(&provider.metrics)) => match never {},
-        never = stop_on_signal => match never {},
+        never = stop_on_signal => never,
     };
     tracing::info!(provider = provider.name(), "stopped");
     ended
@@ -152,21 +156,21 @@ async fn drained(
 }
 
 /// The signals that stop a sidecar, if it listens to any.
-pub(super) struct Signals(Option<(Signal, Signal)>);
+struct Signals(Option<(Signal, Signal)>);
 
 impl Signals {
-    pub(super) fn new(listen: bool) -> Result<Self, ServeError> {
+    fn new(listen: bool) -> Result<Self, ServeError> {
         let open = |kind| signal(kind).map_err(ServeError::Signals);
         let both = || Ok((open(SignalKind::terminate())?, open(SignalKind::interrupt())?));
         listen.then(both).transpose().map(Self)
     }
 
-    /// Waits for one of them; forever if there are none.
-    pub(super) async fn wait(&mut self) {
+    /// Waits for one of them, and names it; forever if there are none.
+    async fn wait(&mut self) -> &'static str {
         let Some((terminate, interrupt)) = &mut self.0 else { return std::future::pending().await };
         tokio::select! {
-            _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
-            _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
         }
     }
 }
