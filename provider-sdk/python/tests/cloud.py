@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from cloudprovider_sdk import (
     LoadBalancers,
     Provider,
     errors,
+    main,
     results,
 )
 from cloudprovider_sdk import proto as pb
@@ -99,6 +101,8 @@ class Cloud(Instances, LoadBalancers):
         self.began += 1
         if uid == "slow":
             await self.go.wait()
+        if uid == "hangs in a thread":
+            await asyncio.to_thread(threading.Event().wait)
         if uid == "nothing":
             return None  # type: ignore[return-value]
         if uid == "stubborn":
@@ -132,3 +136,7 @@ async def _broken() -> AsyncIterator[pb.InstanceChanged | Bookmark]:
 async def _bookmarks() -> AsyncIterator[pb.InstanceChanged | Bookmark]:
     yield Bookmark("token-7")
     await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    main(lambda _: Cloud().provider())

@@ -9,13 +9,14 @@ from pathlib import Path
 import grpc
 import pytest
 from cloud import CANARY, Cloud
-from fixture import CLUSTER, batch, clients, delete, ensure, refused, served, serving, until, update
+from fixture import CLUSTER, PATIENCE, batch, clients, delete, ensure, refused, served, serving, until, update
 from prometheus_client import CollectorRegistry
 
 from cloudprovider_sdk import Instances, Provider, logs
 from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.gen.ccm.discovery.v1 import discovery_pb2
 from cloudprovider_sdk.server import mutations
+from cloudprovider_sdk.server.threads import Threads
 
 
 @pytest.mark.parametrize("name", ["broken", "cancelled", "ends the process"])
@@ -312,3 +313,15 @@ async def test_blocking_calls_have_a_thread_each(tmp_path: Path) -> None:
     async with serving(Cloud().provider(), tmp_path):
         everybody = threading.Barrier(24)
         await asyncio.gather(*(asyncio.to_thread(everybody.wait, 5) for _ in range(24)))
+
+
+def test_a_blocking_call_waits_for_a_thread_that_may_run() -> None:
+    threads, go = Threads(1), threading.Event()
+    first, second, failing = threads.submit(go.wait), threads.submit(threading.get_ident), threads.submit(int, "x")
+    assert not second.running()
+    assert not second.done()
+    go.set()
+    assert first.result(PATIENCE)
+    assert second.result(PATIENCE) != threading.get_ident()
+    assert isinstance(failing.exception(PATIENCE), ValueError)
+    assert threads.submit(int, "7").result(PATIENCE) == 7

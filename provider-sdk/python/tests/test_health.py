@@ -62,6 +62,19 @@ async def test_health_is_known_for_each_service_and_follows_the_provider(tmp_pat
             assert await stream.read() == grpc.aio.EOF
 
 
+async def test_a_thread_may_set_health_and_stop(tmp_path: Path) -> None:
+    asyncio.get_running_loop().set_debug(enabled=True)  # Then it refuses a thread that is not its own.
+    provider = Cloud().provider()
+    async with serving(provider, tmp_path) as it, it.channel() as channel:
+        health: Any = HealthStub(channel)
+        stream = health.Watch(HealthCheckRequest())
+        assert (await stream.read()).status == SERVING
+        assert await asyncio.to_thread(provider.set_serving, False)
+        assert (await stream.read()).status == NOT_SERVING
+        await asyncio.to_thread(provider.stop)
+        await it.running
+
+
 async def test_a_watch_of_an_unknown_service_stays_open(tmp_path: Path) -> None:
     provider = Cloud().provider()
     async with serving(provider, tmp_path) as it, it.channel() as channel:

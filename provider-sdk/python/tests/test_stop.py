@@ -10,12 +10,13 @@ from pathlib import Path
 import grpc
 import pytest
 from cloud import Cloud
-from fixture import FAR, PATIENCE, ZERO, batch, clients, ensure, jump, lead, refused, serving, until
+from fixture import CLUSTER, FAR, PATIENCE, ZERO, batch, clients, ensure, jump, lead, refused, serving, until
 from google.protobuf.duration_pb2 import Duration
 
 from cloudprovider_sdk import proto as pb
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "instances_only.py"
+CLOUD = Path(__file__).with_name("cloud.py")
 
 
 async def test_a_stop_waits_for_a_mutation_whose_caller_is_gone(tmp_path: Path) -> None:
@@ -114,10 +115,21 @@ async def test_a_mutation_that_does_not_give_up_ends_with_the_process(tmp_path: 
             await call
 
 
-async def sidecar(path: Path, *flags: str) -> asyncio.subprocess.Process:
+def test_a_stop_that_comes_too_late_does_nothing(tmp_path: Path) -> None:
+    provider = Cloud().provider()
+
+    async def serve() -> None:
+        async with serving(provider, tmp_path):
+            pass
+
+    asyncio.run(serve())
+    provider.stop()
+
+
+async def sidecar(path: Path, *flags: str, program: Path = EXAMPLE) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
-        str(EXAMPLE),
+        str(program),
         *(f"--endpoint=unix://{path}", *flags),
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")},
         stderr=asyncio.subprocess.PIPE,
@@ -135,6 +147,30 @@ async def test_the_example_serves_until_sigterm(tmp_path: Path) -> None:
     assert process.returncode == 0, printed
     assert not path.exists()
     assert b'"message": "serving"' in printed
+
+
+@pytest.mark.parametrize("second", [None, signal.SIGTERM, signal.SIGINT])
+async def test_a_thread_that_hangs_does_not_keep_the_process(tmp_path: Path, second: signal.Signals | None) -> None:
+    path = tmp_path / "ccm" / "provider.sock"
+    process = await sidecar(path, f"--shutdown-grace={3600 if second else 0}", program=CLOUD)
+    try:
+        async with asyncio.timeout(PATIENCE), grpc.aio.insecure_channel(f"unix:{path}") as channel:
+            there = clients(channel)
+            await there.instances.BatchGetInstances(batch("fine"), wait_for_ready=True)
+            call = there.load_balancers.EnsureLoadBalancer(ensure("hangs in a thread"))
+            # An answered later call shows that it has arrived; the end of a watch, that the signal has.
+            watch = there.instances.WatchInstances(pb.WatchInstancesRequest(cluster=CLUSTER))
+            await watch.read()
+            process.send_signal(second or signal.SIGTERM)
+            assert (await refused(watch.read())).reason == pb.ERROR_REASON_SHUTTING_DOWN
+            if second:
+                process.send_signal(second)
+            assert await process.wait() == (-second if second else 0)
+            call.cancel()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def test_what_is_in_the_way_is_told_in_one_line(tmp_path: Path) -> None:

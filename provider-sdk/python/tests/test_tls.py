@@ -11,9 +11,14 @@ from cloud import Cloud
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from fixture import batch, clients, serving
+from fixture import PATIENCE, batch, clients, refused, serving
+from grpc_health.v1.health_pb2 import HealthCheckRequest
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
 from cloudprovider_sdk import Endpoint, ServeOptions, Server
+from cloudprovider_sdk import proto as pb
 
 LOOPBACK = Endpoint(host="127.0.0.1", port=0)
 NOW = datetime.now(UTC)
@@ -73,13 +78,17 @@ class Files:
         }
 
 
-async def call(endpoint: Endpoint, authority: Pair, client: Pair | None, name: str = "provider") -> None:
+def channel(endpoint: Endpoint, authority: Pair, client: Pair | None, name: str = "provider") -> grpc.aio.Channel:
     credentials = grpc.ssl_channel_credentials(
         authority.pem(), client.key_pem() if client else None, client.pem() if client else None
     )
     options = [("grpc.ssl_target_name_override", name), ("grpc.use_local_subchannel_pool", 1)]
-    async with grpc.aio.secure_channel(f"{endpoint.host}:{endpoint.port}", credentials, options) as channel:
-        await clients(channel).instances.BatchGetInstances(batch("fine"), timeout=20)
+    return grpc.aio.secure_channel(f"{endpoint.host}:{endpoint.port}", credentials, options)
+
+
+async def call(endpoint: Endpoint, authority: Pair, client: Pair | None, name: str = "provider") -> None:
+    async with channel(endpoint, authority, client, name) as there:
+        await clients(there).instances.BatchGetInstances(batch("fine"), timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -104,13 +113,13 @@ async def test_others_are_not_served(tmp_path: Path, authority: Pair) -> None:
     options = Files(tmp_path).options(issue("provider", authority), authority)
     async with serving(cloud.provider(), tmp_path, endpoint=LOOPBACK, **options) as it:
         for client in (None, issue("host", stranger)):
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
+            with pytest.raises(grpc.aio.AioRpcError) as raised:
                 await call(it.server.endpoint, authority, client)
-            assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+            assert raised.value.code() == grpc.StatusCode.UNAVAILABLE
         plain = f"{it.server.endpoint.host}:{it.server.endpoint.port}"
-        async with grpc.aio.insecure_channel(plain) as channel:
+        async with grpc.aio.insecure_channel(plain) as there:
             with pytest.raises(grpc.aio.AioRpcError):
-                await clients(channel).instances.BatchGetInstances(batch("fine"), timeout=20)
+                await clients(there).instances.BatchGetInstances(batch("fine"), timeout=20)
     assert not cloud.calls
 
 
@@ -123,10 +132,33 @@ async def test_a_client_must_carry_a_name_that_is_asked_for(tmp_path: Path, auth
         await call(it.server.endpoint, authority, issue("*.example", authority))
         await call(it.server.endpoint, authority, issue("spiffe://cluster.local/ccm", authority))
         for other in ("stranger", "spiffe://cluster.local/ccm/other"):
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await call(it.server.endpoint, authority, issue(other, authority))
-            assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+            error = await refused(call(it.server.endpoint, authority, issue(other, authority)))
+            assert error.reason == pb.ERROR_REASON_PEER_NOT_TRUSTED
     assert len(cloud.calls) == 3
+
+
+@pytest.mark.parametrize(("name", "served"), [("host", True), ("stranger", False)])
+async def test_every_service_asks_for_the_name(tmp_path: Path, authority: Pair, name: str, served: bool) -> None:
+    options = Files(tmp_path).options(issue("provider", authority), authority)
+    options |= {"tls_client_names": ("host",), "reflection": True}
+    client = issue(name, authority)
+    async with (
+        serving(Cloud().provider(), tmp_path, endpoint=LOOPBACK, **options) as it,
+        channel(it.server.endpoint, authority, client) as there,
+    ):
+        health, reflection = HealthStub(there), ServerReflectionStub(there)
+        watch = clients(there).instances.WatchInstances(pb.WatchInstancesRequest(cluster=batch().cluster))
+        asked = reflection.ServerReflectionInfo(iter([ServerReflectionRequest(list_services="")]))
+        for answer in (
+            health.Check(HealthCheckRequest()),
+            health.Watch(HealthCheckRequest()).read(),
+            asked.read(),
+            watch.read(),
+        ):
+            if served:
+                await answer
+            else:
+                assert (await refused(answer)).reason == pb.ERROR_REASON_PEER_NOT_TRUSTED
 
 
 async def test_certificates_are_read_again_when_they_change(

@@ -1,5 +1,6 @@
 """A watch: its frames, its heartbeat, its end."""
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,16 @@ async def test_a_slow_reader_is_ended_and_loses_nothing_silently() -> None:
         feed.publish(change)
     assert [change async for change in slow] == changes[:2]
     feed.publish(changes[0])
+
+
+async def test_a_thread_may_publish() -> None:
+    asyncio.get_running_loop().set_debug(enabled=True)  # Then it refuses a thread that is not its own.
+    feed = ChangeFeed()
+    waiting = asyncio.ensure_future(anext(feed.watch().events))
+    await asyncio.sleep(0)
+    change = pb.InstanceChanged(node_name="a")
+    await asyncio.to_thread(feed.publish, change)
+    assert await waiting == change
 
 
 @pytest.mark.parametrize("capacity", [0, -1])

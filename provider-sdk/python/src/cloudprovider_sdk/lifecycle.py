@@ -1,7 +1,7 @@
 """The life of a served provider: whether it accepts work, whether it is stopping, and which mutations are running."""
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -10,9 +10,11 @@ T = TypeVar("T")
 
 
 class Lifecycle:
-    """Shared between the provider, the server and every RPC. Lives on one event loop."""
+    """Shared between the provider, the server and every RPC. Lives on one event loop; any thread may set health and stop it."""
 
     def __init__(self, services: Iterable[str]) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The server's, once there is one."""
         self.stop = asyncio.Event()
         """The provider is stopping: it accepts no new work, and streams end."""
         self.mutations: set[asyncio.Task[Any]] = set()
@@ -33,13 +35,12 @@ class Lifecycle:
         """Set whether one service, or every service, accepts work. False if the service is not served."""
         names = list(self._serving) if service is None else [name for name in self._serving if name == service]
         self._serving.update(dict.fromkeys(names, serving))
-        self._tell()
+        self._on_loop(self._tell)
         return bool(names)
 
     def begin_stop(self) -> None:
         """Begin to stop: health first, so that callers see it before their streams end."""
-        self.stop.set()
-        self._tell()
+        self._on_loop(self._begin_stop)
 
     def spawn(self, mutation: Coroutine[Any, Any, T], give_up: asyncio.Event | None = None) -> asyncio.Task[T]:
         """Run a mutation as its own task, which does not end when its caller disconnects."""
@@ -67,6 +68,17 @@ class Lifecycle:
     async def terms_end(self, within: float) -> bool:
         """Wait until nobody leads; False if the time is over first."""
         return await _end(self.terms, within)
+
+    def _on_loop(self, change: Callable[[], None]) -> None:
+        if self.loop is None:
+            change()
+            return
+        with suppress(RuntimeError):  # The loop is closed: nobody is served any more.
+            self.loop.call_soon_threadsafe(change)
+
+    def _begin_stop(self) -> None:
+        self.stop.set()
+        self._tell()
 
     def _tell(self) -> None:
         self.changed.set()

@@ -77,7 +77,7 @@ class ServeOptions:
     tls_key_file: Path | None = None
     tls_client_ca_file: Path | None = None
     tls_client_names: tuple[str, ...] = ()
-    """DNS names, one of which a client's certificate must carry; by default any certificate is accepted."""
+    """DNS names or URIs, one of which a client's certificate must carry; by default any certificate is accepted."""
     reflection: bool = False
     metrics_address: tuple[str, int] | None = None
     log_format: LogFormat = "text"

@@ -99,12 +99,13 @@ class Provider:
     def set_serving(self, serving: bool, service: str | None = None) -> bool:
         """Set whether the provider, or one service by its fully qualified name, accepts work. False if it is not served.
 
-        This is not for a cloud that is down or rejects the credentials: report that as a condition of GetStatus.
+        Any thread may call it. This is not for a cloud that is down or rejects the credentials: report that as a condition of
+        GetStatus.
         """
         return self.lifecycle.set_serving(serving, service)
 
     def stop(self) -> None:
-        """Stop gracefully, like SIGTERM.
+        """Stop gracefully, like SIGTERM. Any thread may call it, and a signal handler.
 
         Health turns to NOT_SERVING, streams end, running mutations finish, and leaders are heard to the end.
         """

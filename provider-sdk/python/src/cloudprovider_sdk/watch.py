@@ -38,13 +38,19 @@ class ChangeFeed:
         self._readers: set[_Reader] = set()
 
     def publish(self, change: pb.InstanceChanged) -> None:
-        """Tell every open watch that an instance has changed. Does nothing without a watch: a new one starts with a sweep."""
+        """Tell every open watch that an instance has changed; any thread may call it.
+
+        Does nothing without a watch: a new one starts with a sweep.
+        """
         for reader in list(self._readers):
-            if reader.waiting.qsize() < self._capacity:
-                reader.waiting.put_nowait(change)
-            else:
-                self._readers.discard(reader)
-                reader.waiting.put_nowait(None)
+            reader.loop.call_soon_threadsafe(self._hand, reader, change)
+
+    def _hand(self, reader: "_Reader", change: pb.InstanceChanged) -> None:
+        if reader.waiting.qsize() < self._capacity:
+            reader.waiting.put_nowait(change)
+        else:
+            self._readers.discard(reader)
+            reader.waiting.put_nowait(None)
 
     def watch(self) -> InstanceWatch:
         """Open a watch from now on, to be returned by `watch_instances`."""
@@ -57,6 +63,7 @@ class _Reader(AsyncIterator[pb.InstanceChanged]):
     """The changes of one watch. Unlike a generator, it can be closed before its first change is requested."""
 
     def __init__(self, among: "set[_Reader]") -> None:
+        self.loop = asyncio.get_running_loop()
         self.waiting: asyncio.Queue[pb.InstanceChanged | None] = asyncio.Queue()
         self._among = among
 

@@ -40,8 +40,7 @@ _STARTED: Final = time.monotonic()
 class Core:
     """The state that all calls of one provider share."""
 
-    def __init__(self, provider: Provider, client_names: tuple[str, ...] = ()) -> None:
-        self._client_names = {form for name in client_names for form in (name, "*." + name.partition(".")[2])}
+    def __init__(self, provider: Provider) -> None:
         self._advertised = provider.advertised
         self._lifecycle = provider.lifecycle
         self._leadership = checks.Leadership()
@@ -59,13 +58,12 @@ class Core:
         call = self._call(method, request, context, headers)
         with self._observer.watch(method, call, headers, checks.items(request)) as outcome:
             try:
-                self._trust(context)
                 term = self._admit(method, request)
                 async with asyncio.timeout(_patience(call)):
                     answer = await self._run(method, run, call, term, request)
             except ProviderError as error:
                 outcome.failed(error)
-                await _abort(context, error)
+                await abort(context, error)
             except TimeoutError:
                 outcome.code = grpc.StatusCode.DEADLINE_EXCEEDED
                 await context.abort(outcome.code, "the deadline has passed; the outcome is unknown")
@@ -87,19 +85,18 @@ class Core:
         try:
             with self._observer.watch(method, call, headers, None) as outcome:
                 try:
-                    self._trust(context)
                     self._admit(method, request)
                     watch = await self._open(run, call, request)
                 except ProviderError as error:
                     outcome.failed(error)
-                    await _abort(context, error)
+                    await abort(context, error)
                 outcome.ok()
             out = frames(watch, self._advertised, self._lifecycle.stop)
             try:
                 while (frame := await guarded(call, anext(out, None))) is not None:
                     yield frame
             except ProviderError as error:
-                await _abort(context, error)
+                await abort(context, error)
             finally:
                 await out.aclose()
         finally:
@@ -148,15 +145,6 @@ class Core:
             return None
         return self._leadership.term(request.cluster.uid, request.fencing)
 
-    def _trust(self, context: Context) -> None:
-        """Refuse a client whose certificate has none of the required names."""
-        if not self._client_names:
-            return
-        carried = {name.decode() for name in context.auth_context().get("x509_subject_alternative_name", ())}
-        if not carried & self._client_names:
-            message = "the client's certificate carries no name of --tls-client-names"
-            raise ProviderError(pb.ERROR_REASON_PEER_NOT_TRUSTED, message)
-
     def _admit(self, method: Method, request: Any) -> checks.Term | None:
         """Refuse calls that must not reach a method, in the contract's order; return the term under which a mutation runs."""
         # Identity and capabilities are answered until the end; a leader renews the term of its last mutations, and steps down.
@@ -194,7 +182,8 @@ async def _returned(wanted: type[T], run: Implementation, call: Call, request: A
     return answer
 
 
-async def _abort(context: Context, error: ProviderError) -> Never:
+async def abort(context: Context, error: ProviderError) -> Never:
+    """End a call with an error of the contract."""
     status = to_status(error)
     await context.abort(status.code, status.message, status.trailers)
 

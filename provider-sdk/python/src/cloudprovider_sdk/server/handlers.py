@@ -14,9 +14,9 @@ from cloudprovider_sdk.server.core import Core
 from cloudprovider_sdk.server.health import Health
 
 
-def handlers(provider: Provider, *, reflection: bool, client_names: tuple[str, ...] = ()) -> list[grpc.GenericRpcHandler]:
+def handlers(provider: Provider, *, reflection: bool) -> list[grpc.GenericRpcHandler]:
     """Return the handlers of the services that a provider serves, and of no others."""
-    core = Core(provider, client_names)
+    core = Core(provider)
     served = {
         contract.DISCOVERY: Discovery(provider, [contract.HEALTH, *([contract.REFLECTION] if reflection else [])]),
         contract.CLOUD_PROVIDER: Base(provider, core.lead),

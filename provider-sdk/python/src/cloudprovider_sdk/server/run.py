@@ -4,7 +4,6 @@ import asyncio
 import logging
 import signal
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
@@ -16,7 +15,8 @@ from cloudprovider_sdk.options import Endpoint, ServeOptions
 from cloudprovider_sdk.provider import Provider
 from cloudprovider_sdk.server.handlers import handlers
 from cloudprovider_sdk.server.socket import SocketFile, listen
-from cloudprovider_sdk.server.tls import Certificates
+from cloudprovider_sdk.server.threads import Threads
+from cloudprovider_sdk.server.tls import Certificates, ClientNames
 
 _log = logging.getLogger("cloudprovider_sdk")
 
@@ -42,9 +42,11 @@ class Server:
     def __init__(self, provider: Provider, options: ServeOptions) -> None:
         self._provider = provider
         self._options = options
+        loop = provider.lifecycle.loop = asyncio.get_running_loop()
         size = provider.advertised.max_message_bytes
         self._server = grpc.aio.server(
-            handlers=handlers(provider, reflection=options.reflection, client_names=options.tls_client_names),
+            handlers=handlers(provider, reflection=options.reflection),
+            interceptors=[ClientNames(options.tls_client_names)] if options.tls_client_names else [],
             options=[
                 ("grpc.max_receive_message_length", size),
                 ("grpc.max_send_message_length", size),
@@ -63,7 +65,7 @@ class Server:
         # a few, in which a read would wait for eight mutations.
         advertised = provider.advertised
         threads = advertised.max_concurrent_reads + advertised.max_concurrent_mutations + _SPARE_THREADS
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads, "cloudprovider"))
+        loop.set_default_executor(Threads(threads))
         self._file: SocketFile | None = None
         self.endpoint = self._open()
         """The address it listens on, with the real port if port 0 was requested."""
@@ -147,6 +149,7 @@ def _stopping_at_signals(provider: Provider, *, wanted: bool) -> Iterator[None]:
 
     def stop() -> None:
         release()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Not a KeyboardInterrupt, which would wait for what runs.
         provider.stop()
 
     for number in numbers:

@@ -6,13 +6,16 @@ Changed files are reloaded, so that rotation needs no restart.
 import logging
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import grpc
 
+from cloudprovider_sdk import proto as pb
+from cloudprovider_sdk.errors import ProviderError
 from cloudprovider_sdk.options import ServeOptions
+from cloudprovider_sdk.server.core import Context, abort
 
 _log = logging.getLogger("cloudprovider_sdk")
 
@@ -84,3 +87,38 @@ class Certificates:
 
 def _bad(what: str, file: Path, why: ssl.SSLError) -> ValueError:
     return ValueError(f"the {what} in {file} cannot be used: {why.reason or why}")
+
+
+class ClientNames(grpc.aio.ServerInterceptor):
+    """Refuses every call of a client whose certificate has none of the required names. gRPC cannot refuse its handshake."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._forms = {form for name in names for form in (name, "*." + name.partition(".")[2])}
+
+    async def intercept_service(self, continuation: Callable[[Any], Any], details: grpc.HandlerCallDetails) -> Any:
+        """Put the check before the method, since only a method's context shows the certificate."""
+        handler = await continuation(details)
+        if handler is None:
+            return None
+        kind = "_".join("stream" if streams else "unary" for streams in (handler.request_streaming, handler.response_streaming))
+        serve = getattr(handler, kind)
+
+        async def answer(request: Any, context: Context) -> Any:
+            await self._trust(context)
+            return await serve(request, context)
+
+        async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
+            await self._trust(context)
+            async for frame in serve(request, context):
+                yield frame
+
+        return handler._replace(**{kind: stream if handler.response_streaming else answer})
+
+    async def _trust(self, context: Context) -> None:
+        carried = {name.decode() for name in context.auth_context().get("x509_subject_alternative_name", ())}
+        if not carried & self._forms:
+            error = ProviderError(
+                pb.ERROR_REASON_PEER_NOT_TRUSTED, "the client's certificate carries no name of --tls-client-names"
+            )
+            _log.info("refused: %s", error.message, extra={"peer": context.peer()})
+            await abort(context, error)
