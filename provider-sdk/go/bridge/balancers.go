@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,12 +35,17 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoad
 			Service: ref, State: pb.LoadBalancerState_LOAD_BALANCER_STATE_NOT_OWNED,
 		}}, nil
 	}
-	service, known := &pb.Service{Ref: ref}, l.memory.recall(key)
-	if known.service != nil {
-		service = known.service
-	}
+	known := l.memory.recall(key)
 	out, err := one(ctx, l.bridge, "balancer "+ref.GetUid(), func(ctx context.Context) (*pb.LoadBalancer, error) {
-		return l.look(ctx, l.clusterName(request.GetCluster()), serviceOf(service))
+		// The real one also has what the provider wrote, by which some find the balancer.
+		service, err := l.mirror.shown(ctx, cmp.Or(known.service, &pb.Service{Ref: ref}), func(*v1.Service) {})
+		if err != nil {
+			return nil, err
+		}
+		if known.service != nil {
+			showAsTold(service, known.service)
+		}
+		return l.look(ctx, l.clusterName(request.GetCluster()), service)
 	})
 	if err != nil {
 		return nil, l.mappedForService(err, ref.GetUid(), pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE)
@@ -105,11 +111,11 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 		return nil, fault.OwnedByOtherCluster(ref.GetUid())
 	}
 	cluster, begun := l.clusterName(request.GetCluster()), l.memory.now(request.GetCluster())
-	l.memory.begins(key, everything)
 	service, err := l.mirror.shown(ctx, request.GetService(), l.mirror.service)
 	if err != nil {
 		return nil, err
 	}
+	showAsTold(service, request.GetService())
 	nodes := l.mirror.backends(ctx, request.GetBackends())
 	out := &pb.LoadBalancer{
 		Service: ref, Name: l.parts.balancers.GetLoadBalancerName(ctx, cluster, service),
@@ -119,6 +125,7 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	if err := ctx.Err(); err != nil {
 		return nil, err // Not all providers look at it.
 	}
+	l.memory.begins(key, everything)
 	status, err := l.parts.balancers.EnsureLoadBalancer(ctx, cluster, service, nodes)
 	switch {
 	case err != nil:
@@ -196,7 +203,7 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	if err != nil {
 		return err
 	}
-	l.showApplied(service, applied)
+	showAsTold(service, applied)
 	balancer := proto.CloneOf(known.balancer)
 	if balancer == nil {
 		// An update creates nothing, but some providers' would.
@@ -273,14 +280,25 @@ func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalanc
 	if l.memory.elsewhere(key) {
 		return nil
 	}
-	last, applied := l.lastKnown(key, request)
+	known, hint := l.memory.recall(key).service, request.GetLastKnown()
+	if hint.GetRef().GetUid() != key.service {
+		hint = nil
+	}
+	service, err := l.mirror.shown(ctx, cmp.Or(hint, known, &pb.Service{Ref: ref}), l.mirror.formerService)
+	if err != nil {
+		return err
+	}
 	l.memory.begins(key, everything)
-	if applied != nil {
-		if err := l.deleteAs(ctx, request.GetCluster(), applied, true); err != nil {
+	// A provider that tells kinds of balancers by annotations would leave one behind if an edit to another kind failed, or had to wait:
+	// it is deleted with the annotations that were applied, too. What is asked for last stays: a wish to keep an address, say.
+	former := service.DeepCopy()
+	former.Annotations = joined(joined(known.GetAnnotations(), hint.GetAnnotations()), service.Annotations)
+	if len(former.Annotations) > len(service.Annotations) {
+		if err := l.deleteAs(ctx, request.GetCluster(), former); err != nil {
 			return err
 		}
 	}
-	if err := l.deleteAs(ctx, request.GetCluster(), last, false); err != nil {
+	if err := l.deleteAs(ctx, request.GetCluster(), service); err != nil {
 		return err
 	}
 	l.mirror.serviceGone(ref)
@@ -288,50 +306,16 @@ func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalanc
 	return nil
 }
 
-func (l *loadBalancers) deleteAs(ctx context.Context, cluster *pb.ClusterRef, last *pb.Service, applied bool) error {
-	service, err := l.mirror.shown(ctx, last, l.mirror.formerService)
-	if err != nil {
+func (l *loadBalancers) deleteAs(ctx context.Context, cluster *pb.ClusterRef, service *v1.Service) error {
+	// The term may have ended during an earlier call.
+	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if applied && l.mirror.live != nil {
-		service.Annotations = joined(last.GetAnnotations(), service.Annotations)
-	}
-	err = l.parts.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(cluster), service)
+	err := l.parts.balancers.EnsureLoadBalancerDeleted(ctx, l.clusterName(cluster), service)
 	if errors.Is(err, cloudprovider.ImplementedElsewhere) {
 		return nil // Whoever serves the Service now has a finalizer of its own; ours must not stay for ever.
 	}
 	return of(service, err)
-}
-
-// lastKnown returns the most complete Service available: the caller's hint, the one last applied here, or only its names. If
-// the hint lacks annotations that were applied, it also returns the hint with these: a provider that tells kinds of balancers by
-// annotations would leave one behind when an edit to another kind failed. What the hint says stays: a wish to keep an address, say.
-func (l *loadBalancers) lastKnown(key balancerKey, request *pb.DeleteLoadBalancerRequest) (last, applied *pb.Service) {
-	known := l.memory.recall(key).service
-	switch hint := request.GetLastKnown(); {
-	case hint.GetRef().GetUid() == key.service:
-		former := proto.CloneOf(hint)
-		former.Annotations = joined(known.GetAnnotations(), hint.GetAnnotations())
-		if len(former.GetAnnotations()) == len(hint.GetAnnotations()) {
-			return hint, nil
-		}
-		return hint, former
-	case known != nil:
-		return known, nil
-	}
-	return &pb.Service{Ref: request.GetService()}, nil
-}
-
-// showApplied makes a real Service, which is as edited last, look as it was applied, but for annotations that were added:
-// the provider may have written them itself. Those Services that the bridge makes look so already.
-func (l *loadBalancers) showApplied(service *v1.Service, applied *pb.Service) {
-	if l.mirror.live == nil {
-		return
-	}
-	was := serviceOf(applied)
-	was.Spec.Selector = service.Spec.Selector
-	service.Spec = was.Spec
-	maps.Copy(service.Annotations, was.Annotations)
 }
 
 // joined returns the pairs of both; where they differ, those of now.

@@ -381,12 +381,9 @@ func withState(fields *pb.NodeFields) *pb.NodeFields {
 
 // owns reports whether a provider ID is one of this provider's. A bare prefix is not.
 func (b *bridge) owns(providerID string) bool {
-	for _, prefix := range b.prefixes {
-		if strings.HasPrefix(providerID, prefix) && providerID != prefix {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.prefixes, func(prefix string) bool {
+		return strings.HasPrefix(providerID, prefix) && providerID != prefix
+	})
 }
 
 // clusterName returns the provider's name of the cluster: the host's --cluster-name, by default "kubernetes". The

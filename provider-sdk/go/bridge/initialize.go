@@ -67,7 +67,7 @@ func (b *bridge) surround(stop <-chan struct{}) error {
 	unlimited := rest.CopyConfig(config)
 	unlimited.QPS = -1
 	own, err := kubernetes.NewForConfig(unlimited)
-	b.mirror.live = &live{client: own}
+	b.mirror.live = &live{client: own, patience: b.patience}
 	return err
 }
 

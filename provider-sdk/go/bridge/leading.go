@@ -63,14 +63,7 @@ func exit(err error) {
 }
 
 // waits reports whether the provider has yet to be initialized.
-func (l *leading) waits() bool {
-	select {
-	case <-l.initialized:
-		return false
-	default:
-		return true
-	}
-}
+func (l *leading) waits() bool { return !isClosed(l.initialized) }
 
 // initializeOnce initializes the provider, or waits while another call does.
 func (b *bridge) initializeOnce(cluster string) (err error) {
@@ -91,7 +84,11 @@ func (b *bridge) gate(ctx context.Context, mutation bool) error {
 	if call, _ := sdk.CallFrom(ctx); mutation {
 		b.initializeLed(call.Cluster.GetUid())
 	}
-	if b.leading.waits() {
+	switch {
+	case isClosed(b.leading.over):
+		// The next leader's call would be cut off in the middle.
+		return fault.RetryLater(notLedRetry, "this process ends with the term of its leader")
+	case b.leading.waits():
 		return fault.RetryLater(notLedRetry, notLed)
 	}
 	return nil

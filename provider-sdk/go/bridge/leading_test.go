@@ -335,6 +335,29 @@ func TestNoChangeBeginsOnceTheTermHasEnded(t *testing.T) {
 	expect(t, <-answered, codes.FailedPrecondition, pb.ErrorReason_ERROR_REASON_STALE_LEADER)
 }
 
+// The next leader's call comes sooner than the process ends, which would leave half of a balancer behind.
+func TestNothingBeginsInAProcessThatEnds(t *testing.T) {
+	begun := make(chan bool, 1)
+	one := newReplica(t, "a", &writers{running: map[string]bool{}}, func(l *looping) {
+		l.ensure = func(context.Context, *v1.Service, []*v1.Node) (*v1.LoadBalancerStatus, error) {
+			begun <- true
+			return &v1.LoadBalancerStatus{}, nil
+		}
+	})
+	lead(t, one.conn, leader(1), long)
+	one.of.until(t, "a")
+	lead(t, one.conn, leader(2), long)
+	one.hasExited(t, "took over")
+	request := ensureRequest("web")
+	request.Fencing = leader(2)
+	_, err := pb.NewLoadBalancersClient(one.conn).EnsureLoadBalancer(soon(t), request)
+	expect(t, err, codes.Unavailable, pb.ErrorReason_ERROR_REASON_RETRY_LATER)
+	expect(t, one.read(t), codes.Unavailable, pb.ErrorReason_ERROR_REASON_RETRY_LATER)
+	if len(begun) != 0 {
+		t.Error("an Ensure began")
+	}
+}
+
 func TestAProviderThatCannotBeInitializedEndsTheProcess(t *testing.T) {
 	of := &writers{running: map[string]bool{}}
 	one := newReplica(t, "a", of, func(l *looping) { l.panics = true })

@@ -3,10 +3,13 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	informersv1 "k8s.io/client-go/informers/core/v1"
@@ -19,6 +22,9 @@ import (
 // informer.
 type live struct {
 	client kubernetes.Interface
+	// patience is how long a read may take: an API that hangs must not keep the place of a mutation, whose context outlives its caller.
+	patience time.Duration
+
 	nodes  listers.NodeLister
 	synced cache.InformerSynced
 }
@@ -28,20 +34,56 @@ func (l *live) follow(nodes informersv1.NodeInformer) {
 	l.nodes, l.synced = nodes.Lister(), nodes.Informer().HasSynced
 }
 
-// node returns a known node, or nil.
-func (l *live) node(name string) *v1.Node {
+// node returns the real node, if it is as the host told of it, or else the host's: the informer may be ahead of the host, or behind it.
+func (l *live) node(told *v1.Node, covered *pb.NodeFields) *v1.Node {
 	if l.synced == nil || !l.synced() {
-		return nil
+		return told
 	}
-	node, err := l.nodes.Get(name)
-	if err != nil {
-		return nil
+	if real, err := l.nodes.Get(told.Name); err == nil && isSameNode(real, told, covered) {
+		return real
 	}
-	return node
+	return told
 }
 
-// service returns the real Service; it may be newer than what the host sent, in which case the host calls again.
+// isSameNode compares the identity of two nodes, and what these fields cover.
+func isSameNode(real, told *v1.Node, covered *pb.NodeFields) bool {
+	return real.UID == told.UID && real.Spec.ProviderID == told.Spec.ProviderID &&
+		hasPairs(real.Labels, told.Labels, covered.GetLabels()) && hasPairs(told.Labels, real.Labels, covered.GetLabels()) &&
+		hasPairs(real.Annotations, told.Annotations, covered.GetAnnotations()) && hasPairs(told.Annotations, real.Annotations, covered.GetAnnotations()) &&
+		hasTaints(real, told, covered.GetTaints()) && hasTaints(told, real, covered.GetTaints()) &&
+		(!covered.GetUnschedulable() || real.Spec.Unschedulable == told.Spec.Unschedulable) &&
+		(!covered.GetReadiness() || isReady(real) == isReady(told)) &&
+		(!covered.GetDeletionTime() || (real.DeletionTimestamp == nil) == (told.DeletionTimestamp == nil)) &&
+		(!covered.GetPodCidrs() || slices.Equal(real.Spec.PodCIDRs, told.Spec.PodCIDRs)) &&
+		(!covered.GetAddresses() || sameAddresses(real.Status.Addresses, told.Status.Addresses))
+}
+
+func hasPairs(all, some map[string]string, covered []string) bool {
+	for key, value := range some {
+		if other, there := all[key]; (!there || other != value) && wants(covered, key) {
+			return false
+		}
+	}
+	return true
+}
+
+func hasTaints(all, some *v1.Node, covered []string) bool {
+	return !slices.ContainsFunc(some.Spec.Taints, func(one v1.Taint) bool {
+		isOne := func(other v1.Taint) bool { return one.MatchTaint(&other) && one.Value == other.Value }
+		return wants(covered, one.Key) && !slices.ContainsFunc(all.Spec.Taints, isOne)
+	})
+}
+
+func isReady(node *v1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(one v1.NodeCondition) bool {
+		return one.Type == v1.NodeReady && one.Status == v1.ConditionTrue
+	})
+}
+
+// service returns the real Service, which may have been edited since the host sent it.
 func (l *live) service(ctx context.Context, service *pb.Service) (*v1.Service, error) {
+	ctx, done := context.WithTimeout(ctx, l.patience)
+	defer done()
 	ref := service.GetRef()
 	found, err := l.client.CoreV1().Services(ref.GetNamespace()).Get(ctx, ref.GetName(), metav1.GetOptions{})
 	switch {
@@ -56,3 +98,20 @@ func (l *live) service(ctx context.Context, service *pb.Service) (*v1.Service, e
 	}
 	return found, nil
 }
+
+// showAsTold makes a real Service, which is as edited last, look as the host told of it: a digest covers that, and an edit that is
+// taken back meanwhile causes no further call. Annotations and labels that were added stay, since the provider may have written them
+// itself. Those Services that the bridge makes look so already.
+func showAsTold(service *v1.Service, told *pb.Service) {
+	real, was := service.DeepCopy(), serviceOf(told)
+	was.Spec.Selector, was.Spec.PublishNotReadyAddresses = service.Spec.Selector, service.Spec.PublishNotReadyAddresses
+	was.Spec.TrafficDistribution = service.Spec.TrafficDistribution
+	service.Spec = was.Spec
+	service.Labels, service.Annotations = joined(service.Labels, was.Labels), joined(service.Annotations, was.Annotations)
+	if !equality.Semantic.DeepEqual(service, real) {
+		service.ResourceVersion = neverCurrent
+	}
+}
+
+// neverCurrent makes a provider's PUT of the Service a conflict, since it would undo somebody's edit. A patch does not look at it.
+const neverCurrent = "1"

@@ -158,6 +158,211 @@ func TestAnUpdateOfARealServiceIsAsApplied(t *testing.T) {
 	}
 }
 
+// A Service that is edited while its request waits is applied as requested: the host takes the request's digest for applied, and an
+// edit that is taken back meanwhile would cause no further call.
+func TestARealServiceIsAppliedAsRequested(t *testing.T) {
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	real := newRealAPI(stop)
+	set(t, real, "services", &v1.Service{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "web", UID: "s", Labels: map[string]string{"tier": "edited"},
+			Annotations: map[string]string{"cloud.example/kind": "edited", "cloud.example/id": "7"},
+		},
+		Spec: v1.ServiceSpec{Selector: map[string]string{"app": "web"}, PublishNotReadyAddresses: true, Ports: []v1.ServicePort{{Port: 81}}},
+	})
+	cloud := newer()
+	var seen *v1.Service
+	cloud.ensure = func(_ context.Context, service *v1.Service, _ []*v1.Node) (*v1.LoadBalancerStatus, error) {
+		seen = service
+		return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: "192.0.2.1"}}}, nil
+	}
+	request := ensureRequest("s")
+	request.Service.Labels, request.Service.Annotations = map[string]string{"tier": "web"}, map[string]string{"cloud.example/kind": "network", "cloud.example/size": "large"}
+	conn := serve(t, cloud, bridge.WithKubernetes(real.Config()))
+	ensured(t, conn, request)
+	if seen.ResourceVersion != "1" {
+		t.Error("a PUT of the Service would undo the edit")
+	}
+	// The id may be one that the provider wrote, which the host has not seen yet.
+	if want := map[string]string{"cloud.example/kind": "network", "cloud.example/size": "large", "cloud.example/id": "7"}; !maps.Equal(seen.Annotations, want) {
+		t.Error(seen.Annotations)
+	}
+	if seen.Spec.Ports[0].Port != 80 || seen.Labels["tier"] != "web" || seen.Spec.Selector["app"] != "web" || !seen.Spec.PublishNotReadyAddresses {
+		t.Error(seen)
+	}
+	seen.ResourceVersion = ""
+	set(t, real, "services", seen)
+	request.DesiredDigest = "not edited any more"
+	if ensured(t, conn, request); seen.ResourceVersion == "1" {
+		t.Error("the Service is shown as it is, and a PUT of it is refused")
+	}
+}
+
+// A provider that finds a balancer by what it wrote on the Service finds it, whatever the bridge remembers.
+func TestABalancerIsReadByTheRealService(t *testing.T) {
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	real := newRealAPI(stop)
+	set(t, real, "services", &v1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "s", Annotations: map[string]string{"cloud.example/id": "7"}},
+	})
+	cloud := newer()
+	cloud.stands = func(service *v1.Service) bool { return service.Annotations["cloud.example/id"] == "7" }
+	conn := serve(t, cloud, bridge.WithKubernetes(real.Config()))
+	for _, remembers := range []bool{false, true} {
+		if remembers {
+			ensured(t, conn, ensureRequest("s"))
+		}
+		found, err := pb.NewLoadBalancersClient(conn).GetLoadBalancer(soon(t), &pb.GetLoadBalancerRequest{Cluster: clusterRef(), Service: service("s").GetRef()})
+		if err != nil || found.GetLoadBalancer().GetState() != pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE {
+			t.Error(remembers, found, err)
+		}
+	}
+}
+
+// The sidecar's informer may be behind the host, which takes the digest of the set for applied: a node that is ready again would stay
+// without traffic until it changes once more.
+func TestRealNodesAreAsInTheSet(t *testing.T) {
+	const pool, drain, keyOfZone = "x.example/pool", "x.example/drain", "topology.kubernetes.io/zone"
+	real := func(change func(*v1.Node)) *v1.Node {
+		node := &v1.Node{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+			ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a", Labels: map[string]string{keyOfZone: "x", pool: "real"}},
+			Spec:       v1.NodeSpec{ProviderID: "fake://a", PodCIDRs: []string{"10.1.0.0/24"}, Taints: []v1.Taint{{Key: drain, Value: "1", Effect: v1.TaintEffectNoExecute}}},
+			Status: v1.NodeStatus{
+				Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}},
+				Addresses:  []v1.NodeAddress{{Type: v1.NodeHostName, Address: "a"}, {Type: v1.NodeInternalIP, Address: "10.0.0.1"}},
+			},
+		}
+		change(node)
+		return node
+	}
+	sent := &pb.NodeRef{
+		Name: "a", Uid: "a", ProviderId: "fake://a", Labels: map[string]string{keyOfZone: "x"}, PodCidrs: []string{"10.1.0.0/24"},
+		Taints:    []*pb.NodeTaint{{Key: drain, Value: "1", Effect: pb.TaintEffect_TAINT_EFFECT_NO_EXECUTE}},
+		Readiness: pb.NodeReadiness_NODE_READINESS_READY,
+		Addresses: []*pb.NodeAddress{
+			{Type: pb.NodeAddressType_NODE_ADDRESS_TYPE_INTERNAL_IP, Address: "10.0.0.1"}, {Type: pb.NodeAddressType_NODE_ADDRESS_TYPE_HOSTNAME, Address: "a"},
+		},
+	}
+	for name, row := range map[string]struct {
+		change func(*v1.Node)
+		shown  bool
+	}{
+		"as sent":            {func(*v1.Node) {}, true},
+		"of another pool":    {func(node *v1.Node) { node.Labels[pool] = "real, too" }, true},
+		"another machine":    {func(node *v1.Node) { node.Spec.ProviderID = "fake://b" }, false},
+		"another node":       {func(node *v1.Node) { node.UID = "b" }, false},
+		"in another zone":    {func(node *v1.Node) { node.Labels[keyOfZone] = "y" }, false},
+		"in no zone":         {func(node *v1.Node) { delete(node.Labels, keyOfZone) }, false},
+		"in a region":        {func(node *v1.Node) { node.Labels["topology.kubernetes.io/region"] = "r" }, false},
+		"not ready":          {func(node *v1.Node) { node.Status.Conditions[0].Status = v1.ConditionUnknown }, false},
+		"cordoned":           {func(node *v1.Node) { node.Spec.Unschedulable = true }, false},
+		"without a taint":    {func(node *v1.Node) { node.Spec.Taints = nil }, false},
+		"with another taint": {func(node *v1.Node) { node.Spec.Taints = append(node.Spec.Taints, v1.Taint{Key: "t"}) }, false},
+		"going":              {func(node *v1.Node) { node.DeletionTimestamp = &metav1.Time{Time: time.Unix(1700000000, 0)} }, false},
+		"elsewhere":          {func(node *v1.Node) { node.Status.Addresses[1].Address = "10.0.0.2" }, false},
+		"with other pods":    {func(node *v1.Node) { node.Spec.PodCIDRs = nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stop := make(chan struct{})
+			t.Cleanup(func() { close(stop) })
+			api := newRealAPI(stop)
+			set(t, api, "nodes", real(row.change))
+			cloud := newer()
+			var nodes []*v1.Node
+			cloud.ensure = func(_ context.Context, _ *v1.Service, given []*v1.Node) (*v1.LoadBalancerStatus, error) {
+				nodes = given
+				return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: "192.0.2.1"}}}, nil
+			}
+			conn := serve(t, &informed{cloud: cloud}, bridge.WithKubernetes(api.Config()), bridge.WithBackendNodeState())
+			for _, digest := range []string{"", "1"} {
+				request := ensureRequest("s")
+				request.Backends = &pb.BackendSet{Digest: digest, Nodes: []*pb.NodeRef{sent}}
+				ensured(t, conn, request)
+				got := nodes[0]
+				if (got.Labels[pool] != "") != row.shown || got.Labels[keyOfZone] != "x" || state(got) != "True "+drain+" NoExecute" || got.UID != "a" ||
+					got.Spec.ProviderID != "fake://a" {
+					t.Errorf("the real node is shown: %t, want %t: %v", got.Labels[pool] != "", row.shown, got)
+				}
+			}
+		})
+	}
+}
+
+// An edit that the host has not asked for yet is followed by the deletion: the balancer goes as it was applied, too, whether the bridge
+// remembers that or only the host does.
+func TestABalancerOfARealServiceIsDeletedAsItWasApplied(t *testing.T) {
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	real := newRealAPI(stop)
+	set(t, real, "services", &v1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "s", Annotations: map[string]string{"cloud.example/keep": "true"}},
+	})
+	applied := ensureRequest("s")
+	applied.Service.Annotations = map[string]string{"cloud.example/kind": "network", "cloud.example/keep": "false"}
+	for name, told := range map[string]struct{ ensures, hints bool }{"both": {true, true}, "the bridge": {true, false}, "the host": {false, true}, "nobody": {}} {
+		t.Run(name, func(t *testing.T) {
+			cloud := newer()
+			var as []string
+			cloud.remove = func(_ context.Context, got *v1.Service) error {
+				as = append(as, got.Annotations["cloud.example/kind"]+" "+got.Annotations["cloud.example/keep"])
+				return nil
+			}
+			conn := serve(t, cloud, bridge.WithKubernetes(real.Config()))
+			if told.ensures {
+				ensured(t, conn, applied)
+			}
+			gone, want := deleteRequest("s"), []string{" true"}
+			if told.hints {
+				gone.LastKnown = applied.GetService()
+			}
+			if told.ensures || told.hints {
+				want = []string{"network true", " true"}
+			}
+			if _, err := pb.NewLoadBalancersClient(conn).DeleteLoadBalancer(soon(t), gone); err != nil || !slices.Equal(as, want) {
+				t.Error(err, as)
+			}
+		})
+	}
+}
+
+// silent is an API that accepts the request for a Service and never answers it.
+type silent struct{ next http.RoundTripper }
+
+func (s silent) RoundTrip(request *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(request.URL.Path, "/services/silent") {
+		return s.next.RoundTrip(request)
+	}
+	<-request.Context().Done()
+	return nil, request.Context().Err()
+}
+
+// An API that hangs keeps nobody's place, and a change that could not begin leaves nothing in doubt.
+func TestAnAPIThatHangsHoldsUpNoOtherService(t *testing.T) {
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	config := newRealAPI(stop).Config()
+	config.Transport = silent{config.Transport}
+	conn := serve(t, newer(), bridge.WithKubernetes(config), bridge.WithConcurrency(1), bridge.WithPatience(time.Second))
+	ensured(t, conn, requestNamed("1", "web"))
+	ctx, done := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer done()
+	change := requestNamed("1", "silent")
+	change.DesiredDigest = "digest-2"
+	_, _ = pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(ctx, change)
+	if answer := ensured(t, conn, requestNamed("2", "web")); answer.GetInProgress() != nil {
+		t.Error(answer)
+	}
+	if digests := listed(t, conn); !maps.Equal(digests, map[string]string{"1": "digest-1", "2": "digest-1"}) {
+		t.Error(digests)
+	}
+}
+
 // A kubeconfig that lacks permissions leads to a reason and a message that say so.
 func TestAKubeconfigWithoutRights(t *testing.T) {
 	stop := make(chan struct{})

@@ -76,21 +76,16 @@ func (m *mirror) nodes(ctx context.Context, fields *pb.NodeFields, refs ...*pb.N
 	newest := m.note(fields, refs, known, time.Now())
 	m.mu.Unlock()
 	m.informed.wait(ctx, newest)
-	return m.nodesOf(known)
+	return m.nodesOf(known, nil)
 }
 
-// nodesOf returns nodes as the provider reads them: the real ones, if there is a real API that has them.
-func (m *mirror) nodesOf(known []*namedNode) []*v1.Node {
+// nodesOf returns nodes as the provider reads them: the real ones, if there is a real API that has them as the host told of them, in
+// the fields that a digest covers.
+func (m *mirror) nodesOf(known []*namedNode, covered *pb.NodeFields) []*v1.Node {
 	nodes := make([]*v1.Node, len(known))
 	for at, one := range known {
-		nodes[at] = one.node
-		if m.live == nil {
-			continue
-		}
-		real := m.live.node(one.node.Name)
-		// A real node without the provider ID is older than what the host sent.
-		if real != nil && real.UID == one.node.UID && real.Spec.ProviderID == one.node.Spec.ProviderID {
-			nodes[at] = real
+		if nodes[at] = one.node; m.live != nil {
+			nodes[at] = m.live.node(one.node, covered)
 		}
 	}
 	return nodes

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,4 +44,21 @@ func TestANodeIsForgottenWhenSweepsOmitIt(t *testing.T) {
 			t.Errorf("every %v: forgotten after %v: %v", every, took, m.named["n0"] == nil)
 		}
 	}
+}
+
+// All calls of a cluster share a set, while queries tell of its nodes. The race detector sees it.
+func TestASetIsSharedByCallsThatOverlap(t *testing.T) {
+	m, set := &mirror{}, &pb.BackendSet{Digest: "1", Nodes: []*pb.NodeRef{{Name: "a", Uid: "a"}}}
+	var calls sync.WaitGroup
+	for range 4 {
+		calls.Go(func() {
+			for at := range 200 {
+				m.nodes(t.Context(), &pb.NodeFields{PodCidrs: true}, &pb.NodeRef{Name: "a", Uid: "a", SystemUuid: fmt.Sprint(at)})
+				if nodes := m.backends(t.Context(), set); len(nodes) != 1 || nodes[0].UID != "a" {
+					t.Error(nodes)
+				}
+			}
+		})
+	}
+	calls.Wait()
 }

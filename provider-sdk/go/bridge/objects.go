@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -229,9 +230,7 @@ func ingressOf(status *v1.LoadBalancerStatus) []*pb.LoadBalancerIngress {
 // copied returns a copy that a provider may write to; never nil, since some providers do.
 func copied(from map[string]string) map[string]string {
 	out := make(map[string]string, len(from))
-	for key, value := range from {
-		out[key] = value
-	}
+	maps.Copy(out, from)
 	return out
 }
 

@@ -106,10 +106,8 @@ func (r *reads) leave(key string, mine *reading) bool {
 func (r *reads) giveUp(mine *reading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	select {
-	case <-mine.ended:
+	if isClosed(mine.ended) {
 		return
-	default:
 	}
 	mine.hangs = true
 	r.hanging++

@@ -23,14 +23,13 @@ type namedSet struct {
 
 // backends returns the nodes of a backend set. The slice is the caller's own; the nodes are shared, like an informer's.
 func (m *mirror) backends(ctx context.Context, set *pb.BackendSet) []*v1.Node {
-	if set.GetDigest() == "" {
-		return m.nodes(ctx, m.wants.GetBackend(), set.GetNodes()...)
-	}
 	m.mu.Lock()
 	found := m.set(set, time.Now())
+	// Another call may change the set's own ones meanwhile.
+	known, version := slices.Clone(found.known), found.version
 	m.mu.Unlock()
-	m.informed.wait(ctx, found.version)
-	return m.nodesOf(found.known)
+	m.informed.wait(ctx, version)
+	return m.nodesOf(known, m.wants.GetBackend())
 }
 
 // set returns a backend set that is already converted, or converts it. The caller holds the lock.

@@ -175,9 +175,11 @@ func (w *works) enter(ctx context.Context, key, wish string, leave func(), mutat
 	return one, true
 }
 
-func (w *work) hasEnded() bool {
+func (w *work) hasEnded() bool { return isClosed(w.ended) }
+
+func isClosed(channel <-chan struct{}) bool {
 	select {
-	case <-w.ended:
+	case <-channel:
 		return true
 	default:
 		return false
