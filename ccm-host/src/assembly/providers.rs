@@ -129,3 +129,26 @@ async fn connected(provider: &Arc<dyn Provider>) {
     // The sender lives in the provider, which outlives this call.
     let _ = status.wait_for(|status| !status.is_away()).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ccm_cloud::fake::FakeProvider;
+
+    #[test]
+    fn a_process_is_ready_once_it_has_met_all_providers_and_while_one_answers() {
+        let fakes = ["a", "b"].map(FakeProvider::new);
+        let all = Providers::new(fakes.iter().map(|fake| Arc::clone(fake) as Arc<dyn Provider>).collect());
+        let ready = || all.all().iter().map(|provider| is_met(provider, &all).is_ok()).collect::<Vec<_>>();
+        let leaves = |fake: &FakeProvider| fake.set_status(ProviderStatus::Disconnected("gone".to_owned()));
+        assert_eq!(ready(), [true, true]);
+        leaves(&fakes[1]);
+        assert_eq!(ready(), [true, true], "only its own objects wait");
+        fakes[1].forget_info();
+        assert_eq!(ready(), [true, false], "never met");
+        leaves(&fakes[0]);
+        assert_eq!(ready(), [false, false], "none answers");
+        fakes[0].set_status(ProviderStatus::Frozen("lied".to_owned()));
+        assert_eq!(ready(), [true, false], "a frozen one answers");
+    }
+}

@@ -19,20 +19,11 @@ use ccm_reconcile::{
     stage::{self, Stage},
 };
 
-/// Enough for everything that has no delay.
-const MOMENT: Duration = Duration::from_millis(100);
-
+#[derive(derive_more::Deref)]
 struct Scene {
+    #[deref]
     stage: Stage,
     fakes: Vec<Arc<FakeProvider>>,
-}
-
-impl std::ops::Deref for Scene {
-    type Target = Stage;
-
-    fn deref(&self) -> &Stage {
-        &self.stage
-    }
 }
 
 impl Scene {
@@ -48,7 +39,7 @@ impl Scene {
         }
         fakes[0].set_volume("disk", volume(VolumeState::Present, &[(ZONE, "a"), (REGION, "r")]));
         let stage = Stage::set(&REGISTRATION, NodeServer::new([]), &fakes, stage::settings()).await.run();
-        sleep(MOMENT).await;
+        stage.rest().await;
         Self { stage, fakes }
     }
 
@@ -60,7 +51,7 @@ impl Scene {
             "apiVersion": "v1", "kind": "PersistentVolume",
             "metadata": {"name": name, "labels": labels}, "spec": spec,
         }));
-        sleep(MOMENT).await;
+        self.rest().await;
     }
 
     fn part(&self, name: &str, pointer: &str) -> Value {
@@ -158,7 +149,7 @@ async fn each_provider_is_asked_and_one_that_connects_is_asked_about_all() {
     scene.fakes[1].set_volume("other", volume(VolumeState::Present, &[(ZONE, "z")]));
     scene.fakes[1].change_info(|info| info.volumes = true);
     scene.fakes[1].request_sweep();
-    sleep(MOMENT).await;
+    scene.rest().await;
     assert_eq!(scene.part("pv", "/metadata/labels"), json!({ ZONE: "z" }));
     assert_eq!(scene.reasons(), ["VolumeLabelled"]);
     scene.stop().await;

@@ -19,6 +19,8 @@ use serde::{Deserialize, Serialize};
 
 pub use clean::{Left, clean};
 
+use crate::scenario::hooks::{HOOKS, undoing};
+
 /// An object that must be deleted again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -76,6 +78,12 @@ impl Entry {
             cluster_name: cluster.name.clone(),
             destination: destination.to_owned(),
         }
+    }
+
+    /// Whether it stands for a disturbance of the cloud, which its hook ends.
+    fn is_disturbance(&self) -> bool {
+        let Self::Hook { hook, .. } = self else { return false };
+        HOOKS.iter().any(|other| undoing(other.name) == Some(hook))
     }
 
     /// A short description.

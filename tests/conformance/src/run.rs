@@ -242,6 +242,7 @@ async fn try_case(
         (verdict, _) => verdict,
     };
     let left = session.end_case(since, matches!(verdict, Verdict::Pass)).await;
+    let is_disturbed = left.iter().any(|left| left.is_disturbance);
     let refused = left.into_iter().find(|left| left.refused);
     let verdict = match (verdict, refused) {
         (Verdict::Pass, Some(left)) => Verdict::Fail {
@@ -250,7 +251,9 @@ async fn try_case(
         },
         (verdict, _) => verdict,
     };
-    if interrupted.is_none() && matches!(verdict, Verdict::Fail { .. }) && !answers(session).await {
+    if interrupted.is_none() && is_disturbed {
+        interrupted = Some(EarlyEnd::Disturbed { since: case.id });
+    } else if interrupted.is_none() && matches!(verdict, Verdict::Fail { .. }) && !answers(session).await {
         interrupted = Some(EarlyEnd::Silence { since: case.id });
     }
     (verdict, interrupted)

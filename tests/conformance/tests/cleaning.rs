@@ -126,3 +126,32 @@ async fn the_bench_measures_and_leaves_nothing() {
     assert!(rows.len() >= 9 && rows.iter().all(|row| row["failed"] == 0 && row["calls"] == 5), "{rows:?}");
     assert_eq!(mock.admin.balancers().await.unwrap(), []);
 }
+
+/// Runs these cases with a hook that fails.
+async fn run_with_broken(mock: &Mock, hook: &str, cases: &str) -> (Option<i32>, String) {
+    let whole = std::fs::read_to_string(scenario()).unwrap();
+    let block = format!("  {hook}: |\n");
+    let broken = whole.replace(&block, &format!("{block}    exit 7\n"));
+    let path = mock.folder.path().join("broken.yaml");
+    std::fs::write(&path, broken).unwrap();
+    let mut suite = mock.suite(&["run", "--endpoint", &mock.endpoint(), "--filter", cases, "--scenario"]);
+    let output = suite.arg(path).output().await.unwrap();
+    (output.status.code(), told(&output))
+}
+
+#[tokio::test]
+async fn what_is_left_behind_is_not_conformant() {
+    let mock = Mock::start(&[]).await;
+    let (code, told) = run_with_broken(&mock, "terminate-instance", "INST-01").await;
+    assert!(told.contains("pass INST-01") && told.contains("left behind: hook terminate-instance"), "{told}");
+    assert_eq!(code, Some(4), "{told}");
+}
+
+#[tokio::test]
+async fn a_cloud_that_stays_disturbed_ends_the_run() {
+    let mock = Mock::start(&[]).await;
+    let (code, told) = run_with_broken(&mock, "restore-cloud", "TRBL-01,VOL-01").await;
+    let why = "the cloud is still disturbed since TRBL-01: the hook failed that ends it";
+    assert!(told.contains("not-run VOL-01") && told.contains(why), "{told}");
+    assert_eq!(code, Some(4), "{told}");
+}

@@ -20,15 +20,8 @@ mod shadow;
 
 const PERIOD: Duration = Duration::from_secs(300);
 
+#[derive(derive_more::Deref)]
 struct Scene(Stage);
-
-impl std::ops::Deref for Scene {
-    type Target = Stage;
-
-    fn deref(&self) -> &Stage {
-        &self.0
-    }
-}
 
 impl Scene {
     async fn start(nodes: impl IntoIterator<Item = Node>, prepare: impl FnOnce(&FakeProvider)) -> Self {

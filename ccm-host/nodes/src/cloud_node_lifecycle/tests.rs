@@ -30,17 +30,9 @@ mod taints;
 mod waking;
 
 const PERIOD: Duration = Duration::from_secs(5);
-const MOMENT: Duration = Duration::from_millis(100);
 
+#[derive(derive_more::Deref)]
 struct Scene(Stage);
-
-impl std::ops::Deref for Scene {
-    type Target = Stage;
-
-    fn deref(&self) -> &Stage {
-        &self.0
-    }
-}
 
 fn settings() -> Settings {
     stage::settings().lifecycle
@@ -71,7 +63,7 @@ impl Scene {
         let fakes: Vec<_> = [fake].into_iter().chain(others).collect();
         let settings = ccm_reconcile::Settings { lifecycle: settings, ..stage::settings() };
         let scene = Self(Stage::set(&REGISTRATION, server, &fakes, settings).await.run());
-        sleep(MOMENT).await;
+        scene.rest().await;
         scene
     }
 

@@ -19,18 +19,8 @@ use ccm_reconcile::{
 };
 use forge::{Forge, request};
 
-/// Enough for everything that has no delay.
-const MOMENT: Duration = Duration::from_millis(100);
-
+#[derive(derive_more::Deref)]
 struct Scene(Stage);
-
-impl std::ops::Deref for Scene {
-    type Target = Stage;
-
-    fn deref(&self) -> &Stage {
-        &self.0
-    }
-}
 
 fn registered(name: &str) -> Node {
     node(name).with_provider_id(&format!("fake://{name}"))
@@ -52,7 +42,7 @@ impl Scene {
         settings.kubelet_serving.kubelet_serving_csr_policy = policy;
         let server = NodeServer::new(nodes.iter().cloned());
         let scene = Self(Stage::set(&REGISTRATION, server, &[fake], settings).await.run());
-        sleep(MOMENT).await;
+        scene.rest().await;
         scene
     }
 
@@ -77,7 +67,7 @@ impl Scene {
     /// The request, and then a moment for the controller.
     async fn asked(&self, node: &str, forge: &Forge) {
         self.ask(node, forge);
-        sleep(MOMENT).await;
+        self.rest().await;
     }
 
     fn forget(&self, name: &str) {
@@ -165,7 +155,7 @@ async fn a_request_waits_for_its_node() {
     assert_eq!(scene.fake.calls().len(), 0, "the cloud is not asked before");
 
     scene.server.edit("a", |node| node["spec"] = json!({"providerID": "fake://a"}));
-    sleep(MOMENT).await;
+    scene.rest().await;
     assert!(scene.is_approved("csr-a"), "at once");
     assert_eq!(scene.reports("NodeUninitialized").as_deref(), Some("0"));
     assert_eq!(scene.reasons(), ["KubeletServingCertificateApproved"]);
@@ -214,7 +204,7 @@ async fn a_decision_is_only_for_what_was_looked_at() {
     assert!(scene.is_undecided("csr-a"), "replaced while the cloud was asked");
 
     scene.ask_as("denied", "a", &good("a"));
-    sleep(MOMENT).await;
+    scene.rest().await;
     scene.edit("denied", |object| {
         object["status"] = json!({"conditions": [{"type": "Denied", "status": "True", "reason": "ByHand"}]});
     });
@@ -222,7 +212,7 @@ async fn a_decision_is_only_for_what_was_looked_at() {
     assert_eq!(scene.decision("denied"), [("Denied".to_owned(), "ByHand".to_owned())]);
 
     scene.ask_as("labelled", "a", &good("a"));
-    sleep(MOMENT).await;
+    scene.rest().await;
     scene.edit("labelled", |object| object["metadata"]["labels"] = json!({"seen": "yes"}));
     sleep(Duration::from_secs(60)).await;
     assert!(scene.is_approved("labelled"), "looked at again");
@@ -295,7 +285,7 @@ async fn nothing_is_kept_of_a_request_that_is_gone() {
     scene.asked("a", &good("a")).await;
     assert_eq!(scene.reports("NoNode").as_deref(), Some("1"));
     scene.forget("csr-a");
-    sleep(MOMENT).await;
+    scene.rest().await;
     assert_eq!(scene.reports("NoNode").as_deref(), Some("0"));
     scene.stop().await;
 }
@@ -385,7 +375,7 @@ async fn a_provider_that_reads_the_node_is_believed_only_if_the_flag_says_so() {
         settings.kubelet_serving.kubelet_serving_csr_trust_node_readers = trusted;
         let server = NodeServer::new([registered("a")]);
         let scene = Scene(Stage::set(&REGISTRATION, server, &[fake], settings).await.run());
-        sleep(MOMENT).await;
+        scene.rest().await;
         scene.asked("a", &good("a")).await;
         assert_eq!(scene.is_approved("csr-a"), trusted);
         let told =
@@ -405,12 +395,12 @@ async fn a_node_that_changes_all_the_time_has_the_cloud_asked_now_and_then() {
     };
     questions();
     // An open request is looked at by itself, too.
-    sleep(MOMENT * 600).await;
+    sleep(Duration::from_secs(60)).await;
     let by_itself = questions();
     for number in 0..600 {
         let address = json!([{"type": "InternalIP", "address": format!("192.0.2.{}", number % 200)}]);
         scene.server.edit("n", |node| node["status"]["addresses"] = address);
-        sleep(MOMENT).await;
+        scene.rest().await;
     }
     let asked = questions();
     assert!(asked < by_itself + 40, "{asked} in a minute, and {by_itself} without a change");
@@ -427,7 +417,7 @@ async fn a_provider_that_hangs_leaves_the_others_their_places() {
     let stuck = good("s");
     (0..<Controller as shell::Controller>::AT_ONCE)
         .for_each(|index| scene.ask_as(&format!("stuck-{index}"), "s", &stuck));
-    sleep(MOMENT).await;
+    scene.rest().await;
     scene.asked("n", &good("n")).await;
     assert!(scene.is_approved("csr-n"));
     scene.stop().await;

@@ -17,18 +17,8 @@ use ccm_reconcile::{
     stage::{self, Stage},
 };
 
-/// Enough for everything that has no delay.
-const MOMENT: Duration = Duration::from_millis(100);
-
+#[derive(derive_more::Deref)]
 struct Scene(Stage);
-
-impl std::ops::Deref for Scene {
-    type Target = Stage;
-
-    fn deref(&self) -> &Stage {
-        &self.0
-    }
-}
 
 /// Ranges written as `cluster>mask`.
 fn ranges(texts: &[&str]) -> Allocation {
@@ -67,12 +57,8 @@ impl Scene {
         let scene = Self(Stage::set(&REGISTRATION, server, &[FakeProvider::new("fake")], settings).await);
         prepare(&scene);
         let scene = Self(scene.0.run());
-        sleep(MOMENT).await;
+        scene.rest().await;
         scene
-    }
-
-    async fn moment(&self) {
-        sleep(MOMENT).await;
     }
 
     /// `spec.podCIDRs` in the apiserver.

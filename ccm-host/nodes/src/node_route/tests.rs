@@ -23,15 +23,8 @@ use ccm_reconcile::{
 
 const PERIOD: Duration = Duration::from_secs(300);
 
+#[derive(derive_more::Deref)]
 struct Scene(Stage);
-
-impl std::ops::Deref for Scene {
-    type Target = Stage;
-
-    fn deref(&self) -> &Stage {
-        &self.0
-    }
-}
 
 /// The routes of pods in these networks are ours.
 fn settings() -> ccm_reconcile::Settings {

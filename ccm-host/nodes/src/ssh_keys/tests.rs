@@ -15,17 +15,9 @@ use ccm_reconcile::{
 
 const FIRST: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFsqWU4wHkw8EpgHE22FO+8zVScAca1APXoeDxK/VjGe";
 const SECOND: &str = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBCTXfUW91eBuJDQ0y+ZAvrHK+g5PfBPPuEcHo+kUkWMH/t3OiHGI0BWgFZ0WBhAkoiSU3jP++UzCZfIcV5359n8=";
-const MOMENT: Duration = Duration::from_millis(100);
 
+#[derive(derive_more::Deref)]
 struct Scene(Stage);
-
-impl std::ops::Deref for Scene {
-    type Target = Stage;
-
-    fn deref(&self) -> &Stage {
-        &self.0
-    }
-}
 
 impl Scene {
     async fn start(value: &str, prepare: impl FnOnce(&FakeProvider)) -> Self {
@@ -41,7 +33,7 @@ impl Scene {
         let mut settings = stage::settings();
         settings.ssh_keys.ssh_keys_secret.0 = Some(ObjectKey::new("kube-system", "ssh-keys"));
         let scene = Self(Stage::set(&REGISTRATION, server, providers, settings).await.run());
-        sleep(MOMENT).await;
+        scene.rest().await;
         scene
     }
 

@@ -35,6 +35,8 @@ pub struct Left {
     pub why: String,
     /// The provider refused to delete it, for longer than anything temporary takes.
     pub refused: bool,
+    /// It is no object: the cloud is still as a hook disturbed it.
+    pub is_disturbance: bool,
 }
 
 /// Why something is not deleted.
@@ -70,7 +72,7 @@ pub async fn clean(
             };
             let gone = || ledger.borrow_mut().gone(*number).map_err(|error| format!("{error:#}").into());
             let Why { words, refused } = done.and_then(|()| gone()).err()?;
-            Some(Left { what: entry.words(), why: words, refused })
+            Some(Left { what: entry.words(), why: words, refused, is_disturbance: entry.is_disturbance() })
         });
         left.extend(join_all(all).await.into_iter().flatten());
     }

@@ -40,7 +40,7 @@ fn opening(report: &Report) -> &'static str {
         Conformance::Conformant => "It keeps the contract, as far as was tried.",
         Conformance::NotConformant => "It breaks the contract and must not be used before that is mended.",
         Conformance::Incomplete => {
-            "Nothing was seen that breaks the contract, but too little was seen to say that it keeps it."
+            "Nothing was seen that breaks the contract, but too little was seen to say that it keeps it, or something was left behind."
         }
     }
 }

@@ -64,6 +64,12 @@ pub enum EarlyEnd {
         /// The case after which it stopped answering.
         since: &'static str,
     },
+    /// What the provider does from then on is the cloud's doing.
+    #[error("the cloud is still disturbed since {since}: the hook failed that ends it")]
+    Disturbed {
+        /// The case after which it stayed so.
+        since: &'static str,
+    },
     /// `--fail-fast`.
     #[error("a case failed before, and --fail-fast was given")]
     FirstFailure,
@@ -83,7 +89,7 @@ pub enum Conformance {
     Conformant,
     /// A case failed, whatever its level.
     NotConformant,
-    /// No case failed, but core cases were not run.
+    /// No case failed, but core cases were not run, or something was left behind.
     Incomplete,
 }
 
@@ -131,7 +137,10 @@ pub struct ProfileReport {
 impl Report {
     /// The verdict of the run.
     pub fn conformance(&self) -> Conformance {
-        Conformance::of(self.cases.iter())
+        match Conformance::of(self.cases.iter()) {
+            Conformance::Conformant if !self.left.is_empty() => Conformance::Incomplete,
+            verdict => verdict,
+        }
     }
 
     /// The verdict in words, which name the filter: what was not chosen has not been shown.

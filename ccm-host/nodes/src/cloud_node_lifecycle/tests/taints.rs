@@ -110,7 +110,7 @@ async fn nothing_is_asked_before_the_cache_is_filled() {
     sleep(PERIOD * 10).await;
     assert_eq!(fake.take_calls(), []);
     stage.fill().await;
-    sleep(MOMENT).await;
+    stage.rest().await;
     assert_eq!(fake.take_calls().len(), 1, "the first pass begins with the first whole list");
     stage.stop().await;
 }

@@ -145,7 +145,7 @@ async fn a_node_of_nobody_becomes_somebodys() {
     allotted(&scene.fake, "denied", &["10.128.1.0/24"]);
     scene.fake.change_info(|info| info.provider_id_prefixes = vec!["other://".to_owned()]);
     scene.fake.request_sweep();
-    scene.moment().await;
+    scene.rest().await;
     assert_eq!(scene.cidrs("denied"), json!(["10.128.1.0/24"]));
     assert_eq!(scene.cidrs("foreign"), json!(["10.128.2.0/24"]));
     scene.stop().await;

@@ -46,7 +46,7 @@ async fn everybody_is_known_before_anything_is_given() {
     assert_eq!(scene.server.take_lines(), ["PATCH new"]);
     assert_eq!(scene.cidrs("new"), json!(["10.10.1.0/24"]));
     scene.server.put(&node("newer"));
-    scene.moment().await;
+    scene.rest().await;
     assert_eq!(scene.cidrs("newer"), json!(["10.10.3.0/24"]));
     assert_eq!(scene.cidrs("gone-soon"), Value::Null);
     scene.stop().await;
@@ -66,7 +66,7 @@ async fn a_node_that_waits_gets_what_another_leaves() {
     assert_eq!(scene.server.take_lines(), [""; 0], "nothing is written in vain");
     assert_eq!(scene.reasons(), [""; 0]);
     scene.server.delete("a");
-    scene.moment().await;
+    scene.rest().await;
     assert_eq!(scene.cidrs("b"), json!(["10.10.0.0/24"]));
     assert!(scene.problems("Exhausted", 0));
     scene.stop().await;
@@ -92,7 +92,7 @@ async fn a_wrong_cidr_is_told_on_its_node_and_the_others_are_served() {
         assert!(scene.problems(kind, 1), "{kind}");
     }
     scene.server.delete("out");
-    scene.moment().await;
+    scene.rest().await;
     assert!(scene.problems("OutOfRange", 0));
     scene.stop().await;
 }
@@ -105,11 +105,11 @@ async fn a_shared_block_is_told_on_both_nodes_and_stays_taken() {
     assert_eq!(scene.reasons(), ["PodCIDRConflict"; 2]);
     assert!(scene.problems("Shared", 2));
     scene.server.delete("a");
-    scene.moment().await;
+    scene.rest().await;
     assert!(scene.problems("Shared", 0));
     scene.server.put(&node("c"));
     scene.server.put(&node("d"));
-    scene.moment().await;
+    scene.rest().await;
     let given = [scene.cidrs("c"), scene.cidrs("d")];
     assert!(given.contains(&json!(["10.10.1.0/24"])) && given.contains(&Value::Null), "{given:?}");
     scene.stop().await;
@@ -134,12 +134,12 @@ async fn a_restart_behind_an_apiserver_that_lags_gives_no_block_twice() {
     let server = first.server.clone();
     server.lag();
     server.put(&node("a"));
-    first.moment().await;
+    first.rest().await;
     assert_eq!(first.cidrs("a"), json!(["10.10.0.0/24"]));
     first.stop().await;
     let second = Scene::start_on(server, ranges(&["10.10.0.0/16>24"]), "", |_| {}).await;
     second.server.put(&node("b"));
-    second.moment().await;
+    second.rest().await;
     assert_eq!(second.cidrs("b"), json!(["10.10.1.0/24"]));
     second.stop().await;
 }
@@ -164,11 +164,11 @@ async fn a_missed_deletion_frees_its_block() {
     let scene = Scene::start(ranges(&["10.10.0.0/24>24"]), nodes).await;
     scene.server.hold_watches();
     scene.server.delete("a");
-    scene.moment().await;
+    scene.rest().await;
     assert_eq!(scene.cidrs("b"), Value::Null);
     // More fields are wanted, so everything is listed again.
     scene.parts.nodes.set_keep("fake", &Keep { labels: KeySet::all(), annotations: KeySet::default() });
-    scene.moment().await;
+    scene.rest().await;
     assert_eq!(scene.cidrs("b"), json!(["10.10.0.0/24"]));
     scene.stop().await;
 }
@@ -178,11 +178,11 @@ async fn a_missed_deletion_frees_its_block() {
 async fn a_node_recreated_under_its_name_gets_a_block_of_its_own() {
     let scene = Scene::start(ranges(&["10.10.0.0/23>24"]), [node("a")]).await;
     scene.server.put(&node("a").uid("newer"));
-    scene.moment().await;
+    scene.rest().await;
     assert_eq!(scene.cidrs("a"), json!(["10.10.1.0/24"]));
     assert!(scene.has_metric(r#"node_ipam_controller_cidrset_usage_cidrs{clusterCIDR="10.10.0.0/23"} 0.5"#));
     scene.server.delete("a");
-    scene.moment().await;
+    scene.rest().await;
     assert!(scene.has_metric(r#"node_ipam_controller_cidrset_usage_cidrs{clusterCIDR="10.10.0.0/23"} 0.0"#));
     scene.stop().await;
 }

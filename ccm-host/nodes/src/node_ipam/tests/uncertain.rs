@@ -19,7 +19,7 @@ async fn a_write_whose_answer_is_lost_is_read_back() {
     assert_eq!(scene.reasons(), [""; 0], "nothing is left to do");
     scene.server.release_all();
     scene.server.put(&node("b"));
-    scene.moment().await;
+    scene.rest().await;
     assert_eq!(scene.cidrs("b"), json!(["10.10.1.0/24"]));
     scene.stop().await;
 }
@@ -65,14 +65,14 @@ async fn what_somebody_else_assigned_is_taken_over() {
         node["spec"] = json!({"podCIDR": "10.10.1.0/24", "podCIDRs": ["10.10.1.0/24"]});
     });
     scene.server.release(1);
-    scene.moment().await;
+    scene.rest().await;
     assert_eq!(scene.server.take_lines(), ["PATCH a", "GET a"]);
     assert_eq!(scene.cidrs("a"), json!(["10.10.1.0/24"]));
     assert_eq!(scene.reasons(), [""; 0]);
     assert!(scene.has_metric(r#"node_ipam_controller_cidrset_usage_cidrs{clusterCIDR="10.10.0.0/23"} 0.5"#));
     scene.server.release_all();
     scene.server.put(&node("b"));
-    scene.moment().await;
+    scene.rest().await;
     assert_eq!(scene.cidrs("b"), json!(["10.10.0.0/24"]), "what was proposed in vain is free");
     scene.stop().await;
 }
@@ -103,10 +103,10 @@ async fn a_node_that_goes_meanwhile_leaks_nothing() {
     scene.server.put(&node("a"));
     scene.server.delete("a");
     scene.server.release(1);
-    scene.moment().await;
+    scene.rest().await;
     assert_eq!(scene.server.take_lines(), ["PATCH a"]);
     scene.server.release_all();
-    scene.moment().await;
+    scene.rest().await;
     assert_eq!(scene.reasons(), [""; 0]);
     assert!(scene.has_metric(r#"node_ipam_controller_cidrset_usage_cidrs{clusterCIDR="10.10.0.0/16"} 0.0"#));
     scene.stop().await;
