@@ -188,14 +188,19 @@ fn start_events(
     let (last, shadow) = (events.clone(), process.settings().shadow.shadow);
     process.spawn_support("events", |stop| async move {
         let writing = CancellationToken::new();
-        let writer = match shadow {
-            true => tokio::spawn(writer.write_none(writing.clone())),
-            false => tokio::spawn(writer.run(writing.clone())),
+        let writes = async {
+            match shadow {
+                true => writer.write_none(writing.clone()).await,
+                false => writer.run(writing.clone()).await,
+            }
         };
-        stop.cancelled().await;
-        last.flush(LAST_EVENTS).await;
-        writing.cancel();
-        writer.await.context("the writer of events panicked")
+        let ends = async {
+            stop.cancelled().await;
+            last.flush(LAST_EVENTS).await;
+            writing.cancel();
+        };
+        tokio::join!(writes, ends);
+        Ok(())
     });
     events
 }

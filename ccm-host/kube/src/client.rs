@@ -33,6 +33,7 @@ use kube::{
     Client, Config,
     client::{Body, ConfigExt},
     config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster},
+    core::{Status, response::reason},
 };
 use rustls_pki_types::ServerName;
 use tower::{
@@ -243,6 +244,11 @@ fn connection(config: &Config, silence: Duration) -> Result<Http, ClientError> {
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .build(connector(config)?))
+}
+
+/// Whether the apiserver says that there is no such object. The 404 of a proxy before it says nothing of the kind.
+pub(crate) fn is_absent(answer: &Status) -> bool {
+    answer.reason == reason::NOT_FOUND
 }
 
 fn is_watch(uri: &Uri) -> bool {

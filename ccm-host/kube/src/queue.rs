@@ -271,14 +271,10 @@ impl Outcome {
 /// A run that panics is logged and retried like a failed one; no key is lost. When cancelled, it hands out no more
 /// keys, shuts the queue down and waits for the runs in flight. The caller bounds that wait; dropping the future aborts
 /// the runs.
-pub async fn run<K, H, F>(
-    queue: WorkQueue<K>,
-    max_in_flight: usize,
-    cancel: CancellationToken,
-    mut handler: H,
-) where
+pub async fn run<K, H, F>(queue: WorkQueue<K>, max_in_flight: usize, cancel: CancellationToken, handler: H)
+where
     K: Key,
-    H: FnMut(K) -> F,
+    H: Fn(K) -> F,
     F: Future<Output = Outcome> + Send + 'static,
 {
     let mut runs = ActiveRuns { queue, tasks: JoinSet::new(), keys: HashMap::new() };

@@ -29,8 +29,9 @@ pub mod shell;
 #[cfg(any(test, feature = "testing"))]
 pub mod stage;
 pub mod taint;
+mod turns;
 
-use std::{collections::HashMap, fmt::Display, future::pending, sync::Arc, time::Duration};
+use std::{fmt::Display, future::pending, sync::Arc, time::Duration};
 
 use cloudprovider_proto::v1alpha1::RetryClass;
 use futures::{
@@ -39,7 +40,7 @@ use futures::{
 };
 use prometheus_client::encoding::EncodeLabelSet;
 use tokio::{
-    sync::{Semaphore, watch},
+    sync::watch,
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
@@ -59,6 +60,7 @@ pub use registration::{Kept, Registration, Serves};
 pub use report::{Report, ReportMetrics, Reports};
 pub use settings::Settings;
 pub use shell::Parts;
+use turns::Turns;
 
 /// Runs a controller until the token is cancelled and its last key is done.
 pub type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
@@ -93,9 +95,6 @@ pub trait Reconciler: Send + Sync + 'static {
     fn reconcile(&self, key: &Self::Key) -> impl Future<Output = Outcome> + Send;
 }
 
-/// Delay before a key is tried again when its provider has no place left for it.
-const NEXT_TURN: Duration = Duration::from_secs(1);
-
 /// Runs the controller until cancelled. Cancelling aborts calls and writes in flight; nothing is written afterwards.
 pub fn run<R: Reconciler>(controller: Arc<R>) -> Run {
     Box::new(|cancel| work(controller, cancel).boxed())
@@ -105,18 +104,12 @@ async fn work<R: Reconciler>(controller: Arc<R>, cancel: CancellationToken) {
     if until_cancelled(&cancel, controller.begin()).await.is_none() {
         return;
     }
-    let part = R::AT_ONCE / controller.providers().all().len().max(1);
-    let mut places = HashMap::new();
+    let turns = Turns::new(controller.queue().clone(), R::AT_ONCE, controller.providers().all().len());
     let reconciled = queue::run(controller.queue().clone(), R::AT_ONCE, cancel.clone(), |key| {
         let (controller, cancel) = (Arc::clone(&controller), cancel.clone());
-        let of_provider = controller.provider_of(&key).map(|provider| {
-            let name = provider.name().to_owned();
-            Arc::clone(places.entry(name).or_insert_with(|| Arc::new(Semaphore::new(part))))
-        });
+        let place = turns.take(controller.provider_of(&key).as_ref().map(|provider| provider.name()), &key);
         async move {
-            let Ok(_place) = of_provider.map(Semaphore::try_acquire_owned).transpose() else {
-                return Outcome::RetryAfter(NEXT_TURN);
-            };
+            let Some(_place) = place else { return Outcome::Parked };
             until_cancelled(&cancel, controller.reconcile(&key)).await.unwrap_or(Outcome::Done)
         }
     });

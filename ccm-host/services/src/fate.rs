@@ -70,6 +70,10 @@ pub(super) struct Setting<'a> {
     pub(super) owner: &'a Owner,
     /// The balancer of the same Service at its owner, if that is another provider.
     pub(super) at_owner: Option<&'a Row>,
+    /// The owner can be asked.
+    pub(super) owner_answers: bool,
+    /// The Service certainly has, or had, its balancer at another provider.
+    pub(super) had_elsewhere: bool,
     /// Remove what two sweeps found without a Service.
     pub(super) delete_orphans: bool,
 }
@@ -108,18 +112,20 @@ fn of_service(row: &Row, service: &Service, setting: &Setting<'_>) -> Fate {
             let is_ours = is_load_balancer(service) && is_handed_over;
             if is_ours || is_cleaned_up { Fate::Remove(Why::Handover) } else { Fate::Keep }
         }
+        // For what only a list says, which may be wrong, and which its provider may never delete, nobody waits.
+        _ if !wants_one && setting.had_elsewhere && !is_proven(row, service) => Fate::Remove(Why::LeftBehind),
         _ if !wants_one => Fate::Remove(Why::Unwanted),
-        Owner::Ours(name) if **name != *row.at.provider => elsewhere(row, service, setting.at_owner),
+        Owner::Ours(name) if **name != *row.at.provider => elsewhere(row, service, setting),
         Owner::Ours(_) | Owner::Misnamed { .. } | Owner::Undecided(_) => Fate::Keep,
     }
 }
 
 /// At a provider that does not own the Service.
-fn elsewhere(row: &Row, service: &Service, at_owner: Option<&Row>) -> Fate {
+fn elsewhere(row: &Row, service: &Service, setting: &Setting<'_>) -> Fate {
     if !row.is_present() {
         return Fate::Drop;
     }
-    let is_named = service.annotations.get(PROVIDER_ANNOTATION).is_some();
+    let (is_named, at_owner) = (service.annotations.get(PROVIDER_ANNOTATION).is_some(), setting.at_owner);
     let here = row.status.ingress.as_deref().unwrap_or_default();
     match at_owner.filter(|at_owner| at_owner.is_present()) {
         // Two providers of one cloud see the same balancer, as while one replaces the other.
@@ -129,18 +135,24 @@ fn elsewhere(row: &Row, service: &Service, at_owner: Option<&Row>) -> Fate {
         Some(at_owner) if is_served(at_owner) && is_another(here, &service.ingress) => {
             Fate::Remove(Why::LeftBehind)
         }
-        at_owner if (at_owner.is_none() || is_named) && was_had(row, service) => Fate::Remove(Why::Moved),
+        // Until its new provider can make another one, it has this one.
+        at_owner if setting.owner_answers && (at_owner.is_none() || is_named) && was_had(row, service) => {
+            Fate::Remove(Why::Moved)
+        }
         _ => Fate::Keep,
     }
 }
 
 /// Whether the Service had this balancer, as more than the list of a provider says that does not own the Service. On that
 /// word alone, nothing is taken from the Service, and it waits for nothing.
-fn was_had(row: &Row, service: &Service) -> bool {
+pub(super) fn was_had(row: &Row, service: &Service) -> bool {
     let here = row.status.ingress.as_deref().unwrap_or_default();
-    row.was_asked_for()
-        || here.iter().any(|entry| is_among(&service.ingress, entry))
-        || Record::of(service).is_some_and(|record| *record.provider == *row.at.provider)
+    here.iter().any(|entry| is_among(&service.ingress, entry)) || is_proven(row, service)
+}
+
+/// The same without what is published, which anybody can read and list.
+pub(super) fn is_proven(row: &Row, service: &Service) -> bool {
+    row.was_asked_for || Record::of(service).is_some_and(|record| *record.provider == *row.at.provider)
 }
 
 fn is_served(row: &Row) -> bool {

@@ -9,14 +9,16 @@ use tokio::time::Instant;
 
 use super::{
     Controller,
-    fate::{Fate, Setting, Why, fate, is_among},
+    fate::{Fate, Setting, Why, fate, is_among, is_proven, was_had},
     plan::{CallsAllowed, Others, Owner, View, Wanted},
     record::Record,
     row::{Known, Row, RowKey},
     service::{has_finalizer, ip_mode, is_load_balancer},
     status::Status,
 };
-use ccm_cloud::{BackendSet, Family, PROVIDER_ANNOTATION, Provider, ProviderStatus, ServiceOwner};
+use ccm_cloud::{
+    BackendSet, Family, PROVIDER_ANNOTATION, Provider, ProviderInfo, ProviderStatus, ServiceOwner,
+};
 use ccm_kube::service::{ObjectKey, Service, source_ranges};
 
 /// What is known about a name.
@@ -96,17 +98,31 @@ impl Controller {
             None => Vec::new(),
         };
         let owner = service.as_deref().map_or(Owner::Others, |service| self.owner(service, &own).0);
-        let at_owner = match &owner {
-            Owner::Ours(name) => own.iter().find(|row| *row.at.provider == **name),
+        let owners_name = match &owner {
+            Owner::Ours(name) => Some(name.as_str()),
             Owner::Others | Owner::Misnamed { .. } | Owner::Undecided(_) => None,
         };
-        let setting = Setting {
-            service: service.as_deref(),
-            owner: &owner,
-            at_owner: at_owner.map(Arc::as_ref),
-            delete_orphans: self.parts.settings.services.delete_orphaned_load_balancers,
+        let at_owner = own.iter().find(|row| Some(&*row.at.provider) == owners_name);
+        let answers = |owner: &Arc<dyn Provider>| !matches!(standing(owner.as_ref()), CallsAllowed::Away(_));
+        let owner_answers =
+            owners_name.and_then(|name| self.parts.providers.by_name(name)).is_some_and(answers);
+        let was_there = |row: &&Arc<Row>| {
+            let is_certain = service.as_deref().is_some_and(|service| is_proven(row, service));
+            row.is_removed() || row.is_present() && is_certain
         };
-        let rows = rows.into_iter().map(|row| (Arc::clone(&row), fate(&row, &setting))).collect();
+        let had_by: Vec<_> = own.iter().filter(was_there).collect();
+        let fate_of = |row: &Row| {
+            let setting = Setting {
+                service: service.as_deref(),
+                owner: &owner,
+                at_owner: at_owner.map(Arc::as_ref),
+                owner_answers,
+                had_elsewhere: had_by.iter().any(|other| other.at != row.at),
+                delete_orphans: self.parts.settings.services.delete_orphaned_load_balancers,
+            };
+            fate(row, &setting)
+        };
+        let rows = rows.into_iter().map(|row| (Arc::clone(&row), fate_of(&row))).collect();
         Seen { owner, rows, service }
     }
 
@@ -228,8 +244,8 @@ impl Controller {
         (owner, None)
     }
 
-    /// The provider that has the balancer. Of several, the one whose addresses are published, then the one that the
-    /// record names.
+    /// The provider that has the balancer. Of several, the one that the record names, then the one whose addresses are
+    /// published, which anybody can read and list.
     fn holder(&self, service: &Service, own: &[Arc<Row>]) -> Option<Arc<dyn Provider>> {
         let present: Vec<_> = own.iter().filter(|row| row.is_present()).collect();
         let is_published = |row: &&&Arc<Row>| {
@@ -246,10 +262,9 @@ impl Controller {
         let is_owners = |row: &&&Arc<Row>| owner.as_deref().is_some_and(|name| *name == *row.at.provider);
         let several = || {
             let published: Vec<_> = present.iter().filter(is_published).collect();
-            match published.as_slice() {
-                [only] => Some(**only),
-                _ => present.iter().find(is_recorded).or_else(|| present.iter().find(is_owners)).copied(),
-            }
+            let only_one = || <[_; 1]>::try_from(published).ok().map(|[only]| only);
+            let recorded = present.iter().find(is_recorded);
+            recorded.or_else(only_one).or_else(|| present.iter().find(is_owners)).copied()
         };
         let row = match present.as_slice() {
             [only] => Some(*only),
@@ -278,7 +293,7 @@ impl Controller {
             .is_some_and(|record| self.parts.providers.by_name(&record.provider).is_some());
         let is_lost = has_finalizer(service)
             && !is_recorded
-            && own.iter().all(|row| !row.is_present() && !row.is_removed());
+            && own.iter().all(|row| !(row.is_removed() || row.is_present() && was_had(row, service)));
         if is_over {
             let mut unknown = self.parts.providers.all().iter().filter(|provider| provider.info().is_none());
             let suspect = unknown.next().filter(|_| is_lost && seen.owner != Owner::Others);
@@ -298,19 +313,22 @@ impl Controller {
         }
     }
 
-    /// Those who may have a balancer of which nothing is known but the finalizer.
+    /// Those who may have a balancer of which nothing is known but the finalizer: its owner, and all of its class whose lists
+    /// do not say that they have none.
     pub(super) fn suspects(&self, service: &Service) -> Vec<RowKey> {
         let class = service.spec.load_balancer_class.as_deref();
-        let of_class = |provider: &&Arc<dyn Provider>| {
-            provider.info().is_some_and(|info| {
+        let owner = self.parts.providers.for_service(service);
+        let listed = self.listed.lock();
+        let may_have_it = |provider: &&Arc<dyn Provider>| {
+            let is_of_class = |info: Arc<ProviderInfo>| {
                 info.load_balancers && (!is_load_balancer(service) || info.looks_after(class))
-            })
+            };
+            let lacks_it =
+                is_load_balancer(service) && listed.get(provider.name()) == Some(&Listing::Complete);
+            provider.info().is_some_and(is_of_class) && (!lacks_it || owner.is(provider.as_ref()))
         };
-        let owner = match self.parts.providers.for_service(service) {
-            ServiceOwner::Provider(owner) if is_load_balancer(service) => vec![owner],
-            _ => self.parts.providers.all().iter().filter(of_class).cloned().collect(),
-        };
-        owner.iter().map(|provider| RowKey::new(&service.uid, provider.name())).collect()
+        let suspects = self.parts.providers.all().iter().filter(may_have_it);
+        suspects.map(|provider| RowKey::new(&service.uid, provider.name())).collect()
     }
 
     /// What is known at first of a balancer that nothing refers to.

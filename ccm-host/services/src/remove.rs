@@ -102,6 +102,7 @@ impl Controller {
         self.queue.add(RunKey::Service(row.key.clone()));
         if let Outcome::RetryAfter(pause) = outcome
             && pause <= begun.elapsed()
+            && self.rows.get(&row.at).is_some_and(|row| row.keeps_place(Goal::Gone))
         {
             slot.hold(&key);
         }
@@ -233,7 +234,7 @@ impl Controller {
 /// Not to be repeated before `wait` is over.
 fn attempt(end: End, wait: Duration) -> Attempt {
     let at = Instant::now();
-    Attempt { digest: GONE.to_owned(), of_backends: false, end, at, until: Some(at + wait) }
+    Attempt { digest: GONE.to_owned(), of_backends: false, end, at, since: at, until: Some(at + wait) }
 }
 
 /// What is remembered of a Service may be from before its provider said which annotations it wants to know.

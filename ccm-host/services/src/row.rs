@@ -18,6 +18,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt,
     sync::Arc,
+    time::Duration,
 };
 
 use ccm_state::LastCall;
@@ -76,6 +77,8 @@ pub(super) struct Row {
     pub(super) orphan: Option<Orphan>,
     /// For people.
     pub(super) last_call: Option<LastCall>,
+    /// This process asked for it, and not only for its removal.
+    pub(super) was_asked_for: bool,
     sent: Option<Sent>,
 }
 
@@ -182,6 +185,8 @@ pub(super) struct Attempt {
     pub(super) end: End,
     /// When it ended.
     pub(super) at: Instant,
+    /// When the first one like it ended, if the provider has been working on it since.
+    pub(super) since: Instant,
     /// When to retry; `None` means once the Service changes, or at the next sweep.
     pub(super) until: Option<Instant>,
 }
@@ -203,6 +208,9 @@ impl End {
         matches!(self, Self::Unknown | Self::InProgress)
     }
 }
+
+/// How long work that goes on keeps its place: longer than clouds take that are well.
+const KEEPS_PLACE: Duration = Duration::from_secs(900);
 
 /// In microseconds, as revisions: a second, and a year.
 const RAISED_FIRST: u64 = 1_000_000;
@@ -233,6 +241,7 @@ impl Row {
             node_sync: None,
             orphan: None,
             last_call: None,
+            was_asked_for: false,
             sent: None,
         }
     }
@@ -242,11 +251,6 @@ impl Row {
     pub(super) fn may_be(&self, wanted: &str) -> bool {
         let is_only_known_to_exist = matches!(self.known, Known::Asked { .. }) && self.sent.is_none();
         is_only_known_to_exist || self.applied().is_some_and(|applied| applied.digest == wanted)
-    }
-
-    /// Whether this process sent a call about it.
-    pub(super) fn was_asked_for(&self) -> bool {
-        self.sent.is_some()
     }
 
     /// Whether it is certain that there is, or was, a balancer.
@@ -298,6 +302,16 @@ impl Row {
         self.applied().is_some_and(|applied| !applied.doubt.backends && covers_backends(&applied.digest, set))
     }
 
+    /// Whether work that goes on keeps its place among those of its provider: what may never end must not keep all.
+    pub(super) fn keeps_place(&self, goal: Goal) -> bool {
+        self.tried.of(goal).is_some_and(|attempt| attempt.since.elapsed() < KEEPS_PLACE)
+    }
+
+    /// The provider may still be removing it.
+    pub(super) fn is_going(&self) -> bool {
+        self.tried.gone.as_ref().is_some_and(|attempt| attempt.end.is_open())
+    }
+
     /// Another implementation serves the Service, as the provider answered.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.tried.wanted.as_ref().is_some_and(|attempt| attempt.end == End::Elsewhere)
@@ -335,6 +349,7 @@ impl Row {
     /// A call that creates or changes the balancer begins: until its answer, its effect is unknown.
     pub(super) fn asked(&mut self, service: &Arc<Service>, digest: &str, of_backends: bool) {
         self.last = Some(Arc::clone(service));
+        self.was_asked_for = true;
         let tells_other_backends = self.applied().is_some_and(|applied| {
             applied.digest != digest && !(of_backends || differ_only_in_service(&applied.digest, digest))
         });
@@ -390,7 +405,13 @@ impl Row {
         true
     }
 
-    pub(super) fn failed(&mut self, goal: Goal, attempt: Attempt) {
+    pub(super) fn failed(&mut self, goal: Goal, mut attempt: Attempt) {
+        let goes_on = |before: &&Attempt| {
+            before.end == End::InProgress && attempt.end == End::InProgress && before.digest == attempt.digest
+        };
+        if let Some(before) = self.tried.of(goal).filter(goes_on) {
+            attempt.since = before.since;
+        }
         if attempt.end == End::Elsewhere && goal != Goal::Gone {
             let made_as = self.made_as().map(str::to_owned);
             self.known = Known::Asked { made_as };
@@ -533,6 +554,21 @@ struct RowTable {
     dropped: HashMap<RowKey, u64>,
 }
 
+impl RowTable {
+    /// A row, which is made if there is none.
+    fn row(&mut self, at: &RowKey, key: &ObjectKey) -> &mut Row {
+        let Self { by_uid, by_name, .. } = self;
+        let rows = by_uid.entry(Arc::clone(&at.uid)).or_insert_with(|| {
+            by_name.entry(key.clone()).or_default().push(Arc::clone(&at.uid));
+            BTreeMap::new()
+        });
+        let row = rows
+            .entry(Arc::clone(&at.provider))
+            .or_insert_with(|| Arc::new(Row::new(at.clone(), key.clone(), Known::Unsure)));
+        Arc::make_mut(row)
+    }
+}
+
 /// A call that is under way; no other one for the same balancer begins meanwhile.
 #[derive(Debug)]
 pub(super) struct Busy<'a> {
@@ -569,16 +605,7 @@ impl Rows {
 
     /// Changes a row, which is made if there is none. `change` must be quick.
     pub(super) fn change<T>(&self, at: &RowKey, key: &ObjectKey, change: impl FnOnce(&mut Row) -> T) -> T {
-        let mut table = self.0.lock();
-        let RowTable { by_uid, by_name, .. } = &mut *table;
-        let rows = by_uid.entry(Arc::clone(&at.uid)).or_insert_with(|| {
-            by_name.entry(key.clone()).or_default().push(Arc::clone(&at.uid));
-            BTreeMap::new()
-        });
-        let row = rows
-            .entry(Arc::clone(&at.provider))
-            .or_insert_with(|| Arc::new(Row::new(at.clone(), key.clone(), Known::Unsure)));
-        change(Arc::make_mut(row))
+        change(self.0.lock().row(at, key))
     }
 
     /// Changes a row that exists.
@@ -590,25 +617,27 @@ impl Rows {
 
     /// Begins a call, which may make the balancer; `None` while another one is under way.
     pub(super) fn begin(&self, at: &RowKey, makes: bool) -> Option<Busy<'_>> {
-        let is_free = self.get(at).is_some_and(|row| !row.busy);
-        is_free.then(|| {
-            self.touch(at, makes, true);
-            Busy { rows: self, at: at.clone(), makes }
-        })
+        self.touch(at, makes, true).then(|| Busy { rows: self, at: at.clone(), makes })
     }
 
-    fn touch(&self, at: &RowKey, makes: bool, busy: bool) {
+    /// Whether there is a row which was not so before.
+    fn touch(&self, at: &RowKey, makes: bool, busy: bool) -> bool {
         let mut table = self.0.lock();
         table.turn += 1;
         let turn = table.turn;
-        if let Some(row) = table.by_uid.get_mut(&at.uid).and_then(|rows| rows.get_mut(&at.provider)) {
-            let row = Arc::make_mut(row);
-            row.touched = turn;
-            if makes {
-                row.made = turn;
-            }
-            row.busy = busy;
+        let Some(row) = table.by_uid.get_mut(&at.uid).and_then(|rows| rows.get_mut(&at.provider)) else {
+            return false;
+        };
+        if row.busy == busy {
+            return false;
         }
+        let row = Arc::make_mut(row);
+        row.touched = turn;
+        if makes {
+            row.made = turn;
+        }
+        row.busy = busy;
+        true
     }
 
     /// The moment at which a list begins.
@@ -625,12 +654,13 @@ impl Rows {
         heard: Heard,
         change: impl FnOnce(&mut Row) -> T,
     ) -> Option<T> {
-        let knows_more = match self.get(at) {
+        let mut table = self.0.lock();
+        let knows_more = match table.by_uid.get(&at.uid).and_then(|rows| rows.get(&at.provider)) {
             Some(row) if heard == Heard::Absence => row.made > since || (row.busy && row.made == row.touched),
             Some(row) => row.busy || row.touched > since,
-            None => self.0.lock().dropped.get(at).is_some_and(|at| *at > since),
+            None => table.dropped.get(at).is_some_and(|at| *at > since),
         };
-        (!knows_more).then(|| self.change(at, key, change))
+        (!knows_more).then(|| change(table.row(at, key)))
     }
 
     /// A list of that provider has ended.

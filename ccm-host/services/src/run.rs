@@ -15,7 +15,7 @@ use super::{
     events::{no_nodes, not_synced, not_updated, sync_failed, unwritten, waiting},
     fate::Fate,
     observe::{Seen, Subject},
-    plan::{Ask, Owner, Plan, Until, Verb, Wait, plan},
+    plan::{Ask, Others, Plan, Until, Verb, Wait, plan},
     publish::Refused,
     record::Record,
     row::{Attempt, End, Goal, Known, Row, RowKey},
@@ -53,8 +53,9 @@ pub(super) enum Step {
 
 impl Controller {
     pub(super) async fn sync(&self, key: &ObjectKey) -> Outcome {
-        let mut slot: Option<Slot<'_>> = None;
         loop {
+            // Whatever comes next waits for its turn: others were in line before.
+            let mut slot: Option<Slot<'_>> = None;
             self.synced().await;
             let seen = self.look(key);
             let subject = self.subject(&seen);
@@ -74,21 +75,21 @@ impl Controller {
                 return Outcome::Done;
             };
             let mut next = plan(&subject.view);
-            if let (Plan::Ask(ask @ Ask { verb: Verb::Ensure, .. }), Some(maker), None) =
-                (&next, &subject.maker, &slot)
-            {
+            if let (Plan::Ask(ask @ Ask { verb: Verb::Ensure, .. }), Some(maker)) = (&next, &subject.maker) {
                 let row = subject.view.row.as_deref();
                 let rank = match rank(row.and_then(|row| row.tried.of(ask.goal)), &ask.digest) {
                     // New Services and edits come first.
                     Rank::First if row.is_some_and(|row| row.may_be(&ask.digest)) => Rank::Retry,
                     rank => rank,
                 };
-                slot = self.slots.take(
-                    self.places(maker.as_ref()),
-                    Direction::Change,
-                    &RunKey::Service(key.clone()),
-                    rank,
-                );
+                let run = RunKey::Service(key.clone());
+                if rank == Rank::First
+                    && self.reports.of(&run).iter().any(|report| report.standing == Standing::Blocked)
+                {
+                    // What is wanted now has not been tried.
+                    self.is_well(&run);
+                }
+                slot = self.slots.take(self.places(maker.as_ref()), Direction::Change, &run, rank);
                 if slot.is_none() {
                     subject.view.is_full = true;
                     next = plan(&subject.view);
@@ -98,10 +99,8 @@ impl Controller {
                 Plan::Ask(ask) => self.ask(&subject, ask, &mut slot).await,
                 other => self.settle(&seen, &subject, other).await,
             };
-            match step {
-                // Whatever comes next waits for its turn: others were in line before.
-                Step::Again => slot = None,
-                Step::End(outcome) => return outcome,
+            if let Step::End(outcome) = step {
+                return outcome;
             }
         }
     }
@@ -196,11 +195,12 @@ impl Controller {
         let service = &subject.view.service;
         tracing::debug!(service = %service.key, why, ?until, "waits");
         let row = subject.view.row.as_deref();
-        let is_working = row.is_some_and(|row| row.applied().is_some()) && is_load_balancer(service);
+        let is_working = row.is_some_and(|row| row.applied().is_some());
         if (is_working || subject.status.ingress.as_ref().is_some_and(Vec::is_empty))
             && is_load_balancer(service)
             && !subject.view.published
             && !matches!(until, Until::Removal)
+            && !matches!(subject.view.others, Others::MayBeAt(_))
             && let Some(end) = self.write(subject).await
         {
             return end;
@@ -305,6 +305,7 @@ impl Controller {
     /// of our providers reports that the balancer is ours.
     async fn ask_owner(&self, service: &Arc<Service>) -> Step {
         let providers = self.parts.providers.all().iter();
+        let mut silent = None;
         for provider in providers.filter(|one| super::observe::serves_balancers(one.as_ref())) {
             match provider.load_balancer(service).await {
                 Ok(balancer) if is_ours(&balancer) => {
@@ -316,8 +317,12 @@ impl Controller {
                     return Step::Again;
                 }
                 Ok(_) => {}
-                Err(error) => return Step::End(Outcome::retry(error)),
+                Err(error) => silent = Some(error),
             }
+        }
+        if let Some(error) = silent {
+            self.warn(service, not_synced(&error));
+            return Step::End(Outcome::retry(error));
         }
         self.is_well(&RunKey::Service(service.key.clone()));
         Step::End(Outcome::Done)
@@ -337,9 +342,7 @@ impl Controller {
         });
         let makes = ask.verb == Verb::Ensure;
         let Some(_busy) = self.rows.begin(&at, makes) else { return Step::End(Outcome::Parked) };
-        if let Owner::Misnamed { why, .. } = &view.owner {
-            self.warn(service, sync_failed(why));
-        } else if let Some(why) = view.wanted.as_ref().and_then(|wanted| wanted.refusal.as_ref()) {
+        if let Some(why) = view.wanted.as_ref().and_then(|wanted| wanted.refusal.as_ref()) {
             self.warn(service, sync_failed(why));
         } else if ask.verb == Verb::Ensure {
             let key = RunKey::Service(service.key.clone());
@@ -362,7 +365,8 @@ impl Controller {
             }
         };
         // The work goes on for longer than the pause: it keeps its place.
-        let keeps = attempt.is_some_and(|pause| pause <= begun.elapsed());
+        let keeps = attempt.is_some_and(|pause| pause <= begun.elapsed())
+            && self.rows.get(&at).is_some_and(|row| row.keeps_place(ask.goal));
         if keeps && let Some(slot) = slot.take() {
             slot.hold(&RunKey::Service(service.key.clone()));
         }
@@ -690,7 +694,7 @@ impl OwnerCall<'_> {
         let Ask { verb, digest, .. } = self.ask;
         let at = Instant::now();
         let until = wait.map(|wait| at + wait);
-        Attempt { digest: digest.clone(), of_backends: *verb == Verb::Update, end, at, until }
+        Attempt { digest: digest.clone(), of_backends: *verb == Verb::Update, end, at, since: at, until }
     }
 }
 

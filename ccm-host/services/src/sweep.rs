@@ -120,13 +120,13 @@ impl Controller {
 
     /// Lists once, and acts on the list.
     pub(super) async fn sweep(&self, provider: &dyn Provider) -> Result<Listing, CloudError> {
+        self.depart_if_outdated().await;
         let since = self.rows.turn();
         let call = provider.list_load_balancers();
         let list = measured(&self.metrics.operations, provider, "list", call, listed).await?;
         for (location, error) in &list.unreachable {
             tracing::warn!(provider = provider.name(), location, %error, "could not list load balancers");
         }
-        self.depart_if_outdated().await;
         let by_uid: HashMap<&str, &LoadBalancer> =
             list.items.iter().map(|balancer| (balancer.service_uid.as_str(), balancer)).collect();
         for service in self.parts.services.list() {
@@ -347,6 +347,10 @@ fn learn(row: &mut Row, service: &Service, listed: Option<&LoadBalancer>, comple
                 }
                 Some(digest) if whole => {
                     let is_news = row.is_listed_as(digest);
+                    if row.tried.gone.is_some() {
+                        // A removal that began leaves nothing whole, whatever the cloud still shows.
+                        row.is_to_be_settled();
+                    }
                     learn_addresses(row, service, balancer) || is_news
                 }
                 // Whoever keeps no digest may not know it; the record does.
@@ -361,8 +365,9 @@ fn learn(row: &mut Row, service: &Service, listed: Option<&LoadBalancer>, comple
 fn learn_addresses(row: &mut Row, service: &Service, balancer: &LoadBalancer) -> bool {
     let listed = balancer.ingress.clone();
     let is_first = row.status.ingress.is_none();
-    // A balancer without addresses takes none from the Service: somebody else may give it some.
-    if listed.is_empty() {
+    // A balancer without addresses takes none from the Service: somebody else may give it some. Those of one that is still being
+    // removed are dead.
+    if listed.is_empty() || row.is_going() {
         return false;
     }
     if !shrinks(row.status.ingress.as_deref().unwrap_or(&service.ingress), &listed) {

@@ -126,7 +126,7 @@ impl<R: BatchRpc> Errand<'_, R> {
             let (mut failed, mut some_worked) = (Vec::new(), false);
             for outcome in join_all(sent).await {
                 match outcome {
-                    Ok(()) => some_worked = true,
+                    Ok(one) => some_worked |= one,
                     Err(one) => failed.push(one),
                 }
             }
@@ -168,7 +168,8 @@ impl<R: BatchRpc> Errand<'_, R> {
         level
     }
 
-    async fn send(&self, mut items: Vec<Item<R>>, permit: Option<Permit>) -> Result<(), Failed<R>> {
+    /// False if nobody waited for it any more, and nothing was sent.
+    async fn send(&self, mut items: Vec<Item<R>>, permit: Option<Permit>) -> Result<bool, Failed<R>> {
         let permit = match permit {
             Some(permit) => permit,
             None => match self.batch.link.permit(R::METHOD).await {
@@ -179,7 +180,7 @@ impl<R: BatchRpc> Errand<'_, R> {
         // The wait may have been long, and the part of a batch that failed is sent late.
         items.retain(|(key, _)| self.landing.is_awaited(key));
         if items.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let answer = tokio::select! {
             answer = call::<R>(&self.batch.link, self.session, self.lane, &items) => answer,
@@ -192,7 +193,7 @@ impl<R: BatchRpc> Errand<'_, R> {
                     self.batch.offenders.forgive(&key.subject);
                 }
                 self.landing.land(answers);
-                Ok(())
+                Ok(true)
             }
             Err(error) => Err(Failed { items, error }),
         }

@@ -182,7 +182,9 @@ impl Balancers {
         unfinished: Unfinished,
     ) -> (LoadBalancer, Option<InProgress>) {
         use LoadBalancerState as S;
-        let lives = self.there.get(uid).is_some_and(|one| !matches!(one.state, S::Absent | S::Deleting));
+        let goes = self.work.get(uid).is_some_and(|work| work.goal == Goal::Deleted);
+        let is_there = |one: &LoadBalancer| !matches!(one.state, S::Absent | S::Deleting);
+        let lives = !goes && self.there.get(uid).is_some_and(is_there);
         if !lives {
             let ours = LoadBalancer {
                 id: format!("lb-{uid}"),
@@ -228,13 +230,8 @@ impl Balancers {
     }
 
     pub(super) fn delete(&mut self, uid: &str, unfinished: Unfinished) -> Option<InProgress> {
-        let in_progress = self.go_on(uid, Goal::Deleted, unfinished);
-        if let Some(balancer) = self.there.get_mut(uid) {
-            balancer.state = LoadBalancerState::Deleting;
-            balancer.ingress = Vec::new();
-            balancer.applied_digest = None;
-        }
-        in_progress
+        // Until the work is over, the cloud shows it as it was.
+        self.go_on(uid, Goal::Deleted, unfinished)
     }
 
     /// Reaches the goal now, or goes on: with what is asked for again as well as with what is left unfinished.

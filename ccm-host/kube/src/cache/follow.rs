@@ -27,6 +27,7 @@ use super::{
     Cache, Slim, WantedKeys,
     read::{self, Event, Failure, Named, version_of},
 };
+use crate::client::is_absent;
 use ccm_base::text::with_sources;
 
 /// A streaming list silent for this long is taken as unsupported.
@@ -146,7 +147,7 @@ impl<'a, T: Slim> Follower<'a, T> {
                     Err(Failure::Stale(format!("{} {}", T::KIND, object.key())))
                 }
                 Ok(_) => Ok(()),
-                Err(::kube::Error::Api(status)) if status.code == 404 => Ok(()),
+                Err(::kube::Error::Api(status)) if is_absent(&status) => Ok(()),
                 Err(error) => Err(error.into()),
             }
         });

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use rustls::{AlertDescription, Error as TlsError};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, timeout, timeout_at},
+    time::{Instant, sleep, timeout},
 };
 use tower::{BoxError, Service, ServiceExt};
 
@@ -317,9 +317,15 @@ impl Drop for Turn<'_> {
 /// How long refusals are forgiven.
 const FORGIVEN: Duration = Duration::from_secs(60);
 
-/// Since when one side has refused the other. Cheap to clone; all clones share the state.
+/// Whether one side refuses the other. Cheap to clone; all clones share the state.
 #[derive(Debug, Clone, Default)]
-pub struct Recognition(Arc<watch::Sender<Option<Instant>>>);
+pub struct Recognition(Arc<watch::Sender<Refusals>>);
+
+#[derive(Debug, Default)]
+struct Refusals {
+    since: Option<Instant>,
+    is_lost: bool,
+}
 
 impl Recognition {
     pub(super) fn saw<B>(&self, answer: &Result<Response<B>, BoxError>) {
@@ -328,25 +334,18 @@ impl Recognition {
             Err(error) if is_about_identity(&**error) => true,
             Err(_) => return,
         };
-        self.0.send_if_modified(|since| {
-            let before = *since;
-            *since = is_refused.then(|| before.unwrap_or_else(Instant::now));
-            *since != before
+        self.0.send_if_modified(|Refusals { since, is_lost }| {
+            *since = is_refused.then(|| since.unwrap_or_else(Instant::now));
+            // Another refusal, and not only silence since the first.
+            *is_lost = since.is_some_and(|since| since.elapsed() >= FORGIVEN);
+            *is_lost
         });
     }
 
     /// Returns once refusals are no longer forgiven.
     pub async fn lost(&self) {
-        let mut changes = self.0.subscribe();
-        loop {
-            let since = *changes.borrow_and_update();
-            let changed = changes.changed();
-            match since {
-                None => drop(changed.await),
-                Some(since) if timeout_at(since + FORGIVEN, changed).await.is_err() => return,
-                Some(_) => {}
-            }
-        }
+        // The sender lives in `self`.
+        let _ = self.0.subscribe().wait_for(|refusals| refusals.is_lost).await;
     }
 }
 

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::{Fencing, Metrics, Settings};
+use crate::client::is_absent;
 use ccm_base::{clock, outage::Outage};
 
 /// Asked often: whether a provider answers this replica.
@@ -180,8 +181,10 @@ impl Lock {
     /// Releases the Lease if this replica holds it, so that the next leader need not wait. Upstream's replicas
     /// understand an empty holder, too.
     pub(super) async fn release(&self) {
-        let Some((seen, _)) = self.seen.lock().clone() else { return };
-        match timeout(self.settings.leader_elect_retry_period, self.give_back(seen)).await {
+        if self.seen.lock().is_none() {
+            return;
+        }
+        match timeout(self.settings.leader_elect_retry_period, self.give_back()).await {
             Ok(Ok(true)) => tracing::info!(lease = self.name(), "gave the Lease back"),
             Ok(Ok(false)) => {}
             Ok(Err(error)) => tracing::warn!(error = format!("{error:#}"), "the Lease was not given back"),
@@ -189,9 +192,9 @@ impl Lock {
         }
     }
 
-    /// False if another replica holds it.
-    async fn give_back(&self, mut lease: Lease) -> Result<bool> {
-        loop {
+    /// False if another replica holds it. What was under way at the end may have been written, unheard: it is read first.
+    async fn give_back(&self) -> Result<bool> {
+        while let Some(mut lease) = self.read().await? {
             let Some(spec) =
                 lease.spec.as_mut().filter(|spec| spec.holder_identity.as_deref() == Some(&self.me))
             else {
@@ -202,49 +205,46 @@ impl Lock {
             if self.write(lease).await?.is_some() {
                 return Ok(true);
             }
-            // A renewal that was under way at the end may have been written, unheard.
-            match self.read().await? {
-                Some(now) => lease = now,
-                None => return Ok(false),
-            }
         }
+        Ok(false)
     }
 
     async fn read(&self) -> Result<Option<Lease>> {
-        self.api
-            .get_opt(&self.settings.leader_elect_resource_name)
-            .await
-            .with_context(|| format!("the Lease {} cannot be read", self.name()))
+        match self.api.get(&self.settings.leader_elect_resource_name).await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(kube::Error::Api(status)) if is_absent(&status) => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("the Lease {} cannot be read", self.name())),
+        }
     }
 
     /// `None` means that another replica wrote first, or that the Lease was deleted, as operators do to force a new leader.
     async fn write(&self, lease: Lease) -> Result<Option<Lease>> {
         let (name, params) = (&self.settings.leader_elect_resource_name, PostParams::default());
-        let written = match lease.metadata.resource_version {
-            None => self.api.create(&params, &lease).await,
-            Some(_) => self.api.replace(name, &params, &lease).await,
+        let is_new = lease.metadata.resource_version.is_none();
+        let written = match is_new {
+            true => self.api.create(&params, &lease).await,
+            false => self.api.replace(name, &params, &lease).await,
         };
         match written {
             Ok(lease) => {
                 *self.seen.lock() = Some((lease.clone(), Instant::now()));
                 Ok(Some(lease))
             }
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
+            // Where a new one is not found, its namespace is not there.
+            Err(kube::Error::Api(status)) if status.code == 409 || is_absent(&status) && !is_new => Ok(None),
             Err(error) => Err(error).with_context(|| format!("the Lease {} cannot be written", self.name())),
         }
     }
 
-    /// Records the Lease as seen; returns how long it has been unchanged.
+    /// Records the Lease as seen; returns how long nobody has renewed it. Whoever writes to its metadata does not.
     fn see(&self, lease: Option<&Lease>) -> Duration {
         let mut seen = self.seen.lock();
-        let version = |lease: &Lease| lease.metadata.resource_version.clone();
-        match (&*seen, lease) {
-            (Some((before, since)), Some(now)) if version(before) == version(now) => since.elapsed(),
-            (_, now) => {
-                *seen = now.map(|now| (now.clone(), Instant::now()));
-                Duration::ZERO
-            }
-        }
+        let since = match (&*seen, lease) {
+            (Some((before, since)), Some(now)) if before.spec == now.spec => *since,
+            _ => Instant::now(),
+        };
+        *seen = lease.map(|now| (now.clone(), since));
+        since.elapsed()
     }
 
     fn held(&self, mut lease: Lease, transitions: i32) -> Lease {

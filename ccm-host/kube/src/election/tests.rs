@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use ::apiserver::{ApiServer, Asked, Fault, Verb};
+use ::apiserver::{ApiServer, Asked, Fault, Refusal, Verb};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use parking_lot::Mutex;
@@ -206,7 +206,7 @@ async fn a_leader_that_no_provider_answers_leads_on_while_none_answers_anybody()
 #[tokio::test(start_paused = true)]
 async fn who_may_not_watch_the_lease_follows_at_the_next_look() {
     let ends = Fault::EndWatch { after: 0, cut: ::apiserver::Cut::End };
-    for fault in [Fault::Refuse(::apiserver::Refusal::forbidden("leases")), ends] {
+    for fault in [Fault::Refuse(Refusal::forbidden("leases")), ends] {
         let server = server();
         let first = Replica::start(&server, "first");
         first.leadership.elected().await;
@@ -226,7 +226,7 @@ async fn who_may_not_watch_the_lease_follows_at_the_next_look() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_may_not_be_read_is_told() {
     let server = server();
-    let refused = Fault::Refuse(::apiserver::Refusal::forbidden("leases"));
+    let refused = Fault::Refuse(Refusal::forbidden("leases"));
     let fault = server.faults_of("one").every(|asked| asked.verb == Some(Verb::Get), refused);
     let one = Replica::start(&server, "one");
     sleep(5 * SECOND).await;
@@ -241,7 +241,20 @@ async fn a_lease_that_may_not_be_read_is_told() {
     one.stop().await;
 }
 
-/// Not only at the next check after that.
+/// Nor can one be made in a namespace that is not there.
+#[tokio::test(start_paused = true)]
+async fn a_lease_without_its_namespace_is_told() {
+    let server = server();
+    let lacks = Refusal::new(404, "NotFound", "namespaces \"kube-system\" not found");
+    server.faults_of("one").every(|asked| asked.verb == Some(Verb::Create), Fault::Refuse(lacks)).stay();
+    let one = Replica::start(&server, "one");
+    sleep(20 * SECOND).await;
+    let why = one.health.check().unwrap_err();
+    assert!(why.contains("namespaces \"kube-system\" not found"), "{why}");
+    one.stop().await;
+}
+
+/// Not only at the next check after that, and whatever somebody writes to its labels meanwhile.
 #[tokio::test(start_paused = true)]
 async fn the_lease_of_a_dead_leader_is_taken_when_it_runs_out() {
     let server = server();
@@ -252,7 +265,20 @@ async fn the_lease_of_a_dead_leader_is_taken_when_it_runs_out() {
     first.task.abort();
 
     let begun = Instant::now();
-    second.leadership.elected().await;
+    let (world, mut touched) = (server.world(), 0);
+    let touching = async {
+        loop {
+            sleep(SECOND).await;
+            touched += 1;
+            let mut labelled = lease(&server);
+            labelled.metadata.labels = Some([("touched".to_owned(), touched.to_string())].into());
+            world.put_value(serde_json::to_value(labelled).unwrap()).unwrap();
+        }
+    };
+    tokio::select! {
+        () = second.leadership.elected() => {}
+        () = touching => {}
+    }
     let took = begun.elapsed();
     assert!(13 * SECOND <= took && took <= 15 * SECOND, "{took:?} after a leader that renewed every 2 s");
     second.stop().await;
@@ -271,7 +297,7 @@ async fn a_lease_that_may_not_be_written_is_asked_for_at_intervals() {
         .intercept(move |asked| {
             let write = asked.verb == Some(Verb::Update);
             write.then(|| counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst));
-            write.then(|| Fault::Refuse(::apiserver::Refusal::forbidden("leases")))
+            write.then(|| Fault::Refuse(Refusal::forbidden("leases")))
         })
         .stay();
     let second = Replica::start(&server, "second");
@@ -365,23 +391,26 @@ async fn a_renewal_that_has_to_read_the_lease_is_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn an_apiserver_that_fails_for_a_moment_costs_no_leadership() {
-    let server = server();
-    let first = Replica::start(&server, "first");
-    first.leadership.elected().await;
-    let refusals = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let counted = Arc::clone(&refusals);
-    let faults = server.faults_of("first");
-    faults
-        .intercept(move |asked| {
-            let write = asked.verb == Some(Verb::Update);
-            (write && counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 3)
-                .then(|| Fault::Refuse(::apiserver::Refusal::internal()))
-        })
-        .stay();
-    sleep(60 * SECOND).await;
-    assert!(first.leadership.holds());
-    assert!(refusals.load(std::sync::atomic::Ordering::SeqCst) > 3);
-    first.stop().await;
+    // The last is of a proxy before the apiserver.
+    for refusal in [Refusal::internal(), Refusal::new(404, "", "404 page not found")] {
+        let server = server();
+        let first = Replica::start(&server, "first");
+        first.leadership.elected().await;
+        let refusals = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = Arc::clone(&refusals);
+        let faults = server.faults_of("first");
+        faults
+            .intercept(move |asked| {
+                let counts = matches!(asked.verb, Some(Verb::Update | Verb::Get));
+                (counts && counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 3)
+                    .then(|| Fault::Refuse(refusal.clone()))
+            })
+            .stay();
+        sleep(60 * SECOND).await;
+        assert!(first.leadership.holds());
+        assert!(refusals.load(std::sync::atomic::Ordering::SeqCst) > 3);
+        first.stop().await;
+    }
 }
 
 /// The whole process is paused, its timers too: by the real clock.

@@ -18,7 +18,7 @@ use super::{
     EventQueue, Raised,
     correlate::{Correlator, EventVerdict, Occurrence},
 };
-use crate::patch::WritePressure;
+use crate::{client::is_absent, patch::WritePressure};
 use ccm_base::text::with_sources;
 
 /// Writes that matter come in bursts: none has been under way for this long before an event is written.
@@ -147,7 +147,7 @@ impl EventWriter {
                 events.patch_metadata(&occurrence.name, &PatchParams::default(), &Patch::Merge(repeat)).await;
             match patched {
                 // It has expired: write it anew.
-                Err(Error::Api(status)) if status.code == 404 => {}
+                Err(Error::Api(status)) if is_absent(&status) => {}
                 other => return other.map(drop),
             }
         }

@@ -17,6 +17,7 @@ use tokio::{
 use super::{Body, Patch, Target};
 use crate::{
     cache::Slim,
+    client::is_absent,
     election::Leadership,
     keep::{Interner, Keep},
     shadow::{Shadow, ShadowSubject},
@@ -345,7 +346,7 @@ impl WriteError {
 
     fn of_request(error: Error) -> Self {
         match error {
-            Error::Api(status) if status.code == 404 => Self::NotFound,
+            Error::Api(status) if is_absent(&status) => Self::NotFound,
             other => Self::Other(Box::new(other)),
         }
     }

@@ -40,7 +40,7 @@ fn served(provider: &str, ip: &str) -> Row {
 
 fn asked_at(provider: &str) -> Row {
     let mut row = row(provider, asked());
-    row.revision(Some("d1"), 1);
+    row.was_asked_for = true;
     row
 }
 
@@ -60,6 +60,17 @@ fn ours() -> Owner {
 }
 
 const REMOVE: fn(Why) -> Fate = Fate::Remove;
+
+fn setting<'a>(service: Option<&'a Service>, owner: &'a Owner) -> Setting<'a> {
+    Setting {
+        service,
+        owner,
+        at_owner: None,
+        owner_answers: true,
+        had_elsewhere: false,
+        delete_orphans: false,
+    }
+}
 
 #[test]
 fn a_balancer_stays_where_it_is_wanted_and_nowhere_else() {
@@ -94,14 +105,27 @@ fn a_balancer_stays_where_it_is_wanted_and_nowhere_else() {
         ("never was at that provider", row("other", Known::Absent), Some(fin(lb())), ours(), Fate::Drop),
     ];
     for (id, row, service, owner, want) in rows {
-        let setting =
-            Setting { service: service.as_ref(), owner: &owner, at_owner: None, delete_orphans: false };
+        let setting = Setting {
+            service: service.as_ref(),
+            owner: &owner,
+            at_owner: None,
+            owner_answers: true,
+            had_elsewhere: false,
+            delete_orphans: false,
+        };
         assert_eq!(fate(&row, &setting), want, "{id}");
     }
     // Differs on purpose: upstream forgets a balancer whose cleanup had been failing.
     let mut failing = row("cloud", Known::Unsure);
     failing.last = Some(Arc::new(fin(service("web"))));
-    let setting = Setting { service: None, owner: &Owner::Others, at_owner: None, delete_orphans: false };
+    let setting = Setting {
+        service: None,
+        owner: &Owner::Others,
+        at_owner: None,
+        owner_answers: true,
+        had_elsewhere: false,
+        delete_orphans: false,
+    };
     assert_eq!(fate(&failing, &setting), REMOVE(Why::Vanished), "SVC-36");
 }
 
@@ -117,8 +141,14 @@ fn what_others_own_goes_only_if_it_is_certainly_ours() {
         ("SVC-32", row("cloud", asked()), lb().deleting(), Fate::Keep),
     ];
     for (id, row, service, want) in rows {
-        let setting =
-            Setting { service: Some(&service), owner: &Owner::Others, at_owner: None, delete_orphans: false };
+        let setting = Setting {
+            service: Some(&service),
+            owner: &Owner::Others,
+            at_owner: None,
+            owner_answers: true,
+            had_elsewhere: false,
+            delete_orphans: false,
+        };
         assert_eq!(fate(&row, &setting), want, "{id}");
     }
 }
@@ -169,12 +199,7 @@ fn of_two_balancers_the_one_that_serves_stays() {
     ];
     for (id, row, at_owner, service, want) in rows {
         let owner = ours();
-        let setting = Setting {
-            service: Some(&service),
-            owner: &owner,
-            at_owner: Some(&at_owner),
-            delete_orphans: false,
-        };
+        let setting = Setting { at_owner: Some(&at_owner), ..setting(Some(&service), &owner) };
         assert_eq!(fate(&row, &setting), want, "{id}");
     }
 }
@@ -193,8 +218,27 @@ fn an_orphan_goes_only_if_two_sweeps_found_it_and_it_was_asked_for() {
     {
         for service in [None, Some(&other)] {
             let owner = ours();
-            let setting = Setting { service, owner: &owner, at_owner: None, delete_orphans: asked_for };
+            let setting = Setting { delete_orphans: asked_for, ..setting(service, &owner) };
             assert_eq!(fate(&found(sightings), &setting), want, "{sightings} {asked_for}");
         }
+    }
+}
+
+/// What only a list says holds up no deletion, whatever address it shows; what certainly was there does.
+#[test]
+fn a_deletion_waits_for_what_the_service_certainly_had() {
+    let (going, staying, owner) = (published().deleting(), published(), ours());
+    let claim = || at(row("other", asked()), "192.0.2.1");
+    for (id, row, had_elsewhere, want) in [
+        ("claimed, and had elsewhere", claim(), true, Why::LeftBehind),
+        ("nowhere else", claim(), false, Why::Unwanted),
+        ("asked for here, too", asked_at("other"), true, Why::Unwanted),
+    ] {
+        let setting = Setting { had_elsewhere, ..setting(Some(&going), &owner) };
+        assert_eq!(fate(&row, &setting), REMOVE(want), "{id}");
+    }
+    for (owner_answers, want) in [(true, REMOVE(Why::Moved)), (false, Fate::Keep)] {
+        let setting = Setting { owner_answers, ..setting(Some(&staying), &owner) };
+        assert_eq!(fate(&claim(), &setting), want, "its new provider answers: {owner_answers}");
     }
 }

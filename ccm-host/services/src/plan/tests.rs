@@ -89,7 +89,7 @@ impl Scene {
 
     fn attempt(&self, digest: String, wait: Option<u64>, end: End) -> Attempt {
         let until = wait.map(|wait| self.0.now + Duration::from_secs(wait));
-        Attempt { digest, of_backends: false, end, at: self.0.now, until }
+        Attempt { digest, of_backends: false, end, at: self.0.now, since: self.0.now, until }
     }
 
     fn tried(self, service: &str, nodes: &str, wait: Option<u64>) -> Self {

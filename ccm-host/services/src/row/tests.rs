@@ -45,8 +45,8 @@ fn a_stale_revision_is_replaced_by_a_new_one() {
 #[test]
 fn other_nodes_make_no_other_attempt() {
     let attempt = |end| {
-        let until = Some(Instant::now());
-        Attempt { digest: "c-s-b".to_owned(), of_backends: false, end, at: Instant::now(), until }
+        let at = Instant::now();
+        Attempt { digest: "c-s-b".to_owned(), of_backends: false, end, at, since: at, until: Some(at) }
     };
     let rank = |end, digest| crate::run::rank(Some(&attempt(end)), digest);
     assert_eq!(rank(End::InProgress, "c-s-b2"), Rank::Poll);
@@ -144,7 +144,8 @@ fn a_list_settles_no_open_attempt() {
         let mut row = row();
         row.is_applied(Goal::Wanted, "c-s-b".to_owned(), &Arc::new(service("web")));
         row.asked(&Arc::new(service("web")), if of_backends { "c-s-b2" } else { "c-s2-b2" }, of_backends);
-        let attempt = Attempt { digest: "c-s2-b2".to_owned(), of_backends, end, at: now, until: Some(now) };
+        let attempt =
+            Attempt { digest: "c-s2-b2".to_owned(), of_backends, end, at: now, since: now, until: Some(now) };
         row.failed(Goal::Wanted, attempt);
         assert!(!row.is_listed_as("c-s-b"));
         assert_eq!(row.applied().unwrap().doubt, want, "{end:?}");
@@ -158,7 +159,14 @@ fn what_was_refused_gets_a_second_chance() {
     let now = Instant::now();
     for (until, want) in [(None, true), (Some(now), false)] {
         let mut row = row();
-        let attempt = Attempt { digest: String::new(), of_backends: false, end: End::Failed, at: now, until };
+        let attempt = Attempt {
+            digest: String::new(),
+            of_backends: false,
+            end: End::Failed,
+            at: now,
+            since: now,
+            until,
+        };
         row.failed(Goal::Wanted, attempt);
         assert_eq!((row.reconsider(), row.tried.wanted.is_none()), (want, want));
     }

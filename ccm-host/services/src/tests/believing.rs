@@ -151,3 +151,25 @@ async fn a_removal_that_is_taken_back_while_it_is_asked_for_is_made_good_at_once
     world.pass(A_WHILE).await;
     assert_eq!((published(&world).len(), world.metric("ccm_service_pending")), (1, "0".to_owned()));
 }
+
+/// A cloud shows a balancer as it was until its deletion has ended: whoever wants it back meanwhile has it made again.
+#[tokio::test(start_paused = true)]
+async fn a_list_in_the_middle_of_a_removal_makes_nothing_whole() {
+    for knows_digests in [true, false] {
+        let mut world = World::new([node("n1"), lb("web")]);
+        world.cloud.change_info(|info| info.durable_digest = knows_digests);
+        world.start();
+        world.pass(3 * SECOND).await;
+        world.cloud.takes_next(method::DELETE, 2 * A_SWEEP, again_after(3 * A_SWEEP));
+        retype(&world, "ClusterIP");
+        world.pass(A_SWEEP + 500 * SECOND).await;
+        world.take();
+        world.cloud.takes_next(method::ENSURE, 100 * SECOND, again_after(100 * SECOND));
+        retype(&world, "LoadBalancer");
+        world.pass(10 * SECOND).await;
+        assert_eq!(published(&world), [""; 0], "its address is going");
+        world.pass(A_WHILE).await;
+        assert!(world.count("ensure") > 0, "{:?}", world.calls());
+        assert_eq!(world.cloud.balancers().len(), 1);
+    }
+}

@@ -135,3 +135,17 @@ async fn a_resync_ensures_every_balancer_after_what_is_new_and_nodes_follow_mean
         assert_eq!(explained(&world, name).summary.standing, Standing::Settled);
     }
 }
+
+/// What was wrong is not said of what has not been tried yet.
+#[tokio::test(start_paused = true)]
+async fn a_mended_service_is_not_blamed_any_more() {
+    let world = World::settled([node("n1")]).await;
+    world.cloud.fail_next(method::ENSURE, error(method::ENSURE, Some(ErrorReason::InvalidConfiguration)));
+    world.cluster.put(lb("web"));
+    world.pass(Duration::from_millis(100)).await;
+    assert_eq!(explained(&world, "web").summary.standing, Standing::Blocked);
+    world.cloud.set_latency(method::ENSURE, Duration::from_secs(60));
+    world.cluster.change_service("web", |service| service["spec"]["ports"][0]["port"] = json!(81));
+    world.pass(Duration::from_secs(1)).await;
+    assert_eq!(explained(&world, "web").summary.standing, Standing::Waiting);
+}

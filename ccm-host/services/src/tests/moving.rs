@@ -202,3 +202,91 @@ async fn a_list_that_is_whole_later_is_not_waited_for_any_longer() {
     world.pass(Duration::from_secs(120)).await;
     assert_eq!(world.cloud.balancers().len(), 1);
 }
+
+/// The second provider says that it has the balancer of `web`, which the first has; the host is down.
+async fn claimed(ip: &str, recorded: bool) -> (World, Arc<FakeProvider>) {
+    let mut world = World::new([node("n1"), lb("web")]);
+    let other = world.add_provider("other");
+    world.start();
+    world.pass(Duration::from_secs(3)).await;
+    world.stop().await;
+    let mut claim = world.cloud.balancers()["web-uid"].clone();
+    ip.clone_into(&mut claim.ingress[0].ip);
+    claim.applied_digest = Some("its own".to_owned());
+    other.set_balancer(claim);
+    if !recorded {
+        world.cluster.change_service("web", |service| service["status"]["conditions"] = json!([]));
+    }
+    words(&other);
+    (world, other)
+}
+
+/// Nor does a Service that goes wait for what only the list of another provider says, which it may never delete.
+#[tokio::test(start_paused = true)]
+async fn what_another_provider_claims_holds_up_no_deletion() {
+    for (ip, refuses) in [("192.0.2.99", true), ("192.0.2.1", true), ("192.0.2.99", false)] {
+        let (mut world, other) = claimed(ip, true).await;
+        world.start();
+        world.pass(A_WHILE).await;
+        if refuses {
+            other.fail_always(method::DELETE, Some(error(method::DELETE, None)));
+        } else {
+            leave(&other);
+        }
+        world.cluster.delete_service("web");
+        world.pass(A_WHILE).await;
+        assert!(world.cluster.service("web").is_none(), "{ip}");
+        assert!(world.cloud.balancers().is_empty());
+        other.fail_always(method::DELETE, None);
+        come(&other);
+        world.pass(2 * A_SWEEP).await;
+        assert!(other.balancers().is_empty(), "what it had goes all the same");
+    }
+}
+
+/// Anybody can read the published address: whoever lists it first is not believed against the record.
+#[tokio::test(start_paused = true)]
+async fn a_published_address_that_another_provider_lists_first_moves_nothing() {
+    for (ip, recorded) in [("192.0.2.1", true), ("192.0.2.99", false)] {
+        let (mut world, other) = claimed(ip, recorded).await;
+        world.cloud.set_latency(method::LIST, Duration::from_secs(20));
+        world.start();
+        world.pass(3 * A_SWEEP).await;
+        assert!(!words(&other).iter().any(|word| word.starts_with("ensure")), "{ip}");
+        assert!(world.cloud.balancers().contains_key("web-uid"), "{ip}");
+        assert_eq!(addresses(&world.cluster.service("web").unwrap()), ["192.0.2.1"], "{ip}");
+    }
+}
+
+/// Its owner of today never had it, and the provider that has it has not listed it yet.
+#[tokio::test(start_paused = true)]
+async fn a_service_without_a_record_goes_once_its_balancer_has_gone() {
+    let (mut world, other) = had_by_the_second().await;
+    world.cluster.change_service("web", |service| service["status"]["conditions"] = json!([]));
+    other.set_latency(method::LIST, Duration::from_secs(100));
+    world.start();
+    world.pass(Duration::from_secs(1)).await;
+    world.cluster.delete_service("web");
+    world.pass(A_WHILE).await;
+    assert!(world.cluster.service("web").is_none());
+    assert!(other.balancers().is_empty());
+}
+
+/// What works is not given up for a provider that cannot be asked.
+#[tokio::test(start_paused = true)]
+async fn a_service_moves_only_once_its_new_provider_is_there() {
+    let mut world = World::new([node("n1"), lb("web")]);
+    let other = world.add_provider("other");
+    world.start();
+    world.pass(Duration::from_secs(3)).await;
+    leave(&other);
+    world.cluster.change_service("web", |service| {
+        service["metadata"]["annotations"] = json!({PROVIDER_ANNOTATION: "other"});
+    });
+    world.pass(A_WHILE).await;
+    assert_eq!(addresses(&world.cluster.service("web").unwrap()), ["192.0.2.1"]);
+    assert_eq!(world.cloud.balancers().len(), 1);
+    come(&other);
+    world.pass(A_WHILE).await;
+    assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (0, 1));
+}

@@ -11,7 +11,8 @@ use super::{
 };
 use ccm_cloud::{
     LoadBalancer, LoadBalancerState, Ownership, PROVIDER_ANNOTATION, Provider as _, ProviderStatus,
-    SyncState, fake::FakeProvider,
+    SyncState,
+    fake::{FakeProvider, error, method},
 };
 use ccm_kube::service::ObjectKey;
 
@@ -304,4 +305,20 @@ async fn a_balancer_moves_to_the_provider_that_owns_the_service() {
     let story: Vec<_> = world.take().into_iter().filter(|word| word.starts_with("delete")).collect();
     assert_eq!(story, ["delete web-uid"]);
     assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (0, 1));
+}
+
+/// SVC-32: whoever does not answer is asked again; whoever has it is asked at once.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_away_keeps_no_service_of_another_class_that_another_has() {
+    let mut world = World::new([node("n1"), deleting(fin(of_another(lb("web"))))]);
+    let other = world.add_provider("other");
+    other.set_balancer(balancer("web"));
+    world.cloud.fail_always(method::GET, Some(error(method::GET, None)));
+    for cloud in world.clouds() {
+        cloud.fail_always(method::LIST, Some(error(method::LIST, None)));
+    }
+    world.start();
+    world.pass(A_WHILE).await;
+    assert!(other.balancers().is_empty());
+    assert!(world.cluster.service("web").is_none());
 }

@@ -11,7 +11,7 @@ use super::{
     world::World,
 };
 use ccm_cloud::{
-    ErrorReason,
+    ErrorReason, InProgress,
     fake::{Call, error, method},
 };
 
@@ -230,4 +230,28 @@ async fn an_update_that_failed_waits_for_no_turn() {
     world.pass(Duration::from_secs(60)).await;
     assert_eq!(world.calls().last().unwrap(), "update b n2,n3", "{:?}", world.calls());
     assert_eq!(world.count("update b"), 3, "two failed");
+}
+
+/// A cloud may have states that never end: as many balancers in one as there are places hold up the others for a while alone.
+#[tokio::test(start_paused = true)]
+async fn work_that_never_ends_keeps_no_place_for_ever() {
+    let mut world = World::new([node("n1")]);
+    world.settings.concurrent_service_syncs = 1;
+    world.start();
+    let (call, pause) = (Duration::from_secs(20), Duration::from_secs(10));
+    let again = InProgress { retry_after: pause, reason: String::new(), message: String::new() };
+    world.cloud.set_latency(method::ENSURE, call);
+    world.cloud.takes_next(method::ENSURE, Duration::from_secs(1_000_000), again.clone());
+    world.cluster.put(lb("stuck"));
+    world.pass(Duration::from_secs(60)).await;
+    world.cluster.put(lb("web"));
+    world.pass(Duration::from_secs(1_200)).await;
+    assert!(world.cloud.balancers().contains_key("web-uid"));
+    world.cloud.set_latency(method::DELETE, call);
+    world.cloud.takes_next(method::DELETE, Duration::from_secs(1_000_000), again);
+    world.cluster.delete_service("stuck");
+    world.pass(Duration::from_secs(60)).await;
+    world.cluster.delete_service("web");
+    world.pass(Duration::from_secs(1_200)).await;
+    assert!(world.cluster.service("web").is_none());
 }

@@ -155,6 +155,8 @@ async fn an_apiserver_with_another_certificate_is_not_the_one_that_was_known() {
     server.certificate.send_replace(Certificate::new());
     let error = get(&client().await).await.unwrap_err();
     assert!(with_sources(&error).contains("certificate"), "{}", with_sources(&error));
+    assert!(!is_lost().await, "one refusal is forgiven");
+    get(&client().await).await.unwrap_err();
     assert!(is_lost().await, "{}", with_sources(&error));
     server.certificate.send_replace(former);
     get(&client().await).await.unwrap();

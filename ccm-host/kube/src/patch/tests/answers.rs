@@ -69,8 +69,9 @@ async fn patches_go_to_their_target_and_ask_for_metadata_only() {
 async fn answers_say_what_to_do_next() {
     type Meets = fn(&WriteError) -> bool;
     type Row = (&'static str, Patch, Refusal, Meets);
-    let rows: [Row; 8] = [
+    let rows: [Row; 9] = [
         ("gone", patch(), refusal(404, "NotFound"), |e| matches!(e, WriteError::NotFound)),
+        ("a proxy's 404", patch(), refusal(404, ""), |e| matches!(e, WriteError::Other(_))),
         ("stale version", status_patch(), refusal(409, "Conflict"), |e| matches!(e, WriteError::Conflict)),
         ("failed test", patch(), invalid("rejected", &[]), |e| matches!(e, WriteError::Conflict)),
         (

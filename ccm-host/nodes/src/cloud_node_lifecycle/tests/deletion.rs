@@ -149,9 +149,9 @@ async fn a_deletion_that_is_refused_for_ever_keeps_no_place() {
 /// LIFE-30: someone else deleted the node first.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_somebody_else_deletes_is_no_failure() {
-    for code in [404, 409] {
+    for (code, reason) in [(404, "NotFound"), (409, "Conflict")] {
         let scene = Scene::start([silent("n")], |fake| gone(fake, &["n"])).await;
-        scene.server.answer_next_write(refusal(code, "x"));
+        scene.server.answer_next_write(refusal(code, reason));
         scene.passes(1).await;
         assert_eq!(scene.events(), [], "{code}");
         scene.stop().await;
