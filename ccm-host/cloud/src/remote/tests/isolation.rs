@@ -319,3 +319,21 @@ async fn a_batch_that_takes_too_long_makes_the_next_ones_smaller() {
     let late = script.count("BatchGetInstances") - calls;
     assert!(late <= 8, "{late} calls for three times 500");
 }
+
+/// A part of a batch that nobody waits for any more is not sent: that is no proof that the provider works, and the others spoil
+/// it.
+#[tokio::test(start_paused = true)]
+async fn callers_who_leave_prove_nothing() {
+    let script = Script::new("e1");
+    let host = piped_host(&script).await;
+    script.on_instances(|_| std::future::pending());
+    let names: Vec<_> = (0..40).map(|i| format!("n{i}")).collect();
+    let asked = names.iter().enumerate().map(|(at, name)| {
+        let patience = if at < 20 { Duration::from_secs(1) } else { 20 * MINUTE };
+        tokio::time::timeout(patience, host.ask(name))
+    });
+    join_all(asked).await;
+    script.on_instances(|request| async { Ok(all_running(request)) });
+    let answers = join_all(names.iter().map(|name| host.ask(name))).await;
+    assert_eq!(answers.into_iter().filter(Result::is_ok).count(), names.len());
+}
