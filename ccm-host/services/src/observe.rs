@@ -25,6 +25,8 @@ use ccm_kube::service::{ObjectKey, Service, source_ranges};
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) owner: Owner,
+    /// The provider to create or change the balancer.
+    maker: Option<Arc<dyn Provider>>,
     /// The balancers of the name, each with its fate.
     pub(super) rows: Vec<(Arc<Row>, Fate)>,
     /// `None` if the Service does not exist.
@@ -97,7 +99,8 @@ impl Controller {
             Some(service) => rows.iter().filter(|row| *row.at.uid == *service.uid).cloned().collect(),
             None => Vec::new(),
         };
-        let owner = service.as_deref().map_or(Owner::Others, |service| self.owner(service, &own).0);
+        let none = (Owner::Others, None);
+        let (owner, maker) = service.as_deref().map_or(none, |service| self.owner(service, &own));
         let owners_name = match &owner {
             Owner::Ours(name) => Some(name.as_str()),
             Owner::Others | Owner::Misnamed { .. } | Owner::Undecided(_) => None,
@@ -123,19 +126,14 @@ impl Controller {
             fate(row, &setting)
         };
         let rows = rows.into_iter().map(|row| (Arc::clone(&row), fate_of(&row))).collect();
-        Seen { owner, rows, service }
+        Seen { owner, maker, rows, service }
     }
 
     /// Looks at the Service itself.
     pub(super) fn subject(&self, seen: &Seen) -> Option<Subject> {
-        let service = seen.service.clone()?;
-        let own: Vec<_> = seen
-            .rows
-            .iter()
-            .filter(|(row, _)| *row.at.uid == *service.uid)
-            .map(|(row, _)| Arc::clone(row))
-            .collect();
-        let (_, maker) = self.owner(&service, &own);
+        let (service, maker) = (seen.service.clone()?, seen.maker.clone());
+        let rows = seen.rows.iter().map(|(row, _)| row);
+        let own: Vec<_> = rows.filter(|row| *row.at.uid == *service.uid).cloned().collect();
         let standing = maker.as_ref().map_or(CallsAllowed::Ready, |maker| standing(maker.as_ref()));
         let asked = maker.as_ref().filter(|maker| {
             !matches!(standing, CallsAllowed::Away(_)) && self.listed.lock().contains_key(maker.name())
