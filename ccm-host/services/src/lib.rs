@@ -185,7 +185,7 @@ impl Reconciler for Controller {
         );
     }
 
-    /// Who waits for a provider stands in [`Slots`], and holds no place.
+    /// Who waits for a provider stands in `Slots`, and holds no place.
     fn providers(&self) -> &Providers {
         &self.parts.providers
     }
