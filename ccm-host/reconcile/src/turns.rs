@@ -17,7 +17,25 @@ pub(super) struct Turns<K: Key> {
     queue: WorkQueue<K>,
     /// The places of each provider.
     places: usize,
-    lines: Mutex<HashMap<String, Line<K>>>,
+    state: Mutex<State<K>>,
+}
+
+#[derive(Debug)]
+struct State<K> {
+    lines: HashMap<String, Line<K>>,
+    /// Keys that were queued again, each for a place of this provider.
+    woken: HashMap<K, String>,
+}
+
+impl<K: Key> State<K> {
+    /// The first in line, which has its turn.
+    fn wake(&mut self, provider: String) -> Option<K> {
+        let line = self.lines.get_mut(&provider)?;
+        let next = line.waiting.pop_front()?;
+        line.stands.remove(&next);
+        self.woken.insert(next.clone(), provider);
+        Some(next)
+    }
 }
 
 /// The keys of one provider.
@@ -45,14 +63,20 @@ pub(super) struct Place<K: Key> {
 impl<K: Key> Turns<K> {
     pub(super) fn new(queue: WorkQueue<K>, at_once: usize, providers: usize) -> Arc<Self> {
         let places = (at_once / providers.max(1)).max(1);
-        Arc::new(Self { queue, places, lines: Mutex::default() })
+        let state = State { lines: HashMap::new(), woken: HashMap::new() };
+        Arc::new(Self { queue, places, state: Mutex::new(state) })
     }
 
     /// `None` if the provider's places are taken: the key stands in line now.
     pub(super) fn take(self: &Arc<Self>, provider: Option<&str>, key: &K) -> Option<Place<K>> {
+        let mut state = self.state.lock();
+        // Its object may be gone, or another provider's: then the next in line has the turn.
+        let unused = state.woken.remove(key).filter(|of| Some(of.as_str()) != provider);
+        if let Some(next) = unused.and_then(|of| state.wake(of)) {
+            self.queue.add(next);
+        }
         if let Some(provider) = provider {
-            let mut lines = self.lines.lock();
-            let line = lines.entry(provider.to_owned()).or_default();
+            let line = state.lines.entry(provider.to_owned()).or_default();
             if line.taken >= self.places {
                 if line.stands.insert(key.clone()) {
                     line.waiting.push_back(key.clone());
@@ -67,15 +91,12 @@ impl<K: Key> Turns<K> {
 
 impl<K: Key> Drop for Place<K> {
     fn drop(&mut self) {
-        let Some(provider) = &self.provider else { return };
-        let next = {
-            let mut lines = self.turns.lines.lock();
-            let line = lines.entry(provider.clone()).or_default();
+        let Some(provider) = self.provider.take() else { return };
+        let mut state = self.turns.state.lock();
+        if let Some(line) = state.lines.get_mut(&provider) {
             line.taken -= 1;
-            let next = line.waiting.pop_front();
-            next.inspect(|next| _ = line.stands.remove(next))
-        };
-        if let Some(next) = next {
+        }
+        if let Some(next) = state.wake(provider) {
             self.turns.queue.add(next);
         }
     }
@@ -111,11 +132,20 @@ mod tests {
             assert!(take("a", key).is_none());
         }
         assert!(take("b", "k5").is_some() && turns.take(None, &"k6".to_owned()).is_some());
+        let moment = || tokio::time::sleep(Duration::from_millis(1));
         for held in [first, second] {
             drop(held);
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            moment().await;
         }
         assert_eq!(*seen.lock(), ["k3", "k4"], "each once, in its turn");
+        let held = [take("a", "k1"), take("a", "k2")];
+        assert!(take("a", "gone").is_none() && take("a", "k7").is_none());
+        let [first, _second] = held;
+        drop(first);
+        moment().await;
+        assert!(turns.take(None, &"gone".to_owned()).is_some());
+        moment().await;
+        assert_eq!(seen.lock()[2..], ["gone", "k7"], "who uses no turn leaves it to the next");
         cancel.cancel();
     }
 }

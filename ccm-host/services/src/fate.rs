@@ -152,7 +152,7 @@ pub(super) fn was_had(row: &Row, service: &Service) -> bool {
 
 /// The same without what is published, which anybody can read and list.
 pub(super) fn is_proven(row: &Row, service: &Service) -> bool {
-    row.was_asked_for || Record::of(service).is_some_and(|record| *record.provider == *row.at.provider)
+    row.is_proven || Record::of(service).is_some_and(|record| *record.provider == *row.at.provider)
 }
 
 fn is_served(row: &Row) -> bool {

@@ -111,7 +111,7 @@ impl Controller {
             owners_name.and_then(|name| self.parts.providers.by_name(name)).is_some_and(answers);
         let was_there = |row: &&Arc<Row>| {
             let is_certain = service.as_deref().is_some_and(|service| is_proven(row, service));
-            row.is_removed() || row.is_present() && is_certain
+            is_certain && (row.is_removed() || row.is_present())
         };
         let had_by: Vec<_> = own.iter().filter(was_there).collect();
         let fate_of = |row: &Row| {
@@ -289,9 +289,14 @@ impl Controller {
         // Its finalizer shows that a balancer was asked for, but not of whom, unless there is a record of one of ours.
         let is_recorded = Record::of(service)
             .is_some_and(|record| self.parts.providers.by_name(&record.provider).is_some());
+        let owner = self.parts.providers.for_service(service);
+        let is_owners = |row: &Row| {
+            self.parts.providers.by_name(&row.at.provider).is_some_and(|provider| owner.is(provider.as_ref()))
+        };
+        let is_had = |row: &Row| row.is_present() && (is_owners(row) || was_had(row, service));
         let is_lost = has_finalizer(service)
             && !is_recorded
-            && own.iter().all(|row| !(row.is_removed() || row.is_present() && was_had(row, service)));
+            && own.iter().all(|row| !(row.is_removed() || is_had(row)));
         if is_over {
             let mut unknown = self.parts.providers.all().iter().filter(|provider| provider.info().is_none());
             let suspect = unknown.next().filter(|_| is_lost && seen.owner != Owner::Others);

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{
     Controller, RunKey,
     events::{delete_failed, not_deleted, not_synced, sync_failed, unwritten, waiting},
-    fate::{Fate, Why},
+    fate::{Fate, Why, is_proven},
     observe::standing,
     plan::CallsAllowed,
     row::{Attempt, End, Goal, Known, Row, RowKey},
@@ -119,6 +119,8 @@ impl Controller {
         }
         let cached = self.parts.services.get(key).filter(|service| *service.uid == *at.uid);
         let (revision, last_known) = self.rows.change(at, key, |row| {
+            // The record goes with the status, before the Service does.
+            row.is_proven |= cached.as_deref().is_some_and(|service| is_proven(row, service));
             row.announced = Some(GONE.to_owned());
             row.is_leaving();
             row.last = last_known(row.last.take(), cached);

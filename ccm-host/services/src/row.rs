@@ -77,8 +77,9 @@ pub(super) struct Row {
     pub(super) orphan: Option<Orphan>,
     /// For people.
     pub(super) last_call: Option<LastCall>,
-    /// This process asked for it, and not only for its removal.
-    pub(super) was_asked_for: bool,
+    /// Its Service certainly had it: this process asked for it, and not only for its removal, or a record that is gone now
+    /// said so.
+    pub(super) is_proven: bool,
     sent: Option<Sent>,
 }
 
@@ -191,6 +192,13 @@ pub(super) struct Attempt {
     pub(super) until: Option<Instant>,
 }
 
+impl Attempt {
+    /// Whether it was at this state. Other nodes make no other attempt.
+    pub(super) fn is_of(&self, digest: &str) -> bool {
+        self.digest == digest || differ_in_backends_only(&self.digest, digest)
+    }
+}
+
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
@@ -241,7 +249,7 @@ impl Row {
             node_sync: None,
             orphan: None,
             last_call: None,
-            was_asked_for: false,
+            is_proven: false,
             sent: None,
         }
     }
@@ -349,7 +357,7 @@ impl Row {
     /// A call that creates or changes the balancer begins: until its answer, its effect is unknown.
     pub(super) fn asked(&mut self, service: &Arc<Service>, digest: &str, of_backends: bool) {
         self.last = Some(Arc::clone(service));
-        self.was_asked_for = true;
+        self.is_proven = true;
         let tells_other_backends = self.applied().is_some_and(|applied| {
             applied.digest != digest && !(of_backends || differ_only_in_service(&applied.digest, digest))
         });
@@ -407,7 +415,7 @@ impl Row {
 
     pub(super) fn failed(&mut self, goal: Goal, mut attempt: Attempt) {
         let goes_on = |before: &&Attempt| {
-            before.end == End::InProgress && attempt.end == End::InProgress && before.digest == attempt.digest
+            before.end == End::InProgress && attempt.end == End::InProgress && before.is_of(&attempt.digest)
         };
         if let Some(before) = self.tried.of(goal).filter(goes_on) {
             attempt.since = before.since;

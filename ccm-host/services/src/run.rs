@@ -27,7 +27,7 @@ use super::{
 };
 use ccm_cloud::{
     Accepted, BackendSet, CloudError, EnsureLoadBalancer, Ensured, ErrorReason, InProgress,
-    LoadBalancerState, Provider, UpdateLoadBalancer, covers_backends, differ_in_backends_only,
+    LoadBalancerState, Provider, UpdateLoadBalancer, covers_backends,
 };
 use ccm_kube::{
     patch::WriteError,
@@ -114,7 +114,9 @@ impl Controller {
                 self.queue.add(key);
             }
         }
-        let is_free = seen.service.as_deref().is_none_or(|service| !has_finalizer(service));
+        // What was there shows of what is still to be removed that nobody waits for it.
+        let is_free = seen.service.as_deref().is_none_or(|service| !has_finalizer(service))
+            && seen.to_remove().next().is_none();
         let is_moved = |row: &Row| {
             let recorded = seen.service.as_deref().and_then(Record::of);
             recorded.is_some_and(|record| *record.provider != *row.at.provider)
@@ -292,7 +294,7 @@ impl Controller {
         match freed.await {
             Ok(()) => {
                 self.is_well(&RunKey::Service(service.key.clone()));
-                if !has_finalizer(service) {
+                if !has_finalizer(service) && seen.to_remove().next().is_none() {
                     seen.rows.iter().for_each(|(row, _)| self.rows.remove(&row.at));
                 }
                 Step::End(Outcome::Done)
@@ -700,9 +702,7 @@ impl OwnerCall<'_> {
 
 /// The place in line of a call, given the last one for the same goal.
 pub(super) fn rank(last: Option<&Attempt>, digest: &str) -> Rank {
-    // Other nodes do not make it another attempt.
-    let is_same = |one: &&Attempt| one.digest == digest || differ_in_backends_only(&one.digest, digest);
-    match last.filter(is_same).map(|attempt| attempt.end) {
+    match last.filter(|last| last.is_of(digest)).map(|attempt| attempt.end) {
         None => Rank::First,
         Some(End::InProgress) => Rank::Poll,
         Some(End::Failed | End::Unknown | End::Elsewhere) => Rank::Retry,

@@ -3,7 +3,10 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"cloudprovider.ccm/sdk/fault"
@@ -106,11 +109,24 @@ func showAsTold(service *v1.Service, told *pb.Service) {
 	real, was := service.DeepCopy(), serviceOf(told)
 	was.Spec.Selector, was.Spec.PublishNotReadyAddresses = service.Spec.Selector, service.Spec.PublishNotReadyAddresses
 	was.Spec.TrafficDistribution = service.Spec.TrafficDistribution
+	if maps.Equal(networksOf(service.Spec.LoadBalancerSourceRanges), networksOf(was.Spec.LoadBalancerSourceRanges)) {
+		// The host sorts them.
+		was.Spec.LoadBalancerSourceRanges = service.Spec.LoadBalancerSourceRanges
+	}
 	service.Spec = was.Spec
 	service.Labels, service.Annotations = joined(service.Labels, was.Labels), joined(service.Annotations, was.Annotations)
 	if !equality.Semantic.DeepEqual(service, real) {
 		service.ResourceVersion = neverCurrent
 	}
+}
+
+func networksOf(ranges []string) map[netip.Prefix]bool {
+	networks := map[netip.Prefix]bool{}
+	for _, one := range ranges {
+		network, _ := netip.ParsePrefix(strings.TrimSpace(one))
+		networks[network.Masked()] = true
+	}
+	return networks
 }
 
 // neverCurrent makes a provider's PUT of the Service a conflict, since it would undo somebody's edit. A patch does not look at it.

@@ -193,6 +193,8 @@ func TestARealServiceIsAppliedAsRequested(t *testing.T) {
 		t.Error(seen)
 	}
 	seen.ResourceVersion = ""
+	// As the user wrote them, and as the host sends them.
+	seen.Spec.LoadBalancerSourceRanges, request.Service.SourceRanges = []string{"192.0.2.0/24", "10.1.2.3/8 "}, []string{"10.0.0.0/8", "192.0.2.0/24"}
 	set(t, real, "services", seen)
 	request.DesiredDigest = "not edited any more"
 	if ensured(t, conn, request); seen.ResourceVersion == "1" {

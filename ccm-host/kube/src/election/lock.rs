@@ -181,9 +181,6 @@ impl Lock {
     /// Releases the Lease if this replica holds it, so that the next leader need not wait. Upstream's replicas
     /// understand an empty holder, too.
     pub(super) async fn release(&self) {
-        if self.seen.lock().is_none() {
-            return;
-        }
         match timeout(self.settings.leader_elect_retry_period, self.give_back()).await {
             Ok(Ok(true)) => tracing::info!(lease = self.name(), "gave the Lease back"),
             Ok(Ok(false)) => {}

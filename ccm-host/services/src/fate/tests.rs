@@ -40,7 +40,7 @@ fn served(provider: &str, ip: &str) -> Row {
 
 fn asked_at(provider: &str) -> Row {
     let mut row = row(provider, asked());
-    row.was_asked_for = true;
+    row.is_proven = true;
     row
 }
 

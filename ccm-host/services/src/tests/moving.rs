@@ -233,9 +233,14 @@ async fn what_another_provider_claims_holds_up_no_deletion() {
         } else {
             leave(&other);
         }
+        world.cluster.change_service("web", |service| {
+            service["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("x/y"));
+        });
         world.cluster.delete_service("web");
         world.pass(A_WHILE).await;
-        assert!(world.cluster.service("web").is_none(), "{ip}");
+        assert_eq!(world.cluster.service("web").unwrap()["metadata"]["finalizers"], json!(["x/y"]), "{ip}");
+        world.cluster.remove_service("web");
+        world.pass(A_WHILE).await;
         assert!(world.cloud.balancers().is_empty());
         other.fail_always(method::DELETE, None);
         come(&other);
@@ -266,7 +271,11 @@ async fn a_service_without_a_record_goes_once_its_balancer_has_gone() {
     other.set_latency(method::LIST, Duration::from_secs(100));
     world.start();
     world.pass(Duration::from_secs(1)).await;
+    other.fail_always(method::DELETE, Some(error(method::DELETE, None)));
     world.cluster.delete_service("web");
+    world.pass(A_WHILE).await;
+    assert!(world.cluster.service("web").is_some(), "that the first had none proves nothing");
+    other.fail_always(method::DELETE, None);
     world.pass(A_WHILE).await;
     assert!(world.cluster.service("web").is_none());
     assert!(other.balancers().is_empty());

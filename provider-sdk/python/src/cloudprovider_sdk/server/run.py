@@ -158,3 +158,5 @@ def _stopping_at_signals(provider: Provider, *, wanted: bool) -> Iterator[None]:
         yield
     finally:
         release()
+        if numbers:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
