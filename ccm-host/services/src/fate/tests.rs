@@ -105,28 +105,12 @@ fn a_balancer_stays_where_it_is_wanted_and_nowhere_else() {
         ("never was at that provider", row("other", Known::Absent), Some(fin(lb())), ours(), Fate::Drop),
     ];
     for (id, row, service, owner, want) in rows {
-        let setting = Setting {
-            service: service.as_ref(),
-            owner: &owner,
-            at_owner: None,
-            owner_answers: true,
-            had_elsewhere: false,
-            delete_orphans: false,
-        };
-        assert_eq!(fate(&row, &setting), want, "{id}");
+        assert_eq!(fate(&row, &setting(service.as_ref(), &owner)), want, "{id}");
     }
     // Differs on purpose: upstream forgets a balancer whose cleanup had been failing.
     let mut failing = row("cloud", Known::Unsure);
     failing.last = Some(Arc::new(fin(service("web"))));
-    let setting = Setting {
-        service: None,
-        owner: &Owner::Others,
-        at_owner: None,
-        owner_answers: true,
-        had_elsewhere: false,
-        delete_orphans: false,
-    };
-    assert_eq!(fate(&failing, &setting), REMOVE(Why::Vanished), "SVC-36");
+    assert_eq!(fate(&failing, &setting(None, &Owner::Others)), REMOVE(Why::Vanished), "SVC-36");
 }
 
 /// SW-3, SW-4.
@@ -141,15 +125,7 @@ fn what_others_own_goes_only_if_it_is_certainly_ours() {
         ("SVC-32", row("cloud", asked()), lb().deleting(), Fate::Keep),
     ];
     for (id, row, service, want) in rows {
-        let setting = Setting {
-            service: Some(&service),
-            owner: &Owner::Others,
-            at_owner: None,
-            owner_answers: true,
-            had_elsewhere: false,
-            delete_orphans: false,
-        };
-        assert_eq!(fate(&row, &setting), want, "{id}");
+        assert_eq!(fate(&row, &setting(Some(&service), &Owner::Others)), want, "{id}");
     }
 }
 
