@@ -17,25 +17,8 @@ pub(super) struct Turns<K: Key> {
     queue: WorkQueue<K>,
     /// The places of each provider.
     places: usize,
-    state: Mutex<State<K>>,
-}
-
-#[derive(Debug)]
-struct State<K> {
-    lines: HashMap<String, Line<K>>,
-    /// Keys that were queued again, each for a place of this provider.
-    woken: HashMap<K, String>,
-}
-
-impl<K: Key> State<K> {
-    /// The first in line, which has its turn.
-    fn wake(&mut self, provider: String) -> Option<K> {
-        let line = self.lines.get_mut(&provider)?;
-        let next = line.waiting.pop_front()?;
-        line.stands.remove(&next);
-        self.woken.insert(next.clone(), provider);
-        Some(next)
-    }
+    /// By provider.
+    lines: Mutex<HashMap<String, Line<K>>>,
 }
 
 /// The keys of one provider.
@@ -44,17 +27,29 @@ struct Line<K> {
     taken: usize,
     waiting: VecDeque<K>,
     stands: HashSet<K>,
+    /// Those that were queued again, each for a place.
+    woken: HashSet<K>,
 }
 
 impl<K> Default for Line<K> {
     fn default() -> Self {
-        Self { taken: 0, waiting: VecDeque::new(), stands: HashSet::new() }
+        Self { taken: 0, waiting: VecDeque::new(), stands: HashSet::new(), woken: HashSet::new() }
+    }
+}
+
+impl<K: Key> Line<K> {
+    /// The first one, which has its turn.
+    fn wake(&mut self) -> Option<K> {
+        let next = self.waiting.pop_front()?;
+        self.stands.remove(&next);
+        self.woken.insert(next.clone());
+        Some(next)
     }
 }
 
 /// A place, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place<K: Key> {
+pub(super) struct TakenPlace<K: Key> {
     turns: Arc<Turns<K>>,
     /// `None` if the key waits for no provider.
     provider: Option<String>,
@@ -63,20 +58,23 @@ pub(super) struct Place<K: Key> {
 impl<K: Key> Turns<K> {
     pub(super) fn new(queue: WorkQueue<K>, at_once: usize, providers: usize) -> Arc<Self> {
         let places = (at_once / providers.max(1)).max(1);
-        let state = State { lines: HashMap::new(), woken: HashMap::new() };
-        Arc::new(Self { queue, places, state: Mutex::new(state) })
+        Arc::new(Self { queue, places, lines: Mutex::default() })
     }
 
     /// `None` if the provider's places are taken: the key stands in line now.
-    pub(super) fn take(self: &Arc<Self>, provider: Option<&str>, key: &K) -> Option<Place<K>> {
-        let mut state = self.state.lock();
-        // Its object may be gone, or another provider's: then the next in line has the turn.
-        let unused = state.woken.remove(key).filter(|of| Some(of.as_str()) != provider);
-        if let Some(next) = unused.and_then(|of| state.wake(of)) {
-            self.queue.add(next);
+    pub(super) fn take(self: &Arc<Self>, provider: Option<&str>, key: &K) -> Option<TakenPlace<K>> {
+        let mut lines = self.lines.lock();
+        for (of, line) in &mut *lines {
+            // Its object may be gone, or another provider's: then the next in line has the turn.
+            if line.woken.remove(key)
+                && Some(of.as_str()) != provider
+                && let Some(next) = line.wake()
+            {
+                self.queue.add(next);
+            }
         }
         if let Some(provider) = provider {
-            let line = state.lines.entry(provider.to_owned()).or_default();
+            let line = lines.entry(provider.to_owned()).or_default();
             if line.taken >= self.places {
                 if line.stands.insert(key.clone()) {
                     line.waiting.push_back(key.clone());
@@ -85,18 +83,16 @@ impl<K: Key> Turns<K> {
             }
             line.taken += 1;
         }
-        Some(Place { turns: Arc::clone(self), provider: provider.map(str::to_owned) })
+        Some(TakenPlace { turns: Arc::clone(self), provider: provider.map(str::to_owned) })
     }
 }
 
-impl<K: Key> Drop for Place<K> {
+impl<K: Key> Drop for TakenPlace<K> {
     fn drop(&mut self) {
-        let Some(provider) = self.provider.take() else { return };
-        let mut state = self.turns.state.lock();
-        if let Some(line) = state.lines.get_mut(&provider) {
-            line.taken -= 1;
-        }
-        if let Some(next) = state.wake(provider) {
+        let mut lines = self.turns.lines.lock();
+        let Some(line) = self.provider.as_ref().and_then(|provider| lines.get_mut(provider)) else { return };
+        line.taken -= 1;
+        if let Some(next) = line.wake() {
             self.turns.queue.add(next);
         }
     }

@@ -4,6 +4,8 @@
 //! recreated, vanished, changed its type or its provider, and one that was found without a Service, are all the same: a
 //! row that no Service wants here. What is published is never removed as left behind.
 
+use std::sync::Arc;
+
 use super::{
     plan::Owner,
     record::Record,
@@ -68,12 +70,10 @@ pub(super) struct Setting<'a> {
     /// The Service that has the row's name now.
     pub(super) service: Option<&'a Service>,
     pub(super) owner: &'a Owner,
-    /// The balancer of the same Service at its owner, if that is another provider.
-    pub(super) at_owner: Option<&'a Row>,
+    /// The balancers of that Service, at all providers.
+    pub(super) own: &'a [Arc<Row>],
     /// The owner can be asked.
     pub(super) owner_answers: bool,
-    /// The Service certainly has, or had, its balancer at another provider.
-    pub(super) had_elsewhere: bool,
     /// Remove what two sweeps found without a Service.
     pub(super) delete_orphans: bool,
 }
@@ -113,19 +113,22 @@ fn of_service(row: &Row, service: &Service, setting: &Setting<'_>) -> Fate {
             if is_ours || is_cleaned_up { Fate::Remove(Why::Handover) } else { Fate::Keep }
         }
         // For what only a list says, which may be wrong, and which its provider may never delete, nobody waits.
-        _ if !wants_one && setting.had_elsewhere && !is_proven(row, service) => Fate::Remove(Why::LeftBehind),
+        _ if !wants_one && !is_proven(row, service) && had_elsewhere(row, service, setting.own) => {
+            Fate::Remove(Why::LeftBehind)
+        }
         _ if !wants_one => Fate::Remove(Why::Unwanted),
-        Owner::Ours(name) if **name != *row.at.provider => elsewhere(row, service, setting),
+        Owner::Ours(name) if **name != *row.at.provider => elsewhere(row, service, (setting, name)),
         Owner::Ours(_) | Owner::Misnamed { .. } | Owner::Undecided(_) => Fate::Keep,
     }
 }
 
 /// At a provider that does not own the Service.
-fn elsewhere(row: &Row, service: &Service, setting: &Setting<'_>) -> Fate {
+fn elsewhere(row: &Row, service: &Service, (setting, owner): (&Setting<'_>, &str)) -> Fate {
     if !row.is_present() {
         return Fate::Drop;
     }
-    let (is_named, at_owner) = (service.annotations.get(PROVIDER_ANNOTATION).is_some(), setting.at_owner);
+    let is_named = service.annotations.get(PROVIDER_ANNOTATION).is_some();
+    let at_owner = setting.own.iter().find(|other| *other.at.provider == *owner);
     let here = row.status.ingress.as_deref().unwrap_or_default();
     match at_owner.filter(|at_owner| at_owner.is_present()) {
         // Two providers of one cloud see the same balancer, as while one replaces the other.
@@ -143,14 +146,25 @@ fn elsewhere(row: &Row, service: &Service, setting: &Setting<'_>) -> Fate {
     }
 }
 
+/// Whether the Service certainly has, or had, its balancer at another provider.
+fn had_elsewhere(row: &Row, service: &Service, own: &[Arc<Row>]) -> bool {
+    let was_there = |other: &Row| other.is_removed() || other.is_present();
+    own.iter().any(|other| other.at != row.at && was_there(other) && is_proven(other, service))
+}
+
+/// Whether the Service publishes an address of this balancer, which anybody can read and list.
+pub(super) fn is_published(row: &Row, service: &Service) -> bool {
+    let here = row.status.ingress.as_deref().unwrap_or_default();
+    here.iter().any(|entry| is_among(&service.ingress, entry))
+}
+
 /// Whether the Service had this balancer, as more than the list of a provider says that does not own the Service. On that
 /// word alone, nothing is taken from the Service, and it waits for nothing.
 pub(super) fn was_had(row: &Row, service: &Service) -> bool {
-    let here = row.status.ingress.as_deref().unwrap_or_default();
-    here.iter().any(|entry| is_among(&service.ingress, entry)) || is_proven(row, service)
+    is_published(row, service) || is_proven(row, service)
 }
 
-/// The same without what is published, which anybody can read and list.
+/// The same without what is published.
 pub(super) fn is_proven(row: &Row, service: &Service) -> bool {
     row.is_proven || Record::of(service).is_some_and(|record| *record.provider == *row.at.provider)
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     Controller,
-    fate::{Fate, Setting, Why, fate, is_among, is_proven, was_had},
+    fate::{Fate, Setting, Why, fate, is_published, was_had},
     plan::{CallsAllowed, Others, Owner, View, Wanted},
     record::Record,
     row::{Known, Row, RowKey},
@@ -44,6 +44,10 @@ impl Seen {
             Fate::Remove(why) => Some((&row.at, *why)),
             Fate::Keep | Fate::Drop => None,
         })
+    }
+
+    pub(super) fn removes_any(&self) -> bool {
+        self.to_remove().next().is_some()
     }
 
     fn row_at(&self, uid: &str, provider: &str) -> Option<&Arc<Row>> {
@@ -101,31 +105,15 @@ impl Controller {
         };
         let none = (Owner::Others, None);
         let (owner, maker) = service.as_deref().map_or(none, |service| self.owner(service, &own));
-        let owners_name = match &owner {
-            Owner::Ours(name) => Some(name.as_str()),
-            Owner::Others | Owner::Misnamed { .. } | Owner::Undecided(_) => None,
-        };
-        let at_owner = own.iter().find(|row| Some(&*row.at.provider) == owners_name);
         let answers = |owner: &Arc<dyn Provider>| !matches!(standing(owner.as_ref()), CallsAllowed::Away(_));
-        let owner_answers =
-            owners_name.and_then(|name| self.parts.providers.by_name(name)).is_some_and(answers);
-        let was_there = |row: &&Arc<Row>| {
-            let is_certain = service.as_deref().is_some_and(|service| is_proven(row, service));
-            is_certain && (row.is_removed() || row.is_present())
+        let setting = Setting {
+            service: service.as_deref(),
+            owner: &owner,
+            own: &own,
+            owner_answers: maker.as_ref().is_some_and(answers),
+            delete_orphans: self.parts.settings.services.delete_orphaned_load_balancers,
         };
-        let had_by: Vec<_> = own.iter().filter(was_there).collect();
-        let fate_of = |row: &Row| {
-            let setting = Setting {
-                service: service.as_deref(),
-                owner: &owner,
-                at_owner: at_owner.map(Arc::as_ref),
-                owner_answers,
-                had_elsewhere: had_by.iter().any(|other| other.at != row.at),
-                delete_orphans: self.parts.settings.services.delete_orphaned_load_balancers,
-            };
-            fate(row, &setting)
-        };
-        let rows = rows.into_iter().map(|row| (Arc::clone(&row), fate_of(&row))).collect();
+        let rows = rows.into_iter().map(|row| (Arc::clone(&row), fate(&row, &setting))).collect();
         Seen { owner, maker, rows, service }
     }
 
@@ -246,23 +234,17 @@ impl Controller {
     /// published, which anybody can read and list.
     fn holder(&self, service: &Service, own: &[Arc<Row>]) -> Option<Arc<dyn Provider>> {
         let present: Vec<_> = own.iter().filter(|row| row.is_present()).collect();
-        let is_published = |row: &&&Arc<Row>| {
-            let listed = row.status.ingress.as_deref().unwrap_or_default();
-            listed.iter().any(|entry| is_among(&service.ingress, entry))
-        };
         let recorded = Record::of(service).map(|record| record.provider);
         let is_recorded =
             |row: &&&Arc<Row>| recorded.as_deref().is_some_and(|name| *name == *row.at.provider);
-        let owner = match self.parts.providers.for_service(service) {
-            ServiceOwner::Provider(owner) => Some(owner.name().to_owned()),
-            ServiceOwner::Undecided | ServiceOwner::Misnamed(_) | ServiceOwner::Nobody => None,
+        let owner = self.parts.providers.for_service(service);
+        let published = || {
+            let published: Vec<_> = present.iter().filter(|row| is_published(row, service)).collect();
+            if let [only] = published.as_slice() { Some(*only) } else { None }
         };
-        let is_owners = |row: &&&Arc<Row>| owner.as_deref().is_some_and(|name| *name == *row.at.provider);
         let several = || {
-            let published: Vec<_> = present.iter().filter(is_published).collect();
-            let only_one = || <[_; 1]>::try_from(published).ok().map(|[only]| only);
-            let recorded = present.iter().find(is_recorded);
-            recorded.or_else(only_one).or_else(|| present.iter().find(is_owners)).copied()
+            let recorded = present.iter().find(is_recorded).or_else(published);
+            recorded.or_else(|| present.iter().find(|row| is_owners(row, &owner))).copied()
         };
         let row = match present.as_slice() {
             [only] => Some(*only),
@@ -290,10 +272,7 @@ impl Controller {
         let is_recorded = Record::of(service)
             .is_some_and(|record| self.parts.providers.by_name(&record.provider).is_some());
         let owner = self.parts.providers.for_service(service);
-        let is_owners = |row: &Row| {
-            self.parts.providers.by_name(&row.at.provider).is_some_and(|provider| owner.is(provider.as_ref()))
-        };
-        let is_had = |row: &Row| row.is_present() && (is_owners(row) || was_had(row, service));
+        let is_had = |row: &Row| row.is_present() && (is_owners(row, &owner) || was_had(row, service));
         let is_lost = has_finalizer(service)
             && !is_recorded
             && own.iter().all(|row| !(row.is_removed() || is_had(row)));
@@ -352,6 +331,11 @@ fn of_owner(owner: ServiceOwner) -> (Owner, Option<Arc<dyn Provider>>) {
         ServiceOwner::Misnamed(why) => (Owner::Misnamed { kept: false, why }, None),
         ServiceOwner::Nobody => (Owner::Others, None),
     }
+}
+
+/// Whether it is the balancer at this owner.
+fn is_owners(row: &Row, owner: &ServiceOwner) -> bool {
+    matches!(owner, ServiceOwner::Provider(owner) if *owner.name() == *row.at.provider)
 }
 
 fn not_introduced(name: &str) -> String {

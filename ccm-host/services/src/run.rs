@@ -69,7 +69,7 @@ impl Controller {
             }
             self.hand_over(&seen);
             let Some(mut subject) = subject else {
-                if seen.to_remove().next().is_none() {
+                if !seen.removes_any() {
                     self.is_well(&RunKey::Service(key.clone()));
                 }
                 return Outcome::Done;
@@ -115,8 +115,8 @@ impl Controller {
             }
         }
         // What was there shows of what is still to be removed that nobody waits for it.
-        let is_free = seen.service.as_deref().is_none_or(|service| !has_finalizer(service))
-            && seen.to_remove().next().is_none();
+        let is_free =
+            seen.service.as_deref().is_none_or(|service| !has_finalizer(service)) && !seen.removes_any();
         let is_moved = |row: &Row| {
             let recorded = seen.service.as_deref().and_then(Record::of);
             recorded.is_some_and(|record| *record.provider != *row.at.provider)
@@ -294,7 +294,7 @@ impl Controller {
         match freed.await {
             Ok(()) => {
                 self.is_well(&RunKey::Service(service.key.clone()));
-                if !has_finalizer(service) && seen.to_remove().next().is_none() {
+                if !has_finalizer(service) && !seen.removes_any() {
                     seen.rows.iter().for_each(|(row, _)| self.rows.remove(&row.at));
                 }
                 Step::End(Outcome::Done)

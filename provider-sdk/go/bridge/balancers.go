@@ -43,7 +43,7 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoad
 			return nil, err
 		}
 		if known.service != nil {
-			showAsTold(service, known.service)
+			l.mirror.showAsTold(service, known.service)
 		}
 		return l.look(ctx, l.clusterName(request.GetCluster()), service)
 	})
@@ -115,7 +115,7 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	if err != nil {
 		return nil, err
 	}
-	showAsTold(service, request.GetService())
+	l.mirror.showAsTold(service, request.GetService())
 	nodes := l.mirror.backends(ctx, request.GetBackends())
 	out := &pb.LoadBalancer{
 		Service: ref, Name: l.parts.balancers.GetLoadBalancerName(ctx, cluster, service),
@@ -203,7 +203,7 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	if err != nil {
 		return err
 	}
-	showAsTold(service, applied)
+	l.mirror.showAsTold(service, applied)
 	balancer := proto.CloneOf(known.balancer)
 	if balancer == nil {
 		// An update creates nothing, but some providers' would.

@@ -178,9 +178,7 @@ func TestADifficultProviderLivesWithARealAPI(t *testing.T) {
 		habits.PatchesLate, habits.PatchesID, habits.OwnFinalizer, habits.ListsServices, habits.WantsNodeLister, habits.RunsLoops,
 	} {
 		t.Run(string(habit), func(t *testing.T) {
-			stop := make(chan struct{})
-			t.Cleanup(func() { close(stop) })
-			real := newRealAPI(stop)
+			real := newRealAPI(t)
 			for _, name := range []string{"a", "b"} {
 				set(t, real, "nodes", &v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: meta("", name, name), Spec: v1.NodeSpec{ProviderID: "fake://" + name}})
 			}

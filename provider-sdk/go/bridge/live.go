@@ -51,9 +51,9 @@ func (l *live) node(told *v1.Node, covered *pb.NodeFields) *v1.Node {
 // isSameNode compares the identity of two nodes, and what these fields cover.
 func isSameNode(real, told *v1.Node, covered *pb.NodeFields) bool {
 	return real.UID == told.UID && real.Spec.ProviderID == told.Spec.ProviderID &&
-		hasPairs(real.Labels, told.Labels, covered.GetLabels()) && hasPairs(told.Labels, real.Labels, covered.GetLabels()) &&
-		hasPairs(real.Annotations, told.Annotations, covered.GetAnnotations()) && hasPairs(told.Annotations, real.Annotations, covered.GetAnnotations()) &&
-		hasTaints(real, told, covered.GetTaints()) && hasTaints(told, real, covered.GetTaints()) &&
+		maps.Equal(wantedOf(real.Labels, covered.GetLabels()), wantedOf(told.Labels, covered.GetLabels())) &&
+		maps.Equal(wantedOf(real.Annotations, covered.GetAnnotations()), wantedOf(told.Annotations, covered.GetAnnotations())) &&
+		maps.Equal(taintsOf(real, covered.GetTaints()), taintsOf(told, covered.GetTaints())) &&
 		(!covered.GetUnschedulable() || real.Spec.Unschedulable == told.Spec.Unschedulable) &&
 		(!covered.GetReadiness() || isReady(real) == isReady(told)) &&
 		(!covered.GetDeletionTime() || (real.DeletionTimestamp == nil) == (told.DeletionTimestamp == nil)) &&
@@ -61,20 +61,20 @@ func isSameNode(real, told *v1.Node, covered *pb.NodeFields) bool {
 		(!covered.GetAddresses() || sameAddresses(real.Status.Addresses, told.Status.Addresses))
 }
 
-func hasPairs(all, some map[string]string, covered []string) bool {
-	for key, value := range some {
-		if other, there := all[key]; (!there || other != value) && wants(covered, key) {
-			return false
-		}
-	}
-	return true
+func wantedOf(pairs map[string]string, wanted []string) map[string]string {
+	some := maps.Clone(pairs)
+	maps.DeleteFunc(some, func(key, _ string) bool { return !wants(wanted, key) })
+	return some
 }
 
-func hasTaints(all, some *v1.Node, covered []string) bool {
-	return !slices.ContainsFunc(some.Spec.Taints, func(one v1.Taint) bool {
-		isOne := func(other v1.Taint) bool { return one.MatchTaint(&other) && one.Value == other.Value }
-		return wants(covered, one.Key) && !slices.ContainsFunc(all.Spec.Taints, isOne)
-	})
+func taintsOf(node *v1.Node, wanted []string) map[v1.Taint]bool {
+	taints := map[v1.Taint]bool{}
+	for _, one := range node.Spec.Taints {
+		if wants(wanted, one.Key) {
+			taints[v1.Taint{Key: one.Key, Value: one.Value, Effect: one.Effect}] = true
+		}
+	}
+	return taints
 }
 
 func isReady(node *v1.Node) bool {
@@ -105,7 +105,10 @@ func (l *live) service(ctx context.Context, service *pb.Service) (*v1.Service, e
 // showAsTold makes a real Service, which is as edited last, look as the host told of it: a digest covers that, and an edit that is
 // taken back meanwhile causes no further call. Annotations and labels that were added stay, since the provider may have written them
 // itself. Those Services that the bridge makes look so already.
-func showAsTold(service *v1.Service, told *pb.Service) {
+func (m *mirror) showAsTold(service *v1.Service, told *pb.Service) {
+	if m.live == nil {
+		return
+	}
 	real, was := service.DeepCopy(), serviceOf(told)
 	was.Spec.Selector, was.Spec.PublishNotReadyAddresses = service.Spec.Selector, service.Spec.PublishNotReadyAddresses
 	was.Spec.TrafficDistribution = service.Spec.TrafficDistribution

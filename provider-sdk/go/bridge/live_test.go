@@ -28,7 +28,10 @@ import (
 // realAPI holds what the private API does, and grants a provider's writes to Services.
 type realAPI struct{ *privateapi.API }
 
-func newRealAPI(stop <-chan struct{}) realAPI {
+func newRealAPI(t *testing.T) realAPI {
+	t.Helper()
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
 	return realAPI{privateapi.New(stop, func(types.UID, string, string, string) {})}
 }
 
@@ -73,9 +76,7 @@ func (g granting) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // P2: with a real API, a provider is called with its objects, by their uids.
 func TestAProviderGetsTheRealObjects(t *testing.T) {
-	stop := make(chan struct{})
-	t.Cleanup(func() { close(stop) })
-	real := newRealAPI(stop)
+	real := newRealAPI(t)
 	set := func(resource string, object runtime.Object) {
 		if _, err := real.Set(resource, object); err != nil {
 			t.Fatal(err)
@@ -117,9 +118,7 @@ func TestAProviderGetsTheRealObjects(t *testing.T) {
 // T1, D10: with a real API, a failing edit of the real Service changes nothing about an update: it is as applied, with the
 // real metadata.
 func TestAnUpdateOfARealServiceIsAsApplied(t *testing.T) {
-	stop := make(chan struct{})
-	t.Cleanup(func() { close(stop) })
-	real := newRealAPI(stop)
+	real := newRealAPI(t)
 	set(t, real, "services", &v1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "s", Finalizers: []string{"x.example/f"}, Annotations: map[string]string{"cloud.example/kind": "edited", "cloud.example/id": "7"}},
@@ -161,9 +160,7 @@ func TestAnUpdateOfARealServiceIsAsApplied(t *testing.T) {
 // A Service that is edited while its request waits is applied as requested: the host takes the request's digest for applied, and an
 // edit that is taken back meanwhile would cause no further call.
 func TestARealServiceIsAppliedAsRequested(t *testing.T) {
-	stop := make(chan struct{})
-	t.Cleanup(func() { close(stop) })
-	real := newRealAPI(stop)
+	real := newRealAPI(t)
 	set(t, real, "services", &v1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -204,9 +201,7 @@ func TestARealServiceIsAppliedAsRequested(t *testing.T) {
 
 // A provider that finds a balancer by what it wrote on the Service finds it, whatever the bridge remembers.
 func TestABalancerIsReadByTheRealService(t *testing.T) {
-	stop := make(chan struct{})
-	t.Cleanup(func() { close(stop) })
-	real := newRealAPI(stop)
+	real := newRealAPI(t)
 	set(t, real, "services", &v1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "s", Annotations: map[string]string{"cloud.example/id": "7"}},
@@ -270,9 +265,7 @@ func TestRealNodesAreAsInTheSet(t *testing.T) {
 		"with other pods":    {func(node *v1.Node) { node.Spec.PodCIDRs = nil }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stop := make(chan struct{})
-			t.Cleanup(func() { close(stop) })
-			api := newRealAPI(stop)
+			api := newRealAPI(t)
 			set(t, api, "nodes", real(row.change))
 			cloud := newer()
 			var nodes []*v1.Node
@@ -298,9 +291,7 @@ func TestRealNodesAreAsInTheSet(t *testing.T) {
 // An edit that the host has not asked for yet is followed by the deletion: the balancer goes as it was applied, too, whether the bridge
 // remembers that or only the host does.
 func TestABalancerOfARealServiceIsDeletedAsItWasApplied(t *testing.T) {
-	stop := make(chan struct{})
-	t.Cleanup(func() { close(stop) })
-	real := newRealAPI(stop)
+	real := newRealAPI(t)
 	set(t, real, "services", &v1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "s", Annotations: map[string]string{"cloud.example/keep": "true"}},
@@ -346,9 +337,7 @@ func (s silent) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // An API that hangs keeps nobody's place, and a change that could not begin leaves nothing in doubt.
 func TestAnAPIThatHangsHoldsUpNoOtherService(t *testing.T) {
-	stop := make(chan struct{})
-	t.Cleanup(func() { close(stop) })
-	config := newRealAPI(stop).Config()
+	config := newRealAPI(t).Config()
 	config.Transport = silent{config.Transport}
 	conn := serve(t, newer(), bridge.WithKubernetes(config), bridge.WithConcurrency(1), bridge.WithPatience(time.Second))
 	ensured(t, conn, requestNamed("1", "web"))
@@ -367,8 +356,6 @@ func TestAnAPIThatHangsHoldsUpNoOtherService(t *testing.T) {
 
 // A kubeconfig that lacks permissions leads to a reason and a message that say so.
 func TestAKubeconfigWithoutRights(t *testing.T) {
-	stop := make(chan struct{})
-	t.Cleanup(func() { close(stop) })
 	nothing := &rest.Config{Host: "http://127.0.0.1:0", Timeout: time.Second}
 	conn := serve(t, newer(), bridge.WithKubernetes(nothing))
 	_, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), ensureRequest("s"))
@@ -379,9 +366,7 @@ func TestAKubeconfigWithoutRights(t *testing.T) {
 func TestADifficultProviderWithARealAPI(t *testing.T) {
 	for _, habit := range []habits.Habit{habits.PatchesLate, habits.PatchesID, habits.OwnFinalizer, habits.TellsEvents} {
 		t.Run(string(habit), func(t *testing.T) {
-			stop := make(chan struct{})
-			t.Cleanup(func() { close(stop) })
-			real := newRealAPI(stop)
+			real := newRealAPI(t)
 			service := &v1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{
 				Namespace: "default", Name: "web", UID: "s", Finalizers: []string{"service.kubernetes.io/load-balancer-cleanup"},
 			}}

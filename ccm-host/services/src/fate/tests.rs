@@ -62,14 +62,7 @@ fn ours() -> Owner {
 const REMOVE: fn(Why) -> Fate = Fate::Remove;
 
 fn setting<'a>(service: Option<&'a Service>, owner: &'a Owner) -> Setting<'a> {
-    Setting {
-        service,
-        owner,
-        at_owner: None,
-        owner_answers: true,
-        had_elsewhere: false,
-        delete_orphans: false,
-    }
+    Setting { service, owner, own: &[], owner_answers: true, delete_orphans: false }
 }
 
 #[test]
@@ -174,8 +167,8 @@ fn of_two_balancers_the_one_that_serves_stays() {
         ),
     ];
     for (id, row, at_owner, service, want) in rows {
-        let owner = ours();
-        let setting = Setting { at_owner: Some(&at_owner), ..setting(Some(&service), &owner) };
+        let (owner, own) = (ours(), [Arc::new(at_owner)]);
+        let setting = Setting { own: &own, ..setting(Some(&service), &owner) };
         assert_eq!(fate(&row, &setting), want, "{id}");
     }
 }
@@ -210,7 +203,8 @@ fn a_deletion_waits_for_what_the_service_certainly_had() {
         ("nowhere else", claim(), false, Why::Unwanted),
         ("asked for here, too", asked_at("other"), true, Why::Unwanted),
     ] {
-        let setting = Setting { had_elsewhere, ..setting(Some(&going), &owner) };
+        let own = if had_elsewhere { vec![Arc::new(asked_at("cloud"))] } else { Vec::new() };
+        let setting = Setting { own: &own, ..setting(Some(&going), &owner) };
         assert_eq!(fate(&row, &setting), REMOVE(want), "{id}");
     }
     for (owner_answers, want) in [(true, REMOVE(Why::Moved)), (false, Fate::Keep)] {
