@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     Controller,
-    fate::{Fate, Setting, Why, fate, is_published, was_had},
+    fate::{Fate, Setting, Why, fate, is_proven, is_published, was_had},
     plan::{CallsAllowed, Others, Owner, View, Wanted},
     record::Record,
     row::{Known, Row, RowKey},
@@ -27,6 +27,8 @@ pub(super) struct Seen {
     pub(super) owner: Owner,
     /// The provider to create or change the balancer.
     maker: Option<Arc<dyn Provider>>,
+    /// The balancers of that Service, at all providers.
+    pub(super) own: Vec<Arc<Row>>,
     /// The balancers of the name, each with its fate.
     pub(super) rows: Vec<(Arc<Row>, Fate)>,
     /// `None` if the Service does not exist.
@@ -48,11 +50,6 @@ impl Seen {
 
     pub(super) fn removes_any(&self) -> bool {
         self.to_remove().next().is_some()
-    }
-
-    fn row_at(&self, uid: &str, provider: &str) -> Option<&Arc<Row>> {
-        let mut rows = self.rows.iter().map(|(row, _)| row);
-        rows.find(|row| *row.at.uid == *uid && *row.at.provider == *provider)
     }
 }
 
@@ -114,14 +111,12 @@ impl Controller {
             delete_orphans: self.parts.settings.services.delete_orphaned_load_balancers,
         };
         let rows = rows.into_iter().map(|row| (Arc::clone(&row), fate(&row, &setting))).collect();
-        Seen { owner, maker, rows, service }
+        Seen { owner, maker, own, rows, service }
     }
 
     /// Looks at the Service itself.
     pub(super) fn subject(&self, seen: &Seen) -> Option<Subject> {
         let (service, maker) = (seen.service.clone()?, seen.maker.clone());
-        let rows = seen.rows.iter().map(|(row, _)| row);
-        let own: Vec<_> = rows.filter(|row| *row.at.uid == *service.uid).cloned().collect();
         let standing = maker.as_ref().map_or(CallsAllowed::Ready, |maker| standing(maker.as_ref()));
         let asked = maker.as_ref().filter(|maker| {
             !matches!(standing, CallsAllowed::Away(_)) && self.listed.lock().contains_key(maker.name())
@@ -137,7 +132,9 @@ impl Controller {
                     .or_else(|| ip_mode(&service).err()),
             },
         });
-        let mut row = maker.as_ref().and_then(|maker| seen.row_at(&service.uid, maker.name()).cloned());
+        let mut row = maker
+            .as_ref()
+            .and_then(|maker| seen.own.iter().find(|row| *row.at.provider == *maker.name()).cloned());
         if let (Some(known), Some(wanted)) = (&mut row, &wanted) {
             let recognise = |row: &mut Row| {
                 row.last = Some(Arc::clone(&service));
@@ -149,12 +146,12 @@ impl Controller {
             }
         }
         let mut status = row.as_ref().map(|row| row.status.of(&service)).unwrap_or_default();
-        if status.ingress.is_none() && own.iter().any(|row| row.is_removed()) {
+        if status.ingress.is_none() && seen.own.iter().any(|row| row.is_removed()) {
             // The addresses of a balancer that was removed are dead, whatever becomes of the next one.
             status.ingress = Some(Vec::new());
         }
         let record = row.as_deref().and_then(|row| self.record_of(row));
-        let others = self.others(seen, &service, &own, maker.as_deref());
+        let others = self.others(seen, &service, maker.as_deref());
         let published = status.is_published(&service, record.as_ref());
         let (owner, now) = (seen.owner.clone(), Instant::now());
         let view = View { service, owner, standing, row, others, wanted, published, is_full: false, now };
@@ -254,18 +251,21 @@ impl Controller {
     }
 
     /// What other balancers of the name demand first.
-    fn others(
-        &self,
-        seen: &Seen,
-        service: &Service,
-        own: &[Arc<Row>],
-        maker: Option<&dyn Provider>,
-    ) -> Others {
+    fn others(&self, seen: &Seen, service: &Service, maker: Option<&dyn Provider>) -> Others {
+        let own = &seen.own;
         if seen.to_remove().any(|(_, why)| why.comes_first()) {
             return Others::Leaving;
         }
         let is_over = service.is_deleting() || !is_load_balancer(service) || seen.owner == Owner::Others;
-        if is_over && own.iter().any(|row| row.is_removed()) {
+        let is_gone = |row: &Row| row.is_removed() && is_proven(row, service);
+        // What only a list says, and its provider deletes, need not be all there was.
+        let is_settled = || {
+            seen.owner == Owner::Others
+                || !has_finalizer(service)
+                || own.iter().any(|row| is_gone(row))
+                || self.suspects(service, own).is_empty()
+        };
+        if is_over && own.iter().any(|row| row.is_removed()) && is_settled() {
             return Others::Removed;
         }
         // Its finalizer shows that a balancer was asked for, but not of whom, unless there is a record of one of ours.
@@ -273,9 +273,8 @@ impl Controller {
             .is_some_and(|record| self.parts.providers.by_name(&record.provider).is_some());
         let owner = self.parts.providers.for_service(service);
         let is_had = |row: &Row| row.is_present() && (is_owners(row, &owner) || was_had(row, service));
-        let is_lost = has_finalizer(service)
-            && !is_recorded
-            && own.iter().all(|row| !(row.is_removed() || is_had(row)));
+        let is_lost =
+            has_finalizer(service) && !is_recorded && own.iter().all(|row| !(is_gone(row) || is_had(row)));
         if is_over {
             let mut unknown = self.parts.providers.all().iter().filter(|provider| provider.info().is_none());
             let suspect = unknown.next().filter(|_| is_lost && seen.owner != Owner::Others);
@@ -296,8 +295,8 @@ impl Controller {
     }
 
     /// Those who may have a balancer of which nothing is known but the finalizer: its owner, and all of its class whose lists
-    /// do not say that they have none.
-    pub(super) fn suspects(&self, service: &Service) -> Vec<RowKey> {
+    /// do not say that they have none; without those that have removed one.
+    pub(super) fn suspects(&self, service: &Service, own: &[Arc<Row>]) -> Vec<RowKey> {
         let class = service.spec.load_balancer_class.as_deref();
         let owner = self.parts.providers.for_service(service);
         let listed = self.listed.lock();
@@ -310,7 +309,8 @@ impl Controller {
             provider.info().is_some_and(is_of_class) && (!lacks_it || owner.is(provider.as_ref()))
         };
         let suspects = self.parts.providers.all().iter().filter(may_have_it);
-        suspects.map(|provider| RowKey::new(&service.uid, provider.name())).collect()
+        let suspects = suspects.map(|provider| RowKey::new(&service.uid, provider.name()));
+        suspects.filter(|at| !own.iter().any(|row| row.at == *at && row.is_removed())).collect()
     }
 
     /// What is known at first of a balancer that nothing refers to.

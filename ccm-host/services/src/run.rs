@@ -156,7 +156,7 @@ impl Controller {
             },
             Plan::Free { status } => self.free(seen, service, status).await,
             Plan::Search => {
-                let suspects = self.suspects(service);
+                let suspects = self.suspects(service, &seen.own);
                 for at in &suspects {
                     let known = self.known_at_first(&at.provider);
                     self.rows.change(at, &service.key, |row| {

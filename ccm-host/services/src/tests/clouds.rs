@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     cluster::{Cluster, addresses, lb, node},
-    ownership::{come, leave},
+    ownership::{balancer, come, leave},
     restarting::A_SWEEP,
     world::World,
 };
@@ -24,6 +24,7 @@ use ccm_cloud::{
     ProviderStatus,
     fake::{Call, FakeProvider, error, method},
 };
+use ccm_kube::service::Ingress;
 
 const METHODS: [&str; 4] = [method::ENSURE, method::UPDATE, method::DELETE, method::LIST];
 const REASONS: [Option<ErrorReason>; 5] = [
@@ -37,6 +38,8 @@ const SERVICES: [&str; 3] = ["a", "b", "c"];
 /// Machines of the first provider, and of the second.
 const NODES: [(&str, &str); 4] = [("n1", "cloud"), ("n2", "cloud"), ("n3", "other"), ("n4", "other")];
 const CLOUDS: [&str; 2] = ["cloud", "other"];
+/// The address of what a provider only says it has.
+const CLAIMED: &str = "192.0.2.250";
 
 /// A step of a history. Names that do not exist make it a no-op; providers are numbered.
 #[derive(Debug, Clone)]
@@ -56,6 +59,10 @@ enum Step {
     /// How long the work takes, and when it is to be asked for.
     TakesTime(usize, &'static str, u64, u64),
     Away(usize, bool),
+    /// It lists a balancer of that Service, which the other one has.
+    Claim(usize, &'static str),
+    /// Its record goes.
+    Forget(&'static str),
     /// Away, and unknown to a host that starts.
     Gone(usize),
     /// Back, and whether it owns Services without a class.
@@ -83,6 +90,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (at(), method(), 0..200_u64).prop_map(|(at, method, seconds)| Step::Slow(at, method, seconds)),
         2 => (at(), method(), 1..300_u64, 1..300_u64).prop_map(|(at, m, takes, again)| Step::TakesTime(at, m, takes, again)),
         1 => (at(), any::<bool>()).prop_map(|(at, away)| Step::Away(at, away)),
+        1 => (at(), service()).prop_map(|(at, name)| Step::Claim(at, name)),
+        1 => service().prop_map(Step::Forget),
         1 => at().prop_map(Step::Gone),
         2 => (at(), any::<bool>()).prop_map(|(at, owns)| Step::Back(at, owns)),
         2 => Just(Step::Stop),
@@ -256,6 +265,22 @@ impl History {
             } else {
                 ProviderStatus::Serving
             }),
+            Step::Claim(at, name) => {
+                let uid = |service: Value| service["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+                let Some(uid) = cluster.service(name).map(uid) else { return };
+                let has_it = |cloud: &Arc<FakeProvider>| cloud.balancers().contains_key(&uid);
+                if !has_it(self.world.clouds().nth(at).unwrap()) && self.world.clouds().any(has_it) {
+                    let mut claim = balancer(name);
+                    claim.service_uid = uid;
+                    claim.ingress = vec![Ingress { ip: CLAIMED.to_owned(), ..Ingress::default() }];
+                    self.cloud(at).set_balancer(claim);
+                }
+            }
+            Step::Forget(name) => change(name, &|service| {
+                if !service["status"]["conditions"].is_null() {
+                    service["status"]["conditions"] = json!([]);
+                }
+            }),
             Step::Gone(at) => leave(self.cloud(at)),
             Step::Back(at, owns) => {
                 self.cloud(at).change_info(|info| info.default_load_balancer_class = owns);
@@ -291,11 +316,13 @@ impl History {
             let uid = service["metadata"]["uid"].as_str().unwrap();
             left.remove(uid);
             let have = self.world.clouds().filter_map(|cloud| Some((cloud, cloud.balancers().remove(uid)?)));
-            let have: Vec<_> = have.collect();
             let guarded = service["metadata"]["finalizers"] == json!([FINALIZER]);
             let (published, wanted) = (addresses(&service), wants(&service));
-            // It is asked for by nobody that there is: what it has is kept, but neither made nor changed.
+            // It is asked for by nobody that there is: what it has is kept, but neither made nor changed. Nor is what is said to
+            // be its own removed.
             let misnamed = is_misnamed(&service);
+            let is_claim = |one: &LoadBalancer| misnamed && wanted && ips(one) == [CLAIMED];
+            let have: Vec<_> = have.filter(|(_, one)| !is_claim(one)).collect();
             let is_right = match have.as_slice() {
                 [] => (misnamed || !wanted && !guarded) && published.is_empty(),
                 [(cloud, balancer)] => {

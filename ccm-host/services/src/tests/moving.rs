@@ -8,7 +8,7 @@ use super::{
     cluster::{addresses, fin, lb, node},
     ownership::{come, leave, words},
     restarting::A_SWEEP,
-    world::{A_WHILE, World},
+    world::{A_WHILE, World, word},
 };
 use ccm_cloud::{
     ErrorReason, PROVIDER_ANNOTATION,
@@ -298,4 +298,29 @@ async fn a_service_moves_only_once_its_new_provider_is_there() {
     come(&other);
     world.pass(A_WHILE).await;
     assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (0, 1));
+}
+
+/// Without a record, what another provider claims and deletes says nothing of whoever has not listed yet.
+#[tokio::test(start_paused = true)]
+async fn a_claim_frees_no_service_without_a_record() {
+    for deletes in [true, false] {
+        let (mut world, other) = claimed("192.0.2.99", false).await;
+        world.cloud.set_latency(method::LIST, Duration::from_secs(100));
+        world.start();
+        world.until("the list", |_| other.calls().iter().any(|call| word(call) == "list")).await;
+        if deletes {
+            world.cluster.delete_service("web");
+        } else {
+            world.cluster.change_service("web", |service| {
+                service["spec"]["type"] = json!("ClusterIP");
+                service["status"] = json!({});
+            });
+        }
+        world.pass(A_WHILE).await;
+        assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (0, 0), "deleted: {deletes}");
+        let service = world.cluster.service("web");
+        assert_eq!(service.is_none(), deletes);
+        let guarded = service.is_some_and(|service| !service["metadata"]["finalizers"].is_null());
+        assert!(!guarded, "deleted: {deletes}");
+    }
 }
