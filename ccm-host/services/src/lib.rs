@@ -14,7 +14,7 @@
 //! What is known of each balancer is a `row`, by the uid of its Service and by its provider. The queue has two kinds of
 //! keys: a Service, whose run creates or changes its balancer, and a balancer, whose run removes it where nothing wants it.
 //! Runs are cheap and practically unlimited; `slots` limit, per provider, those that create, change or remove balancers.
-//! Files, from what is known to what is done: `row`, `record`, `observe`, `plan`, `fate`, `run`, `remove`,
+//! Files, from what is known to what is done: `row`, `rows`, `record`, `observe`, `plan`, `fate`, `run`, `remove`,
 //! `status`, `publish`; beside them `service`, `nodes`, `sweep`, `slots`.
 
 mod events;
@@ -26,6 +26,7 @@ mod publish;
 mod record;
 mod remove;
 mod row;
+mod rows;
 mod run;
 mod service;
 mod slots;
@@ -58,7 +59,8 @@ use events::{COMPONENT, ServiceEvents};
 use nodes::{Backends, NodeChanges};
 use observe::Listing;
 use record::Sets;
-use row::{RowKey, Rows};
+use row::RowKey;
+use rows::Rows;
 use service::FormerClasses;
 use slots::Slots;
 

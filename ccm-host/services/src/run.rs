@@ -95,11 +95,7 @@ impl Controller {
                     next = plan(&subject.view);
                 }
             }
-            let step = match next {
-                Plan::Ask(ask) => self.ask(&subject, ask, &mut slot).await,
-                other => self.settle(&seen, &subject, other).await,
-            };
-            if let Step::End(outcome) = step {
+            if let Step::End(outcome) = self.carry_out(next, &seen, &subject, &mut slot).await {
                 return outcome;
             }
         }
@@ -129,10 +125,16 @@ impl Controller {
         }
     }
 
-    /// Whatever needs no provider.
-    async fn settle(&self, seen: &Seen, subject: &Subject, plan: Plan) -> Step {
+    async fn carry_out(
+        &self,
+        plan: Plan,
+        seen: &Seen,
+        subject: &Subject,
+        slot: &mut Option<Slot<'_>>,
+    ) -> Step {
         let service = &subject.view.service;
         match plan {
+            Plan::Ask(ask) => self.ask(subject, ask, slot).await,
             Plan::Rest => {
                 self.is_well(&RunKey::Service(service.key.clone()));
                 self.rests(subject);
@@ -168,7 +170,6 @@ impl Controller {
             }
             Plan::AskOwner => self.ask_owner(service).await,
             Plan::Wait(wait) => self.wait(seen, subject, wait).await,
-            Plan::Ask(_) => Step::Again,
         }
     }
 
@@ -577,9 +578,8 @@ impl Controller {
             Err(error) => error,
         };
         if error.is(ErrorReason::NeedsEnsure) || error.is(ErrorReason::MethodNotSupported) {
-            self.rows.update(call.at, |row| match goal {
-                Goal::Upkeep => row.needs_ensure(),
-                Goal::Wanted | Goal::Gone => row.is_not_as_known(),
+            self.rows.update(call.at, |row| {
+                if *goal == Goal::Upkeep { row.needs_ensure() } else { row.is_not_as_known() }
             });
             return (Step::Again, None);
         }

@@ -75,7 +75,7 @@ impl Controller {
         let look = match change {
             Change::Added(service) => is_of_interest(service),
             Change::Updated { old, new } => is_freed(old, new) || needs_look(old, new, ours),
-            // The lane knows whether it left a balancer.
+            // Its rows know whether it left a balancer.
             Change::Deleted(_) => true,
         };
         if look {

@@ -20,7 +20,7 @@ use super::{
     Controller, RunKey,
     fate::is_among,
     observe::{Listing, serves_balancers},
-    row::{Attempt, Heard, Orphan, Row, RowKey},
+    row::{Attempt, Orphan, Row, RowKey},
     service::{is_load_balancer, is_of_interest},
 };
 use ccm_cloud::{
@@ -184,7 +184,7 @@ impl Controller {
             let news = learn(row, service, listed, complete);
             row.reconsider() || news || !was_seen
         };
-        match self.rows.learn(&at, &service.key, since, heard(listed, complete), learn) {
+        match self.rows.learn(&at, &service.key, since, is_absence(listed, complete), learn) {
             None => false,
             Some(news) => news || self.is_unsettled(service, self.rows.get(&at)),
         }
@@ -235,7 +235,7 @@ impl Controller {
 
     fn found_orphan(&self, provider: &dyn Provider, balancer: &LoadBalancer, since: u64) {
         let at = RowKey::new(&balancer.service_uid, provider.name());
-        let sightings = self.rows.learn(&at, &balancer.key, since, Heard::Something, |row| {
+        let sightings = self.rows.learn(&at, &balancer.key, since, false, |row| {
             let before = row.orphan.as_ref().map_or(0, |orphan| orphan.sightings);
             row.is_listed(balancer.applied_digest.as_ref());
             row.orphan = Some(Orphan { id: balancer.id.clone(), sightings: before + 1 });
@@ -325,19 +325,20 @@ pub(super) fn is_ours(balancer: &LoadBalancer) -> bool {
     matches!(balancer.state, S::Pending | S::Active | S::Deleting) && balancer.ownership == Ownership::ByUid
 }
 
-fn heard(listed: Option<&LoadBalancer>, complete: bool) -> Heard {
-    let is_absent = listed.map_or(complete, |balancer| balancer.state == LoadBalancerState::Absent);
-    if is_absent { Heard::Absence } else { Heard::Something }
+fn is_absence(listed: Option<&LoadBalancer>, complete: bool) -> bool {
+    listed.map_or(complete, |balancer| balancer.state == LoadBalancerState::Absent)
 }
 
 /// Updates the row. Pure. Returns whether to look at the Service.
 fn learn(row: &mut Row, service: &Service, listed: Option<&LoadBalancer>, complete: bool) -> bool {
-    let Some(balancer) = listed else { return complete && row.is_absent() };
+    if is_absence(listed, complete) {
+        return row.is_absent();
+    }
+    let Some(balancer) = listed else { return false };
     match (balancer.state, balancer.ownership) {
         // Unknown, or not ours: conclude nothing.
-        (LoadBalancerState::Unspecified | LoadBalancerState::NotOwned, _) => false,
-        (LoadBalancerState::Absent, _) => row.is_absent(),
-        (_, Ownership::Unspecified) => false,
+        (LoadBalancerState::Unspecified | LoadBalancerState::Absent | LoadBalancerState::NotOwned, _)
+        | (_, Ownership::Unspecified) => false,
         (_, Ownership::ByLegacyName) => row.applied().is_some() && row.is_listed(None),
         (state, Ownership::ByUid) => {
             let whole = state == LoadBalancerState::Active && balancer.sync_state != SyncState::Drifted;
