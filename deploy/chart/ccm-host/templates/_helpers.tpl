@@ -116,8 +116,8 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{ include "ccm-host.name" .root }}-{{ .provider }}
 {{- end }}
 
-{{- /* The rules of a provider's role; in shadow mode only what reads, since the provider may only compare. */}}
-{{- define "ccm-host.providerRules" -}}
+{{- /* Rules that the values give; in shadow mode only what reads. */}}
+{{- define "ccm-host.grantedRules" -}}
 {{- $granted := list }}
 {{- range .rules }}
 {{- $verbs := .verbs }}
@@ -215,6 +215,34 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- fail "without leader election all replicas act at the same time: set kind=Deployment and replicaCount=1 and no updateStrategy but Recreate, or leaderElection.enabled=true" }}
 {{- end }}
 {{- end }}
+{{- $rolling := .Values.updateStrategy.rollingUpdate | default dict }}
+{{- $isNone := list "0" "0%" "<nil>" "" }}
+{{- $surges := not (has (get $rolling "maxSurge" | toString) $isNone) }}
+{{- $replaces := not (has (get $rolling "maxUnavailable" | toString) $isNone) }}
+{{- if and .Values.hostNetwork (eq (.Values.updateStrategy.type | default "") "RollingUpdate" | or $rolling) (not .Values.shadow) (ternary $surges (not $replaces) (eq .Values.kind "DaemonSet")) }}
+{{- fail "updateStrategy waits for ever: two pods on one node would want one port, so a new one starts only where an old one has ended: set updateStrategy.rollingUpdate to {maxSurge: 0, maxUnavailable: 1} or more, or leave updateStrategy out" }}
+{{- end }}
+{{- if and .Values.podDisruptionBudget.enabled (has (.Values.podDisruptionBudget.maxUnavailable | toString) (list "0" "0%")) }}
+{{- fail "podDisruptionBudget.maxUnavailable=0 lets no drain of a node end: set 1 or more" }}
+{{- end }}
+{{- range $family := list "IPv4" "IPv6" }}
+{{- $its := 0 }}
+{{- $cidrs := get $flags "cluster-cidr" | toString }}
+{{- range splitList "," $cidrs }}{{ if and . (eq (contains ":" .) (eq $family "IPv6")) }}{{ $its = add $its 1 }}{{ end }}{{ end }}
+{{- if gt (int $its) 1 }}
+{{- fail (printf "cluster.cidrs has two networks of %s: %s" $family $cidrs) }}
+{{- end }}
+{{- end }}
+{{- $monitored := or .Values.metrics.service.enabled .Values.metrics.serviceMonitor.enabled }}
+{{- if and $monitored (not .Values.delegatedAuth.enabled) }}
+{{- fail "metrics cannot be read with delegatedAuth.enabled=false, which leaves nobody whom the host would believe: set delegatedAuth.enabled=true" }}
+{{- end }}
+{{- if and $monitored (not (get $flags "secure-port" | int)) }}
+{{- fail "metrics are served at a port that is known beforehand: set securePort" }}
+{{- end }}
+{{- if and (get $flags "webhooks") (not (get $flags "webhook-secure-port" | int)) }}
+{{- fail "webhooks are served at a port that is known beforehand: set extraArgs.webhook-secure-port, or leave it out" }}
+{{- end }}
 {{- $noCidrs := empty (get $flags "cluster-cidr") }}
 {{- if and .Values.routes.enabled $noCidrs }}
 {{- fail "routes.enabled=true has no effect without the networks of the pods: set cluster.cidrs" }}
@@ -224,7 +252,7 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- end }}
 {{- $webhook := "persistent-volume-label" }}
 {{- $names := list $webhook (printf "%s-controller" $webhook) }}
-{{- $named := eq (include "ccm-host.turnsOn" (dict "list" .Values.webhooks "names" $names "optIn" true)) "true" }}
+{{- $named := eq (include "ccm-host.turnsOn" (dict "list" (get $flags "webhooks" | default list) "names" $names "optIn" true)) "true" }}
 {{- if and $named (not .Values.shadow) (not (has $webhook $controllers)) }}
 {{- fail "webhooks has persistent-volume-label, which does nothing without its controller: add persistent-volume-label to controllers" }}
 {{- end }}
@@ -242,12 +270,16 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 
 {{- /* "true" unless these flags turn leader election off, in any spelling that the host reads. */}}
 {{- define "ccm-host.elects" -}}
-{{- not (has (get . "leader-elect" | toString | lower) (list "false" "f" "0")) }}
+{{- ne (include "ccm-host.isOff" (get . "leader-elect")) "true" }}
 {{- end }}
 
 {{- /* "true" if this flag turns something on, in any spelling that the host reads. */}}
 {{- define "ccm-host.isOn" -}}
 {{- has (toString . | lower) (list "true" "t" "1") }}
+{{- end }}
+
+{{- define "ccm-host.isOff" -}}
+{{- has (toString . | lower) (list "false" "f" "0") }}
 {{- end }}
 
 {{- /* "true" if this list, in the syntax of --controllers, turns on what has these names: the first item that names it decides, else "*", unless it is `optIn`. */}}
@@ -286,7 +318,7 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- end }}
 {{- if ne (include "ccm-host.isOn" (get $flags "allocate-node-cidrs")) "true" }}{{ $enabled = without $enabled "nodeipam" }}{{ end }}
 {{- if not (get $flags "ssh-keys-secret") }}{{ $enabled = without $enabled "ssh-keys" }}{{ end }}
-{{- if or (eq (get $flags "configure-cloud-routes" | toString) "false") (empty (get $flags "cluster-cidr")) }}
+{{- if or (eq (include "ccm-host.isOff" (get $flags "configure-cloud-routes")) "true") (empty (get $flags "cluster-cidr")) }}
 {{- $enabled = without $enabled "route" }}
 {{- end }}
 {{- toJson $enabled }}

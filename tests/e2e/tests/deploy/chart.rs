@@ -327,6 +327,47 @@ fn bad_values_are_named_with_what_is_wanted() -> Result<()> {
             "podDisruptionBudget.enabled=true has no effect on a DaemonSet",
         ),
         (
+            mock(json!({ "extraArgs": { "webhooks": "persistent-volume-label" } })),
+            "add persistent-volume-label to controllers",
+        ),
+        (
+            mock(json!({ "kind": "Deployment", "updateStrategy": { "type": "RollingUpdate" } })),
+            "updateStrategy waits for ever",
+        ),
+        (
+            mock(json!({ "updateStrategy": { "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } } })),
+            "updateStrategy waits for ever",
+        ),
+        (
+            mock(json!({
+                "kind": "Deployment", "podDisruptionBudget": { "enabled": true, "maxUnavailable": "0%" },
+            })),
+            "lets no drain of a node end",
+        ),
+        (
+            mock(json!({ "cluster": { "cidrs": ["10.0.0.0/16", "10.1.0.0/16"] } })),
+            "cluster.cidrs has two networks of IPv4: 10.0.0.0/16,10.1.0.0/16",
+        ),
+        (
+            mock(json!({
+                "delegatedAuth": { "enabled": false }, "metrics": { "serviceMonitor": { "enabled": true } },
+            })),
+            "set delegatedAuth.enabled=true",
+        ),
+        (
+            mock(json!({
+                "extraArgs": { "secure-port": "auto" }, "metrics": { "service": { "enabled": true } },
+            })),
+            "metrics are served at a port that is known beforehand",
+        ),
+        (
+            mock(json!({
+                "controllers": ["*", "persistent-volume-label"], "webhooks": ["persistent-volume-label"],
+                "extraArgs": { "webhook-secure-port": 0 },
+            })),
+            "webhooks are served at a port",
+        ),
+        (
             mock(json!({ "extraArgs": { "authorization-always-allow-paths": "/livez,/metrics" } })),
             "without /readyz makes the readinessProbe ask the apiserver",
         ),
@@ -404,6 +445,9 @@ fn in_shadow_mode_nothing_may_be_written() -> Result<()> {
         },
         "nodeIpam": { "enabled": true }, "cluster": { "cidrs": ["10.0.0.0/8"] },
         "kind": "DaemonSet", "updateStrategy": { "type": "OnDelete" },
+        "rbac": { "extraRules": [
+            { "apiGroups": [""], "resources": ["pods"], "verbs": ["list", "delete"] },
+        ] },
         "providers": { "mock": {
             "image": { "repository": "mock", "tag": "1" },
             "kubernetes": { "rules": [
