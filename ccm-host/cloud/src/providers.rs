@@ -156,7 +156,11 @@ impl Providers {
     /// The owner of a node: the provider that the command line names for its provider ID, else the only one that claims
     /// it. Without an ID, the provider whose selector matches, else a provider with instances and without a selector.
     pub fn for_node(&self, node: &Node) -> NodeOwner {
-        let Some(id) = node.provider_id.as_deref() else { return self.without_id(node) };
+        node.provider_id.as_deref().map_or_else(|| self.without_id(node), |id| self.for_id(id))
+    }
+
+    /// The owner of a machine, by its provider ID.
+    pub fn for_id(&self, id: &str) -> NodeOwner {
         if let Some(name) = self.pinned(id) {
             return match self.by_name(name).map(|provider| (provider, provider.info())) {
                 Some((provider, Some(info))) if info.instances => NodeOwner::Provider(Arc::clone(provider)),

@@ -55,12 +55,10 @@ use condition::Overwritten;
 use observe::{Claims, Runs};
 use table::Table;
 
-/// Maximum concurrent reads and writes of Nodes.
-const NODES_AT_ONCE: usize = 32;
-/// Maximum concurrent runs for routes that no node has. A provider lists as many as it likes, and nobody waits for them.
-const LEFTOVERS_AT_ONCE: usize = 1024;
+/// Maximum concurrent removals of strays at a provider, which lists as many as it likes, and nobody waits for them.
+const STRAYS_AT_ONCE: usize = 1024;
 /// When the others come.
-const LEFTOVERS_AGAIN: Duration = Duration::from_secs(30);
+const STRAYS_AGAIN: Duration = Duration::from_secs(30);
 
 /// The controller, to the rest of the host.
 pub const REGISTRATION: Registration = Registration {
@@ -82,17 +80,13 @@ pub struct Controller {
     shown: Overwritten,
     /// How often a node's changes may have its routes made anew.
     paces: NodePaces,
-    /// One permit for each read or write of a Node.
-    nodes_at_once: Semaphore,
-    leftovers_at_once: Semaphore,
 }
 
-/// A key of the work queue: a node with all its routes, or a route that leads to none.
+/// A key of the work queue: a node with its routes at its provider, or a route that no node has there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RouteKey {
-    /// By name, whether it exists or not.
+    /// By name.
     Node(String),
-    /// A route that cannot be traced to a node.
     Stray {
         /// The provider that listed it.
         provider: String,
@@ -116,6 +110,7 @@ struct Cloud {
     table: Mutex<Table>,
     /// The table is in doubt: something else changed a route. Triggers a new list.
     doubted: Notify,
+    strays_at_once: Semaphore,
 }
 
 impl shell::Controller for Controller {
@@ -151,8 +146,6 @@ impl shell::Controller for Controller {
             clouds: providers.map(|provider| Cloud::new(Arc::clone(provider))).collect(),
             shown: Overwritten::default(),
             paces: NodePaces::default(),
-            nodes_at_once: Semaphore::new(NODES_AT_ONCE),
-            leftovers_at_once: Semaphore::new(LEFTOVERS_AT_ONCE),
             shell,
         })
     }
@@ -176,34 +169,35 @@ impl shell::Controller for Controller {
     }
 
     fn provider_of(&self, subject: &RouteKey) -> Option<Arc<dyn Provider>> {
-        let parts = &self.shell.parts;
-        match subject {
-            RouteKey::Node(name) => parts.provider_of_named(name),
-            RouteKey::Stray { provider, .. } => parts.providers.by_name(provider).cloned(),
-        }
+        let cloud = match subject {
+            RouteKey::Node(name) => self.owner(&*self.shell.parts.nodes.get(name)?),
+            RouteKey::Stray { provider, .. } => self.cloud(provider),
+        };
+        Some(Arc::clone(&cloud?.provider))
     }
 
     async fn look(&self, subject: &RouteKey) -> Outcome {
-        let is_of_node =
-            matches!(subject, RouteKey::Node(name) if self.shell.parts.nodes.get(name).is_some());
-        let Ok(_turn) = self.leftovers_at_once.try_acquire_many(u32::from(!is_of_node)) else {
-            return Outcome::RetryAfter(LEFTOVERS_AGAIN);
-        };
         match subject {
-            RouteKey::Node(name) => {
-                let outdated = self.runs.begin(name);
-                let outcome = Box::pin(self.look_at_node(name, outdated)).await;
-                self.runs.end(name);
-                outcome
-            }
+            RouteKey::Node(name) => Box::pin(self.look_at_node(name)).await,
             RouteKey::Stray { provider, id } => self.look_at_stray(provider, id).await,
         }
     }
 }
 
+impl Controller {
+    fn cloud(&self, provider: &str) -> Option<&Cloud> {
+        self.clouds.iter().find(|cloud| cloud.name() == provider)
+    }
+}
+
 impl Cloud {
     fn new(provider: Arc<dyn Provider>) -> Self {
-        Self { provider, table: Mutex::default(), doubted: Notify::new() }
+        Self {
+            provider,
+            table: Mutex::default(),
+            doubted: Notify::new(),
+            strays_at_once: Semaphore::new(STRAYS_AT_ONCE),
+        }
     }
 
     fn name(&self) -> &str {

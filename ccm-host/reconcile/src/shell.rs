@@ -11,8 +11,8 @@ use tokio::sync::Semaphore;
 use crate::{Reconciler, ReportMetrics, Reports, Run, Settings, explain::Views, run};
 use ccm_cloud::{CloudMetrics, Provider, Providers};
 use ccm_kube::{
-    Cache, CertificateRequest, Events, KubeMetrics, Node, Patch, PersistentVolume, Service, Slim, WriteError,
-    Writer,
+    Cache, CertificateRequest, Events, Keep, KubeMetrics, Node, Patch, PersistentVolume, Service, Slim,
+    WriteError, Writer,
     events::Recorder,
     queue::{Backoff, Key, Outcome, WorkQueue},
 };
@@ -67,8 +67,8 @@ pub struct Shell<K: Key> {
     pub recorder: Recorder,
     pub queue: WorkQueue<K>,
     pub reports: Reports<K>,
-    /// One permit for each object being written: the others must not stand before all other requests of the host.
-    writing: Semaphore,
+    /// One permit for each object being read or written: the others must not stand before all other requests of the host.
+    requests: Semaphore,
 }
 
 /// The future that runs the controller; `None` if the settings turn it off.
@@ -82,15 +82,21 @@ pub fn make<C: Controller>(parts: Parts, registry: &mut Registry) -> Option<Arc<
     let queue = WorkQueue::new(C::QUEUE, C::BACKOFF, &parts.metrics.queue);
     let reports = Reports::new(C::NAME, recorder.clone(), queue.clone(), parts.reports.clone());
     parts.views.explains(Arc::new(reports.clone()));
-    let writing = Semaphore::new(parts.settings.nodes.concurrent_node_syncs);
-    C::new(Shell { parts, recorder, queue, reports, writing }, registry).map(Arc::new)
+    let requests = Semaphore::new(parts.settings.nodes.concurrent_node_syncs);
+    C::new(Shell { parts, recorder, queue, reports, requests }, registry).map(Arc::new)
 }
 
 impl<K: Key> Shell<K> {
     /// Sends a patch once its turn has come.
     pub async fn patch<T: Slim>(&self, key: &T::Key, patch: &Patch) -> Result<(), WriteError> {
-        let Ok(_permit) = self.writing.acquire().await else { return Err(WriteError::NotLeading) };
+        let Ok(_permit) = self.requests.acquire().await else { return Err(WriteError::NotLeading) };
         self.parts.writer.patch::<T>(key, patch).await.map(drop)
+    }
+
+    /// The object as the API has it now, once its turn has come.
+    pub async fn live<T: Slim>(&self, key: &T::Key, keep: &Keep) -> Result<Option<T>, WriteError> {
+        let Ok(_permit) = self.requests.acquire().await else { return Err(WriteError::NotLeading) };
+        self.parts.writer.get::<T>(key, keep).await
     }
 }
 

@@ -16,9 +16,10 @@ use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Cloud, Controller, RouteKey,
+    Cloud, Controller, RouteKey, STRAYS_AGAIN,
     condition::{self, Reach},
     decide::{Plan, RouteSteps, decide},
+    observe::Run,
     table::Learnt,
 };
 use ccm_cloud::{CloudError, EnsureRoute, EnsuredRoute, ErrorReason, InProgress, Route, RouteState};
@@ -31,76 +32,55 @@ const FAILED_TO_DELETE: &str = "FailedToDeleteRoute";
 /// Delay that lets the cache catch up with a newer live read.
 const CACHE_IS_BEHIND: Duration = Duration::from_secs(1);
 
-/// A node as it was when a run began, which may not exist; cancelled once that is outdated.
-struct NodeRun {
-    node: Option<Arc<Node>>,
-    outdated: CancellationToken,
-}
-
 impl Controller {
-    /// Does everything required for a node, whether it exists or not.
-    pub(super) async fn look_at_node(&self, name: &str, outdated: CancellationToken) -> Outcome {
+    /// Does everything required for a node.
+    pub(super) async fn look_at_node(&self, name: &str) -> Outcome {
         let (parts, reports) = (&self.shell.parts, &self.shell.reports);
         let subject = RouteKey::Node(name.to_owned());
-        for cloud in self.clouds.iter().filter(|cloud| cloud.serves_routes()) {
+        let owner = |node: &Arc<Node>| self.owner(node);
+        if let Some(cloud) = parts.nodes.get(name).as_ref().and_then(owner) {
             node_instance::known_to(&parts.nodes, &*cloud.provider).await;
         }
-        let run = NodeRun { node: parts.nodes.get(name), outdated };
-        let node = run.node.as_ref();
-        let owner = match node.map(|node| self.owner(node)) {
-            None => None,
-            Some(Some(cloud)) => Some(cloud.name()),
-            Some(None) => return reports.clear(&subject),
+        let run = self.runs.begin(name, &parts.nodes);
+        let Some((node, cloud)) = run.node.as_ref().and_then(|node| Some((node, owner(node)?))) else {
+            return reports.clear(&subject);
         };
-        // At once: one that hangs holds up no other.
-        let clouds = self.clouds.iter().filter(|cloud| cloud.serves_routes());
-        let said = clouds.map(async |cloud| {
-            let mut said = Vec::new();
-            let is_owner = owner == Some(cloud.name());
-            let Some(learnt) = cloud.learnt() else {
-                if node.is_some_and(|node| is_owner && !node.pod_cidrs.is_empty()) {
-                    let why = format!("the routes of provider {:?} are not listed yet", cloud.name());
-                    // The first list requeues every node.
-                    said.push(Report::waiting("RoutesNotListed", why, Retry::Wait));
-                }
-                return said;
-            };
-            let mut plan = decide(&self.facts(cloud, name, run.node.as_deref(), is_owner));
-            if is_owner {
-                said.append(&mut plan.reports);
-            }
-            let before = said.len();
-            let reaches = self.carry_out(cloud, name, &run, &plan, &mut said).await;
-            let outcome = match &said[before..] {
-                _ if plan.is_idle() => "noop",
-                said if said.iter().any(|report| report.error.is_some()) => "error",
-                _ => "changed",
-            };
-            self.metrics.synced("node_change", outcome);
-            if let Some(node) = node.filter(|_| is_owner) {
-                let reaches: Vec<Reach> = reaches.into_iter().chain(plan.unreached).collect();
-                let wanted = condition::wanted(node, plan.concerned, &reaches, learnt == Learnt::Whole);
-                if let Some(wanted) = wanted {
-                    said.extend(self.show(node, &wanted).await);
-                }
-            }
-            said
-        });
-        reports.set(&subject, node.map(|node| (&**node).into()), join_all(said).await.concat())
+        let about = Some((&**node).into());
+        let Some(learnt) = cloud.learnt() else {
+            let why = format!("the routes of provider {:?} are not listed yet", cloud.name());
+            // The first list requeues every node.
+            let waits =
+                (!node.pod_cidrs.is_empty()).then(|| Report::waiting("RoutesNotListed", why, Retry::Wait));
+            return reports.set(&subject, about, waits.into_iter().collect());
+        };
+        let mut plan = decide(&self.facts(cloud, node));
+        let mut said = std::mem::take(&mut plan.reports);
+        let before = said.len();
+        let reaches = self.carry_out(cloud, &run, &plan, &mut said).await;
+        let outcome = match &said[before..] {
+            _ if plan.is_idle() => "noop",
+            said if said.iter().any(|report| report.error.is_some()) => "error",
+            _ => "changed",
+        };
+        self.metrics.synced("node_change", outcome);
+        let reaches: Vec<Reach> = reaches.into_iter().chain(plan.unreached).collect();
+        if let Some(wanted) = condition::wanted(node, plan.concerned, &reaches, learnt == Learnt::Whole) {
+            said.extend(self.show(node, &wanted).await);
+        }
+        reports.set(&subject, about, said)
     }
 
     /// Returns the reach of each lane of the plan.
     async fn carry_out(
         &self,
         cloud: &Cloud,
-        name: &str,
-        run: &NodeRun,
+        run: &Run<'_>,
         plan: &Plan,
         said: &mut Vec<Report>,
     ) -> Vec<Reach> {
         let mut may_remove = false;
         if plan.removals().next().is_some() {
-            match self.may_remove(cloud, name, run.node.as_ref()).await {
+            match self.may_remove(cloud, run).await {
                 Ok(()) => may_remove = true,
                 Err(report) => said.push(report),
             }
@@ -122,7 +102,7 @@ impl Controller {
     async fn work(
         &self,
         cloud: &Cloud,
-        run: &NodeRun,
+        run: &Run<'_>,
         lane: &RouteSteps,
         may_remove: bool,
     ) -> (Reach, Vec<Report>) {
@@ -136,20 +116,18 @@ impl Controller {
         (reach, said)
     }
 
-    /// Whether a live read shows the node as it was when the removals were decided, and its provider is healthy.
-    async fn may_remove(&self, cloud: &Cloud, name: &str, node: Option<&Arc<Node>>) -> Result<(), Report> {
-        let parts = &self.shell.parts;
-        let live = {
-            // It is never closed.
-            let _permit = self.nodes_at_once.acquire().await;
-            parts.writer.get::<Node>(&name.to_owned(), &parts.nodes.keep()).await
-        };
+    /// Whether a live read shows the node as it was when the removals were decided, and the provider is healthy.
+    async fn may_remove(&self, cloud: &Cloud, run: &Run<'_>) -> Result<(), Report> {
+        if run.name.is_empty() {
+            return Ok(());
+        }
+        let live = self.shell.live::<Node>(&run.name, &self.shell.parts.nodes.keep()).await;
         let live = live.map_err(|error| {
             let why =
                 format!("no route is removed before the node is read: {:#}", anyhow::Error::from(error));
             Report::waiting("NodeNotRead", why, Retry::Backoff)
         })?;
-        if !is_same(node, live.as_ref()) {
+        if !is_same(run.node.as_ref(), live.as_ref()) {
             let why = "no route is removed before the host has seen the node's last change";
             return Err(Report::waiting("CacheIsBehind", why, Retry::After(CACHE_IS_BEHIND)));
         }
@@ -214,7 +192,7 @@ impl Controller {
 
     /// Removes a route; the holder of its destination is looked at again, unless that is `node`. Returns what is still in
     /// the way.
-    async fn remove(&self, cloud: &Cloud, run: &NodeRun, route: &Route) -> Option<Report> {
+    async fn remove(&self, cloud: &Cloud, run: &Run<'_>, route: &Route) -> Option<Report> {
         let call = cloud.provider.delete_route(route.clone());
         let removed = measured(&self.metrics.operations, &*cloud.provider, "delete", call, result);
         match cloud.unless(&run.outdated, removed).await? {
@@ -247,21 +225,22 @@ impl Controller {
 
     /// Removes the route if it is still a stray.
     pub(super) async fn look_at_stray(&self, provider: &str, id: &str) -> Outcome {
+        let reports = &self.shell.reports;
         let subject = RouteKey::Stray { provider: provider.to_owned(), id: id.to_owned() };
-        let stray = self.clouds.iter().find(|cloud| cloud.name() == provider).and_then(|cloud| {
-            let route = cloud.table.lock().get(id).cloned();
-            // The route is requeued when the provider is healthy again.
-            Some((cloud, route.filter(|route| self.is_stray(cloud, route) && cloud.is_trusted())?))
-        });
-        let said = match stray {
-            Some((cloud, route)) => {
-                // Whoever wants its destination needs it gone.
-                let run = NodeRun { node: None, outdated: CancellationToken::new() };
-                self.remove(cloud, &run, &route).await
-            }
-            None => None,
+        let Some(cloud) = self.cloud(provider) else { return reports.clear(&subject) };
+        let Ok(_place) = cloud.strays_at_once.try_acquire() else { return Outcome::RetryAfter(STRAYS_AGAIN) };
+        let route = cloud.table.lock().get(id).cloned();
+        let name = route.as_ref().and_then(|route| route.target.as_ref()).map(|target| target.name.clone());
+        let name = name.unwrap_or_default();
+        let run = self.runs.begin(&name, &self.shell.parts.nodes);
+        // It is requeued when the provider is healthy again.
+        let route = route.filter(|route| self.is_stray(cloud, route) && cloud.is_trusted());
+        let Some(route) = route else { return reports.clear(&subject) };
+        let said = match self.may_remove(cloud, &run).await {
+            Ok(()) => self.remove(cloud, &run, &route).await,
+            Err(report) => Some(report),
         };
-        self.shell.reports.set(&subject, None, said.into_iter().collect())
+        reports.set(&subject, run.node.as_deref().map(Into::into), said.into_iter().collect())
     }
 }
 

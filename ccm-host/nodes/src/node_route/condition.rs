@@ -114,9 +114,8 @@ impl Controller {
             return Some(Report::waiting("ConditionOfAnother", why, Retry::After(left)));
         }
         let patch = node_condition(&node, wanted, ccm_base::clock::now())?;
-        let _permit = self.nodes_at_once.acquire().await.ok()?;
-        let error = match self.shell.parts.writer.patch::<Node>(&node.name, &patch).await {
-            Ok(_) => {
+        let error = match self.shell.patch::<Node>(&node.name, &patch).await {
+            Ok(()) => {
                 tracing::info!(node = node.name, status = wanted.status, reason = wanted.reason, "condition");
                 return None;
             }

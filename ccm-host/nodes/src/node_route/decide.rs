@@ -1,4 +1,4 @@
-//! Decides which of a node's routes to create, replace or remove at one provider. Pure.
+//! Decides which of a node's routes to create, replace or remove at its provider. Pure.
 //!
 //! In: what the node wants, and the known routes. Out: routes to remove, destinations to ensure, and what to report.
 //! Ensure replaces a wrong target, so that a destination is never without a route; only what Ensure does not reach is
@@ -18,9 +18,8 @@ use ccm_reconcile::{Report, Retry};
 
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
-    /// The node; `None` if it is gone.
-    pub(super) node: Option<&'a Node>,
-    /// The destinations that the node wants from this provider.
+    pub(super) node: &'a Node,
+    /// The destinations that the node wants.
     pub(super) wishes: Vec<Wish>,
     /// The routes to those destinations, and those that lead to the node, without duplicates.
     pub(super) routes: Vec<Arc<Route>>,
@@ -87,7 +86,7 @@ pub(super) fn decide(facts: &Facts<'_>) -> Plan {
         if !contain(facts.cluster, &wish.destination) {
             plan.unreached.push(Reach::Foreign);
             plan.reports.push(outside(&wish.destination));
-        } else if facts.node.is_none_or(|node| node.name != wish.holder) {
+        } else if facts.node.name != wish.holder {
             plan.unreached.push(Reach::Missing);
             plan.reports.push(taken(&wish.destination, &wish.holder));
         } else {
@@ -156,12 +155,12 @@ fn is_as_wanted(facts: &Facts<'_>, route: &Route) -> bool {
         |node: &Node, target: &RouteTarget| !facts.holds_addresses || are_its_addresses(node, target);
     route.state == RouteState::Active
         && leads_to(route, facts.node)
-        && facts.node.zip(route.target.as_ref()).is_some_and(|(node, target)| addresses(node, target))
+        && route.target.as_ref().is_some_and(|target| addresses(facts.node, target))
 }
 
 /// Whether the route leads to this node, and not to a former one of its name.
-pub(super) fn leads_to(route: &Route, node: Option<&Node>) -> bool {
-    let (Some(node), Some(target)) = (node, &route.target) else { return false };
+fn leads_to(route: &Route, node: &Node) -> bool {
+    let Some(target) = &route.target else { return false };
     let provider_id = node.provider_id.as_deref().unwrap_or_default();
     let same_instance = provider_id == target.provider_id;
     let name_agrees = target.name == node.name || (target.name.is_empty() && same_instance);
@@ -169,9 +168,8 @@ pub(super) fn leads_to(route: &Route, node: Option<&Node>) -> bool {
 }
 
 /// Whether the route names this node, or a former one of its name.
-fn names(route: &Route, node: Option<&Node>) -> bool {
-    leads_to(route, node)
-        || node.is_some_and(|node| route.target.as_ref().is_some_and(|target| target.name == node.name))
+fn names(route: &Route, node: &Node) -> bool {
+    leads_to(route, node) || route.target.as_ref().is_some_and(|target| target.name == node.name)
 }
 
 /// Whether the route contains exactly the node's addresses, in any order.

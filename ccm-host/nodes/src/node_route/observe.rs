@@ -29,9 +29,12 @@ use super::{
     table::{Holder, Learnt},
 };
 use ccm_base::cidr;
-use ccm_cloud::{Family, NodeOwner, ProviderStatus, Route, RouteTarget};
-use ccm_kube::{cache::Change, node::Node};
-use ccm_reconcile::{Retry, taint};
+use ccm_cloud::{Family, NodeOwner, ProviderStatus, Route};
+use ccm_kube::{
+    cache::{Cache, Change},
+    node::Node,
+};
+use ccm_reconcile::{Parts, Retry, taint};
 
 /// What there is to do about a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +52,20 @@ impl Cloud {
 
     pub(super) fn learnt(&self) -> Option<Learnt> {
         self.table.lock().learnt()
+    }
+
+    pub(super) fn is(&self, other: Option<&Self>) -> bool {
+        other.is_some_and(|other| other.name() == self.name())
+    }
+
+    /// Whether it certainly has no route to a destination.
+    fn lacks(&self, destination: &IpNet) -> bool {
+        let table = self.table.lock();
+        table.learnt() == Some(Learnt::Whole) && table.to(destination).next().is_none()
+    }
+
+    pub(super) fn key_of(&self, stray: &Route) -> RouteKey {
+        RouteKey::Stray { provider: self.name().to_owned(), id: stray.id.clone() }
     }
 
     /// Whether routes may be removed on its behalf.
@@ -84,38 +101,24 @@ impl Controller {
         })
     }
 
-    /// The facts about a node at a provider. A node that is gone, or another provider's, has no wishes.
-    pub(super) fn facts<'a>(
-        &'a self,
-        cloud: &Cloud,
-        name: &str,
-        node: Option<&'a Node>,
-        is_owner: bool,
-    ) -> Facts<'a> {
-        let wanted = node.filter(|_| is_owner).map(destinations).unwrap_or_default();
-        let instance = node.and_then(|node| node.provider_id.clone());
-        // Two providers of one cloud list the same routes: those to a machine are its own provider's business.
-        let is_anothers = |route: &&Arc<Route>| {
-            let leads = |target: &RouteTarget| Some(&target.provider_id) == instance.as_ref();
-            !is_owner && route.target.as_ref().is_some_and(leads)
-        };
+    /// The facts about a node at its provider.
+    pub(super) fn facts<'a>(&'a self, cloud: &Cloud, node: &'a Node) -> Facts<'a> {
+        let wanted = destinations(node);
         let mut routes = BTreeMap::new();
         {
             let table = cloud.table.lock();
-            let holders = [Some(Holder::Node(name.to_owned())), instance.clone().map(Holder::Instance)];
-            let its = holders.iter().flatten().flat_map(|holder| table.of(holder));
-            for route in its
-                .filter(|route| !is_anothers(route))
-                .chain(wanted.iter().flat_map(|destination| table.to(destination)))
-            {
-                routes.insert(route.id.clone(), Arc::clone(route));
+            let its =
+                holders(node).into_iter().flat_map(|holder| table.of(&holder).cloned().collect::<Vec<_>>());
+            let there = wanted.iter().flat_map(|destination| table.to(destination).cloned());
+            for route in its.chain(there) {
+                routes.insert(route.id.clone(), route);
             }
         }
         let claims = self.claims.lock();
-        let holder = |destination: &IpNet| claims.holder(destination).unwrap_or(name).to_owned();
+        let holder = |destination: &IpNet| claims.holder(destination).unwrap_or(&node.name).to_owned();
         let is_held_by_another = |destination: &IpNet| {
             let holder = holder(destination);
-            holder != name && self.may_have_routes_at(cloud, &holder)
+            holder != node.name && self.maker_of(&holder).is_none_or(|maker| cloud.is(maker))
         };
         let held_by_others: BTreeSet<_> =
             routes.values().map(|route| route.destination).filter(is_held_by_another).collect();
@@ -134,9 +137,10 @@ impl Controller {
 
     /// What a reconcile of the node would find to do at this provider.
     pub(super) fn due(&self, cloud: &Cloud, node: &Node) -> Due {
-        let Some(owner) = self.owner(node) else { return Due::Nothing };
-        let is_owner = owner.name() == cloud.name();
-        let plan = decide(&self.facts(cloud, &node.name, Some(node), is_owner));
+        if !cloud.is(self.owner(node)) {
+            return Due::Nothing;
+        }
+        let plan = decide(&self.facts(cloud, node));
         let stand = plan.lanes.iter().map(|_| Reach::Stands);
         let reaches: Vec<Reach> = stand.chain(plan.unreached.iter().copied()).collect();
         let is_whole = cloud.learnt() == Some(Learnt::Whole);
@@ -152,7 +156,7 @@ impl Controller {
         };
         match plan.is_idle() {
             false => Due::Routes,
-            true if is_owner && (differs() || !is_told()) => Due::Words,
+            true if differs() || !is_told() => Due::Words,
             true => Due::Nothing,
         }
     }
@@ -170,38 +174,68 @@ impl Controller {
         }
     }
 
-    /// Whether this provider makes the routes of the node that holds a destination, or may: another provider's node may have
-    /// taken over the block of one of its nodes, and has its route elsewhere.
-    fn may_have_routes_at(&self, cloud: &Cloud, holder: &str) -> bool {
-        let Some(node) = self.shell.parts.nodes.get(holder).filter(|node| is_identified(node)) else {
-            return true;
-        };
+    /// The provider that makes the routes of the node that holds a destination; `None` while that is open.
+    fn maker_of(&self, holder: &str) -> Option<Option<&Cloud>> {
+        let node = self.shell.parts.nodes.get(holder).filter(|node| is_identified(node))?;
         match self.shell.parts.providers.for_node(&node) {
-            NodeOwner::Candidates(_) | NodeOwner::Undecided => true,
-            owner => self.maker(&owner).is_some_and(|maker| maker.name() == cloud.name()),
+            NodeOwner::Candidates(_) | NodeOwner::Undecided => None,
+            owner => Some(self.maker(&owner)),
         }
     }
 
-    /// Whether a route leads to no known node, and no node wants its destination from this provider.
+    /// Whether a route is one of ours that no node has: not the one that it leads to, nor the one that holds its destination.
+    /// Two providers of one cloud list the same routes, each with what it knows of their targets, so a route to another's
+    /// machine is never a stray, nor is one to who knows where if it may be the one that another made.
     pub(super) fn is_stray(&self, cloud: &Cloud, route: &Route) -> bool {
-        let led = match Holder::of(route) {
-            Holder::Nobody => false,
-            Holder::Instance(id) => !self.shell.parts.nodes.by_index(&id).is_empty(),
-            Holder::Node(_) => true,
+        let Parts { settings, nodes, providers, .. } = &self.shell.parts;
+        if !is_removable(route) || !contain(&settings.cidrs.cluster, &route.destination) {
+            return false;
+        }
+        let machine = route.target.as_ref().map(|target| target.provider_id.as_str()).unwrap_or_default();
+        let maker = match (!machine.is_empty()).then(|| providers.for_id(machine)) {
+            Some(NodeOwner::Candidates(_) | NodeOwner::Undecided) => return false,
+            owner => owner.and_then(|owner| self.maker(&owner)),
         };
-        !led && self.is_removable_at_all(cloud, route)
+        if maker.is_some() && !cloud.is(maker) {
+            return false;
+        }
+        let led = match Holder::of(route) {
+            Holder::Node(name) => nodes.get(&name),
+            Holder::Instance(id) => nodes.by_index(&id).into_iter().next(),
+            Holder::Nobody => None,
+        };
+        if let Some(node) = led {
+            let owner = self.owner(&node);
+            // What the node has here, its own run removes. What a former machine of its name had here, nobody else does.
+            if owner.is_none() || cloud.is(owner) || maker.is_none() {
+                return false;
+            }
+        }
+        let holder = self.claims.lock().holder(&route.destination).map(str::to_owned);
+        match holder.map(|holder| self.maker_of(&holder)) {
+            None => true,
+            Some(None) => false,
+            Some(Some(at)) if cloud.is(at) => false,
+            Some(Some(at)) => maker.is_some() || at.is_none_or(|at| at.lacks(&route.destination)),
+        }
     }
 
-    /// Whether a route without a node may be removed.
-    pub(super) fn is_removable_at_all(&self, cloud: &Cloud, route: &Route) -> bool {
-        is_removable(route)
-            && contain(&self.shell.parts.settings.cidrs.cluster, &route.destination)
-            && self
-                .claims
-                .lock()
-                .holder(&route.destination)
-                .is_none_or(|holder| !self.may_have_routes_at(cloud, holder))
+    /// Queues the strays that lead to this node.
+    fn queue_strays(&self, node: &Node) {
+        for cloud in &self.clouds {
+            let table = cloud.table.lock();
+            let its: Vec<_> = holders(node).iter().flat_map(|holder| table.of(holder)).cloned().collect();
+            drop(table);
+            let strays = its.iter().filter(|route| self.is_stray(cloud, route));
+            strays.for_each(|route| self.shell.queue.add(cloud.key_of(route)));
+        }
     }
+}
+
+/// By what a route names a node.
+fn holders(node: &Node) -> Vec<Holder> {
+    let machine = node.provider_id.clone().map(Holder::Instance);
+    [Holder::Node(node.name.clone())].into_iter().chain(machine).collect()
 }
 
 /// Whether no other controller is about to identify the node's instance.
@@ -240,24 +274,49 @@ pub(super) fn destinations(node: &Node) -> Vec<IpNet> {
     wanted
 }
 
-/// The runs under way, by node.
+/// The runs under way that depend on a node, by its name.
 #[derive(Debug, Default)]
-pub(super) struct Runs(Mutex<HashMap<String, CancellationToken>>);
+pub(super) struct Runs(Mutex<HashMap<String, (usize, CancellationToken)>>);
+
+/// A run, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    runs: &'a Runs,
+    /// Empty if no node is known.
+    pub(super) name: String,
+    /// The node as it was when the run began.
+    pub(super) node: Option<Arc<Node>>,
+    /// Cancelled once the node has changed.
+    pub(super) outdated: CancellationToken,
+}
 
 impl Runs {
-    /// A run of this node begins, its only one. The token is cancelled once the node has changed.
-    pub(super) fn begin(&self, name: &str) -> CancellationToken {
-        let outdated = CancellationToken::new();
-        self.0.lock().insert(name.to_owned(), outdated.clone());
-        outdated
-    }
-
-    pub(super) fn end(&self, name: &str) {
-        self.0.lock().remove(name);
+    pub(super) fn begin(&self, name: &str, nodes: &Cache<Node>) -> Run<'_> {
+        let outdated = {
+            let mut runs = self.0.lock();
+            let (count, outdated) = runs.entry(name.to_owned()).or_default();
+            *count += 1;
+            outdated.clone()
+        };
+        Run { runs: self, name: name.to_owned(), node: nodes.get(name), outdated }
     }
 
     fn outdate(&self, name: &str) {
-        self.0.lock().remove(name).inspect(CancellationToken::cancel);
+        if let Some((_, outdated)) = self.0.lock().get_mut(name) {
+            std::mem::take(outdated).cancel();
+        }
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        let mut runs = self.runs.0.lock();
+        if let Some((count, _)) = runs.get_mut(&self.name) {
+            *count -= 1;
+            if *count == 0 {
+                runs.remove(&self.name);
+            }
+        }
     }
 }
 
@@ -339,6 +398,12 @@ impl Controller {
             let is_its_own = matches!(change, Change::Updated { .. });
             let wait = if is_its_own { self.paces.wait(&node.name, Instant::now()) } else { Duration::ZERO };
             self.queue_node_after(node.name.clone(), wait);
+            self.queue_strays(node);
+        }
+        if let Change::Updated { old, .. } = change
+            && is_another
+        {
+            self.queue_strays(old);
         }
         others.into_iter().for_each(|name| self.queue_node(name));
     }
@@ -361,12 +426,7 @@ impl Controller {
         self.paces.forget(&node.name);
         others.iter().chain([&node.name]).for_each(|name| self.runs.outdate(name));
         others.into_iter().chain([node.name.clone()]).for_each(|name| self.queue_node(name));
-        let Some(instance) = node.provider_id.clone().map(Holder::Instance) else { return };
-        for cloud in &self.clouds {
-            let ids: Vec<String> = cloud.table.lock().of(&instance).map(|route| route.id.clone()).collect();
-            let stray = |id| RouteKey::Stray { provider: cloud.name().to_owned(), id };
-            ids.into_iter().for_each(|id| self.shell.queue.add(stray(id)));
-        }
+        self.queue_strays(node);
     }
 }
 

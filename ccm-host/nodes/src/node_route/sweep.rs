@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     Cloud, Controller, RouteKey,
     observe::Due,
-    table::{Holder, Learnt, Table},
+    table::{Learnt, Table},
 };
 use ccm_cloud::{CloudError, ErrorReason, Family, Listed, ProviderStatus, Route};
 use ccm_reconcile::{Retry, SLOW_RETRY, Sweeps, askable, follow_status, listed, measured, resync, shell};
@@ -100,22 +100,8 @@ impl Controller {
             }
         }
         let routes: Vec<_> = cloud.table.lock().all().cloned().collect();
-        for route in routes {
-            match Holder::of(&route) {
-                Holder::Node(name) if self.shell.parts.nodes.get(&name).is_none() => {
-                    if self.is_removable_at_all(cloud, &route) {
-                        differ |= queue.add_unless_delayed(RouteKey::Node(name));
-                    }
-                }
-                Holder::Node(_) => {}
-                Holder::Instance(_) | Holder::Nobody => {
-                    if self.is_stray(cloud, &route) {
-                        let stray =
-                            RouteKey::Stray { provider: cloud.name().to_owned(), id: route.id.clone() };
-                        differ |= queue.add_unless_delayed(stray);
-                    }
-                }
-            }
+        for route in routes.iter().filter(|route| self.is_stray(cloud, route)) {
+            differ |= queue.add_unless_delayed(cloud.key_of(route));
         }
         differ
     }

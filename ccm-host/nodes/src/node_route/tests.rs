@@ -51,14 +51,19 @@ fn n1() -> Node {
     wanting("n1", &["10.120.0.0/24"])
 }
 
-/// A route to a node; to nothing known if `to` is empty.
-fn route(id: &str, cidr: &str, to: &str) -> Route {
+/// A route to a node; to nothing known if its name is empty.
+fn route(id: &str, cidr: &str, node: &str) -> Route {
+    let machine = if node.is_empty() { String::new() } else { format!("fake://{node}") };
+    to(id, cidr, node, &machine)
+}
+
+fn to(id: &str, cidr: &str, node: &str, machine: &str) -> Route {
     let target =
-        RouteTarget { name: to.to_owned(), provider_id: format!("fake://{to}"), ..RouteTarget::default() };
+        RouteTarget { name: node.to_owned(), provider_id: machine.to_owned(), ..RouteTarget::default() };
     Route {
         id: id.to_owned(),
         destination: net(cidr),
-        target: Some(target).filter(|_| !to.is_empty()),
+        target: Some(target).filter(|target| *target != RouteTarget::default()),
         state: RouteState::Active,
         ours: true,
     }

@@ -41,7 +41,7 @@ fn wanting(name: &str, cidrs: &[&str]) -> Node {
 }
 
 struct Case {
-    node: Option<Node>,
+    node: Node,
     routes: Vec<Route>,
     holds_addresses: bool,
     held_by_others: Vec<IpNet>,
@@ -49,7 +49,7 @@ struct Case {
 
 impl Case {
     fn of(node: Node, routes: Vec<Route>) -> Self {
-        Self { node: Some(node), routes, holds_addresses: false, held_by_others: Vec::new() }
+        Self { node, routes, holds_addresses: false, held_by_others: Vec::new() }
     }
 
     fn holding_addresses(self) -> Self {
@@ -61,14 +61,13 @@ impl Case {
     }
 
     fn plan(&self) -> Plan {
-        let wanted = self.node.as_ref().map(super::super::observe::destinations).unwrap_or_default();
-        let name = self.node.as_ref().map(|node| node.name.clone()).unwrap_or_default();
+        let wanted = super::super::observe::destinations(&self.node);
         let holder = |destination: &IpNet| match self.held_by_others.contains(destination) {
             true => "older".to_owned(),
-            false => name.clone(),
+            false => self.node.name.clone(),
         };
         decide(&Facts {
-            node: self.node.as_ref(),
+            node: &self.node,
             wishes: wanted
                 .into_iter()
                 .map(|destination| Wish { holder: holder(&destination), destination })
@@ -242,21 +241,6 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// ROUTE-7, ROUTE-12, ROUTE-13: the node is gone.
-#[test]
-fn nothing_is_wanted_of_a_node_that_is_gone() {
-    let case = Case {
-        node: None,
-        routes: vec![route("in", "10.120.2.0/24", "x"), route("out", "10.9.2.0/24", "x")],
-        holds_addresses: false,
-        held_by_others: Vec::new(),
-    };
-    assert_eq!(case.words(), (owned(&["in"]), vec![]));
-    assert!(!case.plan().concerned);
-    let taken = case.held_by_others("10.120.2.0/24");
-    assert_eq!(taken.words(), (vec![], vec![]), "its new holder replaces the target");
-}
-
 #[test]
 fn whether_a_node_has_to_do_with_routes() {
     let rows = [
@@ -317,7 +301,7 @@ fn a_route_leads_to_a_node_by_name_and_machine() {
     ];
     for (name, node, target, want) in rows {
         let route = Route { target: Some(target), ..route("r", "10.120.0.0/24", "") };
-        assert_eq!(leads_to(&route, Some(&node)), want, "{name}");
+        assert_eq!(leads_to(&route, &node), want, "{name}");
     }
 }
 

@@ -69,7 +69,7 @@ async fn a_node_that_goes_takes_its_routes_along() {
     scene.server.delete("n");
     scene.rest().await;
     assert_eq!(scene.routes(), ["10.120.5.0/24 other"]);
-    assert_eq!(scene.server.take_lines(), ["GET n"], "one last look");
+    assert_eq!(scene.server.take_lines(), ["GET n", "GET n"], "one last look for each");
     assert_eq!(scene.calls().len(), 2);
     scene.stop().await;
 }
@@ -187,7 +187,7 @@ async fn a_pod_cidr_outside_of_the_cluster_cidrs_is_told() {
 #[tokio::test(start_paused = true)]
 async fn nodes_go_to_the_provider_of_their_machine() {
     let (one, other) = (FakeProvider::new("fake"), FakeProvider::new("other"));
-    other.set_route(route("o", "10.120.9.0/24", "gone"));
+    other.set_route(to("o", "10.120.9.0/24", "gone", "other://gone"));
     let foreign = node("f").with_provider_id("other://f").with_pod_cidr("10.120.1.0/24");
     let nobodys = node("x").with_provider_id("nobody://x").with_pod_cidr("10.120.2.0/24");
     let scene = Scene::with([n1(), foreign, nobodys], one, vec![Arc::clone(&other)]).await;
@@ -358,16 +358,58 @@ async fn a_block_that_went_to_another_providers_node_has_no_route_at_the_former_
     );
 }
 
-/// Two providers of one cloud, one for nodes and one for balancers, list the same routes.
+/// Two providers of one cloud, one for nodes and one for balancers, list the same routes, each with what it knows of the target.
 #[tokio::test(start_paused = true)]
 async fn a_route_that_another_provider_lists_as_well_is_its_owners() {
-    let (fake, other) = (FakeProvider::new("fake"), FakeProvider::new("other"));
-    for one in [&fake, &other] {
-        one.set_route(route("a", "10.120.0.0/24", "n1"));
-        one.set_route(route("b", "10.120.9.0/24", "n1"));
+    for (name, machine) in
+        [("n1", "fake://n1"), ("n1", ""), ("", "fake://n1"), ("", "fake:///zone/n1"), ("", "")]
+    {
+        let (fake, other) = (FakeProvider::new("fake"), FakeProvider::new("other"));
+        fake.set_route(route("a", "10.120.0.0/24", "n1"));
+        fake.set_route(route("b", "10.120.9.0/24", "n1"));
+        other.set_route(to("its own a", "10.120.0.0/24", name, machine));
+        other.set_route(to("its own b", "10.120.9.0/24", name, machine));
+        let scene = Scene::with([n1()], fake, vec![Arc::clone(&other)]).await;
+        scene.rest().await;
+        assert_eq!(scene.routes(), ["10.120.0.0/24 n1"]);
+        sleep(PERIOD * 2).await;
+        let is_told = !name.is_empty() || !machine.is_empty();
+        assert_eq!(other.routes().len(), 1 + usize::from(is_told), "{name:?} {machine:?}");
+        scene.stop().await;
     }
+}
+
+/// What a former machine of a node's name had at its provider, and what leads to none of another's machines, is left over.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_at_another_provider_goes() {
+    let (fake, other) = (FakeProvider::new("fake"), FakeProvider::new("other"));
+    other.set_route(to("former", "10.120.8.0/24", "n1", "other://n1"));
+    other.set_route(to("unknown", "10.120.9.0/24", "", ""));
+    other.set_route(to("outside", "10.9.9.0/24", "gone", "other://gone"));
+    other.set_route(to("held", "10.120.0.0/24", "n1", "other://n1"));
+    fake.set_route(to("wanted", "10.120.0.0/24", "", ""));
+    fake.set_latency(method::ENSURE_ROUTE, Duration::from_secs(1));
     let scene = Scene::with([n1()], fake, vec![Arc::clone(&other)]).await;
     scene.rest().await;
+    assert_eq!(routes_of(&other), ["10.9.9.0/24 gone"], "ROUTE-23");
+    assert_eq!(scene.calls(), ["ensure 10.120.0.0/24 n1", "list"], "ROUTE-24: replaced, not removed first");
+}
+
+/// What hangs at one provider keeps no other from its retries, nor from its own removals.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_removes_nothing_holds_up_no_other() {
+    let (fake, other) = (FakeProvider::new("fake"), FakeProvider::new("other"));
+    other.set_route(to("former", "10.120.8.0/24", "n1", "other://n1"));
+    for number in 0..STRAYS_AT_ONCE + 100 {
+        let cidr = format!("10.120.{}.{}/32", 100 + number / 250, number % 250);
+        other.set_route(to(&number.to_string(), &cidr, &format!("gone-{number}"), "other://gone"));
+    }
+    other.set_latency(method::DELETE_ROUTE, Duration::from_secs(3600));
+    fake.fail_next(method::ENSURE_ROUTE, error(method::ENSURE_ROUTE, Some(R::InternalError)));
+    fake.set_route(route("gone", "10.120.9.0/24", "gone"));
+    let scene = Scene::with([n1()], fake, vec![other]).await;
+    sleep(Duration::from_secs(20)).await;
     assert_eq!(scene.routes(), ["10.120.0.0/24 n1"]);
-    assert_eq!(routes_of(&other), ["10.120.0.0/24 n1", "10.120.9.0/24 n1"], "nothing is its to remove");
+    assert_eq!(scene.condition("n1"), "False RouteCreated");
+    scene.stop().await;
 }
