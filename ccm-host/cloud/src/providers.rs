@@ -62,6 +62,15 @@ impl NodeOwner {
         }
     }
 
+    /// Those that may have its instance, as far as they have introduced themselves.
+    pub fn possible(self) -> Vec<Arc<dyn Provider>> {
+        match self {
+            Self::Provider(owner) => vec![owner],
+            Self::Candidates(all) => all,
+            Self::Undecided | Self::Nobody => Vec::new(),
+        }
+    }
+
     /// The owner, if it is certain.
     pub fn provider(&self) -> Option<&Arc<dyn Provider>> {
         match self {

@@ -55,7 +55,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use act::{DeletionLedger, Failures, HELD_BACK};
-use ccm_cloud::{Family, NodeOwner, Provider, ProviderStatus, Providers};
+use ccm_cloud::{Family, Provider, ProviderStatus};
 use ccm_kube::{
     Condition,
     cache::Change,
@@ -152,15 +152,6 @@ struct Flock {
     providers: Vec<Arc<dyn Provider>>,
 }
 
-/// The providers that may own the node.
-fn owners(providers: &Providers, node: &Node) -> Vec<Arc<dyn Provider>> {
-    match providers.for_node(node) {
-        NodeOwner::Provider(owner) => vec![owner],
-        NodeOwner::Candidates(all) => all,
-        NodeOwner::Undecided | NodeOwner::Nobody => vec![],
-    }
-}
-
 /// The name of the domain of a node with these owners.
 fn domain(owners: &[Arc<dyn Provider>]) -> Option<&str> {
     match owners {
@@ -179,7 +170,7 @@ impl Flock {
         }
         let mut ready = Vec::new();
         for node in parts.nodes.list().into_iter().filter(|node| parts.is_ours(node)) {
-            let owners = owners(&parts.providers, &node);
+            let owners = parts.providers.for_node(&node).possible();
             let is_ready = is_ready(&node);
             if domain(&owners) == Some(&wanted.name) {
                 let unknown = owners.iter().filter(|owner| !flock.asks(owner)).cloned().collect::<Vec<_>>();
@@ -357,7 +348,7 @@ impl Controller {
             Change::Updated { old, new }
                 if is_ready(old) && !is_ready(new) && paces.wait(&new.name, Instant::now()).is_zero() =>
             {
-                let owners = owners(&providers, new);
+                let owners = providers.for_node(new).possible();
                 let its = domains.iter().filter(|one| domain(&owners) == Some(one.name.as_str()));
                 its.for_each(|domain| domain.wake.notify_one());
             }
@@ -397,7 +388,7 @@ impl Controller {
     fn is_silent(&self, wanted: &Domain, key: &str) -> bool {
         let nodes = self.parts.nodes.by_index(key).into_iter().chain(self.parts.nodes.get(key));
         nodes.into_iter().any(|node| {
-            let its = domain(&owners(&self.parts.providers, &node)) == Some(wanted.name.as_str());
+            let its = domain(&self.parts.providers.for_node(&node).possible()) == Some(wanted.name.as_str());
             its && self.parts.is_ours(&node) && !is_ready(&node)
         })
     }

@@ -79,9 +79,7 @@ impl shell::Controller for Controller {
     async fn begin(self: &Arc<Self>) {
         let parts = &self.shell.parts;
         tokio::join!(parts.nodes.synced(), parts.certificate_requests.synced());
-        ccm_reconcile::follow(self, &parts.certificate_requests, |controller, change| {
-            controller.shell.queue.add(change.object().name.clone());
-        });
+        ccm_reconcile::follow(self, &parts.certificate_requests, Self::request_changed);
         ccm_reconcile::follow(self, &parts.nodes, Self::node_changed);
     }
 

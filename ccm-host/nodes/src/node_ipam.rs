@@ -42,6 +42,7 @@ use ccm_kube::{
 };
 use ccm_reconcile::{
     Kept, Registration,
+    pace::NodePaces,
     settings::cidrs::Allocation,
     shell::{self, Shell},
 };
@@ -63,6 +64,8 @@ pub const REGISTRATION: Registration = Registration {
 pub struct Controller {
     shell: Shell<String>,
     source: CidrSource,
+    /// How often a node's changes may have its cloud asked.
+    paces: NodePaces,
 }
 
 /// The source of pod CIDRs.
@@ -100,7 +103,7 @@ impl shell::Controller for Controller {
                 return None;
             }
         };
-        Some(Self { shell, source })
+        Some(Self { shell, source, paces: NodePaces::default() })
     }
 
     fn shell(&self) -> &Shell<String> {

@@ -52,10 +52,9 @@ pub async fn ask(
     freshness: Freshness,
 ) -> Found {
     let candidates = match providers.for_node(node) {
-        NodeOwner::Provider(provider) => vec![provider],
-        NodeOwner::Candidates(candidates) => candidates,
         NodeOwner::Undecided => return Found::Undecided,
         NodeOwner::Nobody => return Found::Nobody,
+        owner => owner.possible(),
     };
     for provider in &candidates {
         known_to(nodes, provider.as_ref()).await;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::{Parts, Settings};
-use ccm_cloud::{NodeOwner, Provider};
+use ccm_cloud::Provider;
 use ccm_kube::{
     keep::{Keep, KeySet},
     node::Node,
@@ -37,11 +37,7 @@ impl Parts {
 
     /// The node's provider. A node with several candidates counts for the first.
     pub fn provider_of(&self, node: &Node) -> Option<Arc<dyn Provider>> {
-        match self.providers.for_node(node) {
-            NodeOwner::Provider(owner) => Some(owner),
-            NodeOwner::Candidates(all) => all.into_iter().next(),
-            NodeOwner::Undecided | NodeOwner::Nobody => None,
-        }
+        self.providers.for_node(node).possible().into_iter().next()
     }
 
     /// The provider of the node that has this name, if there is one.

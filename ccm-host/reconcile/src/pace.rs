@@ -24,11 +24,6 @@ impl NodePace {
         self.0 = Some(until.min(now + PAUSE * (AT_ONCE + 1)));
         until.saturating_duration_since(now + PAUSE * AT_ONCE)
     }
-
-    /// Whether a question waits for its turn.
-    pub fn is_used_up(self, now: Instant) -> bool {
-        self.0.is_some_and(|until| until > now + PAUSE * AT_ONCE)
-    }
 }
 
 /// Of all nodes, by name.
@@ -57,7 +52,6 @@ mod tests {
         let waits: Vec<_> = (0..13).map(|_| pace.wait(now).as_secs()).collect();
         assert_eq!(waits[..10], [0; 10]);
         assert_eq!(waits[10..], [10, 20, 20], "however many come meanwhile");
-        assert!(pace.is_used_up(now) && !pace.is_used_up(now + PAUSE * 2));
         assert_eq!(pace.wait(now + PAUSE * 20), Duration::ZERO, "it recovers");
     }
 }

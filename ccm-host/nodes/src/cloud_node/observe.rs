@@ -78,7 +78,9 @@ impl Controller {
 
     /// Handles a node whose provider ID no provider claims; one that is claimed later is requeued then.
     fn nobodys(&self, node: &Node) -> Outcome {
-        let Some(id) = node.provider_id.as_deref().filter(|_| is_new(node)) else { return Outcome::Done };
+        let Some(id) = node.provider_id.as_deref().filter(|_| is_new(node)) else {
+            return self.report(node, self.lane(node), vec![]);
+        };
         match age(node) {
             age if age < LOST => Outcome::RetryAfter(LOST - age),
             _ => self.report(node, &self.new, vec![problem::nobodys(id)]),
@@ -159,11 +161,6 @@ impl Memory {
     /// How long the question has to wait that a change of the node causes now.
     pub(super) fn wait(&mut self, name: &str, now: Instant) -> Duration {
         self.of(name).pace.wait(now)
-    }
-
-    /// Whether a question that the node itself caused waits for its turn.
-    fn is_paced(&self, name: &str, now: Instant) -> bool {
-        self.0.get(name).is_some_and(|known| known.due.is_some() && known.pace.is_used_up(now))
     }
 
     /// Whether anything is remembered of the node.
@@ -280,13 +277,16 @@ impl Controller {
     pub(super) fn node_changed(&self, change: &Change<Node>) {
         let node = change.object();
         let name = &node.name;
+        if let Change::Updated { old, .. } = change
+            && self.parts.is_ours(old)
+            && !self.parts.is_ours(node)
+        {
+            self.forget(name);
+            return;
+        }
         match concern(change) {
-            // Its labels alone are compared; a question that waits for its turn stays behind.
-            Concern::Look if !is_new(node) => {
-                if !self.memory.lock().is_paced(name, Instant::now()) {
-                    self.known.queue.add(name.clone());
-                }
-            }
+            // Its labels alone are compared; a question that waits for its turn, or for its retry, stays behind.
+            Concern::Look if !is_new(node) => _ = self.known.queue.add_unless_delayed(name.clone()),
             Concern::Look => {
                 let wait = self.memory.lock().wait(name, Instant::now());
                 self.new.queue.add_after(name.clone(), wait);

@@ -17,7 +17,6 @@ use super::{
     decide::{CONFIRM_DELETION, is_ready, is_vouched_for},
     domain, held_back,
     observe::SeenNodes,
-    owners,
     rule::Rule,
 };
 use ccm_base::clock;
@@ -130,7 +129,7 @@ impl Explain for LifecycleView {
             return None;
         }
         let passes = self.passes.lock();
-        let owners = owners(&self.providers, node);
+        let owners = self.providers.for_node(node).possible();
         let guard = domain(&owners).and_then(|domain| passes.get(domain));
         let absent = guard.and_then(|guard| {
             let found = guard.absent.binary_search_by(|absent| absent.name.as_str().cmp(&node.name)).ok()?;

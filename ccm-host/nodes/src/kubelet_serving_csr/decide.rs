@@ -105,6 +105,11 @@ fn too_old() -> Verdict {
     Verdict::Leave(Report::left_alone("TooOld", "no kubelet waits for it any more"))
 }
 
+/// Its kubelet waits for a later one.
+pub(super) fn superseded() -> Verdict {
+    Verdict::Leave(Report::left_alone("NewerRequest", "its kubelet has made another request since"))
+}
+
 /// The age of a request; a clock that is behind makes it young.
 fn age(request: &CertificateRequest, now: Timestamp) -> Duration {
     request

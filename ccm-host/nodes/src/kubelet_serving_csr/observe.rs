@@ -27,6 +27,19 @@ use ccm_reconcile::{
 const MOST_HOLDERS: usize = 3;
 
 impl Controller {
+    /// A new request waits for its node's turn: whoever has its identity makes as many as it likes.
+    pub(super) fn request_changed(&self, change: &Change<CertificateRequest>) {
+        let request = change.object();
+        let node = request.node().filter(|node| self.shell.parts.nodes.get(*node).is_some());
+        let wait = match (change, node) {
+            (Change::Added(_), Some(node)) if decide::is_open(request) => {
+                self.paces.wait(node, Instant::now())
+            }
+            _ => Duration::ZERO,
+        };
+        self.shell.queue.add_after(request.name.clone(), wait);
+    }
+
     /// Requests that are still open are looked at again.
     pub(super) fn node_changed(&self, change: &Change<Node>) {
         let node = &change.object().name;
@@ -42,12 +55,38 @@ impl Controller {
     }
 
     pub(super) async fn judge(&self, request: &CertificateRequest) -> Verdict {
-        let (Ok(verdict) | Err(verdict)) = self.try_judge(request).await;
-        verdict
+        match self.try_judge(request).await {
+            // The next look asks again.
+            Ok(Verdict::Leave(report)) => Verdict::Leave(self.paced(request, report)),
+            Ok(verdict) | Err(verdict) => verdict,
+        }
+    }
+
+    fn paced(&self, request: &CertificateRequest, report: Report) -> Report {
+        let retry = match (report.retry, request.node()) {
+            (Retry::After(least), Some(node)) => {
+                Retry::After(least.max(self.paces.wait(node, Instant::now())))
+            }
+            (retry, _) => retry,
+        };
+        Report { retry, ..report }
+    }
+
+    /// Whether its node has made another one since, which the kubelet waits for.
+    fn is_superseded(&self, request: &CertificateRequest) -> bool {
+        let Some(node) = request.node().filter(|_| decide::is_open(request)) else { return false };
+        let all = self.shell.parts.certificate_requests.by_index(node);
+        let is_newer = |other: &CertificateRequest| {
+            (other.created, &other.name) > (request.created, &request.name) && other.signer == request.signer
+        };
+        all.iter().any(|other| is_newer(other) && decide::is_open(other))
     }
 
     /// `Err` if it came to a verdict before the cloud's answer counted.
     async fn try_judge(&self, request: &CertificateRequest) -> Result<Verdict, Verdict> {
+        if self.is_superseded(request) {
+            return Err(decide::superseded());
+        }
         let claim = decide::claim(request, clock::now())?;
         let node = self.standing(request, &claim.node)?;
         let found = self.ask(&node).await;

@@ -406,17 +406,36 @@ async fn a_node_that_changes_all_the_time_has_the_cloud_asked_now_and_then() {
     assert!(asked < by_itself + 40, "{asked} in a minute, and {by_itself} without a change");
 }
 
+/// Nor does one request after the other have it asked more often. The kubelet waits for the last one alone.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_asks_all_the_time_has_the_cloud_asked_now_and_then() {
+    let scene = Scene::start(CsrPolicy::Approve, &[registered("n")]).await;
+    scene.fake.take_calls();
+    let forge = Forge::of("n", &["n", "192.0.2.99"]);
+    for number in 0..600 {
+        scene.ask_as(&format!("csr-{number}"), "n", &forge);
+        sleep(Duration::from_secs(1)).await;
+    }
+    let asked = scene.fake.take_calls().len();
+    assert!((1..=80).contains(&asked), "{asked} questions in ten minutes");
+    scene.asked("n", &good("n")).await;
+    sleep(Duration::from_secs(30)).await;
+    assert!(scene.is_approved("csr-n"), "in its turn");
+    scene.stop().await;
+}
+
 /// However many requests wait for a provider that hangs, those of another's nodes are still approved.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_hangs_leaves_the_others_their_places() {
     let (stuck, other) = (FakeProvider::new("stuck"), FakeProvider::new("fake"));
     stuck.set_latency(method::INSTANCE, Duration::from_secs(3600));
     runs(&other, "n");
-    let server = NodeServer::new([node("s").with_provider_id("stuck://s"), registered("n")]);
+    let names: Vec<_> =
+        (0..<Controller as shell::Controller>::AT_ONCE).map(|index| format!("s-{index}")).collect();
+    let nodes = names.iter().map(|name| node(name).with_provider_id(&format!("stuck://{name}")));
+    let server = NodeServer::new(nodes.chain([registered("n")]));
     let scene = Scene(Stage::set(&REGISTRATION, server, &[stuck, other], stage::settings()).await.run());
-    let stuck = good("s");
-    (0..<Controller as shell::Controller>::AT_ONCE)
-        .for_each(|index| scene.ask_as(&format!("stuck-{index}"), "s", &stuck));
+    names.iter().for_each(|name| scene.ask(name, &good(name)));
     scene.rest().await;
     scene.asked("n", &good("n")).await;
     assert!(scene.is_approved("csr-n"));

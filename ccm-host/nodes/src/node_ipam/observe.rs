@@ -6,6 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ipnet::IpNet;
+use tokio::time::Instant;
 
 use super::{
     CidrSource, Controller,
@@ -31,8 +32,14 @@ impl Controller {
                 self.change(|ledger| ledger.see(node));
             }
         }
+        let name = &change.object().name;
+        if matches!(change, Change::Deleted(_)) {
+            self.paces.forget(name);
+        }
         if concerns(change) {
-            self.shell.queue.add(change.object().name.clone());
+            let is_its_own = matches!(change, Change::Updated { .. });
+            let wait = if is_its_own { self.paces.wait(name, Instant::now()) } else { Duration::ZERO };
+            self.shell.queue.add_after(name.clone(), wait);
         }
     }
 

@@ -182,3 +182,19 @@ async fn sweeps_that_are_wished_all_the_time_become_rare() {
     assert!(asked <= 30, "asked {asked} times in half an hour, of which 15 are its backoff's");
     scene.stop().await;
 }
+
+/// Root on one worker changes labels of its Node all the time: what the cloud allows for all is not spent on it.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_changes_all_the_time_has_its_cloud_asked_now_and_then() {
+    let scene = Scene::start_with(cloud(&[]), "zone", [node("a").with_label("zone", "0")], |scene| {
+        allotted(&scene.fake, "a", &[]);
+    })
+    .await;
+    for number in 0..600 {
+        scene.server.edit("a", |node| node["metadata"]["labels"]["zone"] = json!(number.to_string()));
+        scene.rest().await;
+    }
+    let asked = scene.fake.calls().len();
+    assert!(asked < 60, "{asked} questions");
+    scene.stop().await;
+}
