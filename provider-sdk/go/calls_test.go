@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +94,51 @@ func TestErrorsOnTheirWayOut(t *testing.T) {
 	}
 	if strings.Contains(text, canary) {
 		t.Errorf("the canary is in the log: %s", text)
+	}
+}
+
+// The host gets one sentence for an item; what caused it is for whoever runs the provider.
+func TestTheCauseOfAnItemsErrorIsLogged(t *testing.T) {
+	const canary = "canary-hunter2"
+	log := &buffer{}
+	cloud := &cloud{batchGet: func(_ context.Context, request *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error) {
+		answer := &pb.BatchGetInstancesResponse{}
+		for _, query := range request.GetQueries() {
+			switch query.GetKey() {
+			case "well":
+				answer.Results = append(answer.Results, sdk.Absent(query))
+			case "early":
+				answer.Results = append(answer.Results, sdk.Unknown("early", fault.MetadataNotReady(time.Second)))
+			default:
+				answer.Results = append(answer.Results, sdk.Unknown(query.GetKey(), errors.New("GET /servers: password="+canary)))
+			}
+		}
+		return answer, nil
+	}}
+	made := provider(t, cloud, sdk.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+	client := pb.NewInstancesClient(serve(t, made).dial(t))
+	answer, err := client.BatchGetInstances(soon(t), queries("well", "early", "bad"))
+	if err != nil || strings.Contains(fmt.Sprint(answer), "/servers") {
+		t.Error("the cause travelled:", answer, err)
+	}
+	for want, lines := range map[string]int{
+		"item=node-well": 0, "level=INFO.*method=BatchGetInstances.*item=node-early.*reason=METADATA_NOT_READY": 1,
+		"level=WARN.*method=BatchGetInstances.*item=node-bad.*reason=INTERNAL_ERROR.*GET /servers: password=.redacted": 1, canary: 0,
+	} {
+		if got := len(regexp.MustCompile(want).FindAllString(log.String(), -1)); got != lines {
+			t.Errorf("%d lines with %q, want %d: %s", got, want, lines, log)
+		}
+	}
+	// A cloud that is away fails all items in the same way.
+	var all []string
+	for at := range 100 {
+		all = append(all, fmt.Sprint("bad-", at))
+	}
+	if _, err := client.BatchGetInstances(soon(t), queries(all...)); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(log.String(), "item=node-bad-"); got != 10 || !strings.Contains(log.String(), "items=90") {
+		t.Errorf("%d items are told: %s", got, log)
 	}
 }
 

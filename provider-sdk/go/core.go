@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"cloudprovider.ccm/sdk/internal/checks"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
@@ -18,6 +19,8 @@ const (
 	mutationBound = 10 * time.Minute
 	// headstart is how much earlier "deadline exceeded" is sent, so that it still reaches the caller.
 	headstart = 5 * time.Millisecond
+	// loggedItems is how many items of one batch the log names: a cloud that is away fails all of them in the same way.
+	loggedItems = 10
 )
 
 // core is the path of every call: admitted or refused, run with its context, ended in time.
@@ -112,13 +115,22 @@ func (p places) limit(handler grpc.UnaryHandler) grpc.UnaryHandler {
 	}
 }
 
-// settled ensures that the response of a batch contains each key exactly once.
+// settled ensures that the response of a batch contains each key exactly once, and logs which items failed.
 func settled(handler grpc.UnaryHandler) grpc.UnaryHandler {
 	return func(ctx context.Context, request any) (any, error) {
 		answer, err := handler(ctx, request)
 		if err == nil {
-			if wrong := checks.Settle(request, answer); len(wrong) > 0 {
-				Logger(ctx).Error("the response of a batch does not contain each key exactly once", "keys", wrong[:min(len(wrong), 10)])
+			failures := 0
+			wrong := checks.Settle(request, answer, func(object string, failed *pb.ItemError) {
+				if failures++; failures <= loggedItems {
+					logItem(ctx, object, failed)
+				}
+			})
+			if failures > loggedItems {
+				Logger(ctx).Warn("more items of the batch failed", "items", failures-loggedItems)
+			}
+			if len(wrong) > 0 {
+				Logger(ctx).Error("the response of a batch does not contain each key exactly once", "keys", wrong[:min(len(wrong), loggedItems)])
 			}
 		}
 		return answer, err

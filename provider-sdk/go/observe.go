@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"cloudprovider.ccm/sdk/fault"
+	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
@@ -150,6 +151,19 @@ func fail(ctx context.Context, err error) error {
 		}
 	}
 	return found.GRPCStatus().Err()
+}
+
+// logItem logs the error of one item of a batch as those of calls are: a cause, and what the provider itself did wrong, is a warning.
+func logItem(ctx context.Context, object string, failed *pb.ItemError) {
+	level, about := slog.LevelInfo, []any{"item", object, "reason", fault.WireName(failed.GetReason())}
+	cause := fault.CauseOf(failed)
+	if cause != nil {
+		about = append(about, "cause", cause)
+	}
+	if cause != nil || fault.CodeOf(failed.GetReason()) == codes.Internal {
+		level = slog.LevelWarn
+	}
+	Logger(ctx).Log(ctx, level, failed.GetMessage(), about...)
 }
 
 func requestID(headers metadata.MD) string {

@@ -35,15 +35,15 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoad
 			Service: ref, State: pb.LoadBalancerState_LOAD_BALANCER_STATE_NOT_OWNED,
 		}}, nil
 	}
-	known := l.memory.recall(key)
+	known, mirror := l.memory.recall(key), l.mirrorOf(request.GetCluster())
 	out, err := one(ctx, l.bridge, "balancer "+ref.GetUid(), func(ctx context.Context) (*pb.LoadBalancer, error) {
 		// The real one also has what the provider wrote, by which some find the balancer.
-		service, err := l.mirror.shown(ctx, cmp.Or(known.service, &pb.Service{Ref: ref}), func(*v1.Service) {})
+		service, err := mirror.shown(ctx, cmp.Or(known.service, &pb.Service{Ref: ref}), func(*v1.Service) {})
 		if err != nil {
 			return nil, err
 		}
 		if known.service != nil {
-			l.mirror.showAsTold(service, known.service)
+			mirror.showAsTold(service, known.service)
 		}
 		return l.look(ctx, l.clusterName(request.GetCluster()), service)
 	})
@@ -111,12 +111,13 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 		return nil, fault.OwnedByOtherCluster(ref.GetUid())
 	}
 	cluster, begun := l.clusterName(request.GetCluster()), l.memory.now(request.GetCluster())
-	service, err := l.mirror.shown(ctx, request.GetService(), l.mirror.service)
+	mirror := l.mirrorOf(request.GetCluster())
+	service, err := mirror.shown(ctx, request.GetService(), mirror.service)
 	if err != nil {
 		return nil, err
 	}
-	l.mirror.showAsTold(service, request.GetService())
-	nodes := l.mirror.backends(ctx, request.GetBackends())
+	mirror.showAsTold(service, request.GetService())
+	nodes := mirror.backends(ctx, request.GetBackends())
 	out := &pb.LoadBalancer{
 		Service: ref, Name: l.parts.balancers.GetLoadBalancerName(ctx, cluster, service),
 		State:     pb.LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE,
@@ -133,7 +134,7 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	case status == nil:
 		return out, errors.New("the provider returned the balancer without its status")
 	}
-	l.mirror.applied(request.GetService(), status)
+	mirror.applied(request.GetService(), status)
 	l.reachable.answered()
 	if status == &service.Status.LoadBalancer {
 		// It passes on what it was given, since somebody else gives the Service its addresses: these are not to be kept.
@@ -166,7 +167,7 @@ func withIngress(service *pb.Service, ingress []*pb.LoadBalancerIngress) *pb.Ser
 }
 
 func (l *loadBalancers) BatchUpdateLoadBalancers(ctx context.Context, request *pb.BatchUpdateLoadBalancersRequest) (*pb.BatchUpdateLoadBalancersResponse, error) {
-	nodes := l.mirror.backends(ctx, request.GetBackends())
+	nodes := l.mirrorOf(request.GetCluster()).backends(ctx, request.GetBackends())
 	l.memory.leads(request.GetCluster(), request.GetFencing())
 	named := func(item *pb.LoadBalancerUpdate) (key, wish string) {
 		return item.GetService().GetRef().GetUid(), wishOf("update", request, item.GetDesiredDigest())
@@ -199,11 +200,12 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 		// An update replaces only backends, but some providers apply the whole Service that they receive.
 		applied = withIngress(known.service, applied.GetIngress())
 	}
-	service, err := l.mirror.shown(ctx, applied, l.mirror.service)
+	mirror := l.mirrorOf(cluster)
+	service, err := mirror.shown(ctx, applied, mirror.service)
 	if err != nil {
 		return err
 	}
-	l.mirror.showAsTold(service, applied)
+	mirror.showAsTold(service, applied)
 	balancer := proto.CloneOf(known.balancer)
 	if balancer == nil {
 		// An update creates nothing, but some providers' would.
@@ -284,7 +286,8 @@ func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalanc
 	if hint.GetRef().GetUid() != key.service {
 		hint = nil
 	}
-	service, err := l.mirror.shown(ctx, cmp.Or(hint, known, &pb.Service{Ref: ref}), l.mirror.formerService)
+	mirror := l.mirrorOf(request.GetCluster())
+	service, err := mirror.shown(ctx, cmp.Or(hint, known, &pb.Service{Ref: ref}), mirror.formerService)
 	if err != nil {
 		return err
 	}
@@ -301,7 +304,7 @@ func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalanc
 	if err := l.deleteAs(ctx, request.GetCluster(), service); err != nil {
 		return err
 	}
-	l.mirror.serviceGone(ref)
+	mirror.serviceGone(ref)
 	l.memory.erase(key)
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"cloudprovider.ccm/sdk"
@@ -83,7 +84,8 @@ type bridge struct {
 	kubernetes    *rest.Config
 	surroundings  *surroundings
 	leading       *leading
-	mirror        *mirror
+	view          view
+	mirrors       sync.Map // of *mirror, by cluster uid
 	events        events
 	reads         *reads
 	reachable     reachable
@@ -200,7 +202,7 @@ func NewWith(ctx context.Context, config io.Reader, build Build, options ...Opti
 
 func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan struct{}, options []Option) (*sdk.Provider, error) {
 	b := &bridge{
-		leading: newLeading(), mirror: &mirror{}, memory: newMemory(),
+		leading: newLeading(), memory: newMemory(),
 		patience: stragglerAfter, backendLabels: backendLabels,
 	}
 	for _, option := range options {
@@ -245,7 +247,7 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 	if len(b.prefixes) == 0 {
 		b.prefixes = []string{b.cloud.ProviderName() + "://"}
 	}
-	b.mirror.wants = b.advertised().GetWants()
+	b.view.wants = b.advertised().GetWants()
 	b.balancerWorks.places, b.balancerWorks.inBatches = make(chan struct{}, b.concurrency), make(chan struct{}, b.concurrency)
 	b.balancerWorks.hangs = hangsAfter * b.patience
 	b.reads = &reads{limit: hangingPerCall * concurrent, patience: b.patience}

@@ -51,8 +51,8 @@ func WithInitialize(clients cloudprovider.ControllerClientBuilder, shared inform
 func (b *bridge) surround(stop <-chan struct{}) error {
 	config := b.kubernetes
 	if config == nil {
-		b.mirror.api = privateapi.New(stop, b.events.keep)
-		config = b.mirror.api.Config()
+		b.view.api = privateapi.New(stop, b.events.keep)
+		config = b.view.api.Config()
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -67,7 +67,7 @@ func (b *bridge) surround(stop <-chan struct{}) error {
 	unlimited := rest.CopyConfig(config)
 	unlimited.QPS = -1
 	own, err := kubernetes.NewForConfig(unlimited)
-	b.mirror.live = &live{client: own, patience: b.patience}
+	b.view.live = &live{client: own, patience: b.patience}
 	return err
 }
 
@@ -83,7 +83,7 @@ func (b *bridge) initialize() error {
 	}
 	around.shared.Start(around.stop)
 	within := syncedWithin
-	if b.mirror.api != nil {
+	if b.view.api != nil {
 		within = syncedPrivateWithin
 	}
 	synced, err := waitForSync(around, within)
@@ -91,7 +91,7 @@ func (b *bridge) initialize() error {
 		return err
 	}
 	informs, informsOfServices := synced[reflect.TypeFor[*v1.Node]()], synced[reflect.TypeFor[*v1.Service]()]
-	if live := b.mirror.live; live != nil {
+	if live := b.view.live; live != nil {
 		nodes := around.shared
 		if !informs {
 			nodes = informers.NewSharedInformerFactory(live.client, 0)
@@ -99,14 +99,14 @@ func (b *bridge) initialize() error {
 		live.follow(nodes.Core().V1().Nodes())
 		nodes.Start(around.stop)
 	}
-	if b.mirror.api == nil {
+	if b.view.api == nil {
 		return nil
 	}
 	if informs {
-		err = b.mirror.informed.follow(around.shared.Core().V1().Nodes().Informer())
+		err = b.view.informed.follow(around.shared.Core().V1().Nodes().Informer())
 	}
 	if informsOfServices {
-		err = errors.Join(err, b.mirror.informedOfServices.follow(around.shared.Core().V1().Services().Informer()))
+		err = errors.Join(err, b.view.informedOfServices.follow(around.shared.Core().V1().Services().Informer()))
 	}
 	return err
 }

@@ -62,7 +62,7 @@ func (i *instances) BatchGetInstances(ctx context.Context, request *pb.BatchGetI
 		refs[at] = query.GetNode()
 	}
 	nodes := map[string]*v1.Node{}
-	for at, node := range i.mirror.nodes(ctx, i.mirror.wants.GetIdentity(), refs...) {
+	for at, node := range i.mirrorOf(request.GetCluster()).nodes(ctx, i.view.wants.GetIdentity(), refs...) {
 		nodes[request.GetQueries()[at].GetKey()] = node
 	}
 	ask := func(ctx context.Context, query *pb.InstanceQuery) *pb.InstanceResult {
@@ -73,7 +73,6 @@ func (i *instances) BatchGetInstances(ctx context.Context, request *pb.BatchGetI
 			return err
 		})
 		if err != nil {
-			sdk.Logger(ctx).Warn("cannot look up a node's instance", "node", node.Name, "error", err, "cause", errors.Unwrap(err))
 			return sdk.Unknown(key, i.mapped(of(node, err), node.Name))
 		}
 		return result

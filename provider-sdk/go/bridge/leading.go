@@ -68,7 +68,9 @@ func (l *leading) waits() bool { return !isClosed(l.initialized) }
 // initializeOnce initializes the provider, or waits while another call does.
 func (b *bridge) initializeOnce(cluster string) (err error) {
 	b.leading.begin.Do(func() {
-		b.leading.cluster.Store(&cluster)
+		if cluster != "" {
+			b.leading.cluster.Store(&cluster)
+		}
 		if err = guarded(b.initialize); err != nil {
 			err = fmt.Errorf("the cloud provider %q cannot be initialized: %w", b.cloud.ProviderName(), err)
 			return

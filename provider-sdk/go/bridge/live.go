@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -18,6 +19,7 @@ import (
 	informersv1 "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -103,8 +105,7 @@ func (l *live) service(ctx context.Context, service *pb.Service) (*v1.Service, e
 }
 
 // showAsTold makes a real Service, which is as edited last, look as the host told of it: a digest covers that, and an edit that is
-// taken back meanwhile causes no further call. Annotations and labels that were added stay, since the provider may have written them
-// itself. Those Services that the bridge makes look so already.
+// taken back meanwhile causes no further call. Those Services that the bridge makes look so already.
 func (m *mirror) showAsTold(service *v1.Service, told *pb.Service) {
 	if m.live == nil {
 		return
@@ -117,10 +118,41 @@ func (m *mirror) showAsTold(service *v1.Service, told *pb.Service) {
 		was.Spec.LoadBalancerSourceRanges = service.Spec.LoadBalancerSourceRanges
 	}
 	service.Spec = was.Spec
-	service.Labels, service.Annotations = joined(service.Labels, was.Labels), joined(service.Annotations, was.Annotations)
+	covered := m.wants.GetService()
+	service.Labels = asTold(real, "labels", real.Labels, was.Labels, covered.GetLabels())
+	service.Annotations = asTold(real, "annotations", real.Annotations, was.Annotations, covered.GetAnnotations())
 	if !equality.Semantic.DeepEqual(service, real) {
 		service.ResourceVersion = neverCurrent
 	}
+}
+
+// asTold returns the labels or the annotations that the host told of, with those that it tells nobody of, and those that the provider
+// has added itself, by which some find their balancer.
+func asTold(service *v1.Service, kind string, real, told map[string]string, covered []string) map[string]string {
+	all := copied(told)
+	for key, value := range real {
+		_, is := told[key]
+		if !is && (!wants(covered, key) || key == v1.LastAppliedConfigAnnotation || wrote(service, kind, key)) {
+			all[key] = value
+		}
+	}
+	return all
+}
+
+// wrote reports whether the provider has written a label or an annotation, as the API keeps account of it: under the name of the
+// executable, unless the provider names another field manager.
+func wrote(service *v1.Service, kind, key string) bool {
+	us, _, _ := strings.Cut(rest.DefaultKubernetesUserAgent(), "/")
+	return slices.ContainsFunc(service.ManagedFields, func(one metav1.ManagedFieldsEntry) bool {
+		var fields struct {
+			Metadata map[string]map[string]any `json:"f:metadata"`
+		}
+		if one.Manager != us || one.FieldsV1 == nil || json.Unmarshal(one.FieldsV1.GetRawBytes(), &fields) != nil {
+			return false
+		}
+		_, there := fields.Metadata["f:"+kind]["f:"+key]
+		return there
+	})
 }
 
 func networksOf(ranges []string) map[netip.Prefix]bool {

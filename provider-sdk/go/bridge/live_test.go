@@ -3,9 +3,12 @@ package bridge_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -64,15 +67,34 @@ func (g granting) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method == http.MethodPatch && err == nil {
 		after, err = strategicpatch.StrategicMergePatch(before, after, v1.Service{})
 	}
-	service := &v1.Service{}
-	if _, _, bad := scheme.Codecs.UniversalDeserializer().Decode(after, nil, service); err != nil || bad != nil {
-		return nil, errors.Join(err, bad)
+	service, former := &v1.Service{}, &v1.Service{}
+	for text, into := range map[*[]byte]*v1.Service{&before: former, &after: service} {
+		if _, _, bad := scheme.Codecs.UniversalDeserializer().Decode(*text, nil, into); err != nil || bad != nil {
+			return nil, errors.Join(err, bad)
+		}
+	}
+	manager, _, _ := strings.Cut(request.UserAgent(), "/")
+	for key, value := range service.Annotations {
+		if former.Annotations[key] != value {
+			isWrittenBy(service, manager, key)
+		}
 	}
 	if _, err := g.api.Set("services", service); err != nil {
 		return nil, err
 	}
 	return g.next.RoundTrip(read)
 }
+
+// isWrittenBy says who wrote an annotation, as an apiserver does.
+func isWrittenBy(service *v1.Service, manager, annotation string) {
+	service.ManagedFields = append(service.ManagedFields, metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(fmt.Sprintf(`{"f:metadata":{"f:annotations":{".":{},%q:{}}},"f:spec":{"f:type":{}}}`, "f:"+annotation)),
+	})
+}
+
+// ours is the name under which an apiserver knows what this process writes.
+var ours = filepath.Base(os.Args[0])
 
 // P2: with a real API, a provider is called with its objects, by their uids.
 func TestAProviderGetsTheRealObjects(t *testing.T) {
@@ -119,11 +141,15 @@ func TestAProviderGetsTheRealObjects(t *testing.T) {
 // real metadata.
 func TestAnUpdateOfARealServiceIsAsApplied(t *testing.T) {
 	real := newRealAPI(t)
-	set(t, real, "services", &v1.Service{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "s", Finalizers: []string{"x.example/f"}, Annotations: map[string]string{"cloud.example/kind": "edited", "cloud.example/id": "7"}},
-		Spec:       v1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []v1.ServicePort{{Port: 81}}},
-	})
+	edited := &v1.Service{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "s", Finalizers: []string{"x.example/f"}, Annotations: map[string]string{
+			"cloud.example/kind": "edited", "cloud.example/internal": "true", "cloud.example/id": "7",
+		}},
+		Spec: v1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []v1.ServicePort{{Port: 81}}},
+	}
+	isWrittenBy(edited, ours, "cloud.example/id")
+	set(t, real, "services", edited)
 	cloud := stands()
 	var seen *v1.Service
 	update := cloud.update
@@ -147,7 +173,7 @@ func TestAnUpdateOfARealServiceIsAsApplied(t *testing.T) {
 			applied.Annotations["cloud.example/kind"] = "not as remembered"
 		}
 		isUpdated(t, follow(t, conn, applied, "digest-2", "b"))
-		// The id may be one that the provider wrote.
+		// The id is what the provider wrote.
 		if want := map[string]string{"cloud.example/kind": "network", "cloud.example/id": "7"}; !maps.Equal(seen.Annotations, want) {
 			t.Error(seen.Annotations)
 		}
@@ -161,14 +187,17 @@ func TestAnUpdateOfARealServiceIsAsApplied(t *testing.T) {
 // edit that is taken back meanwhile would cause no further call.
 func TestARealServiceIsAppliedAsRequested(t *testing.T) {
 	real := newRealAPI(t)
-	set(t, real, "services", &v1.Service{
+	edited := &v1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "web", UID: "s", Labels: map[string]string{"tier": "edited"},
-			Annotations: map[string]string{"cloud.example/kind": "edited", "cloud.example/id": "7"},
+			Namespace: "default", Name: "web", UID: "s", Labels: map[string]string{"tier": "edited", "internal": "true"},
+			Annotations: map[string]string{"cloud.example/kind": "edited", "cloud.example/internal": "true", "cloud.example/id": "7"},
 		},
 		Spec: v1.ServiceSpec{Selector: map[string]string{"app": "web"}, PublishNotReadyAddresses: true, Ports: []v1.ServicePort{{Port: 81}}},
-	})
+	}
+	isWrittenBy(edited, "kubectl-edit", "cloud.example/internal")
+	isWrittenBy(edited, ours, "cloud.example/id")
+	set(t, real, "services", edited)
 	cloud := newer()
 	var seen *v1.Service
 	cloud.ensure = func(_ context.Context, service *v1.Service, _ []*v1.Node) (*v1.LoadBalancerStatus, error) {
@@ -182,14 +211,16 @@ func TestARealServiceIsAppliedAsRequested(t *testing.T) {
 	if seen.ResourceVersion != "1" {
 		t.Error("a PUT of the Service would undo the edit")
 	}
-	// The id may be one that the provider wrote, which the host has not seen yet.
+	// The id is what the provider wrote, which the host has not seen yet.
 	if want := map[string]string{"cloud.example/kind": "network", "cloud.example/size": "large", "cloud.example/id": "7"}; !maps.Equal(seen.Annotations, want) {
 		t.Error(seen.Annotations)
 	}
-	if seen.Spec.Ports[0].Port != 80 || seen.Labels["tier"] != "web" || seen.Spec.Selector["app"] != "web" || !seen.Spec.PublishNotReadyAddresses {
+	if seen.Spec.Ports[0].Port != 80 || !maps.Equal(seen.Labels, request.Service.Labels) || seen.Spec.Selector["app"] != "web" || !seen.Spec.PublishNotReadyAddresses {
 		t.Error(seen)
 	}
 	seen.ResourceVersion = ""
+	// Which the host sends nobody.
+	seen.Annotations[v1.LastAppliedConfigAnnotation] = "{}"
 	// As the user wrote them, and as the host sends them.
 	seen.Spec.LoadBalancerSourceRanges, request.Service.SourceRanges = []string{"192.0.2.0/24", "10.1.2.3/8 "}, []string{"10.0.0.0/8", "192.0.2.0/24"}
 	set(t, real, "services", seen)
@@ -202,10 +233,12 @@ func TestARealServiceIsAppliedAsRequested(t *testing.T) {
 // A provider that finds a balancer by what it wrote on the Service finds it, whatever the bridge remembers.
 func TestABalancerIsReadByTheRealService(t *testing.T) {
 	real := newRealAPI(t)
-	set(t, real, "services", &v1.Service{
+	written := &v1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "s", Annotations: map[string]string{"cloud.example/id": "7"}},
-	})
+	}
+	isWrittenBy(written, ours, "cloud.example/id")
+	set(t, real, "services", written)
 	cloud := newer()
 	cloud.stands = func(service *v1.Service) bool { return service.Annotations["cloud.example/id"] == "7" }
 	conn := serve(t, cloud, bridge.WithKubernetes(real.Config()))

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -29,23 +30,42 @@ const (
 	informedWithin = 2 * time.Second
 )
 
-// mirror keeps what the host sends: Nodes and Services in the private API, and the nodes as providers read them.
-type mirror struct {
+// view is the Kubernetes API that the provider has, and what its informers have seen of it.
+type view struct {
 	// api is nil if the provider has a real Kubernetes API, which live reads.
 	api  *privateapi.API
 	live *live
 	// wants says which fields of a node the host sends, for each purpose.
 	wants *pb.Wants
 
-	mu    sync.Mutex
-	named map[string]*namedNode
-	round round
-	sets  []*namedSet
-
 	// informed and informedOfServices are the versions that the provider's informers have seen, services the version that they
 	// must see.
 	informed, informedOfServices informed
 	services                     atomic.Int64
+}
+
+// mirror keeps what the host of one cluster sends: Nodes and Services in the private API, and the nodes as providers read them.
+type mirror struct {
+	*view
+	// put puts an object into the private API.
+	put func(api *privateapi.API, resource string, object runtime.Object) (int64, error)
+
+	mu    sync.Mutex
+	named map[string]*namedNode
+	round round
+	sets  []*namedSet
+}
+
+// mirrorOf returns the mirror of a cluster. All clusters share the private API; where two have an object of one name, the provider sees
+// that of its own cluster: the one that it is initialized for, or else the first that calls.
+func (b *bridge) mirrorOf(cluster *pb.ClusterRef) *mirror {
+	uid, put := cluster.GetUid(), (*privateapi.API).Set
+	b.leading.cluster.CompareAndSwap(nil, &uid)
+	if !b.leading.isFor(uid) {
+		put = (*privateapi.API).SetUnlessTaken
+	}
+	found, _ := b.mirrors.LoadOrStore(uid, &mirror{view: &b.view, put: put})
+	return found.(*mirror)
 }
 
 // namedNode is a node as last sent in any request. It is replaced, never modified.
@@ -128,7 +148,7 @@ func (m *mirror) noteOne(fields *pb.NodeFields, ref *pb.NodeRef) *namedNode {
 		one = &namedNode{ref: all, node: nodeOf(all), round: last}
 		if m.api != nil {
 			// Conversion cannot fail: it is a Node.
-			one.version, _ = m.api.Set("nodes", one.node)
+			one.version, _ = m.put(m.api, "nodes", one.node)
 		}
 		m.named[ref.GetName()] = one
 	}
@@ -248,7 +268,7 @@ func (m *mirror) applied(service *pb.Service, status *v1.LoadBalancerStatus) {
 // service makes a Service visible to the provider, in place of an earlier one of its name.
 func (m *mirror) service(service *v1.Service) {
 	if m.api != nil {
-		version, _ := m.api.Set("services", service) // Conversion cannot fail: it is a Service.
+		version, _ := m.put(m.api, "services", service) // Conversion cannot fail: it is a Service.
 		m.knows(version)
 	}
 }

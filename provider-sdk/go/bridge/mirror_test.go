@@ -16,7 +16,7 @@ func TestANodeIsForgottenWhenSweepsOmitIt(t *testing.T) {
 		all = append(all, &pb.NodeRef{Name: fmt.Sprint("n", at), Uid: fmt.Sprint("u", at)})
 	}
 	for _, every := range []time.Duration{5 * time.Minute, 2 * time.Hour} {
-		m, now := &mirror{}, time.Now()
+		m, now := &mirror{view: &view{}}, time.Now()
 		// As the host does, in batches.
 		sweep := func(refs []*pb.NodeRef) {
 			for at := 0; at < len(refs); at += 500 {
@@ -48,7 +48,7 @@ func TestANodeIsForgottenWhenSweepsOmitIt(t *testing.T) {
 
 // All calls of a cluster share a set, while queries tell of its nodes. The race detector sees it.
 func TestASetIsSharedByCallsThatOverlap(t *testing.T) {
-	m, set := &mirror{}, &pb.BackendSet{Digest: "1", Nodes: []*pb.NodeRef{{Name: "a", Uid: "a"}}}
+	m, set := &mirror{view: &view{}}, &pb.BackendSet{Digest: "1", Nodes: []*pb.NodeRef{{Name: "a", Uid: "a"}}}
 	var calls sync.WaitGroup
 	for range 4 {
 		calls.Go(func() {

@@ -51,7 +51,7 @@ func (r *routes) list(ctx context.Context, cluster *pb.ClusterRef) (all []listed
 		if theirs != nil {
 			ours := routeOf(theirs)
 			if ours.Target != nil {
-				ours.Target.ProviderId = r.mirror.providerID(ours.GetTarget().GetName())
+				ours.Target.ProviderId = r.mirrorOf(cluster).providerID(ours.GetTarget().GetName())
 			}
 			all = append(all, listed{theirs, ours})
 		}
@@ -136,7 +136,7 @@ func (r *routes) BatchEnsureRoutes(ctx context.Context, request *pb.BatchEnsureR
 	for at, item := range request.GetItems() {
 		targets[at] = item.GetTarget()
 	}
-	r.mirror.nodes(ctx, r.mirror.wants.GetRouteTarget(), targets...)
+	r.mirrorOf(request.GetCluster()).nodes(ctx, r.view.wants.GetRouteTarget(), targets...)
 	of, leave, err := r.begin(ctx, request.GetCluster())
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -134,5 +135,24 @@ func TestWrappedErrorsKeepTheirMeaning(t *testing.T) {
 	}
 	if got := Item(New(pb.ErrorReason_ERROR_REASON_UNSPECIFIED, "x")).GetReason(); got != pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR {
 		t.Errorf("became %v", got)
+	}
+}
+
+// Items come and go by the thousand, and nobody says when one has been sent.
+func TestTheCauseOfAnItemLastsAsLongAsTheItem(t *testing.T) {
+	cause := errors.New("GET /servers")
+	item := Item(fmt.Errorf("while reading: %w", CloudAPIUnavailable(WithCause(cause))))
+	if CauseOf(item) != cause || CauseOf(Item(RateLimited(time.Second))) != nil || CauseOf(nil) != nil {
+		t.Error(CauseOf(item))
+	}
+	runtime.KeepAlive(item)
+	kept := func() (count int) {
+		causes.Range(func(any, any) bool { count++; return true })
+		return count
+	}
+	for deadline := time.Now().Add(20 * time.Second); kept() > 0; runtime.GC() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d causes are kept", kept())
+		}
 	}
 }

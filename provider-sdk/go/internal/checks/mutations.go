@@ -88,44 +88,47 @@ func routeTo(cluster *pb.ClusterRef, destination string) Subject {
 }
 
 // Settle repairs the response of a batch: it drops unrequested keys, and marks missing or duplicate ones as unknown. It
-// returns the wrong keys: the host would do the same, but the team that can fix the provider reads this side's log.
-func Settle(request, answer any) (wrong []string) {
+// returns the wrong keys, and tells what the provider says of items that failed, with the names of their objects: the host knows both,
+// but the team that can fix the provider reads this side's log.
+func Settle(request, answer any, tell func(object string, failed *pb.ItemError)) (wrong []string) {
 	switch request := request.(type) {
 	case *pb.BatchGetInstancesRequest:
 		if answer, is := answer.(*pb.BatchGetInstancesResponse); is && answer != nil {
-			answer.Results, wrong = settle(request.GetQueries(), (*pb.InstanceQuery).GetKey, answer.Results, (*pb.InstanceResult).GetKey, failedInstance)
+			answer.Results, wrong = settle(request.GetQueries(), (*pb.InstanceQuery).GetKey, instanceName, answer.Results, (*pb.InstanceResult).GetKey, failedInstance, tell)
 		}
 	case *pb.BatchGetVolumeLabelsRequest:
 		if answer, is := answer.(*pb.BatchGetVolumeLabelsResponse); is && answer != nil {
-			answer.Results, wrong = settle(request.GetQueries(), (*pb.VolumeQuery).GetKey, answer.Results, (*pb.VolumeResult).GetKey, failedVolume)
+			answer.Results, wrong = settle(request.GetQueries(), (*pb.VolumeQuery).GetKey, (*pb.VolumeQuery).GetName, answer.Results, (*pb.VolumeResult).GetKey, failedVolume, tell)
 		}
 	case *pb.BatchUpdateLoadBalancersRequest:
 		if answer, is := answer.(*pb.BatchUpdateLoadBalancersResponse); is && answer != nil {
-			answer.Results, wrong = settle(request.GetItems(), updateKey, answer.Results, (*pb.LoadBalancerUpdateResult).GetServiceUid, failedUpdate)
+			answer.Results, wrong = settle(request.GetItems(), updateKey, updateName, answer.Results, (*pb.LoadBalancerUpdateResult).GetServiceUid, failedUpdate, tell)
 		}
 	case *pb.BatchEnsureRoutesRequest:
 		if answer, is := answer.(*pb.BatchEnsureRoutesResponse); is && answer != nil {
-			answer.Results, wrong = settle(request.GetItems(), (*pb.RouteToEnsure).GetKey, answer.Results, (*pb.RouteResult).GetKey, failedRoute)
+			answer.Results, wrong = settle(request.GetItems(), (*pb.RouteToEnsure).GetKey, (*pb.RouteToEnsure).GetDestinationCidr, answer.Results, (*pb.RouteResult).GetKey, failedRoute, tell)
 		}
 	case *pb.BatchDeleteRoutesRequest:
 		if answer, is := answer.(*pb.BatchDeleteRoutesResponse); is && answer != nil {
-			answer.Results, wrong = settle(request.GetItems(), (*pb.RouteToDelete).GetKey, answer.Results, (*pb.RouteDeletion).GetKey, failedDeletion)
+			answer.Results, wrong = settle(request.GetItems(), (*pb.RouteToDelete).GetKey, deletionName, answer.Results, (*pb.RouteDeletion).GetKey, failedDeletion, tell)
 		}
 	}
 	return wrong
 }
 
-func settle[Q, R any](queries []Q, asked func(Q) string, results []R, given func(R) string, failed func(string, error) R) ([]R, []string) {
+func settle[Q any, R interface{ GetError() *pb.ItemError }](queries []Q, asked, named func(Q) string, results []R, given func(R) string,
+	failed func(string, error) R, tell func(string, *pb.ItemError),
+) ([]R, []string) {
 	count := make(map[string]int, len(results))
 	for _, result := range results {
 		count[given(result)]++
 	}
 	var lacking []string
-	wanted := make(map[string]bool, len(queries))
+	wanted := make(map[string]string, len(queries))
 	for _, query := range queries {
 		key := asked(query)
 		if count[key] == 1 {
-			wanted[key] = true
+			wanted[key] = named(query)
 		} else {
 			lacking = append(lacking, key)
 		}
@@ -133,10 +136,14 @@ func settle[Q, R any](queries []Q, asked func(Q) string, results []R, given func
 	wrong := slices.Clone(lacking)
 	results = slices.DeleteFunc(results, func(result R) bool {
 		key := given(result)
-		if !wanted[key] && !slices.Contains(wrong, key) {
+		object, is := wanted[key]
+		switch {
+		case is && result.GetError() != nil:
+			tell(object, result.GetError())
+		case !is && !slices.Contains(wrong, key):
 			wrong = append(wrong, key)
 		}
-		return !wanted[key]
+		return !is
 	})
 	for _, key := range lacking {
 		results = append(results, failed(key, fault.New(pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, "the provider did not return exactly one result for this item")))
@@ -145,6 +152,14 @@ func settle[Q, R any](queries []Q, asked func(Q) string, results []R, given func
 }
 
 func updateKey(item *pb.LoadBalancerUpdate) string { return item.GetService().GetRef().GetUid() }
+
+func instanceName(query *pb.InstanceQuery) string { return query.GetNode().GetName() }
+
+func deletionName(item *pb.RouteToDelete) string { return item.GetRoute().GetDestinationCidr() }
+
+func updateName(item *pb.LoadBalancerUpdate) string {
+	return item.GetService().GetRef().GetNamespace() + "/" + item.GetService().GetRef().GetName()
+}
 
 func failedInstance(key string, err error) *pb.InstanceResult {
 	return &pb.InstanceResult{Key: key, Error: fault.Item(err)}

@@ -78,7 +78,8 @@ func (a *API) Set(resource string, object runtime.Object) (int64, error) {
 	return a.set(resource, object, true)
 }
 
-// SetUnlessTaken is Set for an object that may be gone: if its name has an object with another uid, that one stays.
+// SetUnlessTaken is Set for an object that may be gone, or is not of the provider's own cluster: if its name has an object with another
+// uid, that one stays.
 func (a *API) SetUnlessTaken(resource string, object runtime.Object) (int64, error) {
 	return a.set(resource, object, false)
 }

@@ -31,7 +31,8 @@ const (
 	LoadBalancerState_LOAD_BALANCER_STATE_PENDING LoadBalancerState = 1
 	// The load balancer serves traffic.
 	LoadBalancerState_LOAD_BALANCER_STATE_ACTIVE LoadBalancerState = 2
-	// The load balancer is being deleted.
+	// The load balancer is being deleted. Whoever shows another state after a deletion has begun omits applied_digest: half a
+	// load balancer is not as it was applied, and a host that was started since knows of no deletion.
 	LoadBalancerState_LOAD_BALANCER_STATE_DELETING LoadBalancerState = 3
 	// The provider looked for the load balancer and it does not exist.
 	LoadBalancerState_LOAD_BALANCER_STATE_ABSENT LoadBalancerState = 4

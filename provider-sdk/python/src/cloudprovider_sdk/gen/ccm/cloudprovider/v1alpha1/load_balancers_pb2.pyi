@@ -38,7 +38,9 @@ class _LoadBalancerStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Loa
     LOAD_BALANCER_STATE_ACTIVE: _LoadBalancerState.ValueType  # 2
     """The load balancer serves traffic."""
     LOAD_BALANCER_STATE_DELETING: _LoadBalancerState.ValueType  # 3
-    """The load balancer is being deleted."""
+    """The load balancer is being deleted. Whoever shows another state after a deletion has begun omits applied_digest: half a
+    load balancer is not as it was applied, and a host that was started since knows of no deletion.
+    """
     LOAD_BALANCER_STATE_ABSENT: _LoadBalancerState.ValueType  # 4
     """The provider looked for the load balancer and it does not exist."""
     LOAD_BALANCER_STATE_NOT_OWNED: _LoadBalancerState.ValueType  # 5
@@ -54,7 +56,9 @@ LOAD_BALANCER_STATE_PENDING: LoadBalancerState.ValueType  # 1
 LOAD_BALANCER_STATE_ACTIVE: LoadBalancerState.ValueType  # 2
 """The load balancer serves traffic."""
 LOAD_BALANCER_STATE_DELETING: LoadBalancerState.ValueType  # 3
-"""The load balancer is being deleted."""
+"""The load balancer is being deleted. Whoever shows another state after a deletion has begun omits applied_digest: half a
+load balancer is not as it was applied, and a host that was started since knows of no deletion.
+"""
 LOAD_BALANCER_STATE_ABSENT: LoadBalancerState.ValueType  # 4
 """The provider looked for the load balancer and it does not exist."""
 LOAD_BALANCER_STATE_NOT_OWNED: LoadBalancerState.ValueType  # 5
