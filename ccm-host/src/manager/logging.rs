@@ -81,7 +81,8 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
+    // A line that cannot be written is lost: telling so on stderr panics where stderr is what fails.
+    let layer = tracing_subscriber::fmt::layer().log_internal_errors(false).with_writer(writer);
     match format {
         LogFormat::Text => layer.with_ansi(colours).boxed(),
         LogFormat::Json => {

@@ -73,14 +73,14 @@ impl ProviderError {
     /// Adds an invalid field (a Kubernetes field path) and the reason.
     #[must_use]
     pub fn with_field(mut self, path: impl Into<String>, why: impl Into<String>) -> Self {
-        self.0.fields.push((path.into(), scrub::text(&why.into())));
+        self.0.fields.push((scrub::text(&path.into()), scrub::text(&why.into())));
         self
     }
 
     /// Adds an exhausted quota: its subject (an account, a region) and a description.
     #[must_use]
     pub fn with_quota(mut self, subject: impl Into<String>, what: impl Into<String>) -> Self {
-        self.0.quotas.push((subject.into(), scrub::text(&what.into())));
+        self.0.quotas.push((scrub::text(&subject.into()), scrub::text(&what.into())));
         self
     }
 
@@ -89,6 +89,18 @@ impl ProviderError {
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
+    }
+
+    /// Logs the cause, which goes no further.
+    pub(crate) fn log_cause(&self) {
+        let Some(source) = self.source() else { return };
+        let mut cause = source.to_string();
+        let mut next = source.source();
+        while let Some(source) = next {
+            cause = format!("{cause}: {source}");
+            next = source.source();
+        }
+        tracing::warn!(reason = self.reason().wire_name(), cause, "{}", self.message());
     }
 
     /// The reason.

@@ -20,8 +20,8 @@ pub(crate) use advertised::Advertised;
 pub use builder::ProviderBuilder;
 pub(crate) use builder::WhileLeading;
 pub use check::BuildError;
+pub(crate) use handle::Lifecycle;
 pub use handle::ProviderHandle;
-pub(crate) use handle::{Lifecycle, Serving};
 
 /// The implementations of a provider.
 #[derive(Clone, Default)]

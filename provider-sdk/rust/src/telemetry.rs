@@ -72,7 +72,8 @@ where
     S: Subscriber + for<'span> LookupSpan<'span>,
     M: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
-    let lines = fmt::layer().with_writer(ScrubbingWriter::new(writer));
+    // A line that cannot be written is lost: telling so on stderr panics where stderr is what fails.
+    let lines = fmt::layer().log_internal_errors(false).with_writer(ScrubbingWriter::new(writer));
     match format {
         LogFormat::Json => lines.json().boxed(),
         LogFormat::Text => {

@@ -41,6 +41,8 @@ use crate::{
 
 /// The interval of the health checks, and how long one may take.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
+/// The pause after a connection that could not be taken, as without file descriptors.
+const NO_PLACE: Duration = Duration::from_millis(50);
 /// What clouds ask for the policy Cluster: the health of kube-proxy.
 const KUBE_PROXY: u16 = 10256;
 /// A proxy forgets the sender of a datagram after this.
@@ -280,7 +282,10 @@ async fn connections(listener: TcpListener, to: To) {
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                let Ok((mut client, peer)) = accepted else { continue };
+                let Ok((mut client, peer)) = accepted else {
+                    sleep(NO_PLACE).await;
+                    continue;
+                };
                 let Some(node) = to.node(peer) else { continue };
                 open.spawn(async move {
                     // Either side may go away at any time; there is nobody to tell.
@@ -300,7 +305,10 @@ async fn datagrams(socket: UdpSocket, to: To) {
     let mut answers = JoinSet::new();
     let mut buffer = vec![0; DATAGRAM];
     loop {
-        let Ok((length, client)) = socket.recv_from(&mut buffer).await else { continue };
+        let Ok((length, client)) = socket.recv_from(&mut buffer).await else {
+            sleep(NO_PLACE).await;
+            continue;
+        };
         while answers.try_join_next().is_some() {}
         let Some(node) = to.node(client) else { continue };
         let known =

@@ -48,11 +48,6 @@ pub(crate) trait Mutation: RequestMessage<Answer: Clone> + Clone + PartialEq + S
         self.clone()
     }
 
-    /// Whether the batch is now empty.
-    fn is_empty(&self) -> bool {
-        false
-    }
-
     /// Adds the results of the refused items.
     fn add(_answer: &mut Self::Answer, _refused: Self::Answer) {}
 }
@@ -95,10 +90,6 @@ impl Mutation for BatchUpdateLoadBalancersRequest {
         without_nodes(self, |request| &mut request.backends)
     }
 
-    fn is_empty(&self) -> bool {
-        self.items.is_empty()
-    }
-
     fn add(answer: &mut Self::Answer, refused: Self::Answer) {
         answer.results.extend(refused.results);
     }
@@ -110,10 +101,6 @@ impl Mutation for BatchEnsureRoutesRequest {
         let results =
             refuse(items, |item| (&*item.key, may(Subject::route(cluster, &item.destination_cidr), 0)));
         Ok(Self::Answer { results })
-    }
-
-    fn is_empty(&self) -> bool {
-        self.items.is_empty()
     }
 
     fn add(answer: &mut Self::Answer, refused: Self::Answer) {
@@ -129,10 +116,6 @@ impl Mutation for BatchDeleteRoutesRequest {
             (&*item.key, may(Subject::route(cluster, destination), 0))
         });
         Ok(Self::Answer { results })
-    }
-
-    fn is_empty(&self) -> bool {
-        self.items.is_empty()
     }
 
     fn add(answer: &mut Self::Answer, refused: Self::Answer) {

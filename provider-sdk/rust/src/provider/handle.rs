@@ -5,19 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::metrics::Metrics;
-
-/// Whether a service accepts work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Serving {
-    Yes,
-    No,
-}
 
 /// Shared between the handle, the server and every RPC.
 #[derive(Debug)]
@@ -35,15 +27,13 @@ pub(crate) struct Lifecycle {
     pub(crate) mutations: TaskTracker,
     /// The leaders' terms, each until it ends.
     pub(crate) terms: TaskTracker,
-    health: BTreeMap<String, watch::Sender<Serving>>,
-    /// The provider's own statement, by service; a stop of the process overrides it.
-    wanted: Mutex<BTreeMap<String, bool>>,
+    /// Whether each service accepts work, as the provider says; a stop of the process overrides it.
+    health: BTreeMap<String, watch::Sender<bool>>,
 }
 
 impl Lifecycle {
     pub(crate) fn new(services: &[&'static str]) -> Self {
         let names = std::iter::once("").chain(services.iter().copied()).map(str::to_owned);
-        let health: BTreeMap<_, _> = names.map(|name| (name, watch::Sender::new(Serving::Yes))).collect();
         let give_up = CancellationToken::new();
         Self {
             stop: CancellationToken::new(),
@@ -52,41 +42,25 @@ impl Lifecycle {
             cut: CancellationToken::new(),
             mutations: TaskTracker::new(),
             terms: TaskTracker::new(),
-            wanted: Mutex::new(health.keys().map(|name| (name.clone(), true)).collect()),
-            health,
+            health: names.map(|name| (name, watch::Sender::new(true))).collect(),
         }
     }
 
     /// The health of a service ("" for the provider as a whole); `None` if it is not served.
-    pub(crate) fn health(&self, service: &str) -> Option<watch::Receiver<Serving>> {
+    pub(crate) fn health(&self, service: &str) -> Option<watch::Receiver<bool>> {
         self.health.get(service).map(watch::Sender::subscribe)
     }
 
-    /// Begins to stop: health first, so that callers learn of it before their streams end.
     pub(crate) fn begin_stop(&self) {
-        let wanted = self.wanted.lock();
-        for sender in self.health.values() {
-            sender.send_replace(Serving::No);
-        }
-        drop(wanted);
         self.stop.cancel();
     }
 
     fn set(&self, service: Option<&str>, serving: bool) -> bool {
-        let mut wanted = self.wanted.lock();
+        let named = |name: &str| service.is_none_or(|service| service == name);
         let mut found = false;
-        for (name, state) in wanted.iter_mut() {
-            if service.is_none_or(|service| service == name) {
-                *state = serving;
-                found = true;
-            }
-        }
-        if !self.stop.is_cancelled() {
-            for (name, sender) in &self.health {
-                let accepts = wanted.get(name).copied().unwrap_or_default();
-                let now = if accepts { Serving::Yes } else { Serving::No };
-                sender.send_if_modified(|before| std::mem::replace(before, now) != now);
-            }
+        for (_, sender) in self.health.iter().filter(|(name, _)| named(name)) {
+            sender.send_if_modified(|before| std::mem::replace(before, serving) != serving);
+            found = true;
         }
         found
     }

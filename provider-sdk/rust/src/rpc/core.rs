@@ -1,7 +1,7 @@
 //! The path of every call: admitted or refused, run with its context, ended in time and without a panic.
 
 use std::any::Any;
-use std::error::Error;
+use std::collections::HashMap;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -11,7 +11,9 @@ use cloudprovider_proto::RequestMessage;
 use cloudprovider_proto::method::{Class, LEAD};
 use futures::FutureExt as _;
 use futures::future::{Either, ready};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio::time;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
@@ -50,6 +52,8 @@ pub(crate) struct Core {
     metrics: Arc<Metrics>,
     leadership: Leadership,
     while_leading: Option<WhileLeading>,
+    /// The background work of the last term, by cluster uid.
+    works: Mutex<HashMap<String, JoinHandle<()>>>,
     /// The zero of the clock that leaders are told of.
     started: Instant,
 }
@@ -82,6 +86,7 @@ impl Core {
             metrics: Arc::clone(&provider.metrics),
             leadership: Leadership::default(),
             while_leading: provider.while_leading.clone(),
+            works: Mutex::default(),
             started: Instant::now(),
         })
     }
@@ -137,7 +142,7 @@ impl Core {
                 claim.take(subject)
             })?;
             let (ctx, fencing) = (about.clone(), request.fencing().cloned().unwrap_or_default());
-            let work = if request.is_empty() {
+            let work = if request.items() == Some(0) {
                 Either::Left(ready(Ok(Q::Answer::default())))
             } else {
                 let (work, places) = (run(about, request), Arc::clone(&self.mutations));
@@ -267,8 +272,15 @@ impl Core {
             led.give_up.cancel();
         });
         if let Some(work) = self.while_leading.clone() {
-            let (work, stop) = (background::run(work, cluster), self.lifecycle.stop.clone());
-            tokio::spawn(async move {
+            let (uid, stop) = (cluster.uid.clone(), self.lifecycle.stop.clone());
+            let mut works = self.works.lock();
+            let before = works.remove(&uid);
+            let (work, terms) = (background::run(work, cluster), &self.lifecycle.terms);
+            let work = terms.spawn(async move {
+                // That of the last term may be busy still, and two must not write to the cloud.
+                if let Some(before) = before {
+                    let _ended = before.await;
+                }
                 tokio::select! {
                     biased;
                     () = term.ended() => {}
@@ -276,6 +288,7 @@ impl Core {
                     () = work => {}
                 }
             });
+            works.insert(uid, work);
         }
         Ok(answer)
     }
@@ -301,23 +314,9 @@ fn answer<A>(ctx: &CallContext, ended: Ended<A>) -> Result<A, Status> {
 
 /// An error that leaves the process: its cause stays in the log.
 pub(crate) fn fail(ctx: &CallContext, error: ProviderError) -> Status {
-    if let Some(source) = error.source() {
-        let cause = chain(source);
-        ctx.span
-            .in_scope(|| tracing::warn!(reason = error.reason().wire_name(), cause, "{}", error.message()));
-    }
+    ctx.span.in_scope(|| error.log_cause());
     if error.reason() == ErrorReason::InternalError {
         return error.with_metadata("request_id", ctx.request_id()).to_status();
     }
     error.to_status()
-}
-
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }

@@ -13,7 +13,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::Health;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-use crate::provider::{Lifecycle, Serving};
+use crate::provider::Lifecycle;
 
 /// Serves the provider's health.
 #[derive(Debug)]
@@ -33,7 +33,10 @@ impl Health for HealthRpc {
     ) -> Result<Response<HealthCheckResponse>, Status> {
         let service = request.into_inner().service;
         match self.0.health(&service) {
-            Some(health) => Ok(Response::new(answer(status(*health.borrow())))),
+            Some(health) => {
+                let serves = *health.borrow() && !self.0.stop.is_cancelled();
+                Ok(Response::new(answer(status(serves))))
+            }
             None => Err(Status::not_found("the service is not served")),
         }
     }
@@ -59,25 +62,22 @@ impl Health for HealthRpc {
     }
 }
 
-type State = (watch::Receiver<Serving>, CancellationToken);
+type State = (watch::Receiver<bool>, CancellationToken);
 type Item = Result<HealthCheckResponse, Status>;
 
 async fn next(state: Option<State>) -> Option<(Item, Option<State>)> {
     let (mut health, stop) = state?;
     tokio::select! {
         biased;
+        () = stop.cancelled() => return Some((Ok(answer(ServingStatus::NotServing)), None)),
         changed = health.changed() => changed.ok()?,
-        () = stop.cancelled() => return None,
     }
     let now = *health.borrow_and_update();
     Some((Ok(answer(status(now))), Some((health, stop))))
 }
 
-fn status(serving: Serving) -> ServingStatus {
-    match serving {
-        Serving::Yes => ServingStatus::Serving,
-        Serving::No => ServingStatus::NotServing,
-    }
+fn status(serves: bool) -> ServingStatus {
+    if serves { ServingStatus::Serving } else { ServingStatus::NotServing }
 }
 
 fn answer(status: ServingStatus) -> HealthCheckResponse {

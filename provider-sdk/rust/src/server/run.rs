@@ -25,6 +25,10 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long an idle provider stays for a leader: its host often stops at the same moment, and hands over once
 /// the provider has heard that it steps down.
 const STEP_DOWN: Duration = Duration::from_secs(2);
+/// How often a connection is asked whether its peer is there, and how long for an answer: a stop waits for every connection to
+/// close, and one whose peer is frozen or gone never would.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+const KEEPALIVE_PATIENCE: Duration = Duration::from_secs(5);
 /// The exit code of a process that a signal ended, as shells tell it of SIGTERM.
 const KILLED: i32 = 143;
 
@@ -102,7 +106,10 @@ where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let leave = life.leave.clone().cancelled_owned();
-    let ended = Transport::builder().serve_with_incoming_shutdown(services, connections, leave).await;
+    let transport = Transport::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE_PATIENCE));
+    let ended = { transport }.serve_with_incoming_shutdown(services, connections, leave).await;
     // If it ever ends by itself, the rest must not wait for what never comes.
     life.begin_stop();
     life.leave.cancel();

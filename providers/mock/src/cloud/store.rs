@@ -6,6 +6,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use anyhow::Context as _;
@@ -17,7 +18,7 @@ use super::State;
 pub struct Store {
     file: Option<PathBuf>,
     /// The generation in the file; locked during a write.
-    written: tokio::sync::Mutex<u64>,
+    written: Arc<tokio::sync::Mutex<u64>>,
 }
 
 impl Store {
@@ -50,18 +51,22 @@ impl Store {
         take: impl FnOnce() -> (u64, serde_json::Result<Vec<u8>>),
     ) -> anyhow::Result<()> {
         let Some(path) = self.file.clone() else { return Ok(()) };
-        let mut written = self.written.lock().await;
+        let mut written = Arc::clone(&self.written).lock_owned().await;
         if *written >= generation {
             return Ok(());
         }
         let (generation, text) = take();
         let shown = path.display().to_string();
-        let writing = tokio::task::spawn_blocking(move || write(&path, &text?)).await;
-        writing.unwrap_or_else(|panicked| Err(io::Error::other(panicked))).with_context(|| {
-            format!("cannot write state file {shown}; check its directory and free space")
-        })?;
-        *written = generation;
-        Ok(())
+        // Whoever waits for it may go: the next one must not write meanwhile.
+        let writing = tokio::task::spawn_blocking(move || {
+            write(&path, &text?)?;
+            *written = generation;
+            Ok(())
+        });
+        writing
+            .await
+            .unwrap_or_else(|panicked| Err(io::Error::other(panicked)))
+            .with_context(|| format!("cannot write state file {shown}; check its directory and free space"))
     }
 }
 

@@ -29,8 +29,8 @@ class ProviderError(Exception):
         self.message = cut(scrub.text(message), MAX_MESSAGE_TEXT_BYTES)
         self.retry_after = retry_after
         self.metadata = {key: _value(key, value) for key, value in (metadata or {}).items()}
-        self.fields = tuple((path, scrub.text(why)) for path, why in fields)
-        self.quotas = tuple((subject, scrub.text(what)) for subject, what in quotas)
+        self.fields = tuple((scrub.text(path), scrub.text(why)) for path, why in fields)
+        self.quotas = tuple((scrub.text(subject), scrub.text(what)) for subject, what in quotas)
         super().__init__(f"{self.message} ({self.reason_name})")
 
     @property

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustls::crypto::ring;
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject as _;
@@ -116,6 +116,9 @@ impl Files {
             .with_single_cert(chain, key)
             .map_err(|error| bad("certificate", &self.certificate, error))?;
         config.alpn_protocols = vec![b"h2".to_vec()];
+        // A session that goes on has its certificate not looked at again, though it may have expired.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
         Ok(config)
     }
 }
