@@ -263,8 +263,14 @@ impl Link {
             return self.learn(method, None, None);
         }
         let by_whom: BTreeMap<_, _> = items.collect();
-        for (whose, error) in by_whom.into_iter().take(SEVERAL) {
-            self.learn(method, Some(whose), error);
+        let mut told: HashMap<_, usize> = HashMap::new();
+        for (whose, error) in by_whom {
+            // More of one reason say no more.
+            let times = told.entry(error.and_then(|error| error.reason)).or_default();
+            *times += 1;
+            if *times <= SEVERAL {
+                self.learn(method, Some(whose), error);
+            }
         }
     }
 

@@ -189,7 +189,8 @@ impl BatchRpc for Updates {
     async fn done_already(link: &Link, items: &[Item<Self>], since: Instant) -> Answers<Self> {
         let applied = applied_since(link, since).await;
         let is_done = |wanted: &UpdateLoadBalancer| {
-            applied.get(&wanted.service.uid).is_some_and(|digest| *digest == wanted.desired_digest)
+            !wanted.had_it_before
+                && applied.get(&wanted.service.uid).is_some_and(|digest| *digest == wanted.desired_digest)
         };
         let done = items.iter().filter(|(_, wanted)| is_done(wanted));
         done.map(|(key, _)| (key.clone(), Ok(Accepted::default()))).collect()
@@ -344,6 +345,7 @@ mod tests {
             backends: Arc::clone(backends),
             desired_digest: "d".to_owned(),
             revision,
+            had_it_before: false,
         };
         (Updates::key(&wanted), wanted)
     }

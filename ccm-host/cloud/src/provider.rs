@@ -395,6 +395,8 @@ pub struct UpdateLoadBalancer {
     pub desired_digest: String,
     /// As for Ensure.
     pub revision: u64,
+    /// It had this digest before something else was asked for, which may come yet: a list with it proves nothing.
+    pub had_it_before: bool,
 }
 
 #[derive(Debug, Clone)]

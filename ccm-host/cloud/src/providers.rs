@@ -249,12 +249,10 @@ impl Providers {
 
     /// Whether the balancers of this provider may send traffic to the node. A single provider gets all nodes, as
     /// upstream's does, and so does one without nodes of its own; of several, each gets its own. A provider that is still to
-    /// introduce itself may claim a node, too, but its absence takes none out of a balancer that serves.
+    /// introduce itself, or that claims what another one does, takes none out of a balancer that serves.
     pub fn may_back(&self, provider: &dyn Provider, node: &Node) -> bool {
         let is_its = |id: &str| {
-            let mut claimants = self.claimants(id);
-            let only = claimants.next().filter(|_| claimants.next().is_none());
-            self.pinned(id).is_none() && only.is_some_and(|only| only.name() == provider.name())
+            self.pinned(id).is_none() && self.claimants(id).any(|one| one.name() == provider.name())
         };
         self.all.len() == 1
             || provider.info().is_some() && !self.may_have_nodes(provider)

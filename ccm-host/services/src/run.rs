@@ -441,11 +441,14 @@ impl Controller {
 
     async fn call_update(&self, call: &OwnerCall<'_>) -> Result<Accepted, CloudError> {
         let Ask { service, digest, .. } = call.ask;
+        let row = self.rows.get(call.at);
+        let applied = row.as_deref().and_then(Row::applied);
         let wanted = UpdateLoadBalancer {
             service: Arc::clone(service),
             backends: Arc::clone(call.backends),
             desired_digest: digest.clone(),
             revision: self.begins(call, true),
+            had_it_before: applied.is_some_and(|applied| applied.digest == *digest),
         };
         self.metrics.update_begins();
         let begun = Instant::now();

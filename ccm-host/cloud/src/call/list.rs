@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet, hash_map::Entry};
 use cloudprovider_proto::{defaults, v1alpha1 as pb};
 use prost::Message as _;
 
+use super::answer::takes;
 use crate::findings::{Findings, rule, shown};
 use crate::{
     CloudError, ErrorReason, Listed,
@@ -19,7 +20,7 @@ use crate::{
 const MOST_PAGES: usize = 10_000;
 /// No cluster has more of anything.
 const MOST_ITEMS: usize = 500_000;
-/// All pages of a list have no more than this on the wire: a provider must not fill the memory of the others.
+/// All pages of a list take no more than this, on the wire and once decoded: a provider must not fill the memory of the others.
 const MOST_BYTES: usize = 256 << 20;
 /// A list keeps no more sentences about what it lacks.
 const MOST_REJECTED: usize = 100;
@@ -116,7 +117,7 @@ async fn once<Q: PagedRpc, I>(
         };
         let page = match answer {
             Ok(answer) => {
-                walk.bytes += answer.encoded_len();
+                walk.bytes += answer.encoded_len().max(takes(Q::METHOD.path, &answer.encode_to_vec()));
                 Q::open(answer)
             }
             // Continue the same walk with smaller pages.

@@ -1,7 +1,7 @@
 //! Sends batches, and splits one that failed as a whole, so that one bad item does not fail the others.
 //!
 //! In: a batch, and how to make one call from items. Out: the answer to each item, landed as soon as it is known. A
-//! batch that was too large is halved. A batch that one item may have spoilt (the provider crashes or hangs on it) is
+//! batch that was too large is halved. A batch that one item may have spoilt (a method panics or hangs on it) is
 //! sent in a few parts, and the failing parts are split again, as long as some parts show that the provider works at
 //! all. An item that fails alone becomes an offender and is sent alone from then on. Batches that are too large, or take
 //! too long only because of their size, make the next ones smaller.
@@ -298,7 +298,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// How long batches are not split after nothing worked.
 const SICK: Duration = Duration::from_secs(60);
 
-/// Items that made a provider crash or hang, and are therefore sent alone.
+/// Items that made a method panic or hang, and are therefore sent alone.
 #[derive(Debug)]
 struct Offenders {
     /// Callers ask again and again, so the backoff of offenders is kept here.

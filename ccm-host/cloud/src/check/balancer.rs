@@ -58,9 +58,7 @@ pub(crate) fn listed(mut given: pb::LoadBalancer, findings: &mut Findings) -> Op
         return None;
     };
     let key = ObjectKey::new(service.namespace, service.name);
-    let mut read = read(given, key, service.uid, findings);
-    read.rejected.append(&mut findings.rejected);
-    Some(read)
+    Some(read(given, key, service.uid, findings))
 }
 
 /// The answer of Ensure, reduced to what the provider may write on the Service.
@@ -147,7 +145,7 @@ fn one(given: pb::LoadBalancerIngress, findings: &mut Findings) -> Option<Ingres
             None
         }
     };
-    let ports = given.ports.into_iter().filter_map(|given| port(given, findings)).collect();
+    let ports = given.ports.into_iter().take(MOST).filter_map(|given| port(given, findings)).collect();
     Some(Ingress {
         ip: ip.map(|ip| ip.to_string()).unwrap_or_default(),
         hostname: hostname.unwrap_or_default(),

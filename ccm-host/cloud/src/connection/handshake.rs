@@ -16,7 +16,7 @@ use super::{
     negotiate::{NegotiationError, Served, host_services, negotiate},
     session::Session,
 };
-use crate::findings::rule;
+use crate::findings::{rule, shown};
 use crate::{
     CloudError,
     call::rpc,
@@ -49,7 +49,7 @@ pub(super) async fn handshake(
 ) -> Result<Session, HandshakeError> {
     let info = get_info(&connection, metrics).await?;
     let served = negotiate(&info.services)
-        .map_err(|source| HandshakeError::NoCommonVersion { name: info.name.clone(), source })?;
+        .map_err(|source| HandshakeError::NoCommonVersion { name: shown(&info.name, 253), source })?;
     for unusable in &served.unusable {
         tracing::warn!(provider = metrics.provider(), "{unusable}");
     }

@@ -257,6 +257,8 @@ async fn follow_health(link: &Link, session: &Session) {
                 while let Ok(Some(answer)) = stream.message().await {
                     link.standing.lock().healthy(is_healthy(&answer));
                     link.publish_standing();
+                    // Each change has everything looked at.
+                    tokio::time::sleep(SHORTEST).await;
                 }
             }
             Err(status) if status.code() == Code::Unimplemented => std::future::pending().await,

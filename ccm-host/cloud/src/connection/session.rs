@@ -310,7 +310,8 @@ fn deadlines(given: &[pb::MethodDeadline], findings: &mut Findings) -> HashMap<S
 fn introduced(mut hello: GetInfoResponse, findings: &mut Findings) -> GetInfoResponse {
     let prefixes = &mut hello.provider_id_prefixes;
     let before = prefixes.len();
-    prefixes.retain(|prefix| (1..=LONGEST_PREFIX).contains(&prefix.len()));
+    let is_shown = |prefix: &str| !prefix.contains(char::is_control);
+    prefixes.retain(|prefix| (1..=LONGEST_PREFIX).contains(&prefix.len()) && is_shown(prefix));
     prefixes.truncate(MOST_PREFIXES);
     if prefixes.len() < before {
         findings.count(rule::ANSWER_BOUNDS);

@@ -109,7 +109,7 @@ impl Provider for FakeProvider {
     }
 
     async fn update_load_balancer(&self, wanted: UpdateLoadBalancer) -> Result<Accepted, CloudError> {
-        let UpdateLoadBalancer { service, backends, desired_digest: digest, revision } = wanted;
+        let UpdateLoadBalancer { service, backends, desired_digest: digest, revision, .. } = wanted;
         let (uid, nodes) = (service.uid.clone(), names(&backends));
         let call = Call::Update {
             service: service.key.to_string(),

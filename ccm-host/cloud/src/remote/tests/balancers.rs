@@ -19,7 +19,7 @@ pub(super) fn wanted(host: &Host, name: &str, nodes: usize) -> EnsureLoadBalance
 
 pub(super) fn update(wanted: EnsureLoadBalancer) -> UpdateLoadBalancer {
     let EnsureLoadBalancer { service, backends, desired_digest, revision, .. } = wanted;
-    UpdateLoadBalancer { service, backends, desired_digest, revision }
+    UpdateLoadBalancer { service, backends, desired_digest, revision, had_it_before: false }
 }
 
 pub(super) fn ensured(request: &pb::EnsureLoadBalancerRequest) -> pb::EnsureLoadBalancerResponse {
@@ -314,6 +314,16 @@ async fn a_list_of_things_that_nobody_has_is_incomplete_and_small() {
     on_list(&script, |_| Ok(page(&["a", &"u".repeat(254)], "")));
     let long_uid = list().await;
     assert_eq!((uids(&long_uid), long_uid.complete), (vec!["a"], false));
+
+    let before = script.count("ListLoadBalancers");
+    on_list(&script, |request| {
+        let mut page = page(&[], &format!("{}1", request.page_token));
+        page.unreachable = vec![pb::UnreachableLocation::default(); 200_000];
+        Ok(page)
+    });
+    assert!(!list().await.complete);
+    let pages = script.count("ListLoadBalancers") - before;
+    assert!(pages < 20, "{pages} pages of 400 kB, each of which takes 20 MB once decoded");
 }
 
 /// Core L7: there are 16 places for reads.

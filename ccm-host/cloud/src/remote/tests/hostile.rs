@@ -52,7 +52,13 @@ async fn round(host: &Host, seed: u64) -> u64 {
     };
     let updates = join_all((0..3).map(|i| {
         let (service, backends, desired_digest) = wish(i);
-        provider.update_load_balancer(UpdateLoadBalancer { service, backends, desired_digest, revision: 1 })
+        provider.update_load_balancer(UpdateLoadBalancer {
+            service,
+            backends,
+            desired_digest,
+            revision: 1,
+            had_it_before: false,
+        })
     }));
     let (zero, ..) = wish(0);
     let gone = DeleteLoadBalancer {

@@ -88,12 +88,22 @@ impl Balancers {
 /// Updates 20 Services, each until it is done or time is up, as a controller would. Returns when the last completed one
 /// was done.
 async fn update_all(host: &Host, nodes: usize, revision: u64) -> Duration {
+    update_as(host, nodes, revision, false).await
+}
+
+async fn update_as(host: &Host, nodes: usize, revision: u64, had_it_before: bool) -> Duration {
     let set = host.provider.backend_set((0..nodes).map(|i| Arc::new(node(&format!("n{i}")))).collect());
     let begun = tokio::time::Instant::now();
     let each = (0..20).map(|i| {
         let service = Arc::new(service(&format!("s{i}")).load_balancer());
         let desired_digest = host.provider.desired_digest(&service, &set);
-        let wanted = UpdateLoadBalancer { service, backends: Arc::clone(&set), desired_digest, revision };
+        let wanted = UpdateLoadBalancer {
+            service,
+            backends: Arc::clone(&set),
+            desired_digest,
+            revision,
+            had_it_before,
+        };
         async move {
             while host.provider.update_load_balancer(wanted.clone()).await.is_err() {
                 tokio::time::sleep(Duration::from_secs(5)).await;
@@ -125,6 +135,21 @@ async fn one_update_of_twenty_that_hangs_and_the_others_are_done_once() {
         assert_eq!(cloud.times(), [2; 19], "{works:?}");
         assert!(took < Duration::from_secs(1), "{works:?}: it is known by now, they waited {took:?}");
     }
+}
+
+/// F13: a list shows what a balancer had before, while the provider still works on something else.
+#[tokio::test(start_paused = true)]
+async fn what_a_balancer_had_before_is_no_proof_that_it_has_it() {
+    let script = Script::new("e1");
+    let cloud = Arc::new(Balancers::default());
+    cloud.serve(&script, Works::AtOnce, true);
+    let host = piped_host(&script).await;
+    update_all(&host, 1, 1).await;
+    cloud.serve(&script, Works::Never, true);
+    // One that does not know yet which of them hangs.
+    let host = piped_host(&script).await;
+    update_as(&host, 1, 2, true).await;
+    assert_eq!(cloud.times(), [2; 19], "each is answered");
 }
 
 /// S3: a provider that cannot report what is applied is asked again, but not for ever.
@@ -275,8 +300,13 @@ async fn a_slow_kind_of_call_does_not_hold_up_the_others() {
         let begun = tokio::time::Instant::now();
         let service = Arc::new(service("other").load_balancer());
         let (backends, desired_digest) = (Arc::clone(&set), "d".to_owned());
-        let update =
-            UpdateLoadBalancer { service: Arc::clone(&service), backends, desired_digest, revision: 1 };
+        let update = UpdateLoadBalancer {
+            service: Arc::clone(&service),
+            backends,
+            desired_digest,
+            revision: 1,
+            had_it_before: false,
+        };
         let route = EnsureRoute { destination: "10.0.1.0/24".parse().unwrap(), node: Arc::new(node("n")) };
         let delete = DeleteLoadBalancer {
             key: service.key.clone(),

@@ -206,7 +206,13 @@ async fn in_shadow_mode_nothing_but_reads_reaches_the_provider() {
     let (service, backends) = (update.service, update.backends);
     let desired_digest = update.desired_digest;
     let _told = provider
-        .update_load_balancer(UpdateLoadBalancer { service, backends, desired_digest, revision: 1 })
+        .update_load_balancer(UpdateLoadBalancer {
+            service,
+            backends,
+            desired_digest,
+            revision: 1,
+            had_it_before: false,
+        })
         .await;
     let destination = "10.1.0.0/24".parse().unwrap();
     let _held = provider.ensure_route(EnsureRoute { destination, node: Arc::new(node("n")) }).await;

@@ -247,8 +247,13 @@ async fn a_batch_counts_as_many_times_as_it_has_tenants() {
         let each = namespaces.iter().cycle().take(20).enumerate().map(|(n, namespace)| {
             let service = ccm_kube::fixtures::service(&format!("s{n}")).in_namespace(namespace);
             let (service, backends) = (Arc::new(service.load_balancer()), Arc::clone(&set));
-            let wanted =
-                UpdateLoadBalancer { service, backends, desired_digest: "d".to_owned(), revision: 1 };
+            let wanted = UpdateLoadBalancer {
+                service,
+                backends,
+                desired_digest: "d".to_owned(),
+                revision: 1,
+                had_it_before: false,
+            };
             host.provider.update_load_balancer(wanted)
         });
         assert!(futures::future::join_all(each).await.iter().all(Result::is_err));
