@@ -80,20 +80,17 @@ pub trait Provider: Send + Sync + Debug {
     async fn volume_labels(&self, query: VolumeQuery) -> Result<VolumeAnswer, CloudError>;
 }
 
-/// The RPCs of one service of the contract: when the cloud fails one family, the others may go on.
+/// The RPCs of a service of the contract that may destroy something: when the cloud fails one family, the others may go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
     Instances,
     LoadBalancers,
     Routes,
-    Volumes,
-    Clusters,
 }
 
 impl Family {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Instances, Self::LoadBalancers, Self::Routes, Self::Volumes, Self::Clusters];
+    pub const ALL: [Self; 3] = [Self::Instances, Self::LoadBalancers, Self::Routes];
 
     /// The name of the service.
     pub fn service(self) -> &'static str {
@@ -101,8 +98,6 @@ impl Family {
             Self::Instances => "Instances",
             Self::LoadBalancers => "LoadBalancers",
             Self::Routes => "Routes",
-            Self::Volumes => "Volumes",
-            Self::Clusters => "Clusters",
         }
     }
 }
@@ -153,10 +148,6 @@ pub struct ProviderInfo {
     pub load_balancer_classes: Vec<String>,
     /// It owns Services without a class.
     pub default_load_balancer_class: bool,
-    /// It recognises balancers made by a former controller.
-    pub adoption: bool,
-    /// It reports whether a balancer has drifted.
-    pub drift: bool,
     /// Its routes record their owner.
     pub route_ownership: bool,
     /// Applied digests survive a restart of the provider.

@@ -160,19 +160,9 @@ impl<K: Key> WorkQueue<K> {
         self.0.schedule.lock().due(key)
     }
 
-    /// Why the key's last run failed, if it did.
-    pub fn why(&self, key: &K) -> Option<String> {
-        self.0.schedule.lock().why(key)
-    }
-
     /// The number of keys that wait for a delay.
     pub fn delayed(&self) -> usize {
         self.0.schedule.lock().delayed(Instant::now())
-    }
-
-    /// The number of keys ready to run, without delayed and running ones.
-    pub fn ready(&self) -> usize {
-        self.0.schedule.lock().waiting(Instant::now())
     }
 
     /// Ignores further adds and drops delayed keys. Waiting keys are still handed out.
@@ -323,8 +313,6 @@ impl<K: Key> ActiveRuns<K> {
 
     fn settle(&self, key: &K, outcome: Outcome) {
         let queue = &self.queue;
-        let why = if let Outcome::Retry(reason) = &outcome { Some(reason.clone()) } else { None };
-        queue.0.schedule.lock().ended(key, why);
         match outcome {
             Outcome::Done => queue.forget(key),
             Outcome::Parked => {}

@@ -224,8 +224,6 @@ fn info(
         volumes: served.has("Volumes"),
         load_balancer_classes: capabilities.load_balancer_classes.clone(),
         default_load_balancer_class: !capabilities.no_default_load_balancer_class,
-        adoption: can(Capability::Adoption),
-        drift: can(Capability::LoadBalancerDrift),
         route_ownership: can(Capability::RouteOwnership),
         durable_digest: can(Capability::DurableDigest),
         keep_of_nodes,

@@ -26,8 +26,6 @@ struct Tracked {
     failures: u32,
     /// When the first of these failures ended.
     failing_since: Option<Instant>,
-    /// Why the last run failed, if it did.
-    why: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -141,17 +139,6 @@ impl<K: Key> Schedule<K> {
         self.keys.get(key)?.failing_since
     }
 
-    /// Records why a run failed, or that it did not.
-    pub(super) fn ended(&mut self, key: &K, why: Option<String>) {
-        if let Some(entry) = self.keys.get_mut(key) {
-            entry.why = why;
-        }
-    }
-
-    pub(super) fn why(&self, key: &K) -> Option<String> {
-        self.keys.get(key)?.why.clone()
-    }
-
     /// Whether the key waits for a delay, or will once its run ends.
     pub(super) fn is_delayed(&self, key: &K) -> bool {
         let state = self.keys.get(key).map(|entry| entry.state);
@@ -263,6 +250,6 @@ impl<K: Key> Schedule<K> {
 
 impl Default for Tracked {
     fn default() -> Self {
-        Self { state: State::Idle, failures: 0, failing_since: None, why: None }
+        Self { state: State::Idle, failures: 0, failing_since: None }
     }
 }
