@@ -189,7 +189,7 @@ impl Balancers {
             Kind::Network => {
                 let of_network = network::read(cloud, &name, until).await?;
                 if of_network.is_none() {
-                    let of_classic = classic::read(self, &name, until).await?;
+                    let of_classic = classic::read(&self.cloud, &name, until).await?;
                     if let Some(found) = of_classic
                         && asked.keeps(cloud, &found.tags)?
                     {
@@ -199,7 +199,7 @@ impl Balancers {
                 Ok(There::Network(of_network))
             }
             Kind::Classic => {
-                let of_classic = classic::read(self, &name, until).await?;
+                let of_classic = classic::read(&self.cloud, &name, until).await?;
                 if of_classic.is_none()
                     && let Some(found) = network::read(cloud, &name, until).await?
                     && asked.keeps(cloud, &found.tags)?
@@ -234,14 +234,14 @@ impl Balancers {
             Whose::Others => false,
         };
         let of_network = network::delete(self, (cluster, service), may_delete, until).await?;
-        let mut of_classic = classic::Going::read(self, service, may_delete, until).await?;
+        let of_classic = classic::Going::read(self, service, may_delete, until).await?;
         let groups = {
             let _turn = self.rules.lock().await;
             let mut groups = rules::Groups::read(&self.cloud, &Nodes::new(), until).await?;
             if let Some(left) = of_network.as_ref().filter(|_| !self.closed_groups) {
                 network::close_in(self, &mut groups, (&left.claim, service), &BTreeSet::new(), until).await?;
             }
-            if let Some(going) = of_classic.as_mut().filter(|_| !self.closed_groups) {
+            if let Some(going) = of_classic.as_ref().filter(|_| !self.closed_groups) {
                 going.close(self, &mut groups, until).await?;
             }
             groups
@@ -254,22 +254,28 @@ impl Balancers {
             in_use |= left.end(self, (cluster, service), &groups, until).await?;
         }
         if in_use {
-            for own in [
+            let names = [
                 names::security_group(&cluster.name, service),
                 names::classic_group(&names::balancer(&service.uid)),
-            ] {
-                if let Some((id, naming)) = groups.naming(&own) {
-                    let why = format!(
-                        "AWS keeps security group {id} ({own}) for as long as rules of {naming:?} name it: remove these rules"
-                    );
-                    return Err(Stop::Failed(ProviderError::retry_later(WHILE_IT_IS_NAMED, &why)));
-                }
-            }
-            let message = "AWS still uses groups of the balancer that is deleted";
-            return Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DELETING", message)));
+                common_group::name(self),
+            ];
+            return Err(detaching(&groups, &names));
         }
         Ok(())
     }
+}
+
+/// What is left to be done about groups that AWS still uses, of which the security groups have these names.
+fn detaching(groups: &rules::Groups, names: &[String]) -> Stop {
+    for own in names {
+        if let Some((id, naming)) = groups.naming(own) {
+            let why = format!(
+                "AWS keeps security group {id} ({own}) for as long as rules of {naming:?} name it: remove these rules"
+            );
+            return Stop::Failed(ProviderError::retry_later(WHILE_IT_IS_NAMED, &why));
+        }
+    }
+    Stop::Later(later(UNTIL_IT_IS_GONE, "DETACHING", "AWS still uses groups that the balancer had"))
 }
 
 type Nodes = HashMap<String, hosts::Host>;
@@ -364,7 +370,7 @@ impl LoadBalancers for Balancers {
         let (name, until) = (names::balancer(&service.uid), Deadline::of(ctx));
         let network = network::read(&self.cloud, &name, until).await?;
         let classic = match &network {
-            None => classic::read(self, &name, until).await?,
+            None => classic::read(&self.cloud, &name, until).await?,
             Some(_) => None,
         };
         let network = network.as_ref().map(network::Balancer::standing);

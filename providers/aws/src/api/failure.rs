@@ -57,7 +57,7 @@ const QUOTAS: [&str; 11] = [
 /// Those of the nodes' groups: network balancers need some for each of their ports.
 const RULES: &str = "RulesPerSecurityGroupLimitExceeded";
 /// What is wrong with a Service.
-const FIELDS: [(&str, &str); 13] = [
+const FIELDS: [(&str, &str); 12] = [
     ("InvalidSubnet", SUBNETS),
     ("InvalidSubnetID.NotFound", SUBNETS),
     ("SubnetNotFound", SUBNETS),
@@ -72,7 +72,6 @@ const FIELDS: [(&str, &str); 13] = [
         "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-ssl-negotiation-policy]",
     ),
     ("InvalidSecurityGroup", GROUPS),
-    ("InvalidGroup.NotFound", GROUPS),
     ("InvalidScheme", "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-internal]"),
     ("InvalidConfigurationRequest", "metadata.annotations"),
     ("UnsupportedProtocol", "metadata.annotations"),
@@ -80,12 +79,17 @@ const FIELDS: [(&str, &str); 13] = [
 ];
 const SUBNETS: &str = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-subnets]";
 const GROUPS: &str = "metadata.annotations[service.beta.kubernetes.io/aws-load-balancer-security-groups]";
-/// What passes once something else has ended.
-const BUSY: [&str; 9] = [
+/// What passes once something else has ended, or AWS tells everywhere of what was made or deleted just now.
+const BUSY: [&str; 14] = [
     "DependencyViolation",
     "ResourceInUse",
     "DuplicateTargetGroupName",
     "DuplicateListener",
+    "DuplicateLoadBalancerName",
+    "LoadBalancerNotFound",
+    "TargetGroupNotFound",
+    "ListenerNotFound",
+    "InvalidGroup.NotFound",
     "InvalidGroup.Duplicate",
     "InvalidPermission.Duplicate",
     "InvalidPermission.NotFound",
@@ -145,7 +149,7 @@ impl Failure {
         self.code == NONE
     }
 
-    pub(super) fn is_throttled(&self) -> bool {
+    pub(crate) fn is_throttled(&self) -> bool {
         THROTTLED.contains(&&*self.code)
     }
 
@@ -179,12 +183,18 @@ impl Failure {
         self.code == RULES
     }
 
+    /// Of balancing, AWS has buckets of their own: nodes and routes go on.
+    fn rate_limited(&self, wait: Duration) -> ProviderError {
+        let error = ProviderError::rate_limited(wait);
+        if self.action.is_of_balancing() { error.with_metadata("scope", "LoadBalancers") } else { error }
+    }
+
     /// As the contract has it. The table is the study's, 6.4.
     pub(crate) fn to_error(&self) -> ProviderError {
         let error = if let Some(wait) = self.paced {
-            ProviderError::rate_limited(wait)
+            self.rate_limited(wait)
         } else if self.is_throttled() {
-            ProviderError::rate_limited(AFTER_THROTTLING)
+            self.rate_limited(AFTER_THROTTLING)
         } else if self.has_expired() {
             ProviderError::cloud_credentials_expired()
         } else if self.is_about_credentials() {

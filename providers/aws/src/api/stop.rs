@@ -4,13 +4,16 @@
 
 use std::time::Duration;
 
-use cloudprovider_sdk::proto::{InProgress, ItemError};
+use cloudprovider_sdk::proto::{ErrorReason, InProgress, ItemError};
 use cloudprovider_sdk::{CallContext, ProviderError};
 
 use super::Failure;
 
 /// How soon another one can go on.
 const UNTIL_ANOTHER_LEADS: Duration = Duration::from_secs(1);
+
+/// The reason of what waits for its turn.
+const PACED: &str = "PACED";
 
 /// Why a mutation goes no further now.
 pub(crate) enum Stop {
@@ -38,8 +41,16 @@ impl Stop {
     /// Of a failure that several share.
     pub(crate) fn of(failure: &Failure) -> Self {
         match failure.paced_for() {
-            Some(wait) => Self::Later(later(wait, "PACED", "AWS allows no more calls for now")),
+            Some(wait) => Self::Later(later(wait, PACED, "AWS allows no more calls for now")),
             None => Self::Failed(failure.to_error()),
+        }
+    }
+
+    /// Whether AWS was not asked, or did not listen.
+    pub(crate) fn changed_nothing(&self) -> bool {
+        match self {
+            Self::Later(why) => why.reason == PACED,
+            Self::Failed(error) => error.reason() == ErrorReason::RateLimited,
         }
     }
 

@@ -52,6 +52,13 @@ fn every_code_of_aws_has_its_reason() {
         (200, None, R::CloudApiUnavailable),
         (400, Some("InsufficientFreeAddressesInSubnet"), R::CapacityUnavailable),
         (400, Some("InvalidParameterValue"), R::InternalError),
+        (400, Some("InvalidSecurityGroup"), R::InvalidConfiguration),
+        // What was made or deleted just now, which AWS does not tell everywhere at once.
+        (400, Some("InvalidGroup.NotFound"), R::RetryLater),
+        (400, Some("DuplicateLoadBalancerName"), R::RetryLater),
+        (400, Some("LoadBalancerNotFound"), R::RetryLater),
+        (400, Some("TargetGroupNotFound"), R::RetryLater),
+        (400, Some("ListenerNotFound"), R::RetryLater),
     ] {
         let error = ProviderError::from(Failure::of(Action::GetInstances, refusal(status, code)));
         assert_eq!(error.reason(), reason, "{status} {code:?}");
@@ -59,6 +66,18 @@ fn every_code_of_aws_has_its_reason() {
     let denied =
         ProviderError::from(Failure::of(Action::FindInstances, refusal(403, Some("UnauthorizedOperation"))));
     assert_eq!(denied.metadata()["action"], "ec2:DescribeInstances");
+}
+
+#[test]
+fn nodes_do_not_wait_for_what_balancing_throttles() {
+    let throttled = |action| Failure::of(action, refusal(400, Some("Throttling")));
+    let paced = |action| Failure::paced(action, Duration::from_secs(9));
+    let scope = |failure: Failure| ProviderError::from(failure).metadata().get("scope").cloned();
+    for of in [&throttled as &dyn Fn(Action) -> Failure, &paced] {
+        assert_eq!(scope(of(Action::RegisterTargets)).as_deref(), Some("LoadBalancers"));
+        assert_eq!(scope(of(Action::GetInstances)), None);
+    }
+    assert_eq!(scope(Failure::no_answer(Action::RegisterTargets)), None);
 }
 
 #[test]

@@ -22,40 +22,16 @@ use futures::StreamExt as _;
 use super::behind::Behind;
 use super::own_group::OwnGroup;
 use super::service::{Annotations, Texts, missing, node_labels};
-use super::told::{Whose, digest_tags, is_outdated, is_whole, whose};
+use super::told::{Whose, digest_of, digest_tags, is_whole, whose};
 use super::{
-    AT_ONCE, Asked, Balancers, Nodes, Outcome, absence_is_fine, names, reference, rules, service_of, subnets,
-    uid_of,
+    AT_ONCE, Asked, Balancers, Nodes, Outcome, absence_is_fine, detaching, names, reference, rules,
+    service_of, subnets, uid_of,
 };
-use crate::api::{Deadline, Failure, Stop, later};
-use crate::cloud::Cloud;
+use crate::api::{Deadline, Failure, Stop};
 pub(super) use plan::Balancer;
 use plan::{Place, Step};
+pub(super) use read::balancer as read;
 use wanted::Wanted;
-
-/// The balancer of this name, without its attributes.
-pub(super) async fn read(of: &Balancers, name: &str, until: Deadline) -> Result<Option<Balancer>, Failure> {
-    Ok(around(of, name, until).await?.1)
-}
-
-/// All balancers of the account in this region but the one of this name, and that one with its tags.
-async fn around(
-    of: &Balancers,
-    name: &str,
-    until: Deadline,
-) -> Result<(Vec<Balancer>, Option<Balancer>), Failure> {
-    let mut all = read::all(&of.cloud, until).await?;
-    let Some(at) = all.iter().position(|one| one.name == name) else { return Ok((all, None)) };
-    let found = all.swap_remove(at);
-    // Without an entry, even an empty one, it has gone in the meantime.
-    let tags = read::tags(&of.cloud, &[name], until).await?.remove(name);
-    Ok((all, tags.map(|tags| Balancer { tags, ..found })))
-}
-
-/// Whether one of these has this security group.
-fn use_group(balancers: &[Balancer], group: &str) -> bool {
-    balancers.iter().any(|one| one.groups.iter().any(|id| id == group))
-}
 
 pub(super) async fn ensure(
     of: &Balancers,
@@ -74,10 +50,8 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
     if let Some(found) = actual {
         asked.may_change(cloud, found.internal, wanted.internal, &found.tags)?;
         found.attributes = read::attributes(cloud, &found.name, until).await?;
-        if is_outdated(&found.tags, &asked.request.desired_digest) {
-            Stop::if_cancelled(asked.ctx)?;
-            apply::tag(cloud, &found.name, &digest_tags(""), until).await?;
-            found.tags.extend(digest_tags(""));
+        if digest_of(&found.tags) != asked.request.desired_digest {
+            apply::blank(cloud, asked.ctx, found, until).await?;
         }
     }
     let before = actual.as_ref().map(|found| found.groups.clone()).unwrap_or_default();
@@ -107,12 +81,13 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
     let opened = open(of, &groups, &behind, until).await;
     if let Err(stop) = converge(of, asked.ctx, (&wanted, &place), &mut behind, actual).await {
         if matches!(stop, Stop::Failed(_))
+            && Stop::if_cancelled(asked.ctx).is_ok()
             && let Some(own) = own.filter(|own| place.groups.contains(&own.id))
         {
             // Whoever may come no more stays out whatever else fails; the ports that still serve stay open to the others.
             ports.extend(actual.iter().flat_map(|found| &found.listeners).map(|open| open.is.port));
             // That it did not become what it has to be is what has to be told.
-            let _unfinished = narrow(cloud, own, &of_clients(&ports), asked).await;
+            let _unfinished = own.only(cloud, &of_clients(&ports), until).await;
         }
         return Err(stop);
     }
@@ -134,8 +109,8 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
     if let Some(own) = own_is_former
         && !own.delete(cloud, until).await?
     {
-        let message = "AWS still uses the security group that the balancer had";
-        return Err(Stop::Later(later(super::UNTIL_IT_IS_GONE, "DETACHING", message)));
+        let groups = rules::Groups::read(cloud, &Nodes::new(), until).await?;
+        return Err(detaching(&groups, &[name]));
     }
     if let Some(waits) = behind.waits(actual.iter().map(|balancer| &balancer.instances)) {
         return Err(Stop::Later(waits));
@@ -147,12 +122,6 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
         balancer.tags.extend(new);
     }
     Ok(())
-}
-
-/// Gives the balancer's own security group these rules and no others.
-async fn narrow(cloud: &Cloud, own: OwnGroup, rules: &rules::Rules, asked: &Asked<'_>) -> Result<(), Stop> {
-    Stop::if_cancelled(asked.ctx)?;
-    own.only(cloud, rules, asked.until).await
 }
 
 fn place(chosen: &[Subnet], all: &[Subnet], groups: Vec<String>) -> Place {
@@ -211,10 +180,9 @@ async fn converge(
     behind: &mut Behind<'_>,
     actual: &mut Option<Balancer>,
 ) -> Result<(), Stop> {
-    while let Some(mut step) = plan::next(wanted, place, &behind.backends, actual.as_ref()) {
-        // Half a change must not pass for what was applied before, should the Service be changed back.
-        if actual.as_ref().is_some_and(|one| is_whole(&one.tags)) {
-            step = Step::Tag(digest_tags(""));
+    while let Some(step) = plan::next(wanted, place, &behind.backends, actual.as_ref()) {
+        if let Some(found) = actual {
+            apply::blank(&of.cloud, ctx, found, behind.until).await?;
         }
         if let Some(dns) = take(of, ctx, (wanted, &step), behind).await? {
             plan::after(actual, &step, wanted, &dns);
@@ -270,7 +238,7 @@ async fn close_in_turn(
     let mut groups = rules::Groups::read(&of.cloud, &Nodes::new(), until).await?;
     for (group, nodes) in too_open {
         let is_own = is_own(group);
-        if is_own || !use_group(&others, group) {
+        if is_own || !others.iter().any(|one| one.groups.contains(group)) {
             groups.shut_out(&of.cloud, (group, is_own), rules::LET_IN, &nodes, until).await?;
         }
     }
@@ -281,9 +249,6 @@ async fn close_in_turn(
 pub(super) struct Going {
     name: String,
     found: Option<Balancer>,
-    others: Vec<Balancer>,
-    /// The groups that it shares with others, which may go, too.
-    shared: Vec<String>,
 }
 
 impl Going {
@@ -295,32 +260,20 @@ impl Going {
         until: Deadline,
     ) -> Result<Option<Self>, Failure> {
         let name = names::balancer(&service.uid);
-        let (others, found) = around(of, &name, until).await?;
+        let found = read(&of.cloud, &name, until).await?;
         let is_ours = found.as_ref().is_none_or(|found| may_delete(&found.tags));
-        Ok(is_ours.then_some(Self { name, found, others, shared: Vec::new() }))
+        Ok(is_ours.then_some(Self { name, found }))
     }
 
-    /// Closes the nodes to it. Before it goes: nobody would know afterwards which groups it had. What else a user's groups are for
-    /// is the user's.
+    /// Closes the nodes to its own security group.
     pub(super) async fn close(
-        &mut self,
+        &self,
         of: &Balancers,
         groups: &mut rules::Groups,
         until: Deadline,
     ) -> Result<(), Failure> {
-        let nowhere = BTreeSet::new();
-        let own = self.own(groups).map(|own| own.id);
-        let given = self.found.iter().flat_map(|found| &found.groups).filter(|id| Some(*id) != own.as_ref());
-        let let_in = groups.all_let_in(rules::LET_IN);
-        for group in given.filter(|group| let_in.contains(*group)) {
-            if use_group(&self.others, group) {
-                self.shared.push(group.clone());
-            } else {
-                groups.shut_out(&of.cloud, (group, false), rules::LET_IN, &nowhere, until).await?;
-            }
-        }
-        if let Some(own) = own {
-            groups.shut_out(&of.cloud, (&own, true), rules::LET_IN, &nowhere, until).await?;
+        if let Some(own) = self.own(groups) {
+            groups.shut_out(&of.cloud, (&own.id, true), rules::LET_IN, &BTreeSet::new(), until).await?;
         }
         Ok(())
     }
@@ -332,12 +285,15 @@ impl Going {
         groups: &rules::Groups,
         until: Deadline,
     ) -> Result<bool, Failure> {
+        let let_in = if of.closed_groups { BTreeSet::new() } else { groups.all_let_in(rules::LET_IN) };
+        let given = self.found.iter().flat_map(|found| &found.groups).filter(|id| let_in.contains(*id));
+        let given: Vec<_> = given.map(|group| (group, BTreeSet::new())).collect();
         let mut turn = None;
-        if !self.shared.is_empty() {
-            // Of those that share a group and go together, the last one closes it, before it goes.
+        if !given.is_empty() {
+            // Before it goes: nobody would know afterwards which groups it had. Of those that share one and go together, the last
+            // one closes it. What else a user's groups are for is the user's.
             turn = Some(of.rules.lock().await);
-            let shared = self.shared.iter().map(|group| (group, BTreeSet::new())).collect();
-            close_in_turn(of, (&self.name, None), shared, until).await?;
+            close_in_turn(of, (&self.name, None), given, until).await?;
         }
         if let Some(found) = &self.found {
             absence_is_fine(apply::delete_balancer(&of.cloud, &found.name, until).await)?;
@@ -378,8 +334,9 @@ pub(super) async fn update(
         let found = found.and_then(|found| Some(Balancer { tags: tags.remove(&name)?, ..found }));
         updates.push((uid, Update::of(of, cluster, item, found, (nodes, hosts), until)));
     }
-    let opened = if of.closed_groups { Ok(()) } else { open_all(of, &mut updates, hosts, until).await };
-    let opened = &opened;
+    if !of.closed_groups {
+        open_all(of, &mut updates, hosts, until).await;
+    }
     let mut outcomes = Vec::new();
     for (uid, update) in updates {
         outcomes.push(async move {
@@ -387,7 +344,7 @@ pub(super) async fn update(
                 Ok(update) => update.go(of, ctx, until).await,
                 Err(error) => Err(Stop::Failed(error)),
             };
-            (uid, outcome.and_then(|()| opened.as_ref().map_err(Stop::of).copied()))
+            (uid, outcome)
         });
     }
     Ok(futures::stream::iter(outcomes).buffer_unordered(AT_ONCE).collect().await)
@@ -400,7 +357,7 @@ struct Update<'a> {
     /// Its security groups but the extra ones.
     groups: Vec<String>,
     digest: &'a str,
-    opened: Result<()>,
+    opened: Result<(), Stop>,
 }
 
 impl<'a> Update<'a> {
@@ -452,14 +409,18 @@ async fn open_all(
     updates: &mut [(String, Result<Update<'_>>)],
     hosts: &Nodes,
     until: Deadline,
-) -> Result<(), Failure> {
+) {
     let _turn = of.rules.lock().await;
-    let mut all = rules::Groups::read(&of.cloud, hosts, until).await?;
+    let mut all = rules::Groups::read(&of.cloud, hosts, until).await;
     for update in updates.iter_mut().filter_map(|(_, update)| update.as_mut().ok()) {
-        let opened = open_in(of, &mut all, &update.groups, &update.behind, until).await;
-        update.opened = opened.and_then(|opened| opened.unclear);
+        update.opened = match &mut all {
+            Ok(all) => {
+                let opened = open_in(of, all, &update.groups, &update.behind, until).await;
+                opened.and_then(|opened| opened.unclear).map_err(Stop::Failed)
+            }
+            Err(failure) => Err(Stop::of(failure)),
+        };
     }
-    Ok(())
 }
 
 /// A page of the cluster's balancers, and AWS's marker of the next one, empty after the last.

@@ -27,9 +27,9 @@ use super::behind::Behind;
 use super::own_group::OwnGroup;
 use super::rules::Rules;
 use super::service::{Annotations, Texts, missing};
-use super::told::{digest_of, digest_tags, is_outdated};
-use super::{Asked, Balancers, UNTIL_IT_IS_GONE, absence_is_fine, common_group, names, rules, subnets};
-use crate::api::{Action, Deadline, Failure, Stop, later};
+use super::told::{digest_of, digest_tags};
+use super::{Asked, Balancers, Nodes, absence_is_fine, common_group, detaching, names, rules, subnets};
+use crate::api::{Deadline, Failure, Stop, later};
 use guard::Opened;
 pub(super) use guard::close_in;
 pub(super) use plan::Balancer;
@@ -120,11 +120,9 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     }
     let (mut place, ranges) = place(of, &wanted, actual, until).await?;
     if let Some(found) = &mut actual.balancer
-        && is_outdated(&found.tags, &asked.request.desired_digest)
+        && digest_of(&found.tags) != asked.request.desired_digest
     {
-        Stop::if_cancelled(asked.ctx)?;
-        apply::tag(cloud, std::slice::from_ref(&found.arn), &digest_tags(""), until).await?;
-        found.tags.extend(digest_tags(""));
+        apply::blank(cloud, asked.ctx, found, until).await?;
     }
     let dual_stack = wanted.families.dual_stack(place.has_v6);
     let ports = wanted.listeners.iter().map(|one| (one.port, rules::protocols(&one.group.protocol)));
@@ -152,13 +150,14 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         takes: true,
         checked: actual.groups.iter().map(|group| rules::health_port(&group.is)).collect(),
         checked_by_others,
+        serves: node_ports(&actual.groups),
         spared: BTreeSet::new(),
     };
     // What cannot be opened must not keep everything else from working.
     let opened = if is_new && work.behind.hosts.is_empty() {
         Ok(Opened::default())
     } else {
-        guard::open(of, &mut claim, common.as_ref(), &work.behind, until).await
+        guard::open(of, &mut claim, common.as_ref(), &work.behind).await
     };
     if let Err(stop) = work.converge(&wanted, &place, actual).await {
         if matches!(stop, Stop::Failed(_)) && common.is_none() {
@@ -175,13 +174,15 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         return Err(stop);
     }
     let unguarded = match &own {
-        Some(own) => guard::trim(cloud, own, (&wanted, &clients), until).await,
+        Some(own) => guard::trim(cloud, (asked, own), (&wanted, &clients), until).await,
         None => Ok(()),
     };
     let mut opened = opened?;
-    if opened.granted.borrows {
-        // Now that its target groups are there, nobody takes the rule along any more; until now, somebody may have.
-        opened = guard::open(of, &mut claim, common.as_ref(), &work.behind, until).await?;
+    if opened.granted.borrows || opened.outcome.is_err() {
+        // Now that its target groups are there, nobody takes the rule along any more; until now, somebody may have. And what served
+        // before may make room.
+        claim.serves = node_ports(&actual.groups);
+        opened = guard::open(of, &mut claim, common.as_ref(), &work.behind).await?;
     }
     if opened.granted.is_more {
         guard::close(of, (&claim, reference), &opened.nodes, until).await?;
@@ -192,8 +193,8 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         && common.is_none()
         && !common_group::end_unless_used(of, common_group::find(of, until).await?, until).await?
     {
-        let message = "AWS still uses the security group that network balancers had in common";
-        return Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DETACHING", message)));
+        let groups = rules::Groups::read(cloud, &Nodes::new(), until).await?;
+        return Err(detaching(&groups, &[common_group::name(of)]));
     }
     work.behind.room()?;
     if let Some(waits) = work.behind.waits(actual.groups.iter().map(|group| &group.targets)) {
@@ -217,6 +218,11 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     Err(Stop::Later(starts()))
 }
 
+/// On which ports nodes serve by these groups, or are checked.
+fn node_ports(groups: &[Group]) -> BTreeSet<i32> {
+    groups.iter().flat_map(|group| [group.is.port, rules::health_port(&group.is)]).collect()
+}
+
 /// Where the balancer is, or will be, and the addresses of its subnets.
 async fn place(
     of: &Balancers,
@@ -233,7 +239,7 @@ async fn place(
                 let subnets = balancer.subnets.iter().cloned().collect();
                 return Ok((Place { subnets, has_v6: false, security_groups: None }, Vec::new()));
             }
-            subnets::read(&of.cloud, balancer.subnets.iter().cloned().collect(), until).await?
+            subnets::among(&subnets::all(&of.cloud, until).await?, &balancer.subnets)
         }
         _ => {
             let asked = subnets::Asked { named: &wanted.subnets, internal: wanted.internal };
@@ -253,8 +259,7 @@ async fn place(
     };
     let has_v6 = subnets.iter().all(|subnet| !subnet.ipv6_cidr_block_association_set().is_empty());
     let ids = subnets.iter().filter_map(|subnet| subnet.subnet_id().map(str::to_owned)).collect();
-    let ranges = subnets.iter().filter_map(|subnet| subnet.cidr_block().map(str::to_owned)).collect();
-    Ok((Place { subnets: ids, has_v6, security_groups: None }, ranges))
+    Ok((Place { subnets: ids, has_v6, security_groups: None }, subnets::ranges(&subnets)))
 }
 
 /// The same Ensure again, while nothing but AWS's own work was left: whether that has ended. `None`: it is another one.
@@ -332,15 +337,14 @@ pub(super) async fn delete(
     }
     of.network.known.lock().remove(&service.uid);
     let all = read::all_groups(cloud, until).await?;
-    let found = all.of(cloud, &cluster.uid, service, until).await?;
+    let (groups, checked_by_others) = all.of(cloud, &cluster.uid, service, until).await?;
     if let Some(balancer) = &balancer {
         absence_is_fine(apply::delete_balancer(cloud, &balancer.arn, until).await)?;
     }
-    let groups = [found.of_balancer, found.left].concat();
     let claim = rules::Claim {
         name,
         checked: groups.iter().map(|group| rules::health_port(&group.is)).collect(),
-        checked_by_others: found.checked_by_others,
+        checked_by_others,
         ..rules::Claim::default()
     };
     Ok(Some(Left { groups, claim }))
@@ -385,19 +389,11 @@ pub(super) async fn page(
     (size, marker): (i32, &str),
     until: Deadline,
 ) -> Result<(Vec<LoadBalancer>, String), Failure> {
-    let asked = of
-        .cloud
-        .elb
-        .describe_load_balancers()
-        .page_size(size)
-        .set_marker((!marker.is_empty()).then(|| marker.to_owned()))
-        .send();
-    let answer = of.cloud.calls.make(Action::DescribeLoadBalancers, until, asked).await?;
+    let (all, next) = read::page(&of.cloud, size, marker, until).await?;
     let is_candidate = |one: &&types::LoadBalancer| {
         read::is_network(one) && names::is_balancer(one.load_balancer_name().unwrap_or_default())
     };
-    let mut found: Vec<_> = answer
-        .load_balancers()
+    let mut found: Vec<_> = all
         .iter()
         .filter(is_candidate)
         .map(|one| (one.load_balancer_name().unwrap_or_default(), read::described(one)))
@@ -408,7 +404,7 @@ pub(super) async fn page(
         balancer.tags = tags.remove(&balancer.arn)?;
         balancer.standing().listed(name, cluster_uid)
     });
-    Ok((ours.collect(), answer.next_marker().unwrap_or_default().to_owned()))
+    Ok((ours.collect(), next))
 }
 
 fn starts() -> InProgress {

@@ -125,6 +125,8 @@ pub(super) struct Claim {
     /// name of the first, and goes with the last.
     pub checked: BTreeSet<i32>,
     pub checked_by_others: BTreeSet<i32>,
+    /// On which ports nodes serve it or are checked as long as its listeners have not moved.
+    pub serves: BTreeSet<i32>,
     /// The groups that could not be opened: what gets through there is all that there is.
     pub spared: BTreeSet<String>,
 }
@@ -171,6 +173,13 @@ impl Claim {
         let checks = self.wanted.iter().filter(|rule| of_nodes && rule.description.starts_with(HEALTH));
         let keys: BTreeSet<_> = checks.map(Rule::key).collect();
         there.iter().any(|rule| keys.contains(&rule.key()) && !self.is_named(rule))
+    }
+
+    /// Whether the balancer serves clients who may still come, or is checked, by this rule.
+    fn serves_by(&self, rule: &Rule) -> bool {
+        let may_come = |one: &Rule| one.range == rule.range || one.range == EVERYWHERE;
+        self.serves.contains(&rule.from)
+            && (rule.description.starts_with(HEALTH) || self.wanted.iter().any(may_come))
     }
 
     fn may_close(&self, id: &str, group: &Of) -> bool {
@@ -274,7 +283,9 @@ impl Groups {
     /// The other groups whose rules name the cluster's group of this name, which AWS keeps for as long as they do.
     pub(super) fn naming(&self, name: &str) -> Option<(&String, Vec<&String>)> {
         let (own, _) = self.named(name)?;
-        let names = |group: &Of| group.named.contains(own) || group.peers.contains_key(own);
+        // The nodes' own rule for what network balancers have in common comes and goes with it.
+        let lets_in = |group: &Of| group.peers.get(own).is_some_and(|why| why != ALL_IN);
+        let names = |group: &Of| group.named.contains(own) || lets_in(group);
         let naming = self.0.iter().filter(|(id, group)| *id != own && names(group));
         Some((own, naming.map(|(id, _)| id).collect())).filter(|(_, naming): &(_, Vec<_>)| !naming.is_empty())
     }
@@ -446,7 +457,8 @@ async fn grant(
         revoke(cloud, id, &taken, until).await?;
         there.retain(|rule| !taken.contains(rule));
     }
-    let (grants, revokes) = claim.difference(there, of_nodes);
+    let (grants, mut revokes) = claim.difference(there, of_nodes);
+    revokes.retain(|rule| !claim.serves_by(rule));
     if grants.is_empty() {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 //! In: the subnets and route tables of the cluster's network. Out: one subnet for each zone. The choice is the published
 //! provider's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use aws_sdk_ec2::types::{RouteTable, Subnet, Tag};
 use cloudprovider_sdk::Result;
@@ -30,18 +30,16 @@ pub(super) async fn choose(
     fallback: &str,
     until: Deadline,
 ) -> Result<(Vec<Subnet>, Vec<Subnet>)> {
-    let of_vpc = filter("vpc-id", [cloud.vpc.clone()]);
-    let subnets = cloud.ec2.describe_subnets().filters(of_vpc.clone()).send();
-    let subnets = Box::pin(cloud.calls.make(Action::DescribeSubnets, until, subnets));
+    let subnets = Box::pin(all(cloud, until));
     let (all, chosen) = if asked.named.is_empty() {
+        let of_vpc = filter("vpc-id", [cloud.vpc.clone()]);
         let tables = cloud.ec2.describe_route_tables().filters(of_vpc).send();
         let tables = Box::pin(cloud.calls.make(Action::DescribeRouteTables, until, tables));
         let (subnets, tables) = tokio::try_join!(subnets, tables)?;
-        let all = subnets.subnets.unwrap_or_default();
-        let chosen = discovered(cloud, all.clone(), tables.route_tables(), asked.internal, fallback);
-        (all, chosen)
+        let chosen = discovered(cloud, subnets.clone(), tables.route_tables(), asked.internal, fallback);
+        (subnets, chosen)
     } else {
-        let all = subnets.await?.subnets.unwrap_or_default();
+        let all = subnets.await?;
         let chosen = named(asked.named, &all)?;
         (all, chosen)
     };
@@ -54,10 +52,20 @@ pub(super) async fn choose(
     Ok((chosen, all))
 }
 
-/// The subnets of a balancer.
-pub(super) async fn read(cloud: &Cloud, ids: Vec<String>, until: Deadline) -> Result<Vec<Subnet>, Failure> {
-    let asked = cloud.ec2.describe_subnets().set_subnet_ids(Some(ids)).send();
+/// All subnets of the network.
+pub(super) async fn all(cloud: &Cloud, until: Deadline) -> Result<Vec<Subnet>, Failure> {
+    let asked = cloud.ec2.describe_subnets().filters(filter("vpc-id", [cloud.vpc.clone()])).send();
     Ok(cloud.calls.make(Action::DescribeSubnets, until, asked).await?.subnets.unwrap_or_default())
+}
+
+/// Those with these IDs.
+pub(super) fn among(all: &[Subnet], ids: &BTreeSet<String>) -> Vec<Subnet> {
+    all.iter().filter(|subnet| subnet.subnet_id().is_some_and(|id| ids.contains(id))).cloned().collect()
+}
+
+/// The addresses of these.
+pub(super) fn ranges(subnets: &[Subnet]) -> Vec<String> {
+    subnets.iter().filter_map(|subnet| subnet.cidr_block().map(str::to_owned)).collect()
 }
 
 /// Those with these IDs or names, in this order.

@@ -92,12 +92,6 @@ pub(super) fn digest_of(tags: &Texts) -> String {
     names::joined(of(names::APPLIED_TAG), of(names::BACKENDS_TAG))
 }
 
-/// Whether what is applied is about to change, and AWS still keeps a digest of it: half a change must not pass for what was applied
-/// before, should the Service be changed back.
-pub(super) fn is_outdated(tags: &Texts, desired: &str) -> bool {
-    is_whole(tags) && digest_of(tags) != desired
-}
-
 /// Whether a digest tells of everything about the balancer, as it does not while a change is half made.
 pub(super) fn is_whole(tags: &Texts) -> bool {
     tags.get(names::APPLIED_TAG).is_some_and(|tag| !tag.is_empty())

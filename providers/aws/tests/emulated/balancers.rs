@@ -602,6 +602,26 @@ async fn a_node_joins_many_balancers_and_a_restart_reads_them_in_few_calls() {
     assert!(lines.iter().all(|line| !line.contains(&instances[2].id)), "{lines:?}");
 }
 
+/// What all of them need is read once for all of them.
+#[tokio::test]
+async fn a_restart_opens_the_nodes_to_many_balancers_with_one_look_at_rules_and_subnets() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let native = aws.native(&SERVE).await;
+    let ranges = vec!["192.0.2.0/24".to_owned()];
+    let services: Vec<_> =
+        (1..=3).map(|number| Service { source_ranges: ranges.clone(), ..web(number) }).collect();
+    for service in &services {
+        ensure(&native, service, &nodes(&instances[..1]), "class-service-one").await;
+    }
+    let native = aws.native(&SERVE).await;
+    let before: BTreeMap<String, u32> = aws.tell("calls").await;
+    assert_eq!(update(&native, &services, &nodes(&instances), "class-service-two").await, 3);
+    let after: BTreeMap<String, u32> = aws.tell("calls").await;
+    let made = |action: &str| after[action] - before[action];
+    assert_eq!((made("ec2:DescribeSecurityGroups"), made("ec2:DescribeSubnets")), (1, 1));
+}
+
 /// Every call that changes something fails once before it has happened, and once after it, and the provider is killed.
 #[tokio::test]
 async fn whoever_is_killed_at_any_call_leaves_one_balancer_and_then_nothing() {

@@ -7,7 +7,7 @@ use cloudprovider_proto::v1alpha1::{Adoption, LoadBalancerState, Protocol, Servi
 use crate::aws::{Aws, Instance};
 use crate::balancers::{
     self, CERTIFICATE, LEGACY, POLICY, SERVE, ensure, get, killed, left, list, nodes, of_balancing,
-    taken_over, try_delete, try_ensure, update,
+    taken_over, try_delete, try_ensure, try_update, update,
 };
 
 const TYPE: &str = "service.beta.kubernetes.io/aws-load-balancer-type";
@@ -331,6 +331,57 @@ async fn a_listener_that_aws_refuses_leaves_every_port_open() {
     ensure(&native, &edited, &nodes, "two").await;
     let lines = left(&mut aws).await;
     assert_eq!(about(&lines, 1).iter().filter(|line| line.starts_with("SSL 8")).count(), 2, "{lines:?}");
+}
+
+/// A port that AWS has closed to open it otherwise is opened, however busy AWS is.
+#[tokio::test]
+async fn a_listener_is_replaced_although_aws_is_busy() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let native = aws.native(&SERVE).await;
+    ensure(&native, &classic(1, &[], &[(80, 30_001)]), &nodes, "one").await;
+    for (node_port, how) in [(30_002, r#""times":3"#), (30_003, r#""times":1,"lost":true"#)] {
+        let busy = format!(r#"rules {{"action":"elasticloadbalancing:CreateLoadBalancerListeners",{how}}}"#);
+        aws.tell::<serde_json::Value>(&busy).await;
+        let edited = classic(1, &[], &[(80, node_port)]);
+        let answer = try_ensure(&native, &edited, &nodes, "two", LEGACY).await;
+        let lines = left(&mut aws).await;
+        let open = format!("TCP 80 to TCP {node_port} ");
+        assert!(about(&lines, 1).iter().any(|line| line.starts_with(&open)), "{answer:?} {lines:?}");
+        answer.unwrap();
+    }
+}
+
+/// AWS says so in its own words: those of EC2 stand for what was made just now.
+#[tokio::test]
+async fn a_group_that_does_not_exist_is_named_to_whoever_gave_it() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let native = aws.native(&SERVE).await;
+    let unknown = r#"rules {"action":"ec2:AuthorizeSecurityGroupIngress","code":"InvalidGroup.NotFound"},{"action":"elasticloadbalancing:CreateLoadBalancer","code":"InvalidSecurityGroup"}"#;
+    aws.tell::<serde_json::Value>(unknown).await;
+    let wrong = classic(1, &[(GIVEN, "sg-00000000000000000")], &[(80, 30_001)]);
+    let refused = try_ensure(&native, &wrong, &nodes, "one", LEGACY).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
+    assert!(refused.message().contains(GIVEN), "{refused}");
+}
+
+/// Whoever starts anew believes the digest, and opens nothing.
+#[tokio::test]
+async fn what_is_not_open_to_a_balancer_is_not_told_as_applied() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let native = aws.native(&SERVE).await;
+    ensure(&native, &web(1), &nodes(&instances[..1]), "class-service-one").await;
+    let down =
+        r#"rules {"action":"ec2:DescribeSecurityGroups","code":"InternalError","status":500,"times":1}"#;
+    aws.tell::<serde_json::Value>(down).await;
+    let results = try_update(&native, &[web(1)], &nodes(&instances), "class-service-two").await.unwrap();
+    assert!(results[0].error.is_some(), "{results:?}");
+    assert!(left(&mut aws).await.iter().any(|line| line.contains(&instances[1].id)), "it gets its nodes");
+    assert_eq!(get(&native, &web(1)).await.applied_digest, "class-service-one");
+    assert_eq!(update(&native, &[web(1)], &nodes(&instances), "class-service-two").await, 1);
+    assert_eq!(get(&native, &web(1)).await.applied_digest, "class-service-two");
 }
 
 #[tokio::test]

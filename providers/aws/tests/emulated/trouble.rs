@@ -1,5 +1,6 @@
 //! Network balancers in trouble: what AWS does not do or does not know, and what others do at the same time.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cloudprovider_proto::v1alpha1::{
@@ -110,6 +111,31 @@ async fn what_keeps_a_deletion_is_told_with_its_remedy() {
     assert!(!lines.iter().any(|line| line.contains("/nlb/") || line.starts_with("group")), "{lines:?}");
 }
 
+/// A balancer that gets another group leaves its own behind, which AWS keeps for as long as a rule names it.
+#[tokio::test]
+async fn a_rule_that_keeps_a_former_group_is_named() {
+    let of = |annotations: &[(&str, &str)]| {
+        let network = service(1, annotations, &[(Protocol::Tcp, 80, 30080)]);
+        [network, crate::classic::classic(1, annotations, &[(80, 30080)])]
+    };
+    for kind in [0, 1] {
+        let mut aws = Aws::start().await;
+        aws.configure(MANAGED);
+        aws.configure("DisableSecurityGroupIngress");
+        let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+        let given: String = aws.tell("security-group given").await;
+        let native = aws.native(&SERVE).await;
+        ensure(&native, &of(&[])[kind], &nodes, "one").await;
+        let balancers: Vec<serde_json::Value> = aws.tell("balancers").await;
+        let own = balancers[0]["groups"][0].as_str().unwrap().to_owned();
+        aws.tell::<serde_json::Value>(&format!("let-in {own}")).await;
+        let edited = &of(&[("aws-load-balancer-security-groups", &given)])[kind];
+        let kept = try_ensure(&native, edited, &nodes, "two", LEGACY).await.unwrap_err();
+        says(&kept, &format!("AWS keeps security group {own}"));
+        says(&kept, &format!("[{:?}] name it: remove these rules", aws.security_group));
+    }
+}
+
 /// A group of targets has room for so many. The others serve.
 #[tokio::test]
 async fn who_finds_no_room_keeps_nobody_else_out() {
@@ -128,6 +154,109 @@ async fn who_finds_no_room_keeps_nobody_else_out() {
         !lines.iter().any(|line| line.contains(&instances[0].id)),
         "nobody is sent to who has gone: {lines:?}"
     );
+}
+
+#[tokio::test]
+async fn a_group_takes_as_many_targets_as_it_has_room_for() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 4").await;
+    let native = aws.native(&SERVE).await;
+    let full = r#"rules {"action":"elasticloadbalancing:RegisterTargets","code":"TooManyTargets","times":1}"#;
+    aws.tell::<serde_json::Value>(full).await;
+    let refused = try_ensure(&native, &web(1, 30080), &nodes(&instances), "all", LEGACY).await.unwrap_err();
+    says(&refused, "TooManyTargets");
+    let lines = left(&mut aws).await;
+    let targets = lines.iter().find_map(|line| line.split_once(" used by 1: ")).unwrap().1;
+    assert_eq!(targets.split(' ').count(), 2, "{lines:?}");
+}
+
+/// The new rules come in the place of the old ones, but not before the listener has moved.
+#[tokio::test]
+async fn the_port_that_serves_stays_open_where_no_other_fits_beside_it() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let native = aws.native(&SERVE).await;
+    // Two rules for each, and one for each of two subnets, of which AWS allows 60.
+    let of = |clients: std::ops::Range<u8>, node_port| Service {
+        source_ranges: clients.map(|one| format!("192.0.2.{one}/32")).collect(),
+        ..web(1, node_port)
+    };
+    let open = |lines: &[String], port: i32| {
+        let rule = format!("rule of nodes: tcp {port}-{port} from ");
+        lines.iter().filter(|line| line.starts_with(&rule)).count()
+    };
+    ensure(&native, &of(0..29, 30080), &nodes, "one").await;
+    let refused = r#"rules {"action":"elasticloadbalancing:CreateTargetGroup","code":"TooManyTargetGroups"}"#;
+    aws.tell::<serde_json::Value>(refused).await;
+    let failed = try_ensure(&native, &of(0..29, 30081), &nodes, "two", LEGACY).await.unwrap_err();
+    says(&failed, "TooManyTargetGroups");
+    let lines = left(&mut aws).await;
+    assert_eq!((open(&lines, 30080), open(&lines, 30081)), (31, 0), "{lines:?}");
+    aws.tell::<serde_json::Value>("rules").await;
+    let answer = try_ensure(&native, &of(0..29, 30081), &nodes, "two", LEGACY).await.unwrap();
+    assert!(answer.in_progress.is_none(), "at once");
+    let lines = left(&mut aws).await;
+    assert_eq!((open(&lines, 30080), open(&lines, 30081)), (0, 31), "{lines:?}");
+    // Whoever is no client any more makes room all the same.
+    ensure(&native, &of(29..58, 30082), &nodes, "three").await;
+    let lines = left(&mut aws).await;
+    assert_eq!((open(&lines, 30081), open(&lines, 30082)), (0, 31), "{lines:?}");
+}
+
+/// AWS tags twenty at once, and none if one of them is gone.
+#[tokio::test]
+async fn a_balancer_that_somebody_deleted_keeps_no_other_from_its_tags() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let native = aws.native(&SERVE).await;
+    let services = [1, 2, 3].map(|number| web(number, 30_080 + number as i32));
+    for service in &services {
+        ensure(&native, service, &nodes(&instances[..1]), "class-service-one").await;
+    }
+    let gone = r#"rules {"action":"elasticloadbalancing:AddTags","code":"LoadBalancerNotFound","times":2}"#;
+    aws.tell::<serde_json::Value>(gone).await;
+    let results = try_update(&native, &services, &nodes(&instances), "class-service-two").await.unwrap();
+    let mut errors: Vec<_> =
+        results.iter().map(|one| one.error.as_ref().map(|error| error.reason())).collect();
+    errors.sort();
+    assert_eq!(errors, [None, None, Some(ErrorReason::NeedsEnsure)], "{results:?}");
+}
+
+/// What a call that AWS refuses leaves unchanged is not read again: that would be throttled, too.
+#[tokio::test]
+async fn whoever_is_throttled_goes_on_with_what_is_known() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 3").await;
+    let native = aws.native(&SERVE).await;
+    let service = Service { source_ranges: vec!["192.0.2.0/24".to_owned()], ..web(1, 30080) };
+    ensure(&native, &service, &nodes(&instances[..1]), "class-service-one").await;
+    // Another process knows nothing of it at first.
+    let native = aws.native(&SERVE).await;
+    let services = std::slice::from_ref(&service);
+    let mut read = Vec::new();
+    for (action, some) in [
+        ("ec2:DescribeSecurityGroups", &instances[..2]),
+        ("elasticloadbalancing:RegisterTargets", &instances),
+        ("elasticloadbalancing:AddTags", &instances),
+        ("elasticloadbalancing:DeregisterTargets", &instances[1..]),
+    ] {
+        let before: BTreeMap<String, u32> = aws.tell("calls").await;
+        aws.tell::<serde_json::Value>(&format!(r#"rules {{"action":"{action}","times":1}}"#)).await;
+        let results = try_update(&native, services, &nodes(some), "class-service-two").await.unwrap();
+        let reason = results[0].error.as_ref().map(|error| error.reason());
+        assert_eq!(reason, Some(ErrorReason::RateLimited), "{action}: {results:?}");
+        let after: BTreeMap<String, u32> = aws.tell("calls").await;
+        let made = |name: &str| {
+            let of =
+                |calls: &BTreeMap<String, u32>| calls.get(&format!("elasticloadbalancing:{name}")).copied();
+            of(&after).unwrap_or_default() - of(&before).unwrap_or_default()
+        };
+        read.push((made("DescribeTargetHealth"), made("DescribeTargetGroupAttributes")));
+    }
+    assert_eq!(read, [(1, 1), (0, 0), (0, 0), (0, 0)]);
+    assert_eq!(update(&native, services, &nodes(&instances[1..]), "class-service-three").await, 1);
+    let lines = left(&mut aws).await;
+    assert!(!lines.iter().any(|line| line.contains(&instances[0].id)), "{lines:?}");
 }
 
 /// Another replica led meanwhile, and its provider changed what this one remembers.

@@ -5,15 +5,21 @@ use std::time::Duration;
 use aws_sdk_elasticloadbalancing::error::BuildError;
 use aws_sdk_elasticloadbalancing::types;
 
-use super::plan::{PROXY, Place, Step, tls_policy};
+use cloudprovider_sdk::CallContext;
+
+use super::plan::{Balancer, PROXY, Place, Step, tls_policy};
 use super::wanted::{Health, Listener, Wanted};
-use crate::api::{Action, Deadline, Failure};
+use crate::api::{Action, Deadline, Failure, Stop};
 use crate::balancers::behind::without_unknown;
 use crate::balancers::service::Texts;
+use crate::balancers::told::{digest_tags, is_whole};
 use crate::cloud::Cloud;
 
 /// How long a listener may be away that is replaced, or made again.
 const REPLACED_WITHIN: Duration = Duration::from_secs(60);
+/// How often that is tried again while AWS throttles or is silent, and how long after.
+const TRIES: u32 = 10;
+const BETWEEN_TRIES: Duration = Duration::from_secs(2);
 
 /// Takes one step for the balancer of this name. Returns the DNS name of a new one.
 pub(super) async fn take(
@@ -53,11 +59,10 @@ pub(super) async fn take(
         Step::DeleteListeners(ports) => delete_listeners(cloud, name, ports, until).await?,
         Step::Replace { old, new } => {
             delete_listeners(cloud, name, &[new.port], until).await?;
-            // Whoever gave up meanwhile: the port must not stay closed.
-            let until = Deadline::after(REPLACED_WITHIN);
-            if let Err(failure) = create_listeners(cloud, name, std::slice::from_ref(new), until).await {
-                create_listeners(cloud, name, std::slice::from_ref(&old.is), until).await?;
+            if let Err(failure) = create_again(cloud, name, new).await {
+                create_again(cloud, name, &old.is).await?;
                 if !old.policies.is_empty() {
+                    let until = Deadline::after(REPLACED_WITHIN);
                     set_policies(cloud, name, old.is.port, &old.policies, until).await?;
                 }
                 return Err(failure);
@@ -126,6 +131,22 @@ async fn create_listeners(
     cloud.calls.make(action, until, asked.send()).await.map(drop)
 }
 
+/// Makes a listener for a port that has lost its own. Whoever gave up meanwhile: the port must not stay closed.
+async fn create_again(cloud: &Cloud, name: &str, new: &Listener) -> Result<(), Failure> {
+    let (until, mut tried) = (Deadline::after(REPLACED_WITHIN), 0);
+    loop {
+        match create_listeners(cloud, name, std::slice::from_ref(new), until).await {
+            Err(failure) if tried < TRIES && (failure.is_throttled() || failure.is_silence()) => {
+                tried += 1;
+                tokio::time::sleep(BETWEEN_TRIES).await;
+            }
+            // It was made before, and AWS did not say so.
+            Err(failure) if tried > 0 && failure.code() == "DuplicateListener" => return Ok(()),
+            outcome => return outcome,
+        }
+    }
+}
+
 async fn delete_listeners(cloud: &Cloud, name: &str, ports: &[i32], until: Deadline) -> Result<(), Failure> {
     let asked = cloud.classic.delete_load_balancer_listeners().load_balancer_name(name);
     let asked = asked.set_load_balancer_ports(Some(ports.to_vec()));
@@ -170,6 +191,21 @@ pub(super) async fn tag(cloud: &Cloud, name: &str, new: &Texts, until: Deadline)
     let asked = cloud.classic.add_tags().load_balancer_names(name);
     let asked = asked.set_tags(Some(tags(Action::AddTags, new)?));
     cloud.calls.make(Action::AddTags, until, asked.send()).await.map(drop)
+}
+
+/// Before what is applied changes: half a change must not pass for what was applied before, should the Service be changed back.
+pub(super) async fn blank(
+    cloud: &Cloud,
+    ctx: &CallContext,
+    found: &mut Balancer,
+    until: Deadline,
+) -> Result<(), Stop> {
+    if is_whole(&found.tags) {
+        Stop::if_cancelled(ctx)?;
+        tag(cloud, &found.name, &digest_tags(""), until).await?;
+        found.tags.extend(digest_tags(""));
+    }
+    Ok(())
 }
 
 async fn create_policy(

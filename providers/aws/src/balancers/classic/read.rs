@@ -13,6 +13,23 @@ use crate::balancers::service::Texts;
 use crate::balancers::{PAGE, tags_of};
 use crate::cloud::Cloud;
 
+/// The balancer of this name, without its attributes.
+pub(in crate::balancers) async fn balancer(
+    cloud: &Cloud,
+    name: &str,
+    until: Deadline,
+) -> Result<Option<Balancer>, Failure> {
+    let asked = cloud.classic.describe_load_balancers().load_balancer_names(name).send();
+    let answer = match cloud.calls.make(Action::DescribeLoadBalancers, until, asked).await {
+        Err(failure) if failure.code() == "LoadBalancerNotFound" => return Ok(None),
+        answer => answer?,
+    };
+    let Some(found) = answer.load_balancer_descriptions().first() else { return Ok(None) };
+    // Without an entry, even an empty one, it has gone in the meantime.
+    let tags = tags(cloud, &[name], until).await?.remove(name);
+    Ok(tags.map(|tags| Balancer { tags, ..described(found) }))
+}
+
 /// A page of all balancers of the account in this region, and the marker of the next one, empty after the last.
 pub(super) async fn page(
     cloud: &Cloud,

@@ -4,11 +4,14 @@ use aws_sdk_elasticloadbalancingv2::types::{
     self, ActionTypeEnum, IpAddressType, LoadBalancerSchemeEnum, LoadBalancerTypeEnum, ProtocolEnum,
 };
 
-use super::plan::{Place, Step};
+use cloudprovider_sdk::CallContext;
+
+use super::plan::{Balancer, Place, Step};
 use super::wanted::{Health, Listener, TargetGroup, Wanted};
-use crate::api::{Action, Deadline, Failure};
+use crate::api::{Action, Deadline, Failure, Stop};
 use crate::balancers::behind::without_unknown;
 use crate::balancers::service::Texts;
+use crate::balancers::told::{digest_tags, is_whole};
 use crate::cloud::Cloud;
 
 /// What a step made, if it makes something.
@@ -197,21 +200,25 @@ pub(super) async fn delete_balancer(cloud: &Cloud, arn: &str, until: Deadline) -
     cloud.calls.make(Action::DeleteLoadBalancer, until, asked.send()).await.map(drop)
 }
 
-/// Gives several balancers the same tags. AWS does not document of how many at once: if it takes less, one by one.
+/// Gives several balancers the same tags, or none of them.
 pub(super) async fn tag(cloud: &Cloud, arns: &[String], new: &Texts, until: Deadline) -> Result<(), Failure> {
-    let send = async |arns: Vec<String>| {
-        let asked = cloud.elb.add_tags().set_resource_arns(Some(arns)).set_tags(Some(tags(new)));
-        cloud.calls.make(Action::AddTags, until, asked.send()).await.map(drop)
-    };
-    match send(arns.to_vec()).await {
-        Err(failure) if failure.code() == "ValidationError" && arns.len() > 1 => {
-            for arn in arns {
-                send(vec![arn.clone()]).await?;
-            }
-            Ok(())
-        }
-        answer => answer,
+    let asked = cloud.elb.add_tags().set_resource_arns(Some(arns.to_vec())).set_tags(Some(tags(new)));
+    cloud.calls.make(Action::AddTags, until, asked.send()).await.map(drop)
+}
+
+/// Before what is applied changes: half a change must not pass for what was applied before, should the Service be changed back.
+pub(super) async fn blank(
+    cloud: &Cloud,
+    ctx: &CallContext,
+    found: &mut Balancer,
+    until: Deadline,
+) -> Result<(), Stop> {
+    if is_whole(&found.tags) {
+        Stop::if_cancelled(ctx)?;
+        tag(cloud, std::slice::from_ref(&found.arn), &digest_tags(""), until).await?;
+        found.tags.extend(digest_tags(""));
     }
+    Ok(())
 }
 
 fn tags(tags: &Texts) -> Vec<types::Tag> {

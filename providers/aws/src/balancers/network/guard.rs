@@ -11,11 +11,11 @@ use cloudprovider_sdk::{ProviderError, Result};
 use super::plan::{Actual, Place};
 use super::read;
 use super::wanted::{SecurityGroups, TargetGroup, Wanted};
-use crate::api::{Deadline, Failure, Stop, later};
+use crate::api::{Deadline, Failure, Stop};
 use crate::balancers::behind::Behind;
 use crate::balancers::own_group::OwnGroup;
 use crate::balancers::rules::{self, Rules};
-use crate::balancers::{Asked, Balancers, UNTIL_IT_IS_GONE, names};
+use crate::balancers::{Asked, Balancers, Nodes, detaching, names};
 use crate::cloud::Cloud;
 
 const DESCRIPTION: &str = "[k8s] Managed SecurityGroup for LoadBalancer";
@@ -59,7 +59,7 @@ pub(super) async fn ensure(
 /// Ends what the balancer's own security group has too much, once the balancer is as it has to be.
 pub(super) async fn trim(
     cloud: &Cloud,
-    own: &OwnGroup,
+    (asked, own): (&Asked<'_>, &OwnGroup),
     (wanted, rules): (&Wanted, &Rules),
     until: Deadline,
 ) -> Result<(), Stop> {
@@ -69,8 +69,8 @@ pub(super) async fn trim(
     if own.delete(cloud, until).await? {
         return Ok(());
     }
-    let message = "AWS still uses the security group that the balancer had";
-    Err(Stop::Later(later(UNTIL_IT_IS_GONE, "DETACHING", message)))
+    let groups = rules::Groups::read(cloud, &Nodes::new(), until).await?;
+    Err(detaching(&groups, &[names::security_group(&asked.cluster.name, asked.reference)]))
 }
 
 /// The nodes, opened to a balancer.
@@ -94,13 +94,24 @@ pub(super) async fn open(
     claim: &mut rules::Claim,
     common: Option<&String>,
     behind: &Behind<'_>,
-    until: Deadline,
 ) -> Result<Opened> {
     if of.closed_groups {
         return Ok(Opened::default());
     }
     let _turn = of.rules.lock().await;
-    let mut groups = rules::Groups::read(&of.cloud, &behind.hosts, until).await?;
+    let mut groups = rules::Groups::read(&of.cloud, &behind.hosts, behind.until).await?;
+    open_in(of, &mut groups, claim, common, behind).await
+}
+
+/// The same, with all groups at hand, in the turn of those who change rules.
+pub(super) async fn open_in(
+    of: &Balancers,
+    groups: &mut rules::Groups,
+    claim: &mut rules::Claim,
+    common: Option<&String>,
+    behind: &Behind<'_>,
+) -> Result<Opened> {
+    let until = behind.until;
     let (mut nodes, unclear) = groups.of_nodes(&behind.hosts);
     if unclear.is_err() || !behind.all_run() {
         // EC2 may have forgotten some for a while: where it is open, it stays open.
@@ -172,7 +183,7 @@ pub(super) async fn narrow(
     claim.wanted = rules::wanted(&wanted.name, &groups, &wanted.source_ranges, subnets);
     // How they are checked is not at stake.
     claim.checked_by_others.extend(serving.map(rules::health_port));
-    let opened = open(of, &mut claim, None, behind, until).await?;
+    let opened = open(of, &mut claim, None, behind).await?;
     if opened.granted.is_more {
         close(of, (&claim, asked.reference), &opened.nodes, until).await?;
     }

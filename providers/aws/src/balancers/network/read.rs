@@ -88,8 +88,8 @@ pub(super) async fn everything(
     until: Deadline,
 ) -> Result<BTreeSet<i32>, Failure> {
     let all = all_groups(cloud, until).await?;
-    let Groups { of_balancer, left, checked_by_others } = all.of(cloud, cluster_uid, service, until).await?;
-    actual.groups = [of_balancer, left].concat();
+    let checked_by_others;
+    (actual.groups, checked_by_others) = all.of(cloud, cluster_uid, service, until).await?;
     for group in &mut actual.groups {
         group.attributes = group_attributes(cloud, &group.arn, until).await?;
         group.targets = targets(cloud, &group.arn, until).await?;
@@ -99,16 +99,6 @@ pub(super) async fn everything(
         balancer.attributes = attributes(cloud, &balancer.arn, until).await?;
     }
     Ok(checked_by_others)
-}
-
-/// All target groups, as a Service sees them.
-#[derive(Debug)]
-pub(super) struct Groups {
-    pub of_balancer: Vec<Group>,
-    /// A former attempt for the Service left them without a balancer.
-    pub left: Vec<Group>,
-    /// On which ports the targets of other balancers of Services are checked.
-    pub checked_by_others: BTreeSet<i32>,
 }
 
 /// All target groups of instances in the cluster's network, with the ARNs of the balancers that use them.
@@ -149,16 +139,16 @@ impl AllGroups {
         others.map(|(_, group)| rules::health_port(&group.is)).collect()
     }
 
+    /// Those of the balancer of a Service, those that a former attempt for it left without one, and on which ports the targets of
+    /// others are checked.
     pub(super) async fn of(
         &self,
         cloud: &Cloud,
         cluster_uid: &str,
         service: &ServiceRef,
         until: Deadline,
-    ) -> Result<Groups, Failure> {
-        let of_balancer = self.of_balancer(service);
+    ) -> Result<(Vec<Group>, BTreeSet<i32>), Failure> {
         let begin = names::groups(service);
-        let checked_by_others = self.checked_by_others(service);
         let unused = self.0.iter().filter(|(at, _)| at.is_empty()).map(|(_, group)| group);
         let unused = unused.filter(|group| group.is.name.starts_with(&begin));
         let mut left: Vec<_> = unused.cloned().collect();
@@ -168,7 +158,7 @@ impl AllGroups {
         left.retain(|group| {
             tags.get(&group.arn).is_some_and(|tags| whose(cloud, cluster_uid, service, tags) != Whose::Others)
         });
-        Ok(Groups { of_balancer, left, checked_by_others })
+        Ok(([self.of_balancer(service), left].concat(), self.checked_by_others(service)))
     }
 }
 
@@ -178,21 +168,30 @@ fn may_be_of_a_service(arn: &str) -> bool {
     name.is_some_and(names::is_balancer)
 }
 
-/// All balancers of the account in this region, of whatever type.
+/// A page of all balancers of the account in this region, of whatever type, and the marker of the next one, empty after the last.
+pub(super) async fn page(
+    cloud: &Cloud,
+    size: i32,
+    marker: &str,
+    until: Deadline,
+) -> Result<(Vec<types::LoadBalancer>, String), Failure> {
+    let marker = (!marker.is_empty()).then(|| marker.to_owned());
+    let asked = cloud.elb.describe_load_balancers().page_size(size).set_marker(marker).send();
+    let answer = cloud.calls.make(Action::DescribeLoadBalancers, until, asked).await?;
+    Ok((answer.load_balancers.unwrap_or_default(), answer.next_marker.unwrap_or_default()))
+}
+
 pub(super) async fn all_balancers(
     cloud: &Cloud,
     until: Deadline,
 ) -> Result<Vec<types::LoadBalancer>, Failure> {
-    let (mut all, mut marker) = (Vec::new(), None);
-    loop {
-        let asked = cloud.elb.describe_load_balancers().page_size(PAGE).set_marker(marker).send();
-        let answer = cloud.calls.make(Action::DescribeLoadBalancers, until, asked).await?;
-        marker = answer.next_marker().filter(|marker| !marker.is_empty()).map(str::to_owned);
-        all.extend(answer.load_balancers.unwrap_or_default());
-        if marker.is_none() {
-            return Ok(all);
-        }
+    let (mut all, mut marker) = page(cloud, PAGE, "", until).await?;
+    while !marker.is_empty() {
+        let (more, next) = page(cloud, PAGE, &marker, until).await?;
+        all.extend(more);
+        marker = next;
     }
+    Ok(all)
 }
 
 /// All balancers with these names, without listeners and attributes.

@@ -6,11 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use aws_sdk_ec2::types::Subnet;
 use cloudprovider_sdk::proto::{ClusterRef, LoadBalancerUpdate, NodeRef, ServiceRef};
 use cloudprovider_sdk::{CallContext, ProviderError};
 use futures::StreamExt as _;
+use tokio::sync::OnceCell;
 
-use super::guard::{close, open};
+use super::guard::{Opened, close, open_in};
 use super::plan::Balancer;
 use super::wanted::{hides, source_ranges};
 use super::work::Work;
@@ -20,8 +22,8 @@ use crate::balancers::behind::Behind;
 use crate::balancers::service::{EVERYWHERE, Texts, missing, node_labels};
 use crate::balancers::told::{Whose, digest_tags, is_whole, whose};
 use crate::balancers::{
-    AT_ONCE, Balancers, Nodes, Outcome, TAGGED, common_group, names, reference, rules, service_of, subnets,
-    uid_of,
+    AT_ONCE, Balancers, Nodes, Outcome, TAGGED, common_group, is_gone, names, reference, rules, service_of,
+    subnets, uid_of,
 };
 
 /// The backends of one call.
@@ -34,6 +36,8 @@ struct Call<'a> {
     there: There,
     /// The security group that network balancers have in common.
     common: Option<String>,
+    /// Those of the network, once somebody needs them.
+    subnets: OnceCell<Vec<Subnet>>,
     until: Deadline,
 }
 
@@ -62,9 +66,21 @@ impl There {
     }
 }
 
+/// A balancer that gets nodes.
+struct Update<'a> {
+    service: &'a ServiceRef,
+    digest: &'a str,
+    known: Known,
+    work: Work<'a>,
+    /// What has to be opened.
+    claim: Option<rules::Claim>,
+    /// What is open, or why not.
+    opened: Result<Option<(rules::Claim, Opened)>, Stop>,
+}
+
 /// A balancer with its new backends, and the tags that have to tell of them.
 struct Filled {
-    service_uid: String,
+    service: ServiceRef,
     arn: String,
     tags: Texts,
 }
@@ -82,17 +98,28 @@ pub(in crate::balancers) async fn all(
         true => common_group::find(of, until).await?.map(|group| group.id),
         false => None,
     };
-    let call = Call { of, ctx, cluster, nodes, hosts, there, common, until };
+    let call = Call { of, ctx, cluster, nodes, hosts, there, common, subnets: OnceCell::new(), until };
     Ok(call.all(items).await)
 }
 
 impl Call<'_> {
     async fn all(&self, items: &[LoadBalancerUpdate]) -> Vec<Outcome> {
-        let mut updates = Vec::new();
+        let mut begun = Vec::new();
         for item in items {
-            updates.push(async move { (uid_of(item), self.one(item).await) });
+            begun.push(async move { (uid_of(item), self.begin(item).await) });
         }
-        let mut done = futures::stream::iter(updates).buffer_unordered(AT_ONCE);
+        let mut updates: Vec<_> = futures::stream::iter(begun).buffer_unordered(AT_ONCE).collect().await;
+        self.open(&mut updates).await;
+        let mut ending = Vec::new();
+        for (uid, update) in updates {
+            ending.push(async move {
+                match update {
+                    Ok(update) => (uid, self.end(update).await),
+                    Err(stop) => (uid, Err(stop)),
+                }
+            });
+        }
+        let mut done = futures::stream::iter(ending).buffer_unordered(AT_ONCE);
         let (mut results, mut by_tags) = (Vec::new(), BTreeMap::<Texts, Vec<Filled>>::new());
         while let Some((service_uid, outcome)) = done.next().await {
             match outcome {
@@ -102,74 +129,127 @@ impl Call<'_> {
             }
         }
         for (tags, balancers) in by_tags {
-            for balancers in balancers.chunks(TAGGED) {
-                results.extend(self.tag(&tags, balancers).await);
+            let mut chunks: Vec<_> = balancers.chunks(TAGGED).collect();
+            while let Some(chunk) = chunks.pop() {
+                let arns: Vec<_> = chunk.iter().map(|one| one.arn.clone()).collect();
+                match apply::tag(&self.of.cloud, &arns, &tags, self.until).await {
+                    // AWS does not document how many it takes at once, and takes none if one is gone.
+                    Err(failure)
+                        if chunk.len() > 1 && (failure.code() == "ValidationError" || is_gone(&failure)) =>
+                    {
+                        chunks.extend(chunk.chunks(1));
+                    }
+                    outcome => {
+                        results.extend(chunk.iter().map(|one| self.tagged(one, outcome.as_ref())));
+                    }
+                }
             }
         }
         results
     }
 
-    /// `None`: nothing is left to do, not even a tag.
-    async fn one(&self, item: &LoadBalancerUpdate) -> Result<Option<Filled>, Stop> {
-        let (of, until) = (self.of, self.until);
-        let (service, digest) = (service_of(item)?, &item.desired_digest);
+    /// What is known of a balancer, and what has to be opened for it.
+    async fn begin<'i>(&'i self, item: &'i LoadBalancerUpdate) -> Result<Update<'i>, Stop> {
+        let of = self.of;
+        let service = service_of(item)?;
         let reference = reference(service)?;
         let labels = node_labels(service);
         of.check_labels(&labels)?;
-        // Whoever ends early, or is cancelled, leaves nothing known.
+        // Whoever is cancelled leaves nothing known.
         let known = of.network.known.lock().remove(&reference.uid);
         let mut known = match known {
             Some(known) => known,
             None => self.read(reference).await?,
         };
-        let behind = Behind::among(of, self.nodes, &labels, self.hosts, until);
-        let mut work = Work { of, ctx: self.ctx, behind };
-        let name = names::balancer(&reference.uid);
-        let seen = work.behind.security_groups();
-        let mut opened = Ok(None);
-        if seen != known.seen
+        let behind = Behind::among(of, self.nodes, &labels, self.hosts, self.until);
+        let (mut claim, mut opened) = (None, Ok(None));
+        if !of.closed_groups
+            && behind.security_groups() != known.seen
             && let Ok(clients) = source_ranges(service)
         {
-            let mut claim = self.claim(name, &known, &clients).await?;
-            let common = self.common_of(&known);
-            opened =
-                open(of, &mut claim, common, &work.behind, until).await.map(|opened| Some((claim, opened)));
+            match self.claim(names::balancer(&reference.uid), &mut known, &clients).await {
+                Ok(its) => claim = Some(its),
+                Err(failure) => opened = Err(failure.into()),
+            }
         }
+        let work = Work { of, ctx: self.ctx, behind };
+        Ok(Update { service: reference, digest: &item.desired_digest, known, work, claim, opened })
+    }
+
+    /// Opens the nodes to all of them. What cannot be opened must not keep everything else from working.
+    async fn open(&self, updates: &mut [(String, Result<Update<'_>, Stop>)]) {
+        let updates = updates.iter_mut().filter_map(|(_, update)| update.as_mut().ok());
+        let to_open: Vec<_> = updates.filter(|update| update.claim.is_some()).collect();
+        if to_open.is_empty() {
+            return;
+        }
+        let _turn = self.of.rules.lock().await;
+        let mut groups = rules::Groups::read(&self.of.cloud, self.hosts, self.until).await;
+        for update in to_open {
+            let Some(mut claim) = update.claim.take() else { continue };
+            let common = self.common_of(&update.known);
+            update.opened = match &mut groups {
+                Ok(groups) => {
+                    let opened = open_in(self.of, groups, &mut claim, common, &update.work.behind).await;
+                    opened.map(|opened| Some((claim, opened))).map_err(Stop::from)
+                }
+                Err(failure) => Err(Stop::of(failure)),
+            };
+        }
+    }
+
+    /// `None`: nothing is left to do, not even a tag.
+    async fn end(&self, update: Update<'_>) -> Result<Option<Filled>, Stop> {
+        let Update { service, digest, mut known, mut work, opened, .. } = update;
+        let outcome = self.fill(service, &mut known, &mut work, opened).await;
+        // Some of those that have to leave may have left.
+        let is_torn =
+            known.groups.iter().any(|group| work.behind.backends.leaving(&group.targets).next().is_some());
+        if outcome.as_ref().map_or_else(|stop| stop.changed_nothing() && !is_torn, |()| true) {
+            self.of.network.known.lock().insert(service.uid.clone(), known.clone());
+        }
+        outcome?;
+        if let Some(waits) = work.behind.waits(known.groups.iter().map(|group| &group.targets)) {
+            return Err(Stop::Later(waits));
+        }
+        let tags = &known.balancer.tags;
+        // Of half a change no digest tells: only Ensure ends that.
+        let new = if is_whole(tags) { missing(&digest_tags(digest), tags) } else { Texts::new() };
+        let arn = known.balancer.arn;
+        Ok((!new.is_empty()).then(|| Filled { service: service.clone(), arn, tags: new }))
+    }
+
+    async fn fill(
+        &self,
+        service: &ServiceRef,
+        known: &mut Known,
+        work: &mut Work<'_>,
+        opened: Result<Option<(rules::Claim, Opened)>, Stop>,
+    ) -> Result<(), Stop> {
         for group in &mut known.groups {
             work.fill(group).await?;
         }
         if let Some((claim, opened)) = opened? {
             if opened.granted.is_more {
-                close(of, (&claim, reference), &opened.nodes, until).await?;
+                close(self.of, (&claim, service), &opened.nodes, self.until).await?;
             }
             opened.outcome?;
-            known.seen = seen;
+            known.seen = work.behind.security_groups();
         }
         work.behind.room()?;
-        let waits = work.behind.waits(known.groups.iter().map(|group| &group.targets));
-        let tags = &known.balancer.tags;
-        // Of half a change no digest tells: only Ensure ends that.
-        let new = if is_whole(tags) { missing(&digest_tags(digest), tags) } else { Texts::new() };
-        let arn = known.balancer.arn.clone();
-        Stop::if_cancelled(self.ctx)?;
-        of.network.known.lock().insert(reference.uid.clone(), known);
-        if let Some(waits) = waits {
-            return Err(Stop::Later(waits));
-        }
-        Ok((!new.is_empty()).then(|| Filled { service_uid: reference.uid.clone(), arn, tags: new }))
+        Stop::if_cancelled(self.ctx)
     }
 
     /// What AWS has for a Service of which this process knows nothing yet.
     async fn read(&self, service: &ServiceRef) -> Result<Known, Stop> {
         let (cloud, cluster, until) = (&self.of.cloud, &self.cluster.uid, self.until);
-        let needs_ensure = || Stop::Failed(ProviderError::needs_ensure(&service.name));
         let is_ours = |one: &&Balancer| whose(cloud, cluster, service, &one.tags) == Whose::Ours;
         let found = self.there.balancers.get(&names::balancer(&service.uid)).filter(is_ours);
-        let balancer = found.ok_or_else(needs_ensure)?.clone();
+        let balancer = found.ok_or_else(|| needs_ensure(service))?.clone();
         let all = self.there.groups.as_ref();
         let mut groups = all.map(|all| all.of_balancer(service)).unwrap_or_default();
         if groups.is_empty() {
-            return Err(needs_ensure());
+            return Err(needs_ensure(service));
         }
         for group in &mut groups {
             group.targets = read::targets(cloud, &group.arn, until).await?;
@@ -178,29 +258,32 @@ impl Call<'_> {
     }
 
     /// Ports on which its targets are checked stay open: they are as they were.
-    async fn claim(&self, name: String, known: &Known, clients: &[String]) -> Result<rules::Claim, Stop> {
+    async fn claim(
+        &self,
+        name: String,
+        known: &mut Known,
+        clients: &[String],
+    ) -> Result<rules::Claim, Failure> {
         if self.common_of(known).is_some() {
             return Ok(rules::Claim { name, ..rules::Claim::default() });
+        }
+        let mut hides_clients = false;
+        if let Some(group) = known.groups.first_mut().filter(|_| clients != [EVERYWHERE]) {
+            if group.attributes.is_empty() {
+                // What was read of it for an update does not say so.
+                group.attributes = read::group_attributes(&self.of.cloud, &group.arn, self.until).await?;
+            }
+            hides_clients = hides(&group.attributes);
         }
         let groups: Vec<_> = known.groups.iter().map(|group| &group.is).collect();
         let mut ranges = Vec::new();
         if rules::need_subnets(&groups, clients) {
-            let ids = known.balancer.subnets.iter().cloned().collect();
-            let subnets = subnets::read(&self.of.cloud, ids, self.until).await?;
-            ranges = subnets.iter().filter_map(|subnet| subnet.cidr_block().map(str::to_owned)).collect();
+            let all = self.subnets.get_or_try_init(|| subnets::all(&self.of.cloud, self.until)).await?;
+            ranges = subnets::ranges(&subnets::among(all, &known.balancer.subnets));
         }
-        let of_nodes = if self.hides(known, clients).await? { &ranges[..] } else { clients };
+        let of_nodes = if hides_clients { &ranges[..] } else { clients };
         let wanted = rules::wanted(&name, &groups, of_nodes, &ranges);
         Ok(rules::Claim { name, wanted, ..rules::Claim::default() })
-    }
-
-    /// Whether nodes cannot tell these clients from others. What was read of a balancer for an update does not say so.
-    async fn hides(&self, known: &Known, clients: &[String]) -> Result<bool, Failure> {
-        let Some(group) = known.groups.first().filter(|_| clients != [EVERYWHERE]) else { return Ok(false) };
-        if !group.attributes.is_empty() {
-            return Ok(hides(&group.attributes));
-        }
-        read::group_attributes(&self.of.cloud, &group.arn, self.until).await.map(|read| hides(&read))
     }
 
     /// The group in common, if this balancer has it already.
@@ -208,26 +291,28 @@ impl Call<'_> {
         self.common.as_ref().filter(|common| known.balancer.security_groups.contains(*common))
     }
 
-    /// Gives these balancers the same tags.
-    async fn tag(&self, tags: &Texts, balancers: &[Filled]) -> Vec<Outcome> {
-        let arns: Vec<_> = balancers.iter().map(|one| one.arn.clone()).collect();
-        let outcome = apply::tag(&self.of.cloud, &arns, tags, self.until).await;
-        let mut known = self.of.network.known.lock();
-        let results = balancers.iter().map(|one| {
-            let outcome = match &outcome {
-                Ok(()) => {
-                    if let Some(known) = known.get_mut(&one.service_uid) {
-                        known.balancer.tags.extend(tags.clone());
-                    }
-                    Ok(())
+    /// The outcome for a balancer that was to get its tags.
+    fn tagged(&self, one: &Filled, outcome: Result<&(), &Failure>) -> Outcome {
+        let (uid, mut known) = (&one.service.uid, self.of.network.known.lock());
+        let outcome = match outcome {
+            Ok(()) => {
+                if let Some(known) = known.get_mut(uid) {
+                    known.balancer.tags.extend(one.tags.clone());
                 }
-                Err(failure) => {
-                    known.remove(&one.service_uid);
-                    Err(Stop::of(failure))
+                Ok(())
+            }
+            Err(failure) => {
+                let stop = if is_gone(failure) { needs_ensure(&one.service) } else { Stop::of(failure) };
+                if !stop.changed_nothing() {
+                    known.remove(uid);
                 }
-            };
-            (one.service_uid.clone(), outcome)
-        });
-        results.collect()
+                Err(stop)
+            }
+        };
+        (uid.clone(), outcome)
     }
+}
+
+fn needs_ensure(service: &ServiceRef) -> Stop {
+    Stop::Failed(ProviderError::needs_ensure(&service.name))
 }

@@ -8,7 +8,6 @@ use super::wanted::Wanted;
 use crate::api::{Failure, Stop};
 use crate::balancers::Balancers;
 use crate::balancers::behind::Behind;
-use crate::balancers::told::{digest_tags, is_whole};
 
 pub(super) struct Work<'a> {
     pub of: &'a Balancers,
@@ -24,18 +23,16 @@ impl Work<'_> {
         place: &Place,
         actual: &mut Actual,
     ) -> Result<(), Stop> {
-        while let Some(mut step) = plan::next(wanted, place, &self.behind.backends, actual) {
-            let there = actual.balancer.as_ref();
-            // Half a change must not pass for what was applied before, should the Service be changed back.
-            if there.is_some_and(|one| is_whole(&one.tags)) {
-                step = Step::Tag(digest_tags(""));
+        while let Some(step) = plan::next(wanted, place, &self.behind.backends, actual) {
+            if let Some(found) = &mut actual.balancer {
+                apply::blank(&self.of.cloud, self.ctx, found, self.behind.until).await?;
             }
             if let Step::ModifyListener { group, .. } | Step::CreateListener { group, .. } = &step
                 && actual.groups.iter().any(|one| one.arn == *group && one.targets.is_empty())
             {
                 self.behind.room()?;
             }
-            let arn = there.map(|one| one.arn.clone()).unwrap_or_default();
+            let arn = actual.balancer.as_ref().map(|one| one.arn.clone()).unwrap_or_default();
             match self.take(wanted, &arn, &step).await? {
                 None => {}
                 Some(made) => {
@@ -77,7 +74,8 @@ impl Work<'_> {
                 self.behind.refused(targets, failure.message()).await
             }
             Step::Register { targets, .. } if failure.code() == "TooManyTargets" => {
-                self.behind.no_room(targets, failure);
+                // For the first half there may be.
+                self.behind.no_room(&targets[targets.len() / 2..], failure);
                 Ok(())
             }
             _ => Err(failure.into()),

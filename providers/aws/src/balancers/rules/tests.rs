@@ -237,15 +237,19 @@ fn who_names_a_balancers_own_group_is_told() {
         let named = named.iter().map(|id| (*id).to_owned()).collect();
         Of { name: name.to_owned(), named, ..tagged(is_tagged) }
     };
+    let peers = ["sg-common", "sg-own"].map(|id| (id.to_owned(), ALL_IN.to_owned())).into();
     let groups = Groups(
         [
             ("sg-own".to_owned(), of("own", true, &["sg-own"])),
             ("sg-free".to_owned(), of("free", true, &[])),
             ("sg-user".to_owned(), of("", false, &["sg-own"])),
+            ("sg-common".to_owned(), of("common", true, &[])),
+            ("sg-nodes".to_owned(), Of { peers, ..tagged(true) }),
         ]
         .into(),
     );
     let (id, naming) = groups.naming("own").unwrap();
     assert_eq!((&**id, naming), ("sg-own", vec![&"sg-user".to_owned()]));
     assert!(groups.naming("free").is_none() && groups.naming("missing").is_none());
+    assert!(groups.naming("common").is_none(), "that rule is nobody's to remove");
 }
