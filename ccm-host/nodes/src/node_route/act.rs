@@ -19,7 +19,7 @@ use super::{
     Cloud, Controller, RouteKey, STRAYS_AGAIN,
     condition::{self, Reach},
     decide::{Plan, RouteSteps, decide},
-    observe::Run,
+    observe::{Run, is_same},
     table::Learnt,
 };
 use ccm_cloud::{CloudError, EnsureRoute, EnsuredRoute, ErrorReason, InProgress, Route, RouteState};
@@ -270,17 +270,4 @@ fn failed(reason: &'static str, event: &'static str, what: &str, error: &CloudEr
 fn in_progress(progress: &InProgress, what: String) -> Report {
     let why = format!("the provider is {what}");
     Report::waiting("InProgress", why, Retry::After(progress.retry_after))
-}
-
-/// Whether everything that routes depend on is unchanged. A node that no longer exists does not justify keeping its
-/// routes.
-pub(super) fn is_same(cached: Option<&Arc<Node>>, live: Option<&Node>) -> bool {
-    match (cached, live) {
-        (_, None) => true,
-        (None, Some(_)) => false,
-        (Some(cached), Some(live)) => {
-            (&cached.uid, &cached.pod_cidrs, &cached.provider_id)
-                == (&live.uid, &live.pod_cidrs, &live.provider_id)
-        }
-    }
 }

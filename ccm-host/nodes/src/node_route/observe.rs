@@ -23,7 +23,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Cloud, Controller, RouteKey,
-    act::is_same,
     condition::{self, NETWORK_UNAVAILABLE, Reach},
     decide::{Facts, Wish, contain, decide, is_removable},
     table::{Holder, Learnt},
@@ -228,6 +227,19 @@ impl Controller {
             drop(table);
             let strays = its.iter().filter(|route| self.is_stray(cloud, route));
             strays.for_each(|route| self.shell.queue.add(cloud.key_of(route)));
+        }
+    }
+}
+
+/// Whether everything that routes depend on is unchanged. A node that no longer exists does not justify keeping its
+/// routes.
+pub(super) fn is_same(cached: Option<&Arc<Node>>, live: Option<&Node>) -> bool {
+    match (cached, live) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(cached), Some(live)) => {
+            (&cached.uid, &cached.pod_cidrs, &cached.provider_id)
+                == (&live.uid, &live.pod_cidrs, &live.provider_id)
         }
     }
 }
