@@ -264,6 +264,7 @@ impl Controller {
                 || !has_finalizer(service)
                 || own.iter().any(|row| is_gone(row))
                 || self.suspects(service, own).is_empty()
+                    && self.parts.providers.all().iter().all(|one| one.info().is_some())
         };
         if is_over && own.iter().any(|row| row.is_removed()) && is_settled() {
             return Others::Removed;

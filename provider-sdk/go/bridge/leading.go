@@ -42,7 +42,7 @@ type leading struct {
 	// exit ends the process.
 	exit func(error)
 
-	// cluster is the uid of the one that the provider was initialized for, once that is known.
+	// cluster is the uid of the one that the provider was initialized for, or else of the first that called, once that is known.
 	cluster atomic.Pointer[string]
 }
 

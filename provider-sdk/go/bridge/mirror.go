@@ -147,6 +147,9 @@ func (m *mirror) noteOne(fields *pb.NodeFields, ref *pb.NodeRef) *namedNode {
 	if all := completed(ref, fields, one); one == nil || !proto.Equal(one.ref, all) {
 		one = &namedNode{ref: all, node: nodeOf(all), round: last}
 		if m.api != nil {
+			if before := m.named[ref.GetName()]; before != nil && before.node.UID != one.node.UID {
+				m.api.Delete("nodes", "", ref.GetName(), before.node.UID)
+			}
 			// Conversion cannot fail: it is a Node.
 			one.version, _ = m.put(m.api, "nodes", one.node)
 		}

@@ -52,6 +52,18 @@ func TestOneClustersObjectsAreNotAnothers(t *testing.T) {
 	if err != nil || listed.GetRoutes()[0].GetTarget().GetProviderId() != "fake://cluster-1" {
 		t.Error(listed, err)
 	}
+	made := batch(&pb.NodeRef{Name: "node-b", Uid: "first"})
+	made.Cluster = &pb.ClusterRef{Uid: "other"}
+	again := batch(&pb.NodeRef{Name: "node-b", Uid: "second"})
+	again.Cluster = made.Cluster
+	for _, told := range []*pb.BatchGetInstancesRequest{made, again} {
+		if _, err := pb.NewInstancesClient(conn).BatchGetInstances(soon(t), told); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if node, err := core.Nodes().Get(soon(t), "node-b", metav1.GetOptions{}); err != nil || node.UID != "second" {
+		t.Error("a node that is made anew:", node, err)
+	}
 	request := ensureRequest("service-of-cluster-1")
 	request.DesiredDigest = "digest-2"
 	request.Backends = &pb.BackendSet{Digest: "1", NodesOmitted: true}

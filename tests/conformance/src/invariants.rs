@@ -70,7 +70,7 @@ impl Invariants {
     pub(crate) fn look(&self, path: &str, answer: Result<&[u8], &Status>) {
         let rpc = path.rsplit('/').next().unwrap_or_default();
         let kept = match answer {
-            Ok(message) => self.message(rpc, message),
+            Ok(message) => self.tells_none(message).and_then(|()| self.message(rpc, message)),
             Err(status) => well_formed(status, &self.secrets).map_err(|stop| ("error-info", stop)),
         };
         if let Err((rule, Stop::Failed { expected, seen })) = kept {
@@ -78,6 +78,15 @@ impl Invariants {
             let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
             broken.get_or_insert(Stop::Failed { expected, seen });
         }
+    }
+
+    /// Only known secrets: a message is no text.
+    fn tells_none(&self, message: &[u8]) -> Result<(), (&'static str, Stop)> {
+        let is_in = |secret: &String| {
+            !secret.is_empty() && message.windows(secret.len()).any(|part| part == secret.as_bytes())
+        };
+        let outcome = expect(!self.secrets.iter().any(is_in), "no secret", "a secret of the scenario");
+        outcome.map_err(|stop| ("error-no-secret", stop))
     }
 
     fn message(&self, rpc: &str, message: &[u8]) -> Result<(), (&'static str, Stop)> {
@@ -218,4 +227,19 @@ pub(crate) fn valid_ways(balancer: &LoadBalancer) -> Outcome {
         expect(ip && one, "an IP in text form, or a hostname", way)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_in_an_answer_is_seen() {
+        let invariants = Invariants::new(Provider::default(), vec![String::new(), "hunter2".to_owned()]);
+        invariants.look("/x/GetStatus", Ok(b"\x0a\x07nothing"));
+        assert_eq!(invariants.take(), None);
+        invariants.look("/x/GetStatus", Ok(b"\x0a\x0bhe hunter2 x"));
+        let Some(Stop::Failed { expected, .. }) = invariants.take() else { panic!("it is not seen") };
+        assert!(expected.contains("[R:error-no-secret]"), "{expected}");
+    }
 }

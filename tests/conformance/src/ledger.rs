@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result, bail};
 use cloudprovider_proto::v1alpha1::{ClusterRef, ServiceRef};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use clean::same_network;
 pub use clean::{Left, clean};
 
 use crate::scenario::hooks::{HOOKS, undoing};
@@ -144,6 +145,8 @@ pub struct Ledger {
     file: File,
     next: u64,
     open: BTreeMap<u64, Entry>,
+    /// All that this process has registered.
+    ever: Vec<Entry>,
 }
 
 /// The default directory of ledgers.
@@ -162,7 +165,7 @@ impl Ledger {
         let unusable = || format!("cannot write ledger {}", path.display());
         fs::create_dir_all(folder).with_context(unusable)?;
         let file = File::create_new(&path).with_context(unusable)?;
-        let mut ledger = Self { path: path.clone(), file, next: 0, open: BTreeMap::new() };
+        let mut ledger = Self { path: path.clone(), file, next: 0, open: BTreeMap::new(), ever: Vec::new() };
         ledger.write(&Line::Run(header.clone())).with_context(unusable)?;
         Ok(ledger)
     }
@@ -201,7 +204,7 @@ impl Ledger {
             .open(path)
             .and_then(cut)
             .with_context(|| format!("cannot write ledger {}", path.display()))?;
-        Ok((Self { path: path.to_owned(), file, next, open }, header))
+        Ok((Self { path: path.to_owned(), file, next, open, ever: Vec::new() }, header))
     }
 
     fn write(&mut self, line: &Line) -> Result<()> {
@@ -221,7 +224,8 @@ impl Ledger {
         let number = self.next;
         self.write(&Line::Made { number, entry: entry.clone() })?;
         self.next += 1;
-        self.open.insert(number, entry);
+        self.open.insert(number, entry.clone());
+        self.ever.push(entry);
         Ok(number)
     }
 
@@ -238,6 +242,11 @@ impl Ledger {
     /// The remaining entries, the newest first.
     pub fn open(&self) -> Vec<(u64, Entry)> {
         self.open.iter().rev().map(|(number, entry)| (*number, entry.clone())).collect()
+    }
+
+    /// All that this process has registered, whether or not it is deleted by now.
+    pub fn ever(&self) -> &[Entry] {
+        &self.ever
     }
 
     /// How many balancers may be there.

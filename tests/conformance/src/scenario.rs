@@ -137,6 +137,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_a_hook_has_begun_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let text =
+            "hook-timeout: 200ms\nhooks:\n  make-drift: '(sleep 1; touch \"$CONFORMANCE_NAME\") & wait'\n";
+        let late = folder.path().join("late");
+        let variables = Variables::new().with("NAME", late.to_str().unwrap());
+        let error = Scenario::from_yaml(text).unwrap().hook("make-drift", &variables).await.unwrap_err();
+        assert!(matches!(error, HookError::TooLong { .. }), "{error}");
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        assert!(!late.exists());
+    }
+
+    #[tokio::test]
     async fn hooks_get_variables_and_print_json() {
         let text = "hooks:\n  create-instance: 'echo \"{\\\"name\\\": \\\"$CONFORMANCE_NAME\\\"}\"'\n  make-drift: 'echo no >&2; exit 3'\n  \
                     create-volume: 'echo words'\n  delete-volume: \"echo gone >&2;\\n exit 7\"\n  stop-instance: 'echo words'\n";

@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::Arc,
     time::Duration,
@@ -61,6 +61,8 @@ pub struct Session {
     pub(crate) others: RefCell<Pool<ServiceRef>>,
     /// Instances that run.
     pub(crate) machines: RefCell<Pool<Machine>>,
+    /// Node ports by Service, protocol and port.
+    pub(crate) node_ports: RefCell<BTreeMap<(String, i32, i32), i32>>,
     /// How many balancers may stand at once.
     pub max_balancers: usize,
     /// The provider waited for a leader, and was told of one for the cluster of this run.
@@ -103,6 +105,7 @@ impl Session {
             balancers: RefCell::default(),
             others: RefCell::default(),
             machines: RefCell::default(),
+            node_ports: RefCell::default(),
             led: Cell::new(false),
         })
     }

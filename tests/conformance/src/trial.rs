@@ -38,10 +38,9 @@ pub(crate) use check::{
 };
 pub(crate) use cloud::{COUNT, HOLDS};
 pub(crate) use errors::{examine, no_secret, read as read_error, reason_of, small, well_formed};
-pub(crate) use machines::Machine;
+pub(crate) use machines::{Machine, has_addresses};
 pub(crate) use pages::List;
 pub(crate) use pool::Pool;
-pub(crate) use routes::is_of_runs;
 pub(crate) use rpc::{By, NOWHERE, Rpc};
 pub(crate) use standing::{INSPECT, port_of};
 
@@ -58,6 +57,8 @@ use crate::{
 const MESSAGE: usize = 64 << 20;
 /// The interval of checks for something that takes time.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// The same in a cloud that takes its time, and counts calls.
+const LOOK_AGAIN_SLOWLY: Duration = Duration::from_secs(1);
 /// The longest wait for work that goes on, whatever the provider names.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -70,8 +71,6 @@ pub struct Trial {
     chance: RefCell<fastrand::Rng>,
     /// The number of the reason that the case provokes at the moment.
     provoked: Arc<AtomicI32>,
-    /// A change took so long that the case had to wait for it.
-    waited: Cell<bool>,
 }
 
 macro_rules! clients {
@@ -101,14 +100,7 @@ impl Trial {
         let of_case =
             case.bytes().fold(session.seed, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
         let chance = RefCell::new(fastrand::Rng::with_seed(of_case));
-        Self {
-            session,
-            case,
-            names: Cell::new(0),
-            chance,
-            provoked: Arc::default(),
-            waited: Cell::new(false),
-        }
+        Self { session, case, names: Cell::new(0), chance, provoked: Arc::default() }
     }
 
     /// The connection to the provider, which waits for what is temporary.
@@ -125,11 +117,6 @@ impl Trial {
     /// Whether the provider waited for a leader, and is led for the cluster of this run.
     pub(crate) fn is_led(&self) -> bool {
         self.session.led.get()
-    }
-
-    /// Whether the case had to wait for a change in the cloud.
-    pub fn has_waited(&self) -> bool {
-        self.waited.get()
     }
 
     /// The connection to the provider, which gives every answer as it comes.
@@ -225,13 +212,14 @@ impl Trial {
         look: impl AsyncFn() -> Result<Result<T, String>, Stop>,
     ) -> Result<T, Stop> {
         let end = tokio::time::Instant::now() + time;
+        let pause = if self.scenario().balancer_takes.is_zero() { LOOK_AGAIN } else { LOOK_AGAIN_SLOWLY };
         loop {
             match look().await? {
                 Ok(found) => return Ok(found),
                 Err(seen) if tokio::time::Instant::now() > end => {
                     return Err(failed(format!("{expected} (within {time:?})"), seen));
                 }
-                Err(_) => tokio::time::sleep(LOOK_AGAIN).await,
+                Err(_) => tokio::time::sleep(pause).await,
             }
         }
     }
@@ -252,7 +240,6 @@ impl Trial {
             if tokio::time::Instant::now() > end {
                 return Err(Stop::NotRun(format!("{call} is still in progress after max-wait ({most:?})")));
             }
-            self.waited.set(true);
             let asked = progress.retry_after.and_then(|after| Duration::try_from(after).ok());
             tokio::time::sleep(asked.unwrap_or_default().clamp(LOOK_AGAIN, LONGEST_PAUSE)).await;
         }

@@ -15,7 +15,7 @@ use support::{Mock, scenario};
 const LEGAL: [(&str, &str); 1] = [("batch-keys", "reordered")];
 
 /// Bugs that real providers have had, and the case that catches each, as in `docs/conformance.md`.
-const BUGS: [(&str, &str, &str); 67] = [
+const BUGS: [(&str, &str, &str); 68] = [
     ("built-as-asked", "ports", "BUILT-01"),
     ("built-as-asked", "node-ports", "BUILT-01"),
     ("built-as-asked", "backends", "BUILT-03"),
@@ -53,7 +53,8 @@ const BUGS: [(&str, &str, &str); 67] = [
     ("delete-by-key", "ignored", "BUILT-10"),
     ("absent-means-looked", "anything", "TRBL-01"),
     ("absent-means-looked", "by-name", "TRBL-02"),
-    ("batched-at-cloud", "", "CALL-01"),
+    ("batched-at-cloud", "all", "CALL-01"),
+    ("batched-at-cloud", "known", "CALL-01"),
     ("read-through", "for-ever", "CALL-02"),
     ("read-through", "seconds", "CALL-02"),
     ("read-through", "disguised", "CALL-03"),
@@ -168,11 +169,24 @@ async fn a_rule_that_is_broken_in_passing_fails_the_case_that_saw_it() {
         ("provider-id-prefix", "ListInstances", "PAGE-01"),
         ("ingress-valid", "ListLoadBalancers", "DEL-06"),
         ("annotation-prefix", "EnsureLoadBalancer", "REV-02"),
+        // It ends as not run.
+        ("provider-id-prefix", "BatchGetInstances", "LIST-06"),
     ] {
         let (cases, told) = run(&format!("breach,rule={rule},method={method}"), case).await.unwrap();
         let verdict = &cases[0]["verdict"];
         assert_eq!(verdict["is"], "fail", "{rule}: {told}");
         assert!(verdict.to_string().contains(&format!("of {method} [R:{rule}]")), "{verdict}");
+    }
+}
+
+/// Not only STALE_LEADER ends an Ensure whose leader leads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_ensure_that_fails_while_its_leader_leads_fails_the_case() {
+    support::programs();
+    for case in ["LEAD-11", "LEAD-12"] {
+        let broken = "error,reason=INTERNAL_ERROR,method=EnsureLoadBalancer";
+        let (cases, told) = run(broken, case).await.unwrap();
+        assert_eq!(cases[0]["verdict"]["is"], "fail", "{told}");
     }
 }
 

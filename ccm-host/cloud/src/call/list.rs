@@ -20,7 +20,8 @@ use crate::{
 const MOST_PAGES: usize = 10_000;
 /// No cluster has more of anything.
 const MOST_ITEMS: usize = 500_000;
-/// All pages of a list take no more than this, on the wire and once decoded: a provider must not fill the memory of the others.
+/// The texts of all pages of a list and all their parts take no more than this once decoded: a provider must not fill the
+/// memory of the others.
 const MOST_BYTES: usize = 256 << 20;
 /// A list keeps no more sentences about what it lacks.
 const MOST_REJECTED: usize = 100;
@@ -117,7 +118,8 @@ async fn once<Q: PagedRpc, I>(
         };
         let page = match answer {
             Ok(answer) => {
-                walk.bytes += answer.encoded_len().max(takes(Q::METHOD.path, &answer.encode_to_vec()));
+                let wire = answer.encode_to_vec();
+                walk.bytes += wire.len() + takes(Q::METHOD.path, &wire);
                 Q::open(answer)
             }
             // Continue the same walk with smaller pages.

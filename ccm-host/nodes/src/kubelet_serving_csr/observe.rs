@@ -38,6 +38,13 @@ impl Controller {
             _ => Duration::ZERO,
         };
         self.shell.queue.add_after(request.name.clone(), wait);
+        if matches!(change, Change::Deleted(_)) || !decide::is_open(request) {
+            // Those that it superseded are not any more.
+            let its =
+                node.map(|node| self.shell.parts.certificate_requests.by_index(node)).unwrap_or_default();
+            let open = its.iter().filter(|other| decide::is_open(other));
+            open.for_each(|other| _ = self.shell.queue.add_unless_delayed(other.name.clone()));
+        }
     }
 
     /// Requests that are still open are looked at again.

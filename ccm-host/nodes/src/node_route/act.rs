@@ -6,9 +6,9 @@
 //! A call may wait for minutes before it begins, while a provider asks for patience. It is given up as soon as its node has
 //! changed, and what is right by then is decided anew.
 //!
-//! A route that cannot be traced to a node is a stray: a blackhole without a target, or a leftover of an instance without
-//! a node. It is inside a cluster CIDR and no node wants its destination, so upstream removes it, and so do we. The
-//! provider is given id and target, and does not remove a route that has changed.
+//! A stray is a route that no node has at the provider that lists it: a blackhole without a target, or a leftover of an
+//! instance without a node, or of a node that has its routes elsewhere. It is inside a cluster CIDR, so upstream removes it,
+//! and so do we. The provider is given id and target, and does not remove a route that has changed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -190,7 +190,7 @@ impl Controller {
         (Reach::Missing, Some(report.warning(FAILED_TO_CREATE)))
     }
 
-    /// Removes a route; the holder of its destination is looked at again, unless that is `node`. Returns what is still in
+    /// Removes a route; the holder of its destination is looked at again, unless that is the run's own node. Returns what is still in
     /// the way.
     async fn remove(&self, cloud: &Cloud, run: &Run<'_>, route: &Route) -> Option<Report> {
         let call = cloud.provider.delete_route(route.clone());
@@ -240,6 +240,10 @@ impl Controller {
             Ok(()) => self.remove(cloud, &run, &route).await,
             Err(report) => Some(report),
         };
+        if let Some(node) = run.node.as_ref().filter(|_| said.is_none()) {
+            // Its own route may have waited for this.
+            self.queue_node(node.name.clone());
+        }
         reports.set(&subject, run.node.as_deref().map(Into::into), said.into_iter().collect())
     }
 }

@@ -187,7 +187,8 @@ impl Controller {
     /// machine is never a stray, nor is one to who knows where if it may be the one that another made.
     pub(super) fn is_stray(&self, cloud: &Cloud, route: &Route) -> bool {
         let Parts { settings, nodes, providers, .. } = &self.shell.parts;
-        if !is_removable(route) || !contain(&settings.cidrs.cluster, &route.destination) {
+        let is_ours = is_removable(route) && contain(&settings.cidrs.cluster, &route.destination);
+        if !cloud.serves_routes() || !is_ours {
             return false;
         }
         let machine = route.target.as_ref().map(|target| target.provider_id.as_str()).unwrap_or_default();
@@ -205,8 +206,10 @@ impl Controller {
         };
         if let Some(node) = led {
             let owner = self.owner(&node);
-            // What the node has here, its own run removes. What a former machine of its name had here, nobody else does.
-            if owner.is_none() || cloud.is(owner) || maker.is_none() {
+            // What the node has here, its own run removes. What it, or a former machine of its name, had here, nobody else does.
+            let is_its =
+                |owner: &Cloud| cloud.is(Some(owner)) || maker.is_none() && !owner.lacks(&route.destination);
+            if owner.is_none_or(is_its) {
                 return false;
             }
         }
@@ -219,14 +222,14 @@ impl Controller {
         }
     }
 
-    /// Queues the strays that lead to this node.
+    /// Queues the strays that lead to this node, unless they wait for a retry.
     fn queue_strays(&self, node: &Node) {
         for cloud in &self.clouds {
             let table = cloud.table.lock();
             let its: Vec<_> = holders(node).iter().flat_map(|holder| table.of(holder)).cloned().collect();
             drop(table);
             let strays = its.iter().filter(|route| self.is_stray(cloud, route));
-            strays.for_each(|route| self.shell.queue.add(cloud.key_of(route)));
+            strays.for_each(|route| _ = self.shell.queue.add_unless_delayed(cloud.key_of(route)));
         }
     }
 }

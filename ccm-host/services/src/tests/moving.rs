@@ -300,12 +300,15 @@ async fn a_service_moves_only_once_its_new_provider_is_there() {
     assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (0, 1));
 }
 
-/// Without a record, what another provider claims and deletes says nothing of whoever has not listed yet.
+/// Without a record, what another provider claims and deletes says nothing of whoever has not listed yet, or is not there.
 #[tokio::test(start_paused = true)]
 async fn a_claim_frees_no_service_without_a_record() {
-    for deletes in [true, false] {
+    for (deletes, is_away) in [(true, false), (false, false), (true, true), (false, true)] {
         let (mut world, other) = claimed("192.0.2.99", false).await;
         world.cloud.set_latency(method::LIST, Duration::from_secs(100));
+        if is_away {
+            leave(&world.cloud);
+        }
         world.start();
         world.until("the list", |_| other.calls().iter().any(|call| word(call) == "list")).await;
         if deletes {
@@ -317,10 +320,13 @@ async fn a_claim_frees_no_service_without_a_record() {
             });
         }
         world.pass(A_WHILE).await;
-        assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (0, 0), "deleted: {deletes}");
+        come(&world.cloud);
+        world.pass(A_WHILE).await;
+        let what = format!("deleted: {deletes}, away: {is_away}");
+        assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (0, 0), "{what}");
         let service = world.cluster.service("web");
-        assert_eq!(service.is_none(), deletes);
+        assert_eq!(service.is_none(), deletes, "{what}");
         let guarded = service.is_some_and(|service| !service["metadata"]["finalizers"].is_null());
-        assert!(!guarded, "deleted: {deletes}");
+        assert!(!guarded, "{what}");
     }
 }

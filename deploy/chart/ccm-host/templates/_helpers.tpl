@@ -216,10 +216,13 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- end }}
 {{- end }}
 {{- $rolling := .Values.updateStrategy.rollingUpdate | default dict }}
-{{- $isNone := list "0" "0%" "<nil>" "" }}
-{{- $surges := not (has (get $rolling "maxSurge" | toString) $isNone) }}
-{{- $replaces := not (has (get $rolling "maxUnavailable" | toString) $isNone) }}
-{{- if and .Values.hostNetwork (eq (.Values.updateStrategy.type | default "") "RollingUpdate" | or $rolling) (not .Values.shadow) (ternary $surges (not $replaces) (eq .Values.kind "DaemonSet")) }}
+{{- $daemonSet := eq .Values.kind "DaemonSet" }}
+{{- $surge := get $rolling "maxSurge" | toString | default ($daemonSet | ternary "0" "25%") }}
+{{- $away := get $rolling "maxUnavailable" | toString | default ($daemonSet | ternary "1" "25%") }}
+{{- if hasSuffix "%" $away }}{{ $away = div (mul (trimSuffix "%" $away | int) (.Values.replicaCount | int)) 100 }}{{ end }}
+{{- $rolls := or $rolling (eq (.Values.updateStrategy.type | default "") "RollingUpdate") }}
+{{- $waits := and (not (has $surge (list "0" "0%"))) (or $daemonSet (eq (int $away) 0)) }}
+{{- if and .Values.hostNetwork $rolls $waits (not .Values.shadow) }}
 {{- fail "updateStrategy waits for ever: two pods on one node would want one port, so a new one starts only where an old one has ended: set updateStrategy.rollingUpdate to {maxSurge: 0, maxUnavailable: 1} or more, or leave updateStrategy out" }}
 {{- end }}
 {{- if and .Values.podDisruptionBudget.enabled (has (.Values.podDisruptionBudget.maxUnavailable | toString) (list "0" "0%")) }}
@@ -234,7 +237,9 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- end }}
 {{- end }}
 {{- $monitored := or .Values.metrics.service.enabled .Values.metrics.serviceMonitor.enabled }}
-{{- if and $monitored (not .Values.delegatedAuth.enabled) }}
+{{- $openPaths := get .Values.extraArgs "authorization-always-allow-paths" }}
+{{- $open := kindIs "slice" $openPaths | ternary $openPaths (list $openPaths) | join "," | splitList "," }}
+{{- if and $monitored (not .Values.delegatedAuth.enabled) (not (or (has "/metrics" $open) (has "/*" $open))) }}
 {{- fail "metrics cannot be read with delegatedAuth.enabled=false, which leaves nobody whom the host would believe: set delegatedAuth.enabled=true" }}
 {{- end }}
 {{- if and $monitored (not (get $flags "secure-port" | int)) }}

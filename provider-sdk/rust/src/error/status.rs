@@ -41,7 +41,6 @@ impl ProviderError {
     /// The error as an item error; an unknown reason becomes `INTERNAL_ERROR`, as the contract requires.
     #[must_use]
     pub fn to_item(&self) -> ItemError {
-        self.log_cause();
         let reason = match self.reason() {
             ErrorReason::Unspecified => ErrorReason::InternalError,
             known => known,

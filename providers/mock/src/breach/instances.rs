@@ -37,11 +37,19 @@ pub(super) const BREACHES: &[Effect] = &[
             (result.authoritative, result.observed_at) = (true, None);
         });
     }),
-    effect("batched-at-cloud", "each node of a batch costs one call to the cloud").to(BATCH).asked(
-        |_, shot| {
-            shot.look(|state| shot.subjects.iter().for_each(|_| state.count_call("instances:read")));
-        },
-    ),
+    effect(
+        "batched-at-cloud",
+        "each node of a batch, or each with a provider ID, costs one call to the cloud",
+    )
+    .to(BATCH)
+    .ways(&["all", "known"])
+    .asked(|request, shot| {
+        request.each(|node: &mut NodeRef| {
+            if shot.variant == "all" || !node.provider_id.is_empty() {
+                shot.look(|state| state.count_call("instances:read"));
+            }
+        });
+    }),
     effect("node-by-provider-id", "nodes are looked up by name, whatever their provider ID")
         .to(BATCH)
         .asked(|request, _| request.each(|node: &mut NodeRef| node.provider_id.clear())),

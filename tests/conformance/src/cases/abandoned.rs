@@ -133,7 +133,7 @@ async fn finished(t: &Trial) -> Outcome {
         let standing = t.standing(&wanted).await?;
         let being_made = t.get(&wanted).await?.state() == LoadBalancerState::Pending;
         let told = match standing.as_slice() {
-            [one] => one.differs(&wanted).filter(|_| !being_made),
+            [one] => one.differs(&t.sent(&wanted)).filter(|_| !being_made),
             several => Some(format!("{} balancers of this Service", several.len())),
         };
         Ok(told.map_or(Ok(()), Err))

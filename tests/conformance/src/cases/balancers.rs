@@ -9,7 +9,7 @@ use crate::{
     case::{Case, Outcome, Profile::LoadBalancers, Stop},
     invariants::valid_ways,
     scenario::Variables,
-    trial::{List, Machine, Trial, Wanted, expect, failed, good, reason_of, same},
+    trial::{INSPECT, List, Machine, Trial, Wanted, expect, failed, good, reason_of, same},
 };
 
 const MADE: &[&str] = &["| done | OK | | publishes the status |"];
@@ -152,6 +152,11 @@ pub(super) fn positive(progress: &InProgress) -> Outcome {
 async fn progress(t: &Trial) -> Outcome {
     t.steer("slow-load-balancers", Variables::new()).await?;
     let wanted = t.unmade().await?;
+    let asked_to_return = || {
+        let calls = t.session().patience.waits().calls;
+        ["RETRY_LATER", "CONCURRENT_OPERATION"].map(|reason| calls.get(reason).copied())
+    };
+    let before = asked_to_return();
     let answer = match t.ensure_once(&wanted).await {
         Ok(answer) => answer.into_inner(),
         Err(status) => {
@@ -163,7 +168,10 @@ async fn progress(t: &Trial) -> Outcome {
         }
     };
     let Some(progress) = &answer.in_progress else {
-        return Err(failed("in_progress: slow-load-balancers makes it take time", format!("{answer:?}")));
+        // The connection waits for such an error, until the work is done.
+        same("OK with in_progress, and no error to ask again; their numbers", &asked_to_return(), &before)?;
+        serves(&answer.load_balancer.unwrap_or_default())?;
+        return Err(waited());
     };
     positive(progress)?;
     let going_on = answer.load_balancer.is_some();
@@ -178,14 +186,21 @@ async fn progress(t: &Trial) -> Outcome {
     serves(&t.ensured(&wanted).await?)
 }
 
+/// A provider may wait in the call for what takes its time.
+fn waited() -> Stop {
+    Stop::NotRun("the Ensure waited until it was done".to_owned())
+}
+
 async fn digest_when_done(t: &Trial) -> Outcome {
     t.steer("slow-load-balancers", Variables::new()).await?;
     let wanted = t.unmade().await?;
     let answer = good("EnsureLoadBalancer", t.ensure_once(&wanted).await)?;
-    if answer.in_progress.is_none() {
-        return Err(failed("in_progress: slow-load-balancers makes it take time", format!("{answer:?}")));
-    }
     let told = answer.load_balancer.unwrap_or_default();
+    if answer.in_progress.is_none() {
+        same("applied_digest", &told.applied_digest, &wanted.digest)?;
+        stands_if_seen(t, &wanted).await?;
+        return Err(waited());
+    }
     // What is read after the answer may be done.
     let seen = t.get(&wanted).await?;
     let half_made = [Some(told), Some(seen).filter(|seen| seen.state() != LoadBalancerState::Active)];
@@ -221,13 +236,31 @@ async fn digest_after_restart(t: &Trial) -> Outcome {
     same("applied_digest", &t.get(&wanted).await?.applied_digest, &wanted.digest)
 }
 
-/// Whether a case has what it needs for listing.
+/// The one balancer of this Service in the list, which stands as asked where somebody can look.
 pub(super) async fn only_one(t: &Trial, wanted: &Wanted) -> Result<LoadBalancer, Stop> {
-    let mut listed = t.listed_of(wanted).await?;
-    match listed.pop() {
-        Some(balancer) if listed.is_empty() => Ok(balancer),
-        other => {
-            Err(failed("exactly one balancer of this Service", format!("{} and {other:?}", listed.len())))
-        }
-    }
+    let one = t
+        .eventually("exactly one balancer of this Service", async || {
+            let mut listed = t.listed_of(wanted).await?;
+            Ok(match listed.pop() {
+                Some(balancer) if listed.is_empty() => Ok(balancer),
+                other => Err(format!("{} and {other:?}", listed.len())),
+            })
+        })
+        .await?;
+    stands_if_seen(t, wanted).await?;
+    Ok(one)
+}
+
+/// Nothing of this Service is in the list.
+pub(super) async fn none_listed(t: &Trial, wanted: &Wanted) -> Outcome {
+    t.eventually("no balancer of this Service in the list", async || {
+        let left = t.listed_of(wanted).await?;
+        Ok(if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) })
+    })
+    .await
+}
+
+/// The cloud has it as it was asked for, where a hook can look.
+pub(super) async fn stands_if_seen(t: &Trial, wanted: &Wanted) -> Outcome {
+    if t.scenario().lacks(&[INSPECT]).is_none() { t.stands(wanted).await } else { Ok(()) }
 }

@@ -122,6 +122,17 @@ fn in_time(what: &str, deadline: Duration, answer: Result<(), Status>) -> Outcom
     if honoured { Ok(()) } else { Err(failed(expected(), format!("{layer}: {}", in_words(&status)))) }
 }
 
+/// The end of a call at its deadline: by a bare status, or by a reset of the stream.
+pub(super) fn is_of_deadline(status: &Status) -> bool {
+    match no_answer(status) {
+        Some(WireError::Reset(reason)) => *reason == h2::Reason::CANCEL,
+        Some(_) => false,
+        None => {
+            matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled) && status.details().is_empty()
+        }
+    }
+}
+
 struct Short(Rpc);
 
 impl Run for Short {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cloudprovider_proto::v1alpha1::LoadBalancerState;
 use futures::future::join_all;
 
-use super::balancers::only_one;
+use super::balancers::{none_listed, only_one};
 use crate::{
     case::{
         Case, Outcome,
@@ -185,8 +185,7 @@ async fn neighbours(t: &Trial) -> Outcome {
     t.ensure(&one).await?;
     t.ensure(&other).await?;
     t.delete(&t.delete_request(&one)).await?;
-    let left = t.listed_of(&one).await?;
-    expect(left.is_empty(), "nothing of the deleted one", left)?;
+    none_listed(t, &one).await?;
     only_one(t, &other).await.map(drop)
 }
 

@@ -7,7 +7,7 @@ use super::instances::described;
 use crate::{
     case::{Case, Outcome, Profile::Instances, Run},
     invariants::OF_INSTANCES,
-    trial::{Trial, expect, failed, same},
+    trial::{Trial, expect, failed, has_addresses, same},
 };
 
 const MACHINE: &[&str] = &["create-instance", "terminate-instance"];
@@ -83,7 +83,10 @@ impl Run for Kept {
         Box::pin(async move {
             let machine = t.machine().await?;
             for node in [machine.new_node(), machine.node()] {
-                let instance = described(t, node).await?;
+                let instance = described(t, node.clone()).await?;
+                if self.0 == "address-valid" {
+                    has_addresses(&node, &instance)?;
+                }
                 for (_, check) in OF_INSTANCES.iter().filter(|(rule, _)| *rule == self.0) {
                     check(t.provider(), &instance)?;
                 }

@@ -1,7 +1,8 @@
 //! Resources of another cluster.
 
-use cloudprovider_proto::v1alpha1::{Capability, ErrorReason, LoadBalancerState, Ownership};
+use cloudprovider_proto::v1alpha1::{Capability, ErrorReason, LoadBalancer, LoadBalancerState, Ownership};
 
+use super::balancers::stands_if_seen;
 use crate::{
     case::{
         Case, Outcome,
@@ -74,30 +75,36 @@ async fn not_deleted(t: &Trial) -> Outcome {
 
 async fn not_changed(t: &Trial) -> Outcome {
     let (theirs, ours) = theirs(t).await?;
+    let ours = ours.changed(443);
     // Either both fit, or the name is taken.
     let answer = t.ensure_or_refused(&ours).await?;
     if answer.is_err() {
         refused("the name is taken", answer, ErrorReason::OwnedByOtherCluster)?;
     }
-    untouched(t, &theirs).await
+    untouched(t, &theirs).await?;
+    // A look by the Service alone shows both.
+    t.delete(&t.delete_request(&ours)).await?;
+    stands_if_seen(t, &theirs).await
 }
 
 async fn not_listed(t: &Trial) -> Outcome {
     let (theirs, own) = (t.wanted_by_other().await?, t.wanted().await?);
     t.ensure(&theirs).await?;
     t.ensure(&own).await?;
-    let listed = t.listed(&own.cluster).await?;
+    let listed = t
+        .eventually("ours in the list", async || {
+            let listed = t.listed(&own.cluster).await?;
+            let ours = |one: &LoadBalancer| one.service.clone().unwrap_or_default().uid == own.uid();
+            Ok(if listed.iter().any(ours) { Ok(listed) } else { Err(format!("{listed:?}")) })
+        })
+        .await?;
     for balancer in &listed {
         let uid = balancer.service.clone().unwrap_or_default().uid;
         let legacy = balancer.ownership() == Ownership::ByLegacyName;
         let ours = t.has_asked_for(&uid) && uid != theirs.uid();
         expect(legacy || ours, "only balancers that this cluster has asked for", balancer)?;
     }
-    expect(
-        listed.iter().any(|balancer| balancer.service.clone().unwrap_or_default().uid == own.uid()),
-        "ours",
-        &listed,
-    )
+    Ok(())
 }
 
 async fn foreign_route(t: &Trial) -> Outcome {
@@ -116,7 +123,11 @@ async fn foreign_route(t: &Trial) -> Outcome {
         same("the item's reason", &error.reason(), &ErrorReason::OwnedByOtherCluster)?;
     }
     t.delete_route(&ours, &theirs).await?;
-    let left = t.listed_route(&other, &destination).await?;
-    let leads_to = left.and_then(|route| route.target).map(|left| left.provider_id);
-    same("the target of the other cluster's route", &leads_to, &Some(target.node().provider_id))
+    t.eventually("the other cluster's route to its own target", async || {
+        let left = t.listed_route(&other, &destination).await?;
+        let leads_to = left.and_then(|route| route.target).map(|left| left.provider_id);
+        let is_whole = leads_to.as_ref() == Some(&target.provider_id);
+        Ok(if is_whole { Ok(()) } else { Err(format!("{leads_to:?}")) })
+    })
+    .await
 }

@@ -1,7 +1,5 @@
 //! Calls that are repeated, lost, cut short, or concurrent.
 
-use std::collections::BTreeSet;
-
 use cloudprovider_proto::{
     discovery::v1::{GetInfoRequest, discovery_client::DiscoveryClient},
     v1alpha1::{ErrorReason, LoadBalancer, LoadBalancerState, load_balancers_client::LoadBalancersClient},
@@ -9,14 +7,14 @@ use cloudprovider_proto::{
 use futures::future::join_all;
 use tonic::Code;
 
-use super::balancers::only_one;
+use super::balancers::{none_listed, only_one};
 use crate::{
     case::{
         Case, Outcome,
         Profile::{LoadBalancers, LoadBalancersList},
     },
     provider::in_words,
-    trial::{Trial, Wanted, expect, failed, good, reason_of, same},
+    trial::{Trial, Wanted, failed, good, reason_of, same},
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -210,6 +208,5 @@ async fn ensure_and_delete(t: &Trial) -> Outcome {
     beside_others(ensured)?;
     beside_others(deleted)?;
     t.delete(&t.delete_request(&wanted)).await?;
-    let left: BTreeSet<_> = t.listed_of(&wanted).await?.into_iter().map(|balancer| balancer.id).collect();
-    expect(left.is_empty(), "nothing after a last Delete", left)
+    none_listed(t, &wanted).await
 }

@@ -7,7 +7,7 @@ use crate::{
         Stop,
     },
     scenario::Variables,
-    trial::{Trial, failed, is_of_runs},
+    trial::{Trial, failed},
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -52,8 +52,8 @@ async fn routes(t: &Trial) -> Outcome {
     for cluster in [t.cluster().unwrap_or_default(), t.other_cluster()] {
         t.eventually("no route of a cluster that this run made up", async || {
             let mut left = t.listed_routes(&cluster, &[]).await?;
-            // Without ownership, others' are listed, too.
-            left.retain(|route| is_of_runs(&route.destination_cidr));
+            // Without ownership, others' are listed, too, also those of other runs.
+            left.retain(|route| t.has_registered_route(&route.destination_cidr));
             Ok(if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) })
         })
         .await?;

@@ -165,9 +165,7 @@ async fn absent_before(t: &Trial) -> Outcome {
     expect(fits, "ABSENT or NOT_OWNED before it is there", result)?;
     let machine = t.machine_named(ahead.name).await?;
     for node in [machine.new_node(), machine.node()] {
-        let result = t.look(node).await?;
-        let there = matches!(result.state(), InstanceState::Running | InstanceState::Pending);
-        expect(there, "RUNNING or PENDING, read from the cloud now", result)?;
+        t.look_until(&node, &[InstanceState::Running, InstanceState::Pending]).await?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use cloudprovider_proto::{
 use crate::{
     case::{Case, Outcome, Profile::Instances, Stop},
     provider::count,
-    trial::{COUNT, Trial, expect, failed, good, same},
+    trial::{COUNT, Trial, expect, failed, good, has_addresses, same},
 };
 
 const KEYS: &[&str] = &["batch-keys"];
@@ -56,6 +56,7 @@ async fn by_node(t: &Trial, nodes: &[NodeRef]) -> Result<BTreeMap<String, (Insta
         let mut of = results.iter().filter(|result| result.key == key);
         match (of.next(), of.next()) {
             (Some(result), None) => {
+                result.instance.iter().try_for_each(|instance| has_addresses(node, instance))?;
                 let id =
                     result.instance.as_ref().map(|instance| instance.provider_id.clone()).unwrap_or_default();
                 by_node.insert(node.name.clone(), (result.state(), id));

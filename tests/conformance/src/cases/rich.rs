@@ -142,7 +142,7 @@ async fn at_once(t: &Trial) -> Outcome {
     let rich = Wanted { service, nodes: nodes[..2].to_vec(), ..bare };
     at("all at once", stands(t, &rich).await)?;
     let mut last = rich;
-    for nodes in [&nodes[1..], &nodes[..1]] {
+    for nodes in [&nodes[1..], &nodes[..1], &nodes[..0]] {
         last = Wanted { nodes: nodes.to_vec(), ..next(&last, |_| {}) };
         done(updated(t, &[&last]).await?)?;
         at("after an update", t.stands(&last).await)?;

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use crate::{
     case::{Case, Outcome, Profile::Routes, Stop},
     scenario::Variables,
-    trial::{Machine, Trial, expect, failed, good, same},
+    trial::{Machine, Trial, expect, good, same},
 };
 
 const MACHINE: &[&str] = &["create-instance", "terminate-instance"];
@@ -107,8 +107,26 @@ fn leads_to(route: &Route, machine: &Machine) -> Outcome {
 }
 
 async fn ours(t: &Trial, destination: &str) -> Result<Route, Stop> {
-    let found = t.listed_route(&t.cluster().unwrap_or_default(), destination).await?;
-    found.ok_or_else(|| failed(format!("the route to {destination} in the list"), "none"))
+    ours_where(t, destination, |_| true).await
+}
+
+/// The route to this destination, once the list has it like this.
+async fn ours_where(t: &Trial, destination: &str, is_it: impl Fn(&Route) -> bool) -> Result<Route, Stop> {
+    let cluster = t.cluster().unwrap_or_default();
+    t.eventually(&format!("the route to {destination} in the list, as it is now"), async || {
+        let found = t.listed_route(&cluster, destination).await?;
+        let seen = format!("{found:?}");
+        Ok(found.filter(&is_it).ok_or(seen))
+    })
+    .await
+}
+
+async fn is_gone(t: &Trial, destination: &str) -> Outcome {
+    t.eventually(&format!("no route to {destination} in the list"), async || {
+        let left = t.listed_route(&t.cluster().unwrap_or_default(), destination).await?;
+        Ok(left.map_or(Ok(()), |left| Err(format!("{left:?}"))))
+    })
+    .await
 }
 
 async fn made(t: &Trial) -> Outcome {
@@ -154,9 +172,12 @@ async fn again(t: &Trial) -> Outcome {
 
 /// Exactly one route to this destination.
 async fn count(t: &Trial, destination: &str) -> Outcome {
-    let all = t.listed_routes(&t.cluster().unwrap_or_default(), &[]).await?;
-    let of: Vec<_> = all.iter().filter(|route| route.destination_cidr == destination).collect();
-    expect(of.len() == 1, format!("one route to {destination}"), of)
+    t.eventually(&format!("one route to {destination}"), async || {
+        let mut all = t.listed_routes(&t.cluster().unwrap_or_default(), &[]).await?;
+        all.retain(|route| route.destination_cidr == destination);
+        Ok(if all.len() == 1 { Ok(()) } else { Err(format!("{all:?}")) })
+    })
+    .await
 }
 
 async fn replaced(t: &Trial) -> Outcome {
@@ -164,8 +185,10 @@ async fn replaced(t: &Trial) -> Outcome {
     t.ensure_route(&destination, &machines[0].node()).await?;
     let route = t.ensure_route(&destination, &machines[1].node()).await?;
     leads_to(&route, &machines[1])?;
-    let listed = ours(t, &destination).await?.target.unwrap_or_default();
-    same("the listed target", &listed.provider_id, &machines[1].provider_id)?;
+    let is_new = |route: &Route| {
+        route.target.as_ref().is_some_and(|target| target.provider_id == machines[1].provider_id)
+    };
+    ours_where(t, &destination, is_new).await?;
     count(t, &destination).await
 }
 
@@ -178,8 +201,7 @@ async fn removed(t: &Trial) -> Outcome {
         let deleted = t.delete_route(&cluster, &listed).await?;
         expect(deleted.error.is_none(), "a route that is gone, without an error", deleted)?;
     }
-    let left = t.listed_route(&cluster, &destination).await?;
-    expect(left.is_none(), "no route any more", left)
+    is_gone(t, &destination).await
 }
 
 async fn repointed(t: &Trial) -> Outcome {
@@ -209,9 +231,12 @@ async fn within(t: &Trial) -> Outcome {
     let (machine, destination) = (t.machine().await?, t.destination()?);
     t.ensure_route(&destination, &machine.node()).await?;
     let cluster = t.cluster().unwrap_or_default();
-    let inside = t.listed_routes(&cluster, &["198.18.0.0/15".to_owned()]).await?;
-    let there = inside.iter().any(|route| route.destination_cidr == destination);
-    expect(there, format!("{destination} within 198.18.0.0/15"), inside)
+    t.eventually(&format!("{destination} within 198.18.0.0/15"), async || {
+        let inside = t.listed_routes(&cluster, &["198.18.0.0/15".to_owned()]).await?;
+        let there = inside.iter().any(|route| route.destination_cidr == destination);
+        Ok(if there { Ok(()) } else { Err(format!("{inside:?}")) })
+    })
+    .await
 }
 
 async fn blackhole(t: &Trial) -> Outcome {
@@ -305,6 +330,6 @@ async fn taken_over(t: &Trial) -> Outcome {
         &found,
     )?;
     is(&t.ensure_route(&destination, &machine.node()).await?, Ownership::ByUid)?;
-    is(&ours(t, &destination).await?, Ownership::ByUid)?;
+    ours_where(t, &destination, |route| route.ownership() == Ownership::ByUid).await?;
     count(t, &destination).await
 }

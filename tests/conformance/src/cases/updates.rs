@@ -74,9 +74,9 @@ pub(super) const CASES: &[Case] = &[
     .extended(),
 ];
 
-fn update(wanted: &Wanted) -> LoadBalancerUpdate {
+fn update(t: &Trial, wanted: &Wanted) -> LoadBalancerUpdate {
     LoadBalancerUpdate {
-        service: Some(wanted.service.clone()),
+        service: Some(t.sent(wanted).service),
         desired_digest: wanted.digest.clone(),
         revision: wanted.revision,
     }
@@ -88,7 +88,7 @@ pub(super) fn request(t: &Trial, items: &[&Wanted]) -> BatchUpdateLoadBalancersR
         cluster: t.cluster(),
         fencing: t.fencing(),
         backends: items.first().map(|wanted| wanted.backends()),
-        items: items.iter().map(|wanted| update(wanted)).collect(),
+        items: items.iter().map(|wanted| update(t, wanted)).collect(),
     }
 }
 

@@ -1,6 +1,9 @@
 //! Deletes what the ledger contains, the newest first.
 
-use std::{cell::RefCell, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    time::Duration,
+};
 
 use cloudprovider_proto::{
     method::Rpc,
@@ -60,11 +63,12 @@ pub async fn clean(
 ) -> Vec<Left> {
     let mut left = Vec::new();
     let open: Vec<_> = ledger.borrow().open().into_iter().filter(|(number, _)| chosen(*number)).collect();
+    let settled = Instant::now() + scenario.settle;
     let is_balancer = |(_, entry): &(u64, Entry)| matches!(entry, Entry::LoadBalancer { .. });
     // Balancers that follow one another go at once: each may take a while.
     for group in open.chunk_by(|one, next| is_balancer(one) && is_balancer(next)) {
         let all = group.iter().map(async |(number, entry)| {
-            let cleaner = Cleaner { wire, scenario };
+            let cleaner = Cleaner { wire, scenario, settled };
             let most = cleaner.patience();
             let done = match tokio::time::timeout(most, cleaner.take_back(entry)).await {
                 Ok(done) => done,
@@ -82,6 +86,8 @@ pub async fn clean(
 struct Cleaner<'a> {
     wire: &'a Wire,
     scenario: &'a Scenario,
+    /// From when on what was made before is listed.
+    settled: Instant,
 }
 
 impl Cleaner<'_> {
@@ -156,12 +162,17 @@ impl Cleaner<'_> {
     }
 
     async fn delete_route(&self, cluster: &ClusterRef, destination: &str) -> Result<(), Why> {
+        let deleted = Cell::new(false);
         self.until_done(async || {
-            let Some(route) = self.find_route(cluster, destination).await? else { return Ok(true) };
+            let Some(route) = self.find_route(cluster, destination).await? else {
+                // A list may lag behind what was made.
+                return Ok(deleted.get() || Instant::now() > self.settled);
+            };
             let items = vec![RouteToDelete { key: "clean".to_owned(), route: Some(route) }];
             let (cluster, fencing) = (Some(cluster.clone()), Some(Fencing::default()));
             let delete = self.ask(BatchDeleteRoutesRequest { cluster, fencing, items });
-            RoutesClient::new(self.wire.clone()).batch_delete_routes(delete).await?;
+            let answer = RoutesClient::new(self.wire.clone()).batch_delete_routes(delete).await?;
+            deleted.set(answer.into_inner().results.iter().all(|result| result.error.is_none()));
             Ok(false)
         })
         .await
@@ -222,7 +233,8 @@ fn comes_back(status: &tonic::Status) -> bool {
     })
 }
 
-fn same_network(left: &str, right: &str) -> bool {
+/// Whether both are the same destination.
+pub(crate) fn same_network(left: &str, right: &str) -> bool {
     let network = |text: &str| text.parse::<ipnet::IpNet>().map(|net| net.trunc()).ok();
     network(left).is_some() && network(left) == network(right)
 }

@@ -103,12 +103,24 @@ const REMEDIES: &[(&str, &str)] = &[
     ("watch-started", "begin each watch with `started`"),
 ];
 
+/// By the case, where its rules say less than it does.
+const BY_CASE: &[(&str, &str)] = &[
+    ("LEAD-10", "let each Lead of the present leader set the end of its term anew"),
+    ("LEAD-11", "end what runs only when the term ends, not when Lead is repeated"),
+    (
+        "LEAD-12",
+        "carry the next leader's request out anew; never answer it with the outcome of the former one's",
+    ),
+    ("BUILT-13", "name, tag and find a balancer by the Service's uid, not by its name"),
+    ("UPD-09", "answer UPDATED only where the cloud took the backends, otherwise an item error"),
+];
+
 /// What to do about a broken rule.
 pub fn remedy(rule: &str) -> Option<&'static str> {
     REMEDIES.iter().find(|(tag, _)| *tag == rule).map(|(_, remedy)| *remedy)
 }
 
-/// What to do about a failed case, by the rule that its failure names, or else by the rules that it tries.
+/// What to do about a failed case: by the rule that its failure names, or else by the case, or by the rules that it tries.
 pub(super) fn of_case(case: &CaseReport) -> String {
     let broken = match &case.verdict {
         Verdict::Fail { expected, .. } => {
@@ -117,6 +129,30 @@ pub(super) fn of_case(case: &CaseReport) -> String {
         _ => None,
     };
     let of_another = broken.and_then(|(rule, _)| remedy(rule));
-    let by_rule = of_another.or_else(|| case.contract.iter().filter_map(|cited| cited.rule).find_map(remedy));
+    let of_case = BY_CASE.iter().find(|(id, _)| *id == case.id).map(|(_, remedy)| *remedy);
+    let by_rule = of_another
+        .or(of_case)
+        .or_else(|| case.contract.iter().filter_map(|cited| cited.rule).find_map(remedy));
     by_rule.map_or_else(|| format!("see to it that {}", case.title), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{cases, target::Made};
+
+    #[test]
+    fn a_case_has_its_own_remedy_unless_it_names_a_rule() {
+        let told = |id: &str, expected: &str| {
+            let case = cases::all().find(|case| case.id == id).unwrap();
+            let verdict = Verdict::Fail { expected: expected.to_owned(), seen: String::new() };
+            of_case(&CaseReport::new(case, verdict, Duration::ZERO, Made::default()))
+        };
+        for (id, own) in BY_CASE {
+            assert_eq!(told(id, "x"), *own);
+        }
+        assert_eq!(told("UPD-09", "x [R:ingress-valid]: y"), remedy("ingress-valid").unwrap());
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, process::Stdio, time::Duration};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -95,6 +96,16 @@ pub enum HookError {
     },
 }
 
+/// The processes of a hook, which end if nobody waits for it any more: too long, or at the end of the run.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // What has ended by itself needs no signal.
+        let _gone = self.0.map(|group| kill_process_group(group, Signal::KILL));
+    }
+}
+
 pub(super) async fn run(
     hook: &str,
     command: &str,
@@ -106,20 +117,22 @@ pub(super) async fn run(
     let said = || on_one_line(command);
     let mut shell = Command::new("/bin/sh");
     shell.args(["-e", "-c", command]).envs(&variables.0).stdin(Stdio::null()).kill_on_drop(true);
-    // A hook that leaves a process behind may keep its pipes open; only its own exit counts.
-    let ended = tokio::time::timeout(after, shell.output()).await;
-    let output = match ended {
-        Err(_) => return Err(HookError::TooLong { hook: name(), command: said(), after }),
-        Ok(Err(error)) => {
-            return Err(HookError::Failed {
-                hook: name(),
-                status: "not begun".into(),
-                text: error.to_string(),
-                command: said(),
-            });
-        }
-        Ok(Ok(output)) => output,
+    // A group of their own, so that what the shell has begun ends with it.
+    shell.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let not_begun = |error: std::io::Error| HookError::Failed {
+        hook: name(),
+        status: "not begun".into(),
+        text: error.to_string(),
+        command: said(),
     };
+    let begun = shell.spawn().map_err(not_begun)?;
+    let mut group = Group(begun.id().and_then(|id| Pid::from_raw(id.cast_signed())));
+    let Ok(ended) = tokio::time::timeout(after, begun.wait_with_output()).await else {
+        return Err(HookError::TooLong { hook: name(), command: said(), after });
+    };
+    // What a hook that has ended leaves behind may stay: a provider that it started, for example.
+    group.0 = None;
+    let output = ended.map_err(not_begun)?;
     let printed = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if !output.status.success() {
         let complaint = String::from_utf8_lossy(&output.stderr).trim().to_owned();

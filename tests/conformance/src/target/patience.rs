@@ -26,11 +26,14 @@ use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Bytes, Frame};
 use prost::Message;
 use serde::Serialize;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tonic::body::Body;
 use tower::Service;
 
-use super::{Meter, Wire, WireError};
+use super::{
+    Meter, Wire, WireError,
+    wire::{GRACE, deadline},
+};
 use crate::{invariants::Invariants, trial::read_error};
 
 /// How long one call waits in all.
@@ -54,19 +57,31 @@ pub struct Waits {
 #[derive(Debug)]
 pub struct Patience {
     state: Mutex<(Duration, Waits)>,
+    /// What it would not wait for, since the last look.
+    refused: Mutex<Option<String>>,
 }
 
 impl Patience {
     /// Waits for at most this long.
     #[must_use]
     pub fn new(budget: Duration) -> Self {
-        Self { state: Mutex::new((budget, Waits::default())) }
+        Self { state: Mutex::new((budget, Waits::default())), refused: Mutex::default() }
     }
 
     /// What it has been used for.
     #[must_use]
     pub fn waits(&self) -> Waits {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+    }
+
+    /// Why a call was not waited for since this was last called, though nobody provoked what it answered.
+    pub fn refused(&self) -> Option<String> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn refuse(&self, reason: ErrorReason, limit: &str) {
+        let why = format!("the provider asked for more patience than {limit}: {}", reason.wire_name());
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }
 
     fn take(&self, reason: ErrorReason, wait: Duration) -> bool {
@@ -107,7 +122,10 @@ impl Patient {
         loop {
             let request = Request::from_parts(parts.clone(), whole(asked.clone(), None));
             let (head, body) = self.wire.call(request).await?.into_parts();
-            let body = body.collect().await.map_err(WireError::of_call)?;
+            // The wire bounds the wait for the head alone.
+            let most = deadline(&parts.headers).map_or(Duration::MAX, |deadline| deadline + GRACE);
+            let body = timeout(most, body.collect()).await.map_err(|_| WireError::NoAnswer(most))?;
+            let body = body.map_err(WireError::of_call)?;
             let trailers = body.trailers().cloned();
             let answer = body.to_bytes();
             let status = tonic::Status::from_header_map(trailers.as_ref().unwrap_or(&head.headers));
@@ -128,8 +146,21 @@ impl Patient {
     }
 
     fn may_wait(&self, reason: ErrorReason, wait: Duration, end: Instant) -> bool {
-        let is_provoked = self.provoked.load(Ordering::Relaxed) == reason as i32;
-        !is_provoked && Instant::now() + wait < end && self.patience.take(reason, wait)
+        if self.provoked.load(Ordering::Relaxed) == reason as i32 {
+            return false;
+        }
+        if wait >= LONGEST {
+            self.patience.refuse(reason, &format!("{LONGEST:?} for one call"));
+            return false;
+        }
+        if Instant::now() + wait >= end {
+            return false;
+        }
+        let may = self.patience.take(reason, wait);
+        if !may {
+            self.patience.refuse(reason, "the scenario's `patience`");
+        }
+        may
     }
 }
 

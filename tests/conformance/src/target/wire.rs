@@ -197,7 +197,7 @@ fn local(path: PathAndQuery) -> Uri {
 }
 
 /// The value of `grpc-timeout`.
-fn deadline(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn deadline(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let number: u64 = digits.parse().ok()?;

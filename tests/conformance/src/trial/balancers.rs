@@ -20,6 +20,8 @@ use crate::{
 
 /// How many balancers are made at once, for the cases to come.
 const SPARES: usize = 6;
+/// Below those that cases take for health checks.
+const NODE_PORTS: std::ops::Range<i32> = 30_000..32_000;
 /// The maximum number of pages of a list.
 const PAGES: usize = 10_000;
 
@@ -131,10 +133,11 @@ impl Trial {
         self.make_wanted(cluster, true).await.map(|(_, wanted)| wanted)
     }
 
-    /// Whether this run has asked for a balancer of this Service and not deleted it since.
+    /// Whether this run has ever asked for a balancer of this Service: a list may still have what was deleted.
     pub(crate) fn has_asked_for(&self, service_uid: &str) -> bool {
-        let open = self.session.ledger.borrow().open();
-        open.iter().any(|(_, entry)| matches!(entry, Entry::LoadBalancer { uid, .. } if uid == service_uid))
+        let ledger = self.session.ledger.borrow();
+        let is_of = |entry: &Entry| matches!(entry, Entry::LoadBalancer { uid, .. } if uid == service_uid);
+        ledger.ever().iter().any(is_of)
     }
 
     /// A balancer for a Service of the same name in another namespace.
@@ -155,7 +158,7 @@ impl Trial {
         Ok((number, self.wanted_for(cluster, reference)))
     }
 
-    fn wanted_for(&self, cluster: ClusterRef, reference: ServiceRef) -> Wanted {
+    pub(super) fn wanted_for(&self, cluster: ClusterRef, reference: ServiceRef) -> Wanted {
         let scenario = self.scenario();
         let service = Service {
             r#ref: Some(reference),
@@ -173,11 +176,22 @@ impl Trial {
         Wanted { cluster, service, nodes: Vec::new(), digest, revision, adoption: Adoption::Refuse }
     }
 
+    /// The same with node ports that no other Service of the run has, as Kubernetes sees to it.
+    pub(crate) fn sent(&self, wanted: &Wanted) -> Wanted {
+        let (mut sent, uid) = (wanted.clone(), wanted.uid());
+        let mut all = self.session.node_ports.borrow_mut();
+        for port in &mut sent.service.ports {
+            let next = NODE_PORTS.start + i32::try_from(all.len() % NODE_PORTS.len()).unwrap_or(0);
+            port.node_port = *all.entry((uid.clone(), port.protocol, port.port)).or_insert(next);
+        }
+        sent
+    }
+
     pub(crate) fn ensure_request(&self, wanted: &Wanted) -> EnsureLoadBalancerRequest {
         EnsureLoadBalancerRequest {
             cluster: Some(wanted.cluster.clone()),
             fencing: self.fencing(),
-            service: Some(wanted.service.clone()),
+            service: Some(self.sent(wanted).service),
             backends: Some(wanted.backends()),
             desired_digest: wanted.digest.clone(),
             revision: wanted.revision,

@@ -1,12 +1,12 @@
 //! Instances that hooks create, stop, start and terminate, and queries about them.
 
 use cloudprovider_proto::v1alpha1::{
-    BatchGetInstancesRequest, ClusterRef, InstanceQuery, InstanceResult, InstanceState, NodeAddress,
-    NodeAddressType, NodeRef,
+    BatchGetInstancesRequest, ClusterRef, Instance, InstanceQuery, InstanceResult, InstanceState,
+    NodeAddress, NodeAddressType, NodeRef,
 };
 use serde_json::Value;
 
-use super::{Trial, good, single, steer::first};
+use super::{Trial, expect, good, single, steer::first};
 use crate::{
     case::{Outcome, Stop},
     scenario::Variables,
@@ -56,6 +56,12 @@ impl Machine {
     pub(crate) fn node(&self) -> NodeRef {
         NodeRef { provider_id: self.provider_id.clone(), ..self.new_node() }
     }
+}
+
+/// Where the cloud told addresses of the node's instance, its description has some, too.
+pub(crate) fn has_addresses(node: &NodeRef, instance: &Instance) -> Outcome {
+    let has = node.addresses.is_empty() || !instance.addresses.is_empty();
+    expect(has, format!("addresses, of which the cloud has {:?}", node.addresses), instance)
 }
 
 fn text(value: &Value, key: &str) -> String {
@@ -182,5 +188,20 @@ impl Trial {
             Ok(if there { Ok(result) } else { Err(format!("{result:?}")) })
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_without_the_addresses_that_the_cloud_told_is_seen() {
+        let printed = serde_json::json!({"provider_id": "a://1", "addresses": ["192.0.2.1"]});
+        let node = Machine::made("h", &printed, "n".to_owned()).unwrap().node();
+        let described = Instance { addresses: node.addresses.clone(), ..Instance::default() };
+        assert_eq!(has_addresses(&node, &described), Ok(()));
+        assert!(has_addresses(&node, &Instance::default()).is_err());
+        assert_eq!(has_addresses(&NodeRef::default(), &Instance::default()), Ok(()));
     }
 }

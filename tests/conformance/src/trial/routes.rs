@@ -6,16 +6,21 @@ use cloudprovider_proto::v1alpha1::{
 };
 
 use super::{Trial, failed, good, single};
-use crate::{case::Stop, ledger::Entry};
-
-/// Whether a run of this suite may have made up this destination. 198.18.0.0/15 is reserved for benchmarks of networks: no
-/// cluster uses it.
-pub(crate) fn is_of_runs(destination: &str) -> bool {
-    ["198.18.", "198.19."].iter().any(|begin| destination.starts_with(begin))
-}
+use crate::{
+    case::Stop,
+    ledger::{Entry, same_network},
+};
 
 impl Trial {
-    /// A new destination; the route to it is deleted when the case ends.
+    /// Whether this run has registered a route to this destination.
+    pub(crate) fn has_registered_route(&self, listed: &str) -> bool {
+        let ledger = self.session.ledger.borrow();
+        let is_of = |entry: &Entry| matches!(entry, Entry::Route { destination, .. } if same_network(destination, listed));
+        ledger.ever().iter().any(is_of)
+    }
+
+    /// A new destination within 198.18.0.0/15, which is reserved for benchmarks of networks: no cluster uses it. The route to
+    /// it is deleted when the case ends.
     pub(crate) fn destination(&self) -> Result<String, Stop> {
         self.destination_of(&self.cluster().unwrap_or_default())
     }
@@ -114,8 +119,6 @@ impl Trial {
         destination: &str,
     ) -> Result<Option<Route>, Stop> {
         let all = self.listed_routes(cluster, &[]).await?;
-        let network = |text: &str| text.parse::<ipnet::IpNet>().map(|net| net.trunc()).ok();
-        let wanted = network(destination);
-        Ok(all.into_iter().find(|route| network(&route.destination_cidr) == wanted))
+        Ok(all.into_iter().find(|route| same_network(&route.destination_cidr, destination)))
     }
 }

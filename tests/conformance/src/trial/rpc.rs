@@ -10,7 +10,8 @@ use cloudprovider_proto::{
     v1alpha1::{
         BatchEnsureRoutesRequest, BatchGetInstancesRequest, BatchGetVolumeLabelsRequest, ClusterRef,
         DeleteLoadBalancerRequest, EnsureLoadBalancerRequest, Fencing, GetLoadBalancerRequest,
-        ListClustersRequest, ListInstancesRequest, ListLoadBalancersRequest, ListRoutesRequest, VolumeQuery,
+        ListClustersRequest, ListInstancesRequest, ListLoadBalancersRequest, ListRoutesRequest, ServiceRef,
+        VolumeQuery,
     },
 };
 use tonic::{Request, Status};
@@ -60,9 +61,22 @@ impl By {
 pub(crate) const NOWHERE: &str = "198.19.255.240/28";
 
 impl Rpc {
-    /// A call with its own balancer.
+    /// A call, with its own balancer if it is about one.
     pub(crate) async fn call(self, t: &Trial, by: By) -> Result<Result<(), Status>, Stop> {
-        Ok(self.call_about(t, &t.wanted().await?, by).await)
+        // Balancers take time and money, so only those calls have one that are about it.
+        let is_about_balancers = matches!(
+            self,
+            Self::GetLoadBalancer
+                | Self::EnsureLoadBalancer
+                | Self::DeleteLoadBalancer
+                | Self::ListLoadBalancers
+        );
+        let wanted = if is_about_balancers {
+            t.wanted().await?
+        } else {
+            t.wanted_for(t.cluster().unwrap_or_default(), ServiceRef::default())
+        };
+        Ok(self.call_about(t, &wanted, by).await)
     }
 
     /// A call about this balancer, if it is about a balancer.

@@ -158,10 +158,11 @@ impl Trial {
 
     /// Checks that the cloud has one balancer for this Service, exactly as requested.
     pub(crate) async fn stands(&self, wanted: &Wanted) -> Outcome {
+        let sent = self.sent(wanted);
         self.eventually("the cloud has what was asked for", async || {
             let standing = self.standing(wanted).await?;
             Ok(match standing.as_slice() {
-                [one] => one.differs(wanted).map_or(Ok(()), Err),
+                [one] => one.differs(&sent).map_or(Ok(()), Err),
                 several => Err(format!("{} balancers of this Service: {several:?}", several.len())),
             })
         })

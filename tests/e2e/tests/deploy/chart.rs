@@ -340,6 +340,13 @@ fn bad_values_are_named_with_what_is_wanted() -> Result<()> {
         ),
         (
             mock(json!({
+                "kind": "Deployment", "replicaCount": 2,
+                "updateStrategy": { "rollingUpdate": { "maxUnavailable": "25%" } },
+            })),
+            "updateStrategy waits for ever",
+        ),
+        (
+            mock(json!({
                 "kind": "Deployment", "podDisruptionBudget": { "enabled": true, "maxUnavailable": "0%" },
             })),
             "lets no drain of a node end",
@@ -374,6 +381,23 @@ fn bad_values_are_named_with_what_is_wanted() -> Result<()> {
     ] {
         let error = helm.render(&values).err().with_context(|| format!("{values} were taken"))?.to_string();
         ensure!(error.contains(said), "{values}: {said:?} is not said in\n{error}");
+    }
+    Ok(())
+}
+
+#[test]
+fn values_that_work_are_taken() -> Result<()> {
+    let helm = Helm::built()?;
+    for values in [
+        json!({ "kind": "Deployment", "replicaCount": 4, "updateStrategy": { "type": "RollingUpdate" } }),
+        json!({ "kind": "Deployment", "updateStrategy": { "rollingUpdate": { "maxSurge": 0 } } }),
+        json!({ "updateStrategy": { "rollingUpdate": { "maxUnavailable": "50%" } } }),
+        json!({
+            "delegatedAuth": { "enabled": false }, "metrics": { "serviceMonitor": { "enabled": true } },
+            "extraArgs": { "authorization-always-allow-paths": "/livez,/readyz,/metrics" },
+        }),
+    ] {
+        helm.render(&mock(values.clone())).with_context(|| values.to_string())?;
     }
     Ok(())
 }
