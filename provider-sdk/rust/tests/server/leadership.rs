@@ -154,3 +154,33 @@ async fn background_work_that_panics_runs_again_within_its_term() {
     lead(&served, 1, Some(Duration::from_secs(600))).await.unwrap();
     within(began.subscribe().wait_for(|count| *count == 2)).await.unwrap();
 }
+
+/// A term ends while the work is busy between two awaits: that of the next one, which writes to the same cloud, waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn background_work_of_two_terms_does_not_overlap() {
+    let log = watch::Sender::new(Vec::new());
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = Arc::new(parking_lot::Mutex::new(held));
+    let seen = log.clone();
+    let provider = Cloud::new().builder().while_leading(move |_| {
+        let (log, held) = (seen.clone(), Arc::clone(&held));
+        async move {
+            log.send_modify(|log| log.push("begins"));
+            let _released = held.lock().recv();
+            log.send_modify(|log| log.push("ends"));
+            std::future::pending::<()>().await;
+        }
+    });
+    let served = serve(provider.build().unwrap()).await;
+    lead(&served, 1, Some(Duration::from_secs(600))).await.unwrap();
+    within(log.subscribe().wait_for(|log| log.len() == 1)).await.unwrap();
+    lead(&served, 2, Some(Duration::from_secs(600))).await.unwrap();
+    // As long as a second run would take to begin.
+    let mut second = log.subscribe();
+    let began = tokio::time::timeout(Duration::from_millis(300), second.wait_for(|log| log.len() > 1)).await;
+    assert!(began.is_err(), "two at once");
+    release.send(()).unwrap();
+    release.send(()).unwrap();
+    within(log.subscribe().wait_for(|log| log.len() == 4)).await.unwrap();
+    assert_eq!(*log.borrow(), ["begins", "ends", "begins", "ends"]);
+}
