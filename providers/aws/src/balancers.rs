@@ -246,19 +246,26 @@ impl Balancers {
             }
             groups
         };
-        let mut in_use = false;
+        let (mut in_use, mut names) = (
+            false,
+            vec![
+                names::security_group(&cluster.name, service),
+                names::classic_group(&names::balancer(&service.uid)),
+            ],
+        );
         if let Some(going) = of_classic {
             in_use |= going.delete(self, &groups, until).await?;
         }
         if let Some(left) = of_network {
             in_use |= left.end(self, (cluster, service), &groups, until).await?;
+            let common = own_group::OwnGroup::among(&groups, &common_group::name(self));
+            // Others may have it: then it stays, and so may what names it.
+            if !common_group::end_unless_used(self, common, until).await? {
+                in_use = true;
+                names.push(common_group::name(self));
+            }
         }
         if in_use {
-            let names = [
-                names::security_group(&cluster.name, service),
-                names::classic_group(&names::balancer(&service.uid)),
-                common_group::name(self),
-            ];
             return Err(detaching(&groups, &names));
         }
         Ok(())

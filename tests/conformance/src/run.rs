@@ -216,13 +216,15 @@ async fn try_case(
     let trial = Trial::new(Rc::clone(session), case.id);
     session.invariants.take();
     session.patience.refused();
-    let mut interrupted = None;
+    let (mut interrupted, mut is_late) = (None, false);
     let verdict = tokio::select! {
         ended = tokio::time::timeout(timeout, case.run.run(&trial)) => match ended {
             Ok(Ok(())) => Verdict::Pass,
             Ok(Err(stop)) => stop.into(),
-            // Each call has a deadline of its own, so one that hangs has failed before; being slow is no breach.
+            // Each call has a deadline of its own, so one that hangs has failed before, unless the provider asks for a longer one;
+            // being slow is no breach.
             Err(_) => {
+                is_late = true;
                 Verdict::NotRun { why: format!("it was still waiting after {timeout:?} (--case-timeout)") }
             }
         },
@@ -232,7 +234,9 @@ async fn try_case(
         }
     };
     let verdict = match (verdict, session.patience.refused()) {
-        (Verdict::Fail { .. }, Some(why)) => Verdict::NotRun { why },
+        (Verdict::Fail { expected, seen }, Some(why)) => {
+            Verdict::NotRun { why: format!("{why}; then it was not {expected}, but {seen}") }
+        }
         (verdict, _) => verdict,
     };
     let verdict = match (verdict, session.invariants.take()) {
@@ -258,7 +262,10 @@ async fn try_case(
     };
     if interrupted.is_none() && is_disturbed {
         interrupted = Some(EarlyEnd::Disturbed { since: case.id });
-    } else if interrupted.is_none() && matches!(verdict, Verdict::Fail { .. }) && !answers(session).await {
+    } else if interrupted.is_none()
+        && (is_late || matches!(verdict, Verdict::Fail { .. }))
+        && !answers(session).await
+    {
         interrupted = Some(EarlyEnd::Silence { since: case.id });
     }
     (verdict, interrupted)

@@ -351,8 +351,7 @@ pub(super) async fn delete(
 }
 
 impl Left {
-    /// Ends its target groups, its own security group, and the common one with the last. Returns whether AWS needs a while for the
-    /// rest.
+    /// Ends its target groups and its own security group. Returns whether AWS needs a while for the rest.
     pub(super) async fn end(
         self,
         of: &Balancers,
@@ -370,8 +369,6 @@ impl Left {
         if let Some(own) = OwnGroup::among(groups, &names::security_group(&cluster.name, service)) {
             in_use |= !own.delete(&of.cloud, until).await?;
         }
-        let common = OwnGroup::among(groups, &common_group::name(of));
-        in_use |= !common_group::end_unless_used(of, common, until).await?;
         Ok(in_use)
     }
 }

@@ -171,7 +171,7 @@ async fn progress(t: &Trial) -> Outcome {
         // The connection waits for such an error, until the work is done.
         same("OK with in_progress, and no error to ask again; their numbers", &asked_to_return(), &before)?;
         serves(&answer.load_balancer.unwrap_or_default())?;
-        return Err(waited());
+        return waited(t, &wanted).await;
     };
     positive(progress)?;
     let going_on = answer.load_balancer.is_some();
@@ -186,9 +186,14 @@ async fn progress(t: &Trial) -> Outcome {
     serves(&t.ensured(&wanted).await?)
 }
 
-/// A provider may wait in the call for what takes its time.
-fn waited() -> Stop {
-    Stop::NotRun("the Ensure waited until it was done".to_owned())
+/// A provider may wait in the call for what takes its time: then all of it is there now.
+async fn waited(t: &Trial, wanted: &Wanted) -> Outcome {
+    if t.scenario().lacks(&[INSPECT]).is_none() {
+        let (sent, standing) = (t.sent(wanted), t.standing(wanted).await?);
+        let is_done = matches!(standing.as_slice(), [one] if one.differs(&sent).is_none());
+        expect(is_done, "a cloud that has what the answer says is done", standing)?;
+    }
+    Err(Stop::NotRun("the Ensure waited until it was done".to_owned()))
 }
 
 async fn digest_when_done(t: &Trial) -> Outcome {
@@ -198,8 +203,7 @@ async fn digest_when_done(t: &Trial) -> Outcome {
     let told = answer.load_balancer.unwrap_or_default();
     if answer.in_progress.is_none() {
         same("applied_digest", &told.applied_digest, &wanted.digest)?;
-        stands_if_seen(t, &wanted).await?;
-        return Err(waited());
+        return waited(t, &wanted).await;
     }
     // What is read after the answer may be done.
     let seen = t.get(&wanted).await?;

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use cloudprovider_proto::{
     discovery::v1::{GetInfoRequest, discovery_client::DiscoveryClient},
+    method::Method,
     v1alpha1::{ErrorReason, GetStatusRequest, instances_client::InstancesClient},
 };
 use futures::future::{LocalBoxFuture, join_all};
+use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use crate::{
@@ -122,8 +124,14 @@ fn in_time(what: &str, deadline: Duration, answer: Result<(), Status>) -> Outcom
     if honoured { Ok(()) } else { Err(failed(expected(), format!("{layer}: {}", in_words(&status)))) }
 }
 
+/// Providers end a call a little before its deadline, so that the caller hears of it.
+const AHEAD: Duration = Duration::from_secs(1);
+
 /// The end of a call at its deadline: by a bare status, or by a reset of the stream.
-pub(super) fn is_of_deadline(status: &Status) -> bool {
+pub(super) fn is_of_deadline(t: &Trial, method: &Method, begun: Instant, status: &Status) -> bool {
+    if begun.elapsed() + AHEAD < t.deadline(method) {
+        return false;
+    }
     match no_answer(status) {
         Some(WireError::Reset(reason)) => *reason == h2::Reason::CANCEL,
         Some(_) => false,

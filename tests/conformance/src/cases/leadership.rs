@@ -10,7 +10,7 @@ use cloudprovider_proto::{
         Fencing, LeadRequest, LeadResponse, Route, RouteToDelete,
     },
 };
-use tonic::{Code, Response, Status};
+use tonic::{Response, Status};
 
 use super::{deadlines::is_of_deadline, updates};
 use crate::{
@@ -179,11 +179,10 @@ impl<'a> Reign<'a> {
 
     /// The same, which is done or takes longer than its deadline; whoever ends it earlier has given it up.
     async fn ensure_goes_on(&self, leader: &Fencing, expected: &str) -> Outcome {
-        let deadline = tokio::time::Instant::now() + self.t.deadline(&method::ENSURE_LOAD_BALANCER);
+        let begun = tokio::time::Instant::now();
         match self.ensure(leader).await {
             Ok(()) => Ok(()),
-            Err(status) if status.code() == Code::DeadlineExceeded => Ok(()),
-            Err(status) if is_of_deadline(&status) && tokio::time::Instant::now() >= deadline => Ok(()),
+            Err(status) if is_of_deadline(self.t, &method::ENSURE_LOAD_BALANCER, begun, &status) => Ok(()),
             Err(status) => Err(failed(expected, in_words(&status))),
         }
     }

@@ -1,7 +1,8 @@
 //! Answers when the cloud, part of it, or a permission is missing: never that something is absent.
 
-use cloudprovider_proto::v1alpha1::{
-    ErrorReason, GetLoadBalancerRequest, InstanceState, LoadBalancerState, ServiceRef,
+use cloudprovider_proto::{
+    method,
+    v1alpha1::{ErrorReason, GetLoadBalancerRequest, InstanceState, LoadBalancerState, ServiceRef},
 };
 
 use super::{
@@ -86,10 +87,11 @@ pub(super) const CASES: &[Case] = &[
 /// one.
 async fn nothing_is_absent(t: &Trial, machine: &Machine) -> Result<Option<ErrorReason>, crate::case::Stop> {
     let nodes = vec![machine.node(), machine.new_node(), t.stranger()];
+    let begun = tokio::time::Instant::now();
     let answer = t.instances().batch_get_instances(t.ask(t.batch(nodes))).await;
     match answer {
         // A cloud that is silent makes the deadline pass, which has no reason.
-        Err(status) if is_of_deadline(&status) => Ok(None),
+        Err(status) if is_of_deadline(t, &method::BATCH_GET_INSTANCES, begun, &status) => Ok(None),
         Err(status) => {
             examine(t, &status)?;
             Ok(crate::trial::reason_of(&status))

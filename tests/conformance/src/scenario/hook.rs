@@ -130,7 +130,7 @@ pub(super) async fn run(
     let Ok(ended) = tokio::time::timeout(after, begun.wait_with_output()).await else {
         return Err(HookError::TooLong { hook: name(), command: said(), after });
     };
-    // What a hook that has ended leaves behind may stay: a provider that it started, for example.
+    // What a hook that has ended, and whose output is closed, leaves behind may stay: a provider that it started, for example.
     group.0 = None;
     let output = ended.map_err(not_begun)?;
     let printed = String::from_utf8_lossy(&output.stdout).trim().to_owned();

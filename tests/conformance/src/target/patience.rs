@@ -149,11 +149,8 @@ impl Patient {
         if self.provoked.load(Ordering::Relaxed) == reason as i32 {
             return false;
         }
-        if wait >= LONGEST {
-            self.patience.refuse(reason, &format!("{LONGEST:?} for one call"));
-            return false;
-        }
         if Instant::now() + wait >= end {
+            self.patience.refuse(reason, &format!("{LONGEST:?} for one call"));
             return false;
         }
         let may = self.patience.take(reason, wait);

@@ -41,6 +41,8 @@ pub(crate) async fn installed(options: Options, mut values: Value) -> Result<(Cl
         ours.extend(more);
     }
     values["extraArgs"] = arguments;
+    // Nobody could scrape a port that is not known beforehand.
+    values["metrics"]["service"]["enabled"] = json!(false);
     let rendered = tokio::task::spawn_blocking(move || Helm::built()?.render(&values)).await??;
     cluster.control_plane.apply_yaml(&rendered).await?;
     without_bootstrap_rights(&cluster).await?;

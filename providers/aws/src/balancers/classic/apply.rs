@@ -133,18 +133,18 @@ async fn create_listeners(
 
 /// Makes a listener for a port that has lost its own. Whoever gave up meanwhile: the port must not stay closed.
 async fn create_again(cloud: &Cloud, name: &str, new: &Listener) -> Result<(), Failure> {
-    let (until, mut tried) = (Deadline::after(REPLACED_WITHIN), 0);
-    loop {
+    let until = Deadline::after(REPLACED_WITHIN);
+    let mut last = None;
+    for _ in 0..TRIES {
         match create_listeners(cloud, name, std::slice::from_ref(new), until).await {
-            Err(failure) if tried < TRIES && (failure.is_throttled() || failure.is_silence()) => {
-                tried += 1;
-                tokio::time::sleep(BETWEEN_TRIES).await;
-            }
-            // It was made before, and AWS did not say so.
-            Err(failure) if tried > 0 && failure.code() == "DuplicateListener" => return Ok(()),
+            Err(failure) if failure.is_throttled() || failure.is_silence() => last = Some(failure),
+            // The time is over: what AWS said last is why.
+            Err(failure) if failure.paced_for().is_some() => return Err(last.unwrap_or(failure)),
             outcome => return outcome,
         }
+        tokio::time::sleep(BETWEEN_TRIES).await;
     }
+    last.map_or(Ok(()), Err)
 }
 
 async fn delete_listeners(cloud: &Cloud, name: &str, ports: &[i32], until: Deadline) -> Result<(), Failure> {
