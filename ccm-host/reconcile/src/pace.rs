@@ -8,6 +8,8 @@ use std::{collections::HashMap, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use ccm_kube::{cache::Change, node::Node};
+
 /// This many at once, then one after each pause.
 pub const AT_ONCE: u32 = 10;
 const PAUSE: Duration = Duration::from_secs(10);
@@ -34,6 +36,18 @@ impl NodePaces {
     /// See [`NodePace::wait`].
     pub fn wait(&self, node: &str, now: Instant) -> Duration {
         self.0.lock().entry(node.to_owned()).or_default().wait(now)
+    }
+
+    /// The same of a change as the watch tells of it: what comes or goes does not wait.
+    pub fn of_change(&self, change: &Change<Node>, now: Instant) -> Duration {
+        match change {
+            Change::Added(_) => Duration::ZERO,
+            Change::Updated { new, .. } => self.wait(&new.name, now),
+            Change::Deleted(node) => {
+                self.forget(&node.name);
+                Duration::ZERO
+            }
+        }
     }
 
     /// Forgets a node that is gone.

@@ -257,14 +257,14 @@ impl Controller {
             return Others::Leaving;
         }
         let is_over = service.is_deleting() || !is_load_balancer(service) || seen.owner == Owner::Others;
+        let unknown = self.parts.providers.all().iter().find(|provider| provider.info().is_none());
         let is_gone = |row: &Row| row.is_removed() && is_proven(row, service);
         // What only a list says, and its provider deletes, need not be all there was.
         let is_settled = || {
             seen.owner == Owner::Others
                 || !has_finalizer(service)
                 || own.iter().any(|row| is_gone(row))
-                || self.suspects(service, own).is_empty()
-                    && self.parts.providers.all().iter().all(|one| one.info().is_some())
+                || unknown.is_none() && self.suspects(service, own).is_empty()
         };
         if is_over && own.iter().any(|row| row.is_removed()) && is_settled() {
             return Others::Removed;
@@ -277,8 +277,7 @@ impl Controller {
         let is_lost =
             has_finalizer(service) && !is_recorded && own.iter().all(|row| !(is_gone(row) || is_had(row)));
         if is_over {
-            let mut unknown = self.parts.providers.all().iter().filter(|provider| provider.info().is_none());
-            let suspect = unknown.next().filter(|_| is_lost && seen.owner != Owner::Others);
+            let suspect = unknown.filter(|_| is_lost && seen.owner != Owner::Others);
             return suspect.map_or(Others::None, |one| Others::MayBeAt(one.name().to_owned()));
         }
         let is_lost = is_lost && service.annotations.get(PROVIDER_ANNOTATION).is_none();

@@ -441,8 +441,7 @@ impl Controller {
 
     async fn call_update(&self, call: &OwnerCall<'_>) -> Result<Accepted, CloudError> {
         let Ask { service, digest, .. } = call.ask;
-        let row = self.rows.get(call.at);
-        let applied = row.as_deref().and_then(Row::applied);
+        let applied = call.subject.view.row.as_deref().and_then(Row::applied);
         let wanted = UpdateLoadBalancer {
             service: Arc::clone(service),
             backends: Arc::clone(call.backends),

@@ -246,13 +246,11 @@ impl Balancers {
             }
             groups
         };
-        let (mut in_use, mut names) = (
-            false,
-            vec![
-                names::security_group(&cluster.name, service),
-                names::classic_group(&names::balancer(&service.uid)),
-            ],
-        );
+        let mut names = vec![
+            names::security_group(&cluster.name, service),
+            names::classic_group(&names::balancer(&service.uid)),
+        ];
+        let mut in_use = false;
         if let Some(going) = of_classic {
             in_use |= going.delete(self, &groups, until).await?;
         }
@@ -289,6 +287,19 @@ type Nodes = HashMap<String, hosts::Host>;
 
 fn is_gone(failure: &Failure) -> bool {
     matches!(failure.code(), "LoadBalancerNotFound" | "TargetGroupNotFound" | "ListenerNotFound")
+}
+
+/// All pages of a list, each asked for with the marker that the one before gave.
+async fn all_pages<T, R: Future<Output = Result<(Vec<T>, String), Failure>>>(
+    page: impl Fn(String) -> R,
+) -> Result<Vec<T>, Failure> {
+    let (mut all, mut marker) = page(String::new()).await?;
+    while !marker.is_empty() {
+        let (more, next) = page(marker).await?;
+        all.extend(more);
+        marker = next;
+    }
+    Ok(all)
 }
 
 /// The tags of all of these, which `read` asks AWS for. If one has gone in the meantime, AWS tells those of none: then each is

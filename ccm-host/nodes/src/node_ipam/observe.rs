@@ -32,14 +32,9 @@ impl Controller {
                 self.change(|ledger| ledger.see(node));
             }
         }
-        let name = &change.object().name;
-        if matches!(change, Change::Deleted(_)) {
-            self.paces.forget(name);
-        }
         if concerns(change) {
-            let is_its_own = matches!(change, Change::Updated { .. });
-            let wait = if is_its_own { self.paces.wait(name, Instant::now()) } else { Duration::ZERO };
-            self.shell.queue.add_after(name.clone(), wait);
+            let wait = self.paces.of_change(change, Instant::now());
+            self.shell.queue.add_after(change.object().name.clone(), wait);
         }
     }
 

@@ -105,12 +105,10 @@ impl Controller {
         let wanted = destinations(node);
         let mut routes = BTreeMap::new();
         {
-            let table = cloud.table.lock();
-            let its =
-                holders(node).into_iter().flat_map(|holder| table.of(&holder).cloned().collect::<Vec<_>>());
-            let there = wanted.iter().flat_map(|destination| table.to(destination).cloned());
-            for route in its.chain(there) {
-                routes.insert(route.id.clone(), route);
+            let (holders, table) = (holders(node), cloud.table.lock());
+            let its = holders.iter().flat_map(|holder| table.of(holder));
+            for route in its.chain(wanted.iter().flat_map(|destination| table.to(destination))) {
+                routes.insert(route.id.clone(), Arc::clone(route));
             }
         }
         let claims = self.claims.lock();
@@ -410,9 +408,7 @@ impl Controller {
             !matches!(change, Change::Updated { old, new } if is_same(Some(old), Some(new.as_ref())));
         others.iter().chain(is_another.then_some(&node.name)).for_each(|name| self.runs.outdate(name));
         if looked_at {
-            let is_its_own = matches!(change, Change::Updated { .. });
-            let wait = if is_its_own { self.paces.wait(&node.name, Instant::now()) } else { Duration::ZERO };
-            self.queue_node_after(node.name.clone(), wait);
+            self.queue_node_after(node.name.clone(), self.paces.of_change(change, Instant::now()));
             self.queue_strays(node);
         }
         if let Change::Updated { old, .. } = change

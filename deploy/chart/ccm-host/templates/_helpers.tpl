@@ -202,8 +202,9 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- if and .Values.podDisruptionBudget.enabled (eq .Values.kind "DaemonSet") }}
 {{- fail "podDisruptionBudget.enabled=true has no effect on a DaemonSet but to refuse evictions, and a drain leaves its pods alone: set kind=Deployment, or podDisruptionBudget.enabled=false" }}
 {{- end }}
-{{- with get .Values.extraArgs "authorization-always-allow-paths" }}
-{{- $open := kindIs "slice" . | ternary . (list .) | join "," | splitList "," }}
+{{- $openPaths := get .Values.extraArgs "authorization-always-allow-paths" }}
+{{- $open := kindIs "slice" $openPaths | ternary $openPaths (list $openPaths) | join "," | splitList "," }}
+{{- if $openPaths }}
 {{- range $probe, $path := dict "livenessProbe" "/livez" "readinessProbe" "/readyz" }}
 {{- if and (index $.Values $probe).enabled (not (or (has $path $open) (has "/*" $open))) }}
 {{- fail (printf "extraArgs.authorization-always-allow-paths without %s makes the %s ask the apiserver, and fail whenever that does not answer: add %s" $path $probe $path) }}
@@ -237,8 +238,6 @@ unix:///run/cloudprovider/{{ . }}/private/ccm.sock
 {{- end }}
 {{- end }}
 {{- $monitored := or .Values.metrics.service.enabled .Values.metrics.serviceMonitor.enabled }}
-{{- $openPaths := get .Values.extraArgs "authorization-always-allow-paths" }}
-{{- $open := kindIs "slice" $openPaths | ternary $openPaths (list $openPaths) | join "," | splitList "," }}
 {{- if and $monitored (not .Values.delegatedAuth.enabled) (not (or (has "/metrics" $open) (has "/*" $open))) }}
 {{- fail "metrics cannot be read with delegatedAuth.enabled=false, which leaves nobody whom the host would believe: set delegatedAuth.enabled=true" }}
 {{- end }}

@@ -51,10 +51,6 @@ impl Lifecycle {
         self.health.get(service).map(watch::Sender::subscribe)
     }
 
-    pub(crate) fn begin_stop(&self) {
-        self.stop.cancel();
-    }
-
     fn set(&self, service: Option<&str>, serving: bool) -> bool {
         let named = |name: &str| service.is_none_or(|service| service == name);
         let mut found = false;
@@ -95,7 +91,7 @@ impl ProviderHandle {
     /// Stops gracefully, like SIGTERM: health turns to not serving, streams end, running mutations finish, and
     /// leaders are heard to the end.
     pub fn stop(&self) {
-        self.lifecycle.begin_stop();
+        self.lifecycle.stop.cancel();
     }
 
     /// Closes every connection at once without a response, like a kill. For tests of callers.

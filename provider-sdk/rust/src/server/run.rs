@@ -56,7 +56,7 @@ pub(super) async fn run(server: BoundServer) -> Result<(), ServeError> {
     let stop_on_signal = async {
         let name = signals.wait().await;
         tracing::info!("{name}: stopping");
-        life.begin_stop();
+        life.stop.cancel();
         let name = signals.wait().await;
         tracing::warn!("{name} again: ending at once");
         std::process::exit(KILLED)
@@ -109,9 +109,9 @@ where
     let transport = Transport::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE_PATIENCE));
-    let ended = { transport }.serve_with_incoming_shutdown(services, connections, leave).await;
+    let ended = transport.serve_with_incoming_shutdown(services, connections, leave).await;
     // If it ever ends by itself, the rest must not wait for what never comes.
-    life.begin_stop();
+    life.stop.cancel();
     life.leave.cancel();
     Ok(ended?)
 }

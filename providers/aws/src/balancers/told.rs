@@ -1,10 +1,12 @@
 //! What the contract is told of a balancer, and the tags in which AWS keeps what it has to know for that: whose it is, what is
 //! applied.
 
+use cloudprovider_sdk::CallContext;
 use cloudprovider_sdk::proto::{LoadBalancer, LoadBalancerIngress, LoadBalancerState, Ownership, ServiceRef};
 
 use super::names;
 use super::service::Texts;
+use crate::api::{Failure, Stop};
 use crate::cloud::{Cloud, Owner};
 
 /// A balancer of either kind.
@@ -90,6 +92,21 @@ pub(super) fn digest_tags(digest: &str) -> Texts {
 pub(super) fn digest_of(tags: &Texts) -> String {
     let of = |key| tags.get(key).map(String::as_str).unwrap_or_default();
     names::joined(of(names::APPLIED_TAG), of(names::BACKENDS_TAG))
+}
+
+/// Before what is applied changes, these tags of a balancer tell of nothing any more, which `tell` tells AWS: half a change must not
+/// pass for what was applied before, should the Service be changed back.
+pub(super) async fn blank(
+    ctx: &CallContext,
+    tags: &mut Texts,
+    tell: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Stop> {
+    if is_whole(tags) {
+        Stop::if_cancelled(ctx)?;
+        tell.await?;
+        tags.extend(digest_tags(""));
+    }
+    Ok(())
 }
 
 /// Whether a digest tells of everything about the balancer, as it does not while a change is half made.

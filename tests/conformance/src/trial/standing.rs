@@ -158,15 +158,19 @@ impl Trial {
 
     /// Checks that the cloud has one balancer for this Service, exactly as requested.
     pub(crate) async fn stands(&self, wanted: &Wanted) -> Outcome {
-        let sent = self.sent(wanted);
         self.eventually("the cloud has what was asked for", async || {
-            let standing = self.standing(wanted).await?;
-            Ok(match standing.as_slice() {
-                [one] => one.differs(&sent).map_or(Ok(()), Err),
-                several => Err(format!("{} balancers of this Service: {several:?}", several.len())),
-            })
+            Ok(self.deviation(wanted).await?.map_or(Ok(()), Err))
         })
         .await
+    }
+
+    /// How what the cloud has for this Service now differs from what was asked for, if it does.
+    pub(crate) async fn deviation(&self, wanted: &Wanted) -> Result<Option<String>, Stop> {
+        let standing = self.standing(wanted).await?;
+        Ok(match standing.as_slice() {
+            [one] => one.differs(&self.sent(wanted)),
+            several => Some(format!("{} balancers of this Service: {several:?}", several.len())),
+        })
     }
 
     /// Checks that the cloud has nothing for this Service.

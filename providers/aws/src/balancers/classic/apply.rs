@@ -12,7 +12,7 @@ use super::wanted::{Health, Listener, Wanted};
 use crate::api::{Action, Deadline, Failure, Stop};
 use crate::balancers::behind::without_unknown;
 use crate::balancers::service::Texts;
-use crate::balancers::told::{digest_tags, is_whole};
+use crate::balancers::told::{self, digest_tags};
 use crate::cloud::Cloud;
 
 /// How long a listener may be away that is replaced, or made again.
@@ -193,19 +193,15 @@ pub(super) async fn tag(cloud: &Cloud, name: &str, new: &Texts, until: Deadline)
     cloud.calls.make(Action::AddTags, until, asked.send()).await.map(drop)
 }
 
-/// Before what is applied changes: half a change must not pass for what was applied before, should the Service be changed back.
+/// See [`told::blank`].
 pub(super) async fn blank(
     cloud: &Cloud,
     ctx: &CallContext,
     found: &mut Balancer,
     until: Deadline,
 ) -> Result<(), Stop> {
-    if is_whole(&found.tags) {
-        Stop::if_cancelled(ctx)?;
-        tag(cloud, &found.name, &digest_tags(""), until).await?;
-        found.tags.extend(digest_tags(""));
-    }
-    Ok(())
+    let nothing = digest_tags("");
+    told::blank(ctx, &mut found.tags, Box::pin(tag(cloud, &found.name, &nothing, until))).await
 }
 
 async fn create_policy(

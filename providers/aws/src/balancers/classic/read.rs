@@ -10,7 +10,7 @@ use super::plan::{Balancer, Open, PROXY};
 use super::wanted::{Health, Listener};
 use crate::api::{Action, Deadline, Failure};
 use crate::balancers::service::Texts;
-use crate::balancers::{PAGE, tags_of};
+use crate::balancers::{PAGE, all_pages, tags_of};
 use crate::cloud::Cloud;
 
 /// The balancer of this name, without its attributes.
@@ -45,13 +45,7 @@ pub(super) async fn page(
 }
 
 pub(super) async fn all(cloud: &Cloud, until: Deadline) -> Result<Vec<Balancer>, Failure> {
-    let (mut all, mut marker) = page(cloud, PAGE, "", until).await?;
-    while !marker.is_empty() {
-        let (more, next) = page(cloud, PAGE, &marker, until).await?;
-        all.extend(more);
-        marker = next;
-    }
-    Ok(all)
+    all_pages(|marker| async move { page(cloud, PAGE, &marker, until).await }).await
 }
 
 fn described(found: &types::LoadBalancerDescription) -> Balancer {

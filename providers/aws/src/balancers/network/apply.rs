@@ -11,7 +11,7 @@ use super::wanted::{Health, Listener, TargetGroup, Wanted};
 use crate::api::{Action, Deadline, Failure, Stop};
 use crate::balancers::behind::without_unknown;
 use crate::balancers::service::Texts;
-use crate::balancers::told::{digest_tags, is_whole};
+use crate::balancers::told::{self, digest_tags};
 use crate::cloud::Cloud;
 
 /// What a step made, if it makes something.
@@ -206,19 +206,16 @@ pub(super) async fn tag(cloud: &Cloud, arns: &[String], new: &Texts, until: Dead
     cloud.calls.make(Action::AddTags, until, asked.send()).await.map(drop)
 }
 
-/// Before what is applied changes: half a change must not pass for what was applied before, should the Service be changed back.
+/// See [`told::blank`].
 pub(super) async fn blank(
     cloud: &Cloud,
     ctx: &CallContext,
     found: &mut Balancer,
     until: Deadline,
 ) -> Result<(), Stop> {
-    if is_whole(&found.tags) {
-        Stop::if_cancelled(ctx)?;
-        tag(cloud, std::slice::from_ref(&found.arn), &digest_tags(""), until).await?;
-        found.tags.extend(digest_tags(""));
-    }
-    Ok(())
+    let nothing = digest_tags("");
+    let tell = tag(cloud, std::slice::from_ref(&found.arn), &nothing, until);
+    told::blank(ctx, &mut found.tags, Box::pin(tell)).await
 }
 
 fn tags(tags: &Texts) -> Vec<types::Tag> {

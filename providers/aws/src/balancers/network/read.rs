@@ -14,7 +14,7 @@ use super::wanted::{Health, TargetGroup, Tls};
 use crate::api::{Action, Deadline, Failure};
 use crate::balancers::service::Texts;
 use crate::balancers::told::{Whose, whose};
-use crate::balancers::{PAGE, names, rules, tags_of};
+use crate::balancers::{PAGE, all_pages, names, rules, tags_of};
 use crate::cloud::Cloud;
 
 /// The balancer of this name, without listeners and attributes.
@@ -185,13 +185,7 @@ pub(super) async fn all_balancers(
     cloud: &Cloud,
     until: Deadline,
 ) -> Result<Vec<types::LoadBalancer>, Failure> {
-    let (mut all, mut marker) = page(cloud, PAGE, "", until).await?;
-    while !marker.is_empty() {
-        let (more, next) = page(cloud, PAGE, &marker, until).await?;
-        all.extend(more);
-        marker = next;
-    }
-    Ok(all)
+    all_pages(|marker| async move { page(cloud, PAGE, &marker, until).await }).await
 }
 
 /// All balancers with these names, without listeners and attributes.
