@@ -110,11 +110,11 @@ func TestUpdatesThatHangTakeNoPlaceForEver(t *testing.T) {
 	client, items := hangingFor(t, "0", "1").updating(t, 6, impatient, bridge.WithConcurrency(2))
 	updated := 0
 	for end := time.Now().Add(patience); updated < 4 && time.Now().Before(end); {
-		ctx, done := context.WithTimeout(context.Background(), time.Second)
-		results := update(t, client, ctx, items...)
-		done()
+		answer := inTime(t, func(ctx context.Context) (*pb.BatchUpdateLoadBalancersResponse, error) {
+			return client.BatchUpdateLoadBalancers(ctx, updateRequest(items...))
+		})
 		updated = 0
-		for _, result := range results {
+		for _, result := range answer.GetResults() {
 			if result.GetOutcome() == pb.UpdateOutcome_UPDATE_OUTCOME_UPDATED {
 				updated++
 			} else if result.GetInProgress() == nil {
@@ -141,22 +141,14 @@ func TestAMutationThatHangsIsInProgress(t *testing.T) {
 	}
 	client := pb.NewLoadBalancersClient(serve(t, cloud))
 	ensure := func(uid string) *pb.EnsureLoadBalancerResponse {
-		ctx, done := context.WithTimeout(context.Background(), time.Second)
-		defer done()
-		answer, err := client.EnsureLoadBalancer(ctx, ensureRequest(uid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer
+		return inTime(t, func(ctx context.Context) (*pb.EnsureLoadBalancerResponse, error) {
+			return client.EnsureLoadBalancer(ctx, ensureRequest(uid))
+		})
 	}
 	remove := func(uid string) *pb.DeleteLoadBalancerResponse {
-		ctx, done := context.WithTimeout(context.Background(), time.Second)
-		defer done()
-		answer, err := client.DeleteLoadBalancer(ctx, deleteRequest(uid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer
+		return inTime(t, func(ctx context.Context) (*pb.DeleteLoadBalancerResponse, error) {
+			return client.DeleteLoadBalancer(ctx, deleteRequest(uid))
+		})
 	}
 	for range 2 {
 		if got := ensure("s"); got.GetInProgress() == nil || got.GetLoadBalancer().GetState() != pb.LoadBalancerState_LOAD_BALANCER_STATE_PENDING {

@@ -173,12 +173,9 @@ func TestABatchIsAskedSomeAtATime(t *testing.T) {
 	for i := range 50 {
 		nodes = append(nodes, &pb.NodeRef{Name: fmt.Sprint("node-", i), ProviderId: fmt.Sprint("fake://", i)})
 	}
-	ctx, done := context.WithTimeout(context.Background(), 2*time.Second)
-	defer done()
-	answer, err := client.BatchGetInstances(ctx, batch(nodes...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := inTime(t, func(ctx context.Context) (*pb.BatchGetInstancesResponse, error) {
+		return client.BatchGetInstances(ctx, batch(nodes...))
+	})
 	for i, result := range answer.GetResults() {
 		hung := i == 3
 		if result.GetKey() != nodes[i].GetName() || (result.GetState() == running) == hung ||
