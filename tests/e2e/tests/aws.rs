@@ -93,6 +93,15 @@ impl World {
         .with_context(|| format!("there is {seen:?}\n{:?}", self.cluster.parts()))
     }
 
+    /// Waits until the host has nothing more to do for as many Services.
+    async fn settled(&mut self, services: usize) -> Result<()> {
+        wait::until(&format!("{services} Services are settled"), async || {
+            Ok((settled(&self.cluster).await? == services).then_some(()))
+        })
+        .await
+        .with_context(|| format!("{:?}", self.cluster.parts()))
+    }
+
     /// Waits until the nodes let health checks in at these ports of kube-proxy.
     async fn checked(&mut self, ports: &[u16]) -> Result<()> {
         let mut seen = Vec::new();
@@ -430,11 +439,7 @@ mod native {
         published.terminate().await?;
         let before = world.aws.changes().await?;
         world.cluster.restart_host_with(&["--shadow=false".to_owned()]).await?;
-        wait::until("all balancers are taken over", async || {
-            Ok((settled(&world.cluster).await? == 3).then_some(()))
-        })
-        .await
-        .with_context(|| format!("{:?}", world.cluster.parts()))?;
+        world.settled(3).await?;
         let mut after = world.aws.changes().await?;
         ensure!(after.remove(TAGGING) > before.get(TAGGING).copied(), "{before:?} {after:?}");
         ensure!(
@@ -447,6 +452,7 @@ mod native {
         world.join(0).await?;
         create(&world.cluster.client, network("between")).await?;
         let made = world.balancers(4).await?;
+        world.settled(4).await?;
 
         let before = world.aws.changes().await?;
         ensure!(world.cluster.host()?.terminate().await?.success());
