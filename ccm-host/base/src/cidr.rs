@@ -1,12 +1,9 @@
-//! Networks, parsed as Kubernetes does.
+//! Addresses and networks, parsed as Kubernetes does.
 //!
-//! In: the text of a flag, an annotation or a Node. Out: a network, or `None` if it is invalid. Callers decide which
-//! networks are allowed.
+//! In: the text of a flag, an annotation, a Node or a provider. Out: an address or a network, or `None` if it is invalid.
+//! Callers decide which of them are allowed.
 
-use std::{
-    borrow::Cow,
-    net::{IpAddr, Ipv4Addr},
-};
+use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 
@@ -19,9 +16,13 @@ pub fn parse(text: &str) -> Option<IpNet> {
     if !length.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let address: IpAddr = without_leading_zeros(address).parse().ok()?;
-    let network = IpNet::new(address, length.parse().ok()?).ok()?;
+    let network = IpNet::new(spelled(address)?, length.parse().ok()?).ok()?;
     Some(as_ipv4(network).unwrap_or(network))
+}
+
+/// Parses an address: leading zeros in a dotted quad are decimal, and an IPv4-mapped IPv6 address is IPv4.
+pub fn address(text: &str) -> Option<IpAddr> {
+    spelled(text).map(|address| address.to_canonical())
 }
 
 /// Whether both are IPv4 or both IPv6.
@@ -46,19 +47,26 @@ fn as_ipv4(network: IpNet) -> Option<IpNet> {
     Some(Ipv4Net::new(address, network.prefix_len().checked_sub(96)?).ok()?.into())
 }
 
+/// An address of the family that it is written in.
+fn spelled(text: &str) -> Option<IpAddr> {
+    let Some(colon) = text.rfind(':') else { return quad(text).map(IpAddr::V4) };
+    let (groups, tail) = text.split_at_checked(colon + 1)?;
+    if tail.contains('.') { format!("{groups}{}", quad(tail)?).parse() } else { text.parse() }.ok()
+}
+
 /// `010.0.1.0` was always read as `10.0.1.0`, not as an octal number.
-fn without_leading_zeros(address: &str) -> Cow<'_, str> {
-    if address.contains(':') {
-        return address.into();
+fn quad(text: &str) -> Option<Ipv4Addr> {
+    let mut octets = [0; 4];
+    let mut parts = text.split('.');
+    for octet in &mut octets {
+        let part = parts.next()?;
+        // The integer parser would accept a sign.
+        if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        *octet = part.parse().ok()?;
     }
-    let octets: Vec<&str> = address
-        .split('.')
-        .map(|octet| match octet.trim_start_matches('0') {
-            "" if !octet.is_empty() => "0",
-            trimmed => trimmed,
-        })
-        .collect();
-    octets.join(".").into()
+    parts.next().is_none().then_some(Ipv4Addr::from(octets))
 }
 
 #[cfg(test)]
@@ -83,6 +91,24 @@ mod tests {
         ];
         for (text, want) in rows {
             assert_eq!(parse(text).map(|network| network.to_string()).as_deref(), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_read_leniently() {
+        let rows = [
+            ("010.001.000.7", Some("10.1.0.7")),
+            ("::ffff:010.0.1.7", Some("10.0.1.7")),
+            ("fd00::7", Some("fd00::7")),
+            ("10.0.0.256", None),
+            ("+10.0.0.1", None),
+            ("10.0.0", None),
+            ("10.0.0.1.1", None),
+            ("fd00::7%eth0", None),
+            ("", None),
+        ];
+        for (text, want) in rows {
+            assert_eq!(address(text).map(|address| address.to_string()).as_deref(), want, "{text:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 //! Time within this process (ages, deadlines, pauses) is measured with `tokio::time`, which tests pause. A simulation
 //! pauses that clock, too, and makes this one follow it, so that both agree.
 
-use std::cell::Cell;
+use std::{cell::Cell, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
@@ -16,6 +16,11 @@ pub fn now() -> Timestamp {
     let Some((since, start)) = FOLLOWED.get() else { return Timestamp::now() };
     let passed = SignedDuration::try_from(since.elapsed()).unwrap_or(SignedDuration::MAX);
     start.checked_add(passed).unwrap_or(Timestamp::MAX)
+}
+
+/// The time from `earlier` to `later`; none if a clock that is ahead wrote the earlier date.
+pub fn between(earlier: Timestamp, later: Timestamp) -> Duration {
+    later.duration_since(earlier).try_into().unwrap_or_default()
 }
 
 /// The date of a moment on this process's own clock, for people.
@@ -33,6 +38,12 @@ pub fn follow_tokio(start: Timestamp) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_date_in_the_future_is_no_time_ago() {
+        let (early, late) = (Timestamp::UNIX_EPOCH, Timestamp::from_second(90).unwrap());
+        assert_eq!((between(early, late), between(late, early)), (Duration::from_secs(90), Duration::ZERO));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_wall_clock_follows_a_paused_one() {

@@ -4,6 +4,8 @@
 //! shows that; otherwise the call is held back, and the controller tries again. Nothing here mutates, and
 //! [`super::connection::Link::call`] would refuse it.
 
+use std::sync::Arc;
+
 use tokio::{sync::Mutex, time::Instant};
 use tonic::Code;
 
@@ -30,7 +32,7 @@ const SSH_KEYS: &str = "ssh-keys-controller";
 pub(super) struct Shadowed {
     shadow: Shadow,
     /// The last list of routes, which many calls at once share.
-    routes: Mutex<Option<(Instant, Listed<Route>)>>,
+    routes: Mutex<Option<(Instant, Arc<Listed<Route>>)>>,
 }
 
 impl Shadowed {
@@ -120,15 +122,15 @@ impl Shadowed {
     }
 
     /// The cloud's routes, no older than half the pause until a controller tries again.
-    async fn listed(&self, link: &Link) -> Result<Listed<Route>, CloudError> {
+    async fn listed(&self, link: &Link) -> Result<Arc<Listed<Route>>, CloudError> {
         let mut last = self.routes.lock().await;
         if let Some((at, list)) = &*last
             && at.elapsed() < self.shadow.again() / 2
         {
-            return Ok(list.clone());
+            return Ok(Arc::clone(list));
         }
-        let list = routes::list(link, &[]).await?;
-        *last = Some((Instant::now(), list.clone()));
+        let list = Arc::new(routes::list(link, &[]).await?);
+        *last = Some((Instant::now(), Arc::clone(&list)));
         Ok(list)
     }
 

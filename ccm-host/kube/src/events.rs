@@ -2,8 +2,8 @@
 //!
 //! In: calls of [`Recorder::record`], which never wait. Out: core/v1 Events, written one at a time by
 //! [`EventWriter::run`] while no important write is in flight or about to come. Repeats become a count, floods of similar ones are
-//! combined, and one object cannot fill the log: the same rules as client-go's. When the queue is full the newest event
-//! is dropped and counted.
+//! combined, and one object cannot fill the log: the same rules as client-go's. When the queue is full, or a namespace has
+//! its share of it, the newest event is dropped and counted.
 
 mod correlate;
 #[cfg(test)]
@@ -32,6 +32,9 @@ pub use write::EventWriter;
 
 /// Maximum events waiting.
 const CAPACITY: usize = 1000;
+
+/// Maximum events waiting about the objects of one namespace: who may edit those leaves room for all others.
+const SHARE: usize = CAPACITY / 4;
 
 /// The object that an event is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -157,7 +160,7 @@ impl Events {
         }))
     }
 
-    /// A recorder for one component, with upstream's name: `cloud-node`, `service`, …
+    /// A recorder for one component: a controller, by its name.
     pub fn recorder(&self, component: &'static str) -> Recorder {
         Recorder { component, shared: Arc::clone(&self.0) }
     }
@@ -210,7 +213,7 @@ impl Recorder {
 impl EventQueue {
     fn push(&self, raised: Raised) {
         let mut queue = self.queue.lock();
-        if queue.len() >= CAPACITY {
+        if queue.len() >= CAPACITY || (queue.len() >= SHARE && has_its_share(&queue, &raised)) {
             self.metrics.discard("overflow");
             return;
         }
@@ -227,6 +230,12 @@ impl EventQueue {
         self.metrics.queued.dec();
         Some((raised, Unsettled(self)))
     }
+}
+
+/// Whether its namespace, if it is in one, has as many waiting as it may.
+fn has_its_share(queue: &VecDeque<Raised>, raised: &Raised) -> bool {
+    let of_same = |one: &&Raised| one.regarding.namespace == raised.regarding.namespace;
+    raised.regarding.namespace.is_some() && queue.iter().filter(of_same).count() >= SHARE
 }
 
 /// A taken event that is neither written nor discarded yet.

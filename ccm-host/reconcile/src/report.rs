@@ -21,7 +21,11 @@ use prometheus_client::{
 };
 
 use super::Retry;
-use ccm_base::{clock, metric::Declare as _};
+use ccm_base::{
+    clock,
+    metric::Declare as _,
+    text::{MESSAGE, cut},
+};
 use ccm_cloud::CloudError;
 use ccm_kube::{
     events::{EventType, Recorder, Regarding},
@@ -39,7 +43,7 @@ pub struct Report {
     pub standing: Standing,
     /// `CamelCase`, for the metric and `/state`; a controller has a few dozen at most.
     pub reason: &'static str,
-    /// A sentence for people; an error of a provider follows it.
+    /// A sentence for people, which may quote what strangers wrote and is cut; an error of a provider follows it.
     pub message: String,
     /// When to look again. Not part of what is reported: another retry alone is not reported again.
     pub retry: Retry,
@@ -59,7 +63,7 @@ impl Report {
         Self {
             standing: Standing::Waiting,
             reason,
-            message: message.into(),
+            message: cut(&message.into(), MESSAGE).into_owned(),
             retry,
             event: None,
             error: None,
@@ -71,7 +75,7 @@ impl Report {
     /// `message` is what could not be done.
     pub fn failed(reason: &'static str, message: impl Into<String>, error: &CloudError) -> Self {
         Self {
-            error: Some(Box::new((error.label(), error.to_string()))),
+            error: Some(Box::new((error.label(), cut(&error.to_string(), MESSAGE).into_owned()))),
             may_pass: error.is_of_replacement(),
             ..Self::blocked(reason, message, Retry::without_sweep(error))
         }
@@ -381,6 +385,16 @@ mod tests {
 
     fn report(reason: &'static str, message: &str) -> Report {
         Report::blocked(reason, message, Retry::Wait).warning("Bad")
+    }
+
+    /// M6: a tenant's annotation, root's words on a worker and a provider's errors are quoted in it.
+    #[test]
+    fn what_it_quotes_is_cut() {
+        let long = "ä".repeat(250 << 10);
+        let told = CloudError { message: long.clone(), ..error(method::ENSURE_ROUTE, None) };
+        let report = Report::failed("A", long, &told);
+        let said = report.error.as_ref().map_or(0, |said| said.1.len());
+        assert!(report.message.len() <= MESSAGE && (1..=MESSAGE).contains(&said), "{report:?}");
     }
 
     #[tokio::test]

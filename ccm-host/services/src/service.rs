@@ -11,6 +11,7 @@ use std::{collections::HashMap, sync::Arc};
 use parking_lot::Mutex;
 
 use super::{Controller, RunKey};
+use ccm_base::text::{NAME, cut};
 use ccm_cloud::ServiceOwner;
 use ccm_kube::{
     cache::Change,
@@ -123,7 +124,8 @@ pub(super) fn ip_mode(service: &Service) -> Result<Option<&str>, String> {
     match service.annotations.get(IP_MODE) {
         mode @ (None | Some("VIP" | "Proxy")) => Ok(mode),
         Some(other) => Err(format!(
-            "annotation {IP_MODE}: {other:?} is neither VIP nor Proxy: set one of them, or remove it"
+            "annotation {IP_MODE}: {:?} is neither VIP nor Proxy: set one of them, or remove it",
+            cut(other, NAME)
         )),
     }
 }

@@ -19,6 +19,7 @@ use tokio::{
 };
 
 use crate::method::{Class, Kind, Method};
+use ccm_base::bucket::Bucket;
 
 /// The longest wait for a paused class; if more time is left, the call is refused with a retry delay.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -144,7 +145,7 @@ struct State {
     effective: u32,
     relief_until: Option<Instant>,
     shares: Shares,
-    bucket: Option<CallTokens>,
+    bucket: Option<Bucket>,
     /// By kind.
     paused_until: [Option<Instant>; Kind::ALL.len()],
 }
@@ -219,9 +220,9 @@ impl Gate {
         }
         state.shares.may_be(kinds);
         // A reconnect does not refill the bucket.
-        let same = state.bucket.as_ref().map(|bucket| bucket.rate) == rate.filter(is_valid);
-        if !same {
-            state.bucket = rate.filter(is_valid).map(|rate| CallTokens::full(rate, now));
+        let rate = rate.and_then(believed);
+        if state.bucket.as_ref().map(Bucket::rate) != rate {
+            state.bucket = rate.map(|(per_second, burst)| Bucket::full(per_second, burst, now));
         }
         drop(state);
         self.changed.notify_waiters();
@@ -286,41 +287,10 @@ impl State {
     }
 }
 
-/// A token bucket.
-#[derive(Debug)]
-struct CallTokens {
-    rate: pb::RateLimit,
-    tokens: f64,
-    at: Instant,
-}
-
-/// Whether the rate is finite and positive.
-fn is_valid(rate: &pb::RateLimit) -> bool {
-    rate.per_second.is_finite() && rate.per_second > 0.0
-}
-
-impl CallTokens {
-    fn full(rate: pb::RateLimit, now: Instant) -> Self {
-        Self { rate, tokens: size(&rate), at: now }
-    }
-
-    /// Takes a token, or returns the wait until there is one.
-    fn take(&mut self, now: Instant) -> Option<Duration> {
-        let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        self.tokens = (self.tokens + passed * self.rate.per_second).min(size(&self.rate));
-        self.at = now;
-        // Time counts in whole nanoseconds, so a token may lack the last bit.
-        if self.tokens >= 1.0 - 1e-6 {
-            self.tokens -= 1.0;
-            return None;
-        }
-        let wait = (1.0 - self.tokens) / self.rate.per_second;
-        Some(Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX).max(Duration::from_millis(1)))
-    }
-}
-
-fn size(rate: &pb::RateLimit) -> f64 {
-    f64::from(rate.burst.max(1))
+/// Tokens per second and the burst; `None` if the rate is not finite and positive.
+fn believed(rate: pb::RateLimit) -> Option<(f64, f64)> {
+    let is_rate = rate.per_second.is_finite() && rate.per_second > 0.0;
+    is_rate.then(|| (rate.per_second, f64::from(rate.burst.max(1))))
 }
 
 /// The calls of one class, by kind.

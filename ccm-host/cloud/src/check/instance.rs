@@ -12,7 +12,7 @@ use crate::{
     AddressType, CloudError, Freshness, Instance, InstanceAddress, InstanceAnswer, InstanceState,
     Maintenance, method,
 };
-use ccm_base::clock;
+use ccm_base::{cidr, clock};
 
 const METHOD: &str = method::BATCH_GET_INSTANCES.name;
 const LONGEST_ID: usize = 1 << 10;
@@ -175,11 +175,11 @@ pub(super) fn addresses(given: Vec<pb::NodeAddress>, findings: &mut Findings) ->
 pub(super) fn pod_cidrs(given: Vec<String>, findings: &mut Findings) -> Vec<IpNet> {
     let mut kept: Vec<IpNet> = Vec::new();
     for text in given {
-        let Ok(net) = text.parse::<IpNet>() else {
+        let Some(net) = cidr::parse(&text) else {
             findings.reject(rule::POD_CIDR_VALID, format!("pod CIDR {text:?} is not a CIDR"));
             continue;
         };
-        if kept.iter().any(|other| other.addr().is_ipv4() == net.addr().is_ipv4()) {
+        if kept.iter().any(|other| cidr::same_family(other, &net)) {
             findings.reject(rule::POD_CIDR_VALID, format!("pod CIDR {text} is the second of its family"));
             continue;
         }
@@ -374,9 +374,10 @@ mod tests {
     #[test]
     fn pod_cidrs_are_canonical_and_one_a_family() {
         let mut findings = Findings::default();
-        let given = ["10.1.2.3/24", "10.9.0.0/24", "fd00::1/64", "x"].map(str::to_owned).to_vec();
+        let given = ["10.1.2.3/24", "10.9.0.0/24", "::ffff:10.9.1.0/120", "fd00::1/64", "x"];
+        let given = given.map(str::to_owned).to_vec();
         let kept: Vec<_> = pod_cidrs(given, &mut findings).iter().map(ToString::to_string).collect();
         assert_eq!(kept, ["10.1.2.0/24", "fd00::/64"]);
-        assert_eq!(findings.rules, [rule::POD_CIDR_VALID; 2]);
+        assert_eq!(findings.rules, [rule::POD_CIDR_VALID; 3], "what Kubernetes reads as IPv4 is IPv4");
     }
 }

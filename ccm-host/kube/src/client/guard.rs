@@ -29,6 +29,7 @@ use tokio::{
 use tower::{BoxError, Service, ServiceExt};
 
 use crate::metrics::{self, ClientMetrics};
+use ccm_base::bucket::Bucket;
 
 /// First wait when the server does not say how long.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
@@ -260,48 +261,25 @@ where
     Ok((size, Response::from_parts(head, body)))
 }
 
-/// A token bucket for requests, like client-go's flow control: a burst, then a steady rate per second. Cheap to clone;
-/// all clones draw from the same one.
+/// A limit for requests, like client-go's flow control. Cheap to clone; all clones draw from the same bucket.
 #[derive(Debug, Clone)]
-pub(super) struct RequestLimiter {
-    per_second: f64,
-    burst: f64,
-    bucket: Arc<Mutex<RequestTokens>>,
-}
-
-#[derive(Debug)]
-struct RequestTokens {
-    /// Negative: the number of waiting callers.
-    tokens: f64,
-    at: Instant,
-}
+pub(super) struct RequestLimiter(Arc<Mutex<Bucket>>);
 
 impl RequestLimiter {
     /// `None` without a limit.
     pub(super) fn new(qps: f32, burst: u32) -> Option<Self> {
-        (qps > 0.0).then(|| {
-            let burst = f64::from(burst.max(1));
-            let bucket = RequestTokens { tokens: burst, at: Instant::now() };
-            Self { per_second: f64::from(qps), burst, bucket: Arc::new(Mutex::new(bucket)) }
-        })
+        let full = || Bucket::full(f64::from(qps), f64::from(burst.max(1)), Instant::now());
+        (qps > 0.0).then(|| Self(Arc::new(Mutex::new(full()))))
     }
 
     /// Waits for a token; callers are served in order.
     pub(super) async fn acquire(&self) {
-        let wait = self.take(Instant::now());
+        let wait = self.0.lock().reserve(Instant::now());
         if !wait.is_zero() {
             let turn = Turn(self);
             sleep(wait).await;
             std::mem::forget(turn);
         }
-    }
-
-    fn take(&self, now: Instant) -> Duration {
-        let mut bucket = self.bucket.lock();
-        let refill = now.saturating_duration_since(bucket.at).as_secs_f64() * self.per_second;
-        bucket.tokens = (bucket.tokens + refill).min(self.burst) - 1.0;
-        bucket.at = now;
-        Duration::try_from_secs_f64(-bucket.tokens / self.per_second).unwrap_or_default()
     }
 }
 
@@ -310,7 +288,7 @@ struct Turn<'a>(&'a RequestLimiter);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.bucket.lock().tokens += 1.0;
+        self.0.0.lock().give_back();
     }
 }
 
@@ -391,15 +369,6 @@ mod tests {
         let begun = Instant::now();
         limiter.acquire().await;
         assert!(begun.elapsed() <= Duration::from_secs(1), "{:?}", begun.elapsed());
-    }
-
-    #[test]
-    fn a_burst_passes_and_the_rest_waits_its_turn() {
-        let limiter = RequestLimiter::new(10.0, 2).unwrap();
-        let now = Instant::now();
-        let waits: Vec<_> = (0..4).map(|_| limiter.take(now).as_millis()).collect();
-        assert_eq!(waits, [0, 0, 100, 200]);
-        assert_eq!(limiter.take(now + Duration::from_secs(60)).as_millis(), 0, "the bucket refills");
     }
 
     #[test]

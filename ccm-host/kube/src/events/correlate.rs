@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{EventType, Raised, Regarding};
+use ccm_base::bucket::Bucket;
 
 /// Maximum entries of each kind of memory.
 const REMEMBERED: usize = 4096;
@@ -24,7 +25,7 @@ const COMBINED: &str = "(combined from similar events): ";
 pub(super) struct Correlator {
     similar: LruMap<Topic, Similar>,
     seen: LruMap<(Topic, String), SeenEvent>,
-    budgets: LruMap<(&'static str, Regarding), Budget>,
+    budgets: LruMap<(&'static str, Regarding), Bucket>,
     last_nanos: i128,
 }
 
@@ -50,20 +51,6 @@ struct SeenEvent {
     count: u32,
 }
 
-#[derive(Debug)]
-struct Budget {
-    tokens: f64,
-    at: Instant,
-}
-
-/// The decision about one event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum EventVerdict {
-    /// Too many events about this object.
-    Spam,
-    Write(Occurrence),
-}
-
 /// An event with its place in the sequence of its repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Occurrence {
@@ -76,7 +63,8 @@ pub(super) struct Occurrence {
 }
 
 impl Correlator {
-    pub(super) fn correlate(&mut self, raised: &Raised, now: Instant) -> EventVerdict {
+    /// How to write it; `None` if there are too many events about the object.
+    pub(super) fn correlate(&mut self, raised: &Raised, now: Instant) -> Option<Occurrence> {
         let topic = Topic {
             component: raised.component,
             regarding: raised.regarding.clone(),
@@ -88,10 +76,7 @@ impl Correlator {
         let seen = self.seen.entry(key, || SeenEvent { name, first: raised.at, count: 0 });
         seen.count = seen.count.saturating_add(1);
         let SeenEvent { name, first, count } = seen.clone();
-        if self.exhausted(raised, now) {
-            return EventVerdict::Spam;
-        }
-        EventVerdict::Write(Occurrence { name, message, first, count })
+        (!self.exhausted(raised, now)).then_some(Occurrence { name, message, first, count })
     }
 
     /// Counts different messages about one topic; beyond the limit they share one event.
@@ -110,15 +95,8 @@ impl Correlator {
 
     fn exhausted(&mut self, raised: &Raised, now: Instant) -> bool {
         let key = (raised.component, raised.regarding.clone());
-        let budget = self.budgets.entry(key, || Budget { tokens: SPAM_BURST, at: now });
-        let refill = now.saturating_duration_since(budget.at).as_secs_f64() / SPAM_REFILL.as_secs_f64();
-        budget.tokens = (budget.tokens + refill).min(SPAM_BURST);
-        budget.at = now;
-        let exhausted = budget.tokens < 1.0;
-        if !exhausted {
-            budget.tokens -= 1.0;
-        }
-        exhausted
+        let full = || Bucket::full(1.0 / SPAM_REFILL.as_secs_f64(), SPAM_BURST, now);
+        self.budgets.entry(key, full).take(now).is_some()
     }
 
     /// The object's name and the time, made unique within this process.

@@ -4,10 +4,7 @@ use ::apiserver::{ApiServer, Asked, Fault, Verb};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    correlate::{Correlator, EventVerdict},
-    *,
-};
+use super::{correlate::Correlator, *};
 use crate::fixtures::{node, refusal, service};
 
 fn raised(name: &str, reason: &'static str, message: &str) -> Raised {
@@ -24,10 +21,7 @@ fn raised(name: &str, reason: &'static str, message: &str) -> Raised {
 
 /// Count and message of the written event, `None` for spam.
 fn verdict(correlator: &mut Correlator, raised: &Raised, now: Instant) -> Option<(u32, String)> {
-    match correlator.correlate(raised, now) {
-        EventVerdict::Spam => None,
-        EventVerdict::Write(occurrence) => Some((occurrence.count, occurrence.message)),
-    }
+    correlator.correlate(raised, now).map(|occurrence| (occurrence.count, occurrence.message))
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,16 +29,14 @@ async fn repeats_become_a_count_under_one_name() {
     let (mut correlator, now) = (Correlator::default(), Instant::now());
     let mut names = Vec::new();
     for count in 1..=3 {
-        let EventVerdict::Write(occurrence) = correlator.correlate(&raised("a", "Synced", "m"), now) else {
+        let Some(occurrence) = correlator.correlate(&raised("a", "Synced", "m"), now) else {
             panic!("spam after {count}")
         };
         assert_eq!(occurrence.count, count);
         names.push(occurrence.name);
     }
     assert!(names.iter().all(|name| *name == names[0]) && names[0].starts_with("a."), "{names:?}");
-    let EventVerdict::Write(other) = correlator.correlate(&raised("a", "Synced", "n"), now) else {
-        panic!("spam")
-    };
+    let Some(other) = correlator.correlate(&raised("a", "Synced", "n"), now) else { panic!("spam") };
     assert_ne!(other.name, names[0], "events of one moment have names of their own");
 }
 
@@ -230,6 +222,39 @@ async fn endless_writes_do_not_starve_events() {
     }
     settled(&scene.events).await;
     assert_eq!(start.elapsed(), Duration::from_millis(10_400), "after 10 s, then one every 200 ms");
+}
+
+/// A Service that two tools fight over: what is too much of it costs the node's event no time.
+#[tokio::test(start_paused = true)]
+async fn spam_does_not_hold_up_the_events_of_others() {
+    let scene = scene();
+    let _held = scene.pressure.hold();
+    let start = Instant::now();
+    for number in 0..200 {
+        let about = Regarding::core("Service", Some("shop"), "web", "u");
+        scene.recorder.record(about, EventType::Warning, "R", format!("m{number}"));
+    }
+    scene.recorder.record(&node("a"), EventType::Warning, "NodeDeletionBlocked", "m");
+    settled(&scene.events).await;
+    let of_node = |request: &Asked| request.json()["involvedObject"]["kind"] == "Node";
+    assert!(scene.server.take_requests().iter().any(of_node));
+    assert_eq!(start.elapsed(), Duration::from_millis(10_000 + 25 * 200), "of the Service, 25 are written");
+}
+
+/// One namespace may hold many objects, each with a budget of its own.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_does_not_fill_the_queue() {
+    let events = Events::detached(crate::KubeMetrics::default().events);
+    let recorder = events.recorder("test");
+    for number in 0..2 * CAPACITY {
+        let name = number.to_string();
+        let about = Regarding::core("Service", Some("shop"), &name, &name);
+        recorder.record(about, EventType::Warning, "R", "m");
+    }
+    recorder.record(&node("a"), EventType::Warning, "NodeDeletionBlocked", "m");
+    let other = Regarding::core("Service", Some("other"), "web", "u");
+    recorder.record(other, EventType::Warning, "R", "m");
+    assert_eq!(events.take().len(), SHARE + 2);
 }
 
 #[tokio::test(start_paused = true)]

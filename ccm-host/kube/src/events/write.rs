@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     EventQueue, Raised,
-    correlate::{Correlator, EventVerdict, Occurrence},
+    correlate::{Correlator, Occurrence},
 };
 use crate::{client::is_absent, patch::WritePressure};
 use ccm_base::text::with_sources;
@@ -84,8 +84,13 @@ impl EventWriter {
                 raised.await;
                 continue;
             };
+            // Before it waits for its turn: what is too much costs the others no time.
+            let Some(occurrence) = self.correlator.correlate(&next, Instant::now()) else {
+                shared.metrics.discard("spam");
+                continue;
+            };
             self.turn(&next).await;
-            self.write(&next).await;
+            self.write(&next, &occurrence).await;
         }
     }
 
@@ -101,22 +106,19 @@ impl EventWriter {
         }
     }
 
-    async fn write(&mut self, raised: &Raised) {
-        match self.correlator.correlate(raised, Instant::now()) {
-            EventVerdict::Spam => self.shared.metrics.discard("spam"),
-            EventVerdict::Write(occurrence) => match self.send_patiently(raised, &occurrence).await {
-                Ok(()) => {
-                    self.shared.metrics.written.inc();
-                }
-                Err(error) => {
-                    self.shared.metrics.discard("failed");
-                    let regarding = &raised.regarding;
-                    tracing::debug!(
-                        kind = regarding.kind, name = regarding.name, reason = %raised.reason,
-                        error = %with_sources(&error), "event not written"
-                    );
-                }
-            },
+    async fn write(&self, raised: &Raised, occurrence: &Occurrence) {
+        match self.send_patiently(raised, occurrence).await {
+            Ok(()) => {
+                self.shared.metrics.written.inc();
+            }
+            Err(error) => {
+                self.shared.metrics.discard("failed");
+                let regarding = &raised.regarding;
+                tracing::debug!(
+                    kind = regarding.kind, name = regarding.name, reason = %raised.reason,
+                    error = %with_sources(&error), "event not written"
+                );
+            }
         }
     }
 

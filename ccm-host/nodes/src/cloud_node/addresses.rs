@@ -4,8 +4,10 @@
 //! The patch compares the two, entry by entry and in order. The node IPs that a kubelet was told to use (`--node-ip`)
 //! restrict the cloud's list, and order it.
 
+use std::net::IpAddr;
+
+use ccm_base::cidr;
 use ccm_kube::node::{Node, NodeAddress};
-use std::net::{IpAddr, Ipv4Addr};
 
 /// The annotation in which the kubelet records the IPs it was given.
 pub(super) const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
@@ -69,7 +71,7 @@ pub(super) enum ProvidedIpError {
 impl ProvidedIps {
     /// Parses the annotation. Strict: no blanks, no host names, no prefixes.
     fn parse(text: &str) -> Result<Self, ProvidedIpError> {
-        let ips: Option<Vec<_>> = text.split(',').map(ip).collect();
+        let ips: Option<Vec<_>> = text.split(',').map(cidr::address).collect();
         match ips.as_deref() {
             Some([_]) => {}
             Some([first, second])
@@ -84,7 +86,7 @@ impl ProvidedIps {
     /// The provided IPs first, in the cloud's spelling and under each type it has them; then, in the cloud's order, every
     /// address of a type that none of them has. The cloud's other addresses of those types are left out.
     fn select(&self, cloud: &[NodeAddress]) -> Result<Vec<NodeAddress>, ProvidedIpError> {
-        let parsed: Vec<_> = cloud.iter().map(|address| ip(&address.address)).collect();
+        let parsed: Vec<_> = cloud.iter().map(|address| cidr::address(&address.address)).collect();
         let mut selected: Vec<NodeAddress> = Vec::with_capacity(cloud.len());
         for wanted in &self.0 {
             let before = selected.len();
@@ -102,31 +104,6 @@ impl ProvidedIps {
         }
         Ok(selected)
     }
-}
-
-/// Parses an IP as Kubernetes does: leading zeros in a dotted quad are decimal, an IPv4-mapped IPv6 address is IPv4.
-fn ip(text: &str) -> Option<IpAddr> {
-    let Some(quad_at) = text.rfind(':').map(|colon| colon + 1).filter(|_| text.contains('.')) else {
-        let parsed = if text.contains(':') { text.parse().ok() } else { quad(text).map(IpAddr::V4) };
-        return parsed.map(|ip: IpAddr| ip.to_canonical());
-    };
-    let (groups, tail) = text.split_at_checked(quad_at)?;
-    let whole: IpAddr = format!("{groups}{}", quad(tail)?).parse().ok()?;
-    Some(whole.to_canonical())
-}
-
-fn quad(text: &str) -> Option<Ipv4Addr> {
-    let mut octets = [0; 4];
-    let mut parts = text.split('.');
-    for octet in &mut octets {
-        let part = parts.next()?;
-        // The integer parser would accept a sign.
-        if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
-            return None;
-        }
-        *octet = part.parse().ok()?;
-    }
-    parts.next().is_none().then_some(Ipv4Addr::from(octets))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Has a provider spread a key.
 //!
 //! In: a subject of the queue. Out: one call, and when to make the next: the provider is asked again now and then, as
-//! upstream's caller did, since a call that succeeded promises nothing for instances that are created later.
+//! upstream's caller did, since a call that succeeded promises nothing for instances that are created later. One that
+//! spreads no keys is not asked, and nothing is wrong with it.
 
 use std::time::Duration;
 
@@ -25,7 +26,11 @@ impl Controller {
         let KeyTarget { provider: name, user, fingerprint } = subject;
         let what = format!("key {fingerprint} of user {user:?} is not on all instances of provider {name:?}");
         let why = |why: &str| format!("{what}: {why}");
-        let serves = provider.info().is_some_and(|info| info.ssh_keys);
+        if provider.info().is_some_and(|info| !info.ssh_keys) {
+            reports.clear(subject);
+            return Outcome::Slow(POLL);
+        }
+        let serves = provider.info().is_some();
         let report = if !serves || *provider.status(Family::Instances).borrow() != ProviderStatus::Serving {
             Report::waiting(
                 "ProviderNotServing",

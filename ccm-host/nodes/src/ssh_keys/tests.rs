@@ -108,6 +108,11 @@ async fn a_provider_that_spreads_no_keys_is_not_asked() {
     let scene = Scene::start(FIRST, |fake| fake.change_info(|info| info.ssh_keys = false)).await;
     sleep(Duration::from_secs(600)).await;
     assert_eq!(scene.spread(), [""; 0]);
+    let reports = scene.parts.views.all(|one| one.reports());
+    assert!(reports.is_empty(), "nothing is wrong with it: {reports:?}");
+    scene.fake.change_info(|info| info.ssh_keys = true);
+    sleep(observe::POLL).await;
+    assert_eq!(scene.spread(), [format!("core {FIRST}")], "it does from now on");
     scene.stop().await;
 }
 
