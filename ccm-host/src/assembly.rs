@@ -146,7 +146,7 @@ async fn start_with(
     let introduced = providers::introduced(parts.providers.clone(), PATIENCE);
     let mut introduced = AbortOnDropHandle::new(tokio::spawn(introduced));
     let is_late = timeout(MOMENT, &mut introduced).await.is_err();
-    let listed = caches.start(process, &client, &parts.providers);
+    let listed = caches.start(process, &client);
     if leadership.stands_by() {
         process.standing_by();
         leadership.elected().await;

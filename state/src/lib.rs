@@ -360,8 +360,9 @@ pub struct RouteTable {
 }
 
 /// How much of the cloud's routes the last list had.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RouteListing {
+    #[default]
     NotYet,
     InPart,
     Whole,

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
-use ccm_kube::{election::Leadership, shadow::Shadow};
+use ccm_kube::{Backoff, election::Leadership, shadow::Shadow};
 use tokio::io::DuplexStream;
 
 use super::{ClusterRef, Endpoint, ProviderSettings};
@@ -30,9 +30,8 @@ pub struct Paces {
     pub status: Duration,
     /// Between two status checks of an unhealthy one.
     pub status_bad: Duration,
-    /// The first pause before reconnecting; it doubles.
-    pub reconnect: Duration,
-    pub reconnect_longest: Duration,
+    /// Before connecting again.
+    pub reconnect: Backoff,
 }
 
 impl Default for Paces {
@@ -40,8 +39,7 @@ impl Default for Paces {
         Self {
             status: Duration::from_secs(60),
             status_bad: Duration::from_secs(10),
-            reconnect: Duration::from_millis(100),
-            reconnect_longest: Duration::from_secs(10),
+            reconnect: Backoff { base: Duration::from_millis(100), max: Duration::from_secs(10) },
         }
     }
 }

@@ -52,6 +52,14 @@ pub fn differ_in_backends_only(a: &str, b: &str) -> bool {
     }
 }
 
+/// Whether both cover the same backends. False for a text that this module did not make.
+pub fn cover_the_same_backends(a: &str, b: &str) -> bool {
+    match (a.rsplit_once(SEPARATOR), b.rsplit_once(SEPARATOR)) {
+        (Some((_, a)), Some((_, b))) => a == b,
+        _ => false,
+    }
+}
+
 /// The digest `applied` with its backends replaced by those of `wanted`. `None` if the backends are already the same,
 /// or if this module did not make `applied`.
 pub fn with_backends_of(applied: &str, wanted: &str) -> Option<String> {

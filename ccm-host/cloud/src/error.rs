@@ -1,4 +1,4 @@
-//! Errors of calls. [`ccm_reconcile`] decides when to retry.
+//! Errors of calls. `ccm_reconcile` decides when to retry.
 //!
 //! In: a gRPC status, an item's error, or what this side found. Out: one type that controllers can trust and match on.
 //!

@@ -46,7 +46,8 @@ mod wanted;
 pub use check::label::is_reserved as is_reserved_label;
 pub use config::{Dialer, Paces, ProviderConfig};
 pub use digest::{
-    covers_backends, differ_in_backends_only, is_for_another_class, joined, service_part, with_backends_of,
+    cover_the_same_backends, covers_backends, differ_in_backends_only, is_for_another_class, joined,
+    service_part, with_backends_of,
 };
 pub use error::{CloudError, ErrorReason};
 pub use inventory::Question;
@@ -61,7 +62,6 @@ pub use provider::{
 };
 pub use providers::{
     ContestedClass, ContestedPrefix, Division, NodeOwner, PROVIDER_ANNOTATION, Providers, ServiceOwner,
-    Wishes,
 };
 pub use remote::RemoteProvider;
 pub use settings::{Endpoint, ProviderSettings, TlsDir};

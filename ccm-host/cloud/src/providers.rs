@@ -334,6 +334,18 @@ impl Providers {
         }
         contested
     }
+
+    /// Tells the caches which fields the providers want, as far as they have introduced themselves; a cache never goes back to
+    /// keeping less.
+    ///
+    /// A digest over less than a provider wants would tell it, for example, that an annotation was removed: whoever computes
+    /// one waits for [`Cache::kept`].
+    pub fn hand_on(&self, nodes: &Cache<Node>, services: &Cache<Service>) {
+        for (provider, info) in self.all.iter().filter_map(|one| Some((one, one.info()?))) {
+            nodes.set_keep(provider.name(), &info.keep_of_nodes);
+            services.set_keep(provider.name(), &info.keep_of_services);
+        }
+    }
 }
 
 /// The length of the longest of the provider's prefixes that the provider ID begins with; 0 without one.
@@ -341,40 +353,4 @@ fn claimed(info: &ProviderInfo, id: &str) -> usize {
     let prefixes =
         info.provider_id_prefixes.iter().filter(|one| info.instances && id.starts_with(one.as_str()));
     prefixes.map(String::len).max().unwrap_or(0)
-}
-
-/// Tells the caches which fields to keep for the providers; a cache never goes back to keeping less.
-///
-/// A digest over less than a provider wants would tell it, for example, that an annotation was removed: whoever computes
-/// one waits for [`Wishes::kept`].
-#[derive(Debug)]
-pub struct Wishes {
-    providers: Providers,
-    nodes: Cache<Node>,
-    services: Cache<Service>,
-}
-
-impl Wishes {
-    /// The wishes of these providers, for these caches. Nothing is passed on yet.
-    pub fn new(providers: Providers, nodes: Cache<Node>, services: Cache<Service>) -> Self {
-        Self { providers, nodes, services }
-    }
-
-    /// Passes all wishes of the last handshakes on to the caches.
-    pub fn hand_on(&self) {
-        for (provider, info) in self.providers.all().iter().filter_map(|one| Some((one, one.info()?))) {
-            self.nodes.set_keep(provider.name(), &info.keep_of_nodes);
-            self.services.set_keep(provider.name(), &info.keep_of_services);
-        }
-    }
-
-    /// Returns once both caches hold what this provider wants, and whether that had to be waited for.
-    pub async fn kept(&self, provider: &dyn Provider) -> bool {
-        let Some(info) = provider.info() else { return false };
-        let (nodes, services) = tokio::join!(
-            self.nodes.kept(provider.name(), &info.keep_of_nodes),
-            self.services.kept(provider.name(), &info.keep_of_services),
-        );
-        nodes || services
-    }
 }

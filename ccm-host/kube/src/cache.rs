@@ -28,6 +28,7 @@ use super::{
 };
 use ccm_base::{outage::Outage, text};
 use follow::Follower;
+pub(crate) use read::Named;
 use read::{Read, Unreadable};
 use store::Store;
 

@@ -43,6 +43,6 @@ pub use metrics::KubeMetrics;
 pub use node::{Node, NodeAddress, Taint};
 pub use patch::{NodeChange, Patch, WriteError, WritePressure, Writer};
 pub use persistent_volume::PersistentVolume;
-pub use queue::{Backoff, Outcome, WorkQueue};
+pub use queue::{Backoff, Outcome, WorkQueue, jittered};
 pub use service::{Ingress, ObjectKey, PortStatus, Service, ServicePort, ServiceSpec, TargetPort};
 pub use wire::Condition;

@@ -30,9 +30,12 @@ mod tests;
 mod writer;
 
 pub use named::{Called, NodeLease, RecordKey, Secret, StoredRecord, WebhookConfiguration};
-pub use writer::{WriteError, WritePressure, Writer, Written};
+pub use writer::{WriteError, WritePressure, Writer};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::VolumeNodeAffinity, apimachinery::pkg::apis::meta::v1::Time};
@@ -334,11 +337,11 @@ pub struct WantedCondition<'a> {
     /// `True`, `False` or `Unknown`.
     pub status: &'a str,
     pub reason: &'a str,
-    pub message: &'a str,
+    pub message: Cow<'a, str>,
 }
 
 fn changed_condition(old: Option<&Condition>, wanted: &WantedCondition<'_>, now: Timestamp) -> Option<Value> {
-    let WantedCondition { type_, status, reason, message } = *wanted;
+    let WantedCondition { type_, status, reason, ref message } = *wanted;
     let message = text::cut(message, text::MESSAGE);
     if old.is_some_and(|old| old.status == status && old.reason == reason && old.message == message) {
         return None;

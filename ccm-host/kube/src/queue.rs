@@ -37,7 +37,7 @@ use schedule::{Next, Schedule};
 pub trait Key: Clone + Eq + Hash + Ord + Display + Debug + Send + Sync + 'static {}
 impl<K: Clone + Eq + Hash + Ord + Display + Debug + Send + Sync + 'static> Key for K {}
 
-/// Per-key exponential backoff: `base`, doubled with each failure, at most `max`.
+/// Exponential backoff: `base`, doubled with each failure, at most `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     /// Delay after the first failure.
@@ -53,6 +53,11 @@ impl Backoff {
             .and_then(|factor| self.base.checked_mul(factor))
             .map_or(self.max, |d| d.min(self.max))
     }
+}
+
+/// A pause without up to half of it, so that not all who failed at once try again at once; `random` is in 0..1.
+pub fn jittered(pause: Duration, random: f64) -> Duration {
+    pause.mul_f64(1.0 - random.clamp(0.0, 1.0) / 2.0)
 }
 
 /// The queue. Cheap to clone; all clones are the same queue.

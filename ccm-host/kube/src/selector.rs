@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-const LONGEST_NAME: usize = 63;
-const LONGEST_PREFIX: usize = 253;
+use ccm_base::label;
 
 /// A selector; all requirements must hold. The default has none and matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -180,41 +179,12 @@ fn with_values<'a>(
 
 fn valid_key(part: &str, key: &str) -> Result<String, SelectorError> {
     let key = key.trim();
-    let (prefix, name) = match key.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, key),
-    };
-    if is_name(name) && prefix.is_none_or(is_domain) {
-        Ok(key.to_owned())
-    } else {
-        Err(fault(part, "has no valid label key"))
-    }
+    if label::is_key(key) { Ok(key.to_owned()) } else { Err(fault(part, "has no valid label key")) }
 }
 
 fn valid_value(part: &str, value: &str) -> Result<String, SelectorError> {
     let value = value.trim();
-    if value.is_empty() || is_name(value) {
-        Ok(value.to_owned())
-    } else {
-        Err(fault(part, "has no valid label value"))
-    }
-}
-
-/// Letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit.
-fn is_name(text: &str) -> bool {
-    text.len() <= LONGEST_NAME
-        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && text.ends_with(|last: char| last.is_ascii_alphanumeric())
-        && text.chars().all(|char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.'))
-}
-
-/// A DNS subdomain in lower case.
-fn is_domain(text: &str) -> bool {
-    text.len() <= LONGEST_PREFIX
-        && text.split('.').all(is_name)
-        && text
-            .chars()
-            .all(|char| char.is_ascii_lowercase() || char.is_ascii_digit() || matches!(char, '-' | '.'))
+    if label::is_value(value) { Ok(value.to_owned()) } else { Err(fault(part, "has no valid label value")) }
 }
 
 fn fault(part: &str, problem: &'static str) -> SelectorError {

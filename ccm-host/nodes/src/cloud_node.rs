@@ -305,7 +305,7 @@ impl CloudNodeMetrics {
     /// Records that a node lost its taint.
     fn initialised(&self, node: &Node, now: Timestamp) {
         let Some(created) = node.created else { return };
-        let delay = Duration::try_from(now.duration_since(created)).unwrap_or_default().as_secs_f64();
+        let delay = clock::between(created, now).as_secs_f64();
         // One write removes the taint and ends the initialisation; the addresses were written before.
         self.taint_removal.observe(delay);
         self.initial_sync.observe(delay);

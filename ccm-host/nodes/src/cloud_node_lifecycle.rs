@@ -2,8 +2,7 @@
 //!
 //! In: nodes that are not ready, and what their provider reports about their instances. Out: the `shutdown` taint,
 //! set and removed, what `--node-shutdown-policy` says of nodes that stay stopped, and the deletion of Nodes, past a
-//! guard. [`crate::cloud_node`] writes the metadata
-//! of nodes whose instance exists.
+//! guard. [`crate::cloud_node`] writes the metadata of nodes whose instance exists.
 //!
 //! ```text
 //! every period, when a node becomes NotReady, and when a provider's watch reports one; for each provider:
@@ -30,7 +29,7 @@ mod tests;
 mod witnesses;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -66,7 +65,6 @@ use ccm_kube::{
 use ccm_reconcile::{Kept, Parts, Registration, Run, pace::NodePaces, taint, until_cancelled};
 pub use decide::is_given_up;
 use decide::is_ready;
-use explain::LifecycleView;
 use guard::{Guard, Rules};
 use metrics::LifecycleMetrics;
 use observe::SeenNodes;
@@ -100,8 +98,8 @@ pub const REGISTRATION: Registration = Registration {
 };
 
 fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
-    let controller = Controller::new(parts, registry);
-    controller.parts.views.explains(Arc::<LifecycleView>::clone(&controller.view));
+    let controller = Arc::new(Controller::new(parts, registry));
+    controller.parts.views.explains(Arc::<Controller>::clone(&controller));
     Some(Box::new(|stop| controller.run(stop).boxed()))
 }
 
@@ -110,10 +108,14 @@ struct Controller {
     parts: Parts,
     recorder: Recorder,
     metrics: LifecycleMetrics,
-    view: Arc<LifecycleView>,
-    domains: Arc<Vec<Domain>>,
+    /// The conclusion of the last pass over each domain's nodes, by its name; absent nodes are in the order of theirs.
+    passes: Mutex<BTreeMap<String, ccm_state::Guard>>,
+    domains: Vec<Domain>,
     /// Nodes that joined while this process watched, by uid, and when; as long as they may be younger than the grace.
-    joined: Arc<Mutex<HashMap<String, Instant>>>,
+    joined: Mutex<HashMap<String, Instant>>,
+    /// The nodes that were there before are known.
+    listed: AtomicBool,
+    paces: NodePaces,
 }
 
 /// Nodes that are looked after together, in passes of their own: those of one provider, or those that several may own.
@@ -206,17 +208,20 @@ impl Controller {
         Self {
             recorder: parts.events.recorder(COMPONENT),
             metrics: LifecycleMetrics::register(registry),
-            view: Arc::new(LifecycleView::new(&parts)),
-            domains: Arc::new(domains),
-            joined: Arc::default(),
+            passes: Mutex::default(),
+            domains,
+            joined: Mutex::default(),
+            listed: AtomicBool::new(false),
+            paces: NodePaces::default(),
             parts,
         }
     }
 
-    async fn run(self, cancel: CancellationToken) {
+    async fn run(self: Arc<Self>, cancel: CancellationToken) {
         let passes = async {
             self.parts.nodes.synced().await;
-            self.follow();
+            ccm_reconcile::follow(&self, &self.parts.nodes, Self::node_changed);
+            self.listed.store(true, Ordering::Relaxed);
             join_all(self.domains.iter().map(|domain| self.look_after(domain))).await
         };
         until_cancelled(&cancel, passes).await;
@@ -336,26 +341,24 @@ impl Controller {
     }
 
     /// Wakes the domain of each node that becomes NotReady, and notes which nodes join from now on.
-    fn follow(&self) {
-        let (providers, domains) = (self.parts.providers.clone(), Arc::clone(&self.domains));
-        let (joined, listed) = (Arc::clone(&self.joined), Arc::new(AtomicBool::new(false)));
-        let (begun, paces) = (Arc::clone(&listed), NodePaces::default());
-        self.parts.nodes.subscribe(move |change| match change {
-            Change::Added(node) if begun.load(Ordering::Relaxed) => {
-                joined.lock().insert(node.uid.clone(), Instant::now());
+    fn node_changed(&self, change: &Change<Node>) {
+        match change {
+            Change::Added(node) if self.listed.load(Ordering::Relaxed) => {
+                self.joined.lock().insert(node.uid.clone(), Instant::now());
             }
             // One that flips between the two is seen by the periodic pass.
             Change::Updated { old, new }
-                if is_ready(old) && !is_ready(new) && paces.wait(&new.name, Instant::now()).is_zero() =>
+                if is_ready(old)
+                    && !is_ready(new)
+                    && self.paces.wait(&new.name, Instant::now()).is_zero() =>
             {
-                let owners = providers.for_node(new).possible();
-                let its = domains.iter().filter(|one| domain(&owners) == Some(one.name.as_str()));
+                let owners = self.parts.providers.for_node(new).possible();
+                let its = self.domains.iter().filter(|one| domain(&owners) == Some(one.name.as_str()));
                 its.for_each(|domain| domain.wake.notify_one());
             }
-            Change::Deleted(node) => paces.forget(&node.name),
+            Change::Deleted(node) => self.paces.forget(&node.name),
             Change::Added(_) | Change::Updated { .. } => {}
-        });
-        listed.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Returns when the next pass over the domain's nodes is due. Concurrent reasons count as one; passes keep a

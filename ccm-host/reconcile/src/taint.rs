@@ -9,6 +9,10 @@ use ccm_kube::node::Taint;
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// Detaches the volumes of a node and deletes its pods without its kubelet; Kubernetes' own.
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+/// Set by the cluster autoscaler on a node that it is about to remove.
+pub const AUTOSCALER: &str = "ToBeDeletedByClusterAutoscaler";
+/// Set by Karpenter on a node that it is about to remove.
+pub const KARPENTER: &str = "karpenter.sh/disrupted";
 /// Marks a node whose instance is stopped.
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 

@@ -47,7 +47,7 @@ use prometheus_client::{
 use tokio::time::Instant;
 
 use ccm_base::metric::{Buckets, Declare, OfProvider, gauge};
-use ccm_cloud::{Provider, Providers, Wishes};
+use ccm_cloud::{Provider, Providers};
 use ccm_kube::{
     keep::{Keep, KeySet},
     patch::WriteError,
@@ -128,13 +128,12 @@ pub struct Controller {
     former_classes: FormerClasses,
     /// By provider, once its balancers were listed, or could not be.
     listed: Mutex<HashMap<String, Listing>>,
-    wishes: Wishes,
 }
 
 impl Controller {
     pub fn new(parts: Parts, registry: &mut Registry) -> Self {
         let metrics = Metrics::register(registry);
-        let Parts { providers, nodes, services, .. } = &parts;
+        let Parts { providers, nodes, .. } = &parts;
         let queue = WorkQueue::new("service", BACKOFF, &parts.metrics.queue);
         let recorder = parts.events.recorder(COMPONENT);
         let reports = Reports::new(REGISTRATION.name, recorder.clone(), queue.clone(), parts.reports.clone());
@@ -154,7 +153,6 @@ impl Controller {
             node_changes: NodeChanges::default(),
             former_classes: FormerClasses::default(),
             listed: Mutex::default(),
-            wishes: Wishes::new(providers.clone(), nodes.clone(), services.clone()),
             metrics,
             parts,
         }
@@ -172,7 +170,7 @@ impl Reconciler for Controller {
 
     async fn begin(self: &Arc<Self>) {
         self.synced().await;
-        join_all(self.parts.providers.all().iter().map(|one| self.wishes.kept(one.as_ref()))).await;
+        join_all(self.parts.providers.all().iter().map(|one| self.kept(one.as_ref()))).await;
         ccm_reconcile::follow(self, &self.parts.services, Self::service_changed);
         ccm_reconcile::follow(self, &self.parts.nodes, Self::node_changed);
     }
@@ -212,6 +210,18 @@ impl Controller {
     fn places<'a>(&self, provider: &'a dyn Provider) -> (&'a str, usize) {
         let most = provider.info().map_or(1, |info| info.balancers_at_once);
         (provider.name(), most.min(self.parts.settings.services.concurrent_service_syncs))
+    }
+
+    /// Returns once the caches hold what this provider wants to know of Nodes and Services, and whether that had to be waited
+    /// for.
+    async fn kept(&self, provider: &dyn Provider) -> bool {
+        let Some(info) = provider.info() else { return false };
+        let Parts { nodes, services, .. } = &self.parts;
+        let (nodes, services) = tokio::join!(
+            nodes.kept(provider.name(), &info.keep_of_nodes),
+            services.kept(provider.name(), &info.keep_of_services),
+        );
+        nodes || services
     }
 
     /// The Service as the API has it now.

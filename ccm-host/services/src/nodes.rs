@@ -133,15 +133,9 @@ const NAMES: usize = 20;
 /// Excludes a node, unless its value is a boolean false.
 pub(super) const EXCLUDE_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
-/// Set by the cluster autoscaler on a node that it is about to remove.
-pub(super) const AUTOSCALER_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
-
-/// Set by Karpenter on a node that it is about to remove.
-const KARPENTER_TAINT: &str = "karpenter.sh/disrupted";
-
 /// Whether its pods are about to go.
 fn is_draining(node: &Node) -> bool {
-    node.unschedulable || node.has_taint(AUTOSCALER_TAINT) || node.has_taint(KARPENTER_TAINT)
+    node.unschedulable || node.has_taint(taint::AUTOSCALER) || node.has_taint(taint::KARPENTER)
 }
 
 /// What keeps balancers from sending traffic to this node; `drain`: draining ones get none.
@@ -151,7 +145,7 @@ fn bar(node: &Node, drain: bool) -> Option<&'static str> {
         node if !is_included(node) => {
             Some("excluded by the label node.kubernetes.io/exclude-from-external-load-balancers")
         }
-        node if node.has_taint(AUTOSCALER_TAINT) => Some("about to be removed by the cluster autoscaler"),
+        node if node.has_taint(taint::AUTOSCALER) => Some("about to be removed by the cluster autoscaler"),
         node if drain && is_draining(node) => Some("draining"),
         _ => None,
     }
@@ -373,7 +367,7 @@ mod tests {
     }
 
     fn leaving(node: Node) -> Node {
-        node.with_taint(AUTOSCALER_TAINT, "1700000000", "NoSchedule")
+        node.with_taint(taint::AUTOSCALER, "1700000000", "NoSchedule")
     }
 
     #[test]

@@ -27,11 +27,11 @@ impl Status {
         let annotations = service_annotations(service, &self.annotations);
         let conditions = self.conditions.iter().filter_map(|(type_, condition)| {
             let ServiceCondition { status, reason, message } = condition;
+            let message = message.into();
             service_condition(service, &WantedCondition { type_, status, reason, message }, now)
         });
-        let message = record.map(|record| record.message(&service.uid));
         let record =
-            message.and_then(|message| service_condition(service, &Record::condition(&message), now));
+            record.and_then(|record| service_condition(service, &record.condition(&service.uid), now));
         let parts = ingress.map(|patch| ("status", patch)).into_iter();
         parts
             .chain(record.map(|patch| ("record", patch)))

@@ -76,13 +76,9 @@ impl Record {
         Known::Applied(Applied { digest, service: None, needs_ensure: false, doubt })
     }
 
-    /// The text of the condition for the Service of this uid.
-    pub(super) fn message(&self, uid: &str) -> String {
-        format!("{} check={}", self.content(), self.check(uid))
-    }
-
-    /// The condition to write.
-    pub(super) fn condition(message: &str) -> WantedCondition<'_> {
+    /// The condition for the Service of this uid.
+    pub(super) fn condition(&self, uid: &str) -> WantedCondition<'static> {
+        let message = format!("{} check={}", self.content(), self.check(uid)).into();
         WantedCondition { type_: CONDITION, status: "True", reason: "Recorded", message }
     }
 
@@ -248,10 +244,10 @@ mod tests {
     #[test]
     fn only_a_genuine_record_is_believed() {
         let record = Record { provider: "edge".to_owned(), applied: Some("0a-1b".to_owned()), doubt: true };
-        let message = record.message("web-uid");
+        let message = record.condition("web-uid").message.into_owned();
         assert_eq!(Record::of(&with(&message)), Some(record.clone()));
         let rows = [
-            ("copied from another Service", record.message("other-uid")),
+            ("copied from another Service", record.condition("other-uid").message.into_owned()),
             ("edited", message.replace("edge", "aws")),
             ("edited", message.replace("1b", "1c")),
             ("its doubt removed", message.replace(" doubt=true", "")),

@@ -37,7 +37,7 @@ impl Controller {
         let provider = self.parts.providers.by_name(&at.provider);
         if let Some(provider) = provider {
             // What it is told of the Service may decide where it looks for the balancer.
-            self.wishes.kept(provider.as_ref()).await;
+            self.kept(provider.as_ref()).await;
         }
         let Some(row) = self.rows.get(at) else {
             self.is_well(&RunKey::Balancer(at.clone()));

@@ -20,7 +20,7 @@ use ccm_state::LastCall;
 use tokio::time::Instant;
 
 use super::{NodeSync, status::Status};
-use ccm_cloud::{covers_backends, differ_in_backends_only, joined, service_part};
+use ccm_cloud::{cover_the_same_backends, covers_backends, differ_in_backends_only, joined, service_part};
 use ccm_kube::service::{ObjectKey, Service};
 
 /// Stands for the backends that no record knows: no set has this digest, so an update follows.
@@ -353,7 +353,7 @@ impl Row {
         self.last = Some(Arc::clone(service));
         self.is_proven = true;
         let tells_other_backends = self.applied().is_some_and(|applied| {
-            applied.digest != digest && !(of_backends || differ_only_in_service(&applied.digest, digest))
+            applied.digest != digest && !(of_backends || cover_the_same_backends(&applied.digest, digest))
         });
         match self.applied_mut() {
             Some(Applied { doubt, .. }) if of_backends => doubt.backends = true,
@@ -530,14 +530,6 @@ impl Row {
         {
             applied.service = Some(Arc::clone(service));
         }
-    }
-}
-
-/// Whether both digests cover the same backends.
-fn differ_only_in_service(a: &str, b: &str) -> bool {
-    match (a.rsplit_once('-'), b.rsplit_once('-')) {
-        (Some((_, a)), Some((_, b))) => a == b,
-        _ => false,
     }
 }
 

@@ -60,7 +60,7 @@ impl Controller {
             let seen = self.look(key);
             let subject = self.subject(&seen);
             if let Some(Subject { maker: Some(maker), view, .. }) = &subject {
-                let waited = self.wishes.kept(maker.as_ref()).await;
+                let waited = self.kept(maker.as_ref()).await;
                 let now = self.parts.services.get(key);
                 if waited || !now.is_some_and(|now| Arc::ptr_eq(&now, &view.service)) {
                     // It may want to know more than was looked at.

@@ -1,7 +1,5 @@
 //! The caches of the process; they keep what the controllers read and what the providers want.
 
-use std::sync::Arc;
-
 use futures::{
     FutureExt as _,
     future::{BoxFuture, join_all},
@@ -10,7 +8,7 @@ use kube::Client;
 use prometheus_client::registry::Registry;
 
 use crate::manager::{flags::Settings, health::Probe, process::Process};
-use ccm_cloud::{Family, Provider, Providers, Wishes};
+use ccm_cloud::{Family, Provider, Providers};
 use ccm_kube::{
     Cache, CertificateRequest, Keep, KubeMetrics, Node, PersistentVolume, Service, Slim, keep::KeySet,
 };
@@ -26,7 +24,7 @@ pub(super) struct Caches {
     with_services: bool,
     with_certificate_requests: bool,
     with_volumes: bool,
-    wishes: Arc<Wishes>,
+    providers: Providers,
 }
 
 impl Caches {
@@ -51,7 +49,7 @@ impl Caches {
             with_certificate_requests,
             volumes: Cache::new(Keep::default(), of(with_volumes)),
             with_volumes,
-            wishes: Arc::new(Wishes::new(providers.clone(), nodes.clone(), services.clone())),
+            providers: providers.clone(),
             nodes,
             services,
             with_services,
@@ -60,12 +58,7 @@ impl Caches {
 
     /// Starts the watches; a provider that connects later or changes its wishes widens them. What is returned waits for
     /// the first complete list of each.
-    pub(super) fn start(
-        &self,
-        process: &Process,
-        client: &Client,
-        providers: &Providers,
-    ) -> impl Future<Output = ()> + use<> {
+    pub(super) fn start(&self, process: &Process, client: &Client) -> impl Future<Output = ()> + use<> {
         self.widen();
         let mut listed = vec![watch("cache-nodes", &self.nodes, process, client)];
         if self.with_services {
@@ -77,9 +70,11 @@ impl Caches {
         if self.with_volumes {
             listed.push(watch("cache-persistent-volumes", &self.volumes, process, client));
         }
-        let (wishes, providers) = (Arc::clone(&self.wishes), providers.clone());
+        let Self { providers, nodes, services, .. } = self;
+        let (providers, nodes, services) = (providers.clone(), nodes.clone(), services.clone());
         process.spawn_support("wanted-fields", |stop| async move {
-            let followed = providers.all().iter().map(|provider| follow(provider.as_ref(), &wishes));
+            let widen = || providers.hand_on(&nodes, &services);
+            let followed = providers.all().iter().map(|provider| follow(provider.as_ref(), &widen));
             stop.run_until_cancelled(join_all(followed)).await;
             stop.cancelled().await;
             Ok(())
@@ -89,7 +84,7 @@ impl Caches {
 
     /// Also keeps what the providers known so far want.
     pub(super) fn widen(&self) {
-        self.wishes.hand_on();
+        self.providers.hand_on(&self.nodes, &self.services);
     }
 }
 
@@ -110,10 +105,10 @@ fn watch<T: Slim>(
 }
 
 /// Widens the caches after each handshake, which may bring new wishes.
-async fn follow(provider: &dyn Provider, wishes: &Wishes) {
+async fn follow(provider: &dyn Provider, widen: &impl Fn()) {
     let mut status = provider.status(Family::Instances);
     loop {
-        wishes.hand_on();
+        widen();
         if status.changed().await.is_err() {
             return;
         }

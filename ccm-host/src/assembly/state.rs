@@ -22,7 +22,9 @@ use crate::manager::{
     serving::pages::Source,
 };
 use ccm_base::clock;
-use ccm_cloud::{CloudError, Family, NodeOwner, Provider as _, ProviderStatus, Question, RemoteProvider};
+use ccm_cloud::{
+    CloudError, Family, NodeOwner, Provider as _, ProviderStatus, Providers, Question, RemoteProvider,
+};
 use ccm_kube::{
     Node, ObjectKey,
     election::{Leadership, Leading},
@@ -89,39 +91,15 @@ impl State {
 
     /// Worst first.
     fn explain(&self, node: &Node, leads: Leads) -> Vec<Explanation> {
-        let general = general(node, &self.facts(node, leads));
+        let parts = &self.parts;
+        let is_standby = leads == Leads::Standby;
+        let general = general(node, &parts.providers, is_standby, parts.settings.manages(node));
         let mut all: Vec<_> = general.into_iter().collect();
-        if leads != Leads::Standby {
-            all.extend(self.parts.views.all(|one| one.explain_all(node)));
+        if !is_standby {
+            all.extend(parts.views.all(|one| one.explain_all(node)));
         }
         all.sort_by_key(|one| std::cmp::Reverse(one.standing));
         all
-    }
-
-    fn facts(&self, node: &Node, leads: Leads) -> NodeFacts {
-        let owner = match self.parts.providers.for_node(node) {
-            NodeOwner::Provider(provider) => NodeOwnership::Provider(
-                provider.name().to_owned(),
-                provider.status(Family::Instances).borrow().clone(),
-            ),
-            NodeOwner::Candidates(_) => NodeOwnership::Candidates,
-            NodeOwner::Undecided => match self.parts.providers.contest(node) {
-                Some(contest) => NodeOwnership::Contested(contest.to_string()),
-                None => NodeOwnership::Undecided(self.unknown()),
-            },
-            NodeOwner::Nobody => NodeOwnership::Nobody,
-        };
-        NodeFacts { stands_by: leads == Leads::Standby, in_scope: self.parts.settings.manages(node), owner }
-    }
-
-    /// The providers that never completed a handshake, and why.
-    fn unknown(&self) -> String {
-        let unknown = self.parts.providers.all().iter().filter(|provider| provider.info().is_none());
-        let told = unknown.map(|provider| match &*provider.status(Family::Instances).borrow() {
-            ProviderStatus::Disconnected(why) => format!("provider {:?}: {why}", provider.name()),
-            ProviderStatus::Frozen(_) | ProviderStatus::Serving => format!("provider {:?}", provider.name()),
-        });
-        told.collect::<Vec<_>>().join("; ")
     }
 
     fn summary(&self, node: &Node, explanations: &[Explanation]) -> NodeSummary {
@@ -251,30 +229,11 @@ impl Source for State {
     }
 }
 
-/// What matters to every controller.
-#[derive(Debug)]
-struct NodeFacts {
-    stands_by: bool,
-    in_scope: bool,
-    owner: NodeOwnership,
-}
-
-#[derive(Debug)]
-enum NodeOwnership {
-    Provider(String, ProviderStatus),
-    Candidates,
-    /// Several providers claim its provider ID. Holds which, and the remedy.
-    Contested(String),
-    /// The providers that are not known yet, and why.
-    Undecided(String),
-    Nobody,
-}
-
 /// What keeps every controller from the node.
-fn general(node: &Node, facts: &NodeFacts) -> Option<Explanation> {
+fn general(node: &Node, providers: &Providers, is_standby: bool, in_scope: bool) -> Option<Explanation> {
     let say =
         |standing, reason, why: String, next: &str| Some(explanation(HOST, standing, reason, why, next));
-    if facts.stands_by {
+    if is_standby {
         return say(
             Standing::Waiting,
             "Standby",
@@ -286,48 +245,64 @@ fn general(node: &Node, facts: &NodeFacts) -> Option<Explanation> {
         let why = "the node is being deleted: its deletion was requested, and finalizers hold it".to_owned();
         return say(Standing::LeftAlone, "Deleting", why, "the host leaves it alone");
     }
-    if !facts.in_scope {
+    if !in_scope {
         let why =
             format!("the label {EXCLUDE_LABEL}=true excludes the node, or --node-selector does not match it");
         return say(Standing::LeftAlone, "Excluded", why, "the host leaves it alone until its labels change");
     }
-    match &facts.owner {
-        NodeOwnership::Nobody => {
+    match providers.for_node(node) {
+        NodeOwner::Nobody => {
             let why = match &node.provider_id {
                 Some(id) => format!("the provider ID {id:?} has the prefix of no provider of this host"),
                 None => "no provider of this host serves instances".to_owned(),
             };
             say(Standing::LeftAlone, "NoProvider", why, "the host leaves it alone until a provider claims it")
         }
-        NodeOwnership::Contested(why) => say(
-            Standing::Blocked,
-            "ProviderIDContested",
-            why.clone(),
-            "the host leaves the node alone until the command line names one of them",
-        ),
-        NodeOwnership::Undecided(unknown) => say(
-            Standing::Blocked,
-            "ProviderNotIntroduced",
-            format!(
-                "the owner of this node is unknown until every provider has answered; still waiting for: {unknown}"
+        NodeOwner::Undecided => match providers.contest(node) {
+            Some(contest) => say(
+                Standing::Blocked,
+                "ProviderIDContested",
+                contest.to_string(),
+                "the host leaves the node alone until the command line names one of them",
             ),
-            "the host connects again by itself, at least every 10 seconds",
-        ),
-        NodeOwnership::Provider(name, ProviderStatus::Disconnected(why)) => say(
-            Standing::Blocked,
-            "ProviderDisconnected",
-            format!("provider {name:?} cannot be asked: {why}"),
-            "the host connects again by itself, at least every 10 seconds; until then nothing is changed for this node, \
-             and it is not deleted",
-        ),
-        NodeOwnership::Provider(name, ProviderStatus::Frozen(why)) => say(
-            Standing::Waiting,
-            "ProviderFrozen",
-            format!("provider {name:?} is unhealthy: {why}"),
-            "the host keeps creating and updating, but deletes nothing until the provider recovers",
-        ),
-        NodeOwnership::Provider(_, ProviderStatus::Serving) | NodeOwnership::Candidates => None,
+            None => say(
+                Standing::Blocked,
+                "ProviderNotIntroduced",
+                format!(
+                    "the owner of this node is unknown until every provider has answered; still waiting for: {}",
+                    unknown(providers)
+                ),
+                "the host connects again by itself, at least every 10 seconds",
+            ),
+        },
+        NodeOwner::Provider(owner) => match &*owner.status(Family::Instances).borrow() {
+            ProviderStatus::Disconnected(why) => say(
+                Standing::Blocked,
+                "ProviderDisconnected",
+                format!("provider {:?} cannot be asked: {why}", owner.name()),
+                "the host connects again by itself, at least every 10 seconds; until then nothing is changed for this \
+                 node, and it is not deleted",
+            ),
+            ProviderStatus::Frozen(why) => say(
+                Standing::Waiting,
+                "ProviderFrozen",
+                format!("provider {:?} is unhealthy: {why}", owner.name()),
+                "the host keeps creating and updating, but deletes nothing until the provider recovers",
+            ),
+            ProviderStatus::Serving => None,
+        },
+        NodeOwner::Candidates(_) => None,
     }
+}
+
+/// The providers that never completed a handshake, and why.
+fn unknown(providers: &Providers) -> String {
+    let unknown = providers.all().iter().filter(|provider| provider.info().is_none());
+    let told = unknown.map(|provider| match &*provider.status(Family::Instances).borrow() {
+        ProviderStatus::Disconnected(why) => format!("provider {:?}: {why}", provider.name()),
+        ProviderStatus::Frozen(_) | ProviderStatus::Serving => format!("provider {:?}", provider.name()),
+    });
+    told.collect::<Vec<_>>().join("; ")
 }
 
 /// Compares from now on.
@@ -393,46 +368,62 @@ fn verdict(rows: &[Row], unknown: &[String]) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ccm_cloud::fake::FakeProvider;
     use ccm_kube::fixtures::node;
 
     #[test]
     fn what_concerns_every_controller_is_said_once() {
-        let of = |status| NodeOwnership::Provider("mock".to_owned(), status);
-        let facts = |owner| NodeFacts { stands_by: false, in_scope: true, owner };
-        let down = || of(ProviderStatus::Disconnected("connection refused".to_owned()));
-        let frozen = || of(ProviderStatus::Frozen("health".to_owned()));
+        let scene = |change: fn(&FakeProvider, &FakeProvider)| {
+            let (x, y) = (FakeProvider::new("x"), FakeProvider::new("y"));
+            change(&x, &y);
+            Providers::new(vec![x, y])
+        };
+        let down =
+            || scene(|x, _| x.set_status(ProviderStatus::Disconnected("connection refused".to_owned())));
         let rows = [
-            ("well", facts(of(ProviderStatus::Serving)), None),
-            ("candidates", facts(NodeOwnership::Candidates), None),
-            ("down", facts(down()), Some((Standing::Blocked, "ProviderDisconnected", "connection refused"))),
-            ("frozen", facts(frozen()), Some((Standing::Waiting, "ProviderFrozen", "health"))),
+            ("well", "x://1", scene(|_, _| {}), None),
             (
-                "nobody's",
-                facts(NodeOwnership::Nobody),
-                Some((Standing::LeftAlone, "NoProvider", "\"x://1\"")),
+                "down",
+                "x://1",
+                down(),
+                Some((Standing::Blocked, "ProviderDisconnected", "connection refused")),
             ),
+            (
+                "frozen",
+                "x://1",
+                scene(|x, _| x.freeze(Family::Instances, "health")),
+                Some((Standing::Waiting, "ProviderFrozen", "health")),
+            ),
+            ("nobody's", "z://1", scene(|_, _| {}), Some((Standing::LeftAlone, "NoProvider", "\"z://1\""))),
             (
                 "undecided",
-                facts(NodeOwnership::Undecided("provider \"b\"".to_owned())),
-                Some((Standing::Blocked, "ProviderNotIntroduced", "provider \"b\"")),
+                "z://1",
+                scene(|_, y| y.forget_info()),
+                Some((Standing::Blocked, "ProviderNotIntroduced", "provider \"y\"")),
             ),
             (
-                "excluded",
-                NodeFacts { in_scope: false, ..facts(down()) },
-                Some((Standing::LeftAlone, "Excluded", EXCLUDE_LABEL)),
-            ),
-            (
-                "standby",
-                NodeFacts { stands_by: true, ..facts(down()) },
-                Some((Standing::Waiting, "Standby", "does not lead")),
+                "contested",
+                "x://1",
+                scene(|_, y| y.change_info(|info| info.provider_id_prefixes = vec!["x://".to_owned()])),
+                Some((Standing::Blocked, "ProviderIDContested", "x and y")),
             ),
         ];
-        for (name, facts, want) in rows {
-            let said = general(&node("n").with_provider_id("x://1"), &facts);
-            let seen = said.as_ref().map(|said| (said.standing, said.reason.as_str()));
-            assert_eq!(seen, want.map(|(standing, reason, _)| (standing, reason)), "{name}");
-            assert!(want.is_none_or(|(.., word)| said.unwrap().why.contains(word)), "{name}");
+        let of = |id: &str| node("n").with_provider_id(id);
+        for (name, id, providers, want) in rows {
+            assert_said(name, general(&of(id), &providers, false, true), want);
         }
+        let anybody = general(&node("n"), &scene(|_, _| {}), false, true);
+        assert_said("without an ID", anybody, None);
+        let excluded = Some((Standing::LeftAlone, "Excluded", EXCLUDE_LABEL));
+        assert_said("excluded", general(&of("x://1"), &down(), false, false), excluded);
+        let standby = Some((Standing::Waiting, "Standby", "does not lead"));
+        assert_said("standby", general(&of("x://1"), &down(), true, true), standby);
+    }
+
+    fn assert_said(name: &str, said: Option<Explanation>, want: Option<(Standing, &str, &str)>) {
+        let seen = said.as_ref().map(|said| (said.standing, said.reason.as_str()));
+        assert_eq!(seen, want.map(|(standing, reason, _)| (standing, reason)), "{name}");
+        assert!(want.is_none_or(|(.., word)| said.unwrap().why.contains(word)), "{name}");
     }
 
     #[test]

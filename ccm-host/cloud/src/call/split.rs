@@ -27,6 +27,7 @@ use crate::{
     CloudError, ErrorReason,
     connection::{Link, session::Session},
 };
+use ccm_kube::Backoff;
 
 /// The number of parts that a failed batch is split into.
 const PARTS: usize = 8;
@@ -292,9 +293,8 @@ fn cut<I>(items: Vec<I>, parts: usize) -> Vec<Vec<I>> {
 const FORGET: Duration = Duration::from_secs(3600);
 /// The maximum number of offenders; more would not be exceptions.
 const MOST: usize = 1000;
-/// The first backoff of an offender, where the host paces it; it doubles.
-const FIRST: Duration = Duration::from_secs(5);
-const LONGEST: Duration = Duration::from_secs(300);
+/// Of an offender, where the host paces it.
+const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), max: Duration::from_secs(300) };
 /// How long batches are not split after nothing worked.
 const SICK: Duration = Duration::from_secs(60);
 
@@ -329,12 +329,6 @@ struct Offence {
     at: Instant,
 }
 
-impl Offence {
-    fn pause(&self) -> Duration {
-        (FIRST * 2_u32.saturating_pow(self.times.min(10))).min(LONGEST)
-    }
-}
-
 impl Offenders {
     fn new(paced: bool) -> Self {
         Self { paced, state: Mutex::default() }
@@ -343,7 +337,7 @@ impl Offenders {
     fn treatment(&self, subject: &str, now: Instant) -> Treatment {
         let state = self.state.lock();
         let Some(offence) = state.known.get(subject) else { return Treatment::Together };
-        let left = (offence.at + offence.pause()).saturating_duration_since(now);
+        let left = (offence.at + BACKOFF.delay(offence.times)).saturating_duration_since(now);
         if self.paced && !left.is_zero() {
             return Treatment::TooEarly(CloudError { retry_after: Some(left), ..offence.error.clone() });
         }

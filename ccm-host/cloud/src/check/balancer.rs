@@ -4,9 +4,10 @@ use std::net::IpAddr;
 
 use cloudprovider_proto::v1alpha1 as pb;
 
-use super::{effects, label};
+use super::effects;
 use crate::findings::{Findings, rule, shown};
 use crate::{Ensured, LoadBalancer, LoadBalancerState, Ownership, SyncState};
+use ccm_base::label::{is_key, is_subdomain};
 use ccm_kube::{Ingress, ObjectKey, PortStatus};
 
 const LONGEST_ID: usize = 1 << 10;
@@ -169,7 +170,7 @@ fn hostname(text: String, findings: &mut Findings) -> Option<String> {
     if text.is_empty() {
         return None;
     }
-    if label::is_subdomain(&text) && text.parse::<IpAddr>().is_err() {
+    if is_subdomain(&text) && text.parse::<IpAddr>().is_err() {
         return Some(text);
     }
     findings.reject(rule::INGRESS_VALID, format!("ingress {text:?} is not a DNS name"));
@@ -190,7 +191,7 @@ fn port(given: pb::PortStatus, findings: &mut Findings) -> Option<PortStatus> {
     };
     let error = match given.error {
         none if none.is_empty() => None,
-        valid if valid.len() <= LONGEST_PORT_ERROR && label::is_key(&valid) => Some(valid),
+        valid if valid.len() <= LONGEST_PORT_ERROR && is_key(&valid) => Some(valid),
         invalid => {
             findings.reject(rule::INGRESS_VALID, format!("port {port}: {invalid:?} is not a valid reason"));
             // The port has an error, even if the provider's name for it is invalid.

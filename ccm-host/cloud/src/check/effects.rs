@@ -7,6 +7,7 @@ use cloudprovider_proto::{defaults, v1alpha1 as pb};
 use super::label;
 use crate::findings::{Findings, duration, rule, shown};
 use crate::{Effects, InProgress, ProviderEvent, ServiceCondition};
+use ccm_base::label::is_key;
 use ccm_kube::events::EventType;
 
 const MOST_EVENTS: usize = 8;
@@ -105,7 +106,7 @@ fn removed_annotations(mut keys: Vec<String>, prefixes: &[String], findings: &mu
 
 fn annotation_is_allowed(key: &str, prefixes: &[String], findings: &mut Findings) -> bool {
     let advertised = prefixes.iter().any(|prefix| key.starts_with(prefix.as_str()));
-    if !advertised || label::is_of_host(key) || !label::is_key(&key.to_ascii_lowercase()) {
+    if !advertised || label::is_of_host(key) || !is_key(&key.to_ascii_lowercase()) {
         findings.reject(
             rule::ANNOTATION_PREFIX,
             format!("annotation {key:?} is not under a prefix that the provider advertised and may write"),
@@ -124,7 +125,7 @@ fn conditions(
     let mut kept = BTreeMap::new();
     for pb::ServiceCondition { r#type, status, reason, message } in given {
         let is_its_own = types.contains(&r#type) && !label::is_of_host(&r#type);
-        if !is_its_own || !label::is_key(&r#type) || !is_reason(&reason) {
+        if !is_its_own || !is_key(&r#type) || !is_reason(&reason) {
             let shown = shown(&r#type, LONGEST_REASON);
             let sentence = format!(
                 "condition {shown:?} is not of a type that the provider advertised and may write, or has no usable reason"

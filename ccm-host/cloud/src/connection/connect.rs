@@ -74,31 +74,6 @@ impl ConnectError {
     }
 }
 
-/// The pause before the next attempt to connect: doubles from the first pause to the longest.
-#[derive(Debug)]
-pub(super) struct ReconnectBackoff {
-    first: Duration,
-    longest: Duration,
-    next: Duration,
-}
-
-impl ReconnectBackoff {
-    pub(super) fn new(first: Duration, longest: Duration) -> Self {
-        Self { first, longest, next: first }
-    }
-
-    pub(super) fn reset(&mut self) {
-        self.next = self.first;
-    }
-
-    /// The next pause; `random` in 0..1 takes away up to half of it.
-    pub(super) fn pause(&mut self, random: f64, cap: Duration) -> Duration {
-        let pause = self.next.min(cap);
-        self.next = (self.next * 2).min(self.longest);
-        pause.mul_f64(1.0 - random.clamp(0.0, 1.0) / 2.0)
-    }
-}
-
 pub(super) async fn connect(config: &ProviderConfig) -> Result<Connection, ConnectError> {
     match tokio::time::timeout(CONNECT_TIMEOUT, dial(config)).await {
         Ok(result) => result,
@@ -330,18 +305,6 @@ fn safe(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// D27.
-    #[test]
-    fn pauses_double_up_to_the_longest_and_start_anew() {
-        let second = Duration::from_secs(1);
-        let mut backoff = ReconnectBackoff::new(second / 10, 10 * second);
-        let pauses: Vec<_> = (0..9).map(|_| backoff.pause(0.0, Duration::MAX).as_millis()).collect();
-        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
-        assert_eq!(backoff.pause(0.0, second), second, "what is cheap to try is tried more often");
-        backoff.reset();
-        assert_eq!(backoff.pause(1.0, Duration::MAX), second / 20);
-    }
 
     #[test]
     fn this_user_root_and_who_is_allowed_are_trusted() {

@@ -17,13 +17,14 @@ use tonic_health::pb::{
 
 use super::{
     Introduced, Link,
-    connect::{LIVED, ReconnectBackoff, connect},
+    connect::{LIVED, connect},
     handshake::handshake,
     lead::Lead,
     session::{Session, kinds},
     watch,
 };
 use crate::{ErrorReason, ProviderInfo, ProviderStatus, call::rpc, findings::rule, method};
+use ccm_kube::jittered;
 
 /// Caps the pause when trying again costs next to nothing.
 const CHEAP: Duration = Duration::from_secs(1);
@@ -42,13 +43,12 @@ async fn supervise<F: Future<Output = Infallible>>(link: &Link, work: impl Fn() 
         let Err(_panicked) = AssertUnwindSafe(work()).catch_unwind().await;
         link.metrics.connect_failed();
         link.lose("the connection's task panicked; restarting it".to_owned());
-        tokio::time::sleep(link.config.paces.reconnect_longest).await;
+        tokio::time::sleep(link.config.paces.reconnect.max).await;
     }
 }
 
 async fn forever(link: &Link) -> Infallible {
-    let paces = link.config.paces;
-    let mut backoff = ReconnectBackoff::new(paces.reconnect, paces.reconnect_longest);
+    let mut failures = 0_u32;
     loop {
         let mut cap = Duration::MAX;
         let failed = match connect(&link.config).await {
@@ -65,7 +65,7 @@ async fn forever(link: &Link) -> Infallible {
                     let why = live(link, Arc::new(session)).await;
                     link.lose(why);
                     if since.elapsed() >= LIVED {
-                        backoff.reset();
+                        failures = 0;
                     }
                     None
                 }
@@ -76,7 +76,9 @@ async fn forever(link: &Link) -> Infallible {
             link.metrics.connect_failed();
             link.publish(ProviderStatus::Disconnected(why));
         }
-        tokio::time::sleep(backoff.pause(fastrand::f64(), cap)).await;
+        let pause = link.config.paces.reconnect.delay(failures).min(cap);
+        failures = failures.saturating_add(1);
+        tokio::time::sleep(jittered(pause, fastrand::f64())).await;
     }
 }
 

@@ -3,19 +3,16 @@
 //! A stream asks for a sweep when it starts, since earlier changes were not reported, unless it resumes where the last
 //! one ended. Stream ends are counted; streams are reopened for ever, with a growing backoff while they do not last.
 
-use std::{convert::Infallible, time::Duration};
+use std::convert::Infallible;
 
 use cloudprovider_proto::v1alpha1::{self as pb, ErrorReason, watch_instances_response::Frame};
 use tokio::time::Instant;
 use tonic::Streaming;
 
-use super::{
-    Link,
-    connect::{LIVED, ReconnectBackoff},
-    session::Session,
-};
+use super::{Link, connect::LIVED, session::Session};
 use crate::findings::rule;
 use crate::{CloudError, call::rpc, method};
+use ccm_kube::jittered;
 
 /// After this many intervals without a bookmark, the stream is dead.
 const SILENT_INTERVALS: u32 = 3;
@@ -53,8 +50,7 @@ pub(super) async fn watch(link: &Link, session: &Session) -> Infallible {
     if !session.info.watch_instances {
         return std::future::pending().await;
     }
-    let paces = link.config.paces;
-    let mut backoff = ReconnectBackoff::new(paces.reconnect, paces.reconnect_longest);
+    let mut failures = 0_u32;
     let mut token = String::new();
     let mut swept = false;
     loop {
@@ -66,7 +62,7 @@ pub(super) async fn watch(link: &Link, session: &Session) -> Infallible {
         link.metrics.watch_ended(end.label());
         tracing::debug!(provider = link.name(), ?end, "watch ended");
         if started.is_some_and(|since: Instant| since.elapsed() >= LIVED) {
-            backoff.reset();
+            failures = 0;
         }
         if started.is_none() && !swept {
             // No sweep has run since the provider was lost.
@@ -86,7 +82,9 @@ pub(super) async fn watch(link: &Link, session: &Session) -> Infallible {
             }
             StreamEnd::Finished | StreamEnd::TooOld | StreamEnd::Failed(_) => {}
         }
-        tokio::time::sleep(backoff.pause(fastrand::f64(), Duration::MAX)).await;
+        let pause = link.config.paces.reconnect.delay(failures);
+        failures = failures.saturating_add(1);
+        tokio::time::sleep(jittered(pause, fastrand::f64())).await;
     }
 }
 

@@ -1,6 +1,9 @@
 use super::*;
 use crate::fake::FakeProvider;
-use ccm_kube::fixtures::{node, service};
+use ccm_kube::{
+    KubeMetrics,
+    fixtures::{node, service},
+};
 
 fn provider(name: &str, prefixes: &[&str]) -> Arc<FakeProvider> {
     let fake = FakeProvider::new(name);
@@ -297,28 +300,21 @@ fn overlapping_claims_are_found() {
     assert_eq!(all.contested_classes(c.as_ref()), [contested(Some("example/b"), "b", "c")]);
 }
 
-mod wishes {
-    use super::*;
-    use crate::{Provider, fake::FakeProvider};
-    use ccm_kube::{KeySet, KubeMetrics, keep::Keep};
+#[test]
+fn what_each_handshake_asks_for_reaches_both_caches() {
+    let metrics = KubeMetrics::default();
+    let nodes = Cache::new(Keep::default(), &metrics.cache);
+    let services = Cache::new(Keep::default(), &metrics.cache);
+    let provider = FakeProvider::new("cloud");
+    provider.forget_info();
+    let providers = Providers::new(vec![Arc::clone(&provider) as Arc<dyn Provider>]);
+    providers.hand_on(&nodes, &services);
+    assert_eq!(*nodes.keep(), Keep::default(), "nobody has said anything");
 
-    #[test]
-    fn wishes_of_each_handshake_reach_both_caches() {
-        let metrics = KubeMetrics::default();
-        let nodes = Cache::new(Keep::default(), &metrics.cache);
-        let services = Cache::new(Keep::default(), &metrics.cache);
-        let provider = FakeProvider::new("cloud");
-        provider.forget_info();
-        let providers = Providers::new(vec![Arc::clone(&provider) as Arc<dyn Provider>]);
-        let wishes = Wishes::new(providers, nodes.clone(), services.clone());
-        wishes.hand_on();
-        assert_eq!(*nodes.keep(), Keep::default(), "nobody has said anything");
-
-        provider.change_info(|info| info.keep_of_nodes.labels = KeySet::keys(["pool"]));
-        wishes.hand_on();
-        assert!(nodes.keep().labels.contains("pool"));
-        provider.change_info(|info| info.keep_of_services.annotations = KeySet::prefixes(["lb/"]));
-        wishes.hand_on();
-        assert!(services.keep().annotations.contains("lb/internal") && nodes.keep().labels.contains("pool"));
-    }
+    provider.change_info(|info| info.keep_of_nodes.labels = KeySet::keys(["pool"]));
+    providers.hand_on(&nodes, &services);
+    assert!(nodes.keep().labels.contains("pool"));
+    provider.change_info(|info| info.keep_of_services.annotations = KeySet::prefixes(["lb/"]));
+    providers.hand_on(&nodes, &services);
+    assert!(services.keep().annotations.contains("lb/internal") && nodes.keep().labels.contains("pool"));
 }

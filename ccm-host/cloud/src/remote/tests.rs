@@ -21,6 +21,7 @@ use super::*;
 use crate::{ClusterRef, Dialer, Paces, ProviderSettings};
 use crate::{Endpoint, ErrorReason, Freshness, InstanceState, InstanceView, scripted::*};
 use ccm_kube::{
+    Backoff,
     election::{Leadership, Leading},
     fixtures::node,
 };
@@ -47,8 +48,7 @@ impl Host {
             config.paces = Paces {
                 status: Duration::from_millis(50),
                 status_bad: Duration::from_millis(50),
-                reconnect: Duration::from_millis(10),
-                reconnect_longest: Duration::from_millis(50),
+                reconnect: Backoff { base: Duration::from_millis(10), max: Duration::from_millis(50) },
             };
         })
     }

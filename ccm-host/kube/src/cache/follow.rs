@@ -27,7 +27,10 @@ use super::{
     Cache, Slim, WantedKeys,
     read::{self, Event, Failure, Named, version_of},
 };
-use crate::client::is_absent;
+use crate::{
+    client::is_absent,
+    queue::{Backoff, jittered},
+};
 use ccm_base::text::with_sources;
 
 /// A streaming list silent for this long is taken as unsupported.
@@ -53,9 +56,8 @@ const PAGE: u32 = 500;
 /// How many objects missing from a list are read concurrently.
 const READ_AT_ONCE: usize = 32;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(800);
 /// Short, since a host has a handful of caches: an apiserver upgrade should not wait for a backoff.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const BACKOFF: Backoff = Backoff { base: Duration::from_millis(800), max: Duration::from_secs(10) };
 
 type Events<T> = Pin<Box<dyn Stream<Item = Result<Event<<T as Slim>::Wire>, Failure>> + Send>>;
 
@@ -234,7 +236,7 @@ impl<'a, T: Slim> Follower<'a, T> {
         let why = with_sources(failure);
         tracing::warn!(kind = T::KIND, error = why, "watch failed, trying again");
         self.cache.lost(why);
-        sleep(pause(self.pauses, fastrand::f64())).await;
+        sleep(jittered(BACKOFF.delay(self.pauses), fastrand::f64())).await;
         self.pauses += 1;
     }
 }
@@ -250,10 +252,4 @@ fn some(version: String) -> Result<String, Failure> {
 
 fn unbuilt(error: BadRequest) -> Failure {
     Failure::Client(::kube::Error::BuildRequest(error))
-}
-
-/// Doubles up to the maximum; `random` in 0..1 removes up to half of it.
-fn pause(before: u32, random: f64) -> Duration {
-    let pause = FIRST_PAUSE.saturating_mul(1 << before.min(10)).min(LONGEST_PAUSE);
-    pause.mul_f64(1.0 - random / 2.0)
 }

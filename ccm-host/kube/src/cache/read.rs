@@ -77,17 +77,17 @@ pub(super) struct Unreadable {
 /// The metadata of which every object has as much.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Identity {
-    pub(super) name: String,
-    pub(super) namespace: String,
-    pub(super) uid: String,
-    pub(super) resource_version: String,
+pub(crate) struct Identity {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
 }
 
 /// An object reduced to its metadata.
 #[derive(Debug, Deserialize)]
-pub(super) struct Named {
-    pub(super) metadata: Identity,
+pub(crate) struct Named {
+    pub(crate) metadata: Identity,
 }
 
 /// One event of a watch.

@@ -16,7 +16,7 @@ use kube::Api;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Body, Patch, Target, WriteError, Writer, Written};
+use super::{Body, Patch, Target, WriteError, Writer};
 use crate::{events::Regarding, service::ObjectKey};
 
 /// The namespace of the Leases that kubelets renew for their nodes.
@@ -104,16 +104,17 @@ impl Writer {
         }))
     }
 
-    /// Replaces the record and returns its new version; in shadow mode only in memory. A conflict if the ConfigMap has changed since version `seen`.
+    /// Replaces the record and returns its new version; in shadow mode only in memory. A conflict if the ConfigMap has
+    /// changed since version `seen`.
     pub async fn replace_record(
         &self,
         at: &RecordKey,
         seen: Option<&str>,
         text: &str,
-    ) -> Result<Written, WriteError> {
+    ) -> Result<String, WriteError> {
         if let Some(shadow) = self.shadow() {
             shadow.keep_record(at.to_string(), text.to_owned());
-            return Ok(Written { resource_version: seen.unwrap_or_default().to_owned() });
+            return Ok(seen.unwrap_or_default().to_owned());
         }
         let maps = Api::<ConfigMap>::namespaced(self.client(), at.namespace);
         let data = json!({ (at.key.as_str()): text });
@@ -171,7 +172,7 @@ impl Writer {
         key: &ObjectKey,
         seen: &Secret,
         data: &BTreeMap<String, Vec<u8>>,
-    ) -> Result<Written, WriteError> {
+    ) -> Result<String, WriteError> {
         let gone = seen.data.keys().filter(|name| !data.contains_key(*name)).map(|name| (name, Value::Null));
         let kept = data.iter().map(|(name, bytes)| (name, json!(ByteString(bytes.clone()))));
         let data: BTreeMap<_, _> = gone.chain(kept).collect();
@@ -230,7 +231,7 @@ impl Writer {
         name: &str,
         seen: &WebhookConfiguration,
         authorities: &[u8],
-    ) -> Result<Written, WriteError> {
+    ) -> Result<String, WriteError> {
         let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": seen.version});
         let add = |number: usize| {
             let path = format!("/webhooks/{number}/clientConfig/caBundle");

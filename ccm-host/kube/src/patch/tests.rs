@@ -154,7 +154,7 @@ fn addresses_are_replaced_as_a_whole_or_not_at_all() {
 fn a_condition_keeps_its_time_of_transition_while_the_status_stays() {
     let before = node("a").with_condition("NetworkUnavailable", "True", "NoRouteCreated");
     let wanted =
-        |status, reason| WantedCondition { type_: "NetworkUnavailable", status, reason, message: "" };
+        |status, reason| WantedCondition { type_: "NetworkUnavailable", status, reason, message: "".into() };
     let now = "2024-05-01T10:00:00.7Z".parse().unwrap();
     assert_eq!(node_condition(&before, &wanted("True", "NoRouteCreated"), now), None);
     let rows = [("True", "Other", "1970-01-01T00:00:00Z"), ("False", "RouteCreated", "2024-05-01T10:00:00Z")];
@@ -222,7 +222,7 @@ fn a_services_condition_and_annotations_go_with_the_uid_to_the_status() {
         status: "True".to_owned(),
         ..Condition::default()
     });
-    let wanted = WantedCondition { type_: "T", status: "True", reason: "", message: "" };
+    let wanted = WantedCondition { type_: "T", status: "True", reason: "", message: "".into() };
     let now = jiff::Timestamp::UNIX_EPOCH;
     assert_eq!(service_condition(&before, &wanted, now), None);
     let patch =

@@ -8,7 +8,7 @@ use kube::{
     api::{DeleteParams, GetParams, Preconditions},
     core::Status,
 };
-use serde::{Deserialize, de::DeserializeOwned, de::IgnoredAny};
+use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{Body, Patch, Target};
 use crate::{
-    cache::Slim,
+    cache::{Named, Slim},
     client::is_absent,
     election::Leadership,
     keep::{Interner, Keep},
@@ -45,25 +45,6 @@ impl Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Writer").field("pressure", &self.pressure.held()).finish_non_exhaustive()
     }
-}
-
-/// The answer to a write.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
-    /// The object's resource version after the write.
-    pub resource_version: String,
-}
-
-#[derive(Deserialize)]
-struct Answer {
-    metadata: AnswerMeta,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct AnswerMeta {
-    #[serde(default)]
-    resource_version: String,
 }
 
 impl Writer {
@@ -96,8 +77,8 @@ impl Writer {
         Self { controller, ..self }
     }
 
-    /// Sends a patch of an object.
-    pub async fn patch<T: Slim>(&self, key: &T::Key, patch: &Patch) -> Result<Written, WriteError> {
+    /// Sends a patch of an object, and returns the resource version that it then has.
+    pub async fn patch<T: Slim>(&self, key: &T::Key, patch: &Patch) -> Result<String, WriteError> {
         let (api, name) = T::place(key, &self.client);
         self.patch_in(&api, &name, patch).await
     }
@@ -155,7 +136,7 @@ impl Writer {
         api: &Api<K>,
         name: &str,
         patch: &Patch,
-    ) -> Result<Written, WriteError> {
+    ) -> Result<String, WriteError> {
         if let Some(shadow) = &self.shadow {
             let (uid, fields) = patch.fields();
             shadow.hold_write(self.controller, &subject(api, name), &uid, fields);
@@ -175,15 +156,15 @@ impl Writer {
         &self,
         request: http::request::Builder,
         body: &Body,
-    ) -> Result<Written, WriteError> {
+    ) -> Result<String, WriteError> {
         let request = request
             .header(header::ACCEPT, METADATA_ONLY)
             .body(body.value().to_string().into_bytes())
             .map_err(|error| WriteError::Other(Box::new(Error::HttpError(error))))?;
-        let sent = self.client.request::<Answer>(request);
+        let sent = self.client.request::<Named>(request);
         self.while_it_leads(async {
             let answer = sent.await.map_err(|error| WriteError::of_patch(error, body))?;
-            Ok(Written { resource_version: answer.metadata.resource_version })
+            Ok(answer.metadata.resource_version)
         })
         .await
     }

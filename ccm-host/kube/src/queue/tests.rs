@@ -150,6 +150,12 @@ async fn a_delay_asked_for_while_the_key_runs_is_kept_unless_it_runs_at_once() {
 }
 
 #[test]
+fn a_jittered_pause_is_at_least_half_of_it() {
+    let second = Duration::from_secs(1);
+    assert_eq!([0.0, 0.5, 1.0].map(|random| jittered(second, random).as_millis()), [1000, 750, 500]);
+}
+
+#[test]
 fn backoff_doubles_up_to_its_limit() {
     let delays: Vec<_> = (0..8).map(|failures| BACKOFF.delay(failures).as_secs()).collect();
     assert_eq!(delays, [5, 10, 20, 40, 80, 160, 300, 300]);

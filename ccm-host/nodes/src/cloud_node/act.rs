@@ -19,7 +19,7 @@ use ccm_kube::{
     events::EventType,
     keep::{Keep, KeySet},
     node::Node,
-    patch::{WriteError, Writer, Written, node_addresses, node_condition, node_main},
+    patch::{WriteError, Writer, node_addresses, node_condition, node_main},
     queue::Outcome,
 };
 use ccm_reconcile::{Report, Retry, pass_on};
@@ -121,9 +121,9 @@ impl Controller {
         self.parts.writer.get(&name.to_owned(), &all).await
     }
 
-    fn initialised(&self, node: &Node, written: Option<Written>) {
-        if let Some(written) = written {
-            self.memory.lock().untainted(node, &written.resource_version);
+    fn initialised(&self, node: &Node, version: Option<String>) {
+        if let Some(version) = version {
+            self.memory.lock().untainted(node, &version);
         }
         self.metrics.initialised(node, clock::now());
         self.recorder.record(node, EventType::Normal, "Synced", "the node is initialised");
@@ -170,12 +170,12 @@ impl Controller {
     }
 }
 
-/// Returns the response to the last write; `None` if only the status differed. Where one is held back, the others are still
+/// Returns the node's version after the last write; `None` if only the status differed. Where one is held back, the others are still
 /// tried, so that all are known.
-async fn write(writer: &Writer, node: &Node, plan: &Plan) -> Result<Option<Written>, WriteError> {
+async fn write(writer: &Writer, node: &Node, plan: &Plan) -> Result<Option<String>, WriteError> {
     let addresses = plan.addresses.as_ref().and_then(|addresses| node_addresses(node, addresses));
     let maintenance = plan.maintenance.as_ref();
-    let maintenance = maintenance.and_then(|said| node_condition(node, &said.condition(), clock::now()));
+    let maintenance = maintenance.and_then(|said| node_condition(node, said, clock::now()));
     let mut held = Ok(());
     for patch in [addresses, maintenance].into_iter().flatten() {
         match writer.patch::<Node>(&node.name, &patch).await {

@@ -44,7 +44,7 @@ pub(super) struct Plan {
     /// Written first.
     pub(super) addresses: Option<Vec<NodeAddress>>,
     /// What the node is to say of planned maintenance. Written next.
-    pub(super) maintenance: Option<MaintenanceCondition>,
+    pub(super) maintenance: Option<WantedCondition<'static>>,
     /// The answer has the node's addresses in another order, which is not written.
     pub(super) reordered: bool,
     /// Written last, in a single patch.
@@ -144,36 +144,19 @@ fn oddities(node: &Node, instance: &Instance) -> Vec<Report> {
 
 const MAINTENANCE_PLANNED: &str = "MaintenancePlanned";
 
-/// What the condition says of what the cloud plans to do to the instance.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct MaintenanceCondition {
-    status: &'static str,
-    reason: &'static str,
-    message: String,
-}
-
-impl MaintenanceCondition {
-    pub(super) fn condition(&self) -> WantedCondition<'_> {
-        let Self { status, reason, message } = self;
-        WantedCondition { type_: MAINTENANCE_PLANNED, status, reason, message }
-    }
-}
-
 /// What the node is to say, which it may say already; `None` if it has nothing to say: a node that never had the condition
 /// does not get it to say that nothing is planned.
-fn maintenance_condition(node: &Node, planned: Option<&Maintenance>) -> Option<MaintenanceCondition> {
-    match planned {
-        Some(planned) => Some(MaintenanceCondition {
-            status: "True",
-            reason: reason(planned.kind),
-            message: message(planned),
-        }),
-        None => node.condition(MAINTENANCE_PLANNED).map(|_| MaintenanceCondition {
-            status: "False",
-            reason: "NothingPlanned",
-            message: "the cloud plans no maintenance of the instance".to_owned(),
-        }),
-    }
+fn maintenance_condition(node: &Node, planned: Option<&Maintenance>) -> Option<WantedCondition<'static>> {
+    let (status, reason, message) = match planned {
+        Some(planned) => ("True", reason(planned.kind), message(planned).into()),
+        None => ("False", "NothingPlanned", "the cloud plans no maintenance of the instance".into()),
+    };
+    (planned.is_some() || node.condition(MAINTENANCE_PLANNED).is_some()).then_some(WantedCondition {
+        type_: MAINTENANCE_PLANNED,
+        status,
+        reason,
+        message,
+    })
 }
 
 fn reason(kind: MaintenanceKind) -> &'static str {

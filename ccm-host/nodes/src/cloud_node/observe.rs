@@ -21,6 +21,7 @@ use tokio::{
 };
 
 use super::{Controller, addresses, is_new, labels, problem};
+use ccm_base::clock;
 use ccm_cloud::{Freshness, InstanceAnswer, InstanceState, InstanceView, NodeOwner, Provider};
 use ccm_kube::{cache::Change, node::Node, patch::NodeChange, queue::Outcome};
 use ccm_reconcile::{
@@ -90,9 +91,7 @@ impl Controller {
 
 /// One without a date is old.
 fn age(node: &Node) -> Duration {
-    node.created.map_or(LOST, |created| {
-        Duration::try_from(ccm_base::clock::now().duration_since(created)).unwrap_or_default()
-    })
+    node.created.map_or(LOST, |created| clock::between(created, clock::now()))
 }
 
 /// What is remembered of each node between two runs. Pure bookkeeping: time is an argument.

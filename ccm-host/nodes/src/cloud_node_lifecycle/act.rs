@@ -254,7 +254,7 @@ impl Controller {
                 type_: HELD_BACK,
                 status: "True",
                 reason: rule.reason(),
-                message: &explained,
+                message: (&explained).into(),
             };
             if self.write_condition(&node, &wanted).await {
                 self.recorder.record(&*node, EventType::Warning, "NodeDeletionBlocked", explained);
@@ -269,7 +269,7 @@ impl Controller {
             type_: HELD_BACK,
             status: "False",
             reason: "DeletionAllowed",
-            message: "the node is not held back any more",
+            message: "the node is not held back any more".into(),
         };
         let show = async |node: Arc<Node>| {
             self.write_condition(&node, &wanted).await;
@@ -350,8 +350,7 @@ impl Clock {
 
     /// A time that seems to be in the future, by another machine's clock, counts as now.
     fn instant(self, at: Timestamp) -> Instant {
-        let age = Duration::try_from(self.time.duration_since(at)).unwrap_or_default();
-        self.instant.checked_sub(age).unwrap_or(self.instant)
+        self.instant.checked_sub(clock::between(at, self.time)).unwrap_or(self.instant)
     }
 }
 
@@ -391,8 +390,8 @@ impl Controller {
         let version = memory.ledger.as_ref().and_then(|ledger| ledger.version.clone());
         let text = print(&grants, Clock::now());
         match self.parts.writer.replace_record(&at, version.as_deref(), &text).await {
-            Ok(written) => {
-                memory.ledger = Some(DeletionLedger { version: Some(written.resource_version), grants });
+            Ok(version) => {
+                memory.ledger = Some(DeletionLedger { version: Some(version), grants });
                 to_go
             }
             Err(error) => {

@@ -54,8 +54,7 @@ pub(super) struct Evidence {
 }
 
 /// Taints by which other components, or a person who shut the node down for good, mark a node as given up.
-const GIVEN_UP: [&str; 3] =
-    ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", taint::OUT_OF_SERVICE];
+const GIVEN_UP: [&str; 3] = [taint::AUTOSCALER, taint::KARPENTER, taint::OUT_OF_SERVICE];
 
 /// The zone labels: current, and deprecated.
 pub(super) const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];

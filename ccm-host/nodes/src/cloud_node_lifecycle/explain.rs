@@ -10,7 +10,6 @@ use std::{
 
 use ccm_state::{AbsentNode, Explanation, Guard, Standing};
 use jiff::Timestamp;
-use parking_lot::Mutex;
 
 use super::{
     COMPONENT, Controller, Domain, DomainMemory, OWNERLESS,
@@ -20,31 +19,20 @@ use super::{
     rule::Rule,
 };
 use ccm_base::clock;
-use ccm_cloud::{NodeOwner, Providers};
+use ccm_cloud::NodeOwner;
 use ccm_kube::Node;
 use ccm_reconcile::{
-    Parts,
     explain::{Explain, explanation},
     settings::lifecycle::{Settings, ShutdownPolicy},
     taint,
 };
-
-/// What people may ask this controller; outlives its run.
-#[derive(Debug)]
-pub(super) struct LifecycleView {
-    /// The conclusion of the last pass over each domain's nodes, by its name; absent nodes are in the order of theirs.
-    passes: Mutex<BTreeMap<String, Guard>>,
-    providers: Providers,
-    grace: Duration,
-    policy: ShutdownPolicy,
-}
 
 impl Controller {
     /// Discards what the provider said, and notes why.
     pub(super) fn distrust(&self, domain: &Domain, memory: &mut DomainMemory, why: &str) {
         memory.guard.distrust();
         memory.stops.distrust();
-        let mut passes = self.view.passes.lock();
+        let mut passes = self.passes.lock();
         let nodes = passes.get(&domain.name).map_or(0, |before| before.nodes);
         let guard = Guard { distrust: Some(why.to_owned()), nodes, ..concluded(domain, memory) };
         passes.insert(domain.name.clone(), guard);
@@ -77,7 +65,7 @@ impl Controller {
         let mut absent: Vec<_> = seen.absent_nodes().chain(&seen.nameless).map(absent).collect();
         absent.sort_by(|one, other| one.name.cmp(&other.name));
         let guard = Guard { nodes, uncertain: seen.uncertain.len(), absent, ..concluded(domain, memory) };
-        self.view.passes.lock().insert(domain.name.clone(), guard);
+        self.passes.lock().insert(domain.name.clone(), guard);
     }
 }
 
@@ -111,74 +99,70 @@ fn grace_end(node: &Node, grace: Duration) -> Option<Timestamp> {
     node.created?.checked_add(grace).ok()
 }
 
-impl LifecycleView {
-    pub(super) fn new(parts: &Parts) -> Self {
-        let settings = &parts.settings.lifecycle;
-        Self {
-            passes: Mutex::default(),
-            providers: parts.providers.clone(),
-            grace: settings.node_deletion_grace,
-            policy: settings.node_shutdown_policy,
-        }
-    }
-}
-
-impl Explain for LifecycleView {
+impl Explain for Controller {
     fn explain(&self, node: &Node) -> Option<Explanation> {
         if is_ready(node) {
             return None;
         }
-        let passes = self.passes.lock();
-        let owners = self.providers.for_node(node).possible();
-        let guard = domain(&owners).and_then(|domain| passes.get(domain));
-        let absent = guard.and_then(|guard| {
-            let found = guard.absent.binary_search_by(|absent| absent.name.as_str().cmp(&node.name)).ok()?;
-            Some((guard, guard.absent.get(found)?))
-        });
-        if let Some((guard, absent)) = absent.filter(|(_, absent)| absent.uid == node.uid) {
-            let said = Explanation { last_attempt: Some(guard.last_pass), ..of_absent(node, absent) };
-            let ends = (absent.confirmations == 0).then(|| grace_end(node, self.grace)).flatten();
-            return Some(Explanation { next_attempt: ends, ..said });
-        }
-        // A node has no owner until all providers have introduced themselves.
-        let distrust = match guard {
-            Some(guard) => guard.distrust.as_ref(),
-            None if matches!(self.providers.for_node(node), NodeOwner::Undecided) => {
-                passes.values().find_map(|guard| guard.distrust.as_ref())
-            }
-            None => None,
-        };
-        Some(match (held_back(node), distrust) {
-            (Some(held), _) => explanation(
-                COMPONENT,
-                Standing::Blocked,
-                &held.reason,
-                &held.message,
-                "the host checks the instance again in the next pass",
-            ),
-            (None, Some(why)) => explanation(
-                COMPONENT,
-                Standing::Waiting,
-                "ProviderNotTrusted",
-                format!(
-                    "the node is not Ready, and what providers say of instances is not believed now: {why}"
-                ),
-                "nothing is deleted; the host checks again in the next pass",
-            ),
-            (None, None) if node.has_taint(taint::SHUTDOWN) => of_stopped(node, self.policy),
-            (None, None) => explanation(
-                COMPONENT,
-                Standing::Settled,
-                "NotReady",
-                "the node is not Ready, and its provider does not report its instance as absent: it is kept",
-                "the host checks its instance every --node-monitor-period, and deletes the node only when it is gone",
-            ),
-        })
+        let owner = self.parts.providers.for_node(node);
+        Some(of_silent(node, owner, &self.passes.lock(), &self.parts.settings.lifecycle))
     }
 
     fn guard(&self) -> Vec<Guard> {
         let concerns_nodes = |guard: &&Guard| guard.provider != OWNERLESS || guard.nodes > 0;
         self.passes.lock().values().filter(concerns_nodes).cloned().collect()
+    }
+}
+
+/// Why a node that is not ready is kept.
+fn of_silent(
+    node: &Node,
+    owner: NodeOwner,
+    passes: &BTreeMap<String, Guard>,
+    settings: &Settings,
+) -> Explanation {
+    let is_undecided = matches!(owner, NodeOwner::Undecided);
+    let owners = owner.possible();
+    let guard = domain(&owners).and_then(|domain| passes.get(domain));
+    let absent = guard.and_then(|guard| {
+        let found = guard.absent.binary_search_by(|absent| absent.name.as_str().cmp(&node.name)).ok()?;
+        Some((guard, guard.absent.get(found)?))
+    });
+    if let Some((guard, absent)) = absent.filter(|(_, absent)| absent.uid == node.uid) {
+        let said = Explanation { last_attempt: Some(guard.last_pass), ..of_absent(node, absent) };
+        let ends =
+            (absent.confirmations == 0).then(|| grace_end(node, settings.node_deletion_grace)).flatten();
+        return Explanation { next_attempt: ends, ..said };
+    }
+    // A node has no owner until all providers have introduced themselves.
+    let distrust = match guard {
+        Some(guard) => guard.distrust.as_ref(),
+        None if is_undecided => passes.values().find_map(|guard| guard.distrust.as_ref()),
+        None => None,
+    };
+    match (held_back(node), distrust) {
+        (Some(held), _) => explanation(
+            COMPONENT,
+            Standing::Blocked,
+            &held.reason,
+            &held.message,
+            "the host checks the instance again in the next pass",
+        ),
+        (None, Some(why)) => explanation(
+            COMPONENT,
+            Standing::Waiting,
+            "ProviderNotTrusted",
+            format!("the node is not Ready, and what providers say of instances is not believed now: {why}"),
+            "nothing is deleted; the host checks again in the next pass",
+        ),
+        (None, None) if node.has_taint(taint::SHUTDOWN) => of_stopped(node, settings.node_shutdown_policy),
+        (None, None) => explanation(
+            COMPONENT,
+            Standing::Settled,
+            "NotReady",
+            "the node is not Ready, and its provider does not report its instance as absent: it is kept",
+            "the host checks its instance every --node-monitor-period, and deletes the node only when it is gone",
+        ),
     }
 }
 
@@ -229,19 +213,17 @@ fn of_absent(node: &Node, absent: &AbsentNode) -> Explanation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ccm_cloud::{Provider, fake::FakeProvider};
+    use ccm_cloud::{Provider, Providers, fake::FakeProvider};
     use ccm_kube::fixtures::node;
 
-    fn view(guard: Guard) -> LifecycleView {
-        let passes = Mutex::new([(guard.provider.clone(), guard)].into());
+    fn said(node: &Node, guard: Guard) -> Explanation {
         let fakes = ["mock", "other"].map(|name| FakeProvider::new(name) as Arc<dyn Provider>);
-        let providers = Providers::new(fakes.to_vec());
-        LifecycleView {
-            passes,
-            providers,
-            grace: Duration::from_secs(300),
-            policy: ShutdownPolicy::OutOfService,
-        }
+        let owner = Providers::new(fakes.to_vec()).for_node(node);
+        let settings = Settings {
+            node_shutdown_policy: ShutdownPolicy::OutOfService,
+            ..ccm_reconcile::stage::settings().lifecycle
+        };
+        of_silent(node, owner, &[(guard.provider.clone(), guard)].into(), &settings)
     }
 
     fn guard() -> Guard {
@@ -271,7 +253,7 @@ mod tests {
     #[test]
     fn a_node_is_explained_by_the_rule_that_keeps_it() {
         let silent = node("n").with_provider_id("mock://n").not_ready();
-        let with = |absent| view(Guard { absent: vec![absent], ..guard() });
+        let with = |absent| Guard { absent: vec![absent], ..guard() };
         let rows = [
             (
                 with(absent(&silent, Some(Rule::Share), 2)),
@@ -287,33 +269,28 @@ mod tests {
             ),
             (with(absent(&silent, None, 1)), Standing::Waiting, "InstanceAbsent", "deletes the node once"),
             (with(absent(&silent, None, 0)), Standing::Waiting, "InstanceAbsent", "deletes the node once"),
-            (view(guard()), Standing::Settled, "NotReady", "checks its instance"),
+            (guard(), Standing::Settled, "NotReady", "checks its instance"),
             (
-                view(Guard { distrust: Some("down".to_owned()), ..guard() }),
+                Guard { distrust: Some("down".to_owned()), ..guard() },
                 Standing::Waiting,
                 "ProviderNotTrusted",
                 "nothing is deleted",
             ),
         ];
-        for (view, standing, reason, next) in rows {
-            let said = view.explain(&silent).unwrap();
+        for (guard, standing, reason, next) in rows {
+            let said = said(&silent, guard);
             assert_eq!((said.standing, said.reason.as_str()), (standing, reason));
             assert!(said.next.contains(next), "{said:?}");
         }
-        assert!(view(guard()).explain(&node("n").ready()).is_none());
-        let down = || view(Guard { distrust: Some("down".to_owned()), ..guard() });
+        let down = || Guard { distrust: Some("down".to_owned()), ..guard() };
         for others in [node("n").not_ready().with_provider_id("other://n"), node("n").not_ready()] {
-            assert_eq!(
-                down().explain(&others).unwrap().reason,
-                "NotReady",
-                "mock's passes do not concern it"
-            );
+            assert_eq!(said(&others, down()).reason, "NotReady", "mock's passes do not concern it");
         }
         let stopped = silent.with_taint(taint::SHUTDOWN, "", "NoSchedule");
-        let said = view(guard()).explain(&stopped).unwrap();
-        assert_eq!((said.standing, said.reason.as_str()), (Standing::Settled, "InstanceStopped"));
-        assert!(said.next.contains("--node-shutdown-policy=out-of-service"), "{said:?}");
+        let why = said(&stopped, guard());
+        assert_eq!((why.standing, why.reason.as_str()), (Standing::Settled, "InstanceStopped"));
+        assert!(why.next.contains("--node-shutdown-policy=out-of-service"), "{why:?}");
         let given_up = Node { taints: vec![taint::out_of_service(), taint::shutdown()], ..stopped };
-        assert!(view(guard()).explain(&given_up).unwrap().next.contains("given up"));
+        assert!(said(&given_up, guard()).next.contains("given up"));
     }
 }

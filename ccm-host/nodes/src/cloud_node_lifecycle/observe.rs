@@ -236,9 +236,8 @@ impl Controller {
     /// The node's age: by its date, but no more than since this process saw it join. A node without a date, or with
     /// one in the future, counts as brand new.
     fn age(&self, node: &Node) -> Duration {
-        let by_date = node.created.and_then(|created| clock::now().duration_since(created).try_into().ok());
+        let by_date = node.created.map_or(Duration::ZERO, |created| clock::between(created, clock::now()));
         let seen = self.joined.lock().get(&node.uid).map(Instant::elapsed);
-        let by_date: Duration = by_date.unwrap_or_default();
         seen.map_or(by_date, |seen| seen.min(by_date))
     }
 }

@@ -13,7 +13,10 @@ use jiff::Timestamp;
 
 use super::request::{self, Flaw};
 use crate::cloud_node_lifecycle;
-use ccm_base::text::{NAME, cut};
+use ccm_base::{
+    clock,
+    text::{NAME, cut},
+};
 use ccm_cloud::{AddressType, Instance, InstanceAnswer, InstanceState};
 use ccm_kube::{
     certificate_request::{CertificateRequest, KUBELET_SERVING, NODE_USER},
@@ -112,9 +115,7 @@ pub(super) fn superseded() -> Verdict {
 
 /// The age of a request; a clock that is behind makes it young.
 fn age(request: &CertificateRequest, now: Timestamp) -> Duration {
-    request
-        .created
-        .map_or(Duration::MAX, |created| Duration::try_from(now.duration_since(created)).unwrap_or_default())
+    request.created.map_or(Duration::MAX, |created| clock::between(created, now))
 }
 
 /// When to look at an open request again. It grows with the request's age, as a backoff does.

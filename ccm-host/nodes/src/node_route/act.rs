@@ -12,6 +12,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use ccm_state::RouteListing;
 use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +21,6 @@ use super::{
     condition::{self, Reach},
     decide::{Plan, RouteSteps, decide},
     observe::{Run, is_same},
-    table::Learnt,
 };
 use ccm_cloud::{CloudError, EnsureRoute, EnsuredRoute, ErrorReason, InProgress, Route, RouteState};
 use ccm_kube::{node::Node, queue::Outcome};
@@ -46,13 +46,14 @@ impl Controller {
             return reports.clear(&subject);
         };
         let about = Some((&**node).into());
-        let Some(learnt) = cloud.learnt() else {
+        let learnt = cloud.learnt();
+        if learnt == RouteListing::NotYet {
             let why = format!("the routes of provider {:?} are not listed yet", cloud.name());
             // The first list requeues every node.
             let waits =
                 (!node.pod_cidrs.is_empty()).then(|| Report::waiting("RoutesNotListed", why, Retry::Wait));
             return reports.set(&subject, about, waits.into_iter().collect());
-        };
+        }
         let mut plan = decide(&self.facts(cloud, node));
         let mut said = std::mem::take(&mut plan.reports);
         let before = said.len();
@@ -64,7 +65,8 @@ impl Controller {
         };
         self.metrics.synced("node_change", outcome);
         let reaches: Vec<Reach> = reaches.into_iter().chain(plan.unreached).collect();
-        if let Some(wanted) = condition::wanted(node, plan.concerned, &reaches, learnt == Learnt::Whole) {
+        if let Some(wanted) = condition::wanted(node, plan.concerned, &reaches, learnt == RouteListing::Whole)
+        {
             said.extend(self.show(node, &wanted).await);
         }
         reports.set(&subject, about, said)

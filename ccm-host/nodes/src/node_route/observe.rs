@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use ccm_state::RouteListing;
 use ipnet::IpNet;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -25,7 +26,7 @@ use super::{
     Cloud, Controller, RouteKey,
     condition::{self, NETWORK_UNAVAILABLE, Reach},
     decide::{Facts, Wish, contain, decide, is_removable},
-    table::{Holder, Learnt},
+    table::Holder,
 };
 use ccm_base::cidr;
 use ccm_cloud::{Family, NodeOwner, ProviderStatus, Route};
@@ -49,7 +50,7 @@ impl Cloud {
         self.provider.info().is_some_and(|info| info.routes)
     }
 
-    pub(super) fn learnt(&self) -> Option<Learnt> {
+    pub(super) fn learnt(&self) -> RouteListing {
         self.table.lock().learnt()
     }
 
@@ -60,7 +61,7 @@ impl Cloud {
     /// Whether it certainly has no route to a destination.
     fn lacks(&self, destination: &IpNet) -> bool {
         let table = self.table.lock();
-        table.learnt() == Some(Learnt::Whole) && table.to(destination).next().is_none()
+        table.learnt() == RouteListing::Whole && table.to(destination).next().is_none()
     }
 
     pub(super) fn key_of(&self, stray: &Route) -> RouteKey {
@@ -140,7 +141,7 @@ impl Controller {
         let plan = decide(&self.facts(cloud, node));
         let stand = plan.lanes.iter().map(|_| Reach::Stands);
         let reaches: Vec<Reach> = stand.chain(plan.unreached.iter().copied()).collect();
-        let is_whole = cloud.learnt() == Some(Learnt::Whole);
+        let is_whole = cloud.learnt() == RouteListing::Whole;
         let differs = || {
             condition::wanted(node, plan.concerned, &reaches, is_whole)
                 .is_some_and(|wanted| !condition::says(node, &wanted))
@@ -426,7 +427,7 @@ impl Controller {
     /// Skips the queue until some provider has been listed: nothing can be decided before, and the first list
     /// requeues every node.
     fn queue_node_after(&self, name: String, wait: Duration) {
-        if self.clouds.iter().any(|cloud| cloud.learnt().is_some()) {
+        if self.clouds.iter().any(|cloud| cloud.learnt() != RouteListing::NotYet) {
             self.shell.queue.add_after(RouteKey::Node(name), wait);
         }
     }

@@ -6,13 +6,10 @@
 
 use std::time::Duration;
 
+use ccm_state::RouteListing;
 use tokio::time::{Instant, sleep_until};
 
-use super::{
-    Cloud, Controller, RouteKey,
-    observe::Due,
-    table::{Learnt, Table},
-};
+use super::{Cloud, Controller, RouteKey, observe::Due, table::Table};
 use ccm_cloud::{CloudError, ErrorReason, Family, Listed, ProviderStatus, Route};
 use ccm_reconcile::{Retry, SLOW_RETRY, Sweeps, askable, follow_status, listed, measured, resync, shell};
 
@@ -60,8 +57,8 @@ impl Controller {
             let wrong = list.rejected.len();
             tracing::warn!(provider = cloud.name(), wrong, "listed routes are wrong, for example: {first}");
         }
-        let is_first = cloud.learnt().is_none();
-        let learnt = if list.complete { Learnt::Whole } else { Learnt::InPart };
+        let is_first = cloud.learnt() == RouteListing::NotYet;
+        let learnt = if list.complete { RouteListing::Whole } else { RouteListing::InPart };
         self.change(cloud, |table| {
             table.learn(list.items, learnt, begun, |route| self.is_as_wanted(route));
         });
@@ -88,7 +85,7 @@ impl Controller {
     /// Requeues nodes and routes for which there is something to do, except those already waiting for a retry. Returns whether
     /// routes differ from what is wanted.
     fn look(&self, cloud: &Cloud) -> bool {
-        if cloud.learnt().is_none() {
+        if cloud.learnt() == RouteListing::NotYet {
             return false;
         }
         let mut differ = false;

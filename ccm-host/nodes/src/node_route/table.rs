@@ -22,7 +22,7 @@ pub(super) struct Table {
     routes: HashMap<String, Arc<Route>>,
     by_destination: HashMap<IpNet, BTreeSet<String>>,
     by_holder: HashMap<Holder, BTreeSet<String>>,
-    learnt: Option<Learnt>,
+    learnt: RouteListing,
     clock: u64,
     /// When we last changed a destination, by the table's clock.
     touched: HashMap<IpNet, u64>,
@@ -37,15 +37,6 @@ pub(super) enum Holder {
     Instance(String),
     /// Unknown.
     Nobody,
-}
-
-/// The completeness of the last list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Learnt {
-    /// Routes that it lacks do not exist.
-    Whole,
-    /// Routes may be missing from it.
-    InPart,
 }
 
 /// A point in time of a table.
@@ -63,8 +54,8 @@ impl Holder {
 }
 
 impl Table {
-    /// The completeness of the last list; `None` before the first.
-    pub(super) fn learnt(&self) -> Option<Learnt> {
+    /// The completeness of the last list.
+    pub(super) fn learnt(&self) -> RouteListing {
         self.learnt
     }
 
@@ -95,7 +86,7 @@ impl Table {
     pub(super) fn learn(
         &mut self,
         listed: Vec<Route>,
-        learnt: Learnt,
+        learnt: RouteListing,
         begun: Mark,
         is_wanted: impl Fn(&Route) -> bool,
     ) {
@@ -123,7 +114,7 @@ impl Table {
         }
         // From what an incomplete list lacks, keep one route to where a node wants it.
         let stays = |route: &Route| {
-            learnt == Learnt::InPart
+            learnt == RouteListing::InPart
                 && is_wanted(route)
                 && !led.contains(&(route.destination, Holder::of(route)))
         };
@@ -135,7 +126,7 @@ impl Table {
             .collect();
         gone.iter().for_each(|id| self.take(id));
         self.touched.retain(|_, touched| *touched > begun.0);
-        self.learnt = Some(learnt);
+        self.learnt = learnt;
     }
 
     /// Records that the destination leads only where this route says.
@@ -185,15 +176,7 @@ impl Cloud {
         let table = self.table.lock();
         let mut routes: Vec<_> = table.all().map(|route| row(route)).collect();
         routes.sort_by(|one, other| (&one.destination, &one.id).cmp(&(&other.destination, &other.id)));
-        RouteTable { provider: self.name().to_owned(), list: listing(table.learnt()), routes }
-    }
-}
-
-fn listing(learnt: Option<Learnt>) -> RouteListing {
-    match learnt {
-        None => RouteListing::NotYet,
-        Some(Learnt::InPart) => RouteListing::InPart,
-        Some(Learnt::Whole) => RouteListing::Whole,
+        RouteTable { provider: self.name().to_owned(), list: table.learnt(), routes }
     }
 }
 
@@ -252,17 +235,17 @@ mod tests {
     #[test]
     fn only_a_whole_list_makes_routes_disappear() {
         let mut table = Table::default();
-        assert_eq!(table.learnt(), None);
+        assert_eq!(table.learnt(), RouteListing::NotYet);
         let mark = table.mark();
         table.learn(
             vec![route("a", "10.0.1.0/24", "n"), route("b", "10.0.2.0/24", "m")],
-            Learnt::Whole,
+            RouteListing::Whole,
             mark,
             wanted,
         );
-        table.learn(vec![route("b", "10.0.2.0/24", "m")], Learnt::InPart, mark, wanted);
-        assert_eq!((ids(&table), table.learnt()), (vec!["a", "b"], Some(Learnt::InPart)));
-        table.learn(vec![route("b", "10.0.2.0/24", "m")], Learnt::Whole, mark, wanted);
+        table.learn(vec![route("b", "10.0.2.0/24", "m")], RouteListing::InPart, mark, wanted);
+        assert_eq!((ids(&table), table.learnt()), (vec!["a", "b"], RouteListing::InPart));
+        table.learn(vec![route("b", "10.0.2.0/24", "m")], RouteListing::Whole, mark, wanted);
         assert_eq!(ids(&table), ["b"]);
         assert_eq!(table.of(&Holder::Node("n".into())).count(), 0);
         assert_eq!(table.to(&"10.0.1.0/24".parse().unwrap()).count(), 0);
@@ -277,10 +260,10 @@ mod tests {
             let stray = route(&id("stray"), "10.0.9.0/24", "");
             let outside = route(&id("outside"), "192.168.0.0/24", "");
             let doubled = route(&id("doubled"), "10.0.1.0/24", "n");
-            table.learn(vec![stray, outside, doubled], Learnt::InPart, table.mark(), wanted);
+            table.learn(vec![stray, outside, doubled], RouteListing::InPart, table.mark(), wanted);
         }
         assert_eq!(ids(&table), ["doubled99", "outside99", "stray99"]);
-        table.learn(vec![], Learnt::InPart, table.mark(), wanted);
+        table.learn(vec![], RouteListing::InPart, table.mark(), wanted);
         assert_eq!(ids(&table), ["doubled99"]);
     }
 
@@ -289,7 +272,7 @@ mod tests {
         let mut table = Table::default();
         table.learn(
             vec![route("a", "10.0.1.0/24", "n"), route("b", "10.0.2.0/24", "n")],
-            Learnt::Whole,
+            RouteListing::Whole,
             table.mark(),
             wanted,
         );
@@ -298,9 +281,9 @@ mod tests {
         table.ensured(route("b2", "10.0.2.0/24", "m"));
         table.ensured(route("c", "10.0.3.0/24", "m"));
         let old = vec![route("a", "10.0.1.0/24", "n"), route("b", "10.0.2.0/24", "n")];
-        table.learn(old.clone(), Learnt::Whole, begun, wanted);
+        table.learn(old.clone(), RouteListing::Whole, begun, wanted);
         assert_eq!(ids(&table), ["b2", "c"]);
-        table.learn(old, Learnt::Whole, table.mark(), wanted);
+        table.learn(old, RouteListing::Whole, table.mark(), wanted);
         assert_eq!(ids(&table), ["a", "b"], "the next list knows all of it");
     }
 
@@ -308,7 +291,7 @@ mod tests {
     fn a_destination_that_was_ensured_leads_nowhere_else() {
         let mut table = Table::default();
         let doubled = vec![route("a", "10.0.1.0/24", "n"), route("b", "10.0.1.0/24", "m")];
-        table.learn(doubled, Learnt::Whole, table.mark(), wanted);
+        table.learn(doubled, RouteListing::Whole, table.mark(), wanted);
         assert_eq!(table.to(&"10.0.1.0/24".parse().unwrap()).count(), 2);
         table.ensured(route("b", "10.0.1.0/24", "k"));
         assert_eq!(ids(&table), ["b"]);
@@ -321,10 +304,10 @@ mod tests {
         let mut table = Table::default();
         table.ensured(route("a", "10.0.1.0/24", "n"));
         let untold = Route { state: RouteState::Unspecified, ..route("a", "10.0.1.0/24", "n") };
-        table.learn(vec![untold.clone()], Learnt::Whole, table.mark(), wanted);
+        table.learn(vec![untold.clone()], RouteListing::Whole, table.mark(), wanted);
         assert_eq!(table.get("a").unwrap().state, RouteState::Active);
         let elsewhere = Route { target: route("a", "10.0.1.0/24", "m").target, ..untold };
-        table.learn(vec![elsewhere], Learnt::Whole, table.mark(), wanted);
+        table.learn(vec![elsewhere], RouteListing::Whole, table.mark(), wanted);
         assert_eq!(table.get("a").unwrap().state, RouteState::Unspecified);
     }
 

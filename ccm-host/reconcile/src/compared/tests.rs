@@ -59,7 +59,7 @@ fn each_field_of_a_patch_is_compared_by_itself() {
         type_: "NetworkUnavailable",
         status: "False",
         reason: "RouteCreated",
-        message: "m",
+        message: "m".into(),
     };
     let address = NodeAddress { type_: "InternalIP".to_owned(), address: "10.0.0.1".to_owned() };
     let shadow = shadow();

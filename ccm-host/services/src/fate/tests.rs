@@ -49,7 +49,8 @@ fn published() -> Service {
 }
 
 fn recorded(provider: &str) -> Service {
-    let message = Record::of_row(&row(provider, asked()), false).unwrap().message("web-uid");
+    let record = Record::of_row(&row(provider, asked()), false).unwrap();
+    let message = record.condition("web-uid").message.into_owned();
     let mut service = fin(lb());
     service.conditions = vec![Condition { type_: CONDITION.to_owned(), message, ..Condition::default() }];
     service

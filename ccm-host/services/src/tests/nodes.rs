@@ -9,13 +9,13 @@ use super::{
     restarting::A_SWEEP,
     world::{A_WHILE, World},
 };
-use crate::nodes::{AUTOSCALER_TAINT, EXCLUDE_LABEL};
+use crate::nodes::EXCLUDE_LABEL;
 use ccm_cloud::{
     ErrorReason, InProgress,
     fake::{error, method},
 };
 use ccm_kube::{Ingress, KeySet};
-use ccm_reconcile::taint::UNINITIALIZED;
+use ccm_reconcile::taint;
 
 fn three() -> [Value; 3] {
     ["n1", "n2", "n3"].map(node)
@@ -96,7 +96,7 @@ fn label(node: &mut Value) {
 }
 
 fn taint(node: &mut Value) {
-    node["spec"]["taints"] = json!([{"key": AUTOSCALER_TAINT, "effect": "NoSchedule"}]);
+    node["spec"]["taints"] = json!([{"key": taint::AUTOSCALER, "effect": "NoSchedule"}]);
 }
 
 /// LBN-8..9, LBN-11..17, LBN-23..25: the effect of a change of one node; policy Local makes no difference.
@@ -295,7 +295,8 @@ async fn a_storm_is_gathered_however_fast_the_updates_are() {
 async fn a_node_that_is_being_initialised_is_handed_on_once() {
     let uninitialised = |name: &str| {
         let mut node = node(name);
-        node["spec"] = json!({"taints": [{"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}]});
+        node["spec"] =
+            json!({"taints": [{"key": taint::UNINITIALIZED, "value": "true", "effect": "NoSchedule"}]});
         node
     };
     let world = with([node("n1")], services(&["a"])).await;
@@ -499,7 +500,7 @@ async fn a_draining_node_goes_at_once_if_asked_for() {
     world.start();
     world.pass(Duration::from_secs(3)).await;
     world.take();
-    for taint in [None, Some(AUTOSCALER_TAINT), Some("karpenter.sh/disrupted")] {
+    for taint in [None, Some(taint::AUTOSCALER), Some(taint::KARPENTER)] {
         world.cluster.change_node("n1", |node| match taint {
             None => node["spec"]["unschedulable"] = json!(true),
             Some(key) => node["spec"]["taints"] = json!([{"key": key, "effect": "NoSchedule"}]),

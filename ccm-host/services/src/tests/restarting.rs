@@ -8,12 +8,12 @@ use super::{
     cluster::{addresses, lb, node},
     world::{A_WHILE, World},
 };
-use crate::nodes::AUTOSCALER_TAINT;
 use ccm_cloud::{
     ErrorReason, LoadBalancerState, SyncState,
     fake::{error, method},
 };
 use ccm_kube::Ingress;
+use ccm_reconcile::taint;
 
 /// Long enough for a sweep, whatever its jitter.
 pub(super) const A_SWEEP: Duration = Duration::from_secs(11_100);
@@ -159,7 +159,7 @@ async fn a_sweep_is_the_second_chance_of_what_was_refused() {
 async fn a_sweep_compares_with_what_is_wanted() {
     let world = World::settled([node("n1"), node("n2"), lb("web")]).await;
     world.cluster.change_node("n2", |node| {
-        node["spec"]["taints"] = json!([{"key": AUTOSCALER_TAINT, "effect": "NoSchedule"}]);
+        node["spec"]["taints"] = json!([{"key": taint::AUTOSCALER, "effect": "NoSchedule"}]);
     });
     world.pass(A_WHILE).await;
     assert!(world.take().is_empty(), "no reason by itself");

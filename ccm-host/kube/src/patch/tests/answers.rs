@@ -10,7 +10,7 @@ fn patch() -> Patch {
 }
 
 fn status_patch() -> Patch {
-    let wanted = WantedCondition { type_: "Ready", status: "True", reason: "R", message: "" };
+    let wanted = WantedCondition { type_: "Ready", status: "True", reason: "R", message: "".into() };
     node_condition(&node("a"), &wanted, jiff::Timestamp::UNIX_EPOCH).unwrap()
 }
 
@@ -43,7 +43,7 @@ async fn patches_go_to_their_target_and_ask_for_metadata_only() {
     let server = server();
     let writer = writer(&server);
     let written = writer.patch::<Node>(&"a".to_owned(), &patch()).await.unwrap();
-    assert_eq!(written.resource_version, server.version().to_string());
+    assert_eq!(written, server.version().to_string());
     writer.patch::<Node>(&"a".to_owned(), &status_patch()).await.unwrap();
     let before = service("s").in_namespace("n");
     let finalizer = service_finalizer(&before, "lb.example/cleanup", true).unwrap();

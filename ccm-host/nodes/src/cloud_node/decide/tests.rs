@@ -66,7 +66,7 @@ fn words(node: &Node, verdict: Verdict) -> String {
     };
     let mut words = vec![kind.to_owned()];
     let Plan { addresses, maintenance, change, reports, reordered: _ } = plan;
-    words.extend(maintenance.map(|said| format!("maintenance={}", said.condition().status)));
+    words.extend(maintenance.map(|said| format!("maintenance={}", said.status)));
     words.extend(change.provider_id.map(|id| format!("pid={id}")));
     words.extend(change.set_labels.iter().map(|(key, value)| format!("{key}={value}")));
     words.extend(change.remove_labels.iter().map(|key| format!("-{key}")));

@@ -2,10 +2,8 @@ use super::super::*;
 use ccm_kube::{fixtures::node, patch::node_condition};
 
 /// What would be written.
-fn news(node: &Node, planned: Option<&Maintenance>) -> Option<MaintenanceCondition> {
-    let differs = |said: &MaintenanceCondition| {
-        node_condition(node, &said.condition(), ccm_base::clock::now()).is_some()
-    };
+fn news(node: &Node, planned: Option<&Maintenance>) -> Option<WantedCondition<'static>> {
+    let differs = |said: &WantedCondition<'_>| node_condition(node, said, ccm_base::clock::now()).is_some();
     maintenance_condition(node, planned).filter(differs)
 }
 
@@ -28,9 +26,9 @@ fn the_condition_follows_the_plan_and_is_never_written_for_nothing() {
         (first.status, first.reason, &*first.message),
         ("True", "RebootPlanned", "the cloud will reboot the instance from 2026-12-01T02:00:00Z: kernel")
     );
-    let has = |said: &MaintenanceCondition| {
+    let has = |said: &WantedCondition<'_>| {
         let mut node = node("n").with_condition(MAINTENANCE_PLANNED, said.status, said.reason);
-        node.conditions[0].message.clone_from(&said.message);
+        node.conditions[0].message = said.message.to_string();
         node
     };
     let shown = has(&first);
