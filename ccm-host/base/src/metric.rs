@@ -1,7 +1,8 @@
 //! Declares metrics, so that name, help and buckets of each stand beside its field.
 
+use std::sync::Arc;
+
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{
         family::{Family, MetricConstructor},
         histogram::Histogram,
@@ -14,16 +15,17 @@ pub fn gauge(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// The label of what is counted for each provider.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct OfProvider {
-    pub provider: String,
-}
+/// Labels with their names, in the order in which they are served.
+pub type MetricLabels<const N: usize, V = &'static str> = [(&'static str, V); N];
 
-impl OfProvider {
-    pub fn new(provider: &str) -> Self {
-        Self { provider: provider.to_owned() }
-    }
+/// The labels of what is counted for each provider: its name first.
+pub type OfProvider<const N: usize = 0, V = &'static str> = (MetricLabels<1, Arc<str>>, MetricLabels<N, V>);
+
+pub fn of_provider<const N: usize, V>(
+    provider: impl Into<Arc<str>>,
+    rest: MetricLabels<N, V>,
+) -> OfProvider<N, V> {
+    ([("provider", provider.into())], rest)
 }
 
 /// Upper bounds of a histogram's buckets, in ascending order.

@@ -6,7 +6,6 @@ use ccm_state::{CallError, Calls};
 use cloudprovider_proto::code_name;
 use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
@@ -19,77 +18,26 @@ use super::{
 use crate::findings::{Findings, rule};
 use ccm_base::{
     clock,
-    metric::{Buckets, Declare, Histograms},
+    metric::{Buckets, Declare, Histograms, MetricLabels, OfProvider, of_provider},
 };
 
 /// Metrics of all providers. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct CloudMetrics {
-    durations: Histograms<RpcLabels>,
-    batch_sizes: Histograms<MethodLabels>,
-    in_flight: Family<MethodLabels, Gauge>,
-    connected: Family<ProviderLabels, Gauge>,
-    serving: Family<ProviderLabels, Gauge>,
-    epoch_changes: Family<ProviderLabels, Counter>,
-    connect_failures: Family<ProviderLabels, Counter>,
-    reordered: Family<ProviderLabels, Counter>,
-    watch_missed: Family<ProviderLabels, Counter>,
-    watch_streams: Family<EndLabels, Counter>,
-    violations: Family<RuleLabels, Counter>,
-    rate_limited: Family<ClassLabels, Counter<f64, std::sync::atomic::AtomicU64>>,
-    versions: Family<VersionLabels, Gauge>,
-    infos: Family<InfoLabels, Gauge>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ProviderLabels {
-    provider: Arc<str>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RpcLabels {
-    provider: Arc<str>,
-    service: &'static str,
-    method: &'static str,
-    code: &'static str,
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct MethodLabels {
-    provider: Arc<str>,
-    method: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct EndLabels {
-    provider: Arc<str>,
-    end: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RuleLabels {
-    provider: Arc<str>,
-    rule: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ClassLabels {
-    provider: Arc<str>,
-    class: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct VersionLabels {
-    provider: Arc<str>,
-    service: &'static str,
-    version: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct InfoLabels {
-    provider: Arc<str>,
-    version: String,
+    durations: Histograms<OfProvider<4>>,
+    batch_sizes: Histograms<OfProvider<1>>,
+    in_flight: Family<OfProvider<1>, Gauge>,
+    connected: Family<OfProvider, Gauge>,
+    serving: Family<OfProvider, Gauge>,
+    epoch_changes: Family<OfProvider, Counter>,
+    connect_failures: Family<OfProvider, Counter>,
+    reordered: Family<OfProvider, Counter>,
+    watch_missed: Family<OfProvider, Counter>,
+    watch_streams: Family<OfProvider<1>, Counter>,
+    violations: Family<OfProvider<1>, Counter>,
+    rate_limited: Family<OfProvider<1>, Counter<f64, std::sync::atomic::AtomicU64>>,
+    versions: Family<OfProvider<2>, Gauge>,
+    infos: Family<OfProvider<1, String>, Gauge>,
 }
 
 const SECONDS: Buckets = Buckets(&[
@@ -141,7 +89,7 @@ impl CloudMetrics {
 
     /// Counts a change that a sweep found and this provider's watch did not report.
     pub fn watch_missed(&self, provider: &str) {
-        self.watch_missed.get_or_create(&ProviderLabels { provider: provider.into() }).inc();
+        self.watch_missed.get_or_create(&of_provider(provider, [])).inc();
     }
 }
 
@@ -173,12 +121,24 @@ impl ProviderMetrics {
         &self.provider
     }
 
-    fn labels(&self) -> ProviderLabels {
-        ProviderLabels { provider: Arc::clone(&self.provider) }
+    fn with<const N: usize, V>(&self, rest: MetricLabels<N, V>) -> OfProvider<N, V> {
+        of_provider(Arc::clone(&self.provider), rest)
     }
 
-    fn method(&self, method: &Method) -> MethodLabels {
-        MethodLabels { provider: Arc::clone(&self.provider), method: method.name }
+    fn labels(&self) -> OfProvider {
+        self.with([])
+    }
+
+    fn method(&self, method: &Method) -> OfProvider<1> {
+        self.with([("method", method.name)])
+    }
+
+    fn info(&self, version: &str) -> OfProvider<1, String> {
+        self.with([("version", version.chars().take(LONGEST_VERSION).collect())])
+    }
+
+    fn version(&self, &(service, version): &(&'static str, &'static str)) -> OfProvider<2> {
+        self.with([("service", service), ("version", version)])
     }
 
     pub(crate) fn begin(&self, method: &Method, items: Option<usize>) {
@@ -191,13 +151,12 @@ impl ProviderMetrics {
 
     pub(crate) fn ended(&self, method: &Method, code: &'static str, reason: &'static str, took: Duration) {
         self.all.in_flight.get_or_create(&self.method(method)).dec();
-        let labels = RpcLabels {
-            provider: Arc::clone(&self.provider),
-            service: method.service,
-            method: method.name,
-            code,
-            reason,
-        };
+        let labels = self.with([
+            ("service", method.service),
+            ("method", method.name),
+            ("code", code),
+            ("reason", reason),
+        ]);
         self.all.durations.get_or_create(&labels).observe(took.as_secs_f64());
         self.log().ended(method.name, code == "OK", took);
     }
@@ -225,14 +184,12 @@ impl ProviderMetrics {
     }
 
     pub(crate) fn watch_ended(&self, end: &'static str) {
-        let labels = EndLabels { provider: Arc::clone(&self.provider), end };
-        self.all.watch_streams.get_or_create(&labels).inc();
+        self.all.watch_streams.get_or_create(&self.with([("end", end)])).inc();
     }
 
     /// Counts a broken rule.
     pub(crate) fn violation(&self, rule: &'static str) {
-        let labels = RuleLabels { provider: Arc::clone(&self.provider), rule };
-        self.all.violations.get_or_create(&labels).inc();
+        self.all.violations.get_or_create(&self.with([("rule", rule)])).inc();
     }
 
     /// Checks an answer and counts every finding.
@@ -254,33 +211,23 @@ impl ProviderMetrics {
             Class::Read => "read",
             Class::Mutation => "mutation",
         };
-        let labels = ClassLabels { provider: Arc::clone(&self.provider), class };
-        self.all.rate_limited.get_or_create(&labels).inc_by(pause.as_secs_f64());
+        self.all.rate_limited.get_or_create(&self.with([("class", class)])).inc_by(pause.as_secs_f64());
     }
 
     /// Shows the version that the provider reports, instead of the former one.
     pub(crate) fn introduced(&self, before: Option<&str>, now: &str) {
-        let labels = |version: &str| InfoLabels {
-            provider: Arc::clone(&self.provider),
-            version: version.chars().take(LONGEST_VERSION).collect(),
-        };
         if let Some(before) = before {
-            self.all.infos.remove(&labels(before));
+            self.all.infos.remove(&self.info(before));
         }
-        self.all.infos.get_or_create(&labels(now)).set(1);
+        self.all.infos.get_or_create(&self.info(now)).set(1);
     }
 
     pub(crate) fn negotiated(&self, before: &Served, now: &Served) {
-        let labels = |&(service, version): &(&'static str, &'static str)| VersionLabels {
-            provider: Arc::clone(&self.provider),
-            service,
-            version,
-        };
         for gone in before.versions.iter().filter(|version| !now.versions.contains(version)) {
-            self.all.versions.remove(&labels(gone));
+            self.all.versions.remove(&self.version(gone));
         }
         for spoken in &now.versions {
-            self.all.versions.get_or_create(&labels(spoken)).set(1);
+            self.all.versions.get_or_create(&self.version(spoken)).set(1);
         }
     }
 }

@@ -23,7 +23,6 @@ use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 use anyhow::{Result, bail};
 use clap::ArgAction;
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
@@ -38,7 +37,7 @@ use tokio_util::{
 
 use ccm_base::{
     flag::{self, Mistakes, Wrong, duration::text},
-    metric::Declare,
+    metric::{Declare, MetricLabels},
 };
 use lock::Renewal;
 pub use lock::{Fitness, Health, Lock, Tell};
@@ -412,16 +411,15 @@ async fn renewed(
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfLease {
-    name: String,
+fn of_lease(name: &str) -> MetricLabels<1, String> {
+    [("name", name.to_owned())]
 }
 
 /// Metrics of leader election, under upstream's names.
 #[derive(Debug, Clone)]
 pub struct Metrics {
-    master: Family<OfLease, Gauge>,
-    slow: Family<OfLease, Counter>,
+    master: Family<MetricLabels<1, String>, Gauge>,
+    slow: Family<MetricLabels<1, String>, Counter>,
 }
 
 impl Metrics {
@@ -435,11 +433,11 @@ impl Metrics {
     }
 
     fn leads(&self, lease: &str, leads: bool) {
-        self.master.get_or_create(&OfLease { name: lease.to_owned() }).set(leads.into());
+        self.master.get_or_create(&of_lease(lease)).set(leads.into());
     }
 
     fn renewed_slowly(&self, lease: &str) {
-        self.slow.get_or_create(&OfLease { name: lease.to_owned() }).inc();
+        self.slow.get_or_create(&of_lease(lease)).inc();
     }
 }
 

@@ -6,13 +6,12 @@
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 
 use super::queue::QueueMetrics;
-use ccm_base::metric::{Buckets, Declare, Histograms};
+use ccm_base::metric::{Buckets, Declare, Histograms, MetricLabels};
 
 /// All metrics of this module. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -59,36 +58,14 @@ const SIZES: Buckets = Buckets(&[
     16_777_216.0,
 ]);
 
-/// Labels of one finished attempt.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct RequestLabels {
-    pub(super) code: String,
-    pub(super) method: String,
-    pub(super) host: String,
-}
-
-/// Labels of one repeated attempt.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct RetryLabels {
-    pub(super) code: String,
-    pub(super) verb: String,
-    pub(super) host: String,
-}
-
-/// Labels of a duration or a size.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct OfVerb {
-    pub(super) verb: String,
-    pub(super) host: String,
-}
-
-pub(super) type Measured = Histograms<OfVerb>;
+/// By verb and host.
+type Measured = Histograms<MetricLabels<2, String>>;
 
 /// Metrics of all clients.
 #[derive(Debug, Clone)]
 pub struct ClientMetrics {
-    pub(super) requests: Family<RequestLabels, Counter>,
-    pub(super) retries: Family<RetryLabels, Counter>,
+    pub(super) requests: Family<MetricLabels<3, String>, Counter>,
+    pub(super) repeated: Family<MetricLabels<3, String>, Counter>,
     pub(super) duration: Measured,
     pub(super) limiter: Measured,
     pub(super) request_size: Measured,
@@ -102,7 +79,7 @@ impl ClientMetrics {
                 "rest_client_requests",
                 "Number of HTTP requests, partitioned by status code, method, and host",
             ),
-            retries: registry.metric(
+            repeated: registry.metric(
                 "rest_client_request_retries",
                 "Number of request retries, partitioned by status code, verb, and host",
             ),
@@ -130,23 +107,18 @@ impl ClientMetrics {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KindMetrics {
-    kind: &'static str,
-}
-
 type Count = Gauge<u64, AtomicU64>;
 type Seconds = Gauge<f64, AtomicU64>;
 
 /// Metrics of all caches.
 #[derive(Debug, Clone)]
 pub struct CacheMetrics {
-    objects: Family<KindMetrics, Count>,
-    last_event: Family<KindMetrics, Seconds>,
-    lists: Family<KindMetrics, Counter>,
-    errors: Family<KindMetrics, Counter>,
-    watching: Family<KindMetrics, Gauge>,
-    unreadable: Family<KindMetrics, Count>,
+    objects: Family<MetricLabels<1>, Count>,
+    last_event: Family<MetricLabels<1>, Seconds>,
+    lists: Family<MetricLabels<1>, Counter>,
+    errors: Family<MetricLabels<1>, Counter>,
+    watching: Family<MetricLabels<1>, Gauge>,
+    unreadable: Family<MetricLabels<1>, Count>,
 }
 
 impl CacheMetrics {
@@ -172,7 +144,7 @@ impl CacheMetrics {
 
     /// The series of one kind.
     pub fn of_kind(&self, kind: &'static str) -> KindCacheMetrics {
-        let kind = KindMetrics { kind };
+        let kind = [("kind", kind)];
         KindCacheMetrics {
             objects: self.objects.get_or_create_owned(&kind),
             last_event: self.last_event.get_or_create_owned(&kind),
@@ -204,17 +176,12 @@ impl KindCacheMetrics {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reason {
-    reason: &'static str,
-}
-
 /// Metrics of all recorders.
 #[derive(Debug, Clone)]
 pub struct EventMetrics {
     pub(super) queued: Gauge,
     pub(super) written: Counter,
-    discarded: Family<Reason, Counter>,
+    discarded: Family<MetricLabels<1>, Counter>,
 }
 
 impl EventMetrics {
@@ -229,6 +196,6 @@ impl EventMetrics {
     /// Why an event is not written: `overflow` of the queue, `spam` about one object, `failed` at the apiserver, `shutdown` of the
     /// process, `shadow` mode.
     pub(super) fn discard(&self, reason: &'static str) {
-        self.discarded.get_or_create(&Reason { reason }).inc();
+        self.discarded.get_or_create(&[("reason", reason)]).inc();
     }
 }

@@ -20,7 +20,6 @@ use clap::ArgAction;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
@@ -29,7 +28,7 @@ use serde_json::Value;
 use ccm_base::{
     clock,
     flag::{self, Mistakes},
-    metric::Declare,
+    metric::{Declare, MetricLabels},
 };
 pub use compare::{Field, condition};
 use compare::{Judgement, Times, judge, shown};
@@ -285,17 +284,16 @@ fn row(controller: &str, subject: &ShadowSubject, standing: Standing, what: Stri
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Of {
-    controller: String,
+fn of_controller(controller: &str) -> MetricLabels<1, String> {
+    [("controller", controller.to_owned())]
 }
 
 /// Metrics of shadow mode.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
-    differences: Family<Of, Gauge>,
-    held_back: Family<Of, Counter>,
-    agreed: Family<Of, Counter>,
+    differences: Family<MetricLabels<1, String>, Gauge>,
+    held_back: Family<MetricLabels<1, String>, Counter>,
+    agreed: Family<MetricLabels<1, String>, Counter>,
     /// The controllers that ever had a difference: theirs go back to zero.
     known: Arc<Mutex<BTreeMap<String, i64>>>,
 }
@@ -321,7 +319,7 @@ impl Metrics {
 
     /// From now on its metrics are there, with zero.
     pub fn starts(&self, controller: &str) {
-        let of = Of { controller: controller.to_owned() };
+        let of = of_controller(controller);
         self.known.lock().entry(controller.to_owned()).or_default();
         drop(self.differences.get_or_create(&of));
         drop(self.held_back.get_or_create(&of));
@@ -329,11 +327,11 @@ impl Metrics {
     }
 
     fn held_back(&self, controller: &str) {
-        self.held_back.get_or_create(&Of { controller: controller.to_owned() }).inc();
+        self.held_back.get_or_create(&of_controller(controller)).inc();
     }
 
     fn agreed(&self, controller: &str) {
-        self.agreed.get_or_create(&Of { controller: controller.to_owned() }).inc();
+        self.agreed.get_or_create(&of_controller(controller)).inc();
     }
 
     fn shown(&self, rows: &[Row]) {
@@ -343,7 +341,7 @@ impl Metrics {
             *known.entry(row.controller.clone()).or_default() += 1;
         }
         for (controller, count) in &*known {
-            self.differences.get_or_create(&Of { controller: controller.clone() }).set(*count);
+            self.differences.get_or_create(&of_controller(controller)).set(*count);
         }
     }
 }

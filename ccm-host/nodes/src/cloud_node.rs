@@ -30,7 +30,6 @@ use futures::{FutureExt as _, future::join_all};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
@@ -38,7 +37,7 @@ use tokio::sync::Semaphore;
 
 use ccm_base::{
     clock,
-    metric::{Buckets, Declare, gauge},
+    metric::{Buckets, Declare, MetricLabels, gauge},
 };
 use ccm_cloud::{Freshness, NodeOwner, Provider, Providers};
 use ccm_kube::{
@@ -258,16 +257,10 @@ const DELAYS: Buckets = Buckets(&[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 1
 struct CloudNodeMetrics {
     taint_removal: Histogram,
     initial_sync: Histogram,
-    failures: Family<FailureLabels, Counter>,
+    failures: Family<MetricLabels<2>, Counter>,
     unmatched: Gauge,
     contested: Gauge,
     reordered: Counter,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FailureLabels {
-    stage: &'static str,
-    reason: &'static str,
 }
 
 impl CloudNodeMetrics {
@@ -314,7 +307,7 @@ impl CloudNodeMetrics {
     /// Counts a failed attempt to initialise or refresh the node.
     fn failed(&self, node: &Node, reason: &'static str) {
         let stage = if is_new(node) { "initialise" } else { "refresh" };
-        self.failures.get_or_create(&FailureLabels { stage, reason }).inc();
+        self.failures.get_or_create(&[("stage", stage), ("reason", reason)]).inc();
     }
 
     /// Counts an answer with an initialised node's addresses in another order.

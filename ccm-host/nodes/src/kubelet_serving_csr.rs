@@ -23,12 +23,11 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
     registry::Registry,
 };
 
-use ccm_base::metric::Declare;
+use ccm_base::metric::{Declare, MetricLabels};
 use ccm_cloud::Provider;
 use ccm_kube::{
     keep::Keep,
@@ -100,13 +99,7 @@ impl shell::Controller for Controller {
 /// The decisions that were written. What open requests wait for is in `ccm_reports`.
 #[derive(Debug)]
 struct CsrMetrics {
-    decisions: Family<Decided, Counter>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Decided {
-    result: &'static str,
-    reason: &'static str,
+    decisions: Family<MetricLabels<2>, Counter>,
 }
 
 impl CsrMetrics {
@@ -120,6 +113,6 @@ impl CsrMetrics {
     }
 
     fn decided(&self, result: &'static str, reason: &'static str) {
-        self.decisions.get_or_create(&Decided { result, reason }).inc();
+        self.decisions.get_or_create(&[("result", result), ("reason", reason)]).inc();
     }
 }

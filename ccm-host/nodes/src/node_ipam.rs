@@ -29,12 +29,11 @@ use std::{
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 
-use ccm_base::metric::{Buckets, Declare, Histograms};
+use ccm_base::metric::{Buckets, Declare, Histograms, MetricLabels};
 use ccm_cloud::Provider;
 use ccm_kube::{
     keep::Keep,
@@ -166,11 +165,7 @@ const TRIES: Buckets = Buckets(&[1.0, 5.0, 25.0, 125.0, 625.0]);
 
 type Ratio = Gauge<f64, AtomicU64>;
 
-#[expect(non_snake_case, reason = "upstream's label")]
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfSet {
-    clusterCIDR: String,
-}
+type OfSet = MetricLabels<1, String>;
 
 /// How much of the cluster CIDRs is used, under upstream's names. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -221,7 +216,7 @@ impl IpamMetrics {
     }
 
     fn of_set(&self, cluster: &IpNet, capacity: f64) -> SetSeries {
-        let label = OfSet { clusterCIDR: cluster.to_string() };
+        let label = [("clusterCIDR", cluster.to_string())];
         self.capacity.get_or_create_owned(&label).set(capacity);
         SetSeries {
             allocations: self.allocations.get_or_create_owned(&label),

@@ -29,7 +29,7 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _},
+    encoding::{DescriptorEncoder, EncodeMetric as _},
     metrics::{
         MetricType,
         counter::Counter,
@@ -40,7 +40,7 @@ use prometheus_client::{
 };
 use tokio::sync::{Notify, Semaphore};
 
-use ccm_base::metric::{Declare, OfProvider, gauge};
+use ccm_base::metric::{Declare, MetricLabels, OfProvider, gauge, of_provider};
 use ccm_cloud::Provider;
 use ccm_kube::{
     keep::Keep,
@@ -205,16 +205,10 @@ impl Cloud {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SyncLabels {
-    outcome: &'static str,
-    trigger: &'static str,
-}
-
 /// The series of this controller; the first, with its labels, is upstream's. Cheap to clone.
 #[derive(Debug, Clone)]
 struct RouteMetrics {
-    syncs: Family<SyncLabels, Counter>,
+    syncs: Family<MetricLabels<2>, Counter>,
     operations: Operations,
     known: Family<OfProvider, Gauge>,
 }
@@ -239,13 +233,12 @@ impl RouteMetrics {
 
     /// Whether something was, or is to be, made or removed (`changed`), or not (`noop`, `error`).
     fn synced(&self, trigger: &'static str, outcome: &'static str) {
-        self.syncs.get_or_create(&SyncLabels { outcome, trigger }).inc();
+        self.syncs.get_or_create(&[("outcome", outcome), ("trigger", trigger)]).inc();
     }
 
     /// Sets the number of known routes.
     fn known(&self, provider: &str, routes: usize) {
-        let labels = OfProvider::new(provider);
-        self.known.get_or_create(&labels).set(gauge(routes));
+        self.known.get_or_create(&of_provider(provider, [])).set(gauge(routes));
     }
 }
 

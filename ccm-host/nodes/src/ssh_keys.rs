@@ -23,7 +23,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use ccm_base::metric::{Declare, OfProvider, gauge};
+use ccm_base::metric::{Declare, OfProvider, gauge, of_provider};
 use ccm_cloud::Provider;
 use ccm_kube::{
     queue::{Backoff, Outcome},
@@ -133,7 +133,6 @@ impl SshKeyMetrics {
     }
 
     fn spread(&self, provider: &str, keys: usize) {
-        let label = OfProvider::new(provider);
-        self.spread.get_or_create(&label).set(gauge(keys));
+        self.spread.get_or_create(&of_provider(provider, [])).set(gauge(keys));
     }
 }

@@ -38,14 +38,13 @@ use futures::{
     FutureExt as _,
     future::{BoxFuture, join_all},
 };
-use prometheus_client::encoding::EncodeLabelSet;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
-use ccm_base::metric::{Buckets, Histograms};
+use ccm_base::metric::{Buckets, Histograms, OfProvider, of_provider};
 use ccm_cloud::{
     CloudError, ErrorReason, Family, InProgress, Listed, Provider, ProviderEvent, ProviderStatus, Providers,
 };
@@ -313,16 +312,8 @@ fn slow(error: &CloudError) -> Duration {
     error.retry_after.unwrap_or_default().max(SLOW_RETRY)
 }
 
-/// Labels of an operation that ended.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Operation {
-    provider: String,
-    operation: &'static str,
-    result: &'static str,
-}
-
-/// How long operations at providers take.
-pub type Operations = Histograms<Operation>;
+/// How long operations at providers take, by how they ended.
+pub type Operations = Histograms<OfProvider<2>>;
 
 /// Buckets of [`Operations`]: from an answer served from memory to the longest deadline.
 pub const OPERATION: Buckets =
@@ -342,7 +333,7 @@ pub async fn measured<T>(
         Ok(answer) => result(answer),
         Err(error) => error.label(),
     };
-    let labels = Operation { provider: provider.name().to_owned(), operation, result };
+    let labels = of_provider(provider.name(), [("operation", operation), ("result", result)]);
     operations.get_or_create(&labels).observe(begun.elapsed().as_secs_f64());
     answer
 }

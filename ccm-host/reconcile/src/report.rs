@@ -15,7 +15,6 @@ use ccm_state::{Explanation, Standing};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
@@ -23,7 +22,7 @@ use prometheus_client::{
 use super::Retry;
 use ccm_base::{
     clock,
-    metric::Declare as _,
+    metric::{Declare as _, MetricLabels},
     text::{MESSAGE, cut},
 };
 use ccm_cloud::CloudError;
@@ -115,17 +114,10 @@ impl Report {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReportLabels {
-    controller: &'static str,
-    standing: &'static str,
-    reason: &'static str,
-}
-
 /// How many reports there are, of all controllers. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ReportMetrics {
-    reports: Family<ReportLabels, Gauge>,
+    reports: Family<MetricLabels<3>, Gauge>,
 }
 
 impl ReportMetrics {
@@ -294,7 +286,7 @@ impl<K: Key> Reports<K> {
             Standing::Waiting => "Waiting",
             Standing::Blocked => "Blocked",
         };
-        let labels = ReportLabels { controller: self.0.controller, standing, reason: report.reason };
+        let labels = [("controller", self.0.controller), ("standing", standing), ("reason", report.reason)];
         self.0.metrics.reports.get_or_create(&labels).inc_by(more);
     }
 }

@@ -46,7 +46,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use ccm_base::metric::{Buckets, Declare, OfProvider, gauge};
+use ccm_base::metric::{Buckets, Declare, OfProvider, gauge, of_provider};
 use ccm_cloud::{Provider, Providers};
 use ccm_kube::{
     keep::{Keep, KeySet},
@@ -300,8 +300,7 @@ impl Metrics {
     }
 
     fn set_orphans(&self, provider: &str, balancers: usize) {
-        let labels = OfProvider::new(provider);
-        self.orphans.get_or_create(&labels).set(gauge(balancers));
+        self.orphans.get_or_create(&of_provider(provider, [])).set(gauge(balancers));
     }
 
     /// Starts timing a change of nodes that began at `since`. Dropping the last clone stops the clock.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
@@ -18,7 +18,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use super::{COMMIT, VERSION};
-use ccm_base::metric::Declare;
+use ccm_base::metric::{Declare, MetricLabels};
 use ccm_reconcile::Registration;
 
 /// The content type of [`Metrics::encode`].
@@ -31,25 +31,14 @@ const MANAGER: &str = "cloud-controller-manager";
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<RwLock<Registry>>,
-    running: Family<RunningLabels, Gauge>,
-    skipped: Family<SkippedLabels, Gauge>,
+    running: Family<MetricLabels<2>, Gauge>,
+    skipped: Family<MetricLabels<1>, Gauge>,
 }
 
 /// Keeps the sample of a controller at 1; dropping it, even in a panic, sets it to 0.
 #[derive(Debug)]
 pub struct Sample {
     gauge: Gauge,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SkippedLabels {
-    name: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RunningLabels {
-    name: &'static str,
-    manager: &'static str,
 }
 
 impl Default for Metrics {
@@ -83,7 +72,7 @@ impl Metrics {
     /// Marks a controller as running until the returned value is dropped. One that never ran has no sample.
     #[must_use]
     pub fn running(&self, controller: &Registration) -> Sample {
-        let labels = RunningLabels { name: controller.short_name, manager: MANAGER };
+        let labels = [("name", controller.short_name), ("manager", MANAGER)];
         let gauge = self.running.get_or_create_owned(&labels);
         gauge.set(1);
         Sample { gauge }
@@ -92,7 +81,7 @@ impl Metrics {
     /// Marks a controller as waiting for a provider that serves it, until the returned value is dropped.
     #[must_use]
     pub fn skipped(&self, controller: &Registration) -> Sample {
-        let labels = SkippedLabels { name: controller.short_name };
+        let labels = [("name", controller.short_name)];
         let gauge = self.skipped.get_or_create_owned(&labels);
         gauge.set(1);
         Sample { gauge }

@@ -22,12 +22,11 @@ mod webhook;
 use std::{sync::Arc, time::Duration};
 
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
     registry::Registry,
 };
 
-use ccm_base::metric::Declare;
+use ccm_base::metric::{Declare, MetricLabels};
 use ccm_kube::queue::{Backoff, Outcome};
 use ccm_reconcile::{
     Kept, Registration,
@@ -89,12 +88,7 @@ impl shell::Controller for Controller {
 /// One counter by result: of the controller, or of its webhook. Cheap to clone.
 #[derive(Debug, Clone)]
 struct Results {
-    results: Family<ResultLabel, Counter>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResultLabel {
-    result: &'static str,
+    results: Family<MetricLabels<1>, Counter>,
 }
 
 impl Results {
@@ -117,6 +111,6 @@ impl Results {
     }
 
     fn count(&self, result: &'static str) {
-        self.results.get_or_create(&ResultLabel { result }).inc();
+        self.results.get_or_create(&[("result", result)]).inc();
     }
 }

@@ -3,7 +3,11 @@
 
 #![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+};
 
 use workspace_rules::{files, root};
 
@@ -14,6 +18,9 @@ struct Metric {
     labels: Vec<String>,
     help: String,
 }
+
+/// A file, and all of them: what it does not declare itself, another one does.
+type Sources<'a> = [&'a str; 2];
 
 /// Every metric of the host by its served name, read from its source: registered ones, and those that a
 /// collector creates at each scrape.
@@ -27,25 +34,23 @@ fn registered() -> BTreeMap<String, Metric> {
     let all = sources.concat();
     let mut metrics = BTreeMap::new();
     for source in &sources {
-        // What a file does not declare itself, another one does.
-        let declarations = &format!("{source}{all}");
+        let sources = [source.as_str(), all.as_str()];
         let mut before = "";
         for piece in source.split("registry") {
             let (method, call) = piece.split_once('(').unwrap_or_default();
             if let Some((name, help, value)) = arguments(call) {
                 let (kind, labels) = match method.trim_start() {
-                    ".register" => registered_as(declarations, value),
-                    _ => of_field(declarations, assigned(before)),
+                    ".register" => registered_as(sources, value),
+                    _ => of_field(sources, assigned(sources, before)),
                 };
                 metrics.extend([metric(name, kind, labels, help)]);
             }
             before = piece;
         }
         if let Some((_, collector)) = source.split_once("impl Collector for ") {
-            let labels = if collector.contains("encode_family(") {
-                source.split("EncodeLabelSet)]\nstruct ").nth(1).map(fields).unwrap_or_default()
-            } else {
-                Vec::new()
+            let labels = match source.split_once("encode_family(") {
+                Some((before, call)) => labels(sources, before, closed(call)),
+                None => Vec::new(),
             };
             let mut before = "";
             for call in collector.split('(') {
@@ -79,18 +84,23 @@ fn arguments(call: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// Type and labels of a metric that is registered under one more name, or that says what is in its labels itself.
-fn registered_as(source: &str, value: &str) -> (&'static str, Vec<String>) {
+fn registered_as(sources: Sources<'_>, value: &str) -> (&'static str, Vec<String>) {
     if value.starts_with("Info::") {
-        let texts = source.split("let build = [").nth(1).and_then(|rest| rest.split(";").next());
+        let texts = sources[0].split("let build = [").nth(1).and_then(|rest| rest.split(";").next());
         let pairs = texts.unwrap_or_default().split("(\"").skip(1);
         return ("info", pairs.filter_map(|pair| Some(pair.split_once('"')?.0.to_owned())).collect());
     }
-    of_field(source, value.split(".clone()").next().unwrap_or_default())
+    of_field(sources, value.split(".clone()").next().unwrap_or_default())
 }
 
-/// The field or variable that the value after this text becomes.
-fn assigned(before: &str) -> &str {
+/// The field or variable that the value after this text becomes; what a function returns, becomes one of that type.
+fn assigned<'a>(sources: Sources<'a>, before: &'a str) -> &'a str {
     let before = before.trim_end();
+    if let Some((_, returned)) = before.strip_suffix(" {").and_then(|function| function.rsplit_once("-> ")) {
+        let of_type = sources.into_iter().find_map(|source| source.split_once(&format!(": {returned},")));
+        return of_type
+            .map_or("", |(before, _)| before.rsplit(char::is_whitespace).next().unwrap_or_default());
+    }
     let name = match before.strip_suffix('=') {
         Some(variable) => variable.rsplit("let ").next().and_then(|name| name.split(':').next()),
         None => before.trim_end_matches(':').rsplit(char::is_whitespace).next(),
@@ -99,26 +109,25 @@ fn assigned(before: &str) -> &str {
 }
 
 /// Type and labels of a metric, from the declaration of its field.
-fn of_field(source: &str, field: &str) -> (&'static str, Vec<String>) {
+fn of_field(sources: Sources<'_>, field: &str) -> (&'static str, Vec<String>) {
     let is_metric = |declared: &&str| {
         ["Counter", "Family", "Gauge", "Histogram", "Unsuffixed"].iter().any(|kind| declared.contains(kind))
     };
-    let declared = source
-        .lines()
+    let declared = sources
+        .into_iter()
+        .flat_map(str::lines)
         .filter_map(|line| {
             line.split_once(&format!("{field}: ")).filter(|(before, _)| is_declaration(before))
         })
         .map(|(_, declared)| {
             let alias = format!("type {} = ", declared.trim_end_matches(','));
-            source.split_once(&alias).and_then(|(_, rest)| rest.split(';').next()).unwrap_or(declared)
+            let aliased = sources.into_iter().find_map(|source| source.split_once(&alias));
+            aliased.and_then(|(_, rest)| rest.split(';').next()).unwrap_or(declared)
         })
         .find(is_metric)
         .unwrap_or_else(|| panic!("no field {field:?} is declared as a metric"));
-    let family = ["Family<", "Histograms<"].iter().find_map(|family| declared.strip_prefix(family));
-    let labels = family.and_then(|rest| rest.split([',', '>']).next()).map_or_else(Vec::new, |labels| {
-        let of = source.split(&format!("struct {labels} {{")).nth(1);
-        fields(of.expect("labels are a declared struct"))
-    });
+    let is_family = ["Family<", "Histograms<"].iter().any(|family| declared.starts_with(family));
+    let labels = if is_family { labels_of(sources, field) } else { Vec::new() };
     let kind = if declared.contains("Histogram") {
         "histogram"
     } else if declared.contains("Unsuffixed") {
@@ -137,11 +146,57 @@ fn is_declaration(before: &str) -> bool {
     before.is_empty() || before == "pub" || (before.starts_with("pub(") && before.ends_with(')'))
 }
 
-/// The names of a struct's fields, from the text that begins inside it.
-fn fields(body: &str) -> Vec<String> {
-    let inside = body.split("\n}").next().unwrap_or_default();
-    let names = inside.lines().filter_map(|line| line.split_once(": ").map(|(name, _)| name.trim()));
-    names.filter_map(|name| Some(name.rsplit(' ').next()?.to_owned())).collect()
+/// The names of a family's labels, from where its series are made: the same in each place.
+fn labels_of(sources: Sources<'_>, family: &str) -> Vec<String> {
+    let in_source = |source: &str| -> BTreeSet<Vec<String>> {
+        let calls = source.match_indices(&format!("{family}.get_or_create")).filter_map(|(at, _)| {
+            let (before, call) = source.split_at(at);
+            let (_, call) = call.split_once('(')?;
+            (!before.ends_with(is_word)).then(|| labels(sources, before, closed(call)))
+        });
+        calls.collect()
+    };
+    let made: Vec<_> =
+        sources.into_iter().map(in_source).find(|made| !made.is_empty()).into_iter().flatten().collect();
+    let [labels] = made.as_slice() else { panic!("the labels of {family:?} are {made:?}") };
+    labels.clone()
+}
+
+/// The names of the labels that an expression makes: those of the variable or the function that it begins with, and those
+/// that it spells out.
+fn labels(sources: Sources<'_>, before: &str, expression: &str) -> Vec<String> {
+    let expression = expression.trim_start().trim_start_matches('&');
+    let path = expression.split(|char: char| !is_word(char) && char != '.').next().unwrap_or_default();
+    let (is_method, name) = path.rsplit_once('.').map_or((false, path), |(_, name)| (true, name));
+    let variable = || before.rsplit_once(&format!("let {name} =")).filter(|_| !is_method);
+    let made = if name.is_empty() {
+        None
+    } else if let Some((before, value)) = variable() {
+        value.split(';').next().map(|value| labels(sources, before, value))
+    } else {
+        let starts = [format!("fn {name}("), format!("fn {name}<")];
+        let mut found =
+            sources.into_iter().filter_map(|source| starts.iter().find_map(|start| source.split_once(start)));
+        let function = found.next().and_then(|(_, rest)| rest.split_once('{'));
+        function.map(|(_, body)| labels(sources, "", closed(body)))
+    };
+    let spelled =
+        expression.split("(\"").skip(1).filter_map(|label| Some(label.split_once('"')?.0.to_owned()));
+    made.into_iter().flatten().chain(spelled).collect()
+}
+
+/// What stands before the bracket that closes one opened before it.
+fn closed(text: &str) -> &str {
+    let mut depth = 0;
+    let end = text.find(|char: char| {
+        depth += i32::from("([{".contains(char)) - i32::from(")]}".contains(char));
+        depth < 0
+    });
+    &text[..end.unwrap_or(text.len())]
+}
+
+fn is_word(char: char) -> bool {
+    char.is_alphanumeric() || char == '_'
 }
 
 fn page() -> String {

@@ -28,8 +28,8 @@ use tokio::{
 };
 use tower::{BoxError, Service, ServiceExt};
 
-use crate::metrics::{self, ClientMetrics};
-use ccm_base::bucket::Bucket;
+use crate::metrics::ClientMetrics;
+use ccm_base::{bucket::Bucket, metric::MetricLabels};
 
 /// First wait when the server does not say how long.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
@@ -103,7 +103,7 @@ where
             }
             let started = Instant::now();
             let answered = timeout(rules.deadline, rules.until_taken(inner, request, &about)).await;
-            rules.observe(&rules.metrics.duration, &about, started.elapsed().as_secs_f64());
+            rules.metrics.duration.get_or_create(&about.of_verb()).observe(started.elapsed().as_secs_f64());
             answered.unwrap_or_else(|_elapsed| {
                 rules.count(&about, "<error>");
                 Err(TimedOut(rules.deadline).into())
@@ -127,6 +127,10 @@ impl About {
             host: uri.authority().map_or_else(String::new, ToString::to_string),
             is_watch: super::is_watch(uri),
         }
+    }
+
+    fn of_verb(&self) -> MetricLabels<2, String> {
+        [("verb", self.method.clone()), ("host", self.host.clone())]
     }
 }
 
@@ -159,7 +163,7 @@ impl RequestRules {
                 }
                 _ => {
                     let (size, answer) = whole(answer).await?;
-                    self.observe(&self.metrics.response_size, about, size as f64);
+                    self.metrics.response_size.get_or_create(&about.of_verb()).observe(size as f64);
                     return Ok(answer);
                 }
             }
@@ -177,7 +181,7 @@ impl RequestRules {
         S::Error: Into<BoxError>,
     {
         if let Some(size) = request.body().size_hint().exact() {
-            self.observe(&self.metrics.request_size, about, size as f64);
+            self.metrics.request_size.get_or_create(&about.of_verb()).observe(size as f64);
         }
         let answer = inner.oneshot(request).await.map_err(Into::into);
         match &answer {
@@ -192,31 +196,20 @@ impl RequestRules {
         if let Some(limiter) = &self.limiter {
             let started = Instant::now();
             limiter.acquire().await;
-            self.observe(&self.metrics.limiter, about, started.elapsed().as_secs_f64());
+            self.metrics.limiter.get_or_create(&about.of_verb()).observe(started.elapsed().as_secs_f64());
         }
     }
 
-    fn observe(&self, family: &metrics::Measured, about: &About, value: f64) {
-        let labels = metrics::OfVerb { verb: about.method.clone(), host: about.host.clone() };
-        family.get_or_create(&labels).observe(value);
-    }
-
     fn count(&self, about: &About, code: &str) {
-        let labels = metrics::RequestLabels {
-            code: code.to_owned(),
-            method: about.method.clone(),
-            host: about.host.clone(),
-        };
+        let labels =
+            [("code", code.to_owned()), ("method", about.method.clone()), ("host", about.host.clone())];
         self.metrics.requests.get_or_create(&labels).inc();
     }
 
     fn count_retry(&self, about: &About, status: StatusCode) {
-        let labels = metrics::RetryLabels {
-            code: status.as_str().to_owned(),
-            verb: about.method.clone(),
-            host: about.host.clone(),
-        };
-        self.metrics.retries.get_or_create(&labels).inc();
+        let code = status.as_str().to_owned();
+        let labels = [("code", code), ("verb", about.method.clone()), ("host", about.host.clone())];
+        self.metrics.repeated.get_or_create(&labels).inc();
     }
 }
 

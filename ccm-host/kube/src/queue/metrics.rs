@@ -10,19 +10,18 @@ use std::{
 use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
+    encoding::{DescriptorEncoder, EncodeMetric},
     metrics::{MetricType, counter::Counter, family::Family, gauge::ConstGauge, histogram::Histogram},
     registry::Registry,
 };
 
-use ccm_base::metric::{Buckets, Declare, Histograms};
+use ccm_base::metric::{Buckets, Declare, Histograms, MetricLabels};
 
 /// 10 ns to 10 s, in powers of ten.
 const DURATIONS: Buckets = Buckets(&[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0]);
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Name {
-    name: &'static str,
+fn named(name: &'static str) -> MetricLabels<1> {
+    [("name", name)]
 }
 
 /// The state of a queue at one moment.
@@ -47,10 +46,10 @@ pub(super) trait InFlight: fmt::Debug + Send + Sync {
 /// Metrics of all queues.
 #[derive(Debug, Clone)]
 pub struct QueueMetrics {
-    adds: Family<Name, Counter>,
-    retries: Family<Name, Counter>,
-    queue_duration: Histograms<Name>,
-    work_duration: Histograms<Name>,
+    adds: Family<MetricLabels<1>, Counter>,
+    retries: Family<MetricLabels<1>, Counter>,
+    queue_duration: Histograms<MetricLabels<1>>,
+    work_duration: Histograms<MetricLabels<1>>,
     live: Arc<Mutex<Vec<Weak<dyn InFlight>>>>,
 }
 
@@ -86,7 +85,7 @@ impl QueueMetrics {
 
     /// The series of one queue.
     pub fn of_queue(&self, name: &'static str) -> QueueSeries {
-        let name = Name { name };
+        let name = named(name);
         QueueSeries {
             adds: self.adds.get_or_create_owned(&name),
             retries: self.retries.get_or_create_owned(&name),
@@ -141,8 +140,7 @@ impl Collector for Scrape {
         for (name, help, value) in gauges {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for sample in &samples {
-                let labels = Name { name: sample.name };
-                ConstGauge::new(value(sample)).encode(family.encode_family(&labels)?)?;
+                ConstGauge::new(value(sample)).encode(family.encode_family(&named(sample.name))?)?;
             }
         }
         Ok(())

@@ -3,13 +3,12 @@
 use std::{collections::HashMap, time::Duration};
 
 use prometheus_client::{
-    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 
 use super::{guard::Guard, rule::Rule};
-use ccm_base::metric::{Buckets, Declare, OfProvider, gauge};
+use ccm_base::metric::{Buckets, Declare, OfProvider, gauge, of_provider};
 
 /// Upstream's buckets: powers of two, from a millisecond.
 const PASS: Buckets = Buckets(&[
@@ -20,20 +19,14 @@ const PASS: Buckets = Buckets(&[
 #[derive(Debug, Clone)]
 pub(super) struct LifecycleMetrics {
     contradicted: Family<OfProvider, Gauge>,
-    held_back: Family<KeptLabels, Gauge>,
+    held_back: Family<OfProvider<1>, Gauge>,
     absent: Family<OfProvider, Gauge>,
     deletions: Family<OfProvider, Counter>,
     failures: Family<OfProvider, Counter>,
     stopped: Family<OfProvider, Gauge>,
     given_up: Family<OfProvider, Counter>,
-    given_up_blocked: Family<KeptLabels, Gauge>,
+    given_up_blocked: Family<OfProvider<1>, Gauge>,
     passes: Histogram,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KeptLabels {
-    provider: String,
-    rule: &'static str,
 }
 
 impl LifecycleMetrics {
@@ -88,40 +81,44 @@ impl LifecycleMetrics {
         absent: usize,
         held_back: &HashMap<String, Rule>,
     ) {
-        by_rule(&self.held_back, provider, held_back);
-        let label = OfProvider::new(provider);
+        for (rule, nodes) in by_rule(held_back) {
+            self.held_back.get_or_create(&of_rule(provider, rule)).set(nodes);
+        }
+        let label = of_provider(provider, []);
         self.contradicted.get_or_create(&label).set(i64::from(guard.is_contradicted()));
         self.absent.get_or_create(&label).set(gauge(absent));
     }
 
     pub(super) fn stopped(&self, provider: &str, nodes: usize) {
-        self.stopped.get_or_create(&OfProvider::new(provider)).set(gauge(nodes));
+        self.stopped.get_or_create(&of_provider(provider, [])).set(gauge(nodes));
         // Counts from zero, not from the first.
-        drop(self.given_up.get_or_create(&OfProvider::new(provider)));
+        drop(self.given_up.get_or_create(&of_provider(provider, [])));
     }
 
     pub(super) fn given_up(&self, provider: &str) {
-        self.given_up.get_or_create(&OfProvider::new(provider)).inc();
+        self.given_up.get_or_create(&of_provider(provider, [])).inc();
     }
 
     pub(super) fn given_up_blocked(&self, provider: &str, held_back: &HashMap<String, Rule>) {
-        by_rule(&self.given_up_blocked, provider, held_back);
+        for (rule, nodes) in by_rule(held_back) {
+            self.given_up_blocked.get_or_create(&of_rule(provider, rule)).set(nodes);
+        }
     }
 
     pub(super) fn deleted(&self, provider: &str) {
-        self.deletions.get_or_create(&OfProvider::new(provider)).inc();
+        self.deletions.get_or_create(&of_provider(provider, [])).inc();
     }
 
     pub(super) fn failed(&self, provider: &str) {
-        self.failures.get_or_create(&OfProvider::new(provider)).inc();
+        self.failures.get_or_create(&of_provider(provider, [])).inc();
     }
 }
 
-/// Shows how many nodes each rule holds back.
-fn by_rule(family: &Family<KeptLabels, Gauge>, provider: &str, held_back: &HashMap<String, Rule>) {
-    for rule in Rule::ALL {
-        let labels = KeptLabels { provider: provider.to_owned(), rule: rule.label() };
-        let nodes = held_back.values().filter(|held| **held == rule).count();
-        family.get_or_create(&labels).set(gauge(nodes));
-    }
+/// How many nodes each rule holds back: none, too, so that a gauge falls.
+fn by_rule(held_back: &HashMap<String, Rule>) -> impl Iterator<Item = (Rule, i64)> {
+    Rule::ALL.into_iter().map(|rule| (rule, gauge(held_back.values().filter(|held| **held == rule).count())))
+}
+
+fn of_rule(provider: &str, rule: Rule) -> OfProvider<1> {
+    of_provider(provider, [("rule", rule.label())])
 }

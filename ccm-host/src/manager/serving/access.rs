@@ -26,7 +26,7 @@ use axum::{
 };
 use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder},
+    encoding::{EncodeMetric, MetricEncoder},
     metrics::{MetricType, TypedMetric, counter::Counter, family::Family},
     registry::Registry,
 };
@@ -49,7 +49,7 @@ use crate::manager::{
     metrics::Metrics,
     serving::tls::{Files, read},
 };
-use ccm_base::metric::{Buckets, Declare, Histograms};
+use ccm_base::metric::{Buckets, Declare, Histograms, MetricLabels};
 
 const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
@@ -444,21 +444,11 @@ const DURATIONS: Buckets = Buckets(&[
 /// Authentication and authorization, under upstream's names and labels. Requests to open paths are not counted.
 #[derive(Clone, Debug)]
 struct AccessMetrics {
-    users: Family<ByUser, Unsuffixed>,
-    attempts: Family<ByResult, Unsuffixed>,
-    authentication: Histograms<ByResult>,
-    decisions: Family<ByResult, Counter>,
-    authorization: Histograms<ByResult>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByUser {
-    username: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByResult {
-    result: &'static str,
+    users: Family<MetricLabels<1>, Unsuffixed>,
+    attempts: Family<MetricLabels<1>, Unsuffixed>,
+    authentication: Histograms<MetricLabels<1>>,
+    decisions: Family<MetricLabels<1>, Counter>,
+    authorization: Histograms<MetricLabels<1>>,
 }
 
 /// Counters without the `_total` in upstream's names, which OpenMetrics requires of a counter.
@@ -508,14 +498,15 @@ impl AccessMetrics {
     fn authenticated(&self, who: &Result<User, Denial>, since: Instant) {
         let result = match who {
             Ok(user) => {
-                self.users.get_or_create(&ByUser { username: class_of(&user.name) }).0.inc();
+                self.users.get_or_create(&[("username", class_of(&user.name))]).0.inc();
                 "success"
             }
             Err(Denial::Unknown(_)) => "failure",
             Err(_) => "error",
         };
-        self.attempts.get_or_create(&ByResult { result }).0.inc();
-        self.authentication.get_or_create(&ByResult { result }).observe(since.elapsed().as_secs_f64());
+        let labels = [("result", result)];
+        self.attempts.get_or_create(&labels).0.inc();
+        self.authentication.get_or_create(&labels).observe(since.elapsed().as_secs_f64());
     }
 
     /// Counts an authorization.
@@ -525,8 +516,9 @@ impl AccessMetrics {
             Ok(false) => "denied",
             Err(_) => "error",
         };
-        self.decisions.get_or_create(&ByResult { result }).inc();
-        self.authorization.get_or_create(&ByResult { result }).observe(since.elapsed().as_secs_f64());
+        let labels = [("result", result)];
+        self.decisions.get_or_create(&labels).inc();
+        self.authorization.get_or_create(&labels).observe(since.elapsed().as_secs_f64());
     }
 }
 
