@@ -27,7 +27,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use crate::manager::{
     health::Probe,
     process::Process,
-    webhooks::{Server, Upkeep, WebhookMetrics},
+    webhooks::{Server, Upkeep},
 };
 use caches::Caches;
 use ccm_cloud::{CloudMetrics, Dialer, Family, Providers};
@@ -38,7 +38,7 @@ use ccm_kube::{
     events::{EventType, Regarding},
     shadow::{self, Shadow},
 };
-use ccm_reconcile::{Parts, ReportMetrics};
+use ccm_reconcile::{Parts, report_counts};
 use controllers::Accounts;
 
 /// Everything waits this long for the providers, so that the first list already keeps what they want.
@@ -130,7 +130,7 @@ async fn start_with(
         events,
         metrics,
         cloud_metrics,
-        reports: process.metrics().register(ReportMetrics::register),
+        reports: process.metrics().register(report_counts),
         views: Arc::default(),
     };
     match &shadow {
@@ -300,8 +300,8 @@ fn start_webhooks(process: &Process, parts: &Parts, leadership: Leadership) -> R
         admitting.map(|admit| admit(parts, registry)).reduce(axum::Router::merge)
     });
     let Some(routes) = routes else { return Ok(()) };
-    let metrics = process.metrics().register(WebhookMetrics::register);
-    let server = Server::bind(settings.webhooks.clone(), parts.writer.clone(), metrics)?;
+    let bind = |registry: &mut _| Server::bind(settings.webhooks.clone(), parts.writer.clone(), registry);
+    let server = process.metrics().register(bind)?;
     process.spawn_support("webhooks", |stop| server.serve(routes, stop));
     let upkeep = Upkeep { settings: settings.webhooks.clone(), writer: parts.writer.clone() };
     process.spawn_support("webhook-certificate", |stop| upkeep.run(leadership, stop).map(Ok));

@@ -64,4 +64,4 @@ pub use providers::{
     ContestedClass, ContestedPrefix, Division, NodeOwner, PROVIDER_ANNOTATION, Providers, ServiceOwner,
 };
 pub use remote::RemoteProvider;
-pub use settings::{Endpoint, ProviderSettings, TlsDir};
+pub use settings::{Endpoint, ProviderSettings};

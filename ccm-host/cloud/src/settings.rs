@@ -260,30 +260,10 @@ pub enum Endpoint {
         /// A DNS name or an IP address (IPv6 in brackets); also the name that the provider's certificate must carry.
         host: String,
         port: u16,
-        tls: TlsDir,
+        /// The folder with `ca.crt`, the authorities that may have signed the provider's certificate, and with the host's
+        /// own `tls.crt` and `tls.key`.
+        tls: PathBuf,
     },
-}
-
-/// The folder with the credentials of a TCP connection. The files are read anew on each connection, so that rotated
-/// certificates take effect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsDir(pub PathBuf);
-
-impl TlsDir {
-    /// The authorities that may have signed the provider's certificate.
-    pub fn ca(&self) -> PathBuf {
-        self.0.join("ca.crt")
-    }
-
-    /// The host's own certificate.
-    pub fn certificate(&self) -> PathBuf {
-        self.0.join("tls.crt")
-    }
-
-    /// The host's own key.
-    pub fn key(&self) -> PathBuf {
-        self.0.join("tls.key")
-    }
 }
 
 impl fmt::Display for Endpoint {
@@ -347,7 +327,7 @@ fn https(name: &str, authority: &str, tls_dir: Option<PathBuf>) -> Result<Endpoi
         ));
     };
     match tls_dir {
-        Some(dir) => Ok(Endpoint::Https { host, port, tls: TlsDir(dir) }),
+        Some(tls) => Ok(Endpoint::Https { host, port, tls }),
         None => Err(Wrong::new(
             "an https endpoint needs certificates of both sides",
             format!("add --provider-tls-dir {name}=DIR with ca.crt, tls.crt and tls.key"),

@@ -53,7 +53,8 @@ pub const REGISTRATION: Registration = Registration {
 #[derive(Debug)]
 struct Controller {
     shell: Shell<String>,
-    metrics: CsrMetrics,
+    /// Those that were written. What open requests wait for is in `ccm_reports`.
+    decisions: Family<MetricLabels<2>, Counter>,
     /// How often a node's changes may have the cloud asked.
     paces: NodePaces,
 }
@@ -68,7 +69,11 @@ impl shell::Controller for Controller {
     const AT_ONCE: usize = 1024;
 
     fn new(shell: Shell<String>, registry: &mut Registry) -> Option<Self> {
-        Some(Self { shell, metrics: CsrMetrics::register(registry), paces: NodePaces::default() })
+        let decisions = registry.metric(
+            "kubelet_serving_csr_controller_requests",
+            "Requests of kubelets for serving certificates that were approved or denied, by reason",
+        );
+        Some(Self { shell, decisions, paces: NodePaces::default() })
     }
 
     fn shell(&self) -> &Shell<String> {
@@ -96,22 +101,7 @@ impl shell::Controller for Controller {
     }
 }
 
-/// The decisions that were written. What open requests wait for is in `ccm_reports`.
-#[derive(Debug)]
-struct CsrMetrics {
-    decisions: Family<MetricLabels<2>, Counter>,
-}
-
-impl CsrMetrics {
-    fn register(registry: &mut Registry) -> Self {
-        Self {
-            decisions: registry.metric(
-                "kubelet_serving_csr_controller_requests",
-                "Requests of kubelets for serving certificates that were approved or denied, by reason",
-            ),
-        }
-    }
-
+impl Controller {
     fn decided(&self, result: &'static str, reason: &'static str) {
         self.decisions.get_or_create(&[("result", result), ("reason", reason)]).inc();
     }

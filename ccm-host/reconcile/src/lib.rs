@@ -56,7 +56,7 @@ use ccm_kube::{
     queue::{self, Key, Outcome, WorkQueue},
 };
 pub use registration::{Kept, Registration, Serves};
-pub use report::{Report, ReportMetrics, Reports};
+pub use report::{Report, ReportCounts, Reports, report_counts};
 pub use settings::Settings;
 pub use shell::Parts;
 use turns::Turns;

@@ -115,20 +115,13 @@ impl Report {
 }
 
 /// How many reports there are, of all controllers. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct ReportMetrics {
-    reports: Family<MetricLabels<3>, Gauge>,
-}
+pub type ReportCounts = Family<MetricLabels<3>, Gauge>;
 
-impl ReportMetrics {
-    pub fn register(registry: &mut Registry) -> Self {
-        Self {
-            reports: registry.metric(
-                "ccm_reports",
-                "What objects wait for or are blocked by, by controller, standing (Waiting, Blocked, LeftAlone) and reason",
-            ),
-        }
-    }
+pub fn report_counts(registry: &mut Registry) -> ReportCounts {
+    registry.metric(
+        "ccm_reports",
+        "What objects wait for or are blocked by, by controller, standing (Waiting, Blocked, LeftAlone) and reason",
+    )
 }
 
 /// The reports of a controller, by key. Cheap to clone; all clones are the same. Only keys with reports take memory.
@@ -138,7 +131,7 @@ struct Inner<K: Key> {
     controller: &'static str,
     recorder: Recorder,
     queue: WorkQueue<K>,
-    metrics: ReportMetrics,
+    counts: ReportCounts,
     entries: Mutex<Entries<K>>,
 }
 
@@ -175,10 +168,10 @@ impl<K: Key> Reports<K> {
         controller: &'static str,
         recorder: Recorder,
         queue: WorkQueue<K>,
-        metrics: ReportMetrics,
+        counts: ReportCounts,
     ) -> Self {
         let entries = Mutex::new(Entries { by_key: HashMap::new(), by_object: HashMap::new() });
-        Self(Arc::new(Inner { controller, recorder, queue, metrics, entries }))
+        Self(Arc::new(Inner { controller, recorder, queue, counts, entries }))
     }
 
     /// All that is to be said about the key now. What was not said before is logged, and recorded as an Event on the object
@@ -287,7 +280,7 @@ impl<K: Key> Reports<K> {
             Standing::Blocked => "Blocked",
         };
         let labels = [("controller", self.0.controller), ("standing", standing), ("reason", report.reason)];
-        self.0.metrics.reports.get_or_create(&labels).inc_by(more);
+        self.0.counts.get_or_create(&labels).inc_by(more);
     }
 }
 
@@ -352,7 +345,7 @@ mod tests {
         let (mut registry, (recorder, recorded)) = (Registry::default(), recorder());
         let backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(60) };
         let queue = WorkQueue::new("test", backoff, &KubeMetrics::default().queue);
-        let reports = Reports::new("test", recorder, queue, ReportMetrics::register(&mut registry));
+        let reports = Reports::new("test", recorder, queue, report_counts(&mut registry));
         Scene { reports, recorded, registry }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 
-use crate::{Reconciler, ReportMetrics, Reports, Run, Settings, explain::Views, run};
+use crate::{Reconciler, ReportCounts, Reports, Run, Settings, explain::Views, run};
 use ccm_cloud::{CloudMetrics, Provider, Providers};
 use ccm_kube::{
     Cache, CertificateRequest, Events, Keep, KubeMetrics, Node, Patch, PersistentVolume, Service, Slim,
@@ -148,7 +148,7 @@ pub struct Parts {
     pub metrics: KubeMetrics,
     pub cloud_metrics: CloudMetrics,
     /// Counts what the controllers report.
-    pub reports: ReportMetrics,
+    pub reports: ReportCounts,
     /// What the controllers say of themselves to people.
     pub views: Arc<Views>,
 }

@@ -18,7 +18,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Parts, Registration, ReportMetrics, Settings, node_server::NodeServer};
+use crate::{Parts, Registration, Settings, node_server::NodeServer, report_counts};
 use ccm_cloud::{CloudMetrics, Provider, Providers, fake::FakeProvider};
 use ccm_kube::{
     Cache, KubeMetrics, Slim,
@@ -74,7 +74,7 @@ pub fn parts(
         events,
         metrics,
         cloud_metrics: CloudMetrics::register(registry),
-        reports: ReportMetrics::register(registry),
+        reports: report_counts(registry),
         views: Arc::default(),
     };
     (parts, recorded)

@@ -8,14 +8,14 @@ use std::fmt::Display;
 use ccm_state::{LeftOut, Standing};
 
 use super::{Controller, RunKey};
-use ccm_cloud::{BackendSet, CloudError, ErrorReason, LoadBalancer, ProviderEvent};
+use ccm_cloud::{BackendSet, CloudError, ErrorReason, LoadBalancer};
 use ccm_kube::{
-    events::{EventType, Recorder, Regarding},
+    events::{EventType, Regarding},
     patch::WriteError,
     queue::Outcome,
     service::Service,
 };
-use ccm_reconcile::{Report, Retry, pass_on};
+use ccm_reconcile::{Report, Retry};
 
 /// The component that Events are recorded under; upstream's.
 pub(super) const COMPONENT: &str = "service-controller";
@@ -104,37 +104,29 @@ pub(super) fn waiting(reason: &'static str, why: impl Into<String>) -> Report {
     Report::waiting(reason, why, Retry::Backoff)
 }
 
-/// Records Events on Services.
-#[derive(Debug, Clone)]
-pub(super) struct ServiceEvents(Recorder);
-
-impl ServiceEvents {
-    pub(super) fn new(recorder: Recorder) -> Self {
-        Self(recorder)
-    }
-
-    pub(super) fn ensuring(&self, service: &Service) {
+impl Controller {
+    pub(super) fn record_ensuring(&self, service: &Service) {
         self.normal(service, "EnsuringLoadBalancer", "Ensuring load balancer");
     }
 
-    pub(super) fn ensured(&self, service: &Service) {
+    pub(super) fn record_ensured(&self, service: &Service) {
         self.normal(service, "EnsuredLoadBalancer", "Ensured load balancer");
     }
 
-    pub(super) fn updated(&self, service: &Service) {
+    pub(super) fn record_updated(&self, service: &Service) {
         self.normal(service, "UpdatedLoadBalancer", "Updated load balancer with new hosts");
     }
 
-    pub(super) fn deleting(&self, service: impl Into<Regarding>) {
+    pub(super) fn record_deleting(&self, service: impl Into<Regarding>) {
         self.normal(service, "DeletingLoadBalancer", "Deleting load balancer");
     }
 
-    pub(super) fn deleted(&self, service: impl Into<Regarding>) {
+    pub(super) fn record_deleted(&self, service: impl Into<Regarding>) {
         self.normal(service, "DeletedLoadBalancer", "Deleted load balancer");
     }
 
     /// The Service no longer exists, but the Event is visible in its namespace.
-    pub(super) fn orphaned(&self, balancer: &LoadBalancer, will_go: bool) {
+    pub(super) fn record_orphaned(&self, balancer: &LoadBalancer, will_go: bool) {
         let then = if will_go {
             "it is removed by the next sweep".to_owned()
         } else {
@@ -143,20 +135,13 @@ impl ServiceEvents {
         let message =
             format!("Load balancer {:?} of this cluster has no Service any more; {then}", balancer.id);
         let service = Regarding::service(&balancer.key, &balancer.service_uid);
-        self.0.record(service, EventType::Warning, "OrphanedLoadBalancer", message);
-    }
-
-    /// Passes a provider's Events on to the owner of the Service.
-    pub(super) fn of_provider(&self, service: impl Into<Regarding>, events: &[ProviderEvent]) {
-        pass_on(&self.0, service, events);
+        self.recorder.record(service, EventType::Warning, "OrphanedLoadBalancer", message);
     }
 
     fn normal(&self, service: impl Into<Regarding>, reason: &'static str, message: &str) {
-        self.0.record(service, EventType::Normal, reason, message);
+        self.recorder.record(service, EventType::Normal, reason, message);
     }
-}
 
-impl Controller {
     /// Reports what is wrong with what a key is about, or what it waits for, until it [is well](Self::is_well). What is
     /// wrong says more than what it waits for. Only runs of the key call this.
     pub(super) fn say(&self, key: &RunKey, about: impl Into<Regarding>, report: Report) {

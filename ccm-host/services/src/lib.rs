@@ -49,13 +49,14 @@ use tokio::time::Instant;
 use ccm_base::metric::{Buckets, Declare, OfProvider, gauge, of_provider};
 use ccm_cloud::{Provider, Providers};
 use ccm_kube::{
+    events::Recorder,
     keep::{Keep, KeySet},
     patch::WriteError,
     queue::{Backoff, Outcome, WorkQueue},
     service::{ObjectKey, SOURCE_RANGES, Service},
 };
 use ccm_reconcile::{Kept, OPERATION, Operations, Parts, Reconciler, Registration, Reports, Run};
-use events::{COMPONENT, ServiceEvents};
+use events::COMPONENT;
 use nodes::{Backends, NodeChanges};
 use observe::Listing;
 use record::Sets;
@@ -117,7 +118,7 @@ impl fmt::Display for RunKey {
 pub struct Controller {
     parts: Parts,
     metrics: Metrics,
-    events: ServiceEvents,
+    recorder: Recorder,
     reports: Reports<RunKey>,
     queue: WorkQueue<RunKey>,
     rows: Rows,
@@ -139,7 +140,7 @@ impl Controller {
         let reports = Reports::new(REGISTRATION.name, recorder.clone(), queue.clone(), parts.reports.clone());
         parts.views.explains(Arc::new(reports.clone()));
         Self {
-            events: ServiceEvents::new(recorder),
+            recorder,
             reports,
             slots: Slots::new(queue.clone()),
             queue,

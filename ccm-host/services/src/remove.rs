@@ -23,7 +23,7 @@ use super::{
 };
 use ccm_cloud::{Accepted, CloudError, DeleteLoadBalancer, Effects, ErrorReason, Provider};
 use ccm_kube::{events::Regarding, patch::WriteError, queue::Outcome, service::Service};
-use ccm_reconcile::{Report, Retry};
+use ccm_reconcile::{Report, Retry, pass_on};
 
 /// The wanted state announced for a removal.
 const GONE: &str = "";
@@ -115,7 +115,7 @@ impl Controller {
         let is_told = !matches!(row.known, Known::Absent);
         let regarding = || Regarding::service(key, &at.uid);
         if is_told && !why.is_tidying() && row.announced.as_deref() != Some(GONE) {
-            self.events.deleting(regarding());
+            self.record_deleting(regarding());
         }
         let cached = self.parts.services.get(key).filter(|service| *service.uid == *at.uid);
         let (revision, last_known) = self.rows.change(at, key, |row| {
@@ -137,7 +137,7 @@ impl Controller {
         let answer = self.called(at, provider, "delete", call, |deleted| &deleted.in_progress);
         match answer.await {
             Ok(Accepted { in_progress, effects, .. }) => {
-                self.events.of_provider(regarding(), &effects.events);
+                pass_on(&self.recorder, regarding(), &effects.events);
                 match self.leaves(row, effects).await {
                     Ok(()) => {}
                     // The call is repeated, and says it again.
@@ -187,7 +187,7 @@ impl Controller {
 
     fn is_removed(&self, row: &Row, why: Why, is_told: bool) -> Outcome {
         if is_told {
-            self.events.deleted(Regarding::service(&row.key, &row.at.uid));
+            self.record_deleted(Regarding::service(&row.key, &row.at.uid));
         }
         if why.is_of_service() {
             // It has yet to be freed.

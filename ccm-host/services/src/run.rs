@@ -34,7 +34,7 @@ use ccm_kube::{
     queue::Outcome,
     service::{ObjectKey, Service},
 };
-use ccm_reconcile::{Report, Retry};
+use ccm_reconcile::{Report, Retry, pass_on};
 use ccm_state::Standing;
 
 /// Delay before asking again, if the provider left the balancer unfinished without saying when to.
@@ -417,7 +417,7 @@ impl Controller {
             is_news
         });
         if is_news == Some(true) {
-            self.events.ensuring(service);
+            self.record_ensuring(service);
         }
     }
 
@@ -490,7 +490,7 @@ impl Controller {
         };
         let ingress = ensured.load_balancer.ingress.clone();
         let rejected = ensured.load_balancer.rejected.join("; ");
-        self.events.of_provider(&**service, &ensured.effects.events);
+        pass_on(&self.recorder, &**service, &ensured.effects.events);
         if !rejected.is_empty() {
             self.warn(service, sync_failed(rejected));
         }
@@ -533,7 +533,7 @@ impl Controller {
             row.announced.take_if(|announced| Some(&**announced) == ensured.as_deref()).is_some()
         });
         if is_news == Some(true) {
-            self.events.ensured(&subject.view.service);
+            self.record_ensured(&subject.view.service);
             self.has_nodes(subject);
         }
     }
@@ -556,7 +556,7 @@ impl Controller {
         let Ask { goal, digest, service, .. } = call.ask;
         let error = match answer {
             Ok(Accepted { in_progress, effects, ingress }) => {
-                self.events.of_provider(&**service, &effects.events);
+                pass_on(&self.recorder, &**service, &effects.events);
                 self.rows.update(call.at, |row| {
                     if !ingress.is_empty() {
                         row.status.ingress = Some(ingress);
@@ -593,7 +593,7 @@ impl Controller {
         let service = &call.subject.view.service;
         self.rows.update(call.at, |row| row.node_sync = None);
         if self.has_nodes(call.subject) {
-            self.events.updated(service);
+            self.record_updated(service);
         }
     }
 

@@ -252,7 +252,7 @@ impl Controller {
                 remove,
                 "a load balancer of this cluster has no Service"
             );
-            self.events.orphaned(balancer, remove);
+            self.record_orphaned(balancer, remove);
         }
         self.queue.add(RunKey::Balancer(at));
     }

@@ -12,7 +12,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use super::answer::headers;
 
@@ -42,12 +42,6 @@ pub struct Checked {
     pub result: CheckResult,
 }
 
-/// A check with its own state instead of a function; clones share it.
-#[derive(Clone, Debug)]
-pub struct HealthCondition {
-    state: Arc<Mutex<CheckResult>>,
-}
-
 impl Checks {
     /// Adds a check, or replaces the one of the same name. `ask` must answer at once.
     pub fn add(
@@ -62,19 +56,6 @@ impl Checks {
             Some(other) => *other = check,
             None => checks.push(check),
         }
-    }
-
-    /// Adds a check with its own state: it fails with `reason` until the caller changes that.
-    pub fn condition(
-        &self,
-        probe: Probe,
-        name: impl Into<String>,
-        reason: impl Into<String>,
-    ) -> HealthCondition {
-        let condition = HealthCondition { state: Arc::new(Mutex::new(Err(reason.into()))) };
-        let state = Arc::clone(&condition.state);
-        self.add(probe, name, move || state.lock().clone());
-        condition
     }
 
     /// Runs every check of a set, in the order in which they were added.
@@ -111,18 +92,6 @@ impl Checks {
 impl Check {
     fn is(&self, probe: Probe, name: &str) -> bool {
         self.probe == probe && self.name == name
-    }
-}
-
-impl HealthCondition {
-    /// From now on the check is fine.
-    pub fn ok(&self) {
-        *self.state.lock() = Ok(());
-    }
-
-    /// From now on the check fails with this reason.
-    pub fn failing(&self, reason: impl Into<String>) {
-        *self.state.lock() = Err(reason.into());
     }
 }
 
@@ -196,17 +165,6 @@ mod tests {
         assert_eq!(names, ["second", "first"]);
         assert_eq!(checks.ask(Probe::Ready, "second"), Some(Err("not yet".to_owned())));
         assert_eq!(checks.ask(Probe::Live, "second"), None);
-    }
-
-    #[test]
-    fn condition_follows_what_it_is_told() {
-        let checks = Checks::default();
-        let condition = checks.condition(Probe::Ready, "caches", "waiting for nodes");
-        assert_eq!(checks.ask(Probe::Ready, "caches"), Some(Err("waiting for nodes".to_owned())));
-        condition.ok();
-        assert_eq!(checks.ask(Probe::Ready, "caches"), Some(Ok(())));
-        condition.failing("watch lost");
-        assert_eq!(checks.ask(Probe::Ready, "caches"), Some(Err("watch lost".to_owned())));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use futures::FutureExt as _;
+use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     flags::Settings,
-    health::{Checks, HealthCondition, Probe},
+    health::{CheckResult, Checks, Probe},
     metrics::Metrics,
     serving::{self, Serving, access::Access, pages::Door},
 };
@@ -49,7 +50,8 @@ pub struct Process {
     settings: Arc<Settings>,
     checks: Checks,
     metrics: Metrics,
-    startup: HealthCondition,
+    /// What the check [`STARTUP`] says.
+    startup: Arc<Mutex<CheckResult>>,
     work: Group,
     support: Group,
     serving: Group,
@@ -72,7 +74,9 @@ impl Process {
     fn new(settings: Settings) -> (Self, Failures) {
         let checks = Checks::default();
         checks.add(Probe::Live, "ping", || Ok(()));
-        let startup = checks.condition(Probe::Ready, STARTUP, "starting");
+        let startup = Arc::new(Mutex::new(Err("starting".to_owned())));
+        let asked = Arc::clone(&startup);
+        checks.add(Probe::Ready, STARTUP, move || asked.lock().clone());
         let (failures, received) = mpsc::unbounded_channel();
         let process = Self {
             settings: Arc::new(settings),
@@ -107,7 +111,7 @@ impl Process {
     /// Reports in `/readyz` and in the log what the start is waiting for.
     pub fn waiting_for(&self, what: &str) {
         tracing::info!(what, "waiting");
-        self.startup.failing(format!("waiting for {what}"));
+        *self.startup.lock() = Err(format!("waiting for {what}"));
     }
 
     /// Starts a controller once it is `due`: from then on it appears in `running_managed_controllers` and, by name, in
@@ -184,18 +188,18 @@ impl Process {
     /// Marks the process as ready to take over from the leader.
     pub fn standing_by(&self) {
         tracing::info!("standing by until it leads");
-        self.startup.ok();
+        *self.startup.lock() = Ok(());
     }
 
     /// Marks every part as started.
     fn started(&self) {
         tracing::info!("started");
-        self.startup.ok();
+        *self.startup.lock() = Ok(());
     }
 
     /// Ends the groups in order, each within its time limit.
     async fn shut_down(&self) {
-        self.startup.failing("shutting down");
+        *self.startup.lock() = Err("shutting down".to_owned());
         self.work.end("controllers", DRAIN).await;
         self.support.end("support", FLUSH).await;
         self.serving.end("serving", LAST_ANSWERS).await;

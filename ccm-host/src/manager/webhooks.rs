@@ -16,7 +16,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use server::{Server, WebhookMetrics};
+pub use server::Server;
 
 use std::{net::IpAddr, time::Duration};
 

@@ -6,7 +6,7 @@
 use futures::future::join_all;
 
 use super::{
-    Controller,
+    Controller, count,
     decide::{self, Basis, Known, Plan},
 };
 use ccm_cloud::{Providers, VolumeQuery};
@@ -50,7 +50,7 @@ impl Controller {
         let affinity = plan.affinity(None);
         let Some(patch) = volume_topology(volume, &plan.labels, affinity.as_ref()) else { return Ok(()) };
         self.shell.patch::<PersistentVolume>(&volume.name, &patch).await?;
-        self.metrics.count("labelled");
+        count(&self.results, "labelled");
         let labels: Vec<_> = plan.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         tracing::info!(volume = volume.name, labels = labels.join(","), "volume labelled");
         let message = match (volume.affinity_keys.is_some(), affinity) {

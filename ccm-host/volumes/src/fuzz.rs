@@ -5,7 +5,6 @@ use axum::{
     http::Request,
 };
 use k8s_openapi::ByteString;
-use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tokio::runtime::Builder;
 use tower::ServiceExt as _;
@@ -19,7 +18,7 @@ use ccm_cloud::Providers;
 /// A body: what is a review is permitted, with a patch of labels and affinity at most; all else is refused.
 pub fn reviews(body: &[u8]) {
     let Ok(runtime) = Builder::new_current_thread().enable_time().build() else { return };
-    let router = routes(Providers::new(Vec::new()), Results::of_reviews(&mut Registry::default()));
+    let router = routes(Providers::new(Vec::new()), Results::default());
     let (code, answer) = runtime.block_on(async {
         let Ok(request) = Request::post(PATH).body(Body::from(body.to_vec())) else { return (0, None) };
         let Ok(answer) = router.oneshot(request).await;

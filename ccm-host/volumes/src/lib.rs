@@ -45,7 +45,7 @@ pub const REGISTRATION: Registration = Registration {
 #[derive(Debug)]
 struct Controller {
     shell: Shell<String>,
-    metrics: Results,
+    results: Results,
 }
 
 impl shell::Controller for Controller {
@@ -59,7 +59,11 @@ impl shell::Controller for Controller {
     const AT_ONCE: usize = 512;
 
     fn new(shell: Shell<String>, registry: &mut Registry) -> Option<Self> {
-        Some(Self { shell, metrics: Results::of_volumes(registry) })
+        let results = registry.metric(
+            "persistent_volume_label_controller_volumes",
+            "PersistentVolumes that were labelled; ccm_reports has those that were not, and why",
+        );
+        Some(Self { shell, results })
     }
 
     fn shell(&self) -> &Shell<String> {
@@ -86,31 +90,8 @@ impl shell::Controller for Controller {
 }
 
 /// One counter by result: of the controller, or of its webhook. Cheap to clone.
-#[derive(Debug, Clone)]
-struct Results {
-    results: Family<MetricLabels<1>, Counter>,
-}
+type Results = Family<MetricLabels<1>, Counter>;
 
-impl Results {
-    fn of_volumes(registry: &mut Registry) -> Self {
-        Self {
-            results: registry.metric(
-                "persistent_volume_label_controller_volumes",
-                "PersistentVolumes that were labelled; ccm_reports has those that were not, and why",
-            ),
-        }
-    }
-
-    fn of_reviews(registry: &mut Registry) -> Self {
-        Self {
-            results: registry.metric(
-                "persistent_volume_label_webhook_reviews",
-                "Reviews of new PersistentVolumes: labelled, unchanged, or left to the controller (unlabelled, late); busy and invalid ones were refused",
-            ),
-        }
-    }
-
-    fn count(&self, result: &'static str) {
-        self.results.get_or_create(&[("result", result)]).inc();
-    }
+fn count(results: &Results, result: &'static str) {
+    results.get_or_create(&[("result", result)]).inc();
 }

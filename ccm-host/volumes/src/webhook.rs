@@ -24,9 +24,10 @@ use tokio::{
 };
 
 use super::{
-    Results, act,
+    Results, act, count,
     decide::{self, Basis},
 };
+use ccm_base::metric::Declare as _;
 use ccm_cloud::Providers;
 use ccm_kube::{
     cache::Slim as _,
@@ -55,17 +56,21 @@ const LATER: &str = "the topology labels of this volume will be added later";
 
 /// The route, for all replicas.
 pub(super) fn router(parts: &Parts, registry: &mut Registry) -> Router {
-    routes(parts.providers.clone(), Results::of_reviews(registry))
+    let results = registry.metric(
+        "persistent_volume_label_webhook_reviews",
+        "Reviews of new PersistentVolumes: labelled, unchanged, or left to the controller (unlabelled, late); busy and invalid ones were refused",
+    );
+    routes(parts.providers.clone(), results)
 }
 
-pub(super) fn routes(providers: Providers, metrics: Results) -> Router {
+pub(super) fn routes(providers: Providers, results: Results) -> Router {
     let places = Semaphore::new(AT_ONCE);
-    Router::new().route(PATH, post(answer)).with_state(Arc::new(Desk { providers, metrics, places }))
+    Router::new().route(PATH, post(answer)).with_state(Arc::new(Desk { providers, results, places }))
 }
 
 struct Desk {
     providers: Providers,
-    metrics: Results,
+    results: Results,
     places: Semaphore,
 }
 
@@ -134,7 +139,7 @@ async fn answer(State(desk): State<Arc<Desk>>, request: Request) -> Response {
     let admitted = timeout_at(deadline, admit(&desk.providers, asked))
         .await
         .unwrap_or_else(|_| Admitted::later("late", "no provider answered in time"));
-    desk.metrics.count(admitted.result);
+    count(&desk.results, admitted.result);
     let mut response = json!({"uid": uid, "allowed": true});
     if let Some(patch) = admitted.patch {
         response["patchType"] = json!("JSONPatch");
@@ -152,7 +157,7 @@ async fn answer(State(desk): State<Arc<Desk>>, request: Request) -> Response {
 
 impl Desk {
     fn refuse(&self, result: &'static str, (code, why): (StatusCode, String)) -> Response {
-        self.metrics.count(result);
+        count(&self.results, result);
         tracing::debug!(code = code.as_u16(), why, "a review of a volume is refused");
         (code, format!("{why}\n")).into_response()
     }

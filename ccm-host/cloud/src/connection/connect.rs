@@ -24,10 +24,7 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint as Transport, Identity};
 
-use crate::{
-    ProviderConfig,
-    settings::{Endpoint, TlsDir},
-};
+use crate::{ProviderConfig, settings::Endpoint};
 use ccm_base::text::with_sources;
 
 const AGENT: &str = concat!("ccm-host/", env!("CARGO_PKG_VERSION"));
@@ -153,11 +150,11 @@ where
 }
 
 /// Mutual TLS. The files are read on each connection, so that rotated certificates take effect.
-async fn mutual_tls(host: &str, port: u16, dir: &TlsDir) -> Result<Transport, ConnectError> {
-    let ca = read(dir.ca()).await?;
-    let certificate = read(dir.certificate()).await?;
-    let key = read(dir.key()).await?;
-    let unusable = |problem: String| ConnectError::Tls { path: dir.0.clone(), problem };
+async fn mutual_tls(host: &str, port: u16, dir: &Path) -> Result<Transport, ConnectError> {
+    let ca = read(dir.join("ca.crt")).await?;
+    let certificate = read(dir.join("tls.crt")).await?;
+    let key = read(dir.join("tls.key")).await?;
+    let unusable = |problem: String| ConnectError::Tls { path: dir.to_owned(), problem };
     let config = ClientTlsConfig::new()
         .ca_certificate(Certificate::from_pem(ca))
         .identity(Identity::from_pem(certificate, key))

@@ -65,7 +65,7 @@ impl Controller {
             Decision::Approved => ("approved", EventType::Normal, APPROVED, "Approved"),
             Decision::Denied => ("denied", EventType::Warning, decide::REFUSED, reason),
         };
-        self.metrics.decided(result, reason);
+        self.decided(result, reason);
         let (name, user) = (&request.name, &request.username);
         tracing::info!(request = name, user, result, reason, message, "serving certificate decided");
         if let Some(node) = self.node(request) {

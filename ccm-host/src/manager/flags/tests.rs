@@ -18,7 +18,7 @@ use crate::{
         },
     },
 };
-use ccm_cloud::{Endpoint, TlsDir};
+use ccm_cloud::Endpoint;
 use ccm_reconcile::settings::{
     cidrs::CidrSettings,
     lifecycle::{self, Share},
@@ -210,8 +210,7 @@ fn values_become_types() {
         "--logging-format=json",
         "--v=10",
     ]);
-    let far =
-        Endpoint::Https { host: "[::1]".to_owned(), port: 8443, tls: TlsDir(PathBuf::from("/etc/far")) };
+    let far = Endpoint::Https { host: "[::1]".to_owned(), port: 8443, tls: PathBuf::from("/etc/far") };
     assert_eq!(settings.providers[1].endpoint, Endpoint::Unix(PathBuf::from("/run/aws.sock")));
     assert_eq!(settings.providers[2].endpoint, far);
     assert_eq!(far.to_string(), "https://[::1]:8443");
@@ -228,13 +227,6 @@ fn values_become_types() {
     assert_eq!(settings.serving.address, Some("[::1]:0".parse().unwrap()));
     assert_eq!(settings.serving.address_file, Some(PathBuf::from("/run/address")));
     assert_eq!(settings.logging, LoggingSettings { logging_format: LogFormat::Json, v: 10 });
-}
-
-#[test]
-fn tls_dir_names_its_files() {
-    let dir = TlsDir(PathBuf::from("/etc/far"));
-    let files = [dir.ca(), dir.certificate(), dir.key()].map(|file| file.display().to_string());
-    assert_eq!(files, ["/etc/far/ca.crt", "/etc/far/tls.crt", "/etc/far/tls.key"]);
 }
 
 #[test]

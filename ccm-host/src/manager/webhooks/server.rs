@@ -27,30 +27,13 @@ use ccm_kube::patch::Writer;
 const POLL: Duration = Duration::from_secs(15);
 const EAGER: Duration = Duration::from_secs(1);
 
-/// Metrics of the port. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct WebhookMetrics {
-    until: Gauge,
-}
-
-impl WebhookMetrics {
-    pub fn register(registry: &mut Registry) -> Self {
-        Self {
-            until: registry.metric(
-                "webhook_certificate_expiry_timestamp_seconds",
-                "When the certificate expires that this replica serves webhooks with; 0 before the first",
-            ),
-        }
-    }
-}
-
 /// A bound port that does not serve yet.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
     settings: Settings,
     writer: Writer,
-    metrics: WebhookMetrics,
+    expiry: Gauge,
 }
 
 /// The certificate in use.
@@ -67,16 +50,20 @@ impl ResolvesServerCert for Shown {
 const OF_ONE_PEER: usize = 256;
 
 impl Server {
-    /// Binds the port.
+    /// Binds the port, and declares its metric.
     ///
     /// # Errors
     /// The port is taken.
-    pub fn bind(settings: Settings, writer: Writer, metrics: WebhookMetrics) -> Result<Self> {
+    pub fn bind(settings: Settings, writer: Writer, registry: &mut Registry) -> Result<Self> {
         let wanted = SocketAddr::new(settings.webhook_bind_address, settings.webhook_secure_port);
         let listener = connections::bind(wanted, false).with_context(|| {
             format!("cannot serve webhooks on {wanted}: give another --webhook-secure-port, or leave --webhooks out")
         })?;
-        Ok(Self { listener, settings, writer, metrics })
+        let expiry = registry.metric(
+            "webhook_certificate_expiry_timestamp_seconds",
+            "When the certificate expires that this replica serves webhooks with; 0 before the first",
+        );
+        Ok(Self { listener, settings, writer, expiry })
     }
 
     /// Serves until `stop`, then finishes the requests under way.
@@ -94,7 +81,7 @@ impl Server {
         // A resumed session would keep the old certificate.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        let followed = follow(&self.settings, &self.writer, &self.metrics, &shown);
+        let followed = follow(&self.settings, &self.writer, &self.expiry, &shown);
         let served = connections::serve(self.listener, Arc::new(config), routes, OF_ONE_PEER, stop.clone());
         tokio::join!(served, stop.run_until_cancelled(followed));
         Ok(())
@@ -102,7 +89,7 @@ impl Server {
 }
 
 /// Never ends.
-async fn follow(settings: &Settings, writer: &Writer, metrics: &WebhookMetrics, shown: &Shown) {
+async fn follow(settings: &Settings, writer: &Writer, expiry: &Gauge, shown: &Shown) {
     let key = &settings.webhook_certificate_secret;
     let (mut version, mut told) = (String::new(), String::new());
     loop {
@@ -111,7 +98,7 @@ async fn follow(settings: &Settings, writer: &Writer, metrics: &WebhookMetrics, 
             Ok(Some(secret)) => match certificate::serving(&secret.data) {
                 Ok((pair, until)) => {
                     version = secret.version;
-                    metrics.until.set(until.as_second());
+                    expiry.set(until.as_second());
                     *shown.0.lock() = Some(pair);
                     tracing::info!(secret = %key, %until, "webhooks are served with this certificate");
                     String::new()

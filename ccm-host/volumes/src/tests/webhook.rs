@@ -5,7 +5,6 @@ use axum::{
     body::{Body, to_bytes},
     http::Request,
 };
-use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -34,7 +33,7 @@ impl Desk {
         fake.change_info(|info| info.volumes = true);
         fake.set_volume("disk", volume(VolumeState::Present, &[(ZONE, "b__a"), (REGION, "r")]));
         let providers = Providers::new(vec![Arc::clone(&fake) as Arc<dyn Provider>]);
-        Self { fake, router: routes(providers, Results::of_reviews(&mut Registry::default())) }
+        Self { fake, router: routes(providers, Results::default()) }
     }
 
     async fn post(&self, body: impl Into<Body>) -> (u16, Vec<u8>) {

@@ -6,7 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
 use super::*;
-use crate::{Endpoint, TlsDir};
+use crate::Endpoint;
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
@@ -37,7 +37,7 @@ fn server(authority: &Authority) -> ServerTlsConfig {
 }
 
 fn endpoint(port: u16, dir: PathBuf) -> Endpoint {
-    Endpoint::Https { host: "localhost".into(), port, tls: TlsDir(dir) }
+    Endpoint::Https { host: "localhost".into(), port, tls: dir }
 }
 
 #[tokio::test]
