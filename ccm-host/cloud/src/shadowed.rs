@@ -12,7 +12,6 @@ use tonic::Code;
 use super::{
     Accepted, CloudError, DeleteLoadBalancer, EnsureLoadBalancer, EnsureRoute, Ensured, EnsuredRoute,
     InProgress, Listed, LoadBalancer, LoadBalancerState as State, Ownership, Route, RouteState,
-    UpdateLoadBalancer,
     connection::Link,
     load_balancers,
     method::{self, Method},
@@ -55,11 +54,6 @@ impl Shadowed {
         let (takes_over, what) = seen(&found, wanted.adopt);
         let held = self.hold(SERVICES, subject, &method::ENSURE_LOAD_BALANCER, what, takes_over);
         if takes_over { Ok(ensured(found)) } else { Err(held) }
-    }
-
-    /// Always succeeds: nodes come and go all the time, and the other controller sends the same updates.
-    pub(super) fn update(_: &UpdateLoadBalancer) -> Accepted {
-        Accepted::default()
     }
 
     pub(super) async fn delete(

@@ -116,11 +116,6 @@ impl Node {
         self
     }
 
-    pub fn with_system_uuid(mut self, uuid: &str) -> Self {
-        self.system_uuid = Some(uuid.to_owned());
-        self
-    }
-
     pub fn with_condition(mut self, type_: &str, status: &str, reason: &str) -> Self {
         self.conditions.retain(|condition| condition.type_ != type_);
         self.conditions.push(Condition {

@@ -17,6 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use rustls::ServerConfig;
+use rustls::server::NoServerSessionStorage;
 use rustls_pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -43,6 +44,13 @@ const BACKLOG: u32 = 128;
 
 /// The TLS configuration of the server.
 pub(crate) type Handshake = Arc<ServerConfig>;
+
+/// HTTP/1.1, and no session is resumed: it would keep the old certificate, and sessions take memory.
+pub(crate) fn plain_sessions(config: &mut ServerConfig) {
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+}
 
 /// The client's certificates, its own first; their signatures are not verified yet.
 #[derive(Clone, Debug)]

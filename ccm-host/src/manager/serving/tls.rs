@@ -31,7 +31,7 @@ use rustls::{
         verify_tls12_signature, verify_tls13_signature,
     },
     server::{
-        ClientHello, NoServerSessionStorage, ResolvesServerCert,
+        ClientHello, ResolvesServerCert,
         danger::{ClientCertVerified, ClientCertVerifier},
     },
     sign::CertifiedKey,
@@ -41,7 +41,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject a
 use tokio::time::Instant;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::connections::Handshake;
+use super::connections::{Handshake, plain_sessions};
 use ccm_base::flag::{self, FlagError, Mistakes, Wrong};
 
 #[derive(Clone, Debug, clap::Args)]
@@ -179,10 +179,7 @@ pub(super) fn handshake(settings: &TlsSettings, certificates: Certificates) -> a
         .context("--tls-cipher-suites leaves nothing for --tls-min-version")?
         .with_client_cert_verifier(Arc::new(AnyClient(provider)))
         .with_cert_resolver(Arc::new(certificates));
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // A resumed session would keep the old certificate, and sessions take memory.
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.send_tls13_tickets = 0;
+    plain_sessions(&mut config);
     Ok(Arc::new(config))
 }
 
@@ -241,7 +238,7 @@ const OFTEN_ENOUGH: Duration = Duration::from_secs(1);
 /// Tolerates clients whose clocks are behind.
 const BEFORE: Duration = Duration::from_secs(60 * 60);
 const VALID: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// CertificateUpkeep is due this long before the end.
+/// A new one is due this long before the end.
 const EARLY: Duration = Duration::from_secs(73 * 24 * 60 * 60);
 /// The pause between two attempts to renew.
 const AGAIN: Duration = Duration::from_secs(60 * 60);

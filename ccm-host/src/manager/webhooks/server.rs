@@ -12,7 +12,7 @@ use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
 use rustls::{
     ServerConfig,
     crypto::ring,
-    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert},
+    server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
 use tokio::{net::TcpListener, time::sleep};
@@ -77,10 +77,7 @@ impl Server {
             .context("no version of TLS")?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&shown) as Arc<dyn ResolvesServerCert>);
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // A resumed session would keep the old certificate.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
+        connections::plain_sessions(&mut config);
         let followed = follow(&self.settings, &self.writer, &self.expiry, &shown);
         let served = connections::serve(self.listener, Arc::new(config), routes, OF_ONE_PEER, stop.clone());
         tokio::join!(served, stop.run_until_cancelled(followed));
