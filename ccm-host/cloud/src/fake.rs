@@ -21,7 +21,7 @@ mod routes;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -84,6 +84,9 @@ struct State {
     queued: HashMap<&'static str, Duration>,
     patience: HashMap<&'static str, Duration>,
     calls: Vec<Call>,
+    /// By the uid of a Service: the last call about its balancer, for as long as somebody waits for it.
+    under_way: HashMap<String, Weak<()>>,
+    overlaps: Vec<Call>,
     reads_node_state: bool,
 }
 
@@ -311,6 +314,11 @@ impl FakeProvider {
         std::mem::take(&mut self.state.lock().calls)
     }
 
+    /// Calls that began while somebody waited for another one about the same balancer.
+    pub fn overlaps(&self) -> Vec<Call> {
+        self.state.lock().overlaps.clone()
+    }
+
     /// Logs a call that changes nothing, waits for its latency, and returns its prepared error.
     async fn begin(&self, method: &'static str, call: Call) -> Result<(), CloudError> {
         let latency = self.log(method, call);
@@ -344,6 +352,11 @@ impl FakeProvider {
         call: Call,
         work: impl FnOnce(&mut State) -> Result<T, CloudError> + Send + 'static,
     ) -> Result<T, CloudError> {
+        let waits = Arc::new(());
+        let before = self.state.lock().under_way.insert(uid.to_owned(), Arc::downgrade(&waits));
+        if before.is_some_and(|before| before.strong_count() > 0) {
+            self.state.lock().overlaps.push(call.clone());
+        }
         let latency = self.log(method, call);
         let ends = self.state.lock().balancers.accept(method, uid, revision, latency)?;
         self.change_at(method, ends, work).await

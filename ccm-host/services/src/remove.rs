@@ -189,12 +189,9 @@ impl Controller {
         if is_told {
             self.record_deleted(Regarding::service(&row.key, &row.at.uid));
         }
-        if why.is_of_service() {
-            // It has yet to be freed.
-            self.rows.update(&row.at, Row::is_gone);
-        } else {
-            self.rows.remove(&row.at);
-        }
+        // A Service has yet to be freed, unless it went elsewhere during the call.
+        let is_awaited = why.is_of_service() && self.look(&row.key).fate_of(&row.at) != Fate::Drop;
+        self.rows.update(&row.at, |row| if is_awaited { row.is_gone() } else { row.goes = true });
         self.is_well(&RunKey::Balancer(row.at.clone()));
         Outcome::Done
     }

@@ -59,6 +59,8 @@ pub(super) struct Row {
     pub(super) status: Status,
     /// A call is under way.
     pub(super) busy: bool,
+    /// Nothing is left of it, and nobody waits to hear that: it goes once the call has ended.
+    pub(super) goes: bool,
     /// When a call last began or ended, as counted by [`super::rows`]: a list that began earlier knows less.
     pub(super) touched: u64,
     /// The same of calls that may have made it. An update makes nothing, so it does not weaken a list without it.
@@ -237,6 +239,7 @@ impl Row {
             tried: Tried::default(),
             status: Status::default(),
             busy: false,
+            goes: false,
             touched: 0,
             made: 0,
             announced: None,

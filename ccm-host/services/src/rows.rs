@@ -41,6 +41,23 @@ impl RowTable {
             .or_insert_with(|| Arc::new(Row::new(at.clone(), key.clone(), Known::Unsure)));
         Arc::make_mut(row)
     }
+
+    fn remove(&mut self, at: &RowKey) {
+        let Some(rows) = self.by_uid.get_mut(&at.uid) else { return };
+        let Some(gone) = rows.remove(&at.provider) else { return };
+        let is_last = rows.is_empty();
+        self.turn += 1;
+        self.dropped.insert(at.clone(), self.turn);
+        if is_last {
+            self.by_uid.remove(&at.uid);
+            if let Some(uids) = self.by_name.get_mut(&gone.key) {
+                uids.retain(|uid| *uid != at.uid);
+                if uids.is_empty() {
+                    self.by_name.remove(&gone.key);
+                }
+            }
+        }
+    }
 }
 
 /// A call that is under way; no other one for the same balancer begins meanwhile.
@@ -103,6 +120,9 @@ impl Rows {
             row.made = turn;
         }
         row.busy = busy;
+        if row.goes && !busy {
+            table.remove(at);
+        }
         true
     }
 
@@ -134,22 +154,12 @@ impl Rows {
         self.0.lock().dropped.retain(|at, _| &*at.provider != provider);
     }
 
+    /// Removes a row, unless a call about it is under way: a row made anew meanwhile would let a second one begin.
     pub(super) fn remove(&self, at: &RowKey) {
         let mut table = self.0.lock();
-        let Some(rows) = table.by_uid.get_mut(&at.uid) else { return };
-        let Some(gone) = rows.remove(&at.provider) else { return };
-        let is_last = rows.is_empty();
-        table.turn += 1;
-        let turn = table.turn;
-        table.dropped.insert(at.clone(), turn);
-        if is_last {
-            table.by_uid.remove(&at.uid);
-            if let Some(uids) = table.by_name.get_mut(&gone.key) {
-                uids.retain(|uid| *uid != at.uid);
-                if uids.is_empty() {
-                    table.by_name.remove(&gone.key);
-                }
-            }
+        let row = table.by_uid.get(&at.uid).and_then(|rows| rows.get(&at.provider));
+        if row.is_some_and(|row| !row.busy) {
+            table.remove(at);
         }
     }
 

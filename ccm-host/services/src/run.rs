@@ -118,7 +118,7 @@ impl Controller {
             recorded.is_some_and(|record| *record.provider != *row.at.provider)
         };
         for (row, fate) in &seen.rows {
-            let is_done = row.is_removed() && !row.busy && (is_free || is_moved(row));
+            let is_done = row.is_removed() && (is_free || is_moved(row));
             if *fate == Fate::Drop || is_done {
                 self.rows.remove(&row.at);
             }
@@ -188,7 +188,7 @@ impl Controller {
 
     /// Forgets what the Service of another implementation left here.
     fn leave(&self, seen: &Seen) {
-        for (row, _) in seen.rows.iter().filter(|(row, _)| !row.busy && row.orphan.is_none()) {
+        for (row, _) in seen.rows.iter().filter(|(row, _)| row.orphan.is_none()) {
             self.rows.remove(&row.at);
         }
     }

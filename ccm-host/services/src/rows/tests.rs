@@ -46,6 +46,9 @@ fn a_balancer_has_one_call_at_a_time() {
     add(&rows, "a");
     let busy = rows.begin(&at("a"), true);
     assert!(busy.is_some() && rows.begin(&at("a"), true).is_none());
+    rows.remove(&at("a"));
+    add(&rows, "a");
+    assert!(rows.begin(&at("a"), true).is_none(), "nor in a row made anew");
     drop(busy);
     assert!(rows.begin(&at("a"), true).is_some());
 }

@@ -1,6 +1,7 @@
 //! Random histories with two providers, of which either may come late, fail, go away and come back with another
-//! configuration. At every moment: what is published is never deleted while its Service wants it where it is, and what
-//! was deleted is not published again. In the end: each Service has one balancer, and publishes its address.
+//! configuration. At every moment: what is published is never deleted while its Service wants it where it is, what was
+//! deleted is not published again, and no two calls about one balancer are under way. In the end: each Service has one
+//! balancer, and publishes its address.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,6 +51,8 @@ enum Step {
     Delete(&'static str),
     /// The annotation that names a provider is set, or removed.
     Name(&'static str, Option<&'static str>),
+    /// It wants no balancer for a moment, and then one of the provider with this number.
+    Move(&'static str, usize),
     Join(usize),
     Leave(usize),
     Fail(usize, &'static str, Option<ErrorReason>),
@@ -83,6 +86,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => service().prop_map(Step::Turn),
         1 => service().prop_map(Step::Delete),
         3 => (service(), named).prop_map(|(name, to)| Step::Name(name, to)),
+        1 => (service(), at()).prop_map(|(name, at)| Step::Move(name, at)),
         1 => node().prop_map(Step::Join),
         1 => node().prop_map(Step::Leave),
         3 => (at(), method(), prop::sample::select(&REASONS[..])).prop_map(|(at, m, reason)| Step::Fail(at, m, reason)),
@@ -242,6 +246,14 @@ impl History {
                 service["metadata"]["annotations"] =
                     to.map_or(json!({}), |to| json!({PROVIDER_ANNOTATION: to}));
             }),
+            Step::Move(name, at) => {
+                change(name, &|service| service["spec"]["type"] = json!("ClusterIP"));
+                self.world.pass(Duration::from_secs(1)).await;
+                change(name, &|service| {
+                    service["spec"]["type"] = json!("LoadBalancer");
+                    service["metadata"]["annotations"] = json!({PROVIDER_ANNOTATION: CLOUDS[at]});
+                });
+            }
             Step::Delete(name) if cluster.service(name).is_some() => cluster.delete_service(name),
             Step::Delete(_) => {}
             Step::Join(number) => cluster.put(machine(number)),
@@ -372,6 +384,8 @@ async fn play(steps: &[Step], at_once: usize) -> Vec<String> {
     }
     history.settle().await;
     let mut wrong = std::mem::take(&mut watchman.lock().broken);
+    let overlaps = history.world.clouds().flat_map(|cloud| cloud.overlaps());
+    wrong.extend(overlaps.map(|call| format!("{call:?} begins beside another call")));
     wrong.extend(history.wrong());
     wrong
 }

@@ -330,3 +330,50 @@ async fn a_claim_frees_no_service_without_a_record() {
         assert!(!guarded, "{what}");
     }
 }
+
+fn goes_to(world: &World, provider: &str) {
+    world.cluster.change_service("web", |service| {
+        service["spec"]["type"] = json!("LoadBalancer");
+        service["metadata"]["annotations"] = json!({PROVIDER_ANNOTATION: provider});
+    });
+}
+
+/// The second provider has the balancer of `web`, which wanted none for a moment: the first, which has none, takes its time
+/// to say so.
+async fn moved_during_a_deletion() -> (World, Arc<FakeProvider>) {
+    let mut web = fin(lb("web"));
+    web["spec"]["type"] = json!("ClusterIP");
+    let mut world = World::new([node("n1"), web]);
+    let other = world.add_provider("other");
+    other.without_addresses();
+    leave(&other);
+    world.cloud.set_latency(method::DELETE, Duration::from_secs(100));
+    world.start();
+    world.until("the deletion", |world| world.count("delete") == 1).await;
+    goes_to(&world, "other");
+    come(&other);
+    world.until("the other one's", |_| other.balancers().len() == 1).await;
+    (world, other)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_deletes_is_asked_for_nothing_else_meanwhile() {
+    let (world, other) = moved_during_a_deletion().await;
+    goes_to(&world, "cloud");
+    world.pass(A_WHILE).await;
+    assert!(world.cloud.overlaps().is_empty(), "{:?}", world.cloud.overlaps());
+    assert_eq!((world.count("ensure"), other.balancers().len()), (1, 0), "{:?}", world.calls());
+    assert_eq!(addresses(&world.cluster.service("web").unwrap()), ["192.0.2.1"]);
+}
+
+/// What was deleted where it is no more says nothing of the address that somebody else gave it meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_ends_late_takes_nothing_from_a_service_that_moved() {
+    let (world, _other) = moved_during_a_deletion().await;
+    world.cluster.change_service("web", |service| {
+        service["status"]["loadBalancer"] = json!({"ingress": [{"ip": "192.0.2.77"}]});
+    });
+    world.pass(A_WHILE).await;
+    assert_eq!(addresses(&world.cluster.service("web").unwrap()), ["192.0.2.77"]);
+    assert_eq!(world.controller().rows.all().len(), 1, "the row goes with the call");
+}
