@@ -32,8 +32,8 @@ const DELETE: &str = "DeleteLoadBalancerFailed";
 const DELETE_FAILED: &str = "Error deleting load balancer";
 
 /// A balancer cannot be created, changed, removed for its Service, or published.
-pub(super) fn sync_failed(why: impl Display) -> Report {
-    warning(SYNC, format!("{SYNC_FAILED}: {why}"))
+pub(super) fn sync_failed(why: impl Display, retry: Retry) -> Report {
+    warning(SYNC, format!("{SYNC_FAILED}: {why}"), retry)
 }
 
 /// What follows from a failed write, and what is to be told of it.
@@ -44,36 +44,38 @@ pub(super) fn unwritten(what: &str, error: &WriteError) -> (Outcome, Option<Repo
         WriteError::NotFound | WriteError::Gone | WriteError::NotLeading => (Outcome::Done, None),
         WriteError::HeldBack(again) => (Outcome::RetryAfter(*again), None),
         WriteError::Conflict => (Outcome::Retry(why()), None),
-        WriteError::Invalid(_) | WriteError::Other(_) => (Outcome::Retry(why()), Some(sync_failed(why()))),
+        WriteError::Invalid(_) | WriteError::Other(_) => {
+            (Outcome::Retry(why()), Some(sync_failed(why(), Retry::Backoff)))
+        }
     }
 }
 
 /// The same, by a provider's word.
-pub(super) fn not_synced(error: &CloudError) -> Report {
-    failed(SYNC, SYNC_FAILED, error)
+pub(super) fn not_synced(error: &CloudError, retry: Retry) -> Report {
+    failed(SYNC, SYNC_FAILED, error, retry)
 }
 
 /// A balancer did not get its nodes.
 pub(super) fn not_updated(backends: &BackendSet, error: &CloudError) -> Report {
     let names = names(backends.nodes.iter().map(|node| node.name.as_str()));
     let what = format!("Error updating load balancer with {} nodes [{names}]", backends.nodes.len());
-    failed("UpdateLoadBalancerFailed", what, error)
+    failed("UpdateLoadBalancerFailed", what, error, Retry::of(error))
 }
 
-/// A balancer whose Service is gone, was replaced, or has another balancer, cannot be removed.
+/// A balancer whose Service is gone, was replaced, or has another balancer, cannot be removed before something changes.
 pub(super) fn delete_failed(why: impl Display) -> Report {
-    warning(DELETE, format!("{DELETE_FAILED}: {why}"))
+    warning(DELETE, format!("{DELETE_FAILED}: {why}"), Retry::Wait)
 }
 
 /// The same, by a provider's word.
-pub(super) fn not_deleted(error: &CloudError) -> Report {
-    failed(DELETE, DELETE_FAILED, error)
+pub(super) fn not_deleted(error: &CloudError, retry: Retry) -> Report {
+    failed(DELETE, DELETE_FAILED, error, retry)
 }
 
 /// A provider failed. What another reconcile, another leader or a moment's patience resolves deserves no Event.
-fn failed(event: &'static str, what: impl Into<String>, error: &CloudError) -> Report {
+fn failed(event: &'static str, what: impl Into<String>, error: &CloudError, retry: Retry) -> Report {
     use ErrorReason as R;
-    let report = Report::failed(event, what, error);
+    let report = Report { retry, ..Report::failed(event, what, error) };
     match error.reason {
         Some(R::StaleRevision | R::StaleLeader | R::ImplementedElsewhere | R::ConcurrentOperation) => {
             Report { standing: Standing::Waiting, ..report }
@@ -84,7 +86,7 @@ fn failed(event: &'static str, what: impl Into<String>, error: &CloudError) -> R
 
 /// The balancer has no nodes.
 pub(super) fn no_nodes(left_out: &[LeftOut]) -> Report {
-    warning("UnAvailableLoadBalancer", lacks_nodes(left_out))
+    warning("UnAvailableLoadBalancer", lacks_nodes(left_out), Retry::Wait)
 }
 
 /// Upstream's words, and why.
@@ -95,13 +97,8 @@ pub(super) fn lacks_nodes(left_out: &[LeftOut]) -> String {
     format!("There are no available nodes for LoadBalancer: {why}")
 }
 
-fn warning(reason: &'static str, message: String) -> Report {
-    Report::blocked(reason, message, Retry::Backoff).warning(reason)
-}
-
-/// Nothing is wrong yet.
-pub(super) fn waiting(reason: &'static str, why: impl Into<String>) -> Report {
-    Report::waiting(reason, why, Retry::Backoff)
+fn warning(reason: &'static str, message: String, retry: Retry) -> Report {
+    Report::blocked(reason, message, retry).warning(reason)
 }
 
 impl Controller {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{
     Controller, RunKey,
-    events::{delete_failed, not_deleted, not_synced, sync_failed, unwritten, waiting},
+    events::{delete_failed, not_deleted, not_synced, sync_failed, unwritten},
     fate::{Fate, Why, is_proven},
     observe::standing,
     plan::CallsAllowed,
@@ -63,12 +63,13 @@ impl Controller {
             CallsAllowed::Ready => {}
             // Its return requeues everything.
             CallsAllowed::Away(reason) => {
-                self.waits(row, why, "WaitsForProvider", &reason);
+                self.waits(row, why, Report::waiting("WaitsForProvider", reason, Retry::Wait));
                 return Outcome::Parked;
             }
             CallsAllowed::Frozen(reason) => {
                 let held = format!("the deletion is held back: {reason}");
-                let report = if why.is_of_service() { sync_failed(held) } else { delete_failed(held) };
+                let report =
+                    if why.is_of_service() { sync_failed(held, Retry::Wait) } else { delete_failed(held) };
                 self.say_of(row, report);
                 return Outcome::Done;
             }
@@ -80,7 +81,8 @@ impl Controller {
         }
         let rank = if why.is_tidying() { Rank::Tidying } else { rank(tried, GONE) };
         let Some(slot) = self.slots.take(self.places(provider), Direction::Remove, &key, rank) else {
-            self.waits(row, why, "WaitsForTurn", "its load balancer waits for its turn to be deleted");
+            let turn = "its load balancer waits for its turn to be deleted";
+            self.waits(row, why, Report::waiting("WaitsForTurn", turn, Retry::Wait));
             return Outcome::Parked;
         };
         if why.needs_proof() {
@@ -138,7 +140,8 @@ impl Controller {
         match answer.await {
             Ok(Accepted { in_progress, effects, .. }) => {
                 pass_on(&self.recorder, regarding(), &effects.events);
-                match self.leaves(row, effects).await {
+                let retry = in_progress.as_ref().map_or(Retry::Wait, |one| Retry::After(one.retry_after));
+                match self.leaves(row, effects, retry).await {
                     Ok(()) => {}
                     // The call is repeated, and says it again.
                     Err(error) => {
@@ -152,7 +155,8 @@ impl Controller {
                 match in_progress {
                     Some(in_progress) => {
                         let wait = in_progress.retry_after;
-                        self.waits(row, why, "InProgress", "the provider is deleting its load balancer");
+                        let deleting = "the provider is deleting its load balancer";
+                        self.waits(row, why, Report::waiting("InProgress", deleting, retry));
                         self.rows.update(at, |row| row.failed(Goal::Gone, attempt(End::InProgress, wait)));
                         Outcome::RetryAfter(wait)
                     }
@@ -169,7 +173,7 @@ impl Controller {
     }
 
     /// Writes what a deletion leaves on its Service, if that is still there.
-    async fn leaves(&self, row: &Row, effects: Effects) -> Result<(), WriteError> {
+    async fn leaves(&self, row: &Row, effects: Effects, retry: Retry) -> Result<(), WriteError> {
         let mut status = Status::default();
         status.wants(effects);
         let service = self.parts.services.get(&row.key).filter(|service| *service.uid == *row.at.uid);
@@ -177,7 +181,7 @@ impl Controller {
         match self.publish(&service, &status, None).await {
             Ok(refused) => {
                 // Nothing that is refused may keep the Service from going.
-                refused.why.into_iter().for_each(|why| self.say_of(row, sync_failed(why)));
+                refused.why.into_iter().for_each(|why| self.say_of(row, sync_failed(why, retry)));
                 Ok(())
             }
             Err(WriteError::NotFound | WriteError::Gone) => Ok(()),
@@ -198,15 +202,13 @@ impl Controller {
 
     fn is_not_removed(&self, row: &Row, why: Why, error: &CloudError) -> Outcome {
         let key = RunKey::Balancer(row.at.clone());
-        // Like upstream, distinguishes a failed cleanup from that of a Service that is gone.
-        let report = if why.is_of_service() { not_synced(error) } else { not_deleted(error) };
-        self.say_of(row, report);
         // A removal has no change of the Service to wait for, so it is always retried; tidying, at the next sweep.
-        let retry = Retry::without_sweep(error);
-        let wait = match why {
-            _ if why.is_tidying() => self.parts.settings.services.load_balancer_resync_period / 2,
-            _ => retry.delay(self.queue.backoff(&key)).unwrap_or_default(),
-        };
+        let retry = if why.is_tidying() { Retry::Wait } else { Retry::without_sweep(error) };
+        let until_sweep = self.parts.settings.services.load_balancer_resync_period / 2;
+        let wait = retry.delay(self.queue.backoff(&key)).unwrap_or(until_sweep);
+        // Like upstream, distinguishes a failed cleanup from that of a Service that is gone.
+        let report = if why.is_of_service() { not_synced } else { not_deleted };
+        self.say_of(row, report(error, retry));
         tracing::debug!(service = %row.key, provider = %row.at.provider, %error, ?wait, "a provider failed");
         let end = if error.is_silence() { End::Unknown } else { End::Failed };
         self.rows.update(&row.at, |row| {
@@ -215,13 +217,13 @@ impl Controller {
             }
             row.failed(Goal::Gone, attempt(end, wait));
         });
-        if why.is_tidying() { Outcome::Done } else { retry.outcome(error) }
+        retry.outcome(error)
     }
 
     /// Reports what the removal waits for.
-    fn waits(&self, row: &Row, why: Why, reason: &'static str, what: &str) {
+    fn waits(&self, row: &Row, why: Why, report: Report) {
         if !why.is_tidying() {
-            self.say_of(row, waiting(reason, what));
+            self.say_of(row, report);
         }
     }
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{
     Controller, RunKey,
-    events::{no_nodes, not_synced, not_updated, sync_failed, unwritten, waiting},
+    events::{no_nodes, not_synced, not_updated, sync_failed, unwritten},
     fate::Fate,
     observe::{Seen, Subject},
     plan::{Ask, Others, Plan, Until, Verb, Wait, plan},
@@ -209,27 +209,32 @@ impl Controller {
             return end;
         }
         let key = RunKey::Service(service.key.clone());
-        match until {
-            Until::Removal => match self.of_former(seen, service, why) {
-                // The removal reports it at this Service.
-                None => self.is_well(&key),
-                Some(report) => self.say(&key, &**service, report),
-            },
-            Until::Corrected => self.say(&key, &**service, sync_failed(&why)),
-            Until::At(_) => self.say(&key, &**service, waiting("WaitsForRetry", why)),
-            Until::Change => self.say(&key, &**service, waiting("WaitsForChange", why)),
-            Until::Provider => self.say(&key, &**service, waiting("WaitsForProvider", why)),
-            Until::Slot => self.say(&key, &**service, waiting("WaitsForTurn", why)),
+        let retry = match until {
+            Until::At(at) => Retry::After(at.saturating_duration_since(Instant::now())),
+            _ => Retry::Wait,
+        };
+        let report = match until {
+            Until::Removal => self.of_former(seen, service, why),
+            Until::Corrected => Some(sync_failed(why, retry)),
+            Until::At(_) => Some(Report::waiting("WaitsForRetry", why, retry)),
+            Until::Change => Some(Report::waiting("WaitsForChange", why, retry)),
+            Until::Provider => Some(Report::waiting("WaitsForProvider", why, retry)),
+            Until::Slot => Some(Report::waiting("WaitsForTurn", why, retry)),
+        };
+        match report {
+            // The removal reports it at this Service.
+            None => self.is_well(&key),
+            Some(report) => self.say(&key, &**service, report),
         }
         Step::End(match until {
-            Until::At(at) => {
+            Until::At(_) => {
                 if row
                     .and_then(|row| row.tried.of(Goal::Wanted))
                     .is_some_and(|one| one.end == End::InProgress)
                 {
                     self.slots.hold(&key);
                 }
-                Outcome::RetryAfter(at.saturating_duration_since(Instant::now()))
+                retry.outcome("")
             }
             Until::Corrected | Until::Change => Outcome::Done,
             Until::Provider | Until::Slot | Until::Removal => Outcome::Parked,
@@ -242,8 +247,8 @@ impl Controller {
         former.peek()?;
         let mut reports = former.flat_map(|at| self.reports.of(&RunKey::Balancer(at.clone())));
         Some(match reports.find(|one| one.standing == Standing::Blocked) {
-            Some(failed) => sync_failed(format!("{why}: {}", failed.words())),
-            None => waiting("WaitsForRemoval", why),
+            Some(failed) => sync_failed(format!("{why}: {}", failed.words()), Retry::Wait),
+            None => Report::waiting("WaitsForRemoval", why, Retry::Wait),
         })
     }
 
@@ -261,12 +266,12 @@ impl Controller {
         let service = &view.service;
         match self.publish(service, status, record.as_ref()).await {
             Ok(Refused { why, may_pass }) => {
-                let retry = why.first().filter(|_| may_pass).cloned();
-                for why in why {
-                    self.warn(service, sync_failed(why));
+                let retry = if may_pass { Retry::Backoff } else { Retry::Wait };
+                for why in &why {
+                    self.warn(service, sync_failed(why, retry));
                 }
-                if let Some(why) = retry {
-                    return Some(Step::End(Outcome::Retry(why)));
+                if let Some(why) = why.into_iter().next().filter(|_| may_pass) {
+                    return Some(Step::End(retry.outcome(why)));
                 }
                 if let Some(row) = &view.row {
                     self.rows.update(&row.at, |row| row.status.is_written(status));
@@ -324,7 +329,7 @@ impl Controller {
             }
         }
         if let Some(error) = silent {
-            self.warn(service, not_synced(&error));
+            self.warn(service, not_synced(&error, Retry::Backoff));
             return Step::End(Outcome::retry(error));
         }
         self.is_well(&RunKey::Service(service.key.clone()));
@@ -346,10 +351,11 @@ impl Controller {
         let makes = ask.verb == Verb::Ensure;
         let Some(_busy) = self.rows.begin(&at, makes) else { return Step::End(Outcome::Parked) };
         if let Some(why) = view.wanted.as_ref().and_then(|wanted| wanted.refusal.as_ref()) {
-            self.warn(service, sync_failed(why));
+            self.warn(service, sync_failed(why, Retry::Wait));
         } else if ask.verb == Verb::Ensure {
             let key = RunKey::Service(service.key.clone());
-            self.say(&key, &**service, waiting("Asked", "the provider is being asked"));
+            let asked = Report::waiting("Asked", "the provider is being asked", Retry::Backoff);
+            self.say(&key, &**service, asked);
         }
         let call = OwnerCall { subject, ask: &ask, provider, backends, at: &at };
         let begun = Instant::now();
@@ -477,12 +483,12 @@ impl Controller {
         let ensured = match answer {
             Ok(ensured) => ensured,
             Err(error) => {
+                let retry = Retry::of(&error);
                 let report = if error.is(ErrorReason::AdoptionRefused) {
-                    sync_failed(format_args!(
-                        "{error}; {ADOPT_FLAG} lets the host take over the load balancer"
-                    ))
+                    let why = format_args!("{error}; {ADOPT_FLAG} lets the host take over the load balancer");
+                    sync_failed(why, retry)
                 } else {
-                    not_synced(&error)
+                    not_synced(&error, retry)
                 };
                 self.warn(service, report);
                 return (Step::End(self.failed(call, &error)), None);
@@ -492,7 +498,7 @@ impl Controller {
         let rejected = ensured.load_balancer.rejected.join("; ");
         pass_on(&self.recorder, &**service, &ensured.effects.events);
         if !rejected.is_empty() {
-            self.warn(service, sync_failed(rejected));
+            self.warn(service, sync_failed(rejected, Retry::Wait));
         }
         let done = ensured.in_progress.is_none();
         let had_none = call.subject.view.service.ingress.is_empty();
@@ -651,7 +657,8 @@ impl Controller {
         let key = RunKey::Service(service.key.clone());
         // What failed before is over.
         self.is_well(&key);
-        self.say(&key, &**service, waiting("InProgress", "the provider is working on the load balancer"));
+        let why = "the provider is working on the load balancer";
+        self.say(&key, &**service, Report::waiting("InProgress", why, Retry::After(*retry_after)));
         let due = self.rows.update(call.at, |row| {
             row.failed(call.ask.goal, attempt);
             row.due()

@@ -9,9 +9,9 @@ use super::{
     cluster::{lb, node},
     world::{A_WHILE, World},
 };
-use crate::nodes::EXCLUDE_LABEL;
+use crate::{nodes::EXCLUDE_LABEL, service::IP_MODE};
 use ccm_cloud::{
-    ErrorReason,
+    ErrorReason, InProgress, ProviderStatus,
     fake::{error, method},
 };
 use ccm_kube::ObjectKey;
@@ -148,4 +148,86 @@ async fn a_mended_service_is_not_blamed_any_more() {
     world.cluster.change_service("web", |service| service["spec"]["ports"][0]["port"] = json!(81));
     world.pass(Duration::from_secs(1)).await;
     assert_eq!(explained(&world, "web").summary.standing, Standing::Waiting);
+}
+
+/// Whoever reads that the host looks again by itself waits for that, and corrects nothing.
+#[tokio::test(start_paused = true)]
+async fn what_only_a_change_ends_is_not_said_to_end_by_itself() {
+    type Trouble = fn(&World);
+    fn edit(world: &World) {
+        world.cluster.change_service("web", |service| service["spec"]["ports"][0]["port"] = json!(81));
+    }
+    fn refuse(world: &World, reason: ErrorReason) {
+        world.cloud.fail_always(method::ENSURE, Some(error(method::ENSURE, Some(reason))));
+        edit(world);
+    }
+    let rows: [(&str, Trouble, bool); 9] = [
+        ("quota", |world| refuse(world, ErrorReason::QuotaExceeded), true),
+        ("no such feature", |world| refuse(world, ErrorReason::UnsupportedFeature), false),
+        ("adoption", |world| refuse(world, ErrorReason::AdoptionRefused), false),
+        (
+            "in progress",
+            |world| {
+                let retry_after = Duration::from_secs(30);
+                let work = InProgress { retry_after, reason: String::new(), message: String::new() };
+                world.cloud.in_progress_next(method::ENSURE, work);
+                edit(world);
+            },
+            true,
+        ),
+        (
+            "away",
+            |world| {
+                world.cloud.set_status(ProviderStatus::Disconnected("no socket".to_owned()));
+                edit(world);
+            },
+            false,
+        ),
+        (
+            "invalid",
+            |world| {
+                let mode = json!({ IP_MODE: "other" });
+                world.cluster.change_service("web", |service| service["metadata"]["annotations"] = mode);
+            },
+            false,
+        ),
+        (
+            "no place",
+            |world| {
+                world.cloud.set_latency(method::ENSURE, Duration::from_secs(60));
+                world.cluster.put(lb("first"));
+                edit(world);
+            },
+            false,
+        ),
+        (
+            "frozen",
+            |world| {
+                world.cloud.set_status(ProviderStatus::Frozen("credentials".to_owned()));
+                world.cluster.delete_service("web");
+            },
+            false,
+        ),
+        (
+            "not deleted",
+            |world| {
+                let refused = error(method::DELETE, Some(ErrorReason::UnsupportedFeature));
+                world.cloud.fail_always(method::DELETE, Some(refused));
+                world.cluster.delete_service("web");
+            },
+            true,
+        ),
+    ];
+    for (what, trouble, by_itself) in rows {
+        let mut world = World::new([node("n1"), lb("web")]);
+        world.settings.concurrent_service_syncs = 1;
+        world.start();
+        world.pass(Duration::from_secs(3)).await;
+        trouble(&world);
+        world.pass(Duration::from_secs(1)).await;
+        let said = explained(&world, "web").explanations;
+        let [said] = said.as_slice() else { panic!("{what}: {said:?}") };
+        assert_eq!(said.next_attempt.is_some(), by_itself, "{what}: {said:?}");
+        assert_eq!(said.next.contains("by itself"), by_itself, "{what}: {said:?}");
+    }
 }
