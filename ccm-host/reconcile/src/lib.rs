@@ -8,6 +8,7 @@
 //! * [`Reports`] keeps what is wrong with objects, and makes its Event, log line, metric, retry and line in `/state`;
 //!   [`explain`] answers what is asked about one object.
 //! * [`unwritten`] maps a write that failed.
+//! * [`Slots`] divides what providers are asked for at a time among keys.
 //! * [`measured`] measures an operation at a provider, and [`pass_on`] records the Events that it attached to its answer.
 //! * [`pace`] says how often what a Node says of itself may have the cloud asked.
 //! * [`node_scope`] decides which nodes this host manages, [`node_instance`] asks the provider that owns one, and [`taint`]
@@ -26,10 +27,10 @@ mod registration;
 mod report;
 pub mod settings;
 pub mod shell;
+mod slots;
 #[cfg(any(test, feature = "testing"))]
 pub mod stage;
 pub mod taint;
-mod turns;
 
 use std::{fmt::Display, future::pending, sync::Arc, time::Duration};
 
@@ -59,7 +60,7 @@ pub use registration::{Kept, Registration, Serves};
 pub use report::{Report, ReportCounts, Reports, report_counts};
 pub use settings::Settings;
 pub use shell::Parts;
-use turns::Turns;
+pub use slots::{Rank, Slot, Slots};
 
 /// Runs a controller until the token is cancelled and its last key is done.
 pub type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
@@ -103,12 +104,17 @@ async fn work<R: Reconciler>(controller: Arc<R>, cancel: CancellationToken) {
     if until_cancelled(&cancel, controller.begin()).await.is_none() {
         return;
     }
-    let turns = Turns::new(controller.queue().clone(), R::AT_ONCE, controller.providers().all().len());
+    let slots = Arc::new(Slots::new(controller.queue().clone()));
+    let places = R::AT_ONCE / controller.providers().all().len().max(1);
     let reconciled = queue::run(controller.queue().clone(), R::AT_ONCE, cancel.clone(), |key| {
-        let (controller, cancel) = (Arc::clone(&controller), cancel.clone());
-        let place = turns.take(controller.provider_of(&key).as_ref().map(|provider| provider.name()), &key);
+        let (controller, slots, cancel) = (Arc::clone(&controller), Arc::clone(&slots), cancel.clone());
         async move {
-            let Some(_place) = place else { return Outcome::Parked };
+            let _running = slots.run(&key);
+            let provider = controller.provider_of(&key).map(|provider| provider.name().to_owned());
+            let slot = provider.map(|provider| slots.take((provider, places), &key, Rank::First));
+            if matches!(slot, Some(None)) {
+                return Outcome::Parked;
+            }
             until_cancelled(&cancel, controller.reconcile(&key)).await.unwrap_or(Outcome::Done)
         }
     });
@@ -358,13 +364,67 @@ pub fn pass_on(recorder: &Recorder, object: impl Into<Regarding>, events: &[Prov
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use prometheus_client::{encoding::text::encode, registry::Registry};
+    use tokio::time::sleep;
 
     use super::*;
     use ccm_cloud::{
         ErrorReason as R,
         fake::{FakeProvider, error, method},
     };
+    use ccm_kube::{KubeMetrics, queue::Backoff};
+
+    /// Each key waits a second for the provider that it begins with; then, the first one has a further key.
+    struct Hurried {
+        queue: WorkQueue<String>,
+        providers: Providers,
+        seen: Mutex<Vec<String>>,
+    }
+
+    impl Reconciler for Hurried {
+        type Key = String;
+        const AT_ONCE: usize = 2;
+
+        fn queue(&self) -> &WorkQueue<String> {
+            &self.queue
+        }
+
+        fn providers(&self) -> &Providers {
+            &self.providers
+        }
+
+        fn provider_of(&self, key: &String) -> Option<Arc<dyn Provider>> {
+            self.providers.by_name(&key[..1]).cloned()
+        }
+
+        async fn reconcile(&self, key: &String) -> Outcome {
+            self.seen.lock().push(key.clone());
+            sleep(Duration::from_secs(1)).await;
+            if key.starts_with('a') {
+                self.queue.add(format!("a{}", self.seen.lock().len()));
+            }
+            Outcome::Done
+        }
+    }
+
+    /// A provider that is slower than keys come.
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_slow_provider_has_its_turn_and_others_do_not_wait() {
+        let backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(1) };
+        let queue = WorkQueue::new("test", backoff, &KubeMetrics::default().queue);
+        let providers = ["a", "b"].map(|name| FakeProvider::new(name) as Arc<dyn Provider>).to_vec();
+        let controller =
+            Hurried { queue: queue.clone(), providers: Providers::new(providers), seen: Mutex::default() };
+        let controller = Arc::new(controller);
+        ["a1", "a-old", "b1"].into_iter().for_each(|key| queue.add(key.to_owned()));
+        let cancel = CancellationToken::new();
+        let running = tokio::spawn(run(Arc::clone(&controller))(cancel.clone()));
+        sleep(Duration::from_millis(3_500)).await;
+        assert_eq!(*controller.seen.lock(), ["a1", "b1", "a-old", "a2", "a3"]);
+        cancel.cancel();
+        running.await.unwrap();
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_operation_counts_by_how_it_ended() {

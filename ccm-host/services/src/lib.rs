@@ -13,9 +13,9 @@
 //!
 //! What is known of each balancer is a `row`, by the uid of its Service and by its provider. The queue has two kinds of
 //! keys: a Service, whose run creates or changes its balancer, and a balancer, whose run removes it where nothing wants it.
-//! Runs are cheap and practically unlimited; `slots` limit, per provider, those that create, change or remove balancers.
-//! Files, from what is known to what is done: `row`, `rows`, `record`, `observe`, `plan`, `fate`, `run`, `remove`,
-//! `status`, `publish`; beside them `service`, `nodes`, `sweep`, `slots`.
+//! Runs are cheap and practically unlimited; [`Slots`] limit, per provider, those that create, change or remove
+//! balancers. Files, from what is known to what is done: `row`, `rows`, `record`, `observe`, `plan`, `fate`, `run`, `remove`,
+//! `status`, `publish`; beside them `service`, `nodes`, `sweep`.
 
 mod events;
 mod fate;
@@ -29,14 +29,19 @@ mod row;
 mod rows;
 mod run;
 mod service;
-mod slots;
 mod state;
 mod status;
 mod sweep;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt,
+    mem::{Discriminant, discriminant},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::future::join_all;
 use parking_lot::Mutex;
@@ -55,7 +60,7 @@ use ccm_kube::{
     queue::{Backoff, Outcome, WorkQueue},
     service::{ObjectKey, SOURCE_RANGES, Service},
 };
-use ccm_reconcile::{Kept, OPERATION, Operations, Parts, Reconciler, Registration, Reports, Run};
+use ccm_reconcile::{Kept, OPERATION, Operations, Parts, Reconciler, Registration, Reports, Run, Slots};
 use events::COMPONENT;
 use nodes::{Backends, NodeChanges};
 use observe::Listing;
@@ -63,7 +68,6 @@ use record::Sets;
 use row::RowKey;
 use rows::Rows;
 use service::FormerClasses;
-use slots::Slots;
 
 /// The same as upstream's.
 const BACKOFF: Backoff =
@@ -114,6 +118,10 @@ impl fmt::Display for RunKey {
     }
 }
 
+/// A provider, and the kind of runs: those that create or change balancers, and those that remove them. A cloud in which
+/// creating hangs may well delete.
+type Place = (String, Discriminant<RunKey>);
+
 #[derive(Debug)]
 pub struct Controller {
     parts: Parts,
@@ -122,7 +130,7 @@ pub struct Controller {
     reports: Reports<RunKey>,
     queue: WorkQueue<RunKey>,
     rows: Rows,
-    slots: Slots,
+    slots: Slots<RunKey, Place>,
     backends: Backends,
     sets: Sets,
     node_changes: NodeChanges,
@@ -207,10 +215,12 @@ impl Controller {
         self.parts.nodes.synced().await;
     }
 
-    /// A provider, and how many of its balancers may be created or changed at a time, or removed.
-    fn places<'a>(&self, provider: &'a dyn Provider) -> (&'a str, usize) {
+    /// What a run at a provider takes a place of, and how many there are: a call that waits within the provider's limits
+    /// would hold up everything else that is to be done about its balancer.
+    fn places(&self, provider: &dyn Provider, key: &RunKey) -> (Place, usize) {
         let most = provider.info().map_or(1, |info| info.balancers_at_once);
-        (provider.name(), most.min(self.parts.settings.services.concurrent_service_syncs))
+        let limit = most.min(self.parts.settings.services.concurrent_service_syncs);
+        ((provider.name().to_owned(), discriminant(key)), limit)
     }
 
     /// Returns once the caches hold what this provider wants to know of Nodes and Services, and whether that had to be waited

@@ -17,13 +17,12 @@ use super::{
     plan::CallsAllowed,
     row::{Attempt, End, Goal, Known, Row, RowKey},
     run::rank,
-    slots::{Direction, Rank},
     status::Status,
     wall_micros,
 };
 use ccm_cloud::{Accepted, CloudError, DeleteLoadBalancer, Effects, ErrorReason, Provider};
 use ccm_kube::{events::Regarding, patch::WriteError, queue::Outcome, service::Service};
-use ccm_reconcile::{Report, Retry, pass_on};
+use ccm_reconcile::{Rank, Report, Retry, pass_on};
 
 /// The wanted state announced for a removal.
 const GONE: &str = "";
@@ -80,7 +79,7 @@ impl Controller {
             return Outcome::RetryAfter(until.saturating_duration_since(Instant::now()));
         }
         let rank = if why.is_tidying() { Rank::Tidying } else { rank(tried, GONE) };
-        let Some(slot) = self.slots.take(self.places(provider), Direction::Remove, &key, rank) else {
+        let Some(slot) = self.slots.take(self.places(provider, &key), &key, rank) else {
             let turn = "its load balancer waits for its turn to be deleted";
             self.waits(row, why, Report::waiting("WaitsForTurn", turn, Retry::Wait));
             return Outcome::Parked;

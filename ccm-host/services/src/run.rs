@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use super::{
-    Controller, RunKey,
+    Controller, Place, RunKey,
     events::{no_nodes, not_synced, not_updated, sync_failed, unwritten},
     fate::Fate,
     observe::{Seen, Subject},
@@ -20,7 +20,6 @@ use super::{
     record::Record,
     row::{Attempt, End, Goal, Known, Row, RowKey},
     service::{has_finalizer, is_load_balancer},
-    slots::{Direction, Rank, Slot},
     status::Status,
     sweep::is_ours,
     wall_micros,
@@ -34,7 +33,7 @@ use ccm_kube::{
     queue::Outcome,
     service::{ObjectKey, Service},
 };
-use ccm_reconcile::{Report, Retry, pass_on};
+use ccm_reconcile::{Rank, Report, Retry, Slot, pass_on};
 use ccm_state::Standing;
 
 /// Delay before asking again, if the provider left the balancer unfinished without saying when to.
@@ -55,7 +54,7 @@ impl Controller {
     pub(super) async fn sync(&self, key: &ObjectKey) -> Outcome {
         loop {
             // Whatever comes next waits for its turn: others were in line before.
-            let mut slot: Option<Slot<'_>> = None;
+            let mut slot = None;
             self.synced().await;
             let seen = self.look(key);
             let subject = self.subject(&seen);
@@ -89,7 +88,7 @@ impl Controller {
                     // What is wanted now has not been tried.
                     self.is_well(&run);
                 }
-                slot = self.slots.take(self.places(maker.as_ref()), Direction::Change, &run, rank);
+                slot = self.slots.take(self.places(maker.as_ref(), &run), &run, rank);
                 if slot.is_none() {
                     subject.view.is_full = true;
                     next = plan(&subject.view);
@@ -130,7 +129,7 @@ impl Controller {
         plan: Plan,
         seen: &Seen,
         subject: &Subject,
-        slot: &mut Option<Slot<'_>>,
+        slot: &mut Option<Slot<'_, RunKey, Place>>,
     ) -> Step {
         let service = &subject.view.service;
         match plan {
@@ -337,7 +336,7 @@ impl Controller {
     }
 
     /// Asks the owner to create the balancer, to change it, or to give it other nodes.
-    async fn ask(&self, subject: &Subject, ask: Ask, slot: &mut Option<Slot<'_>>) -> Step {
+    async fn ask(&self, subject: &Subject, ask: Ask, slot: &mut Option<Slot<'_, RunKey, Place>>) -> Step {
         let Subject { view, maker, backends, .. } = subject;
         let (Some(provider), Some(backends)) = (maker.as_deref(), backends) else {
             return Step::End(Outcome::Done);

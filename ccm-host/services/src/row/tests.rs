@@ -1,6 +1,6 @@
 use super::*;
-use crate::slots::Rank;
 use ccm_kube::fixtures::service;
+use ccm_reconcile::Rank;
 
 fn row() -> Row {
     Row::new(RowKey::new("web-uid", "cloud"), service("web").key, Known::Unsure)

@@ -1,159 +1,145 @@
-//! Places for calls that create, change or remove balancers, so that a slow cloud is asked for only a few at a time.
+//! Places among the calls of each provider: one that is slow is asked for only so much at a time, and one that hangs leaves
+//! the others theirs.
 //!
-//! In: keys that need a place, and how many a provider has: a call that waits within the provider's limits would hold up
-//! everything else that is to be done about its balancer. Out: a [`Slot`], or a place in line. Nothing ever waits here: a run without a slot ends,
-//! and the key comes back through the queue once a slot is kept for it. In line, work in progress stands before first
-//! attempts, and these before retries and checks of balancers that may well serve.
+//! In: keys that need a place, and how many there are. Out: a [`Slot`], or a place in line. Nothing ever waits here: a run
+//! without a slot ends, and the key comes back through the queue once a slot is kept for it, which no other key takes. In
+//! line, work in progress stands before first attempts, and these before retries and checks of what may well be right.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    hash::Hash,
+};
 
 use parking_lot::Mutex;
 
-use super::RunKey;
-use ccm_kube::queue::WorkQueue;
-
-/// What a slot is for. A cloud in which creating hangs may well delete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Direction {
-    Change,
-    Remove,
-}
+use ccm_kube::queue::{Key, WorkQueue};
 
 /// The order in line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rank {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
     /// The provider is working on it: ask whether it is done.
     Poll,
     First,
-    /// Or a check of what may well serve.
+    /// Or a check of what may well be right.
     Retry,
     /// Removing what has no owner comes after everything that a user waits for.
     Tidying,
 }
 
-const RANKS: usize = Rank::Tidying as usize + 1;
+/// Those that come first now and then.
+const IN_TURN: [Rank; 3] = [Rank::Poll, Rank::First, Rank::Retry];
 
 /// One in so many places goes to a rank whose turn it is.
 const A_TURN: usize = 4;
 
-type Place = (String, Direction);
+/// All places, by what they are for: a provider, say.
+#[derive(Debug)]
+pub struct Slots<K: Key, P> {
+    queue: WorkQueue<K>,
+    state: Mutex<State<K, P>>,
+}
 
 #[derive(Debug)]
-pub(super) struct Slots {
-    queue: WorkQueue<RunKey>,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    lines: HashMap<Place, Line>,
+struct State<K, P> {
+    lines: HashMap<P, Line<K>>,
     /// Keys with a run under way: it will ask again by itself.
-    running: HashSet<RunKey>,
+    running: HashSet<K>,
     /// Keys that keep their place beyond the run.
-    holding: HashSet<RunKey>,
+    holding: HashSet<K>,
 }
 
-#[derive(Debug, Default)]
-struct Line {
+#[derive(Debug)]
+struct Line<K> {
     /// The number of places, as last set.
     limit: usize,
     taken: usize,
     /// Keys that were woken, each with a slot kept for it.
-    kept: HashSet<RunKey>,
+    kept: HashSet<K>,
     /// How many were woken so far.
     woken: usize,
-    waiting: [VecDeque<RunKey>; RANKS],
+    /// How many came so far.
+    came: usize,
+    /// Those in line, each by its rank and by when it came.
+    waiting: BTreeMap<(Rank, usize), K>,
+    /// Where each of them stands.
+    stands: HashMap<K, (Rank, usize)>,
 }
 
-impl Line {
+impl<K: Key> Line<K> {
+    fn new() -> Self {
+        let (kept, waiting, stands) = (HashSet::new(), BTreeMap::new(), HashMap::new());
+        Self { limit: 0, taken: 0, kept, woken: 0, came: 0, waiting, stands }
+    }
+
     /// Puts a key in line; one that stands there moves only forward.
-    fn stand(&mut self, key: &RunKey, rank: Rank) {
-        let at = self.waiting.iter().position(|waiting| waiting.contains(key));
-        if at.is_none_or(|at| (rank as usize) < at) {
+    fn stand(&mut self, key: &K, rank: Rank) {
+        if self.stands.get(key).is_none_or(|(at, _)| rank < *at) {
             self.leave(key);
-            self.waiting[rank as usize].push_back(key.clone());
+            self.came += 1;
+            self.waiting.insert((rank, self.came), key.clone());
+            self.stands.insert(key.clone(), (rank, self.came));
         }
     }
 
-    fn leave(&mut self, key: &RunKey) {
-        self.waiting.iter_mut().for_each(|rank| rank.retain(|other| other != key));
+    fn leave(&mut self, key: &K) {
+        if let Some(at) = self.stands.remove(key) {
+            self.waiting.remove(&at);
+        }
     }
 
     /// How many places calls of this rank may take: tidying never takes the last ones.
-    fn places(&self, rank: usize) -> usize {
-        if rank == Rank::Tidying as usize { self.limit.div_ceil(2) } else { self.limit }
+    fn places(&self, rank: Rank) -> usize {
+        if rank == Rank::Tidying { self.limit.div_ceil(2) } else { self.limit }
     }
 
-    /// The first in line that no run will serve anyway. Each rank comes first now and then: however many stand before it, every
-    /// key has its turn.
-    fn next(&mut self, running: &HashSet<RunKey>) -> Option<RunKey> {
-        let others = Rank::Tidying as usize;
-        let begin = if self.woken % A_TURN == A_TURN - 1 { self.woken / A_TURN % others } else { 0 };
-        let ranks = (0..others).map(|rank| (begin + rank) % others).chain([others]);
-        let used = self.taken + self.kept.len();
-        for rank in ranks {
-            if used >= self.places(rank) {
-                continue;
-            }
-            let waiting = &mut self.waiting[rank];
-            if let Some(at) = waiting.iter().position(|key| !running.contains(key)) {
-                self.woken += 1;
-                return waiting.remove(at);
-            }
-        }
-        None
+    fn has_place(&self, rank: Rank) -> bool {
+        self.taken + self.kept.len() < self.places(rank)
+    }
+
+    /// The first in line that no run will serve anyway. Each rank comes first now and then: however many stand before
+    /// it, every key has its turn.
+    fn next(&mut self, running: &HashSet<K>) -> Option<K> {
+        let begin = if self.woken % A_TURN == A_TURN - 1 { self.woken / A_TURN % IN_TURN.len() } else { 0 };
+        let ranks = IN_TURN.iter().cycle().skip(begin).take(IN_TURN.len()).chain([&Rank::Tidying]);
+        let mut open = ranks.filter(|rank| self.has_place(**rank));
+        let next = open.find_map(|rank| {
+            let mut line = self.waiting.range((*rank, 0)..=(*rank, usize::MAX)).map(|(_, key)| key);
+            line.find(|key| !running.contains(*key)).cloned()
+        })?;
+        self.leave(&next);
+        self.woken += 1;
+        Some(next)
     }
 }
 
 /// One place, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Slot<'a> {
-    slots: &'a Slots,
-    place: Place,
+pub struct Slot<'a, K: Key, P: Eq + Hash> {
+    slots: &'a Slots<K, P>,
+    place: P,
 }
 
 /// A run of a key. At its end, a slot that was kept for the key and not used goes to the next in line.
 #[derive(Debug)]
-pub(super) struct Running<'a> {
-    slots: &'a Slots,
-    key: RunKey,
+pub struct Running<'a, K: Key, P> {
+    slots: &'a Slots<K, P>,
+    key: K,
 }
 
-impl Slots {
-    pub(super) fn new(queue: WorkQueue<RunKey>) -> Self {
-        Self { queue, state: Mutex::default() }
+impl<K: Key, P> Slots<K, P> {
+    pub fn new(queue: WorkQueue<K>) -> Self {
+        let (lines, running, holding) = (HashMap::new(), HashSet::new(), HashSet::new());
+        Self { queue, state: Mutex::new(State { lines, running, holding }) }
     }
 
     /// To be held during each run of a key.
-    pub(super) fn run(&self, key: &RunKey) -> Running<'_> {
+    pub fn run(&self, key: &K) -> Running<'_, K, P> {
         self.state.lock().running.insert(key.clone());
         Running { slots: self, key: key.clone() }
     }
 
-    /// Takes one of `limit` places, or stands in line for it.
-    pub(super) fn take(
-        &self,
-        (provider, limit): (&str, usize),
-        direction: Direction,
-        key: &RunKey,
-        rank: Rank,
-    ) -> Option<Slot<'_>> {
-        let place = (provider.to_owned(), direction);
-        let mut state = self.state.lock();
-        let line = state.lines.entry(place.clone()).or_default();
-        line.limit = limit.max(1);
-        let is_free = line.kept.remove(key) || line.taken + line.kept.len() < line.places(rank as usize);
-        if is_free {
-            line.leave(key);
-            line.taken += 1;
-            return Some(Slot { slots: self, place });
-        }
-        line.stand(key, rank);
-        None
-    }
-
     /// The key's place, if one is kept for it, stays its own until its next run ends.
-    pub(super) fn hold(&self, key: &RunKey) {
+    pub fn hold(&self, key: &K) {
         let mut state = self.state.lock();
         if state.lines.values().any(|line| line.kept.contains(key)) {
             state.holding.insert(key.clone());
@@ -166,8 +152,7 @@ impl Slots {
         let mut state = self.state.lock();
         let State { lines, running, .. } = &mut *state;
         for line in lines.values_mut() {
-            while line.taken + line.kept.len() < line.limit {
-                let Some(key) = line.next(running) else { break };
+            while let Some(key) = line.next(running) {
                 line.kept.insert(key.clone());
                 woken.push(key);
             }
@@ -177,9 +162,25 @@ impl Slots {
     }
 }
 
-impl Slot<'_> {
+impl<K: Key, P: Eq + Hash + Clone> Slots<K, P> {
+    /// Takes one of `limit` places, or stands in line for it.
+    pub fn take(&self, (place, limit): (P, usize), key: &K, rank: Rank) -> Option<Slot<'_, K, P>> {
+        let mut state = self.state.lock();
+        let line = state.lines.entry(place.clone()).or_insert_with(Line::new);
+        line.limit = limit.max(1);
+        if line.kept.remove(key) || line.has_place(rank) {
+            line.leave(key);
+            line.taken += 1;
+            return Some(Slot { slots: self, place });
+        }
+        line.stand(key, rank);
+        None
+    }
+}
+
+impl<K: Key, P: Eq + Hash> Slot<'_, K, P> {
     /// Keeps the place for the key's next run: the provider goes on with its work meanwhile.
-    pub(super) fn hold(self, key: &RunKey) {
+    pub fn hold(self, key: &K) {
         if let Some(line) = self.slots.state.lock().lines.get_mut(&self.place) {
             line.kept.insert(key.clone());
         }
@@ -187,7 +188,7 @@ impl Slot<'_> {
     }
 }
 
-impl Drop for Slot<'_> {
+impl<K: Key, P: Eq + Hash> Drop for Slot<'_, K, P> {
     fn drop(&mut self) {
         if let Some(line) = self.slots.state.lock().lines.get_mut(&self.place) {
             line.taken -= 1;
@@ -196,7 +197,7 @@ impl Drop for Slot<'_> {
     }
 }
 
-impl Drop for Running<'_> {
+impl<K: Key, P> Drop for Running<'_, K, P> {
     fn drop(&mut self) {
         {
             let mut state = self.slots.state.lock();
@@ -212,34 +213,34 @@ impl Drop for Running<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::BACKOFF;
-    use ccm_kube::{KubeMetrics, service::ObjectKey};
+    use ccm_kube::{KubeMetrics, queue::Backoff};
 
-    fn key(name: &str) -> RunKey {
-        RunKey::Service(ObjectKey::new("ns", name))
+    type OfCloud = Slots<String, &'static str>;
+
+    fn slots() -> OfCloud {
+        let backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(1) };
+        Slots::new(WorkQueue::new("test", backoff, &KubeMetrics::default().queue))
     }
 
-    fn slots() -> Slots {
-        Slots::new(WorkQueue::new("test", BACKOFF, &KubeMetrics::default().queue))
-    }
-
-    fn woken(slots: &Slots, name: &str) -> bool {
-        slots.queue.due(&key(name)).is_some()
+    fn woken(slots: &OfCloud, name: &str) -> bool {
+        slots.queue.due(&name.to_owned()).is_some()
     }
 
     /// F2, F3: nothing waits inside of a run, and polls stand before first attempts, first attempts before retries.
     #[test]
     fn a_free_place_goes_to_the_first_in_line() {
         let slots = slots();
-        let take = |name: &str, rank| slots.take(("cloud", 1), Direction::Change, &key(name), rank);
+        let take = |name: &str, rank| slots.take(("cloud", 1), &name.to_owned(), rank);
         let held = take("a", Rank::First);
         assert!(held.is_some());
         for (name, rank) in [("retry", Rank::Retry), ("new", Rank::First), ("poll", Rank::Poll)] {
             assert!(take(name, rank).is_none() && !woken(&slots, name), "{name}");
         }
-        assert!(slots.take(("cloud", 1), Direction::Remove, &key("b"), Rank::First).is_some());
-        assert!(slots.take(("other", 1), Direction::Change, &key("c"), Rank::First).is_some());
+        assert!(slots.take(("removals", 1), &"b".to_owned(), Rank::First).is_some());
+        assert!(slots.take(("other", 1), &"c".to_owned(), Rank::First).is_some());
         drop(held);
         assert!(woken(&slots, "poll") && !woken(&slots, "new"));
         assert!(take("late", Rank::Poll).is_none(), "the place is kept");
@@ -253,7 +254,7 @@ mod tests {
     #[test]
     fn a_key_in_line_moves_only_forward() {
         let slots = slots();
-        let take = |name: &str, rank| slots.take(("cloud", 1), Direction::Change, &key(name), rank);
+        let take = |name: &str, rank| slots.take(("cloud", 1), &name.to_owned(), rank);
         let held = take("a", Rank::First);
         for (name, rank) in [("b", Rank::Retry), ("c", Rank::Retry), ("c", Rank::First), ("c", Rank::Retry)] {
             assert!(take(name, rank).is_none());
@@ -266,12 +267,12 @@ mod tests {
     #[test]
     fn a_place_that_is_not_used_goes_on() {
         let slots = slots();
-        let take = |name: &str| slots.take(("cloud", 1), Direction::Change, &key(name), Rank::First);
+        let take = |name: &str| slots.take(("cloud", 1), &name.to_owned(), Rank::First);
         let held = take("a");
         assert!(take("b").is_none() && take("c").is_none());
         drop(held);
         assert!(woken(&slots, "b") && !woken(&slots, "c"));
-        drop(slots.run(&key("b")));
+        drop(slots.run(&"b".to_owned()));
         assert!(woken(&slots, "c"));
     }
 
@@ -279,14 +280,14 @@ mod tests {
     #[test]
     fn no_place_is_kept_for_a_key_that_is_busy() {
         let slots = slots();
-        let take = |name: &str| slots.take(("cloud", 1), Direction::Change, &key(name), Rank::First);
+        let take = |name: &str| slots.take(("cloud", 1), &name.to_owned(), Rank::First);
         let held = take("a");
         assert!(take("busy").is_none() && take("b").is_none());
-        let running = slots.run(&key("busy"));
+        let running = slots.run(&"busy".to_owned());
         drop(held);
         assert!(woken(&slots, "b") && !woken(&slots, "busy"));
         drop(running);
-        drop(slots.run(&key("b")));
+        drop(slots.run(&"b".to_owned()));
         assert!(woken(&slots, "busy"));
     }
 
@@ -294,15 +295,15 @@ mod tests {
     #[test]
     fn a_place_is_held_until_the_work_is_done() {
         let slots = slots();
-        let take = |name: &str| slots.take(("cloud", 1), Direction::Change, &key(name), Rank::First);
-        let running = slots.run(&key("a"));
+        let take = |name: &str| slots.take(("cloud", 1), &name.to_owned(), Rank::First);
+        let running = slots.run(&"a".to_owned());
         let slot = take("a");
         assert!(slot.is_some());
         assert!(take("b").is_none());
-        slot.into_iter().for_each(|slot| slot.hold(&key("a")));
+        slot.into_iter().for_each(|slot| slot.hold(&"a".to_owned()));
         drop(running);
         assert!(!woken(&slots, "b"));
-        let running = slots.run(&key("a"));
+        let running = slots.run(&"a".to_owned());
         assert!(take("a").is_some());
         drop(running);
         assert!(woken(&slots, "b"));
@@ -312,7 +313,7 @@ mod tests {
     #[test]
     fn tidying_never_takes_all_places() {
         let slots = slots();
-        let take = |name: &str, rank| slots.take(("cloud", 4), Direction::Remove, &key(name), rank);
+        let take = |name: &str, rank| slots.take(("cloud", 4), &name.to_owned(), rank);
         let tidied: Vec<_> =
             ["o1", "o2", "o3"].map(|name| take(name, Rank::Tidying)).into_iter().flatten().collect();
         assert_eq!(tidied.len(), 2);
@@ -323,9 +324,9 @@ mod tests {
     #[test]
     fn tidying_is_handed_no_last_place() {
         let slots = slots();
-        let take = |name: &str, rank| slots.take(("cloud", 2), Direction::Remove, &key(name), rank);
+        let take = |name: &str, rank| slots.take(("cloud", 2), &name.to_owned(), rank);
         let held = take("o1", Rank::Tidying);
-        let running = slots.run(&key("o2"));
+        let running = slots.run(&"o2".to_owned());
         assert!(held.is_some() && take("o2", Rank::Tidying).is_none());
         drop(running);
         assert!(!woken(&slots, "o2"));
@@ -337,7 +338,7 @@ mod tests {
     #[test]
     fn every_rank_has_its_turn() {
         let slots = slots();
-        let take = |name: &str, rank| slots.take(("cloud", 1), Direction::Change, &key(name), rank);
+        let take = |name: &str, rank| slots.take(("cloud", 1), &name.to_owned(), rank);
         let mut held = take("held", Rank::First);
         assert!(take("retry", Rank::Retry).is_none() && take("new", Rank::First).is_none());
         let turns = (0..100).find(|number| {
