@@ -3,9 +3,11 @@
 //! In: rows. Out: a condition of the Service's status, which the role `edit` cannot write; after a restart, the
 //! row that it describes. The condition holds the Service's part of the digest; that of the backends is the same for all
 //! balancers of a provider, so it is kept once: a key per provider in a ConfigMap, with the digest of the set that every
-//! balancer had. It is taken away before any balancer gets another set, so that it never says too much; without it, each
-//! balancer is updated once after a restart. A list of a provider that keeps digests itself overrules both. A condition
-//! that was edited, cut, or copied from another Service does not match its check, and says nothing.
+//! balancer had. It is taken away before any balancer gets another set, or soon after if the apiserver fails or takes longer
+//! than a second, since nodes are not to wait for it: a leader that ends in between leaves one that says too much, until
+//! nodes change again. Without it, each balancer is updated once after a restart. A list of a provider that keeps digests
+//! itself overrules both. A condition that was edited, cut, or copied from another Service does not match its check, and
+//! says nothing.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -109,26 +111,30 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What the ConfigMap says.
 #[derive(Debug, Default)]
-pub(super) struct Sets(Mutex<State>);
+pub(super) struct Sets {
+    state: Mutex<State>,
+    /// One decides and writes at a time: what is taken away was not about to be written.
+    turns: tokio::sync::Mutex<()>,
+}
 
 #[derive(Debug, Default)]
 struct State {
     /// As it was found at the start.
     recalled: HashMap<String, String>,
     asked: HashSet<String>,
-    /// As this process wrote it, or found it.
+    /// As this process wrote it, or found it; no set's digest while that is not known.
     written: HashMap<String, String>,
 }
 
 impl Sets {
     /// The set that all balancers of the provider had when the last process ended.
     pub(super) fn recalled(&self, provider: &str) -> Option<String> {
-        self.0.lock().recalled.get(provider).cloned()
+        self.state.lock().recalled.get(provider).cloned()
     }
 
     /// Reads, once, what the last process left.
     pub(super) async fn recall(&self, controller: &Controller, provider: &dyn Provider) {
-        if is_durable(provider) || !self.0.lock().asked.insert(provider.name().to_owned()) {
+        if is_durable(provider) || !self.state.lock().asked.insert(provider.name().to_owned()) {
             return;
         }
         match controller.parts.writer.read_record(&key(provider)).await {
@@ -138,14 +144,14 @@ impl Sets {
                         row.recalls_backends(&record.text);
                     }
                 });
-                let mut state = self.0.lock();
+                let mut state = self.state.lock();
                 state.recalled.insert(provider.name().to_owned(), record.text.clone());
                 state.written.insert(provider.name().to_owned(), record.text);
             }
             Ok(_) => {}
             Err(error) => {
                 // It may say something: take it away before it is wrong.
-                self.0.lock().written.insert(provider.name().to_owned(), "unknown".to_owned());
+                self.state.lock().written.insert(provider.name().to_owned(), UNKNOWN_BACKENDS.to_owned());
                 tracing::warn!(provider = provider.name(), %error, "{} cannot be read", key(provider));
             }
         }
@@ -153,24 +159,35 @@ impl Sets {
 
     /// Balancers are about to get other nodes.
     pub(super) async fn forget(&self, controller: &Controller) {
-        self.0.lock().recalled.clear();
-        for provider in controller.parts.providers.all() {
-            if self.0.lock().written.contains_key(provider.name()) {
-                let gone = self.write(controller, provider.as_ref(), None);
-                if timeout(PATIENCE, gone).await.is_err() {
-                    tracing::warn!(
-                        provider = provider.name(),
-                        "{} is slow: not waited for",
-                        key(provider.as_ref())
-                    );
+        self.state.lock().recalled.clear();
+        let gone = async {
+            let _turn = self.turns.lock().await;
+            for provider in controller.parts.providers.all() {
+                if self.state.lock().written.contains_key(provider.name()) {
+                    self.write(controller, provider.as_ref(), None).await;
                 }
             }
+        };
+        if timeout(PATIENCE, gone).await.is_err() {
+            tracing::warn!("ConfigMap {NAMESPACE}/{NAME} is slow: not waited for");
         }
+    }
+
+    /// Records the current set of the provider once all of its balancers have it, and takes away what could not be taken
+    /// away in time. Returns whether that is done.
+    async fn keep(&self, controller: &Controller, provider: &dyn Provider) -> bool {
+        let _turn = self.turns.lock().await;
+        let set = controller.backends.of(provider).digest.clone();
+        let right = Some(set).filter(|set| controller.all_have(provider.name(), set));
+        let known = self.state.lock().written.get(provider.name()).cloned();
+        known == right || self.write(controller, provider, right.as_deref()).await
     }
 
     /// Returns whether it is written.
     async fn write(&self, controller: &Controller, provider: &dyn Provider, set: Option<&str>) -> bool {
         let (at, writer) = (key(provider), &controller.parts.writer);
+        // Whatever becomes of it, there may be something to take away.
+        self.state.lock().written.insert(provider.name().to_owned(), UNKNOWN_BACKENDS.to_owned());
         let written = async {
             let before = writer.read_record(&at).await?;
             writer.replace_record(&at, before.version.as_deref(), set.unwrap_or_default()).await
@@ -179,7 +196,7 @@ impl Sets {
             tracing::warn!(%error, "{at} cannot be written");
             return false;
         }
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         match set {
             Some(set) => _ = state.written.insert(provider.name().to_owned(), set.to_owned()),
             None => _ = state.written.remove(provider.name()),
@@ -189,18 +206,14 @@ impl Sets {
 }
 
 impl Controller {
-    /// Records the current set of each provider once all of its balancers have it, for as long as it is polled.
+    /// Keeps the record of each provider's set, for as long as it is polled.
     pub(super) async fn keep_sets(&self) {
         loop {
             sleep(LOOK).await;
             for provider in
                 self.parts.providers.all().iter().filter(|provider| !is_durable(provider.as_ref()))
             {
-                let set = self.backends.of(provider.as_ref()).digest.clone();
-                let known = self.sets.0.lock().written.get(provider.name()).cloned();
-                let right = Some(set).filter(|set| self.all_have(provider.name(), set));
-                // What could not be taken away in time is taken away now.
-                if known != right && !self.sets.write(self, provider.as_ref(), right.as_deref()).await {
+                if !self.sets.keep(self, provider.as_ref()).await {
                     sleep(AGAIN).await;
                 }
             }

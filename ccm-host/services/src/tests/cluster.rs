@@ -33,6 +33,8 @@ struct State {
     /// The resource whose lists and watches fail.
     unlisted: Option<&'static str>,
     refusals: VecDeque<(&'static str, Refusal)>,
+    /// What becomes of the next requests about the ConfigMap.
+    records: VecDeque<Fault>,
     /// The patch in flight.
     patch: Option<Write>,
     writes: Vec<Write>,
@@ -177,6 +179,17 @@ impl Cluster {
         self.state.lock().refusals.push_back((what, refusal));
     }
 
+    /// What becomes of the next requests about the ConfigMap that keeps the sets of nodes.
+    pub(super) fn trouble_records(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.state.lock().records = faults.into_iter().collect();
+    }
+
+    /// The set of nodes that all balancers of that provider had, as a restart finds it.
+    pub(super) fn recorded_set(&self, provider: &str) -> Option<String> {
+        let map = self.api.world().object::<core::ConfigMap>("kube-system", "service-lb-backends")?.value();
+        map["data"][provider].as_str().filter(|set| !set.is_empty()).map(str::to_owned)
+    }
+
     /// Makes lists and watches of one resource fail; `None` ends that.
     pub(super) fn fail_lists(&self, plural: Option<&'static str>) {
         self.state.lock().unlisted = plural;
@@ -210,6 +223,7 @@ impl State {
             Verb::List | Verb::Watch if self.unlisted == Some(asked.resource.as_str()) => {
                 Some(Fault::Refuse(refusal(500, "InternalError")))
             }
+            _ if asked.resource == "configmaps" => self.records.pop_front(),
             Verb::Patch if asked.resource == "services" => {
                 let body = asked.json();
                 let is_hit = |what| match what {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ::apiserver::Fault;
 use serde_json::json;
 
 use super::{
@@ -265,4 +266,30 @@ async fn addresses_that_were_lost_meanwhile_are_asked_for() {
         "{calls:?}"
     );
     assert_eq!(addresses(&world.cluster.service("web").unwrap()).len(), 1);
+}
+
+/// The record that all balancers have one set of nodes goes before they get another one, even while it is being written, and
+/// if nobody knows whether it was: whoever leads next would take balancers for as they were.
+#[tokio::test(start_paused = true)]
+async fn the_record_of_a_set_goes_before_other_nodes_do() {
+    let late = Fault::Delay(Duration::from_millis(200));
+    let rows = [("slow", vec![late; 4]), ("lost", vec![Fault::Delay(Duration::ZERO), Fault::LoseAnswer])];
+    for (what, faults) in rows {
+        let mut world = World::new([node("n1"), lb("web")]);
+        world.cloud.change_info(|info| info.durable_digest = false);
+        world.start();
+        world.pass(Duration::from_secs(3)).await;
+        world.cluster.trouble_records(faults);
+        // The host looks every five seconds.
+        world.pass(Duration::from_millis(2_050)).await;
+        world.cloud.set_latency(method::UPDATE, Duration::from_secs(60));
+        world.cluster.put(node("n2"));
+        world.until("the update", |world| world.count("update") == 1).await;
+        for _ in 0..10 {
+            assert_eq!(world.cluster.recorded_set("cloud"), None, "{what}");
+            world.pass(Duration::from_secs(1)).await;
+        }
+        world.pass(A_WHILE).await;
+        assert!(world.cluster.recorded_set("cloud").is_some(), "{what}: all have it");
+    }
 }
