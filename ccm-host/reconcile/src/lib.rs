@@ -229,8 +229,8 @@ pub async fn at_each_sweep(providers: &[Arc<dyn Provider>], period: Duration, lo
     join_all(providers.iter().map(follow)).await;
 }
 
-/// Calls `tell` with the previous and the current status of a family after each change, for as long as it is polled. Both are the same
-/// if it changed and changed back in between.
+/// Calls `tell` with the previous and the current status of a family after each change, for as long as it is polled. Both
+/// are the same if it changed and changed back in between.
 pub async fn follow_status(
     provider: &dyn Provider,
     of: Family,

@@ -48,8 +48,8 @@ pub struct Report {
     pub retry: Retry,
     /// The type and reason of its Event, if it deserves one.
     pub event: Option<(EventType, &'static str)>,
-    /// The label and the words of the provider's error that it is about. Other words alone are not reported again: clouds put the ids
-    /// of requests into them.
+    /// The label and the words of the provider's error that it is about. Other words alone are not reported again: clouds
+    /// put the ids of requests into them.
     pub error: Option<Box<(&'static str, String)>>,
     /// It is about a provider that is being replaced: it counts as waiting, and its Event waits, until the key has failed
     /// for `REPLACEMENT`, since the next process answers soon.

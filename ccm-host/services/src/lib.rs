@@ -14,8 +14,8 @@
 //! What is known of each balancer is a `row`, by the uid of its Service and by its provider. The queue has two kinds of
 //! keys: a Service, whose run creates or changes its balancer, and a balancer, whose run removes it where nothing wants it.
 //! Runs are cheap and practically unlimited; [`Slots`] limit, per provider, those that create, change or remove
-//! balancers. Files, from what is known to what is done: `row`, `rows`, `record`, `observe`, `plan`, `fate`, `run`, `remove`,
-//! `status`, `publish`; beside them `service`, `nodes`, `sweep`.
+//! balancers. Files, from what is known to what is done: `row`, `rows`, `record`, `observe`, `plan`, `fate`, `run`,
+//! `remove`, `status`, `publish`; beside them `service`, `nodes`, `sweep`.
 
 mod events;
 mod fate;

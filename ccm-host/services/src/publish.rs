@@ -55,8 +55,8 @@ pub(super) struct Refused {
 }
 
 impl Controller {
-    /// Writes what differs. What is a provider's, and the apiserver or a webhook refuses, is returned: nothing else should wait
-    /// for it.
+    /// Writes what differs. What is a provider's, and the apiserver or a webhook refuses, is returned: nothing else
+    /// should wait for it.
     pub(super) async fn publish(
         &self,
         service: &Service,

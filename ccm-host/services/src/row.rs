@@ -341,8 +341,8 @@ impl Row {
         revision
     }
 
-    /// The provider knows a newer revision: makes the next one new even if the state is the same. A clock that was hours ahead
-    /// may have made that one: the steps double, until one is beyond it.
+    /// The provider knows a newer revision: makes the next one new even if the state is the same. A clock that was
+    /// hours ahead may have made that one: the steps double, until one is beyond it.
     pub(super) fn is_stale(&mut self) {
         if let Some(sent) = &mut self.sent {
             sent.digest = Some(String::new());

@@ -1,7 +1,7 @@
 //! The table of all rows, by uid and provider, and by name.
 //!
-//! In: keys of rows, and the moments at which calls and lists begin and end. Out: rows, and whether a call may begin or a list
-//! may change one. What a change means is decided in [`super::row`].
+//! In: keys of rows, and the moments at which calls and lists begin and end. Out: rows, and whether a call may begin
+//! or a list may change one. What a change means is decided in [`super::row`].
 
 use std::{
     collections::{BTreeMap, HashMap},

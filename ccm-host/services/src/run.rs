@@ -502,8 +502,9 @@ impl Controller {
         let done = ensured.in_progress.is_none();
         let had_none = call.subject.view.service.ingress.is_empty();
         self.rows.change(call.at, &service.key, |row| {
-            // While the work is in progress, an empty answer means "not known yet", so the published status stays. Where there
-            // was no address, an empty answer takes none: somebody else may give the Service its address, as kube-vip does.
+            // While the work is in progress, an empty answer means "not known yet", so the published status stays.
+            // Where there was no address, an empty answer takes none: somebody else may give the Service its address,
+            // as kube-vip does.
             let takes_some = !had_none || row.status.ingress.as_ref().is_some_and(|known| !known.is_empty());
             // Nor is what the Service had already kept for it: the provider may only pass on what somebody else gave.
             let is_passed_on = row.status.ingress.is_none() && ingress == service.ingress;

@@ -2,9 +2,9 @@
 //! reconcile.
 //!
 //! In: a Service, or two versions of it. Out: yes or no, and keys in the queue; the class that a Service had before it
-//! changed its type; the status that a balancer gives it. The compared fields include all of upstream's, so that nothing
-//! is missed; whether the cloud is then asked depends on the digest in [`plan`](mod@super::plan). [`ccm_cloud`]
-//! decides who owns which class, and [`ccm_kube::patch`] what must be written.
+//! changed its type; the `ipMode` that it wants. The compared fields include all of upstream's, so that nothing is missed;
+//! whether the cloud is then asked depends on the digest in [`plan`](mod@super::plan). [`ccm_cloud`] decides who owns
+//! which class, and [`ccm_kube::patch`] what must be written.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -8,8 +8,7 @@ use super::service::ip_mode;
 use ccm_cloud::{Effects, ServiceCondition};
 use ccm_kube::service::{Ingress, Service};
 
-/// Annotations and conditions stay until they are written:
-/// a provider answers only once.
+/// Annotations and conditions stay until they are written: a provider answers only once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Status {
     /// The entries to publish, once an answer or a list reported them.

@@ -366,8 +366,8 @@ fn learn(row: &mut Row, service: &Service, listed: Option<&LoadBalancer>, comple
 fn learn_addresses(row: &mut Row, service: &Service, balancer: &LoadBalancer) -> bool {
     let listed = balancer.ingress.clone();
     let is_first = row.status.ingress.is_none();
-    // A balancer without addresses takes none from the Service: somebody else may give it some. Those of one that is still being
-    // removed are dead.
+    // A balancer without addresses takes none from the Service: somebody else may give it some. Those of one that is
+    // still being removed are dead.
     if listed.is_empty() || row.is_going() {
         return false;
     }
