@@ -148,8 +148,9 @@ fn is_declaration(before: &str) -> bool {
 
 /// The names of a family's labels, from where its series are made: the same in each place.
 fn labels_of(sources: Sources<'_>, family: &str) -> Vec<String> {
+    let call = format!("{family}.get_or_create");
     let in_source = |source: &str| -> BTreeSet<Vec<String>> {
-        let calls = source.match_indices(&format!("{family}.get_or_create")).filter_map(|(at, _)| {
+        let calls = source.match_indices(&call).filter_map(|(at, _)| {
             let (before, call) = source.split_at(at);
             let (_, call) = call.split_once('(')?;
             (!before.ends_with(is_word)).then(|| labels(sources, before, closed(call)))
