@@ -27,6 +27,8 @@ const UDP: &str = "udp";
 /// not compare it.
 pub(super) const LET_IN: &str = "cloudprovider.ccm/balancer";
 pub(super) const ALL_IN: &str = "cloudprovider.ccm/balancers";
+/// AWS's code for a rule that is there.
+const DUPLICATE: &str = "InvalidPermission.Duplicate";
 /// Every protocol and port.
 const EVERYTHING: &str = "-1";
 pub(super) const TCP: &str = "tcp";
@@ -318,7 +320,7 @@ impl Groups {
             let asked = cloud.ec2.authorize_security_group_ingress().group_id(id);
             let asked = asked.ip_permissions(everything_from(balancer, Some(why))).send();
             match cloud.calls.make(Action::AuthorizeSecurityGroupIngress, until, asked).await {
-                Err(failure) if failure.code() == "InvalidPermission.Duplicate" => {}
+                Err(failure) if failure.code() == DUPLICATE => {}
                 answer => answer.map(drop)?,
             }
             group.peers.insert(balancer.to_owned(), why.to_owned());
@@ -459,13 +461,14 @@ async fn grant(
     }
     let (grants, mut revokes) = claim.difference(there, of_nodes);
     revokes.retain(|rule| !claim.serves_by(rule));
-    if grants.is_empty() {
-        return Ok(());
+    if grants.len() > revokes.len() {
+        // Who came in before is kept out for nothing if there is no room all the same.
+        revokes.clear();
     }
     let outcome = exchange(cloud, id, there, (grants, &revokes), until).await;
-    if outcome.is_err() && !taken.is_empty() {
+    if outcome.is_err() {
         // What was open stays open, in whoever's name.
-        authorize(cloud, id, &taken, until).await?;
+        exchange(cloud, id, there, (taken, &Rules::new()), until).await?;
     }
     outcome
 }
@@ -488,22 +491,37 @@ pub(super) async fn exchange(
     cloud: &Cloud,
     group: &str,
     there: &mut Rules,
-    (grants, revokes): (Rules, &Rules),
+    (mut grants, revokes): (Rules, &Rules),
     until: Deadline,
 ) -> Result<(), Failure> {
-    match authorize(cloud, group, &grants, until).await {
-        Err(failure) if failure.is_full_of_rules() && grants.len() <= revokes.len() => {
-            self::revoke(cloud, group, revokes, until).await?;
-            there.retain(|rule| !revokes.contains(rule));
-            authorize(cloud, group, &grants, until).await?;
-        }
-        outcome => outcome?,
+    let mut outcome = authorize(cloud, group, &grants, until).await;
+    if outcome.as_ref().is_err_and(|failure| failure.code() == DUPLICATE) {
+        // An earlier call granted some of it, whose answer was lost.
+        *there = read(cloud, group, until).await?;
+        grants = beyond(&grants, there);
+        outcome = authorize(cloud, group, &grants, until).await;
     }
+    if outcome.as_ref().is_err_and(Failure::is_full_of_rules) && !revokes.is_empty() {
+        revoke(cloud, group, revokes, until).await?;
+        there.retain(|rule| !revokes.contains(rule));
+        outcome = authorize(cloud, group, &grants, until).await;
+    }
+    outcome?;
     there.extend(grants);
     Ok(())
 }
 
+/// What one group lets in now.
+async fn read(cloud: &Cloud, group: &str, until: Deadline) -> Result<Rules, Failure> {
+    let asked = cloud.ec2.describe_security_groups().group_ids(group).send();
+    let answer = cloud.calls.make(Action::DescribeSecurityGroups, until, asked).await?;
+    Ok(answer.security_groups().first().map(of).unwrap_or_default())
+}
+
 async fn authorize(cloud: &Cloud, group: &str, rules: &Rules, until: Deadline) -> Result<(), Failure> {
+    if rules.is_empty() {
+        return Ok(());
+    }
     let asked = cloud.ec2.authorize_security_group_ingress().group_id(group);
     let asked = asked.set_ip_permissions(Some(permissions(rules)));
     cloud.calls.make(Action::AuthorizeSecurityGroupIngress, until, asked.send()).await.map(drop)

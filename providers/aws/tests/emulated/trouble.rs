@@ -291,6 +291,27 @@ async fn what_is_remembered_ends_with_the_term() {
     assert_eq!(get(&one, &service).await.applied_digest, "class-web-12");
 }
 
+/// AWS refuses all of a call for one rule that is there: here for the one by which nodes hear how large packets may be.
+#[tokio::test]
+async fn an_answer_about_rules_that_is_lost_keeps_no_other_balancer_waiting() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let native = aws.native(&SERVE).await;
+    let services = [1, 2, 3].map(|number| web(number, 30_080 + number as i32));
+    for service in &services {
+        ensure(&native, service, &[], "class-service-none").await;
+    }
+    let lost = r#"rules {"action":"ec2:AuthorizeSecurityGroupIngress","times":1,"lost":true}"#;
+    aws.tell::<serde_json::Value>(lost).await;
+    let results = try_update(&native, &services, &nodes, "class-service-one").await.unwrap();
+    let failed: Vec<_> = results.iter().filter_map(|one| one.error.as_ref()).collect();
+    let reasons: Vec<_> = failed.iter().map(|error| error.reason()).collect();
+    assert_eq!(reasons, [ErrorReason::CloudApiUnavailable], "{failed:?}");
+    assert_eq!(update(&native, &services, &nodes, "class-service-one").await, 3);
+    let lines = left(&mut aws).await;
+    assert_eq!(lines.iter().filter(|line| line.contains("/nlb/client=")).count(), 3, "{lines:?}");
+}
+
 /// Whoever may come no more stays out, although something else of the same edit fails, and nobody takes the half of it for what
 /// was applied before.
 #[tokio::test]
