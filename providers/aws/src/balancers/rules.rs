@@ -184,6 +184,12 @@ impl Claim {
             && (rule.description.starts_with(HEALTH) || self.wanted.iter().any(may_come))
     }
 
+    /// Whether nobody comes in by this rule, now or in the end.
+    fn is_idle(&self, rule: &Rule) -> bool {
+        let is_wanted = self.wanted.iter().any(|one| one.from == rule.from);
+        rule.description != MTU && !is_wanted && !self.serves.contains(&rule.from)
+    }
+
     fn may_close(&self, id: &str, group: &Of) -> bool {
         group.may_have_rules_of(self) && !self.spared.contains(id)
     }
@@ -462,8 +468,8 @@ async fn grant(
     let (grants, mut revokes) = claim.difference(there, of_nodes);
     revokes.retain(|rule| !claim.serves_by(rule));
     if grants.len() > revokes.len() {
-        // Who came in before is kept out for nothing if there is no room all the same.
-        revokes.clear();
+        // Who comes in now is kept out for nothing if there is no room all the same.
+        revokes.retain(|rule| claim.is_idle(rule));
     }
     let outcome = exchange(cloud, id, there, (grants, &revokes), until).await;
     if outcome.is_err() {

@@ -203,6 +203,24 @@ async fn the_port_that_serves_stays_open_where_no_other_fits_beside_it() {
     assert_eq!((open(&lines, 30081), open(&lines, 30082)), (0, 31), "{lines:?}");
 }
 
+/// A port that is gone makes room, though more take its place than go.
+#[tokio::test]
+async fn what_fits_once_a_port_is_gone_is_opened() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let native = aws.native(&SERVE).await;
+    // Two rules for each, and one for each of two subnets, and two for the other: 58 of the 60 that AWS allows.
+    let source_ranges = (0..27).map(|one| format!("192.0.2.{one}/32")).collect();
+    ensure(&native, &Service { source_ranges, ..web(1, 30080) }, &nodes, "one").await;
+    ensure(&native, &web(2, 30081), &nodes, "one").await;
+    let three = [82, 83, 84].map(|port| (Protocol::Tcp, port, 30_000 + port));
+    ensure(&native, &service(2, &[], &three), &nodes, "two").await;
+    let lines = left(&mut aws).await;
+    let open =
+        |port: i32| lines.iter().any(|line| line.contains(&format!("tcp {port}-{port} from 0.0.0.0/0")));
+    assert_eq!([30081, 30082, 30083, 30084].map(open), [false, true, true, true], "{lines:?}");
+}
+
 /// AWS tags twenty at once, and none if one of them is gone.
 #[tokio::test]
 async fn a_balancer_that_somebody_deleted_keeps_no_other_from_its_tags() {
