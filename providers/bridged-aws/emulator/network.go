@@ -141,6 +141,12 @@ func (c *Cloud) MakeGroup(ctx context.Context, network Network, name string) (st
 	return *made.GroupId, nil
 }
 
+// PutIn gives an instance this security group alone.
+func (c *Cloud) PutIn(ctx context.Context, instance, group string) error {
+	_, err := c.ec2.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{InstanceId: &instance, Groups: []string{group}})
+	return err
+}
+
 // MakeAddress allocates an elastic address, and returns the allocation's ID.
 func (c *Cloud) MakeAddress(ctx context.Context) (string, error) {
 	made, err := c.ec2.AllocateAddress(ctx, &ec2.AllocateAddressInput{})

@@ -310,7 +310,8 @@ impl Groups {
         peers.filter(|(_, its)| *its == why).map(|(peer, _)| peer.clone()).collect()
     }
 
-    /// Lets a balancer's group through to everything on the nodes' groups. Returns whether it gets through elsewhere, too.
+    /// Lets a balancer's group through to everything on the nodes' groups, one of which may be full. Returns whether it gets through
+    /// elsewhere, too.
     pub(super) async fn let_in(
         &mut self,
         cloud: &Cloud,
@@ -319,6 +320,7 @@ impl Groups {
         nodes: &BTreeSet<String>,
         until: Deadline,
     ) -> Result<bool, Failure> {
+        let mut outcome = Ok(());
         for id in nodes {
             let Some(group) = self.0.get_mut(id).filter(|group| !group.peers.contains_key(balancer)) else {
                 continue;
@@ -326,11 +328,11 @@ impl Groups {
             let asked = cloud.ec2.authorize_security_group_ingress().group_id(id);
             let asked = asked.ip_permissions(everything_from(balancer, Some(why))).send();
             match cloud.calls.make(Action::AuthorizeSecurityGroupIngress, until, asked).await {
-                Err(failure) if failure.code() == DUPLICATE => {}
-                answer => answer.map(drop)?,
+                Err(failure) if failure.code() != DUPLICATE => outcome = outcome.and(Err(failure)),
+                _is_open => drop(group.peers.insert(balancer.to_owned(), why.to_owned())),
             }
-            group.peers.insert(balancer.to_owned(), why.to_owned());
         }
+        outcome?;
         let is_open = |group: &Of| group.is_tagged && group.peers.contains_key(balancer);
         Ok(self.0.iter().any(|(id, group)| is_open(group) && !nodes.contains(id)))
     }

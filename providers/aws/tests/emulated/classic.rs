@@ -384,6 +384,27 @@ async fn what_is_not_open_to_a_balancer_is_not_told_as_applied() {
     assert_eq!(get(&native, &web(1)).await.applied_digest, "class-service-two");
 }
 
+/// One of the nodes' groups is full: the nodes of the others are reached all the same.
+#[tokio::test]
+async fn nodes_whose_group_is_full_keep_no_other_nodes_closed() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let other: String = aws.tell("security-group other").await;
+    aws.tell::<serde_json::Value>(&format!("put-in {} {other}", instances[1].id)).await;
+    let native = aws.native(&SERVE).await;
+    // The first is that of the balancer's own group.
+    let full = r#"rules {"action":"ec2:AuthorizeSecurityGroupIngress","code":"RulesPerSecurityGroupLimitExceeded","skip":1,"times":1}"#;
+    aws.tell::<serde_json::Value>(full).await;
+    let failed = try_ensure(&native, &web(1), &nodes(&instances), "one", LEGACY).await.unwrap_err();
+    assert!(failed.message().contains("RulesPerSecurityGroupLimitExceeded"), "{failed}");
+    let open =
+        |lines: &[String]| lines.iter().filter(|line| line.contains(": everything from k8s-elb-")).count();
+    let lines = left(&mut aws).await;
+    assert_eq!(open(&lines), 1, "{lines:?}");
+    ensure(&native, &web(1), &nodes(&instances), "one").await;
+    assert_eq!(open(&left(&mut aws).await), 2);
+}
+
 #[tokio::test]
 async fn of_two_that_give_up_a_group_the_last_one_closes_it() {
     let mut aws = Aws::start().await;
