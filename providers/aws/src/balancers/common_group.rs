@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::own_group::OwnGroup;
 use super::rules::{self, Rules};
 use super::{Balancers, Nodes, network};
-use crate::api::{Deadline, Failure};
+use crate::api::{Deadline, Failure, Stop};
 
 const DESCRIPTION: &str = "Network balancers of the cluster, which its nodes let in";
 
@@ -21,7 +21,7 @@ pub(super) async fn find(of: &Balancers, until: Deadline) -> Result<Option<OwnGr
     OwnGroup::find(&of.cloud, &name(of), until).await
 }
 
-pub(super) async fn ensure(of: &Balancers, until: Deadline) -> Result<OwnGroup, Failure> {
+pub(super) async fn ensure(of: &Balancers, until: Deadline) -> Result<OwnGroup, Stop> {
     // Many balancers are made at the same time.
     let _turn = of.rules.lock().await;
     let tags: BTreeMap<_, _> = of.cloud.cluster.tags().into_iter().collect();

@@ -1,9 +1,11 @@
 //! The security group of a balancer's own, which lets its clients in. Network balancers have one only with `NLBSecurityGroupMode =
 //! Managed`, classic ones unless the user or the cloud config gives them others.
 //!
-//! In: a name, tags, rules. Out: a group with exactly these rules, or none. Name and rules are the published provider's.
+//! In: a name, tags, rules. Out: a group with exactly these rules, or none. Name and rules are the published provider's. The name,
+//! which no other Service has, is enough to know it by: somebody may have removed its tags.
 
 use aws_sdk_ec2::types::{ResourceType, SecurityGroup, Tag, TagSpecification};
+use cloudprovider_sdk::ProviderError;
 
 use super::rules::{self, Rules};
 use super::service::Texts;
@@ -20,19 +22,25 @@ pub(super) struct OwnGroup {
 }
 
 impl OwnGroup {
-    /// The cluster's group of this name.
+    /// The group of this name, unless it is another cluster's.
     pub(super) async fn find(cloud: &Cloud, name: &str, until: Deadline) -> Result<Option<Self>, Failure> {
+        let found = Self::of_whom(cloud, name, until).await?;
+        Ok(found.filter(|(owner, _)| *owner != Owner::AnotherCluster).map(|(_, group)| group))
+    }
+
+    async fn of_whom(cloud: &Cloud, name: &str, until: Deadline) -> Result<Option<(Owner, Self)>, Failure> {
         let asked = cloud.ec2.describe_security_groups();
         let asked = asked.filters(filter("group-name", [name.to_owned()]));
         let asked = asked.filters(filter("vpc-id", [cloud.vpc.clone()]));
         let answer = cloud.calls.make(Action::DescribeSecurityGroups, until, asked.send()).await?;
-        let of_cluster =
-            answer.security_groups().iter().find(|one| cloud.cluster.owner(one.tags()) == Owner::Us);
-        let group = |one| Self::having(id(SecurityGroup::group_id(one)), rules::of(one));
-        Ok(of_cluster.map(group))
+        let group = |one: &SecurityGroup| {
+            (cloud.cluster.owner(one.tags()), Self::having(id(one.group_id()), rules::of(one)))
+        };
+        // A network has one of each name.
+        Ok(answer.security_groups().first().map(group))
     }
 
-    /// The cluster's group of this name among these.
+    /// The group of this name among these.
     pub(super) fn among(groups: &rules::Groups, name: &str) -> Option<Self> {
         groups.named(name).map(|(id, there)| Self::having(id.clone(), there.clone()))
     }
@@ -49,12 +57,15 @@ impl OwnGroup {
         tags: &Texts,
         wanted: &Rules,
         until: Deadline,
-    ) -> Result<Self, Failure> {
-        let group = match Self::find(cloud, name, until).await? {
-            Some(found) => found,
+    ) -> Result<Self, Stop> {
+        let group = match Self::of_whom(cloud, name, until).await? {
+            Some((Owner::AnotherCluster, _)) => {
+                return Err(ProviderError::owned_by_other_cluster(name).into());
+            }
+            Some((_, found)) => found,
             None => Self::create(cloud, (name, description), tags, until).await?,
         };
-        group.with(cloud, wanted, until).await
+        Ok(group.with(cloud, wanted, until).await?)
     }
 
     /// The same, letting through at least this.

@@ -237,7 +237,7 @@ pub(super) struct Groups(BTreeMap<String, Of>);
 
 struct Of {
     name: String,
-    is_tagged: bool,
+    owner: Owner,
     /// Nodes may have it: it has the cluster's tag, or is one of the nodes at hand.
     is_of_nodes: bool,
     rules: Rules,
@@ -248,6 +248,10 @@ struct Of {
 }
 
 impl Of {
+    fn is_tagged(&self) -> bool {
+        self.owner == Owner::Us
+    }
+
     /// It is the nodes', or has some: one without the cluster's tag keeps them when its nodes go.
     fn may_have_rules_of(&self, claim: &Claim) -> bool {
         self.is_of_nodes || self.rules.iter().any(|rule| claim.is_named(rule))
@@ -270,11 +274,11 @@ impl Groups {
             token = answer.next_token().filter(|token| !token.is_empty()).map(str::to_owned);
             for group in answer.security_groups() {
                 let id = group.group_id().unwrap_or_default().to_owned();
-                let is_tagged = cloud.cluster.owner(group.tags()) == Owner::Us;
-                let is_of_nodes = is_tagged || of_hosts.contains(&id);
+                let owner = cloud.cluster.owner(group.tags());
+                let is_of_nodes = owner == Owner::Us || of_hosts.contains(&id);
                 let name = group.group_name().unwrap_or_default().to_owned();
                 let (rules, peers, named) = (of(group), peers(group), named(group));
-                all.insert(id, Of { name, is_tagged, is_of_nodes, rules, peers, named });
+                all.insert(id, Of { name, owner, is_of_nodes, rules, peers, named });
             }
             if token.is_none() {
                 return Ok(Self(all));
@@ -282,13 +286,13 @@ impl Groups {
         }
     }
 
-    /// The cluster's group of this name, and what it lets through.
+    /// The group of this name, see [`super::own_group`], and what it lets through.
     pub(super) fn named(&self, name: &str) -> Option<(&String, &Rules)> {
-        let mut all = self.0.iter();
-        all.find(|(_, group)| group.is_tagged && group.name == name).map(|(id, group)| (id, &group.rules))
+        let is_it = |group: &Of| group.owner != Owner::AnotherCluster && group.name == name;
+        self.0.iter().find(|(_, group)| is_it(group)).map(|(id, group)| (id, &group.rules))
     }
 
-    /// The other groups whose rules name the cluster's group of this name, which AWS keeps for as long as they do.
+    /// The other groups whose rules name the group of this name, which AWS keeps for as long as they do.
     pub(super) fn naming(&self, name: &str) -> Option<(&String, Vec<&String>)> {
         let (own, _) = self.named(name)?;
         // The nodes' own rule for what network balancers have in common comes and goes with it.
@@ -300,7 +304,7 @@ impl Groups {
 
     /// Which of a balancer's groups the nodes let in: the one with the cluster's tag, or the first.
     pub(super) fn let_in_by_nodes<'a>(&self, of_balancer: &'a [String]) -> Option<&'a String> {
-        let is_tagged = |id: &&String| self.0.get(*id).is_some_and(|group| group.is_tagged);
+        let is_tagged = |id: &&String| self.0.get(*id).is_some_and(Of::is_tagged);
         of_balancer.iter().find(is_tagged).or(of_balancer.first())
     }
 
@@ -333,7 +337,7 @@ impl Groups {
             }
         }
         outcome?;
-        let is_open = |group: &Of| group.is_tagged && group.peers.contains_key(balancer);
+        let is_open = |group: &Of| group.is_tagged() && group.peers.contains_key(balancer);
         Ok(self.0.iter().any(|(id, group)| is_open(group) && !nodes.contains(id)))
     }
 
@@ -368,7 +372,7 @@ impl Groups {
 
     /// The group of each node that has the rules: the one with the cluster's tag, or the only one. And why a node has none.
     pub(super) fn of_nodes(&self, hosts: &HashMap<String, Host>) -> (BTreeSet<String>, Result<()>) {
-        let is_tagged = |id: &&String| self.0.get(*id).is_some_and(|group| group.is_tagged);
+        let is_tagged = |id: &&String| self.0.get(*id).is_some_and(Of::is_tagged);
         let (mut groups, mut unclear) = (BTreeSet::new(), Ok(()));
         for (id, host) in hosts {
             let (of_cluster, others): (Vec<_>, Vec<_>) = host.groups.iter().partition(is_tagged);

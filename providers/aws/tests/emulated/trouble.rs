@@ -330,6 +330,30 @@ async fn an_answer_about_rules_that_is_lost_keeps_no_other_balancer_waiting() {
     assert_eq!(lines.iter().filter(|line| line.contains("/nlb/client=")).count(), 3, "{lines:?}");
 }
 
+/// Somebody has removed its tags, or could not set them.
+#[tokio::test]
+async fn a_group_of_a_balancers_own_is_known_by_its_name_alone() {
+    let mut aws = Aws::start().await;
+    aws.configure(MANAGED);
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    for service in [web(1, 30080), crate::classic::classic(1, &[], &[(80, 30080)])] {
+        let native = aws.native(&SERVE).await;
+        ensure(&native, &service, &nodes, "one").await;
+        let made = left(&mut aws).await;
+        let own = made.iter().find_map(|line| line.strip_prefix("security group ")).unwrap().to_owned();
+        assert!(try_delete(&native, &service, LEGACY).await.unwrap());
+        aws.tell::<String>(&format!("security-group {own}")).await;
+        ensure(&native, &service, &nodes, "one").await;
+        assert_eq!(left(&mut aws).await, made);
+        assert!(try_delete(&native, &service, LEGACY).await.unwrap());
+        assert_eq!(left(&mut aws).await, Vec::<String>::new());
+        // One that is left of a former attempt, too.
+        aws.tell::<String>(&format!("security-group {own}")).await;
+        assert!(try_delete(&native, &service, LEGACY).await.unwrap());
+        assert_eq!(left(&mut aws).await, Vec::<String>::new());
+    }
+}
+
 /// Whoever may come no more stays out, although something else of the same edit fails, and nobody takes the half of it for what
 /// was applied before.
 #[tokio::test]

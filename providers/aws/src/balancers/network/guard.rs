@@ -27,7 +27,7 @@ pub(super) async fn ensure(
     (wanted, rules): (&Wanted, &Rules),
     (actual, place): (&Actual, &mut Place),
     until: Deadline,
-) -> Result<Option<OwnGroup>, Failure> {
+) -> Result<Option<OwnGroup>, Stop> {
     // AWS gives none to a balancer that was made without.
     if actual.balancer.as_ref().is_some_and(|one| one.security_groups.is_empty()) {
         return Ok(None);
@@ -39,14 +39,14 @@ pub(super) async fn ensure(
             let Some(balancer) = &actual.balancer else { return Ok(None) };
             match OwnGroup::find(cloud, &name, until).await? {
                 Some(own) if balancer.security_groups.contains(&own.id) => {
-                    own.with(cloud, rules, until).await.map(Some)
+                    Ok(Some(own.with(cloud, rules, until).await?))
                 }
                 _ => Ok(None),
             }
         }
         SecurityGroups::Given(groups) => {
             place.security_groups = Some(groups.clone());
-            OwnGroup::find(cloud, &name, until).await
+            Ok(OwnGroup::find(cloud, &name, until).await?)
         }
         SecurityGroups::Own => {
             let own = OwnGroup::ensure(cloud, (&name, DESCRIPTION), &wanted.tags, rules, until).await?;

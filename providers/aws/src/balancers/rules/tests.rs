@@ -155,8 +155,9 @@ fn host(groups: &[&str]) -> HashMap<String, Host> {
 }
 
 fn tagged(is_tagged: bool) -> Of {
+    let owner = if is_tagged { Owner::Us } else { Owner::Nobody };
     let (rules, peers, named) = (Rules::new(), BTreeMap::new(), BTreeSet::new());
-    Of { name: String::new(), is_tagged, is_of_nodes: is_tagged, rules, peers, named }
+    Of { name: String::new(), owner, is_of_nodes: is_tagged, rules, peers, named }
 }
 
 #[test]
