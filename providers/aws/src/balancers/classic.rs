@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use aws_sdk_ec2::types::Subnet;
 use cloudprovider_sdk::proto::{
-    ClusterRef, EnsureLoadBalancerResponse, LoadBalancer, LoadBalancerUpdate, NodeRef, ServiceRef,
+    ClusterRef, EnsureLoadBalancerResponse, ErrorReason, LoadBalancer, LoadBalancerUpdate, NodeRef,
+    ServiceRef,
 };
 use cloudprovider_sdk::{CallContext, ProviderError, Result};
 use futures::StreamExt as _;
@@ -62,12 +63,17 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
         let ports = ports.iter().map(|port| (*port, &[rules::TCP][..]));
         rules::of_clients(ports, &wanted.source_ranges, false)
     };
+    let open_ports = |found: &Balancer| found.listeners.iter().map(|open| open.is.port).collect::<Vec<_>>();
     let clients = of_clients(&ports);
     let name = names::classic_group(&wanted.name);
-    let own = if wanted.groups.is_empty() {
+    let mut own = if wanted.groups.is_empty() {
         let (namespace, of_namespace) = (&reference.namespace, &reference.name);
         let about = format!("Security group for Kubernetes ELB {} ({namespace}/{of_namespace})", wanted.name);
-        Some(OwnGroup::ensure(cloud, (&name, &about), &wanted.tags, &clients, until).await?)
+        let mut own = OwnGroup::ensure(cloud, (&name, &about), &wanted.tags, until).await?;
+        let found = actual.iter().filter(|found| found.groups.contains(&own.id));
+        let serves = of_clients(&found.flat_map(open_ports).collect());
+        own.let_in(cloud, (&clients, &serves), until).await?;
+        Some(own)
     } else {
         OwnGroup::find(cloud, &name, until).await?
     };
@@ -75,30 +81,39 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
         Some(own) if wanted.groups.is_empty() => vec![own.id.clone()],
         _ => wanted.groups.clone(),
     };
-    let place = place(&chosen, &all, [&groups[..], &wanted.extra_groups].concat());
+    let mut place = place(&chosen, &all, [&groups[..], &wanted.extra_groups].concat());
     let mut behind = Behind::of(of, asked.nodes(&wanted.node_labels), until).await?;
     // What cannot be opened must not keep everything else from working.
     let opened = open(of, &groups, &behind, until).await;
+    let lets_nobody_in = |own: &OwnGroup| own.lacks_room() && !before.contains(&own.id);
+    let is_early = opened.as_ref().is_err_and(may_pass) || own.as_ref().is_some_and(lets_nobody_in);
+    if is_early && actual.is_some() {
+        // Clients, or the balancer, get through by its former groups alone.
+        place.groups.clone_from(&before);
+    }
     if let Err(stop) = converge(of, asked.ctx, (&wanted, &place), &mut behind, actual).await {
         if matches!(stop, Stop::Failed(_))
             && Stop::if_cancelled(asked.ctx).is_ok()
             && let Some(own) = own.filter(|own| place.groups.contains(&own.id))
         {
             // Whoever may come no more stays out whatever else fails; the ports that still serve stay open to the others.
-            ports.extend(actual.iter().flat_map(|found| &found.listeners).map(|open| open.is.port));
+            ports.extend(actual.iter().flat_map(open_ports));
             // That it did not become what it has to be is what has to be told.
             let _unfinished = own.only(cloud, &of_clients(&ports), until).await;
         }
         return Err(stop);
     }
-    let own_stays = own.as_ref().filter(|own| place.groups.contains(&own.id));
+    let own_stays = own.as_mut().filter(|own| groups.contains(&own.id));
     let trimmed = match own_stays {
         Some(own) => own.trim(cloud, &clients, until).await,
         None => Ok(()),
     };
     let Opened { too_wide, let_in, unclear } = opened?;
+    if is_early {
+        return trimmed;
+    }
     let too_wide = too_wide.filter(|_| unclear.is_ok() && behind.all_run());
-    let own_is_former = own.as_ref().filter(|own| !place.groups.contains(&own.id));
+    let own_is_former = own.as_ref().filter(|own| !groups.contains(&own.id));
     // One that has become an extra group may still be let in.
     let former = before.iter().filter(|group| !groups.contains(group) && let_in.contains(*group));
     let former = former.chain(own_is_former.map(|own| &own.id)).map(|group| (group, BTreeSet::new()));
@@ -128,6 +143,12 @@ fn place(chosen: &[Subnet], all: &[Subnet], groups: Vec<String>) -> Place {
     let id = |subnet: &Subnet| subnet.subnet_id().unwrap_or_default().to_owned();
     let zone = |subnet: &Subnet| (id(subnet), subnet.availability_zone().unwrap_or_default().to_owned());
     Place { subnets: chosen.iter().map(id).collect(), zones: all.iter().map(zone).collect(), groups }
+}
+
+/// Whether nodes that could not be opened may be later: of groups that do not exist, AWS tells whoever gives them to a balancer.
+fn may_pass(error: &ProviderError) -> bool {
+    use ErrorReason::{CloudApiUnavailable, CloudPermissionDenied, QuotaExceeded, RateLimited};
+    [CloudApiUnavailable, CloudPermissionDenied, QuotaExceeded, RateLimited].contains(&error.reason())
 }
 
 /// What is open once the nodes are open to a balancer.

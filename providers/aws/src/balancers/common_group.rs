@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::own_group::OwnGroup;
-use super::rules::{self, Rules};
+use super::rules;
 use super::{Balancers, Nodes, network};
 use crate::api::{Deadline, Failure, Stop};
 
@@ -25,7 +25,7 @@ pub(super) async fn ensure(of: &Balancers, until: Deadline) -> Result<OwnGroup, 
     // Many balancers are made at the same time.
     let _turn = of.rules.lock().await;
     let tags: BTreeMap<_, _> = of.cloud.cluster.tags().into_iter().collect();
-    OwnGroup::ensure(&of.cloud, (&name(of), DESCRIPTION), &tags, &Rules::new(), until).await
+    OwnGroup::ensure(&of.cloud, (&name(of), DESCRIPTION), &tags, until).await
 }
 
 /// Ends the group if no balancer has it. Returns whether nothing is left to do, which takes until AWS has forgotten the last one.

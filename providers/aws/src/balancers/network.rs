@@ -127,9 +127,15 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     let dual_stack = wanted.families.dual_stack(place.has_v6);
     let ports = wanted.listeners.iter().map(|one| (one.port, rules::protocols(&one.group.protocol)));
     let clients = rules::of_clients(ports, &wanted.source_ranges, dual_stack);
-    let own =
-        guard::ensure(cloud, (asked.cluster, reference), (&wanted, &clients), (actual, &mut place), until)
-            .await?;
+    let serves = guard::serving(actual, &wanted, dual_stack);
+    let mut own = guard::ensure(
+        cloud,
+        (asked.cluster, reference),
+        (&wanted, &clients, &serves),
+        (actual, &mut place),
+        until,
+    )
+    .await?;
     let of_nodes = if wanted.hides_clients() { &ranges } else { &wanted.source_ranges };
     let mut common = None;
     if let Some(groups) = place.security_groups.as_mut().filter(|_| of.shared_rule) {
@@ -139,6 +145,10 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         }
         common = Some(id);
     }
+    let former = match of.defaults.security_groups && common.is_none() {
+        true => common_group::find(of, until).await?,
+        false => None,
+    };
     let behind = Behind::of(of, asked.nodes(&wanted.node_labels), until).await?;
     let mut work = Work { of, ctx: asked.ctx, behind };
     let mut claim = rules::Claim {
@@ -159,13 +169,20 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     } else {
         guard::open(of, &mut claim, common.as_ref(), &work.behind).await
     };
+    if let (Some(former), Some(groups), Some(found)) = (&former, &mut place.security_groups, &actual.balancer)
+        && found.security_groups.contains(&former.id)
+        && !opened.as_ref().is_ok_and(|opened| opened.outcome.is_ok())
+    {
+        // It gets through by nothing else yet.
+        groups.push(former.id.clone());
+    }
     if let Err(stop) = work.converge(&wanted, &place, actual).await {
         if matches!(stop, Stop::Failed(_)) && common.is_none() {
             // That it did not become what it has to be is what has to be told.
             let _unfinished = guard::narrow(
                 of,
                 (asked, &wanted),
-                (own, dual_stack),
+                (own, &clients, dual_stack),
                 (claim, &ranges),
                 (actual, &work.behind),
             )
@@ -173,7 +190,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         }
         return Err(stop);
     }
-    let unguarded = match &own {
+    let unguarded = match &mut own {
         Some(own) => guard::trim(cloud, (asked, own), (&wanted, &clients), until).await,
         None => Ok(()),
     };
@@ -191,7 +208,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     opened.outcome?;
     if of.defaults.security_groups
         && common.is_none()
-        && !common_group::end_unless_used(of, common_group::find(of, until).await?, until).await?
+        && !common_group::end_unless_used(of, former, until).await?
     {
         let groups = rules::Groups::read(cloud, &Nodes::new(), until).await?;
         return Err(detaching(&groups, &[common_group::name(of)]));

@@ -49,47 +49,49 @@ impl OwnGroup {
         Self { id, there, lacking: None }
     }
 
-    /// The group, which lets through at least this. What has no room must not keep everything else from working:
-    /// [`OwnGroup::trim`] tells of it.
+    /// The group, which is made if there is none.
     pub(super) async fn ensure(
         cloud: &Cloud,
         (name, description): (&str, &str),
         tags: &Texts,
-        wanted: &Rules,
         until: Deadline,
     ) -> Result<Self, Stop> {
-        let group = match Self::of_whom(cloud, name, until).await? {
-            Some((Owner::AnotherCluster, _)) => {
-                return Err(ProviderError::owned_by_other_cluster(name).into());
-            }
-            Some((_, found)) => found,
-            None => Self::create(cloud, (name, description), tags, until).await?,
-        };
-        Ok(group.with(cloud, wanted, until).await?)
+        match Self::of_whom(cloud, name, until).await? {
+            Some((Owner::AnotherCluster, _)) => Err(ProviderError::owned_by_other_cluster(name).into()),
+            Some((_, found)) => Ok(found),
+            None => Ok(Self::create(cloud, (name, description), tags, until).await?),
+        }
     }
 
-    /// The same, letting through at least this.
-    pub(super) async fn with(
-        mut self,
+    /// Lets through at least this. If there is no room, all goes that neither is wanted nor `serves`; what has none all the same must
+    /// not keep everything else from working: [`OwnGroup::trim`] tells of it.
+    pub(super) async fn let_in(
+        &mut self,
         cloud: &Cloud,
-        wanted: &Rules,
+        (wanted, serves): (&Rules, &Rules),
         until: Deadline,
-    ) -> Result<Self, Failure> {
+    ) -> Result<(), Failure> {
         let grants = rules::beyond(wanted, &self.there);
-        if grants.is_empty() {
-            return Ok(self);
-        }
-        let revokes = rules::beyond(&self.there, wanted);
+        let revokes = rules::beyond(&rules::beyond(&self.there, wanted), serves);
         match rules::exchange(cloud, &self.id, &mut self.there, (grants, &revokes), until).await {
             Err(failure) if failure.is_full_of_rules() => self.lacking = Some(failure),
-            outcome => outcome?,
+            outcome => {
+                outcome?;
+                self.lacking = None;
+            }
         }
-        Ok(self)
+        Ok(())
     }
 
     /// Lets through exactly this.
-    pub(super) async fn only(self, cloud: &Cloud, wanted: &Rules, until: Deadline) -> Result<(), Stop> {
-        self.with(cloud, wanted, until).await?.trim(cloud, wanted, until).await
+    pub(super) async fn only(mut self, cloud: &Cloud, wanted: &Rules, until: Deadline) -> Result<(), Stop> {
+        self.let_in(cloud, (wanted, &Rules::new()), until).await?;
+        self.trim(cloud, wanted, until).await
+    }
+
+    /// There was no room for all that is wanted.
+    pub(super) fn lacks_room(&self) -> bool {
+        self.lacking.is_some()
     }
 
     async fn create(
@@ -108,11 +110,13 @@ impl OwnGroup {
         Ok(Self::having(id(made.group_id()), Rules::new()))
     }
 
-    /// Revokes what is not wanted. An error may also be why it does not let through all that is.
-    pub(super) async fn trim(&self, cloud: &Cloud, wanted: &Rules, until: Deadline) -> Result<(), Stop> {
+    /// Revokes what is not wanted, which makes room. An error may also be why it does not let through all that is.
+    pub(super) async fn trim(&mut self, cloud: &Cloud, wanted: &Rules, until: Deadline) -> Result<(), Stop> {
         let revokes = rules::beyond(&self.there, wanted);
         if !revokes.is_empty() {
             rules::revoke(cloud, &self.id, &revokes, until).await?;
+            self.there.retain(|rule| !revokes.contains(rule));
+            self.let_in(cloud, (wanted, &Rules::new()), until).await?;
         }
         self.lacking.as_ref().map_or(Ok(()), |lacking| Err(Stop::of(lacking)))
     }

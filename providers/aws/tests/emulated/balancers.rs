@@ -22,7 +22,7 @@ pub(crate) const CERTIFICATE: (&str, &str) =
 pub(crate) const POLICY: (&str, &str) =
     ("aws-load-balancer-ssl-negotiation-policy", "ELBSecurityPolicy-TLS-1-2-2017-01");
 /// The nodes let all balancers in by one rule.
-const SHARED: [&str; 2] = ["--load-balancers=classic", "--shared-node-rule"];
+pub(crate) const SHARED: [&str; 2] = ["--load-balancers=classic", "--shared-node-rule"];
 pub(crate) const LEGACY: Adoption = Adoption::AdoptByLegacyName;
 
 pub(crate) fn service(

@@ -405,6 +405,31 @@ async fn nodes_whose_group_is_full_keep_no_other_nodes_closed() {
     assert_eq!(open(&left(&mut aws).await), 2);
 }
 
+/// Whom the nodes do not let in yet does not take the place of who gets through.
+#[tokio::test]
+async fn a_balancer_keeps_its_groups_until_the_nodes_let_the_new_ones_in() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let [former, new]: [String; 2] =
+        [aws.tell("security-group former").await, aws.tell("security-group new").await];
+    let native = aws.native(&SERVE).await;
+    ensure(&native, &classic(1, &[(GIVEN, &former)], &[(80, 30_001)]), &nodes, "one").await;
+    let before = left(&mut aws).await;
+    let edited = classic(1, &[(GIVEN, &new)], &[(80, 30_001)]);
+    for how in [r#""code":"RulesPerSecurityGroupLimitExceeded""#, r#""code":"InternalFailure","status":500"#]
+    {
+        aws.tell::<serde_json::Value>(&format!(
+            r#"rules {{"action":"ec2:AuthorizeSecurityGroupIngress",{how}}}"#
+        ))
+        .await;
+        try_ensure(&native, &edited, &nodes, "two", LEGACY).await.unwrap_err();
+        assert_eq!(left(&mut aws).await, before, "{how}");
+    }
+    aws.tell::<serde_json::Value>("rules").await;
+    ensure(&native, &edited, &nodes, "two").await;
+    assert!(left(&mut aws).await.iter().any(|line| line.ends_with("] in new")));
+}
+
 #[tokio::test]
 async fn of_two_that_give_up_a_group_the_last_one_closes_it() {
     let mut aws = Aws::start().await;

@@ -11,7 +11,8 @@ use tonic::Status;
 
 use crate::aws::{Aws, Instance, Provider, cluster};
 use crate::balancers::{
-    LEGACY, MANAGED, SERVE, ensure, get, left, nodes, service, try_delete, try_ensure, try_update, update,
+    LEGACY, MANAGED, SERVE, SHARED, ensure, get, left, nodes, service, try_delete, try_ensure, try_update,
+    update,
 };
 
 /// The number tells its name, and not its node port.
@@ -352,6 +353,102 @@ async fn a_group_of_a_balancers_own_is_known_by_its_name_alone() {
         assert!(try_delete(&native, &service, LEGACY).await.unwrap());
         assert_eq!(left(&mut aws).await, Vec::<String>::new());
     }
+}
+
+/// A listener has clients for as long as it is there.
+#[tokio::test]
+async fn a_port_of_a_full_group_stays_open_until_its_listener_has_moved() {
+    let of = |ports: &[(Protocol, i32, i32)]| {
+        let source_ranges: Vec<_> = (0..29).map(|one| format!("192.0.2.{one}/32")).collect();
+        let ports_of_classic: Vec<_> = ports.iter().map(|(_, port, node_port)| (*port, *node_port)).collect();
+        let network = Service { source_ranges: source_ranges.clone(), ..service(1, &[], ports) };
+        let classic = crate::classic::classic(1, &[], &ports_of_classic);
+        [network, Service { source_ranges, ..classic }]
+    };
+    for (kind, action, code) in [
+        (0, "CreateListener", "TooManyListeners"),
+        (1, "CreateLoadBalancerListeners", "InvalidConfigurationRequest"),
+    ] {
+        let mut aws = Aws::start().await;
+        aws.configure(MANAGED);
+        let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+        let native = aws.native(&SERVE).await;
+        ensure(&native, &of(&[(Protocol::Tcp, 80, 30080)])[kind], &nodes, "one").await;
+        // Two rules for each client, of which AWS allows 60.
+        let open = |lines: &[String], port: i32| {
+            let rule = format!(": tcp {port}-{port} from 192.0.2.");
+            lines.iter().filter(|line| line.starts_with("rule of k8s-") && line.contains(&rule)).count()
+        };
+        let edited = &of(&[(Protocol::Tcp, 81, 30080)])[kind];
+        let refused = format!(r#"rules {{"action":"elasticloadbalancing:{action}","code":"{code}"}}"#);
+        aws.tell::<serde_json::Value>(&refused).await;
+        let failed = try_ensure(&native, edited, &nodes, "two", LEGACY).await.unwrap_err();
+        says(&failed, "the emulator was told to refuse");
+        let lines = left(&mut aws).await;
+        assert_eq!((open(&lines, 80), open(&lines, 81)), (29, 0), "{lines:?}");
+        aws.tell::<serde_json::Value>("rules").await;
+        let answer = try_ensure(&native, edited, &nodes, "two", LEGACY).await.unwrap();
+        assert!(answer.in_progress.is_none(), "at once");
+        let lines = left(&mut aws).await;
+        assert_eq!((open(&lines, 80), open(&lines, 81)), (0, 29), "{lines:?}");
+    }
+}
+
+/// What has been served by the rule of all balancers goes on by it.
+#[tokio::test]
+async fn a_balancer_keeps_what_it_has_in_common_until_the_nodes_know_itself() {
+    let mut aws = Aws::start().await;
+    aws.configure(MANAGED);
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let service = web(1, 30080);
+    ensure(&aws.native(&SHARED).await, &service, &nodes, "one").await;
+    let shared = left(&mut aws).await;
+    let native = aws.native(&SERVE).await;
+    let full =
+        r#"rules {"action":"ec2:AuthorizeSecurityGroupIngress","code":"RulesPerSecurityGroupLimitExceeded"}"#;
+    aws.tell::<serde_json::Value>(full).await;
+    let failed = try_ensure(&native, &service, &nodes, "two", LEGACY).await.unwrap_err();
+    says(&failed, "RulesPerSecurityGroupLimitExceeded");
+    assert_eq!(left(&mut aws).await, shared);
+    aws.tell::<serde_json::Value>("rules").await;
+    ensure(&native, &service, &nodes, "two").await;
+    assert!(!left(&mut aws).await.iter().any(|line| line.contains("k8s-balancers")));
+    assert!(try_delete(&native, &service, LEGACY).await.unwrap());
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+}
+
+/// Clients come in by the groups that it has.
+#[tokio::test]
+async fn a_balancer_gets_no_group_of_its_own_that_has_no_room_for_its_clients() {
+    let mut aws = Aws::start().await;
+    aws.configure(MANAGED);
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let given: String = aws.tell("security-group given").await;
+    let native = aws.native(&SERVE).await;
+    let of = |annotations: &[(&str, &str)]| {
+        // Two rules for each, of which AWS allows 60.
+        let source_ranges: Vec<_> = (0..31).map(|one| format!("192.0.2.{one}/32")).collect();
+        let classic = crate::classic::classic(2, annotations, &[(80, 30081)]);
+        let network = service(1, annotations, &[(Protocol::Tcp, 80, 30080)]);
+        [network, Service { source_ranges, ..classic }]
+    };
+    let guards = |lines: &[String]| lines.iter().filter(|line| line.ends_with("] in given")).count();
+    for (at, service) in of(&[("aws-load-balancer-security-groups", &given)]).iter().enumerate() {
+        ensure(&native, service, &nodes, "one").await;
+        if at == 0 {
+            let full = r#"rules {"action":"ec2:AuthorizeSecurityGroupIngress","code":"RulesPerSecurityGroupLimitExceeded"}"#;
+            aws.tell::<serde_json::Value>(full).await;
+        }
+        let failed = try_ensure(&native, &of(&[])[at], &nodes, "two", LEGACY).await.unwrap_err();
+        says(&failed, "RulesPerSecurityGroupLimitExceeded");
+        let lines = left(&mut aws).await;
+        assert_eq!(guards(&lines), at + 1, "{lines:?}");
+        aws.tell::<serde_json::Value>("rules").await;
+    }
+    for service in of(&[]) {
+        assert!(try_delete(&native, &service, LEGACY).await.unwrap());
+    }
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
 }
 
 /// Whoever may come no more stays out, although something else of the same edit fails, and nobody takes the half of it for what

@@ -20,11 +20,12 @@ use crate::cloud::Cloud;
 
 const DESCRIPTION: &str = "[k8s] Managed SecurityGroup for LoadBalancer";
 
-/// Decides on the balancer's security groups. Returns the one of its own if there is one, wanted or not.
+/// Decides on the balancer's security groups. Returns the one of its own if there is one, wanted or not. What it has at the ports that
+/// serve stays until these have moved.
 pub(super) async fn ensure(
     cloud: &Cloud,
     (cluster, service): (&ClusterRef, &ServiceRef),
-    (wanted, rules): (&Wanted, &Rules),
+    (wanted, rules, serves): (&Wanted, &Rules, &Rules),
     (actual, place): (&Actual, &mut Place),
     until: Deadline,
 ) -> Result<Option<OwnGroup>, Stop> {
@@ -37,20 +38,27 @@ pub(super) async fn ensure(
         // One of its own, from a time when the cloud config said so, is still what clients come through.
         SecurityGroups::AsTheyAre => {
             let Some(balancer) = &actual.balancer else { return Ok(None) };
-            match OwnGroup::find(cloud, &name, until).await? {
-                Some(own) if balancer.security_groups.contains(&own.id) => {
-                    Ok(Some(own.with(cloud, rules, until).await?))
-                }
-                _ => Ok(None),
-            }
+            let own = OwnGroup::find(cloud, &name, until).await?;
+            let Some(mut own) = own.filter(|own| balancer.security_groups.contains(&own.id)) else {
+                return Ok(None);
+            };
+            own.let_in(cloud, (rules, serves), until).await?;
+            Ok(Some(own))
         }
         SecurityGroups::Given(groups) => {
             place.security_groups = Some(groups.clone());
             Ok(OwnGroup::find(cloud, &name, until).await?)
         }
         SecurityGroups::Own => {
-            let own = OwnGroup::ensure(cloud, (&name, DESCRIPTION), &wanted.tags, rules, until).await?;
-            place.security_groups = Some(vec![own.id.clone()]);
+            let mut own = OwnGroup::ensure(cloud, (&name, DESCRIPTION), &wanted.tags, until).await?;
+            let has_others =
+                actual.balancer.as_ref().is_some_and(|one| !one.security_groups.contains(&own.id));
+            let nothing = Rules::new();
+            own.let_in(cloud, (rules, if has_others { &nothing } else { serves }), until).await?;
+            // Whom it has no room for comes in by the others.
+            if !(has_others && own.lacks_room()) {
+                place.security_groups = Some(vec![own.id.clone()]);
+            }
             Ok(Some(own))
         }
     }
@@ -59,7 +67,7 @@ pub(super) async fn ensure(
 /// Ends what the balancer's own security group has too much, once the balancer is as it has to be.
 pub(super) async fn trim(
     cloud: &Cloud,
-    (asked, own): (&Asked<'_>, &OwnGroup),
+    (asked, own): (&Asked<'_>, &mut OwnGroup),
     (wanted, rules): (&Wanted, &Rules),
     until: Deadline,
 ) -> Result<(), Stop> {
@@ -156,22 +164,26 @@ pub(in crate::balancers) async fn close_in(
     groups.revoke(&of.cloud, &claim, nodes, until).await
 }
 
+/// The rules of the balancer's own group for the ports on which it serves.
+pub(super) fn serving(actual: &Actual, wanted: &Wanted, dual_stack: bool) -> Rules {
+    let of_group = |(port, group): (i32, &TargetGroup)| (port, rules::protocols(&group.protocol));
+    let ports: Vec<_> = actual.listeners().map(of_group).collect();
+    rules::of_clients(ports.into_iter(), &wanted.source_ranges, dual_stack)
+}
+
 /// Keeps out whoever may come no more, although a balancer did not become what it has to be. Its ports, also those that had to go,
 /// stay open to whoever may come.
 pub(super) async fn narrow(
     of: &Balancers,
     (asked, wanted): (&Asked<'_>, &Wanted),
-    (own, dual_stack): (Option<OwnGroup>, bool),
+    (own, clients, dual_stack): (Option<OwnGroup>, &Rules, bool),
     (mut claim, subnets): (rules::Claim, &[String]),
     (actual, behind): (&Actual, &Behind<'_>),
 ) -> Result<(), Stop> {
     Stop::if_cancelled(asked.ctx)?;
     let until = asked.until;
     if let Some(own) = own.filter(|_| wanted.keeps_own_group()) {
-        let of_group = |(port, group): (i32, &TargetGroup)| (port, rules::protocols(&group.protocol));
-        let listeners = wanted.listeners.iter().map(|one| (one.port, &one.group));
-        let ports: Vec<_> = listeners.chain(actual.listeners()).map(of_group).collect();
-        let rules = rules::of_clients(ports.into_iter(), &wanted.source_ranges, dual_stack);
+        let rules: Rules = clients.union(&serving(actual, wanted, dual_stack)).cloned().collect();
         own.only(&of.cloud, &rules, until).await?;
     }
     if wanted.hides_clients() {
