@@ -177,13 +177,14 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         groups.push(former.id.clone());
     }
     if let Err(stop) = work.converge(&wanted, &place, actual).await {
-        if matches!(stop, Stop::Failed(_)) && common.is_none() {
+        if matches!(stop, Stop::Failed(_)) {
+            let nodes_know_clients = common.is_none() && !wanted.hides_clients();
             // That it did not become what it has to be is what has to be told.
             let _unfinished = guard::narrow(
                 of,
                 (asked, &wanted),
                 (own, &clients, dual_stack),
-                (claim, &ranges),
+                nodes_know_clients.then_some((claim, &ranges[..])),
                 (actual, &work.behind),
             )
             .await;

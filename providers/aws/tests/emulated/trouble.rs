@@ -459,13 +459,16 @@ async fn a_range_that_is_narrowed_is_narrow_whatever_else_fails() {
     let moved = [(Protocol::Tcp, 80, 30090)];
     let (listeners, groups) =
         (("CreateListener", "TooManyListeners"), ("CreateTargetGroup", "TooManyTargetGroups"));
-    for (setting, (action, code), ports) in
-        [("", listeners, &more[..]), ("", groups, &moved), (MANAGED, listeners, &more)]
-    {
+    for (setting, flags, (action, code), ports) in [
+        ("", &SERVE[..], listeners, &more[..]),
+        ("", &SERVE, groups, &moved),
+        (MANAGED, &SERVE, listeners, &more),
+        (MANAGED, &SHARED, listeners, &more),
+    ] {
         let mut aws = Aws::start().await;
         aws.configure(setting);
         let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
-        let native = aws.native(&SERVE).await;
+        let native = aws.native(flags).await;
         ensure(&native, &web(1, 30080), &nodes, "open").await;
         let refused = format!(r#"rules {{"action":"elasticloadbalancing:{action}","code":"{code}"}}"#);
         aws.tell::<serde_json::Value>(&refused).await;
@@ -475,7 +478,8 @@ async fn a_range_that_is_narrowed_is_narrow_whatever_else_fails() {
         let lines = left(&mut aws).await;
         let lets = |from: &str| lines.iter().any(|line| line.starts_with("rule of") && line.contains(from));
         assert!(!lets("0.0.0.0/0"), "{setting} {action}: {lines:?}");
-        assert!(lets("30080-30080 from 192.0.2.0/24"), "what serves goes on: {lines:?}");
+        let serves = if flags == SHARED { ": tcp 80-80 from" } else { "30080-30080 from" };
+        assert!(lets(&format!("{serves} 192.0.2.0/24")), "what serves goes on: {lines:?}");
         assert_eq!(get(&native, &edited).await.applied_digest, "");
         aws.tell::<serde_json::Value>("rules").await;
         ensure(&native, &edited, &nodes, "narrow").await;

@@ -172,12 +172,12 @@ pub(super) fn serving(actual: &Actual, wanted: &Wanted, dual_stack: bool) -> Rul
 }
 
 /// Keeps out whoever may come no more, although a balancer did not become what it has to be. Its ports, also those that had to go,
-/// stay open to whoever may come.
+/// stay open to whoever may come. Without a claim, nodes do not know clients.
 pub(super) async fn narrow(
     of: &Balancers,
     (asked, wanted): (&Asked<'_>, &Wanted),
     (own, clients, dual_stack): (Option<OwnGroup>, &Rules, bool),
-    (mut claim, subnets): (rules::Claim, &[String]),
+    of_nodes: Option<(rules::Claim, &[String])>,
     (actual, behind): (&Actual, &Behind<'_>),
 ) -> Result<(), Stop> {
     Stop::if_cancelled(asked.ctx)?;
@@ -186,10 +186,7 @@ pub(super) async fn narrow(
         let rules: Rules = clients.union(&serving(actual, wanted, dual_stack)).cloned().collect();
         own.only(&of.cloud, &rules, until).await?;
     }
-    if wanted.hides_clients() {
-        // Its own group alone knows clients.
-        return Ok(());
-    }
+    let Some((mut claim, subnets)) = of_nodes else { return Ok(()) };
     let serving = actual.groups.iter().map(|group| &group.is);
     let groups: Vec<_> = wanted.groups().into_iter().chain(serving.clone()).collect();
     claim.wanted = rules::wanted(&wanted.name, &groups, &wanted.source_ranges, subnets);
