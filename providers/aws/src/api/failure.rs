@@ -204,10 +204,12 @@ impl Failure {
         } else if self.is_silence() {
             ProviderError::cloud_api_unavailable()
         } else if QUOTAS.contains(&&*self.code) {
-            let remedy = if self.code == RULES {
-                "; raise the quota, or start the provider with --shared-node-rule"
-            } else {
-                ""
+            let remedy = match &*self.code {
+                RULES => "; raise the quota, or start the provider with --shared-node-rule",
+                "TooManyTags" => {
+                    "; name fewer in the annotation aws-load-balancer-additional-resource-tags: five or six more are the provider's"
+                }
+                _ => "",
             };
             ProviderError::quota_exceeded(
                 "the account in this region",

@@ -430,6 +430,26 @@ async fn a_balancer_keeps_its_groups_until_the_nodes_let_the_new_ones_in() {
     assert!(left(&mut aws).await.iter().any(|line| line.ends_with("] in new")));
 }
 
+/// AWS documents ten tags in one place, and fifty in another.
+#[tokio::test]
+async fn tags_for_which_there_is_no_room_keep_nothing_else_from_working() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let native = aws.native(&SERVE).await;
+    ensure(&native, &web(1), &nodes(&instances[..1]), "one").await;
+    // The first tells that a change begins.
+    let full = r#"rules {"action":"elasticloadbalancing:AddTags","code":"TooManyTags","skip":1}"#;
+    aws.tell::<serde_json::Value>(full).await;
+    let edited =
+        classic(1, &[("aws-load-balancer-additional-resource-tags", "a=1")], &[(80, 30_001), (81, 30_002)]);
+    let failed = try_ensure(&native, &edited, &nodes(&instances), "two", LEGACY).await.unwrap_err();
+    assert_eq!(failed.code(), tonic::Code::ResourceExhausted, "{failed}");
+    assert!(failed.message().contains("aws-load-balancer-additional-resource-tags"), "{failed}");
+    let lines = left(&mut aws).await;
+    let has = |what: &str| about(&lines, 1).iter().any(|line| line.contains(what));
+    assert!(has("TCP 81 to TCP 30002") && has(&instances[1].id), "{lines:?}");
+}
+
 #[tokio::test]
 async fn of_two_that_give_up_a_group_the_last_one_closes_it() {
     let mut aws = Aws::start().await;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::wanted::{Health, Listener, Wanted};
 use crate::balancers::behind::Backends;
+use crate::balancers::names::OWNER_TAG;
 use crate::balancers::service::{Texts, missing};
 use crate::balancers::told::Standing;
 
@@ -97,7 +98,7 @@ pub(super) fn tls_policy(policy: &str) -> String {
     format!("k8s-SSLNegotiationPolicy-{policy}")
 }
 
-/// The next step, if anything is left to do.
+/// The next step, if anything is left to do. What the user's tags say comes last: for them there may be no room.
 pub(super) fn next(
     wanted: &Wanted,
     place: &Place,
@@ -105,9 +106,9 @@ pub(super) fn next(
     actual: Option<&Balancer>,
 ) -> Option<Step> {
     let Some(balancer) = actual else { return Some(Step::Create(place.clone())) };
-    let tags = missing(&wanted.tags, &balancer.tags);
-    if !tags.is_empty() {
-        return Some(Step::Tag(tags));
+    let mut tags = missing(&wanted.tags, &balancer.tags);
+    if let Some(owner) = tags.remove_entry(OWNER_TAG) {
+        return Some(Step::Tag([owner].into()));
     }
     if place.groups.iter().collect::<BTreeSet<_>>() != balancer.groups.iter().collect() {
         return Some(Step::SetGroups(place.groups.clone()));
@@ -118,6 +119,7 @@ pub(super) fn next(
         .or_else(|| of_settings(wanted, balancer))
         .or_else(|| of_instances(balancer, backends))
         .or_else(|| what_is_left(wanted, balancer))
+        .or_else(|| (!tags.is_empty()).then_some(Step::Tag(tags)))
 }
 
 /// AWS has one subnet of each zone: what is in a new zone comes first, so that the balancer is never without any.

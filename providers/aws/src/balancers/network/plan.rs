@@ -10,6 +10,7 @@ use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
 
 use super::wanted::{Families, Health, Listener, PRESERVE, STICKY, TargetGroup, Tls, Wanted};
 use crate::balancers::behind::Backends;
+use crate::balancers::names::OWNER_TAG;
 use crate::balancers::service::{Texts, missing};
 use crate::balancers::told::Standing;
 
@@ -88,11 +89,15 @@ pub(super) enum Step {
     DeleteGroup { group: String },
 }
 
-/// The next step, if anything is left to do.
+/// The next step, if anything is left to do. What the user's tags say comes last: for them there may be no room.
 pub(super) fn next(wanted: &Wanted, place: &Place, backends: &Backends, actual: &Actual) -> Option<Step> {
     let Some(balancer) = &actual.balancer else { return Some(Step::CreateBalancer(place.clone())) };
     let dual_stack = wanted.families.dual_stack(place.has_v6);
     let families = || (dual_stack != balancer.dual_stack).then_some(Step::SetFamilies { dual_stack });
+    let mut tags = missing(&wanted.tags, &balancer.tags);
+    if let Some(owner) = tags.remove_entry(OWNER_TAG) {
+        return Some(Step::Tag([owner].into()));
+    }
     of_balancer(wanted, place, balancer)
         // With UDP there is one family: two are no more before it comes, and come when it has gone.
         .or_else(|| families().filter(|_| !dual_stack))
@@ -101,13 +106,10 @@ pub(super) fn next(wanted: &Wanted, place: &Place, backends: &Backends, actual: 
         })
         .or_else(|| what_is_left(wanted, balancer, actual))
         .or_else(families)
+        .or_else(|| (!tags.is_empty()).then_some(Step::Tag(tags)))
 }
 
 fn of_balancer(wanted: &Wanted, place: &Place, balancer: &Balancer) -> Option<Step> {
-    let tags = missing(&wanted.tags, &balancer.tags);
-    if !tags.is_empty() {
-        return Some(Step::Tag(tags));
-    }
     if !wanted.subnets.is_empty()
         && place.subnets.iter().cloned().collect::<BTreeSet<_>>() != balancer.subnets
     {

@@ -1,6 +1,7 @@
 use fastrand::Rng;
 
 use super::*;
+use crate::balancers::names;
 
 fn listener(random: &mut Rng, port: i32) -> Listener {
     let secure = random.bool();
@@ -136,4 +137,23 @@ fn a_kill_after_any_step_changes_nothing_about_the_end() {
         run(&second, &mut killed, usize::MAX);
         assert_eq!(actual, killed);
     });
+}
+
+/// For the user's tags there may be no room.
+#[test]
+fn whose_a_balancer_is_is_told_first_and_other_tags_last() {
+    let wanted = Wanted {
+        tags: texts(&[(names::OWNER_TAG, "us"), ("team", "shop")]),
+        listeners: vec![Listener { port: 80, node_port: 30_080, ..Listener::default() }],
+        ..Wanted::default()
+    };
+    let place = Place { subnets: BTreeSet::new(), zones: BTreeMap::new(), groups: Vec::new() };
+    let (backends, mut actual) = (Backends::default(), Some(Balancer::default()));
+    let mut steps = Vec::new();
+    while let Some(step) = next(&wanted, &place, &backends, actual.as_ref()) {
+        after(&mut actual, &step, &wanted, "");
+        steps.push(step);
+    }
+    let tag = |key: &str| Step::Tag(texts(&[(key, &wanted.tags[key])]));
+    assert_eq!(steps, [tag(names::OWNER_TAG), Step::CreateListeners(wanted.listeners.clone()), tag("team")]);
 }

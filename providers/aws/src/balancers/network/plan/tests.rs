@@ -1,6 +1,7 @@
 use fastrand::Rng;
 
 use super::*;
+use crate::balancers::names;
 use crate::balancers::network::wanted::SecurityGroups;
 
 fn health(interval: i32, healthy: i32) -> Health {
@@ -197,4 +198,17 @@ fn targets_leave_before_others_join() {
             Step::Register { group: other, targets: moved(&["i-3"]) }
         ]
     );
+}
+
+/// For the user's tags there may be no room.
+#[test]
+fn whose_a_balancer_is_is_told_first_and_other_tags_last() {
+    let random = &mut Rng::with_seed(1);
+    let tags = texts(&[(names::OWNER_TAG, "us"), ("team", "shop")]);
+    let wanted = Wanted { tags, ..wish(random) };
+    let mut actual = Actual { balancer: Some(Balancer::default()), ..Actual::default() };
+    let steps = run(&wanted, &backends(random), &mut actual, usize::MAX);
+    let tag = |key: &str| Step::Tag(texts(&[(key, &wanted.tags[key])]));
+    assert_eq!((steps.first(), steps.last()), (Some(&tag(names::OWNER_TAG)), Some(&tag("team"))));
+    assert!(steps.len() > 2, "{steps:?}");
 }
