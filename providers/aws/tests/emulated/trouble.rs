@@ -451,6 +451,37 @@ async fn a_balancer_gets_no_group_of_its_own_that_has_no_room_for_its_clients() 
     assert_eq!(left(&mut aws).await, Vec::<String>::new());
 }
 
+/// Of several groups of targets, one call for each: what was left undone is known, and not read again.
+#[tokio::test]
+async fn whoever_is_throttled_between_two_ports_forgets_neither() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 3").await;
+    let native = aws.native(&SERVE).await;
+    let service = service(1, &[], &[(Protocol::Tcp, 80, 30080), (Protocol::Tcp, 81, 30081)]);
+    ensure(&native, &service, &nodes(&instances), "class-service-all").await;
+    let services = std::slice::from_ref(&service);
+    let unknown = r#"{"action":"elasticloadbalancing:DeregisterTargets","code":"InvalidTarget","times":1}"#;
+    let busy = |skip: u32| {
+        format!(r#"{{"action":"elasticloadbalancing:DeregisterTargets","times":1,"skip":{skip}}}"#)
+    };
+    // Before the first, between the two, and in the middle of one that AWS takes apart.
+    for rules in [busy(0), busy(1), format!("{unknown},{}", busy(1))] {
+        ensure(&native, &service, &nodes(&instances), "class-service-all").await;
+        aws.tell::<serde_json::Value>(&format!("rules {rules}")).await;
+        let results = try_update(&native, services, &nodes(&instances[..1]), "class-service-one").await;
+        let reason = results.unwrap()[0].error.as_ref().map(|error| error.reason());
+        assert_eq!(reason, Some(ErrorReason::RateLimited), "{rules}");
+        let before: BTreeMap<String, u32> = aws.tell("calls").await;
+        assert_eq!(update(&native, services, &nodes(&instances[..1]), "class-service-one").await, 1);
+        let after: BTreeMap<String, u32> = aws.tell("calls").await;
+        let health = "elasticloadbalancing:DescribeTargetHealth";
+        assert_eq!(after[health] - before[health], 0, "{rules}");
+        let lines = left(&mut aws).await;
+        let gone = |line: &&String| instances[1..].iter().any(|one| line.contains(&one.id));
+        assert!(!lines.iter().any(|line| gone(&line)), "{rules}: {lines:?}");
+    }
+}
+
 /// Whoever may come no more stays out, although something else of the same edit fails, and nobody takes the half of it for what
 /// was applied before.
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Takes a step of [`super::plan`] in AWS.
 
+use std::collections::BTreeSet;
+
 use aws_sdk_elasticloadbalancingv2::types::{
     self, ActionTypeEnum, IpAddressType, LoadBalancerSchemeEnum, LoadBalancerTypeEnum, ProtocolEnum,
 };
@@ -111,7 +113,9 @@ pub(super) async fn take(
                 elb.modify_target_group_attributes().target_group_arn(group).set_attributes(Some(attributes));
             calls.make(Action::ModifyTargetGroupAttributes, until, asked.send()).await.map(drop)?;
         }
-        Step::Deregister { .. } | Step::Register { .. } => targets(cloud, step, until).await?,
+        Step::Deregister { .. } | Step::Register { .. } => {
+            targets(cloud, step, &mut BTreeSet::new(), until).await?;
+        }
     }
     Ok(Made::default())
 }
@@ -164,8 +168,13 @@ async fn create_group(
     Ok(Made::arn(answer.target_groups().first().and_then(|one| one.target_group_arn())))
 }
 
-/// Takes a step that moves targets.
-pub(super) async fn targets(cloud: &Cloud, step: &Step, until: Deadline) -> Result<(), Failure> {
+/// Takes a step that moves targets. Those that leave are no more `there`, also if it takes several calls, of which one fails.
+pub(super) async fn targets(
+    cloud: &Cloud,
+    step: &Step,
+    there: &mut BTreeSet<String>,
+    until: Deadline,
+) -> Result<(), Failure> {
     match step {
         Step::Deregister { group, targets } => {
             let mut calls = vec![targets.clone()];
@@ -176,7 +185,10 @@ pub(super) async fn targets(cloud: &Cloud, step: &Step, until: Deadline) -> Resu
                     Err(failure) if failure.code() == "InvalidTarget" => {
                         calls.extend(without_unknown(targets, failure.message()));
                     }
-                    answer => answer.map(drop)?,
+                    answer => {
+                        answer.map(drop)?;
+                        there.retain(|one| !targets.contains(one));
+                    }
                 }
             }
             Ok(())

@@ -202,10 +202,7 @@ impl Call<'_> {
     async fn end(&self, update: Update<'_>) -> Result<Option<Filled>, Stop> {
         let Update { service, digest, mut known, mut work, opened, .. } = update;
         let outcome = self.fill(service, &mut known, &mut work, opened).await;
-        // Some of those that have to leave may have left.
-        let is_torn =
-            known.groups.iter().any(|group| work.behind.backends.leaving(&group.targets).next().is_some());
-        if outcome.as_ref().map_or_else(|stop| stop.changed_nothing() && !is_torn, |()| true) {
+        if outcome.as_ref().map_or_else(Stop::changed_nothing, |()| true) {
             self.of.network.known.lock().insert(service.uid.clone(), known.clone());
         }
         outcome?;

@@ -50,7 +50,7 @@ impl Work<'_> {
     pub(super) async fn fill(&mut self, group: &mut Group) -> Result<(), Stop> {
         while let Some(step) = plan::of_targets(group, &self.behind.backends) {
             Stop::if_cancelled(self.ctx)?;
-            match apply::targets(&self.of.cloud, &step, self.behind.until).await {
+            match apply::targets(&self.of.cloud, &step, &mut group.targets, self.behind.until).await {
                 Ok(()) => group.after(&step),
                 Err(failure) => self.without_refused(failure, &step).await?,
             }
