@@ -372,7 +372,7 @@ func (s silent) RoundTrip(request *http.Request) (*http.Response, error) {
 func TestAnAPIThatHangsHoldsUpNoOtherService(t *testing.T) {
 	config := newRealAPI(t).Config()
 	config.Transport = silent{config.Transport}
-	conn := serve(t, newer(), bridge.WithKubernetes(config), bridge.WithConcurrency(1), bridge.WithPatience(time.Second))
+	conn := serve(t, newer(), bridge.WithKubernetes(config), bridge.WithConcurrency(1), bridge.WithPatience(3*time.Second))
 	ensured(t, conn, requestNamed("1", "web"))
 	ctx, done := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer done()
