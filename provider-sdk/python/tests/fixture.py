@@ -20,7 +20,7 @@ from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1.load_balancers_pb2_grpc im
 from cloudprovider_sdk.gen.ccm.cloudprovider.v1alpha1.routes_pb2_grpc import RoutesStub
 from cloudprovider_sdk.gen.ccm.discovery.v1.discovery_pb2_grpc import DiscoveryStub
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Longer than anything here takes."""
 
 

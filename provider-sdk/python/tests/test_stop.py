@@ -14,6 +14,7 @@ from fixture import CLUSTER, FAR, PATIENCE, ZERO, batch, clients, ensure, jump, 
 from google.protobuf.duration_pb2 import Duration
 
 from cloudprovider_sdk import proto as pb
+from cloudprovider_sdk.server import run
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "instances_only.py"
 CLOUD = Path(__file__).with_name("cloud.py")
@@ -50,7 +51,7 @@ async def test_a_leader_renews_its_term_until_its_last_mutation_has_ended(
     cloud = Cloud()
     async with serving(cloud.provider(), tmp_path) as it, it.channel() as channel:
         there = clients(channel)
-        await lead(there, 1, Duration(seconds=5))
+        await lead(there, 1, Duration(seconds=10))
         call = there.load_balancers.EnsureLoadBalancer(ensure("slow", epoch=1))
         await until(lambda: cloud.began == 1)
         it.provider.stop()
@@ -58,14 +59,17 @@ async def test_a_leader_renews_its_term_until_its_last_mutation_has_ended(
             await lead(clients(another), 1, FAR)
         error = await refused(there.instances.BatchGetInstances(batch("a")))
         assert error.reason == pb.ERROR_REASON_SHUTTING_DOWN
-        jump(monkeypatch, 6)
+        jump(monkeypatch, 11)
         cloud.go.set()
         assert (await call).load_balancer.id == "lb-1"
 
 
 @pytest.mark.parametrize("mutates", [True, False])
-async def test_a_leader_may_step_down_from_a_provider_that_stops(tmp_path: Path, mutates: bool) -> None:
+async def test_a_leader_may_step_down_from_a_provider_that_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mutates: bool
+) -> None:
     """[R:lead-ends]."""
+    monkeypatch.setattr(run, "_STEP_DOWN", PATIENCE)  # A busy machine takes longer.
     cloud = Cloud()
     async with serving(cloud.provider(), tmp_path) as it, it.channel() as channel:
         there = clients(channel)
@@ -77,17 +81,19 @@ async def test_a_leader_may_step_down_from_a_provider_that_stops(tmp_path: Path,
             await lead(clients(another), 1, ZERO)
         if call is not None:
             assert (await refused(call)).reason == pb.ERROR_REASON_STALE_LEADER
-        await it.running
+        async with asyncio.timeout(PATIENCE / 2):
+            await it.running
         assert not cloud.finished
 
 
 async def test_a_leader_that_says_nothing_does_not_keep_the_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_STEP_DOWN", PATIENCE / 2)
     async with serving(Cloud().provider(), tmp_path) as it, it.channel() as channel:
         await lead(clients(channel), 1, FAR)
         it.provider.stop()
         await lead(clients(channel), 1, FAR)
-        jump(monkeypatch, 2)
-        async with asyncio.timeout(PATIENCE / 2):
+        jump(monkeypatch, PATIENCE / 2)
+        async with asyncio.timeout(PATIENCE / 4):
             await it.running
 
 
@@ -139,7 +145,7 @@ async def sidecar(path: Path, *flags: str, program: Path = EXAMPLE) -> asyncio.s
 async def test_the_example_serves_until_sigterm(tmp_path: Path) -> None:
     path = tmp_path / "ccm" / "provider.sock"
     process = await sidecar(path, "--log-format=json")
-    async with asyncio.timeout(20), grpc.aio.insecure_channel(f"unix:{path}") as channel:
+    async with asyncio.timeout(PATIENCE), grpc.aio.insecure_channel(f"unix:{path}") as channel:
         answer = await clients(channel).instances.BatchGetInstances(batch("node-1", "gone"), wait_for_ready=True)
         assert {one.key: one.state for one in answer.results} == {"key-node-1": 2, "key-gone": 5}
         process.send_signal(signal.SIGTERM)
