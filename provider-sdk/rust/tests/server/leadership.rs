@@ -8,7 +8,7 @@ use cloudprovider_sdk::proto::*;
 use tokio::sync::watch;
 
 use crate::cloud::Cloud;
-use crate::fixture::{Served, reason, serve, within};
+use crate::fixture::{PATIENCE, Served, reason, serve, within};
 use crate::requests::{cluster, ensure, fencing};
 
 pub(crate) async fn lead(
@@ -67,19 +67,32 @@ async fn a_cluster_without_a_uid_is_a_wrong_shape_whoever_leads() {
 /// [R:lead-ends]: however leadership ends.
 #[tokio::test]
 async fn a_mutation_is_given_up_when_leadership_ends() {
-    let long = Some(Duration::from_secs(600));
-    for (how, first, then) in [
-        ("time", Some(Duration::from_millis(300)), None),
+    let long = Duration::from_secs(600);
+    for (how, mut first, then) in [
+        ("time", Duration::from_millis(300), None),
         ("stepping down", long, Some((1, Some(Duration::ZERO)))),
-        ("a new leader", long, Some((2, long))),
+        ("a new leader", long, Some((2, Some(long)))),
     ] {
         let cloud = Cloud::new();
         let served = serve(cloud.provider()).await;
-        lead(&served, 1, first).await.unwrap();
-        let mut client = served.load_balancers().await;
-        let request = EnsureLoadBalancerRequest { fencing: fencing(1), ..ensure("a") };
-        let call = tokio::spawn(async move { client.ensure_load_balancer(request).await });
-        within(cloud.began.subscribe().wait_for(|count| *count == 1)).await.unwrap();
+        let client = served.load_balancers().await;
+        let mut began = cloud.began.subscribe();
+        let call = loop {
+            lead(&served, 1, Some(first)).await.unwrap();
+            let mut client = client.clone();
+            let request = EnsureLoadBalancerRequest { fencing: fencing(1), ..ensure("a") };
+            let mut call = tokio::spawn(async move { client.ensure_load_balancer(request).await });
+            tokio::select! {
+                biased;
+                found = within(began.wait_for(|count| *count == 1)) => {
+                    found.unwrap();
+                    break call;
+                }
+                // A busy machine let the term end first.
+                ended = &mut call => assert!(first < PATIENCE, "{how}: {ended:?}"),
+            }
+            first *= 4;
+        };
 
         if let Some((epoch, valid_for)) = then {
             lead(&served, epoch, valid_for).await.unwrap();
@@ -116,12 +129,14 @@ async fn background_work_runs_while_somebody_leads() {
         }
     }
     let running = Arc::new(watch::Sender::new(0));
-    let count = Arc::clone(&running);
+    let begun = Arc::new(watch::Sender::new(0));
+    let (count, starts) = (Arc::clone(&running), Arc::clone(&begun));
     let provider = Cloud::new().builder().while_leading(move |of| {
         assert_eq!(Some(of), cluster());
-        let count = Arc::clone(&count);
+        let (count, starts) = (Arc::clone(&count), Arc::clone(&starts));
         async move {
             count.send_modify(|count| *count += 1);
+            starts.send_modify(|starts| *starts += 1);
             let _running = Running(count);
             std::future::pending::<()>().await;
         }
@@ -133,11 +148,20 @@ async fn background_work_runs_while_somebody_leads() {
         (1, Some(Duration::from_secs(600)), 1),
         (2, None, 1),
         (2, Some(Duration::ZERO), 0),
-        (2, Some(Duration::from_millis(200)), 1),
     ] {
         lead(&served, epoch, valid_for).await.unwrap();
         within(seen.wait_for(|count| *count == wanted)).await.unwrap();
     }
+    let (before, mut now) = (*begun.borrow(), begun.subscribe());
+    // On a busy machine the first may end before the work begins.
+    for millis in [200, 2_000, 10_000] {
+        lead(&served, 2, Some(Duration::from_millis(millis))).await.unwrap();
+        let began = now.wait_for(|now| *now > before);
+        if tokio::time::timeout(Duration::from_millis(millis), began).await.is_ok() {
+            break;
+        }
+    }
+    assert!(*begun.borrow() > before);
     within(seen.wait_for(|count| *count == 0)).await.unwrap();
 }
 

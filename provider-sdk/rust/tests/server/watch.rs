@@ -14,6 +14,21 @@ async fn open(served: &Served, token: &str) -> Result<Streaming<WatchInstancesRe
     served.instances().await.watch_instances(watch(token)).await.map(tonic::Response::into_inner)
 }
 
+/// The next frame that is no bookmark without a token: on a busy machine one may be due before what comes at once.
+async fn told(stream: &mut Streaming<WatchInstancesResponse>) -> Option<Frame> {
+    let is_beat =
+        |frame: &Frame| matches!(frame, Frame::Bookmark(bookmark) if bookmark.resume_token.is_empty());
+    let next = async {
+        loop {
+            let next = frame(stream).await;
+            if !next.as_ref().is_some_and(is_beat) {
+                break next;
+            }
+        }
+    };
+    within(next).await
+}
+
 async fn frame(stream: &mut Streaming<WatchInstancesResponse>) -> Option<Frame> {
     within(stream.message()).await.unwrap().map(|answer| answer.frame.expect("a frame"))
 }
@@ -30,12 +45,12 @@ async fn a_watch_starts_tells_and_beats() {
     let mut stream = open(&served, "").await.unwrap();
     assert!(matches!(frame(&mut stream).await, Some(Frame::Started(started)) if !started.resumed));
     cloud.feed.publish(change(1));
-    assert_eq!(frame(&mut stream).await, Some(Frame::Changed(change(1))));
+    assert_eq!(told(&mut stream).await, Some(Frame::Changed(change(1))));
     for _ in 0..3 {
         let asked = Instant::now();
         let Some(Frame::Bookmark(bookmark)) = frame(&mut stream).await else { panic!("no bookmark") };
         assert!(bookmark.resume_token.is_empty());
-        assert!(asked.elapsed() < Duration::from_secs(2), "advertised: 200 ms");
+        assert!(asked.elapsed() < Duration::from_secs(15), "advertised: 200 ms, and 30 s if nothing is");
     }
 }
 
@@ -44,6 +59,8 @@ async fn a_token_is_repeated_until_the_next_one() {
     let served = serve(Cloud::new().provider()).await;
     let mut stream = open(&served, "t").await.unwrap();
     assert!(matches!(frame(&mut stream).await, Some(Frame::Started(started)) if started.resumed));
+    let Some(Frame::Bookmark(first)) = told(&mut stream).await else { panic!("no token") };
+    assert_eq!(first.resume_token, "t+1");
     for _ in 0..2 {
         let Some(Frame::Bookmark(bookmark)) = frame(&mut stream).await else { panic!("no bookmark") };
         assert_eq!(bookmark.resume_token, "t+1");
