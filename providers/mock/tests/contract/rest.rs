@@ -92,9 +92,16 @@ async fn a_patch_is_seen_and_calls_are_logged() {
 async fn the_latency_of_the_cloud_is_felt_where_the_cloud_is_asked() {
     let mock = Mock::start(&["--latency", "300ms"]).await;
     let began = std::time::Instant::now();
-    mock.base().get_status(GetStatusRequest {}).await.unwrap();
-    let from_memory = began.elapsed();
     mock.get(&["x"]).await.unwrap();
-    assert!(began.elapsed() - from_memory >= Duration::from_millis(300));
-    assert!(from_memory < Duration::from_millis(300), "{from_memory:?}");
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    // A busy machine may be as slow, but not each time.
+    for tries in 1.. {
+        let began = std::time::Instant::now();
+        mock.base().get_status(GetStatusRequest {}).await.unwrap();
+        let from_memory = began.elapsed();
+        if from_memory < Duration::from_millis(300) {
+            break;
+        }
+        assert!(tries < 20, "{from_memory:?}");
+    }
 }
