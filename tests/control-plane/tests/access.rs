@@ -53,7 +53,7 @@ async fn until<F: Future<Output = bool>>(condition: impl Fn() -> F) -> Result<()
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(Duration::from_secs(20), waiting).await.context("the condition never held")
+    timeout(Duration::from_secs(60), waiting).await.context("the condition never held")
 }
 
 #[tokio::test]

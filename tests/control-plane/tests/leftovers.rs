@@ -33,7 +33,7 @@ fn processes_of(dir: &Path) -> Vec<(Pid, String)> {
 }
 
 fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !condition() {
         assert!(Instant::now() < deadline, "never came true: {what}");
         thread::sleep(Duration::from_millis(10));
@@ -108,7 +108,7 @@ async fn when_drop_returns_all_is_gone() -> Result<()> {
     drop(cp);
     assert!(!dir.exists());
     assert!(processes_of(&dir).is_empty());
-    assert!(before.elapsed() < Duration::from_secs(5), "{:?}", before.elapsed());
+    assert!(before.elapsed() < Duration::from_secs(30), "{:?}", before.elapsed());
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use crate::{
 };
 
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-const STOPS_WITHIN: Duration = Duration::from_secs(5);
+const STOPS_WITHIN: Duration = Duration::from_secs(30);
 const NOT_RUNNING: &str = "the apiserver is not running";
 
 impl ControlPlane {
