@@ -140,12 +140,12 @@ mod tests {
     async fn what_a_hook_has_begun_ends_with_it() {
         let folder = tempfile::tempdir().unwrap();
         let text =
-            "hook-timeout: 200ms\nhooks:\n  make-drift: '(sleep 1; touch \"$CONFORMANCE_NAME\") & wait'\n";
+            "hook-timeout: 200ms\nhooks:\n  make-drift: '(sleep 4; touch \"$CONFORMANCE_NAME\") & wait'\n";
         let late = folder.path().join("late");
         let variables = Variables::new().with("NAME", late.to_str().unwrap());
         let error = Scenario::from_yaml(text).unwrap().hook("make-drift", &variables).await.unwrap_err();
         assert!(matches!(error, HookError::TooLong { .. }), "{error}");
-        tokio::time::sleep(Duration::from_millis(1500)).await;
+        tokio::time::sleep(Duration::from_millis(4500)).await;
         assert!(!late.exists());
     }
 

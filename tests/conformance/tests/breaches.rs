@@ -105,7 +105,7 @@ async fn run(fault: &str, cases: &str) -> Result<(Vec<Value>, String), String> {
     let mock = Mock::start(&["--fault", fault]).await;
     let folder = mock.folder.path();
     let text = std::fs::read_to_string(scenario()).unwrap();
-    let text = text.replace("settle: 3s", "settle: 800ms").replace("max-wait: 10s", "max-wait: 5s");
+    let text = text.replace("settle: 6s", "settle: 800ms").replace("max-wait: 10s", "max-wait: 5s");
     let (quick, reports) = (folder.join("scenario.yaml"), folder.join("reports"));
     std::fs::write(&quick, text.replace("call-deadline: 5s", "call-deadline: 1500ms")).unwrap();
     let mut suite =

@@ -3,8 +3,8 @@
 
 use std::{path::Path, process::Command};
 
-/// Its output for a provider that is this command.
-fn told(command: &[&str]) -> String {
+/// Its output for a provider that is this command, and gets this many seconds.
+fn told(command: &[&str], within: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let serve = Path::new(env!("CARGO_MANIFEST_DIR")).join("serve");
     let socket = format!("--endpoint=unix://{}/p.sock", folder.path().display());
@@ -12,7 +12,7 @@ fn told(command: &[&str]) -> String {
         .arg(folder.path())
         .args(command)
         .arg(socket)
-        .env("SERVE_WITHIN", "1")
+        .env("SERVE_WITHIN", within)
         .output()
         .unwrap();
     assert!(!ran.status.success(), "{ran:?}");
@@ -21,11 +21,11 @@ fn told(command: &[&str]) -> String {
 
 #[test]
 fn a_provider_that_never_opens_its_socket_is_told() {
-    for (command, why) in [
-        (["sh", "-c", "echo not today; exec sleep 600"], "nothing after 1 s; this is its log:"),
-        (["sh", "-c", "echo not today; exit 3"], "it has ended; this is its log:"),
+    for (command, within, why) in [
+        (["sh", "-c", "echo not today; exec sleep 600"], "5", "nothing after 5 s; this is its log:"),
+        (["sh", "-c", "echo not today; exit 3"], "60", "it has ended; this is its log:"),
     ] {
-        let told = told(&command);
+        let told = told(&command, within);
         let lines: Vec<_> = told.lines().collect();
         assert!(lines[0].starts_with("sh -c echo") && lines[0].ends_with(why), "{told}");
         assert!(lines[0].contains("does not open its socket /"), "{told}");

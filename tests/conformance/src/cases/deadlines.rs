@@ -141,6 +141,27 @@ pub(super) fn is_of_deadline(t: &Trial, method: &Method, begun: Instant, status:
     }
 }
 
+/// How often a call is made again that got no answer in time: a busy machine is late now and then, and whoever ignores deadlines is
+/// each time.
+const AGAIN: u32 = 2;
+
+/// A call with a deadline that is far too short, answered in time.
+async fn hurried(
+    what: &str,
+    deadline: Duration,
+    call: impl AsyncFn() -> Result<Result<(), Status>, Stop>,
+) -> Outcome {
+    let mut answer = call().await?;
+    for _again in 0..AGAIN {
+        let late = |status: &Status| matches!(no_answer(status), Some(WireError::NoAnswer(_)));
+        if !answer.as_ref().is_err_and(late) {
+            break;
+        }
+        answer = call().await?;
+    }
+    in_time(what, deadline, answer)
+}
+
 struct Short(Rpc);
 
 impl Run for Short {
@@ -148,8 +169,8 @@ impl Run for Short {
         Box::pin(async move {
             let what = format!("{:?}", self.0);
             for deadline in [1, 10, 100].map(Duration::from_millis) {
-                let hurried = self.0.call(t, By { deadline: Some(deadline), ..By::usual(t) }).await?;
-                in_time(&what, deadline, hurried)?;
+                let by = || By { deadline: Some(deadline), ..By::usual(t) };
+                hurried(&what, deadline, async || self.0.call(t, by()).await).await?;
             }
             // And no call is stuck behind them.
             good("the next call", self.0.call(t, By::usual(t)).await?.map(tonic::Response::new))
@@ -159,8 +180,10 @@ impl Run for Short {
 
 async fn hurried_status(t: &Trial) -> Outcome {
     for deadline in [1, 10, 100].map(Duration::from_millis) {
-        let answer = t.base().get_status(within(GetStatusRequest {}, deadline)).await;
-        in_time("GetStatus", deadline, answer.map(drop))?;
+        hurried("GetStatus", deadline, async || {
+            Ok(t.base().get_status(within(GetStatusRequest {}, deadline)).await.map(drop))
+        })
+        .await?;
     }
     good("the next call", t.base().get_status(t.ask(GetStatusRequest {})).await).map(drop)
 }
@@ -168,9 +191,11 @@ async fn hurried_status(t: &Trial) -> Outcome {
 async fn hurried_ensure(t: &Trial) -> Outcome {
     let wanted = t.unmade().await?;
     for deadline in [1, 5, 20, 100].map(Duration::from_millis) {
-        let ensure = within(t.ensure_request(&wanted), deadline);
-        let answer = t.load_balancers().ensure_load_balancer(ensure).await.map(drop);
-        in_time("EnsureLoadBalancer", deadline, answer)?;
+        hurried("EnsureLoadBalancer", deadline, async || {
+            let request = within(t.ensure_request(&wanted), deadline);
+            Ok(t.load_balancers().ensure_load_balancer(request).await.map(drop))
+        })
+        .await?;
     }
     t.ensure(&wanted).await?;
     super::balancers::only_one(t, &wanted).await.map(drop)
