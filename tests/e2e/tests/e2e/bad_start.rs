@@ -16,7 +16,7 @@ use test_cluster::{
 use crate::quick;
 
 /// Far longer than a start takes.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 async fn prints(process: &Process, text: &str) -> Result<()> {
     wait::until(&format!("{text:?} in the log"), async || Ok(process.output().contains(text).then_some(())))

@@ -109,7 +109,8 @@ async fn a_hundred_requests_cost_a_few_calls() -> Result<()> {
     .with_context(|| format!("{:?}", cluster.parts()))?;
     let (calls, items) = cluster.cloud()?.calls_and_items("BatchGetInstances").await?;
     println!("100 requests: {calls} calls about {items} instances");
-    assert!(calls <= 5 && items == 100, "{calls} calls about {items} instances");
+    // Few, although on a busy machine they come apart by more than the few milliseconds for which a call waits.
+    assert!(calls <= 15 && items == 100, "{calls} calls about {items} instances");
     let counts = cluster.control_plane.audit_counts(HOST_USER)?;
     let approvals = counts.get(&("patch".to_owned(), "certificatesigningrequests/approval".to_owned()));
     assert_eq!(approvals.copied(), Some(100), "{counts:?}");
