@@ -176,7 +176,7 @@ impl Scene {
         let error = refused(self.writer.patch::<Node>(&"status".to_owned(), &patch).await)?;
         ensure!(error.is_stale(), "NW-14: made from a list that is not there any more: {error:?}");
         for type_ in ["Ready", "NetworkUnavailable"] {
-            let wanted = WantedCondition { type_, status: "False", reason: "R", message: "m" };
+            let wanted = WantedCondition { type_, status: "False", reason: "R", message: "m".into() };
             let patch = node_condition(&after, &wanted, Timestamp::now()).context("differs")?;
             self.writer.patch::<Node>(&"status".to_owned(), &patch).await?;
         }
@@ -204,7 +204,7 @@ impl Scene {
 
         let now = self.service("web").await?;
         let ingress = [Ingress { ip: "192.0.2.1".to_owned(), ..Ingress::default() }];
-        let condition = WantedCondition { type_: "T", status: "True", reason: "R", message: "" };
+        let condition = WantedCondition { type_: "T", status: "True", reason: "R", message: "".into() };
         let annotations = [("ours".to_owned(), Some("1".to_owned()))].into();
         let patches = [
             service_ingress(&now, &ingress),

@@ -163,8 +163,8 @@ fn labels_of(sources: Sources<'_>, family: &str) -> Vec<String> {
     labels.clone()
 }
 
-/// The names of the labels that an expression makes: those of the variable or the function that it begins with, and those
-/// that it spells out.
+/// The names of the labels that an expression makes: those of the variable or the function that it begins with, if that
+/// returns labels, and those that it spells out.
 fn labels(sources: Sources<'_>, before: &str, expression: &str) -> Vec<String> {
     let expression = expression.trim_start().trim_start_matches('&');
     let path = expression.split(|char: char| !is_word(char) && char != '.').next().unwrap_or_default();
@@ -176,10 +176,14 @@ fn labels(sources: Sources<'_>, before: &str, expression: &str) -> Vec<String> {
         value.split(';').next().map(|value| labels(sources, before, value))
     } else {
         let starts = [format!("fn {name}("), format!("fn {name}<")];
-        let mut found =
-            sources.into_iter().filter_map(|source| starts.iter().find_map(|start| source.split_once(start)));
-        let function = found.next().and_then(|(_, rest)| rest.split_once('{'));
-        function.map(|(_, body)| labels(sources, "", closed(body)))
+        let found = sources.into_iter().find_map(|source| {
+            let mut found = starts.iter().flat_map(|start| source.split(start.as_str()).skip(1));
+            found.find_map(|rest| {
+                let (head, body) = rest.split_once('{')?;
+                ["-> MetricLabels", "-> OfProvider"].iter().any(|made| head.contains(made)).then_some(body)
+            })
+        });
+        found.map(|body| labels(sources, "", closed(body)))
     };
     let spelled =
         expression.split("(\"").skip(1).filter_map(|label| Some(label.split_once('"')?.0.to_owned()));
