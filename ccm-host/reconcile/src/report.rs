@@ -244,7 +244,7 @@ impl<K: Key> Reports<K> {
 
     fn explanation(&self, key: &K, at: Timestamp, report: &Report) -> Explanation {
         let next = match report.retry {
-            Retry::Wait => "the host looks again when it changes, or at its next sweep",
+            Retry::Wait => "the host looks again when it or what it waits for changes, or at its next sweep",
             Retry::Backoff | Retry::After(_) => "the host looks again by itself, and when it changes",
         };
         Explanation {

@@ -163,18 +163,28 @@ impl<K: Key, P> Slots<K, P> {
 }
 
 impl<K: Key, P: Eq + Hash + Clone> Slots<K, P> {
-    /// Takes one of `limit` places, or stands in line for it.
+    /// Takes one of `limit` places, or stands in line for it, and in no other line any more.
     pub fn take(&self, (place, limit): (P, usize), key: &K, rank: Rank) -> Option<Slot<'_, K, P>> {
         let mut state = self.state.lock();
+        let mut is_freed = false;
+        for (_, line) in state.lines.iter_mut().filter(|(of, _)| **of != place) {
+            line.leave(key);
+            is_freed |= line.kept.remove(key);
+        }
         let line = state.lines.entry(place.clone()).or_insert_with(Line::new);
         line.limit = limit.max(1);
-        if line.kept.remove(key) || line.has_place(rank) {
+        let is_taken = line.kept.remove(key) || line.has_place(rank);
+        if is_taken {
             line.leave(key);
             line.taken += 1;
-            return Some(Slot { slots: self, place });
+        } else {
+            line.stand(key, rank);
         }
-        line.stand(key, rank);
-        None
+        drop(state);
+        if is_freed {
+            self.hand_on();
+        }
+        is_taken.then(|| Slot { slots: self, place })
     }
 }
 
@@ -227,6 +237,25 @@ mod tests {
 
     fn woken(slots: &OfCloud, name: &str) -> bool {
         slots.queue.due(&name.to_owned()).is_some()
+    }
+
+    /// A Service that moves to another provider: its place, or its stand, at the one before is the next one's.
+    #[test]
+    fn who_goes_elsewhere_keeps_no_place() {
+        for is_kept in [false, true] {
+            let slots = slots();
+            let take = |cloud, name: &str| slots.take((cloud, 1), &name.to_owned(), Rank::First);
+            let mut held = take("cloud", "a");
+            assert!(take("cloud", "goes").is_none() && take("cloud", "b").is_none());
+            if is_kept {
+                held = None;
+            }
+            let elsewhere = take("other", "goes");
+            assert!(elsewhere.is_some());
+            drop(held);
+            assert!(woken(&slots, "b"), "{is_kept}");
+            assert_eq!(woken(&slots, "goes"), is_kept);
+        }
     }
 
     /// F2, F3: nothing waits inside of a run, and polls stand before first attempts, first attempts before retries.

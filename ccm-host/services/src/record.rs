@@ -210,12 +210,14 @@ impl Controller {
     pub(super) async fn keep_sets(&self) {
         loop {
             sleep(LOOK).await;
+            let mut are_kept = true;
             for provider in
                 self.parts.providers.all().iter().filter(|provider| !is_durable(provider.as_ref()))
             {
-                if !self.sets.keep(self, provider.as_ref()).await {
-                    sleep(AGAIN).await;
-                }
+                are_kept &= self.sets.keep(self, provider.as_ref()).await;
+            }
+            if !are_kept {
+                sleep(AGAIN).await;
             }
         }
     }

@@ -226,14 +226,14 @@ impl Controller {
             Some(report) => self.say(&key, &**service, report),
         }
         Step::End(match until {
-            Until::At(_) => {
+            Until::At(at) => {
                 if row
                     .and_then(|row| row.tried.of(Goal::Wanted))
                     .is_some_and(|one| one.end == End::InProgress)
                 {
                     self.slots.hold(&key);
                 }
-                retry.outcome("")
+                Outcome::RetryAfter(at.saturating_duration_since(Instant::now()))
             }
             Until::Corrected | Until::Change => Outcome::Done,
             Until::Provider | Until::Slot | Until::Removal => Outcome::Parked,

@@ -170,8 +170,8 @@ impl Controller {
     }
 }
 
-/// Returns the node's version after the last write; `None` if only the status differed. Where one is held back, the others are still
-/// tried, so that all are known.
+/// Returns the node's version after the last write; `None` if only the status differed. Where one is held back, the
+/// others are still tried, so that all are known.
 async fn write(writer: &Writer, node: &Node, plan: &Plan) -> Result<Option<String>, WriteError> {
     let addresses = plan.addresses.as_ref().and_then(|addresses| node_addresses(node, addresses));
     let maintenance = plan.maintenance.as_ref();
