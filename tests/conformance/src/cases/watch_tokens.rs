@@ -6,6 +6,7 @@ use cloudprovider_proto::{
     method,
     v1alpha1::{ErrorReason, InstanceState},
 };
+use tokio::time::Instant;
 use tonic::Status;
 
 use super::watch::{Watch, open, patience, started};
@@ -57,9 +58,14 @@ async fn token(t: &Trial) -> Result<String, Stop> {
     if interval > t.scenario().max_wait {
         return Err(Stop::NotRun(format!("bookmark_interval is {interval:?}, longer than max-wait")));
     }
-    let token = watch.bookmark(interval * 2 + Duration::from_secs(1)).await?;
-    if token.is_empty() {
-        return Err(Stop::NotAdvertised("bookmarks carry no token".to_owned()));
+    // A provider that is busy may have none yet at its first bookmark.
+    let end = Instant::now() + interval + Duration::from_secs(3);
+    let mut token = String::new();
+    while token.is_empty() {
+        if Instant::now() > end {
+            return Err(Stop::NotAdvertised("bookmarks carry no token".to_owned()));
+        }
+        token = watch.bookmark(interval * 2 + Duration::from_secs(1)).await?;
     }
     expect(token.len() <= 1 << 10, "a token of at most 1 KiB", token.len())?;
     Ok(token)
