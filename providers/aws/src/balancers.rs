@@ -283,6 +283,11 @@ fn detaching(groups: &rules::Groups, names: &[String]) -> Stop {
     Stop::Later(later(UNTIL_IT_IS_GONE, "DETACHING", "AWS still uses groups that the balancer had"))
 }
 
+/// A balancer's own security group has room for its clients now, and takes the place of the former ones.
+fn makes_room() -> Stop {
+    Stop::Later(later(UNTIL_IT_IS_GONE, "MAKING_ROOM", "the balancer gets a security group of its own"))
+}
+
 type Nodes = HashMap<String, hosts::Host>;
 
 fn is_gone(failure: &Failure) -> bool {

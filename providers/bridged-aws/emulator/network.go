@@ -141,9 +141,9 @@ func (c *Cloud) MakeGroup(ctx context.Context, network Network, name string) (st
 	return *made.GroupId, nil
 }
 
-// PutIn gives an instance this security group alone.
-func (c *Cloud) PutIn(ctx context.Context, instance, group string) error {
-	_, err := c.ec2.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{InstanceId: &instance, Groups: []string{group}})
+// PutIn gives an instance these security groups alone, which commas separate.
+func (c *Cloud) PutIn(ctx context.Context, instance, groups string) error {
+	_, err := c.ec2.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{InstanceId: &instance, Groups: strings.Split(groups, ",")})
 	return err
 }
 

@@ -14,8 +14,7 @@ use std::sync::Arc;
 
 use aws_sdk_ec2::types::Subnet;
 use cloudprovider_sdk::proto::{
-    ClusterRef, EnsureLoadBalancerResponse, ErrorReason, LoadBalancer, LoadBalancerUpdate, NodeRef,
-    ServiceRef,
+    ClusterRef, EnsureLoadBalancerResponse, LoadBalancer, LoadBalancerUpdate, NodeRef, ServiceRef,
 };
 use cloudprovider_sdk::{CallContext, ProviderError, Result};
 use futures::StreamExt as _;
@@ -25,14 +24,22 @@ use super::own_group::OwnGroup;
 use super::service::{Annotations, Texts, missing, node_labels};
 use super::told::{Whose, digest_of, digest_tags, is_whole, whose};
 use super::{
-    AT_ONCE, Asked, Balancers, Nodes, Outcome, absence_is_fine, detaching, names, reference, rules,
-    service_of, subnets, uid_of,
+    AT_ONCE, Asked, Balancers, Nodes, Outcome, absence_is_fine, detaching, makes_room, names, reference,
+    rules, service_of, subnets, uid_of,
 };
 use crate::api::{Deadline, Failure, Stop};
 pub(super) use plan::Balancer;
 use plan::{Place, Step};
 pub(super) use read::balancer as read;
 use wanted::Wanted;
+
+/// EC2's codes for a security group that does not exist.
+const NO_SUCH_GROUP: [&str; 4] = [
+    "InvalidGroup.NotFound",
+    "InvalidGroupId.Malformed",
+    "InvalidSecurityGroupID.NotFound",
+    "InvalidSecurityGroupId.Malformed",
+];
 
 pub(super) async fn ensure(
     of: &Balancers,
@@ -81,13 +88,19 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
         Some(own) if wanted.groups.is_empty() => vec![own.id.clone()],
         _ => wanted.groups.clone(),
     };
-    let mut place = place(&chosen, &all, [&groups[..], &wanted.extra_groups].concat());
+    let wished = [&groups[..], &wanted.extra_groups].concat();
+    let mut place = place(&chosen, &all, wished.clone());
     let mut behind = Behind::of(of, asked.nodes(&wanted.node_labels), until).await?;
     // What cannot be opened must not keep everything else from working.
     let opened = open(of, &groups, &behind, until).await;
     let lets_nobody_in = |own: &OwnGroup| own.lacks_room() && !before.contains(&own.id);
-    let is_early = opened.as_ref().is_err_and(may_pass) || own.as_ref().is_some_and(lets_nobody_in);
-    if is_early && actual.is_some() {
+    let is_closed = match &opened {
+        Err(_unknown) => true,
+        Ok(opened) if !wanted.groups.is_empty() && opened.names_nothing() => false,
+        Ok(opened) => opened.lets_too_few_in(&before, &groups),
+    };
+    let is_early = actual.is_some() && (is_closed || own.as_ref().is_some_and(lets_nobody_in));
+    if is_early {
         // Clients, or the balancer, get through by its former groups alone.
         place.groups.clone_from(&before);
     }
@@ -103,24 +116,26 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
         }
         return Err(stop);
     }
-    let own_stays = own.as_mut().filter(|own| groups.contains(&own.id));
+    let own_stays = own.as_mut().filter(|own| wished.contains(&own.id));
     let trimmed = match own_stays {
         Some(own) => own.trim(cloud, &clients, until).await,
         None => Ok(()),
     };
-    let Opened { too_wide, let_in, unclear } = opened?;
+    let Opened { too_wide, let_in, outcome } = opened?;
     if is_early {
-        return trimmed;
+        outcome?;
+        trimmed?;
+        return Err(makes_room());
     }
-    let too_wide = too_wide.filter(|_| unclear.is_ok() && behind.all_run());
-    let own_is_former = own.as_ref().filter(|own| !groups.contains(&own.id));
+    let too_wide = too_wide.filter(|_| outcome.is_ok() && behind.all_run());
+    let own_is_former = own.as_ref().filter(|own| !wished.contains(&own.id));
     // One that has become an extra group may still be let in.
     let former = before.iter().filter(|group| !groups.contains(group) && let_in.contains(*group));
     let former = former.chain(own_is_former.map(|own| &own.id)).map(|group| (group, BTreeSet::new()));
     let too_open = former.chain(too_wide).collect();
     close(of, (&wanted.name, own.as_ref()), too_open, until).await?;
     trimmed?;
-    unclear?;
+    outcome?;
     if let Some(own) = own_is_former
         && !own.delete(cloud, until).await?
     {
@@ -145,12 +160,6 @@ fn place(chosen: &[Subnet], all: &[Subnet], groups: Vec<String>) -> Place {
     Place { subnets: chosen.iter().map(id).collect(), zones: all.iter().map(zone).collect(), groups }
 }
 
-/// Whether nodes that could not be opened may be later: of groups that do not exist, AWS tells whoever gives them to a balancer.
-fn may_pass(error: &ProviderError) -> bool {
-    use ErrorReason::{CloudApiUnavailable, CloudPermissionDenied, QuotaExceeded, RateLimited};
-    [CloudApiUnavailable, CloudPermissionDenied, QuotaExceeded, RateLimited].contains(&error.reason())
-}
-
 /// What is open once the nodes are open to a balancer.
 struct Opened<'a> {
     /// The security group of it that gets through, and the nodes' groups, beyond which it gets through, too.
@@ -158,7 +167,22 @@ struct Opened<'a> {
     /// All security groups of balancers that get through.
     let_in: BTreeSet<String>,
     /// Why not all nodes are open.
-    unclear: Result<()>,
+    outcome: Result<()>,
+}
+
+impl Opened<'_> {
+    /// Whether a balancer that had these groups, and gets others in their place, may lose nodes by that.
+    fn lets_too_few_in(&self, before: &[String], groups: &[String]) -> bool {
+        let goes = |group: &String| !groups.contains(group) && self.let_in.contains(group);
+        let comes = groups.iter().any(|group| !before.contains(group));
+        self.outcome.is_err() && (comes || before.iter().any(goes))
+    }
+
+    /// There is no such group, of which AWS tells whoever gives it to a balancer.
+    fn names_nothing(&self) -> bool {
+        let code = self.outcome.as_ref().err().and_then(|error| error.metadata().get("code"));
+        code.is_some_and(|code| NO_SUCH_GROUP.contains(&&**code))
+    }
 }
 
 /// Opens the nodes to a balancer with these security groups.
@@ -169,11 +193,11 @@ async fn open<'a>(
     until: Deadline,
 ) -> Result<Opened<'a>> {
     if of.closed_groups {
-        return Ok(Opened { too_wide: None, let_in: BTreeSet::new(), unclear: Ok(()) });
+        return Ok(Opened { too_wide: None, let_in: BTreeSet::new(), outcome: Ok(()) });
     }
     let _turn = of.rules.lock().await;
     let mut all = rules::Groups::read(&of.cloud, &behind.hosts, until).await?;
-    open_in(of, &mut all, groups, behind, until).await
+    Ok(open_in(of, &mut all, groups, behind, until).await)
 }
 
 /// The same, with all groups at hand.
@@ -183,14 +207,16 @@ async fn open_in<'a>(
     groups: &'a [String],
     behind: &Behind<'_>,
     until: Deadline,
-) -> Result<Opened<'a>> {
-    let (nodes, unclear) = all.of_nodes(&behind.hosts);
+) -> Opened<'a> {
+    let (nodes, mut outcome) = all.of_nodes(&behind.hosts);
     let mut too_wide = None;
     if let Some(from) = all.let_in_by_nodes(groups) {
-        let is_wider = all.let_in(&of.cloud, from, rules::LET_IN, &nodes, until).await?;
-        too_wide = is_wider.then_some((from, nodes));
+        match all.let_in(&of.cloud, from, rules::LET_IN, &nodes, until).await {
+            Ok(is_wider) => too_wide = is_wider.then_some((from, nodes)),
+            Err(failure) => outcome = Err(failure.into()),
+        }
     }
-    Ok(Opened { too_wide, let_in: all.all_let_in(rules::LET_IN), unclear })
+    Opened { too_wide, let_in: all.all_let_in(rules::LET_IN), outcome }
 }
 
 /// Takes steps until none is left.
@@ -436,8 +462,7 @@ async fn open_all(
     for update in updates.iter_mut().filter_map(|(_, update)| update.as_mut().ok()) {
         update.opened = match &mut all {
             Ok(all) => {
-                let opened = open_in(of, all, &update.groups, &update.behind, until).await;
-                opened.and_then(|opened| opened.unclear).map_err(Stop::Failed)
+                open_in(of, all, &update.groups, &update.behind, until).await.outcome.map_err(Stop::Failed)
             }
             Err(failure) => Err(Stop::of(failure)),
         };

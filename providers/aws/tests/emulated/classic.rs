@@ -409,15 +409,21 @@ async fn nodes_whose_group_is_full_keep_no_other_nodes_closed() {
 #[tokio::test]
 async fn a_balancer_keeps_its_groups_until_the_nodes_let_the_new_ones_in() {
     let mut aws = Aws::start().await;
-    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
     let [former, new]: [String; 2] =
         [aws.tell("security-group former").await, aws.tell("security-group new").await];
+    // Which of its groups has the rules is unclear.
+    aws.tell::<serde_json::Value>(&format!("put-in {} {former},{new}", instances[1].id)).await;
+    let (nodes, both) = (nodes(&instances[..1]), nodes(&instances));
     let native = aws.native(&SERVE).await;
     ensure(&native, &classic(1, &[(GIVEN, &former)], &[(80, 30_001)]), &nodes, "one").await;
     let before = left(&mut aws).await;
     let edited = classic(1, &[(GIVEN, &new)], &[(80, 30_001)]);
-    for how in [r#""code":"RulesPerSecurityGroupLimitExceeded""#, r#""code":"InternalFailure","status":500"#]
-    {
+    for how in [
+        r#""code":"RulesPerSecurityGroupLimitExceeded""#,
+        r#""code":"InternalFailure","status":500"#,
+        r#""code":"SomethingElse""#,
+    ] {
         aws.tell::<serde_json::Value>(&format!(
             r#"rules {{"action":"ec2:AuthorizeSecurityGroupIngress",{how}}}"#
         ))
@@ -426,8 +432,49 @@ async fn a_balancer_keeps_its_groups_until_the_nodes_let_the_new_ones_in() {
         assert_eq!(left(&mut aws).await, before, "{how}");
     }
     aws.tell::<serde_json::Value>("rules").await;
+    let failed = try_ensure(&native, &edited, &both, "two", LEGACY).await.unwrap_err();
+    assert!(failed.message().contains("has several security groups"), "{failed}");
+    let lines = left(&mut aws).await;
+    assert!(lines.iter().any(|line| line.ends_with("] in former")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.ends_with("everything from former")), "{lines:?}");
     ensure(&native, &edited, &nodes, "two").await;
     assert!(left(&mut aws).await.iter().any(|line| line.ends_with("] in new")));
+}
+
+/// Groups by which nobody is let in change all the same.
+#[tokio::test]
+async fn extra_groups_change_although_a_group_of_nodes_is_full() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let other: String = aws.tell("security-group other").await;
+    let [former, new]: [String; 2] =
+        [aws.tell("security-group former").await, aws.tell("security-group new").await];
+    let native = aws.native(&SERVE).await;
+    let of = |extra: &str| classic(1, &[(EXTRA, extra)], &[(80, 30_001)]);
+    aws.tell::<serde_json::Value>(&format!("put-in {} {other}", instances[1].id)).await;
+    ensure(&native, &of(&former), &nodes(&instances[..1]), "one").await;
+    let full =
+        r#"rules {"action":"ec2:AuthorizeSecurityGroupIngress","code":"RulesPerSecurityGroupLimitExceeded"}"#;
+    aws.tell::<serde_json::Value>(full).await;
+    try_ensure(&native, &of(&new), &nodes(&instances), "two", LEGACY).await.unwrap_err();
+    let lines = left(&mut aws).await;
+    assert!(lines.iter().any(|line| line.contains(" new") && line.contains("] in k8s-elb-")), "{lines:?}");
+}
+
+#[tokio::test]
+async fn a_group_of_its_own_that_becomes_an_extra_one_stays() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let given: String = aws.tell("security-group given").await;
+    let native = aws.native(&SERVE).await;
+    ensure(&native, &web(1), &nodes, "one").await;
+    let balancers: Vec<serde_json::Value> = aws.tell("balancers").await;
+    let own = balancers[0]["groups"][0].as_str().unwrap().to_owned();
+    let edited = classic(1, &[(GIVEN, &given), (EXTRA, &own)], &[(80, 30_001)]);
+    ensure(&native, &edited, &nodes, "two").await;
+    let lines = left(&mut aws).await;
+    assert!(lines.iter().any(|line| line.starts_with("security group k8s-elb-")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.ends_with(": everything from given")), "{lines:?}");
 }
 
 /// AWS documents ten tags in one place, and fifty in another.

@@ -21,7 +21,7 @@ import (
 	"cloudprovider.ccm/bridged-aws/emulator"
 )
 
-const usage = "launch ZONE [COUNT [NAME [TYPE]]], named NAME, shapes, stop ID, start ID, terminate ID, check ID, hide ID, show ID, instance ID, balancers, inspect NAME, legacy NAME SERVICE [classic], unmake NAME, left, routes, security-group NAME, address, let-in ID, put-in ID ID, serving active|provisioning|failed, calls, " +
+const usage = "launch ZONE [COUNT [NAME [TYPE]]], named NAME, shapes, stop ID, start ID, terminate ID, check ID, hide ID, show ID, instance ID, balancers, inspect NAME, legacy NAME SERVICE [classic], unmake NAME, left, routes, security-group NAME, address, let-in ID, put-in ID ID[,ID...], serving active|provisioning|failed, calls, " +
 	"callers, run-on ID, rules [JSON], or door STATE"
 
 func main() {
