@@ -28,7 +28,9 @@ use super::own_group::OwnGroup;
 use super::rules::Rules;
 use super::service::{Annotations, Texts, missing};
 use super::told::{digest_of, digest_tags};
-use super::{Asked, Balancers, Nodes, absence_is_fine, common_group, detaching, names, rules, subnets};
+use super::{
+    Asked, Balancers, Nodes, absence_is_fine, common_group, detaching, makes_room, names, rules, subnets,
+};
 use crate::api::{Deadline, Failure, Stop, later};
 use guard::Opened;
 pub(super) use guard::close_in;
@@ -169,12 +171,15 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     } else {
         guard::open(of, &mut claim, common.as_ref(), &work.behind).await
     };
+    let mut kept = None;
     if let (Some(former), Some(groups), Some(found)) = (&former, &mut place.security_groups, &actual.balancer)
         && found.security_groups.contains(&former.id)
+        && !groups.contains(&former.id)
         && !opened.as_ref().is_ok_and(|opened| opened.outcome.is_ok())
     {
         // It gets through by nothing else yet.
         groups.push(former.id.clone());
+        kept = Some(former.id.clone());
     }
     if let Err(stop) = work.converge(&wanted, &place, actual).await {
         if matches!(stop, Stop::Failed(_)) {
@@ -207,6 +212,16 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     }
     unguarded?;
     opened.outcome?;
+    if let (Some(kept), Some(groups)) = (kept, &mut place.security_groups) {
+        // Now it gets through by itself.
+        groups.retain(|group| *group != kept);
+        Box::pin(work.converge(&wanted, &place, actual)).await?;
+    }
+    let has =
+        |own: &OwnGroup| actual.balancer.as_ref().is_some_and(|one| one.security_groups.contains(&own.id));
+    if own.as_ref().is_some_and(|own| wanted.keeps_own_group() && !has(own)) {
+        return Err(makes_room());
+    }
     if of.defaults.security_groups
         && common.is_none()
         && !common_group::end_unless_used(of, former, until).await?

@@ -397,24 +397,28 @@ async fn a_port_of_a_full_group_stays_open_until_its_listener_has_moved() {
 /// What has been served by the rule of all balancers goes on by it.
 #[tokio::test]
 async fn a_balancer_keeps_what_it_has_in_common_until_the_nodes_know_itself() {
-    let mut aws = Aws::start().await;
-    aws.configure(MANAGED);
-    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
-    let service = web(1, 30080);
-    ensure(&aws.native(&SHARED).await, &service, &nodes, "one").await;
-    let shared = left(&mut aws).await;
-    let native = aws.native(&SERVE).await;
-    let full =
-        r#"rules {"action":"ec2:AuthorizeSecurityGroupIngress","code":"RulesPerSecurityGroupLimitExceeded"}"#;
-    aws.tell::<serde_json::Value>(full).await;
-    let failed = try_ensure(&native, &service, &nodes, "two", LEGACY).await.unwrap_err();
-    says(&failed, "RulesPerSecurityGroupLimitExceeded");
-    assert_eq!(left(&mut aws).await, shared);
-    aws.tell::<serde_json::Value>("rules").await;
-    ensure(&native, &service, &nodes, "two").await;
-    assert!(!left(&mut aws).await.iter().any(|line| line.contains("k8s-balancers")));
-    assert!(try_delete(&native, &service, LEGACY).await.unwrap());
-    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+    // At last there is room, or first once more there is none and then there is.
+    for until in ["", r#""times":1"#] {
+        let mut aws = Aws::start().await;
+        aws.configure(MANAGED);
+        let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+        let service = web(1, 30080);
+        ensure(&aws.native(&SHARED).await, &service, &nodes, "one").await;
+        let shared = left(&mut aws).await;
+        let native = aws.native(&SERVE).await;
+        let full =
+            r#""action":"ec2:AuthorizeSecurityGroupIngress","code":"RulesPerSecurityGroupLimitExceeded""#;
+        aws.tell::<serde_json::Value>(&format!("rules {{{full}}}")).await;
+        let failed = try_ensure(&native, &service, &nodes, "two", LEGACY).await.unwrap_err();
+        says(&failed, "RulesPerSecurityGroupLimitExceeded");
+        assert_eq!(left(&mut aws).await, shared);
+        let rules = if until.is_empty() { "rules".to_owned() } else { format!("rules {{{full},{until}}}") };
+        aws.tell::<serde_json::Value>(&rules).await;
+        ensure(&native, &service, &nodes, "two").await;
+        assert!(!left(&mut aws).await.iter().any(|line| line.contains("k8s-balancers")), "{until}");
+        assert!(try_delete(&native, &service, LEGACY).await.unwrap());
+        assert_eq!(left(&mut aws).await, Vec::<String>::new());
+    }
 }
 
 /// Clients come in by the groups that it has.
@@ -448,6 +452,30 @@ async fn a_balancer_gets_no_group_of_its_own_that_has_no_room_for_its_clients() 
     for service in of(&[]) {
         assert!(try_delete(&native, &service, LEGACY).await.unwrap());
     }
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+}
+
+/// What all have in common goes on to be how the nodes know it.
+#[tokio::test]
+async fn a_balancer_that_waits_for_room_needs_no_rules_of_its_own_on_the_nodes() {
+    let mut aws = Aws::start().await;
+    aws.configure(MANAGED);
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let given: String = aws.tell("security-group given").await;
+    let native = aws.native(&SHARED).await;
+    let of = |annotations: &[(&str, &str)]| service(1, annotations, &[(Protocol::Tcp, 80, 30080)]);
+    ensure(&native, &of(&[("aws-load-balancer-security-groups", &given)]), &nodes, "one").await;
+    let of_nodes = |lines: Vec<String>| {
+        lines.into_iter().filter(|line| line.starts_with("rule of nodes") || line.contains("] in ")).collect()
+    };
+    let before: Vec<_> = of_nodes(left(&mut aws).await);
+    let full = r#"rules {"action":"ec2:AuthorizeSecurityGroupIngress","code":"RulesPerSecurityGroupLimitExceeded","times":1}"#;
+    aws.tell::<serde_json::Value>(full).await;
+    let failed = try_ensure(&native, &of(&[]), &nodes, "two", LEGACY).await.unwrap_err();
+    says(&failed, "RulesPerSecurityGroupLimitExceeded");
+    assert_eq!(of_nodes(left(&mut aws).await), before);
+    ensure(&native, &of(&[]), &nodes, "two").await;
+    assert!(try_delete(&native, &of(&[]), LEGACY).await.unwrap());
     assert_eq!(left(&mut aws).await, Vec::<String>::new());
 }
 

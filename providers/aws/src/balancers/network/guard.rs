@@ -51,14 +51,15 @@ pub(super) async fn ensure(
         }
         SecurityGroups::Own => {
             let mut own = OwnGroup::ensure(cloud, (&name, DESCRIPTION), &wanted.tags, until).await?;
-            let has_others =
-                actual.balancer.as_ref().is_some_and(|one| !one.security_groups.contains(&own.id));
+            let others = actual.balancer.as_ref().map(|one| &one.security_groups);
+            let others = others.filter(|groups| !groups.contains(&own.id));
             let nothing = Rules::new();
-            own.let_in(cloud, (rules, if has_others { &nothing } else { serves }), until).await?;
-            // Whom it has no room for comes in by the others.
-            if !(has_others && own.lacks_room()) {
-                place.security_groups = Some(vec![own.id.clone()]);
-            }
+            own.let_in(cloud, (rules, if others.is_some() { &nothing } else { serves }), until).await?;
+            place.security_groups = Some(match others {
+                // Whom it has no room for comes in by the others.
+                Some(others) if own.lacks_room() => others.iter().cloned().collect(),
+                _ => vec![own.id.clone()],
+            });
             Ok(Some(own))
         }
     }
@@ -182,11 +183,12 @@ pub(super) async fn narrow(
 ) -> Result<(), Stop> {
     Stop::if_cancelled(asked.ctx)?;
     let until = asked.until;
+    let mut guarded = Ok(());
     if let Some(own) = own.filter(|_| wanted.keeps_own_group()) {
         let rules: Rules = clients.union(&serving(actual, wanted, dual_stack)).cloned().collect();
-        own.only(&of.cloud, &rules, until).await?;
+        guarded = own.only(&of.cloud, &rules, until).await;
     }
-    let Some((mut claim, subnets)) = of_nodes else { return Ok(()) };
+    let Some((mut claim, subnets)) = of_nodes else { return guarded };
     let serving = actual.groups.iter().map(|group| &group.is);
     let groups: Vec<_> = wanted.groups().into_iter().chain(serving.clone()).collect();
     claim.wanted = rules::wanted(&wanted.name, &groups, &wanted.source_ranges, subnets);
@@ -196,5 +198,5 @@ pub(super) async fn narrow(
     if opened.granted.is_more {
         close(of, (&claim, asked.reference), &opened.nodes, until).await?;
     }
-    Ok(())
+    guarded
 }
