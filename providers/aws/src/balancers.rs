@@ -256,7 +256,7 @@ impl Balancers {
         }
         if let Some(left) = of_network {
             in_use |= left.end(self, (cluster, service), &groups, until).await?;
-            let common = own_group::OwnGroup::among(&groups, &common_group::name(self));
+            let common = common_group::among(self, &groups);
             // Others may have it: then it stays, and so may what names it.
             if !common_group::end_unless_used(self, common, until).await? {
                 in_use = true;

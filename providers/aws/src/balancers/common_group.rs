@@ -2,14 +2,17 @@
 //! them, where each would need one for each of its ports and ranges. Only with `--shared-node-rule`.
 //!
 //! In: nothing but the cluster. Out: the group, or its end once no balancer has it. Who comes in at a balancer is up to its other
-//! groups.
+//! groups. It needs the cluster's tag: whoever may make groups can guess its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::own_group::OwnGroup;
+use cloudprovider_sdk::ProviderError;
+
+use super::own_group::{OwnGroup, WHILE_IT_IS_ANOTHERS};
 use super::rules;
 use super::{Balancers, Nodes, network};
 use crate::api::{Deadline, Failure, Stop};
+use crate::cloud::Owner;
 
 const DESCRIPTION: &str = "Network balancers of the cluster, which its nodes let in";
 
@@ -18,14 +21,30 @@ pub(super) fn name(of: &Balancers) -> String {
 }
 
 pub(super) async fn find(of: &Balancers, until: Deadline) -> Result<Option<OwnGroup>, Failure> {
-    OwnGroup::find(&of.cloud, &name(of), until).await
+    let found = OwnGroup::of_whom(&of.cloud, &name(of), until).await?;
+    Ok(found.filter(|(owner, _)| *owner == Owner::Us).map(|(_, group)| group))
+}
+
+/// The group, if it is among these.
+pub(super) fn among(of: &Balancers, groups: &rules::Groups) -> Option<OwnGroup> {
+    OwnGroup::among(groups, &name(of)).filter(|group| groups.is_tagged(&group.id))
 }
 
 pub(super) async fn ensure(of: &Balancers, until: Deadline) -> Result<OwnGroup, Stop> {
     // Many balancers are made at the same time.
     let _turn = of.rules.lock().await;
     let tags: BTreeMap<_, _> = of.cloud.cluster.tags().into_iter().collect();
-    OwnGroup::ensure(&of.cloud, (&name(of), DESCRIPTION), &tags, until).await
+    let name = name(of);
+    match OwnGroup::of_whom(&of.cloud, &name, until).await? {
+        None => Ok(OwnGroup::create(&of.cloud, (&name, DESCRIPTION), &tags, until).await?),
+        Some((Owner::Us, found)) => Ok(found),
+        Some(_) => {
+            let why = format!(
+                "security group {name} has not the cluster's tag: tag it with {tags:?} if it is the cluster's, or else delete it"
+            );
+            Err(ProviderError::retry_later(WHILE_IT_IS_ANOTHERS, &why).into())
+        }
+    }
 }
 
 /// Ends the group if no balancer has it. Returns whether nothing is left to do, which takes until AWS has forgotten the last one.

@@ -4,6 +4,8 @@
 //! In: a name, tags, rules. Out: a group with exactly these rules, or none. Name and rules are the published provider's. The name,
 //! which no other Service has, is enough to know it by: somebody may have removed its tags.
 
+use std::time::Duration;
+
 use aws_sdk_ec2::types::{ResourceType, SecurityGroup, Tag, TagSpecification};
 use cloudprovider_sdk::ProviderError;
 
@@ -11,6 +13,9 @@ use super::rules::{self, Rules};
 use super::service::Texts;
 use crate::api::{Action, Deadline, Failure, Stop};
 use crate::cloud::{Cloud, Owner, filter};
+
+/// How soon to look again whether a person has tagged a group.
+pub(super) const WHILE_IT_IS_ANOTHERS: Duration = Duration::from_secs(300);
 
 /// A group, and what it lets through.
 #[derive(Debug)]
@@ -28,7 +33,12 @@ impl OwnGroup {
         Ok(found.filter(|(owner, _)| *owner != Owner::AnotherCluster).map(|(_, group)| group))
     }
 
-    async fn of_whom(cloud: &Cloud, name: &str, until: Deadline) -> Result<Option<(Owner, Self)>, Failure> {
+    /// The group of this name, and whose it is by its tags.
+    pub(super) async fn of_whom(
+        cloud: &Cloud,
+        name: &str,
+        until: Deadline,
+    ) -> Result<Option<(Owner, Self)>, Failure> {
         let asked = cloud.ec2.describe_security_groups();
         let asked = asked.filters(filter("group-name", [name.to_owned()]));
         let asked = asked.filters(filter("vpc-id", [cloud.vpc.clone()]));
@@ -57,7 +67,11 @@ impl OwnGroup {
         until: Deadline,
     ) -> Result<Self, Stop> {
         match Self::of_whom(cloud, name, until).await? {
-            Some((Owner::AnotherCluster, _)) => Err(ProviderError::owned_by_other_cluster(name).into()),
+            Some((Owner::AnotherCluster, _)) => {
+                let why =
+                    format!("security group {name} has another cluster's tag: remove the tag, or the group");
+                Err(ProviderError::retry_later(WHILE_IT_IS_ANOTHERS, &why).into())
+            }
             Some((_, found)) => Ok(found),
             None => Ok(Self::create(cloud, (name, description), tags, until).await?),
         }
@@ -94,7 +108,7 @@ impl OwnGroup {
         self.lacking.is_some()
     }
 
-    async fn create(
+    pub(super) async fn create(
         cloud: &Cloud,
         (name, description): (&str, &str),
         tags: &Texts,

@@ -292,6 +292,11 @@ impl Groups {
         self.0.iter().find(|(_, group)| is_it(group)).map(|(id, group)| (id, &group.rules))
     }
 
+    /// Whether it has the cluster's tag.
+    pub(super) fn is_tagged(&self, id: &str) -> bool {
+        self.0.get(id).is_some_and(Of::is_tagged)
+    }
+
     /// The other groups whose rules name the group of this name, which AWS keeps for as long as they do.
     pub(super) fn naming(&self, name: &str) -> Option<(&String, Vec<&String>)> {
         let (own, _) = self.named(name)?;
@@ -304,8 +309,7 @@ impl Groups {
 
     /// Which of a balancer's groups the nodes let in: the one with the cluster's tag, or the first.
     pub(super) fn let_in_by_nodes<'a>(&self, of_balancer: &'a [String]) -> Option<&'a String> {
-        let is_tagged = |id: &&String| self.0.get(*id).is_some_and(Of::is_tagged);
-        of_balancer.iter().find(is_tagged).or(of_balancer.first())
+        of_balancer.iter().find(|id| self.is_tagged(id)).or(of_balancer.first())
     }
 
     /// All groups that get through to everything on others, for this reason.
@@ -372,7 +376,7 @@ impl Groups {
 
     /// The group of each node that has the rules: the one with the cluster's tag, or the only one. And why a node has none.
     pub(super) fn of_nodes(&self, hosts: &HashMap<String, Host>) -> (BTreeSet<String>, Result<()>) {
-        let is_tagged = |id: &&String| self.0.get(*id).is_some_and(Of::is_tagged);
+        let is_tagged = |id: &&String| self.is_tagged(id);
         let (mut groups, mut unclear) = (BTreeSet::new(), Ok(()));
         for (id, host) in hosts {
             let (of_cluster, others): (Vec<_>, Vec<_>) = host.groups.iter().partition(is_tagged);

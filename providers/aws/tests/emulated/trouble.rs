@@ -421,6 +421,31 @@ async fn a_balancer_keeps_what_it_has_in_common_until_the_nodes_know_itself() {
     }
 }
 
+/// Its name can be guessed, by whoever may make groups.
+#[tokio::test]
+async fn what_balancers_have_in_common_has_the_clusters_tag() {
+    let mut aws = Aws::start().await;
+    aws.configure(MANAGED);
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let service = web(1, 30080);
+    let native = aws.native(&SHARED).await;
+    ensure(&native, &service, &nodes, "one").await;
+    let made = left(&mut aws).await;
+    let common = made.iter().find_map(|line| line.strip_prefix("security group k8s-balancers-")).unwrap();
+    let common = format!("k8s-balancers-{common}");
+    assert!(try_delete(&native, &service, LEGACY).await.unwrap());
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+    aws.tell::<String>(&format!("security-group {common}")).await;
+    let stays = left(&mut aws).await;
+    let refused = try_ensure(&native, &service, &nodes, "two", LEGACY).await.unwrap_err();
+    says(&refused, &format!("security group {common} has not the cluster's tag"));
+    assert!(!left(&mut aws).await.iter().any(|line| line.contains("everything from")));
+    let native = aws.native(&SERVE).await;
+    ensure(&native, &service, &nodes, "three").await;
+    assert!(try_delete(&native, &service, LEGACY).await.unwrap());
+    assert_eq!(left(&mut aws).await, stays);
+}
+
 /// Clients come in by the groups that it has.
 #[tokio::test]
 async fn a_balancer_gets_no_group_of_its_own_that_has_no_room_for_its_clients() {
