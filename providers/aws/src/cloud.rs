@@ -23,9 +23,9 @@ use crate::api::{Action, Calls, Deadline};
 use crate::config::{Config, region_of};
 
 /// Followed by the cluster's name.
-const CLUSTER_TAG: &str = "kubernetes.io/cluster/";
+pub(crate) const CLUSTER_TAG: &str = "kubernetes.io/cluster/";
 /// Of clusters that are older than Kubernetes 1.6.
-const LEGACY_TAG: &str = "KubernetesCluster";
+pub(crate) const LEGACY_TAG: &str = "KubernetesCluster";
 /// How long the start waits for the instance metadata service and EC2.
 const START_WITHIN: Duration = Duration::from_secs(60);
 

@@ -207,7 +207,8 @@ impl Failure {
             let remedy = match &*self.code {
                 RULES => "; raise the quota, or start the provider with --shared-node-rule",
                 "TooManyTags" => {
-                    "; name fewer in the annotation aws-load-balancer-additional-resource-tags: five or six more are the provider's"
+                    "; name fewer in the annotation aws-load-balancer-additional-resource-tags, since five or six more are the provider's, \
+                     and remove from the balancer what it names no more"
                 }
                 _ => "",
             };

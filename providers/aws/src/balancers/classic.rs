@@ -142,10 +142,17 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
         let groups = rules::Groups::read(cloud, &Nodes::new(), until).await?;
         return Err(detaching(&groups, &[name]));
     }
-    if let Some(waits) = behind.waits(actual.iter().map(|balancer| &balancer.instances)) {
+    let Some(balancer) = actual else { return Ok(()) };
+    let new = missing(&wanted.tags, &balancer.tags);
+    if !new.is_empty() {
+        apply::blank(cloud, asked.ctx, balancer, until).await?;
+        Stop::if_cancelled(asked.ctx)?;
+        apply::tag(cloud, &balancer.name, &new, until).await?;
+        balancer.tags.extend(new);
+    }
+    if let Some(waits) = behind.waits(std::iter::once(&balancer.instances)) {
         return Err(Stop::Later(waits));
     }
-    let Some(balancer) = actual else { return Ok(()) };
     let new = missing(&digest_tags(&asked.request.desired_digest), &balancer.tags);
     if !new.is_empty() {
         apply::tag(cloud, &balancer.name, &new, until).await?;

@@ -8,6 +8,8 @@ use cloudprovider_sdk::proto::ServiceRef;
 use sha1::{Digest as _, Sha1};
 use sha2::{Digest as _, Sha256};
 
+use crate::cloud::{CLUSTER_TAG, LEGACY_TAG};
+
 /// How the tags begin that nobody else may set.
 pub(super) const OURS: &str = "cloudprovider.ccm/";
 /// Has the cluster's uid and the Service's.
@@ -19,6 +21,11 @@ pub(super) const BACKENDS_TAG: &str = "cloudprovider.ccm/backends";
 /// Has the Service's namespace and name.
 pub(super) const SERVICE_TAG: &str = "kubernetes.io/service-name";
 const BALANCER_LENGTH: usize = 32;
+
+/// Whether a tag tells whose something is, and not what a user wants.
+pub(super) fn says_whose(key: &str) -> bool {
+    [OWNER_TAG, SERVICE_TAG, LEGACY_TAG].contains(&key) || key.starts_with(CLUSTER_TAG)
+}
 
 /// Of the balancer.
 pub(super) fn balancer(service_uid: &str) -> String {

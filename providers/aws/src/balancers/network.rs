@@ -229,11 +229,18 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         let groups = rules::Groups::read(cloud, &Nodes::new(), until).await?;
         return Err(detaching(&groups, &[common_group::name(of)]));
     }
+    let Some(balancer) = &mut actual.balancer else { return Ok(()) };
+    let new = missing(&wanted.tags, &balancer.tags);
+    if !new.is_empty() {
+        apply::blank(cloud, asked.ctx, balancer, until).await?;
+        Stop::if_cancelled(asked.ctx)?;
+        apply::tag(cloud, std::slice::from_ref(&balancer.arn), &new, until).await?;
+        balancer.tags.extend(new);
+    }
     work.behind.room()?;
     if let Some(waits) = work.behind.waits(actual.groups.iter().map(|group| &group.targets)) {
         return Err(Stop::Later(waits));
     }
-    let Some(balancer) = &mut actual.balancer else { return Ok(()) };
     let new = missing(&digest_tags(&asked.request.desired_digest), &balancer.tags);
     if !new.is_empty() {
         apply::tag(cloud, std::slice::from_ref(&balancer.arn), &new, until).await?;

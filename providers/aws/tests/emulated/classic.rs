@@ -482,19 +482,33 @@ async fn a_group_of_its_own_that_becomes_an_extra_one_stays() {
 async fn tags_for_which_there_is_no_room_keep_nothing_else_from_working() {
     let mut aws = Aws::start().await;
     let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let [former, new]: [String; 2] =
+        [aws.tell("security-group former").await, aws.tell("security-group new").await];
     let native = aws.native(&SERVE).await;
-    ensure(&native, &web(1), &nodes(&instances[..1]), "one").await;
+    let first = classic(1, &[(GIVEN, &former)], &[(80, 30_001)]);
+    ensure(&native, &first, &nodes(&instances[..1]), "one").await;
     // The first tells that a change begins.
     let full = r#"rules {"action":"elasticloadbalancing:AddTags","code":"TooManyTags","skip":1}"#;
     aws.tell::<serde_json::Value>(full).await;
-    let edited =
-        classic(1, &[("aws-load-balancer-additional-resource-tags", "a=1")], &[(80, 30_001), (81, 30_002)]);
+    let tags = ("aws-load-balancer-additional-resource-tags", "a=1");
+    let edited = classic(1, &[(GIVEN, &new), tags], &[(80, 30_001), (81, 30_002)]);
     let failed = try_ensure(&native, &edited, &nodes(&instances), "two", LEGACY).await.unwrap_err();
     assert_eq!(failed.code(), tonic::Code::ResourceExhausted, "{failed}");
     assert!(failed.message().contains("aws-load-balancer-additional-resource-tags"), "{failed}");
     let lines = left(&mut aws).await;
     let has = |what: &str| about(&lines, 1).iter().any(|line| line.contains(what));
     assert!(has("TCP 81 to TCP 30002") && has(&instances[1].id), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.ends_with("everything from former")), "{lines:?}");
+    assert_eq!(get(&native, &edited).await.applied_digest, "");
+    aws.tell::<serde_json::Value>("rules").await;
+    let then = aws.tell("calls").await;
+    ensure(&native, &edited, &nodes(&instances), "two").await;
+    let tagged = aws.changes_since(&then).await;
+    assert_eq!(
+        tagged,
+        [("elasticloadbalancing:AddTags".to_owned(), 2)].into(),
+        "the user's, and that all is done"
+    );
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::wanted::{Health, Listener, Wanted};
 use crate::balancers::behind::Backends;
-use crate::balancers::names::OWNER_TAG;
+use crate::balancers::names::says_whose;
 use crate::balancers::service::{Texts, missing};
 use crate::balancers::told::Standing;
 
@@ -98,7 +98,7 @@ pub(super) fn tls_policy(policy: &str) -> String {
     format!("k8s-SSLNegotiationPolicy-{policy}")
 }
 
-/// The next step, if anything is left to do. What the user's tags say comes last: for them there may be no room.
+/// The next step, if anything is left to do. The user's tags are none of it: there may be no room for them.
 pub(super) fn next(
     wanted: &Wanted,
     place: &Place,
@@ -107,8 +107,9 @@ pub(super) fn next(
 ) -> Option<Step> {
     let Some(balancer) = actual else { return Some(Step::Create(place.clone())) };
     let mut tags = missing(&wanted.tags, &balancer.tags);
-    if let Some(owner) = tags.remove_entry(OWNER_TAG) {
-        return Some(Step::Tag([owner].into()));
+    tags.retain(|key, _| says_whose(key));
+    if !tags.is_empty() {
+        return Some(Step::Tag(tags));
     }
     if place.groups.iter().collect::<BTreeSet<_>>() != balancer.groups.iter().collect() {
         return Some(Step::SetGroups(place.groups.clone()));
@@ -119,7 +120,6 @@ pub(super) fn next(
         .or_else(|| of_settings(wanted, balancer))
         .or_else(|| of_instances(balancer, backends))
         .or_else(|| what_is_left(wanted, balancer))
-        .or_else(|| (!tags.is_empty()).then_some(Step::Tag(tags)))
 }
 
 /// AWS has one subnet of each zone: what is in a new zone comes first, so that the balancer is never without any.

@@ -10,7 +10,7 @@ use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
 
 use super::wanted::{Families, Health, Listener, PRESERVE, STICKY, TargetGroup, Tls, Wanted};
 use crate::balancers::behind::Backends;
-use crate::balancers::names::OWNER_TAG;
+use crate::balancers::names::says_whose;
 use crate::balancers::service::{Texts, missing};
 use crate::balancers::told::Standing;
 
@@ -89,14 +89,15 @@ pub(super) enum Step {
     DeleteGroup { group: String },
 }
 
-/// The next step, if anything is left to do. What the user's tags say comes last: for them there may be no room.
+/// The next step, if anything is left to do. The user's tags are none of it: there may be no room for them.
 pub(super) fn next(wanted: &Wanted, place: &Place, backends: &Backends, actual: &Actual) -> Option<Step> {
     let Some(balancer) = &actual.balancer else { return Some(Step::CreateBalancer(place.clone())) };
     let dual_stack = wanted.families.dual_stack(place.has_v6);
     let families = || (dual_stack != balancer.dual_stack).then_some(Step::SetFamilies { dual_stack });
     let mut tags = missing(&wanted.tags, &balancer.tags);
-    if let Some(owner) = tags.remove_entry(OWNER_TAG) {
-        return Some(Step::Tag([owner].into()));
+    tags.retain(|key, _| says_whose(key));
+    if !tags.is_empty() {
+        return Some(Step::Tag(tags));
     }
     of_balancer(wanted, place, balancer)
         // With UDP there is one family: two are no more before it comes, and come when it has gone.
@@ -106,7 +107,6 @@ pub(super) fn next(wanted: &Wanted, place: &Place, backends: &Backends, actual: 
         })
         .or_else(|| what_is_left(wanted, balancer, actual))
         .or_else(families)
-        .or_else(|| (!tags.is_empty()).then_some(Step::Tag(tags)))
 }
 
 fn of_balancer(wanted: &Wanted, place: &Place, balancer: &Balancer) -> Option<Step> {

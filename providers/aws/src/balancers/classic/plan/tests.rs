@@ -23,7 +23,7 @@ fn wish(random: &mut Rng) -> Wanted {
     let ports = random.choose_multiple([80, 443, 53], count);
     Wanted {
         name: "a1".to_owned(),
-        tags: texts(&[("owner", "us"), (&random.bool().to_string(), "additional")]),
+        tags: texts(&[(names::OWNER_TAG, "us"), (names::SERVICE_TAG, &random.bool().to_string())]),
         listeners: ports.into_iter().map(|port| listener(random, port)).collect(),
         tls_policy: random.choice(["", "one", "two"]).unwrap().to_owned(),
         proxy: random.bool(),
@@ -141,9 +141,9 @@ fn a_kill_after_any_step_changes_nothing_about_the_end() {
 
 /// For the user's tags there may be no room.
 #[test]
-fn whose_a_balancer_is_is_told_first_and_other_tags_last() {
+fn whose_a_balancer_is_is_told_first_and_other_tags_are_no_step() {
     let wanted = Wanted {
-        tags: texts(&[(names::OWNER_TAG, "us"), ("team", "shop")]),
+        tags: texts(&[(names::OWNER_TAG, "us"), (names::SERVICE_TAG, "shop/web"), ("team", "shop")]),
         listeners: vec![Listener { port: 80, node_port: 30_080, ..Listener::default() }],
         ..Wanted::default()
     };
@@ -154,6 +154,6 @@ fn whose_a_balancer_is_is_told_first_and_other_tags_last() {
         after(&mut actual, &step, &wanted, "");
         steps.push(step);
     }
-    let tag = |key: &str| Step::Tag(texts(&[(key, &wanted.tags[key])]));
-    assert_eq!(steps, [tag(names::OWNER_TAG), Step::CreateListeners(wanted.listeners.clone()), tag("team")]);
+    let whose = texts(&[(names::OWNER_TAG, "us"), (names::SERVICE_TAG, "shop/web")]);
+    assert_eq!(steps, [Step::Tag(whose), Step::CreateListeners(wanted.listeners.clone())]);
 }
