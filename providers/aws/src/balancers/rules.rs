@@ -184,10 +184,11 @@ impl Claim {
             && (rule.description.starts_with(HEALTH) || self.wanted.iter().any(may_come))
     }
 
-    /// Whether nobody comes in by this rule, now or in the end.
+    /// Whether nobody comes in by this rule, now or in the end. By one for checks, another balancer may be checked.
     fn is_idle(&self, rule: &Rule) -> bool {
         let is_wanted = self.wanted.iter().any(|one| one.from == rule.from);
-        rule.description != MTU && !is_wanted && !self.serves.contains(&rule.from)
+        let is_of_several = rule.description == MTU || rule.description.starts_with(HEALTH);
+        !is_of_several && !is_wanted && !self.serves.contains(&rule.from)
     }
 
     fn may_close(&self, id: &str, group: &Of) -> bool {
@@ -336,6 +337,12 @@ impl Groups {
             let asked = cloud.ec2.authorize_security_group_ingress().group_id(id);
             let asked = asked.ip_permissions(everything_from(balancer, Some(why))).send();
             match cloud.calls.make(Action::AuthorizeSecurityGroupIngress, until, asked).await {
+                // The other groups would fare no better.
+                Err(failure)
+                    if failure.is_throttled() || failure.is_silence() || failure.paced_for().is_some() =>
+                {
+                    return Err(failure);
+                }
                 Err(failure) if failure.code() != DUPLICATE => outcome = outcome.and(Err(failure)),
                 _is_open => drop(group.peers.insert(balancer.to_owned(), why.to_owned())),
             }

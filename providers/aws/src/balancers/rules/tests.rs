@@ -149,6 +149,14 @@ fn a_rule_of_several_balancers_goes_with_the_last_of_them() {
     assert_eq!(revokes, there, "nothing stays");
 }
 
+/// Others may be checked by them, which the claim may not know.
+#[test]
+fn rules_for_checks_make_no_room() {
+    let one = claim("one", Rules::new());
+    let rule = |kind: &str| Rule::new(TCP, (30_000, 30_000), "10.0.0.0/24", &format!("{kind}=one"));
+    assert_eq!([CLIENT, HEALTH].map(|kind| one.is_idle(&rule(kind))), [true, false]);
+}
+
 fn host(groups: &[&str]) -> HashMap<String, Host> {
     let groups = groups.iter().map(|id| (*id).to_owned()).collect();
     [("i-1".to_owned(), Host::running(groups))].into()
