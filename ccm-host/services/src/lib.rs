@@ -60,7 +60,9 @@ use ccm_kube::{
     queue::{Backoff, Outcome, WorkQueue},
     service::{ObjectKey, SOURCE_RANGES, Service},
 };
-use ccm_reconcile::{Kept, OPERATION, Operations, Parts, Reconciler, Registration, Reports, Run, Slots};
+use ccm_reconcile::{
+    Kept, OPERATION, Operations, Parts, Rank, Reconciler, Registration, Reports, Run, Slot, Slots,
+};
 use events::COMPONENT;
 use nodes::{Backends, NodeChanges};
 use observe::Listing;
@@ -215,12 +217,12 @@ impl Controller {
         self.parts.nodes.synced().await;
     }
 
-    /// What a run at a provider takes a place of, and how many there are: a call that waits within the provider's limits
-    /// would hold up everything else that is to be done about its balancer.
-    fn places(&self, provider: &dyn Provider, key: &RunKey) -> (Place, usize) {
+    /// Takes one of the provider's places for runs of this kind, or stands in line for it: a call that waits within the
+    /// provider's limits would hold up everything else that is to be done about its balancer.
+    fn slot(&self, provider: &dyn Provider, key: &RunKey, rank: Rank) -> Option<Slot<'_, RunKey, Place>> {
         let most = provider.info().map_or(1, |info| info.balancers_at_once);
         let limit = most.min(self.parts.settings.services.concurrent_service_syncs);
-        ((provider.name().to_owned(), discriminant(key)), limit)
+        self.slots.take(((provider.name().to_owned(), discriminant(key)), limit), key, rank)
     }
 
     /// Returns once the caches hold what this provider wants to know of Nodes and Services, and whether that had to be waited

@@ -79,7 +79,7 @@ impl Controller {
             return Outcome::RetryAfter(until.saturating_duration_since(Instant::now()));
         }
         let rank = if why.is_tidying() { Rank::Tidying } else { rank(tried, GONE) };
-        let Some(slot) = self.slots.take(self.places(provider, &key), &key, rank) else {
+        let Some(slot) = self.slot(provider, &key, rank) else {
             let turn = "its load balancer waits for its turn to be deleted";
             self.waits(row, why, Report::waiting("WaitsForTurn", turn, Retry::Wait));
             return Outcome::Parked;

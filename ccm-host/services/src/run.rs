@@ -88,7 +88,7 @@ impl Controller {
                     // What is wanted now has not been tried.
                     self.is_well(&run);
                 }
-                slot = self.slots.take(self.places(maker.as_ref(), &run), &run, rank);
+                slot = self.slot(maker.as_ref(), &run, rank);
                 if slot.is_none() {
                     subject.view.is_full = true;
                     next = plan(&subject.view);
@@ -208,24 +208,8 @@ impl Controller {
             return end;
         }
         let key = RunKey::Service(service.key.clone());
-        let retry = match until {
-            Until::At(at) => Retry::After(at.saturating_duration_since(Instant::now())),
-            _ => Retry::Wait,
-        };
-        let report = match until {
-            Until::Removal => self.of_former(seen, service, why),
-            Until::Corrected => Some(sync_failed(why, retry)),
-            Until::At(_) => Some(Report::waiting("WaitsForRetry", why, retry)),
-            Until::Change => Some(Report::waiting("WaitsForChange", why, retry)),
-            Until::Provider => Some(Report::waiting("WaitsForProvider", why, retry)),
-            Until::Slot => Some(Report::waiting("WaitsForTurn", why, retry)),
-        };
-        match report {
-            // The removal reports it at this Service.
-            None => self.is_well(&key),
-            Some(report) => self.say(&key, &**service, report),
-        }
-        Step::End(match until {
+        let waits = |reason, why| Some(Report::waiting(reason, why, Retry::Wait));
+        let (report, outcome) = match until {
             Until::At(at) => {
                 if row
                     .and_then(|row| row.tried.of(Goal::Wanted))
@@ -233,11 +217,22 @@ impl Controller {
                 {
                     self.slots.hold(&key);
                 }
-                Outcome::RetryAfter(at.saturating_duration_since(Instant::now()))
+                let pause = at.saturating_duration_since(Instant::now());
+                let report = Report::waiting("WaitsForRetry", why, Retry::After(pause));
+                (Some(report), Outcome::RetryAfter(pause))
             }
-            Until::Corrected | Until::Change => Outcome::Done,
-            Until::Provider | Until::Slot | Until::Removal => Outcome::Parked,
-        })
+            Until::Corrected => (Some(sync_failed(why, Retry::Wait)), Outcome::Done),
+            Until::Change => (waits("WaitsForChange", why), Outcome::Done),
+            Until::Provider => (waits("WaitsForProvider", why), Outcome::Parked),
+            Until::Slot => (waits("WaitsForTurn", why), Outcome::Parked),
+            Until::Removal => (self.of_former(seen, service, why), Outcome::Parked),
+        };
+        match report {
+            // The removal reports it at this Service.
+            None => self.is_well(&key),
+            Some(report) => self.say(&key, &**service, report),
+        }
+        Step::End(outcome)
     }
 
     /// What to say of the removal of a former Service's balancer, which reports it at that one alone.

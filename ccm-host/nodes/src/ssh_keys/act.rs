@@ -26,31 +26,32 @@ impl Controller {
         let KeyTarget { provider: name, user, fingerprint } = subject;
         let what = format!("key {fingerprint} of user {user:?} is not on all instances of provider {name:?}");
         let why = |why: &str| format!("{what}: {why}");
-        if provider.info().is_some_and(|info| !info.ssh_keys) {
+        let info = provider.info();
+        if info.as_ref().is_some_and(|info| !info.ssh_keys) {
             reports.clear(subject);
             return Outcome::Slow(POLL);
         }
-        let serves = provider.info().is_some();
-        let report = if !serves || *provider.status(Family::Instances).borrow() != ProviderStatus::Serving {
-            Report::waiting(
-                "ProviderNotServing",
-                why("the provider does not serve them now"),
-                Retry::After(POLL),
-            )
-        } else {
-            match provider.add_ssh_key(&key.user, &key.line).await {
-                Ok(None) => {
-                    self.done(subject);
-                    reports.clear(subject);
-                    return Outcome::Slow(AGAIN);
+        let report =
+            if info.is_none() || *provider.status(Family::Instances).borrow() != ProviderStatus::Serving {
+                Report::waiting(
+                    "ProviderNotServing",
+                    why("the provider does not serve them now"),
+                    Retry::After(POLL),
+                )
+            } else {
+                match provider.add_ssh_key(&key.user, &key.line).await {
+                    Ok(None) => {
+                        self.done(subject);
+                        reports.clear(subject);
+                        return Outcome::Slow(AGAIN);
+                    }
+                    Ok(Some(progress)) => {
+                        let again = Retry::After(progress.retry_after);
+                        Report::waiting("InProgress", why("the provider is still working on it"), again)
+                    }
+                    Err(error) => Report::failed("ProviderFailed", what, &error).warning("SshKeyNotSpread"),
                 }
-                Ok(Some(progress)) => {
-                    let again = Retry::After(progress.retry_after);
-                    Report::waiting("InProgress", why("the provider is still working on it"), again)
-                }
-                Err(error) => Report::failed("ProviderFailed", what, &error).warning("SshKeyNotSpread"),
-            }
-        };
+            };
         reports.set(subject, regarding, vec![report])
     }
 
