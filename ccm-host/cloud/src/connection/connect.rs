@@ -26,6 +26,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint as Transp
 
 use crate::{ProviderConfig, settings::Endpoint};
 use ccm_base::text::with_sources;
+use ccm_kube::{Backoff, jittered};
 
 const AGENT: &str = concat!("ccm-host/", env!("CARGO_PKG_VERSION"));
 /// Covers the whole connection setup, TLS included.
@@ -69,6 +70,13 @@ impl ConnectError {
     pub(super) fn is_cheap(&self) -> bool {
         matches!(self, Self::Socket(SocketError::NoSocket(_)) | Self::Dial { .. })
     }
+}
+
+/// The pause before the next attempt to connect, which grows with each; `random` in 0..1 takes away up to half of it.
+pub(super) fn pause(backoff: Backoff, failures: &mut u32, random: f64, cap: Duration) -> Duration {
+    let pause = backoff.delay(*failures).min(cap);
+    *failures = failures.saturating_add(1);
+    jittered(pause, random)
 }
 
 pub(super) async fn connect(config: &ProviderConfig) -> Result<Connection, ConnectError> {
@@ -302,6 +310,19 @@ fn safe(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// D27.
+    #[test]
+    fn pauses_double_up_to_the_longest_and_start_anew() {
+        let second = Duration::from_secs(1);
+        let (backoff, mut failures) = (Backoff { base: second / 10, max: 10 * second }, 0);
+        let mut pause = |random, cap| pause(backoff, &mut failures, random, cap);
+        let pauses: Vec<_> = (0..9).map(|_| pause(0.0, Duration::MAX).as_millis()).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        assert_eq!(pause(0.0, second), second, "what is cheap to try is tried more often");
+        failures = 0;
+        assert_eq!(super::pause(backoff, &mut failures, 1.0, Duration::MAX), second / 20);
+    }
 
     #[test]
     fn this_user_root_and_who_is_allowed_are_trusted() {

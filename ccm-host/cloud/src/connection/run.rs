@@ -17,14 +17,13 @@ use tonic_health::pb::{
 
 use super::{
     Introduced, Link,
-    connect::{LIVED, connect},
+    connect::{LIVED, connect, pause},
     handshake::handshake,
     lead::Lead,
     session::{Session, kinds},
     watch,
 };
 use crate::{ErrorReason, ProviderInfo, ProviderStatus, call::rpc, findings::rule, method};
-use ccm_kube::jittered;
 
 /// Caps the pause when trying again costs next to nothing.
 const CHEAP: Duration = Duration::from_secs(1);
@@ -76,9 +75,8 @@ async fn forever(link: &Link) -> Infallible {
             link.metrics.connect_failed();
             link.publish(ProviderStatus::Disconnected(why));
         }
-        let pause = link.config.paces.reconnect.delay(failures).min(cap);
-        failures = failures.saturating_add(1);
-        tokio::time::sleep(jittered(pause, fastrand::f64())).await;
+        let backoff = link.config.paces.reconnect;
+        tokio::time::sleep(pause(backoff, &mut failures, fastrand::f64(), cap)).await;
     }
 }
 

@@ -3,16 +3,19 @@
 //! A stream asks for a sweep when it starts, since earlier changes were not reported, unless it resumes where the last
 //! one ended. Stream ends are counted; streams are reopened for ever, with a growing backoff while they do not last.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Duration};
 
 use cloudprovider_proto::v1alpha1::{self as pb, ErrorReason, watch_instances_response::Frame};
 use tokio::time::Instant;
 use tonic::Streaming;
 
-use super::{Link, connect::LIVED, session::Session};
+use super::{
+    Link,
+    connect::{LIVED, pause},
+    session::Session,
+};
 use crate::findings::rule;
 use crate::{CloudError, call::rpc, method};
-use ccm_kube::jittered;
 
 /// After this many intervals without a bookmark, the stream is dead.
 const SILENT_INTERVALS: u32 = 3;
@@ -82,9 +85,8 @@ pub(super) async fn watch(link: &Link, session: &Session) -> Infallible {
             }
             StreamEnd::Finished | StreamEnd::TooOld | StreamEnd::Failed(_) => {}
         }
-        let pause = link.config.paces.reconnect.delay(failures);
-        failures = failures.saturating_add(1);
-        tokio::time::sleep(jittered(pause, fastrand::f64())).await;
+        let backoff = link.config.paces.reconnect;
+        tokio::time::sleep(pause(backoff, &mut failures, fastrand::f64(), Duration::MAX)).await;
     }
 }
 
