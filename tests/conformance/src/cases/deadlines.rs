@@ -110,35 +110,37 @@ pub(super) const CASES: &[Case] = &[
 /// Answered in time: with any result, or as the contract wants at a deadline.
 fn in_time(what: &str, deadline: Duration, answer: Result<(), Status>) -> Outcome {
     let Err(status) = answer else { return Ok(()) };
-    let (layer, honoured) = match no_answer(&status) {
-        // Stock servers reset the stream by themselves when `grpc-timeout` expires.
-        Some(WireError::Reset(reason)) => ("HTTP/2, no gRPC status", *reason == h2::Reason::CANCEL),
-        Some(WireError::NoAnswer(_)) => ("HTTP/2: neither a status nor a reset of the stream", false),
-        Some(_) => ("the connection", false),
-        // What a cloud throttles can be refused as soon as its turn is known to come too late.
-        None if reason_of(&status) == Some(ErrorReason::RateLimited) => return Ok(()),
-        None => ("gRPC status", matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled)),
+    // What a cloud throttles can be refused as soon as its turn is known to come too late.
+    if ends_there(&status) || reason_of(&status) == Some(ErrorReason::RateLimited) {
+        return Ok(());
+    }
+    let layer = match no_answer(&status) {
+        Some(WireError::Reset(_)) => "HTTP/2, no gRPC status",
+        Some(WireError::NoAnswer(_)) => "HTTP/2: neither a status nor a reset of the stream",
+        Some(_) => "the connection",
+        None => "gRPC status",
     };
     let ways = "OK, DEADLINE_EXCEEDED, CANCELLED or RATE_LIMITED as gRPC status, or a reset of the stream with CANCEL";
-    let expected = || format!("{what} with deadline {deadline:?}: {ways}");
-    if honoured { Ok(()) } else { Err(failed(expected(), format!("{layer}: {}", in_words(&status)))) }
+    let expected = format!("{what} with deadline {deadline:?}: {ways}");
+    Err(failed(expected, format!("{layer}: {}", in_words(&status))))
+}
+
+/// Whether a call ended as one does at its deadline.
+fn ends_there(status: &Status) -> bool {
+    match no_answer(status) {
+        // Stock servers reset the stream by themselves when `grpc-timeout` expires.
+        Some(WireError::Reset(reason)) => *reason == h2::Reason::CANCEL,
+        Some(_) => false,
+        None => matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled),
+    }
 }
 
 /// Providers end a call a little before its deadline, so that the caller hears of it.
 const AHEAD: Duration = Duration::from_secs(1);
 
-/// The end of a call at its deadline: by a bare status, or by a reset of the stream.
+/// The end of a call at its deadline, and not before.
 pub(super) fn is_of_deadline(t: &Trial, method: &Method, begun: Instant, status: &Status) -> bool {
-    if begun.elapsed() + AHEAD < t.deadline(method) {
-        return false;
-    }
-    match no_answer(status) {
-        Some(WireError::Reset(reason)) => *reason == h2::Reason::CANCEL,
-        Some(_) => false,
-        None => {
-            matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled) && status.details().is_empty()
-        }
-    }
+    begun.elapsed() + AHEAD >= t.deadline(method) && ends_there(status)
 }
 
 /// How often a call is made again that got no answer in time: a busy machine is late now and then, and whoever ignores deadlines is

@@ -173,7 +173,7 @@ async fn not_elsewhere(t: &Trial) -> Outcome {
     t.ensure(&wanted).await?;
     let mut delete = t.delete_request(&wanted);
     // The user has meanwhile given it to another controller.
-    let mut last_known = wanted.service.clone();
+    let mut last_known = t.sent(&wanted).service;
     last_known.load_balancer_class = "example.com/somebody-else".to_owned();
     delete.last_known = Some(last_known);
     t.delete(&delete).await?;

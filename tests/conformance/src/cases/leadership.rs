@@ -340,6 +340,11 @@ async fn read_late(t: &Trial) -> Outcome {
 /// How long a mutation runs before its leadership ends.
 const UNDER_WAY: Duration = Duration::from_millis(300);
 
+/// How long to watch whether the cloud is changed: what goes on may wait for its balancer first.
+fn watched(t: &Trial) -> Duration {
+    Duration::from_secs(2).max(t.scenario().balancer_takes + t.scenario().settle)
+}
+
 async fn down_in_mid_mutation(t: &Trial) -> Outcome {
     let (reign, present) = (Reign::new(t).await?, leader("lease", 1));
     changes_no_more(&reign, &present, LONG, async {
@@ -392,9 +397,7 @@ async fn changes_no_more(
             return Err(failed("STALE_LEADER for the Ensure that was running", in_words(&status)));
         }
     }
-    // What goes on may wait for its balancer before it changes the cloud again.
-    let watched = Duration::from_secs(2).max(t.scenario().balancer_takes + t.scenario().settle);
-    tokio::time::sleep(watched).await;
+    tokio::time::sleep(watched(t)).await;
     let changes = t.cloud_calls().await?.changes.saturating_sub(at_the_end?.changes);
     expect(changes == 0, "no change of the cloud once leadership has ended", format!("{changes} changes"))
 }
@@ -443,6 +446,6 @@ async fn no_background_work(t: &Trial) -> Outcome {
     good("Lead", reign.lead(&present, LONG).await)?;
     good("EnsureLoadBalancer", reign.ensure(&present).await.map(Response::new))?;
     good("stepping down", reign.lead(&present, Some(Duration::ZERO)).await)?;
-    let (_, changes) = t.idle_calls(Duration::from_secs(2)).await?;
+    let (_, changes) = t.idle_calls(watched(t)).await?;
     expect(changes == 0, "no change of the cloud while nobody leads", format!("{changes} changes"))
 }
