@@ -1,8 +1,9 @@
 //! Breaches in the form of errors. They need an error: combine them with one.
 
-use std::{collections::HashMap, io::Write as _};
+use std::{collections::HashMap, io::Write as _, time::Duration};
 
 use cloudprovider_sdk::{
+    ProviderError,
     contract::{ERROR_DOMAIN, defaults},
     proto::*,
 };
@@ -45,15 +46,20 @@ pub(super) const BREACHES: &[Effect] = &[
             }
         },
     ),
-    effect("error-order", "missing rights are reported as absence").late(|request, reply, shot| {
-        let Err(status) = &reply.outcome else { return };
-        if matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated) {
-            reply.outcome = match shot.method {
-                &method::BATCH_GET_INSTANCES | &method::GET_LOAD_BALANCER => all_absent(request, shot),
-                _ => Err(Status::not_found("not found")),
-            };
-        }
-    }),
+    effect("error-order", "missing rights are reported as absence, or as temporary")
+        .ways(&["absence", "temporary"])
+        .late(|request, reply, shot| {
+            let Err(status) = &reply.outcome else { return };
+            if matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated) {
+                reply.outcome = match shot.method {
+                    _ if shot.variant == "temporary" => {
+                        Err(ProviderError::retry_later(Duration::from_secs(1), "try again").to_status())
+                    }
+                    &method::BATCH_GET_INSTANCES | &method::GET_LOAD_BALANCER => all_absent(request, shot),
+                    _ => Err(Status::not_found("not found")),
+                };
+            }
+        }),
 ];
 
 fn change(reply: &mut Reply, change: impl FnOnce(&Status) -> Status) {
