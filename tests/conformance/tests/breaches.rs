@@ -15,7 +15,7 @@ use support::{Mock, scenario};
 const LEGAL: [(&str, &str); 1] = [("batch-keys", "reordered")];
 
 /// Bugs that real providers have had, and the case that catches each, as in `docs/conformance.md`.
-const BUGS: [(&str, &str, &str); 70] = [
+const BUGS: [(&str, &str, &str); 74] = [
     ("built-as-asked", "ports", "BUILT-01"),
     ("built-as-asked", "node-ports", "BUILT-01"),
     ("built-as-asked", "backends", "BUILT-03"),
@@ -46,6 +46,10 @@ const BUGS: [(&str, &str, &str); 70] = [
     ("read-through", "absent", "MACH-08"),
     ("batch-keys", "exchanged", "BATCH-07"),
     ("batch-keys", "first-fifty", "BATCH-10"),
+    ("batch-keys", "by-instance", "BATCH-08"),
+    ("batch-keys", "addresses", "BATCH-07"),
+    ("batch-keys", "first-two", "ROUTE-12"),
+    ("route-echo-target", "first-two", "ROUTE-12"),
     ("error-order", "temporary", "TRBL-03"),
     ("error-order", "temporary", "TRBL-05"),
     ("page-walk-ends", "loses", "PAGE-01"),

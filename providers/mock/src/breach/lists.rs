@@ -1,5 +1,7 @@
 //! Breaches in the keys of batches, and in lists and their pages.
 
+use std::collections::BTreeMap;
+
 use cloudprovider_sdk::proto::*;
 use prost_reflect::Value;
 
@@ -22,12 +24,38 @@ const NEXT: &str = "next_page_token";
 pub(super) const BREACHES: &[Effect] = &[
     effect(
         "batch-keys",
-        "a key is missing, duplicate, was never requested, or has another's answer; `reordered` is legal",
+        "a key is missing (of several nodes of one instance, too), duplicate, was never requested, or has another's \
+        answer or addresses, or routes beyond the second are said to be deleted; `reordered` is legal",
     )
     .to(method::BATCHES)
-    .ways(&["missing", "doubled", "unknown", "empty", "exchanged", "first-fifty", "reordered"])
+    .ways(&[
+        "missing",
+        "doubled",
+        "unknown",
+        "empty",
+        "exchanged",
+        "first-fifty",
+        "by-instance",
+        "addresses",
+        "first-two",
+        "reordered",
+    ])
+    .asked(|request, shot| {
+        if shot.variant == "first-two" {
+            request.each(|batch: &mut BatchDeleteRoutesRequest| batch.items.truncate(2));
+        }
+    })
     .late(|_, reply, shot| {
-        let _none_is_meant = spoil(reply, shot);
+        if let "by-instance" | "addresses" | "first-two" = shot.variant {
+            reply.each(shot, |answer: &mut BatchGetInstancesResponse| mix(answer, shot.variant));
+            reply.each(shot, |answer: &mut BatchDeleteRoutesResponse| {
+                let rest = shot.subjects.iter().skip(answer.results.len()).map(|subject| subject.key.clone());
+                let done = |key| RouteDeletion { key, ..RouteDeletion::default() };
+                answer.results.extend(rest.map(done));
+            });
+        } else {
+            let _none_is_meant = spoil(reply, shot);
+        }
     }),
     effect("page-size", "a page has more entries than were requested").to(LISTS).asked(|request, _| {
         request.set("page_size", Value::I32(0));
@@ -93,6 +121,26 @@ fn spoil(reply: &mut Reply, shot: &Shot<'_>) -> Option<()> {
         _ => drop(results.remove(at)),
     }
     Some(())
+}
+
+/// Of the nodes of one instance only the last is answered, or each instance has another's addresses.
+fn mix(answer: &mut BatchGetInstancesResponse, variant: &str) {
+    let described = answer.results.iter_mut().filter_map(|result| result.instance.as_mut());
+    if variant == "addresses" {
+        let described: Vec<_> = described.collect();
+        let mut addresses: Vec<_> = described.iter().map(|one| one.addresses.clone()).collect();
+        let by = usize::from(addresses.len() > 1);
+        addresses.rotate_left(by);
+        described.into_iter().zip(addresses).for_each(|(one, others)| one.addresses = others);
+    } else if variant == "by-instance" {
+        let last: BTreeMap<_, usize> =
+            described.enumerate().map(|(at, one)| (one.provider_id.clone(), at)).collect();
+        let mut at = 0..;
+        answer.results.retain(|result| {
+            let Some(one) = &result.instance else { return true };
+            last.get(&one.provider_id).copied() == at.next()
+        });
+    }
 }
 
 /// Gives the keys of the results in the opposite order.

@@ -27,10 +27,18 @@ pub(super) const BREACHES: &[Effect] = &[
             });
         },
     ),
-    effect("route-echo-target", "the target is not the requested one, or is missing")
+    effect("route-echo-target", "the target is another one, or missing, or only two of a batch are made")
         .to(&[&method::BATCH_ENSURE_ROUTES])
-        .ways(&["other", "missing"])
+        .ways(&["other", "missing", "first-two"])
         .late(|_, reply, shot| {
+            if shot.variant == "first-two" {
+                reply.each(shot, |answer: &mut BatchEnsureRoutesResponse| {
+                    for route in answer.results.iter().skip(2).filter_map(|result| result.route.as_ref()) {
+                        let _is_gone = shot.alter(|state| state.remove_route_outside(&route.id));
+                    }
+                });
+                return;
+            }
             let (name, provider_id) = ("another-node".to_owned(), "mock://elsewhere/i-0".to_owned());
             let other = NodeRef { name, provider_id, ..NodeRef::default() };
             reply.each(shot, |route: &mut Route| {

@@ -27,7 +27,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "BATCH-08",
         Instances,
-        "BatchGetInstances: unknown nodes cost known ones nothing",
+        "BatchGetInstances: neither unknown nodes nor another one of the same instance cost known ones anything",
         KEYS,
         &mixed,
     )
@@ -89,10 +89,14 @@ async fn permuted(t: &Trial) -> Outcome {
 async fn mixed(t: &Trial) -> Outcome {
     let machine = t.machine().await?;
     t.look_until(&machine.node(), &[InstanceState::Running]).await?;
-    let nodes = [t.stranger(), machine.node(), t.stranger()];
+    let double = NodeRef { provider_id: machine.provider_id.clone(), ..t.stranger() };
+    let nodes = [t.stranger(), machine.node(), t.stranger(), double.clone()];
     let answers = by_node(t, &nodes).await?;
-    let known = answers.get(&machine.name).map(|(state, _)| *state);
-    expect(known == Some(InstanceState::Running), "RUNNING beside strangers", &answers)
+    for name in [machine.name, double.name] {
+        let known = answers.get(&name).map(|(state, _)| *state);
+        expect(known == Some(InstanceState::Running), format!("{name} RUNNING beside strangers"), &answers)?;
+    }
+    Ok(())
 }
 
 async fn many(t: &Trial) -> Outcome {

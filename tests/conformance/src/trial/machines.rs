@@ -1,5 +1,7 @@
 //! Instances that hooks create, stop, start and terminate, and queries about them.
 
+use std::net::IpAddr;
+
 use cloudprovider_proto::v1alpha1::{
     BatchGetInstancesRequest, ClusterRef, Instance, InstanceQuery, InstanceResult, InstanceState,
     NodeAddress, NodeAddressType, NodeRef,
@@ -58,19 +60,22 @@ impl Machine {
     }
 }
 
-/// Where the cloud told addresses of the node's instance, its description has some, too.
+/// Where the cloud told addresses of the node's instance, its description has some of them, too.
 pub(crate) fn has_addresses(node: &NodeRef, instance: &Instance) -> Outcome {
-    let has = node.addresses.is_empty() || !instance.addresses.is_empty();
-    expect(has, format!("addresses, of which the cloud has {:?}", node.addresses), instance)
+    let told: Vec<_> = node.addresses.iter().map(|one| &one.address).collect();
+    let has = told.is_empty() || instance.addresses.iter().any(|one| told.contains(&&one.address));
+    expect(has, format!("addresses, of which the cloud has {told:?}"), instance)
 }
 
 fn text(value: &Value, key: &str) -> String {
     value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
+/// The IP addresses, each a text or in an object.
 fn addresses(value: &Value) -> Vec<String> {
     let listed = value.get("addresses").and_then(Value::as_array).into_iter().flatten();
-    listed.filter_map(Value::as_str).map(str::to_owned).collect()
+    let text = |one: &Value| one.get("address").unwrap_or(one).as_str().map(str::to_owned);
+    listed.filter_map(text).filter(|text| text.parse::<IpAddr>().is_ok()).collect()
 }
 
 impl Trial {
@@ -195,13 +200,20 @@ impl Trial {
 mod tests {
     use super::*;
 
+    fn made(addresses: Value) -> NodeRef {
+        let printed = serde_json::json!({"provider_id": "a://1", "system_uuid": "u", "addresses": addresses});
+        Machine::made("h", &printed, "n".to_owned()).unwrap().node()
+    }
+
     #[test]
     fn a_description_without_the_addresses_that_the_cloud_told_is_seen() {
-        let printed = serde_json::json!({"provider_id": "a://1", "addresses": ["192.0.2.1"]});
-        let node = Machine::made("h", &printed, "n".to_owned()).unwrap().node();
-        let described = Instance { addresses: node.addresses.clone(), ..Instance::default() };
-        assert_eq!(has_addresses(&node, &described), Ok(()));
-        assert!(has_addresses(&node, &Instance::default()).is_err());
+        let node = made(serde_json::json!(["192.0.2.1", "n.example"]));
+        assert_eq!(made(serde_json::json!([{"type": "InternalIP", "address": "192.0.2.1"}])), node);
+        let described = |of: &NodeRef| Instance { addresses: of.addresses.clone(), ..Instance::default() };
+        assert_eq!(has_addresses(&node, &described(&node)), Ok(()));
+        for other in [made(serde_json::json!(["192.0.2.2"])), NodeRef::default()] {
+            assert!(has_addresses(&node, &described(&other)).is_err());
+        }
         assert_eq!(has_addresses(&NodeRef::default(), &Instance::default()), Ok(()));
     }
 }

@@ -47,17 +47,26 @@ impl Trial {
         }
     }
 
-    /// Repeats a request for one route until it is done or refused.
+    /// Repeats a request for routes until each is done or refused.
+    pub(crate) async fn ensure_routes(
+        &self,
+        request: BatchEnsureRoutesRequest,
+    ) -> Result<Vec<RouteResult>, Stop> {
+        self.to_its_end("BatchEnsureRoutes", async || {
+            let answer = self.routes().batch_ensure_routes(self.ask(request.clone())).await;
+            let results = good("BatchEnsureRoutes", answer)?.results;
+            let goes_on = results.iter().find_map(|result| result.in_progress.clone());
+            Ok(goes_on.map_or(Ok(results), Err))
+        })
+        .await
+    }
+
+    /// Likewise for one route.
     pub(crate) async fn ensure_route_or_refused(
         &self,
         request: BatchEnsureRoutesRequest,
     ) -> Result<RouteResult, Stop> {
-        self.to_its_end("BatchEnsureRoutes", async || {
-            let answer = self.routes().batch_ensure_routes(self.ask(request.clone())).await;
-            let result = single("one result", good("BatchEnsureRoutes", answer)?.results)?;
-            Ok(result.in_progress.clone().map_or(Ok(result), Err))
-        })
-        .await
+        single("one result", self.ensure_routes(request).await?)
     }
 
     /// The route, once it exists.
@@ -72,21 +81,35 @@ impl Trial {
         result.route.clone().ok_or_else(|| failed("a route", format!("{result:?}")))
     }
 
-    /// Requests the deletion of a route until it is done or refused.
+    /// Requests the deletion of routes until each is done or refused.
+    pub(crate) async fn delete_routes(
+        &self,
+        cluster: &ClusterRef,
+        routes: &[Route],
+    ) -> Result<Vec<RouteDeletion>, Stop> {
+        let item = |(at, route): (usize, &Route)| RouteToDelete {
+            key: format!("k{at}"),
+            route: Some(route.clone()),
+        };
+        let items = routes.iter().enumerate().map(item).collect();
+        let request =
+            BatchDeleteRoutesRequest { cluster: Some(cluster.clone()), fencing: self.fencing(), items };
+        self.to_its_end("BatchDeleteRoutes", async || {
+            let answer = self.routes().batch_delete_routes(self.ask(request.clone())).await;
+            let results = good("BatchDeleteRoutes", answer)?.results;
+            let goes_on = results.iter().find_map(|result| result.in_progress.clone());
+            Ok(goes_on.map_or(Ok(results), Err))
+        })
+        .await
+    }
+
+    /// Likewise of one route.
     pub(crate) async fn delete_route(
         &self,
         cluster: &ClusterRef,
         route: &Route,
     ) -> Result<RouteDeletion, Stop> {
-        let items = vec![RouteToDelete { key: "k0".to_owned(), route: Some(route.clone()) }];
-        let request =
-            BatchDeleteRoutesRequest { cluster: Some(cluster.clone()), fencing: self.fencing(), items };
-        self.to_its_end("BatchDeleteRoutes", async || {
-            let answer = self.routes().batch_delete_routes(self.ask(request.clone())).await;
-            let result = single("one result", good("BatchDeleteRoutes", answer)?.results)?;
-            Ok(result.in_progress.clone().map_or(Ok(result), Err))
-        })
-        .await
+        single("one result", self.delete_routes(cluster, std::slice::from_ref(route)).await?)
     }
 
     /// All routes of a cluster.
