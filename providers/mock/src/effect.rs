@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use cloudprovider_sdk::proto::{InstanceResult, NodeRef};
+use cloudprovider_sdk::proto::{InstanceResult, NodeRef, Service};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use prost::Name;
@@ -126,6 +126,8 @@ pub(crate) struct Memory {
     pub(crate) lost_answers: Mutex<HashSet<String>>,
     /// Leaders that led before: cluster uid, scope, epoch.
     pub(crate) leaders: Mutex<HashSet<(String, String, u64)>>,
+    /// Services whose balancers are being ensured.
+    pub(crate) under_way: Mutex<Vec<Service>>,
     /// The health check port that a balancer had, by id.
     pub(crate) checks: Mutex<HashMap<String, i32>>,
     /// When a watch last told of a change.

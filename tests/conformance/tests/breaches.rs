@@ -15,7 +15,7 @@ use support::{Mock, scenario};
 const LEGAL: [(&str, &str); 1] = [("batch-keys", "reordered")];
 
 /// Bugs that real providers have had, and the case that catches each, as in `docs/conformance.md`.
-const BUGS: [(&str, &str, &str); 74] = [
+const BUGS: [(&str, &str, &str); 82] = [
     ("built-as-asked", "ports", "BUILT-01"),
     ("built-as-asked", "node-ports", "BUILT-01"),
     ("built-as-asked", "backends", "BUILT-03"),
@@ -33,15 +33,23 @@ const BUGS: [(&str, &str, &str); 74] = [
     ("built-as-asked", "second-family", "BUILT-12"),
     ("built-as-asked", "location-down", "TRBL-06"),
     ("built-as-asked", "still-open", "BUILT-04"),
+    ("built-as-asked", "ranges-kept", "BUILT-04"),
+    ("built-as-asked", "node-ports-kept", "BUILT-02"),
+    ("built-as-asked", "gone-attached", "BUILT-03"),
+    ("built-as-asked", "gone-refused", "BUILT-03"),
+    ("built-as-asked", "mixed", "BUILT-13"),
     ("ensure-keeps-working", "refused", "LB-17"),
     ("update-backends-only", "opens", "BUILT-12"),
     ("update-backends-only", "only-adds", "BUILT-09"),
     ("delete-by-key", "by-name", "BUILT-13"),
+    ("delete-by-key", "by-cut-name", "BUILT-13"),
     ("delete-leaves-nothing", "firewall", "BUILT-12"),
     ("delete-leaves-nothing", "half-made", "IDEM-11"),
     ("delete-leaves-nothing", "swallowed", "DEL-11"),
     ("delete-leaves-nothing", "swallowed", "DEL-12"),
     ("delete-leaves-nothing", "swallowed", "DEL-13"),
+    ("delete-leaves-nothing", "made-again", "IDEM-12"),
+    ("ingress-required", "last", "LIST-05"),
     ("ensure-after-lost-answer", "half-made", "IDEM-10"),
     ("read-through", "absent", "MACH-08"),
     ("batch-keys", "exchanged", "BATCH-07"),

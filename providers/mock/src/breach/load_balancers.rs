@@ -1,13 +1,13 @@
 //! Breaches in what happens to balancers, and in what answers say about them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use cloudprovider_sdk::{ProviderError, proto::*};
 use serde_json::json;
 use tonic::Status;
 
 use crate::{
-    cloud::{Balancer, NewLegacyBalancer, WRITTEN_PREFIX},
+    cloud::{Balancer, NewLegacyBalancer, State, WRITTEN_PREFIX},
     contract::{Message, Method, method},
     effect::{Delivery, Effect, Reply, Shot, Turn, effect},
 };
@@ -41,7 +41,7 @@ pub(super) const BREACHES: &[Effect] = &[
                     shot.memory.doubled.lock().insert(half.id);
                 }
                 Some(_) => {}
-                None => begin(request, shot),
+                None => begin(request, shot, Duration::ZERO),
             }
         }
     })
@@ -120,9 +120,16 @@ pub(super) const BREACHES: &[Effect] = &[
             let way = LoadBalancerIngress { ip, ip_mode, ..LoadBalancerIngress::default() };
             reply.each(shot, |balancer: &mut LoadBalancer| balancer.ingress.push(way.clone()));
         }),
-    effect("ingress-required", "an active balancer has no ingress").to(SHOWN).late(|_, reply, shot| {
-        reply.each(shot, |balancer: &mut LoadBalancer| balancer.ingress.clear());
-    }),
+    effect("ingress-required", "an active balancer has no ingress, or each in a list has the last one's")
+        .to(SHOWN)
+        .ways(&["missing", "last"])
+        .late(|_, reply, shot| match shot.variant {
+            "last" => reply.each(shot, |list: &mut ListLoadBalancersResponse| {
+                let last = list.load_balancers.last().map(|last| last.ingress.clone()).unwrap_or_default();
+                list.load_balancers.iter_mut().for_each(|one| one.ingress.clone_from(&last));
+            }),
+            _ => reply.each(shot, |balancer: &mut LoadBalancer| balancer.ingress.clear()),
+        }),
     effect("annotation-prefix", "annotations outside the advertised prefixes, of a Service or a node")
         .to(ANNOTATED)
         .ways(&["set", "removed", "node"])
@@ -144,7 +151,7 @@ pub(super) const BREACHES: &[Effect] = &[
     effect("in-progress-not-error", "work in progress is reported as an error").to(method::CHANGES).late(
         |_, reply, _| {
             if reply.outcome.as_ref().is_ok_and(|answer| answer.first::<InProgress>().is_some()) {
-                let after = std::time::Duration::from_secs(1);
+                let after = Duration::from_secs(1);
                 reply.outcome = Err(ProviderError::retry_later(after, "still being made").to_status());
             }
         },
@@ -198,16 +205,22 @@ pub(super) const BREACHES: &[Effect] = &[
     ),
     effect(
         "delete-by-key",
-        "Delete fails or does nothing without the last known Service, or after a restart; or names are keys",
+        "Delete fails or does nothing without the last known Service, or after a restart; or names are keys, also cut \
+        to what a cloud's name holds",
     )
     .to(REMEMBERED)
-    .ways(&["error", "ignored", "after-restart", "by-name"])
+    .ways(&["error", "ignored", "after-restart", "by-name", "by-cut-name"])
     .asked(|request, shot| {
-        if shot.variant == "by-name"
+        if let "by-name" | "by-cut-name" = shot.variant
             && let Some(service) = request.service()
             && let Some(uid) = shot.look(|state| {
-                let namesake = |one: &&Balancer| one.service_name == service.name && !one.is_legacy();
-                state.balancers().find(namesake).map(|one| one.service_uid.clone())
+                let key = |namespace: &str, name: &str| match shot.variant {
+                    "by-name" => name.to_owned(),
+                    _ => format!("k8s-{namespace}-{name}").chars().take(63).collect(),
+                };
+                let wanted = key(&service.namespace, &service.name);
+                let mut own = state.balancers().filter(|one| !one.is_legacy());
+                own.find(|one| key(&one.namespace, &one.service_name) == wanted).map(|one| one.service_uid.clone())
             })
         {
             request.each(|service: &mut ServiceRef| service.uid.clone_from(&uid));
@@ -216,20 +229,25 @@ pub(super) const BREACHES: &[Effect] = &[
     .early(hint),
     effect(
         "delete-leaves-nothing",
-        "the balancer's firewall is left behind, of a half-made one too, or Delete is done though the cloud refused",
+        "the balancer's firewall is left behind, of a half-made one too, or Delete is done though the cloud refused, or \
+        an Ensure makes it again",
     )
     .to(REMEMBERED)
-    .ways(&["firewall", "half-made", "swallowed"])
+    .ways(&["firewall", "half-made", "swallowed", "made-again"])
     .asked(|request, shot| {
         if shot.method == &method::ENSURE_LOAD_BALANCER {
-            if shot.variant == "half-made" && shot.balancer_of(request).is_none() {
-                begin(request, shot);
+            if shot.balancer_of(request).is_none() {
+                match shot.variant {
+                    "half-made" => begin(request, shot, Duration::ZERO),
+                    "made-again" => begin(request, shot, Duration::from_millis(1500)),
+                    _ => {}
+                }
             }
             return;
         }
         let leaves = |found: &Balancer| match shot.variant {
             "half-made" => found.ingress.is_empty(),
-            "swallowed" => false,
+            "swallowed" | "made-again" => false,
             _ => true,
         };
         if let Some(found) = shot.balancer_of(request).filter(leaves) {
@@ -248,8 +266,8 @@ pub(super) const BREACHES: &[Effect] = &[
         .early(|_, _| Turn::fail(ProviderError::implemented_elsewhere("another controller"))),
 ];
 
-/// Begins a balancer in a slow cloud, and saves it, before the work begins.
-fn begin(request: &Message, shot: &Shot<'_>) {
+/// Begins a balancer in a slow cloud, and saves it, before the work begins, or so much later.
+fn begin(request: &Message, shot: &Shot<'_>, later: Duration) {
     let (cluster_uid, service) = (request.cluster_uid(), request.service().unwrap_or_default());
     if !shot.is_slow() {
         return;
@@ -261,13 +279,20 @@ fn begin(request: &Message, shot: &Shot<'_>) {
         cluster_uid,
         ..NewLegacyBalancer::default()
     };
-    let now = shot.now;
-    let _taken = shot.alter(|state| {
+    let (now, cloud) = (shot.now, Arc::clone(shot.cloud));
+    let make = move |state: &mut State| {
         let begun = state.create_legacy_balancer(wish, now)?;
         state.halve_balancer(&begun.id)
-    });
-    let cloud = Arc::clone(shot.cloud);
-    tokio::spawn(async move { cloud.change(now, |_| ()).await });
+    };
+    if later.is_zero() {
+        let _taken = shot.alter(make);
+        tokio::spawn(async move { cloud.change(now, |_| ()).await.map(drop) });
+    } else {
+        tokio::spawn(async move {
+            tokio::time::sleep(later).await;
+            cloud.change(now, make).await.map(drop)
+        });
+    }
 }
 
 /// Creates a second balancer if the first was there, and marked, when the call came.

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use cloudprovider_sdk::{ProviderError, proto::*};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
-    cloud::Balancer,
+    cloud::{Balancer, Port, State},
     contract::{Message, Method, method},
     effect::{Effect, Shot, Turn, effect},
 };
@@ -17,7 +17,7 @@ const ADVERTISED_TOO: &[&Method] =
     &[&method::GET_CAPABILITIES, &method::ENSURE_LOAD_BALANCER, &method::BATCH_UPDATE_LOAD_BALANCERS];
 
 pub(super) const BREACHES: &[Effect] = &[
-    effect("built-as-asked", "a part of the request is silently not built")
+    effect("built-as-asked", "a part is silently not built, or another call's is, or what is gone counts")
         .to(WITH_SETS)
         .ways(&[
             "backends",
@@ -36,6 +36,11 @@ pub(super) const BREACHES: &[Effect] = &[
             "health-check-kept",
             "location-down",
             "still-open",
+            "ranges-kept",
+            "node-ports-kept",
+            "gone-attached",
+            "gone-refused",
+            "mixed",
         ])
         .asked(|request, shot| {
             if shot.method == &method::ENSURE_LOAD_BALANCER {
@@ -47,6 +52,7 @@ pub(super) const BREACHES: &[Effect] = &[
             }
             match shot.variant {
                 "backends" => request.each(|set: &mut BackendSet| set.nodes.clear()),
+                "mixed" => shot.memory.under_way.lock().extend(request.first::<Service>()),
                 "location-down" => request.each(|set: &mut BackendSet| {
                     let down = shot.look(|state| state.conditions.unreachable_zones.clone());
                     let within = |id: &str| down.iter().any(|zone| id.contains(&format!("//{zone}/")));
@@ -55,13 +61,17 @@ pub(super) const BREACHES: &[Effect] = &[
                 _ => {}
             }
         })
+        .early(|request, shot| {
+            let vanished =
+                || request.first::<BackendSet>()?.nodes.into_iter().find(|node| is_gone(node, shot));
+            match (shot.variant == "gone-refused").then(vanished).flatten() {
+                Some(node) => Turn::fail(ProviderError::instance_not_found(&node.provider_id)),
+                None => Turn::GoOn,
+            }
+        })
         .late(|request, _, shot| {
-            if shot.variant == "health-check-kept"
-                && let Some(now) = shot.balancer_of(request)
-                && let Some(former) =
-                    shot.memory.checks.lock().get(&now.id).filter(|_| now.health_check_port == 0)
-            {
-                let patch = json!({"health_check_port": former, "drifted": false});
+            let Some(now) = shot.balancer_of(request) else { return };
+            if let Some(patch) = built_otherwise(request, &now, shot) {
                 let _is_there = shot.alter(|state| state.patch_balancer(&now.id, &patch));
             }
         }),
@@ -128,6 +138,36 @@ fn empty(request: &mut Message, _shot: &Shot<'_>) {
     request.each(|set: &mut BackendSet| set.nodes_omitted = false);
 }
 
+/// Whether the instance of this node is gone.
+fn is_gone(node: &NodeRef, shot: &Shot<'_>) -> bool {
+    let machines = |state: &State| state.instances().all(|one| one.provider_id != node.provider_id);
+    !node.provider_id.is_empty() && shot.look(machines)
+}
+
+/// What becomes of a balancer beside what was asked for.
+fn built_otherwise(request: &Message, now: &Balancer, shot: &Shot<'_>) -> Option<Value> {
+    match shot.variant {
+        "health-check-kept" => {
+            let checks = shot.memory.checks.lock();
+            let former = checks.get(&now.id).filter(|_| now.health_check_port == 0)?;
+            Some(json!({"health_check_port": former, "drifted": false}))
+        }
+        "gone-attached" => {
+            let set = request.first::<BackendSet>().filter(|set| !set.nodes_omitted)?;
+            let targets =
+                set.nodes.into_iter().map(|node| json!({"node": node.name, "provider_id": node.provider_id}));
+            Some(json!({"backends": targets.collect::<Vec<_>>(), "drifted": false}))
+        }
+        "mixed" => {
+            let mut under_way = shot.memory.under_way.lock();
+            under_way.retain(|other| other.r#ref.as_ref().is_none_or(|of| of.uid != now.service_uid));
+            let ports: Vec<_> = under_way.first()?.ports.iter().map(Port::from).collect();
+            Some(json!({"ports": ports, "drifted": false}))
+        }
+        _ => None,
+    }
+}
+
 fn lessen(service: &mut Service, stood: Option<&Balancer>, variant: &str) {
     match variant {
         "second-family" => {
@@ -154,7 +194,17 @@ fn lessen(service: &mut Service, stood: Option<&Balancer>, variant: &str) {
                 service.source_ranges.push(everybody);
             }
         }
+        "ranges-kept" if !service.source_ranges.is_empty() => {
+            let former = stood.into_iter().flat_map(|stood| stood.source_ranges.iter().cloned());
+            let former: Vec<_> = former.filter(|range| !service.source_ranges.contains(range)).collect();
+            service.source_ranges.extend(former);
+        }
         "ports" => service.ports.truncate(1),
+        "node-ports-kept" => service.ports.iter_mut().for_each(|port| {
+            let same = |one: &&Port| (one.protocol as i32, one.port) == (port.protocol, port.port);
+            let former = stood.and_then(|stood| stood.ports.iter().find(same));
+            port.node_port = former.map_or(port.node_port, |former| former.node_port);
+        }),
         "node-ports" => service.ports.iter_mut().for_each(|port| port.node_port = port.port),
         "protocol" => service.ports.iter_mut().for_each(|port| port.set_protocol(Protocol::Tcp)),
         "family" => service.ip_families = vec![IpFamily::Ipv4.into()],

@@ -96,14 +96,15 @@ impl State {
         Ok(self.balancers.values().filter(shown).collect())
     }
 
-    /// Turns nodes into backends, with the provider IDs that the cloud knows.
+    /// Turns nodes into backends, with the provider IDs that the cloud knows; that of a node without an instance is empty.
     pub fn resolve_backends(&self, cluster_uid: &str, nodes: &[proto::NodeRef]) -> Vec<Target> {
         let resolve = |node: &proto::NodeRef| {
-            let found = || match self.find_node(cluster_uid, node) {
+            let provider_id = match self.find_node(cluster_uid, node) {
                 Found::Instance(machine) => machine.provider_id.clone(),
-                _ => String::new(),
+                Found::Absent => String::new(),
+                // It may be there.
+                Found::NotOwned | Found::Unknown(_) => node.provider_id.clone(),
             };
-            let provider_id = if node.provider_id.is_empty() { found() } else { node.provider_id.clone() };
             Target { node: node.name.clone(), provider_id }
         };
         nodes.iter().map(resolve).collect()

@@ -50,7 +50,20 @@ pub(super) const CASES: &[Case] = &[
     .words(&["it also removes an incomplete load balancer"])
     .hooks(&[HOLDS, "slow-cloud", "restore-cloud-speed", "kill-provider"])
     .extended(),
+    Case::new(
+        "IDEM-12",
+        LoadBalancers,
+        "once Delete is done, an Ensure whose caller has gone makes nothing any more",
+        &["delete-leaves-nothing"],
+        &deleted_meanwhile,
+    )
+    .words(&["Identical concurrent calls share one operation or queue; of conflicting calls one wins"])
+    .hooks(&[INSPECT, "slow-cloud", "restore-cloud-speed"])
+    .extended(),
 ];
+
+/// How long an Ensure that goes on may need for what is left of it: each call of a slow cloud takes about a second.
+const REST: Duration = Duration::from_secs(3);
 
 /// Starts an Ensure and disconnects after this long. Returns whether it was still running.
 async fn leave(t: &Trial, wanted: &Wanted, after: Duration) -> Result<bool, Stop> {
@@ -63,6 +76,24 @@ async fn leave(t: &Trial, wanted: &Wanted, after: Duration) -> Result<bool, Stop
         }
         ended => Ok(ended.is_err()),
     }
+}
+
+/// Begins an Ensure in a slow cloud, which goes on when its caller has gone.
+async fn left_in_a_slow_cloud(t: &Trial) -> Result<Wanted, Stop> {
+    t.steer("slow-cloud", Variables::new()).await?;
+    let wanted = t.unmade().await?;
+    if leave(t, &wanted, Duration::from_millis(300)).await? {
+        return Ok(wanted);
+    }
+    Err(Stop::NotRun("slow-cloud: the Ensure ended before its caller could go away".to_owned()))
+}
+
+async fn deleted_meanwhile(t: &Trial) -> Outcome {
+    let wanted = left_in_a_slow_cloud(t).await?;
+    t.restore("slow-cloud").await?;
+    t.delete(&t.delete_request(&wanted)).await?;
+    tokio::time::sleep(REST).await;
+    t.nothing_stands(&wanted).await
 }
 
 /// Begins an Ensure in a slow cloud, and ends the provider in the middle of it.
@@ -122,22 +153,17 @@ async fn nothing_half_made(t: &Trial) -> Outcome {
 }
 
 async fn finished(t: &Trial) -> Outcome {
-    t.steer("slow-cloud", Variables::new()).await?;
-    let first = t.unmade().await?;
+    let first = left_in_a_slow_cloud(t).await?;
     let outcome = is_finished(t, &first).await;
     // A busy machine may not have begun it when its caller went away.
     if matches!(outcome, Err(Stop::Failed { .. })) && t.standing(&first).await?.is_empty() {
-        return is_finished(t, &t.unmade().await?).await;
+        return is_finished(t, &left_in_a_slow_cloud(t).await?).await;
     }
     outcome
 }
 
 async fn is_finished(t: &Trial, wanted: &Wanted) -> Outcome {
-    if !leave(t, wanted, Duration::from_millis(300)).await? {
-        return Err(Stop::NotRun("slow-cloud: the Ensure ended before its caller could go away".to_owned()));
-    }
-    // Each call of the cloud is slow, and an Ensure may need several.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    tokio::time::sleep(REST).await;
     t.eventually("the cloud has what was begun", async || {
         let standing = t.standing(wanted).await?;
         let being_made = t.get(wanted).await?.state() == LoadBalancerState::Pending;

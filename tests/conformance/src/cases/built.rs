@@ -1,12 +1,15 @@
 //! What was built, according to the cloud and not to the provider.
 
-use cloudprovider_proto::v1alpha1::{ErrorReason, IpFamily, Protocol, TrafficPolicy};
+use cloudprovider_proto::{
+    service_names,
+    v1alpha1::{ErrorReason, InstanceState, IpFamily, Protocol, TrafficPolicy},
+};
 
 use super::updates::updated;
 use crate::{
     case::{Case, Outcome, Profile::LoadBalancers},
     provider::in_words,
-    trial::{INSPECT, Machine, Trial, Wanted, expect, failed, port_of, reason_of, tcp},
+    trial::{INSPECT, Machine, Trial, Wanted, expect, failed, port_of, reason_of, same, tcp},
 };
 
 const RULE: &[&str] = &["built-as-asked"];
@@ -16,7 +19,14 @@ const LOOK_AT_MACHINES: &[&str] = &[INSPECT, "create-instance", "terminate-insta
 pub(super) const CASES: &[Case] = &[
     Case::new("BUILT-01", LoadBalancers, "each port stands, with its protocol and node port", RULE, &ports)
         .hooks(LOOK),
-    Case::new("BUILT-02", LoadBalancers, "ports that are wanted no more go", RULE, &fewer_ports).hooks(LOOK),
+    Case::new(
+        "BUILT-02",
+        LoadBalancers,
+        "ports that are wanted no more go, and a node port that moves is followed",
+        RULE,
+        &fewer_ports,
+    )
+    .hooks(LOOK),
     Case::new(
         "BUILT-03",
         LoadBalancers,
@@ -24,6 +34,9 @@ pub(super) const CASES: &[Case] = &[
         RULE,
         &targets,
     )
+    .words(&[
+        "a node without an instance gets no traffic, is left out, and does not keep a digest from being",
+    ])
     .hooks(LOOK_AT_MACHINES),
     Case::new("BUILT-04", LoadBalancers, "source ranges stand, or are refused", RULE, &source_ranges)
         .hooks(LOOK),
@@ -109,22 +122,45 @@ async fn ports(t: &Trial) -> Outcome {
 async fn fewer_ports(t: &Trial) -> Outcome {
     let wanted = t.wanted().await?.changed(443);
     t.ensure(&wanted).await?;
-    stands(t, &next(&wanted, |next| next.service.ports = vec![tcp(8080)])).await
+    let fewer = next(&wanted, |next| next.service.ports = vec![tcp(8080)]);
+    stands(t, &fewer).await?;
+    t.move_node_ports(&fewer);
+    stands(t, &next(&fewer, |_| {})).await
 }
 
 async fn targets(t: &Trial) -> Outcome {
     let machines = t.machines(3).await?;
     let first = next(&t.wanted().await?, |first| first.nodes = behind(&machines[..2]));
     stands(t, &first).await?;
-    let second = next(&first, |second| second.nodes = behind(&machines[1..]));
-    stands(t, &second).await?;
-    stands(t, &next(&second, |none| none.nodes.clear())).await
+    // Its node is still there.
+    let gone = t.own_machine().await?;
+    t.steer_machine("terminate-instance", &gone).await?;
+    if t.provider().serves(service_names::INSTANCES) {
+        t.look_until(&gone.node(), &[InstanceState::Absent]).await?;
+    }
+    let second = next(&first, |second| {
+        second.nodes = behind(&machines[1..]);
+        second.nodes.push(gone.node());
+    });
+    same("applied_digest", &t.ensured(&second).await?.applied_digest, &second.digest)?;
+    t.stands(&without(&second, &gone)).await?;
+    let third = next(&second, |third| third.nodes.retain(|node| node.name != machines[1].name));
+    done(updated(t, &[&third]).await?)?;
+    t.stands(&without(&third, &gone)).await?;
+    stands(t, &next(&third, |none| none.nodes.clear())).await
+}
+
+fn without(wanted: &Wanted, gone: &Machine) -> Wanted {
+    let nodes = wanted.nodes.iter().filter(|node| node.name != gone.name);
+    Wanted { nodes: nodes.cloned().collect(), ..wanted.clone() }
 }
 
 async fn source_ranges(t: &Trial) -> Outcome {
     let ranges = ["192.0.2.0/24", "198.51.100.7/32"].map(str::to_owned);
     let wanted = next(&t.wanted().await?, |wanted| wanted.service.source_ranges = ranges.to_vec());
     stands_or_is_refused(t, "a restriction", &wanted).await?;
+    let narrower = next(&wanted, |narrower| narrower.service.source_ranges.truncate(1));
+    stands_or_is_refused(t, "a narrower restriction", &narrower).await?;
     // A balancer open to few sources is opened to all, and the other way round.
     let open = t.wanted().await?;
     stands(t, &open).await?;

@@ -152,7 +152,7 @@ async fn killed(t: &Trial) -> Outcome {
 }
 
 /// A concurrent call behaved as the contract requires.
-fn beside_others<T>(answer: Result<tonic::Response<T>, tonic::Status>) -> Outcome {
+pub(super) fn beside_others<T>(answer: Result<tonic::Response<T>, tonic::Status>) -> Outcome {
     match answer {
         Ok(_) => Ok(()),
         // It queued in a slow cloud for longer than its deadline.

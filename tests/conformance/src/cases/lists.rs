@@ -2,6 +2,7 @@
 
 use cloudprovider_proto::v1alpha1::{Capability, InstanceState};
 
+use super::balancers::{only_one, serves};
 use crate::{
     case::{
         Case, Outcome,
@@ -111,7 +112,7 @@ async fn balancers(t: &Trial) -> Outcome {
         t.ensure(wanted).await?;
     }
     for wanted in &all {
-        let listed = super::balancers::only_one(t, wanted).await?;
+        let listed = only_one(t, wanted).await?;
         let whole = listed.applied_digest == wanted.digest
             && listed.ownership() == cloudprovider_proto::v1alpha1::Ownership::ByUid;
         expect(whole, format!("digest {} and ownership BY_UID", wanted.digest), listed)?;
@@ -120,10 +121,13 @@ async fn balancers(t: &Trial) -> Outcome {
 }
 
 async fn ways_in(t: &Trial) -> Outcome {
-    let wanted = t.wanted().await?;
-    let made = t.ensured(&wanted).await?;
-    super::balancers::serves(&made)?;
-    let listed = super::balancers::only_one(t, &wanted).await?;
-    super::balancers::serves(&listed)?;
-    same("the ways in", &listed.ingress, &made.ingress)
+    let all = [t.wanted().await?, t.wanted().await?];
+    let made = [t.ensured(&all[0]).await?, t.ensured(&all[1]).await?];
+    for (wanted, made) in all.iter().zip(made) {
+        serves(&made)?;
+        let listed = only_one(t, wanted).await?;
+        serves(&listed)?;
+        same("the ways in", &listed.ingress, &made.ingress)?;
+    }
+    Ok(())
 }

@@ -9,6 +9,7 @@ use cloudprovider_proto::v1alpha1::{
 
 use super::{
     built::{behind, done, next, stands},
+    idempotency::beside_others,
     updates::updated,
 };
 use crate::{
@@ -39,7 +40,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "BUILT-13",
         LoadBalancers,
-        "two Services of one name in two namespaces have a balancer each",
+        "two Services of one name in two namespaces, ensured at once, have a balancer each",
         &["delete-by-key", "built-as-asked"],
         &namesakes,
     )
@@ -156,15 +157,29 @@ async fn at_once(t: &Trial) -> Outcome {
 }
 
 async fn namesakes(t: &Trial) -> Outcome {
-    let one = t.unmade().await?;
-    let other = next(&t.namesake(&one).await?, |other| other.service.ports = vec![tcp(8080)]);
-    stands(t, &one).await?;
-    stands(t, &other).await?;
-    at("beside its namesake", t.stands(&one).await)?;
-    for one in [&one, &other] {
-        let of = t.get(one).await?.service.unwrap_or_default();
-        same("the Service of the balancer", &of, &one.service_ref())?;
+    let name = t.name();
+    let one = t.namesake(&name, 1).await?;
+    let other = next(&t.namesake(&name, 2).await?, |other| other.service.ports = vec![tcp(8080)]);
+    t.slow_if_it_can_be().await?;
+    let (made, other_made) = tokio::join!(t.ensure_once(&one), t.ensure_once(&other));
+    t.restore("slow-cloud").await?;
+    for (wanted, answer) in [(&one, made), (&other, other_made)] {
+        let is_done = answer.as_ref().is_ok_and(|answer| answer.get_ref().in_progress.is_none());
+        beside_others(answer)?;
+        // What is done is not mended by another Ensure.
+        if !is_done {
+            t.ensure(wanted).await?;
+        }
     }
+    for wanted in [&one, &other] {
+        at("beside its namesake", t.stands(wanted).await)?;
+        let seen = t.get(wanted).await?;
+        same("the Service of the balancer", &seen.service.unwrap_or_default(), &wanted.service_ref())?;
+        same("applied_digest", &seen.applied_digest, &wanted.digest)?;
+    }
+    let other = next(&other, |other| other.service.ports.push(tcp(8443)));
+    stands(t, &other).await?;
+    at("its namesake being edited", t.stands(&one).await)?;
     t.delete(&t.delete_request(&one)).await?;
     t.nothing_stands(&one).await?;
     at("its namesake being deleted", t.stands(&other).await)

@@ -74,6 +74,10 @@ pub(crate) fn tcp(port: i32) -> ServicePort {
     }
 }
 
+fn next_node_port(taken: usize) -> i32 {
+    NODE_PORTS.start + i32::try_from(taken % NODE_PORTS.len()).unwrap_or(0)
+}
+
 impl Trial {
     /// A balancer for the run's cluster, whose Service an earlier case may have left: the case's first Ensure may find it
     /// standing.
@@ -140,14 +144,15 @@ impl Trial {
         ledger.ever().iter().any(is_of)
     }
 
-    /// A balancer for a Service of the same name in another namespace.
-    pub(crate) async fn namesake(&self, wanted: &Wanted) -> Result<Wanted, Stop> {
-        let ServiceRef { name, .. } = wanted.service_ref();
-        let mut other = self.wanted_by(wanted.cluster.clone()).await?;
-        let reference = ServiceRef { namespace: "conformance-2".to_owned(), name, uid: other.uid() };
-        self.register(Entry::load_balancer(&other.cluster, &reference, false))?;
-        other.service.r#ref = Some(reference);
-        Ok(other)
+    /// A balancer for a Service of this name in one of the namespaces whose names, as long as may be, differ in this number
+    /// alone.
+    pub(crate) async fn namesake(&self, name: &str, number: u8) -> Result<Wanted, Stop> {
+        let mut wanted = self.unmade().await?;
+        let namespace = format!("conformance-{}{number}", "long-".repeat(10));
+        let reference = ServiceRef { namespace, name: name.to_owned(), uid: wanted.uid() };
+        self.register(Entry::load_balancer(&wanted.cluster, &reference, false))?;
+        wanted.service.r#ref = Some(reference);
+        Ok(wanted)
     }
 
     async fn make_wanted(&self, cluster: ClusterRef, led: bool) -> Result<(u64, Wanted), Stop> {
@@ -181,10 +186,21 @@ impl Trial {
         let (mut sent, uid) = (wanted.clone(), wanted.uid());
         let mut all = self.session.node_ports.borrow_mut();
         for port in &mut sent.service.ports {
-            let next = NODE_PORTS.start + i32::try_from(all.len() % NODE_PORTS.len()).unwrap_or(0);
+            let next = next_node_port(all.len());
             port.node_port = *all.entry((uid.clone(), port.protocol, port.port)).or_insert(next);
         }
         sent
+    }
+
+    /// From now on its ports have other node ports; the former ones stay taken.
+    pub(crate) fn move_node_ports(&self, wanted: &Wanted) {
+        let mut all = self.session.node_ports.borrow_mut();
+        for port in &wanted.service.ports {
+            let next = next_node_port(all.len());
+            if let Some(former) = all.insert((wanted.uid(), port.protocol, port.port), next) {
+                all.insert((wanted.uid(), 0, former), former);
+            }
+        }
     }
 
     pub(crate) fn ensure_request(&self, wanted: &Wanted) -> EnsureLoadBalancerRequest {

@@ -226,6 +226,16 @@ fn quotas_hold() {
 }
 
 #[test]
+fn a_node_whose_instance_is_gone_is_no_backend() {
+    let behind = |provider_id: &str| {
+        let node = proto::NodeRef { provider_id: provider_id.into(), ..proto::NodeRef::default() };
+        slow(0).resolve_backends("c1", &[node]).remove(0).provider_id
+    };
+    assert_eq!(behind("mock://mock-1a/i-1"), "");
+    assert_eq!(behind("elsewhere://i-1"), "elsewhere://i-1", "nobody here can tell");
+}
+
+#[test]
 fn balancers_over_one_set_hold_it_once() {
     let mut cloud = slow(0);
     let first = ensure(&mut cloud, "c1", &service(UID), "d1").unwrap().balancer;
