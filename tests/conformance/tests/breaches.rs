@@ -15,7 +15,7 @@ use support::{Mock, scenario};
 const LEGAL: [(&str, &str); 1] = [("batch-keys", "reordered")];
 
 /// Bugs that real providers have had, and the case that catches each, as in `docs/conformance.md`.
-const BUGS: [(&str, &str, &str); 82] = [
+const BUGS: [(&str, &str, &str); 83] = [
     ("built-as-asked", "ports", "BUILT-01"),
     ("built-as-asked", "node-ports", "BUILT-01"),
     ("built-as-asked", "backends", "BUILT-03"),
@@ -35,6 +35,7 @@ const BUGS: [(&str, &str, &str); 82] = [
     ("built-as-asked", "still-open", "BUILT-04"),
     ("built-as-asked", "ranges-kept", "BUILT-04"),
     ("built-as-asked", "node-ports-kept", "BUILT-02"),
+    ("built-as-asked", "unwanted-fields", "BUILT-03"),
     ("built-as-asked", "gone-attached", "BUILT-03"),
     ("built-as-asked", "gone-refused", "BUILT-03"),
     ("built-as-asked", "mixed", "BUILT-13"),

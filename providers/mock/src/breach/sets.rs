@@ -38,6 +38,7 @@ pub(super) const BREACHES: &[Effect] = &[
             "still-open",
             "ranges-kept",
             "node-ports-kept",
+            "unwanted-fields",
             "gone-attached",
             "gone-refused",
             "mixed",
@@ -53,6 +54,10 @@ pub(super) const BREACHES: &[Effect] = &[
             match shot.variant {
                 "backends" => request.each(|set: &mut BackendSet| set.nodes.clear()),
                 "mixed" => shot.memory.under_way.lock().extend(request.first::<Service>()),
+                // It wants none of it, so no host sends it.
+                "unwanted-fields" => request.each(|set: &mut BackendSet| {
+                    set.nodes.retain(|node| !node.system_uuid.is_empty());
+                }),
                 "location-down" => request.each(|set: &mut BackendSet| {
                     let down = shot.look(|state| state.conditions.unreachable_zones.clone());
                     let within = |id: &str| down.iter().any(|zone| id.contains(&format!("//{zone}/")));

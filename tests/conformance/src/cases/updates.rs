@@ -87,7 +87,7 @@ pub(super) fn request(t: &Trial, items: &[&Wanted]) -> BatchUpdateLoadBalancersR
     BatchUpdateLoadBalancersRequest {
         cluster: t.cluster(),
         fencing: t.fencing(),
-        backends: items.first().map(|wanted| wanted.backends()),
+        backends: items.first().map(|wanted| t.sent(wanted).backends()),
         items: items.iter().map(|wanted| update(t, wanted)).collect(),
     }
 }

@@ -11,7 +11,7 @@ use cloudprovider_proto::v1alpha1::{
 use futures::future::join_all;
 use tonic::{Response, Status};
 
-use super::{Pool, Trial, failed, good};
+use super::{Pool, Trial, failed, good, machines::as_wanted};
 use crate::{
     case::{Outcome, Stop},
     ledger::Entry,
@@ -76,6 +76,14 @@ pub(crate) fn tcp(port: i32) -> ServicePort {
 
 fn next_node_port(taken: usize) -> i32 {
     NODE_PORTS.start + i32::try_from(taken % NODE_PORTS.len()).unwrap_or(0)
+}
+
+/// Whether a pattern of `Wants`, a key or a prefix that ends in `/` or `*`, is of this key.
+fn is_wanted(pattern: &str, key: &str) -> bool {
+    match pattern.strip_suffix('*').or_else(|| Some(pattern).filter(|pattern| pattern.ends_with('/'))) {
+        Some(prefix) => key.starts_with(prefix),
+        None => key == pattern,
+    }
 }
 
 impl Trial {
@@ -181,14 +189,18 @@ impl Trial {
         Wanted { cluster, service, nodes: Vec::new(), digest, revision, adoption: Adoption::Refuse }
     }
 
-    /// The same with node ports that no other Service of the run has, as Kubernetes sees to it.
+    /// The same as a host sends it: with node ports that no other Service of the run has, as Kubernetes sees to it, and
+    /// nothing that the provider does not want.
     pub(crate) fn sent(&self, wanted: &Wanted) -> Wanted {
-        let (mut sent, uid) = (wanted.clone(), wanted.uid());
+        let (mut sent, uid, wants) = (wanted.clone(), wanted.uid(), self.provider().wants());
         let mut all = self.session.node_ports.borrow_mut();
         for port in &mut sent.service.ports {
             let next = next_node_port(all.len());
             port.node_port = *all.entry((uid.clone(), port.protocol, port.port)).or_insert(next);
         }
+        let keys = wants.service.unwrap_or_default().annotations;
+        sent.service.annotations.retain(|key, _| keys.iter().any(|pattern| is_wanted(pattern, key)));
+        sent.nodes = sent.nodes.into_iter().map(|node| as_wanted(node, wants.backend.as_ref())).collect();
         sent
     }
 
@@ -204,11 +216,12 @@ impl Trial {
     }
 
     pub(crate) fn ensure_request(&self, wanted: &Wanted) -> EnsureLoadBalancerRequest {
+        let sent = self.sent(wanted);
         EnsureLoadBalancerRequest {
             cluster: Some(wanted.cluster.clone()),
             fencing: self.fencing(),
-            service: Some(self.sent(wanted).service),
-            backends: Some(wanted.backends()),
+            backends: Some(sent.backends()),
+            service: Some(sent.service),
             desired_digest: wanted.digest.clone(),
             revision: wanted.revision,
             adoption: wanted.adoption.into(),

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use cloudprovider_proto::v1alpha1::{
     BatchGetInstancesRequest, ClusterRef, Instance, InstanceQuery, InstanceResult, InstanceState,
-    NodeAddress, NodeAddressType, NodeRef,
+    NodeAddress, NodeAddressType, NodeFields, NodeRef,
 };
 use serde_json::Value;
 
@@ -65,6 +65,16 @@ pub(crate) fn has_addresses(node: &NodeRef, instance: &Instance) -> Outcome {
     let told: Vec<_> = node.addresses.iter().map(|one| &one.address).collect();
     let has = told.is_empty() || instance.addresses.iter().any(|one| told.contains(&&one.address));
     expect(has, format!("addresses, of which the cloud has {told:?}"), instance)
+}
+
+/// The node as a host sends it: a field that the provider does not want there is empty.
+pub(super) fn as_wanted(node: NodeRef, fields: Option<&NodeFields>) -> NodeRef {
+    let (uuid, addresses) = fields.map_or((false, false), |fields| (fields.system_uuid, fields.addresses));
+    NodeRef {
+        system_uuid: if uuid { node.system_uuid } else { String::new() },
+        addresses: if addresses { node.addresses } else { Vec::new() },
+        ..node
+    }
 }
 
 fn text(value: &Value, key: &str) -> String {
@@ -164,7 +174,11 @@ impl Trial {
 
     /// A batch about these nodes, each with its position as key.
     pub(crate) fn batch(&self, nodes: Vec<NodeRef>) -> BatchGetInstancesRequest {
-        let query = |(at, node): (usize, NodeRef)| InstanceQuery { key: format!("k{at}"), node: Some(node) };
+        let wanted = self.provider().wants().identity;
+        let query = |(at, node): (usize, NodeRef)| InstanceQuery {
+            key: format!("k{at}"),
+            node: Some(as_wanted(node, wanted.as_ref())),
+        };
         BatchGetInstancesRequest {
             cluster: self.cluster(),
             queries: nodes.into_iter().enumerate().map(query).collect(),
@@ -215,5 +229,15 @@ mod tests {
             assert!(has_addresses(&node, &described(&other)).is_err());
         }
         assert_eq!(has_addresses(&NodeRef::default(), &Instance::default()), Ok(()));
+    }
+
+    #[test]
+    fn a_field_that_the_provider_does_not_want_is_not_sent() {
+        let node = made(serde_json::json!(["192.0.2.1"]));
+        let both = NodeFields { system_uuid: true, addresses: true, ..NodeFields::default() };
+        assert_eq!(as_wanted(node.clone(), Some(&both)), node);
+        let bare = NodeRef { system_uuid: String::new(), addresses: Vec::new(), ..node.clone() };
+        assert_eq!(as_wanted(node.clone(), Some(&NodeFields::default())), bare);
+        assert_eq!(as_wanted(node, None), bare);
     }
 }

@@ -5,7 +5,7 @@ use cloudprovider_proto::v1alpha1::{
     RouteDeletion, RouteResult, RouteToDelete, RouteToEnsure,
 };
 
-use super::{Trial, failed, good, single};
+use super::{Trial, failed, good, machines::as_wanted, single};
 use crate::{
     case::Stop,
     ledger::{Entry, same_network},
@@ -35,10 +35,11 @@ impl Trial {
     }
 
     pub(crate) fn routes_to_ensure(&self, items: Vec<(String, NodeRef)>) -> BatchEnsureRoutesRequest {
+        let wanted = self.provider().wants().route_target;
         let item = |(at, (destination_cidr, target)): (usize, (String, NodeRef))| RouteToEnsure {
             key: format!("k{at}"),
             destination_cidr,
-            target: Some(target),
+            target: Some(as_wanted(target, wanted.as_ref())),
         };
         BatchEnsureRoutesRequest {
             cluster: self.cluster(),
