@@ -39,40 +39,29 @@ use ccm_base::{
     clock,
     metric::{Buckets, Declare, MetricLabels, gauge},
 };
-use ccm_cloud::{Freshness, NodeOwner, Provider, Providers};
+use ccm_cloud::{Freshness, NodeOwner, Provider};
 use ccm_kube::{
     Node,
-    events::Recorder,
     keep::{Keep, KeySet},
-    queue::{Backoff, Outcome, WorkQueue},
+    queue::{Backoff, Outcome},
 };
 use ccm_reconcile::{
-    Kept, Parts, Reconciler, Registration, Report, Reports, Run,
+    Kept, Parts, Reconciler, Registration, Report, Run, Shell,
     explain::{Explain, explanation},
     taint,
 };
 use observe::Memory;
 
-/// The component that Events are recorded under.
-const COMPONENT: &str = "cloud-node-controller";
-
-/// The maximum bounds the wait, however long a node fails.
-const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
-
 /// The controller, to the rest of the host.
 pub const REGISTRATION: Registration = Registration {
-    name: "cloud-node-controller",
-    short_name: "cloud-node",
-    alias: None,
     account: Some("node-controller"),
     by_default: true,
-    admit: None,
     keep: |settings| {
         let annotations = KeySet::keys([addresses::PROVIDED_NODE_IP, labels::OWNED_LABELS]);
         Kept::of_managed_nodes(settings, &Keep { labels: KeySet::keys(labels::keys()), annotations })
     },
     served_by: |_| Some(|provider| provider.instances),
-    start,
+    ..Registration::of::<Worker<true>>("cloud-node", start)
 };
 
 fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
@@ -91,58 +80,32 @@ pub fn run(controller: Arc<Controller>) -> Run {
 #[derive(Debug)]
 pub struct Controller {
     parts: Parts,
-    recorder: Recorder,
     metrics: CloudNodeMetrics,
     /// Nodes with the taint.
-    new: NodeLane,
+    new: Shell<String>,
     /// All others.
-    known: NodeLane,
+    known: Shell<String>,
     memory: Mutex<Memory>,
-}
-
-/// The nodes of one kind that are worked on.
-#[derive(Debug)]
-struct NodeLane {
-    queue: WorkQueue<String>,
-    reports: Reports<String>,
-    /// One permit for each node being written.
-    writing: Semaphore,
-}
-
-/// Maximum nodes of a lane observed at once: enough for a whole cluster, since waiting costs little.
-const AT_ONCE: usize = 8192;
-
-impl NodeLane {
-    fn new(name: &'static str, writes: usize, recorder: &Recorder, parts: &Parts) -> Self {
-        let queue = WorkQueue::new(name, BACKOFF, &parts.metrics.queue);
-        Self {
-            reports: Reports::new(COMPONENT, recorder.clone(), queue.clone(), parts.reports.clone()),
-            queue,
-            writing: Semaphore::new(writes),
-        }
-    }
 }
 
 impl Controller {
     pub fn new(parts: Parts, registry: &mut Registry) -> Self {
-        let settings = &parts.settings.nodes;
-        let recorder = parts.events.recorder(COMPONENT);
+        let workers = parts.settings.nodes.status_workers();
         Self {
             metrics: CloudNodeMetrics::register(registry),
-            new: NodeLane::new("Nodes", settings.concurrent_node_syncs, &recorder, &parts),
-            known: NodeLane::new("NodeRefreshes", settings.status_workers(), &recorder, &parts),
-            recorder,
+            new: Shell::of::<Worker<true>>(parts.clone()),
+            known: Shell { requests: Semaphore::new(workers), ..Shell::of::<Worker<false>>(parts.clone()) },
             memory: Mutex::default(),
             parts,
         }
     }
 
-    fn lane(&self, node: &Node) -> &NodeLane {
+    fn lane(&self, node: &Node) -> &Shell<String> {
         if is_new(node) { &self.new } else { &self.known }
     }
 
     /// Works on a node from the queue of this lane.
-    async fn work(&self, name: &str, lane: &NodeLane) -> Outcome {
+    async fn work(&self, name: &str, lane: &Shell<String>) -> Outcome {
         let Some(node) = self.ours(name) else {
             self.forget(name);
             return Outcome::Done;
@@ -165,7 +128,7 @@ impl Controller {
         outcome
     }
 
-    async fn look_at(&self, node: &Arc<Node>, lane: &NodeLane) -> Outcome {
+    async fn look_at(&self, node: &Arc<Node>, lane: &Shell<String>) -> Outcome {
         let Some(asked) = self.memory.lock().question(node) else { return Outcome::Done };
         let answer = match asked {
             None => None,
@@ -175,7 +138,7 @@ impl Controller {
             },
         };
         // Beyond this point only as many nodes continue as may write; those that wait hold no further resources.
-        let Ok(_permit) = lane.writing.acquire().await else { return Outcome::Done };
+        let Ok(_permit) = lane.requests.acquire().await else { return Outcome::Done };
         Box::pin(self.settle(node, answer.as_ref().map(|(answer, asked)| (&**answer, *asked)))).await
     }
 
@@ -192,7 +155,7 @@ impl Controller {
     }
 
     /// All that is to be said of the node now, by the lane that it is in from now on.
-    fn report(&self, node: &Node, lane: &NodeLane, reports: Vec<Report>) -> Outcome {
+    fn report(&self, node: &Node, lane: &Shell<String>, reports: Vec<Report>) -> Outcome {
         let other = if std::ptr::eq(lane, &self.new) { &self.known } else { &self.new };
         other.reports.clear(&node.name);
         lane.reports.set(&node.name, Some(node.into()), reports)
@@ -203,18 +166,17 @@ impl Controller {
 #[derive(Debug)]
 struct Worker<const NEW: bool>(Arc<Controller>);
 
-impl<const NEW: bool> Worker<NEW> {
-    fn lane(&self) -> &NodeLane {
-        if NEW { &self.0.new } else { &self.0.known }
-    }
-}
-
 impl<const NEW: bool> Reconciler for Worker<NEW> {
     type Key = String;
-    const AT_ONCE: usize = AT_ONCE;
+    const NAME: &'static str = "cloud-node-controller";
+    const QUEUE: &'static str = if NEW { "Nodes" } else { "NodeRefreshes" };
+    /// The maximum bounds the wait, however long a node fails.
+    const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
+    /// Enough for a whole cluster, since waiting costs little.
+    const AT_ONCE: usize = 8192;
 
-    fn queue(&self) -> &WorkQueue<String> {
-        &self.lane().queue
+    fn shell(&self) -> &Shell<String> {
+        if NEW { &self.0.new } else { &self.0.known }
     }
 
     async fn begin(self: &Arc<Self>) {
@@ -232,16 +194,12 @@ impl<const NEW: bool> Reconciler for Worker<NEW> {
         }
     }
 
-    fn providers(&self) -> &Providers {
-        &self.0.parts.providers
-    }
-
     fn provider_of(&self, name: &String) -> Option<Arc<dyn Provider>> {
         self.0.parts.provider_of_named(name)
     }
 
     async fn reconcile(&self, name: &String) -> Outcome {
-        self.0.work(name, self.lane()).await
+        self.0.work(name, self.shell()).await
     }
 }
 
@@ -323,49 +281,37 @@ impl CloudNodeMetrics {
 }
 
 impl Explain for Controller {
-    fn explain_all(&self, node: &Node) -> Vec<Explanation> {
-        if !self.parts.is_ours(node) || matches!(self.parts.providers.for_node(node), NodeOwner::Nobody) {
-            return Vec::new();
+    /// What there is to say of a node about which nothing is reported.
+    fn explain(&self, node: &Node) -> Option<Explanation> {
+        let lane = self.lane(node);
+        let is_reported = !lane.reports.explain(&node.uid).is_empty();
+        let is_nobodys = matches!(self.parts.providers.for_node(node), NodeOwner::Nobody);
+        if is_reported || is_nobodys || !self.parts.is_ours(node) {
+            return None;
         }
-        let (lane, owner) = (self.lane(node), self.parts.provider_of(node));
+        let owner = self.parts.provider_of(node);
         let provider =
             owner.as_ref().map_or("its provider".to_owned(), |owner| format!("provider {:?}", owner.name()));
         let own = self.parts.settings.nodes.node_status_update_frequency;
         let period = owner.as_ref().map_or(own, |owner| self.period(owner));
-        let mut said = lane.reports.explain(&node.uid);
-        if said.is_empty() {
-            said.push(Explanation {
-                retries: lane.queue.retries(&node.name),
-                last_attempt: self.memory.lock().answered_at(&node.name).map(clock::at),
-                next_attempt: lane.queue.due(&node.name).map(clock::at),
-                ..undisturbed(is_new(node))
-            });
-        }
-        let next = if is_new(node) {
-            format!(
+        let (standing, reason, why, next) = if is_new(node) {
+            let next = format!(
                 "the host asks {provider} again; once it describes the instance, the host writes provider ID, addresses \
                  and labels, and removes the uninitialized taint"
-            )
+            );
+            let why = "the node is new, and no provider has answered about it yet";
+            (Standing::Waiting, "NotAskedYet", why, next)
         } else {
-            format!(
+            let next = format!(
                 "the host compares the node with what {provider} says every {period:?}, and when that changes"
-            )
+            );
+            (Standing::Settled, "Initialized", "the node is initialised", next)
         };
-        said.iter_mut().for_each(|said| said.next.clone_from(&next));
-        said
+        Some(Explanation {
+            retries: lane.queue.retries(&node.name),
+            last_attempt: self.memory.lock().answered_at(&node.name).map(clock::at),
+            next_attempt: lane.queue.due(&node.name).map(clock::at),
+            ..explanation(Worker::<true>::NAME, standing, reason, why, next)
+        })
     }
-
-    fn reports(&self) -> Vec<ccm_state::Report> {
-        [&self.new, &self.known].into_iter().flat_map(|lane| lane.reports.all()).collect()
-    }
-}
-
-/// What there is to say of a node about which nothing is reported.
-fn undisturbed(is_new: bool) -> Explanation {
-    let (standing, reason, why) = if is_new {
-        (Standing::Waiting, "NotAskedYet", "the node is new, and no provider has answered about it yet")
-    } else {
-        (Standing::Settled, "Initialized", "the node is initialised")
-    };
-    explanation(COMPONENT, standing, reason, why, "")
 }

@@ -33,11 +33,7 @@ use ccm_kube::{
     keep::Keep,
     queue::{Backoff, Outcome},
 };
-use ccm_reconcile::{
-    Kept, Registration,
-    pace::NodePaces,
-    shell::{self, Shell},
-};
+use ccm_reconcile::{Kept, Parts, Reconciler, Registration, Shell, pace::NodePaces, run};
 
 /// Runs only if it is named: who approves certificates is for the cluster's administrator to say, and some have an
 /// approver already.
@@ -47,7 +43,9 @@ pub const REGISTRATION: Registration = Registration {
         ..Kept::of_managed_nodes(settings, &Keep::default())
     },
     served_by: |_| Some(|provider| provider.instances),
-    ..Registration::of::<Controller>("kubelet-serving-csr")
+    ..Registration::of::<Controller>("kubelet-serving-csr", |parts, registry| {
+        Some(run(Controller::new(parts, registry)))
+    })
 };
 
 #[derive(Debug)]
@@ -59,7 +57,18 @@ struct Controller {
     paces: NodePaces,
 }
 
-impl shell::Controller for Controller {
+impl Controller {
+    fn new(parts: Parts, registry: &mut Registry) -> Arc<Self> {
+        let shell = Shell::of::<Self>(parts);
+        let decisions = registry.metric(
+            "kubelet_serving_csr_controller_requests",
+            "Requests of kubelets for serving certificates that were approved or denied, by reason",
+        );
+        Arc::new(Self { shell, decisions, paces: NodePaces::default() })
+    }
+}
+
+impl Reconciler for Controller {
     /// The name of a request.
     type Key = String;
     const NAME: &'static str = "kubelet-serving-csr-controller";
@@ -67,14 +76,6 @@ impl shell::Controller for Controller {
     const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(30) };
     /// Questions to a provider share calls; only writes are limited.
     const AT_ONCE: usize = 1024;
-
-    fn new(shell: Shell<String>, registry: &mut Registry) -> Option<Self> {
-        let decisions = registry.metric(
-            "kubelet_serving_csr_controller_requests",
-            "Requests of kubelets for serving certificates that were approved or denied, by reason",
-        );
-        Some(Self { shell, decisions, paces: NodePaces::default() })
-    }
 
     fn shell(&self) -> &Shell<String> {
         &self.shell
@@ -92,7 +93,7 @@ impl shell::Controller for Controller {
         parts.provider_of_named(parts.certificate_requests.get(name)?.node()?)
     }
 
-    async fn look(&self, name: &String) -> Outcome {
+    async fn reconcile(&self, name: &String) -> Outcome {
         let Some(request) = self.shell.parts.certificate_requests.get(name) else {
             return self.shell.reports.clear(name);
         };

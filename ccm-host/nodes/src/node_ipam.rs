@@ -40,10 +40,7 @@ use ccm_kube::{
     queue::{Backoff, Outcome},
 };
 use ccm_reconcile::{
-    Kept, Registration,
-    pace::NodePaces,
-    settings::cidrs::Allocation,
-    shell::{self, Shell},
+    Kept, Parts, Reconciler, Registration, Shell, pace::NodePaces, run, settings::cidrs::Allocation,
 };
 use ledger::Ledger;
 
@@ -56,7 +53,7 @@ pub const REGISTRATION: Registration = Registration {
         Some(Allocation::Cloud { .. }) => Some(|provider| provider.pod_cidrs),
         Some(Allocation::Ranges { .. }) | None => None,
     },
-    ..Registration::of::<Controller>("nodeipam")
+    ..Registration::of::<Controller>("nodeipam", |parts, registry| Controller::new(parts, registry).map(run))
 };
 
 #[derive(Debug)]
@@ -77,19 +74,10 @@ enum CidrSource {
     },
 }
 
-impl shell::Controller for Controller {
-    /// The name of a node.
-    type Key = String;
-    const NAME: &'static str = "node-ipam-controller";
-    /// Upstream's.
-    const COMPONENT: &'static str = "cidrAllocator";
-    const QUEUE: &'static str = "cidrallocator_node";
-    /// The maximum bounds the wait, however long a node fails.
-    const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
-    /// Questions to a provider share calls; only writes are limited.
-    const AT_ONCE: usize = 8192;
-
-    fn new(shell: Shell<String>, registry: &mut Registry) -> Option<Self> {
+impl Controller {
+    /// `None` if the settings turn it off, which it logs.
+    pub fn new(parts: Parts, registry: &mut Registry) -> Option<Arc<Self>> {
+        let shell = Shell::of::<Self>(parts);
         let source = match shell.parts.settings.cidrs.allocation.clone() {
             Some(Allocation::Ranges { ranges, reserved }) => CidrSource::Ranges(Mutex::new(Ledger::new(
                 &ranges,
@@ -102,8 +90,21 @@ impl shell::Controller for Controller {
                 return None;
             }
         };
-        Some(Self { shell, source, paces: NodePaces::default() })
+        Some(Arc::new(Self { shell, source, paces: NodePaces::default() }))
     }
+}
+
+impl Reconciler for Controller {
+    /// The name of a node.
+    type Key = String;
+    const NAME: &'static str = "node-ipam-controller";
+    /// Upstream's.
+    const COMPONENT: &'static str = "cidrAllocator";
+    const QUEUE: &'static str = "cidrallocator_node";
+    /// The maximum bounds the wait, however long a node fails.
+    const BACKOFF: Backoff = Backoff { base: Duration::from_millis(250), max: Duration::from_secs(120) };
+    /// Questions to a provider share calls; only writes are limited.
+    const AT_ONCE: usize = 8192;
 
     fn shell(&self) -> &Shell<String> {
         &self.shell
@@ -139,7 +140,7 @@ impl shell::Controller for Controller {
         self.shell.parts.provider_of_named(name)
     }
 
-    async fn look(&self, name: &String) -> Outcome {
+    async fn reconcile(&self, name: &String) -> Outcome {
         let (parts, reports) = (&self.shell.parts, &self.shell.reports);
         let Some(node) = parts.nodes.get(name) else { return reports.clear(name) };
         let said = if decide::wants(&node) && parts.settings.manages(&node) {

@@ -47,9 +47,7 @@ use ccm_kube::{
     queue::{Backoff, Outcome, WorkQueue},
 };
 use ccm_reconcile::{
-    Kept, OPERATION, Operations, Registration,
-    pace::NodePaces,
-    shell::{self, Shell},
+    Kept, OPERATION, Operations, Parts, Reconciler, Registration, Shell, pace::NodePaces, run,
 };
 use condition::Overwritten;
 use observe::{Claims, Runs};
@@ -67,7 +65,7 @@ pub const REGISTRATION: Registration = Registration {
     by_default: true,
     keep: |settings| Kept::of_managed_nodes(settings, &Keep::default()),
     served_by: |_| Some(|provider| provider.routes),
-    ..Registration::of::<Controller>("route")
+    ..Registration::of::<Controller>("route", |parts, registry| Controller::new(parts, registry).map(run))
 };
 
 #[derive(Debug)]
@@ -113,19 +111,10 @@ struct Cloud {
     strays_at_once: Semaphore,
 }
 
-impl shell::Controller for Controller {
-    type Key = RouteKey;
-    const NAME: &'static str = "node-route-controller";
-    /// Upstream's, underscore included.
-    const COMPONENT: &'static str = "route_controller";
-    const QUEUE: &'static str = "Routes";
-    /// The maximum bounds the wait, however long a route fails.
-    const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(300) };
-    /// Enough for a whole cluster, so that their calls can be batched.
-    const AT_ONCE: usize = 8192;
-
+impl Controller {
     /// Unlike upstream, a missing cluster CIDR disables only this controller, not the whole process.
-    fn new(shell: Shell<RouteKey>, registry: &mut Registry) -> Option<Self> {
+    pub fn new(parts: Parts, registry: &mut Registry) -> Option<Arc<Self>> {
+        let shell = Shell::of::<Self>(parts);
         let (settings, controller) = (&shell.parts.settings, Self::NAME);
         if !settings.routes.configure_cloud_routes {
             tracing::info!(controller, "not started: --configure-cloud-routes=false");
@@ -139,7 +128,7 @@ impl shell::Controller for Controller {
             return None;
         }
         let providers = shell.parts.providers.all().iter();
-        Some(Self {
+        Some(Arc::new(Self {
             metrics: RouteMetrics::register(&shell.queue, registry),
             claims: Mutex::default(),
             runs: Runs::default(),
@@ -147,8 +136,20 @@ impl shell::Controller for Controller {
             shown: Overwritten::default(),
             paces: NodePaces::default(),
             shell,
-        })
+        }))
     }
+}
+
+impl Reconciler for Controller {
+    type Key = RouteKey;
+    const NAME: &'static str = "node-route-controller";
+    /// Upstream's, underscore included.
+    const COMPONENT: &'static str = "route_controller";
+    const QUEUE: &'static str = "Routes";
+    /// The maximum bounds the wait, however long a route fails.
+    const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(300) };
+    /// Enough for a whole cluster, so that their calls can be batched.
+    const AT_ONCE: usize = 8192;
 
     fn shell(&self) -> &Shell<RouteKey> {
         &self.shell
@@ -176,7 +177,7 @@ impl shell::Controller for Controller {
         Some(Arc::clone(&cloud?.provider))
     }
 
-    async fn look(&self, subject: &RouteKey) -> Outcome {
+    async fn reconcile(&self, subject: &RouteKey) -> Outcome {
         match subject {
             RouteKey::Node(name) => Box::pin(self.look_at_node(name)).await,
             RouteKey::Stray { provider, id } => self.look_at_stray(provider, id).await,

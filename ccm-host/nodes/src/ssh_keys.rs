@@ -29,17 +29,14 @@ use ccm_kube::{
     queue::{Backoff, Outcome},
     service::ObjectKey,
 };
-use ccm_reconcile::{
-    Registration,
-    shell::{self, Shell},
-};
+use ccm_reconcile::{Parts, Reconciler, Registration, Shell, run};
 use observe::KnownSecret;
 
 /// The controller, to the rest of the host. Off unless it is named: who may write the Secret may log in everywhere.
 pub const REGISTRATION: Registration = Registration {
     account: None,
     served_by: |_| Some(|provider| provider.ssh_keys),
-    ..Registration::of::<Controller>("ssh-keys")
+    ..Registration::of::<Controller>("ssh-keys", |parts, registry| Controller::new(parts, registry).map(run))
 };
 
 #[derive(Debug)]
@@ -64,15 +61,10 @@ impl fmt::Display for KeyTarget {
     }
 }
 
-impl shell::Controller for Controller {
-    type Key = KeyTarget;
-    const NAME: &'static str = "ssh-keys-controller";
-    const QUEUE: &'static str = "ssh_keys";
-    const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), max: Duration::from_secs(300) };
-    /// Each call may take minutes.
-    const AT_ONCE: usize = 16;
-
-    fn new(shell: Shell<KeyTarget>, registry: &mut Registry) -> Option<Self> {
+impl Controller {
+    /// `None` if the settings turn it off, which it logs.
+    fn new(parts: Parts, registry: &mut Registry) -> Option<Arc<Self>> {
+        let shell = Shell::of::<Self>(parts);
         let Some(secret) = shell.parts.settings.ssh_keys.ssh_keys_secret.clone().0 else {
             tracing::warn!(
                 controller = Self::NAME,
@@ -80,8 +72,22 @@ impl shell::Controller for Controller {
             );
             return None;
         };
-        Some(Self { shell, secret, metrics: SshKeyMetrics::register(registry), known: Mutex::default() })
+        Some(Arc::new(Self {
+            shell,
+            secret,
+            metrics: SshKeyMetrics::register(registry),
+            known: Mutex::default(),
+        }))
     }
+}
+
+impl Reconciler for Controller {
+    type Key = KeyTarget;
+    const NAME: &'static str = "ssh-keys-controller";
+    const QUEUE: &'static str = "ssh_keys";
+    const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), max: Duration::from_secs(300) };
+    /// Each call may take minutes.
+    const AT_ONCE: usize = 16;
 
     fn shell(&self) -> &Shell<KeyTarget> {
         &self.shell
@@ -95,7 +101,7 @@ impl shell::Controller for Controller {
         self.shell.parts.providers.by_name(&subject.provider).cloned()
     }
 
-    async fn look(&self, subject: &KeyTarget) -> Outcome {
+    async fn reconcile(&self, subject: &KeyTarget) -> Outcome {
         self.spread(subject).await
     }
 }

@@ -1,8 +1,7 @@
 //! What all controllers share.
 //!
-//! * [`shell`] is what each is made of beside its decisions, [`Registration`] what it declares at start-up, [`Parts`] what
+//! * [`shell`] is what each is made of beside its decisions and what runs it, [`Registration`] what it declares at start-up, [`Parts`] what
 //!   it works with, and [`settings`] has the flags of all.
-//! * [`run()`] runs a [`Reconciler`]: waits for its caches, works its queue, and ends.
 //! * [`askable`], [`follow_status`], [`Sweeps`], [`at_each_sweep`] and [`resync`] pace the loops that follow a provider.
 //! * [`Retry`] maps a provider's error to its retry, by the retry class that the contract assigns to its reason.
 //! * [`Reports`] keeps what is wrong with objects, and makes its Event, log line, metric, retry and line in `/state`;
@@ -35,10 +34,7 @@ pub mod taint;
 use std::{fmt::Display, future::pending, sync::Arc, time::Duration};
 
 use cloudprovider_proto::v1alpha1::RetryClass;
-use futures::{
-    FutureExt as _,
-    future::{BoxFuture, join_all},
-};
+use futures::future::{BoxFuture, join_all};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
@@ -47,79 +43,23 @@ use tokio_util::sync::CancellationToken;
 
 use ccm_base::metric::{Buckets, Histograms, OfProvider, of_provider};
 use ccm_cloud::{
-    CloudError, ErrorReason, Family, InProgress, Listed, Provider, ProviderEvent, ProviderStatus, Providers,
+    CloudError, ErrorReason, Family, InProgress, Listed, Provider, ProviderEvent, ProviderStatus,
 };
 use ccm_kube::{
     Slim,
     cache::{Cache, Change},
     events::{Recorder, Regarding},
     patch::WriteError,
-    queue::{self, Key, Outcome, WorkQueue},
+    queue::Outcome,
 };
 pub use registration::{Kept, Registration, Serves};
 pub use report::{Report, ReportCounts, Reports, report_counts};
 pub use settings::Settings;
-pub use shell::Parts;
+pub use shell::{Parts, Reconciler, Shell, run};
 pub use slots::{Rank, Slot, Slots};
 
 /// Runs a controller until the token is cancelled and its last key is done.
 pub type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
-
-/// A controller that works a queue.
-pub trait Reconciler: Send + Sync + 'static {
-    type Key: Key;
-
-    /// Maximum keys reconciled at once.
-    const AT_ONCE: usize;
-
-    fn queue(&self) -> &WorkQueue<Self::Key>;
-
-    /// Returns once the caches hold what the controller needs and feed its queue.
-    fn begin(self: &Arc<Self>) -> impl Future<Output = ()> + Send {
-        std::future::ready(())
-    }
-
-    /// What runs beside the queue: sweeps, and what providers report.
-    fn background(&self) -> impl Future<Output = ()> + Send {
-        std::future::ready(())
-    }
-
-    fn providers(&self) -> &Providers;
-
-    /// The provider whose answer the key waits for. Each has an equal part of the places: one that hangs leaves the
-    /// others theirs.
-    fn provider_of(&self, _: &Self::Key) -> Option<Arc<dyn Provider>> {
-        None
-    }
-
-    fn reconcile(&self, key: &Self::Key) -> impl Future<Output = Outcome> + Send;
-}
-
-/// Runs the controller until cancelled. Cancelling aborts calls and writes in flight; nothing is written afterwards.
-pub fn run<R: Reconciler>(controller: Arc<R>) -> Run {
-    Box::new(|cancel| work(controller, cancel).boxed())
-}
-
-async fn work<R: Reconciler>(controller: Arc<R>, cancel: CancellationToken) {
-    if until_cancelled(&cancel, controller.begin()).await.is_none() {
-        return;
-    }
-    let slots = Arc::new(Slots::new(controller.queue().clone()));
-    let places = R::AT_ONCE / controller.providers().all().len().max(1);
-    let reconciled = queue::run(controller.queue().clone(), R::AT_ONCE, cancel.clone(), |key| {
-        let (controller, slots, cancel) = (Arc::clone(&controller), Arc::clone(&slots), cancel.clone());
-        async move {
-            let _running = slots.run(&key);
-            let provider = controller.provider_of(&key).map(|provider| provider.name().to_owned());
-            let slot = provider.map(|provider| slots.take((provider, places), &key, Rank::First));
-            if matches!(slot, Some(None)) {
-                return Outcome::Parked;
-            }
-            until_cancelled(&cancel, controller.reconcile(&key)).await.unwrap_or(Outcome::Done)
-        }
-    });
-    tokio::join!(reconciled, until_cancelled(&cancel, controller.background()));
-}
 
 /// The result of `work`; `None` if it was cancelled, which drops it where it waits.
 pub async fn until_cancelled<T>(cancel: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
@@ -364,67 +304,13 @@ pub fn pass_on(recorder: &Recorder, object: impl Into<Regarding>, events: &[Prov
 
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
     use prometheus_client::{encoding::text::encode, registry::Registry};
-    use tokio::time::sleep;
 
     use super::*;
     use ccm_cloud::{
         ErrorReason as R,
         fake::{FakeProvider, error, method},
     };
-    use ccm_kube::{KubeMetrics, queue::Backoff};
-
-    /// Each key waits a second for the provider that it begins with; then, the first one has a further key.
-    struct Hurried {
-        queue: WorkQueue<String>,
-        providers: Providers,
-        seen: Mutex<Vec<String>>,
-    }
-
-    impl Reconciler for Hurried {
-        type Key = String;
-        const AT_ONCE: usize = 2;
-
-        fn queue(&self) -> &WorkQueue<String> {
-            &self.queue
-        }
-
-        fn providers(&self) -> &Providers {
-            &self.providers
-        }
-
-        fn provider_of(&self, key: &String) -> Option<Arc<dyn Provider>> {
-            self.providers.by_name(&key[..1]).cloned()
-        }
-
-        async fn reconcile(&self, key: &String) -> Outcome {
-            self.seen.lock().push(key.clone());
-            sleep(Duration::from_secs(1)).await;
-            if key.starts_with('a') {
-                self.queue.add(format!("a{}", self.seen.lock().len()));
-            }
-            Outcome::Done
-        }
-    }
-
-    /// A provider that is slower than keys come.
-    #[tokio::test(start_paused = true)]
-    async fn who_waits_for_a_slow_provider_has_its_turn_and_others_do_not_wait() {
-        let backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(1) };
-        let queue = WorkQueue::new("test", backoff, &KubeMetrics::default().queue);
-        let providers = ["a", "b"].map(|name| FakeProvider::new(name) as Arc<dyn Provider>).to_vec();
-        let controller =
-            Hurried { queue: queue.clone(), providers: Providers::new(providers), seen: Mutex::default() };
-        let controller = Arc::new(controller);
-        ["a1", "a-old", "b1"].into_iter().for_each(|key| queue.add(key.to_owned()));
-        let cancel = CancellationToken::new();
-        let running = tokio::spawn(run(Arc::clone(&controller))(cancel.clone()));
-        sleep(Duration::from_millis(3_500)).await;
-        assert_eq!(*controller.seen.lock(), ["a1", "b1", "a-old", "a2", "a3"]);
-        cancel.cancel();
-        running.await.unwrap();
-    }
 
     #[tokio::test(start_paused = true)]
     async fn an_operation_counts_by_how_it_ended() {

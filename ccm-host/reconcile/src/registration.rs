@@ -8,10 +8,7 @@ use std::fmt;
 use axum::Router;
 use prometheus_client::registry::Registry;
 
-use crate::{
-    Parts, Run, Settings,
-    shell::{self, Controller},
-};
+use crate::{Parts, Reconciler, Run, Settings};
 use ccm_cloud::ProviderInfo;
 use ccm_kube::Keep;
 
@@ -63,7 +60,10 @@ impl Kept {
 impl Registration {
     /// The registration of this controller, to be completed with what differs. It runs only if it is named, writes under a
     /// ServiceAccount of its own name, and needs no provider.
-    pub const fn of<C: Controller>(short_name: &'static str) -> Self {
+    pub const fn of<C: Reconciler>(
+        short_name: &'static str,
+        start: fn(Parts, &mut Registry) -> Option<Run>,
+    ) -> Self {
         Self {
             name: C::NAME,
             short_name,
@@ -73,7 +73,7 @@ impl Registration {
             keep: |_| Kept::default(),
             served_by: |_| None,
             admit: None,
-            start: shell::start::<C>,
+            start,
         }
     }
 

@@ -5,10 +5,7 @@
 //! without a slot ends, and the key comes back through the queue once a slot is kept for it, which no other key takes. In
 //! line, work in progress stands before first attempts, and these before retries and checks of what may well be right.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    hash::Hash,
-};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use parking_lot::Mutex;
 
@@ -32,16 +29,19 @@ const IN_TURN: [Rank; 3] = [Rank::Poll, Rank::First, Rank::Retry];
 /// One in so many places goes to a rank whose turn it is.
 const A_TURN: usize = 4;
 
-/// All places, by what they are for: a provider, say.
+/// A provider, and what it is asked for.
+type Place = (String, &'static str);
+
+/// All places.
 #[derive(Debug)]
-pub struct Slots<K: Key, P> {
+pub struct Slots<K: Key> {
     queue: WorkQueue<K>,
-    state: Mutex<State<K, P>>,
+    state: Mutex<State<K>>,
 }
 
 #[derive(Debug)]
-struct State<K, P> {
-    lines: HashMap<P, Line<K>>,
+struct State<K> {
+    lines: HashMap<Place, Line<K>>,
     /// Keys with a run under way: it will ask again by itself.
     running: HashSet<K>,
     /// Keys that keep their place beyond the run.
@@ -114,26 +114,26 @@ impl<K: Key> Line<K> {
 
 /// One place, until it is dropped.
 #[derive(Debug)]
-pub struct Slot<'a, K: Key, P: Eq + Hash> {
-    slots: &'a Slots<K, P>,
-    place: P,
+pub struct Slot<'a, K: Key> {
+    slots: &'a Slots<K>,
+    place: Place,
 }
 
 /// A run of a key. At its end, a slot that was kept for the key and not used goes to the next in line.
 #[derive(Debug)]
-pub struct Running<'a, K: Key, P> {
-    slots: &'a Slots<K, P>,
+pub struct Running<'a, K: Key> {
+    slots: &'a Slots<K>,
     key: K,
 }
 
-impl<K: Key, P> Slots<K, P> {
+impl<K: Key> Slots<K> {
     pub fn new(queue: WorkQueue<K>) -> Self {
         let (lines, running, holding) = (HashMap::new(), HashSet::new(), HashSet::new());
         Self { queue, state: Mutex::new(State { lines, running, holding }) }
     }
 
     /// To be held during each run of a key.
-    pub fn run(&self, key: &K) -> Running<'_, K, P> {
+    pub fn run(&self, key: &K) -> Running<'_, K> {
         self.state.lock().running.insert(key.clone());
         Running { slots: self, key: key.clone() }
     }
@@ -160,11 +160,17 @@ impl<K: Key, P> Slots<K, P> {
         drop(state);
         woken.into_iter().for_each(|key| self.queue.add(key));
     }
-}
 
-impl<K: Key, P: Eq + Hash + Clone> Slots<K, P> {
-    /// Takes one of `limit` places, or stands in line for it, and in no other line any more.
-    pub fn take(&self, (place, limit): (P, usize), key: &K, rank: Rank) -> Option<Slot<'_, K, P>> {
+    /// Takes one of the provider's places, of which there are `limit` for what it is asked for, or stands in line for it, and
+    /// in no other line any more.
+    pub fn take(
+        &self,
+        (provider, what): (&str, &'static str),
+        limit: usize,
+        key: &K,
+        rank: Rank,
+    ) -> Option<Slot<'_, K>> {
+        let place = (provider.to_owned(), what);
         let mut state = self.state.lock();
         let mut is_freed = false;
         for (_, line) in state.lines.iter_mut().filter(|(of, _)| **of != place) {
@@ -188,7 +194,7 @@ impl<K: Key, P: Eq + Hash + Clone> Slots<K, P> {
     }
 }
 
-impl<K: Key, P: Eq + Hash> Slot<'_, K, P> {
+impl<K: Key> Slot<'_, K> {
     /// Keeps the place for the key's next run: the provider goes on with its work meanwhile.
     pub fn hold(self, key: &K) {
         if let Some(line) = self.slots.state.lock().lines.get_mut(&self.place) {
@@ -198,7 +204,7 @@ impl<K: Key, P: Eq + Hash> Slot<'_, K, P> {
     }
 }
 
-impl<K: Key, P: Eq + Hash> Drop for Slot<'_, K, P> {
+impl<K: Key> Drop for Slot<'_, K> {
     fn drop(&mut self) {
         if let Some(line) = self.slots.state.lock().lines.get_mut(&self.place) {
             line.taken -= 1;
@@ -207,7 +213,7 @@ impl<K: Key, P: Eq + Hash> Drop for Slot<'_, K, P> {
     }
 }
 
-impl<K: Key, P> Drop for Running<'_, K, P> {
+impl<K: Key> Drop for Running<'_, K> {
     fn drop(&mut self) {
         {
             let mut state = self.slots.state.lock();
@@ -228,14 +234,12 @@ mod tests {
     use super::*;
     use ccm_kube::{KubeMetrics, queue::Backoff};
 
-    type OfCloud = Slots<String, &'static str>;
-
-    fn slots() -> OfCloud {
+    fn slots() -> Slots<String> {
         let backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(1) };
         Slots::new(WorkQueue::new("test", backoff, &KubeMetrics::default().queue))
     }
 
-    fn woken(slots: &OfCloud, name: &str) -> bool {
+    fn woken(slots: &Slots<String>, name: &str) -> bool {
         slots.queue.due(&name.to_owned()).is_some()
     }
 
@@ -244,7 +248,7 @@ mod tests {
     fn who_goes_elsewhere_keeps_no_place() {
         for is_kept in [false, true] {
             let slots = slots();
-            let take = |cloud, name: &str| slots.take((cloud, 1), &name.to_owned(), Rank::First);
+            let take = |cloud, name: &str| slots.take((cloud, ""), 1, &name.to_owned(), Rank::First);
             let mut held = take("cloud", "a");
             assert!(take("cloud", "goes").is_none() && take("cloud", "b").is_none());
             if is_kept {
@@ -262,14 +266,14 @@ mod tests {
     #[test]
     fn a_free_place_goes_to_the_first_in_line() {
         let slots = slots();
-        let take = |name: &str, rank| slots.take(("cloud", 1), &name.to_owned(), rank);
+        let take = |name: &str, rank| slots.take(("cloud", ""), 1, &name.to_owned(), rank);
         let held = take("a", Rank::First);
         assert!(held.is_some());
         for (name, rank) in [("retry", Rank::Retry), ("new", Rank::First), ("poll", Rank::Poll)] {
             assert!(take(name, rank).is_none() && !woken(&slots, name), "{name}");
         }
-        assert!(slots.take(("removals", 1), &"b".to_owned(), Rank::First).is_some());
-        assert!(slots.take(("other", 1), &"c".to_owned(), Rank::First).is_some());
+        assert!(slots.take(("removals", ""), 1, &"b".to_owned(), Rank::First).is_some());
+        assert!(slots.take(("other", ""), 1, &"c".to_owned(), Rank::First).is_some());
         drop(held);
         assert!(woken(&slots, "poll") && !woken(&slots, "new"));
         assert!(take("late", Rank::Poll).is_none(), "the place is kept");
@@ -283,7 +287,7 @@ mod tests {
     #[test]
     fn a_key_in_line_moves_only_forward() {
         let slots = slots();
-        let take = |name: &str, rank| slots.take(("cloud", 1), &name.to_owned(), rank);
+        let take = |name: &str, rank| slots.take(("cloud", ""), 1, &name.to_owned(), rank);
         let held = take("a", Rank::First);
         for (name, rank) in [("b", Rank::Retry), ("c", Rank::Retry), ("c", Rank::First), ("c", Rank::Retry)] {
             assert!(take(name, rank).is_none());
@@ -296,7 +300,7 @@ mod tests {
     #[test]
     fn a_place_that_is_not_used_goes_on() {
         let slots = slots();
-        let take = |name: &str| slots.take(("cloud", 1), &name.to_owned(), Rank::First);
+        let take = |name: &str| slots.take(("cloud", ""), 1, &name.to_owned(), Rank::First);
         let held = take("a");
         assert!(take("b").is_none() && take("c").is_none());
         drop(held);
@@ -309,7 +313,7 @@ mod tests {
     #[test]
     fn no_place_is_kept_for_a_key_that_is_busy() {
         let slots = slots();
-        let take = |name: &str| slots.take(("cloud", 1), &name.to_owned(), Rank::First);
+        let take = |name: &str| slots.take(("cloud", ""), 1, &name.to_owned(), Rank::First);
         let held = take("a");
         assert!(take("busy").is_none() && take("b").is_none());
         let running = slots.run(&"busy".to_owned());
@@ -324,7 +328,7 @@ mod tests {
     #[test]
     fn a_place_is_held_until_the_work_is_done() {
         let slots = slots();
-        let take = |name: &str| slots.take(("cloud", 1), &name.to_owned(), Rank::First);
+        let take = |name: &str| slots.take(("cloud", ""), 1, &name.to_owned(), Rank::First);
         let running = slots.run(&"a".to_owned());
         let slot = take("a");
         assert!(slot.is_some());
@@ -342,7 +346,7 @@ mod tests {
     #[test]
     fn tidying_never_takes_all_places() {
         let slots = slots();
-        let take = |name: &str, rank| slots.take(("cloud", 4), &name.to_owned(), rank);
+        let take = |name: &str, rank| slots.take(("cloud", ""), 4, &name.to_owned(), rank);
         let tidied: Vec<_> =
             ["o1", "o2", "o3"].map(|name| take(name, Rank::Tidying)).into_iter().flatten().collect();
         assert_eq!(tidied.len(), 2);
@@ -353,7 +357,7 @@ mod tests {
     #[test]
     fn tidying_is_handed_no_last_place() {
         let slots = slots();
-        let take = |name: &str, rank| slots.take(("cloud", 2), &name.to_owned(), rank);
+        let take = |name: &str, rank| slots.take(("cloud", ""), 2, &name.to_owned(), rank);
         let held = take("o1", Rank::Tidying);
         let running = slots.run(&"o2".to_owned());
         assert!(held.is_some() && take("o2", Rank::Tidying).is_none());
@@ -367,7 +371,7 @@ mod tests {
     #[test]
     fn every_rank_has_its_turn() {
         let slots = slots();
-        let take = |name: &str, rank| slots.take(("cloud", 1), &name.to_owned(), rank);
+        let take = |name: &str, rank| slots.take(("cloud", ""), 1, &name.to_owned(), rank);
         let mut held = take("held", Rank::First);
         assert!(take("retry", Rank::Retry).is_none() && take("new", Rank::First).is_none());
         let turns = (0..100).find(|number| {

@@ -17,9 +17,6 @@ use ccm_kube::{
 };
 use ccm_reconcile::{Report, Retry};
 
-/// The component that Events are recorded under; upstream's.
-pub(super) const COMPONENT: &str = "service-controller";
-
 /// Maximum node names in one Event.
 const NAMES: usize = 20;
 
@@ -132,21 +129,21 @@ impl Controller {
         let message =
             format!("Load balancer {:?} of this cluster has no Service any more; {then}", balancer.id);
         let service = Regarding::service(&balancer.key, &balancer.service_uid);
-        self.recorder.record(service, EventType::Warning, "OrphanedLoadBalancer", message);
+        self.shell.recorder.record(service, EventType::Warning, "OrphanedLoadBalancer", message);
     }
 
     fn normal(&self, service: impl Into<Regarding>, reason: &'static str, message: &str) {
-        self.recorder.record(service, EventType::Normal, reason, message);
+        self.shell.recorder.record(service, EventType::Normal, reason, message);
     }
 
     /// Reports what is wrong with what a key is about, or what it waits for, until it [is well](Self::is_well). What is
     /// wrong says more than what it waits for. Only runs of the key call this.
     pub(super) fn say(&self, key: &RunKey, about: impl Into<Regarding>, report: Report) {
         let about = about.into();
-        let mut reports = self.reports.of(key);
+        let mut reports = self.shell.reports.of(key);
         if reports.is_empty() {
             self.metrics.pending.inc();
-        } else if self.reports.explain(&about.uid).is_empty() {
+        } else if self.shell.reports.explain(&about.uid).is_empty() {
             // They are about a former Service of that name.
             reports.clear();
         }
@@ -154,14 +151,14 @@ impl Controller {
         if report.standing == Standing::Blocked || reports.is_empty() {
             reports.push(report);
         }
-        self.reports.set(key, Some(about), reports);
+        self.shell.reports.set(key, Some(about), reports);
     }
 
     /// There is nothing to say about it any more.
     pub(super) fn is_well(&self, key: &RunKey) {
-        if !self.reports.of(key).is_empty() {
+        if !self.shell.reports.of(key).is_empty() {
             self.metrics.pending.dec();
-            self.reports.clear(key);
+            self.shell.reports.clear(key);
         }
     }
 }

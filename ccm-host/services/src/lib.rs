@@ -13,7 +13,7 @@
 //!
 //! What is known of each balancer is a `row`, by the uid of its Service and by its provider. The queue has two kinds of
 //! keys: a Service, whose run creates or changes its balancer, and a balancer, whose run removes it where nothing wants it.
-//! Runs are cheap and practically unlimited; [`Slots`] limit, per provider, those that create, change or remove
+//! Runs are cheap and practically unlimited; [`Slots`](ccm_reconcile::Slots) limit, per provider, those that create, change or remove
 //! balancers. Files, from what is known to what is done: `row`, `rows`, `record`, `observe`, `plan`, `fate`, `run`,
 //! `remove`, `status`, `publish`; beside them `service`, `nodes`, `sweep`.
 
@@ -35,13 +35,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::HashMap,
-    fmt,
-    mem::{Discriminant, discriminant},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use parking_lot::Mutex;
@@ -54,16 +48,14 @@ use tokio::time::Instant;
 use ccm_base::metric::{Buckets, Declare, OfProvider, gauge, of_provider};
 use ccm_cloud::{Provider, Providers};
 use ccm_kube::{
-    events::Recorder,
     keep::{Keep, KeySet},
     patch::WriteError,
-    queue::{Backoff, Outcome, WorkQueue},
+    queue::{Backoff, Outcome},
     service::{ObjectKey, SOURCE_RANGES, Service},
 };
 use ccm_reconcile::{
-    Kept, OPERATION, Operations, Parts, Rank, Reconciler, Registration, Reports, Run, Slot, Slots,
+    Kept, OPERATION, Operations, Parts, Rank, Reconciler, Registration, Run, Shell, Slot, run,
 };
-use events::COMPONENT;
 use nodes::{Backends, NodeChanges};
 use observe::Listing;
 use record::Sets;
@@ -71,18 +63,11 @@ use row::RowKey;
 use rows::Rows;
 use service::FormerClasses;
 
-/// The same as upstream's.
-const BACKOFF: Backoff =
-    Backoff { base: std::time::Duration::from_secs(5), max: std::time::Duration::from_secs(300) };
-
 /// The controller, to the rest of the host.
 pub const REGISTRATION: Registration = Registration {
-    name: "service-lb-controller",
-    short_name: "service",
     alias: Some("service-controller"),
     account: Some("service-controller"),
     by_default: true,
-    admit: None,
     keep: |_| {
         let services =
             Keep { annotations: KeySet::keys([SOURCE_RANGES, service::IP_MODE]), ..Keep::default() };
@@ -93,13 +78,13 @@ pub const REGISTRATION: Registration = Registration {
         }
     },
     served_by: |_| Some(|provider| provider.load_balancers),
-    start,
+    ..Registration::of::<Controller>("service", start)
 };
 
 fn start(parts: Parts, registry: &mut Registry) -> Option<Run> {
     let controller = Arc::new(Controller::new(parts, registry));
-    controller.parts.views.explains(Arc::<Controller>::clone(&controller));
-    Some(ccm_reconcile::run(controller))
+    controller.shell.parts.views.explains(Arc::<Controller>::clone(&controller));
+    Some(run(controller))
 }
 
 /// What a run is about.
@@ -120,19 +105,11 @@ impl fmt::Display for RunKey {
     }
 }
 
-/// A provider, and the kind of runs: those that create or change balancers, and those that remove them. A cloud in which
-/// creating hangs may well delete.
-type Place = (String, Discriminant<RunKey>);
-
 #[derive(Debug)]
 pub struct Controller {
-    parts: Parts,
+    shell: Shell<RunKey>,
     metrics: Metrics,
-    recorder: Recorder,
-    reports: Reports<RunKey>,
-    queue: WorkQueue<RunKey>,
     rows: Rows,
-    slots: Slots<RunKey, Place>,
     backends: Backends,
     sets: Sets,
     node_changes: NodeChanges,
@@ -144,50 +121,49 @@ pub struct Controller {
 impl Controller {
     pub fn new(parts: Parts, registry: &mut Registry) -> Self {
         let metrics = Metrics::register(registry);
-        let Parts { providers, nodes, .. } = &parts;
-        let queue = WorkQueue::new("service", BACKOFF, &parts.metrics.queue);
-        let recorder = parts.events.recorder(COMPONENT);
-        let reports = Reports::new(REGISTRATION.name, recorder.clone(), queue.clone(), parts.reports.clone());
-        parts.views.explains(Arc::new(reports.clone()));
+        let shell = Shell::of::<Self>(parts);
+        let Parts { providers, nodes, settings, .. } = &shell.parts;
         Self {
-            recorder,
-            reports,
-            slots: Slots::new(queue.clone()),
-            queue,
             rows: Rows::default(),
             backends: Backends::new(
                 nodes.clone(),
                 providers.clone(),
-                parts.settings.services.exclude_draining_nodes,
+                settings.services.exclude_draining_nodes,
             ),
             sets: Sets::default(),
             node_changes: NodeChanges::default(),
             former_classes: FormerClasses::default(),
             listed: Mutex::default(),
             metrics,
-            parts,
+            shell,
         }
     }
 }
 
 impl Reconciler for Controller {
     type Key = RunKey;
+    const NAME: &'static str = "service-lb-controller";
+    /// Upstream's.
+    const COMPONENT: &'static str = "service-controller";
+    const QUEUE: &'static str = "service";
+    /// Upstream's.
+    const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), max: Duration::from_secs(300) };
     /// Enough for a whole cluster, so that their calls can be batched.
     const AT_ONCE: usize = 8192;
 
-    fn queue(&self) -> &WorkQueue<RunKey> {
-        &self.queue
+    fn shell(&self) -> &Shell<RunKey> {
+        &self.shell
     }
 
     async fn begin(self: &Arc<Self>) {
         self.synced().await;
-        join_all(self.parts.providers.all().iter().map(|one| self.kept(one.as_ref()))).await;
-        ccm_reconcile::follow(self, &self.parts.services, Self::service_changed);
-        ccm_reconcile::follow(self, &self.parts.nodes, Self::node_changed);
+        join_all(self.shell.parts.providers.all().iter().map(|one| self.kept(one.as_ref()))).await;
+        ccm_reconcile::follow(self, &self.shell.parts.services, Self::service_changed);
+        ccm_reconcile::follow(self, &self.shell.parts.nodes, Self::node_changed);
     }
 
     async fn background(&self) {
-        let providers = self.parts.providers.all();
+        let providers = self.shell.parts.providers.all();
         tokio::join!(
             self.fan_out_for_ever(),
             self.keep_sets(),
@@ -196,13 +172,7 @@ impl Reconciler for Controller {
         );
     }
 
-    /// Who waits for a provider stands in `Slots`, and holds no place.
-    fn providers(&self) -> &Providers {
-        &self.parts.providers
-    }
-
     async fn reconcile(&self, key: &RunKey) -> Outcome {
-        let _running = self.slots.run(key);
         match key {
             RunKey::Service(key) => self.sync(key).await,
             RunKey::Balancer(at) => self.remove(at).await,
@@ -213,23 +183,28 @@ impl Reconciler for Controller {
 impl Controller {
     /// Returns once complete lists were seen of all Services and Nodes.
     async fn synced(&self) {
-        self.parts.services.synced().await;
-        self.parts.nodes.synced().await;
+        self.shell.parts.services.synced().await;
+        self.shell.parts.nodes.synced().await;
     }
 
     /// Takes one of the provider's places for runs of this kind, or stands in line for it: a call that waits within the
     /// provider's limits would hold up everything else that is to be done about its balancer.
-    fn slot(&self, provider: &dyn Provider, key: &RunKey, rank: Rank) -> Option<Slot<'_, RunKey, Place>> {
+    fn slot(&self, provider: &dyn Provider, key: &RunKey, rank: Rank) -> Option<Slot<'_, RunKey>> {
         let most = provider.info().map_or(1, |info| info.balancers_at_once);
-        let limit = most.min(self.parts.settings.services.concurrent_service_syncs);
-        self.slots.take(((provider.name().to_owned(), discriminant(key)), limit), key, rank)
+        let limit = most.min(self.shell.parts.settings.services.concurrent_service_syncs);
+        // A cloud in which creating hangs may well delete.
+        let what = match key {
+            RunKey::Service(_) => "balancer",
+            RunKey::Balancer(_) => "removal",
+        };
+        self.shell.slots.take((provider.name(), what), limit, key, rank)
     }
 
     /// Returns once the caches hold what this provider wants to know of Nodes and Services, and whether that had to be waited
     /// for.
     async fn kept(&self, provider: &dyn Provider) -> bool {
         let Some(info) = provider.info() else { return false };
-        let Parts { nodes, services, .. } = &self.parts;
+        let Parts { nodes, services, .. } = &self.shell.parts;
         let (nodes, services) = tokio::join!(
             nodes.kept(provider.name(), &info.keep_of_nodes),
             services.kept(provider.name(), &info.keep_of_services),
@@ -239,7 +214,7 @@ impl Controller {
 
     /// The Service as the API has it now.
     async fn live(&self, key: &ObjectKey) -> Result<Option<Service>, WriteError> {
-        self.parts.writer.get(key, &self.parts.services.keep()).await
+        self.shell.parts.writer.get(key, &self.shell.parts.services.keep()).await
     }
 }
 

@@ -241,7 +241,7 @@ impl Controller {
             || old.deletion_time != new.deletion_time
             || ready(old) != ready(new);
         may_be_read
-            && self.parts.providers.all().iter().any(|provider| {
+            && self.shell.parts.providers.all().iter().any(|provider| {
                 let digest = |node| provider.backend_set(vec![Arc::clone(node)]).digest.clone();
                 digest(old) != digest(new)
             })
@@ -268,6 +268,7 @@ impl Controller {
         self.sets.forget(self).await;
         self.backends.publish();
         let sets: HashMap<_, _> = self
+            .shell
             .parts
             .providers
             .all()
@@ -289,7 +290,7 @@ impl Controller {
         });
         tracing::debug!(services = outdated.len(), "nodes have changed");
         for key in outdated {
-            self.queue.add(RunKey::Service(key));
+            self.shell.queue.add(RunKey::Service(key));
         }
     }
 }

@@ -91,7 +91,7 @@ impl Listing {
 impl Controller {
     /// Looks at all balancers of a name.
     pub(super) fn look(&self, key: &ObjectKey) -> Seen {
-        let service = self.parts.services.get(key);
+        let service = self.shell.parts.services.get(key);
         if let Some(service) = &service {
             self.recall(service);
         }
@@ -108,7 +108,7 @@ impl Controller {
             owner: &owner,
             own: &own,
             owner_answers: maker.as_ref().is_some_and(answers),
-            delete_orphans: self.parts.settings.services.delete_orphaned_load_balancers,
+            delete_orphans: self.shell.parts.settings.services.delete_orphaned_load_balancers,
         };
         let rows = rows.into_iter().map(|row| (Arc::clone(&row), fate(&row, &setting))).collect();
         Seen { owner, maker, own, rows, service }
@@ -160,10 +160,10 @@ impl Controller {
 
     /// What a restart finds of a row.
     pub(super) fn record_of(&self, row: &Row) -> Option<Record> {
-        let provider = self.parts.providers.by_name(&row.at.provider)?;
+        let provider = self.shell.parts.providers.by_name(&row.at.provider)?;
         let is_durable = provider.info().is_some_and(|info| info.durable_digest);
         // Then its list says everything.
-        let is_needless = is_durable && self.parts.providers.all().len() == 1;
+        let is_needless = is_durable && self.shell.parts.providers.all().len() == 1;
         if is_needless { None } else { Record::of_row(row, is_durable) }
     }
 
@@ -171,7 +171,7 @@ impl Controller {
     pub(super) fn recall(&self, service: &Arc<Service>) {
         let Some(record) = Record::of(service) else { return };
         let is_known = self.rows.of(&service.key).iter().any(|row| *row.at.uid == *service.uid);
-        if is_known || self.parts.providers.by_name(&record.provider).is_none() {
+        if is_known || self.shell.parts.providers.by_name(&record.provider).is_none() {
             return;
         }
         let set = self.sets.recalled(&record.provider);
@@ -188,7 +188,7 @@ impl Controller {
 
     /// The owner of a Service, and the provider that would make its balancer.
     fn owner(&self, service: &Service, own: &[Arc<Row>]) -> (Owner, Option<Arc<dyn Provider>>) {
-        let providers = &self.parts.providers;
+        let providers = &self.shell.parts.providers;
         let holder = self.holder(service, own);
         let class = service.spec.load_balancer_class.as_deref();
         if is_load_balancer(service) {
@@ -234,7 +234,7 @@ impl Controller {
         let recorded = Record::of(service).map(|record| record.provider);
         let is_recorded =
             |row: &&&Arc<Row>| recorded.as_deref().is_some_and(|name| *name == *row.at.provider);
-        let owner = self.parts.providers.for_service(service);
+        let owner = self.shell.parts.providers.for_service(service);
         let published = || {
             let published: Vec<_> = present.iter().filter(|row| is_published(row, service)).collect();
             if let [only] = published.as_slice() { Some(*only) } else { None }
@@ -247,7 +247,7 @@ impl Controller {
             [only] => Some(*only),
             _ => several().or_else(|| present.first().copied()),
         };
-        self.parts.providers.by_name(&row?.at.provider).cloned()
+        self.shell.parts.providers.by_name(&row?.at.provider).cloned()
     }
 
     /// What other balancers of the name demand first.
@@ -257,7 +257,7 @@ impl Controller {
             return Others::Leaving;
         }
         let is_over = service.is_deleting() || !is_load_balancer(service) || seen.owner == Owner::Others;
-        let unknown = self.parts.providers.all().iter().find(|provider| provider.info().is_none());
+        let unknown = self.shell.parts.providers.all().iter().find(|provider| provider.info().is_none());
         let is_gone = |row: &Row| row.is_removed() && is_proven(row, service);
         // What only a list says, and its provider deletes, need not be all there was.
         let is_settled = || {
@@ -271,8 +271,8 @@ impl Controller {
         }
         // Its finalizer shows that a balancer was asked for, but not of whom, unless there is a record of one of ours.
         let is_recorded = Record::of(service)
-            .is_some_and(|record| self.parts.providers.by_name(&record.provider).is_some());
-        let owner = self.parts.providers.for_service(service);
+            .is_some_and(|record| self.shell.parts.providers.by_name(&record.provider).is_some());
+        let owner = self.shell.parts.providers.for_service(service);
         let is_had = |row: &Row| row.is_present() && (is_owners(row, &owner) || was_had(row, service));
         let is_lost =
             has_finalizer(service) && !is_recorded && own.iter().all(|row| !(is_gone(row) || is_had(row)));
@@ -288,7 +288,7 @@ impl Controller {
             let may_serve = provider.info().is_none_or(|info| info.looks_after(class));
             maker.is_none_or(|maker| maker.name() != provider.name()) && may_serve && !is_known
         };
-        match self.parts.providers.all().iter().find(may_have_it).filter(|_| is_lost) {
+        match self.shell.parts.providers.all().iter().find(may_have_it).filter(|_| is_lost) {
             Some(provider) => Others::MayBeAt(provider.name().to_owned()),
             None => Others::None,
         }
@@ -298,7 +298,7 @@ impl Controller {
     /// do not say that they have none; without those that have removed one.
     pub(super) fn suspects(&self, service: &Service, own: &[Arc<Row>]) -> Vec<RowKey> {
         let class = service.spec.load_balancer_class.as_deref();
-        let owner = self.parts.providers.for_service(service);
+        let owner = self.shell.parts.providers.for_service(service);
         let listed = self.listed.lock();
         let may_have_it = |provider: &&Arc<dyn Provider>| {
             let is_of_class = |info: Arc<ProviderInfo>| {
@@ -308,7 +308,7 @@ impl Controller {
                 is_load_balancer(service) && listed.get(provider.name()) == Some(&Listing::Complete);
             provider.info().is_some_and(is_of_class) && (!lacks_it || owner.is(provider.as_ref()))
         };
-        let suspects = self.parts.providers.all().iter().filter(may_have_it);
+        let suspects = self.shell.parts.providers.all().iter().filter(may_have_it);
         let suspects = suspects.map(|provider| RowKey::new(&service.uid, provider.name()));
         suspects.filter(|at| !own.iter().any(|row| row.at == *at && row.is_removed())).collect()
     }

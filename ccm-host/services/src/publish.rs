@@ -114,7 +114,7 @@ impl Controller {
 
     async fn patch(&self, service: &Service, patch: Option<Patch>) -> Result<(), WriteError> {
         let Some(patch) = patch else { return Ok(()) };
-        self.parts.writer.patch::<Service>(&service.key, &patch).await.map(drop)
+        self.shell.parts.writer.patch::<Service>(&service.key, &patch).await.map(drop)
     }
 }
 

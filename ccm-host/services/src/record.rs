@@ -137,7 +137,7 @@ impl Sets {
         if is_durable(provider) || !self.state.lock().asked.insert(provider.name().to_owned()) {
             return;
         }
-        match controller.parts.writer.read_record(&key(provider)).await {
+        match controller.shell.parts.writer.read_record(&key(provider)).await {
             Ok(record) if !record.text.is_empty() => {
                 controller.rows.for_each(|row| {
                     if *row.at.provider == *provider.name() {
@@ -162,7 +162,7 @@ impl Sets {
         self.state.lock().recalled.clear();
         let gone = async {
             let _turn = self.turns.lock().await;
-            for provider in controller.parts.providers.all() {
+            for provider in controller.shell.parts.providers.all() {
                 if self.state.lock().written.contains_key(provider.name()) {
                     self.write(controller, provider.as_ref(), None).await;
                 }
@@ -185,7 +185,7 @@ impl Sets {
 
     /// Returns whether it is written.
     async fn write(&self, controller: &Controller, provider: &dyn Provider, set: Option<&str>) -> bool {
-        let (at, writer) = (key(provider), &controller.parts.writer);
+        let (at, writer) = (key(provider), &controller.shell.parts.writer);
         // Whatever becomes of it, there may be something to take away.
         self.state.lock().written.insert(provider.name().to_owned(), UNKNOWN_BACKENDS.to_owned());
         let written = async {
@@ -212,7 +212,7 @@ impl Controller {
             sleep(LOOK).await;
             let mut are_kept = true;
             for provider in
-                self.parts.providers.all().iter().filter(|provider| !is_durable(provider.as_ref()))
+                self.shell.parts.providers.all().iter().filter(|provider| !is_durable(provider.as_ref()))
             {
                 are_kept &= self.sets.keep(self, provider.as_ref()).await;
             }

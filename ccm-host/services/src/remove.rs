@@ -33,7 +33,7 @@ const CACHE_IS_BEHIND: Duration = Duration::from_secs(1);
 impl Controller {
     pub(super) async fn remove(&self, at: &RowKey) -> Outcome {
         self.synced().await;
-        let provider = self.parts.providers.by_name(&at.provider);
+        let provider = self.shell.parts.providers.by_name(&at.provider);
         if let Some(provider) = provider {
             // What it is told of the Service may decide where it looks for the balancer.
             self.kept(provider.as_ref()).await;
@@ -75,7 +75,7 @@ impl Controller {
         }
         let tried = row.tried.of(Goal::Gone);
         if let Some(until) = tried.and_then(|attempt| attempt.until).filter(|until| *until > Instant::now()) {
-            self.slots.hold(&key);
+            self.shell.slots.hold(&key);
             return Outcome::RetryAfter(until.saturating_duration_since(Instant::now()));
         }
         let rank = if why.is_tidying() { Rank::Tidying } else { rank(tried, GONE) };
@@ -100,7 +100,7 @@ impl Controller {
         let outcome = self.delete(provider, row, why).await;
         drop(busy);
         // Whatever became of it: its Service waited for the call, and may want a balancer again.
-        self.queue.add(RunKey::Service(row.key.clone()));
+        self.shell.queue.add(RunKey::Service(row.key.clone()));
         if let Outcome::RetryAfter(pause) = outcome
             && pause <= begun.elapsed()
             && self.rows.get(&row.at).is_some_and(|row| row.keeps_place(Goal::Gone))
@@ -118,7 +118,7 @@ impl Controller {
         if is_told && !why.is_tidying() && row.announced.as_deref() != Some(GONE) {
             self.record_deleting(regarding());
         }
-        let cached = self.parts.services.get(key).filter(|service| *service.uid == *at.uid);
+        let cached = self.shell.parts.services.get(key).filter(|service| *service.uid == *at.uid);
         let (revision, last_known) = self.rows.change(at, key, |row| {
             // The record goes with the status, before the Service does.
             row.is_proven |= cached.as_deref().is_some_and(|service| is_proven(row, service));
@@ -132,13 +132,13 @@ impl Controller {
             uid: at.uid.to_string(),
             last_known,
             revision,
-            adopt: self.parts.settings.services.adopt_load_balancers && !why.is_tidying(),
+            adopt: self.shell.parts.settings.services.adopt_load_balancers && !why.is_tidying(),
         };
         let call = provider.delete_load_balancer(wanted);
         let answer = self.called(at, provider, "delete", call, |deleted| &deleted.in_progress);
         match answer.await {
             Ok(Accepted { in_progress, effects, .. }) => {
-                pass_on(&self.recorder, regarding(), &effects.events);
+                pass_on(&self.shell.recorder, regarding(), &effects.events);
                 let retry = in_progress.as_ref().map_or(Retry::Wait, |one| Retry::After(one.retry_after));
                 match self.leaves(row, effects, retry).await {
                     Ok(()) => {}
@@ -146,7 +146,7 @@ impl Controller {
                     Err(error) => {
                         let (outcome, report) = unwritten("annotations and conditions", &error);
                         report.into_iter().for_each(|report| self.say_of(row, report));
-                        let wait = self.queue.backoff(&RunKey::Balancer(at.clone()));
+                        let wait = self.shell.queue.backoff(&RunKey::Balancer(at.clone()));
                         self.rows.update(at, |row| row.failed(Goal::Gone, attempt(End::Failed, wait)));
                         return outcome;
                     }
@@ -175,7 +175,7 @@ impl Controller {
     async fn leaves(&self, row: &Row, effects: Effects, retry: Retry) -> Result<(), WriteError> {
         let mut status = Status::default();
         status.wants(effects);
-        let service = self.parts.services.get(&row.key).filter(|service| *service.uid == *row.at.uid);
+        let service = self.shell.parts.services.get(&row.key).filter(|service| *service.uid == *row.at.uid);
         let Some(service) = service.filter(|_| status != Status::default()) else { return Ok(()) };
         match self.publish(&service, &status, None).await {
             Ok(refused) => {
@@ -203,8 +203,8 @@ impl Controller {
         let key = RunKey::Balancer(row.at.clone());
         // A removal has no change of the Service to wait for, so it is always retried; tidying, at the next sweep.
         let retry = if why.is_tidying() { Retry::Wait } else { Retry::without_sweep(error) };
-        let until_sweep = self.parts.settings.services.load_balancer_resync_period / 2;
-        let wait = retry.delay(self.queue.backoff(&key)).unwrap_or(until_sweep);
+        let until_sweep = self.shell.parts.settings.services.load_balancer_resync_period / 2;
+        let wait = retry.delay(self.shell.queue.backoff(&key)).unwrap_or(until_sweep);
         // Like upstream, distinguishes a failed cleanup from that of a Service that is gone.
         let report = if why.is_of_service() { not_synced } else { not_deleted };
         self.say_of(row, report(error, retry));

@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use super::{
-    Controller, Place, RunKey,
+    Controller, RunKey,
     events::{no_nodes, not_synced, not_updated, sync_failed, unwritten},
     fate::Fate,
     observe::{Seen, Subject},
@@ -60,7 +60,7 @@ impl Controller {
             let subject = self.subject(&seen);
             if let Some(Subject { maker: Some(maker), view, .. }) = &subject {
                 let waited = self.kept(maker.as_ref()).await;
-                let now = self.parts.services.get(key);
+                let now = self.shell.parts.services.get(key);
                 if waited || !now.is_some_and(|now| Arc::ptr_eq(&now, &view.service)) {
                     // It may want to know more than was looked at.
                     continue;
@@ -83,7 +83,7 @@ impl Controller {
                 };
                 let run = RunKey::Service(key.clone());
                 if rank == Rank::First
-                    && self.reports.of(&run).iter().any(|report| report.standing == Standing::Blocked)
+                    && self.shell.reports.of(&run).iter().any(|report| report.standing == Standing::Blocked)
                 {
                     // What is wanted now has not been tried.
                     self.is_well(&run);
@@ -105,8 +105,8 @@ impl Controller {
         for (row, fate) in &seen.rows {
             let key = RunKey::Balancer(row.at.clone());
             // A removal that was taken back has nothing more to report.
-            if matches!(fate, Fate::Remove(_)) || !self.reports.of(&key).is_empty() {
-                self.queue.add(key);
+            if matches!(fate, Fate::Remove(_)) || !self.shell.reports.of(&key).is_empty() {
+                self.shell.queue.add(key);
             }
         }
         // What was there shows of what is still to be removed that nobody waits for it.
@@ -129,7 +129,7 @@ impl Controller {
         plan: Plan,
         seen: &Seen,
         subject: &Subject,
-        slot: &mut Option<Slot<'_, RunKey, Place>>,
+        slot: &mut Option<Slot<'_, RunKey>>,
     ) -> Step {
         let service = &subject.view.service;
         match plan {
@@ -215,7 +215,7 @@ impl Controller {
                     .and_then(|row| row.tried.of(Goal::Wanted))
                     .is_some_and(|one| one.end == End::InProgress)
                 {
-                    self.slots.hold(&key);
+                    self.shell.slots.hold(&key);
                 }
                 let pause = at.saturating_duration_since(Instant::now());
                 let report = Report::waiting("WaitsForRetry", why, Retry::After(pause));
@@ -239,7 +239,7 @@ impl Controller {
     fn of_former(&self, seen: &Seen, service: &Service, why: String) -> Option<Report> {
         let mut former = seen.to_remove().map(|(at, _)| at).filter(|at| *at.uid != *service.uid).peekable();
         former.peek()?;
-        let mut reports = former.flat_map(|at| self.reports.of(&RunKey::Balancer(at.clone())));
+        let mut reports = former.flat_map(|at| self.shell.reports.of(&RunKey::Balancer(at.clone())));
         Some(match reports.find(|one| one.standing == Standing::Blocked) {
             Some(failed) => sync_failed(format!("{why}: {}", failed.words()), Retry::Wait),
             None => Report::waiting("WaitsForRemoval", why, Retry::Wait),
@@ -306,7 +306,7 @@ impl Controller {
     /// Handles another implementation's Service that is being deleted and has the finalizer: cleans it up only if one
     /// of our providers reports that the balancer is ours.
     async fn ask_owner(&self, service: &Arc<Service>) -> Step {
-        let providers = self.parts.providers.all().iter();
+        let providers = self.shell.parts.providers.all().iter();
         let mut silent = None;
         for provider in providers.filter(|one| super::observe::serves_balancers(one.as_ref())) {
             match provider.load_balancer(service).await {
@@ -331,7 +331,7 @@ impl Controller {
     }
 
     /// Asks the owner to create the balancer, to change it, or to give it other nodes.
-    async fn ask(&self, subject: &Subject, ask: Ask, slot: &mut Option<Slot<'_, RunKey, Place>>) -> Step {
+    async fn ask(&self, subject: &Subject, ask: Ask, slot: &mut Option<Slot<'_, RunKey>>) -> Step {
         let Subject { view, maker, backends, .. } = subject;
         let (Some(provider), Some(backends)) = (maker.as_deref(), backends) else {
             return Step::End(Outcome::Done);
@@ -388,7 +388,7 @@ impl Controller {
         // What is published and dead goes first: the next address may be minutes away.
         let dead = call.subject.status.ingress.clone().filter(Vec::is_empty);
         let changes_applied = !is_durable && call.ask.goal == Goal::Wanted && applied.is_some();
-        if self.parts.providers.all().len() > 1 || changes_applied || dead.is_some() {
+        if self.shell.parts.providers.all().len() > 1 || changes_applied || dead.is_some() {
             // As it will be while the call is under way.
             let mut begun = row.as_deref().cloned();
             let record = begun.as_mut().and_then(|row| {
@@ -428,7 +428,7 @@ impl Controller {
             backends: Arc::clone(call.backends),
             desired_digest: digest.clone(),
             revision: self.begins(call, false),
-            adopt: self.parts.settings.services.adopt_load_balancers,
+            adopt: self.shell.parts.settings.services.adopt_load_balancers,
         };
         let answer = call.provider.ensure_load_balancer(wanted).map(|answer| {
             answer.and_then(|mut ensured| {
@@ -490,7 +490,7 @@ impl Controller {
         };
         let ingress = ensured.load_balancer.ingress.clone();
         let rejected = ensured.load_balancer.rejected.join("; ");
-        pass_on(&self.recorder, &**service, &ensured.effects.events);
+        pass_on(&self.shell.recorder, &**service, &ensured.effects.events);
         if !rejected.is_empty() {
             self.warn(service, sync_failed(rejected, Retry::Wait));
         }
@@ -557,7 +557,7 @@ impl Controller {
         let Ask { goal, digest, service, .. } = call.ask;
         let error = match answer {
             Ok(Accepted { in_progress, effects, ingress }) => {
-                pass_on(&self.recorder, &**service, &effects.events);
+                pass_on(&self.shell.recorder, &**service, &effects.events);
                 self.rows.update(call.at, |row| {
                     if !ingress.is_empty() {
                         row.status.ingress = Some(ingress);
@@ -613,7 +613,7 @@ impl Controller {
         let goal = call.ask.goal;
         let key = RunKey::Service(call.subject.view.service.key.clone());
         let retry = Retry::of(error);
-        let wait = retry.delay(self.queue.backoff(&key));
+        let wait = retry.delay(self.shell.queue.backoff(&key));
         tracing::debug!(service = %key, error = %error, ?wait, "a provider failed");
         let end = match error {
             error if error.is(ErrorReason::ImplementedElsewhere) => End::Elsewhere,
@@ -630,7 +630,7 @@ impl Controller {
         self.wake(&key, due.flatten());
         if goal == Goal::Wanted && call.ask.verb == Verb::Ensure && self.lacks_nodes(call) {
             // What is applied needs other nodes while this change waits.
-            self.queue.add(key);
+            self.shell.queue.add(key);
         }
         retry.outcome(error)
     }
@@ -665,7 +665,7 @@ impl Controller {
     /// The queue keeps one delay per key: make sure that the earlier one counts.
     fn wake(&self, key: &RunKey, due: Option<Instant>) {
         if let Some(due) = due {
-            self.queue.add_after(key.clone(), due.saturating_duration_since(Instant::now()));
+            self.shell.queue.add_after(key.clone(), due.saturating_duration_since(Instant::now()));
         }
     }
 

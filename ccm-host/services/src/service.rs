@@ -71,8 +71,9 @@ fn is_freed(old: &Service, new: &Service) -> bool {
 impl Controller {
     pub(super) fn service_changed(&self, change: &Change<Service>) {
         self.former_classes.see(change);
-        let ours =
-            |service: &Service| !matches!(self.parts.providers.for_service(service), ServiceOwner::Nobody);
+        let ours = |service: &Service| {
+            !matches!(self.shell.parts.providers.for_service(service), ServiceOwner::Nobody)
+        };
         let look = match change {
             Change::Added(service) => is_of_interest(service),
             Change::Updated { old, new } => is_freed(old, new) || needs_look(old, new, ours),
@@ -80,7 +81,7 @@ impl Controller {
             Change::Deleted(_) => true,
         };
         if look {
-            self.queue.add(RunKey::Service(change.object().key.clone()));
+            self.shell.queue.add(RunKey::Service(change.object().key.clone()));
         }
     }
 }

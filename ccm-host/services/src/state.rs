@@ -22,7 +22,7 @@ use ccm_reconcile::{explain::Explain, measured, result};
 impl Explain for Controller {
     /// By namespace and name.
     fn services(&self) -> Vec<View> {
-        let services = self.parts.services.list().into_iter().filter(|service| is_of_interest(service));
+        let services = self.shell.parts.services.list().into_iter().filter(|service| is_of_interest(service));
         let lacking = self.lacking();
         let mut views: Vec<_> = services.map(|service| self.view(&service, &lacking)).collect();
         views.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
@@ -30,15 +30,15 @@ impl Explain for Controller {
     }
 
     fn service(&self, key: &ObjectKey) -> Option<ServiceState> {
-        let service = self.parts.services.get(key)?;
+        let service = self.shell.parts.services.get(key)?;
         let seen = self.look(key);
         if seen.rows.is_empty() && !is_of_interest(&service) {
             return None;
         }
         let summary = self.view(&service, &self.lacking());
-        let provider = summary.provider.as_ref().and_then(|name| self.parts.providers.by_name(name));
+        let provider = summary.provider.as_ref().and_then(|name| self.shell.parts.providers.by_name(name));
         let provider = provider.map(AsRef::as_ref);
-        let mut explanations = self.reports.explain(&service.uid);
+        let mut explanations = self.shell.reports.explain(&service.uid);
         explanations.sort_by_key(|said| std::cmp::Reverse(said.standing));
         Some(ServiceState {
             api_version: API_VERSION.to_owned(),
@@ -91,14 +91,14 @@ impl Controller {
     fn view(&self, service: &Service, lacking: &HashMap<&str, String>) -> View {
         let key = &service.key;
         let class = service.spec.load_balancer_class.as_deref();
-        let owner = self.parts.providers.for_service(service);
+        let owner = self.shell.parts.providers.for_service(service);
         let rows = self.rows.of(key);
         let row = rows.iter().find(|row| *row.at.uid == *service.uid && row.is_present());
         let provider = row.map(|row| row.at.provider.to_string()).or_else(|| match &owner {
             ServiceOwner::Provider(owner) => Some(owner.name().to_owned()),
             ServiceOwner::Undecided | ServiceOwner::Misnamed(_) | ServiceOwner::Nobody => None,
         });
-        let said = self.reports.explain(&service.uid);
+        let said = self.shell.reports.explain(&service.uid);
         let (standing, why) = match owner {
             ServiceOwner::Nobody if row.is_none() && is_load_balancer(service) => {
                 let class = class.unwrap_or("(none)");
@@ -125,25 +125,25 @@ impl Controller {
             standing,
             addresses: service.ingress.iter().map(address).collect(),
             why,
-            retries: self.queue.retries(&queued),
+            retries: self.shell.queue.retries(&queued),
             next_attempt: said
                 .iter()
                 .filter_map(|said| said.next_attempt)
                 .min()
-                .or_else(|| self.queue.due(&queued).map(clock::at)),
+                .or_else(|| self.shell.queue.due(&queued).map(clock::at)),
         }
     }
 
     /// The providers whose balancers get no nodes, and why.
     fn lacking(&self) -> HashMap<&str, String> {
-        let providers = self.parts.providers.all().iter().map(AsRef::as_ref);
+        let providers = self.shell.parts.providers.all().iter().map(AsRef::as_ref);
         let lack = providers.filter(|provider| self.backends.of(*provider).nodes.is_empty());
         lack.map(|provider| (provider.name(), lacks_nodes(&self.backends.left_out(provider)))).collect()
     }
 
     /// Why the provider cannot be asked.
     fn away(&self, provider: Option<&str>) -> Option<String> {
-        let provider = self.parts.providers.by_name(provider?)?;
+        let provider = self.shell.parts.providers.by_name(provider?)?;
         match &*provider.status(Family::LoadBalancers).borrow() {
             ProviderStatus::Disconnected(why) => {
                 Some(format!("provider {:?} cannot be asked: {why}", provider.name()))

@@ -87,11 +87,11 @@ impl Controller {
                 before
             };
             let settles_more = before.is_none_or(|before| listing.settles_more_than(before));
-            let period = resync(self.parts.settings.services.load_balancer_resync_period);
+            let period = resync(self.shell.parts.settings.services.load_balancer_resync_period);
             if settles_more {
                 self.look_at_all();
             } else if ended.is_err()
-                && healed.elapsed() >= self.parts.settings.services.load_balancer_resync_period
+                && healed.elapsed() >= self.shell.parts.settings.services.load_balancer_resync_period
             {
                 self.learn_nothing(provider);
                 healed = Instant::now();
@@ -108,7 +108,8 @@ impl Controller {
         if self.listed.lock().contains_key(provider.name()) {
             return;
         }
-        for ContestedClass { class, owner, others } in self.parts.providers.contested_classes(provider) {
+        for ContestedClass { class, owner, others } in self.shell.parts.providers.contested_classes(provider)
+        {
             tracing::warn!(
                 class,
                 owner,
@@ -129,14 +130,14 @@ impl Controller {
         }
         let by_uid: HashMap<&str, &LoadBalancer> =
             list.items.iter().map(|balancer| (balancer.service_uid.as_str(), balancer)).collect();
-        for service in self.parts.services.list() {
+        for service in self.shell.parts.services.list() {
             let listed = by_uid.get(service.uid.as_str()).copied();
             // One that neither wants a balancer nor has our finalizer, and has a balancer, leaked it.
             let may_leak = listed.is_some_and(is_ours);
             if (may_leak || is_of_interest(&service))
                 && self.teach(provider, &service, listed, list.complete, since)
             {
-                self.queue.add(RunKey::Service(service.key.clone()));
+                self.shell.queue.add(RunKey::Service(service.key.clone()));
             }
         }
         self.look_for_orphans(provider, &list, since).await;
@@ -154,9 +155,9 @@ impl Controller {
     /// What a list that failed still heals: what was refused, and what was lost at the Service.
     fn learn_nothing(&self, provider: &dyn Provider) {
         let since = self.rows.turn();
-        for service in self.parts.services.list().iter().filter(|service| is_of_interest(service)) {
+        for service in self.shell.parts.services.list().iter().filter(|service| is_of_interest(service)) {
             if self.teach(provider, service, None, false, since) {
-                self.queue.add(RunKey::Service(service.key.clone()));
+                self.shell.queue.add(RunKey::Service(service.key.clone()));
             }
         }
     }
@@ -175,7 +176,7 @@ impl Controller {
         let is_here = listed.is_some_and(is_ours);
         if !is_here && self.rows.get(&at).is_none() {
             // Whoever owns it looks at it anyway if it has none.
-            let is_owner = self.parts.providers.for_service(service).is(provider);
+            let is_owner = self.shell.parts.providers.for_service(service).is(provider);
             return is_owner && self.is_unsettled(service, None);
         }
         let learn = |row: &mut Row| {
@@ -192,12 +193,12 @@ impl Controller {
 
     /// Whether anything is not as wanted, even while it waits: nothing is stuck for longer than a period.
     fn is_unsettled(&self, service: &Service, row: Option<Arc<Row>>) -> bool {
-        if !self.reports.of(&RunKey::Service(service.key.clone())).is_empty() {
+        if !self.shell.reports.of(&RunKey::Service(service.key.clone())).is_empty() {
             return true;
         }
         // One that wants no balancer, and is of interest all the same, is still to be freed.
         let (Some(row), true) = (row, is_load_balancer(service)) else { return true };
-        let Some(provider) = self.parts.providers.by_name(&row.at.provider) else { return true };
+        let Some(provider) = self.shell.parts.providers.by_name(&row.at.provider) else { return true };
         let wanted = || provider.desired_digest(service, &self.backends.of(provider.as_ref()));
         let is_published = row.status.of(service).is_published(service, self.record_of(&row).as_ref());
         !row.is_elsewhere()
@@ -207,7 +208,7 @@ impl Controller {
     /// Counts and reports what no Service wants.
     async fn look_for_orphans(&self, provider: &dyn Provider, list: &Listed<LoadBalancer>, since: u64) {
         let known: HashSet<String> =
-            self.parts.services.list().iter().map(|service| service.uid.clone()).collect();
+            self.shell.parts.services.list().iter().map(|service| service.uid.clone()).collect();
         // A balancer that this process made or knew is removed as its row says.
         let is_unknown = |balancer: &&LoadBalancer| {
             let row = self.rows.get(&RowKey::new(&balancer.service_uid, provider.name()));
@@ -227,7 +228,7 @@ impl Controller {
             if is_here && !orphans.contains(&*row.at.uid) {
                 self.rows.remove(&row.at);
                 // What was reported of it is over.
-                self.queue.add(RunKey::Balancer(row.at.clone()));
+                self.shell.queue.add(RunKey::Balancer(row.at.clone()));
             }
         }
         self.metrics.set_orphans(provider.name(), orphans.len());
@@ -241,7 +242,7 @@ impl Controller {
             row.orphan = Some(Orphan { id: balancer.id.clone(), sightings: before + 1 });
             before + 1
         });
-        let remove = self.parts.settings.services.delete_orphaned_load_balancers;
+        let remove = self.shell.parts.settings.services.delete_orphaned_load_balancers;
         if sightings == Some(1) {
             tracing::warn!(
                 provider = provider.name(),
@@ -254,7 +255,7 @@ impl Controller {
             );
             self.record_orphaned(balancer, remove);
         }
-        self.queue.add(RunKey::Balancer(at));
+        self.shell.queue.add(RunKey::Balancer(at));
     }
 
     /// Whether the API itself has no Service of that uid. False while that is unknown.
@@ -298,8 +299,8 @@ impl Controller {
             if *row.at.provider != *provider {
                 return;
             }
-            at_once(&mut row.tried.wanted, self.queue.retries(&RunKey::Service(row.key.clone())));
-            at_once(&mut row.tried.gone, self.queue.retries(&RunKey::Balancer(row.at.clone())));
+            at_once(&mut row.tried.wanted, self.shell.queue.retries(&RunKey::Service(row.key.clone())));
+            at_once(&mut row.tried.gone, self.shell.queue.retries(&RunKey::Balancer(row.at.clone())));
             if is_new {
                 row.reconsider();
             }
@@ -308,13 +309,13 @@ impl Controller {
 
     /// Requeues every Service that may concern us; most runs will find nothing to do.
     pub(super) fn look_at_all(&self) {
-        let services = self.parts.services.list();
+        let services = self.shell.parts.services.list();
         let of_interest = services.iter().filter(|service| is_of_interest(service));
         let keys: HashSet<ObjectKey> = of_interest.map(|service| service.key.clone()).collect();
         let rows = self.rows.all();
         let others = rows.iter().map(|row| &row.key).filter(|key| !keys.contains(*key)).cloned();
         for key in others.collect::<HashSet<_>>().into_iter().chain(keys.iter().cloned()) {
-            self.queue.add(RunKey::Service(key));
+            self.shell.queue.add(RunKey::Service(key));
         }
     }
 }

@@ -25,9 +25,7 @@ use ccm_kube::{
     node::Node,
 };
 use ccm_nodes::{cloud_node, cloud_node_lifecycle, node_ipam, node_route};
-use ccm_reconcile::{
-    Parts, Settings, node_server::NodeServer, settings::cidrs::Allocation, shell, stage, taint,
-};
+use ccm_reconcile::{Parts, Settings, node_server::NodeServer, settings::cidrs::Allocation, stage, taint};
 
 pub(super) struct Scene {
     seed: u64,
@@ -80,8 +78,8 @@ impl State {
         running.spawn(run(parts.clone(), &mut registry).unwrap()(cancel.clone()));
         let cloud_node = Arc::new(cloud_node::Controller::new(parts.clone(), &mut registry));
         let service_lb = Arc::new(ccm_services::Controller::new(parts.clone(), &mut registry));
-        let node_route = shell::make::<node_route::Controller>(parts.clone(), &mut registry).unwrap();
-        let node_ipam = shell::make::<node_ipam::Controller>(parts, &mut registry).unwrap();
+        let node_route = node_route::Controller::new(parts.clone(), &mut registry).unwrap();
+        let node_ipam = node_ipam::Controller::new(parts, &mut registry).unwrap();
         running.spawn(cloud_node::run(Arc::clone(&cloud_node))(cancel.clone()));
         running.spawn(ccm_reconcile::run(Arc::clone(&service_lb))(cancel.clone()));
         running.spawn(ccm_reconcile::run(Arc::clone(&node_route))(cancel.clone()));

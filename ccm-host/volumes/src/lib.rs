@@ -28,10 +28,7 @@ use prometheus_client::{
 
 use ccm_base::metric::{Declare, MetricLabels};
 use ccm_kube::queue::{Backoff, Outcome};
-use ccm_reconcile::{
-    Kept, Registration,
-    shell::{self, Shell},
-};
+use ccm_reconcile::{Kept, Parts, Reconciler, Registration, Shell, run};
 
 /// The controller, to the rest of the host. Runs only if it is named: it needs rights over PersistentVolumes, and most
 /// clusters have volumes of CSI drivers only.
@@ -39,7 +36,9 @@ pub const REGISTRATION: Registration = Registration {
     admit: Some(webhook::router),
     keep: |_| Kept { volumes: true, ..Kept::default() },
     served_by: |_| Some(|provider| provider.volumes),
-    ..Registration::of::<Controller>("persistent-volume-label")
+    ..Registration::of::<Controller>("persistent-volume-label", |parts, registry| {
+        Some(run(Controller::new(parts, registry)))
+    })
 };
 
 #[derive(Debug)]
@@ -48,7 +47,18 @@ struct Controller {
     results: Results,
 }
 
-impl shell::Controller for Controller {
+impl Controller {
+    fn new(parts: Parts, registry: &mut Registry) -> Arc<Self> {
+        let shell = Shell::of::<Self>(parts);
+        let results = registry.metric(
+            "persistent_volume_label_controller_volumes",
+            "PersistentVolumes that were labelled; ccm_reports has those that were not, and why",
+        );
+        Arc::new(Self { shell, results })
+    }
+}
+
+impl Reconciler for Controller {
     /// The name of a volume.
     type Key = String;
     const NAME: &'static str = "persistent-volume-label-controller";
@@ -57,14 +67,6 @@ impl shell::Controller for Controller {
     const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_secs(300) };
     /// Questions to a provider share calls.
     const AT_ONCE: usize = 512;
-
-    fn new(shell: Shell<String>, registry: &mut Registry) -> Option<Self> {
-        let results = registry.metric(
-            "persistent_volume_label_controller_volumes",
-            "PersistentVolumes that were labelled; ccm_reports has those that were not, and why",
-        );
-        Some(Self { shell, results })
-    }
 
     fn shell(&self) -> &Shell<String> {
         &self.shell
@@ -84,7 +86,7 @@ impl shell::Controller for Controller {
         ccm_reconcile::at_each_sweep(providers, period, look_at_all).await;
     }
 
-    async fn look(&self, name: &String) -> Outcome {
+    async fn reconcile(&self, name: &String) -> Outcome {
         Box::pin(self.label(name)).await
     }
 }

@@ -99,7 +99,7 @@ async fn a_disk_that_comes_later_is_waited_for() {
     sleep(Duration::from_secs(30)).await;
     assert_eq!(scene.reasons(), ["VolumeNotLabelled"], "once");
     scene.fake.set_volume("late", volume(VolumeState::Present, &[(ZONE, "b__a")]));
-    sleep(<Controller as shell::Controller>::BACKOFF.max).await;
+    sleep(Controller::BACKOFF.max).await;
     assert_eq!(scene.part("pv", "/metadata/labels"), json!({ ZONE: "a__b" }));
     assert_eq!(scene.reasons(), ["VolumeLabelled"]);
     scene.stop().await;

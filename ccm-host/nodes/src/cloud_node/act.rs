@@ -110,7 +110,7 @@ impl Controller {
                 if is_new(node) { Outcome::Slow(again) } else { outcome }
             }
         };
-        pass_on(&self.recorder, node, &answer.events);
+        pass_on(&self.new.recorder, node, &answer.events);
         Ok(outcome)
     }
 
@@ -126,7 +126,7 @@ impl Controller {
             self.memory.lock().untainted(node, &version);
         }
         self.metrics.initialised(node, clock::now());
-        self.recorder.record(node, EventType::Normal, "Synced", "the node is initialised");
+        self.new.recorder.record(node, EventType::Normal, "Synced", "the node is initialised");
         tracing::info!(node = node.name, "initialised");
     }
 

@@ -430,8 +430,7 @@ async fn a_provider_that_hangs_leaves_the_others_their_places() {
     let (stuck, other) = (FakeProvider::new("stuck"), FakeProvider::new("fake"));
     stuck.set_latency(method::INSTANCE, Duration::from_secs(3600));
     runs(&other, "n");
-    let names: Vec<_> =
-        (0..<Controller as shell::Controller>::AT_ONCE).map(|index| format!("s-{index}")).collect();
+    let names: Vec<_> = (0..Controller::AT_ONCE).map(|index| format!("s-{index}")).collect();
     let nodes = names.iter().map(|name| node(name).with_provider_id(&format!("stuck://{name}")));
     let server = NodeServer::new(nodes.chain([registered("n")]));
     let scene = Scene(Stage::set(&REGISTRATION, server, &[stuck, other], stage::settings()).await.run());

@@ -11,7 +11,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Cloud, Controller, RouteKey, observe::Due, table::Table};
 use ccm_cloud::{CloudError, ErrorReason, Family, Listed, ProviderStatus, Route};
-use ccm_reconcile::{Retry, SLOW_RETRY, Sweeps, askable, follow_status, listed, measured, resync, shell};
+use ccm_reconcile::{
+    Reconciler as _, Retry, SLOW_RETRY, Sweeps, askable, follow_status, listed, measured, resync,
+};
 
 impl Controller {
     /// Lists whenever there is a reason to, for as long as it is polled.
@@ -120,7 +122,7 @@ impl Controller {
 
 /// The pause after a failed list.
 fn pause_after(error: &CloudError, failures: u32) -> Duration {
-    let backoff = <Controller as shell::Controller>::BACKOFF.delay(failures.saturating_sub(1));
+    let backoff = Controller::BACKOFF.delay(failures.saturating_sub(1));
     match error.reason {
         Some(ErrorReason::MethodNotSupported) => SLOW_RETRY,
         _ => Retry::of(error).delay(backoff).unwrap_or(backoff),

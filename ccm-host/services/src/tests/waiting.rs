@@ -264,7 +264,7 @@ async fn nodes_are_told_with_all_that_a_late_provider_wants() {
     let calls = world.calls();
     assert_eq!(calls, ["list", "ensure web n1"], "its digest is that of all labels");
     let Some(Call::Ensure { digest, .. }) = world.cloud.calls().pop() else { panic!("an Ensure") };
-    let nodes = world.controller().parts.nodes.list();
+    let nodes = world.controller().shell.parts.nodes.list();
     assert!(!nodes[0].labels.is_empty());
     assert!(covers_backends(&digest, &world.cloud.backend_set(nodes).digest), "{digest}");
 }

@@ -125,7 +125,7 @@ impl World {
 
     /// Queues a key as if the watch had reported that Service.
     pub(super) fn enqueue(&self, key: ObjectKey) {
-        self.controller().queue.add(RunKey::Service(key));
+        self.controller().shell.queue.add(RunKey::Service(key));
     }
 
     /// The names that have a balancer, as far as is known.

@@ -306,7 +306,7 @@ async fn a_provider_that_hangs_leaves_the_others_their_places() {
     let (stuck, other) = (FakeProvider::new("stuck"), FakeProvider::new("other"));
     stuck.set_latency(method::INSTANCE, Duration::from_secs(3600));
     other.set_instance("n", InstanceState::Running, instance("other://n"));
-    let waiting = (0..AT_ONCE)
+    let waiting = (0..Worker::<true>::AT_ONCE)
         .map(|index| new_node(&format!("stuck-{index}")).with_provider_id(&format!("stuck://{index}")));
     let scene = Scene::start_with(waiting, stuck, vec![other], |_| {}).await;
     scene.rest().await;

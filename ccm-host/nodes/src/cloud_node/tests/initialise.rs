@@ -280,7 +280,9 @@ async fn a_node_that_one_of_two_providers_does_not_know_of_says_what_it_waits_fo
         assert_eq!(scene.reasons().first().copied(), event, "{failed}");
         let reason = if failed { "CLOUD_PERMISSION_DENIED" } else { "OwnerUnknown" };
         let waits = |standing: &str| {
-            format!(r#"ccm_reports{{controller="{COMPONENT}",standing="{standing}",reason="{reason}"}} 1"#)
+            format!(
+                r#"ccm_reports{{controller="cloud-node-controller",standing="{standing}",reason="{reason}"}} 1"#
+            )
         };
         assert!(["Waiting", "Blocked"].iter().any(|one| scene.has_metric(&waits(one))), "{reason}");
         scene.stop().await;

@@ -53,7 +53,7 @@ async fn a_cloud_that_has_allotted_nothing_yet_is_asked_until_it_has() {
     assert!(scene.problems("NotAllotted", 1));
     assert!(scene.fake.calls().len() > 3, "asked again and again");
     allotted(&scene.fake, "a", &["10.128.1.0/24"]);
-    sleep(<Controller as shell::Controller>::BACKOFF.max).await;
+    sleep(Controller::BACKOFF.max).await;
     assert_eq!(scene.cidrs("a"), json!(["10.128.1.0/24"]));
     assert!(scene.problems("NotAllotted", 0));
     scene.stop().await;
@@ -73,7 +73,7 @@ async fn a_node_waits_for_the_families_of_its_cluster() {
     assert_eq!(scene.events(), [(EventType::Warning, "CIDRNotAvailable", told)]);
     assert!(scene.problems("NotAllotted", 1));
     allotted(&scene.fake, "a", &["fd00:0:0:1::/64", "10.128.1.0/24"]);
-    sleep(<Controller as shell::Controller>::BACKOFF.max).await;
+    sleep(Controller::BACKOFF.max).await;
     assert_eq!(
         scene.cidrs("a"),
         json!(["10.128.1.0/24", "fd00:0:0:1::/64"]),

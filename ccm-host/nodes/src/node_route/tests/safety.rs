@@ -44,7 +44,7 @@ async fn a_list_that_shrinks_for_a_moment_costs_an_ensure() {
 #[tokio::test(start_paused = true)]
 async fn routes_that_no_node_has_hold_up_no_node() {
     let fake = FakeProvider::new("fake");
-    for number in 0..<Controller as shell::Controller>::AT_ONCE + 100 {
+    for number in 0..Controller::AT_ONCE + 100 {
         let cidr = format!("10.120.{}.{}/32", number / 250, number % 250);
         let of_nobody = if number % 2 == 0 { format!("gone-{number}") } else { String::new() };
         fake.set_route(route(&number.to_string(), &cidr, &of_nobody));
