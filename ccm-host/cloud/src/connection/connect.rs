@@ -5,12 +5,10 @@
 
 use std::{
     fs::Metadata,
-    io::{self, ErrorKind, IoSlice},
+    io::{self, ErrorKind},
     net::SocketAddr,
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
     path::{Path, PathBuf},
-    pin::Pin,
-    task::{Context, Poll},
     time::Duration,
 };
 
@@ -18,10 +16,10 @@ use http::Uri;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite},
     net::{TcpStream, UnixStream},
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::{io::InspectReader, sync::CancellationToken};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint as Transport, Identity};
 
 use crate::{ProviderConfig, settings::Endpoint};
@@ -52,23 +50,16 @@ pub(super) struct Connection {
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ConnectError {
-    #[error(transparent)]
-    Socket(#[from] SocketError),
-    #[error("nothing listens at {endpoint}: {source}")]
-    Dial { endpoint: String, source: io::Error },
-    #[error("no connection to {endpoint} within {CONNECT_TIMEOUT:?}")]
-    Timeout { endpoint: String },
-    #[error("cannot use {}: {problem}", path.display())]
-    Tls { path: PathBuf, problem: String },
-    #[error("no connection to {endpoint}: {problem}")]
-    Transport { endpoint: String, problem: String },
+#[error("{why}")]
+pub(super) struct ConnectError {
+    why: String,
+    /// Trying again costs next to nothing.
+    pub(super) is_cheap: bool,
 }
 
-impl ConnectError {
-    /// Whether trying again costs next to nothing.
-    pub(super) fn is_cheap(&self) -> bool {
-        matches!(self, Self::Socket(SocketError::NoSocket(_)) | Self::Dial { .. })
+impl From<String> for ConnectError {
+    fn from(why: String) -> Self {
+        Self { why, is_cheap: false }
     }
 }
 
@@ -82,13 +73,18 @@ pub(super) fn pause(backoff: Backoff, failures: &mut u32, random: f64, cap: Dura
 pub(super) async fn connect(config: &ProviderConfig) -> Result<Connection, ConnectError> {
     match tokio::time::timeout(CONNECT_TIMEOUT, dial(config)).await {
         Ok(result) => result,
-        Err(_) => Err(ConnectError::Timeout { endpoint: config.settings.endpoint.to_string() }),
+        Err(_) => {
+            Err(format!("no connection to {} within {CONNECT_TIMEOUT:?}", config.settings.endpoint).into())
+        }
     }
 }
 
 async fn dial(config: &ProviderConfig) -> Result<Connection, ConnectError> {
     let endpoint = &config.settings.endpoint;
-    let failed = |source| ConnectError::Dial { endpoint: endpoint.to_string(), source };
+    let failed = |error: io::Error| {
+        let why = format!("nothing listens at {endpoint}: {error}");
+        ConnectError { why, is_cheap: true }
+    };
     if let Some(crate::Dialer(dial)) = &config.dialer {
         let stream = dial(endpoint).map_err(failed)?;
         return over(stream, Transport::from_static("http://localhost"), endpoint).await;
@@ -138,22 +134,24 @@ async fn over<S>(stream: S, transport: Transport, endpoint: &Endpoint) -> Result
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let failed = |error: &tonic::transport::Error| ConnectError::Transport {
-        endpoint: endpoint.to_string(),
-        problem: with_sources(error),
+    let failed = |error: tonic::transport::Error| {
+        ConnectError::from(format!("no connection to {endpoint}: {}", with_sources(&error)))
     };
     let lost = CancellationToken::new();
-    let once = Mutex::new(Some(TokioIo::new(Watched { stream, _gone: lost.clone().drop_guard() })));
+    // The transport drops the stream, and the guard with it, when the connection is lost.
+    let gone = lost.clone().drop_guard();
+    let stream = InspectReader::new(stream, move |_: &[u8]| _ = &gone);
+    let once = Mutex::new(Some(TokioIo::new(stream)));
     let connector = tower::service_fn(move |_: Uri| {
         let stream = once.lock().take();
         async move { stream.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
     });
     let transport = transport
         .user_agent(AGENT)
-        .map_err(|error| failed(&error))?
+        .map_err(failed)?
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW);
-    let channel = transport.connect_with_connector(connector).await.map_err(|error| failed(&error))?;
+    let channel = transport.connect_with_connector(connector).await.map_err(failed)?;
     Ok(Connection { channel, lost })
 }
 
@@ -162,7 +160,7 @@ async fn mutual_tls(host: &str, port: u16, dir: &Path) -> Result<Transport, Conn
     let ca = read(dir.join("ca.crt")).await?;
     let certificate = read(dir.join("tls.crt")).await?;
     let key = read(dir.join("tls.key")).await?;
-    let unusable = |problem: String| ConnectError::Tls { path: dir.to_owned(), problem };
+    let unusable = |problem: String| unusable(dir, &problem);
     let config = ClientTlsConfig::new()
         .ca_certificate(Certificate::from_pem(ca))
         .identity(Identity::from_pem(certificate, key))
@@ -175,52 +173,14 @@ async fn mutual_tls(host: &str, port: u16, dir: &Path) -> Result<Transport, Conn
 
 async fn read(path: PathBuf) -> Result<Vec<u8>, ConnectError> {
     match tokio::fs::read(&path).await {
-        Ok(bytes) if bytes.is_empty() => Err(ConnectError::Tls { path, problem: "it is empty".to_owned() }),
+        Ok(bytes) if bytes.is_empty() => Err(unusable(&path, "it is empty")),
         Ok(bytes) => Ok(bytes),
-        Err(error) => Err(ConnectError::Tls { path, problem: error.to_string() }),
+        Err(error) => Err(unusable(&path, &error.to_string())),
     }
 }
 
-/// Signals when it is dropped: the transport drops the stream when the connection is lost.
-struct Watched<S> {
-    stream: S,
-    _gone: DropGuard,
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
+fn unusable(path: &Path, problem: &str) -> ConnectError {
+    format!("cannot use {}: {problem}", path.display()).into()
 }
 
 const SOCKET_MODE: u32 = 0o660;
@@ -228,23 +188,6 @@ const DIR_MODE: u32 = 0o750;
 const WRITABLE_BY_OTHERS: u32 = 0o002;
 const WRITABLE_BY_GROUP: u32 = 0o020;
 const PERMISSIONS: u32 = 0o7777;
-
-/// Why a socket is not used.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum SocketError {
-    #[error("no socket at {}: the provider is not running yet, or listens elsewhere", .0.display())]
-    NoSocket(PathBuf),
-    #[error("{} is not a socket", .0.display())]
-    NotASocket(PathBuf),
-    #[error("cannot inspect {}: {source}", path.display())]
-    Unreadable { path: PathBuf, source: io::Error },
-    #[error("{what} {} has mode {mode:04o}, so that others could take its place: make it {wanted:04o} or stricter", path.display())]
-    Mode { what: &'static str, path: PathBuf, mode: u32, wanted: u32 },
-    #[error("{what} {} belongs to uid {uid}, which is neither this process' own ({own}) nor root nor allowed", path.display())]
-    Owner { what: &'static str, path: PathBuf, uid: u32, own: u32 },
-    #[error("the process that answers at {} runs as uid {uid}, which is neither this process' own ({own}) nor root nor allowed", path.display())]
-    Peer { path: PathBuf, uid: u32, own: u32 },
-}
 
 /// Users that may own a socket and answer on it.
 #[derive(Debug)]
@@ -258,53 +201,57 @@ impl<'a> Trusted<'a> {
         Self { own: rustix::process::geteuid().as_raw(), allowed }
     }
 
-    fn has(&self, uid: u32) -> bool {
-        uid == self.own || uid == 0 || self.allowed.contains(&uid)
+    fn check(&self, uid: u32, what: impl FnOnce() -> String) -> Result<(), String> {
+        if uid == self.own || uid == 0 || self.allowed.contains(&uid) {
+            return Ok(());
+        }
+        let own = self.own;
+        Err(format!("{} uid {uid}, which is neither this process' own ({own}) nor root nor allowed", what()))
     }
 }
 
 /// Checks who could have created the socket, and who could replace it.
-async fn check_socket(path: &Path, trusted: &Trusted<'_>) -> Result<(), SocketError> {
+async fn check_socket(path: &Path, trusted: &Trusted<'_>) -> Result<(), ConnectError> {
+    let unreadable = |path: &Path, error: &io::Error| format!("cannot inspect {}: {error}", path.display());
+    let at = path.display();
     // A symlink could be swapped between this check and the connection.
-    let socket = tokio::fs::symlink_metadata(path).await.map_err(|source| match source.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => SocketError::NoSocket(path.to_owned()),
-        _ => SocketError::Unreadable { path: path.to_owned(), source },
+    let socket = tokio::fs::symlink_metadata(path).await.map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
+            let why = format!("no socket at {at}: the provider is not running yet, or listens elsewhere");
+            ConnectError { why, is_cheap: true }
+        }
+        _ => unreadable(path, &error).into(),
     })?;
     if !socket.file_type().is_socket() {
-        return Err(SocketError::NotASocket(path.to_owned()));
+        return Err(format!("{at} is not a socket").into());
     }
     safe("socket", path, &socket, WRITABLE_BY_OTHERS, SOCKET_MODE, trusted)?;
     let parent = path.parent().unwrap_or(Path::new("/"));
-    let dir = tokio::fs::metadata(parent)
-        .await
-        .map_err(|source| SocketError::Unreadable { path: parent.to_owned(), source })?;
-    safe("directory", parent, &dir, WRITABLE_BY_OTHERS | WRITABLE_BY_GROUP, DIR_MODE, trusted)
+    let dir = tokio::fs::metadata(parent).await.map_err(|error| unreadable(parent, &error))?;
+    safe("directory", parent, &dir, WRITABLE_BY_OTHERS | WRITABLE_BY_GROUP, DIR_MODE, trusted)?;
+    Ok(())
 }
 
 /// Checks the peer's uid: the listening process may not run as the owner of the file.
-fn check_peer(path: &Path, uid: u32, trusted: &Trusted<'_>) -> Result<(), SocketError> {
-    if trusted.has(uid) {
-        return Ok(());
-    }
-    Err(SocketError::Peer { path: path.to_owned(), uid, own: trusted.own })
+fn check_peer(path: &Path, uid: u32, trusted: &Trusted<'_>) -> Result<(), String> {
+    trusted.check(uid, || format!("the process that answers at {} runs as", path.display()))
 }
 
 fn safe(
-    what: &'static str,
+    what: &str,
     path: &Path,
     seen: &Metadata,
     forbidden: u32,
     wanted: u32,
     trusted: &Trusted<'_>,
-) -> Result<(), SocketError> {
-    let mode = seen.mode() & PERMISSIONS;
+) -> Result<(), String> {
+    let (at, mode) = (path.display(), seen.mode() & PERMISSIONS);
     if mode & forbidden != 0 {
-        return Err(SocketError::Mode { what, path: path.to_owned(), mode, wanted });
+        return Err(format!(
+            "{what} {at} has mode {mode:04o}, so that others could take its place: make it {wanted:04o} or stricter"
+        ));
     }
-    if !trusted.has(seen.uid()) {
-        return Err(SocketError::Owner { what, path: path.to_owned(), uid: seen.uid(), own: trusted.own });
-    }
-    Ok(())
+    trusted.check(seen.uid(), || format!("{what} {at} belongs to"))
 }
 
 #[cfg(test)]
@@ -328,7 +275,6 @@ mod tests {
     fn this_user_root_and_who_is_allowed_are_trusted() {
         let trusted = Trusted { own: 1000, allowed: &[2000] };
         for (uid, want) in [(1000, true), (0, true), (2000, true), (2001, false), (65_534, false)] {
-            assert_eq!(trusted.has(uid), want, "{uid}");
             assert_eq!(check_peer(Path::new("/s"), uid, &trusted).is_ok(), want, "{uid}");
         }
     }
@@ -347,7 +293,12 @@ mod tests {
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o660)).unwrap();
         let stranger = Trusted { own: owner + 1, allowed: &[] };
         let error = check_socket(&path, &stranger).await.unwrap_err();
-        assert!(matches!(error, SocketError::Owner { what: "socket", uid, .. } if uid == owner), "{error}");
+        let own = owner + 1;
+        let want = format!(
+            "socket {} belongs to uid {owner}, which is neither this process' own ({own}) nor root nor allowed",
+            path.display()
+        );
+        assert_eq!(error.to_string(), want);
         let allowed = [owner];
         check_socket(&path, &Trusted { own: owner + 1, allowed: &allowed }).await.unwrap();
     }

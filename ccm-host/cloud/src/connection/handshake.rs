@@ -13,7 +13,7 @@ use tonic::{Code, client::Grpc};
 
 use super::{
     connect::Connection,
-    negotiate::{NegotiationError, Served, host_services, negotiate},
+    negotiate::{Served, host_services, negotiate},
     session::Session,
 };
 use crate::findings::{rule, shown};
@@ -26,55 +26,39 @@ use crate::{
 
 const HOST_NAME: &str = "ccm-host";
 
-/// Why a process that answered cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum HandshakeError {
-    /// It does not serve GetInfo.
-    #[error("not a provider: the server does not serve ccm.discovery.v1.Discovery")]
-    NotAProvider,
-    /// It refuses calls from this process.
-    #[error("the provider does not trust this host: {0}")]
-    NotTrusted(String),
-    /// No version in common.
-    #[error("provider {name:?} cannot be used: {source}")]
-    NoCommonVersion { name: String, source: NegotiationError },
-    #[error("handshake failed in {0}")]
-    Failed(CloudError),
-}
-
-/// Learns everything about the process at the other end.
-pub(super) async fn handshake(
-    connection: Connection,
-    metrics: &ProviderMetrics,
-) -> Result<Session, HandshakeError> {
+/// Learns everything about the process at the other end, or why it cannot be used.
+pub(super) async fn handshake(connection: Connection, metrics: &ProviderMetrics) -> Result<Session, String> {
     let info = get_info(&connection, metrics).await?;
     let served = negotiate(&info.services)
-        .map_err(|source| HandshakeError::NoCommonVersion { name: shown(&info.name, 253), source })?;
-    for unusable in &served.unusable {
-        tracing::warn!(provider = metrics.provider(), "{unusable}");
+        .map_err(|why| format!("provider {:?} cannot be used: {why}", shown(&info.name, 253)))?;
+    for (_, why) in &served.unusable {
+        tracing::warn!(provider = metrics.provider(), "{why}");
     }
     count_violations(&info, &served, metrics);
     let message = pb::GetCapabilitiesRequest { host_max_message_bytes: defaults::HARD_MAX_MESSAGE_BYTES };
-    let capabilities = call(&connection, metrics, message).await.map_err(HandshakeError::Failed)?;
+    let capabilities = call(&connection, metrics, message).await.map_err(failed)?;
     Ok(metrics.checked(|findings| Session::new(connection, info, served, capabilities, findings)))
 }
 
-async fn get_info(
-    connection: &Connection,
-    metrics: &ProviderMetrics,
-) -> Result<GetInfoResponse, HandshakeError> {
+async fn get_info(connection: &Connection, metrics: &ProviderMetrics) -> Result<GetInfoResponse, String> {
     let message = GetInfoRequest {
         host_name: HOST_NAME.to_owned(),
         host_version: env!("CARGO_PKG_VERSION").to_owned(),
         host_services: host_services(),
     };
     call(connection, metrics, message).await.map_err(|error| match (error.code, error.reason) {
-        (_, Some(ErrorReason::MethodNotSupported)) | (Code::Unimplemented, _) => HandshakeError::NotAProvider,
-        (_, Some(ErrorReason::PeerNotTrusted)) | (Code::Unauthenticated, _) => {
-            HandshakeError::NotTrusted(error.message)
+        (_, Some(ErrorReason::MethodNotSupported)) | (Code::Unimplemented, _) => {
+            "not a provider: the server does not serve ccm.discovery.v1.Discovery".to_owned()
         }
-        _ => HandshakeError::Failed(error),
+        (_, Some(ErrorReason::PeerNotTrusted)) | (Code::Unauthenticated, _) => {
+            format!("the provider does not trust this host: {}", error.message)
+        }
+        _ => failed(error),
     })
+}
+
+fn failed(error: CloudError) -> String {
+    format!("handshake failed in {error}")
 }
 
 async fn call<Q: Rpc>(

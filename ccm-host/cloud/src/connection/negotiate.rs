@@ -19,8 +19,8 @@ const SERVICES: [&str; 6] = ["CloudProvider", "Instances", "LoadBalancers", "Rou
 pub(crate) struct Served {
     /// The name of each service, and the version to speak.
     pub(crate) versions: Vec<(&'static str, &'static str)>,
-    /// Services that the provider has, but in no version that this host speaks.
-    pub(crate) unusable: Vec<NoCommonVersion>,
+    /// Services that the provider has, but in no version that this host speaks, and what people should know of that.
+    pub(crate) unusable: Vec<(&'static str, String)>,
 }
 
 impl Served {
@@ -28,34 +28,6 @@ impl Served {
     pub(crate) fn has(&self, service: &str) -> bool {
         self.versions.iter().any(|(name, _)| *name == service)
     }
-}
-
-/// Why there is no version in common.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NegotiationError {
-    /// It answers GetInfo but serves nothing of this contract.
-    #[error("it serves no service of {PACKAGE}*: it names {0:?}")]
-    NothingServed(Vec<String>),
-    /// It serves other services, but not CloudProvider, which all calls depend on.
-    #[error("it serves {0:?}, but not CloudProvider, which every provider must serve")]
-    NoCloudProvider(Vec<String>),
-    /// Both sides know the service, in different versions.
-    #[error(transparent)]
-    NoCommonVersion(NoCommonVersion),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "it speaks {} of {service} ({}; this host speaks {}): upgrade the {}",
-    if *.newer { "only newer versions" } else { "no common version" },
-    .theirs.join(", "),
-    SPOKEN.join(", "),
-    if *.newer { "host" } else { "provider" }
-)]
-pub(crate) struct NoCommonVersion {
-    pub(crate) service: &'static str,
-    theirs: Vec<String>,
-    newer: bool,
 }
 
 /// The service names that the host announces.
@@ -67,14 +39,14 @@ pub(crate) fn host_services() -> Vec<String> {
 }
 
 /// The services and versions that both sides speak.
-pub(crate) fn negotiate(names: &[String]) -> Result<Served, NegotiationError> {
+pub(crate) fn negotiate(names: &[String]) -> Result<Served, String> {
     negotiate_with(names, &SPOKEN)
 }
 
-fn negotiate_with(names: &[String], spoken: &[&'static str]) -> Result<Served, NegotiationError> {
+fn negotiate_with(names: &[String], spoken: &[&'static str]) -> Result<Served, String> {
     let theirs: Vec<(&str, &str)> = names.iter().filter_map(|name| split(name)).collect();
     if theirs.is_empty() {
-        return Err(NegotiationError::NothingServed(some(names)));
+        return Err(format!("it serves no service of {PACKAGE}*: it names {:?}", some(names)));
     }
     let mut served = Served::default();
     for service in SERVICES {
@@ -85,16 +57,16 @@ fn negotiate_with(names: &[String], spoken: &[&'static str]) -> Result<Served, N
         }
         match spoken.iter().rev().find(|ours| versions.contains(ours)) {
             Some(version) => served.versions.push((service, version)),
-            None => served.unusable.push(no_common(service, &versions, spoken)),
+            None => served.unusable.push((service, no_common(service, &versions, spoken))),
         }
     }
     if served.has("CloudProvider") {
         return Ok(served);
     }
-    Err(match served.unusable.into_iter().find(|unusable| unusable.service == "CloudProvider") {
-        Some(unusable) => NegotiationError::NoCommonVersion(unusable),
-        None => NegotiationError::NoCloudProvider(some(names)),
-    })
+    let versions = served.unusable.into_iter().find(|(service, _)| *service == "CloudProvider");
+    Err(versions.map(|(_, why)| why).unwrap_or_else(|| {
+        format!("it serves {:?}, but not CloudProvider, which every provider must serve", some(names))
+    }))
 }
 
 /// As many of a provider's words as people read.
@@ -102,10 +74,13 @@ fn some(words: &[impl AsRef<str>]) -> Vec<String> {
     words.iter().take(16).map(|word| shown(word.as_ref(), 128)).collect()
 }
 
-fn no_common(service: &'static str, theirs: &[&str], spoken: &[&'static str]) -> NoCommonVersion {
+fn no_common(service: &str, theirs: &[&str], spoken: &[&str]) -> String {
     let highest = spoken.last().and_then(|version| rank(version));
-    let newer = theirs.iter().all(|version| rank(version) > highest);
-    NoCommonVersion { service, theirs: some(theirs), newer }
+    let is_newer = theirs.iter().all(|version| rank(version) > highest);
+    let (what, side) =
+        if is_newer { ("only newer versions", "host") } else { ("no common version", "provider") };
+    let (theirs, ours) = (some(theirs).join(", "), SPOKEN.join(", "));
+    format!("it speaks {what} of {service} ({theirs}; this host speaks {ours}): upgrade the {side}")
 }
 
 fn split(name: &str) -> Option<(&str, &str)> {

@@ -52,7 +52,7 @@ async fn forever(link: &Link) -> Infallible {
         let mut cap = Duration::MAX;
         let failed = match connect(&link.config).await {
             Err(error) => {
-                if error.is_cheap() {
+                if error.is_cheap {
                     cap = CHEAP;
                 }
                 Some(error.to_string())
