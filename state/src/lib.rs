@@ -379,6 +379,8 @@ pub struct Queue {
     pub delayed: usize,
     pub adds: u64,
     pub retries: u64,
+    /// How long the runs under way have taken together.
+    pub unfinished_seconds: f64,
     /// How long the longest run under way has taken.
     pub longest_seconds: f64,
 }

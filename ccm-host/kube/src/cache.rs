@@ -39,8 +39,10 @@ const LONGEST_ERROR: usize = 200;
 pub trait Slim: PartialEq + Send + Sync + Sized + 'static {
     /// Names an object of this kind.
     type Key: Clone + Eq + Hash + Ord + fmt::Display + fmt::Debug + Send + Sync;
+    /// The kind as Kubernetes knows it.
+    type Kind: Resource<DynamicType = ()>;
     /// The shape in which the object arrives.
-    type Wire: Resource<DynamicType = ()> + Clone + DeserializeOwned + fmt::Debug + Send + 'static;
+    type Wire: DeserializeOwned + Send + 'static;
     /// The kind, for logs and metrics.
     const KIND: &'static str;
     /// A field selector: only objects that it selects are listed and watched.
@@ -59,7 +61,7 @@ pub trait Slim: PartialEq + Send + Sync + Sized + 'static {
         None
     }
     /// The API and the name to read the object with.
-    fn place(key: &Self::Key, client: &Client) -> (Api<Self::Wire>, String);
+    fn place(key: &Self::Key, client: &Client) -> (Api<Self::Kind>, String);
     /// Keeps the fields that are read and drops the rest.
     fn project(wire: Self::Wire, keep: &Keep, interner: &Interner) -> Self;
 }
@@ -94,7 +96,7 @@ macro_rules! cluster_scoped {
             name.to_owned()
         }
 
-        fn place(name: &String, client: &::kube::Client) -> (::kube::Api<Self::Wire>, String) {
+        fn place(name: &String, client: &::kube::Client) -> (::kube::Api<Self::Kind>, String) {
             (::kube::Api::all(client.clone()), name.clone())
         }
     };
@@ -356,13 +358,19 @@ impl<T: Slim> Cache<T> {
         self.0.store.write().begin_list();
     }
 
-    fn put(&self, object: Read<T::Wire>, wanted: &WantedKeys) {
+    /// Returns the version of the object.
+    fn put(&self, object: Read<T::Wire>, wanted: &WantedKeys) -> String {
         match object {
             Ok(wire) => {
                 let object = T::project(wire, &wanted.keep, &self.0.interner);
+                let version = object.resource_version().to_owned();
                 self.change(|store| store.put(object));
+                version
             }
-            Err(unreadable) => self.put_unreadable(&unreadable),
+            Err(unreadable) => {
+                self.put_unreadable(&unreadable);
+                unreadable.metadata.resource_version
+            }
         }
     }
 
@@ -388,15 +396,19 @@ impl<T: Slim> Cache<T> {
         }
     }
 
-    fn remove(&self, object: Read<T::Wire>, wanted: &WantedKeys) {
-        let (key, last) = match object {
+    /// Returns the version of the object.
+    fn remove(&self, object: Read<T::Wire>, wanted: &WantedKeys) -> String {
+        let (key, version, last) = match object {
             Ok(wire) => {
                 let last = T::project(wire, &wanted.keep, &self.0.interner);
-                (last.key(), Some(last))
+                (last.key(), last.resource_version().to_owned(), Some(last))
             }
-            Err(Unreadable { metadata, .. }) => (T::key_of(&metadata.namespace, &metadata.name), None),
+            Err(Unreadable { metadata, .. }) => {
+                (T::key_of(&metadata.namespace, &metadata.name), metadata.resource_version, None)
+            }
         };
         self.change(|store| [store.remove(&key, last), None]);
+        version
     }
 
     /// Objects that the list has not contained so far.

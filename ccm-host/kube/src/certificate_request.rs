@@ -63,6 +63,7 @@ impl CertificateRequest {
 
 impl Slim for CertificateRequest {
     type Key = String;
+    type Kind = CertificateSigningRequest;
     type Wire = CertificateSigningRequest;
     const KIND: &'static str = "CertificateSigningRequest";
     const FIELDS: Option<&'static str> = Some("spec.signerName=kubernetes.io/kubelet-serving");

@@ -11,13 +11,8 @@ mod tests;
 
 pub use guard::Recognition;
 
-use std::{
-    path::PathBuf,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
-use futures::future::BoxFuture;
 use http::{
     HeaderValue, Request, Response, StatusCode, Uri,
     header::{AUTHORIZATION, USER_AGENT},
@@ -37,7 +32,7 @@ use kube::{
 };
 use rustls_pki_types::ServerName;
 use tower::{
-    BoxError, Service, ServiceBuilder, ServiceExt as _, layer::layer_fn, steer::Steer,
+    BoxError, Service, ServiceBuilder, ServiceExt as _, layer::layer_fn, service_fn, steer::Steer,
     util::BoxCloneSyncService,
 };
 use tower_http::decompression::DecompressionLayer;
@@ -46,7 +41,7 @@ use super::{
     account::{Account, NAMESPACE},
     metrics::ClientMetrics,
 };
-use guard::{Answer, RequestGuard, RequestLimiter, RequestRules, copy};
+use guard::{Answer, RequestLimiter, RequestRules, copy, guarded};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How far a watch may run ahead of the host. An adaptive window stays small on a short path, and the apiserver closes
@@ -222,8 +217,8 @@ where
         .option_layer(config.auth_layer().map_err(credentials)?)
         .layer(config.extra_headers_layer().map_err(credentials)?)
         .map_err(BoxError::from)
-        .option_layer(account.map(|account| layer_fn(move |inner| Bearer::new(inner, account.clone()))))
-        .layer_fn(|inner| RequestGuard::new(inner, rules.clone()))
+        .option_layer(account.map(|account| layer_fn(move |inner| as_account(inner, account.clone()))))
+        .layer_fn(|inner| guarded(inner, rules.clone()))
         .layer(DecompressionLayer::new().gzip(!config.disable_compression))
         .service(service);
     Ok(Client::new(service, config.default_namespace.clone()))
@@ -274,46 +269,33 @@ fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>, ClientErr
     Ok(builder.enable_all_versions().wrap_connector(http))
 }
 
-#[derive(Debug, Clone)]
-struct Bearer<S> {
+/// Sends requests in the account's name.
+fn as_account<S>(
     inner: S,
     account: Account,
-}
-
-impl<S> Bearer<S> {
-    fn new(inner: S, account: Account) -> Self {
-        Self { inner, account }
-    }
-}
-
-impl<S> Service<Request<Body>> for Bearer<S>
+) -> impl Service<Request<Body>, Response = Answer, Error = BoxError, Future: Send> + Clone
 where
-    S: Service<Request<Body>, Response = Answer, Error = BoxError> + Clone + Send + 'static,
+    S: Service<Request<Body>, Response = Answer, Error = BoxError> + Clone + Send,
     S::Future: Send,
 {
-    type Response = Answer;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Answer, BoxError>>;
+    service_fn(move |request| authorised(inner.clone(), account.clone(), request))
+}
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
+/// Repeats a request once that is rejected for its token: it was not processed.
+async fn authorised<S>(inner: S, account: Account, mut request: Request<Body>) -> Result<Answer, BoxError>
+where
+    S: Service<Request<Body>, Response = Answer, Error = BoxError> + Clone + Send,
+    S::Future: Send,
+{
+    let token = account.token().await?;
+    let again = copy(&request);
+    request.headers_mut().insert(AUTHORIZATION, token.clone());
+    let answer = inner.clone().oneshot(request).await?;
+    if answer.status() != StatusCode::UNAUTHORIZED {
+        return Ok(answer);
     }
-
-    /// Repeats a request once that is rejected for its token: it was not processed.
-    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let (inner, account) = (self.inner.clone(), self.account.clone());
-        Box::pin(async move {
-            let token = account.token().await?;
-            let again = copy(&request);
-            request.headers_mut().insert(AUTHORIZATION, token.clone());
-            let answer = inner.clone().oneshot(request).await?;
-            if answer.status() != StatusCode::UNAUTHORIZED {
-                return Ok(answer);
-            }
-            account.rejected(&token);
-            let Some(mut request) = again else { return Ok(answer) };
-            request.headers_mut().insert(AUTHORIZATION, account.token().await?);
-            inner.oneshot(request).await
-        })
-    }
+    account.rejected(&token);
+    let Some(mut request) = again else { return Ok(answer) };
+    request.headers_mut().insert(AUTHORIZATION, account.token().await?);
+    inner.oneshot(request).await
 }

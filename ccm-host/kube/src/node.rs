@@ -4,13 +4,12 @@
 //! and annotations that are not wanted are never kept.
 
 use jiff::Timestamp;
-use k8s_openapi::ClusterResourceScope;
 use serde::{Deserialize, Serialize};
 
 use super::{
     cache::Slim,
     keep::{Interner, Keep, Pairs},
-    wire::{Condition, Meta, core_resource, or_default},
+    wire::{Condition, Meta, or_default},
 };
 
 /// Condition types that are kept, besides those with [`OWN_CONDITION_PREFIX`].
@@ -93,7 +92,8 @@ impl Node {
 
 impl Slim for Node {
     type Key = String;
-    type Wire = NodeWire;
+    type Kind = k8s_openapi::api::core::v1::Node;
+    type Wire = Object;
     const KIND: &'static str = "Node";
 
     crate::cache::cluster_scoped!();
@@ -102,8 +102,8 @@ impl Slim for Node {
         self.provider_id.as_deref()
     }
 
-    fn project(wire: NodeWire, keep: &Keep, interner: &Interner) -> Self {
-        let Object { metadata, spec, status } = wire.object;
+    fn project(wire: Object, keep: &Keep, interner: &Interner) -> Self {
+        let Object { metadata, spec, status } = wire;
         Self {
             name: metadata.name,
             uid: metadata.uid,
@@ -123,10 +123,9 @@ impl Slim for Node {
     }
 }
 
-core_resource!(NodeWire, ClusterResourceScope, "Node", "nodes");
-
+/// A Node while it is decoded.
 #[derive(Debug, Clone, Deserialize)]
-struct Object {
+pub struct Object {
     metadata: Meta,
     #[serde(default)]
     spec: Spec,

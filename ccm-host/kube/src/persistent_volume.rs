@@ -66,6 +66,7 @@ impl Disk {
 
 impl Slim for PersistentVolume {
     type Key = String;
+    type Kind = Wire;
     type Wire = Wire;
     const KIND: &'static str = "PersistentVolume";
 

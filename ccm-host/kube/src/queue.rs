@@ -29,8 +29,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use ccm_base::trace;
+pub use metrics::QueueMetrics;
 use metrics::{InFlight, QueueSeries};
-pub use metrics::{QueueMetrics, QueueSample};
 use schedule::{Next, Schedule};
 
 /// The bounds of a queue's keys.
@@ -221,17 +221,17 @@ impl<K: Key> WorkQueue<K> {
 }
 
 impl<K: Key> InFlight for Shared<K> {
-    fn sample(&self) -> QueueSample {
+    fn sample(&self) -> ccm_state::Queue {
         let now = Instant::now();
         let schedule = self.schedule.lock();
         let running =
             || schedule.running_since().map(|since| now.saturating_duration_since(since).as_secs_f64());
-        QueueSample {
-            name: self.name,
+        ccm_state::Queue {
+            name: self.name.to_owned(),
             depth: schedule.waiting(now),
             delayed: schedule.delayed(now),
-            added: self.series.adds.get(),
-            retried: self.series.retries.get(),
+            adds: self.series.adds.get(),
+            retries: self.series.retries.get(),
             // Not sum(): the sum of nothing is minus zero.
             unfinished_seconds: running().fold(0.0, |sum, seconds| sum + seconds),
             longest_seconds: running().fold(0.0, f64::max),

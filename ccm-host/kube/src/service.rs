@@ -7,7 +7,6 @@ use std::{fmt, sync::Arc};
 
 use ipnet::IpNet;
 use jiff::Timestamp;
-use k8s_openapi::NamespaceResourceScope;
 pub use k8s_openapi::api::core::v1::{ClientIPConfig as ClientIpConfig, SessionAffinityConfig};
 use kube::{Api, Client};
 use serde::{Deserialize, Serialize};
@@ -15,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     cache::Slim,
     keep::{Interner, Keep, Pairs},
-    wire::{Condition, Meta, core_resource, or_default},
+    wire::{Condition, Meta, or_default},
 };
 use ccm_base::{
     cidr,
@@ -220,7 +219,8 @@ fn parse<'a>(
 
 impl Slim for Service {
     type Key = ObjectKey;
-    type Wire = ServiceWire;
+    type Kind = k8s_openapi::api::core::v1::Service;
+    type Wire = Object;
     const KIND: &'static str = "Service";
 
     fn key(&self) -> ObjectKey {
@@ -231,14 +231,14 @@ impl Slim for Service {
         ObjectKey::new(namespace, name)
     }
 
-    fn place(key: &ObjectKey, client: &Client) -> (Api<ServiceWire>, String) {
+    fn place(key: &ObjectKey, client: &Client) -> (Api<Self::Kind>, String) {
         (Api::namespaced(client.clone(), &key.namespace), key.name.to_string())
     }
 
     crate::cache::versioned!();
 
-    fn project(wire: ServiceWire, keep: &Keep, interner: &Interner) -> Self {
-        let Object { metadata, spec, status } = wire.object;
+    fn project(wire: Object, keep: &Keep, interner: &Interner) -> Self {
+        let Object { metadata, spec, status } = wire;
         Self {
             key: ObjectKey::new(interner.intern(&metadata.namespace), metadata.name),
             uid: metadata.uid,
@@ -255,10 +255,9 @@ impl Slim for Service {
     }
 }
 
-core_resource!(ServiceWire, NamespaceResourceScope, "Service", "services");
-
+/// A Service while it is decoded.
 #[derive(Debug, Clone, Deserialize)]
-struct Object {
+pub struct Object {
     metadata: Meta,
     #[serde(default)]
     spec: ServiceSpec,

@@ -6,7 +6,6 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor},
@@ -30,18 +29,6 @@ pub(super) struct Meta {
     pub(super) annotations: Vec<(String, String)>,
     #[serde(deserialize_with = "or_default")]
     pub(super) finalizers: Vec<String>,
-}
-
-impl Meta {
-    /// The metadata that the watch itself needs: the identity, and where to resume.
-    pub(super) fn for_watcher(&self) -> ObjectMeta {
-        ObjectMeta {
-            name: Some(self.name.clone()),
-            namespace: (!self.namespace.is_empty()).then(|| self.namespace.clone()),
-            resource_version: Some(self.resource_version.clone()),
-            ..ObjectMeta::default()
-        }
-    }
 }
 
 /// One condition of a Node or a Service.
@@ -101,52 +88,3 @@ impl<'de> Deserialize<'de> for PairList {
         d.deserialize_map(Pairs)
     }
 }
-
-/// The type in which a kind of the core group arrives: `Object` of the same file, as a `::kube::Resource`.
-macro_rules! core_resource {
-    ($wire:ident, $scope:ty, $kind:literal, $plural:literal) => {
-        #[doc = concat!("A ", $kind, " while it is decoded.")]
-        #[derive(Debug, Clone, serde::Deserialize)]
-        #[serde(from = "Object")]
-        pub struct $wire {
-            meta: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-            object: Object,
-        }
-
-        impl From<Object> for $wire {
-            fn from(object: Object) -> Self {
-                Self { meta: object.metadata.for_watcher(), object }
-            }
-        }
-
-        impl ::kube::Resource for $wire {
-            type DynamicType = ();
-            type Scope = $scope;
-
-            fn kind(_: &()) -> std::borrow::Cow<'_, str> {
-                $kind.into()
-            }
-
-            fn group(_: &()) -> std::borrow::Cow<'_, str> {
-                "".into()
-            }
-
-            fn version(_: &()) -> std::borrow::Cow<'_, str> {
-                "v1".into()
-            }
-
-            fn plural(_: &()) -> std::borrow::Cow<'_, str> {
-                $plural.into()
-            }
-
-            fn meta(&self) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-                &self.meta
-            }
-
-            fn meta_mut(&mut self) -> &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-                &mut self.meta
-            }
-        }
-    };
-}
-pub(super) use core_resource;

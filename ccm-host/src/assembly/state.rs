@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use ccm_state::{
-    API_VERSION, Explanation, Host, HostState, Leadership as Leads, NodeState, NodeSummary, Queue, Resync,
+    API_VERSION, Explanation, Host, HostState, Leadership as Leads, NodeState, NodeSummary, Resync,
     ServiceState, Standing,
     inventory::Inventory,
     shadow::{Row, ShadowReport, Standing as Held, Verdict},
@@ -135,14 +135,6 @@ impl Source for State {
     fn state(&self) -> HostState {
         let leads = self.leads();
         let views = &self.parts.views;
-        let queues = self.parts.metrics.queue.samples().into_iter().map(|sample| Queue {
-            name: sample.name.to_owned(),
-            depth: sample.depth,
-            delayed: sample.delayed,
-            adds: sample.added,
-            retries: sample.retried,
-            longest_seconds: sample.longest_seconds,
-        });
         HostState {
             api_version: API_VERSION.to_owned(),
             kind: "HostState".to_owned(),
@@ -161,7 +153,7 @@ impl Source for State {
             services: views.all(|one| one.services()),
             routes: views.all(|one| one.routes()),
             reports: views.all(|one| one.reports()),
-            queues: queues.collect(),
+            queues: self.parts.metrics.queue.samples(),
         }
     }
 

@@ -25,7 +25,7 @@ use tokio::time::{Instant, error::Elapsed, sleep, timeout};
 
 use super::{
     Cache, Slim, WantedKeys,
-    read::{self, Event, Failure, Named, version_of},
+    read::{self, Event, Failure, Named},
 };
 use crate::{
     client::is_absent,
@@ -65,7 +65,7 @@ type Events<T> = Pin<Box<dyn Stream<Item = Result<Event<<T as Slim>::Wire>, Fail
 pub(super) struct Follower<'a, T: Slim> {
     cache: &'a Cache<T>,
     client: &'a Client,
-    api: Api<T::Wire>,
+    api: Api<T::Kind>,
     wanted: &'a WantedKeys,
     pauses: u32,
 }
@@ -106,8 +106,8 @@ impl<'a, T: Slim> Follower<'a, T> {
         loop {
             let next = timeout(SILENT_LIST, events.next()).await;
             match next.map_err(|_: Elapsed| Failure::Silent(SILENT_LIST))? {
-                Some(Ok(Event::Put(object))) => self.cache.put(object, self.wanted),
-                Some(Ok(Event::Deleted(object))) => self.cache.remove(object, self.wanted),
+                Some(Ok(Event::Put(object))) => _ = self.cache.put(object, self.wanted),
+                Some(Ok(Event::Deleted(object))) => _ = self.cache.remove(object, self.wanted),
                 Some(Ok(Event::Bookmark { ends_list: false, .. })) => {}
                 Some(Ok(Event::Bookmark { version, ends_list: true })) => {
                     let version = some(version)?;
@@ -129,7 +129,7 @@ impl<'a, T: Slim> Follower<'a, T> {
             let request = Request::new(self.api.resource_url()).list(&params).map_err(unbuilt)?;
             let text = self.client.request_text(request).await?;
             let page = read::page(&text).map_err(::kube::Error::SerdeError)?;
-            page.items.into_iter().for_each(|object| self.cache.put(object, self.wanted));
+            page.items.into_iter().for_each(|object| _ = self.cache.put(object, self.wanted));
             params.continue_token = page.next;
             if params.continue_token.is_none() {
                 let version = page.version.ok_or(Failure::NoVersion)?;
@@ -207,14 +207,8 @@ impl<'a, T: Slim> Follower<'a, T> {
 
     fn take(&self, event: Event<T::Wire>, version: &mut String) -> Result<(), Failure> {
         match event {
-            Event::Put(object) => {
-                *version = version_of(&object)?;
-                self.cache.put(object, self.wanted);
-            }
-            Event::Deleted(object) => {
-                *version = version_of(&object)?;
-                self.cache.remove(object, self.wanted);
-            }
+            Event::Put(object) => *version = some(self.cache.put(object, self.wanted))?,
+            Event::Deleted(object) => *version = some(self.cache.remove(object, self.wanted))?,
             Event::Bookmark { version: now, .. } => *version = some(now)?,
             Event::Refused(status) => return Err(Failure::Refused(status)),
         }

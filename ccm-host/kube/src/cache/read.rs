@@ -98,15 +98,6 @@ pub(super) enum Event<W> {
     Refused(Box<Status>),
 }
 
-/// The resource version of an object.
-pub(super) fn version_of(read: &Read<impl ::kube::Resource>) -> Result<String, Failure> {
-    let version = match read {
-        Ok(wire) => wire.meta().resource_version.clone(),
-        Err(unreadable) => Some(unreadable.metadata.resource_version.clone()),
-    };
-    version.and_then(said).ok_or(Failure::NoVersion)
-}
-
 /// The apiserver's JSON expresses "none" in two ways.
 fn said(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)

@@ -7,14 +7,8 @@
 //! refusals have come for a minute. The files that a kubeconfig names are read once, so a process that waits would wait for
 //! ever, and a restart mends it. An apiserver that starts refuses everybody for a moment: that is forgiven.
 
-use std::{
-    io,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
-use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header::RETRY_AFTER};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
@@ -26,7 +20,7 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
 };
-use tower::{BoxError, Service, ServiceExt};
+use tower::{BoxError, Service, ServiceExt, service_fn};
 
 use crate::metrics::ClientMetrics;
 use ccm_base::{bucket::Bucket, metric::MetricLabels};
@@ -48,68 +42,49 @@ pub(super) struct RequestRules {
     pub(super) recognition: Option<Recognition>,
 }
 
-/// A request that a client in shadow mode does not send.
-#[derive(Debug, thiserror::Error)]
-#[error("not sent: in shadow mode nothing is written, and this is a {0}")]
-pub(super) struct ReadOnly(Method);
-
-/// A request that took too long.
-#[derive(Debug, thiserror::Error)]
-#[error("no answer from the apiserver within {0:?}")]
-pub(super) struct TimedOut(Duration);
-
-#[derive(Debug, Clone)]
-pub(super) struct RequestGuard<S> {
-    inner: S,
-    rules: RequestRules,
-}
-
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-impl<S> RequestGuard<S> {
-    pub(super) fn new(inner: S, rules: RequestRules) -> Self {
-        Self { inner, rules }
-    }
-}
-
-impl<S, B> Service<Request<Body>> for RequestGuard<S>
+/// Sends requests within the rules.
+pub(super) fn guarded<S, B>(
+    inner: S,
+    rules: RequestRules,
+) -> impl Service<Request<Body>, Response = Answer, Error = BoxError, Future: Send> + Clone
 where
-    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send,
     S::Error: Into<BoxError>,
     S::Future: Send,
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    type Response = Answer;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Answer, BoxError>>;
+    service_fn(move |request| send(inner.clone(), rules.clone(), request))
+}
 
-    /// Always ready: waiting here would hold up every request behind, so the limiter waits in `call`.
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
+/// Who waits for the limiter waits here: a service that is not ready holds up every request behind.
+async fn send<S, B>(inner: S, rules: RequestRules, request: Request<Body>) -> Result<Answer, BoxError>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    if rules.read_only && request.method() != Method::GET {
+        let method = request.method();
+        return Err(format!("not sent: in shadow mode nothing is written, and this is a {method}").into());
     }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (inner, rules) = (self.inner.clone(), self.rules.clone());
-        Box::pin(async move {
-            if rules.read_only && request.method() != Method::GET {
-                return Err(ReadOnly(request.method().clone()).into());
-            }
-            let about = About::of(&request);
-            if about.is_watch {
-                rules.wait_for_token(&about).await;
-                let answer = rules.attempt(inner, request, &about).await?;
-                return Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()));
-            }
-            let started = Instant::now();
-            let answered = timeout(rules.deadline, rules.until_taken(inner, request, &about)).await;
-            rules.metrics.duration.get_or_create(&about.of_verb()).observe(started.elapsed().as_secs_f64());
-            answered.unwrap_or_else(|_elapsed| {
-                rules.count(&about, "<error>");
-                Err(TimedOut(rules.deadline).into())
-            })
-        })
+    let about = About::of(&request);
+    if about.is_watch {
+        rules.wait_for_token(&about).await;
+        let answer = rules.attempt(inner, request, &about).await?;
+        return Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()));
     }
+    let started = Instant::now();
+    let answered = timeout(rules.deadline, rules.until_taken(inner, request, &about)).await;
+    rules.metrics.duration.get_or_create(&about.of_verb()).observe(started.elapsed().as_secs_f64());
+    answered.unwrap_or_else(|_elapsed| {
+        rules.count(&about, "<error>");
+        Err(format!("no answer from the apiserver within {:?}", rules.deadline).into())
+    })
 }
 
 /// The properties of a request that metrics and rules need.

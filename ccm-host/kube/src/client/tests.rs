@@ -60,7 +60,7 @@ fn scripted(
         read_only: false,
         recognition: Some(options.recognition.clone()),
     };
-    (Client::new(RequestGuard::new(transport, rules), "default"), asked)
+    (Client::new(guarded(transport, rules), "default"), asked)
 }
 
 async fn get(client: &Client) -> Result<Node, ::kube::Error> {

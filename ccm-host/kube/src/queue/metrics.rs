@@ -20,27 +20,9 @@ use ccm_base::metric::{Buckets, Declare, Histograms, MetricLabels};
 /// 10 ns to 10 s, in powers of ten.
 const DURATIONS: Buckets = Buckets(&[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0]);
 
-fn named(name: &'static str) -> MetricLabels<1> {
-    [("name", name)]
-}
-
-/// The state of a queue at one moment.
-#[derive(Debug, Clone, Copy)]
-pub struct QueueSample {
-    pub name: &'static str,
-    /// Keys ready to run.
-    pub depth: usize,
-    /// Keys whose delay is not over.
-    pub delayed: usize,
-    pub added: u64,
-    pub retried: u64,
-    pub unfinished_seconds: f64,
-    pub longest_seconds: f64,
-}
-
 /// A queue that can be sampled.
 pub(super) trait InFlight: fmt::Debug + Send + Sync {
-    fn sample(&self) -> QueueSample;
+    fn sample(&self) -> ccm_state::Queue;
 }
 
 /// Metrics of all queues.
@@ -85,7 +67,7 @@ impl QueueMetrics {
 
     /// The series of one queue.
     pub fn of_queue(&self, name: &'static str) -> QueueSeries {
-        let name = named(name);
+        let name = [("name", name)];
         QueueSeries {
             adds: self.adds.get_or_create_owned(&name),
             retries: self.retries.get_or_create_owned(&name),
@@ -95,7 +77,7 @@ impl QueueMetrics {
     }
 
     /// The state of all queues, by name.
-    pub fn samples(&self) -> Vec<QueueSample> {
+    pub fn samples(&self) -> Vec<ccm_state::Queue> {
         samples(&self.live)
     }
 
@@ -108,12 +90,12 @@ impl QueueMetrics {
 }
 
 /// One sample per name: of two queues with the same name the younger counts.
-fn samples(live: &Mutex<Vec<Weak<dyn InFlight>>>) -> Vec<QueueSample> {
+fn samples(live: &Mutex<Vec<Weak<dyn InFlight>>>) -> Vec<ccm_state::Queue> {
     let queues: Vec<_> = live.lock().iter().filter_map(Weak::upgrade).collect();
     let mut samples: Vec<_> = queues.iter().map(|queue| queue.sample()).collect();
     samples.reverse();
-    samples.sort_by_key(|sample| sample.name);
-    samples.dedup_by_key(|sample| sample.name);
+    samples.sort_by(|one, other| one.name.cmp(&other.name));
+    samples.dedup_by(|one, other| one.name == other.name);
     samples
 }
 
@@ -123,7 +105,7 @@ struct Scrape(Arc<Mutex<Vec<Weak<dyn InFlight>>>>);
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let samples = samples(&self.0);
-        type Value = fn(&QueueSample) -> f64;
+        type Value = fn(&ccm_state::Queue) -> f64;
         let gauges: [(&str, &str, Value); 3] = [
             ("workqueue_depth", "Current depth of workqueue", |sample| sample.depth as f64),
             (
@@ -140,7 +122,8 @@ impl Collector for Scrape {
         for (name, help, value) in gauges {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for sample in &samples {
-                ConstGauge::new(value(sample)).encode(family.encode_family(&named(sample.name))?)?;
+                ConstGauge::new(value(sample))
+                    .encode(family.encode_family(&[("name", sample.name.as_str())])?)?;
             }
         }
         Ok(())
