@@ -17,6 +17,7 @@ use super::{
 };
 use ccm_kube::{
     Ingress, Node, ObjectKey, Pairs, Service, ServicePort, TargetPort,
+    keep::LAST_APPLIED,
     service::{SOURCE_RANGES, source_ranges},
 };
 
@@ -59,9 +60,10 @@ fn pick(pairs: &Pairs, patterns: &[String]) -> HashMap<String, String> {
         .collect()
 }
 
-/// A pattern is a key, or a prefix that ends in `/` or `*`.
+/// A pattern is a key, or a prefix that ends in `/` or `*`; as in [`ccm_kube::KeySet::patterns`].
 fn is_wanted(pattern: &str, key: &str) -> bool {
     match pattern.strip_suffix('*') {
+        Some("") => key != LAST_APPLIED,
         Some(prefix) => key.starts_with(prefix),
         None if pattern.ends_with('/') => key.starts_with(pattern),
         None => key == pattern,

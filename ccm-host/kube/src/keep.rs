@@ -14,7 +14,7 @@ use std::{
 use parking_lot::Mutex;
 
 /// The copy of the whole object that `kubectl apply` leaves behind: kept only if wanted by name.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The labels and annotations to keep of one kind of object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,12 +69,11 @@ impl KeySet {
 
     /// Keys as a provider writes them: one ending in `/` or `*` is a prefix, and `*` alone is [`KeySet::all`].
     pub fn patterns(patterns: &[String]) -> Self {
-        if patterns.iter().any(|pattern| pattern == "*") {
-            return Self::all();
-        }
+        let all = Self { all: patterns.iter().any(|pattern| pattern == "*"), ..Self::default() };
         let (prefixes, keys): (Vec<&String>, Vec<&String>) =
             patterns.iter().partition(|key| key.ends_with('/') || key.ends_with('*'));
-        Self::keys(keys).union(&Self::prefixes(prefixes.into_iter().map(|key| key.trim_end_matches('*'))))
+        let prefixes = Self::prefixes(prefixes.into_iter().map(|key| key.trim_end_matches('*')));
+        all.union(&Self::keys(keys)).union(&prefixes)
     }
 
     /// Everything that is in either of the two.
@@ -279,7 +278,9 @@ mod tests {
         let kept = ["a.example/x", "b.example/any", "c-1"].map(|key| set.contains(key));
         let not = ["a.example/xy", "c"].map(|key| set.contains(key));
         assert_eq!((kept, not), ([true; 3], [false; 2]));
-        assert_eq!(KeySet::patterns(&["a", "*"].map(str::to_owned)), KeySet::all());
+        let all = KeySet::patterns(&["*"].map(str::to_owned));
+        assert_eq!(all, KeySet::all());
+        assert!(KeySet::patterns(&["*", LAST_APPLIED].map(str::to_owned)).contains(LAST_APPLIED));
     }
 
     #[test]

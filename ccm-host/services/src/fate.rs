@@ -124,7 +124,8 @@ fn of_service(row: &Row, service: &Service, setting: &Setting<'_>) -> Fate {
 
 /// At a provider that does not own the Service.
 fn elsewhere(row: &Row, service: &Service, (setting, owner): (&Setting<'_>, &str)) -> Fate {
-    if !row.is_present() {
+    // A list lacks what is half removed, too.
+    if !row.is_present() && !is_proven(row, service) {
         return Fate::Drop;
     }
     let is_named = service.annotations.get(PROVIDER_ANNOTATION).is_some();

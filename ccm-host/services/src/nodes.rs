@@ -31,7 +31,7 @@ use ccm_kube::{
     cache::{Cache, Change},
     node::Node,
 };
-use ccm_reconcile::taint;
+use ccm_reconcile::{pace::NodePaces, taint};
 
 /// The sets of nodes behind balancers. Only a departure ([`Controller::depart`]) makes new ones, so that all balancers of
 /// a provider get the same set in one wave, however fast nodes change.
@@ -170,16 +170,21 @@ fn is_false(value: &str) -> bool {
 pub(super) struct NodeChanges {
     gathered: Mutex<Option<Gathered>>,
     more: Notify,
+    /// How often a node's changes may have balancers updated.
+    paces: NodePaces,
 }
 
 impl NodeChanges {
-    fn add(&self, is_urgent: bool) {
+    fn add(&self, change: &Change<Node>, is_urgent: bool) {
         let now = Instant::now();
+        // A change that has to wait counts as if it came then.
+        let at = now + self.paces.of_change(change, now);
         let mut gathered = self.gathered.lock();
-        let gathered = gathered.get_or_insert(Gathered { first: now, last: now, urgent: None });
-        gathered.last = now;
+        let gathered = gathered.get_or_insert(Gathered { first: at, last: at, urgent: None });
+        gathered.first = gathered.first.min(at);
+        gathered.last = gathered.last.max(at);
         if is_urgent {
-            gathered.urgent.get_or_insert(now);
+            gathered.urgent = Some(gathered.urgent.map_or(at, |urgent| urgent.min(at)));
         }
         self.more.notify_one();
     }
@@ -223,7 +228,7 @@ impl Controller {
         if is_reason {
             // A node still to be initialised will change again at once: wait, and pass it on complete.
             let is_urgent = matches!(change, Change::Deleted(_)) || !is_new(change.object());
-            self.node_changes.add(is_urgent);
+            self.node_changes.add(change, is_urgent);
         }
     }
 

@@ -18,6 +18,7 @@ use super::{
 };
 use ccm_cloud::{
     BackendSet, Family, PROVIDER_ANNOTATION, Provider, ProviderInfo, ProviderStatus, ServiceOwner,
+    is_for_another_class,
 };
 use ccm_kube::service::{ObjectKey, Service, source_ranges};
 
@@ -195,13 +196,24 @@ impl Controller {
             let owner = providers.for_service(service);
             let is_named = service.annotations.get(PROVIDER_ANNOTATION).is_some();
             let Some(holder) = holder else { return of_owner(owner) };
-            // The provider that has the balancer keeps it for as long as it owns the class, and nobody moves the
-            // Service.
+            let is_of_holder = |row: &&Arc<Row>| *row.at.provider == *holder.name();
+            let made_as = own.iter().find(is_of_holder).and_then(|row| row.made_as().map(str::to_owned));
+            let changed_class = made_as.is_some_and(|made_as| is_for_another_class(&made_as, class));
+            // The provider that has the balancer keeps it, unless somebody moves the Service: that it looks after the class
+            // no more may be a mistake of its rollout.
             return match (owner, holder.info()) {
                 (ServiceOwner::Misnamed(why), _) => (Owner::Misnamed { kept: true, why }, Some(holder)),
                 (owner, _) if is_named => of_owner(owner),
                 (_, None) => (Owner::Undecided(not_introduced(holder.name())), None),
                 (_, Some(info)) if info.looks_after(class) => of_owner(ServiceOwner::Provider(holder)),
+                (ServiceOwner::Provider(other), Some(_)) if !changed_class => {
+                    let (has, now) = (holder.name(), other.name());
+                    let why = format!(
+                        "provider {has:?} has its load balancer, and no longer looks after its class; to move it to {now:?}, \
+                         name that in the annotation {PROVIDER_ANNOTATION}"
+                    );
+                    (Owner::Undecided(why), None)
+                }
                 (owner, Some(_)) => of_owner(owner),
             };
         }
@@ -298,7 +310,10 @@ impl Controller {
     /// do not say that they have none; without those that have removed one.
     pub(super) fn suspects(&self, service: &Service, own: &[Arc<Row>]) -> Vec<RowKey> {
         let class = service.spec.load_balancer_class.as_deref();
-        let owner = self.shell.parts.providers.for_service(service);
+        let owner = match self.shell.parts.providers.for_service(service) {
+            ServiceOwner::Misnamed(_) => self.shell.parts.providers.for_class(class),
+            owner => owner,
+        };
         let listed = self.listed.lock();
         let may_have_it = |provider: &&Arc<dyn Provider>| {
             let is_of_class = |info: Arc<ProviderInfo>| {

@@ -32,29 +32,31 @@ impl RowTable {
     /// A row, which is made if there is none.
     fn row(&mut self, at: &RowKey, key: &ObjectKey) -> &mut Row {
         let Self { by_uid, by_name, .. } = self;
-        let rows = by_uid.entry(Arc::clone(&at.uid)).or_insert_with(|| {
-            by_name.entry(key.clone()).or_default().push(Arc::clone(&at.uid));
-            BTreeMap::new()
+        let rows = by_uid.entry(Arc::clone(&at.uid)).or_default();
+        let row = rows.entry(Arc::clone(&at.provider)).or_insert_with(|| {
+            // A list may show it under another name than its Service has.
+            let uids = by_name.entry(key.clone()).or_default();
+            if !uids.contains(&at.uid) {
+                uids.push(Arc::clone(&at.uid));
+            }
+            Arc::new(Row::new(at.clone(), key.clone(), Known::Unsure))
         });
-        let row = rows
-            .entry(Arc::clone(&at.provider))
-            .or_insert_with(|| Arc::new(Row::new(at.clone(), key.clone(), Known::Unsure)));
         Arc::make_mut(row)
     }
 
     fn remove(&mut self, at: &RowKey) {
         let Some(rows) = self.by_uid.get_mut(&at.uid) else { return };
         let Some(gone) = rows.remove(&at.provider) else { return };
-        let is_last = rows.is_empty();
+        let is_named = rows.values().any(|row| row.key == gone.key);
         self.turn += 1;
         self.dropped.insert(at.clone(), self.turn);
-        if is_last {
+        if rows.is_empty() {
             self.by_uid.remove(&at.uid);
-            if let Some(uids) = self.by_name.get_mut(&gone.key) {
-                uids.retain(|uid| *uid != at.uid);
-                if uids.is_empty() {
-                    self.by_name.remove(&gone.key);
-                }
+        }
+        if !is_named && let Some(uids) = self.by_name.get_mut(&gone.key) {
+            uids.retain(|uid| *uid != at.uid);
+            if uids.is_empty() {
+                self.by_name.remove(&gone.key);
             }
         }
     }

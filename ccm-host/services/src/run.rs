@@ -398,6 +398,7 @@ impl Controller {
             let status = Status { ingress: dead, ..Status::default() };
             // Before the finalizer: one without a record is another manager's.
             self.publish(service, &status, record.as_ref()).await?;
+            self.rows.update(call.at, |row| row.status.is_written(&status));
         }
         if is_certain || !has_finalizer(service) {
             self.set_finalizer(service, true).await

@@ -56,7 +56,7 @@ impl Explain for Controller {
     fn resync(&self) -> usize {
         let mut balancers = 0;
         self.rows.for_each(|row| balancers += usize::from(row.is_doubted(true)));
-        self.look_at_all();
+        self.look_at_all(None);
         balancers
     }
 }

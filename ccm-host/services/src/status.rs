@@ -11,7 +11,7 @@ use ccm_kube::service::{Ingress, Service};
 /// Annotations and conditions stay until they are written: a provider answers only once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Status {
-    /// The entries to publish, once an answer or a list reported them.
+    /// The entries to publish, once an answer or a list reported them; empty, until those of a former balancer are gone.
     pub(super) ingress: Option<Vec<Ingress>>,
     /// `None` means to remove.
     pub(super) annotations: BTreeMap<String, Option<String>>,
@@ -37,6 +37,8 @@ impl Status {
 
     /// Forgets what was written.
     pub(super) fn is_written(&mut self, written: &Self) {
+        // That there is no address is said once: the next one may be somebody else's, as where kube-vip gives addresses.
+        self.ingress.take_if(|known| known.is_empty() && written.ingress.as_ref() == Some(known));
         self.annotations.retain(|key, value| written.annotations.get(key) != Some(value));
         self.conditions.retain(|type_, condition| written.conditions.get(type_) != Some(condition));
     }

@@ -25,7 +25,7 @@ use super::{
 };
 use ccm_cloud::{
     CloudError, ContestedClass, ErrorReason, Family, Listed, LoadBalancer, LoadBalancerState, Ownership,
-    Provider, SyncState,
+    Provider, ServiceOwner, SyncState,
 };
 use ccm_kube::{
     patch::WriteError,
@@ -89,7 +89,7 @@ impl Controller {
             let settles_more = before.is_none_or(|before| listing.settles_more_than(before));
             let period = resync(self.shell.parts.settings.services.load_balancer_resync_period);
             if settles_more {
-                self.look_at_all();
+                self.look_at_all(None);
             } else if ended.is_err()
                 && healed.elapsed() >= self.shell.parts.settings.services.load_balancer_resync_period
             {
@@ -215,23 +215,32 @@ impl Controller {
             is_suspect(balancer, &known) && row.is_none_or(|row| row.last.is_none())
         };
         let suspects: Vec<_> = list.items.iter().filter(is_unknown).collect();
-        let mut orphans = HashSet::new();
+        let mut over: HashSet<&str> = list.items.iter().map(|one| one.service_uid.as_str()).collect();
         for some in suspects.chunks(READS_AT_ONCE) {
             let alone = join_all(some.iter().map(|balancer| self.has_no_service(balancer))).await;
-            for (balancer, _) in some.iter().zip(alone).filter(|(_, alone)| *alone) {
-                orphans.insert(balancer.service_uid.as_str());
-                self.found_orphan(provider, balancer, since);
+            for (balancer, alone) in some.iter().zip(alone).filter(|(_, alone)| *alone != Some(false)) {
+                over.remove(balancer.service_uid.as_str());
+                if alone == Some(true) {
+                    self.found_orphan(provider, balancer, since);
+                }
             }
         }
+        let is_listed = |row: &Row| list.items.iter().any(|one| *one.service_uid == *row.at.uid);
+        let mut orphans = 0;
         for row in self.rows.all() {
-            let is_here = *row.at.provider == *provider.name() && row.last.is_none() && !row.busy;
-            if is_here && !orphans.contains(&*row.at.uid) {
+            if *row.at.provider != *provider.name() || row.last.is_some() {
+                continue;
+            }
+            let is_over = over.contains(&*row.at.uid) || list.complete && !is_listed(&row);
+            if is_over && !row.busy {
                 self.rows.remove(&row.at);
                 // What was reported of it is over.
                 self.shell.queue.add(RunKey::Balancer(row.at.clone()));
+            } else {
+                orphans += usize::from(row.orphan.is_some());
             }
         }
-        self.metrics.set_orphans(provider.name(), orphans.len());
+        self.metrics.set_orphans(provider.name(), orphans);
     }
 
     fn found_orphan(&self, provider: &dyn Provider, balancer: &LoadBalancer, since: u64) {
@@ -258,14 +267,14 @@ impl Controller {
         self.shell.queue.add(RunKey::Balancer(at));
     }
 
-    /// Whether the API itself has no Service of that uid. False while that is unknown.
-    async fn has_no_service(&self, balancer: &LoadBalancer) -> bool {
+    /// Whether the API itself has no Service of that uid; `None` while that is unknown.
+    async fn has_no_service(&self, balancer: &LoadBalancer) -> Option<bool> {
         match self.live(&balancer.key).await {
-            Ok(live) => live.is_none_or(|live| live.uid != balancer.service_uid),
-            Err(WriteError::NotLeading) => false,
+            Ok(live) => Some(live.is_none_or(|live| live.uid != balancer.service_uid)),
+            Err(WriteError::NotLeading) => None,
             Err(error) => {
                 tracing::warn!(service = %balancer.key, %error, "not known whether it still exists");
-                false
+                None
             }
         }
     }
@@ -282,7 +291,7 @@ impl Controller {
             }
             // Even if it is as before: a Service may have met a freeze that ended before this was polled.
             if !now.is_away() {
-                self.look_at_all();
+                self.look_at_all(Some(provider.name()));
             }
         })
         .await;
@@ -307,15 +316,27 @@ impl Controller {
         });
     }
 
-    /// Requeues every Service that may concern us; most runs will find nothing to do.
-    pub(super) fn look_at_all(&self) {
+    /// Requeues every Service that may concern us; most runs will find nothing to do. If it is for a provider that is back,
+    /// those of others go on waiting for their retries.
+    pub(super) fn look_at_all(&self, back: Option<&str>) {
+        let is_back = |name: &str| back.is_none_or(|back| back == name);
+        let is_its = |service: &Service| match self.shell.parts.providers.for_service(service) {
+            ServiceOwner::Provider(owner) => is_back(owner.name()),
+            _ => back.is_none(),
+        };
         let services = self.shell.parts.services.list();
         let of_interest = services.iter().filter(|service| is_of_interest(service));
-        let keys: HashSet<ObjectKey> = of_interest.map(|service| service.key.clone()).collect();
-        let rows = self.rows.all();
-        let others = rows.iter().map(|row| &row.key).filter(|key| !keys.contains(*key)).cloned();
-        for key in others.collect::<HashSet<_>>().into_iter().chain(keys.iter().cloned()) {
-            self.shell.queue.add(RunKey::Service(key));
+        let mut keys: HashMap<ObjectKey, bool> =
+            of_interest.map(|service| (service.key.clone(), is_its(service))).collect();
+        for row in self.rows.all() {
+            *keys.entry(row.key.clone()).or_default() |= is_back(&row.at.provider);
+        }
+        for (key, at_once) in keys {
+            if at_once {
+                self.shell.queue.add(RunKey::Service(key));
+            } else {
+                self.shell.queue.add_unless_delayed(RunKey::Service(key));
+            }
         }
     }
 }

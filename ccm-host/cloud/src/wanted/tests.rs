@@ -376,6 +376,7 @@ fn a_thousand_annotations_are_no_matter() {
 
 mod keys {
     use super::*;
+    use ccm_kube::KeySet;
 
     #[test]
     fn patterns_are_keys_or_prefixes() {
@@ -386,10 +387,14 @@ mod keys {
             ("a/", "a", false),
             ("a*", "ab", true),
             ("*", "anything", true),
+            ("*", LAST_APPLIED, false),
+            (LAST_APPLIED, LAST_APPLIED, true),
             ("", "a", false),
         ];
         for (pattern, key, want) in rows {
             assert_eq!(is_wanted(pattern, key), want, "{pattern:?} {key:?}");
+            // The caches keep the same.
+            assert_eq!(KeySet::patterns(&[pattern.to_owned()]).contains(key), want, "{pattern:?} {key:?}");
         }
     }
 }

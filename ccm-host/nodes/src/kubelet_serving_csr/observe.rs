@@ -49,14 +49,11 @@ impl Controller {
 
     /// Requests that are still open are looked at again.
     pub(super) fn node_changed(&self, change: &Change<Node>) {
-        let node = &change.object().name;
-        if matches!(change, Change::Deleted(_)) {
-            self.paces.forget(node);
-        }
-        let requests = self.shell.parts.certificate_requests.by_index(node);
+        let requests = self.shell.parts.certificate_requests.by_index(&change.object().name);
         let open: Vec<_> = requests.iter().filter(|request| decide::is_open(request)).collect();
-        if !open.is_empty() {
-            let wait = self.paces.wait(node, Instant::now());
+        let is_gone = matches!(change, Change::Deleted(_));
+        if is_gone || !open.is_empty() {
+            let wait = self.paces.of_change(change, Instant::now());
             open.iter().for_each(|request| self.shell.queue.add_after(request.name.clone(), wait));
         }
     }
@@ -71,7 +68,7 @@ impl Controller {
 
     fn paced(&self, request: &CertificateRequest, report: Report) -> Report {
         let retry = match (report.retry, request.node()) {
-            (Retry::After(least), Some(node)) => {
+            (Retry::After(least), Some(node)) if self.shell.parts.nodes.get(node).is_some() => {
                 Retry::After(least.max(self.paces.wait(node, Instant::now())))
             }
             (retry, _) => retry,

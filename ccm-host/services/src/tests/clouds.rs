@@ -336,7 +336,7 @@ impl History {
             let is_claim = |one: &LoadBalancer| misnamed && wanted && ips(one) == [CLAIMED];
             let have: Vec<_> = have.filter(|(_, one)| !is_claim(one)).collect();
             let is_right = match have.as_slice() {
-                [] => (misnamed || !wanted && !guarded) && published.is_empty(),
+                [] => (wanted && misnamed || !wanted && !guarded) && published.is_empty(),
                 [(cloud, balancer)] => {
                     let port = format!("port:{},", service["spec"]["ports"][0]["port"]);
                     wanted

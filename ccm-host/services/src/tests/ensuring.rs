@@ -426,3 +426,23 @@ async fn the_mode_of_an_address_is_what_the_service_says() {
     world.pass(A_WHILE).await;
     assert_eq!((mode(&world), world.count("ensure")), (json!("VIP"), 1), "as the provider says");
 }
+
+/// The same after a removal that was taken back while it was under way.
+#[tokio::test(start_paused = true)]
+async fn an_address_that_somebody_else_gives_a_service_that_came_back_stays() {
+    let world = World::settled([node("n1")]).await;
+    world.cloud.without_addresses();
+    world.cluster.put(lb("web"));
+    world.pass(A_WHILE).await;
+    world.cloud.set_latency(method::DELETE, Duration::from_secs(2));
+    world.cluster.change_service("web", |service| service["spec"]["type"] = json!("ClusterIP"));
+    world.until("the removal", |world| world.count("delete") == 1).await;
+    world.cluster.change_service("web", |service| service["spec"]["type"] = json!("LoadBalancer"));
+    world.pass(A_WHILE).await;
+    assert_eq!(world.cloud.balancers().len(), 1);
+    let theirs = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.77"}]}});
+    world.cluster.change_service("web", |service| service["status"] = theirs.clone());
+    world.cluster.put(node("n2"));
+    world.pass(A_SWEEP).await;
+    assert_eq!(world.cluster.service("web").unwrap()["status"]["loadBalancer"], theirs["loadBalancer"]);
+}

@@ -379,3 +379,50 @@ async fn a_deletion_that_ends_late_takes_nothing_from_a_service_that_moved() {
     assert_eq!(addresses(&world.cluster.service("web").unwrap()), ["192.0.2.77"]);
     assert_eq!(world.controller().rows.all().len(), 1, "the row goes with the call");
 }
+
+/// SW-3, as with one provider: a rollout may have lost a flag, and another one serves the class meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_no_longer_looks_after_a_class_keeps_its_balancers_beside_another() {
+    for restarts in [false, true] {
+        let mut world = World::new([node("n1"), lb("web")]);
+        let other = world.add_provider("other");
+        world.start();
+        world.pass(A_WHILE).await;
+        let before = addresses(&world.cluster.service("web").unwrap());
+        world.cloud.change_info(|info| info.default_load_balancer_class = false);
+        if restarts {
+            world.stop().await;
+            world.start();
+        }
+        world.cluster.change_service("web", |service| service["spec"]["ports"][0]["port"] = json!(81));
+        world.pass(A_SWEEP).await;
+        assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (1, 0), "{restarts}");
+        assert_eq!(addresses(&world.cluster.service("web").unwrap()), before, "{restarts}");
+        // A person may move it all the same.
+        world.cluster.change_service("web", |service| {
+            service["metadata"]["annotations"] = json!({PROVIDER_ANNOTATION: "other"});
+        });
+        world.pass(A_WHILE).await;
+        assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (0, 1), "{restarts}");
+    }
+}
+
+/// The list lacks what is half removed: a balancer is gone, and its security group is not yet.
+#[tokio::test(start_paused = true)]
+async fn what_a_moved_service_left_half_removed_goes_on_being_removed() {
+    let mut world = World::new([node("n1"), lb("web")]);
+    let other = world.add_provider("other");
+    world.start();
+    world.pass(A_WHILE).await;
+    let held = error(method::DELETE, Some(ErrorReason::RetryLater));
+    world.cloud.fail_always(method::DELETE, Some(held));
+    world.cloud.hide_balancer("web-uid", true);
+    world.cluster.change_service("web", |service| {
+        service["metadata"]["annotations"] = json!({PROVIDER_ANNOTATION: "other"});
+    });
+    world.pass(2 * A_SWEEP).await;
+    world.cloud.fail_always(method::DELETE, None);
+    world.pass(A_SWEEP).await;
+    assert!(world.cloud.balancers().is_empty());
+    assert_eq!(other.balancers().len(), 1);
+}

@@ -514,3 +514,22 @@ async fn a_draining_node_goes_at_once_if_asked_for() {
         assert_eq!(asked(&world).await, ["update a n1,n2,n3"], "{taint:?}");
     }
 }
+
+/// Whoever is root on a node may write some of its labels, as often as they like.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_never_rests_does_not_wear_the_cloud_out() {
+    let services = ["a", "b", "c"].map(lb);
+    let world = World::settled(["n1", "n2", "n3"].map(node).into_iter().chain(services)).await;
+    for round in 0..600 {
+        let label = json!((round % 2 == 0).to_string());
+        world.cluster.change_node("n3", |node| node["metadata"]["labels"][EXCLUDE_LABEL] = label.clone());
+        world.pass(Duration::from_millis(1_100)).await;
+    }
+    let updates = world.count("update");
+    assert!(updates < 300, "{updates}");
+    // Others are not held up.
+    world.take();
+    world.cluster.put(node("n4"));
+    world.pass(Duration::from_secs(3)).await;
+    assert!(world.take().iter().any(|word| word.starts_with("update a") && word.contains("n4")));
+}

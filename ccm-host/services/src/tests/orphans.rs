@@ -161,3 +161,20 @@ async fn an_orphan_that_is_removed_by_hand_leaves_no_report() {
     world.pass(2 * A_SWEEP).await;
     assert_eq!(world.metric("ccm_service_pending"), "0");
 }
+
+/// A list that is not complete proves nothing of what it lacks.
+#[tokio::test(start_paused = true)]
+async fn an_orphan_is_not_forgotten_for_a_list_that_lacks_it() {
+    let mut world = World::new([node("n1")]);
+    world.cloud.set_balancer(balancer("lost"));
+    world.start();
+    world.pass(Duration::from_secs(10)).await;
+    assert_eq!(orphans(&world.events()), 1);
+    world.cloud.hide_balancer("lost-uid", true);
+    world.cloud.set_unreachable(vec![("zone-b".to_owned(), error(method::LIST, None))]);
+    world.pass(A_SWEEP).await;
+    world.cloud.hide_balancer("lost-uid", false);
+    world.cloud.set_unreachable(Vec::new());
+    world.pass(A_SWEEP).await;
+    assert_eq!((orphans(&world.events()), world.metric(ORPHANS)), (0, "1".to_owned()));
+}

@@ -293,20 +293,6 @@ async fn a_balancer_that_two_providers_see_is_not_left_behind() {
     assert_eq!(other.balancers().len(), 1);
 }
 
-/// S1: the only balancer is at a provider that gave the class to another: it moves, and nothing is left.
-#[tokio::test(start_paused = true)]
-async fn a_balancer_moves_to_the_provider_that_owns_the_service() {
-    let mut world = World::settled([node("n1"), lb("web")]).await;
-    world.stop().await;
-    let other = world.add_provider("other");
-    world.cloud.change_info(|info| info.default_load_balancer_class = false);
-    world.start();
-    world.pass(2 * A_SWEEP).await;
-    let story: Vec<_> = world.take().into_iter().filter(|word| word.starts_with("delete")).collect();
-    assert_eq!(story, ["delete web-uid"]);
-    assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (0, 1));
-}
-
 /// SVC-32: whoever does not answer is asked again; whoever has it is asked at once.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_is_away_keeps_no_service_of_another_class_that_another_has() {
@@ -321,4 +307,15 @@ async fn a_provider_that_is_away_keeps_no_service_of_another_class_that_another_
     world.pass(A_WHILE).await;
     assert!(other.balancers().is_empty());
     assert!(world.cluster.service("web").is_none());
+}
+
+/// Complete lists lack a balancer, and the annotation names nobody: there is nothing to wait for.
+#[tokio::test(start_paused = true)]
+async fn a_service_whose_annotation_names_nobody_can_be_deleted() {
+    let mut typo = fin(lb("web"));
+    typo["metadata"]["annotations"] = json!({PROVIDER_ANNOTATION: "typo"});
+    let world = World::settled([node("n1"), typo]).await;
+    world.cluster.delete_service("web");
+    world.pass(2 * A_SWEEP).await;
+    assert!(world.cluster.service("web").is_none(), "{:?}", world.take());
 }
