@@ -93,7 +93,7 @@ impl Node {
 impl Slim for Node {
     type Key = String;
     type Kind = k8s_openapi::api::core::v1::Node;
-    type Wire = Object;
+    type Wire = NodeObject;
     const KIND: &'static str = "Node";
 
     crate::cache::cluster_scoped!();
@@ -102,8 +102,8 @@ impl Slim for Node {
         self.provider_id.as_deref()
     }
 
-    fn project(wire: Object, keep: &Keep, interner: &Interner) -> Self {
-        let Object { metadata, spec, status } = wire;
+    fn project(wire: NodeObject, keep: &Keep, interner: &Interner) -> Self {
+        let NodeObject { metadata, spec, status } = wire;
         Self {
             name: metadata.name,
             uid: metadata.uid,
@@ -125,7 +125,7 @@ impl Slim for Node {
 
 /// A Node while it is decoded.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Object {
+pub struct NodeObject {
     metadata: Meta,
     #[serde(default)]
     spec: Spec,

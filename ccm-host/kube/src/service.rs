@@ -220,7 +220,7 @@ fn parse<'a>(
 impl Slim for Service {
     type Key = ObjectKey;
     type Kind = k8s_openapi::api::core::v1::Service;
-    type Wire = Object;
+    type Wire = ServiceObject;
     const KIND: &'static str = "Service";
 
     fn key(&self) -> ObjectKey {
@@ -237,8 +237,8 @@ impl Slim for Service {
 
     crate::cache::versioned!();
 
-    fn project(wire: Object, keep: &Keep, interner: &Interner) -> Self {
-        let Object { metadata, spec, status } = wire;
+    fn project(wire: ServiceObject, keep: &Keep, interner: &Interner) -> Self {
+        let ServiceObject { metadata, spec, status } = wire;
         Self {
             key: ObjectKey::new(interner.intern(&metadata.namespace), metadata.name),
             uid: metadata.uid,
@@ -257,7 +257,7 @@ impl Slim for Service {
 
 /// A Service while it is decoded.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Object {
+pub struct ServiceObject {
     metadata: Meta,
     #[serde(default)]
     spec: ServiceSpec,
