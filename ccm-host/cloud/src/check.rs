@@ -7,7 +7,7 @@ mod balancer;
 #[cfg(any(test, feature = "testing"))]
 pub(super) mod believed;
 mod effects;
-mod instance;
+pub(super) mod instance;
 pub(super) mod label;
 mod route;
 

@@ -43,7 +43,7 @@ mod shadowed;
 mod volumes;
 mod wanted;
 
-pub use check::label::is_reserved as is_reserved_label;
+pub use check::{instance::has_instance, label::is_reserved as is_reserved_label};
 pub use config::{Dialer, Paces, ProviderConfig};
 pub use digest::{
     cover_the_same_backends, covers_backends, differ_in_backends_only, is_for_another_class, joined,

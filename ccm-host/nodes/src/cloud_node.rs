@@ -48,6 +48,7 @@ use ccm_kube::{
 use ccm_reconcile::{
     Kept, Parts, Reconciler, Registration, Report, Run, Shell,
     explain::{Explain, explanation},
+    pace::NodePaces,
     taint,
 };
 use observe::Memory;
@@ -86,6 +87,8 @@ pub struct Controller {
     /// All others.
     known: Shell<String>,
     memory: Mutex<Memory>,
+    /// How often a node's changes may have its cloud asked.
+    paces: NodePaces,
 }
 
 impl Controller {
@@ -96,6 +99,7 @@ impl Controller {
             new: Shell::of::<Worker<true>>(parts.clone()),
             known: Shell { requests: Semaphore::new(workers), ..Shell::of::<Worker<false>>(parts.clone()) },
             memory: Mutex::default(),
+            paces: NodePaces::default(),
             parts,
         }
     }
@@ -149,6 +153,7 @@ impl Controller {
 
     fn forget(&self, name: &str) {
         self.memory.lock().forget(name);
+        self.paces.forget(name);
         for lane in [&self.new, &self.known] {
             lane.reports.clear(&name.to_owned());
         }
@@ -282,12 +287,12 @@ impl CloudNodeMetrics {
 
 impl Explain for Controller {
     /// What there is to say of a node about which nothing is reported.
-    fn explain(&self, node: &Node) -> Option<Explanation> {
+    fn explain(&self, node: &Node) -> Vec<Explanation> {
         let lane = self.lane(node);
-        let is_reported = !lane.reports.explain(&node.uid).is_empty();
+        let is_reported = !lane.reports.about(&node.uid).is_empty();
         let is_nobodys = matches!(self.parts.providers.for_node(node), NodeOwner::Nobody);
         if is_reported || is_nobodys || !self.parts.is_ours(node) {
-            return None;
+            return Vec::new();
         }
         let owner = self.parts.provider_of(node);
         let provider =
@@ -307,11 +312,11 @@ impl Explain for Controller {
             );
             (Standing::Settled, "Initialized", "the node is initialised", next)
         };
-        Some(Explanation {
+        vec![Explanation {
             retries: lane.queue.retries(&node.name),
             last_attempt: self.memory.lock().answered_at(&node.name).map(clock::at),
             next_attempt: lane.queue.due(&node.name).map(clock::at),
             ..explanation(Worker::<true>::NAME, standing, reason, why, next)
-        })
+        }]
     }
 }

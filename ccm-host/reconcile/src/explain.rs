@@ -15,14 +15,9 @@ use ccm_kube::{Node, ObjectKey, queue::Key};
 
 /// A controller that people may ask about what it knows.
 pub trait Explain: Debug + Send + Sync {
-    /// Why this controller waits, or that it is done; `None` if the node does not concern it.
-    fn explain(&self, _node: &Node) -> Option<Explanation> {
-        None
-    }
-
-    /// All that there is to say about a node.
-    fn explain_all(&self, node: &Node) -> Vec<Explanation> {
-        self.explain(node).into_iter().collect()
+    /// Why this controller waits with a node, or that it is done; nothing if the node does not concern it.
+    fn explain(&self, _node: &Node) -> Vec<Explanation> {
+        Vec::new()
     }
 
     /// The guard of each provider's nodes, if this controller deletes nodes.
@@ -57,8 +52,8 @@ pub trait Explain: Debug + Send + Sync {
 }
 
 impl<K: Key> Explain for Reports<K> {
-    fn explain_all(&self, node: &Node) -> Vec<Explanation> {
-        Self::explain(self, &node.uid)
+    fn explain(&self, node: &Node) -> Vec<Explanation> {
+        self.about(&node.uid)
     }
 
     fn reports(&self) -> Vec<Report> {

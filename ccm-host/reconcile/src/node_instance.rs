@@ -71,7 +71,7 @@ pub async fn ask(
 /// What the answers of all candidates come to.
 fn found(answers: Vec<(Arc<dyn Provider>, Result<InstanceAnswer, CloudError>)>) -> Found {
     let claims = |answer: &Result<InstanceAnswer, CloudError>| {
-        answer.as_ref().is_ok_and(|answer| has_instance(answer.state))
+        answer.as_ref().is_ok_and(|answer| ccm_cloud::has_instance(answer.state))
     };
     let (claimants, others): (Vec<_>, Vec<_>) = answers.into_iter().partition(|(_, answer)| claims(answer));
     let denied = others.iter().all(|(_, answer)| denies(answer));
@@ -101,14 +101,6 @@ fn found(answers: Vec<(Arc<dyn Provider>, Result<InstanceAnswer, CloudError>)>) 
 fn denies(answer: &Result<InstanceAnswer, CloudError>) -> bool {
     use InstanceState as S;
     answer.as_ref().is_ok_and(|answer| matches!(answer.state, S::Absent | S::NotOwned))
-}
-
-fn has_instance(state: InstanceState) -> bool {
-    use InstanceState as S;
-    match state {
-        S::Pending | S::Running | S::Stopped | S::Terminating | S::Exists => true,
-        S::Unspecified | S::Absent | S::NotOwned => false,
-    }
 }
 
 /// Of two answers without an instance, the one that proves less: a node is absent only if every candidate says so.

@@ -14,28 +14,19 @@ use ccm_kube::{cache::Change, node::Node};
 pub const AT_ONCE: u32 = 10;
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// What one node has used up.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NodePace(Option<Instant>);
-
-impl NodePace {
-    /// How long the question has to wait that a change of the node causes now.
-    pub fn wait(&mut self, now: Instant) -> Duration {
-        let until = self.0.map_or(now, |until| until.max(now)) + PAUSE;
-        // Changes that come while it waits make it wait no longer.
-        self.0 = Some(until.min(now + PAUSE * (AT_ONCE + 1)));
-        until.saturating_duration_since(now + PAUSE * AT_ONCE)
-    }
-}
-
-/// Of all nodes, by name.
+/// What each node has used up, by name.
 #[derive(Debug, Default)]
-pub struct NodePaces(Mutex<HashMap<String, NodePace>>);
+pub struct NodePaces(Mutex<HashMap<String, Instant>>);
 
 impl NodePaces {
-    /// See [`NodePace::wait`].
+    /// How long the question has to wait that a change of the node causes now.
     pub fn wait(&self, node: &str, now: Instant) -> Duration {
-        self.0.lock().entry(node.to_owned()).or_default().wait(now)
+        let mut all = self.0.lock();
+        let used = all.entry(node.to_owned()).or_insert(now);
+        let until = now.max(*used) + PAUSE;
+        // Changes that come while it waits make it wait no longer.
+        *used = until.min(now + PAUSE * (AT_ONCE + 1));
+        until.saturating_duration_since(now + PAUSE * AT_ONCE)
     }
 
     /// The same of a change as the watch tells of it: what comes or goes does not wait.
@@ -62,10 +53,10 @@ mod tests {
 
     #[test]
     fn some_go_at_once_and_then_one_after_each_pause() {
-        let (mut pace, now) = (NodePace::default(), Instant::now());
-        let waits: Vec<_> = (0..13).map(|_| pace.wait(now).as_secs()).collect();
+        let (paces, now) = (NodePaces::default(), Instant::now());
+        let waits: Vec<_> = (0..13).map(|_| paces.wait("n", now).as_secs()).collect();
         assert_eq!(waits[..10], [0; 10]);
         assert_eq!(waits[10..], [10, 20, 20], "however many come meanwhile");
-        assert_eq!(pace.wait(now + PAUSE * 20), Duration::ZERO, "it recovers");
+        assert_eq!(paces.wait("n", now + PAUSE * 20), Duration::ZERO, "it recovers");
     }
 }

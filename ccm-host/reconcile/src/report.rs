@@ -212,7 +212,7 @@ impl<K: Key> Reports<K> {
     }
 
     /// What is said about the object with this uid, for `/state`.
-    pub fn explain(&self, uid: &str) -> Vec<Explanation> {
+    pub fn about(&self, uid: &str) -> Vec<Explanation> {
         let entries = self.0.entries.lock();
         let keys = entries.by_object.get(uid).into_iter().flatten();
         let all = keys.filter_map(|key| Some((key, entries.by_key.get(key)?)));
@@ -431,7 +431,7 @@ mod tests {
         scene.set("1", failed(ErrorReason::CloudPermissionDenied, "request 1"));
         scene.set("1", failed(ErrorReason::CloudPermissionDenied, "request 2"));
         assert_eq!(scene.events(), ["not done: Do: request 1 (CLOUD_PERMISSION_DENIED)"]);
-        assert_eq!(scene.reports.explain("1")[0].why, "not done: Do: request 2 (CLOUD_PERMISSION_DENIED)");
+        assert_eq!(scene.reports.about("1")[0].why, "not done: Do: request 2 (CLOUD_PERMISSION_DENIED)");
         scene.set("1", failed(ErrorReason::QuotaExceeded, "request 3"));
         assert_eq!(scene.events(), ["not done: Do: request 3 (QUOTA_EXCEEDED)"]);
     }
@@ -441,15 +441,15 @@ mod tests {
         let scene = scene();
         scene.set("1", vec![report("A", "a"), report("B", "b")]);
         assert_eq!([scene.gauge("A"), scene.gauge("B")], [Some("1".to_owned()), Some("1".to_owned())]);
-        let said = scene.reports.explain("1");
+        let said = scene.reports.about("1");
         assert_eq!(said.iter().map(|one| one.why.as_str()).collect::<Vec<_>>(), ["a", "b"]);
         let all = scene.reports.all();
         assert_eq!((all.len(), all[0].object.as_deref()), (2, Some("Node a")));
         scene.set("2", vec![report("B", "b")]);
         assert_eq!([scene.gauge("A"), scene.gauge("B")], [Some("0".to_owned()), Some("1".to_owned())]);
-        assert!(scene.reports.explain("1").is_empty());
+        assert!(scene.reports.about("1").is_empty());
         assert_eq!(scene.reports.clear(&"a".to_owned()), Outcome::Done);
-        assert!(scene.reports.all().is_empty() && scene.reports.explain("2").is_empty());
+        assert!(scene.reports.all().is_empty() && scene.reports.about("2").is_empty());
         assert_eq!(scene.gauge("B").as_deref(), Some("0"));
     }
 

@@ -143,7 +143,7 @@ impl Controller {
         let mut reports = self.shell.reports.of(key);
         if reports.is_empty() {
             self.metrics.pending.inc();
-        } else if self.shell.reports.explain(&about.uid).is_empty() {
+        } else if self.shell.reports.about(&about.uid).is_empty() {
             // They are about a former Service of that name.
             reports.clear();
         }

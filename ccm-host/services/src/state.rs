@@ -38,7 +38,7 @@ impl Explain for Controller {
         let summary = self.view(&service, &self.lacking());
         let provider = summary.provider.as_ref().and_then(|name| self.shell.parts.providers.by_name(name));
         let provider = provider.map(AsRef::as_ref);
-        let mut explanations = self.shell.reports.explain(&service.uid);
+        let mut explanations = self.shell.reports.about(&service.uid);
         explanations.sort_by_key(|said| std::cmp::Reverse(said.standing));
         Some(ServiceState {
             api_version: API_VERSION.to_owned(),
@@ -98,7 +98,7 @@ impl Controller {
             ServiceOwner::Provider(owner) => Some(owner.name().to_owned()),
             ServiceOwner::Undecided | ServiceOwner::Misnamed(_) | ServiceOwner::Nobody => None,
         });
-        let said = self.shell.reports.explain(&service.uid);
+        let said = self.shell.reports.about(&service.uid);
         let (standing, why) = match owner {
             ServiceOwner::Nobody if row.is_none() && is_load_balancer(service) => {
                 let class = class.unwrap_or("(none)");

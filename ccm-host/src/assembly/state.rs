@@ -96,7 +96,7 @@ impl State {
         let general = general(node, &parts.providers, is_standby, parts.settings.manages(node));
         let mut all: Vec<_> = general.into_iter().collect();
         if !is_standby {
-            all.extend(parts.views.all(|one| one.explain_all(node)));
+            all.extend(parts.views.all(|one| one.explain(node)));
         }
         all.sort_by_key(|one| std::cmp::Reverse(one.standing));
         all

@@ -17,8 +17,6 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
 
 use self::args::File;
-use self::controllers::RawControllers;
-use self::legacy::{RawGates, RawLegacy};
 use super::{
     logging::LoggingSettings,
     serving::settings::{self as serving, ServingSettings},
@@ -45,8 +43,10 @@ pub struct RawFlags {
     providers: cloud::ProviderFlags,
     #[command(flatten)]
     kube: KubeSettings,
-    #[command(flatten)]
-    enabled: RawControllers,
+    /// Controllers to run: '*' enables all that are on by default, 'NAME' enables one, '-NAME' disables one; the first
+    /// item that names a controller wins. Comma separated, repeatable.
+    #[arg(long = "controllers", value_name = "LIST", default_value = "*", help_heading = "Controllers")]
+    enabled: Vec<String>,
     #[command(flatten)]
     controllers: ccm_reconcile::Settings,
     #[command(flatten)]
@@ -63,10 +63,9 @@ pub struct RawFlags {
     election: election::Settings,
     #[command(flatten)]
     shadow: shadow::Settings,
-    #[command(flatten)]
-    legacy: RawLegacy,
-    #[command(flatten)]
-    gates: RawGates,
+    /// Name=true or Name=false, comma separated; this host has no feature gates.
+    #[arg(long, value_name = "LIST", help_heading = legacy::HEADING)]
+    feature_gates: Vec<String>,
 
     /// YAML file with the names of flags and their values; a flag on the command line wins. docs/config.schema.json
     /// says what it may hold.
@@ -131,7 +130,7 @@ enum Version {
 
 /// The flags as clap knows them.
 fn command() -> Command {
-    let mut command = RawFlags::command().mut_args(|arg| {
+    let mut command = legacy::arguments(RawFlags::command()).mut_args(|arg| {
         let is_switch = arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "BOOL"));
         // A bare `--name` turns it on, and takes no value from the next word.
         if is_switch { arg.num_args(0..=1).require_equals(true).default_missing_value("true") } else { arg }
@@ -174,6 +173,7 @@ pub fn parse(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Req
     }
     let mut warnings = Vec::new();
     let settings = resolve(raw, &mut found, &mut warnings);
+    legacy::check(&matches, &mut found, &mut warnings);
     mistakes.extend(found.into_vec().into_iter().map(|mistake| file.locate(mistake)));
     match settings {
         Some(settings) if mistakes.is_empty() => {
@@ -204,7 +204,7 @@ fn resolve(raw: RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -
     let providers = raw.providers.resolve(mistakes);
     let division = providers.as_ref().map(|providers| raw.providers.division(providers, mistakes));
     raw.kube.check(warnings);
-    let enabled = raw.enabled.resolve(mistakes, warnings);
+    let enabled = controllers::resolve(&raw.enabled, mistakes, warnings);
     let admitting = controllers::admitting(&raw.webhooks, enabled.as_deref(), mistakes);
     raw.controllers.lifecycle.check(mistakes);
     let with_ipam = enabled.as_ref().is_none_or(|named| named.contains(&&node_ipam::REGISTRATION));
@@ -212,8 +212,7 @@ fn resolve(raw: RawFlags, mistakes: &mut Mistakes, warnings: &mut Vec<String>) -
     let serving = raw.serving.resolve(mistakes, warnings);
     raw.election.check(mistakes);
     raw.shadow.check(raw.kube.use_service_account_credentials, mistakes);
-    raw.legacy.check(mistakes, warnings);
-    raw.gates.check(mistakes, warnings);
+    legacy::check_gates(&raw.feature_gates, mistakes, warnings);
     Some(Settings {
         providers: providers?,
         division: division?,

@@ -49,7 +49,7 @@ pub(crate) fn answer(
             None
         }
         None => {
-            if needs_instance(state) && error.is_none() {
+            if has_instance(state) && error.is_none() {
                 findings.count(rule::INSTANCE_REQUIRED);
                 error = Some(CloudError::defect(
                     METHOD,
@@ -124,14 +124,12 @@ fn instance(given: pb::Instance, asked: &Asked<'_>, findings: &mut Findings) -> 
     })
 }
 
-fn needs_instance(state: InstanceState) -> bool {
+/// Whether a cloud that says this has an instance.
+pub fn has_instance(state: InstanceState) -> bool {
+    use InstanceState as S;
     match state {
-        InstanceState::Pending
-        | InstanceState::Running
-        | InstanceState::Stopped
-        | InstanceState::Terminating
-        | InstanceState::Exists => true,
-        InstanceState::Unspecified | InstanceState::Absent | InstanceState::NotOwned => false,
+        S::Pending | S::Running | S::Stopped | S::Terminating | S::Exists => true,
+        S::Unspecified | S::Absent | S::NotOwned => false,
     }
 }
 

@@ -27,7 +27,6 @@ use ccm_kube::{cache::Change, node::Node, patch::NodeChange, queue::Outcome};
 use ccm_reconcile::{
     Retry, Sweeps,
     node_instance::{self, Found},
-    pace::NodePace,
 };
 
 /// How long to wait for a provider that has not introduced itself; its introduction requeues the node earlier.
@@ -104,8 +103,6 @@ struct Remembered {
     due: Option<Freshness>,
     answered: Option<Answered>,
     untainted: Option<Untainted>,
-    /// What its own changes may ask.
-    pace: NodePace,
 }
 
 /// The last answer about a node.
@@ -155,11 +152,6 @@ impl Memory {
     pub(super) fn due(&mut self, name: &str, freshness: Freshness) {
         let due = &mut self.of(name).due;
         *due = Some(due.map_or(freshness, |before| before.min(freshness)));
-    }
-
-    /// How long the question has to wait that a change of the node causes now.
-    pub(super) fn wait(&mut self, name: &str, now: Instant) -> Duration {
-        self.of(name).pace.wait(now)
     }
 
     /// Whether anything is remembered of the node.
@@ -287,12 +279,12 @@ impl Controller {
             // Its labels alone are compared; a question that waits for its turn, or for its retry, stays behind.
             Concern::Look if !is_new(node) => _ = self.known.queue.add_unless_delayed(name.clone()),
             Concern::Look => {
-                let wait = self.memory.lock().wait(name, Instant::now());
+                let wait = self.paces.wait(name, Instant::now());
                 self.new.queue.add_after(name.clone(), wait);
             }
             Concern::Ask => {
                 let freshness = Freshness::AtMost(self.parts.settings.nodes.node_status_update_frequency);
-                let wait = self.memory.lock().wait(name, Instant::now());
+                let wait = self.paces.wait(name, Instant::now());
                 self.ask_after(node, freshness, wait);
             }
             Concern::None if matches!(change, Change::Deleted(_)) => self.forget(name),
@@ -393,7 +385,7 @@ impl Controller {
                 continue;
             }
             let wait = match owner {
-                NodeOwner::Candidates(_) => self.memory.lock().wait(&node.name, Instant::now()),
+                NodeOwner::Candidates(_) => self.paces.wait(&node.name, Instant::now()),
                 NodeOwner::Provider(_) | NodeOwner::Undecided | NodeOwner::Nobody => Duration::ZERO,
             };
             self.ask_after(&node, Freshness::NOW, wait);

@@ -100,12 +100,12 @@ fn grace_end(node: &Node, grace: Duration) -> Option<Timestamp> {
 }
 
 impl Explain for Controller {
-    fn explain(&self, node: &Node) -> Option<Explanation> {
+    fn explain(&self, node: &Node) -> Vec<Explanation> {
         if is_ready(node) {
-            return None;
+            return Vec::new();
         }
         let owner = self.parts.providers.for_node(node);
-        Some(of_silent(node, owner, &self.passes.lock(), &self.parts.settings.lifecycle))
+        vec![of_silent(node, owner, &self.passes.lock(), &self.parts.settings.lifecycle)]
     }
 
     fn guard(&self) -> Vec<Guard> {

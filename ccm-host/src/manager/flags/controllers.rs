@@ -7,15 +7,6 @@ use crate::{controllers::ALL, manager::webhooks};
 use ccm_base::flag::{self, Mistakes};
 use ccm_reconcile::Registration;
 
-#[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Controllers")]
-pub(super) struct RawControllers {
-    /// Controllers to run: '*' enables all that are on by default, 'NAME' enables one, '-NAME' disables one; the first
-    /// item that names a controller wins. Comma separated, repeatable.
-    #[arg(long, value_name = "LIST", default_value = "*")]
-    pub controllers: Vec<String>,
-}
-
 /// Controllers that vendors build into their own managers.
 const VENDORS: [&str; 6] = [
     "tagging",
@@ -26,29 +17,28 @@ const VENDORS: [&str; 6] = [
     "gkenetworkparamset",
 ];
 
-impl RawControllers {
-    pub(super) fn resolve(
-        &self,
-        mistakes: &mut Mistakes,
-        warnings: &mut Vec<String>,
-    ) -> Option<Vec<&'static Registration>> {
-        let (vendors, items): (Vec<String>, Vec<String>) = flag::listed(&self.controllers)
-            .map(str::to_owned)
-            .partition(|item| VENDORS.contains(&item.trim_start_matches('-')));
-        for item in vendors {
-            warnings.push(format!(
+/// The controllers to run.
+pub(super) fn resolve(
+    given: &[String],
+    mistakes: &mut Mistakes,
+    warnings: &mut Vec<String>,
+) -> Option<Vec<&'static Registration>> {
+    let (vendors, items): (Vec<String>, Vec<String>) = flag::listed(given)
+        .map(str::to_owned)
+        .partition(|item| VENDORS.contains(&item.trim_start_matches('-')));
+    for item in vendors {
+        warnings.push(format!(
                 "--controllers: {item} has no effect: it belongs to a vendor's own manager; whether it runs is said \
                  to the sidecar"
             ));
-        }
-        match enabled(&items) {
-            Ok(controllers) => Some(controllers),
-            Err(unknown) => {
-                let problem = format!("{} is unknown", quoted(&unknown));
-                let remedy = format!("use '*' and these, with '-' in front to turn one off: {}", known());
-                mistakes.refuse("controllers", self.controllers.join(","), problem, remedy);
-                None
-            }
+    }
+    match enabled(&items) {
+        Ok(controllers) => Some(controllers),
+        Err(unknown) => {
+            let problem = format!("{} is unknown", quoted(&unknown));
+            let remedy = format!("use '*' and these, with '-' in front to turn one off: {}", known());
+            mistakes.refuse("controllers", given.join(","), problem, remedy);
+            None
         }
     }
 }

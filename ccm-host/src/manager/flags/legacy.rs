@@ -126,38 +126,18 @@ const fn text(name: &'static str, instead: &'static str) -> Legacy {
     Legacy { name, kind: ValueKind::Text, nothing: "", instead }
 }
 
-/// The given flags, with their values.
-#[derive(Clone, Debug)]
-pub(super) struct RawLegacy(Vec<(&'static Legacy, String)>);
-
-impl clap::Args for RawLegacy {
-    fn augment_args(command: Command) -> Command {
-        LEGACY.iter().fold(command.next_help_heading(HEADING), |command, flag| command.arg(flag.arg()))
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
+/// The command with these flags.
+pub(super) fn arguments(command: Command) -> Command {
+    LEGACY.iter().fold(command.next_help_heading(HEADING), |command, flag| command.arg(flag.arg()))
 }
 
-impl clap::FromArgMatches for RawLegacy {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = |flag: &'static Legacy| Some((flag, matches.get_one::<String>(flag.name)?.clone()));
-        Ok(Self(LEGACY.iter().filter_map(given).collect()))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-impl RawLegacy {
-    pub(super) fn check(&self, mistakes: &mut Mistakes, warnings: &mut Vec<String>) {
-        for (flag, value) in &self.0 {
-            if mistakes.keep(flag.asks_for_something(value)) == Some(true) {
-                warnings.push(ignored(flag.name, value, flag.instead));
-            }
+/// Checks those that were given.
+pub(super) fn check(matches: &ArgMatches, mistakes: &mut Mistakes, warnings: &mut Vec<String>) {
+    for flag in &LEGACY {
+        if let Some(value) = matches.get_one::<String>(flag.name)
+            && mistakes.keep(flag.asks_for_something(value)) == Some(true)
+        {
+            warnings.push(ignored(flag.name, value, flag.instead));
         }
     }
 }
@@ -184,14 +164,6 @@ impl Legacy {
     }
 }
 
-#[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = HEADING)]
-pub(super) struct RawGates {
-    /// Name=true or Name=false, comma separated; this host has no feature gates.
-    #[arg(long, value_name = "LIST")]
-    pub feature_gates: Vec<String>,
-}
-
 /// Upstream's gates for a cloud controller manager: the state that always holds here, and why the other has no effect.
 const KNOWN: [(&str, bool, &str); 8] = [
     (
@@ -212,13 +184,12 @@ const KNOWN: [(&str, bool, &str); 8] = [
     ("NativeHistograms", false, "histograms have fixed buckets"),
 ];
 
-impl RawGates {
-    pub(super) fn check(&self, mistakes: &mut Mistakes, warnings: &mut Vec<String>) {
-        for gate in flag::listed(&self.feature_gates) {
-            let read = in_vain(gate).map_err(|wrong| wrong.of("feature-gates", gate));
-            if let Some(Some(why)) = mistakes.keep(read) {
-                warnings.push(ignored("feature-gates", gate, why));
-            }
+/// Checks `--feature-gates`.
+pub(super) fn check_gates(given: &[String], mistakes: &mut Mistakes, warnings: &mut Vec<String>) {
+    for gate in flag::listed(given) {
+        let read = in_vain(gate).map_err(|wrong| wrong.of("feature-gates", gate));
+        if let Some(Some(why)) = mistakes.keep(read) {
+            warnings.push(ignored("feature-gates", gate, why));
         }
     }
 }

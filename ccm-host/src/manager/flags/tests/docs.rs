@@ -95,7 +95,10 @@ const GLOBAL: &str = "Global";
 
 /// All flags, in the order and the groups of the help text.
 pub(super) fn table() -> Vec<FlagDoc> {
-    command().get_arguments().filter_map(flag_doc).collect()
+    let mut flags: Vec<_> = command().get_arguments().filter_map(flag_doc).collect();
+    let groups: Vec<_> = flags.iter().map(|flag| flag.group.clone()).collect();
+    flags.sort_by_key(|flag| groups.iter().position(|group| *group == flag.group));
+    flags
 }
 
 fn flag_doc(arg: &clap::Arg) -> Option<FlagDoc> {

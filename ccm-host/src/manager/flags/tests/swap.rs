@@ -195,13 +195,13 @@ fn what_cannot_mean_anything_is_told() {
              spread over the second",
             "--controllers: -tagging has no effect: it belongs to a vendor's own manager; whether it runs is said to the \
              sidecar",
+            "--feature-gates=A=true has no effect: this host knows no such gate",
+            "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=false has no effect: routes always \
+             follow the events of nodes, and are swept every --route-reconciliation-period",
             "--external-cloud-volume-plugin=x has no effect: volumes belong to CSI drivers",
             "--kube-api-content-type=application/json has no effect: the apiserver is spoken to in JSON",
             "--node-sync-period=10s has no effect: see --node-status-update-frequency",
             "--vmodule=route=4 has no effect: there is no verbosity per file: raise --v",
-            "--feature-gates=A=true has no effect: this host knows no such gate",
-            "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=false has no effect: routes always \
-             follow the events of nodes, and are swept every --route-reconciliation-period",
         ]
     );
 }
