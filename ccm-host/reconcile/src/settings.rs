@@ -114,13 +114,14 @@ pub mod services {
         #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
         pub adopt_load_balancers: bool,
 
-        /// Delete load balancers of this cluster whose Service is gone: those that two consecutive sweeps found without one
+        /// Delete load balancers of this cluster whose Service is gone: those that two sweeps found without one
         /// and that carry the uids of this cluster and of that Service. Without it, they are only reported.
         #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
         pub delete_orphaned_load_balancers: bool,
 
         /// Take a node out of the load balancers as soon as it is cordoned, or tainted to be deleted by the cluster autoscaler
-        /// or Karpenter. Without it, it leaves them with the next change of nodes, and its connections survive until then.
+        /// or Karpenter. Without it, one that the autoscaler tainted leaves them with the next change of nodes, and its
+        /// connections survive until then; others stay until they are deleted.
         #[arg(long, value_name = "BOOL", default_value = "false", action = ArgAction::Set, value_parser = flag::switch)]
         pub exclude_draining_nodes: bool,
     }

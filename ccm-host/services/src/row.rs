@@ -69,7 +69,7 @@ pub(super) struct Row {
     pub(super) announced: Option<String>,
     /// Measures the time until the last node change reaches this balancer, too.
     pub(super) node_sync: Option<Arc<NodeSync>>,
-    /// If no Service wants it: the cloud's id, and how many sweeps in a row found it so.
+    /// If no Service wants it: the cloud's id, and how many sweeps found it so.
     pub(super) orphan: Option<Orphan>,
     /// For people.
     pub(super) last_call: Option<LastCall>,
