@@ -96,8 +96,11 @@ impl Controller {
         let workers = parts.settings.nodes.status_workers();
         Self {
             metrics: CloudNodeMetrics::register(registry),
-            new: Shell::of::<Worker<true>>(parts.clone()),
-            known: Shell { requests: Semaphore::new(workers), ..Shell::of::<Worker<false>>(parts.clone()) },
+            new: Shell::silent::<Worker<true>>(parts.clone()),
+            known: Shell {
+                requests: Semaphore::new(workers),
+                ..Shell::silent::<Worker<false>>(parts.clone())
+            },
             memory: Mutex::default(),
             paces: NodePaces::default(),
             parts,
@@ -286,15 +289,12 @@ impl CloudNodeMetrics {
 }
 
 impl Explain for Controller {
-    /// What there is to say of a node about which nothing is reported.
     fn explain(&self, node: &Node) -> Vec<Explanation> {
-        let lane = self.lane(node);
-        let is_reported = !lane.reports.about(&node.uid).is_empty();
         let is_nobodys = matches!(self.parts.providers.for_node(node), NodeOwner::Nobody);
-        if is_reported || is_nobodys || !self.parts.is_ours(node) {
+        if is_nobodys || !self.parts.is_ours(node) {
             return Vec::new();
         }
-        let owner = self.parts.provider_of(node);
+        let (lane, owner) = (self.lane(node), self.parts.provider_of(node));
         let provider =
             owner.as_ref().map_or("its provider".to_owned(), |owner| format!("provider {:?}", owner.name()));
         let own = self.parts.settings.nodes.node_status_update_frequency;
@@ -312,11 +312,20 @@ impl Explain for Controller {
             );
             (Standing::Settled, "Initialized", "the node is initialised", next)
         };
-        vec![Explanation {
-            retries: lane.queue.retries(&node.name),
-            last_attempt: self.memory.lock().answered_at(&node.name).map(clock::at),
-            next_attempt: lane.queue.due(&node.name).map(clock::at),
-            ..explanation(Worker::<true>::NAME, standing, reason, why, next)
-        }]
+        let mut said = lane.reports.about(&node.uid);
+        if said.is_empty() {
+            said.push(Explanation {
+                retries: lane.queue.retries(&node.name),
+                last_attempt: self.memory.lock().answered_at(&node.name).map(clock::at),
+                next_attempt: lane.queue.due(&node.name).map(clock::at),
+                ..explanation(Worker::<true>::NAME, standing, reason, why, "")
+            });
+        }
+        said.iter_mut().for_each(|said| said.next.clone_from(&next));
+        said
+    }
+
+    fn reports(&self) -> Vec<ccm_state::Report> {
+        [&self.new, &self.known].into_iter().flat_map(|lane| lane.reports.all()).collect()
     }
 }

@@ -104,10 +104,16 @@ async fn work<C: Reconciler>(controller: Arc<C>, cancel: CancellationToken) {
 impl<K: Key> Shell<K> {
     /// The shell of this controller, whose reports people see from now on.
     pub fn of<C: Reconciler<Key = K>>(parts: Parts) -> Self {
+        let shell = Self::silent::<C>(parts);
+        shell.parts.views.explains(Arc::new(shell.reports.clone()));
+        shell
+    }
+
+    /// The same of a controller that shows people its reports itself.
+    pub fn silent<C: Reconciler<Key = K>>(parts: Parts) -> Self {
         let recorder = parts.events.recorder(C::COMPONENT);
         let queue = WorkQueue::new(C::QUEUE, C::BACKOFF, &parts.metrics.queue);
         let reports = Reports::new(C::NAME, recorder.clone(), queue.clone(), parts.reports.clone());
-        parts.views.explains(Arc::new(reports.clone()));
         let requests = Semaphore::new(parts.settings.nodes.concurrent_node_syncs);
         Self { slots: Slots::new(queue.clone()), parts, recorder, queue, reports, requests }
     }
