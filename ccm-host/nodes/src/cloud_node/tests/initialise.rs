@@ -289,6 +289,24 @@ async fn a_node_that_one_of_two_providers_does_not_know_of_says_what_it_waits_fo
     }
 }
 
+/// Once, whichever queue it is in, with what the host does next.
+#[tokio::test(start_paused = true)]
+async fn people_are_told_what_a_node_waits_for_and_what_comes_next() {
+    let scene = Scene::start([new_node("a")], |fake| fake.set_state("a", InstanceState::Absent)).await;
+    sleep(Duration::from_secs(10)).await;
+    let told = |reason: &str, next: &str| {
+        let node = scene.parts.nodes.get("a").unwrap();
+        let said = scene.parts.views.all(|one| one.explain(&node));
+        let [said] = said.as_slice() else { panic!("{said:?}") };
+        assert!(said.reason == reason && said.next.contains(next), "{said:?}");
+        assert_eq!(scene.parts.views.all(|one| one.reports()).len(), usize::from(reason != "Initialized"));
+    };
+    told("InstanceAbsent", "removes the uninitialized taint");
+    scene.fake.set_answer("a", running("a"));
+    scene.until_initialised("a").await;
+    told("Initialized", "the host compares the node with what provider \"fake\" says");
+}
+
 /// A kubelet that came first waits ever longer; its instance's arrival ends the wait, by its name, for it has no ID yet.
 #[tokio::test(start_paused = true)]
 async fn an_instance_that_appears_wakes_the_node_that_waits_for_it() {
