@@ -22,9 +22,11 @@ impl BatchRpc for VolumeReads {
 
     const PACED: bool = true;
 
-    /// A recreated volume is another one.
+    /// A recreated volume is another one. One that is being admitted has no uid yet, and may have only the prefix of its
+    /// name: its disk tells it from others.
     fn key(query: &VolumeQuery) -> ItemKey {
-        ItemKey::new(format!("{} {}", query.name, query.uid))
+        let VolumeQuery { name, uid, plugin, volume_id, .. } = query;
+        ItemKey::new(format!("{name} {uid} {plugin} {volume_id}"))
     }
 
     fn same(_: &Link, a: &VolumeQuery, b: &VolumeQuery) -> bool {
@@ -117,5 +119,19 @@ mod tests {
         let answer = volume(given, &mut Findings::default());
         assert_eq!(answer.state, VolumeState::Unspecified);
         assert!(answer.error.unwrap().is(ErrorReason::InternalError));
+    }
+
+    /// Two that are made with one `generateName` are admitted at the same time.
+    #[test]
+    fn each_disk_is_asked_about_by_itself() {
+        let query = |volume_id: &str| VolumeQuery {
+            name: "data-".to_owned(),
+            uid: String::new(),
+            plugin: "kubernetes.io/aws-ebs",
+            volume_id: volume_id.to_owned(),
+            labels: [].into(),
+        };
+        assert_ne!(VolumeReads::key(&query("vol-1")), VolumeReads::key(&query("vol-2")));
+        assert_eq!(VolumeReads::key(&query("vol-1")), VolumeReads::key(&query("vol-1")));
     }
 }

@@ -231,20 +231,24 @@ impl Controller {
     async fn look_after(&self, domain: &Domain) {
         let mut changes: Vec<_> = domain.providers.iter().map(|one| one.instance_changes()).collect();
         let settings = &self.parts.settings.lifecycle;
-        let rules = |grace| Rules {
+        let rules = |grace, confirmations| Rules {
             grace,
-            confirmations: settings.node_deletion_confirmations,
+            confirmations,
             spacing: self.spacing(),
             max_share: settings.node_deletion_max_share.fraction(),
             window: settings.node_deletion_window,
         };
         let mut memory = DomainMemory {
-            guard: Guard::new(rules(settings.node_deletion_grace)),
+            guard: Guard::new(rules(settings.node_deletion_grace, settings.node_deletion_confirmations)),
             denials: Denials::default(),
             leases: Leases::default(),
             ledger: None,
             failures: Failures::default(),
-            stops: Stops::new(Guard::new(rules(settings.node_shutdown_grace))),
+            // The first answer has Ready nodes asked about.
+            stops: Stops::new(Guard::new(rules(
+                settings.node_shutdown_grace,
+                settings.node_deletion_confirmations.max(2),
+            ))),
             rng: fastrand::Rng::new(),
         };
         loop {
@@ -278,7 +282,7 @@ impl Controller {
             && let Err(error) = self.recall(domain, memory).await
         {
             self.none_deleted(domain, seen.absent_nodes(), &mut memory.failures, &error);
-            return self.distrust(domain, memory, &format!("{error:#}"));
+            return self.note_distrust(domain, memory, &format!("{error:#}"));
         }
         self.conclude(domain, memory, &flock, &seen).await;
     }
@@ -381,6 +385,8 @@ impl Controller {
             match changes.recv().await {
                 Ok(key) if self.is_silent(domain, &key) => return,
                 Ok(_) => {}
+                // What may be anybody's waits for the period: each report would have all providers asked.
+                Err(RecvError::Lagged(_)) if domain.name == OWNERLESS => {}
                 Err(RecvError::Lagged(_)) => return,
                 Err(RecvError::Closed) => std::future::pending().await,
             }
@@ -391,8 +397,10 @@ impl Controller {
     fn is_silent(&self, wanted: &Domain, key: &str) -> bool {
         let nodes = self.parts.nodes.by_index(key).into_iter().chain(self.parts.nodes.get(key));
         nodes.into_iter().any(|node| {
-            let its = domain(&self.parts.providers.for_node(&node).possible()) == Some(wanted.name.as_str());
-            its && self.parts.is_ours(&node) && !is_ready(&node)
+            let owners = self.parts.providers.for_node(&node).possible();
+            let its = domain(&owners) == Some(wanted.name.as_str());
+            let in_turn = || owners.len() < 2 || self.paces.wait(&node.name, Instant::now()).is_zero();
+            its && self.parts.is_ours(&node) && !is_ready(&node) && in_turn()
         })
     }
 }

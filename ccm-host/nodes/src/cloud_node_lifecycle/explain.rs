@@ -32,6 +32,11 @@ impl Controller {
     pub(super) fn distrust(&self, domain: &Domain, memory: &mut DomainMemory, why: &str) {
         memory.guard.distrust();
         memory.stops.distrust();
+        self.note_distrust(domain, memory, why);
+    }
+
+    /// Notes why nothing is deleted.
+    pub(super) fn note_distrust(&self, domain: &Domain, memory: &DomainMemory, why: &str) {
         let mut passes = self.passes.lock();
         let nodes = passes.get(&domain.name).map_or(0, |before| before.nodes);
         let guard = Guard { distrust: Some(why.to_owned()), nodes, ..concluded(domain, memory) };

@@ -86,7 +86,8 @@ impl Controller {
             let is_suspect = |node: &Arc<Node>| {
                 memory.guard.first_denied(&node.uid).is_some() || memory.stops.is_suspect(&node.uid)
             };
-            let with_control = asked.iter().any(is_suspect);
+            // A contradiction ends by what is said of Ready nodes, whoever else is to go.
+            let with_control = memory.guard.is_contradicted() || asked.iter().any(is_suspect);
             let zones: HashSet<&str> = asked.iter().map(|node| zone(node)).collect();
             let group = with_control.then(|| sample(&flock.ready, &zones, &memory.denials, &mut memory.rng));
             let observed = self.check(&asked, group.unwrap_or_default()).await;

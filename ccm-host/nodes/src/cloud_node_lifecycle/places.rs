@@ -41,18 +41,16 @@ impl Grants {
 #[derive(Debug, Default)]
 pub(super) struct Places {
     pub(super) granted: Grants,
-    /// The numbers of nodes seen within the window, and the largest of them.
+    /// The numbers of nodes seen within the window, without those before a larger one: the first is the largest.
     seen: VecDeque<(Instant, usize)>,
-    peak: usize,
 }
 
 impl Places {
     /// Notes the number of nodes, and forgets grants that no longer count.
     pub(super) fn note(&mut self, now: Instant, window: Duration, total: usize) {
         let within = |at: Instant, window| now.saturating_duration_since(at) < window;
-        self.seen.retain(|(at, _)| within(*at, window));
+        self.seen.retain(|(at, number)| within(*at, window) && *number > total);
         self.seen.push_back((now, total));
-        self.peak = self.seen.iter().map(|(_, number)| *number).max().unwrap_or_default();
         self.granted.pace.retain(|_, at| within(*at, MINUTE));
         self.granted.share.retain(|_, at| within(*at, window));
     }
@@ -63,9 +61,10 @@ impl Places {
         if self.granted.has(uid) {
             return true;
         }
+        let peak = self.seen.front().map_or(0, |(_, number)| *number);
         let (most, granted) = match share {
-            None => (part_of(self.peak, PACE).max(AT_LEAST), &mut self.granted.pace),
-            Some(share) => (part_of(self.peak, share).max(1), &mut self.granted.share),
+            None => (part_of(peak, PACE).max(AT_LEAST), &mut self.granted.pace),
+            Some(share) => (part_of(peak, share).max(1), &mut self.granted.share),
         };
         let is_free = granted.len() < most;
         if is_free {

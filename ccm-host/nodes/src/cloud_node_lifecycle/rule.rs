@@ -100,7 +100,7 @@ impl Rule {
 
     /// Whether it ends by itself so soon that a condition would only flap.
     pub(super) fn is_brief(self) -> bool {
-        self == Self::Unsettled
+        matches!(self, Self::Unsettled | Self::Pace)
     }
 
     /// How a person makes the node go nevertheless. A living kubelet would only register it again.

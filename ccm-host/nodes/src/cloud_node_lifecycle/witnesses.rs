@@ -142,8 +142,8 @@ impl Denials {
     }
 }
 
-/// The control group: a fresh random sample, spread over all zones, those of the candidates first; and nodes that were
-/// denied before.
+/// The control group: a fresh random sample, spread over all zones, at least one node of each zone with candidates; and
+/// nodes that were denied before.
 pub(super) fn sample(
     ready: &[Arc<Node>],
     candidates: &HashSet<&str>,
@@ -157,7 +157,7 @@ pub(super) fn sample(
     let (mut group, rest): (Vec<_>, Vec<_>) =
         pool.into_iter().partition(|node| denials.0.contains_key(&node.uid));
     let surplus = group.split_off(group.len().min(MOST_DENIED));
-    let most = group.len() + MOST;
+    let most = group.len() + MOST.max(candidates.len());
     let mut by_zone: BTreeMap<&str, Vec<&Arc<Node>>> = BTreeMap::new();
     for node in rest.into_iter().chain(surplus) {
         by_zone.entry(zone(node)).or_default().push(node);

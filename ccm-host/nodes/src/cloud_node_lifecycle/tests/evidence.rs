@@ -82,6 +82,25 @@ async fn the_first_ready_node_ends_the_share() {
     scene.stop().await;
 }
 
+/// One node of each rack is gone, and its other nodes are fine.
+#[tokio::test(start_paused = true)]
+async fn no_zone_is_taken_for_dark_because_there_are_many() {
+    let scene = cluster(120, 30, |index, node| in_zone(node, &format!("z{:02}", index % 30))).await;
+    scene.passes(1).await;
+    assert_eq!((scene.left(120), scene.is_held(Rule::ZoneShare, 0)), (108, true), "a tenth at a time");
+    scene.stop().await;
+}
+
+/// Those that wait for a place are told of by the metric: within minutes, they follow, or their kubelets are found alive.
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_a_place_is_not_reported() {
+    let scene = cluster(60, 30, |index, node| if index < 30 { broken(node) } else { node }).await;
+    scene.passes(3).await;
+    let told = scene.events();
+    assert!(told.iter().all(|(_, reason)| *reason != "NodeDeletionBlocked"), "{told:?}");
+    scene.stop().await;
+}
+
 /// N9: seen on a real cluster, where both silent Nodes were deleted.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_denies_living_nodes_is_not_believed() {
@@ -106,6 +125,27 @@ async fn a_provider_that_denies_living_nodes_is_not_believed() {
     scene.passes(2).await;
     assert!(!scene.is_contradicted());
     assert_eq!(scene.left(60), 58, "it ends by itself");
+    scene.stop().await;
+}
+
+/// The alert must not stay: nobody is to go any more, so nothing else asks about Ready nodes.
+#[tokio::test(start_paused = true)]
+async fn a_contradiction_ends_though_the_nodes_that_were_to_go_came_back() {
+    let scene = cluster(60, 2, |_, node| node).await;
+    for name in &numbered(60) {
+        scene.fake.set_state(name, InstanceState::Absent);
+    }
+    scene.passes(20).await;
+    assert!(scene.is_contradicted());
+    for name in &numbered(60) {
+        scene.fake.set_instance(name, InstanceState::Running, instance(&format!("fake://{name}")));
+    }
+    ["n000", "n001"].iter().for_each(|name| scene.server.put(&ready(name)));
+    scene.passes(5).await;
+    assert!(!scene.is_contradicted());
+    scene.fake.take_calls();
+    scene.passes(5).await;
+    assert!(scene.fake.take_calls().is_empty(), "nor are they asked about any longer");
     scene.stop().await;
 }
 

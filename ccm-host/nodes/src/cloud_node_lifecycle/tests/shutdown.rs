@@ -63,6 +63,37 @@ async fn a_node_that_stays_stopped_is_given_up_until_its_instance_returns() {
     }
 }
 
+/// A single answer of a provider proves as little as it does for a deletion.
+#[tokio::test(start_paused = true)]
+async fn one_confirmation_is_too_few_to_give_a_node_up() {
+    let scene = stopped(ShutdownPolicy::OutOfService, &["n"]).await;
+    scene.stop().await;
+    let settings = Settings {
+        node_shutdown_policy: ShutdownPolicy::OutOfService,
+        node_shutdown_grace: GRACE,
+        node_deletion_confirmations: 1,
+        ..settings()
+    };
+    let scene = Scene::on(scene.server.clone(), Arc::clone(&scene.fake), vec![], settings).await;
+    sleep(GIVEN_UP_AFTER).await;
+    assert_eq!(scene.events(), [(Kind::Warning, "NodeGivenUp")]);
+    scene.stop().await;
+}
+
+/// A deletion needs the record; giving up a stopped node does not.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_cannot_be_read_stops_no_giving_up() {
+    let scene = stopped(ShutdownPolicy::OutOfService, &["n"]).await;
+    scene.server.refuse_records(true);
+    scene.fake.set_state("gone", InstanceState::Absent);
+    scene.server.put(&silent("gone"));
+    scene.server.stop_lease("gone", SignedDuration::from_secs(60));
+    sleep(GIVEN_UP_AFTER * 2).await;
+    assert_eq!(taints(&scene, "n").len(), 2);
+    assert!(scene.server.node("gone").is_some());
+    scene.stop().await;
+}
+
 /// A kubelet that renews its Lease runs pods, whatever the cloud says of its instance.
 #[tokio::test(start_paused = true)]
 async fn a_node_with_a_live_kubelet_is_not_given_up() {

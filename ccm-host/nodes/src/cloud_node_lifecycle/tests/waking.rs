@@ -71,3 +71,20 @@ async fn reasons_are_gathered() {
     assert_eq!(scene.fake.take_calls(), []);
     scene.stop().await;
 }
+
+/// A provider has others asked about nodes that may be theirs only at the pace of each node.
+#[tokio::test(start_paused = true)]
+async fn one_provider_does_not_have_another_one_asked_all_the_time() {
+    let (fake, other) = (FakeProvider::new("fake"), FakeProvider::new("other"));
+    let nameless = Node { provider_id: None, ..silent("n") };
+    let scene =
+        Scene::on(NodeServer::new([nameless]), Arc::clone(&fake), vec![Arc::clone(&other)], settings()).await;
+    other.take_calls();
+    for _ in 0..1_200 {
+        fake.notify_change("n");
+        sleep(Duration::from_millis(50)).await;
+    }
+    let calls = other.take_calls().len();
+    assert!(calls <= 40, "{calls} in a minute");
+    scene.stop().await;
+}
