@@ -8,7 +8,7 @@ mod mutation;
 mod revision;
 mod sets;
 
-pub(crate) use batch::settle;
+pub(crate) use batch::{Asked, settle};
 pub(crate) use leadership::{Leadership, Term, stale};
 pub(crate) use mutation::{Mutation, Subject, uid_of};
 pub(crate) use revision::Revisions;

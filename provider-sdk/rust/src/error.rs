@@ -3,6 +3,7 @@
 //! In: a condition, one constructor each. Out: a status with `ErrorInfo` within the contract's sizes, or the
 //! error of one item of a batch.
 
+pub(crate) mod causes;
 mod constructors;
 mod status;
 
@@ -91,16 +92,22 @@ impl ProviderError {
         self
     }
 
+    /// The cause with its own causes, for the log alone.
+    fn cause(&self) -> Option<String> {
+        let mut next = self.source()?;
+        let mut cause = next.to_string();
+        while let Some(source) = next.source() {
+            cause = format!("{cause}: {source}");
+            next = source;
+        }
+        Some(cause)
+    }
+
     /// Logs the cause, which goes no further.
     pub(crate) fn log_cause(&self) {
-        let Some(source) = self.source() else { return };
-        let mut cause = source.to_string();
-        let mut next = source.source();
-        while let Some(source) = next {
-            cause = format!("{cause}: {source}");
-            next = source.source();
+        if let Some(cause) = self.cause() {
+            tracing::warn!(reason = self.reason().wire_name(), cause, "{}", self.message());
         }
-        tracing::warn!(reason = self.reason().wire_name(), cause, "{}", self.message());
     }
 
     /// The reason.

@@ -7,7 +7,7 @@ use cloudprovider_proto::defaults::{MAX_ERROR_DETAIL_BYTES, MAX_MESSAGE_TEXT_BYT
 use tonic::Status;
 use tonic_types::{ErrorDetails, FieldViolation, QuotaViolation, StatusExt as _};
 
-use super::{Inner, ProviderError, cut};
+use super::{Inner, ProviderError, causes, cut};
 use crate::proto::{ErrorReason, ItemError};
 
 /// Longest key of `ErrorInfo.metadata`.
@@ -38,18 +38,23 @@ impl ProviderError {
         }
     }
 
-    /// The error as an item error; an unknown reason becomes `INTERNAL_ERROR`, as the contract requires.
+    /// The error as an item error; an unknown reason becomes `INTERNAL_ERROR`, as the contract requires. The cause is logged with
+    /// the name of the item's object once the method returns.
     #[must_use]
     pub fn to_item(&self) -> ItemError {
         let reason = match self.reason() {
             ErrorReason::Unspecified => ErrorReason::InternalError,
             known => known,
         };
-        ItemError {
+        let item = ItemError {
             reason: reason.into(),
             message: cut(self.message(), MAX_MESSAGE_TEXT_BYTES).to_owned(),
             retry_after: self.retry_after().and_then(|after| after.try_into().ok()),
+        };
+        if self.cause().is_some_and(|cause| !causes::keep(&item, cause)) {
+            self.log_cause();
         }
+        item
     }
 
     /// For tests and clients: parses a status; `None` if it has no `ErrorInfo` of the contract and so proves

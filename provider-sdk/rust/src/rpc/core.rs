@@ -25,6 +25,7 @@ use super::lanes::Lanes;
 use super::method;
 use crate::checks::{self, BackendSets, Leadership, Mutation, Revisions, Term, stale};
 use crate::context::{CallContext, Peer};
+use crate::error::causes;
 use crate::metrics::{Method, Metrics};
 use crate::proto::{Capability, ErrorReason, LeadRequest, LeadResponse};
 use crate::provider::{Advertised, Lifecycle, Provider, WhileLeading};
@@ -106,7 +107,7 @@ impl Core {
         // A read that nobody waits for is useless.
         let _given_up_with_the_caller = stop.drop_guard();
         let ctx = call.ctx.clone();
-        let work = AssertUnwindSafe(run(call.ctx, call.request)).catch_unwind();
+        let work = AssertUnwindSafe(causes::kept(run(call.ctx, call.request))).catch_unwind();
         let work = async {
             let is_limited = Q::METHOD.class == Class::Read;
             let _place = if is_limited { self.reads.acquire().await.ok() } else { None };
@@ -145,7 +146,7 @@ impl Core {
             let work = if request.items() == Some(0) {
                 Either::Left(ready(Ok(Q::Answer::default())))
             } else {
-                let (work, places) = (run(about, request), Arc::clone(&self.mutations));
+                let (work, places) = (causes::kept(run(about, request)), Arc::clone(&self.mutations));
                 Either::Right(async move {
                     let _place = places.acquire().await;
                     work.await

@@ -8,11 +8,11 @@ use futures::stream::BoxStream;
 use tonic::{Request, Response, Status};
 
 use super::watch::{self, InstanceWatch};
-use crate::checks::settle;
+use crate::checks::{Asked, settle};
 use crate::proto::{
     AddSshKeyToAllInstancesRequest, AddSshKeyToAllInstancesResponse, BatchGetInstancesRequest,
-    BatchGetInstancesResponse, ListInstancesRequest, ListInstancesResponse, WatchInstancesRequest,
-    WatchInstancesResponse,
+    BatchGetInstancesResponse, InstanceQuery, ListInstancesRequest, ListInstancesResponse,
+    WatchInstancesRequest, WatchInstancesResponse,
 };
 use crate::rpc::Served;
 use crate::{CallContext, ProviderError, Result};
@@ -85,7 +85,10 @@ impl Rpc for Served<dyn Instances> {
         request: Request<BatchGetInstancesRequest>,
     ) -> Result<Response<BatchGetInstancesResponse>, Status> {
         let run = |ctx, request: BatchGetInstancesRequest| async move {
-            let asked: Vec<String> = request.queries.iter().map(|query| query.key.clone()).collect();
+            let name = |query: &InstanceQuery| {
+                query.node.as_ref().map_or_else(String::new, |node| node.name.clone())
+            };
+            let asked: Asked = request.queries.iter().map(|query| (query.key.clone(), name(query))).collect();
             let mut answer = self.ours.batch_get_instances(&ctx, request).await?;
             settle(&asked, &mut answer.results);
             Ok(answer)

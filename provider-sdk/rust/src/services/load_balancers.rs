@@ -6,11 +6,12 @@ use async_trait::async_trait;
 use cloudprovider_proto::v1alpha1::load_balancers_server::LoadBalancers as Rpc;
 use tonic::{Request, Response, Status};
 
-use crate::checks::{settle, uid_of};
+use crate::checks::{Asked, settle, uid_of};
 use crate::proto::{
     BatchUpdateLoadBalancersRequest, BatchUpdateLoadBalancersResponse, DeleteLoadBalancerRequest,
     DeleteLoadBalancerResponse, EnsureLoadBalancerRequest, EnsureLoadBalancerResponse,
     GetLoadBalancerRequest, GetLoadBalancerResponse, ListLoadBalancersRequest, ListLoadBalancersResponse,
+    LoadBalancerUpdate, ServiceRef,
 };
 use crate::rpc::Served;
 use crate::{CallContext, Result};
@@ -92,8 +93,12 @@ impl Rpc for Served<dyn LoadBalancers> {
     ) -> Result<Response<BatchUpdateLoadBalancersResponse>, Status> {
         let ours = Arc::clone(&self.ours);
         let run = |ctx, request: BatchUpdateLoadBalancersRequest| async move {
-            let asked: Vec<String> =
-                request.items.iter().map(|item| uid_of(&item.service).to_owned()).collect();
+            let named = |service: &ServiceRef| format!("{}/{}", service.namespace, service.name);
+            let name = |item: &LoadBalancerUpdate| item.service.as_ref()?.r#ref.as_ref().map(named);
+            let items = request.items.iter();
+            let asked: Asked = items
+                .map(|item| (uid_of(&item.service).to_owned(), name(item).unwrap_or_default()))
+                .collect();
             let mut answer = ours.batch_update_load_balancers(&ctx, request).await?;
             settle(&asked, &mut answer.results);
             Ok(answer)

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use cloudprovider_proto::v1alpha1::routes_server::Routes as Rpc;
 use tonic::{Request, Response, Status};
 
-use crate::checks::settle;
+use crate::checks::{Asked, settle};
 use crate::proto::{
     BatchDeleteRoutesRequest, BatchDeleteRoutesResponse, BatchEnsureRoutesRequest, BatchEnsureRoutesResponse,
-    ListRoutesRequest, ListRoutesResponse,
+    ListRoutesRequest, ListRoutesResponse, RouteToDelete,
 };
 use crate::rpc::Served;
 use crate::{CallContext, Result};
@@ -58,7 +58,8 @@ impl Rpc for Served<dyn Routes> {
     ) -> Result<Response<BatchEnsureRoutesResponse>, Status> {
         let ours = Arc::clone(&self.ours);
         let run = |ctx, request: BatchEnsureRoutesRequest| async move {
-            let asked: Vec<String> = request.items.iter().map(|item| item.key.clone()).collect();
+            let items = request.items.iter();
+            let asked: Asked = items.map(|item| (item.key.clone(), item.destination_cidr.clone())).collect();
             let mut answer = ours.batch_ensure_routes(&ctx, request).await?;
             settle(&asked, &mut answer.results);
             Ok(answer)
@@ -72,7 +73,10 @@ impl Rpc for Served<dyn Routes> {
     ) -> Result<Response<BatchDeleteRoutesResponse>, Status> {
         let ours = Arc::clone(&self.ours);
         let run = |ctx, request: BatchDeleteRoutesRequest| async move {
-            let asked: Vec<String> = request.items.iter().map(|item| item.key.clone()).collect();
+            let name = |item: &RouteToDelete| {
+                item.route.as_ref().map_or_else(String::new, |route| route.destination_cidr.clone())
+            };
+            let asked: Asked = request.items.iter().map(|item| (item.key.clone(), name(item))).collect();
             let mut answer = ours.batch_delete_routes(&ctx, request).await?;
             settle(&asked, &mut answer.results);
             Ok(answer)

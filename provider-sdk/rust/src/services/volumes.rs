@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use cloudprovider_proto::v1alpha1::volumes_server::Volumes as Rpc;
 use tonic::{Request, Response, Status};
 
-use crate::checks::settle;
+use crate::checks::{Asked, settle};
 use crate::proto::{BatchGetVolumeLabelsRequest, BatchGetVolumeLabelsResponse};
 use crate::rpc::Served;
 use crate::{CallContext, Result};
@@ -29,7 +29,8 @@ impl Rpc for Served<dyn Volumes> {
         request: Request<BatchGetVolumeLabelsRequest>,
     ) -> Result<Response<BatchGetVolumeLabelsResponse>, Status> {
         let run = |ctx, request: BatchGetVolumeLabelsRequest| async move {
-            let asked: Vec<String> = request.queries.iter().map(|query| query.key.clone()).collect();
+            let queries = request.queries.iter();
+            let asked: Asked = queries.map(|query| (query.key.clone(), query.name.clone())).collect();
             let mut answer = self.ours.batch_get_volume_labels(&ctx, request).await?;
             settle(&asked, &mut answer.results);
             Ok(answer)

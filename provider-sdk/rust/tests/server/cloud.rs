@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cloudprovider_sdk::proto::*;
 use cloudprovider_sdk::{
     CallContext, ChangeFeed, InstanceWatch, Instances, LoadBalancers, Peer, Provider, ProviderBuilder,
-    ProviderError, Result, WatchEvent, async_trait,
+    ProviderError, Result, WatchEvent, async_trait, results,
 };
 use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
@@ -142,8 +142,19 @@ impl Instances for Cloud {
             _ => {}
         }
         std::mem::forget(given_up);
-        let result = |query: InstanceQuery| InstanceResult { key: query.key, ..Default::default() };
-        Ok(BatchGetInstancesResponse { results: request.queries.into_iter().map(result).collect() })
+        let down = || ProviderError::cloud_api_unavailable();
+        let copied = down().with_source(std::io::Error::other("no route to the region")).to_item();
+        let result = |query: InstanceQuery| match query.key.strip_prefix("down-") {
+            Some(at) => {
+                let cause = format!("{at} refused password=canary-hunter2");
+                results::unknown(query.key, &down().with_source(std::io::Error::other(cause)))
+            }
+            None if query.key.starts_with("copied") => {
+                InstanceResult { key: query.key, error: Some(copied.clone()), ..Default::default() }
+            }
+            None => InstanceResult { key: query.key, ..Default::default() },
+        };
+        Ok(BatchGetInstancesResponse { results: request.queries.into_iter().map(result).rev().collect() })
     }
 
     async fn watch_instances(

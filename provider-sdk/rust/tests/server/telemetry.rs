@@ -90,6 +90,25 @@ async fn a_secret_never_reaches_the_log() {
     }
 }
 
+/// The host gets one sentence for an item; what caused it is for whoever runs the provider.
+#[tokio::test]
+async fn the_log_says_why_an_item_failed_and_nobody_else_hears_it() {
+    let (lines, _guard) = capture(LogFormat::Json);
+    let served = serve(Cloud::new().provider()).await;
+    let mut request = batch(&["down-1", "down-2", "copied"]);
+    for (query, name) in request.queries.iter_mut().zip(["node-a", "node-b", "node-c"]) {
+        query.node.as_mut().unwrap().name = name.into();
+    }
+    let answer = served.instances().await.batch_get_instances(request).await.unwrap().into_inner();
+    served.stopped().await;
+    let (answer, text) = (format!("{answer:?}"), lines.text());
+    assert!(!answer.contains("refused") && !answer.contains("no route"), "{answer}");
+    assert!(!text.contains(CANARY), "{text}");
+    let about = |wanted: [&str; 2]| text.lines().any(|line| wanted.iter().all(|part| line.contains(part)));
+    assert!(about(["node-a", "1 refused"]) && about(["node-b", "2 refused"]), "{text}");
+    assert!(about(["node-c", "CLOUD_API_UNAVAILABLE"]) && about(["several items", "no route"]), "{text}");
+}
+
 #[tokio::test]
 async fn a_line_says_which_call_it_is_about() {
     let (lines, _guard) = capture(LogFormat::Json);
