@@ -65,7 +65,14 @@ class Cloud(Instances, LoadBalancers):
                 return pb.BatchGetInstancesResponse(
                     results=[results.absent(query) for query in (doubled, doubled, foreign, last)]
                 )
-        return pb.BatchGetInstancesResponse(results=[results.absent(query) for query in request.queries])
+        return pb.BatchGetInstancesResponse(results=[self._look_up(query) for query in request.queries])
+
+    def _look_up(self, query: pb.InstanceQuery) -> pb.InstanceResult:
+        if not query.node.name.startswith("down-"):
+            return results.absent(query)
+        error = errors.cloud_api_unavailable()
+        error.__cause__ = OSError(f"{query.key} refused password={CANARY}")
+        return results.unknown(query.key, error)
 
     async def _hang(self) -> None:
         self.began += 1

@@ -1,9 +1,11 @@
 """One call, from its context to its end."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -266,22 +268,43 @@ async def test_a_batch_above_the_limit_is_to_be_split(tmp_path: Path) -> None:
         assert (error.reason, error.metadata["max"]) == (pb.ERROR_REASON_BATCH_TOO_LARGE, "2")
 
 
-async def test_log_lines_within_a_call_name_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@contextlib.contextmanager
+def logged_as_json() -> Iterator[None]:
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     logs.setup("json")
     try:
-        async with served(Cloud().provider(), tmp_path) as there:
-            await refused(there.instances.BatchGetInstances(batch("throttled"), metadata=(("x-request-id", "req-9"),)))
+        yield
     finally:
         logging.captureWarnings(capture=False)
         root.handlers[:] = before
         root.setLevel(level)
+
+
+async def test_log_lines_within_a_call_name_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with logged_as_json():
+        async with served(Cloud().provider(), tmp_path) as there:
+            await refused(there.instances.BatchGetInstances(batch("throttled"), metadata=(("x-request-id", "req-9"),)))
     printed = capsys.readouterr().err
     lines = [json.loads(line) for line in printed.splitlines()]
     assert [line["message"] for line in lines if line.get("request_id") == "req-9"][-1] == "refused"
     assert CANARY not in printed
     assert "[redacted]" in printed
+
+
+async def test_the_log_says_which_items_failed_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with logged_as_json():
+        async with served(Cloud().provider(), tmp_path) as there:
+            names = ["fine", *(f"down-{at}" for at in range(12))]
+            answer = await there.instances.BatchGetInstances(batch(*names))
+    assert "refused" not in str(answer), "the cause stays here"
+    printed = capsys.readouterr().err
+    assert CANARY not in printed
+    lines = [json.loads(line) for line in printed.splitlines()]
+    named = [(line["item"], line["reason"]) for line in lines if "item" in line]
+    assert named == [(f"down-{at}", "CLOUD_API_UNAVAILABLE") for at in range(10)]
+    assert [line["items"] for line in lines if line["message"] == "more items of the batch failed"] == [2]
+    assert any("key-down-3 refused" in line["message"] for line in lines)
 
 
 async def test_calls_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:

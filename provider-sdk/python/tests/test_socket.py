@@ -4,13 +4,15 @@ import asyncio
 import os
 import socket
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cloud import Cloud
-from fixture import batch, clients, serving
+from fixture import PATIENCE, batch, clients, serving
 
 from cloudprovider_sdk import Endpoint, ServeOptions, Server
+from cloudprovider_sdk.server import run
 
 
 def options(path: Path) -> ServeOptions:
@@ -81,6 +83,25 @@ async def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match="is not a socket"):
         Server(Cloud().provider(), options(path))
     assert path.read_text() == "precious"
+
+
+async def test_a_start_that_fails_leaves_no_socket(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = ("127.0.0.1", other.getsockname()[1])
+        server = Server(Cloud().provider(), replace(options(tmp_path / "ccm" / "p.sock"), metrics_address=address))
+        with pytest.raises(OSError, match="cannot serve metrics"):
+            await server.run(signals=False)
+    assert not (tmp_path / "ccm" / "p.sock").exists()
+
+
+async def test_a_silent_connection_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_HANDSHAKE_WITHIN_MS", 100)
+    async with serving(Cloud().provider(), tmp_path) as it:
+        reader, writer = await asyncio.open_unix_connection(str(it.socket))
+        async with asyncio.timeout(PATIENCE):
+            await reader.read()
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_a_path_may_hold_any_character(tmp_path: Path) -> None:

@@ -1,14 +1,19 @@
-"""Ensures that a batch's response contains each key exactly once and no other key."""
+"""Ensures that a batch's response contains each key exactly once and no other key, and logs which items failed."""
 
 import logging
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from grpc import StatusCode
+
 from cloudprovider_sdk import proto as pb
+from cloudprovider_sdk.errors import ProviderError, code_of
 
 _log = logging.getLogger("cloudprovider_sdk")
 
+_SHOWN = 10
+"""How many keys one line lists, and how many items of a batch the log names: a cloud that is away fails all alike."""
 _LACKING = "the provider did not return exactly one result for this item"
 
 
@@ -22,9 +27,12 @@ def settle(request: Any, answer: Any) -> None:
     asked = keys(request)
     given = Counter(_key(result) for result in answer.results)
     wrong = {key for key in {*asked, *given} if given[key] != 1 or key not in asked}
+    _log_failed(
+        dict(zip(asked, map(_name, _batch(request)), strict=True)), [one for one in answer.results if _key(one) not in wrong]
+    )
     if not wrong:
         return
-    _log.error("the response of a batch does not contain each key exactly once", extra={"keys": sorted(wrong)[:10]})
+    _log.error("the response of a batch does not contain each key exactly once", extra={"keys": sorted(wrong)[:_SHOWN]})
     kept = [result for result in answer.results if _key(result) not in wrong]
     del answer.results[:]
     answer.results.extend(kept)
@@ -43,10 +51,39 @@ def refuse(answer: Any, key: str, error: pb.ItemError) -> None:
 
 def keys(request: Any) -> list[str]:
     """Return the keys by which the results of a batch are matched."""
-    if isinstance(request, pb.BatchUpdateLoadBalancersRequest):
-        return [item.service.ref.uid for item in request.items]
+    return [item.service.ref.uid if isinstance(item, pb.LoadBalancerUpdate) else item.key for item in _batch(request)]
+
+
+def _batch(request: Any) -> Iterable[Any]:
     batch: Iterable[Any] = request.queries if hasattr(request, "queries") else request.items
-    return [item.key for item in batch]
+    return batch
+
+
+def _name(item: Any) -> str:
+    """Return the name of an item's object."""
+    match item:
+        case pb.InstanceQuery():
+            return item.node.name
+        case pb.LoadBalancerUpdate():
+            return f"{item.service.ref.namespace}/{item.service.ref.name}"
+        case pb.RouteToEnsure():
+            return item.destination_cidr
+        case pb.RouteToDelete():
+            return item.route.destination_cidr
+    name: str = item.name
+    return name
+
+
+def _log_failed(names: dict[str, str], results: Iterable[Any]) -> None:
+    """Log the errors of items as those of calls are: what the provider itself did wrong is a warning."""
+    failed = [result for result in results if result.HasField("error")]
+    for result in failed[:_SHOWN]:
+        known = result.error.reason in pb.ErrorReason.values()
+        error = ProviderError(result.error.reason if known else pb.ERROR_REASON_UNSPECIFIED, result.error.message)
+        level = logging.WARNING if code_of(error.reason) is StatusCode.INTERNAL else logging.INFO
+        _log.log(level, "%s", error.message, extra={"item": names[_key(result)], "reason": error.reason_name})
+    if len(failed) > _SHOWN:
+        _log.warning("more items of the batch failed", extra={"items": len(failed) - _SHOWN})
 
 
 def _key(result: Any) -> str:

@@ -20,6 +20,8 @@ from cloudprovider_sdk.server.tls import Certificates, ClientNames
 
 _log = logging.getLogger("cloudprovider_sdk")
 
+_HANDSHAKE_WITHIN_MS: Final = 10_000
+"""How long a silent client may hold a connection."""
 _LAST_WORDS: Final = 1.0
 """How long, in seconds, a mutation that was told to give up may still run."""
 _SPARE_THREADS: Final = 32
@@ -50,6 +52,7 @@ class Server:
             options=[
                 ("grpc.max_receive_message_length", size),
                 ("grpc.max_send_message_length", size),
+                ("grpc.server_handshake_timeout_ms", _HANDSHAKE_WITHIN_MS),
                 # Two processes on one port would look like a single one that keeps restarting.
                 ("grpc.so_reuseport", 0),
                 # A host pings over TCP also while nothing happens: by default that is an attack, and ends the connection.
@@ -90,14 +93,16 @@ class Server:
         the end, and the socket file is removed.
         """
         provider, life = self._provider, self._provider.lifecycle
-        with self._metrics(), _stopping_at_signals(provider, wanted=signals):
-            await self._server.start()
-            extra = {"provider": provider.info.name, "endpoint": str(self.endpoint), "epoch": provider.info.process_epoch}
-            _log.info("serving", extra=extra)
-            await life.stop.wait()
-            await self._drain()
-        if self._file is not None:
-            self._file.remove()
+        try:
+            with self._metrics(), _stopping_at_signals(provider, wanted=signals):
+                await self._server.start()
+                extra = {"provider": provider.info.name, "endpoint": str(self.endpoint), "epoch": provider.info.process_epoch}
+                _log.info("serving", extra=extra)
+                await life.stop.wait()
+                await self._drain()
+        finally:
+            if self._file is not None:
+                self._file.remove()
         _log.info("stopped", extra={"provider": provider.info.name})
 
     async def _drain(self) -> None:
