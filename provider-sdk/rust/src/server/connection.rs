@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::Stream;
@@ -18,16 +18,24 @@ use crate::context::Peer;
 /// The wait after a failed accept (no file descriptors left, for example), to avoid spinning.
 pub(super) const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
-/// A connection with its peer, which ends at once when closed.
+/// How long a client may take to say that it speaks HTTP/2. Later, pings ask whether it is there.
+const PREFACE_WITHIN: Duration = Duration::from_secs(10);
+/// The bytes by which HTTP/2 begins.
+const PREFACE: usize = 24;
+
+/// A connection with its peer, which ends at once when closed, and soon if it says nothing.
 pub(super) struct Connection<I> {
     io: I,
     peer: Peer,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    read: usize,
+    silent: Pin<Box<time::Sleep>>,
 }
 
 impl<I> Connection<I> {
     pub(super) fn new(io: I, peer: Peer, cut: &CancellationToken) -> Self {
-        Self { io, peer, cut: Box::pin(cut.clone().cancelled_owned()) }
+        let cut = Box::pin(cut.clone().cancelled_owned());
+        Self { io, peer, cut, read: 0, silent: Box::pin(time::sleep(PREFACE_WITHIN)) }
     }
 
     fn poll_cut(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
@@ -53,7 +61,13 @@ impl<I: AsyncRead + Unpin> AsyncRead for Connection<I> {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.poll_cut(cx)?;
-        Pin::new(&mut self.io).poll_read(cx, into)
+        if self.read < PREFACE && self.silent.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        let before = into.filled().len();
+        ready!(Pin::new(&mut self.io).poll_read(cx, into))?;
+        self.read = self.read.saturating_add(into.filled().len() - before);
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -7,6 +7,9 @@ use std::path::Path;
 use cloudprovider_sdk::contract::discovery::v1::GetInfoRequest;
 use cloudprovider_sdk::proto::ErrorReason;
 use cloudprovider_sdk::{ServeError, Server};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::UnixStream;
+use tokio::time;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
@@ -146,4 +149,17 @@ async fn tls_flags_do_not_fit_a_unix_socket() {
     options.tls_cert_file = Some("/c".into());
     let error = Server::new(Cloud::new().provider(), options).bind().await.unwrap_err();
     assert!(matches!(error, ServeError::TlsOverUnix { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_silent_connection_is_closed() {
+    let served = serve(Cloud::new().provider()).await;
+    let mut silent = UnixStream::connect(&served.socket).await.unwrap();
+    // What a server says first shows that it waits for the client now.
+    within(silent.read_u8()).await.unwrap();
+    time::pause();
+    let mut rest = Vec::new();
+    let _closed_or_reset = within(silent.read_to_end(&mut rest)).await;
+    time::resume();
+    served.stopped().await;
 }
