@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -340,8 +341,12 @@ func TestAMutationIsFinishedThoughItsCallerIsGone(t *testing.T) {
 
 // What a host does after a lost answer or a passed deadline.
 func TestAnEqualMutationJoinsTheOneThatRuns(t *testing.T) {
-	begun, release := make(chan bool, 9), make(chan bool)
+	begun, release, running := make(chan bool, 9), make(chan bool), atomic.Int32{}
 	cloud := &cloud{ensure: func(_ context.Context, request *pb.EnsureLoadBalancerRequest) (*pb.EnsureLoadBalancerResponse, error) {
+		if running.Add(1) > 1 {
+			t.Error("two run at once")
+		}
+		defer running.Add(-1)
 		request.Service.Labels["d"] = "written by the method" // D12
 		begun <- true
 		<-release
@@ -372,8 +377,8 @@ func TestAnEqualMutationJoinsTheOneThatRuns(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 	}
-	if _, err := client.EnsureLoadBalancer(soon(t), request); err != nil || len(begun) > 2 {
-		t.Errorf("%v after %d more", err, len(begun))
+	if _, err := client.EnsureLoadBalancer(soon(t), request); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -25,11 +25,13 @@ type serving struct {
 	reflection     bool
 	metricsAddress string
 	grace          time.Duration
-	signals        bool
+	// lastWords is how long a mutation that was told to give up may still run.
+	lastWords time.Duration
+	signals   bool
 }
 
 func newServing() *serving {
-	return &serving{endpoint: cmp.Or(os.Getenv(endpointEnv), defaultEndpoint), grace: defaultGrace, signals: true}
+	return &serving{endpoint: cmp.Or(os.Getenv(endpointEnv), defaultEndpoint), grace: defaultGrace, lastWords: time.Second, signals: true}
 }
 
 // WithEndpoint listens there: unix:///path/of/the/socket, or tcp://address:port together with WithTLSFiles. The default

@@ -32,8 +32,6 @@ const (
 	leastTime = 2 * time.Millisecond
 	// stepDownWithin is how long a leader may take to step down once no mutation runs any more.
 	stepDownWithin = 2 * time.Second
-	// lastWords is how long a mutation that was told to give up may still run.
-	lastWords = time.Second
 )
 
 // Server is a provider with an open endpoint, created by Listen.
@@ -163,7 +161,7 @@ func (s *Server) drain(server *grpc.Server, core *core) {
 	}
 	log.Warn("the grace period is over; running mutations are abandoned", "mutations", life.running())
 	life.giveUpNow()
-	if !inTime(answered, lastWords) {
+	if !inTime(answered, s.options.lastWords) {
 		log.Warn("closing connections", "mutations", life.running())
 	}
 	server.Stop()

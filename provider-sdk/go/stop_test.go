@@ -189,7 +189,7 @@ func TestAfterTheGraceWhatRunsIsToldToGiveUp(t *testing.T) {
 		told <- ctx.Err()
 		return nil, ctx.Err()
 	}}
-	served := serve(t, provider(t, cloud), sdk.WithShutdownGrace(50*time.Millisecond))
+	served := serve(t, provider(t, cloud), sdk.WithShutdownGrace(50*time.Millisecond), sdk.WithLastWords(patience))
 	answered := make(chan error, 1)
 	go func() {
 		_, err := pb.NewLoadBalancersClient(served.dial(t)).EnsureLoadBalancer(soon(t), ensureRequest())

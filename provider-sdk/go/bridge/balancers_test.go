@@ -292,11 +292,24 @@ func TestABalancerIsReadByItsName(t *testing.T) {
 }
 
 // crowd counts calls that run at once.
-type crowd struct{ running, most atomic.Int32 }
+type crowd struct {
+	running, most atomic.Int32
+	// met is closed once two have met.
+	met  chan struct{}
+	once sync.Once
+}
 
+// busy lasts until another call runs, and a little longer, so that too many would meet.
 func (c *crowd) busy() {
 	now := c.running.Add(1)
 	for seen := c.most.Load(); now > seen && !c.most.CompareAndSwap(seen, now); seen = c.most.Load() {
+	}
+	if now > 1 {
+		c.once.Do(func() { close(c.met) })
+	}
+	select {
+	case <-c.met:
+	case <-time.After(patience / 2):
 	}
 	time.Sleep(2 * time.Millisecond)
 	c.running.Add(-1)
@@ -305,7 +318,7 @@ func (c *crowd) busy() {
 // D7: what vendors share between Services has mostly run one call at a time; over all batches and single calls, no more
 // run at once than allowed.
 func TestNoMoreBalancersAreChangedAtOnceThanAllowed(t *testing.T) {
-	var changed, updated crowd
+	changed, updated := crowd{met: make(chan struct{})}, crowd{met: make(chan struct{})}
 	cloud := newer()
 	cloud.ensure = func(context.Context, *v1.Service, []*v1.Node) (*v1.LoadBalancerStatus, error) {
 		changed.busy()
@@ -313,7 +326,7 @@ func TestNoMoreBalancersAreChangedAtOnceThanAllowed(t *testing.T) {
 	}
 	cloud.update = func(context.Context, *v1.Service, []*v1.Node) error { updated.busy(); return nil }
 	cloud.remove = func(context.Context, *v1.Service) error { changed.busy(); return nil }
-	conn := serve(t, cloud, bridge.WithConcurrency(2))
+	conn := serve(t, cloud, bridge.WithConcurrency(2), bridge.WithPatience(10*patience))
 	client := pb.NewLoadBalancersClient(conn)
 	var calls sync.WaitGroup
 	for i := range 20 {

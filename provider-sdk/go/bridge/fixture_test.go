@@ -22,7 +22,7 @@ import (
 	"k8s.io/cloud-provider/fake"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // cloud is upstream's test double, with methods that each test replaces.
 type cloud struct {
