@@ -3,6 +3,7 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use cloudprovider_sdk::contract::discovery::v1::discovery_client::DiscoveryClient;
@@ -14,11 +15,12 @@ use cloudprovider_sdk::{
 };
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
+use tokio::time;
 use tonic::Status;
 use tonic::transport::Channel;
 
 /// Longer than anything here takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Served {
     pub(crate) socket: PathBuf,
@@ -89,7 +91,29 @@ impl Served {
 
 /// Fails rather than hangs.
 pub(crate) async fn within<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(PATIENCE, future).await.expect("took too long")
+    time::timeout(PATIENCE, future).await.expect("took too long")
+}
+
+/// A clock that stands still until it is dropped, or for [`PATIENCE`]: what a server grants only for moments then lasts on a loaded
+/// machine, too.
+pub(crate) struct StoppedClock {
+    _held: mpsc::Sender<()>,
+}
+
+impl StoppedClock {
+    pub(crate) fn new() -> Self {
+        let (held, released) = mpsc::channel();
+        // Without blocking work, a paused clock jumps to the next timer whenever nothing else is to be done.
+        tokio::task::spawn_blocking(move || released.recv_timeout(PATIENCE));
+        time::pause();
+        Self { _held: held }
+    }
+}
+
+impl Drop for StoppedClock {
+    fn drop(&mut self) {
+        time::resume();
+    }
 }
 
 /// The reason of a status that carries our details.
