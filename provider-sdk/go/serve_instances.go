@@ -12,13 +12,9 @@ import (
 
 // instancesServer serves Instances. Optional methods that the provider lacks are refused before they are reached.
 type instancesServer struct {
-	pb.UnimplementedInstancesServer
+	pb.UnsafeInstancesServer
 	core *core
 	Instances
-}
-
-func (s *instancesServer) BatchGetInstances(ctx context.Context, request *pb.BatchGetInstancesRequest) (*pb.BatchGetInstancesResponse, error) {
-	return s.Instances.BatchGetInstances(ctx, request)
 }
 
 func (s *instancesServer) ListInstances(ctx context.Context, request *pb.ListInstancesRequest) (*pb.ListInstancesResponse, error) {

@@ -19,48 +19,38 @@ type Subject struct {
 // May decides whether a mutation may work on a key at this revision of its wanted state.
 type May func(subject Subject, revision uint64) error
 
-// Admit asks may about every key of a mutation. A single mutation fails with the refusal. For a batch, left is the request
-// with the admitted items, nil if there are none, and refused the response with the results of the others. The request is
-// not modified.
+// Admit asks may about every key of a mutation. A single mutation fails with the refusal. From a batch, refused items are removed:
+// left is the rest, nil if there is none, and refused the response with their results.
 func Admit(request any, may May) (left any, refused proto.Message, err error) {
+	items := 1
 	switch request := request.(type) {
 	case *pb.EnsureLoadBalancerRequest:
-		subject := balancer(request.GetCluster(), request.GetService().GetRef().GetUid())
-		return request, nil, may(subject, request.GetRevision())
+		err = may(balancer(request.GetCluster(), request.GetService().GetRef().GetUid()), request.GetRevision())
 	case *pb.DeleteLoadBalancerRequest:
-		return request, nil, may(balancer(request.GetCluster(), request.GetService().GetUid()), request.GetRevision())
+		err = may(balancer(request.GetCluster(), request.GetService().GetUid()), request.GetRevision())
 	case *pb.BatchUpdateLoadBalancersRequest:
-		kept, results := refuse(request.GetItems(), updateKey, failedUpdate, func(item *pb.LoadBalancerUpdate) error {
+		answer := &pb.BatchUpdateLoadBalancersResponse{}
+		request.Items, answer.Results = refuse(request.Items, updateKey, failedUpdate, func(item *pb.LoadBalancerUpdate) error {
 			return may(balancer(request.GetCluster(), updateKey(item)), item.GetRevision())
 		})
-		answer := &pb.BatchUpdateLoadBalancersResponse{Results: results}
-		if len(kept) == 0 {
-			return nil, answer, nil
-		}
-		return &pb.BatchUpdateLoadBalancersRequest{
-			Cluster: request.GetCluster(), Fencing: request.GetFencing(), Backends: request.GetBackends(), Items: kept,
-		}, answer, nil
+		items, refused = len(request.Items), answer
 	case *pb.BatchEnsureRoutesRequest:
-		kept, results := refuse(request.GetItems(), (*pb.RouteToEnsure).GetKey, failedRoute, func(item *pb.RouteToEnsure) error {
+		answer := &pb.BatchEnsureRoutesResponse{}
+		request.Items, answer.Results = refuse(request.Items, (*pb.RouteToEnsure).GetKey, failedRoute, func(item *pb.RouteToEnsure) error {
 			return may(routeTo(request.GetCluster(), item.GetDestinationCidr()), 0)
 		})
-		answer := &pb.BatchEnsureRoutesResponse{Results: results}
-		if len(kept) == 0 {
-			return nil, answer, nil
-		}
-		return &pb.BatchEnsureRoutesRequest{Cluster: request.GetCluster(), Fencing: request.GetFencing(), Items: kept}, answer, nil
+		items, refused = len(request.Items), answer
 	case *pb.BatchDeleteRoutesRequest:
-		kept, results := refuse(request.GetItems(), (*pb.RouteToDelete).GetKey, failedDeletion, func(item *pb.RouteToDelete) error {
+		answer := &pb.BatchDeleteRoutesResponse{}
+		request.Items, answer.Results = refuse(request.Items, (*pb.RouteToDelete).GetKey, failedDeletion, func(item *pb.RouteToDelete) error {
 			return may(routeTo(request.GetCluster(), item.GetRoute().GetDestinationCidr()), 0)
 		})
-		answer := &pb.BatchDeleteRoutesResponse{Results: results}
-		if len(kept) == 0 {
-			return nil, answer, nil
-		}
-		return &pb.BatchDeleteRoutesRequest{Cluster: request.GetCluster(), Fencing: request.GetFencing(), Items: kept}, answer, nil
-	default:
-		return request, nil, nil
+		items, refused = len(request.Items), answer
 	}
+	if items == 0 {
+		return nil, refused, err
+	}
+	return request, refused, err
 }
 
 // refuse removes the refused items from a batch and returns their results.
