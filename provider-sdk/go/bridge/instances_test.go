@@ -354,3 +354,44 @@ func TestSomeProvidersAreAskedAboutOneInstanceAtATime(t *testing.T) {
 		}
 	}
 }
+
+// The process and the rest of the batch go on.
+func TestAPanicIsTheErrorOfOneItem(t *testing.T) {
+	cloud := newer()
+	conn := serve(t, cloud)
+	balancers := pb.NewLoadBalancersClient(conn)
+	items := []*pb.LoadBalancerUpdate{{Service: service("a"), DesiredDigest: "digest-2"}, {Service: service("bad"), DesiredDigest: "digest-2"}}
+	for _, item := range items {
+		if _, err := balancers.EnsureLoadBalancer(soon(t), ensureRequest(item.GetService().GetRef().GetUid())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cloud.exists = func(_ context.Context, node *v1.Node) (bool, error) {
+		if node.Name == "bad" {
+			panic("no region")
+		}
+		return true, nil
+	}
+	cloud.update = func(_ context.Context, service *v1.Service, _ []*v1.Node) error {
+		if service.UID == "bad" {
+			panic("no pool")
+		}
+		return nil
+	}
+	answer, err := pb.NewInstancesClient(conn).BatchGetInstances(soon(t), batch(
+		&pb.NodeRef{Name: "a", ProviderId: "fake://a"}, &pb.NodeRef{Name: "bad", ProviderId: "fake://b"},
+	))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, result := range answer.GetResults() {
+		if (result.GetError() != nil) != (result.GetKey() == "bad") {
+			t.Error(result)
+		}
+	}
+	for uid, result := range update(t, balancers, soon(t), items...) {
+		if (result.GetError() != nil) != (uid == "bad") {
+			t.Error(result)
+		}
+	}
+}

@@ -13,6 +13,7 @@ use std::fmt;
 use std::time::Duration;
 
 use cloudprovider_proto::{defaults::MAX_MESSAGE_TEXT_BYTES, scrub};
+use tokio::time::error::Elapsed;
 
 use crate::proto::ErrorReason;
 
@@ -188,12 +189,14 @@ impl From<Box<dyn Error + Send + Sync>> for ProviderError {
     }
 }
 
-/// Any other error becomes `INTERNAL_ERROR`; its text stays in this process.
+/// Any other error becomes `INTERNAL_ERROR`, and the end of a [`tokio::time::timeout`] `CLOUD_API_UNAVAILABLE`; its text stays in this
+/// process.
 impl From<anyhow::Error> for ProviderError {
     fn from(source: anyhow::Error) -> Self {
         // A `ProviderError` that was only wrapped for context keeps its reason.
         match source.downcast::<Self>() {
             Ok(ours) => ours,
+            Err(late) if late.is::<Elapsed>() => Self::cloud_api_unavailable().with_source(late),
             Err(foreign) => Self::internal(foreign),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use cloudprovider_proto::defaults::{MAX_ERROR_DETAIL_BYTES, MAX_MESSAGE_TEXT_BYTES};
 use cloudprovider_proto::v1alpha1::ItemError;
 use prost::Message as _;
@@ -138,4 +139,15 @@ fn constructors_say_what_belongs_to_them() {
     assert_eq!(ProviderError::quota_exceeded("p", "ips").quotas(), [("p".to_owned(), "ips".to_owned())]);
     let wrong = ProviderError::invalid_configuration("spec.ports[1]", "no SCTP here");
     assert_eq!(wrong.fields(), [("spec.ports[1]".to_owned(), "no SCTP here".to_owned())]);
+}
+
+/// As in every SDK: the provider's own limit for a call to its cloud says that the cloud did not answer.
+#[tokio::test(start_paused = true)]
+async fn a_call_to_the_cloud_that_took_too_long_is_no_fault_of_the_provider() {
+    async fn call() -> anyhow::Result<()> {
+        Ok(tokio::time::timeout(Duration::from_secs(1), std::future::pending()).await?)
+    }
+    let error = ProviderError::from(call().await.context("GET /servers").unwrap_err());
+    assert_eq!(error.reason(), ErrorReason::CloudApiUnavailable);
+    assert!(error.source().is_some(), "the log says which call");
 }
