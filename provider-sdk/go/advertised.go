@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -35,15 +36,15 @@ func advertise(answer *pb.GetCapabilitiesResponse) advertised {
 	return advertised{
 		answer: answer,
 		limits: &pb.Limits{
-			MaxBatchInstances:      or(limits.GetMaxBatchInstances(), defaultBatch),
-			MaxBatchLoadBalancers:  or(limits.GetMaxBatchLoadBalancers(), defaultBatch),
-			MaxBatchRoutes:         or(limits.GetMaxBatchRoutes(), defaultBatch),
-			MaxBatchVolumes:        or(limits.GetMaxBatchVolumes(), defaultBatch),
-			MaxPageSize:            or(limits.GetMaxPageSize(), defaultPageSize),
-			MaxConcurrentReads:     or(limits.GetMaxConcurrentReads(), defaultReads),
-			MaxConcurrentMutations: or(limits.GetMaxConcurrentMutations(), defaultMutations),
+			MaxBatchInstances:      cmp.Or(limits.GetMaxBatchInstances(), defaultBatch),
+			MaxBatchLoadBalancers:  cmp.Or(limits.GetMaxBatchLoadBalancers(), defaultBatch),
+			MaxBatchRoutes:         cmp.Or(limits.GetMaxBatchRoutes(), defaultBatch),
+			MaxBatchVolumes:        cmp.Or(limits.GetMaxBatchVolumes(), defaultBatch),
+			MaxPageSize:            cmp.Or(limits.GetMaxPageSize(), defaultPageSize),
+			MaxConcurrentReads:     cmp.Or(limits.GetMaxConcurrentReads(), defaultReads),
+			MaxConcurrentMutations: cmp.Or(limits.GetMaxConcurrentMutations(), defaultMutations),
 		},
-		messageBytes:     int(or(limits.GetMaxMessageBytes(), defaultMessageBytes)),
+		messageBytes:     int(cmp.Or(limits.GetMaxMessageBytes(), defaultMessageBytes)),
 		bookmarkInterval: interval(intervals.GetBookmarkInterval(), defaultBookmarkInterval),
 		watchMaxAge:      interval(intervals.GetWatchMaxAge(), defaultWatchMaxAge),
 	}
@@ -51,20 +52,6 @@ func advertise(answer *pb.GetCapabilitiesResponse) advertised {
 
 func (a advertised) has(capability pb.Capability) bool {
 	return slices.Contains(a.answer.GetCapabilities(), capability)
-}
-
-func cloneCapabilities(answer *pb.GetCapabilitiesResponse) *pb.GetCapabilitiesResponse {
-	if answer == nil {
-		return &pb.GetCapabilitiesResponse{}
-	}
-	return proto.CloneOf(answer)
-}
-
-func or(value, fallback uint32) uint32 {
-	if value == 0 {
-		return fallback
-	}
-	return value
 }
 
 func interval(value *durationpb.Duration, fallback time.Duration) time.Duration {

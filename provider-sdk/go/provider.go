@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"cloudprovider.ccm/sdk/scrub"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
 )
 
 // Provider is a complete and consistent provider: it serves what it advertises. New creates it; Main, Serve or Listen
@@ -80,7 +82,7 @@ func WithProviderIDPrefix(prefixes ...string) Option {
 // WithCapabilities sets limits, intervals, wanted fields, classes, and those capabilities that the methods do not show.
 // Omitted values have their defaults, and New adds the other capabilities.
 func WithCapabilities(capabilities *pb.GetCapabilitiesResponse) Option {
-	return func(p *Provider) { p.capabilities = capabilities }
+	return func(p *Provider) { p.capabilities = proto.CloneOf(cmp.Or(capabilities, &pb.GetCapabilitiesResponse{})) }
 }
 
 // WithStatus serves GetStatus. Without it, GetStatus returns no conditions.
@@ -212,6 +214,5 @@ func (p *Provider) advertise() {
 			seen = append(seen, one.capability)
 		}
 	}
-	p.capabilities = cloneCapabilities(p.capabilities)
 	p.capabilities.Capabilities = seen
 }

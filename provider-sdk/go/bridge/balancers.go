@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"time"
 
+	"cloudprovider.ccm/sdk"
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"google.golang.org/protobuf/proto"
@@ -18,14 +18,7 @@ import (
 )
 
 // loadBalancers serves LoadBalancers.
-type loadBalancers struct {
-	*bridge
-	pages pages[*pb.LoadBalancer]
-}
-
-func newLoadBalancers(b *bridge) *loadBalancers {
-	return &loadBalancers{bridge: b, pages: pages[*pb.LoadBalancer]{now: time.Now}}
-}
+type loadBalancers struct{ *bridge }
 
 func (l *loadBalancers) GetLoadBalancer(ctx context.Context, request *pb.GetLoadBalancerRequest) (*pb.GetLoadBalancerResponse, error) {
 	ref := request.GetService()
@@ -329,8 +322,8 @@ func joined(before, now map[string]string) map[string]string {
 }
 
 func (l *loadBalancers) ListLoadBalancers(_ context.Context, request *pb.ListLoadBalancersRequest) (*pb.ListLoadBalancersResponse, error) {
-	items, next, err := l.pages.page(request.GetCluster(), request.GetPageToken(), request.GetPageSize(), func() ([]*pb.LoadBalancer, error) {
-		return l.memory.all(request.GetCluster().GetUid()), nil
+	items, next, err := sdk.Page(request, l.memory.all(request.GetCluster().GetUid()), func(one *pb.LoadBalancer) string {
+		return one.GetService().GetUid()
 	})
 	if err != nil {
 		return nil, err

@@ -269,7 +269,7 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 
 // parts are what the provider consists of; nil for what it does not support.
 type parts struct {
-	lookup    lookup
+	lookup    cloudprovider.InstancesV2
 	keys      cloudprovider.Instances
 	balancers cloudprovider.LoadBalancer
 	routes    cloudprovider.Routes
@@ -312,13 +312,13 @@ func (b *bridge) served() []sdk.Option {
 		told = append(told, sdk.WithInstances(served))
 	}
 	if b.parts.balancers != nil {
-		told = append(told, sdk.WithLoadBalancers(newLoadBalancers(b)))
+		told = append(told, sdk.WithLoadBalancers(&loadBalancers{b}))
 	}
 	if b.parts.routes != nil {
 		told = append(told, sdk.WithRoutes(newRoutes(b)))
 	}
 	if b.parts.clusters != nil {
-		told = append(told, sdk.WithClusters(newClusters(b)))
+		told = append(told, sdk.WithClusters(&clusters{b}))
 	}
 	if labeler, supported := b.cloud.(cloudprovider.PVLabeler); supported {
 		told = append(told, sdk.WithVolumes(&volumes{b, labeler}))

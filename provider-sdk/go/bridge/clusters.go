@@ -3,35 +3,23 @@ package bridge
 import (
 	"context"
 	"net"
-	"slices"
 	"strconv"
-	"time"
 
+	"cloudprovider.ccm/sdk"
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 )
 
 // clusters serves Clusters.
-type clusters struct {
-	*bridge
-	pages pages[string]
-}
-
-func newClusters(b *bridge) *clusters {
-	return &clusters{bridge: b, pages: pages[string]{now: time.Now}}
-}
+type clusters struct{ *bridge }
 
 func (c *clusters) ListClusters(ctx context.Context, request *pb.ListClustersRequest) (*pb.ListClustersResponse, error) {
-	names, next, err := c.pages.page(request.GetCluster(), request.GetPageToken(), request.GetPageSize(), func() ([]string, error) {
-		names, err := one(ctx, c.bridge, "ListClusters", c.parts.clusters.ListClusters)
-		names = slices.Clone(names)
-		slices.Sort(names)
-		return names, c.mapped(err, "ListClusters")
-	})
+	names, err := one(ctx, c.bridge, "ListClusters", c.parts.clusters.ListClusters)
 	if err != nil {
-		return nil, err
+		return nil, c.mapped(err, "ListClusters")
 	}
-	return &pb.ListClustersResponse{Names: names, NextPageToken: next}, nil
+	names, next, err := sdk.Page(request, names, func(name string) string { return name })
+	return &pb.ListClustersResponse{Names: names, NextPageToken: next}, err
 }
 
 func (c *clusters) GetControlPlaneEndpoint(ctx context.Context, request *pb.GetControlPlaneEndpointRequest) (*pb.GetControlPlaneEndpointResponse, error) {

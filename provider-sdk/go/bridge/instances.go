@@ -17,17 +17,10 @@ import (
 // notReadyFor is when to retry an instance that cannot be described yet.
 const notReadyFor = 5 * time.Second
 
-// lookup queries a provider about one instance, through its newer or its older interface.
-type lookup interface {
-	exists(context.Context, *v1.Node) (bool, error)
-	shutdown(context.Context, *v1.Node) (bool, error)
-	describe(context.Context, *v1.Node) (*cloudprovider.InstanceMetadata, error)
-}
-
 // lookup returns the interface to use: InstancesV2, or else Instances with Zones; nil if there is neither.
-func (b *bridge) lookup() lookup {
+func (b *bridge) lookup() cloudprovider.InstancesV2 {
 	if newer, supported := b.cloud.InstancesV2(); supported && newer != nil {
-		return instancesV2{newer}
+		return newer
 	}
 	if older, supported := b.cloud.Instances(); supported && older != nil {
 		zones, supported := b.cloud.Zones()
@@ -37,20 +30,6 @@ func (b *bridge) lookup() lookup {
 		return &legacy{name: b.cloud.ProviderName(), instances: older, zones: zones}
 	}
 	return nil
-}
-
-type instancesV2 struct{ cloudprovider.InstancesV2 }
-
-func (i instancesV2) exists(ctx context.Context, node *v1.Node) (bool, error) {
-	return i.InstanceExists(ctx, node)
-}
-
-func (i instancesV2) shutdown(ctx context.Context, node *v1.Node) (bool, error) {
-	return i.InstanceShutdown(ctx, node)
-}
-
-func (i instancesV2) describe(ctx context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
-	return i.InstanceMetadata(ctx, node)
 }
 
 // instances serves Instances.
@@ -98,7 +77,7 @@ func (i *instances) ask(ctx context.Context, query *pb.InstanceQuery, node *v1.N
 	case view == pb.InstanceView_INSTANCE_VIEW_METADATA:
 		return i.described(ctx, key, node, pb.InstanceState_INSTANCE_STATE_EXISTS)
 	}
-	exists, err := i.parts.lookup.exists(ctx, node)
+	exists, err := i.parts.lookup.InstanceExists(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +119,7 @@ func (i *instances) askByName(ctx context.Context, query *pb.InstanceQuery, node
 func (i *instances) described(ctx context.Context, key string, node *v1.Node, state pb.InstanceState) (*pb.InstanceResult, error) {
 	var found *cloudprovider.InstanceMetadata
 	err := guarded(func() (err error) {
-		found, err = i.parts.lookup.describe(ctx, node)
+		found, err = i.parts.lookup.InstanceMetadata(ctx, node)
 		return err
 	})
 	if err != nil {
@@ -154,7 +133,7 @@ func (i *instances) described(ctx context.Context, key string, node *v1.Node, st
 }
 
 func (i *instances) state(ctx context.Context, node *v1.Node) (pb.InstanceState, error) {
-	shutdown, err := i.parts.lookup.shutdown(ctx, node)
+	shutdown, err := i.parts.lookup.InstanceShutdown(ctx, node)
 	switch {
 	case errors.Is(err, cloudprovider.NotImplemented):
 		return pb.InstanceState_INSTANCE_STATE_RUNNING, nil

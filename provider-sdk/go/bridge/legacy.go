@@ -28,7 +28,7 @@ func (l *legacy) id(ctx context.Context, node *v1.Node) (string, error) {
 	return l.name + "://" + id, nil
 }
 
-func (l *legacy) exists(ctx context.Context, node *v1.Node) (bool, error) {
+func (l *legacy) InstanceExists(ctx context.Context, node *v1.Node) (bool, error) {
 	id, err := l.id(ctx, node)
 	if errors.Is(err, cloudprovider.InstanceNotFound) || (err == nil && id == "") {
 		return false, nil
@@ -39,7 +39,7 @@ func (l *legacy) exists(ctx context.Context, node *v1.Node) (bool, error) {
 	return l.instances.InstanceExistsByProviderID(ctx, id)
 }
 
-func (l *legacy) shutdown(ctx context.Context, node *v1.Node) (bool, error) {
+func (l *legacy) InstanceShutdown(ctx context.Context, node *v1.Node) (bool, error) {
 	id, err := l.id(ctx, node)
 	if err != nil {
 		return false, err
@@ -47,7 +47,7 @@ func (l *legacy) shutdown(ctx context.Context, node *v1.Node) (bool, error) {
 	return l.instances.InstanceShutdownByProviderID(ctx, id)
 }
 
-func (l *legacy) describe(ctx context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+func (l *legacy) InstanceMetadata(ctx context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
 	id, err := l.id(ctx, node)
 	if err == nil && id == "" {
 		err = cloudprovider.InstanceNotFound

@@ -3,8 +3,6 @@ package bridge
 import (
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"sync"
 
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
@@ -162,7 +160,7 @@ func (m *memory) erase(key balancerKey) {
 	delete(m.known, key)
 }
 
-// all returns the cluster's balancers, in a stable order; those in doubt without a digest.
+// all returns the cluster's balancers; those in doubt without a digest.
 func (m *memory) all(cluster string) (all []*pb.LoadBalancer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,9 +171,6 @@ func (m *memory) all(cluster string) (all []*pb.LoadBalancer) {
 			all = append(all, balancer)
 		}
 	}
-	slices.SortFunc(all, func(a, b *pb.LoadBalancer) int {
-		return strings.Compare(a.GetService().GetUid(), b.GetService().GetUid())
-	})
 	return all
 }
 

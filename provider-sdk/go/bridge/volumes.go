@@ -5,7 +5,6 @@ import (
 	"errors"
 	"path"
 
-	"cloudprovider.ccm/sdk"
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	v1 "k8s.io/api/core/v1"
@@ -28,7 +27,6 @@ func (v *volumes) BatchGetVolumeLabels(ctx context.Context, request *pb.BatchGet
 			return err
 		})
 		if err != nil {
-			sdk.Logger(ctx).Warn("cannot read a volume's labels", "volume", query.GetName(), "error", err, "cause", errors.Unwrap(err))
 			return &pb.VolumeResult{Key: query.GetKey(), Error: fault.Item(v.mapped(err, query.GetName()))}
 		}
 		return result
