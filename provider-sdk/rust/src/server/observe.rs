@@ -1,18 +1,15 @@
 //! The span and the metrics of every RPC, as its caller sees it.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use tokio::time::Instant;
 
-use http::{HeaderMap, Request, Response};
-use tonic::body::Body;
+use http::HeaderMap;
 use tonic::{Code, Status};
-use tower::Service;
+use tower::{ServiceExt as _, service_fn};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
+use super::hook::{GrpcRequest, GrpcService};
 use crate::metrics::{Method, Metrics};
 use crate::rpc::{RequestId, method};
 use crate::telemetry::continue_trace;
@@ -24,42 +21,17 @@ const LONGEST_REQUEST_ID: usize = 64;
 /// The reason of a call without one.
 const NO_REASON: &str = "";
 
-/// Wraps all services.
-#[derive(Debug, Clone)]
-pub(super) struct Observe<S> {
-    inner: S,
-    metrics: Arc<Metrics>,
-}
-
-impl<S> Observe<S> {
-    pub(super) fn new(inner: S, metrics: Arc<Metrics>) -> Self {
-        Self { inner, metrics }
-    }
-}
-
-impl<S, E> Service<Request<Body>> for Observe<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>, Error = E>,
-    S::Future: Send + 'static,
-    E: std::fmt::Display,
-{
-    type Response = Response<Body>;
-    type Error = E;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, E>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), E>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+/// The services, with a span and metrics for each call.
+pub(super) fn observed(services: GrpcService, metrics: Arc<Metrics>) -> GrpcService {
+    GrpcService::new(service_fn(move |mut request: GrpcRequest| {
         let method = method::of_path(request.uri().path());
         let id = request_id(request.headers());
         let span = span(method, &id, request.uri().path());
         continue_trace(&span, request.headers());
         request.extensions_mut().insert(RequestId(id));
-        let running = Running::start(method, Arc::clone(&self.metrics), span.clone());
-        let answer = span.in_scope(|| self.inner.call(request));
-        Box::pin(async move {
+        let running = Running::start(method, Arc::clone(&metrics), span.clone());
+        let answer = services.clone().oneshot(request);
+        async move {
             let mut running = running;
             let answer = answer.instrument(span).await;
             match &answer {
@@ -67,8 +39,8 @@ where
                 Err(_) => running.outcome = (Code::Unknown, NO_REASON),
             }
             answer
-        })
-    }
+        }
+    }))
 }
 
 fn request_id(headers: &HeaderMap) -> String {

@@ -1,11 +1,9 @@
 //! Who may call. The first check of every call.
 
-use futures::future::{Either, Ready, ready};
-use http::{Request, Response};
-use tonic::body::Body;
-use tower::Service;
-use tower::layer::{LayerFn, layer_fn};
+use futures::future::{Either, ready};
+use tower::{ServiceExt as _, service_fn};
 
+use super::hook::{GrpcRequest, GrpcService};
 use crate::ProviderError;
 use crate::context::Peer;
 
@@ -43,38 +41,17 @@ impl Trust {
     }
 }
 
-/// The layer that lets only trusted peers through.
-pub(super) fn layer<S>(trust: Trust) -> LayerFn<impl Fn(S) -> CheckPeer<S> + Clone> {
-    layer_fn(move |inner| CheckPeer { inner, trust: trust.clone() })
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct CheckPeer<S> {
-    inner: S,
-    trust: Trust,
-}
-
-impl<S, E> Service<Request<Body>> for CheckPeer<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>, Error = E>,
-{
-    type Response = Response<Body>;
-    type Error = E;
-    type Future = Either<S::Future, Ready<Result<Response<Body>, E>>>;
-
-    fn poll_ready(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), E>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        match self.trust.refuses(request.extensions().get()) {
-            None => Either::Left(self.inner.call(request)),
+/// The services for trusted peers alone.
+pub(super) fn trusted(services: GrpcService, trust: Trust) -> GrpcService {
+    GrpcService::new(service_fn(move |request: GrpcRequest| {
+        match trust.refuses(request.extensions().get()) {
+            None => Either::Left(services.clone().oneshot(request)),
             Some(error) => {
                 tracing::warn!(peer = ?request.extensions().get::<Peer>(), "a peer that is not trusted was refused");
                 Either::Right(ready(Ok(error.to_status().into_http())))
             }
         }
-    }
+    }))
 }
 
 #[cfg(test)]

@@ -9,12 +9,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time;
 use tonic::transport::Server as Transport;
-use tower::Layer as _;
 
 use super::connection::{Connection, over_unix};
 use super::error::ServeError;
 use super::hook::{GrpcService, Hook};
-use super::observe::Observe;
+use super::observe::observed;
 use super::{BoundServer, Listener, Server, catch, metrics, peer, routes, tls};
 use crate::context::Peer;
 use crate::options::ServeOptions;
@@ -93,8 +92,7 @@ fn services(
 ) -> Result<GrpcService, ServeError> {
     let inner = catch::service(routes::routes(provider, options.reflection)?);
     let hooked = hook.map_or_else(|| inner.clone(), |hook| hook.wrap(inner.clone()));
-    let trusted = peer::layer(trust.clone()).layer(hooked);
-    Ok(GrpcService::new(Observe::new(trusted, Arc::clone(&provider.metrics))))
+    Ok(observed(peer::trusted(hooked, trust.clone()), Arc::clone(&provider.metrics)))
 }
 
 async fn until_stopped<I>(
