@@ -10,7 +10,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// instancesServer serves Instances. Optional methods that the provider lacks are refused before they are reached.
+// instancesServer serves Instances. Optional methods that the provider lacks are not advertised, and so are refused before they are
+// reached.
 type instancesServer struct {
 	pb.UnsafeInstancesServer
 	core *core
@@ -18,19 +19,11 @@ type instancesServer struct {
 }
 
 func (s *instancesServer) ListInstances(ctx context.Context, request *pb.ListInstancesRequest) (*pb.ListInstancesResponse, error) {
-	lister, is := s.Instances.(InstanceLister)
-	if !is {
-		return nil, fault.MethodNotSupported("ListInstances")
-	}
-	return lister.ListInstances(ctx, request)
+	return s.Instances.(InstanceLister).ListInstances(ctx, request)
 }
 
 func (s *instancesServer) AddSshKeyToAllInstances(ctx context.Context, request *pb.AddSshKeyToAllInstancesRequest) (*pb.AddSshKeyToAllInstancesResponse, error) {
-	adder, is := s.Instances.(SSHKeyAdder)
-	if !is {
-		return nil, fault.MethodNotSupported("AddSshKeyToAllInstances")
-	}
-	return adder.AddSshKeyToAllInstances(ctx, request)
+	return s.Instances.(SSHKeyAdder).AddSshKeyToAllInstances(ctx, request)
 }
 
 // WatchInstances sends the frames of a provider's watch: the started frame, changes, heartbeats, and a timely end.
@@ -42,16 +35,12 @@ func (s *instancesServer) WatchInstances(request *pb.WatchInstancesRequest, stre
 			return err
 		}
 	}
-	watcher, is := s.Instances.(InstanceWatcher)
-	if !is {
-		return fail(ctx, fault.MethodNotSupported("WatchInstances"))
-	}
 	if gate := s.core.provider.gate; gate != nil {
 		if err := gate(ctx, false); err != nil {
 			return fail(ctx, err)
 		}
 	}
-	watch, err := watcher.WatchInstances(ctx, request)
+	watch, err := s.Instances.(InstanceWatcher).WatchInstances(ctx, request)
 	if err == nil && watch == nil {
 		err = errors.New("the method returned nil without an error")
 	}

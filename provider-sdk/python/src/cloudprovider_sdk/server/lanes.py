@@ -1,18 +1,15 @@
 """One mutation at a time for each natural key.
 
 A caller that lost its connection repeats its request while the first one still runs, and a new leader may send another: they
-must not interleave in the cloud. In: the keys of a mutation. Out: whether a mutation runs on them, and whether it is identical.
+must not interleave in the cloud. In: a mutation. Out: its keys, and what identical ones have in common.
 """
 
-import asyncio
 import hashlib
 import ipaddress
-from collections.abc import Coroutine
 from typing import Any, NamedTuple
 
 from cloudprovider_sdk import proto as pb
 from cloudprovider_sdk.checks import Term
-from cloudprovider_sdk.lifecycle import Lifecycle
 
 
 class Subject(NamedTuple):
@@ -69,36 +66,3 @@ def fingerprint(request: Any) -> bytes:
 
 Same = tuple[bytes, Term | None]
 """Identifies identical mutations. Includes the term, since nobody joins a former leader's mutation: it is abandoned."""
-
-
-class Lanes:
-    """The running mutations, by fingerprint and by natural key."""
-
-    def __init__(self, lifecycle: Lifecycle) -> None:
-        self._lifecycle = lifecycle
-        self._running: dict[Same, asyncio.Task[Any]] = {}
-        self._busy: set[tuple[str, str, str]] = set()
-
-    def running(self, same: Same) -> asyncio.Task[Any] | None:
-        """Return the identical running mutation, to be joined."""
-        return self._running.get(same)
-
-    def busy(self, subject: Subject) -> bool:
-        """Return whether a mutation runs on a subject."""
-        return subject.key in self._busy
-
-    def begin(
-        self, same: Same, about: list[Subject], work: Coroutine[Any, Any, Any], give_up: asyncio.Event
-    ) -> asyncio.Task[Any]:
-        """Run a mutation as its own task; its keys stay busy until it ends."""
-        keys = {subject.key for subject in about}
-        task = self._lifecycle.spawn(work, give_up)
-        self._running[same] = task
-        self._busy |= keys
-
-        def ended(_: asyncio.Task[Any]) -> None:
-            del self._running[same]
-            self._busy.difference_update(keys)
-
-        task.add_done_callback(ended)
-        return task

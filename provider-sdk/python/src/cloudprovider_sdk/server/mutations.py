@@ -16,7 +16,7 @@ from cloudprovider_sdk.contract import LONGEST_DEADLINE_SECONDS
 from cloudprovider_sdk.errors import ProviderError
 from cloudprovider_sdk.lifecycle import Lifecycle
 from cloudprovider_sdk.server import answers
-from cloudprovider_sdk.server.lanes import Lanes, Subject, fingerprint, subjects
+from cloudprovider_sdk.server.lanes import Same, Subject, fingerprint, subjects
 
 Work = Callable[[], Coroutine[Any, Any, Any]]
 Refused = list[tuple[str, pb.ItemError]]
@@ -26,8 +26,10 @@ class Mutations:
     """The running mutations and the accepted revisions of one provider."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
-        self._lanes = Lanes(lifecycle)
+        self._lifecycle = lifecycle
         self._revisions = Revisions()
+        self._running: dict[Same, asyncio.Task[Any]] = {}
+        self._busy: set[tuple[str, str, str]] = set()
 
     async def run(self, call: Call, term: Term | None, request: Any, empty: Any, work: Work) -> Any:
         """Run a mutation, or join the identical running one. It goes on if its caller is cancelled, but ends with its term.
@@ -35,10 +37,10 @@ class Mutations:
         Refused items are removed from `request` before `work` begins; if none is left, their results go into `empty` instead.
         """
         same = fingerprint(request), term
-        running = self._lanes.running(same)
+        running = self._running.get(same)
         if running is None:
             refused = self._refuse_items(request) if hasattr(request, "items") else self._refuse_whole(request)
-            running = self._lanes.begin(same, subjects(request), _run(call, request, empty, work, refused), call.give_up)
+            running = self._begin(same, subjects(request), _run(call, request, empty, work, refused), call.give_up)
             if term is not None:
                 # Not of the task: what the method leaves behind when it answers must hear of the end as well.
                 term.give_up.add(call.give_up)
@@ -48,6 +50,22 @@ class Mutations:
             if term.over:
                 raise term.stale()
         return await asyncio.shield(running)
+
+    def _begin(
+        self, same: Same, about: list[Subject], work: Coroutine[Any, Any, Any], give_up: asyncio.Event
+    ) -> asyncio.Task[Any]:
+        """Run a mutation as its own task; its keys stay busy until it ends."""
+        keys = {subject.key for subject in about}
+        task = self._lifecycle.spawn(work, give_up)
+        self._running[same] = task
+        self._busy |= keys
+
+        def ended(_: asyncio.Task[Any]) -> None:
+            del self._running[same]
+            self._busy.difference_update(keys)
+
+        task.add_done_callback(ended)
+        return task
 
     def _refuse_whole(self, request: Any) -> Refused:
         for subject in subjects(request):
@@ -69,7 +87,7 @@ class Mutations:
 
     def _accept(self, subject: Subject) -> None:
         self._revisions.accept(subject.cluster, subject.name, subject.revision)
-        if self._lanes.busy(subject):
+        if subject.key in self._busy:
             raise errors.concurrent_operation(subject.name)
 
 
