@@ -106,9 +106,6 @@ fn log_failed<R: Keyed>(asked: &Asked, results: &[R]) {
             tracing::info!(item, reason, "{}", error.message);
         }
     }
-    for cause in causes::rest().into_iter().take(SHOWN) {
-        tracing::warn!(cause, "the error of several items");
-    }
     if failed.len() > SHOWN {
         tracing::warn!(items = failed.len() - SHOWN, "more items of the batch failed");
     }

@@ -12,22 +12,54 @@ tokio::task_local! {
     static KEPT: RefCell<HashMap<usize, String>>;
 }
 
-/// Runs a batch whose causes are kept for its log.
-pub(crate) async fn kept<T>(batch: impl Future<Output = T>) -> T {
-    KEPT.scope(RefCell::default(), batch).await
+/// How many causes without an item the log shows: a cloud that is away fails all alike.
+const SHOWN: usize = 10;
+
+/// Runs a call whose causes are kept for the log of its items, and logs the others: of an item that was copied, or is in a list.
+pub(crate) async fn kept<T>(call: impl Future<Output = T>) -> T {
+    let call = async {
+        let answer = call.await;
+        for cause in KEPT.with(RefCell::take).into_values().take(SHOWN) {
+            tracing::warn!(cause, "the error of an item");
+        }
+        answer
+    };
+    KEPT.scope(RefCell::default(), call).await
 }
 
-/// Keeps the cause of an item; false outside a batch's own task, where nobody would log it.
-pub(super) fn keep(item: &ItemError, cause: String) -> bool {
-    KEPT.try_with(|kept| kept.borrow_mut().insert(item.message.as_ptr().addr(), cause)).is_ok()
+/// Keeps the cause of a new item, if it has one; false outside a call's own task, where nobody would log it.
+pub(super) fn keep(item: &ItemError, cause: Option<String>) -> bool {
+    let keep = |kept: &RefCell<HashMap<_, _>>| match cause {
+        Some(cause) => kept.borrow_mut().insert(address(item), cause),
+        // The text of an item that is gone may have been at the same place.
+        None => kept.borrow_mut().remove(&address(item)),
+    };
+    KEPT.try_with(keep).is_ok()
 }
 
 /// Takes the cause of an item.
 pub(crate) fn take(item: &ItemError) -> Option<String> {
-    KEPT.try_with(|kept| kept.borrow_mut().remove(&item.message.as_ptr().addr())).ok().flatten()
+    KEPT.try_with(|kept| kept.borrow_mut().remove(&address(item))).ok().flatten()
 }
 
-/// Takes the causes that belong to no item any more: it was copied.
-pub(crate) fn rest() -> Vec<String> {
-    KEPT.try_with(|kept| kept.take().into_values().collect()).unwrap_or_default()
+fn address(item: &ItemError) -> usize {
+    item.message.as_ptr().addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ProviderError;
+
+    #[tokio::test]
+    async fn an_item_does_not_inherit_the_cause_of_one_that_is_gone() {
+        let bare = ProviderError::cloud_api_unavailable;
+        kept(async {
+            for _ in 0..100 {
+                drop(bare().with_source("no route").to_item());
+                assert_eq!(take(&bare().to_item()), None);
+            }
+        })
+        .await;
+    }
 }

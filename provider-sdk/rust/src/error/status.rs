@@ -51,7 +51,7 @@ impl ProviderError {
             message: cut(self.message(), MAX_MESSAGE_TEXT_BYTES).to_owned(),
             retry_after: self.retry_after().and_then(|after| after.try_into().ok()),
         };
-        if self.cause().is_some_and(|cause| !causes::keep(&item, cause)) {
+        if !causes::keep(&item, self.cause()) {
             self.log_cause();
         }
         item
