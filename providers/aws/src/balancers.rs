@@ -362,6 +362,15 @@ fn without_balancer(
     (done, items)
 }
 
+/// Why one item of a batch goes no further. Of what they share nothing is left to the others while AWS listens to none of them.
+fn stopped<T>(all: &mut Result<T, Failure>, failure: Failure) -> Stop {
+    let stop = Stop::of(&failure);
+    if stop.changed_nothing() {
+        *all = Err(failure);
+    }
+    stop
+}
+
 fn updated((service_uid, outcome): Outcome) -> LoadBalancerUpdateResult {
     let result = LoadBalancerUpdateResult { service_uid, ..LoadBalancerUpdateResult::default() };
     let not_updated = UpdateOutcome::NotUpdated.into();

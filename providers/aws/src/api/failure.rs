@@ -153,6 +153,11 @@ impl Failure {
         THROTTLED.contains(&&*self.code)
     }
 
+    /// The same call about something else would fare no better now.
+    pub(crate) fn is_for_all(&self) -> bool {
+        self.is_throttled() || self.is_silence() || self.paced.is_some()
+    }
+
     pub(super) fn is_about_credentials(&self) -> bool {
         self.has_expired()
             || self.code == AUTH && self.message.contains(UNKNOWN_CREDENTIALS)

@@ -25,7 +25,7 @@ use super::service::{Annotations, Texts, missing, node_labels};
 use super::told::{Whose, digest_of, digest_tags, is_whole, whose};
 use super::{
     AT_ONCE, Asked, Balancers, Nodes, Outcome, absence_is_fine, detaching, makes_room, names, reference,
-    rules, service_of, subnets, uid_of,
+    rules, service_of, stopped, subnets, uid_of,
 };
 use crate::api::{Deadline, Failure, Stop};
 pub(super) use plan::Balancer;
@@ -198,13 +198,13 @@ async fn open<'a>(
     groups: &'a [String],
     behind: &Behind<'_>,
     until: Deadline,
-) -> Result<Opened<'a>> {
+) -> Result<Opened<'a>, Failure> {
     if of.closed_groups {
         return Ok(Opened { too_wide: None, let_in: BTreeSet::new(), outcome: Ok(()) });
     }
     let _turn = of.rules.lock().await;
     let mut all = rules::Groups::read(&of.cloud, &behind.hosts, until).await?;
-    Ok(open_in(of, &mut all, groups, behind, until).await)
+    open_in(of, &mut all, groups, behind, until).await
 }
 
 /// The same, with all groups at hand.
@@ -214,16 +214,17 @@ async fn open_in<'a>(
     groups: &'a [String],
     behind: &Behind<'_>,
     until: Deadline,
-) -> Opened<'a> {
+) -> Result<Opened<'a>, Failure> {
     let (nodes, mut outcome) = all.of_nodes(&behind.hosts);
     let mut too_wide = None;
     if let Some(from) = all.let_in_by_nodes(groups) {
         match all.let_in(&of.cloud, from, rules::LET_IN, &nodes, until).await {
             Ok(is_wider) => too_wide = is_wider.then_some((from, nodes)),
+            Err(failure) if failure.is_for_all() => return Err(failure),
             Err(failure) => outcome = Err(failure.into()),
         }
     }
-    Opened { too_wide, let_in: all.all_let_in(rules::LET_IN), outcome }
+    Ok(Opened { too_wide, let_in: all.all_let_in(rules::LET_IN), outcome })
 }
 
 /// Takes steps until none is left.
@@ -468,9 +469,10 @@ async fn open_all(
     let mut all = rules::Groups::read(&of.cloud, hosts, until).await;
     for update in updates.iter_mut().filter_map(|(_, update)| update.as_mut().ok()) {
         update.opened = match &mut all {
-            Ok(all) => {
-                open_in(of, all, &update.groups, &update.behind, until).await.outcome.map_err(Stop::Failed)
-            }
+            Ok(groups) => match open_in(of, groups, &update.groups, &update.behind, until).await {
+                Ok(opened) => opened.outcome.map_err(Stop::Failed),
+                Err(failure) => Err(stopped(&mut all, failure)),
+            },
             Err(failure) => Err(Stop::of(failure)),
         };
     }

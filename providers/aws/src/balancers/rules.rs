@@ -337,12 +337,7 @@ impl Groups {
             let asked = cloud.ec2.authorize_security_group_ingress().group_id(id);
             let asked = asked.ip_permissions(everything_from(balancer, Some(why))).send();
             match cloud.calls.make(Action::AuthorizeSecurityGroupIngress, until, asked).await {
-                // The other groups would fare no better.
-                Err(failure)
-                    if failure.is_throttled() || failure.is_silence() || failure.paced_for().is_some() =>
-                {
-                    return Err(failure);
-                }
+                Err(failure) if failure.is_for_all() => return Err(failure),
                 Err(failure) if failure.code() != DUPLICATE => outcome = outcome.and(Err(failure)),
                 _is_open => drop(group.peers.insert(balancer.to_owned(), why.to_owned())),
             }
@@ -427,21 +422,25 @@ impl Groups {
         claim: &mut Claim,
         nodes: &BTreeSet<String>,
         until: Deadline,
-    ) -> (Granted, Result<(), Failure>) {
+    ) -> Result<(Granted, Result<(), Failure>), Failure> {
         let (mut granted, mut spared, mut outcome) = (Granted::default(), BTreeSet::new(), Ok(()));
         for (id, group) in self.0.iter_mut().filter(|(_, group)| group.may_have_rules_of(claim)) {
             let of_nodes = nodes.contains(id);
-            if let Err(failure) = grant(cloud, claim, (id, of_nodes), &mut group.rules, until).await {
-                spared.insert(id.clone());
-                outcome = outcome.and(Err(failure));
-                continue;
+            match grant(cloud, claim, (id, of_nodes), &mut group.rules, until).await {
+                Err(failure) if failure.is_for_all() => return Err(failure),
+                Err(failure) => {
+                    spared.insert(id.clone());
+                    outcome = outcome.and(Err(failure));
+                    continue;
+                }
+                Ok(()) => {}
             }
             let (_, revokes) = claim.difference(&group.rules, of_nodes);
             granted.is_more |= !revokes.is_empty();
             granted.borrows |= claim.borrows(&group.rules, of_nodes);
         }
         claim.spared = spared;
-        (granted, outcome)
+        Ok((granted, outcome))
     }
 
     /// Revokes what is not wanted, which on all other groups is everything.

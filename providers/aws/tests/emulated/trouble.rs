@@ -630,3 +630,36 @@ async fn an_instance_that_aws_does_not_take_keeps_nobody_out() {
     let lines = left(&mut aws).await;
     assert!(has(&lines, &[&instances[0], &instances[2]]), "{lines:?}");
 }
+
+/// The other groups and balancers would fare no better.
+#[tokio::test]
+async fn whoever_is_throttled_about_rules_asks_for_no_other() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let other: String = aws.tell("security-group other").await;
+    aws.tell::<serde_json::Value>(&format!("put-in {} {other}", instances[1].id)).await;
+    let both = nodes(&instances);
+    let native = aws.native(&SERVE).await;
+    let classic = |number: i32| crate::classic::classic(number as usize, &[], &[(80, 30_080 + number)]);
+    for services in [[1, 2, 3].map(|number| web(number as usize, 30_080 + number)), [4, 5, 6].map(classic)] {
+        for service in &services {
+            ensure(&native, service, &[], "class-service-none").await;
+        }
+        let asked = async |aws: &mut Aws| {
+            let calls: BTreeMap<String, u32> = aws.tell("calls").await;
+            calls.get("ec2:AuthorizeSecurityGroupIngress").copied().unwrap_or_default()
+        };
+        aws.tell::<serde_json::Value>(r#"rules {"action":"ec2:AuthorizeSecurityGroupIngress"}"#).await;
+        let before = asked(&mut aws).await;
+        let failed = try_ensure(&native, &services[0], &both, "class-service-both", LEGACY).await;
+        assert_eq!(failed.unwrap_err().code(), tonic::Code::ResourceExhausted);
+        assert_eq!(asked(&mut aws).await - before, 1, "of two groups");
+        let results = try_update(&native, &services, &both, "class-service-both").await.unwrap();
+        let errors = results.iter().filter_map(|one| one.error.as_ref());
+        let reasons: Vec<_> = errors.map(|error| error.reason()).collect();
+        assert_eq!(reasons, [ErrorReason::RateLimited; 3]);
+        assert_eq!(asked(&mut aws).await - before, 2, "of three balancers");
+        aws.tell::<serde_json::Value>("rules").await;
+        assert_eq!(update(&native, &services, &both, "class-service-both").await, 3);
+    }
+}

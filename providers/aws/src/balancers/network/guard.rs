@@ -103,7 +103,7 @@ pub(super) async fn open(
     claim: &mut rules::Claim,
     common: Option<&String>,
     behind: &Behind<'_>,
-) -> Result<Opened> {
+) -> Result<Opened, Failure> {
     if of.closed_groups {
         return Ok(Opened::default());
     }
@@ -119,7 +119,7 @@ pub(super) async fn open_in(
     claim: &mut rules::Claim,
     common: Option<&String>,
     behind: &Behind<'_>,
-) -> Result<Opened> {
+) -> Result<Opened, Failure> {
     let until = behind.until;
     let (mut nodes, unclear) = groups.of_nodes(&behind.hosts);
     if unclear.is_err() || !behind.all_run() {
@@ -129,7 +129,7 @@ pub(super) async fn open_in(
     if let Some(common) = common {
         groups.let_in(&of.cloud, common, rules::ALL_IN, &nodes, until).await?;
     }
-    let (granted, outcome) = groups.grant(&of.cloud, claim, &nodes, until).await;
+    let (granted, outcome) = groups.grant(&of.cloud, claim, &nodes, until).await?;
     Ok(Opened { nodes, granted, outcome: outcome.map_err(ProviderError::from).and(unclear) })
 }
 

@@ -23,7 +23,7 @@ use crate::balancers::service::{EVERYWHERE, Texts, missing, node_labels};
 use crate::balancers::told::{Whose, digest_tags, is_whole, whose};
 use crate::balancers::{
     AT_ONCE, Balancers, Nodes, Outcome, TAGGED, common_group, is_gone, names, reference, rules, service_of,
-    subnets, uid_of,
+    stopped, subnets, uid_of,
 };
 
 /// The backends of one call.
@@ -184,15 +184,15 @@ impl Call<'_> {
             return;
         }
         let _turn = self.of.rules.lock().await;
-        let mut groups = rules::Groups::read(&self.of.cloud, self.hosts, self.until).await;
+        let mut all = rules::Groups::read(&self.of.cloud, self.hosts, self.until).await;
         for update in to_open {
             let Some(mut claim) = update.claim.take() else { continue };
             let common = self.common_of(&update.known);
-            update.opened = match &mut groups {
-                Ok(groups) => {
-                    let opened = open_in(self.of, groups, &mut claim, common, &update.work.behind).await;
-                    opened.map(|opened| Some((claim, opened))).map_err(Stop::from)
-                }
+            update.opened = match &mut all {
+                Ok(groups) => match open_in(self.of, groups, &mut claim, common, &update.work.behind).await {
+                    Ok(opened) => Ok(Some((claim, opened))),
+                    Err(failure) => Err(stopped(&mut all, failure)),
+                },
                 Err(failure) => Err(Stop::of(failure)),
             };
         }
