@@ -208,6 +208,8 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         opened = guard::open(of, &mut claim, common.as_ref(), &work.behind).await?;
     }
     if opened.granted.is_more {
+        // These may have gone meanwhile.
+        claim.checked_by_others.clear();
         guard::close(of, (&claim, reference), &opened.nodes, until).await?;
     }
     unguarded?;
@@ -377,14 +379,13 @@ pub(super) async fn delete(
     }
     of.network.known.lock().remove(&service.uid);
     let all = read::all_groups(cloud, until).await?;
-    let (groups, checked_by_others) = all.of(cloud, &cluster.uid, service, until).await?;
+    let (groups, _) = all.of(cloud, &cluster.uid, service, until).await?;
     if let Some(balancer) = &balancer {
         absence_is_fine(apply::delete_balancer(cloud, &balancer.arn, until).await)?;
     }
     let claim = rules::Claim {
         name,
         checked: groups.iter().map(|group| rules::health_port(&group.is)).collect(),
-        checked_by_others,
         ..rules::Claim::default()
     };
     Ok(Some(Left { groups, claim }))

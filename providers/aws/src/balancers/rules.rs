@@ -134,20 +134,13 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// What a group lacks, and what it has too much.
+    /// What a group lacks, and what it has too much, unless others are checked by it.
     fn difference(&self, there: &Rules, of_nodes: bool) -> (Rules, Rules) {
         let nothing = Rules::new();
         let wanted = if of_nodes { &self.wanted } else { &nothing };
         let mut grants = beyond(wanted, there);
         let wanted_keys: BTreeSet<_> = wanted.iter().map(Rule::key).collect();
-        let is_too_much = |rule: &&Rule| {
-            if wanted_keys.contains(&rule.key()) {
-                return false;
-            }
-            let is_check = rule.description.starts_with(HEALTH);
-            let is_mine = self.is_named(rule) || is_check && self.checked.contains(&rule.from);
-            is_mine && !(is_check && self.checked_by_others.contains(&rule.from))
-        };
+        let is_too_much = |rule: &&Rule| !wanted_keys.contains(&rule.key()) && self.is_mine(rule);
         let mut revokes: Rules = there.iter().filter(is_too_much).cloned().collect();
         if !grants.is_empty() || !revokes.is_empty() {
             let after: Rules = there.union(&grants).filter(|rule| !revokes.contains(rule)).cloned().collect();
@@ -172,7 +165,7 @@ impl Claim {
 
     /// Whether a check of its targets gets through by a rule that another balancer made, which may take it along.
     fn borrows(&self, there: &Rules, of_nodes: bool) -> bool {
-        let checks = self.wanted.iter().filter(|rule| of_nodes && rule.description.starts_with(HEALTH));
+        let checks = self.wanted.iter().filter(|rule| of_nodes && rule.is_check());
         let keys: BTreeSet<_> = checks.map(Rule::key).collect();
         there.iter().any(|rule| keys.contains(&rule.key()) && !self.is_named(rule))
     }
@@ -180,19 +173,28 @@ impl Claim {
     /// Whether the balancer serves clients who may still come, or is checked, by this rule.
     fn serves_by(&self, rule: &Rule) -> bool {
         let may_come = |one: &Rule| one.range == rule.range || one.range == EVERYWHERE;
-        self.serves.contains(&rule.from)
-            && (rule.description.starts_with(HEALTH) || self.wanted.iter().any(may_come))
+        self.serves.contains(&rule.from) && (rule.is_check() || self.wanted.iter().any(may_come))
     }
 
     /// Whether nobody comes in by this rule, now or in the end. By one for checks, another balancer may be checked.
     fn is_idle(&self, rule: &Rule) -> bool {
         let is_wanted = self.wanted.iter().any(|one| one.from == rule.from);
-        let is_of_several = rule.description == MTU || rule.description.starts_with(HEALTH);
+        let is_of_several = rule.description == MTU || rule.is_check();
         !is_of_several && !is_wanted && !self.serves.contains(&rule.from)
     }
 
     fn may_close(&self, id: &str, group: &Of) -> bool {
         group.may_have_rules_of(self) && !self.spared.contains(id)
+    }
+
+    /// Whether this rule lets the balancer's clients or checks through.
+    fn is_mine(&self, rule: &Rule) -> bool {
+        self.is_named(rule) || rule.is_check() && self.checked.contains(&rule.from)
+    }
+
+    /// Whether others are checked by this rule.
+    fn is_others(&self, rule: &Rule) -> bool {
+        rule.is_check() && self.checked_by_others.contains(&rule.from)
     }
 
     /// Whether this rule was made for this balancer.
@@ -210,6 +212,10 @@ impl Rule {
     /// Lets somebody hear how large packets may be.
     fn of_packets(range: &str, description: &str) -> Self {
         Self::new("icmp", (3, 4), range, description)
+    }
+
+    fn is_check(&self) -> bool {
+        self.description.starts_with(HEALTH)
     }
 
     /// What makes it one rule for AWS.
@@ -253,9 +259,14 @@ impl Of {
         self.owner == Owner::Us
     }
 
-    /// It is the nodes', or has some: one without the cluster's tag keeps them when its nodes go.
+    /// It is the nodes', or has some: one without the cluster's tag keeps them when its nodes go. Of checks, another cluster's has its
+    /// own.
     fn may_have_rules_of(&self, claim: &Claim) -> bool {
-        self.is_of_nodes || self.rules.iter().any(|rule| claim.is_named(rule))
+        let is_its = match self.owner {
+            Owner::AnotherCluster => Claim::is_named,
+            Owner::Us | Owner::Nobody => Claim::is_mine,
+        };
+        self.is_of_nodes || self.rules.iter().any(|rule| is_its(claim, rule))
     }
 }
 
@@ -409,9 +420,10 @@ impl Groups {
 
     /// Whether some of what would be revoked lets checks through, of this balancer or others.
     pub(super) fn closes_checks(&self, claim: &Claim, nodes: &BTreeSet<String>) -> bool {
-        let is_check = |rule: &Rule| rule.description.starts_with(HEALTH);
         let mut of_nodes = self.0.iter().filter(|(id, group)| claim.may_close(id, group));
-        of_nodes.any(|(id, group)| claim.difference(&group.rules, nodes.contains(id)).1.iter().any(is_check))
+        of_nodes.any(|(id, group)| {
+            claim.difference(&group.rules, nodes.contains(id)).1.iter().any(Rule::is_check)
+        })
     }
 
     /// Grants what is wanted on the nodes' groups, one of which may be full. Spares those that take it not, and returns the first
@@ -452,7 +464,8 @@ impl Groups {
         until: Deadline,
     ) -> Result<(), Failure> {
         for (id, group) in self.0.iter_mut().filter(|(id, group)| claim.may_close(id, group)) {
-            let (_, revokes) = claim.difference(&group.rules, nodes.contains(id));
+            let (_, mut revokes) = claim.difference(&group.rules, nodes.contains(id));
+            revokes.retain(|rule| !claim.is_others(rule));
             if revokes.is_empty() {
                 continue;
             }
@@ -482,7 +495,7 @@ async fn grant(
         there.retain(|rule| !taken.contains(rule));
     }
     let (grants, mut revokes) = claim.difference(there, of_nodes);
-    revokes.retain(|rule| !claim.serves_by(rule));
+    revokes.retain(|rule| !claim.serves_by(rule) && !claim.is_others(rule));
     if grants.len() > revokes.len() {
         // Who comes in now is kept out for nothing if there is no room all the same.
         revokes.retain(|rule| claim.is_idle(rule));

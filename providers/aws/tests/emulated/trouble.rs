@@ -631,6 +631,66 @@ async fn an_instance_that_aws_does_not_take_keeps_nobody_out() {
     assert!(has(&lines, &[&instances[0], &instances[2]]), "{lines:?}");
 }
 
+/// One rule lets the checks of both in.
+#[tokio::test]
+async fn of_two_that_are_checked_on_one_port_and_go_together_no_rule_stays() {
+    let mut aws = Aws::start().await;
+    aws.configure("ClusterServiceLoadBalancerHealthProbeMode = Shared");
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let native = aws.native(&SERVE).await;
+    let [one, two] = [web(1, 30080), web(2, 30081)];
+    for _ in 0..3 {
+        ensure(&native, &one, &nodes, "one").await;
+        ensure(&native, &two, &nodes, "one").await;
+        let gone = tokio::join!(try_delete(&native, &one, LEGACY), try_delete(&native, &two, LEGACY));
+        assert!(gone.0.unwrap() && gone.1.unwrap());
+        assert_eq!(left(&mut aws).await, Vec::<String>::new());
+    }
+}
+
+/// One goes while the other is checked elsewhere from now on.
+#[tokio::test]
+async fn of_two_that_give_up_the_port_of_their_checks_together_no_rule_stays() {
+    let mut aws = Aws::start().await;
+    aws.configure("ClusterServiceLoadBalancerHealthProbeMode = Shared");
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let native = aws.native(&SERVE).await;
+    let [goes, stays] = [web(1, 30080), web(2, 30081)];
+    let moved = Service {
+        external_traffic_policy: TrafficPolicy::Local.into(),
+        health_check_node_port: 32000,
+        ..stays.clone()
+    };
+    for _ in 0..3 {
+        ensure(&native, &goes, &nodes, "one").await;
+        ensure(&native, &stays, &nodes, "one").await;
+        let (_, gone) =
+            tokio::join!(ensure(&native, &moved, &nodes, "two"), try_delete(&native, &goes, LEGACY));
+        assert!(gone.unwrap());
+        let lines = left(&mut aws).await;
+        assert!(!lines.iter().any(|line| line.contains("10256")), "{lines:?}");
+    }
+}
+
+/// It has the name of one that has gone, and the group has not the cluster's tag.
+#[tokio::test]
+async fn a_rule_for_checks_goes_with_the_last_balancer_from_a_group_of_former_nodes_too() {
+    let mut aws = Aws::start().await;
+    aws.configure("ClusterServiceLoadBalancerHealthProbeMode = Shared");
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let other: String = aws.tell("security-group other").await;
+    aws.tell::<serde_json::Value>(&format!("put-in {} {other}", instances[1].id)).await;
+    let native = aws.native(&SERVE).await;
+    let [one, two] = [web(1, 30080), web(2, 30081)];
+    for service in [&one, &two] {
+        ensure(&native, service, &nodes(&instances), "both").await;
+    }
+    assert!(try_delete(&native, &one, LEGACY).await.unwrap());
+    assert_eq!(update(&native, std::slice::from_ref(&two), &nodes(&instances[..1]), "one").await, 1);
+    assert!(try_delete(&native, &two, LEGACY).await.unwrap());
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+}
+
 /// The other groups and balancers would fare no better.
 #[tokio::test]
 async fn whoever_is_throttled_about_rules_asks_for_no_other() {

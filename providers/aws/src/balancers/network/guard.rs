@@ -158,7 +158,7 @@ pub(in crate::balancers) async fn close_in(
 ) -> Result<(), Failure> {
     let mut claim = claim.clone();
     if groups.closes_checks(&claim, nodes) {
-        // A balancer that was made in the meantime may be checked by the same rule.
+        // Who is checked by the same rule may have come or gone in the meantime.
         let others = read::all_groups(&of.cloud, until).await?.checked_by_others(service);
         claim.checked_by_others.extend(others);
     }

@@ -141,7 +141,8 @@ fn a_rule_of_several_balancers_goes_with_the_last_of_them() {
         checked_by_others: checked.clone(),
         ..claim("first", Rules::new())
     };
-    let (_, revokes) = leaves.difference(&there, true);
+    let (_, mut revokes) = leaves.difference(&there, true);
+    revokes.retain(|rule| !leaves.is_others(rule));
     assert_eq!(told(&revokes), ["tcp 30080-30080 0.0.0.0/0 client=first"]);
     there.retain(|rule| !revokes.contains(rule));
 
@@ -237,6 +238,15 @@ fn rules_are_found_again_without_a_tag_and_without_nodes() {
     };
     assert_eq!(found("lb"), ["sg-open"]);
     assert!(found("another").is_empty());
+}
+
+/// In the network may be nodes of another cluster, whose balancers are checked on the same port.
+#[test]
+fn checks_on_a_group_of_another_cluster_are_its_own() {
+    let checks: Rules = [Rule::new(TCP, (10256, 10256), "10.0.0.0/18", &format!("{HEALTH}=gone"))].into();
+    let leaves = Claim { checked: [10256].into(), ..claim("lb", Rules::new()) };
+    let may_close = |owner| leaves.may_close("sg", &Of { owner, rules: checks.clone(), ..tagged(false) });
+    assert_eq!([Owner::Nobody, Owner::AnotherCluster].map(may_close), [true, false]);
 }
 
 /// AWS deletes a group only once no rule of another one names it.
