@@ -127,13 +127,12 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
         trimmed?;
         return Err(makes_room());
     }
-    let too_wide = too_wide.filter(|_| outcome.is_ok() && behind.all_run());
     let own_is_former = own.as_ref().filter(|own| !wished.contains(&own.id));
     // One that has become an extra group may still be let in.
     let former = before.iter().filter(|group| !groups.contains(group) && let_in.contains(*group));
-    let former = former.chain(own_is_former.map(|own| &own.id)).map(|group| (group, BTreeSet::new()));
+    let former = former.chain(own_is_former.map(|own| &own.id)).map(|id| (id.clone(), BTreeSet::new()));
     let too_open = former.chain(too_wide).collect();
-    close(of, (&wanted.name, own.as_ref()), too_open, until).await?;
+    close(of, &wanted.name, too_open, until).await?;
     trimmed?;
     outcome?;
     if let Some(own) = own_is_former
@@ -168,16 +167,16 @@ fn place(chosen: &[Subnet], all: &[Subnet], groups: Vec<String>) -> Place {
 }
 
 /// What is open once the nodes are open to a balancer.
-struct Opened<'a> {
+struct Opened {
     /// The security group of it that gets through, and the nodes' groups, beyond which it gets through, too.
-    too_wide: Option<(&'a String, BTreeSet<String>)>,
+    too_wide: Option<(String, BTreeSet<String>)>,
     /// All security groups of balancers that get through.
     let_in: BTreeSet<String>,
     /// Why not all nodes are open.
     outcome: Result<()>,
 }
 
-impl Opened<'_> {
+impl Opened {
     /// Whether a balancer that had these groups, and gets others in their place, may lose nodes by that.
     fn lets_too_few_in(&self, before: &[String], groups: &[String]) -> bool {
         let goes = |group: &String| !groups.contains(group) && self.let_in.contains(group);
@@ -193,12 +192,12 @@ impl Opened<'_> {
 }
 
 /// Opens the nodes to a balancer with these security groups.
-async fn open<'a>(
+async fn open(
     of: &Balancers,
-    groups: &'a [String],
+    groups: &[String],
     behind: &Behind<'_>,
     until: Deadline,
-) -> Result<Opened<'a>, Failure> {
+) -> Result<Opened, Failure> {
     if of.closed_groups {
         return Ok(Opened { too_wide: None, let_in: BTreeSet::new(), outcome: Ok(()) });
     }
@@ -208,18 +207,21 @@ async fn open<'a>(
 }
 
 /// The same, with all groups at hand.
-async fn open_in<'a>(
+async fn open_in(
     of: &Balancers,
     all: &mut rules::Groups,
-    groups: &'a [String],
+    groups: &[String],
     behind: &Behind<'_>,
     until: Deadline,
-) -> Result<Opened<'a>, Failure> {
+) -> Result<Opened, Failure> {
     let (nodes, mut outcome) = all.of_nodes(&behind.hosts);
     let mut too_wide = None;
     if let Some(from) = all.let_in_by_nodes(groups) {
         match all.let_in(&of.cloud, from, rules::LET_IN, &nodes, until).await {
-            Ok(is_wider) => too_wide = is_wider.then_some((from, nodes)),
+            Ok(is_wider) => {
+                too_wide =
+                    Some((from.clone(), nodes)).filter(|_| is_wider && outcome.is_ok() && behind.all_run());
+            }
             Err(failure) if failure.is_for_all() => return Err(failure),
             Err(failure) => outcome = Err(failure.into()),
         }
@@ -265,36 +267,37 @@ async fn take(
 /// Closes the nodes to groups that a balancer has, or had, but where it has nodes.
 async fn close(
     of: &Balancers,
-    of_balancer: (&str, Option<&OwnGroup>),
-    too_open: Vec<(&String, BTreeSet<String>)>,
+    name: &str,
+    too_open: Vec<(String, BTreeSet<String>)>,
     until: Deadline,
 ) -> Result<(), Failure> {
     if of.closed_groups || too_open.is_empty() {
         return Ok(());
     }
     let _turn = of.rules.lock().await;
-    close_in_turn(of, of_balancer, too_open, until).await
+    close_in_turn(of, name, too_open, until).await
 }
 
 /// The same, in the turn of those who change rules. The other balancers may share groups that a user gave it, and not its own one:
 /// they are looked at now, so that of two which give up a group the last one closes it.
 async fn close_in_turn(
     of: &Balancers,
-    (name, own): (&str, Option<&OwnGroup>),
-    too_open: Vec<(&String, BTreeSet<String>)>,
+    name: &str,
+    too_open: Vec<(String, BTreeSet<String>)>,
     until: Deadline,
 ) -> Result<(), Failure> {
-    let is_own = |group: &String| own.is_some_and(|own| own.id == *group);
+    let mut groups = rules::Groups::read(&of.cloud, &Nodes::new(), until).await?;
+    let own = OwnGroup::among(&groups, &names::classic_group(name));
+    let is_own = |group: &String| own.as_ref().is_some_and(|own| own.id == *group);
     let mut others = Vec::new();
     if too_open.iter().any(|(group, _)| !is_own(group)) {
         others = read::all(&of.cloud, until).await?;
         others.retain(|one| one.name != name);
     }
-    let mut groups = rules::Groups::read(&of.cloud, &Nodes::new(), until).await?;
     for (group, nodes) in too_open {
-        let is_own = is_own(group);
-        if is_own || !others.iter().any(|one| one.groups.contains(group)) {
-            groups.shut_out(&of.cloud, (group, is_own), rules::LET_IN, &nodes, until).await?;
+        let is_own = is_own(&group);
+        if is_own || !others.iter().any(|one| one.groups.contains(&group)) {
+            groups.shut_out(&of.cloud, (&group, is_own), rules::LET_IN, &nodes, until).await?;
         }
     }
     Ok(())
@@ -342,13 +345,13 @@ impl Going {
     ) -> Result<bool, Failure> {
         let let_in = if of.closed_groups { BTreeSet::new() } else { groups.all_let_in(rules::LET_IN) };
         let given = self.found.iter().flat_map(|found| &found.groups).filter(|id| let_in.contains(*id));
-        let given: Vec<_> = given.map(|group| (group, BTreeSet::new())).collect();
+        let given: Vec<_> = given.map(|id| (id.clone(), BTreeSet::new())).collect();
         let mut turn = None;
         if !given.is_empty() {
             // Before it goes: nobody would know afterwards which groups it had. Of those that share one and go together, the last
             // one closes it. What else a user's groups are for is the user's.
             turn = Some(of.rules.lock().await);
-            close_in_turn(of, (&self.name, None), given, until).await?;
+            close_in_turn(of, &self.name, given, until).await?;
         }
         if let Some(found) = &self.found {
             absence_is_fine(apply::delete_balancer(&of.cloud, &found.name, until).await)?;
@@ -413,6 +416,8 @@ struct Update<'a> {
     groups: Vec<String>,
     digest: &'a str,
     opened: Result<(), Stop>,
+    /// As in [`Opened`].
+    too_wide: Option<(String, BTreeSet<String>)>,
 }
 
 impl<'a> Update<'a> {
@@ -434,7 +439,7 @@ impl<'a> Update<'a> {
         let behind = Behind::among(of, nodes, &labels, hosts, until);
         let extra = wanted::extra_groups(&Annotations::of(service));
         let groups = balancer.groups.iter().filter(|group| !extra.contains(group)).cloned().collect();
-        Ok(Self { balancer, behind, groups, digest: &item.desired_digest, opened: Ok(()) })
+        Ok(Self { balancer, behind, groups, digest: &item.desired_digest, opened: Ok(()), too_wide: None })
     }
 
     async fn go(mut self, of: &Balancers, ctx: &CallContext, until: Deadline) -> Result<(), Stop> {
@@ -445,6 +450,7 @@ impl<'a> Update<'a> {
             }
         }
         self.opened?;
+        close(of, &self.balancer.name, self.too_wide.into_iter().collect(), until).await?;
         if let Some(waits) = self.behind.waits(std::iter::once(&self.balancer.instances)) {
             return Err(Stop::Later(waits));
         }
@@ -470,7 +476,10 @@ async fn open_all(
     for update in updates.iter_mut().filter_map(|(_, update)| update.as_mut().ok()) {
         update.opened = match &mut all {
             Ok(groups) => match open_in(of, groups, &update.groups, &update.behind, until).await {
-                Ok(opened) => opened.outcome.map_err(Stop::Failed),
+                Ok(Opened { too_wide, outcome, .. }) => {
+                    update.too_wide = too_wide;
+                    outcome.map_err(Stop::Failed)
+                }
                 Err(failure) => Err(stopped(&mut all, failure)),
             },
             Err(failure) => Err(Stop::of(failure)),

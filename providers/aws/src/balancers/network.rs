@@ -78,8 +78,8 @@ impl Memory {
 struct Known {
     balancer: Balancer,
     groups: Vec<Group>,
-    /// The security groups that its nodes had when they were opened.
-    seen: BTreeSet<String>,
+    /// The security groups that its nodes had when they were opened. `None`: others may be open, too.
+    seen: Option<BTreeSet<String>>,
 }
 
 pub(super) async fn ensure(
@@ -250,7 +250,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     }
     balancer.serves = balancer.serves || look(of, &balancer.arn, until).await? == Now::Serves;
     let serves = balancer.serves;
-    let seen = work.behind.security_groups();
+    let seen = Some(work.behind.security_groups());
     let known = Known { balancer: balancer.clone(), groups: actual.groups.clone(), seen };
     Stop::if_cancelled(asked.ctx)?;
     of.network.known.lock().insert(reference.uid.clone(), known);

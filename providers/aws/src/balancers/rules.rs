@@ -354,7 +354,8 @@ impl Groups {
             }
         }
         outcome?;
-        let is_open = |group: &Of| group.is_tagged() && group.peers.contains_key(balancer);
+        let is_open =
+            |group: &Of| group.peers.get(balancer).is_some_and(|its| its == why || group.is_tagged());
         Ok(self.0.iter().any(|(id, group)| is_open(group) && !nodes.contains(id)))
     }
 

@@ -691,6 +691,53 @@ async fn a_rule_for_checks_goes_with_the_last_balancer_from_a_group_of_former_no
     assert_eq!(left(&mut aws).await, Vec::<String>::new());
 }
 
+/// The set of nodes is what it was before the next call, of whoever goes on.
+#[tokio::test]
+async fn an_update_that_ended_midway_leaves_nothing_of_nodes_that_are_no_more() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let other: String = aws.tell("security-group other").await;
+    aws.tell::<serde_json::Value>(&format!("put-in {} {other}", instances[1].id)).await;
+    for (service, register) in [
+        (web(1, 30080), "RegisterTargets"),
+        (crate::classic::classic(2, &[], &[(80, 30081)]), "RegisterInstancesWithLoadBalancer"),
+    ] {
+        let mut native = aws.native(&SERVE).await;
+        ensure(&native, &service, &nodes(&instances[..1]), "class-service-one").await;
+        let before = left(&mut aws).await;
+        let services = std::slice::from_ref(&service);
+        for action in [
+            "ec2:AuthorizeSecurityGroupIngress",
+            &format!("elasticloadbalancing:{register}"),
+            "elasticloadbalancing:AddTags",
+        ] {
+            for is_killed in [true, false] {
+                let fault = format!(r#"rules {{"action":"{action}","times":1,"lost":{is_killed}}}"#);
+                aws.tell::<serde_json::Value>(&fault).await;
+                assert_eq!(update(&native, services, &nodes(&instances), "class-service-two").await, 0);
+                if is_killed {
+                    native = aws.native(&SERVE).await;
+                }
+                let back = update(&native, services, &nodes(&instances[..1]), "class-service-one").await;
+                assert_eq!((back, left(&mut aws).await), (1, before.clone()), "{fault}");
+            }
+        }
+    }
+}
+
+/// What nobody has opened in this process may be open all the same.
+#[tokio::test]
+async fn whoever_begins_anew_with_no_nodes_closes_those_that_there_were() {
+    let mut aws = Aws::start().await;
+    let some = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    for service in [web(1, 30080), crate::classic::classic(2, &[], &[(80, 30081)])] {
+        ensure(&aws.native(&SERVE).await, &service, &some, "class-service-one").await;
+        assert_eq!(update(&aws.native(&SERVE).await, &[service], &[], "class-service-none").await, 1);
+        let lines = left(&mut aws).await;
+        assert!(!lines.iter().any(|line| line.starts_with("rule of nodes")), "{lines:?}");
+    }
+}
+
 /// The other groups and balancers would fare no better.
 #[tokio::test]
 async fn whoever_is_throttled_about_rules_asks_for_no_other() {

@@ -164,11 +164,14 @@ impl Call<'_> {
         let behind = Behind::among(of, self.nodes, &labels, self.hosts, self.until);
         let (mut claim, mut opened) = (None, Ok(None));
         if !of.closed_groups
-            && behind.security_groups() != known.seen
+            && known.seen.as_ref() != Some(&behind.security_groups())
             && let Ok(clients) = source_ranges(service)
         {
             match self.claim(names::balancer(&reference.uid), &mut known, &clients).await {
-                Ok(its) => claim = Some(its),
+                Ok(its) => {
+                    known.seen = None;
+                    claim = Some(its);
+                }
                 Err(failure) => opened = Err(failure.into()),
             }
         }
@@ -231,7 +234,7 @@ impl Call<'_> {
                 close(self.of, (&claim, service), &opened.nodes, self.until).await?;
             }
             opened.outcome?;
-            known.seen = work.behind.security_groups();
+            known.seen = Some(work.behind.security_groups());
         }
         work.behind.room()?;
         Stop::if_cancelled(self.ctx)
@@ -251,7 +254,7 @@ impl Call<'_> {
         for group in &mut groups {
             group.targets = read::targets(cloud, &group.arn, until).await?;
         }
-        Ok(Known { balancer, groups, seen: BTreeSet::new() })
+        Ok(Known { balancer, groups, seen: None })
     }
 
     /// Ports on which its targets are checked stay open: they are as they were.
