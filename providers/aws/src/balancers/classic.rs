@@ -21,8 +21,8 @@ use futures::StreamExt as _;
 
 use super::behind::Behind;
 use super::own_group::OwnGroup;
-use super::service::{Annotations, Texts, missing, node_labels};
-use super::told::{Whose, digest_of, digest_tags, is_whole, whose};
+use super::service::{Annotations, Texts, node_labels};
+use super::told::{self, Whose, digest_of, digest_tags, is_whole, whose};
 use super::{
     AT_ONCE, Asked, Balancers, Nodes, Outcome, absence_is_fine, detaching, makes_room, names, reference,
     rules, service_of, stopped, subnets, uid_of,
@@ -53,13 +53,14 @@ pub(super) async fn ensure(
 /// Leaves in `actual` what AWS has, however it ends.
 async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) -> Result<(), Stop> {
     let (cloud, until, reference) = (&of.cloud, asked.until, asked.reference);
+    let on = (cloud, asked.ctx, until);
     let wanted = Wanted::of(asked.service, asked.cluster, &of.defaults)?;
     of.check_labels(&wanted.node_labels)?;
     if let Some(found) = actual {
         asked.may_change(cloud, found.internal, wanted.internal, &found.tags)?;
         found.attributes = read::attributes(cloud, &found.name, until).await?;
         if digest_of(&found.tags) != asked.request.desired_digest {
-            apply::blank(cloud, asked.ctx, found, until).await?;
+            told::blank(on, found).await?;
         }
     }
     let before = actual.as_ref().map(|found| found.groups.clone()).unwrap_or_default();
@@ -142,22 +143,11 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
         return Err(detaching(&groups, &[name]));
     }
     let Some(balancer) = actual else { return Ok(()) };
-    let new = missing(&wanted.tags, &balancer.tags);
-    if !new.is_empty() {
-        apply::blank(cloud, asked.ctx, balancer, until).await?;
-        Stop::if_cancelled(asked.ctx)?;
-        apply::tag(cloud, &balancer.name, &new, until).await?;
-        balancer.tags.extend(new);
-    }
+    told::tag_for_user(on, balancer, &wanted.tags).await?;
     if let Some(waits) = behind.waits(std::iter::once(&balancer.instances)) {
         return Err(Stop::Later(waits));
     }
-    let new = missing(&digest_tags(&asked.request.desired_digest), &balancer.tags);
-    if !new.is_empty() {
-        apply::tag(cloud, &balancer.name, &new, until).await?;
-        balancer.tags.extend(new);
-    }
-    Ok(())
+    told::tag(on, balancer, &digest_tags(&asked.request.desired_digest)).await
 }
 
 fn place(chosen: &[Subnet], all: &[Subnet], groups: Vec<String>) -> Place {
@@ -239,7 +229,7 @@ async fn converge(
 ) -> Result<(), Stop> {
     while let Some(step) = plan::next(wanted, place, &behind.backends, actual.as_ref()) {
         if let Some(found) = actual {
-            apply::blank(&of.cloud, ctx, found, behind.until).await?;
+            told::blank((&of.cloud, ctx, behind.until), found).await?;
         }
         if let Some(dns) = take(of, ctx, (wanted, &step), behind).await? {
             plan::after(actual, &step, wanted, &dns);
@@ -455,10 +445,8 @@ impl<'a> Update<'a> {
             return Err(Stop::Later(waits));
         }
         // Of half a change no digest tells: only Ensure ends that.
-        let tags = &self.balancer.tags;
-        let new = missing(&digest_tags(self.digest), tags);
-        if is_whole(tags) && !new.is_empty() {
-            apply::tag(&of.cloud, &self.balancer.name, &new, until).await?;
+        if is_whole(&self.balancer.tags) {
+            told::tag((&of.cloud, ctx, until), &mut self.balancer, &digest_tags(self.digest)).await?;
         }
         Ok(())
     }

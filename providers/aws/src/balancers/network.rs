@@ -26,8 +26,8 @@ use tokio::time::Instant;
 use super::behind::Behind;
 use super::own_group::OwnGroup;
 use super::rules::Rules;
-use super::service::{Annotations, Texts, missing};
-use super::told::{digest_of, digest_tags};
+use super::service::{Annotations, Texts};
+use super::told::{self, digest_of, digest_tags};
 use super::{
     Asked, Balancers, Nodes, absence_is_fine, common_group, detaching, makes_room, names, rules, subnets,
 };
@@ -96,6 +96,7 @@ pub(super) async fn ensure(
 /// Leaves in `actual` what AWS has, however it ends.
 async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<(), Stop> {
     let (cloud, until, reference) = (&of.cloud, asked.until, asked.reference);
+    let on = (cloud, asked.ctx, until);
     let wanted = Wanted::of(asked.service, asked.cluster, &of.defaults)?;
     of.check_labels(&wanted.node_labels)?;
     let is_new = actual.balancer.is_none();
@@ -124,7 +125,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     if let Some(found) = &mut actual.balancer
         && digest_of(&found.tags) != asked.request.desired_digest
     {
-        apply::blank(cloud, asked.ctx, found, until).await?;
+        told::blank(on, found).await?;
     }
     let dual_stack = wanted.families.dual_stack(place.has_v6);
     let ports = wanted.listeners.iter().map(|one| (one.port, rules::protocols(&one.group.protocol)));
@@ -232,22 +233,12 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         return Err(detaching(&groups, &[common_group::name(of)]));
     }
     let Some(balancer) = &mut actual.balancer else { return Ok(()) };
-    let new = missing(&wanted.tags, &balancer.tags);
-    if !new.is_empty() {
-        apply::blank(cloud, asked.ctx, balancer, until).await?;
-        Stop::if_cancelled(asked.ctx)?;
-        apply::tag(cloud, std::slice::from_ref(&balancer.arn), &new, until).await?;
-        balancer.tags.extend(new);
-    }
+    told::tag_for_user(on, balancer, &wanted.tags).await?;
     work.behind.room()?;
     if let Some(waits) = work.behind.waits(actual.groups.iter().map(|group| &group.targets)) {
         return Err(Stop::Later(waits));
     }
-    let new = missing(&digest_tags(&asked.request.desired_digest), &balancer.tags);
-    if !new.is_empty() {
-        apply::tag(cloud, std::slice::from_ref(&balancer.arn), &new, until).await?;
-        balancer.tags.extend(new);
-    }
+    told::tag(on, balancer, &digest_tags(&asked.request.desired_digest)).await?;
     balancer.serves = balancer.serves || look(of, &balancer.arn, until).await? == Now::Serves;
     let serves = balancer.serves;
     let seen = Some(work.behind.security_groups());

@@ -5,8 +5,8 @@ use cloudprovider_sdk::CallContext;
 use cloudprovider_sdk::proto::{LoadBalancer, LoadBalancerIngress, LoadBalancerState, Ownership, ServiceRef};
 
 use super::names;
-use super::service::Texts;
-use crate::api::{Failure, Stop};
+use super::service::{Texts, missing};
+use crate::api::{Deadline, Failure, Stop};
 use crate::cloud::{Cloud, Owner};
 
 /// A balancer of either kind.
@@ -94,19 +94,50 @@ pub(super) fn digest_of(tags: &Texts) -> String {
     names::joined(of(names::APPLIED_TAG), of(names::BACKENDS_TAG))
 }
 
-/// Before what is applied changes, these tags of a balancer tell of nothing any more, which `tell` tells AWS: half a change must not
-/// pass for what was applied before, should the Service be changed back.
-pub(super) async fn blank(
-    ctx: &CallContext,
-    tags: &mut Texts,
-    tell: impl Future<Output = Result<(), Failure>>,
+/// A balancer whose tags AWS keeps.
+pub(super) trait Tagged {
+    fn tags(&mut self) -> &mut Texts;
+    fn tag(
+        &self,
+        cloud: &Cloud,
+        new: &Texts,
+        until: Deadline,
+    ) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// Where and how long tags are set.
+pub(super) type On<'a> = (&'a Cloud, &'a CallContext, Deadline);
+
+/// Gives a balancer those of these tags that it lacks.
+pub(super) async fn tag(
+    (cloud, ctx, until): On<'_>,
+    balancer: &mut impl Tagged,
+    wanted: &Texts,
 ) -> Result<(), Stop> {
-    if is_whole(tags) {
+    let new = missing(wanted, balancer.tags());
+    if !new.is_empty() {
         Stop::if_cancelled(ctx)?;
-        tell.await?;
-        tags.extend(digest_tags(""));
+        Box::pin(balancer.tag(cloud, &new, until)).await?;
+        balancer.tags().extend(new);
     }
     Ok(())
+}
+
+/// Before what is applied changes, the tags of a balancer tell of nothing any more: half a change must not pass for what was applied
+/// before, should the Service be changed back.
+pub(super) async fn blank(on: On<'_>, balancer: &mut impl Tagged) -> Result<(), Stop> {
+    if is_whole(balancer.tags()) {
+        tag(on, balancer, &digest_tags("")).await?;
+    }
+    Ok(())
+}
+
+/// Gives a balancer the user's tags, too, which are no step of a plan: there may be no room for them.
+pub(super) async fn tag_for_user(on: On<'_>, balancer: &mut impl Tagged, wanted: &Texts) -> Result<(), Stop> {
+    if !missing(wanted, balancer.tags()).is_empty() {
+        blank(on, balancer).await?;
+    }
+    tag(on, balancer, wanted).await
 }
 
 /// Whether a digest tells of everything about the balancer, as it does not while a change is half made.

@@ -5,14 +5,12 @@ use std::time::Duration;
 use aws_sdk_elasticloadbalancing::error::BuildError;
 use aws_sdk_elasticloadbalancing::types;
 
-use cloudprovider_sdk::CallContext;
-
 use super::plan::{Balancer, PROXY, Place, Step, tls_policy};
 use super::wanted::{Health, Listener, Wanted};
-use crate::api::{Action, Deadline, Failure, Stop};
+use crate::api::{Action, Deadline, Failure};
 use crate::balancers::behind::without_unknown;
 use crate::balancers::service::Texts;
-use crate::balancers::told::{self, digest_tags};
+use crate::balancers::told::Tagged;
 use crate::cloud::Cloud;
 
 /// How long a listener may be away that is replaced, or made again.
@@ -187,21 +185,20 @@ pub(super) async fn delete_balancer(cloud: &Cloud, name: &str, until: Deadline) 
 }
 
 /// AWS tags one at a time.
-pub(super) async fn tag(cloud: &Cloud, name: &str, new: &Texts, until: Deadline) -> Result<(), Failure> {
+async fn tag(cloud: &Cloud, name: &str, new: &Texts, until: Deadline) -> Result<(), Failure> {
     let asked = cloud.classic.add_tags().load_balancer_names(name);
     let asked = asked.set_tags(Some(tags(Action::AddTags, new)?));
     cloud.calls.make(Action::AddTags, until, asked.send()).await.map(drop)
 }
 
-/// See [`told::blank`].
-pub(super) async fn blank(
-    cloud: &Cloud,
-    ctx: &CallContext,
-    found: &mut Balancer,
-    until: Deadline,
-) -> Result<(), Stop> {
-    let nothing = digest_tags("");
-    told::blank(ctx, &mut found.tags, Box::pin(tag(cloud, &found.name, &nothing, until))).await
+impl Tagged for Balancer {
+    fn tags(&mut self) -> &mut Texts {
+        &mut self.tags
+    }
+
+    async fn tag(&self, cloud: &Cloud, new: &Texts, until: Deadline) -> Result<(), Failure> {
+        tag(cloud, &self.name, new, until).await
+    }
 }
 
 async fn create_policy(

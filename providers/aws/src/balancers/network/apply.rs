@@ -6,14 +6,12 @@ use aws_sdk_elasticloadbalancingv2::types::{
     self, ActionTypeEnum, IpAddressType, LoadBalancerSchemeEnum, LoadBalancerTypeEnum, ProtocolEnum,
 };
 
-use cloudprovider_sdk::CallContext;
-
 use super::plan::{Balancer, Place, Step};
 use super::wanted::{Health, Listener, TargetGroup, Wanted};
-use crate::api::{Action, Deadline, Failure, Stop};
+use crate::api::{Action, Deadline, Failure};
 use crate::balancers::behind::without_unknown;
 use crate::balancers::service::Texts;
-use crate::balancers::told::{self, digest_tags};
+use crate::balancers::told::Tagged;
 use crate::cloud::Cloud;
 
 /// What a step made, if it makes something.
@@ -218,16 +216,14 @@ pub(super) async fn tag(cloud: &Cloud, arns: &[String], new: &Texts, until: Dead
     cloud.calls.make(Action::AddTags, until, asked.send()).await.map(drop)
 }
 
-/// See [`told::blank`].
-pub(super) async fn blank(
-    cloud: &Cloud,
-    ctx: &CallContext,
-    found: &mut Balancer,
-    until: Deadline,
-) -> Result<(), Stop> {
-    let nothing = digest_tags("");
-    let tell = tag(cloud, std::slice::from_ref(&found.arn), &nothing, until);
-    told::blank(ctx, &mut found.tags, Box::pin(tell)).await
+impl Tagged for Balancer {
+    fn tags(&mut self) -> &mut Texts {
+        &mut self.tags
+    }
+
+    async fn tag(&self, cloud: &Cloud, new: &Texts, until: Deadline) -> Result<(), Failure> {
+        tag(cloud, std::slice::from_ref(&self.arn), new, until).await
+    }
 }
 
 fn tags(tags: &Texts) -> Vec<types::Tag> {

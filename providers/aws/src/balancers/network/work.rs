@@ -6,8 +6,8 @@ use super::apply::{self, Made};
 use super::plan::{self, Actual, Group, Place, Step};
 use super::wanted::Wanted;
 use crate::api::{Failure, Stop};
-use crate::balancers::Balancers;
 use crate::balancers::behind::Behind;
+use crate::balancers::{Balancers, told};
 
 pub(super) struct Work<'a> {
     pub of: &'a Balancers,
@@ -25,7 +25,7 @@ impl Work<'_> {
     ) -> Result<(), Stop> {
         while let Some(step) = plan::next(wanted, place, &self.behind.backends, actual) {
             if let Some(found) = &mut actual.balancer {
-                apply::blank(&self.of.cloud, self.ctx, found, self.behind.until).await?;
+                told::blank((&self.of.cloud, self.ctx, self.behind.until), found).await?;
             }
             if let Step::ModifyListener { group, .. } | Step::CreateListener { group, .. } = &step
                 && actual.groups.iter().any(|one| one.arn == *group && one.targets.is_empty())
