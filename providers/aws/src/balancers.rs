@@ -70,6 +70,8 @@ pub(crate) struct Balancers {
     hosts: Hosts,
     /// One change at a time: rules of all balancers are on the same groups.
     rules: tokio::sync::Mutex<()>,
+    /// Held by all whose balancers are about to have what all have in common, which may go while there are none.
+    coming: tokio::sync::RwLock<()>,
     network: network::Memory,
 }
 
@@ -174,6 +176,7 @@ impl Balancers {
             node_labels,
             hosts: Hosts::default(),
             rules: tokio::sync::Mutex::default(),
+            coming: tokio::sync::RwLock::default(),
             network: network::Memory::default(),
         }
     }

@@ -93,7 +93,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
     let mut place = place(&chosen, &all, wished.clone());
     let mut behind = Behind::of(of, asked.nodes(&wanted.node_labels), until).await?;
     // What cannot be opened must not keep everything else from working.
-    let opened = open(of, &groups, &behind, until).await;
+    let mut opened = open(of, &groups, &behind, until).await;
     let lets_nobody_in = |own: &OwnGroup| own.lacks_room() && !before.contains(&own.id);
     let is_closed = match &opened {
         Err(_unknown) => true,
@@ -116,6 +116,10 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
             let _unfinished = own.only(cloud, &of_clients(&ports), until).await;
         }
         return Err(stop);
+    }
+    if opened.is_ok() && wanted.groups.iter().any(|group| !before.contains(group)) {
+        // Now that it has them nobody closes the nodes to them any more; until now, somebody may have.
+        opened = open(of, &groups, &behind, until).await;
     }
     let own_stays = own.as_mut().filter(|own| wished.contains(&own.id));
     let trimmed = match own_stays {

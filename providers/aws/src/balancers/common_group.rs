@@ -47,13 +47,15 @@ pub(super) async fn ensure(of: &Balancers, until: Deadline) -> Result<OwnGroup, 
     }
 }
 
-/// Ends the group if no balancer has it. Returns whether nothing is left to do, which takes until AWS has forgotten the last one.
+/// Ends the group if no balancer has it, or is about to. Returns whether nothing is left to do, which takes until AWS has forgotten
+/// the last one.
 pub(super) async fn end_unless_used(
     of: &Balancers,
     found: Option<OwnGroup>,
     until: Deadline,
 ) -> Result<bool, Failure> {
     let Some(group) = found else { return Ok(true) };
+    let Ok(_nobody) = of.coming.try_write() else { return Ok(true) };
     let _turn = of.rules.lock().await;
     if network::any_has_group(of, &group.id, until).await? {
         return Ok(true);
@@ -63,7 +65,7 @@ pub(super) async fn end_unless_used(
     if group.delete(&of.cloud, until).await? {
         return Ok(true);
     }
-    // It may be one that has got it since then.
+    // AWS may not list one yet that has got it just now.
     all.let_in(&of.cloud, &group.id, rules::ALL_IN, &nodes, until).await?;
     Ok(false)
 }

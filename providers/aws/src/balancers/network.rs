@@ -140,8 +140,9 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     )
     .await?;
     let of_nodes = if wanted.hides_clients() { &ranges } else { &wanted.source_ranges };
-    let mut common = None;
+    let (mut common, mut _coming) = (None, None);
     if let Some(groups) = place.security_groups.as_mut().filter(|_| of.shared_rule) {
+        _coming = Some(of.coming.read().await);
         let id = common_group::ensure(of, until).await?.id;
         if !groups.contains(&id) {
             groups.push(id.clone());

@@ -536,6 +536,29 @@ async fn of_two_that_give_up_a_group_the_last_one_closes_it() {
     assert_eq!(left(&mut aws).await, Vec::<String>::new());
 }
 
+/// One comes as the last one goes.
+#[tokio::test]
+async fn a_group_that_a_user_gives_to_one_that_comes_outlives_the_last_one_that_had_it() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let given: String = aws.tell("security-group given").await;
+    let native = aws.native(&SERVE).await;
+    let [goes, comes] =
+        [1, 2].map(|number| classic(number, &[(GIVEN, &given)], &[(80, 30_000 + number as i32)]));
+    ensure(&native, &goes, &nodes, "one").await;
+    // Whoever was throttled waits for its turn.
+    let busy = r#"rules {"action":"elasticloadbalancing:CreateLoadBalancer","times":1}"#;
+    aws.tell::<serde_json::Value>(busy).await;
+    try_ensure(&native, &comes, &nodes, "one", LEGACY).await.unwrap_err();
+    let (_, gone) =
+        tokio::join!(ensure(&native, &comes, &nodes, "one"), try_delete(&native, &goes, Adoption::Refuse));
+    assert!(gone.unwrap());
+    let lines = left(&mut aws).await;
+    assert!(lines.iter().any(|line| line.ends_with(": everything from given")), "{lines:?}");
+    assert!(try_delete(&native, &comes, Adoption::Refuse).await.unwrap());
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn a_group_that_becomes_an_extra_one_is_let_in_no_more() {
     let mut aws = Aws::start().await;

@@ -770,3 +770,29 @@ async fn whoever_is_throttled_about_rules_asks_for_no_other() {
         assert_eq!(update(&native, &services, &both, "class-service-both").await, 3);
     }
 }
+
+/// One comes as the last one goes.
+#[tokio::test]
+async fn what_balancers_have_in_common_outlives_the_last_one_if_another_comes() {
+    let mut aws = Aws::start().await;
+    aws.configure(MANAGED);
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let native = aws.native(&SHARED).await;
+    let [goes, comes] = [web(1, 30080), web(2, 30081)];
+    ensure(&native, &goes, &nodes, "one").await;
+    // Whoever was throttled waits for its turn.
+    let busy = r#"rules {"action":"elasticloadbalancing:CreateLoadBalancer","times":1}"#;
+    aws.tell::<serde_json::Value>(busy).await;
+    try_ensure(&native, &comes, &nodes, "one", LEGACY).await.unwrap_err();
+    let (_, gone) = tokio::join!(ensure(&native, &comes, &nodes, "one"), try_delete(&native, &goes, LEGACY));
+    gone.unwrap();
+    let lines = left(&mut aws).await;
+    let has = |line: &&String| line.starts_with("balancer ") && line.contains(" k8s-balancers-");
+    let rules: Vec<_> = lines.iter().filter(|line| line.starts_with("rule of nodes")).collect();
+    assert_eq!(lines.iter().filter(has).count(), 1, "{lines:?}");
+    assert!(matches!(rules[..], [rule] if rule.contains("everything from k8s-balancers-")), "{lines:?}");
+    for service in [&goes, &comes] {
+        while !try_delete(&native, service, LEGACY).await.unwrap() {}
+    }
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+}
