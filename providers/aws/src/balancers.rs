@@ -297,17 +297,25 @@ fn is_gone(failure: &Failure) -> bool {
     matches!(failure.code(), "LoadBalancerNotFound" | "TargetGroupNotFound" | "ListenerNotFound")
 }
 
+/// A page of a list, and AWS's marker of the next one.
+type Page<T> = (Vec<T>, Option<String>);
+
 /// All pages of a list, each asked for with the marker that the one before gave.
-async fn all_pages<T, R: Future<Output = Result<(Vec<T>, String), Failure>>>(
-    page: impl Fn(String) -> R,
+async fn all_pages<T, R: Future<Output = Result<Page<T>, Failure>>>(
+    page: impl Fn(Option<String>) -> R,
 ) -> Result<Vec<T>, Failure> {
-    let (mut all, mut marker) = page(String::new()).await?;
-    while !marker.is_empty() {
-        let (more, next) = page(marker).await?;
+    let (mut all, mut marker) = page(None).await?;
+    while let Some(at) = marker {
+        let (more, next) = page(Some(at)).await?;
         all.extend(more);
         marker = next;
     }
     Ok(all)
+}
+
+/// AWS's marker, which is empty after the last page, too.
+fn marker(told: Option<String>) -> Option<String> {
+    told.filter(|marker| !marker.is_empty())
 }
 
 /// The tags of all of these, which `read` asks AWS for. If one has gone in the meantime, AWS tells those of none: then each is
@@ -488,18 +496,16 @@ impl LoadBalancers for Balancers {
         request: ListLoadBalancersRequest,
     ) -> Result<ListLoadBalancersResponse> {
         let until = Deadline::of(ctx);
-        let marker: String = paging::open(&request)?;
+        let at: String = paging::open(&request)?;
         let cluster = request.cluster.as_ref().map(|cluster| &*cluster.uid).unwrap_or_default();
         let size = request.page_size.clamp(1, PAGE);
-        let page = match marker.strip_prefix(CLASSIC_PAGES) {
-            Some(marker) => classic::page(self, cluster, (size, marker), until).await.map(|(page, next)| {
-                let next = if next.is_empty() { next } else { format!("{CLASSIC_PAGES}{next}") };
-                (page, next)
-            }),
-            None => network::page(self, cluster, (size, &marker), until).await.map(|(page, next)| {
-                let next = if next.is_empty() { CLASSIC_PAGES.to_owned() } else { next };
-                (page, next)
-            }),
+        let page = match at.strip_prefix(CLASSIC_PAGES) {
+            Some(at) => classic::page(self, cluster, (size, marker(Some(at.to_owned()))), until)
+                .await
+                .map(|(page, next)| (page, next.map(|next| format!("{CLASSIC_PAGES}{next}")))),
+            None => network::page(self, cluster, (size, marker(Some(at))), until)
+                .await
+                .map(|(page, next)| (page, next.or_else(|| Some(CLASSIC_PAGES.to_owned())))),
         };
         let (load_balancers, next) = match page {
             // AWS takes its own markers for a while.
@@ -508,7 +514,7 @@ impl LoadBalancers for Balancers {
             }
             page => page?,
         };
-        let next_page_token = paging::seal(&request, &next)?;
+        let next_page_token = paging::seal(&request, &next.unwrap_or_default())?;
         Ok(ListLoadBalancersResponse {
             load_balancers,
             next_page_token,

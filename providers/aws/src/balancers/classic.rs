@@ -24,8 +24,8 @@ use super::own_group::OwnGroup;
 use super::service::{Annotations, Texts, node_labels};
 use super::told::{self, Whose, digest_of, digest_tags, is_whole, whose};
 use super::{
-    AT_ONCE, Asked, Balancers, Nodes, Outcome, absence_is_fine, detaching, makes_room, names, reference,
-    rules, service_of, stopped, subnets, uid_of,
+    AT_ONCE, Asked, Balancers, Nodes, Outcome, Page, absence_is_fine, detaching, makes_room, names,
+    reference, rules, service_of, stopped, subnets, uid_of,
 };
 use crate::api::{Deadline, Failure, Stop};
 pub(super) use plan::Balancer;
@@ -479,13 +479,13 @@ async fn open_all(
     }
 }
 
-/// A page of the cluster's balancers, and AWS's marker of the next one, empty after the last.
+/// A page of the cluster's balancers.
 pub(super) async fn page(
     of: &Balancers,
     cluster_uid: &str,
-    (size, marker): (i32, &str),
+    (size, marker): (i32, Option<String>),
     until: Deadline,
-) -> Result<(Vec<LoadBalancer>, String), Failure> {
+) -> Result<Page<LoadBalancer>, Failure> {
     let (mut found, next) = read::page(&of.cloud, size, marker, until).await?;
     found.retain(|one| names::is_balancer(&one.name));
     let names: Vec<_> = found.iter().map(|one| &*one.name).collect();

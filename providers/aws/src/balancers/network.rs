@@ -29,7 +29,8 @@ use super::rules::Rules;
 use super::service::{Annotations, Texts};
 use super::told::{self, digest_of, digest_tags};
 use super::{
-    Asked, Balancers, Nodes, absence_is_fine, common_group, detaching, makes_room, names, rules, subnets,
+    Asked, Balancers, Nodes, Page, absence_is_fine, common_group, detaching, makes_room, names, rules,
+    subnets,
 };
 use crate::api::{Deadline, Failure, Stop, later};
 use guard::Opened;
@@ -412,13 +413,13 @@ pub(super) async fn any_has_group(of: &Balancers, group: &str, until: Deadline) 
     Ok(all.iter().any(|one| one.security_groups().iter().any(|id| id == group)))
 }
 
-/// A page of the cluster's balancers, and AWS's marker of the next one, empty after the last.
+/// A page of the cluster's balancers.
 pub(super) async fn page(
     of: &Balancers,
     cluster_uid: &str,
-    (size, marker): (i32, &str),
+    (size, marker): (i32, Option<String>),
     until: Deadline,
-) -> Result<(Vec<LoadBalancer>, String), Failure> {
+) -> Result<Page<LoadBalancer>, Failure> {
     let (all, next) = read::page(&of.cloud, size, marker, until).await?;
     let is_candidate = |one: &&types::LoadBalancer| {
         read::is_network(one) && names::is_balancer(one.load_balancer_name().unwrap_or_default())

@@ -10,11 +10,11 @@ use aws_sdk_ec2::types::{IpPermission, IpRange, Ipv6Range, SecurityGroup, UserId
 use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
 use cloudprovider_sdk::{ProviderError, Result};
 
-use super::WHILE_IT_IS_NAMED;
 use super::hosts::Host;
 use super::network::TargetGroup;
 use super::service::{EVERYWHERE, TRAFFIC_PORT};
 use super::told::is_of_cluster;
+use super::{WHILE_IT_IS_NAMED, all_pages, marker};
 use crate::api::{Action, Deadline, Failure};
 use crate::cloud::{Cloud, Owner, filter};
 
@@ -277,25 +277,22 @@ impl Groups {
         until: Deadline,
     ) -> Result<Self, Failure> {
         let of_hosts: BTreeSet<_> = hosts.values().flat_map(|host| &host.groups).collect();
-        let (mut all, mut token) = (BTreeMap::new(), None);
-        loop {
+        let page = async |at| {
             let of_vpc = filter("vpc-id", [cloud.vpc.clone()]);
-            let asked =
-                cloud.ec2.describe_security_groups().filters(of_vpc).max_results(1000).set_next_token(token);
-            let answer = cloud.calls.make(Action::DescribeSecurityGroups, until, asked.send()).await?;
-            token = answer.next_token().filter(|token| !token.is_empty()).map(str::to_owned);
-            for group in answer.security_groups() {
-                let id = group.group_id().unwrap_or_default().to_owned();
-                let owner = cloud.cluster.owner(group.tags());
-                let is_of_nodes = owner == Owner::Us || of_hosts.contains(&id);
-                let name = group.group_name().unwrap_or_default().to_owned();
-                let (rules, peers, named) = (of(group), peers(group), named(group));
-                all.insert(id, Of { name, owner, is_of_nodes, rules, peers, named });
-            }
-            if token.is_none() {
-                return Ok(Self(all));
-            }
-        }
+            let asked = cloud.ec2.describe_security_groups().filters(of_vpc).max_results(1000);
+            let asked = asked.set_next_token(at).send();
+            let answer = cloud.calls.make(Action::DescribeSecurityGroups, until, asked).await?;
+            Ok((answer.security_groups.unwrap_or_default(), marker(answer.next_token)))
+        };
+        let of = |group: SecurityGroup| {
+            let id = group.group_id().unwrap_or_default().to_owned();
+            let owner = cloud.cluster.owner(group.tags());
+            let is_of_nodes = owner == Owner::Us || of_hosts.contains(&id);
+            let name = group.group_name().unwrap_or_default().to_owned();
+            let (rules, peers, named) = (of(&group), peers(&group), named(&group));
+            (id, Of { name, owner, is_of_nodes, rules, peers, named })
+        };
+        Ok(Self(all_pages(page).await?.into_iter().map(of).collect()))
     }
 
     /// The group of this name, see [`super::own_group`], and what it lets through.

@@ -10,7 +10,7 @@ use super::plan::{Balancer, Open, PROXY};
 use super::wanted::{Health, Listener};
 use crate::api::{Action, Deadline, Failure};
 use crate::balancers::service::Texts;
-use crate::balancers::{PAGE, all_pages, tags_of};
+use crate::balancers::{PAGE, Page, all_pages, marker, tags_of};
 use crate::cloud::Cloud;
 
 /// The balancer of this name, without its attributes.
@@ -30,22 +30,21 @@ pub(in crate::balancers) async fn balancer(
     Ok(tags.map(|tags| Balancer { tags, ..described(found) }))
 }
 
-/// A page of all balancers of the account in this region, and the marker of the next one, empty after the last.
+/// A page of all balancers of the account in this region.
 pub(super) async fn page(
     cloud: &Cloud,
     size: i32,
-    marker: &str,
+    at: Option<String>,
     until: Deadline,
-) -> Result<(Vec<Balancer>, String), Failure> {
-    let marker = (!marker.is_empty()).then(|| marker.to_owned());
-    let asked = cloud.classic.describe_load_balancers().page_size(size).set_marker(marker).send();
+) -> Result<Page<Balancer>, Failure> {
+    let asked = cloud.classic.describe_load_balancers().page_size(size).set_marker(at).send();
     let answer = cloud.calls.make(Action::DescribeLoadBalancers, until, asked).await?;
     let balancers = answer.load_balancer_descriptions().iter().map(described).collect();
-    Ok((balancers, answer.next_marker().unwrap_or_default().to_owned()))
+    Ok((balancers, marker(answer.next_marker)))
 }
 
 pub(super) async fn all(cloud: &Cloud, until: Deadline) -> Result<Vec<Balancer>, Failure> {
-    all_pages(|marker| async move { page(cloud, PAGE, &marker, until).await }).await
+    all_pages(|at| page(cloud, PAGE, at, until)).await
 }
 
 fn described(found: &types::LoadBalancerDescription) -> Balancer {

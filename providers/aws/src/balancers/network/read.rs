@@ -14,7 +14,7 @@ use super::wanted::{Health, TargetGroup, Tls};
 use crate::api::{Action, Deadline, Failure};
 use crate::balancers::service::Texts;
 use crate::balancers::told::{Whose, whose};
-use crate::balancers::{PAGE, all_pages, names, rules, tags_of};
+use crate::balancers::{PAGE, Page, all_pages, marker, names, rules, tags_of};
 use crate::cloud::Cloud;
 
 /// The balancer of this name, without listeners and attributes.
@@ -106,20 +106,17 @@ pub(super) async fn everything(
 pub(super) struct AllGroups(Vec<(Vec<String>, Group)>);
 
 pub(super) async fn all_groups(cloud: &Cloud, until: Deadline) -> Result<AllGroups, Failure> {
-    let (mut all, mut marker) = (Vec::new(), None);
-    loop {
-        let asked = cloud.elb.describe_target_groups().page_size(PAGE).set_marker(marker).send();
+    let page = async |at| {
+        let asked = cloud.elb.describe_target_groups().page_size(PAGE).set_marker(at).send();
         let answer = cloud.calls.make(Action::DescribeTargetGroups, until, asked).await?;
         let is_of_instances = |one: &&types::TargetGroup| {
             one.vpc_id() == Some(&*cloud.vpc) && one.target_type() == Some(&types::TargetTypeEnum::Instance)
         };
         let groups = answer.target_groups().iter().filter(is_of_instances);
-        all.extend(groups.map(|one| (one.load_balancer_arns().to_vec(), group(one))));
-        marker = answer.next_marker().filter(|marker| !marker.is_empty()).map(str::to_owned);
-        if marker.is_none() {
-            return Ok(AllGroups(all));
-        }
-    }
+        let groups = groups.map(|one| (one.load_balancer_arns().to_vec(), group(one))).collect();
+        Ok((groups, marker(answer.next_marker)))
+    };
+    all_pages(page).await.map(AllGroups)
 }
 
 impl AllGroups {
@@ -168,24 +165,23 @@ fn may_be_of_a_service(arn: &str) -> bool {
     name.is_some_and(names::is_balancer)
 }
 
-/// A page of all balancers of the account in this region, of whatever type, and the marker of the next one, empty after the last.
+/// A page of all balancers of the account in this region, of whatever type.
 pub(super) async fn page(
     cloud: &Cloud,
     size: i32,
-    marker: &str,
+    at: Option<String>,
     until: Deadline,
-) -> Result<(Vec<types::LoadBalancer>, String), Failure> {
-    let marker = (!marker.is_empty()).then(|| marker.to_owned());
-    let asked = cloud.elb.describe_load_balancers().page_size(size).set_marker(marker).send();
+) -> Result<Page<types::LoadBalancer>, Failure> {
+    let asked = cloud.elb.describe_load_balancers().page_size(size).set_marker(at).send();
     let answer = cloud.calls.make(Action::DescribeLoadBalancers, until, asked).await?;
-    Ok((answer.load_balancers.unwrap_or_default(), answer.next_marker.unwrap_or_default()))
+    Ok((answer.load_balancers.unwrap_or_default(), marker(answer.next_marker)))
 }
 
 pub(super) async fn all_balancers(
     cloud: &Cloud,
     until: Deadline,
 ) -> Result<Vec<types::LoadBalancer>, Failure> {
-    all_pages(|marker| async move { page(cloud, PAGE, &marker, until).await }).await
+    all_pages(|at| page(cloud, PAGE, at, until)).await
 }
 
 /// All balancers with these names, without listeners and attributes.
@@ -266,16 +262,12 @@ async fn attributes(cloud: &Cloud, balancer: &str, until: Deadline) -> Result<Te
 }
 
 async fn listeners(cloud: &Cloud, balancer: &str, until: Deadline) -> Result<Vec<Open>, Failure> {
-    let (mut all, mut marker) = (Vec::new(), None);
-    loop {
-        let asked = cloud.elb.describe_listeners().load_balancer_arn(balancer).set_marker(marker).send();
+    let page = async |at| {
+        let asked = cloud.elb.describe_listeners().load_balancer_arn(balancer).set_marker(at).send();
         let answer = cloud.calls.make(Action::DescribeListeners, until, asked).await?;
-        all.extend(answer.listeners().iter().map(open));
-        marker = answer.next_marker().filter(|marker| !marker.is_empty()).map(str::to_owned);
-        if marker.is_none() {
-            return Ok(all);
-        }
-    }
+        Ok((answer.listeners().iter().map(open).collect(), marker(answer.next_marker)))
+    };
+    all_pages(page).await
 }
 
 fn open(found: &types::Listener) -> Open {
