@@ -204,13 +204,13 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         None => Ok(()),
     };
     let mut opened = opened?;
-    if opened.granted.borrows || opened.outcome.is_err() {
+    if claim.needs_checks() || opened.outcome.is_err() {
         // Now that its target groups are there, nobody takes the rule along any more; until now, somebody may have. And what served
         // before may make room.
         claim.serves = node_ports(&actual.groups);
         opened = guard::open(of, &mut claim, common.as_ref(), &work.behind).await?;
     }
-    if opened.granted.is_more {
+    if opened.is_more {
         // These may have gone meanwhile.
         claim.checked_by_others.clear();
         guard::close(of, (&claim, reference), &opened.nodes, until).await?;

@@ -163,11 +163,9 @@ impl Claim {
         there.iter().filter(is_of_clients).filter(is_anothers).cloned().collect()
     }
 
-    /// Whether a check of its targets gets through by a rule that another balancer made, which may take it along.
-    fn borrows(&self, there: &Rules, of_nodes: bool) -> bool {
-        let checks = self.wanted.iter().filter(|rule| of_nodes && rule.is_check());
-        let keys: BTreeSet<_> = checks.map(Rule::key).collect();
-        there.iter().any(|rule| keys.contains(&rule.key()) && !self.is_named(rule))
+    /// Whether checks of its targets need a rule, which another balancer may have made, or take for its own.
+    pub(super) fn needs_checks(&self) -> bool {
+        self.wanted.iter().any(Rule::is_check)
     }
 
     /// Whether the balancer serves clients who may still come, or is checked, by this rule.
@@ -228,15 +226,6 @@ impl Rule {
 fn mtu(rules: &Rules) -> Rules {
     let of_clients = rules.iter().filter(|rule| rule.description.contains(CLIENT));
     of_clients.map(|rule| Rule::of_packets(&rule.range, MTU)).collect()
-}
-
-/// What is there once all that is wanted is granted.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Granted {
-    /// Something to revoke.
-    pub is_more: bool,
-    /// A rule of another balancer, by which this one's targets are checked.
-    pub borrows: bool,
 }
 
 /// The security groups of the cluster's network.
@@ -425,15 +414,15 @@ impl Groups {
     }
 
     /// Grants what is wanted on the nodes' groups, one of which may be full. Spares those that take it not, and returns the first
-    /// such failure beside.
+    /// such failure beside whether there is something to revoke.
     pub(super) async fn grant(
         &mut self,
         cloud: &Cloud,
         claim: &mut Claim,
         nodes: &BTreeSet<String>,
         until: Deadline,
-    ) -> Result<(Granted, Result<(), Failure>), Failure> {
-        let (mut granted, mut spared, mut outcome) = (Granted::default(), BTreeSet::new(), Ok(()));
+    ) -> Result<(bool, Result<(), Failure>), Failure> {
+        let (mut is_more, mut spared, mut outcome) = (false, BTreeSet::new(), Ok(()));
         for (id, group) in self.0.iter_mut().filter(|(_, group)| group.may_have_rules_of(claim)) {
             let of_nodes = nodes.contains(id);
             match grant(cloud, claim, (id, of_nodes), &mut group.rules, until).await {
@@ -445,12 +434,10 @@ impl Groups {
                 }
                 Ok(()) => {}
             }
-            let (_, revokes) = claim.difference(&group.rules, of_nodes);
-            granted.is_more |= !revokes.is_empty();
-            granted.borrows |= claim.borrows(&group.rules, of_nodes);
+            is_more |= !claim.difference(&group.rules, of_nodes).1.is_empty();
         }
         claim.spared = spared;
-        Ok((granted, outcome))
+        Ok((is_more, outcome))
     }
 
     /// Revokes what is not wanted, which on all other groups is everything.

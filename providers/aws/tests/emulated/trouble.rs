@@ -796,3 +796,28 @@ async fn what_balancers_have_in_common_outlives_the_last_one_if_another_comes() 
     }
     assert_eq!(left(&mut aws).await, Vec::<String>::new());
 }
+
+/// The other nodes let its checks in before AWS knows that it has any.
+#[tokio::test]
+async fn checks_of_one_that_comes_get_through_although_the_last_other_one_goes() {
+    let mut aws = Aws::start().await;
+    aws.configure("ClusterServiceLoadBalancerHealthProbeMode = Shared");
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let other: String = aws.tell("security-group other").await;
+    aws.tell::<serde_json::Value>(&format!("put-in {} {other}", instances[1].id)).await;
+    let native = aws.native(&SERVE).await;
+    let [goes, comes] = [web(1, 30080), web(2, 30081)];
+    ensure(&native, &goes, &nodes(&instances[..1]), "one").await;
+    // Whoever was throttled waits for its turn.
+    let busy = r#"rules {"action":"elasticloadbalancing:CreateLoadBalancer","times":1}"#;
+    aws.tell::<serde_json::Value>(busy).await;
+    let nodes = nodes(&instances[1..]);
+    try_ensure(&native, &comes, &nodes, "other", LEGACY).await.unwrap_err();
+    let (_, gone) =
+        tokio::join!(ensure(&native, &comes, &nodes, "other"), try_delete(&native, &goes, LEGACY));
+    assert!(gone.unwrap());
+    let lines = left(&mut aws).await;
+    assert!(lines.iter().any(|line| line.starts_with("rule of other: tcp 10256-10256")), "{lines:?}");
+    assert!(try_delete(&native, &comes, LEGACY).await.unwrap());
+    assert_eq!(left(&mut aws).await, Vec::<String>::new());
+}

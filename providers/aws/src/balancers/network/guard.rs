@@ -86,14 +86,15 @@ pub(super) async fn trim(
 pub(super) struct Opened {
     /// Their groups.
     pub nodes: BTreeSet<String>,
-    pub granted: rules::Granted,
+    /// They let in who is not wanted.
+    pub is_more: bool,
     /// Why not all of them are.
     pub outcome: Result<()>,
 }
 
 impl Default for Opened {
     fn default() -> Self {
-        Self { nodes: BTreeSet::new(), granted: rules::Granted::default(), outcome: Ok(()) }
+        Self { nodes: BTreeSet::new(), is_more: false, outcome: Ok(()) }
     }
 }
 
@@ -129,8 +130,8 @@ pub(super) async fn open_in(
     if let Some(common) = common {
         groups.let_in(&of.cloud, common, rules::ALL_IN, &nodes, until).await?;
     }
-    let (granted, outcome) = groups.grant(&of.cloud, claim, &nodes, until).await?;
-    Ok(Opened { nodes, granted, outcome: outcome.map_err(ProviderError::from).and(unclear) })
+    let (is_more, outcome) = groups.grant(&of.cloud, claim, &nodes, until).await?;
+    Ok(Opened { nodes, is_more, outcome: outcome.map_err(ProviderError::from).and(unclear) })
 }
 
 /// Closes the nodes to what is not wanted.
@@ -195,7 +196,7 @@ pub(super) async fn narrow(
     // How they are checked is not at stake.
     claim.checked_by_others.extend(serving.map(rules::health_port));
     let opened = open(of, &mut claim, None, behind).await?;
-    if opened.granted.is_more {
+    if opened.is_more {
         close(of, (&claim, asked.reference), &opened.nodes, until).await?;
     }
     guarded

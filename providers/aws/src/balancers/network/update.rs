@@ -230,7 +230,7 @@ impl Call<'_> {
             work.fill(group).await?;
         }
         if let Some((claim, opened)) = opened? {
-            if opened.granted.is_more {
+            if opened.is_more {
                 close(self.of, (&claim, service), &opened.nodes, self.until).await?;
             }
             opened.outcome?;
