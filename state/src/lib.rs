@@ -380,6 +380,7 @@ pub struct Queue {
     pub adds: u64,
     pub retries: u64,
     /// How long the runs under way have taken together.
+    #[serde(default)]
     pub unfinished_seconds: f64,
     /// How long the longest run under way has taken.
     pub longest_seconds: f64,

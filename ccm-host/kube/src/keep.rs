@@ -72,7 +72,7 @@ impl KeySet {
         let all = Self { all: patterns.iter().any(|pattern| pattern == "*"), ..Self::default() };
         let (prefixes, keys): (Vec<&String>, Vec<&String>) =
             patterns.iter().partition(|key| key.ends_with('/') || key.ends_with('*'));
-        let prefixes = Self::prefixes(prefixes.into_iter().map(|key| key.trim_end_matches('*')));
+        let prefixes = Self::prefixes(prefixes.into_iter().map(|key| key.strip_suffix('*').unwrap_or(key)));
         all.union(&Self::keys(keys)).union(&prefixes)
     }
 

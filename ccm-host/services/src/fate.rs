@@ -124,11 +124,12 @@ fn of_service(row: &Row, service: &Service, setting: &Setting<'_>) -> Fate {
 
 /// At a provider that does not own the Service.
 fn elsewhere(row: &Row, service: &Service, (setting, owner): (&Setting<'_>, &str)) -> Fate {
+    let is_named = service.annotations.get(PROVIDER_ANNOTATION).is_some();
     // A list lacks what is half removed, too.
-    if !row.is_present() && !is_proven(row, service) {
+    let is_going = is_proven(row, service) && (is_named || row.tried.gone.is_some());
+    if !row.is_present() && !is_going {
         return Fate::Drop;
     }
-    let is_named = service.annotations.get(PROVIDER_ANNOTATION).is_some();
     let at_owner = setting.own.iter().find(|other| *other.at.provider == *owner);
     let here = row.status.ingress.as_deref().unwrap_or_default();
     match at_owner.filter(|at_owner| at_owner.is_present()) {

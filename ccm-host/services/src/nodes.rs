@@ -180,9 +180,9 @@ impl NodeChanges {
         // A change that has to wait counts as if it came then.
         let at = now + self.paces.of_change(change, now);
         let mut gathered = self.gathered.lock();
-        let gathered = gathered.get_or_insert(Gathered { first: at, last: at, urgent: None });
+        let gathered = gathered.get_or_insert(Gathered { first: at, last: now, urgent: None });
         gathered.first = gathered.first.min(at);
-        gathered.last = gathered.last.max(at);
+        gathered.last = now;
         if is_urgent {
             gathered.urgent = Some(gathered.urgent.map_or(at, |urgent| urgent.min(at)));
         }
@@ -314,7 +314,7 @@ fn is_new(node: &Node) -> bool {
 const GATHER: Duration = Duration::from_millis(50);
 /// Longest wait of changes that are not urgent; a pause of this length ends a burst.
 const QUIET: Duration = Duration::from_secs(1);
-/// Longest wait of any change, in a storm.
+/// Longest wait of any change, in a storm; [`NodePaces`] says how long a node that never rests waits by itself.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// Changes that wait.

@@ -196,23 +196,24 @@ impl Controller {
             let owner = providers.for_service(service);
             let is_named = service.annotations.get(PROVIDER_ANNOTATION).is_some();
             let Some(holder) = holder else { return of_owner(owner) };
-            let is_of_holder = |row: &&Arc<Row>| *row.at.provider == *holder.name();
-            let made_as = own.iter().find(is_of_holder).and_then(|row| row.made_as().map(str::to_owned));
-            let changed_class = made_as.is_some_and(|made_as| is_for_another_class(&made_as, class));
-            // The provider that has the balancer keeps it, unless somebody moves the Service: that it looks after the class
+            // The provider that had the balancer keeps it, unless somebody moves the Service: that it looks after the class
             // no more may be a mistake of its rollout.
+            let keeps = own.iter().filter(|row| *row.at.provider == *holder.name()).any(|row| {
+                was_had(row, service)
+                    && !row.made_as().is_some_and(|digest| is_for_another_class(digest, class))
+            });
             return match (owner, holder.info()) {
                 (ServiceOwner::Misnamed(why), _) => (Owner::Misnamed { kept: true, why }, Some(holder)),
                 (owner, _) if is_named => of_owner(owner),
                 (_, None) => (Owner::Undecided(not_introduced(holder.name())), None),
                 (_, Some(info)) if info.looks_after(class) => of_owner(ServiceOwner::Provider(holder)),
-                (ServiceOwner::Provider(other), Some(_)) if !changed_class => {
+                (ServiceOwner::Provider(other), Some(_)) if keeps && other.name() != holder.name() => {
                     let (has, now) = (holder.name(), other.name());
                     let why = format!(
-                        "provider {has:?} has its load balancer, and no longer looks after its class; to move it to {now:?}, \
-                         name that in the annotation {PROVIDER_ANNOTATION}"
+                        "provider {has:?} has its load balancer, and does not look after its class; to move it to {now:?}, name \
+                         that in the annotation {PROVIDER_ANNOTATION}"
                     );
-                    (Owner::Undecided(why), None)
+                    (Owner::Misnamed { kept: true, why }, Some(holder))
                 }
                 (owner, Some(_)) => of_owner(owner),
             };
@@ -293,11 +294,11 @@ impl Controller {
             return suspect.map_or(Others::None, |one| Others::MayBeAt(one.name().to_owned()));
         }
         let is_lost = is_lost && service.annotations.get(PROVIDER_ANNOTATION).is_none();
-        let class = service.spec.load_balancer_class.as_deref();
         let listed = self.listed.lock();
         let may_have_it = |provider: &&Arc<dyn Provider>| {
             let is_known = matches!(listed.get(provider.name()), Some(Listing::Complete | Listing::Refused));
-            let may_serve = provider.info().is_none_or(|info| info.looks_after(class));
+            // It may have looked after the class before.
+            let may_serve = provider.info().is_none_or(|info| info.load_balancers);
             maker.is_none_or(|maker| maker.name() != provider.name()) && may_serve && !is_known
         };
         match self.shell.parts.providers.all().iter().find(may_have_it).filter(|_| is_lost) {

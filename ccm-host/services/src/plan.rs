@@ -42,7 +42,7 @@ pub(super) enum Owner {
     Ours(String),
     /// No provider of this host: the class belongs to another implementation.
     Others,
-    /// Its annotation names no provider that could serve it.
+    /// Its annotation names no provider that could serve it, or the one that has its balancer does not look after its class.
     Misnamed {
         /// Whether some provider has its balancer, and looks after it meanwhile.
         kept: bool,

@@ -165,7 +165,8 @@ impl Controller {
                         row.known = known;
                     });
                 }
-                if suspects.is_empty() { Step::End(Outcome::Parked) } else { Step::Again }
+                // Nobody can have one.
+                if suspects.is_empty() { self.free(seen, service, true).await } else { Step::Again }
             }
             Plan::AskOwner => self.ask_owner(service).await,
             Plan::Wait(wait) => self.wait(seen, subject, wait).await,

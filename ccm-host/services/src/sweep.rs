@@ -24,8 +24,8 @@ use super::{
     service::{is_load_balancer, is_of_interest},
 };
 use ccm_cloud::{
-    CloudError, ContestedClass, ErrorReason, Family, Listed, LoadBalancer, LoadBalancerState, Ownership,
-    Provider, ServiceOwner, SyncState,
+    CloudError, ContestedClass, ErrorReason, Family, LoadBalancer, LoadBalancerState, Ownership, Provider,
+    ServiceOwner, SyncState,
 };
 use ccm_kube::{
     patch::WriteError,
@@ -140,16 +140,17 @@ impl Controller {
                 self.shell.queue.add(RunKey::Service(service.key.clone()));
             }
         }
-        self.look_for_orphans(provider, &list, since).await;
         let is_unsupported = |(_, error): &(String, CloudError)| error.is(ErrorReason::UnsupportedFeature);
-        Ok(match list.complete {
+        let listing = match list.complete {
             true => Listing::Complete,
             // It says that it can never list the rest.
             false if !list.unreachable.is_empty() && list.unreachable.iter().all(is_unsupported) => {
                 Listing::Refused
             }
             false => Listing::Incomplete,
-        })
+        };
+        self.look_for_orphans(provider, &list.items, listing, since).await;
+        Ok(listing)
     }
 
     /// What a list that failed still heals: what was refused, and what was lost at the Service.
@@ -206,7 +207,13 @@ impl Controller {
     }
 
     /// Counts and reports what no Service wants.
-    async fn look_for_orphans(&self, provider: &dyn Provider, list: &Listed<LoadBalancer>, since: u64) {
+    async fn look_for_orphans(
+        &self,
+        provider: &dyn Provider,
+        items: &[LoadBalancer],
+        listing: Listing,
+        since: u64,
+    ) {
         let known: HashSet<String> =
             self.shell.parts.services.list().iter().map(|service| service.uid.clone()).collect();
         // A balancer that this process made or knew is removed as its row says.
@@ -214,8 +221,9 @@ impl Controller {
             let row = self.rows.get(&RowKey::new(&balancer.service_uid, provider.name()));
             is_suspect(balancer, &known) && row.is_none_or(|row| row.last.is_none())
         };
-        let suspects: Vec<_> = list.items.iter().filter(is_unknown).collect();
-        let mut over: HashSet<&str> = list.items.iter().map(|one| one.service_uid.as_str()).collect();
+        let suspects: Vec<_> = items.iter().filter(is_unknown).collect();
+        let listed: HashSet<&str> = items.iter().map(|one| one.service_uid.as_str()).collect();
+        let mut over = listed.clone();
         for some in suspects.chunks(READS_AT_ONCE) {
             let alone = join_all(some.iter().map(|balancer| self.has_no_service(balancer))).await;
             for (balancer, alone) in some.iter().zip(alone).filter(|(_, alone)| *alone != Some(false)) {
@@ -225,13 +233,14 @@ impl Controller {
                 }
             }
         }
-        let is_listed = |row: &Row| list.items.iter().any(|one| *one.service_uid == *row.at.uid);
+        // The next list may have what a part of one lacks.
+        let is_whole = listing != Listing::Incomplete;
         let mut orphans = 0;
         for row in self.rows.all() {
             if *row.at.provider != *provider.name() || row.last.is_some() {
                 continue;
             }
-            let is_over = over.contains(&*row.at.uid) || list.complete && !is_listed(&row);
+            let is_over = over.contains(&*row.at.uid) || is_whole && !listed.contains(&*row.at.uid);
             if is_over && !row.busy {
                 self.rows.remove(&row.at);
                 // What was reported of it is over.
@@ -322,7 +331,7 @@ impl Controller {
         let is_back = |name: &str| back.is_none_or(|back| back == name);
         let is_its = |service: &Service| match self.shell.parts.providers.for_service(service) {
             ServiceOwner::Provider(owner) => is_back(owner.name()),
-            _ => back.is_none(),
+            _ => true,
         };
         let services = self.shell.parts.services.list();
         let of_interest = services.iter().filter(|service| is_of_interest(service));

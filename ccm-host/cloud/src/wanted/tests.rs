@@ -388,6 +388,8 @@ mod keys {
             ("a*", "ab", true),
             ("*", "anything", true),
             ("*", LAST_APPLIED, false),
+            ("a**", "a*b", true),
+            ("a**", "ab", false),
             (LAST_APPLIED, LAST_APPLIED, true),
             ("", "a", false),
         ];

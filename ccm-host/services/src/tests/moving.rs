@@ -384,7 +384,7 @@ async fn a_deletion_that_ends_late_takes_nothing_from_a_service_that_moved() {
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_no_longer_looks_after_a_class_keeps_its_balancers_beside_another() {
     for restarts in [false, true] {
-        let mut world = World::new([node("n1"), lb("web")]);
+        let mut world = World::new([machine("n1", "cloud"), lb("web")]);
         let other = world.add_provider("other");
         world.start();
         world.pass(A_WHILE).await;
@@ -398,6 +398,11 @@ async fn a_provider_that_no_longer_looks_after_a_class_keeps_its_balancers_besid
         world.pass(A_SWEEP).await;
         assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (1, 0), "{restarts}");
         assert_eq!(addresses(&world.cluster.service("web").unwrap()), before, "{restarts}");
+        // It serves, and says why it is not edited.
+        world.cluster.put(machine("n2", "cloud"));
+        world.pass(A_WHILE).await;
+        assert_eq!(world.cloud.backends_of("web-uid"), ["n1", "n2"], "{restarts}");
+        assert!(world.events().iter().any(|event| event.contains("does not look after its class")));
         // A person may move it all the same.
         world.cluster.change_service("web", |service| {
             service["metadata"]["annotations"] = json!({PROVIDER_ANNOTATION: "other"});
@@ -405,6 +410,60 @@ async fn a_provider_that_no_longer_looks_after_a_class_keeps_its_balancers_besid
         world.pass(A_WHILE).await;
         assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (0, 1), "{restarts}");
     }
+}
+
+fn machine(name: &str, of: &str) -> serde_json::Value {
+    let mut machine = node(name);
+    machine["spec"]["providerID"] = json!(format!("{of}://{name}"));
+    machine
+}
+
+/// The same where the second provider comes in the same restart, so that there is no record, whichever list comes first.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_loses_its_class_as_another_comes_keeps_its_balancers() {
+    for slow in [true, false] {
+        let mut world = World::settled([node("n1"), lb("web")]).await;
+        world.stop().await;
+        let other = world.add_provider("other");
+        world.cloud.change_info(|info| info.default_load_balancer_class = false);
+        let late = if slow { &world.cloud } else { &other };
+        late.set_latency(method::LIST, Duration::from_secs(5));
+        world.start();
+        world.pass(2 * A_SWEEP).await;
+        assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (1, 0), "{slow}");
+    }
+}
+
+/// What only the list of another provider says holds up nothing: its own balancer is made again.
+#[tokio::test(start_paused = true)]
+async fn a_balancer_that_another_provider_claims_is_made_again_where_it_was() {
+    let mut world = World::new([node("n1"), lb("web")]);
+    let other = world.add_provider("other");
+    other.change_info(|info| info.default_load_balancer_class = false);
+    world.start();
+    world.pass(A_WHILE).await;
+    let mut claimed = super::ownership::balancer("web");
+    claimed.ingress = vec![ccm_kube::Ingress { ip: "192.0.2.99".to_owned(), ..Default::default() }];
+    other.set_balancer(claimed);
+    other.fail_always(method::DELETE, Some(error(method::DELETE, None)));
+    world.pass(A_SWEEP).await;
+    world.cloud.remove_balancer("web-uid");
+    world.pass(2 * A_SWEEP).await;
+    assert_eq!(world.cloud.balancers().len(), 1);
+}
+
+/// Nor is what its own provider's list lacks removed there, while another one makes a new one.
+#[tokio::test(start_paused = true)]
+async fn what_a_list_lacks_is_not_removed_from_under_a_service_that_nobody_moves() {
+    let mut world = World::new([node("n1"), lb("web")]);
+    let other = world.add_provider("other");
+    world.start();
+    world.pass(A_WHILE).await;
+    world.cloud.change_info(|info| info.default_load_balancer_class = false);
+    world.cloud.hide_balancer("web-uid", true);
+    world.take();
+    world.pass(2 * A_SWEEP).await;
+    assert_eq!((world.count("delete"), other.balancers().len()), (0, 1));
 }
 
 /// The list lacks what is half removed: a balancer is gone, and its security group is not yet.
@@ -425,4 +484,20 @@ async fn what_a_moved_service_left_half_removed_goes_on_being_removed() {
     world.pass(A_SWEEP).await;
     assert!(world.cloud.balancers().is_empty());
     assert_eq!(other.balancers().len(), 1);
+}
+
+/// The command line may give them to a provider that takes none by itself.
+#[tokio::test(start_paused = true)]
+async fn services_of_the_default_provider_are_its_own_whatever_it_says_of_them() {
+    let mut world = World::new([machine("n1", "cloud"), lb("web")]);
+    world.add_provider("other").change_info(|info| info.default_load_balancer_class = false);
+    world.cloud.change_info(|info| info.default_load_balancer_class = false);
+    world.division.services = Some("cloud".to_owned());
+    world.start();
+    world.pass(A_WHILE).await;
+    world.cluster.change_service("web", |service| service["spec"]["ports"][0]["port"] = json!(81));
+    world.cluster.put(machine("n2", "cloud"));
+    world.pass(A_WHILE).await;
+    assert_eq!(world.metric("ccm_service_pending"), "0");
+    assert_eq!(world.cloud.backends_of("web-uid"), ["n1", "n2"]);
 }

@@ -178,3 +178,18 @@ async fn an_orphan_is_not_forgotten_for_a_list_that_lacks_it() {
     world.pass(A_SWEEP).await;
     assert_eq!((orphans(&world.events()), world.metric(ORPHANS)), (0, "1".to_owned()));
 }
+
+/// A bridged provider cannot list everything, ever: what its list lacks is over, as far as anybody can tell.
+#[tokio::test(start_paused = true)]
+async fn an_orphan_that_a_provider_without_whole_lists_lacks_is_over() {
+    let mut world = World::new([node("n1")]);
+    let refused = error(method::LIST, Some(ErrorReason::UnsupportedFeature));
+    world.cloud.set_unreachable(vec![("the rest".to_owned(), refused)]);
+    world.cloud.set_balancer(balancer("lost"));
+    world.start();
+    world.pass(Duration::from_secs(10)).await;
+    assert_eq!(world.metric(ORPHANS), "1");
+    world.cloud.remove_balancer("lost-uid");
+    world.pass(A_SWEEP).await;
+    assert_eq!(world.metric(ORPHANS), "0");
+}

@@ -309,13 +309,18 @@ async fn a_provider_that_is_away_keeps_no_service_of_another_class_that_another_
     assert!(world.cluster.service("web").is_none());
 }
 
-/// Complete lists lack a balancer, and the annotation names nobody: there is nothing to wait for.
+/// Complete lists lack a balancer, and the annotation names nobody: there is nothing to wait for, whoever looks after the class.
 #[tokio::test(start_paused = true)]
 async fn a_service_whose_annotation_names_nobody_can_be_deleted() {
-    let mut typo = fin(lb("web"));
-    typo["metadata"]["annotations"] = json!({PROVIDER_ANNOTATION: "typo"});
-    let world = World::settled([node("n1"), typo]).await;
-    world.cluster.delete_service("web");
-    world.pass(2 * A_SWEEP).await;
-    assert!(world.cluster.service("web").is_none(), "{:?}", world.take());
+    for has_default in [true, false] {
+        let mut typo = fin(lb("web"));
+        typo["metadata"]["annotations"] = json!({PROVIDER_ANNOTATION: "typo"});
+        let mut world = World::new([node("n1"), typo]);
+        world.cloud.change_info(|info| info.default_load_balancer_class = has_default);
+        world.start();
+        world.pass(Duration::from_secs(3)).await;
+        world.cluster.delete_service("web");
+        world.pass(2 * A_SWEEP).await;
+        assert!(world.cluster.service("web").is_none(), "{has_default}: {:?}", world.take());
+    }
 }

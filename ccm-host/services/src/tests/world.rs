@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::cluster::Cluster;
 use crate::{Controller, REGISTRATION, RunKey};
 use ccm_cloud::{
-    Provider,
+    Division, Provider,
     fake::{Call, FakeProvider},
 };
 use ccm_kube::{
@@ -22,7 +22,7 @@ use ccm_kube::{
     patch::{WritePressure, Writer},
     service::ObjectKey,
 };
-use ccm_reconcile::{settings::services::Settings, stage};
+use ccm_reconcile::{Parts, settings::services::Settings, stage};
 
 /// Longer than any debounce and any short backoff of these tests, shorter than a sweep.
 pub(super) const A_WHILE: Duration = Duration::from_secs(1_000);
@@ -34,6 +34,8 @@ pub(super) struct World {
     recorded: Option<Recorded>,
     registry: Registry,
     pub(super) settings: Settings,
+    /// Whose is what, if the command line says so.
+    pub(super) division: Division,
     controller: Option<Arc<Controller>>,
     cancel: CancellationToken,
     running: JoinSet<()>,
@@ -61,6 +63,7 @@ impl World {
             recorded: None,
             registry: Registry::default(),
             settings,
+            division: Division::default(),
             controller: None,
             cancel: CancellationToken::new(),
             running: JoinSet::new(),
@@ -96,6 +99,7 @@ impl World {
         let settings = ccm_reconcile::Settings { services: self.settings, ..stage::settings() };
         let (parts, recorded) =
             stage::parts(&[&REGISTRATION], writer, providers, settings, &mut self.registry);
+        let parts = Parts { providers: parts.providers.divided(self.division.clone()), ..parts };
         self.recorded = Some(recorded);
         self.watch(&parts.services);
         self.watch(&parts.nodes);
