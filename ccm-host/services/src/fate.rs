@@ -163,7 +163,7 @@ pub(super) fn is_published(row: &Row, service: &Service) -> bool {
 /// Whether the Service had this balancer, as more than the list of a provider says that does not own the Service. On that
 /// word alone, nothing is taken from the Service, and it waits for nothing.
 pub(super) fn was_had(row: &Row, service: &Service) -> bool {
-    is_published(row, service) || is_proven(row, service)
+    is_proven(row, service) || Record::of(service).is_none() && is_published(row, service)
 }
 
 /// The same without what is published.

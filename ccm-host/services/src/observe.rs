@@ -17,8 +17,7 @@ use super::{
     status::Status,
 };
 use ccm_cloud::{
-    BackendSet, Family, PROVIDER_ANNOTATION, Provider, ProviderInfo, ProviderStatus, ServiceOwner,
-    is_for_another_class,
+    BackendSet, Family, PROVIDER_ANNOTATION, Provider, ProviderStatus, ServiceOwner, is_for_another_class,
 };
 use ccm_kube::service::{ObjectKey, Service, source_ranges};
 
@@ -307,8 +306,8 @@ impl Controller {
         }
     }
 
-    /// Those who may have a balancer of which nothing is known but the finalizer: its owner, and all of its class whose lists
-    /// do not say that they have none; without those that have removed one.
+    /// Those who may have a balancer of which nothing is known but the finalizer: its owner, and all whose lists do not say
+    /// that they have none; without those that have removed one.
     pub(super) fn suspects(&self, service: &Service, own: &[Arc<Row>]) -> Vec<RowKey> {
         let class = service.spec.load_balancer_class.as_deref();
         let owner = match self.shell.parts.providers.for_service(service) {
@@ -317,12 +316,9 @@ impl Controller {
         };
         let listed = self.listed.lock();
         let may_have_it = |provider: &&Arc<dyn Provider>| {
-            let is_of_class = |info: Arc<ProviderInfo>| {
-                info.load_balancers && (!is_load_balancer(service) || info.looks_after(class))
-            };
             let lacks_it =
                 is_load_balancer(service) && listed.get(provider.name()) == Some(&Listing::Complete);
-            provider.info().is_some_and(is_of_class) && (!lacks_it || owner.is(provider.as_ref()))
+            serves_balancers(provider.as_ref()) && (!lacks_it || owner.is(provider.as_ref()))
         };
         let suspects = self.shell.parts.providers.all().iter().filter(may_have_it);
         let suspects = suspects.map(|provider| RowKey::new(&service.uid, provider.name()));

@@ -168,7 +168,7 @@ pub(super) fn plan(view: &View) -> Plan {
         Owner::Others => Plan::Leave,
         Owner::Misnamed { kept: false, why } => Plan::Wait(Wait::new(Until::Corrected, why)),
         Owner::Misnamed { kept: true, why } => match bring_about(view) {
-            Plan::Rest => Plan::Wait(Wait::new(Until::Corrected, why)),
+            Plan::Rest | Plan::Publish => Plan::Wait(Wait::new(Until::Corrected, why)),
             needed => needed,
         },
         Owner::Ours(_) => bring_about(view),

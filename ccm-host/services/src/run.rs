@@ -165,8 +165,15 @@ impl Controller {
                         row.known = known;
                     });
                 }
-                // Nobody can have one.
-                if suspects.is_empty() { self.free(seen, service, true).await } else { Step::Again }
+                if !suspects.is_empty() {
+                    return Step::Again;
+                }
+                // Nobody has one, if anybody can say so.
+                let mut all = self.shell.parts.providers.all().iter();
+                match all.any(|one| super::observe::serves_balancers(one.as_ref())) {
+                    true => self.free(seen, service, true).await,
+                    false => Step::End(Outcome::Parked),
+                }
             }
             Plan::AskOwner => self.ask_owner(service).await,
             Plan::Wait(wait) => self.wait(seen, subject, wait).await,
@@ -652,10 +659,12 @@ impl Controller {
         tracing::debug!(service = %service.key, ?retry_after, reason, message, "the provider is working on it");
         let attempt = call.attempt(End::InProgress, Some(*retry_after));
         let key = RunKey::Service(service.key.clone());
-        // What failed before is over.
-        self.is_well(&key);
-        let why = "the provider is working on the load balancer";
-        self.say(&key, &**service, Report::waiting("InProgress", why, Retry::After(*retry_after)));
+        // What failed before is over; new nodes for what stays otherwise end nothing.
+        if call.ask.goal == Goal::Wanted {
+            self.is_well(&key);
+            let why = "the provider is working on the load balancer";
+            self.say(&key, &**service, Report::waiting("InProgress", why, Retry::After(*retry_after)));
+        }
         let due = self.rows.update(call.at, |row| {
             row.failed(call.ask.goal, attempt);
             row.due()

@@ -3,8 +3,8 @@
 //! thaws.
 //!
 //! In: the provider's list and status. Out: rows that know what is applied, keys in the queue where something differs, and
-//! reports of balancers without a Service. An incomplete list proves nothing about what it lacks, and a list that failed
-//! is an incomplete one without balancers. An orphan is listed as this cluster's by both uids, and neither the cache nor a
+//! reports of balancers without a Service. An incomplete list proves nothing about what it lacks (but for orphans, if its
+//! provider can never list the rest), and a list that failed is an incomplete one without balancers. An orphan is listed as this cluster's by both uids, and neither the cache nor a
 //! live read of the API finds a Service of that uid; one that carries only a former controller's name is never one.
 
 use std::{
@@ -331,7 +331,8 @@ impl Controller {
         let is_back = |name: &str| back.is_none_or(|back| back == name);
         let is_its = |service: &Service| match self.shell.parts.providers.for_service(service) {
             ServiceOwner::Provider(owner) => is_back(owner.name()),
-            _ => true,
+            ServiceOwner::Undecided | ServiceOwner::Misnamed(_) => true,
+            ServiceOwner::Nobody => back.is_none(),
         };
         let services = self.shell.parts.services.list();
         let of_interest = services.iter().filter(|service| is_of_interest(service));

@@ -359,6 +359,7 @@ fn a_misnamed_provider_is_reported() {
     check([
         ("nothing yet", given(lb()).owner(misnamed(false)), "refuse: typo"),
         ("as it was", given(fin(lb())).owner(misnamed(true)).applied("s2", "n2"), "refuse: typo"),
+        ("lost", given(fin(lb())).owner(misnamed(true)).applied("s2", "n2").unpublished(), "refuse: typo"),
         ("other nodes", given(fin(lb())).owner(misnamed(true)).applied("s2", "n1"), "update wanted s2 n2"),
     ]);
 }

@@ -431,6 +431,9 @@ async fn a_provider_that_loses_its_class_as_another_comes_keeps_its_balancers() 
         world.start();
         world.pass(2 * A_SWEEP).await;
         assert_eq!((world.cloud.balancers().len(), other.balancers().len()), (1, 0), "{slow}");
+        let told = world.events();
+        assert!(told.iter().any(|event| event.contains("does not look after its class")), "{slow}: {told:?}");
+        assert_eq!(world.metric("ccm_service_pending"), "1", "{slow}");
     }
 }
 
@@ -500,4 +503,19 @@ async fn services_of_the_default_provider_are_its_own_whatever_it_says_of_them()
     world.pass(A_WHILE).await;
     assert_eq!(world.metric("ccm_service_pending"), "0");
     assert_eq!(world.cloud.backends_of("web-uid"), ["n1", "n2"]);
+}
+
+/// Nor does it win the Service by repeating the address that this publishes.
+#[tokio::test(start_paused = true)]
+async fn a_published_address_in_another_providers_list_wins_nothing() {
+    let mut world = World::new([node("n1"), lb("web")]);
+    let other = world.add_provider("other");
+    other.change_info(|info| info.default_load_balancer_class = false);
+    world.start();
+    world.pass(A_WHILE).await;
+    other.set_balancer(world.cloud.balancers()["web-uid"].clone());
+    world.pass(A_SWEEP).await;
+    world.cloud.remove_balancer("web-uid");
+    world.pass(2 * A_SWEEP).await;
+    assert_eq!(world.cloud.balancers().len(), 1);
 }

@@ -324,3 +324,22 @@ async fn a_service_whose_annotation_names_nobody_can_be_deleted() {
         assert!(world.cluster.service("web").is_none(), "{has_default}: {:?}", world.take());
     }
 }
+
+/// Nothing but its finalizer says that there is a balancer, of a provider that does not claim the class: its list decides.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_service_is_not_freed_before_the_provider_that_it_names_has_listed() {
+    let mut world = World::new([node("n1"), lb("web")]);
+    world.cloud.change_info(|info| info.default_load_balancer_class = false);
+    world.cluster.change_service("web", |service| {
+        service["metadata"]["annotations"] = json!({PROVIDER_ANNOTATION: "cloud"});
+    });
+    world.start();
+    world.pass(A_WHILE).await;
+    world.stop().await;
+    assert_eq!(world.cloud.balancers().len(), 1);
+    world.cluster.delete_service("web");
+    world.cloud.set_latency(method::LIST, Duration::from_secs(30));
+    world.start();
+    world.pass(A_WHILE).await;
+    assert!(world.cluster.service("web").is_none() && world.cloud.balancers().is_empty());
+}
