@@ -396,10 +396,12 @@ impl Controller {
     /// Looks the node up by provider ID and by name.
     fn is_silent(&self, wanted: &Domain, key: &str) -> bool {
         let nodes = self.parts.nodes.by_index(key).into_iter().chain(self.parts.nodes.get(key));
+        let its_own = wanted.name != OWNERLESS;
         nodes.into_iter().any(|node| {
             let owners = self.parts.providers.for_node(&node).possible();
             let its = domain(&owners) == Some(wanted.name.as_str());
-            let in_turn = || owners.len() < 2 || self.paces.wait(&node.name, Instant::now()).is_zero();
+            // What may be anybody's has all providers asked.
+            let in_turn = || its_own || self.paces.wait(OWNERLESS, Instant::now()).is_zero();
             its && self.parts.is_ours(&node) && !is_ready(&node) && in_turn()
         })
     }

@@ -190,9 +190,9 @@ impl Guard {
         ruling
     }
 
-    /// Only a pass that asked about Ready nodes proves anything.
+    /// Only a pass that asked about Ready nodes proves anything, if there are any.
     fn weigh(&mut self, control: &Control) {
-        if control.asked {
+        if control.asked || control.ready == 0 {
             self.contradicted.retain(|_, clean| {
                 *clean += 1;
                 *clean < CLEAN_PASSES

@@ -2,7 +2,8 @@
 //!
 //! In: the nodes. Out: those that are absent, confirmed by as many checks as required, and what was said about Ready
 //! nodes in these checks. Always read from the cloud itself, since a deletion may follow; all questions of one check
-//! are asked at once. If the first check finds no node absent, it is the only one, and asks about no Ready node.
+//! are asked at once. If the first check finds no node absent, it is the only one, and asks about Ready nodes only to see
+//! whether a contradiction has ended.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -17,7 +18,7 @@ use super::{
     Controller, Domain, DomainMemory, Flock,
     act::each,
     decide::{Evidence, Presence, Verdict, decide, is_given_up, is_vouched_for, presence, zone},
-    witnesses::{Control, Life, by_zone, is_stale, sample},
+    witnesses::{Control, Life, by_zone, sample},
 };
 use ccm_base::clock;
 use ccm_cloud::{Family, Freshness, InstanceView, Provider, ProviderStatus};
@@ -78,17 +79,17 @@ impl Controller {
         memory.denials.only(&flock.ready);
         seen.control.ready = flock.ready.len();
         seen.control.ready_in = by_zone(&flock.ready);
-        seen.control.stale = memory.denials.stale(Instant::now(), &flock.ready);
+        let zones: HashSet<&str> = flock.not_ready.iter().map(|node| zone(node)).collect();
         for turn in 0..self.parts.settings.lifecycle.node_deletion_confirmations.max(2) {
             if turn > 0 {
                 sleep(self.spacing()).await;
             }
+            seen.control.stale = memory.denials.stale(&flock.ready);
             let is_suspect = |node: &Arc<Node>| {
                 memory.guard.first_denied(&node.uid).is_some() || memory.stops.is_suspect(&node.uid)
             };
             // A contradiction ends by what is said of Ready nodes, whoever else is to go.
             let with_control = memory.guard.is_contradicted() || asked.iter().any(is_suspect);
-            let zones: HashSet<&str> = asked.iter().map(|node| zone(node)).collect();
             let group = with_control.then(|| sample(&flock.ready, &zones, &memory.denials, &mut memory.rng));
             let observed = self.check(&asked, group.unwrap_or_default()).await;
             let was_well = !health.iter().any(|health| health.has_changed().unwrap_or(true));
@@ -130,14 +131,14 @@ impl Controller {
             if presence == Presence::Found {
                 *control.found.entry(zone(&node).to_owned()).or_default() += 1;
             }
-            let since = memory.denials.heard(now, &node, presence);
-            denied.extend(since.map(|since| (node, since)));
+            let heard = memory.denials.heard(now, &node, presence);
+            denied.extend(heard.map(|heard| (node, heard)));
         }
         let read = self.leases(denied, |(node, _)| node).await;
         let now = Instant::now();
-        for ((node, since), lease) in read {
+        for ((node, (since, is_stale)), lease) in read {
             let duration = memory.leases.heard(now, &node.uid, lease?.as_ref());
-            if is_stale(now, since) {
+            if is_stale {
                 continue;
             }
             control.settle = control.settle.max(duration);

@@ -57,8 +57,8 @@ impl Rule {
             Self::Pace => (
                 "pace",
                 "DeletionsPaced",
-                "as many nodes of this provider as are allowed were deleted within the last minute: this one follows within \
-                 minutes",
+                "as many nodes of this provider as are allowed are being deleted, or were within the last minute: this one follows \
+                 within minutes",
             ),
             Self::ZoneShare => (
                 "zone_share",

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::decide::{Presence, zone};
 use ccm_kube::{node::Node, patch::NodeLease};
 
-/// Random Ready nodes that the provider is asked about, at most.
+/// Random Ready nodes that the provider is asked about, at most; as many as there are zones with candidates, if these are more.
 pub(super) const MOST: usize = 20;
 /// Ready nodes that it denied before, and is asked about as well, at most.
 const MOST_DENIED: usize = 10;
@@ -95,19 +95,28 @@ pub(super) fn by_zone<'a>(nodes: impl IntoIterator<Item = &'a Arc<Node>>) -> Cou
     counts
 }
 
-/// Whether it has been denied for long.
-pub(super) fn is_stale(now: Instant, since: Instant) -> bool {
-    now.saturating_duration_since(since) >= STALE
-}
-
 /// Whether so many denied nodes, beside so many found, contradict the provider.
 pub(super) fn too_many(denied: usize, found: usize) -> bool {
     denied * IN > found && (denied > 1 || found < ENOUGH)
 }
 
-/// The Ready nodes that the provider denies, by uid: since when, and whether that was reported.
+/// The Ready nodes that the provider denies, by uid.
 #[derive(Debug, Default)]
-pub(super) struct Denials(HashMap<String, (Instant, bool)>);
+pub(super) struct Denials(HashMap<String, Denial>);
+
+#[derive(Debug)]
+struct Denial {
+    since: Instant,
+    /// When the provider last said so.
+    last: Instant,
+    is_told: bool,
+}
+
+impl Denial {
+    fn is_stale(&self) -> bool {
+        self.last.saturating_duration_since(self.since) >= STALE
+    }
+}
 
 impl Denials {
     /// Forgets all but these nodes: one that is not Ready proves nothing.
@@ -116,25 +125,31 @@ impl Denials {
         self.0.retain(|uid, _| uids.contains(uid.as_str()));
     }
 
-    /// Records what the provider said about a Ready node. If it denies it, returns since when.
-    pub(super) fn heard(&mut self, now: Instant, node: &Node, presence: Presence) -> Option<Instant> {
+    /// Records what the provider said about a Ready node. If it denies it, returns since when, and whether the node was among
+    /// [`Denials::stale`] before.
+    pub(super) fn heard(&mut self, now: Instant, node: &Node, presence: Presence) -> Option<(Instant, bool)> {
         match presence {
-            Presence::Denied => Some(self.0.entry(node.uid.clone()).or_insert((now, false)).0),
+            Presence::Denied => {
+                let new = || Denial { since: now, last: now, is_told: false };
+                let denial = self.0.entry(node.uid.clone()).or_insert_with(new);
+                let was_stale = denial.is_stale();
+                denial.last = now;
+                Some((denial.since, was_stale))
+            }
             Presence::Found => self.0.remove(&node.uid).and(None),
             // It takes nothing back, and contradicts nothing now.
             Presence::Unknown => None,
         }
     }
 
-    /// Those of these nodes that have been denied for long.
-    pub(super) fn stale(&self, now: Instant, ready: &[Arc<Node>]) -> Counts {
-        let since = |node: &Node| self.0.get(&node.uid).map(|(since, _)| *since);
-        by_zone(ready.iter().filter(|node| since(node).is_some_and(|since| is_stale(now, since))))
+    /// Those of these nodes that were denied for long: as far as the provider was asked, it may have stopped since.
+    pub(super) fn stale(&self, ready: &[Arc<Node>]) -> Counts {
+        by_zone(ready.iter().filter(|node| self.0.get(&node.uid).is_some_and(Denial::is_stale)))
     }
 
     /// Whether this contradiction is still to be reported.
     pub(super) fn is_news(&mut self, node: &Node) -> bool {
-        self.0.get_mut(&node.uid).is_some_and(|(_, told)| !std::mem::replace(told, true))
+        self.0.get_mut(&node.uid).is_some_and(|denial| !std::mem::replace(&mut denial.is_told, true))
     }
 
     pub(super) fn uids(&self) -> impl Iterator<Item = &str> {

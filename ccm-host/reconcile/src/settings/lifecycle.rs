@@ -21,7 +21,7 @@ pub struct Settings {
     pub node_deletion_grace: Duration,
 
     /// Number of consecutive checks that must report an instance absent before its node is deleted. Checks are 300ms
-    /// apart, or one --node-monitor-period if that is shorter. All but the first also ask about up to 20 Ready nodes,
+    /// apart, or one --node-monitor-period if that is shorter. All but the first also ask about some 20 Ready nodes,
     /// so there are always at least two.
     #[arg(long, value_name = "INT", default_value = "2", value_parser = confirmations)]
     pub node_deletion_confirmations: u32,

@@ -149,6 +149,24 @@ async fn a_contradiction_ends_though_the_nodes_that_were_to_go_came_back() {
     scene.stop().await;
 }
 
+/// Nobody is left to speak for the provider: the share decides.
+#[tokio::test(start_paused = true)]
+async fn a_contradiction_ends_with_the_last_ready_node() {
+    let scene = cluster(40, 2, |_, node| node).await;
+    for name in &numbered(40) {
+        scene.fake.set_state(name, InstanceState::Absent);
+    }
+    scene.passes(20).await;
+    assert!(scene.is_contradicted());
+    for name in &numbered(40)[2..] {
+        scene.server.put(&silent(name));
+        scene.server.stop_lease(name, SignedDuration::from_secs(60));
+    }
+    scene.passes(5).await;
+    assert!(!scene.is_contradicted());
+    scene.stop().await;
+}
+
 /// Found by seed 4470 of the simulation, in which all deletions were held back forever.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_denied_once_and_of_which_nothing_is_known_since_contradicts_nothing() {

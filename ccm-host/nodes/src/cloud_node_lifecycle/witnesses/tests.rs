@@ -50,7 +50,7 @@ fn who_was_denied_is_asked_about_again() {
     let nodes = cluster(2, 100);
     let (mut denials, now) = (Denials::default(), Instant::now());
     for node in &nodes[..3] {
-        assert_eq!(denials.heard(now, node, Presence::Denied), Some(now));
+        assert_eq!(denials.heard(now, node, Presence::Denied), Some((now, false)));
     }
     let group = drawn(&nodes, &[], &denials, 1);
     assert_eq!(group.len(), MOST + 3, "beside the sample, which is to be a fair one");
@@ -58,7 +58,11 @@ fn who_was_denied_is_asked_about_again() {
     assert!(denials.is_news(&nodes[0]) && !denials.is_news(&nodes[0]));
     let later = now + Duration::from_secs(5);
     assert_eq!(denials.heard(later, &nodes[0], Presence::Unknown), None, "it contradicts nothing now");
-    assert_eq!(denials.heard(later, &nodes[0], Presence::Denied), Some(now), "but takes nothing back");
+    assert_eq!(
+        denials.heard(later, &nodes[0], Presence::Denied),
+        Some((now, false)),
+        "but takes nothing back"
+    );
     assert_eq!(denials.heard(later, &nodes[0], Presence::Found), None);
     denials.only(&nodes[2..]);
     assert_eq!(denials.uids().collect::<Vec<_>>(), [nodes[2].uid.as_str()]);
@@ -144,23 +148,18 @@ fn a_kubelet_is_silent_once_its_lease_has_not_changed_for_its_duration() {
 fn who_has_long_been_denied_counts_among_all_ready_nodes() {
     let nodes = cluster(3, 100);
     let (mut denials, now) = (Denials::default(), Instant::now());
-    for node in &nodes[..4] {
-        denials.heard(now, node, Presence::Denied);
-    }
-    let control = |later: Duration, denials: &Denials| Control {
-        ready: nodes.len(),
-        ready_in: by_zone(&nodes),
-        stale: denials.stale(now + later, &nodes),
-        found: by_zone(&nodes[280..]),
-        ..Control::default()
+    let mut control = |denied: usize, later: Duration| {
+        for node in &nodes[..denied] {
+            denials.heard(now + later, node, Presence::Denied);
+        }
+        let (ready_in, stale) = (by_zone(&nodes), denials.stale(&nodes));
+        Control { ready: nodes.len(), ready_in, stale, found: by_zone(&nodes[280..]), ..Control::default() }
     };
-    let few = control(STALE, &denials);
-    assert_eq!(few.stale.values().sum::<usize>(), 4);
+    assert!(control(40, Duration::ZERO).stale.is_empty());
+    assert!(control(40, STALE / 2).stale.is_empty(), "they count with the draw");
+    let few = control(4, STALE);
+    assert_eq!(few.stale.values().sum::<usize>(), 4, "nobody knows whether the others still are");
     assert!(few.outweighed_by(&[]).is_empty());
-    assert!(control(STALE / 2, &denials).stale.is_empty(), "they count with the draw");
-    for node in &nodes[..40] {
-        denials.heard(now, node, Presence::Denied);
-    }
-    let many = control(STALE, &denials).outweighed_by(&[]);
+    let many = control(40, STALE).outweighed_by(&[]);
     assert_eq!(many, [None, Some("z00".to_owned())].into());
 }

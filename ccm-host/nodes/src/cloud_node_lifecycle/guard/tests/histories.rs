@@ -348,7 +348,7 @@ impl World {
             if presence == Presence::Found {
                 *control.found.entry(zone(&node).to_owned()).or_default() += 1;
             }
-            let Some(since) = self.denials.heard(self.now, &node, presence) else { continue };
+            let Some((since, _)) = self.denials.heard(self.now, &node, presence) else { continue };
             control.settle = control.settle.max(self.hear(&node.uid));
             let counts = match self.leases.life(self.now, &node.uid, since, false) {
                 Life::Alive => &mut control.alive,
