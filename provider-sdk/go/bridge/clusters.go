@@ -14,6 +14,9 @@ import (
 type clusters struct{ *bridge }
 
 func (c *clusters) ListClusters(ctx context.Context, request *pb.ListClustersRequest) (*pb.ListClustersResponse, error) {
+	if _, err := sdk.OpenPageToken(request); err != nil {
+		return nil, err
+	}
 	names, err := one(ctx, c.bridge, "ListClusters", c.parts.clusters.ListClusters)
 	if err != nil {
 		return nil, c.mapped(err, "ListClusters")

@@ -93,22 +93,18 @@ impl ProviderError {
         self
     }
 
-    /// The cause with its own causes, for the log alone.
-    fn cause(&self) -> Option<String> {
-        let mut next = self.source()?;
+    /// Logs the cause with its own causes, which go no further.
+    pub(crate) fn log_cause(&self) {
+        let Some(mut next) = self.source() else { return };
         let mut cause = next.to_string();
         while let Some(source) = next.source() {
             cause = format!("{cause}: {source}");
             next = source;
         }
-        Some(cause)
-    }
-
-    /// Logs the cause, which goes no further.
-    pub(crate) fn log_cause(&self) {
-        if let Some(cause) = self.cause() {
-            tracing::warn!(reason = self.reason().wire_name(), cause, "{}", self.message());
-        }
+        // As long as a message: a cloud may answer with a whole page. What looks like a secret goes before it could be cut in two.
+        let cause = scrub::text(&cause);
+        let cause = cut(&cause, MAX_MESSAGE_TEXT_BYTES);
+        tracing::warn!(reason = self.reason().wire_name(), cause, "{}", self.message());
     }
 
     /// The reason.

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use tonic::Code;
 
 use crate::ProviderError;
-use crate::error::causes;
 use crate::proto::{
     InstanceResult, ItemError, LoadBalancerUpdateResult, RouteDeletion, RouteResult, UpdateOutcome,
     VolumeResult,
@@ -84,24 +83,22 @@ pub(crate) fn settle<R: Keyed>(asked: &Asked, results: &mut Vec<R>) {
         return;
     }
     strange.truncate(SHOWN);
-    tracing::error!(?lacking, ?strange, "the response of a batch does not contain each key exactly once");
+    let shown: Vec<_> = lacking.iter().take(SHOWN).collect();
+    tracing::error!(lacking = ?shown, ?strange, "the response of a batch does not contain each key exactly once");
     results.extend(lacking.into_iter().map(|key| R::failed(key, no_single_answer())));
 }
 
-/// Logs the errors of items as those of calls are: a cause, and what the provider itself did wrong, is a warning.
+/// Logs the errors of items as those of calls are: what the provider itself did wrong is a warning.
 fn log_failed<R: Keyed>(asked: &Asked, results: &[R]) {
     let failed: Vec<_> = results.iter().filter_map(|result| Some((result.key(), result.error()?))).collect();
     if failed.is_empty() {
         return;
     }
     let names: HashMap<&str, &str> = asked.iter().map(|(key, name)| (key.as_str(), name.as_str())).collect();
-    for (at, (key, error)) in failed.iter().enumerate() {
-        let (cause, item, reason) = (causes::take(error), names[key], error.reason().wire_name());
-        if at >= SHOWN {
-            continue;
-        }
-        if cause.is_some() || error.reason().code() == Code::Internal {
-            tracing::warn!(item, reason, cause, "{}", error.message);
+    for (key, error) in failed.iter().take(SHOWN) {
+        let (item, reason) = (names[key], error.reason().wire_name());
+        if error.reason().code() == Code::Internal {
+            tracing::warn!(item, reason, "{}", error.message);
         } else {
             tracing::info!(item, reason, "{}", error.message);
         }

@@ -38,23 +38,22 @@ impl ProviderError {
         }
     }
 
-    /// The error as an item error; an unknown reason becomes `INTERNAL_ERROR`, as the contract requires. The cause is logged with
-    /// the name of the item's object once the method returns.
+    /// The error as an item error; an unknown reason becomes `INTERNAL_ERROR`, as the contract requires. The cause is logged now,
+    /// ten of a call at most; once the method returns, a further line names the object.
     #[must_use]
     pub fn to_item(&self) -> ItemError {
         let reason = match self.reason() {
             ErrorReason::Unspecified => ErrorReason::InternalError,
             known => known,
         };
-        let item = ItemError {
+        if self.0.source.is_some() && causes::logs_one_more() {
+            self.log_cause();
+        }
+        ItemError {
             reason: reason.into(),
             message: cut(self.message(), MAX_MESSAGE_TEXT_BYTES).to_owned(),
             retry_after: self.retry_after().and_then(|after| after.try_into().ok()),
-        };
-        if !causes::keep(&item, self.cause()) {
-            self.log_cause();
         }
-        item
     }
 
     /// For tests and clients: parses a status; `None` if it has no `ErrorInfo` of the contract and so proves

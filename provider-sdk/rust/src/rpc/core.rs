@@ -107,7 +107,7 @@ impl Core {
         // A read that nobody waits for is useless.
         let _given_up_with_the_caller = stop.drop_guard();
         let ctx = call.ctx.clone();
-        let work = AssertUnwindSafe(causes::kept(run(call.ctx, call.request))).catch_unwind();
+        let work = AssertUnwindSafe(causes::counted(run(call.ctx, call.request))).catch_unwind();
         let work = async {
             let is_limited = Q::METHOD.class == Class::Read;
             let _place = if is_limited { self.reads.acquire().await.ok() } else { None };
@@ -146,7 +146,7 @@ impl Core {
             let work = if request.items() == Some(0) {
                 Either::Left(ready(Ok(Q::Answer::default())))
             } else {
-                let (work, places) = (causes::kept(run(about, request)), Arc::clone(&self.mutations));
+                let (work, places) = (causes::counted(run(about, request)), Arc::clone(&self.mutations));
                 Either::Right(async move {
                     let _place = places.acquire().await;
                     work.await

@@ -61,11 +61,12 @@ impl<I: AsyncRead + Unpin> AsyncRead for Connection<I> {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.poll_cut(cx)?;
-        if self.read < PREFACE && self.silent.as_mut().poll(cx).is_ready() {
+        let before = into.filled().len();
+        let polled = Pin::new(&mut self.io).poll_read(cx, into);
+        if polled.is_pending() && self.read < PREFACE && self.silent.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        let before = into.filled().len();
-        ready!(Pin::new(&mut self.io).poll_read(cx, into))?;
+        ready!(polled)?;
         self.read = self.read.saturating_add(into.filled().len() - before);
         Poll::Ready(Ok(()))
     }
