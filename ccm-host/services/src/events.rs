@@ -17,6 +17,9 @@ use ccm_kube::{
 };
 use ccm_reconcile::{Report, Retry};
 
+/// The reason of what is wrong with the nodes behind a balancer.
+pub(super) const NOT_UPDATED: &str = "UpdateLoadBalancerFailed";
+
 /// Maximum node names in one Event.
 const NAMES: usize = 20;
 
@@ -56,7 +59,7 @@ pub(super) fn not_synced(error: &CloudError, retry: Retry) -> Report {
 pub(super) fn not_updated(backends: &BackendSet, error: &CloudError) -> Report {
     let names = names(backends.nodes.iter().map(|node| node.name.as_str()));
     let what = format!("Error updating load balancer with {} nodes [{names}]", backends.nodes.len());
-    failed("UpdateLoadBalancerFailed", what, error, Retry::of(error))
+    failed(NOT_UPDATED, what, error, Retry::of(error))
 }
 
 /// A balancer whose Service is gone, was replaced, or has another balancer, cannot be removed before something changes.
@@ -152,6 +155,17 @@ impl Controller {
             reports.push(report);
         }
         self.shell.reports.set(key, Some(about), reports);
+    }
+
+    /// What was wrong for this reason is over.
+    pub(super) fn is_over(&self, key: &RunKey, about: impl Into<Regarding>, reason: &str) {
+        let mut reports = self.shell.reports.of(key);
+        reports.retain(|one| one.reason != reason);
+        if reports.is_empty() {
+            self.is_well(key);
+        } else {
+            self.shell.reports.set(key, Some(about.into()), reports);
+        }
     }
 
     /// There is nothing to say about it any more.

@@ -149,7 +149,7 @@ const REFUSED: Duration = Duration::from_secs(5);
 const UNDER_WAY: Duration = Duration::from_secs(15);
 
 impl Wait {
-    fn new(until: Until, why: impl Into<String>) -> Self {
+    pub(super) fn new(until: Until, why: impl Into<String>) -> Self {
         Self { until, why: why.into() }
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{
     Controller, RunKey,
-    events::{no_nodes, not_synced, not_updated, sync_failed, unwritten},
+    events::{NOT_UPDATED, no_nodes, not_synced, not_updated, sync_failed, unwritten},
     fate::Fate,
     observe::{Seen, Subject},
     plan::{Ask, Others, Plan, Until, Verb, Wait, plan},
@@ -172,7 +172,10 @@ impl Controller {
                 let mut all = self.shell.parts.providers.all().iter();
                 match all.any(|one| super::observe::serves_balancers(one.as_ref())) {
                     true => self.free(seen, service, true).await,
-                    false => Step::End(Outcome::Parked),
+                    false => {
+                        let why = "no provider of this host serves load balancers";
+                        self.wait(seen, subject, Wait::new(Until::Provider, why)).await
+                    }
                 }
             }
             Plan::AskOwner => self.ask_owner(service).await,
@@ -602,6 +605,7 @@ impl Controller {
     fn kept_up(&self, call: &OwnerCall<'_>) {
         let service = &call.subject.view.service;
         self.rows.update(call.at, |row| row.node_sync = None);
+        self.is_over(&RunKey::Service(service.key.clone()), &**service, NOT_UPDATED);
         if self.has_nodes(call.subject) {
             self.record_updated(service);
         }
@@ -659,12 +663,13 @@ impl Controller {
         tracing::debug!(service = %service.key, ?retry_after, reason, message, "the provider is working on it");
         let attempt = call.attempt(End::InProgress, Some(*retry_after));
         let key = RunKey::Service(service.key.clone());
-        // What failed before is over; new nodes for what stays otherwise end nothing.
-        if call.ask.goal == Goal::Wanted {
-            self.is_well(&key);
-            let why = "the provider is working on the load balancer";
-            self.say(&key, &**service, Report::waiting("InProgress", why, Retry::After(*retry_after)));
+        match call.ask.goal {
+            // What else is wrong stays so.
+            Goal::Upkeep => self.is_over(&key, &**service, NOT_UPDATED),
+            Goal::Wanted | Goal::Gone => self.is_well(&key),
         }
+        let why = "the provider is working on the load balancer";
+        self.say(&key, &**service, Report::waiting("InProgress", why, Retry::After(*retry_after)));
         let due = self.rows.update(call.at, |row| {
             row.failed(call.ask.goal, attempt);
             row.due()
