@@ -352,9 +352,7 @@ impl Controller {
             }
             // One that flips between the two is seen by the periodic pass.
             Change::Updated { old, new }
-                if is_ready(old)
-                    && !is_ready(new)
-                    && self.paces.wait(&new.name, Instant::now()).is_zero() =>
+                if is_ready(old) && !is_ready(new) && self.paces.take(&new.name, Instant::now()) =>
             {
                 let owners = self.parts.providers.for_node(new).possible();
                 let its = self.domains.iter().filter(|one| domain(&owners) == Some(one.name.as_str()));
@@ -401,7 +399,7 @@ impl Controller {
             let owners = self.parts.providers.for_node(&node).possible();
             let its = domain(&owners) == Some(wanted.name.as_str());
             // What may be anybody's has all providers asked.
-            let in_turn = || its_own || self.paces.wait(OWNERLESS, Instant::now()).is_zero();
+            let in_turn = || its_own || self.paces.take(OWNERLESS, Instant::now());
             its && self.parts.is_ours(&node) && !is_ready(&node) && in_turn()
         })
     }

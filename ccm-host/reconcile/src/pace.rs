@@ -29,6 +29,17 @@ impl NodePaces {
         until.saturating_duration_since(now + PAUSE * AT_ONCE)
     }
 
+    /// Whether a question may be asked now that need not be asked at all; one that may not uses nothing up.
+    pub fn take(&self, node: &str, now: Instant) -> bool {
+        let mut all = self.0.lock();
+        let until = all.get(node).map_or(now, |used| now.max(*used)) + PAUSE;
+        let is_free = until <= now + PAUSE * AT_ONCE;
+        if is_free {
+            all.insert(node.to_owned(), until);
+        }
+        is_free
+    }
+
     /// The same of a change as the watch tells of it: what comes or goes does not wait.
     pub fn of_change(&self, change: &Change<Node>, now: Instant) -> Duration {
         match change {
@@ -58,5 +69,8 @@ mod tests {
         assert_eq!(waits[..10], [0; 10]);
         assert_eq!(waits[10..], [10, 20, 20], "however many come meanwhile");
         assert_eq!(paces.wait("n", now + PAUSE * 20), Duration::ZERO, "it recovers");
+        let taken = |paces: &NodePaces, at| (0..100).filter(|_| paces.take("m", at)).count();
+        assert_eq!(taken(&paces, now), 10);
+        assert_eq!(taken(&paces, now + PAUSE), 1, "however often it was refused");
     }
 }

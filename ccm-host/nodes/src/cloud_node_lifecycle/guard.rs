@@ -31,12 +31,9 @@ use super::{
     decide::{Evidence, zone},
     places::{Grants, Places},
     rule::Rule,
-    witnesses::Control,
+    witnesses::{Contradictions, Control},
 };
 use ccm_kube::node::Node;
-
-/// Consecutive passes without a contradiction that end one.
-const CLEAN_PASSES: u32 = 2;
 
 /// The conditions for the deletion of a node.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,8 +67,7 @@ pub(super) struct Guard {
     /// By uid.
     suspects: HashMap<String, Suspect>,
     places: Places,
-    /// The zones in which the provider contradicts itself, `None` for all of its nodes: the passes since the last proof.
-    contradicted: HashMap<Option<String>, u32>,
+    contradictions: Contradictions,
 }
 
 #[derive(Debug)]
@@ -88,11 +84,12 @@ struct Suspect {
 
 impl Guard {
     pub(super) fn new(rules: Rules) -> Self {
-        Self { rules, suspects: HashMap::new(), places: Places::default(), contradicted: HashMap::new() }
+        let (suspects, contradictions) = (HashMap::new(), Contradictions::default());
+        Self { rules, suspects, places: Places::default(), contradictions }
     }
 
     pub(super) fn is_contradicted(&self) -> bool {
-        !self.contradicted.is_empty()
+        self.contradictions.zones().next().is_some()
     }
 
     /// Loads deletions allowed by former or concurrent processes.
@@ -157,8 +154,8 @@ impl Guard {
         control: &Control,
     ) -> Ruling {
         self.places.note(now, self.rules.window, total);
-        self.weigh(control);
-        let contradicted: HashSet<_> = self.contradicted.keys().cloned().collect();
+        self.contradictions.weigh(now, control, self.rules.window);
+        let contradicted: HashSet<_> = self.contradictions.zones().cloned().collect();
         let doubted = control.outweighed_by(&[&control.alive, &control.unsettled]);
         let mut ripe = Vec::new();
         for evidence in absent {
@@ -188,18 +185,6 @@ impl Guard {
             }
         }
         ruling
-    }
-
-    /// Only a pass that asked about Ready nodes proves anything, if there are any.
-    fn weigh(&mut self, control: &Control) {
-        if control.asked || control.ready == 0 {
-            self.contradicted.retain(|_, clean| {
-                *clean += 1;
-                *clean < CLEAN_PASSES
-            });
-            let contradicted = control.outweighed_by(&[&control.alive]);
-            self.contradicted.extend(contradicted.into_iter().map(|zone| (zone, 0)));
-        }
     }
 
     /// `None` if the node may be deleted, and has its place.

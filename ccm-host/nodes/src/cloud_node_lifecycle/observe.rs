@@ -84,7 +84,6 @@ impl Controller {
             if turn > 0 {
                 sleep(self.spacing()).await;
             }
-            seen.control.stale = memory.denials.stale(&flock.ready);
             let is_suspect = |node: &Arc<Node>| {
                 memory.guard.first_denied(&node.uid).is_some() || memory.stops.is_suspect(&node.uid)
             };
@@ -104,7 +103,10 @@ impl Controller {
             seen.nameless.extend(observed.nameless);
             memory.guard.confirm(Instant::now(), &seen.absent);
             match self.weigh(memory, observed.presences).await {
-                Ok(control) => seen.control.then(control),
+                Ok(control) => {
+                    seen.control.then(control);
+                    seen.control.stale = memory.denials.stale(&flock.ready);
+                }
                 Err(error) => {
                     self.none_deleted(domain, seen.absent_nodes(), &mut memory.failures, &error);
                     return None;

@@ -26,6 +26,8 @@ const ENOUGH: usize = 3;
 /// Who has been denied for so long is compared with all Ready nodes: the provider is not beginning to lie, their provider IDs
 /// are stale, say.
 const STALE: Duration = Duration::from_secs(3600);
+/// Consecutive passes without a contradiction that end one.
+const CLEAN_PASSES: u32 = 2;
 /// No Lease is waited for longer, whatever a kubelet writes into it.
 const LONGEST_LEASE: Duration = Duration::from_secs(600);
 
@@ -86,6 +88,40 @@ fn outweighed(denied: &Counts, found: &Counts) -> HashSet<Option<String>> {
     zones.map(|(zone, _)| Some(zone.clone())).chain(whole).collect()
 }
 
+/// Where the provider contradicts itself, until that ends.
+#[derive(Debug, Default)]
+pub(super) struct Contradictions {
+    /// By zone, `None` for all of its nodes: the passes since the last proof.
+    clean: HashMap<Option<String>, u32>,
+    /// When there was last a Ready node, or this began.
+    last_ready: Option<Instant>,
+}
+
+impl Contradictions {
+    pub(super) fn zones(&self) -> impl Iterator<Item = &Option<String>> {
+        self.clean.keys()
+    }
+
+    /// Only a pass that asked about Ready nodes proves anything. Without any, what is known of the provider counts for a window
+    /// more: the last one may be back in a moment.
+    pub(super) fn weigh(&mut self, now: Instant, control: &Control, window: Duration) {
+        let last_ready = self.last_ready.get_or_insert(now);
+        if control.ready > 0 {
+            *last_ready = now;
+        } else if now.saturating_duration_since(*last_ready) >= window {
+            self.clean.clear();
+        }
+        if control.asked {
+            self.clean.retain(|_, clean| {
+                *clean += 1;
+                *clean < CLEAN_PASSES
+            });
+            let proven = control.outweighed_by(&[&control.alive]);
+            self.clean.extend(proven.into_iter().map(|zone| (zone, 0)));
+        }
+    }
+}
+
 /// How many of these nodes are in each zone.
 pub(super) fn by_zone<'a>(nodes: impl IntoIterator<Item = &'a Arc<Node>>) -> Counts {
     let mut counts = Counts::new();
@@ -125,16 +161,15 @@ impl Denials {
         self.0.retain(|uid, _| uids.contains(uid.as_str()));
     }
 
-    /// Records what the provider said about a Ready node. If it denies it, returns since when, and whether the node was among
-    /// [`Denials::stale`] before.
+    /// Records what the provider said about a Ready node. If it denies it, returns since when, and whether the node is among
+    /// [`Denials::stale`].
     pub(super) fn heard(&mut self, now: Instant, node: &Node, presence: Presence) -> Option<(Instant, bool)> {
         match presence {
             Presence::Denied => {
                 let new = || Denial { since: now, last: now, is_told: false };
                 let denial = self.0.entry(node.uid.clone()).or_insert_with(new);
-                let was_stale = denial.is_stale();
                 denial.last = now;
-                Some((denial.since, was_stale))
+                Some((denial.since, denial.is_stale()))
             }
             Presence::Found => self.0.remove(&node.uid).and(None),
             // It takes nothing back, and contradicts nothing now.
