@@ -174,6 +174,12 @@ impl Claim {
         self.serves.contains(&rule.from) && (rule.is_check() || self.wanted.iter().any(may_come))
     }
 
+    /// Whether this rule, which goes in the end, may go before others come. An update does not know whether others are checked by it.
+    fn may_make_room(&self, rule: &Rule) -> bool {
+        let is_known = self.takes || !rule.is_check();
+        is_known && !self.serves_by(rule) && !self.is_others(rule)
+    }
+
     /// Whether nobody comes in by this rule, now or in the end. By one for checks, another balancer may be checked.
     fn is_idle(&self, rule: &Rule) -> bool {
         let is_wanted = self.wanted.iter().any(|one| one.from == rule.from);
@@ -480,7 +486,7 @@ async fn grant(
         there.retain(|rule| !taken.contains(rule));
     }
     let (grants, mut revokes) = claim.difference(there, of_nodes);
-    revokes.retain(|rule| !claim.serves_by(rule) && !claim.is_others(rule));
+    revokes.retain(|rule| claim.may_make_room(rule));
     if grants.len() > revokes.len() {
         // Who comes in now is kept out for nothing if there is no room all the same.
         revokes.retain(|rule| claim.is_idle(rule));

@@ -271,3 +271,14 @@ fn who_names_a_balancers_own_group_is_told() {
     assert!(groups.naming("free").is_none() && groups.naming("missing").is_none());
     assert!(groups.naming("common").is_none(), "that rule is nobody's to remove");
 }
+
+/// Others may be checked by it.
+#[test]
+fn for_an_update_no_rule_for_checks_makes_room() {
+    let of = |clients: &str| rules(&[group(30080, ProtocolEnum::Tcp, TRAFFIC_PORT)], &[clients]);
+    let update = claim("lb", of("198.51.100.0/24"));
+    let makes_room =
+        |claim: &Claim| of("192.0.2.0/24").iter().map(|rule| claim.may_make_room(rule)).collect::<Vec<_>>();
+    assert_eq!(makes_room(&update), [false, true], "checks are by the first");
+    assert_eq!(makes_room(&Claim { takes: true, ..update }), [true, true]);
+}
