@@ -55,8 +55,9 @@ pub(super) async fn end_unless_used(
     until: Deadline,
 ) -> Result<bool, Failure> {
     let Some(group) = found else { return Ok(true) };
-    let Ok(_nobody) = of.coming.try_write() else { return Ok(true) };
+    // Its turn is first: somebody else who ends the group is not one who is about to have it.
     let _turn = of.rules.lock().await;
+    let Ok(_nobody) = of.coming.try_write() else { return Ok(true) };
     if network::any_has_group(of, &group.id, until).await? {
         return Ok(true);
     }
