@@ -174,6 +174,11 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     } else {
         guard::open(of, &mut claim, common.as_ref(), &work.behind).await
     };
+    let opened = match opened {
+        // Its listeners must not move to ports that the nodes may not let in.
+        Err(failure) if !is_new => return Err(failure.into()),
+        opened => opened,
+    };
     let mut kept = None;
     if let (Some(former), Some(groups), Some(found)) = (&former, &mut place.security_groups, &actual.balancer)
         && found.security_groups.contains(&former.id)
@@ -243,7 +248,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
     told::tag(on, balancer, &digest_tags(&asked.request.desired_digest)).await?;
     balancer.serves = balancer.serves || look(of, &balancer.arn, until).await? == Now::Serves;
     let serves = balancer.serves;
-    let seen = Some(work.behind.security_groups());
+    let seen = work.seen();
     let known = Known { balancer: balancer.clone(), groups: actual.groups.clone(), seen };
     Stop::if_cancelled(asked.ctx)?;
     of.network.known.lock().insert(reference.uid.clone(), known);

@@ -821,3 +821,52 @@ async fn checks_of_one_that_comes_get_through_although_the_last_other_one_goes()
     assert!(try_delete(&native, &comes, LEGACY).await.unwrap());
     assert_eq!(left(&mut aws).await, Vec::<String>::new());
 }
+
+/// The nodes would not let its clients in there.
+#[tokio::test]
+async fn a_listener_moves_to_no_port_that_could_not_be_opened() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let native = aws.native(&SERVE).await;
+    ensure(&native, &web(1, 30080), &nodes, "one").await;
+    let before = left(&mut aws).await;
+    let busy = r#"rules {"action":"ec2:AuthorizeSecurityGroupIngress","times":1}"#;
+    aws.tell::<serde_json::Value>(busy).await;
+    let failed = try_ensure(&native, &web(1, 30081), &nodes, "two", LEGACY).await.unwrap_err();
+    assert_eq!((failed.code(), left(&mut aws).await), (tonic::Code::ResourceExhausted, before));
+    let name = ensure(&native, &web(1, 30081), &nodes, "two").await.name;
+    let lines = left(&mut aws).await;
+    assert!(is_open(&lines, &name, 30081), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("30080")), "{lines:?}");
+}
+
+/// Where a node's group was not known, it stayed open.
+#[tokio::test]
+async fn nodes_that_ec2_forgot_for_a_while_are_closed_when_they_go() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let other: String = aws.tell("security-group other").await;
+    aws.tell::<serde_json::Value>(&format!("put-in {} {other}", instances[1].id)).await;
+    let native = aws.native(&SERVE).await;
+    let service = web(1, 30080);
+    ensure(&native, &service, &nodes(&instances[..1]), "class-service-one").await;
+    let before = left(&mut aws).await;
+    ensure(&native, &service, &nodes(&instances), "class-service-both").await;
+    let both = left(&mut aws).await;
+    aws.tell::<serde_json::Value>(&format!("hide {}", instances[1].id)).await;
+    for is_ensured in [false, true] {
+        let native = aws.native(&SERVE).await;
+        let services = std::slice::from_ref(&service);
+        if is_ensured {
+            ensure(&native, &service, &nodes(&instances), "class-service-both").await;
+        } else {
+            assert_eq!(update(&native, services, &nodes(&instances), "class-service-again").await, 1);
+        }
+        assert_eq!(left(&mut aws).await, both);
+        assert_eq!(update(&native, services, &nodes(&instances[..1]), "class-service-one").await, 1);
+        assert_eq!(left(&mut aws).await, before);
+        aws.tell::<serde_json::Value>(&format!("show {}", instances[1].id)).await;
+        ensure(&aws.native(&SERVE).await, &service, &nodes(&instances), "class-service-both").await;
+        aws.tell::<serde_json::Value>(&format!("hide {}", instances[1].id)).await;
+    }
+}

@@ -234,7 +234,7 @@ impl Call<'_> {
                 close(self.of, (&claim, service), &opened.nodes, self.until).await?;
             }
             opened.outcome?;
-            known.seen = Some(work.behind.security_groups());
+            known.seen = work.seen();
         }
         work.behind.room()?;
         Stop::if_cancelled(self.ctx)

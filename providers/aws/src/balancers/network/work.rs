@@ -1,5 +1,7 @@
 //! One mutation: takes the steps of [`super::plan`], and leaves out what AWS does not take yet.
 
+use std::collections::BTreeSet;
+
 use cloudprovider_sdk::CallContext;
 
 use super::apply::{self, Made};
@@ -44,6 +46,11 @@ impl Work<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The security groups of the nodes, once these are open. `None`: EC2 may have forgotten some nodes, whose groups stay open.
+    pub(super) fn seen(&self) -> Option<BTreeSet<String>> {
+        self.behind.all_run().then(|| self.behind.security_groups())
     }
 
     /// Gives a target group the backends, and nothing else.
