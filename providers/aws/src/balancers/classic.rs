@@ -93,7 +93,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
     let mut place = place(&chosen, &all, wished.clone());
     let mut behind = Behind::of(of, asked.nodes(&wanted.node_labels), until).await?;
     // What cannot be opened must not keep everything else from working.
-    let mut opened = open(of, &groups, &behind, until).await;
+    let opened = open(of, (&wanted.name, &groups), &behind, until).await;
     let lets_nobody_in = |own: &OwnGroup| own.lacks_room() && !before.contains(&own.id);
     let is_closed = match &opened {
         Err(_unknown) => true,
@@ -117,16 +117,12 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
         }
         return Err(stop);
     }
-    if opened.is_ok() && wanted.groups.iter().any(|group| !before.contains(group)) {
-        // Now that it has them nobody closes the nodes to them any more; until now, somebody may have.
-        opened = open(of, &groups, &behind, until).await;
-    }
     let own_stays = own.as_mut().filter(|own| wished.contains(&own.id));
     let trimmed = match own_stays {
         Some(own) => own.trim(cloud, &clients, until).await,
         None => Ok(()),
     };
-    let Opened { too_wide, let_in, outcome } = opened?;
+    let Opened { mut too_wide, let_in, mut outcome } = opened?;
     if is_early {
         outcome?;
         trimmed?;
@@ -136,7 +132,14 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
     // One that has become an extra group may still be let in.
     let former = before.iter().filter(|group| !groups.contains(group) && let_in.contains(*group));
     let former = former.chain(own_is_former.map(|own| &own.id)).map(|id| (id.clone(), BTreeSet::new()));
-    let too_open = former.chain(too_wide).collect();
+    let mut too_open: Vec<_> = former.collect();
+    if wanted.groups.iter().any(|group| !before.contains(group)) {
+        // At once: if anything else fails, the next attempt does not know any more which these are.
+        close(of, &wanted.name, std::mem::take(&mut too_open), until).await?;
+        // Now that it has its groups nobody closes the nodes to them any more; until now, somebody may have.
+        Opened { too_wide, outcome, .. } = open(of, (&wanted.name, &groups), &behind, until).await?;
+    }
+    too_open.extend(too_wide);
     close(of, &wanted.name, too_open, until).await?;
     trimmed?;
     outcome?;
@@ -188,7 +191,7 @@ impl Opened {
 /// Opens the nodes to a balancer with these security groups.
 async fn open(
     of: &Balancers,
-    groups: &[String],
+    balancer: (&str, &[String]),
     behind: &Behind<'_>,
     until: Deadline,
 ) -> Result<Opened, Failure> {
@@ -197,21 +200,22 @@ async fn open(
     }
     let _turn = of.rules.lock().await;
     let mut all = rules::Groups::read(&of.cloud, &behind.hosts, until).await?;
-    open_in(of, &mut all, groups, behind, until).await
+    open_in(of, &mut all, balancer, behind, until).await
 }
 
 /// The same, with all groups at hand.
 async fn open_in(
     of: &Balancers,
     all: &mut rules::Groups,
-    groups: &[String],
+    (name, groups): (&str, &[String]),
     behind: &Behind<'_>,
     until: Deadline,
 ) -> Result<Opened, Failure> {
     let (nodes, mut outcome) = all.of_nodes(&behind.hosts);
     let mut too_wide = None;
     if let Some(from) = all.let_in_by_nodes(groups) {
-        match all.let_in(&of.cloud, from, rules::LET_IN, &nodes, until).await {
+        let is_own = is_own(all, name, from);
+        match all.let_in(&of.cloud, (from, is_own), rules::LET_IN, &nodes, until).await {
             Ok(is_wider) => {
                 too_wide =
                     Some((from.clone(), nodes)).filter(|_| is_wider && outcome.is_ok() && behind.all_run());
@@ -221,6 +225,11 @@ async fn open_in(
         }
     }
     Ok(Opened { too_wide, let_in: all.all_let_in(rules::LET_IN), outcome })
+}
+
+/// Whether this is the own group of the balancer of this name.
+fn is_own(all: &rules::Groups, name: &str, group: &str) -> bool {
+    OwnGroup::among(all, &names::classic_group(name)).is_some_and(|own| own.id == *group)
 }
 
 /// Takes steps until none is left.
@@ -281,15 +290,13 @@ async fn close_in_turn(
     until: Deadline,
 ) -> Result<(), Failure> {
     let mut groups = rules::Groups::read(&of.cloud, &Nodes::new(), until).await?;
-    let own = OwnGroup::among(&groups, &names::classic_group(name));
-    let is_own = |group: &String| own.as_ref().is_some_and(|own| own.id == *group);
     let mut others = Vec::new();
-    if too_open.iter().any(|(group, _)| !is_own(group)) {
+    if too_open.iter().any(|(group, _)| !is_own(&groups, name, group)) {
         others = read::all(&of.cloud, until).await?;
         others.retain(|one| one.name != name);
     }
     for (group, nodes) in too_open {
-        let is_own = is_own(&group);
+        let is_own = is_own(&groups, name, &group);
         if is_own || !others.iter().any(|one| one.groups.contains(&group)) {
             groups.shut_out(&of.cloud, (&group, is_own), rules::LET_IN, &nodes, until).await?;
         }
@@ -375,6 +382,12 @@ pub(super) async fn update(
     }
     let names: BTreeSet<_> = items.iter().map(|item| names::balancer(&uid_of(item))).collect();
     let mut there = read::all(&of.cloud, until).await?;
+    let (mut given, mut shared) = (BTreeSet::new(), BTreeSet::new());
+    for group in there.iter().flat_map(|one| &one.groups) {
+        if !given.insert(group.clone()) {
+            shared.insert(group.clone());
+        }
+    }
     there.retain(|one| names.contains(&one.name));
     let names: Vec<_> = there.iter().map(|one| &*one.name).collect();
     let mut tags = read::tags(&of.cloud, &names, until).await?;
@@ -387,7 +400,7 @@ pub(super) async fn update(
         updates.push((uid, Update::of(of, cluster, item, found, (nodes, hosts), until)));
     }
     if !of.closed_groups {
-        open_all(of, &mut updates, hosts, until).await;
+        open_all(of, &mut updates, (hosts, &shared), until).await;
     }
     let mut outcomes = Vec::new();
     for (uid, update) in updates {
@@ -456,20 +469,23 @@ impl<'a> Update<'a> {
     }
 }
 
-/// Opens the nodes to all of them. What cannot be opened must not keep everything else from working.
+/// Opens the nodes to all of them. What cannot be opened must not keep everything else from working. Nothing is too wide of a shared
+/// group: another balancer may have nodes there.
 async fn open_all(
     of: &Balancers,
     updates: &mut [(String, Result<Update<'_>>)],
-    hosts: &Nodes,
+    (hosts, shared): (&Nodes, &BTreeSet<String>),
     until: Deadline,
 ) {
     let _turn = of.rules.lock().await;
     let mut all = rules::Groups::read(&of.cloud, hosts, until).await;
     for update in updates.iter_mut().filter_map(|(_, update)| update.as_mut().ok()) {
+        let name = &*update.balancer.name;
         update.opened = match &mut all {
-            Ok(groups) => match open_in(of, groups, &update.groups, &update.behind, until).await {
+            Ok(groups) => match open_in(of, groups, (name, &update.groups), &update.behind, until).await {
                 Ok(Opened { too_wide, outcome, .. }) => {
-                    update.too_wide = too_wide;
+                    let closes = |group: &String| is_own(groups, name, group) || !shared.contains(group);
+                    update.too_wide = too_wide.filter(|(group, _)| closes(group));
                     outcome.map_err(Stop::Failed)
                 }
                 Err(failure) => Err(stopped(&mut all, failure)),

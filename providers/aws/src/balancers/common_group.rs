@@ -67,6 +67,6 @@ pub(super) async fn end_unless_used(
         return Ok(true);
     }
     // AWS may not list one yet that has got it just now.
-    all.let_in(&of.cloud, &group.id, rules::ALL_IN, &nodes, until).await?;
+    all.let_in(&of.cloud, (&group.id, true), rules::ALL_IN, &nodes, until).await?;
     Ok(false)
 }

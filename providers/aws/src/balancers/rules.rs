@@ -322,12 +322,12 @@ impl Groups {
         peers.filter(|(_, its)| *its == why).map(|(peer, _)| peer.clone()).collect()
     }
 
-    /// Lets a balancer's group through to everything on the nodes' groups, one of which may be full. Returns whether it gets through
-    /// elsewhere, too.
+    /// Lets a balancer's group through to everything on the nodes' groups, one of which may be full. Returns whether there is
+    /// something for [`Self::shut_out`].
     pub(super) async fn let_in(
         &mut self,
         cloud: &Cloud,
-        balancer: &str,
+        (balancer, is_own): (&str, bool),
         why: &str,
         nodes: &BTreeSet<String>,
         until: Deadline,
@@ -346,8 +346,7 @@ impl Groups {
             }
         }
         outcome?;
-        let is_open =
-            |group: &Of| group.peers.get(balancer).is_some_and(|its| its == why || group.is_tagged());
+        let is_open = |group: &Of| group.peers.get(balancer).is_some_and(|its| its == why || is_own);
         Ok(self.0.iter().any(|(id, group)| is_open(group) && !nodes.contains(id)))
     }
 

@@ -598,3 +598,58 @@ async fn clients_are_exchanged_where_there_is_no_room_for_both() {
         "nor who is no client any more"
     );
 }
+
+/// The next attempt would not know which it was.
+#[tokio::test]
+async fn a_former_group_is_closed_before_anything_else_can_fail() {
+    let mut aws = Aws::start().await;
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let [former, given] =
+        [aws.tell::<String>("security-group former").await, aws.tell("security-group given").await];
+    let native = aws.native(&SERVE).await;
+    let with = |group: &str| classic(1, &[(GIVEN, group)], &[(80, 30_001)]);
+    ensure(&native, &with(&former), &nodes, "one").await;
+    // Its own group is looked for, the nodes are opened, and closed to the former one; then somebody is looked for who has closed them.
+    let busy = r#"rules {"action":"ec2:DescribeSecurityGroups","times":1,"skip":3}"#;
+    aws.tell::<serde_json::Value>(busy).await;
+    try_ensure(&native, &with(&given), &nodes, "two", LEGACY).await.unwrap_err();
+    ensure(&native, &with(&given), &nodes, "two").await;
+    let lines = left(&mut aws).await;
+    let rules: Vec<_> = lines.iter().filter(|line| line.starts_with("rule of ")).collect();
+    assert_eq!(rules, ["rule of nodes: everything from given"], "{lines:?}");
+}
+
+/// Neither a group that another balancer has, nor one that somebody else lets in.
+#[tokio::test]
+async fn an_update_looks_for_nothing_that_it_would_not_close() {
+    let mut aws = Aws::start().await;
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let other: String = aws.tell("security-group other").await;
+    aws.tell::<serde_json::Value>(&format!("put-in {} {other}", instances[1].id)).await;
+    let given: String = aws.tell("security-group given").await;
+    let let_in: String = aws.tell("security-group let-in").await;
+    aws.tell::<serde_json::Value>(&format!("let-in {let_in}")).await;
+    let native = aws.native(&SERVE).await;
+    let two = [1, 2].map(|number| classic(number, &[(GIVEN, &given)], &[(80, 30_000 + number as i32)]));
+    let alone = [classic(3, &[(GIVEN, &let_in)], &[(80, 30_003)])];
+    for (services, stay) in [(&two[..], &instances[..1]), (&alone[..], &[])] {
+        for service in services {
+            ensure(&native, service, &nodes(&instances[..1]), "class-service-one").await;
+        }
+        if services.len() == 2 {
+            assert_eq!(update(&native, services, &nodes(&instances), "class-service-both").await, 2);
+        }
+        let before = aws.tell::<BTreeMap<String, u32>>("calls").await;
+        update(&native, services, &nodes(stay), "class-service-stay").await;
+        let after = aws.tell::<BTreeMap<String, u32>>("calls").await;
+        let made = |action: &str| after.get(action).unwrap_or(&0) - before.get(action).unwrap_or(&0);
+        let read = ["elasticloadbalancing:DescribeLoadBalancers", "ec2:DescribeSecurityGroups"].map(made);
+        assert_eq!(read, [1, 1], "{} of them", services.len());
+    }
+    // Whoever has it last closes it.
+    let open = |lines: &[String]| lines.iter().filter(|line| line.ends_with("everything from given")).count();
+    assert_eq!(open(&left(&mut aws).await), 2);
+    assert!(try_delete(&native, &two[0], Adoption::Refuse).await.unwrap());
+    update(&native, &two[1..], &nodes(&instances[..1]), "class-service-last").await;
+    assert_eq!(open(&left(&mut aws).await), 1);
+}

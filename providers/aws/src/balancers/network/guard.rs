@@ -128,7 +128,7 @@ pub(super) async fn open_in(
         nodes.extend(groups.open_to(&claim.name));
     }
     if let Some(common) = common {
-        groups.let_in(&of.cloud, common, rules::ALL_IN, &nodes, until).await?;
+        groups.let_in(&of.cloud, (common, true), rules::ALL_IN, &nodes, until).await?;
     }
     let (is_more, outcome) = groups.grant(&of.cloud, claim, &nodes, until).await?;
     Ok(Opened { nodes, is_more, outcome: outcome.map_err(ProviderError::from).and(unclear) })
