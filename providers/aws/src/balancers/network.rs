@@ -168,6 +168,8 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         serves: node_ports(&actual.groups),
         spared: BTreeSet::new(),
     };
+    // Nobody takes along what target groups in use are checked by.
+    let checked_before = actual.listeners().map(|(_, group)| rules::health_port(group)).collect();
     // What cannot be opened must not keep everything else from working.
     let opened = if is_new && work.behind.hosts.is_empty() {
         Ok(Opened::default())
@@ -209,7 +211,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Actual) -> Result<
         None => Ok(()),
     };
     let mut opened = opened?;
-    if claim.needs_checks() || opened.outcome.is_err() {
+    if claim.needs_checks(&checked_before) || opened.outcome.is_err() {
         // Now that its target groups are there, nobody takes the rule along any more; until now, somebody may have. And what served
         // before may make room.
         claim.serves = node_ports(&actual.groups);

@@ -163,9 +163,10 @@ impl Claim {
         there.iter().filter(is_of_clients).filter(is_anothers).cloned().collect()
     }
 
-    /// Whether checks of its targets need a rule, which another balancer may have made, or take for its own.
-    pub(super) fn needs_checks(&self) -> bool {
-        self.wanted.iter().any(Rule::is_check)
+    /// Whether checks of its targets need a rule that another balancer may have taken along: on ports other than these, on which it
+    /// was checked before.
+    pub(super) fn needs_checks(&self, before: &BTreeSet<i32>) -> bool {
+        self.wanted.iter().any(|rule| rule.is_check() && !before.contains(&rule.from))
     }
 
     /// Whether the balancer serves clients who may still come, or is checked, by this rule.
@@ -199,6 +200,14 @@ impl Claim {
     /// Whether others are checked by this rule.
     fn is_others(&self, rule: &Rule) -> bool {
         rule.is_check() && self.checked_by_others.contains(&rule.from)
+    }
+
+    /// Whether to look again for others that are checked by this rule, which is too much: they may have gone if the balancer itself has
+    /// been checked on its port until now.
+    fn may_end(&self, rule: &Rule) -> bool {
+        let gives_up =
+            self.checked.contains(&rule.from) && !self.wanted.iter().any(|one| one.from == rule.from);
+        gives_up || !self.is_others(rule)
     }
 
     /// Whether this rule was made for this balancer.
@@ -439,7 +448,7 @@ impl Groups {
                 }
                 Ok(()) => {}
             }
-            is_more |= !claim.difference(&group.rules, of_nodes).1.is_empty();
+            is_more |= claim.difference(&group.rules, of_nodes).1.iter().any(|rule| claim.may_end(rule));
         }
         claim.spared = spared;
         Ok((is_more, outcome))

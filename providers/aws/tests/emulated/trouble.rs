@@ -870,3 +870,32 @@ async fn nodes_that_ec2_forgot_for_a_while_are_closed_when_they_go() {
         aws.tell::<serde_json::Value>(&format!("hide {}", instances[1].id)).await;
     }
 }
+
+/// Its checks get through by a rule that nobody takes along.
+#[tokio::test]
+async fn whoever_is_checked_as_before_looks_at_rules_once() {
+    let mut aws = Aws::start().await;
+    aws.configure("ClusterServiceLoadBalancerHealthProbeMode = Shared");
+    let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
+    let native = aws.native(&SERVE).await;
+    let [one, moves] = [web(1, 30080), web(2, 30081)];
+    let moved = Service {
+        external_traffic_policy: TrafficPolicy::Local.into(),
+        health_check_node_port: 32000,
+        ..moves.clone()
+    };
+    // The rule by which both are checked has the name of the one that moves.
+    ensure(&native, &moves, &nodes, "one").await;
+    ensure(&native, &one, &nodes, "one").await;
+    ensure(&native, &moved, &nodes, "two").await;
+    for service in [&one, &moved] {
+        let before: BTreeMap<String, u32> = aws.tell("calls").await;
+        ensure(&native, service, &nodes, "three").await;
+        let after: BTreeMap<String, u32> = aws.tell("calls").await;
+        let groups = "ec2:DescribeSecurityGroups";
+        assert_eq!(after[groups] - before[groups], 1);
+    }
+    assert!(left(&mut aws).await.iter().any(|line| line.contains("tcp 10256-10256")));
+    assert!(try_delete(&native, &one, LEGACY).await.unwrap());
+    assert!(!left(&mut aws).await.iter().any(|line| line.contains("10256")));
+}

@@ -282,3 +282,20 @@ fn for_an_update_no_rule_for_checks_makes_room() {
     assert_eq!(makes_room(&update), [false, true], "checks are by the first");
     assert_eq!(makes_room(&Claim { takes: true, ..update }), [true, true]);
 }
+
+/// Each Ensure would look for them.
+#[test]
+fn who_else_is_checked_matters_only_where_a_balancer_is_no_longer_checked() {
+    let of = |port: &str| rules(&[group(30080, ProtocolEnum::Tcp, port)], &[EVERYWHERE]);
+    let others = || BTreeSet::from([10256]);
+    let [before, wanted] = [of("10256"), of("32000")];
+    let shared = before.iter().find(|rule| rule.is_check()).unwrap();
+    let moves = Claim { checked: [10256].into(), checked_by_others: others(), ..claim("lb", wanted) };
+    assert!(moves.may_end(shared) && moves.needs_checks(&others()));
+    let moved = Claim { checked: [32000].into(), ..moves };
+    assert!(!moved.may_end(shared) && !moved.needs_checks(&moved.checked));
+    assert!(Claim { checked_by_others: BTreeSet::new(), ..moved }.may_end(shared), "the last one");
+    let elsewhere = Rule { range: "10.1.0.0/18".to_owned(), ..shared.clone() };
+    let stays = Claim { checked: others(), checked_by_others: others(), ..claim("lb", before.clone()) };
+    assert!(!stays.may_end(&elsewhere), "both are still checked there");
+}
