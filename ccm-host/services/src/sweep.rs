@@ -4,8 +4,9 @@
 //!
 //! In: the provider's list and status. Out: rows that know what is applied, keys in the queue where something differs, and
 //! reports of balancers without a Service. An incomplete list proves nothing about what it lacks (but for orphans, if its
-//! provider can never list the rest), and a list that failed is an incomplete one without balancers. An orphan is listed as this cluster's by both uids, and neither the cache nor a
-//! live read of the API finds a Service of that uid; one that carries only a former controller's name is never one.
+//! provider can never list the rest), and a list that failed is an incomplete one without balancers. An orphan is listed as
+//! this cluster's by both uids, and neither the cache nor a live read of the API finds a Service of that uid; one that
+//! carries only a former controller's name is never one.
 
 use std::{
     collections::{HashMap, HashSet},
