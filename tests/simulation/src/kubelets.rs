@@ -182,6 +182,7 @@ impl Kubelet {
         let machine = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());
         if machine.is_some_and(|id| *id != self.provider_id) {
             // The Node of a former machine, which must be deleted first.
+            self.heard_since = None;
             return;
         }
         self.registered = true;
