@@ -22,17 +22,16 @@ impl NodePaces {
     /// How long the question has to wait that a change of the node causes now.
     pub fn wait(&self, node: &str, now: Instant) -> Duration {
         let mut all = self.0.lock();
-        let used = all.entry(node.to_owned()).or_insert(now);
-        let until = now.max(*used) + PAUSE;
+        let until = used_up(&all, node, now);
         // Changes that come while it waits make it wait no longer.
-        *used = until.min(now + PAUSE * (AT_ONCE + 1));
+        all.insert(node.to_owned(), until.min(now + PAUSE * (AT_ONCE + 1)));
         until.saturating_duration_since(now + PAUSE * AT_ONCE)
     }
 
     /// Whether a question may be asked now that need not be asked at all; one that may not uses nothing up.
     pub fn take(&self, node: &str, now: Instant) -> bool {
         let mut all = self.0.lock();
-        let until = all.get(node).map_or(now, |used| now.max(*used)) + PAUSE;
+        let until = used_up(&all, node, now);
         let is_free = until <= now + PAUSE * AT_ONCE;
         if is_free {
             all.insert(node.to_owned(), until);
@@ -56,6 +55,11 @@ impl NodePaces {
     pub fn forget(&self, node: &str) {
         self.0.lock().remove(node);
     }
+}
+
+/// Until when one more question uses up what the node may ask.
+fn used_up(all: &HashMap<String, Instant>, node: &str, now: Instant) -> Instant {
+    all.get(node).map_or(now, |used| now.max(*used)) + PAUSE
 }
 
 #[cfg(test)]

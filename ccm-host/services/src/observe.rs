@@ -197,16 +197,18 @@ impl Controller {
             let Some(holder) = holder else { return of_owner(owner) };
             // The provider that had the balancer keeps it, unless somebody moves the Service: that it looks after the class
             // no more may be a mistake of its rollout.
-            let keeps = own.iter().filter(|row| *row.at.provider == *holder.name()).any(|row| {
-                was_had(row, service)
-                    && !row.made_as().is_some_and(|digest| is_for_another_class(digest, class))
-            });
+            let keeps = || {
+                own.iter().filter(|row| *row.at.provider == *holder.name()).any(|row| {
+                    was_had(row, service)
+                        && !row.made_as().is_some_and(|digest| is_for_another_class(digest, class))
+                })
+            };
             return match (owner, holder.info()) {
                 (ServiceOwner::Misnamed(why), _) => (Owner::Misnamed { kept: true, why }, Some(holder)),
                 (owner, _) if is_named => of_owner(owner),
                 (_, None) => (Owner::Undecided(not_introduced(holder.name())), None),
                 (_, Some(info)) if info.looks_after(class) => of_owner(ServiceOwner::Provider(holder)),
-                (ServiceOwner::Provider(other), Some(_)) if keeps && other.name() != holder.name() => {
+                (ServiceOwner::Provider(other), Some(_)) if other.name() != holder.name() && keeps() => {
                     let (has, now) = (holder.name(), other.name());
                     let why = format!(
                         "provider {has:?} has its load balancer, and does not look after its class; to move it to {now:?}, name \

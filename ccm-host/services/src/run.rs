@@ -14,7 +14,7 @@ use super::{
     Controller, RunKey,
     events::{NOT_UPDATED, no_nodes, not_synced, not_updated, sync_failed, unwritten},
     fate::Fate,
-    observe::{Seen, Subject},
+    observe::{Seen, Subject, serves_balancers},
     plan::{Ask, Others, Plan, Until, Verb, Wait, plan},
     publish::Refused,
     record::Record,
@@ -165,17 +165,15 @@ impl Controller {
                         row.known = known;
                     });
                 }
+                let mut providers = self.shell.parts.providers.all().iter();
                 if !suspects.is_empty() {
-                    return Step::Again;
-                }
-                // Nobody has one, if anybody can say so.
-                let mut all = self.shell.parts.providers.all().iter();
-                match all.any(|one| super::observe::serves_balancers(one.as_ref())) {
-                    true => self.free(seen, service, true).await,
-                    false => {
-                        let why = "no provider of this host serves load balancers";
-                        self.wait(seen, subject, Wait::new(Until::Provider, why)).await
-                    }
+                    Step::Again
+                } else if providers.any(|one| serves_balancers(one.as_ref())) {
+                    self.free(seen, service, true).await
+                } else {
+                    // Nobody can say that there is none.
+                    let why = "no provider of this host serves load balancers";
+                    self.wait(seen, subject, Wait::new(Until::Provider, why)).await
                 }
             }
             Plan::AskOwner => self.ask_owner(service).await,
@@ -319,7 +317,7 @@ impl Controller {
     async fn ask_owner(&self, service: &Arc<Service>) -> Step {
         let providers = self.shell.parts.providers.all().iter();
         let mut silent = None;
-        for provider in providers.filter(|one| super::observe::serves_balancers(one.as_ref())) {
+        for provider in providers.filter(|one| serves_balancers(one.as_ref())) {
             match provider.load_balancer(service).await {
                 Ok(balancer) if is_ours(&balancer) => {
                     let at = RowKey::new(&service.uid, provider.name());

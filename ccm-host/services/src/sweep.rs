@@ -224,11 +224,11 @@ impl Controller {
         };
         let suspects: Vec<_> = items.iter().filter(is_unknown).collect();
         let listed: HashSet<&str> = items.iter().map(|one| one.service_uid.as_str()).collect();
-        let mut over = listed.clone();
+        let mut stays = HashSet::new();
         for some in suspects.chunks(READS_AT_ONCE) {
             let alone = join_all(some.iter().map(|balancer| self.has_no_service(balancer))).await;
             for (balancer, alone) in some.iter().zip(alone).filter(|(_, alone)| *alone != Some(false)) {
-                over.remove(balancer.service_uid.as_str());
+                stays.insert(balancer.service_uid.as_str());
                 if alone == Some(true) {
                     self.found_orphan(provider, balancer, since);
                 }
@@ -241,7 +241,7 @@ impl Controller {
             if *row.at.provider != *provider.name() || row.last.is_some() {
                 continue;
             }
-            let is_over = over.contains(&*row.at.uid) || is_whole && !listed.contains(&*row.at.uid);
+            let is_over = !stays.contains(&*row.at.uid) && (is_whole || listed.contains(&*row.at.uid));
             if is_over && !row.busy {
                 self.rows.remove(&row.at);
                 // What was reported of it is over.

@@ -138,17 +138,17 @@ pub(super) fn too_many(denied: usize, found: usize) -> bool {
 
 /// The Ready nodes that the provider denies, by uid.
 #[derive(Debug, Default)]
-pub(super) struct Denials(HashMap<String, Denial>);
+pub(super) struct Denials(HashMap<String, DeniedNode>);
 
 #[derive(Debug)]
-struct Denial {
+struct DeniedNode {
     since: Instant,
     /// When the provider last said so.
     last: Instant,
     is_told: bool,
 }
 
-impl Denial {
+impl DeniedNode {
     fn is_stale(&self) -> bool {
         self.last.saturating_duration_since(self.since) >= STALE
     }
@@ -166,7 +166,7 @@ impl Denials {
     pub(super) fn heard(&mut self, now: Instant, node: &Node, presence: Presence) -> Option<(Instant, bool)> {
         match presence {
             Presence::Denied => {
-                let new = || Denial { since: now, last: now, is_told: false };
+                let new = || DeniedNode { since: now, last: now, is_told: false };
                 let denial = self.0.entry(node.uid.clone()).or_insert_with(new);
                 denial.last = now;
                 Some((denial.since, denial.is_stale()))
@@ -179,7 +179,7 @@ impl Denials {
 
     /// Those of these nodes that were denied for long: as far as the provider was asked, it may have stopped since.
     pub(super) fn stale(&self, ready: &[Arc<Node>]) -> Counts {
-        by_zone(ready.iter().filter(|node| self.0.get(&node.uid).is_some_and(Denial::is_stale)))
+        by_zone(ready.iter().filter(|node| self.0.get(&node.uid).is_some_and(DeniedNode::is_stale)))
     }
 
     /// Whether this contradiction is still to be reported.
