@@ -108,6 +108,14 @@ fn kinds() -> Vec<Service> {
     ]
 }
 
+/// Two instances, the second of which is in another security group.
+pub(crate) async fn in_two_groups(aws: &mut Aws) -> Vec<Instance> {
+    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
+    let other: String = aws.tell("security-group other").await;
+    aws.tell::<serde_json::Value>(&format!("put-in {} {other}", instances[1].id)).await;
+    instances
+}
+
 pub(crate) fn nodes(instances: &[Instance]) -> Vec<NodeRef> {
     instances.iter().map(Instance::node).collect()
 }

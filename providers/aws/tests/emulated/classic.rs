@@ -6,8 +6,8 @@ use cloudprovider_proto::v1alpha1::{Adoption, LoadBalancerState, Protocol, Servi
 
 use crate::aws::{Aws, Instance};
 use crate::balancers::{
-    self, CERTIFICATE, LEGACY, POLICY, SERVE, ensure, get, killed, left, list, nodes, of_balancing,
-    taken_over, try_delete, try_ensure, try_update, update,
+    self, CERTIFICATE, LEGACY, POLICY, SERVE, ensure, get, in_two_groups, killed, left, list, nodes,
+    of_balancing, taken_over, try_delete, try_ensure, try_update, update,
 };
 
 const TYPE: &str = "service.beta.kubernetes.io/aws-load-balancer-type";
@@ -388,9 +388,7 @@ async fn what_is_not_open_to_a_balancer_is_not_told_as_applied() {
 #[tokio::test]
 async fn nodes_whose_group_is_full_keep_no_other_nodes_closed() {
     let mut aws = Aws::start().await;
-    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
-    let other: String = aws.tell("security-group other").await;
-    aws.tell::<serde_json::Value>(&format!("put-in {} {other}", instances[1].id)).await;
+    let instances = in_two_groups(&mut aws).await;
     let native = aws.native(&SERVE).await;
     // The first is that of the balancer's own group.
     let full = r#"rules {"action":"ec2:AuthorizeSecurityGroupIngress","code":"RulesPerSecurityGroupLimitExceeded","skip":1,"times":1}"#;
@@ -623,9 +621,7 @@ async fn a_former_group_is_closed_before_anything_else_can_fail() {
 #[tokio::test]
 async fn an_update_looks_for_nothing_that_it_would_not_close() {
     let mut aws = Aws::start().await;
-    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
-    let other: String = aws.tell("security-group other").await;
-    aws.tell::<serde_json::Value>(&format!("put-in {} {other}", instances[1].id)).await;
+    let instances = in_two_groups(&mut aws).await;
     let given: String = aws.tell("security-group given").await;
     let let_in: String = aws.tell("security-group let-in").await;
     aws.tell::<serde_json::Value>(&format!("let-in {let_in}")).await;

@@ -11,13 +11,22 @@ use tonic::Status;
 
 use crate::aws::{Aws, Instance, Provider, cluster};
 use crate::balancers::{
-    LEGACY, MANAGED, SERVE, SHARED, ensure, get, left, nodes, service, try_delete, try_ensure, try_update,
-    update,
+    LEGACY, MANAGED, SERVE, SHARED, ensure, get, in_two_groups, left, nodes, service, try_delete, try_ensure,
+    try_update, update,
 };
 
 /// The number tells its name, and not its node port.
 fn web(number: usize, node_port: i32) -> Service {
     service(number, &[], &[(Protocol::Tcp, 80, node_port)])
+}
+
+/// The same, whose nodes are checked on a port of their own.
+fn checked_elsewhere(service: &Service) -> Service {
+    Service {
+        external_traffic_policy: TrafficPolicy::Local.into(),
+        health_check_node_port: 32000,
+        ..service.clone()
+    }
 }
 
 /// Whether the nodes let clients of this balancer in, and nobody else's, on this port.
@@ -656,11 +665,7 @@ async fn of_two_that_give_up_the_port_of_their_checks_together_no_rule_stays() {
     let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
     let native = aws.native(&SERVE).await;
     let [goes, stays] = [web(1, 30080), web(2, 30081)];
-    let moved = Service {
-        external_traffic_policy: TrafficPolicy::Local.into(),
-        health_check_node_port: 32000,
-        ..stays.clone()
-    };
+    let moved = checked_elsewhere(&stays);
     for _ in 0..3 {
         ensure(&native, &goes, &nodes, "one").await;
         ensure(&native, &stays, &nodes, "one").await;
@@ -677,9 +682,7 @@ async fn of_two_that_give_up_the_port_of_their_checks_together_no_rule_stays() {
 async fn a_rule_for_checks_goes_with_the_last_balancer_from_a_group_of_former_nodes_too() {
     let mut aws = Aws::start().await;
     aws.configure("ClusterServiceLoadBalancerHealthProbeMode = Shared");
-    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
-    let other: String = aws.tell("security-group other").await;
-    aws.tell::<serde_json::Value>(&format!("put-in {} {other}", instances[1].id)).await;
+    let instances = in_two_groups(&mut aws).await;
     let native = aws.native(&SERVE).await;
     let [one, two] = [web(1, 30080), web(2, 30081)];
     for service in [&one, &two] {
@@ -695,9 +698,7 @@ async fn a_rule_for_checks_goes_with_the_last_balancer_from_a_group_of_former_no
 #[tokio::test]
 async fn an_update_that_ended_midway_leaves_nothing_of_nodes_that_are_no_more() {
     let mut aws = Aws::start().await;
-    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
-    let other: String = aws.tell("security-group other").await;
-    aws.tell::<serde_json::Value>(&format!("put-in {} {other}", instances[1].id)).await;
+    let instances = in_two_groups(&mut aws).await;
     for (service, register) in [
         (web(1, 30080), "RegisterTargets"),
         (crate::classic::classic(2, &[], &[(80, 30081)]), "RegisterInstancesWithLoadBalancer"),
@@ -742,9 +743,7 @@ async fn whoever_begins_anew_with_no_nodes_closes_those_that_there_were() {
 #[tokio::test]
 async fn whoever_is_throttled_about_rules_asks_for_no_other() {
     let mut aws = Aws::start().await;
-    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
-    let other: String = aws.tell("security-group other").await;
-    aws.tell::<serde_json::Value>(&format!("put-in {} {other}", instances[1].id)).await;
+    let instances = in_two_groups(&mut aws).await;
     let both = nodes(&instances);
     let native = aws.native(&SERVE).await;
     let classic = |number: i32| crate::classic::classic(number as usize, &[], &[(80, 30_080 + number)]);
@@ -802,9 +801,7 @@ async fn what_balancers_have_in_common_outlives_the_last_one_if_another_comes() 
 async fn checks_of_one_that_comes_get_through_although_the_last_other_one_goes() {
     let mut aws = Aws::start().await;
     aws.configure("ClusterServiceLoadBalancerHealthProbeMode = Shared");
-    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
-    let other: String = aws.tell("security-group other").await;
-    aws.tell::<serde_json::Value>(&format!("put-in {} {other}", instances[1].id)).await;
+    let instances = in_two_groups(&mut aws).await;
     let native = aws.native(&SERVE).await;
     let [goes, comes] = [web(1, 30080), web(2, 30081)];
     ensure(&native, &goes, &nodes(&instances[..1]), "one").await;
@@ -844,9 +841,7 @@ async fn a_listener_moves_to_no_port_that_could_not_be_opened() {
 #[tokio::test]
 async fn nodes_that_ec2_forgot_for_a_while_are_closed_when_they_go() {
     let mut aws = Aws::start().await;
-    let instances: Vec<Instance> = aws.tell("launch us-east-1a 2").await;
-    let other: String = aws.tell("security-group other").await;
-    aws.tell::<serde_json::Value>(&format!("put-in {} {other}", instances[1].id)).await;
+    let instances = in_two_groups(&mut aws).await;
     let native = aws.native(&SERVE).await;
     let service = web(1, 30080);
     ensure(&native, &service, &nodes(&instances[..1]), "class-service-one").await;
@@ -879,11 +874,7 @@ async fn whoever_is_checked_as_before_looks_at_rules_once() {
     let nodes = nodes(&aws.tell::<Vec<Instance>>("launch us-east-1a 1").await);
     let native = aws.native(&SERVE).await;
     let [one, moves] = [web(1, 30080), web(2, 30081)];
-    let moved = Service {
-        external_traffic_policy: TrafficPolicy::Local.into(),
-        health_check_node_port: 32000,
-        ..moves.clone()
-    };
+    let moved = checked_elsewhere(&moves);
     // The rule by which both are checked has the name of the one that moves.
     ensure(&native, &moves, &nodes, "one").await;
     ensure(&native, &one, &nodes, "one").await;
