@@ -55,7 +55,7 @@ func (l *loadBalancers) look(ctx context.Context, cluster string, service *v1.Se
 	status, exists, err := l.parts.balancers.GetLoadBalancer(ctx, cluster, service)
 	switch {
 	case err != nil:
-		return nil, of(service, err)
+		return nil, of(err, service)
 	case !exists:
 		return &pb.LoadBalancer{State: pb.LoadBalancerState_LOAD_BALANCER_STATE_ABSENT}, nil
 	case status == nil:
@@ -123,7 +123,7 @@ func (l *loadBalancers) ensure(ctx context.Context, request *pb.EnsureLoadBalanc
 	status, err := l.parts.balancers.EnsureLoadBalancer(ctx, cluster, service, nodes)
 	switch {
 	case err != nil:
-		return out, of(service, err)
+		return out, of(err, service, nodes...)
 	case status == nil:
 		return out, errors.New("the provider returned the balancer without its status")
 	}
@@ -216,7 +216,7 @@ func (l *loadBalancers) update(ctx context.Context, cluster *pb.ClusterRef, item
 	l.memory.begins(key, backends)
 	err = guarded(func() error { return l.parts.balancers.UpdateLoadBalancer(ctx, name, service, slices.Clone(nodes)) })
 	if err != nil {
-		return l.orNeedsEnsure(ctx, key, name, service, of(service, err))
+		return l.orNeedsEnsure(ctx, key, name, service, of(err, service, nodes...))
 	}
 	l.reachable.answered()
 	balancer.AppliedDigest = item.GetDesiredDigest()
@@ -275,27 +275,43 @@ func (l *loadBalancers) delete(ctx context.Context, request *pb.DeleteLoadBalanc
 	if l.memory.elsewhere(key) {
 		return nil
 	}
-	known, hint := l.memory.recall(key).service, request.GetLastKnown()
+	known, hint := l.memory.recall(key), request.GetLastKnown()
 	if hint.GetRef().GetUid() != key.service {
 		hint = nil
 	}
+	told := cmp.Or(hint, known.service, &pb.Service{Ref: ref})
+	if len(told.GetIngress()) == 0 {
+		// Nobody may have written it yet, and some find the balancer by it alone.
+		told = withIngress(told, known.balancer.GetIngress())
+	}
 	mirror := l.mirrorOf(request.GetCluster())
-	service, err := mirror.shown(ctx, cmp.Or(hint, known, &pb.Service{Ref: ref}), mirror.formerService)
+	service, err := mirror.shown(ctx, told, mirror.formerService)
 	if err != nil {
 		return err
 	}
-	l.memory.begins(key, everything)
-	// A provider that tells kinds of balancers by annotations would leave one behind if an edit to another kind failed, or had to wait:
-	// it is deleted with the annotations that were applied, too. What is asked for last stays: a wish to keep an address, say.
-	former := service.DeepCopy()
-	former.Annotations = joined(joined(known.GetAnnotations(), hint.GetAnnotations()), service.Annotations)
-	if len(former.Annotations) > len(service.Annotations) {
-		if err := l.deleteAs(ctx, request.GetCluster(), former); err != nil {
-			return err
-		}
+	if len(service.Status.LoadBalancer.Ingress) == 0 {
+		service.Status.LoadBalancer = statusOf(told.GetIngress())
 	}
+	l.memory.begins(key, everything)
 	if err := l.deleteAs(ctx, request.GetCluster(), service); err != nil {
 		return err
+	}
+	// A provider that tells kinds of balancers by annotations leaves one behind if an edit to another kind failed, or had to wait: what
+	// still stands by the annotations that were applied goes, too. Not before: what is asked for last holds, such as that an address is
+	// no longer kept.
+	former := service.DeepCopy()
+	former.Annotations = joined(joined(known.service.GetAnnotations(), hint.GetAnnotations()), service.Annotations)
+	if len(former.Annotations) > len(service.Annotations) {
+		left, err := l.look(ctx, l.clusterName(request.GetCluster()), former)
+		switch {
+		case errors.Is(err, cloudprovider.ImplementedElsewhere):
+		case err != nil:
+			return err
+		case left.GetState() != pb.LoadBalancerState_LOAD_BALANCER_STATE_ABSENT:
+			if err := l.deleteAs(ctx, request.GetCluster(), former); err != nil {
+				return err
+			}
+		}
 	}
 	mirror.serviceGone(ref)
 	l.memory.erase(key)
@@ -311,7 +327,7 @@ func (l *loadBalancers) deleteAs(ctx context.Context, cluster *pb.ClusterRef, se
 	if errors.Is(err, cloudprovider.ImplementedElsewhere) {
 		return nil // Whoever serves the Service now has a finalizer of its own; ours must not stay for ever.
 	}
-	return of(service, err)
+	return of(err, service)
 }
 
 // joined returns the pairs of both; where they differ, those of now.

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/api"
 )
@@ -232,6 +233,33 @@ func TestADeleteWorksFromItsKeyAlone(t *testing.T) {
 				t.Error(answer, err)
 			}
 		})
+	}
+}
+
+// linode, for one, finds its balancer by the Service's status, which may not be written yet when the Service is deleted.
+func TestADeleteKnowsTheAddressThatNobodyHasWritten(t *testing.T) {
+	real := newRealAPI(t)
+	set(t, real, "services", &v1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "s"},
+	})
+	for name, options := range map[string][]bridge.Option{"private": nil, "real": {bridge.WithKubernetes(real.Config())}} {
+		for _, hint := range []*pb.Service{nil, service("s")} {
+			cloud, removed := newer(), ""
+			cloud.remove = func(_ context.Context, got *v1.Service) error {
+				for _, one := range got.Status.LoadBalancer.Ingress {
+					removed += one.IP
+				}
+				return nil
+			}
+			conn := serve(t, cloud, options...)
+			ensured(t, conn, ensureRequest("s"))
+			gone := deleteRequest("s")
+			gone.LastKnown = hint
+			if _, err := pb.NewLoadBalancersClient(conn).DeleteLoadBalancer(soon(t), gone); err != nil || removed != "192.0.2.1" {
+				t.Errorf("%s, %v: removed %q, %v", name, hint, removed, err)
+			}
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -37,12 +38,13 @@ const (
 	// defaultConcurrency is how many load balancers the provider changes at once. Upstream's --concurrent-service-syncs is 1, which
 	// one call that hangs would fill.
 	defaultConcurrency = 4
-	// concurrent is how many reads a call runs at once.
+	// concurrent is how many reads run at once.
 	concurrent = 16
 	// routesAtOnce is how many routes a call changes at once: as upstream, since azure, for one, gathers changes for half a minute.
 	routesAtOnce = 200
-	// instancesAtOnce is how many queries a call has, if as many run at once as `concurrent`.
-	instancesAtOnce = 500
+	// instancesAtOnce is how many queries a call has at most, and readEach how many for each that may run at once. batchesAtOnce is
+	// how many calls read at once: with more, each gets too few places to be done within its deadline.
+	instancesAtOnce, readEach, batchesAtOnce = 500, 32, 8
 	// inTimeEach is how many mutations of a batch one worker completes within a deadline, if each takes the cloud a few seconds.
 	inTimeEach = 8
 	// hangsAfter: a change that takes this many times the patience hangs, and leaves its place to another.
@@ -56,13 +58,39 @@ var backendLabels = []string{
 	"kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch",
 }
 
-// readsOf is how many reads of some providers run at once. vsphere's write maps without a lock, which ends the process; oci's refuse
-// what its own rate limit does not allow, instead of waiting. Upstream's controllers ask one after the other.
-var readsOf = map[string]int{"vsphere": 1, "oci": 1}
+// habit is what one provider needs and most do not.
+type habit struct {
+	// reads is how many run at once, changes how many balancers are made or changed at once; 0: the default. Upstream's controllers
+	// ask one after the other, and its --concurrent-service-syncs, which azure's manager lets nobody raise, is 1.
+	reads, changes int
+	// forgets reports that the provider keeps in memory what only an Ensure brings back.
+	forgets bool
+}
 
-// changesOf is how many balancers some providers make or change at once: kube-vip takes the first free address without a lock, and
-// equinix writes into objects that all calls share. Upstream's --concurrent-service-syncs, which azure's manager lets nobody raise, is 1.
-var changesOf = map[string]int{"azure": 1, "equinixmetal": 1, "kubevip": 1}
+var habits = map[string]habit{
+	// Where it has several load balancers, it knows only from Ensures which of them has a Service.
+	"azure": {changes: 1, forgets: true},
+	// Its calls write into objects that all share.
+	"equinixmetal": {changes: 1},
+	// Takes the first free address without a lock.
+	"kubevip": {changes: 1},
+	// Refuses what its own rate limit does not allow, instead of waiting.
+	"oci": {reads: 1},
+	// Its reads write maps without a lock, which ends the process.
+	"vsphere": {reads: 1},
+}
+
+// with returns the names of the providers with a habit.
+func with(has func(habit) bool) string {
+	var names []string
+	for name, one := range habits {
+		if has(one) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
 
 // Option configures the bridge.
 type Option func(*bridge)
@@ -89,6 +117,8 @@ type bridge struct {
 	events        events
 	reads         *reads
 	reachable     reachable
+	// forgets is nil if the provider's name decides.
+	forgets *bool
 	// balancerWorks and routeWorks are the running mutations.
 	balancerWorks, routeWorks works
 
@@ -107,10 +137,17 @@ func WithConcurrency(calls int) Option {
 	return func(b *bridge) { b.concurrency = max(calls, 1) }
 }
 
-// WithConcurrentReads limits how many instances the provider is asked about at once; the default is 16, and 1 for providers that are
-// known to need it. With fewer than 16, one read at a time is served, which asks about that many.
+// WithConcurrentReads limits how many reads of the provider run at once, over all calls; the default is 16, and 1 for providers that are
+// known to need it. With 1 none begins before the one before has returned, and one that hangs for 5 minutes makes the process not serving.
+// With more, one that hangs leaves its place after 10 seconds.
 func WithConcurrentReads(calls int) Option {
 	return func(b *bridge) { b.readers = max(calls, 1) }
+}
+
+// WithEnsureAfterRestart has the host ensure all load balancers once when this process is a new one, as upstream does at each start: for
+// a provider that keeps in memory what only its EnsureLoadBalancer brings back. By default for providers that are known to.
+func WithEnsureAfterRestart(ensure bool) Option {
+	return func(b *bridge) { b.forgets = &ensure }
 }
 
 // WithErrors recognises the provider's errors: throttling, quotas, credentials and so on, which the host treats in ways of
@@ -126,7 +163,8 @@ func WithAllowUntaggedCloud() Option {
 	return func(b *bridge) { b.allowUntagged = true }
 }
 
-// WithRouteNodeAddresses declares that the provider's routes contain node addresses (Route.EnableNodeAddresses).
+// WithRouteNodeAddresses declares that the provider's routes contain node addresses (Route.EnableNodeAddresses): while there is no route
+// yet, nothing else tells.
 func WithRouteNodeAddresses() Option {
 	return func(b *bridge) { b.nodeAddresses = true }
 }
@@ -225,7 +263,6 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 		}
 		config = bytes.NewReader(text)
 	}
-	b.settings = settings(string(text), b.vendorFlags)
 	err := guarded(func() (err error) {
 		b.cloud, err = build(ctx, config, b.surroundings.clients, b.surroundings.shared)
 		return err
@@ -242,22 +279,27 @@ func bridged(ctx context.Context, config io.Reader, build Build, stop <-chan str
 	if b.errors == nil {
 		b.errors = vendors.For(b.cloud.ProviderName())
 	}
-	b.readers = cmp.Or(b.readers, readsOf[b.cloud.ProviderName()], concurrent)
-	b.concurrency = cmp.Or(b.concurrency, changesOf[b.cloud.ProviderName()], defaultConcurrency)
+	known := habits[b.cloud.ProviderName()]
+	b.readers = cmp.Or(b.readers, known.reads, concurrent)
+	b.concurrency = cmp.Or(b.concurrency, known.changes, defaultConcurrency)
+	b.settings = settings(string(text), b.vendorFlags)
+	if *cmp.Or(b.forgets, &known.forgets) {
+		b.settings += "-" + rand.Text()[:8]
+	}
 	if len(b.prefixes) == 0 {
 		b.prefixes = []string{b.cloud.ProviderName() + "://"}
 	}
 	b.view.wants = b.advertised().GetWants()
 	b.balancerWorks.places, b.balancerWorks.inBatches = make(chan struct{}, b.concurrency), make(chan struct{}, b.concurrency)
 	b.balancerWorks.hangs = hangsAfter * b.patience
-	b.reads = &reads{limit: hangingPerCall * concurrent, patience: b.patience}
+	b.reads = &reads{places: make(chan struct{}, b.readers), limit: hangingPerCall * concurrent, patience: b.patience}
 	b.options = append(b.options, sdk.WithIntroductions(b.memory.introduced))
 	if b.leading.atStart {
 		if err := b.initializeOnce(""); err != nil {
 			return nil, err
 		}
-	} else {
-		b.parts = b.ask()
+	} else if err := guarded(func() error { b.parts = b.ask(); return nil }); err != nil {
+		return nil, fmt.Errorf("the cloud provider %q cannot say which parts it has before it is initialized; set --initialize-at-start: %w", b.cloud.ProviderName(), cmp.Or(errors.Unwrap(err), err))
 	}
 	provider, err := sdk.New(b.cloud.ProviderName(), append(b.served(), b.options...)...)
 	if err != nil {
@@ -335,6 +377,7 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 		}
 		return given
 	}
+	batches := max(min(b.readers, batchesAtOnce), 1)
 	answer := &pb.GetCapabilitiesResponse{
 		Wants: &pb.Wants{
 			Identity: withState(withAnnotation(b.nodeFields("*"), ownedLabels)), RouteTarget: b.nodeFields(b.backendLabels...), Backend: b.nodeFields(b.backendLabels...),
@@ -342,6 +385,9 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 			LoadBalancerSettings: b.settings,
 		},
 		Limits: &pb.Limits{
+			// The batches of all calls share the places.
+			MaxBatchInstances:     uint32(min(readEach*b.readers/batches, instancesAtOnce)),
+			MaxConcurrentReads:    uint32(batches),
 			MaxBatchLoadBalancers: uint32(inTimeEach * b.concurrency), MaxBatchRoutes: 2 * routesAtOnce,
 			// Neither routes, of which one batch runs at a time, nor the nodes of balancers wait for balancers.
 			MaxConcurrentMutations: uint32(b.concurrency) + 2,
@@ -351,11 +397,7 @@ func (b *bridge) advertised() *pb.GetCapabilitiesResponse {
 	if b.backendState {
 		withState(answer.Wants.Backend)
 	}
-	if b.readers < concurrent {
-		answer.Limits.MaxConcurrentReads = 1
-		answer.Limits.MaxBatchInstances = uint32(max(instancesAtOnce*b.readers/concurrent, 1))
-	}
-	if _, routes := b.cloud.Routes(); routes && b.nodeAddresses {
+	if b.parts.routes != nil && b.nodeAddresses {
 		answer.Capabilities = append(answer.Capabilities, pb.Capability_CAPABILITY_ROUTE_NODE_ADDRESSES)
 	}
 	return answer

@@ -3,14 +3,17 @@ package bridge
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"cloudprovider.ccm/sdk/fault"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"google.golang.org/protobuf/types/known/durationpb"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/api"
@@ -45,50 +48,68 @@ func (b *bridge) mapped(err error, what string) error {
 		return fault.RetryLater(after, text, told...)
 	}
 	if b.errors != nil {
-		if known := b.errors(&stable{text, err}); known != nil && known.Reason() == b.without(err, text) {
+		if known := b.errors(&stable{text, err}); known != nil && (refuses(known, err) || known.Reason() == b.without(err, text)) {
 			return known.With(told...)
 		}
 	}
 	return fault.New(pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, "the cloud provider failed: "+text, told...)
 }
 
-// about is the error of a call about an object that a tenant, or a kubelet, writes.
+// refuses reports whether this concerns nobody but the Service itself, whoever says it.
+func refuses(known *fault.Error, err error) bool {
+	about := new(about)
+	if known.Reason() != pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE || !errors.As(err, &about) {
+		return false
+	}
+	_, is := about.object.(*v1.Service)
+	return is
+}
+
+// about is the error of a call about objects that a tenant, or a kubelet, writes.
 type about struct {
 	error
-	object metav1.Object
+	object any
+	nodes  []*v1.Node
 }
 
 func (a *about) Unwrap() error { return a.error }
 
-// of says which object the call was about, if it failed.
-func of(object metav1.Object, err error) error {
+// of says which object the call was about, if it failed, and the nodes behind a balancer.
+func of(err error, object any, nodes ...*v1.Node) error {
 	if err == nil {
 		return nil
 	}
-	return &about{err, object}
+	return &about{err, object, nodes}
 }
 
-var wordPattern = regexp.MustCompile(`\w+`)
+// wordPattern finds words, but no numbers: parts of an address, or of the name of one node of many, are soon an HTTP status, which
+// means nothing without the words around it.
+var wordPattern = regexp.MustCompile(`\w*[A-Za-z_]\w*`)
 
-// without returns what the error means without the words that stand on its object: providers and clouds quote names,
-// labels and annotations, and one that reads "Throttling: " must not pause the calls for everybody else.
+// escapes are what quoting makes of a line's end and of letters that are none: the letter after the backslash is in no word.
+var escapes = regexp.MustCompile(`\\(?:[abfnrtv]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})`)
+
+// noWord reports whether a letter is in no word: nodes are thousands, for which a pattern takes too long.
+func noWord(letter rune) bool {
+	return letter != '_' && (letter < '0' || letter > '9') && (letter < 'A' || letter > 'Z') && (letter < 'a' || letter > 'z')
+}
+
+// without returns what the error means without the words that stand on its objects: providers and clouds quote any field of them, and
+// an annotation or an address that reads "Throttling: " must not pause the calls for everybody else.
 func (b *bridge) without(err error, text string) pb.ErrorReason {
 	if about := new(about); errors.As(err, &about) {
 		theirs := map[string]bool{}
-		read := func(texts ...string) {
-			for _, text := range texts {
-				for _, word := range wordPattern.FindAllString(text, -1) {
-					theirs[strings.ToLower(word)] = true
-				}
+		read := func(text string) {
+			for word := range strings.FieldsFuncSeq(text, noWord) {
+				theirs[strings.ToLower(word)] = true
 			}
 		}
-		read(about.object.GetName(), about.object.GetNamespace())
-		for _, all := range []map[string]string{about.object.GetLabels(), about.object.GetAnnotations()} {
-			for key, value := range all {
-				read(key, value)
-			}
+		eachText(reflect.ValueOf(about.object), read)
+		for _, node := range about.nodes {
+			// Their annotations and statuses, which nobody quotes of nodes behind a balancer, have everyday words.
+			eachText(reflect.ValueOf([]any{node.Name, node.Labels, node.Spec.ProviderID, node.Status.Addresses}), read)
 		}
-		text = wordPattern.ReplaceAllStringFunc(text, func(word string) string {
+		text = wordPattern.ReplaceAllStringFunc(escapes.ReplaceAllString(text, " "), func(word string) string {
 			if theirs[strings.ToLower(word)] {
 				return "x"
 			}
@@ -99,6 +120,37 @@ func (b *bridge) without(err error, text string) pb.ErrorReason {
 		return known.Reason()
 	}
 	return pb.ErrorReason_ERROR_REASON_UNSPECIFIED
+}
+
+// unquoted are what no provider quotes, and what has everyday words: "status", "error".
+var unquoted = []reflect.Type{reflect.TypeFor[v1.NodeCondition](), reflect.TypeFor[v1.ContainerImage](), reflect.TypeFor[metav1.ManagedFieldsEntry](), reflect.TypeFor[metav1.Condition]()}
+
+// eachText reads all texts of an object.
+func eachText(value reflect.Value, read func(string)) {
+	if value.IsValid() && slices.Contains(unquoted, value.Type()) {
+		return
+	}
+	switch value.Kind() {
+	case reflect.String:
+		read(value.String())
+	case reflect.Pointer, reflect.Interface:
+		if !value.IsNil() {
+			eachText(value.Elem(), read)
+		}
+	case reflect.Slice, reflect.Array:
+		for at := range value.Len() {
+			eachText(value.Index(at), read)
+		}
+	case reflect.Map:
+		for each := value.MapRange(); each.Next(); {
+			eachText(each.Key(), read)
+			eachText(each.Value(), read)
+		}
+	case reflect.Struct:
+		for at := range value.NumField() {
+			eachText(value.Field(at), read)
+		}
+	}
 }
 
 // stable is an error whose text does not change from call to call.

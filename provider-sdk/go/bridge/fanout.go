@@ -3,6 +3,7 @@ package bridge
 import (
 	"cmp"
 	"context"
+	"sync/atomic"
 	"time"
 
 	"cloudprovider.ccm/sdk"
@@ -21,12 +22,12 @@ const (
 
 // batch controls how the items of a batch are processed.
 type batch[I, O any] struct {
-	// concurrency is the maximum number of items in progress.
-	concurrency int
+	// places are taken by items in progress.
+	places chan struct{}
 	// patience is the minimum time that an item gets; by default stragglerAfter.
 	patience time.Duration
-	// work must return when its context ends, whatever the provider does.
-	work func(context.Context, I) O
+	// work must return when its context ends, whatever the provider does, and leave its place.
+	work func(ctx context.Context, item I, leave func()) O
 	// late returns the result of an unfinished item; begun is false if its work has not started.
 	late func(item I, begun bool) O
 }
@@ -39,14 +40,20 @@ func (b batch[I, O]) answer(ctx context.Context, items []I) []O {
 	running := &running[O]{turns: map[int]turn{}, answers: make(chan answer[O], len(items)), patience: b.patience}
 	outs, next := make([]O, len(items)), 0
 	for {
-		for ; next < len(items) && len(running.turns) < b.concurrency && ctx.Err() == nil; next++ {
-			at, item := next, items[next]
-			running.begin(ctx, at, func(ctx context.Context) O { return b.work(ctx, item) })
+		free := b.places
+		if next == len(items) || ctx.Err() != nil {
+			free = nil
 		}
-		if len(running.turns) == 0 {
+		if free == nil && len(running.turns) == 0 {
 			break
 		}
-		for _, one := range running.wait(ctx) {
+		done, taken := running.wait(ctx, free)
+		if taken {
+			item := items[next]
+			running.begin(ctx, next, func(ctx context.Context) O { return b.work(ctx, item, func() { <-free }) })
+			next++
+		}
+		for _, one := range done {
 			if one.late {
 				one.out = b.late(items[one.at], true)
 			}
@@ -85,8 +92,8 @@ func (r *running[O]) begin(ctx context.Context, at int, work func(context.Contex
 	go func() { r.answers <- answer[O]{at: at, out: work(ctx)} }()
 }
 
-// wait returns the next finished item, or all late ones.
-func (r *running[O]) wait(ctx context.Context) (done []answer[O]) {
+// wait returns the next finished item, or all late ones, or that it has taken one of these places.
+func (r *running[O]) wait(ctx context.Context, places chan struct{}) (done []answer[O], taken bool) {
 	straggling := r.straggling()
 	defer straggling.Stop()
 	for {
@@ -95,12 +102,17 @@ func (r *running[O]) wait(ctx context.Context) (done []answer[O]) {
 			if turn, waited := r.turns[one.at]; waited {
 				r.slowest = max(r.slowest, time.Since(turn.began), 1)
 				r.end(one.at)
-				return []answer[O]{one}
+				return []answer[O]{one}, false
 			}
+		case places <- struct{}{}:
+			if ctx.Err() == nil {
+				return nil, true
+			}
+			<-places // Both were ready.
 		case <-ctx.Done():
-			return r.late(0)
+			return r.late(0), false
 		case <-straggling.C:
-			return r.late(r.limit())
+			return r.late(r.limit()), false
 		}
 	}
 }
@@ -144,8 +156,9 @@ func (r *running[O]) end(at int) {
 // wish gets their outcome.
 func changeEach[I, O any](ctx context.Context, b *bridge, works *works, items []I, named func(I) (key, wish string), mutate func(context.Context, I) error, told func(I, error) O) []O {
 	return batch[I, O]{
-		concurrency: cmp.Or(cap(works.inBatches), routesAtOnce), patience: b.patience,
-		work: func(ctx context.Context, item I) O {
+		places: make(chan struct{}, cmp.Or(cap(works.inBatches), routesAtOnce)), patience: b.patience,
+		work: func(ctx context.Context, item I, leave func()) O {
+			defer leave()
 			key, wish := named(item)
 			before, done := context.WithTimeout(ctx, b.patience/10)
 			defer done()
@@ -161,18 +174,22 @@ func changeEach[I, O any](ctx context.Context, b *bridge, works *works, items []
 	}.answer(ctx, items)
 }
 
-// eachInTime runs a batch of reads. Late ones are cancelled, but not awaited.
-func eachInTime[I, O any](ctx context.Context, b *bridge, items []I, key func(I) string, work func(context.Context, I) O, late func(I) O) []O {
+// eachInTime runs a batch of reads. Late ones are cancelled, but not awaited; `late` is called by several at once.
+func eachInTime[I, O any](ctx context.Context, b *bridge, items []I, key func(I) string, work func(context.Context, I) O, late func(item I, begun bool) O) []O {
 	return batch[I, O]{
-		concurrency: b.readers, patience: b.patience,
-		work: func(ctx context.Context, item I) O {
-			out, answered := inTime(ctx, b.reads, key(item), func(ctx context.Context) O { return work(ctx, item) })
+		places: b.reads.places, patience: b.patience,
+		work: func(ctx context.Context, item I, leave func()) O {
+			var begun atomic.Bool
+			out, answered := inTime(ctx, b.reads, key(item), leave, func(ctx context.Context) O {
+				begun.Store(true)
+				return work(ctx, item)
+			})
 			if !answered {
-				return late(item)
+				return late(item, begun.Load())
 			}
 			return out
 		},
-		late: func(item I, _ bool) O { return late(item) },
+		late: late,
 	}.answer(ctx, items)
 }
 
@@ -180,7 +197,7 @@ func eachInTime[I, O any](ctx context.Context, b *bridge, items []I, key func(I)
 func one[O any](ctx context.Context, b *bridge, key string, read func(context.Context) (O, error)) (O, error) {
 	ctx, done := forCaller(ctx)
 	defer done()
-	ended, answered := inTime(ctx, b.reads, key, func(ctx context.Context) (end outcome[O]) {
+	ended, answered := inTurn(ctx, b.reads, key, func(ctx context.Context) (end outcome[O]) {
 		end.err = guarded(func() (err error) {
 			end.out, err = read(ctx)
 			return err

@@ -4,11 +4,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
+	"cloudprovider.ccm/sdk"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 )
@@ -25,19 +24,11 @@ type flags struct {
 	backendLabels, nodeAnnotations list
 	backendState                   bool
 	classes                        list
-	onlyClasses                    bool
-	// initializeAtStart is nil unless the flag is set, likewise.
-	initializeAtStart *bool
+	onlyClasses, routeAddresses    bool
+	// Both are nil unless the flag is set, likewise.
+	initializeAtStart, ensureAfterRestart *bool
 	// vendors tells the vendor's flags that are set.
 	vendors func() string
-}
-
-// removedFlags are flags of earlier versions, with what is instead.
-var removedFlags = map[string]string{
-	"state-dir":                 "the host keeps what is applied to load balancers now, and no directory",
-	"state-dir-is-complete":     "the host keeps what is applied to load balancers now, and no directory",
-	"service-annotation-writes": "the cloud provider writes on the real Service now, with --kubeconfig=" + inCluster,
-	"service-condition-writes":  "the cloud provider writes on the real Service now, with --kubeconfig=" + inCluster,
 }
 
 // list is a flag of comma-separated values.
@@ -55,12 +46,23 @@ func (l *list) Set(text string) error {
 	return nil
 }
 
-// bindFlags adds the bridge's, the vendor's and klog's flags to a set.
+// given notes the value of a flag that is set.
+func given(into **bool) func(string) error {
+	return func(text string) error {
+		value, err := strconv.ParseBool(text)
+		*into = &value
+		return err
+	}
+}
+
+// bindFlags adds the bridge's, the vendor's and klog's flags to a set, and leaves those of every sidecar to sdk.BindFlags.
 func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 	out := &flags{}
 	theirs := map[string]bool{}
 	set.VisitAll(func(one *flag.Flag) { theirs[one.Name] = true })
-	vendor.VisitAll(func(one *pflag.Flag) { theirs[one.Name] = true })
+	sidecars := flag.NewFlagSet("sidecar", flag.ContinueOnError)
+	sdk.BindFlags(sidecars)
+	vendor.VisitAll(func(one *pflag.Flag) { theirs[one.Name] = sidecars.Lookup(one.Name) == nil })
 	out.vendors = func() (text string) {
 		set.Visit(func(one *flag.Flag) {
 			if theirs[one.Name] {
@@ -69,9 +71,9 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 		})
 		return text
 	}
-	vendor.VisitAll(func(theirs *pflag.Flag) {
-		if set.Lookup(theirs.Name) == nil {
-			set.Var(vendorFlag{theirs}, theirs.Name, theirs.Usage)
+	vendor.VisitAll(func(one *pflag.Flag) {
+		if theirs[one.Name] && set.Lookup(one.Name) == nil {
+			set.Var(vendorFlag{one}, one.Name, one.Usage)
 		}
 	})
 	logs := flag.NewFlagSet("klog", flag.ContinueOnError)
@@ -96,9 +98,9 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 	}
 	own.Func("concurrency", fmt.Sprintf("`N`: how many load balancers the cloud provider makes or changes at once, and how many get other nodes "+
 		"beside these (default %d, and 1 for %s); 1 for one whose calls for different Services share objects without a lock",
-		defaultConcurrency, strings.Join(slices.Sorted(maps.Keys(changesOf)), ", ")), number(&out.concurrency))
-	own.Func("concurrent-reads", fmt.Sprintf("`N`: how many instances the cloud provider is asked about at once (default %d, and 1 for %s)", concurrent,
-		strings.Join(slices.Sorted(maps.Keys(readsOf)), " and ")), number(&out.readers))
+		defaultConcurrency, with(func(one habit) bool { return one.changes == 1 })), number(&out.concurrency))
+	own.Func("concurrent-reads", fmt.Sprintf("`N`: how many reads of the cloud provider run at once, over all calls (default %d, and 1 for %s)", concurrent,
+		with(func(one habit) bool { return one.reads == 1 })), number(&out.readers))
 	own.Var(&out.prefixes, "provider-id-prefixes", "`PREFIX,...`: the prefixes of provider IDs, if not NAME://")
 	own.Var(&out.backendLabels, "backend-node-labels", "`KEY,...`: node labels whose changes update the balancers of the node; a key "+
 		"that ends in \"/\" or \"*\" is a prefix (default "+strings.Join(backendLabels, ",")+")")
@@ -108,17 +110,12 @@ func bindFlags(set *flag.FlagSet, vendor *pflag.FlagSet) *flags {
 		"\"*\" is a prefix")
 	own.Var(&out.classes, "load-balancer-classes", "`CLASS,...`: the values of spec.loadBalancerClass that the cloud provider serves")
 	own.BoolVar(&out.onlyClasses, "no-default-load-balancer-class", false, "leave Services without a class to another provider")
+	own.BoolVar(&out.routeAddresses, "route-node-addresses", false, "ensure a node's routes again when its addresses change: for a cloud provider that "+
+		"sets EnableNodeAddresses on the routes that it lists")
 	own.BoolFunc("initialize-at-start", "initialize the cloud provider at once, not when somebody first leads: for shadow mode, and for "+
-		"providers whose Initialize starts nothing that writes to the cloud", func(text string) error {
-		atStart, err := strconv.ParseBool(text)
-		out.initializeAtStart = &atStart
-		return err
-	})
-	for name, instead := range removedFlags {
-		if set.Lookup(name) == nil {
-			own.BoolFunc(name, "removed: "+instead, func(string) error { return fmt.Errorf("%s: remove --%s", instead, name) })
-		}
-	}
+		"providers whose Initialize starts nothing that writes to the cloud", given(&out.initializeAtStart))
+	own.BoolFunc("ensure-after-restart", "have all load balancers ensured once after a restart: for a cloud provider that keeps in memory what only "+
+		"that brings back (default for "+with(func(one habit) bool { return one.forgets })+")", given(&out.ensureAfterRestart))
 	own.VisitAll(func(ours *flag.Flag) {
 		// A vendor's flag of the same name is set as well.
 		if theirs := set.Lookup(ours.Name); theirs != nil {
@@ -169,8 +166,14 @@ func (f *flags) options() (told []Option, err error) {
 	if f.readers > 0 {
 		told = append(told, WithConcurrentReads(f.readers))
 	}
+	if f.routeAddresses {
+		told = append(told, WithRouteNodeAddresses())
+	}
 	if f.initializeAtStart != nil {
 		told = append(told, WithInitializeAtStart(*f.initializeAtStart))
+	}
+	if f.ensureAfterRestart != nil {
+		told = append(told, WithEnsureAfterRestart(*f.ensureAfterRestart))
 	}
 	return told, nil
 }

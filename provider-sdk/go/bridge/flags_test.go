@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"cloudprovider.ccm/sdk"
 	"github.com/spf13/pflag"
 	"k8s.io/cloud-provider/fake"
 )
@@ -43,6 +44,18 @@ func TestVendorsFlagsKeepWorking(t *testing.T) {
 	set.PrintDefaults()
 }
 
+// The flag of every sidecar wins: its meaning is the operator's.
+func TestAVendorsFlagMayHaveTheNameOfASidecars(t *testing.T) {
+	set := flag.NewFlagSet("sidecar", flag.ContinueOnError)
+	vendor := pflag.NewFlagSet("vendor", pflag.ContinueOnError)
+	level := vendor.Int("log-level", 2, "")
+	bindFlags(set, vendor)
+	sdk.BindFlags(set)
+	if err := set.Parse([]string{"--log-level=debug"}); err != nil || *level != 2 || set.Lookup("log-level").Value.String() != "debug" {
+		t.Error(err, *level, set.Lookup("log-level").Value)
+	}
+}
+
 func TestTheClassesOfTheCommandLineAreAdvertised(t *testing.T) {
 	parsed := func(args ...string) ([]Option, error) {
 		set := flag.NewFlagSet("sidecar", flag.ContinueOnError)
@@ -69,31 +82,24 @@ func TestTheClassesOfTheCommandLineAreAdvertised(t *testing.T) {
 	}
 }
 
-func TestAKubeconfigThatCannotBeReadIsNamed(t *testing.T) {
-	if _, err := (&flags{kubeconfig: "/does/not/exist"}).options(); err == nil {
-		t.Error("no error")
+func TestRoutesWithAddressesNeedNoMainOfTheirOwn(t *testing.T) {
+	set := flag.NewFlagSet("sidecar", flag.ContinueOnError)
+	ours := bindFlags(set, pflag.NewFlagSet("vendor", pflag.ContinueOnError))
+	if err := set.Parse([]string{"--route-node-addresses"}); err != nil {
+		t.Fatal(err)
+	}
+	options, err := ours.options()
+	b := &bridge{cloud: &fake.Cloud{}}
+	for _, option := range options {
+		option(b)
+	}
+	if err != nil || !b.nodeAddresses {
+		t.Error(err, b.nodeAddresses)
 	}
 }
 
-func TestRemovedFlagsSayWhatReplacesThem(t *testing.T) {
-	for arg, instead := range map[string]string{
-		"--state-dir=/state": "the host keeps", "--state-dir-is-complete": "the host keeps",
-		"--service-annotation-writes=x.example/": "--kubeconfig=in-cluster", "--service-condition-writes=x.example/Open": "--kubeconfig=in-cluster",
-	} {
-		set := flag.NewFlagSet("sidecar", flag.ContinueOnError)
-		set.SetOutput(io.Discard)
-		bindFlags(set, pflag.NewFlagSet("vendor", pflag.ContinueOnError))
-		name, _, _ := strings.Cut(arg, "=")
-		if err := set.Parse([]string{arg}); err == nil || !strings.Contains(err.Error(), instead) || !strings.Contains(err.Error(), "remove "+name) {
-			t.Errorf("%s: %v", arg, err)
-		}
-	}
-	// A vendor's flag of that name stays the vendor's.
-	vendor := pflag.NewFlagSet("vendor", pflag.ContinueOnError)
-	theirs := vendor.String("state-dir", "", "")
-	set := flag.NewFlagSet("sidecar", flag.ContinueOnError)
-	bindFlags(set, vendor)
-	if err := set.Parse([]string{"--state-dir=/state"}); err != nil || *theirs != "/state" {
-		t.Error(*theirs, err)
+func TestAKubeconfigThatCannotBeReadIsNamed(t *testing.T) {
+	if _, err := (&flags{kubeconfig: "/does/not/exist"}).options(); err == nil {
+		t.Error("no error")
 	}
 }

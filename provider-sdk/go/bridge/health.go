@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,51 +62,92 @@ type reachable struct {
 	// failed holds each one's last error.
 	failed map[string]pb.ErrorReason
 	known  bool
+	// last is when the cloud last responded.
+	last time.Time
+	// own are those that fail for reasons of their own: an ID that the provider cannot parse, say.
+	own map[string]ownFailure
 }
+
+// ownFailure is of an instance that failed beside others that did not: so often, and last then. The first time, the cloud may have
+// begun to fail in the middle of a batch.
+type ownFailure struct {
+	times int
+	last  time.Time
+}
+
+const (
+	ownAfter = 2
+	// othersWithin: when nothing has been answered for so long, sweeps included, what fails fails with all the others.
+	othersWithin = 15 * time.Minute
+	// ownFor is how long that holds: the host's sweeps ask about all instances much more often.
+	ownFor = 24 * time.Hour
+)
 
 // answered records any response of the cloud.
 func (r *reachable) answered() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.failed)
-	r.known = true
+	r.known, r.last = true, time.Now()
 }
 
-// failing returns how many instances have failed since the last response, whether for the credentials alone, and whether
-// that says anything yet.
+// failing returns how many instances have failed since the last response, except for reasons of their own; whether for the credentials
+// alone; and whether that says anything yet.
 func (r *reachable) failing() (instances int, refused, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	refused = true
-	for _, reason := range r.failed {
+	for name, reason := range r.failed {
+		if r.own[name].times >= ownAfter && time.Since(r.last) < othersWithin {
+			continue
+		}
+		instances++
 		refused = refused && (reason == pb.ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_INVALID || reason == pb.ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED)
 	}
-	return len(r.failed), refused, r.known || len(r.failed) >= proof
+	return instances, refused, r.known || instances >= proof
 }
 
 // saw records the results of a batch; nodes are by the results' keys.
 func (r *reachable) saw(results []*pb.InstanceResult, nodes map[string]*v1.Node) {
-	failed := map[string]pb.ErrorReason{}
+	failed, answered := map[string]pb.ErrorReason{}, []string(nil)
 	for _, result := range results {
+		name := nodes[result.GetKey()].Name
 		switch reason := result.GetError().GetReason(); reason {
 		case pb.ErrorReason_ERROR_REASON_INTERNAL_ERROR, pb.ErrorReason_ERROR_REASON_LOCATION_UNREACHABLE,
 			pb.ErrorReason_ERROR_REASON_CLOUD_API_UNAVAILABLE, pb.ErrorReason_ERROR_REASON_RATE_LIMITED,
 			pb.ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_INVALID, pb.ErrorReason_ERROR_REASON_CLOUD_CREDENTIALS_EXPIRED,
 			pb.ErrorReason_ERROR_REASON_CLOUD_PERMISSION_DENIED:
-			failed[nodes[result.GetKey()].Name] = reason
-			continue
+			failed[name] = reason
+		case pb.ErrorReason_ERROR_REASON_UNSUPPORTED_FEATURE:
+			// It may be in the words of the node.
+		default:
+			if result.GetState() != pb.InstanceState_INSTANCE_STATE_NOT_OWNED {
+				answered = append(answered, name)
+			}
 		}
-		if result.GetState() != pb.InstanceState_INSTANCE_STATE_NOT_OWNED {
-			r.answered()
-			return
-		}
+	}
+	if len(answered) > 0 {
+		r.answered()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.failed == nil {
-		r.failed = map[string]pb.ErrorReason{}
+	if len(answered) == 0 {
+		if r.failed == nil {
+			r.failed = map[string]pb.ErrorReason{}
+		}
+		maps.Copy(r.failed, failed)
+		return
 	}
-	maps.Copy(r.failed, failed)
+	if r.own == nil {
+		r.own = map[string]ownFailure{}
+	}
+	for _, name := range answered {
+		delete(r.own, name)
+	}
+	for name := range failed {
+		r.own[name] = ownFailure{r.own[name].times + 1, time.Now()}
+	}
+	maps.DeleteFunc(r.own, func(_ string, one ownFailure) bool { return time.Since(one.last) > ownFor })
 }
 
 // hangingCalls returns the metric of hanging calls.

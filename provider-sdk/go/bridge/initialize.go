@@ -3,6 +3,7 @@ package bridge
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -37,16 +38,6 @@ func WithKubernetes(config *rest.Config) Option {
 	return func(b *bridge) { b.kubernetes = config }
 }
 
-// WithInitialize does what a controller manager does before it starts its controllers, with the caller's clients and
-// informers: it calls Initialize with the clients and SetInformers (of a cloudprovider.InformerUser) with the
-// informers, then starts the informers and waits for them. Everything it started ends when stop is closed.
-//
-// Without it the bridge creates both, for the API of WithKubernetes or else for a private one, which holds the Nodes
-// and Services that the host sends.
-func WithInitialize(clients cloudprovider.ControllerClientBuilder, shared informers.SharedInformerFactory, stop <-chan struct{}) Option {
-	return func(b *bridge) { b.surroundings = &surroundings{clients, shared, stop} }
-}
-
 // surround creates clients and informers.
 func (b *bridge) surround(stop <-chan struct{}) error {
 	config := b.kubernetes
@@ -58,7 +49,7 @@ func (b *bridge) surround(stop <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	shared := informers.NewSharedInformerFactory(client, 0)
+	shared := informers.NewSharedInformerFactory(client, resync())
 	b.surroundings = &surroundings{clients{config}, shared, stop}
 	if b.kubernetes == nil {
 		return nil
@@ -70,6 +61,9 @@ func (b *bridge) surround(stop <-chan struct{}) error {
 	b.view.live = &live{client: own, patience: b.patience}
 	return err
 }
+
+// resync is how often a provider's handlers are told of all objects again, as by its own controller manager: between 12 and 24 hours.
+func resync() time.Duration { return 12*time.Hour + rand.N(12*time.Hour) }
 
 func (b *bridge) initialize() error {
 	around := b.surroundings
@@ -94,7 +88,7 @@ func (b *bridge) initialize() error {
 	if live := b.view.live; live != nil {
 		nodes := around.shared
 		if !informs {
-			nodes = informers.NewSharedInformerFactory(live.client, 0)
+			nodes = informers.NewSharedInformerFactory(live.client, 0) // Which nobody handles events of.
 		}
 		live.follow(nodes.Core().V1().Nodes())
 		nodes.Start(around.stop)

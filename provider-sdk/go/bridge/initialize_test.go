@@ -222,3 +222,25 @@ func TestTheDeleteOfAFormerServiceHidesNoNewOne(t *testing.T) {
 		}
 	}
 }
+
+// hasty dereferences in Routes what only Initialize sets.
+type hasty struct {
+	*cloud
+	client *string
+}
+
+func (h *hasty) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {
+	h.client = new("a client")
+}
+
+func (h *hasty) Routes() (cloudprovider.Routes, bool) { return h, *h.client != "" }
+
+func TestAProviderThatKnowsItsPartsOnlyOnceInitialized(t *testing.T) {
+	_, err := bridge.New(&hasty{cloud: newer()}, bridge.WithRouteNodeAddresses())
+	if err == nil || !strings.Contains(err.Error(), "--initialize-at-start") {
+		t.Error(err)
+	}
+	if _, err := bridge.New(&hasty{cloud: newer()}, bridge.WithRouteNodeAddresses(), bridge.WithInitializeAtStart(true)); err != nil {
+		t.Error(err)
+	}
+}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"cloudprovider.ccm/sdk"
@@ -52,16 +54,27 @@ func (i *instances) BatchGetInstances(ctx context.Context, request *pb.BatchGetI
 			return err
 		})
 		if err != nil {
-			return sdk.Unknown(key, i.mapped(of(node, err), node.Name))
+			return sdk.Unknown(key, i.mapped(of(err, node), node.Name))
 		}
 		return result
 	}
-	late := func(query *pb.InstanceQuery) *pb.InstanceResult { return sdk.Unknown(query.GetKey(), tooLate()) }
+	// What was never asked says nothing of the cloud.
+	unasked := sync.Map{}
+	late := func(query *pb.InstanceQuery, begun bool) *pb.InstanceResult {
+		if !begun {
+			unasked.Store(query.GetKey(), nil)
+		}
+		return sdk.Unknown(query.GetKey(), tooLate())
+	}
 	name := func(query *pb.InstanceQuery) string {
 		return "node " + query.GetNode().GetName() + " " + query.GetNode().GetProviderId()
 	}
 	results := eachInTime(ctx, i.bridge, request.GetQueries(), name, ask, late)
-	i.reachable.saw(results, nodes)
+	asked := slices.DeleteFunc(slices.Clone(results), func(one *pb.InstanceResult) bool {
+		_, never := unasked.Load(one.GetKey())
+		return never
+	})
+	i.reachable.saw(asked, nodes)
 	return &pb.BatchGetInstancesResponse{Results: results}, nil
 }
 
@@ -95,7 +108,7 @@ func (i *instances) ask(ctx context.Context, query *pb.InstanceQuery, node *v1.N
 	if err != nil {
 		// The instance is known to exist all the same.
 		result = sdk.Found(key, state, nil)
-		result.Error = fault.Item(i.mapped(of(node, err), node.Name))
+		result.Error = fault.Item(i.mapped(of(err, node), node.Name))
 	}
 	return result, nil
 }

@@ -153,6 +153,40 @@ func TestWhatTheOlderInterfacesSay(t *testing.T) {
 	}
 }
 
+// Upstream asks for the type and the zone of a new node only, so that neither can keep the addresses of others from being told.
+func TestAddressesAreToldThoughTheZoneFails(t *testing.T) {
+	labels := map[string]string{v1.LabelInstanceTypeStable: "large", v1.LabelTopologyZone: "z-1"}
+	for name, row := range map[string]struct {
+		labels map[string]string
+		told   bool
+	}{"known": {labels, true}, "new": {nil, false}} {
+		cloud := older()
+		cloud.ExistsByProviderID = true
+		cloud.Addresses = []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: "10.0.0.1"}}
+		got := ask(t, zoneless{cloud}, &pb.NodeRef{Name: "a", ProviderId: "fake://a", Labels: row.labels})
+		if told := len(got.GetInstance().GetAddresses()) == 1; told != row.told || (got.GetError() == nil) != row.told {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// zoneless cannot tell zones.
+type zoneless struct{ *cloud }
+
+func (z zoneless) Zones() (cloudprovider.Zones, bool) { return z, true }
+
+func (zoneless) GetZoneByProviderID(context.Context, string) (cloudprovider.Zone, error) {
+	return cloudprovider.Zone{}, errors.New("503")
+}
+
+func (zoneless) GetZoneByNodeName(context.Context, types.NodeName) (cloudprovider.Zone, error) {
+	return cloudprovider.Zone{}, errors.New("503")
+}
+
+func (zoneless) GetZone(context.Context) (cloudprovider.Zone, error) {
+	return cloudprovider.Zone{}, errors.New("503")
+}
+
 // A batch makes some calls concurrently but not all, and a slow instance does not delay the others.
 func TestABatchIsAskedSomeAtATime(t *testing.T) {
 	var now, most atomic.Int32

@@ -47,6 +47,8 @@ func (l *legacy) InstanceShutdown(ctx context.Context, node *v1.Node) (bool, err
 	return l.instances.InstanceShutdownByProviderID(ctx, id)
 }
 
+// InstanceMetadata fails without the type and the zone only for a node without their labels: upstream asks for them once, and the
+// addresses of other nodes must be told without them.
 func (l *legacy) InstanceMetadata(ctx context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
 	id, err := l.id(ctx, node)
 	if err == nil && id == "" {
@@ -62,7 +64,7 @@ func (l *legacy) InstanceMetadata(ctx context.Context, node *v1.Node) (*cloudpro
 		}
 	}
 	if found.InstanceType, err = l.instances.InstanceTypeByProviderID(ctx, id); err != nil {
-		if found.InstanceType, err = l.instances.InstanceType(ctx, name); err != nil {
+		if found.InstanceType, err = l.instances.InstanceType(ctx, name); err != nil && node.Labels[v1.LabelInstanceTypeStable] == "" {
 			return nil, err
 		}
 	}
@@ -71,7 +73,7 @@ func (l *legacy) InstanceMetadata(ctx context.Context, node *v1.Node) (*cloudpro
 	}
 	zone, err := l.zones.GetZoneByProviderID(ctx, id)
 	if err != nil {
-		if zone, err = l.zones.GetZoneByNodeName(ctx, name); err != nil {
+		if zone, err = l.zones.GetZoneByNodeName(ctx, name); err != nil && node.Labels[v1.LabelTopologyZone] == "" {
 			return nil, err
 		}
 	}

@@ -386,9 +386,10 @@ func TestABalancerIsDeletedAsItWasApplied(t *testing.T) {
 		kinds = append(kinds, got.Annotations["cloud.example/kind"])
 		return nil
 	}
+	cloud.stands = func(got *v1.Service) bool { return !slices.Contains(kinds, got.Annotations["cloud.example/kind"]) }
 	gone := deleteRequest("a")
 	gone.LastKnown = request.GetService()
-	if _, err := balancers.DeleteLoadBalancer(soon(t), gone); err != nil || !slices.Equal(kinds, []string{"network", ""}) {
+	if _, err := balancers.DeleteLoadBalancer(soon(t), gone); err != nil || !slices.Equal(kinds, []string{"", "network"}) {
 		t.Error(err, kinds)
 	}
 	// That it is being deleted is no edit.
@@ -414,6 +415,7 @@ func TestADeletionOverrulesNoWish(t *testing.T) {
 	if _, err := pb.NewLoadBalancersClient(conn).EnsureLoadBalancer(soon(t), request); err != nil {
 		t.Fatal(err)
 	}
+	cloud.stands = func(*v1.Service) bool { return true }
 	var kept []string
 	cloud.remove = func(_ context.Context, got *v1.Service) error {
 		kept = append(kept, got.Annotations["cloud.example/keep"]+got.Annotations["cloud.example/preserve"]+got.Spec.LoadBalancerIP)
@@ -426,6 +428,30 @@ func TestADeletionOverrulesNoWish(t *testing.T) {
 	want := "truetrue192.0.2.5"
 	if _, err := pb.NewLoadBalancersClient(conn).DeleteLoadBalancer(soon(t), gone); err != nil || !slices.Equal(kept, []string{want, want}) {
 		t.Error(err, kept)
+	}
+}
+
+// A wish that was taken back, such as openstack's to keep the floating IP, is overruled by none of before: the first call deletes all
+// that there is, and only what stands then goes as it was applied.
+func TestAWishThatWasTakenBackKeepsNothing(t *testing.T) {
+	cloud := newer()
+	conn := serve(t, cloud)
+	request := ensureRequest("a")
+	request.Service.Annotations = map[string]string{"cloud.example/keep-address": "true"}
+	ensured(t, conn, request)
+	balancer, address := true, true
+	cloud.stands = func(*v1.Service) bool { return balancer }
+	cloud.remove = func(_ context.Context, got *v1.Service) error {
+		if balancer {
+			address = got.Annotations["cloud.example/keep-address"] == "true"
+		}
+		balancer = false
+		return nil
+	}
+	gone := deleteRequest("a")
+	gone.LastKnown = service("a")
+	if _, err := pb.NewLoadBalancersClient(conn).DeleteLoadBalancer(soon(t), gone); err != nil || balancer || address {
+		t.Error(err, "balancer:", balancer, "address:", address)
 	}
 }
 

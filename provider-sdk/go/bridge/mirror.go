@@ -22,8 +22,9 @@ import (
 
 const (
 	// A round ends when the host has named half of the nodes, after this long at least: its sweeps name all nodes, however
-	// rare they are, and questions about a few nodes end no round.
+	// rare they are, and questions about a few nodes end no round. After the longest one, those nodes may be all that are left.
 	shortestRound = 30 * time.Minute
+	longestRound  = 6 * time.Hour
 	// forgottenAfter is how many rounds a node is kept that the host no longer names.
 	forgottenAfter = 2
 	// informedWithin is how long a call waits for the provider's own informer to see the objects of the call.
@@ -232,7 +233,8 @@ func (m *mirror) names(one *namedNode) {
 
 // forget ends the round if it is over, and forgets nodes that were not named in the last ones.
 func (m *mirror) forget(now time.Time) {
-	if now.Sub(m.round.began) < shortestRound || 2*m.round.named < len(m.named) {
+	lasts := now.Sub(m.round.began)
+	if lasts < shortestRound || lasts < longestRound && 2*m.round.named < len(m.named) {
 		return
 	}
 	m.round = round{number: m.round.number + 1, began: now}

@@ -46,6 +46,34 @@ func TestANodeIsForgottenWhenSweepsOmitIt(t *testing.T) {
 	}
 }
 
+// A cluster that shrinks by more than half leaves too few nodes to be half of what was known.
+func TestNodesAreForgottenThoughFewAreLeft(t *testing.T) {
+	var all []*pb.NodeRef
+	for at := range 100 {
+		all = append(all, &pb.NodeRef{Name: fmt.Sprint("n", at), Uid: fmt.Sprint("u", at)})
+	}
+	m, now := &mirror{view: &view{}}, time.Now()
+	sweep := func(refs []*pb.NodeRef) {
+		now = now.Add(5 * time.Minute)
+		m.note(nil, refs, make([]*namedNode, len(refs)), now)
+	}
+	for range 30 {
+		sweep(all)
+	}
+	began := now
+	for len(m.named) > 40 && now.Sub(began) < 7*24*time.Hour {
+		sweep(all[:40])
+	}
+	if took := now.Sub(began); len(m.named) != 40 || took < time.Hour || took > 24*time.Hour {
+		t.Errorf("%d are known after %v", len(m.named), took)
+	}
+	// Nothing says that the others are gone while nobody asks.
+	now = now.Add(30 * 24 * time.Hour)
+	if sweep(all[:1]); len(m.named) != 40 {
+		t.Errorf("%d are known after a pause", len(m.named))
+	}
+}
+
 // All calls of a cluster share a set, while queries tell of its nodes. The race detector sees it.
 func TestASetIsSharedByCallsThatOverlap(t *testing.T) {
 	m, set := &mirror{view: &view{}}, &pb.BackendSet{Digest: "1", Nodes: []*pb.NodeRef{{Name: "a", Uid: "a"}}}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"cloudprovider.ccm/sdk/bridge"
 	pb "cloudprovider.ccm/sdk/gen/ccm/cloudprovider/v1alpha1"
+	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
@@ -201,4 +204,107 @@ func TestWhenTheCloudDoesNotAnswer(t *testing.T) {
 	if ask("a", "b", "c"); condition() != yes {
 		t.Error("not found is no answer")
 	}
+}
+
+// A location that hangs must not hold up the reads of others until the callers of its own give up.
+func TestReadsThatTakeLongLeaveTheirPlaces(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	made := newer()
+	made.exists = func(_ context.Context, node *v1.Node) (bool, error) {
+		if strings.HasPrefix(node.Name, "hangs") {
+			<-release
+		}
+		return true, nil
+	}
+	conn := serve(t, made, bridge.WithConcurrentReads(2), impatient)
+	ask := func(within time.Duration, names ...string) []*pb.InstanceResult {
+		var refs []*pb.NodeRef
+		for _, name := range names {
+			refs = append(refs, &pb.NodeRef{Name: name, ProviderId: "fake://" + name})
+		}
+		ctx, done := context.WithTimeout(context.Background(), within)
+		defer done()
+		answer, _ := pb.NewInstancesClient(conn).BatchGetInstances(ctx, batch(refs...))
+		return answer.GetResults()
+	}
+	hanging := make(chan struct{})
+	go func() {
+		defer close(hanging)
+		ask(20*time.Second, "hangs-1", "hangs-2")
+	}()
+	eventually(t, func() bool {
+		answer := ask(2*time.Second, "a", "b", "c")
+		return len(answer) == 3 && answer[2].GetState() == pb.InstanceState_INSTANCE_STATE_RUNNING
+	})
+	select {
+	case <-hanging:
+		t.Error("only once the others gave up")
+	default:
+	}
+}
+
+// A provider whose reads write a map without a lock stands one at a time: in the process, not in a call of the host, and also after the
+// caller has given up. One that stands more goes on without the one that hangs.
+func TestReadsAreCountedOverAllCallsUntilTheyReturn(t *testing.T) {
+	for places, want := range map[int]int32{1: 1, 2: 2} {
+		var running, most atomic.Int32
+		release := make(chan struct{})
+		made := newer()
+		made.exists = func(_ context.Context, node *v1.Node) (bool, error) {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			if node.Name == "hangs" {
+				<-release
+			}
+			return true, nil
+		}
+		made.stands = func(*v1.Service) bool {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			return true
+		}
+		conn := serve(t, made, bridge.WithConcurrentReads(places), impatient)
+		asked := func(name string) bool {
+			ctx, done := context.WithTimeout(context.Background(), 300*time.Millisecond)
+			defer done()
+			answer, err := pb.NewInstancesClient(conn).BatchGetInstances(ctx, batch(&pb.NodeRef{Name: name, ProviderId: "fake://" + name}))
+			return err == nil && answer.GetResults()[0].GetState() == pb.InstanceState_INSTANCE_STATE_RUNNING
+		}
+		if asked("hangs") {
+			t.Fatal("answered")
+		}
+		looked := func() bool {
+			ctx, done := context.WithTimeout(context.Background(), 300*time.Millisecond)
+			defer done()
+			_, err := pb.NewLoadBalancersClient(conn).GetLoadBalancer(ctx, &pb.GetLoadBalancerRequest{Cluster: clusterRef(), Service: &pb.ServiceRef{Namespace: "d", Name: "s", Uid: "s"}})
+			return err == nil
+		}
+		if places == 1 {
+			if asked("a") || looked() || most.Load() != want {
+				t.Errorf("%d at once", most.Load())
+			}
+			// Nothing else helps than to start the process again.
+			eventually(t, func() bool { return condition(t, conn, "CallsHang") })
+			close(release)
+			eventually(t, func() bool { return asked("a") && looked() && !condition(t, conn, "CallsHang") })
+			continue
+		}
+		eventually(t, func() bool { return asked("a") && looked() })
+		asked("b")
+		if most.Load() > want {
+			t.Errorf("%d at once", most.Load())
+		}
+		close(release)
+	}
+}
+
+// condition reports whether the provider's condition has this reason.
+func condition(t *testing.T, conn *grpc.ClientConn, reason string) bool {
+	t.Helper()
+	answer, err := pb.NewCloudProviderClient(conn).GetStatus(soon(t), &pb.GetStatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(answer.GetConditions(), func(one *pb.ProviderCondition) bool { return one.GetReason() == reason })
 }

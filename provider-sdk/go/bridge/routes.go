@@ -115,7 +115,7 @@ type change struct {
 }
 
 // begin waits until no other batch changes routes, then lists them.
-func (r *routes) begin(ctx context.Context, cluster *pb.ClusterRef) (of *change, leave func(), err error) {
+func (r *routes) begin(ctx context.Context, cluster *pb.ClusterRef) (start *change, leave func(), err error) {
 	waiting, done := forCaller(ctx)
 	defer done()
 	select {
@@ -123,12 +123,12 @@ func (r *routes) begin(ctx context.Context, cluster *pb.ClusterRef) (of *change,
 	case <-waiting.Done():
 		return nil, nil, fault.ConcurrentOperation("routes")
 	}
-	of, leave = &change{cluster: cluster, busy: r.routeWorks.busy()}, func() { <-r.changing }
-	if of.standing, err = r.list(ctx, cluster); err != nil {
+	start, leave = &change{cluster: cluster, busy: r.routeWorks.busy()}, func() { <-r.changing }
+	if start.standing, err = r.list(ctx, cluster); err != nil {
 		leave()
 		return nil, nil, err
 	}
-	return of, leave, nil
+	return start, leave, nil
 }
 
 func (r *routes) BatchEnsureRoutes(ctx context.Context, request *pb.BatchEnsureRoutesRequest) (*pb.BatchEnsureRoutesResponse, error) {
@@ -137,20 +137,20 @@ func (r *routes) BatchEnsureRoutes(ctx context.Context, request *pb.BatchEnsureR
 		targets[at] = item.GetTarget()
 	}
 	r.mirrorOf(request.GetCluster()).nodes(ctx, r.view.wants.GetRouteTarget(), targets...)
-	of, leave, err := r.begin(ctx, request.GetCluster())
+	start, leave, err := r.begin(ctx, request.GetCluster())
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 	named := func(item *pb.RouteToEnsure) (key, wish string) {
 		target := nodeOf(item.GetTarget())
-		return of.key(item.GetDestinationCidr()), wishOf("ensure", request, fmt.Sprintf("%q %q", target.Name, target.Status.Addresses))
+		return start.key(item.GetDestinationCidr()), wishOf("ensure", request, fmt.Sprintf("%q %q", target.Name, target.Status.Addresses))
 	}
 	errs := changeEach(ctx, r.bridge, &r.routeWorks, request.GetItems(), named,
-		func(ctx context.Context, item *pb.RouteToEnsure) error { return r.ensure(ctx, of, item) },
+		func(ctx context.Context, item *pb.RouteToEnsure) error { return r.ensure(ctx, start, item) },
 		func(_ *pb.RouteToEnsure, err error) error { return err })
-	after := of.standing
-	if slices.ContainsFunc(request.GetItems(), func(item *pb.RouteToEnsure) bool { return !r.stands(of.standing, item) }) {
+	after := start.standing
+	if slices.ContainsFunc(request.GetItems(), func(item *pb.RouteToEnsure) bool { return !r.stands(start.standing, item) }) {
 		again, done := withSpare(ctx)
 		defer done()
 		after, err = r.list(again, request.GetCluster())
@@ -188,28 +188,28 @@ func (r *routes) sorted(standing []listed, item *pb.RouteToEnsure) (wrong []list
 	return wrong, found
 }
 
-func (r *routes) ensure(ctx context.Context, of *change, item *pb.RouteToEnsure) error {
-	if of.busy[of.key(item.GetDestinationCidr())] {
+func (r *routes) ensure(ctx context.Context, start *change, item *pb.RouteToEnsure) error {
+	if start.busy[start.key(item.GetDestinationCidr())] {
 		return queued
 	}
-	cluster := r.clusterName(of.cluster)
-	wrong, found := r.sorted(of.standing, item)
+	cluster := r.clusterName(start.cluster)
+	wrong, found := r.sorted(start.standing, item)
 	for _, one := range wrong {
 		if err := ctx.Err(); err != nil {
 			return err // Not all providers look at it.
 		}
 		if err := r.parts.routes.DeleteRoute(ctx, cluster, one.theirs); err != nil {
-			return err
+			return of(err, one.theirs)
 		}
 	}
 	if err := ctx.Err(); found || err != nil {
 		return err
 	}
 	target := nodeOf(item.GetTarget())
-	return r.parts.routes.CreateRoute(ctx, cluster, item.GetTarget().GetUid(), &cloudprovider.Route{
+	return of(r.parts.routes.CreateRoute(ctx, cluster, item.GetTarget().GetUid(), &cloudprovider.Route{
 		TargetNode: types.NodeName(target.Name), DestinationCIDR: canonical(item.GetDestinationCidr()),
 		EnableNodeAddresses: r.nodeAddresses, TargetNodeAddresses: target.Status.Addresses,
-	})
+	}), target)
 }
 
 func (r *routes) leadsTo(one listed, target *v1.Node) bool {
@@ -246,31 +246,31 @@ func (r *routes) ensured(item *pb.RouteToEnsure, after []listed, err error) *pb.
 }
 
 func (r *routes) BatchDeleteRoutes(ctx context.Context, request *pb.BatchDeleteRoutesRequest) (*pb.BatchDeleteRoutesResponse, error) {
-	of, leave, err := r.begin(ctx, request.GetCluster())
+	start, leave, err := r.begin(ctx, request.GetCluster())
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 	named := func(item *pb.RouteToDelete) (key, wish string) {
 		route := item.GetRoute()
-		return of.key(route.GetDestinationCidr()), wishOf("delete", request, fmt.Sprintf("%q %q", route.GetId(), route.GetTarget().GetName()))
+		return start.key(route.GetDestinationCidr()), wishOf("delete", request, fmt.Sprintf("%q %q", route.GetId(), route.GetTarget().GetName()))
 	}
-	remove := func(ctx context.Context, item *pb.RouteToDelete) error { return r.remove(ctx, of, item.GetRoute()) }
+	remove := func(ctx context.Context, item *pb.RouteToDelete) error { return r.remove(ctx, start, item.GetRoute()) }
 	return &pb.BatchDeleteRoutesResponse{Results: changeEach(ctx, r.bridge, &r.routeWorks, request.GetItems(), named, remove, r.deletion)}, nil
 }
 
 // remove deletes a route that is still as listed. A missing route is fine; one with another target stays.
-func (r *routes) remove(ctx context.Context, of *change, asListed *pb.Route) error {
-	if of.busy[of.key(asListed.GetDestinationCidr())] {
+func (r *routes) remove(ctx context.Context, start *change, asListed *pb.Route) error {
+	if start.busy[start.key(asListed.GetDestinationCidr())] {
 		return queued
 	}
 	changed := false
-	for _, one := range of.standing {
+	for _, one := range start.standing {
 		if one.ours.GetDestinationCidr() != canonical(asListed.GetDestinationCidr()) {
 			continue
 		}
 		if one.ours.GetId() == asListed.GetId() && one.ours.GetTarget().GetName() == asListed.GetTarget().GetName() {
-			return r.parts.routes.DeleteRoute(ctx, r.clusterName(of.cluster), one.theirs)
+			return of(r.parts.routes.DeleteRoute(ctx, r.clusterName(start.cluster), one.theirs), one.theirs)
 		}
 		changed = true
 	}

@@ -16,6 +16,7 @@ import (
 
 // Upstream ensures every load balancer whenever it starts; the host does when these change.
 func TestSettingsChangeWithTheConfigurationAndTheVendorsFlags(t *testing.T) {
+	var name string
 	advertised := func(config string, option Option, args ...string) string {
 		vendor := pflag.NewFlagSet("vendor", pflag.ContinueOnError)
 		vendor.String("region", "", "")
@@ -32,7 +33,7 @@ func TestSettingsChangeWithTheConfigurationAndTheVendorsFlags(t *testing.T) {
 		build := func(_ context.Context, config io.Reader, _ cloudprovider.ControllerClientBuilder, _ informers.SharedInformerFactory) (cloudprovider.Interface, error) {
 			text, err := io.ReadAll(config)
 			read = string(text)
-			return &fake.Cloud{}, err
+			return &fake.Cloud{Provider: name}, err
 		}
 		stop := make(chan struct{})
 		defer close(stop)
@@ -62,6 +63,24 @@ func TestSettingsChangeWithTheConfigurationAndTheVendorsFlags(t *testing.T) {
 	} {
 		if other == before {
 			t.Errorf("%s changed nothing: %s", name, other)
+		}
+	}
+
+	// Of a provider that forgets, each process says something else.
+	for _, row := range []struct {
+		name    string
+		args    []string
+		forgets bool
+	}{
+		{"azure", nil, true},
+		{"azure", []string{"--ensure-after-restart=false"}, false},
+		{"aws", nil, false},
+		{"aws", []string{"--ensure-after-restart"}, true},
+	} {
+		name = row.name
+		one, other := advertised("a", none, row.args...), advertised("a", none, row.args...)
+		if (one != other) != row.forgets || len(one) > 64 {
+			t.Errorf("%s %v: %s, and %s", row.name, row.args, one, other)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (v *volumes) BatchGetVolumeLabels(ctx context.Context, request *pb.BatchGet
 		}
 		return result
 	}
-	late := func(query *pb.VolumeQuery) *pb.VolumeResult {
+	late := func(query *pb.VolumeQuery, _ bool) *pb.VolumeResult {
 		return &pb.VolumeResult{Key: query.GetKey(), Error: fault.Item(tooLate())}
 	}
 	name := func(query *pb.VolumeQuery) string { return "volume " + query.GetPlugin() + " " + query.GetVolumeId() }
@@ -53,7 +53,7 @@ func (v *volumes) ask(ctx context.Context, query *pb.VolumeQuery) (*pb.VolumeRes
 			Key: query.GetKey(), State: pb.VolumeState_VOLUME_STATE_ABSENT, Error: fault.Item(fault.VolumeNotFound(query.GetName())),
 		}, nil
 	case err != nil:
-		return nil, err
+		return nil, of(err, volume)
 	case labels == nil:
 		// Providers return this for a volume of another cloud.
 		return &pb.VolumeResult{Key: query.GetKey(), State: pb.VolumeState_VOLUME_STATE_NOT_OWNED}, nil
