@@ -303,6 +303,8 @@ async def test_the_log_says_which_items_failed_and_why(tmp_path: Path, capsys: p
     lines = [json.loads(line) for line in printed.splitlines()]
     named = [(line["item"], line["reason"]) for line in lines if "item" in line]
     assert named == [(f"down-{at}", "CLOUD_API_UNAVAILABLE") for at in range(10)]
+    causes = [line["message"] for line in lines if "OSError" in line["message"] or "refused password" in line["message"]]
+    assert len(causes) == 10, causes
     assert [line["items"] for line in lines if line["message"] == "more items of the batch failed"] == [2]
     assert any("key-down-3 refused" in line["message"] for line in lines)
 

@@ -1,8 +1,10 @@
 """Converts errors to gRPC statuses and back, within the contract's size limits, and to errors of one item."""
 
+import itertools
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Final, NamedTuple, TypeVar
 
@@ -18,6 +20,10 @@ from cloudprovider_sdk.errors.table import code_of
 D = TypeVar("D", bound=message.Message)
 
 _log = logging.getLogger("cloudprovider_sdk")
+
+_SHOWN: Final = 10
+_logged: ContextVar[Iterator[int]] = ContextVar("logged")
+"""Counts the causes that a call logs; outside of calls, all are."""
 
 _DETAILS: Final = "grpc-status-details-bin"
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -48,9 +54,14 @@ def to_status(error: ProviderError) -> Status:
         (quotas or fields or metadata).pop()
 
 
+def count_causes() -> None:
+    """Begin a call: it logs the causes of ten items' errors, since a cloud that is away fails all items of a batch alike."""
+    _logged.set(itertools.count())
+
+
 def to_item(error: ProviderError) -> pb.ItemError:
     """Return the error as an item error. UNSPECIFIED becomes INTERNAL_ERROR, as the contract reads it."""
-    if error.__cause__ is not None:
+    if error.__cause__ is not None and next(_logged.get(itertools.repeat(0))) < _SHOWN:
         _log.warning("%s: %s", error, error.__cause__)
     item = pb.ItemError(reason=error.reason or pb.ERROR_REASON_INTERNAL_ERROR, message=error.message)
     if error.retry_after is not None:

@@ -8,6 +8,7 @@ from typing import TypeVar
 from cloudprovider_sdk import errors
 from cloudprovider_sdk.call import Call
 from cloudprovider_sdk.errors import ProviderError
+from cloudprovider_sdk.errors.wire import count_causes
 
 T = TypeVar("T")
 _log = logging.getLogger("cloudprovider_sdk")
@@ -15,6 +16,7 @@ _log = logging.getLogger("cloudprovider_sdk")
 
 async def guarded(call: Call, work: Awaitable[T]) -> T:
     """Await a provider's method."""
+    count_causes()
     try:
         return await work
     except ProviderError as error:
