@@ -207,7 +207,7 @@ fn start_events(
 
 /// `None` unless this process runs in shadow mode, which `/readyz` then names.
 fn start_shadow(process: &Process) -> Option<Shadow> {
-    let metrics = process.metrics().register(shadow::Metrics::register);
+    let metrics = process.metrics().register(shadow::ShadowMetrics::register);
     let settings = process.settings();
     settings.shadow.shadow.then(|| {
         tracing::info!("shadow mode: everything is decided, nothing is written or changed");
@@ -279,7 +279,7 @@ fn start_election(
     let lock = Lock::new(client.clone(), settings.clone(), identity(), Box::new(is_fit), Box::new(tell));
     let health = lock.health();
     process.checks().add(Probe::Ready, "lease", move || health.check());
-    let metrics = process.metrics().register(election::Metrics::register);
+    let metrics = process.metrics().register(election::ElectionMetrics::register);
     process.spawn_support("leader-election", |stop| election::run(lock, settings, metrics, ends, stop));
 }
 

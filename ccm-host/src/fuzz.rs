@@ -29,8 +29,7 @@ pub fn ranges(data: &[u8]) {
         };
         let wire = serde_json::from_value(json).map_err(|error| error.to_string())?;
         let keep = Keep { labels: KeySet::default(), annotations: KeySet::all() };
-        let ranges = source_ranges(&Service::project(wire, &keep, &Interner::default()));
-        ranges.map_err(|error| error.to_string())
+        source_ranges(&Service::project(wire, &keep, &Interner::default()))
     };
     match read(text) {
         Ok(ranges) => {

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
             println!("{}", text.trim_end());
             ExitCode::SUCCESS
         }
-        Ok(Request::Run { settings }) => match start(*settings) {
+        Ok(Request::Run(settings)) => match start(*settings) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("error: {error:#}");
@@ -47,9 +47,13 @@ fn start(settings: Settings) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let traces = {
         let _entered = runtime.enter();
-        Traces::start(&settings.traces)?
+        Traces::start(&settings.traces)
     };
+    let (traces, without) = traces.map_or_else(|error| (None, Some(error)), |traces| (traces, None));
     logging::init(&settings.logging, traces.as_ref()).context("logging cannot be set up")?;
+    if let Some(error) = without {
+        tracing::warn!(error = format!("{error:#}"), "no traces are sent");
+    }
     tracing::info!(version = manager::VERSION, commit = manager::COMMIT, "starting");
     for (name, value) in &settings.flags {
         tracing::info!("FLAG: --{name}={value:?}");

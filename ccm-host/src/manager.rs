@@ -9,7 +9,6 @@
 //!
 //! The controllers, and the access to the apiserver and the providers, are elsewhere.
 
-mod answer;
 pub mod flags;
 pub mod health;
 pub mod logging;
@@ -18,6 +17,10 @@ pub mod process;
 pub mod serving;
 pub mod traces;
 pub mod webhooks;
+
+use axum::response::{IntoResponse as _, Response};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use serde_json::json;
 
 /// The version of this crate.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -31,4 +34,22 @@ pub const COMMIT: &str = match option_env!("CCM_BUILD_COMMIT") {
 /// Everything about the build, on one line.
 fn build() -> String {
     format!("version=v{VERSION} commit={COMMIT} os={} arch={}", std::env::consts::OS, std::env::consts::ARCH)
+}
+
+/// The headers of answers that are true only now, and are nothing but what their type says.
+fn headers() -> [(HeaderName, HeaderValue); 2] {
+    [
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store")),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ]
+}
+
+/// A refusal of any page, in the form that Kubernetes clients read.
+fn refusal(code: StatusCode, reason: &str, message: &str) -> Response {
+    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code.as_u16(),
+    });
+    (code, kind, headers(), format!("{status}\n")).into_response()
 }

@@ -1,5 +1,9 @@
 //! The grammar of labels, which annotations share: the apiserver's.
 
+/// The labels that say a zone, and a region: by the current name, and by the deprecated one.
+pub const ZONE: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
+pub const REGION: [&str; 2] = ["topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"];
+
 const LONGEST_NAME: usize = 63;
 const LONGEST_PREFIX: usize = 253;
 

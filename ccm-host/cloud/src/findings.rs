@@ -97,16 +97,12 @@ fn cut(text: &str, most: usize) -> &str {
 
 /// Durations sent by a provider, clamped to what the host accepts.
 pub(crate) mod duration {
-    use std::time::Duration;
+    use std::{ops::RangeInclusive, time::Duration};
 
     use super::{Findings, rule};
 
     /// The range of durations that the host follows exactly; anything outside is clamped to it.
-    #[derive(Debug, Clone, Copy)]
-    pub(crate) struct Bounds {
-        shortest: Duration,
-        longest: Duration,
-    }
+    type Bounds = RangeInclusive<Duration>;
 
     const HOUR: u64 = 3600;
 
@@ -122,10 +118,7 @@ pub(crate) mod duration {
     pub(crate) const SWEEP: Bounds = bounds(10_000, 24 * HOUR);
 
     const fn bounds(shortest_millis: u64, longest_seconds: u64) -> Bounds {
-        Bounds {
-            shortest: Duration::from_millis(shortest_millis),
-            longest: Duration::from_secs(longest_seconds),
-        }
+        Duration::from_millis(shortest_millis)..=Duration::from_secs(longest_seconds)
     }
 
     /// Clamps a duration to its bounds; `None` if it is not positive.
@@ -137,7 +130,7 @@ pub(crate) mod duration {
         // prost negates negative durations, which overflows for `i64::MIN`.
         let given = Some(given).filter(|given| given.seconds >= 0)?;
         let given = Duration::try_from(given).ok().filter(|given| !given.is_zero())?;
-        let kept = given.clamp(bounds.shortest, bounds.longest);
+        let kept = given.clamp(*bounds.start(), *bounds.end());
         if kept != given {
             findings.count(rule::DURATION_BOUNDS);
         }

@@ -26,7 +26,8 @@ pub(super) struct InstanceReads;
 
 impl BatchRpc for InstanceReads {
     type Lane = ReadLane;
-    type Question = Arc<Node>;
+    /// A node, and what the provider wanted to know when it was asked about.
+    type Question = (Arc<Node>, Arc<pb::Wants>);
     type Request = pb::BatchGetInstancesRequest;
     type Result = pb::InstanceResult;
     type Done = InstanceAnswer;
@@ -34,8 +35,12 @@ impl BatchRpc for InstanceReads {
     const PACED: bool = true;
 
     /// A recreated node is another one.
-    fn key(node: &Arc<Node>) -> ItemKey {
+    fn key((node, _): &Self::Question) -> ItemKey {
         ItemKey::new(format!("{} {}", node.name, node.uid))
+    }
+
+    fn wants((_, wants): &Self::Question) -> Option<&pb::Wants> {
+        Some(wants)
     }
 
     fn serves(other: &ReadLane, asked: &ReadLane, age: Duration) -> bool {
@@ -44,9 +49,9 @@ impl BatchRpc for InstanceReads {
         tells && is_fresh(other.freshness, asked.freshness, age)
     }
 
-    fn same(link: &Link, a: &Arc<Node>, b: &Arc<Node>) -> bool {
-        let fields = identity(&link.wants());
-        Arc::ptr_eq(a, b) || wanted::node_ref(a, &fields) == wanted::node_ref(b, &fields)
+    fn same(_: &Link, (a, then): &Self::Question, (b, wants): &Self::Question) -> bool {
+        let fields = identity(wants);
+        then == wants && (Arc::ptr_eq(a, b) || wanted::node_ref(a, &fields) == wanted::node_ref(b, &fields))
     }
 
     /// The node's name, which people recognise; made unique if two nodes in the batch share it.
@@ -54,7 +59,7 @@ impl BatchRpc for InstanceReads {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         items
             .iter()
-            .map(|(_, node)| {
+            .map(|(_, (node, _))| {
                 let times = seen.entry(node.name.as_str()).or_default();
                 *times += 1;
                 if *times == 1 { node.name.clone() } else { format!("{}#{}", node.name, node.uid) }
@@ -64,7 +69,7 @@ impl BatchRpc for InstanceReads {
 
     fn request(call: &Call<'_, Self>, keys: &[String], items: &[Item<Self>]) -> Self::Request {
         let fields = identity(&call.session.wants);
-        let queries = keys.iter().zip(items).map(|(key, (_, node))| pb::InstanceQuery {
+        let queries = keys.iter().zip(items).map(|(key, (_, (node, _)))| pb::InstanceQuery {
             key: key.clone(),
             node: Some(wanted::node_ref(node, &fields)),
         });
@@ -82,7 +87,7 @@ impl BatchRpc for InstanceReads {
 
     fn read(
         call: &Call<'_, Self>,
-        _: &Arc<Node>,
+        _: &Self::Question,
         result: pb::InstanceResult,
         findings: &mut Findings,
     ) -> Answer<Self> {
@@ -166,8 +171,8 @@ mod tests {
     fn keys_on_the_wire_are_unique() {
         let item = |name: &str, uid: &str| {
             let node = ccm_kube::fixtures::node(name).uid(uid);
-            let node = Arc::new(node);
-            (InstanceReads::key(&node), node)
+            let question = (Arc::new(node), Arc::default());
+            (InstanceReads::key(&question), question)
         };
         assert_eq!(
             InstanceReads::wire_keys(&[item("a", "1"), item("b", "2"), item("a", "3")]),

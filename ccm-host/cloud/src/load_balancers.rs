@@ -36,7 +36,7 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
     let method = &method::ENSURE_LOAD_BALANCER;
     let (_permit, session) = link.ready(method).await?;
     let wants = &session.wants;
-    is_made_for(&session, &given.backends, method.name)?;
+    session.is_told(&given.backends.wants, method)?;
     let message = || pb::EnsureLoadBalancerRequest {
         cluster: Some(link.cluster()),
         fencing: Some(link.fencing()),
@@ -62,16 +62,11 @@ pub(super) async fn ensure(link: &Link, given: EnsureLoadBalancer) -> Result<Ens
     Ok(link.metrics.checked(|findings| check::ensured(response, &of.key, &of.uid, wants, findings)))
 }
 
-/// Rejects what was made for a former process of the provider that wanted to know less or other things: the caches may
-/// not hold yet what this one wants, and the digest is not of it.
-fn is_made_for(session: &Session, backends: &BackendSet, method: &'static str) -> Result<(), CloudError> {
-    let is_same = Arc::ptr_eq(&session.wants, &backends.wants) || session.wants == backends.wants;
-    let why = "the provider was replaced, and wants to know more: the host reads that first";
-    if is_same { Ok(()) } else { Err(CloudError::unavailable(method, why)) }
-}
-
 pub(super) async fn delete(link: &Link, given: DeleteLoadBalancer) -> Result<Accepted, CloudError> {
-    let (_permit, session) = link.ready(&method::DELETE_LOAD_BALANCER).await?;
+    let method = &method::DELETE_LOAD_BALANCER;
+    let wants = link.wants();
+    let (_permit, session) = link.ready(method).await?;
+    session.is_told(&wants, method)?;
     let fields = session.wants.service.clone().unwrap_or_default();
     let message = pb::DeleteLoadBalancerRequest {
         cluster: Some(link.cluster()),
@@ -132,6 +127,10 @@ impl BatchRpc for Updates {
         ItemKey { subject: wanted.service.uid.clone(), version }
     }
 
+    fn wants(wanted: &UpdateLoadBalancer) -> Option<&pb::Wants> {
+        Some(&wanted.backends.wants)
+    }
+
     fn whose(item: &Item<Self>) -> &str {
         &item.1.service.key.namespace
     }
@@ -141,18 +140,7 @@ impl BatchRpc for Updates {
     }
 
     fn plan(session: &Session, items: Vec<Item<Self>>) -> Planned<Self> {
-        let mut refused = Vec::new();
-        let (mut fresh, method) = (Vec::with_capacity(items.len()), Self::METHOD.name);
-        for item in items {
-            match is_made_for(session, &item.1.backends, method) {
-                Ok(()) => fresh.push(item),
-                Err(error) => refused.push((item.0, error)),
-            }
-        }
-        let mut planned =
-            plan(fresh, &session.wants, session.message_bytes, session.most_items(Self::METHOD));
-        planned.refused.append(&mut refused);
-        planned
+        plan(items, &session.wants, session.message_bytes, session.most_items(Self::METHOD))
     }
 
     fn wire_keys(items: &[Item<Self>]) -> Vec<String> {

@@ -304,6 +304,11 @@ impl AddressType {
             Self::ExternalDns => "ExternalDNS",
         }
     }
+
+    /// The type with this value; `None` if it is known only to whoever wrote it.
+    pub fn of(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

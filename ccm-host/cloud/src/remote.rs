@@ -115,7 +115,7 @@ impl Provider for RemoteProvider {
 
     async fn instance(&self, query: InstanceQuery) -> Result<InstanceAnswer, CloudError> {
         let lane = ReadLane { view: query.view, freshness: query.freshness };
-        self.reads.answer(lane, query.node).await
+        self.reads.answer(lane, (query.node, self.link.wants())).await
     }
 
     fn backend_set(&self, nodes: Vec<Arc<Node>>) -> Arc<BackendSet> {
@@ -164,7 +164,7 @@ impl Provider for RemoteProvider {
         if let Some(shadowed) = &self.shadowed {
             return shadowed.ensure_route(&self.link, &wanted).await;
         }
-        self.route_ensures.answer((), wanted).await
+        self.route_ensures.answer((), (wanted, self.link.wants())).await
     }
 
     async fn delete_route(&self, listed: Route) -> Result<Option<InProgress>, CloudError> {

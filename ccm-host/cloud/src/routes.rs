@@ -31,29 +31,34 @@ pub(super) struct Ensure;
 
 impl BatchRpc for Ensure {
     type Lane = ();
-    type Question = EnsureRoute;
+    /// A route, and what the provider wanted to know when it was asked for.
+    type Question = (EnsureRoute, Arc<pb::Wants>);
     type Request = pb::BatchEnsureRoutesRequest;
     type Result = pb::RouteResult;
     type Done = EnsuredRoute;
 
     /// Another target for the same destination is another change.
-    fn key(wanted: &EnsureRoute) -> ItemKey {
+    fn key((wanted, _): &Self::Question) -> ItemKey {
         ItemKey::new(format!("{} {} {}", wanted.destination, wanted.node.name, wanted.node.uid))
     }
 
-    fn same(link: &Link, a: &EnsureRoute, b: &EnsureRoute) -> bool {
+    fn wants((_, wants): &Self::Question) -> Option<&pb::Wants> {
+        Some(wants)
+    }
+
+    fn same(link: &Link, (a, then): &Self::Question, (b, wants): &Self::Question) -> bool {
         let fields = link.present().map(|session| session.route_target()).unwrap_or_default();
-        Arc::ptr_eq(&a.node, &b.node)
-            || wanted::node_ref(&a.node, &fields) == wanted::node_ref(&b.node, &fields)
+        let is_same = || wanted::node_ref(&a.node, &fields) == wanted::node_ref(&b.node, &fields);
+        then == wants && (Arc::ptr_eq(&a.node, &b.node) || is_same())
     }
 
     fn wire_keys(items: &[Item<Self>]) -> Vec<String> {
-        items.iter().map(|(_, wanted)| wanted.destination.to_string()).collect()
+        items.iter().map(|(_, (wanted, _))| wanted.destination.to_string()).collect()
     }
 
     fn request(call: &Call<'_, Self>, keys: &[String], items: &[Item<Self>]) -> Self::Request {
         let fields = call.session.route_target();
-        let routes = keys.iter().zip(items).map(|(key, (_, wanted))| pb::RouteToEnsure {
+        let routes = keys.iter().zip(items).map(|(key, (_, (wanted, _)))| pb::RouteToEnsure {
             key: key.clone(),
             destination_cidr: key.clone(),
             target: Some(wanted::node_ref(&wanted.node, &fields)),
@@ -71,7 +76,7 @@ impl BatchRpc for Ensure {
 
     fn read(
         call: &Call<'_, Self>,
-        wanted: &EnsureRoute,
+        (wanted, _): &Self::Question,
         result: pb::RouteResult,
         findings: &mut Findings,
     ) -> Answer<Self> {

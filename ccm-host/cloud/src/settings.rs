@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use super::Division;
 use ccm_base::flag::{self, FlagError, Mistakes, Wrong};
-use ccm_kube::selector::{LabelSelector, SelectorError};
+use ccm_kube::selector::LabelSelector;
 
 const LONGEST_NAME: usize = 63;
 
@@ -225,8 +225,7 @@ fn provider(
 fn selector(text: &str) -> Result<(&str, LabelSelector), Wrong> {
     let (name, selector) = flag::named("provider-node-selector", text, "NAME=SELECTOR")?;
     let remedy = "write it as for kubectl get -l, for example NAME=example.com/cloud=a";
-    let selector: LabelSelector =
-        selector.parse().map_err(|error: SelectorError| Wrong::new(error.to_string(), remedy))?;
+    let selector: LabelSelector = selector.parse().map_err(|error: String| Wrong::new(error, remedy))?;
     if selector.is_everything() {
         return Err(Wrong::new("selects every node", remedy));
     }

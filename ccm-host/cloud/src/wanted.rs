@@ -16,8 +16,9 @@ use super::{
     digest::{Digester, desired},
 };
 use ccm_kube::{
-    Ingress, Node, ObjectKey, Pairs, Service, ServicePort, TargetPort,
-    keep::LAST_APPLIED,
+    Ingress, Node, ObjectKey, Pairs, Service, ServicePort, Taint, TargetPort,
+    keep::is_meant,
+    node::PROVIDED_NODE_IP,
     service::{SOURCE_RANGES, source_ranges},
 };
 
@@ -53,25 +54,10 @@ pub(super) fn desired_digest(object: &Service, backends: &BackendSet) -> String 
 
 /// The wanted labels or annotations.
 fn pick(pairs: &Pairs, patterns: &[String]) -> HashMap<String, String> {
-    pairs
-        .iter()
-        .filter(|(key, _)| patterns.iter().any(|pattern| is_wanted(pattern, key)))
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect()
+    let pairs = pairs.iter().filter(|(key, _)| patterns.iter().any(|pattern| is_meant(pattern, key)));
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// A pattern is a key, or a prefix that ends in `/` or `*`; as in [`ccm_kube::KeySet::patterns`].
-fn is_wanted(pattern: &str, key: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some("") => key != LAST_APPLIED,
-        Some(prefix) => key.starts_with(prefix),
-        None if pattern.ends_with('/') => key.starts_with(pattern),
-        None => key == pattern,
-    }
-}
-
-/// Annotation with the kubelet's `--node-ip`. The caches keep it if a provider wants these addresses.
-pub(super) const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 const MOST_PROVIDED_IPS: usize = 2;
 
 /// The wanted fields of a node.
@@ -100,8 +86,9 @@ pub(super) fn node_ref(node: &Node, fields: &pb::NodeFields) -> pb::NodeRef {
 }
 
 fn taints(node: &Node, patterns: &[String]) -> Vec<pb::NodeTaint> {
-    let wanted = node.taints.iter().filter(|taint| patterns.iter().any(|key| is_wanted(key, &taint.key)));
-    wanted
+    let is_wanted = |taint: &&Taint| patterns.iter().any(|pattern| is_meant(pattern, &taint.key));
+    let taints = node.taints.iter().filter(is_wanted);
+    taints
         .map(|taint| pb::NodeTaint {
             key: taint.key.clone(),
             value: taint.value.clone(),
@@ -142,7 +129,7 @@ fn addresses(node: &Node) -> Vec<pb::NodeAddress> {
         .iter()
         .filter_map(|address| {
             // The contract cannot express an unknown type.
-            let kind = AddressType::ALL.into_iter().find(|kind| kind.as_str() == address.type_)?;
+            let kind = AddressType::of(&address.type_)?;
             Some(pb::NodeAddress { r#type: kind as i32, address: address.address.clone() })
         })
         .collect()

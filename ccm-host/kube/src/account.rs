@@ -51,14 +51,6 @@ struct State {
     failure: Option<String>,
 }
 
-/// There is no token.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("no token of the ServiceAccount {NAMESPACE}/{name}: {why}")]
-pub struct NoToken {
-    name: &'static str,
-    why: String,
-}
-
 impl Account {
     /// The ServiceAccount of this name, without a token until [`Self::run`] has one.
     pub fn new(name: &'static str) -> Self {
@@ -88,10 +80,11 @@ impl Account {
     }
 
     /// The current token. Without one it waits for the request under way, and fails if that does.
-    pub(super) async fn token(&self) -> Result<HeaderValue, NoToken> {
+    pub(super) async fn token(&self) -> Result<HeaderValue, String> {
         let mut changes = self.0.state.subscribe();
         let known = changes.wait_for(|state| state.token.is_some() || state.failure.is_some()).await;
-        let without = |why: &str| NoToken { name: self.0.name, why: why.to_owned() };
+        let name = self.0.name;
+        let without = |why: &str| format!("no token of the ServiceAccount {NAMESPACE}/{name}: {why}");
         let state = known.map_err(|_closed| without("the process is ending"))?;
         state.token.clone().ok_or_else(|| without(state.failure.as_deref().unwrap_or_default()))
     }

@@ -13,6 +13,7 @@ pub use guard::Recognition;
 
 use std::{path::PathBuf, time::Duration};
 
+use anyhow::{Context as _, Result, anyhow, bail};
 use http::{
     HeaderValue, Request, Response, StatusCode, Uri,
     header::{AUTHORIZATION, USER_AGENT},
@@ -27,7 +28,7 @@ use hyper_util::{
 use kube::{
     Client, Config,
     client::{Body, ConfigExt},
-    config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster},
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig, NamedCluster},
     core::{Status, response::reason},
 };
 use rustls_pki_types::ServerName;
@@ -41,6 +42,7 @@ use super::{
     account::{Account, NAMESPACE},
     metrics::ClientMetrics,
 };
+pub(crate) use guard::is_too_large;
 use guard::{Answer, RequestLimiter, RequestRules, copy, guarded};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -49,6 +51,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const STREAM_WINDOW: u32 = 4 << 20;
 /// The window of all streams together.
 const CONNECTION_WINDOW: u32 = 8 << 20;
+
+/// What is unusable of TLS or login.
+const CREDENTIALS: &str = "credentials for the apiserver";
 
 /// How to reach the apiserver, and how hard to use it.
 #[derive(Debug, Clone)]
@@ -93,55 +98,24 @@ impl Default for ClientOptions {
     }
 }
 
-/// Why there is no client.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The file cannot be read or understood.
-    #[error("kubeconfig {path}", path = path.display())]
-    Kubeconfig {
-        path: PathBuf,
-        /// The underlying error.
-        source: Box<KubeconfigError>,
-    },
-    /// The kubeconfig configures a proxy, whose URL may hold a password.
-    #[error("kubeconfig {} names a proxy, which is not supported: remove proxy-url", .0.display())]
-    Proxy(PathBuf),
-    /// No address was given, and the process is not in a pod.
-    #[error("not in a pod: give --kubeconfig or --master")]
-    NotInCluster(#[source] ::kube::config::InClusterError),
-    /// The user agent is not a valid header value.
-    #[error("user agent {0:?} holds characters that a header may not")]
-    UserAgent(String),
-    /// The expected server name is invalid.
-    #[error("tls-server-name {0:?} is neither a host name nor an IP address")]
-    ServerName(String),
-    /// The TLS or login credentials are unusable.
-    #[error("credentials for the apiserver")]
-    Credentials(#[source] Box<::kube::Error>),
-}
-
 /// Builds a client. Must be called within a tokio runtime.
-pub async fn build(options: &ClientOptions, metrics: &ClientMetrics) -> Result<Client, ClientError> {
+pub async fn build(options: &ClientOptions, metrics: &ClientMetrics) -> Result<Client> {
     from_config(config(options).await?, None, options, metrics)
 }
 
 /// Like [`build`], for a client that sends the tokens of this account and no other credentials.
-pub async fn build_as(
-    account: Account,
-    options: &ClientOptions,
-    metrics: &ClientMetrics,
-) -> Result<Client, ClientError> {
+pub async fn build_as(account: Account, options: &ClientOptions, metrics: &ClientMetrics) -> Result<Client> {
     let mut config = config(options).await?;
     config.auth_info = AuthInfo::default();
     let user_agent = format!("{}/system:serviceaccount:{NAMESPACE}:{}", options.user_agent, account.name());
     from_config(config, Some(account), &ClientOptions { user_agent, ..options.clone() }, metrics)
 }
 
-async fn config(options: &ClientOptions) -> Result<Config, ClientError> {
+async fn config(options: &ClientOptions) -> Result<Config> {
     let mut config = match (&options.kubeconfig, &options.master) {
         (Some(path), _) => from_kubeconfig(path).await?,
         (None, Some(master)) => Config::new(master.clone()),
-        (None, None) => Config::incluster().map_err(ClientError::NotInCluster)?,
+        (None, None) => Config::incluster().context("not in a pod: give --kubeconfig or --master")?,
     };
     if let Some(master) = &options.master {
         config.cluster_url = master.clone();
@@ -149,15 +123,16 @@ async fn config(options: &ClientOptions) -> Result<Config, ClientError> {
     Ok(config)
 }
 
-async fn from_kubeconfig(path: &PathBuf) -> Result<Config, ClientError> {
-    let unusable = |source| ClientError::Kubeconfig { path: path.clone(), source: Box::new(source) };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(unusable)?;
+async fn from_kubeconfig(path: &PathBuf) -> Result<Config> {
+    let unusable = || format!("kubeconfig {}", path.display());
+    let kubeconfig = Kubeconfig::read_from(path).with_context(unusable)?;
     // Proxies from the environment are meant for the internet, not for the apiserver: ignore them.
     let proxy_of = |cluster: &NamedCluster| cluster.cluster.as_ref()?.proxy_url.clone();
     if kubeconfig.clusters.iter().filter_map(proxy_of).any(|proxy| !proxy.is_empty()) {
-        return Err(ClientError::Proxy(path.clone()));
+        // Its URL may hold a password.
+        bail!("kubeconfig {} names a proxy, which is not supported: remove proxy-url", path.display());
     }
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(unusable)
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.with_context(unusable)
 }
 
 fn from_config(
@@ -165,9 +140,9 @@ fn from_config(
     account: Option<Account>,
     options: &ClientOptions,
     metrics: &ClientMetrics,
-) -> Result<Client, ClientError> {
+) -> Result<Client> {
     let user_agent = HeaderValue::from_str(&options.user_agent)
-        .map_err(|_invalid| ClientError::UserAgent(options.user_agent.clone()))?;
+        .map_err(|_| anyhow!("user agent {:?} holds characters that a header may not", options.user_agent))?;
     let mut config = config;
     config.headers.push((USER_AGENT, user_agent));
     let (requests, watches) = (connection(&config, options.silence)?, connection(&config, options.silence)?);
@@ -181,11 +156,7 @@ fn from_config(
 pub type Apiserver = BoxCloneSyncService<Request<Body>, Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError>;
 
 /// A client of an apiserver in this process, under the same limits and deadlines as any other.
-pub fn over(
-    apiserver: Apiserver,
-    options: &ClientOptions,
-    metrics: &ClientMetrics,
-) -> Result<Client, ClientError> {
+pub fn over(apiserver: Apiserver, options: &ClientOptions, metrics: &ClientMetrics) -> Result<Client> {
     layered(apiserver, &Config::new(Uri::from_static("http://apiserver")), None, options, metrics)
 }
 
@@ -195,7 +166,7 @@ fn layered<S, B>(
     account: Option<Account>,
     options: &ClientOptions,
     metrics: &ClientMetrics,
-) -> Result<Client, ClientError>
+) -> Result<Client>
 where
     S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -203,7 +174,6 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError> + Send,
 {
-    let credentials = |error| ClientError::Credentials(Box::new(error));
     let rules = RequestRules {
         recognition: account.is_none().then(|| options.recognition.clone()),
         limiter: RequestLimiter::new(options.qps, options.burst),
@@ -214,8 +184,8 @@ where
     };
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer().map_err(credentials)?)
-        .layer(config.extra_headers_layer().map_err(credentials)?)
+        .option_layer(config.auth_layer().context(CREDENTIALS)?)
+        .layer(config.extra_headers_layer().context(CREDENTIALS)?)
         .map_err(BoxError::from)
         .option_layer(account.map(|account| layer_fn(move |inner| as_account(inner, account.clone()))))
         .layer_fn(|inner| guarded(inner, rules.clone()))
@@ -228,7 +198,7 @@ type Http = legacy::Client<HttpsConnector<HttpConnector>, Body>;
 
 /// Watches have their own connection. On a shared one the apiserver interleaves watch events with the answers to all
 /// writes, falls behind in a storm of them, and closes the watch: every second while 2,000 nodes are initialised.
-fn connection(config: &Config, silence: Duration) -> Result<Http, ClientError> {
+fn connection(config: &Config, silence: Duration) -> Result<Http> {
     let ping_timeout = silence / 3;
     Ok(legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -241,6 +211,14 @@ fn connection(config: &Config, silence: Duration) -> Result<Http, ClientError> {
         .build(connector(config)?))
 }
 
+/// Whether the same request may succeed later. The apiserver refuses an invalid one every time.
+pub(crate) fn may_pass(error: &::kube::Error) -> bool {
+    match error {
+        ::kube::Error::Api(status) => status.code == 429 || status.code >= 500,
+        _ => true,
+    }
+}
+
 /// Whether the apiserver says that there is no such object. The 404 of a proxy before it says nothing of the kind.
 pub(crate) fn is_absent(answer: &Status) -> bool {
     answer.reason == reason::NOT_FOUND
@@ -250,8 +228,8 @@ fn is_watch(uri: &Uri) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"))
 }
 
-fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>, ClientError> {
-    let tls = config.rustls_client_config().map_err(|error| ClientError::Credentials(Box::new(error)))?;
+fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>> {
+    let tls = config.rustls_client_config().context(CREDENTIALS)?;
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     // Without this every small PATCH over HTTP/2 waits for the peer's delayed acknowledgement.
@@ -261,8 +239,8 @@ fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>, ClientErr
     let builder = match &config.tls_server_name {
         None => builder,
         Some(name) => {
-            let name =
-                ServerName::try_from(name.clone()).map_err(|_bad| ClientError::ServerName(name.clone()))?;
+            let name = ServerName::try_from(name.clone())
+                .map_err(|_| anyhow!("tls-server-name {name:?} is neither a host name nor an IP address"))?;
             builder.with_server_name_resolver(FixedServerNameResolver::new(name))
         }
     };

@@ -57,7 +57,7 @@ struct HandsOver(String);
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Leader election")]
 #[group(skip)]
-pub struct Settings {
+pub struct ElectionSettings {
     /// Elect a leader among replicas. Without it, run a single replica, and never two during a rollout.
     #[arg(long, value_name = "BOOL", default_value = "true", action = ArgAction::Set, value_parser = flag::switch)]
     pub leader_elect: bool,
@@ -87,7 +87,7 @@ pub struct Settings {
     pub leader_elect_resource_namespace: String,
 }
 
-impl Settings {
+impl ElectionSettings {
     /// Checks the flags against each other.
     pub fn check(&self, mistakes: &mut Mistakes) {
         const LEASE: &str = "leader-elect-lease-duration";
@@ -284,8 +284,8 @@ async fn passed(end: Instant) {
 /// Leadership was lost: the process must end, since another replica may already lead.
 pub async fn run(
     lock: Lock,
-    settings: Settings,
-    metrics: Metrics,
+    settings: ElectionSettings,
+    metrics: ElectionMetrics,
     (leading, leadership): (watch::Sender<Leading>, Leadership),
     stop: CancellationToken,
 ) -> Result<()> {
@@ -315,18 +315,17 @@ pub async fn run(
 /// Returns only with an error.
 async fn compete(
     lock: &Lock,
-    settings: &Settings,
-    metrics: &Metrics,
+    settings: &ElectionSettings,
+    metrics: &ElectionMetrics,
     leading: &watch::Sender<Leading>,
 ) -> Result<()> {
-    let mut asked = Instant::now();
     let mut watch = lock.watch();
     let mut told = None;
-    let fencing = loop {
+    let (fencing, mut asked) = loop {
         let answer = lock.acquire().await;
         lock.health.saw(&answer);
         match answer {
-            Ok(Some(fencing)) => break fencing,
+            Ok(Some(held)) => break held,
             Ok(None) => {
                 let holder = lock.holder();
                 if holder != told {
@@ -346,17 +345,17 @@ async fn compete(
             () = sleep(lock.runs_out_in().map_or(pause, |left| left.min(pause))) => {}
             () = watch.freed() => {}
         }
-        asked = Instant::now();
     };
     drop(watch);
     tracing::info!(lease = lock.name(), epoch = fencing.epoch, "leads");
     lock.tell("became leader");
     metrics.leads(&settings.leader_elect_resource_name, true);
-    let mut end = asked + settings.leader_elect_renew_deadline;
     let (mut unfit_since, mut seeks) = (None, false);
     loop {
+        let end = asked + settings.leader_elect_renew_deadline;
         leading.send_replace(Leading::Until { fencing: fencing.clone(), end });
-        sleep(settings.leader_elect_retry_period).await;
+        // Where the apiserver is slow, the next renewal is due already.
+        sleep_until(asked + settings.leader_elect_retry_period).await;
         unfit_since = if lock.is_fit() { None } else { unfit_since.or(Some(Instant::now())) };
         let sought = seeks;
         seeks = unfit_since.is_some_and(|since| since.elapsed() >= UNFIT);
@@ -366,15 +365,15 @@ async fn compete(
                 "no provider has answered for {UNFIT:?}: hands over as soon as one answers another replica"
             );
         }
-        end = renewed(lock, settings, metrics, end, seeks).await?;
+        asked = renewed(lock, settings, metrics, end, seeks).await?;
     }
 }
 
-/// Renews the Lease, retrying as needed. Returns when leadership now ends.
+/// Renews the Lease, retrying as needed, until leadership ends. Returns when the renewal was asked for.
 async fn renewed(
     lock: &Lock,
-    settings: &Settings,
-    metrics: &Metrics,
+    settings: &ElectionSettings,
+    metrics: &ElectionMetrics,
     end: Instant,
     seeks: bool,
 ) -> Result<Instant> {
@@ -387,7 +386,7 @@ async fn renewed(
         match answer {
             // An answer that comes after the end is too late: what is to be written was given up.
             Ok(Ok(Renewal::Held)) if Instant::now() < end => {
-                return Ok(asked + settings.leader_elect_renew_deadline);
+                return Ok(asked);
             }
             Ok(Ok(Renewal::Held)) => {}
             Ok(Ok(Renewal::Wanted(successor))) => return Err(HandsOver(successor).into()),
@@ -417,12 +416,12 @@ fn of_lease(name: &str) -> MetricLabels<1, String> {
 
 /// Metrics of leader election, under upstream's names.
 #[derive(Debug, Clone)]
-pub struct Metrics {
+pub struct ElectionMetrics {
     master: Family<MetricLabels<1, String>, Gauge>,
     slow: Family<MetricLabels<1, String>, Counter>,
 }
 
-impl Metrics {
+impl ElectionMetrics {
     pub fn register(registry: &mut Registry) -> Self {
         Self {
             master: registry

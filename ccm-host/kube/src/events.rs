@@ -232,10 +232,20 @@ impl EventQueue {
     }
 }
 
-/// Whether its namespace, if it is in one, has as many waiting as it may.
+/// Whether as many of its like wait as may: those of its namespace, or the Normal ones about the cluster, of which
+/// thousands of nodes that join raise one each.
 fn has_its_share(queue: &VecDeque<Raised>, raised: &Raised) -> bool {
-    let of_same = |one: &&Raised| one.regarding.namespace == raised.regarding.namespace;
-    raised.regarding.namespace.is_some() && queue.iter().filter(of_same).count() >= SHARE
+    let namespace = raised.regarding.namespace.as_deref();
+    let is_normal = |one: &Raised| one.type_ == EventType::Normal;
+    let most = match namespace {
+        Some(_) => SHARE,
+        None if is_normal(raised) => 3 * SHARE,
+        None => return false,
+    };
+    let of_same = |one: &&Raised| {
+        one.regarding.namespace.as_deref() == namespace && (namespace.is_some() || is_normal(one))
+    };
+    queue.iter().filter(of_same).count() >= most
 }
 
 /// A taken event that is neither written nor discarded yet.

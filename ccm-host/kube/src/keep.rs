@@ -43,10 +43,22 @@ impl Keep {
     }
 }
 
-/// A set of keys: all, or some by name and by prefix.
+/// Whether a key is one that a pattern of a provider means; see [`KeySet::patterns`].
+pub fn is_meant(pattern: &str, key: &str) -> bool {
+    prefix_of(pattern).map_or(pattern == key, |prefix| has_prefix(key, prefix))
+}
+
+fn prefix_of(pattern: &str) -> Option<&str> {
+    pattern.strip_suffix('*').or_else(|| pattern.ends_with('/').then_some(pattern))
+}
+
+fn has_prefix(key: &str, prefix: &str) -> bool {
+    key.starts_with(prefix) && (!prefix.is_empty() || key != LAST_APPLIED)
+}
+
+/// A set of keys, by name and by prefix; the empty prefix is that of all keys but [`LAST_APPLIED`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeySet {
-    all: bool,
     keys: BTreeSet<String>,
     prefixes: BTreeSet<String>,
 }
@@ -54,35 +66,28 @@ pub struct KeySet {
 impl KeySet {
     /// Every key, except the annotation in which `kubectl apply` copies the whole object.
     pub fn all() -> Self {
-        Self { all: true, ..Self::default() }
+        Self::patterns(&["*"])
     }
 
     pub fn keys<S: Into<String>>(keys: impl IntoIterator<Item = S>) -> Self {
         Self { keys: keys.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// Every key that starts with one of the prefixes.
-    pub fn prefixes<S: Into<String>>(prefixes: impl IntoIterator<Item = S>) -> Self {
-        let prefixes = prefixes.into_iter().map(Into::into).filter(|prefix: &String| !prefix.is_empty());
-        Self { prefixes: prefixes.collect(), ..Self::default() }
-    }
-
     /// Keys as a provider writes them: one ending in `/` or `*` is a prefix, and `*` alone is [`KeySet::all`].
-    pub fn patterns(patterns: &[String]) -> Self {
-        let all = Self { all: patterns.iter().any(|pattern| pattern == "*"), ..Self::default() };
-        let (prefixes, keys): (Vec<&String>, Vec<&String>) =
-            patterns.iter().partition(|key| key.ends_with('/') || key.ends_with('*'));
-        let prefixes = Self::prefixes(prefixes.into_iter().map(|key| key.strip_suffix('*').unwrap_or(key)));
-        all.union(&Self::keys(keys)).union(&prefixes)
+    pub fn patterns(patterns: &[impl AsRef<str>]) -> Self {
+        let mut set = Self::default();
+        for pattern in patterns.iter().map(AsRef::as_ref) {
+            match prefix_of(pattern) {
+                Some(prefix) => set.prefixes.insert(prefix.to_owned()),
+                None => set.keys.insert(pattern.to_owned()),
+            };
+        }
+        set
     }
 
     /// Everything that is in either of the two.
     pub fn union(&self, other: &Self) -> Self {
-        Self {
-            all: self.all || other.all,
-            keys: &self.keys | &other.keys,
-            prefixes: &self.prefixes | &other.prefixes,
-        }
+        Self { keys: &self.keys | &other.keys, prefixes: &self.prefixes | &other.prefixes }
     }
 
     fn len(&self) -> usize {
@@ -90,16 +95,12 @@ impl KeySet {
     }
 
     fn covers(&self, other: &Self) -> bool {
-        (self.all || !other.all)
-            && other.keys.is_subset(&self.keys)
-            && other.prefixes.is_subset(&self.prefixes)
+        other.keys.is_subset(&self.keys) && other.prefixes.is_subset(&self.prefixes)
     }
 
     /// Whether the key is in the set.
     pub fn contains(&self, key: &str) -> bool {
-        self.keys.contains(key)
-            || (self.all && key != LAST_APPLIED)
-            || self.prefixes.iter().any(|prefix| key.starts_with(prefix.as_str()))
+        self.keys.contains(key) || self.prefixes.iter().any(|prefix| has_prefix(key, prefix))
     }
 
     /// Picks the kept pairs and shares their keys.
@@ -262,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_set_is_keys_prefixes_or_all() {
-        let set = KeySet::keys(["a"]).union(&KeySet::prefixes(["x.io/", ""]));
+        let set = KeySet::keys(["a"]).union(&KeySet::patterns(&["x.io/"]));
         let rows = [("a", true), ("ab", false), ("x.io/y", true), ("b", false), (LAST_APPLIED, false)];
         for (key, want) in rows {
             assert_eq!(set.contains(key), want, "{key}");
@@ -274,13 +275,24 @@ mod tests {
 
     #[test]
     fn a_pattern_is_a_key_or_a_prefix() {
-        let set = KeySet::patterns(&["a.example/x", "b.example/", "c-*"].map(str::to_owned));
-        let kept = ["a.example/x", "b.example/any", "c-1"].map(|key| set.contains(key));
-        let not = ["a.example/xy", "c"].map(|key| set.contains(key));
-        assert_eq!((kept, not), ([true; 3], [false; 2]));
-        let all = KeySet::patterns(&["*"].map(str::to_owned));
-        assert_eq!(all, KeySet::all());
-        assert!(KeySet::patterns(&["*", LAST_APPLIED].map(str::to_owned)).contains(LAST_APPLIED));
+        let rows = [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("a/", "a/b", true),
+            ("a/", "a", false),
+            ("a*", "ab", true),
+            ("*", "anything", true),
+            ("*", LAST_APPLIED, false),
+            ("a**", "a*b", true),
+            ("a**", "ab", false),
+            (LAST_APPLIED, LAST_APPLIED, true),
+            ("", "a", false),
+        ];
+        for (pattern, key, want) in rows {
+            assert_eq!(KeySet::patterns(&[pattern]).contains(key), want, "{pattern:?} {key:?}");
+            assert_eq!(is_meant(pattern, key), want, "{pattern:?} {key:?}");
+        }
+        assert!(KeySet::patterns(&["*", LAST_APPLIED]).contains(LAST_APPLIED));
     }
 
     #[test]

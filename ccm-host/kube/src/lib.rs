@@ -36,7 +36,7 @@ mod wire;
 
 pub use cache::{Cache, Change, Slim};
 pub use certificate_request::CertificateRequest;
-pub use client::{ClientError, ClientOptions};
+pub use client::ClientOptions;
 pub use events::{EventType, EventWriter, Events, Recorder, Regarding};
 pub use keep::{Keep, KeySet, Pairs};
 pub use metrics::KubeMetrics;

@@ -17,6 +17,9 @@ pub const KEPT_CONDITIONS: [&str; 3] = ["Ready", "NetworkUnavailable", "Maintena
 /// Conditions with this prefix belong to this host and are kept.
 pub const OWN_CONDITION_PREFIX: &str = "CloudProvider";
 
+/// The annotation in which the kubelet records the IPs that it was given (`--node-ip`).
+pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+
 /// A Node as the controllers see it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Node {

@@ -32,10 +32,7 @@ mod writer;
 pub use named::{Called, NodeLease, RecordKey, Secret, StoredRecord, WebhookConfiguration};
 pub use writer::{WriteError, WritePressure, Writer};
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::VolumeNodeAffinity, apimachinery::pkg::apis::meta::v1::Time};
@@ -192,11 +189,6 @@ impl Operations {
         operations
     }
 
-    /// Fails if anything at all was written to the object since this version.
-    fn unchanged_since(&mut self, resource_version: &str) {
-        self.test("/metadata/resourceVersion", json!(resource_version));
-    }
-
     /// Changes the value at `path` from `old` to `new`; null means absent. The parent must exist.
     fn set(&mut self, path: &str, old: Value, new: Value) {
         if old == new {
@@ -214,21 +206,14 @@ impl Operations {
     /// Sets keys of the string map at `path`; `None` removes the key.
     ///
     /// An object without such a map gets the whole map at once, since a JSON patch cannot create parents.
-    fn set_pairs<'a>(
-        &mut self,
-        path: &str,
-        old: &Pairs,
-        wanted: impl Iterator<Item = (&'a str, Option<&'a str>)>,
-    ) {
-        let changed: Vec<_> = wanted.filter(|(key, value)| old.get(key) != *value).collect();
+    fn set_pairs(&mut self, path: &str, old: &Pairs, wanted: &BTreeMap<String, Option<String>>) {
+        let changed: Vec<_> = wanted.iter().filter(|(key, value)| old.get(key) != value.as_deref()).collect();
         if changed.is_empty() {
             return;
         }
         if old.total() == 0 {
-            let map = changed
-                .into_iter()
-                .filter_map(|(key, value)| Some((key.to_owned(), json!(value?))))
-                .collect();
+            let set = changed.into_iter().filter(|(_, value)| value.is_some());
+            let map = set.map(|(key, value)| (key.clone(), json!(value))).collect();
             return self.set(path, Value::Null, Value::Object(map));
         }
         for (key, value) in changed {
@@ -265,8 +250,8 @@ fn escape(key: &str) -> String {
 pub struct NodeChange {
     /// The provider ID to set.
     pub provider_id: Option<String>,
-    pub set_labels: BTreeMap<String, String>,
-    pub remove_labels: BTreeSet<String>,
+    /// Labels to set; `None` removes.
+    pub labels: BTreeMap<String, Option<String>>,
     /// Annotations to set; `None` removes.
     pub annotations: BTreeMap<String, Option<String>>,
     /// The complete list of taints, if it changes.
@@ -275,16 +260,12 @@ pub struct NodeChange {
 
 /// One atomic write of everything outside the status, guarded by the uid and by each value it replaces.
 pub fn node_main(before: &Node, change: &NodeChange) -> Option<Patch> {
-    let NodeChange { provider_id, set_labels, remove_labels, annotations, taints } = change;
+    let NodeChange { provider_id, labels, annotations, taints } = change;
     let mut operations = Operations::on(&before.uid);
     if let Some(provider_id) = provider_id {
         operations.set("/spec/providerID", json!(before.provider_id), json!(provider_id));
     }
-    let removed =
-        remove_labels.iter().filter(|key| !set_labels.contains_key(*key)).map(|key| (key.as_str(), None));
-    let set = set_labels.iter().map(|(key, value)| (key.as_str(), Some(value.as_str())));
-    operations.set_pairs("/metadata/labels", &before.labels, set.chain(removed));
-    let annotations = annotations.iter().map(|(key, value)| (key.as_str(), value.as_deref()));
+    operations.set_pairs("/metadata/labels", &before.labels, labels);
     operations.set_pairs("/metadata/annotations", &before.annotations, annotations);
     if let Some(taints) = taints {
         operations.set("/spec/taints", list_or_absent(&before.taints), list_or_absent(taints));
@@ -416,8 +397,8 @@ pub fn volume_topology(
     affinity: Option<&VolumeNodeAffinity>,
 ) -> Option<Patch> {
     let mut operations = Operations::on(&before.uid);
-    let wanted = labels.iter().map(|(key, value)| (key.as_str(), Some(value.as_str())));
-    operations.set_pairs("/metadata/labels", &before.labels, wanted);
+    let labels = labels.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
+    operations.set_pairs("/metadata/labels", &before.labels, &labels);
     if let (Some(affinity), None) = (affinity, &before.affinity_keys) {
         operations.set("/spec/nodeAffinity", Value::Null, json!(affinity));
     }
@@ -469,7 +450,7 @@ pub fn certificate_decision(
     let message = text::cut(message, text::MESSAGE);
     let condition = json!({"type": type_, "status": "True", "reason": reason, "message": message});
     let mut operations = Operations::on(&before.uid);
-    operations.unchanged_since(&before.resource_version);
+    operations.test("/metadata/resourceVersion", json!(before.resource_version));
     operations.set("/status/conditions", Value::Null, json!([condition]));
     operations.finish(Target::Approval)
 }

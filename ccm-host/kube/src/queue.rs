@@ -212,9 +212,9 @@ impl<K: Key> WorkQueue<K> {
 
     /// Marks the run of a key from [`WorkQueue::take`] as ended.
     fn done(&self, key: &K) {
-        let Some(done) = self.0.schedule.lock().done(key, Instant::now()) else { return };
-        self.0.series.work_duration.observe(done.ran.as_secs_f64());
-        if done.again {
+        let Some((ran, again)) = self.0.schedule.lock().done(key, Instant::now()) else { return };
+        self.0.series.work_duration.observe(ran.as_secs_f64());
+        if again {
             self.0.changed.notify_one();
         }
     }

@@ -181,18 +181,8 @@ impl Service {
 /// Read if the spec has no ranges.
 pub const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-/// An invalid range.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {range:?} is not a network such as 10.0.0.0/24")]
-pub struct SourceRangesError {
-    /// The field or annotation.
-    pub place: &'static str,
-    /// Its start, if it is long.
-    pub range: String,
-}
-
-/// The ranges, deduplicated and in order of address; an empty list lets everybody in.
-pub fn source_ranges(service: &Service) -> Result<Vec<IpNet>, SourceRangesError> {
+/// The ranges, deduplicated and in order of address; an empty list lets everybody in. `Err` says which is invalid, and where.
+pub fn source_ranges(service: &Service) -> Result<Vec<IpNet>, String> {
     match service.spec.load_balancer_source_ranges.as_deref() {
         Some(listed) if !listed.is_empty() => {
             parse("spec.loadBalancerSourceRanges", listed.iter().map(String::as_str))
@@ -204,11 +194,8 @@ pub fn source_ranges(service: &Service) -> Result<Vec<IpNet>, SourceRangesError>
     }
 }
 
-fn parse<'a>(
-    place: &'static str,
-    listed: impl Iterator<Item = &'a str>,
-) -> Result<Vec<IpNet>, SourceRangesError> {
-    let bad = |range: &str| SourceRangesError { place, range: cut(range, NAME).into_owned() };
+fn parse<'a>(place: &str, listed: impl Iterator<Item = &'a str>) -> Result<Vec<IpNet>, String> {
+    let bad = |range: &str| format!("{place}: {:?} is not a network such as 10.0.0.0/24", cut(range, NAME));
     let network = |text: &str| cidr::parse(text.trim()).map(|network| network.trunc());
     let mut ranges =
         listed.map(|text| network(text).ok_or_else(|| bad(text))).collect::<Result<Vec<_>, _>>()?;
@@ -369,6 +356,6 @@ mod tests {
     #[test]
     fn an_error_names_place_and_range() {
         let error = source_ranges(&annotated("10.0.0.0/8,x")).unwrap_err();
-        assert_eq!(error.to_string(), format!("{SOURCE_RANGES}: \"x\" is not a network such as 10.0.0.0/24"));
+        assert_eq!(error, format!("{SOURCE_RANGES}: \"x\" is not a network such as 10.0.0.0/24"));
     }
 }

@@ -37,7 +37,7 @@ use compare::{Judgement, Times, judge, shown};
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Shadow mode")]
 #[group(skip)]
-pub struct Settings {
+pub struct ShadowSettings {
     /// Decide everything, and write and change nothing: beside another cloud controller manager, /shadow and
     /// `ccmctl shadow diff` show what would be different with this one. Needs rights to read only, and takes part in no
     /// leader election, whatever --leader-elect says.
@@ -49,7 +49,7 @@ pub struct Settings {
     pub shadow_grace: Duration,
 }
 
-impl Settings {
+impl ShadowSettings {
     /// Checks the flags against others.
     pub fn check(&self, use_service_account_credentials: bool, mistakes: &mut Mistakes) {
         if self.shadow && use_service_account_credentials {
@@ -101,7 +101,7 @@ pub struct HeldCall {
 #[derive(Debug, Clone)]
 pub struct Shadow {
     times: Times,
-    metrics: Metrics,
+    metrics: ShadowMetrics,
     held: Arc<Mutex<HeldBack>>,
 }
 
@@ -135,7 +135,7 @@ struct KeptCall {
 }
 
 impl Shadow {
-    pub fn new(settings: &Settings, metrics: Metrics) -> Self {
+    pub fn new(settings: &ShadowSettings, metrics: ShadowMetrics) -> Self {
         Self { times: Times::of(settings.shadow_grace), metrics, held: Arc::default() }
     }
 
@@ -290,7 +290,7 @@ fn of_controller(controller: &str) -> MetricLabels<1, String> {
 
 /// Metrics of shadow mode.
 #[derive(Debug, Clone, Default)]
-pub struct Metrics {
+pub struct ShadowMetrics {
     differences: Family<MetricLabels<1, String>, Gauge>,
     held_back: Family<MetricLabels<1, String>, Counter>,
     agreed: Family<MetricLabels<1, String>, Counter>,
@@ -298,7 +298,7 @@ pub struct Metrics {
     known: Arc<Mutex<BTreeMap<String, i64>>>,
 }
 
-impl Metrics {
+impl ShadowMetrics {
     pub fn register(registry: &mut Registry) -> Self {
         Self {
             differences: registry.metric(

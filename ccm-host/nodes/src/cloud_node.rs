@@ -37,12 +37,13 @@ use tokio::sync::Semaphore;
 
 use ccm_base::{
     clock,
-    metric::{Buckets, Declare, MetricLabels, gauge},
+    metric::{Buckets, Declare, MetricLabels},
 };
 use ccm_cloud::{Freshness, NodeOwner, Provider};
 use ccm_kube::{
     Node,
     keep::{Keep, KeySet},
+    node::PROVIDED_NODE_IP,
     queue::{Backoff, Outcome},
 };
 use ccm_reconcile::{
@@ -58,7 +59,7 @@ pub const REGISTRATION: Registration = Registration {
     account: Some("node-controller"),
     by_default: true,
     keep: |settings| {
-        let annotations = KeySet::keys([addresses::PROVIDED_NODE_IP, labels::OWNED_LABELS]);
+        let annotations = KeySet::keys([PROVIDED_NODE_IP, labels::OWNED_LABELS]);
         Kept::of_managed_nodes(settings, &Keep { labels: KeySet::keys(labels::keys()), annotations })
     },
     served_by: |_| Some(|provider| provider.instances),
@@ -274,17 +275,6 @@ impl CloudNodeMetrics {
     fn failed(&self, node: &Node, reason: &'static str) {
         let stage = if is_new(node) { "initialise" } else { "refresh" };
         self.failures.get_or_create(&[("stage", stage), ("reason", reason)]).inc();
-    }
-
-    /// Counts an answer with an initialised node's addresses in another order.
-    fn reordered(&self) {
-        self.reordered.inc();
-    }
-
-    /// Sets the number of nodes that no provider owns, and of those that several claim.
-    fn ownerless(&self, unmatched: usize, contested: usize) {
-        self.unmatched.set(gauge(unmatched));
-        self.contested.set(gauge(contested));
     }
 }
 

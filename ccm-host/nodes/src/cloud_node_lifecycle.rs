@@ -54,6 +54,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use act::{DeletionLedger, Failures, HELD_BACK};
+use ccm_base::label;
 use ccm_cloud::{Family, Provider, ProviderStatus};
 use ccm_kube::{
     Condition,
@@ -91,7 +92,7 @@ pub const REGISTRATION: Registration = Registration {
     admit: None,
     keep: |settings| {
         let annotations = KeySet::keys([decide::CONFIRM_DELETION]);
-        Kept::of_managed_nodes(settings, &Keep { labels: KeySet::keys(decide::ZONES), annotations })
+        Kept::of_managed_nodes(settings, &Keep { labels: KeySet::keys(label::ZONE), annotations })
     },
     served_by: |_| Some(|provider| provider.instances),
     start,
@@ -254,7 +255,7 @@ impl Controller {
         loop {
             let begun = Instant::now();
             Box::pin(self.pass(domain, &mut memory)).await;
-            self.metrics.took(begun.elapsed());
+            self.metrics.passes.observe(begun.elapsed().as_secs_f64());
             self.due(domain, &mut changes).await;
         }
     }

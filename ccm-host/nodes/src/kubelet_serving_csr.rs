@@ -66,6 +66,10 @@ impl Controller {
         );
         Arc::new(Self { shell, decisions, paces: NodePaces::default() })
     }
+
+    fn decided(&self, result: &'static str, reason: &'static str) {
+        self.decisions.get_or_create(&[("result", result), ("reason", reason)]).inc();
+    }
 }
 
 impl Reconciler for Controller {
@@ -99,11 +103,5 @@ impl Reconciler for Controller {
         };
         let verdict = Box::pin(self.judge(&request)).await;
         self.carry_out(&request, verdict).await
-    }
-}
-
-impl Controller {
-    fn decided(&self, result: &'static str, reason: &'static str) {
-        self.decisions.get_or_create(&[("result", result), ("reason", reason)]).inc();
     }
 }

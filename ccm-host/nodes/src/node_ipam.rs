@@ -50,7 +50,7 @@ pub const REGISTRATION: Registration = Registration {
     account: Some("node-controller"),
     keep: |settings| Kept::of_managed_nodes(settings, &Keep::default()),
     served_by: |settings| match settings.cidrs.allocation {
-        Some(Allocation::Cloud { .. }) => Some(|provider| provider.pod_cidrs),
+        Some(Allocation::Cloud) => Some(|provider| provider.pod_cidrs),
         Some(Allocation::Ranges { .. }) | None => None,
     },
     ..Registration::of::<Controller>("nodeipam", |parts, registry| Controller::new(parts, registry).map(run))
@@ -59,38 +59,27 @@ pub const REGISTRATION: Registration = Registration {
 #[derive(Debug)]
 pub struct Controller {
     shell: Shell<String>,
-    source: CidrSource,
+    /// The cluster CIDRs that are divided; `None` if the providers allot.
+    ledger: Option<Mutex<Ledger>>,
     /// How often a node's changes may have its cloud asked.
     paces: NodePaces,
-}
-
-/// The source of pod CIDRs.
-#[derive(Debug)]
-enum CidrSource {
-    Ranges(Mutex<Ledger>),
-    /// With the cluster CIDRs: a node waits for all their families.
-    Cloud {
-        cluster: Vec<IpNet>,
-    },
 }
 
 impl Controller {
     /// `None` if the settings turn it off, which it logs.
     pub fn new(parts: Parts, registry: &mut Registry) -> Option<Arc<Self>> {
         let shell = Shell::of::<Self>(parts);
-        let source = match shell.parts.settings.cidrs.allocation.clone() {
-            Some(Allocation::Ranges { ranges, reserved }) => CidrSource::Ranges(Mutex::new(Ledger::new(
-                &ranges,
-                &reserved,
-                &IpamMetrics::register(registry),
-            ))),
-            Some(Allocation::Cloud { cluster }) => CidrSource::Cloud { cluster },
+        let ledger = match &shell.parts.settings.cidrs.allocation {
+            Some(Allocation::Ranges { ranges, reserved }) => {
+                Some(Mutex::new(Ledger::new(ranges, reserved, &IpamMetrics::register(registry))))
+            }
+            Some(Allocation::Cloud) => None,
             None => {
                 tracing::info!("nodes are given no pod CIDRs: --allocate-node-cidrs is false");
                 return None;
             }
         };
-        Some(Arc::new(Self { shell, source, paces: NodePaces::default() }))
+        Some(Arc::new(Self { shell, ledger, paces: NodePaces::default() }))
     }
 }
 
@@ -113,7 +102,7 @@ impl Reconciler for Controller {
     /// On return, all nodes are in the ledger.
     async fn begin(self: &Arc<Self>) {
         let nodes = &self.shell.parts.nodes;
-        if matches!(self.source, CidrSource::Ranges(_)) {
+        if self.ledger.is_some() {
             // A block is free if no node has it, and no test in a patch can say that: the former leader's last writes
             // must be seen.
             nodes.list_anew();
@@ -130,7 +119,7 @@ impl Reconciler for Controller {
             let waiting = nodes.iter().filter(|node| decide::wants(node));
             waiting.for_each(|node| self.shell.queue.add(node.name.clone()));
         };
-        if matches!(self.source, CidrSource::Cloud { .. }) {
+        if self.ledger.is_none() {
             let period = parts.settings.nodes.node_status_update_frequency;
             ccm_reconcile::at_each_sweep(parts.providers.all(), period, look).await;
         }
@@ -229,22 +218,9 @@ impl IpamMetrics {
 }
 
 impl SetSeries {
-    fn allocated(&self, blocks: u128, usage: f64) {
-        self.allocations.inc_by(count(blocks));
+    /// Counts blocks that became occupied, or free.
+    fn count(&self, of: &Counter, blocks: u128, usage: f64) {
+        of.inc_by(u64::try_from(blocks).unwrap_or(u64::MAX));
         self.usage.set(usage);
     }
-
-    fn released(&self, blocks: u128, usage: f64) {
-        self.releases.inc_by(count(blocks));
-        self.usage.set(usage);
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "a histogram for people")]
-    fn tried(&self, skipped: u128) {
-        self.tries.observe(skipped as f64);
-    }
-}
-
-fn count(blocks: u128) -> u64 {
-    u64::try_from(blocks).unwrap_or(u64::MAX)
 }

@@ -40,7 +40,7 @@ use prometheus_client::{
 };
 use tokio::sync::{Notify, Semaphore};
 
-use ccm_base::metric::{Declare, MetricLabels, OfProvider, gauge, of_provider};
+use ccm_base::metric::{Declare, MetricLabels, OfProvider, gauge};
 use ccm_cloud::Provider;
 use ccm_kube::{
     keep::Keep,
@@ -235,11 +235,6 @@ impl RouteMetrics {
     /// Whether something was, or is to be, made or removed (`changed`), or not (`noop`, `error`).
     fn synced(&self, trigger: &'static str, outcome: &'static str) {
         self.syncs.get_or_create(&[("outcome", outcome), ("trigger", trigger)]).inc();
-    }
-
-    /// Sets the number of known routes.
-    fn known(&self, provider: &str, routes: usize) {
-        self.known.get_or_create(&of_provider(provider, [])).set(gauge(routes));
     }
 }
 

@@ -23,7 +23,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use ccm_base::metric::{Declare, OfProvider, gauge, of_provider};
+use ccm_base::metric::{Declare, OfProvider};
 use ccm_cloud::Provider;
 use ccm_kube::{
     queue::{Backoff, Outcome},
@@ -127,18 +127,5 @@ impl SshKeyMetrics {
             spread: registry
                 .metric("ssh_keys_spread", "Public keys that a provider has made valid on all instances"),
         }
-    }
-
-    fn planned(&self, wanted: usize, refused: usize) {
-        self.wanted.set(gauge(wanted));
-        self.refused.set(gauge(refused));
-    }
-
-    fn unreadable(&self, unreadable: bool) {
-        self.unreadable.set(i64::from(unreadable));
-    }
-
-    fn spread(&self, provider: &str, keys: usize) {
-        self.spread.get_or_create(&of_provider(provider, [])).set(gauge(keys));
     }
 }

@@ -10,19 +10,17 @@
 //! * [`Slots`] divides what providers are asked for at a time among keys.
 //! * [`measured`] measures an operation at a provider, and [`pass_on`] records the Events that it attached to its answer.
 //! * [`pace`] says how often what a Node says of itself may have the cloud asked.
-//! * [`node_scope`] decides which nodes this host manages, [`node_instance`] asks the provider that owns one, and [`taint`]
-//!   names the taints that several controllers read.
+//! * [`Settings::manages`] decides which nodes this host manages, [`node_instance`] asks the provider that owns one, and
+//!   [`taint`] names the taints that several controllers read.
 //!
 //! Controllers decide what to do, and what is wrong.
 
 mod compared;
 pub mod explain;
 pub mod node_instance;
-pub mod node_scope;
 #[cfg(any(test, feature = "testing"))]
 pub mod node_server;
 pub mod pace;
-mod registration;
 mod report;
 pub mod settings;
 pub mod shell;
@@ -52,10 +50,9 @@ use ccm_kube::{
     patch::WriteError,
     queue::Outcome,
 };
-pub use registration::{Kept, Registration, Serves};
 pub use report::{Report, ReportCounts, Reports, report_counts};
 pub use settings::Settings;
-pub use shell::{Parts, Reconciler, Shell, run};
+pub use shell::{Kept, Parts, Reconciler, Registration, Serves, Shell, run};
 pub use slots::{Rank, Slot, Slots};
 
 /// Runs a controller until the token is cancelled and its last key is done.

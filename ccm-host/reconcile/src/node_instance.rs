@@ -35,11 +35,17 @@ pub enum Found {
     Nobody,
 }
 
-/// Waits until the Node cache keeps what this provider wants to know: a provider that identifies instances by a label
+/// Waits until the Node cache keeps what these providers want to know: a provider that identifies instances by a label
 /// it has only just asked for would look for another instance, or none (N5).
-pub async fn known_to(nodes: &Cache<Node>, provider: &dyn Provider) {
-    let Some(info) = provider.info() else { return };
-    nodes.kept(provider.name(), &info.keep_of_nodes).await;
+pub async fn known_to(nodes: &Cache<Node>, providers: &[Arc<dyn Provider>]) {
+    let mut waited = true;
+    // Meanwhile another process may have taken a provider's place, and want to know more.
+    while std::mem::take(&mut waited) {
+        for provider in providers {
+            let Some(info) = provider.info() else { continue };
+            waited |= nodes.kept(provider.name(), &info.keep_of_nodes).await;
+        }
+    }
 }
 
 /// Asks the provider that owns the node. If that is uncertain, asks all candidates: the only one that has the instance
@@ -56,9 +62,7 @@ pub async fn ask(
         NodeOwner::Nobody => return Found::Nobody,
         owner => owner.possible(),
     };
-    for provider in &candidates {
-        known_to(nodes, provider.as_ref()).await;
-    }
+    known_to(nodes, &candidates).await;
     // What was known of it before may be too little.
     let Some(node) = nodes.get(&node.name).filter(|now| now.uid == node.uid) else { return Found::Nobody };
     let asked = candidates.iter().map(async |provider| {
@@ -209,6 +213,23 @@ mod tests {
             ask(&both, &nodes, &Arc::new(node("n")), InstanceView::Existence, Freshness::ReadThrough).await;
         assert_eq!(words(&found), "a b: Absent true");
         assert!(nodes.holds(&wanted));
+    }
+
+    /// N5: a provider may be replaced while the cache lists for the sake of its former process.
+    #[tokio::test]
+    async fn what_a_new_process_wants_to_know_is_known_before_it_is_asked() {
+        let (a, b) = (FakeProvider::new("a"), FakeProvider::new("b"));
+        let wants = |label: &str| {
+            let labels = KeySet::keys([label]);
+            a.change_info(|info| info.keep_of_nodes.labels = labels);
+        };
+        wants("example.com/former");
+        let (both, nodes) = (registry(&a, &b), filled().await);
+        let node = Arc::new(node("n"));
+        let asked = ask(&both, &nodes, &node, InstanceView::Existence, Freshness::ReadThrough);
+        let (found, ()) = tokio::join!(asked, async { wants("example.com/now") });
+        assert_eq!(words(&found), "a b: Absent true");
+        assert!(nodes.holds(&a.info().unwrap().keep_of_nodes));
     }
 
     /// N5: what the cache had before the provider said what it wants may be too little.

@@ -13,12 +13,18 @@ use ccm_kube::{
     events::{EventType, Regarding},
     patch::WriteError,
     queue::Outcome,
-    service::Service,
 };
 use ccm_reconcile::{Report, Retry};
 
 /// The reason of what is wrong with the nodes behind a balancer.
 pub(super) const NOT_UPDATED: &str = "UpdateLoadBalancerFailed";
+
+/// What people are told of, by reason and message.
+pub(super) const ENSURING: (&str, &str) = ("EnsuringLoadBalancer", "Ensuring load balancer");
+pub(super) const ENSURED: (&str, &str) = ("EnsuredLoadBalancer", "Ensured load balancer");
+pub(super) const UPDATED: (&str, &str) = ("UpdatedLoadBalancer", "Updated load balancer with new hosts");
+pub(super) const DELETING: (&str, &str) = ("DeletingLoadBalancer", "Deleting load balancer");
+pub(super) const DELETED: (&str, &str) = ("DeletedLoadBalancer", "Deleted load balancer");
 
 /// Maximum node names in one Event.
 const NAMES: usize = 20;
@@ -102,24 +108,9 @@ fn warning(reason: &'static str, message: String, retry: Retry) -> Report {
 }
 
 impl Controller {
-    pub(super) fn record_ensuring(&self, service: &Service) {
-        self.normal(service, "EnsuringLoadBalancer", "Ensuring load balancer");
-    }
-
-    pub(super) fn record_ensured(&self, service: &Service) {
-        self.normal(service, "EnsuredLoadBalancer", "Ensured load balancer");
-    }
-
-    pub(super) fn record_updated(&self, service: &Service) {
-        self.normal(service, "UpdatedLoadBalancer", "Updated load balancer with new hosts");
-    }
-
-    pub(super) fn record_deleting(&self, service: impl Into<Regarding>) {
-        self.normal(service, "DeletingLoadBalancer", "Deleting load balancer");
-    }
-
-    pub(super) fn record_deleted(&self, service: impl Into<Regarding>) {
-        self.normal(service, "DeletedLoadBalancer", "Deleted load balancer");
+    /// Tells what happened: the reason and the message.
+    pub(super) fn tell(&self, service: impl Into<Regarding>, (reason, message): (&'static str, &str)) {
+        self.shell.recorder.record(service, EventType::Normal, reason, message);
     }
 
     /// The Service no longer exists, but the Event is visible in its namespace.
@@ -133,10 +124,6 @@ impl Controller {
             format!("Load balancer {:?} of this cluster has no Service any more; {then}", balancer.id);
         let service = Regarding::service(&balancer.key, &balancer.service_uid);
         self.shell.recorder.record(service, EventType::Warning, "OrphanedLoadBalancer", message);
-    }
-
-    fn normal(&self, service: impl Into<Regarding>, reason: &'static str, message: &str) {
-        self.shell.recorder.record(service, EventType::Normal, reason, message);
     }
 
     /// Reports what is wrong with what a key is about, or what it waits for, until it [is well](Self::is_well). What is

@@ -30,7 +30,6 @@ mod rows;
 mod run;
 mod service;
 mod state;
-mod status;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -45,7 +44,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use ccm_base::metric::{Buckets, Declare, OfProvider, gauge, of_provider};
+use ccm_base::metric::{Buckets, Declare, OfProvider};
 use ccm_cloud::{Provider, Providers};
 use ccm_kube::{
     keep::{Keep, KeySet},
@@ -108,7 +107,7 @@ impl fmt::Display for RunKey {
 #[derive(Debug)]
 pub struct Controller {
     shell: Shell<RunKey>,
-    metrics: Metrics,
+    metrics: ServiceMetrics,
     rows: Rows,
     backends: Backends,
     sets: Sets,
@@ -120,7 +119,7 @@ pub struct Controller {
 
 impl Controller {
     pub fn new(parts: Parts, registry: &mut Registry) -> Self {
-        let metrics = Metrics::register(registry);
+        let metrics = ServiceMetrics::register(registry);
         let shell = Shell::of::<Self>(parts);
         let Parts { providers, nodes, settings, .. } = &shell.parts;
         Self {
@@ -203,13 +202,20 @@ impl Controller {
     /// Returns once the caches hold what this provider wants to know of Nodes and Services, and whether that had to be waited
     /// for.
     async fn kept(&self, provider: &dyn Provider) -> bool {
-        let Some(info) = provider.info() else { return false };
         let Parts { nodes, services, .. } = &self.shell.parts;
-        let (nodes, services) = tokio::join!(
-            nodes.kept(provider.name(), &info.keep_of_nodes),
-            services.kept(provider.name(), &info.keep_of_services),
-        );
-        nodes || services
+        let mut waited = false;
+        while let Some(info) = provider.info() {
+            let (nodes, services) = tokio::join!(
+                nodes.kept(provider.name(), &info.keep_of_nodes),
+                services.kept(provider.name(), &info.keep_of_services),
+            );
+            if !nodes && !services {
+                break;
+            }
+            // Another process may have taken its place meanwhile, and want to know more.
+            waited = true;
+        }
+        waited
     }
 
     /// The Service as the API has it now.
@@ -230,7 +236,7 @@ const UPSTREAM: Buckets = Buckets(&[
 
 /// Upstream's series by their names, and what upstream does not measure. Cheap to clone.
 #[derive(Debug, Clone)]
-struct Metrics {
+struct ServiceMetrics {
     update_attempts: Counter,
     update_failures: Counter,
     update_latency: Histogram,
@@ -240,7 +246,7 @@ struct Metrics {
     orphans: Family<OfProvider, Gauge>,
 }
 
-impl Metrics {
+impl ServiceMetrics {
     /// Registers all series.
     fn register(registry: &mut Registry) -> Self {
         Self {
@@ -274,21 +280,6 @@ impl Metrics {
                 "Load balancers of this cluster without a Service, as of the last sweep",
             ),
         }
-    }
-
-    fn update_begins(&self) {
-        self.update_attempts.inc();
-    }
-
-    fn update_ended(&self, ok: bool, took: Duration) {
-        if !ok {
-            self.update_failures.inc();
-        }
-        self.update_latency.observe(took.as_secs_f64());
-    }
-
-    fn set_orphans(&self, provider: &str, balancers: usize) {
-        self.orphans.get_or_create(&of_provider(provider, [])).set(gauge(balancers));
     }
 
     /// Starts timing a change of nodes that began at `since`. Dropping the last clone stops the clock.

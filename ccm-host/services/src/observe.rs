@@ -12,9 +12,8 @@ use super::{
     fate::{Fate, Setting, Why, fate, is_proven, is_published, was_had},
     plan::{CallsAllowed, Others, Owner, View, Wanted},
     record::Record,
-    row::{Known, Row, RowKey},
+    row::{Known, Row, RowKey, Status},
     service::{has_finalizer, ip_mode, is_load_balancer},
-    status::Status,
 };
 use ccm_cloud::{
     BackendSet, Family, PROVIDER_ANNOTATION, Provider, ProviderStatus, ServiceOwner, is_for_another_class,
@@ -126,10 +125,7 @@ impl Controller {
             digest: maker.desired_digest(&service, backends),
             refusal: match &seen.owner {
                 Owner::Misnamed { why, .. } => Some(why.clone()),
-                _ => source_ranges(&service)
-                    .err()
-                    .map(|error| error.to_string())
-                    .or_else(|| ip_mode(&service).err()),
+                _ => source_ranges(&service).err().or_else(|| ip_mode(&service).err()),
             },
         });
         let mut row = maker

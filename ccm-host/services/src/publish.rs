@@ -6,8 +6,8 @@
 use super::{
     Controller,
     record::{CONDITION, Record},
+    row::Status,
     service::{FINALIZER, has_finalizer},
-    status::Status,
 };
 use ccm_base::clock;
 use ccm_cloud::ServiceCondition;

@@ -11,13 +11,12 @@ use tokio::time::Instant;
 
 use super::{
     Controller, RunKey,
-    events::{delete_failed, not_deleted, not_synced, sync_failed, unwritten},
+    events::{DELETED, DELETING, delete_failed, not_deleted, not_synced, sync_failed, unwritten},
     fate::{Fate, Why, is_proven},
     observe::standing,
     plan::CallsAllowed,
-    row::{Attempt, End, Goal, Known, Row, RowKey},
+    row::{Attempt, End, Goal, Known, Row, RowKey, Status},
     run::rank,
-    status::Status,
     wall_micros,
 };
 use ccm_cloud::{Accepted, CloudError, DeleteLoadBalancer, Effects, ErrorReason, Provider};
@@ -116,7 +115,7 @@ impl Controller {
         let is_told = !matches!(row.known, Known::Absent);
         let regarding = || Regarding::service(key, &at.uid);
         if is_told && !why.is_tidying() && row.announced.as_deref() != Some(GONE) {
-            self.record_deleting(regarding());
+            self.tell(regarding(), DELETING);
         }
         let cached = self.shell.parts.services.get(key).filter(|service| *service.uid == *at.uid);
         let (revision, last_known) = self.rows.change(at, key, |row| {
@@ -190,7 +189,7 @@ impl Controller {
 
     fn is_removed(&self, row: &Row, why: Why, is_told: bool) -> Outcome {
         if is_told {
-            self.record_deleted(Regarding::service(&row.key, &row.at.uid));
+            self.tell(Regarding::service(&row.key, &row.at.uid), DELETED);
         }
         // A Service has yet to be freed, unless it went elsewhere during the call.
         let is_awaited = why.is_of_service() && self.look(&row.key).fate_of(&row.at) != Fate::Drop;

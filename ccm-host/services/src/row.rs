@@ -14,14 +14,17 @@
 //!                     └──► Removed          Absent: a complete list lacks it
 //! ```
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use ccm_state::LastCall;
 use tokio::time::Instant;
 
-use super::{NodeSync, status::Status};
-use ccm_cloud::{cover_the_same_backends, covers_backends, differ_in_backends_only, joined, service_part};
-use ccm_kube::service::{ObjectKey, Service};
+use super::{NodeSync, service::ip_mode};
+use ccm_cloud::{
+    Effects, ServiceCondition, cover_the_same_backends, covers_backends, differ_in_backends_only, joined,
+    service_part,
+};
+use ccm_kube::service::{Ingress, ObjectKey, Service};
 
 /// Stands for the backends that no record knows: no set has this digest, so an update follows.
 pub(super) const UNKNOWN_BACKENDS: &str = "unknown";
@@ -227,6 +230,42 @@ struct Sent {
     revision: u64,
     /// By how much the last revision that was stale was raised.
     raised: u64,
+}
+
+/// What a balancer gives its Service, as far as it is known; [`super::publish`] writes it. Annotations and conditions stay until they are written: a provider answers only once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Status {
+    /// The entries to publish, once an answer or a list reported them; empty, until those of a former balancer are gone.
+    pub(super) ingress: Option<Vec<Ingress>>,
+    /// `None` means to remove.
+    pub(super) annotations: BTreeMap<String, Option<String>>,
+    pub(super) conditions: BTreeMap<String, ServiceCondition>,
+}
+
+impl Status {
+    /// As the Service wants it published.
+    pub(super) fn of(&self, service: &Service) -> Self {
+        let mut status = self.clone();
+        if let Ok(Some(mode)) = ip_mode(service) {
+            let entries = status.ingress.iter_mut().flatten().filter(|entry| !entry.ip.is_empty());
+            entries.for_each(|entry| entry.ip_mode = Some(mode.to_owned()));
+        }
+        status
+    }
+
+    /// Takes up what an answer wants written.
+    pub(super) fn wants(&mut self, effects: Effects) {
+        self.annotations.extend(effects.annotations);
+        self.conditions.extend(effects.conditions);
+    }
+
+    /// Forgets what was written.
+    pub(super) fn is_written(&mut self, written: &Self) {
+        // That there is no address is said once: the next one may be somebody else's, as where kube-vip gives addresses.
+        self.ingress.take_if(|known| known.is_empty() && written.ingress.as_ref() == Some(known));
+        self.annotations.retain(|key, value| written.annotations.get(key) != Some(value));
+        self.conditions.retain(|type_, condition| written.conditions.get(type_) != Some(condition));
+    }
 }
 
 impl Row {

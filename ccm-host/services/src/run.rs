@@ -5,22 +5,27 @@
 //! call, and removed after the last. [`ccm_reconcile`] knows the retry that the contract prescribes for an error; the
 //! row keeps it, so that nothing repeats a call early.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    ops::ControlFlow::{self, Break, Continue},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::FutureExt as _;
 use tokio::time::Instant;
 
 use super::{
     Controller, RunKey,
-    events::{NOT_UPDATED, no_nodes, not_synced, not_updated, sync_failed, unwritten},
+    events::{
+        ENSURED, ENSURING, NOT_UPDATED, UPDATED, no_nodes, not_synced, not_updated, sync_failed, unwritten,
+    },
     fate::Fate,
     observe::{Seen, Subject, serves_balancers},
     plan::{Ask, Others, Plan, Until, Verb, Wait, plan},
     publish::Refused,
     record::Record,
-    row::{Attempt, End, Goal, Known, Row, RowKey},
+    row::{Attempt, End, Goal, Known, Row, RowKey, Status},
     service::{has_finalizer, is_load_balancer},
-    status::Status,
     sweep::is_ours,
     wall_micros,
 };
@@ -42,13 +47,8 @@ const UNFINISHED: Duration = Duration::from_secs(5);
 /// The remedy for [`ErrorReason::AdoptionRefused`].
 const ADOPT_FLAG: &str = "--adopt-load-balancers";
 
-/// How a step ended.
-pub(super) enum Step {
-    /// Look and plan again at once.
-    Again,
-    /// The run is over.
-    End(Outcome),
-}
+/// How a step ended: to look and plan again at once, or the run is over.
+type Step = ControlFlow<Outcome>;
 
 impl Controller {
     pub(super) async fn sync(&self, key: &ObjectKey) -> Outcome {
@@ -94,7 +94,7 @@ impl Controller {
                     next = plan(&subject.view);
                 }
             }
-            if let Step::End(outcome) = self.carry_out(next, &seen, &subject, &mut slot).await {
+            if let Break(outcome) = self.carry_out(next, &seen, &subject, &mut slot).await {
                 return outcome;
             }
         }
@@ -137,24 +137,22 @@ impl Controller {
             Plan::Rest => {
                 self.is_well(&RunKey::Service(service.key.clone()));
                 self.rests(subject);
-                Step::End(Outcome::Done)
+                Break(Outcome::Done)
             }
             Plan::Leave => {
                 self.is_well(&RunKey::Service(service.key.clone()));
                 self.leave(seen);
-                Step::End(Outcome::Done)
+                Break(Outcome::Done)
             }
-            Plan::Publish => match self.write(subject).await {
-                Some(end) => end,
-                None => {
-                    if let Some(row) = &subject.view.row {
-                        self.tell_ensured(subject, &row.at);
-                    }
-                    self.is_well(&RunKey::Service(service.key.clone()));
-                    self.rests(subject);
-                    Step::End(Outcome::Done)
+            Plan::Publish => {
+                self.write(subject).await?;
+                if let Some(row) = &subject.view.row {
+                    self.tell_ensured(subject, &row.at);
                 }
-            },
+                self.is_well(&RunKey::Service(service.key.clone()));
+                self.rests(subject);
+                Break(Outcome::Done)
+            }
             Plan::Free { status } => self.free(seen, service, status).await,
             Plan::Search => {
                 let suspects = self.suspects(service, &seen.own);
@@ -167,7 +165,7 @@ impl Controller {
                 }
                 let mut providers = self.shell.parts.providers.all().iter();
                 if !suspects.is_empty() {
-                    Step::Again
+                    Continue(())
                 } else if providers.any(|one| serves_balancers(one.as_ref())) {
                     self.free(seen, service, true).await
                 } else {
@@ -212,9 +210,8 @@ impl Controller {
             && !subject.view.published
             && !matches!(until, Until::Removal)
             && !matches!(subject.view.others, Others::MayBeAt(_))
-            && let Some(end) = self.write(subject).await
         {
-            return end;
+            self.write(subject).await?;
         }
         let key = RunKey::Service(service.key.clone());
         let waits = |reason, why| Some(Report::waiting(reason, why, Retry::Wait));
@@ -241,7 +238,7 @@ impl Controller {
             None => self.is_well(&key),
             Some(report) => self.say(&key, &**service, report),
         }
-        Step::End(outcome)
+        Break(outcome)
     }
 
     /// What to say of the removal of a former Service's balancer, which reports it at that one alone.
@@ -255,33 +252,37 @@ impl Controller {
         })
     }
 
-    /// Writes what is to be published. `Some` ends the run: it was not written.
-    async fn write(&self, subject: &Subject) -> Option<Step> {
-        let service = &subject.view.service;
-        if let Err(error) = self.set_finalizer(service, true).await {
-            return Some(self.unwritten(service, "finalizer", &error));
+    /// Writes what is to be published. The run is over if it was not written.
+    async fn write(&self, subject: &Subject) -> Step {
+        let Subject { view, status, record, .. } = subject;
+        if let Err(error) = self.set_finalizer(&view.service, true).await {
+            return self.unwritten(&view.service, "finalizer", &error);
         }
-        self.write_status(subject).await
+        self.write_status(&view.service, view.row.as_deref(), status, record.as_ref()).await
     }
 
-    async fn write_status(&self, subject: &Subject) -> Option<Step> {
-        let Subject { view, status, record, .. } = subject;
-        let service = &view.service;
-        match self.publish(service, status, record.as_ref()).await {
+    async fn write_status(
+        &self,
+        service: &Arc<Service>,
+        row: Option<&Row>,
+        status: &Status,
+        record: Option<&Record>,
+    ) -> Step {
+        match self.publish(service, status, record).await {
             Ok(Refused { why, may_pass }) => {
                 let retry = if may_pass { Retry::Backoff } else { Retry::Wait };
                 for why in &why {
                     self.warn(service, sync_failed(why, retry));
                 }
                 if let Some(why) = why.into_iter().next().filter(|_| may_pass) {
-                    return Some(Step::End(retry.outcome(why)));
+                    return Break(retry.outcome(why));
                 }
-                if let Some(row) = &view.row {
+                if let Some(row) = row {
                     self.rows.update(&row.at, |row| row.status.is_written(status));
                 }
-                None
+                Continue(())
             }
-            Err(error) => Some(self.unwritten(service, "status", &error)),
+            Err(error) => self.unwritten(service, "status", &error),
         }
     }
 
@@ -306,7 +307,7 @@ impl Controller {
                 if !has_finalizer(service) && !seen.removes_any() {
                     seen.rows.iter().for_each(|(row, _)| self.rows.remove(&row.at));
                 }
-                Step::End(Outcome::Done)
+                Break(Outcome::Done)
             }
             Err((what, error)) => self.unwritten(service, what, &error),
         }
@@ -325,7 +326,7 @@ impl Controller {
                         row.last = Some(Arc::clone(service));
                         row.known = Known::Asked { made_as: balancer.applied_digest };
                     });
-                    return Step::Again;
+                    return Continue(());
                 }
                 Ok(_) => {}
                 Err(error) => silent = Some(error),
@@ -333,17 +334,17 @@ impl Controller {
         }
         if let Some(error) = silent {
             self.warn(service, not_synced(&error, Retry::Backoff));
-            return Step::End(Outcome::retry(error));
+            return Break(Outcome::retry(error));
         }
         self.is_well(&RunKey::Service(service.key.clone()));
-        Step::End(Outcome::Done)
+        Break(Outcome::Done)
     }
 
     /// Asks the owner to create the balancer, to change it, or to give it other nodes.
     async fn ask(&self, subject: &Subject, ask: Ask, slot: &mut Option<Slot<'_, RunKey>>) -> Step {
         let Subject { view, maker, backends, .. } = subject;
         let (Some(provider), Some(backends)) = (maker.as_deref(), backends) else {
-            return Step::End(Outcome::Done);
+            return Break(Outcome::Done);
         };
         let service = &view.service;
         let at = RowKey::new(&service.uid, provider.name());
@@ -352,7 +353,7 @@ impl Controller {
             row.orphan = None;
         });
         let makes = ask.verb == Verb::Ensure;
-        let Some(_busy) = self.rows.begin(&at, makes) else { return Step::End(Outcome::Parked) };
+        let Some(_busy) = self.rows.begin(&at, makes) else { return Break(Outcome::Parked) };
         if let Some(why) = view.wanted.as_ref().and_then(|wanted| wanted.refusal.as_ref()) {
             self.warn(service, sync_failed(why, Retry::Wait));
         } else if ask.verb == Verb::Ensure {
@@ -427,7 +428,7 @@ impl Controller {
             is_news
         });
         if is_news == Some(true) {
-            self.record_ensuring(service);
+            self.tell(&**service, ENSURING);
         }
     }
 
@@ -459,12 +460,15 @@ impl Controller {
             revision: self.begins(call, true),
             had_it_before: applied.is_some_and(|applied| applied.digest == *digest),
         };
-        self.metrics.update_begins();
+        self.metrics.update_attempts.inc();
         let begun = Instant::now();
         let answer = call.provider.update_load_balancer(wanted);
         let answer =
             self.called(call.at, call.provider, "update", answer, |updated| &updated.in_progress).await;
-        self.metrics.update_ended(answer.is_ok(), begun.elapsed());
+        if answer.is_err() {
+            self.metrics.update_failures.inc();
+        }
+        self.metrics.update_latency.observe(begun.elapsed().as_secs_f64());
         answer
     }
 
@@ -495,7 +499,7 @@ impl Controller {
                     not_synced(&error, retry)
                 };
                 self.warn(service, report);
-                return (Step::End(self.failed(call, &error)), None);
+                return (Break(self.failed(call, &error)), None);
             }
         };
         let ingress = ensured.load_balancer.ingress.clone();
@@ -524,17 +528,18 @@ impl Controller {
         let written = self.write_now(call).await;
         if let Some(in_progress) = &ensured.in_progress {
             let outcome = self.in_progress(call, in_progress);
-            return (written.unwrap_or(Step::End(outcome)), Some(in_progress.retry_after));
+            let step = if written.is_break() { written } else { Break(outcome) };
+            return (step, Some(in_progress.retry_after));
         }
-        if let Some(end) = written {
-            return (end, None);
+        if written.is_break() {
+            return (written, None);
         }
         if *goal == Goal::Wanted {
             self.tell_ensured(call.subject, call.at);
         } else {
             self.kept_up(call);
         }
-        (Step::Again, None)
+        (Continue(()), None)
     }
 
     /// Tells once of an Ensure that has succeeded, and whose outcome is written.
@@ -544,19 +549,17 @@ impl Controller {
             row.announced.take_if(|announced| Some(&**announced) == ensured.as_deref()).is_some()
         });
         if is_news == Some(true) {
-            self.record_ensured(&subject.view.service);
+            self.tell(&*subject.view.service, ENSURED);
             self.has_nodes(subject);
         }
     }
 
     /// Publishes the answer, which was not known when the run looked.
-    async fn write_now(&self, call: &OwnerCall<'_>) -> Option<Step> {
-        let Subject { view, maker, backends, .. } = call.subject;
-        let row = self.rows.get(call.at)?;
-        let (record, status) = (self.record_of(&row), row.status.of(&view.service));
-        let view = super::plan::View { row: Some(row), ..view.clone() };
-        let now = Subject { view, maker: maker.clone(), backends: backends.clone(), status, record };
-        self.write_status(&now).await
+    async fn write_now(&self, call: &OwnerCall<'_>) -> Step {
+        let service = &call.subject.view.service;
+        let Some(row) = self.rows.get(call.at) else { return Continue(()) };
+        let (record, status) = (self.record_of(&row), row.status.of(service));
+        self.write_status(service, Some(&row), &status, record.as_ref()).await
     }
 
     fn updated(
@@ -575,7 +578,7 @@ impl Controller {
                     row.status.wants(effects);
                 });
                 if let Some(in_progress) = in_progress {
-                    return (Step::End(self.in_progress(call, &in_progress)), None);
+                    return (Break(self.in_progress(call, &in_progress)), None);
                 }
                 self.rows.update(call.at, |row| {
                     row.has_nodes(digest.clone());
@@ -586,7 +589,7 @@ impl Controller {
                 });
                 self.kept_up(call);
                 // The next look writes the status, which may differ now.
-                return (Step::Again, None);
+                return (Continue(()), None);
             }
             Err(error) => error,
         };
@@ -594,10 +597,10 @@ impl Controller {
             self.rows.update(call.at, |row| {
                 if *goal == Goal::Upkeep { row.needs_ensure() } else { row.is_not_as_known() }
             });
-            return (Step::Again, None);
+            return (Continue(()), None);
         }
         self.warn(service, not_updated(call.backends, &error));
-        (Step::End(self.failed(call, &error)), None)
+        (Break(self.failed(call, &error)), None)
     }
 
     fn kept_up(&self, call: &OwnerCall<'_>) {
@@ -605,7 +608,7 @@ impl Controller {
         self.rows.update(call.at, |row| row.node_sync = None);
         self.is_over(&RunKey::Service(service.key.clone()), &**service, NOT_UPDATED);
         if self.has_nodes(call.subject) {
-            self.record_updated(service);
+            self.tell(&**service, UPDATED);
         }
     }
 
@@ -695,7 +698,7 @@ impl Controller {
             // Nothing is wrong: what would be written is in the report of shadow mode.
             self.is_well(&RunKey::Service(service.key.clone()));
         }
-        Step::End(outcome)
+        Break(outcome)
     }
 }
 

@@ -24,6 +24,7 @@ use super::{
     row::{Attempt, Orphan, Row, RowKey},
     service::{is_load_balancer, is_of_interest},
 };
+use ccm_base::metric::{gauge, of_provider};
 use ccm_cloud::{
     CloudError, ContestedClass, ErrorReason, Family, LoadBalancer, LoadBalancerState, Ownership, Provider,
     ServiceOwner, SyncState,
@@ -250,7 +251,7 @@ impl Controller {
                 orphans += usize::from(row.orphan.is_some());
             }
         }
-        self.metrics.set_orphans(provider.name(), orphans);
+        self.metrics.orphans.get_or_create(&of_provider(provider.name(), [])).set(gauge(orphans));
     }
 
     fn found_orphan(&self, provider: &dyn Provider, balancer: &LoadBalancer, since: u64) {

@@ -102,7 +102,7 @@ async fn client(
         (options.kubeconfig, options.master) = (Some(path.clone()), None);
         options.recognition = client::Recognition::default();
     }
-    Ok(client::build(&options, metrics).await?)
+    client::build(&options, metrics).await
 }
 
 /// Follows the ConfigMap for ever. A refusal that lasts from the beginning is final: only a person can change that.

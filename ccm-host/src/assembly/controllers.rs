@@ -70,13 +70,7 @@ fn is_served(served_by: Serves, providers: &Providers) -> bool {
 /// The ServiceAccounts of the enabled controllers, by name, with a client for each; none without
 /// `--use-service-account-credentials`.
 #[derive(Clone, Default)]
-pub(super) struct Accounts(BTreeMap<&'static str, Own>);
-
-#[derive(Clone)]
-struct Own {
-    account: Account,
-    client: Client,
-}
+pub(super) struct Accounts(BTreeMap<&'static str, (Account, Client)>);
 
 impl Accounts {
     /// The clients, which have no token yet.
@@ -94,7 +88,7 @@ impl Accounts {
                 let client = client::build_as(account.clone(), options, metrics);
                 let client =
                     client.await.with_context(|| format!("no client for the ServiceAccount {name}"))?;
-                accounts.insert(name, Own { account, client });
+                accounts.insert(name, (account, client));
             }
         }
         Ok(Self(accounts))
@@ -102,7 +96,7 @@ impl Accounts {
 
     /// Requests their tokens from now on.
     pub(super) fn start(&self, process: &Process, root: &Client) {
-        for (name, Own { account, .. }) in &self.0 {
+        for (name, (account, _)) in &self.0 {
             let (health, running, root) = (account.clone(), account.clone(), root.clone());
             process.checks().add(Probe::Ready, format!("service-account-{name}"), move || health.health());
             process.spawn_support(name, |stop| running.run(root, stop).map(Ok));
@@ -112,14 +106,14 @@ impl Accounts {
     /// The writer of this controller: under its own identity, if it has one.
     fn writer(&self, controller: &Registration, shared: &Writer) -> Writer {
         let own = controller.account.and_then(|account| self.0.get(account));
-        let writer = own.map_or_else(|| shared.clone(), |own| shared.clone().through(own.client.clone()));
+        let writer = own.map_or_else(|| shared.clone(), |(_, client)| shared.clone().through(client.clone()));
         writer.of(controller.name)
     }
 
     /// Returns once this controller may write under its own identity.
     async fn ready(&self, controller: &Registration) {
-        if let Some(own) = controller.account.and_then(|account| self.0.get(account)) {
-            own.account.ready().await;
+        if let Some((account, _)) = controller.account.and_then(|account| self.0.get(account)) {
+            account.ready().await;
         }
     }
 }

@@ -30,7 +30,7 @@ use ccm_kube::{
     election::{Leadership, Leading},
     shadow::Shadow,
 };
-use ccm_reconcile::{Parts, explain::explanation, node_scope::EXCLUDE_LABEL};
+use ccm_reconcile::{Parts, explain::explanation, settings::EXCLUDE_LABEL};
 
 const HOST: &str = "ccm-host";
 
@@ -82,9 +82,9 @@ impl State {
 
     /// The failing checks of readiness.
     fn not_ready(&self) -> Vec<String> {
-        let failing = self.checks.ask_all(Probe::Ready).into_iter().filter_map(|outcome| {
-            let why = outcome.result.err()?;
-            Some(format!("{}: {why}", outcome.name))
+        let failing = self.checks.ask_all(Probe::Ready).into_iter().filter_map(|(name, result)| {
+            let why = result.err()?;
+            Some(format!("{name}: {why}"))
         });
         failing.collect()
     }

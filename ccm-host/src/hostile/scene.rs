@@ -311,6 +311,6 @@ fn settings() -> Settings {
     settings.services.load_balancer_resync_period = Duration::from_secs(300);
     settings.services.delete_orphaned_load_balancers = true;
     settings.cidrs.cluster = vec![CLUSTER_CIDR.parse().unwrap()];
-    settings.cidrs.allocation = Some(Allocation::Cloud { cluster: Vec::new() });
+    settings.cidrs.allocation = Some(Allocation::Cloud);
     settings
 }

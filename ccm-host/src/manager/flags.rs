@@ -54,15 +54,15 @@ pub struct RawFlags {
     #[command(flatten)]
     serving: serving::ServingFlags,
     #[command(flatten)]
-    webhooks: webhooks::Settings,
+    webhooks: webhooks::WebhookSettings,
     #[command(flatten)]
     logging: LoggingSettings,
     #[command(flatten)]
     traces: TraceSettings,
     #[command(flatten)]
-    election: election::Settings,
+    election: election::ElectionSettings,
     #[command(flatten)]
-    shadow: shadow::Settings,
+    shadow: shadow::ShadowSettings,
     /// Name=true or Name=false, comma separated; this host has no feature gates.
     #[arg(long, value_name = "LIST", help_heading = legacy::HEADING)]
     feature_gates: Vec<String>,
@@ -100,11 +100,11 @@ pub struct Settings {
     pub admitting: Vec<&'static Registration>,
     pub controllers: ccm_reconcile::Settings,
     pub serving: ServingSettings,
-    pub webhooks: webhooks::Settings,
+    pub webhooks: webhooks::WebhookSettings,
     pub logging: LoggingSettings,
     pub traces: TraceSettings,
-    pub election: election::Settings,
-    pub shadow: shadow::Settings,
+    pub election: election::ElectionSettings,
+    pub shadow: shadow::ShadowSettings,
     /// Accepted values that deserve a warning in the log.
     pub warnings: Vec<String>,
     /// Every flag and its value, given or default, by name.
@@ -115,7 +115,7 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// Run with these settings.
-    Run { settings: Box<Settings> },
+    Run(Box<Settings>),
     /// Print this and exit successfully.
     Print(String),
 }
@@ -178,7 +178,7 @@ pub fn parse(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Req
     match settings {
         Some(settings) if mistakes.is_empty() => {
             let flags = values(&command, &matches);
-            Ok(Request::Run { settings: Box::new(Settings { warnings, flags, ..settings }) })
+            Ok(Request::Run(Box::new(Settings { warnings, flags, ..settings })))
         }
         _ => Err(mistakes.into_vec()),
     }

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use parking_lot::RwLock;
 
-use super::answer::headers;
+use super::headers;
 
 /// Healthy, or why not, in words for people and without secrets.
 pub type CheckResult = Result<(), String>;
@@ -35,13 +35,6 @@ struct Check {
     ask: Box<dyn Fn() -> CheckResult + Send + Sync>,
 }
 
-/// The result of one check.
-#[derive(Debug)]
-pub struct Checked {
-    pub name: String,
-    pub result: CheckResult,
-}
-
 impl Checks {
     /// Adds a check, or replaces the one of the same name. `ask` must answer at once.
     pub fn add(
@@ -58,11 +51,11 @@ impl Checks {
         }
     }
 
-    /// Runs every check of a set, in the order in which they were added.
-    pub fn ask_all(&self, probe: Probe) -> Vec<Checked> {
+    /// Runs every check of a set, in the order in which they were added; with their names.
+    pub fn ask_all(&self, probe: Probe) -> Vec<(String, CheckResult)> {
         let checks = self.0.read();
         let set = checks.iter().filter(|check| check.probe == probe);
-        set.map(|check| Checked { name: check.name.clone(), result: (check.ask)() }).collect()
+        set.map(|check| (check.name.clone(), (check.ask)())).collect()
     }
 
     /// Runs one check; `None` if there is no such check.
@@ -109,8 +102,7 @@ fn all(checks: &Checks, probe: Probe, query: &str) -> Response {
     let excluded = pairs().filter(|(key, name)| *key == "exclude" && !name.is_empty());
     let exclude: Vec<_> = excluded.map(|(_, name)| name).collect();
     let outcomes = checks.ask_all(probe);
-    let healthy =
-        outcomes.iter().all(|outcome| outcome.result.is_ok() || exclude.contains(&outcome.name.as_str()));
+    let healthy = outcomes.iter().all(|(name, result)| result.is_ok() || exclude.contains(&name.as_str()));
     let status = if healthy { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
     if healthy && !verbose {
         return text(status, "ok".to_owned());
@@ -127,16 +119,16 @@ fn one(checks: &Checks, probe: Probe, name: &str) -> Response {
     }
 }
 
-fn lines(probe: Probe, outcomes: &[Checked], exclude: &[&str], healthy: bool) -> String {
+fn lines(probe: Probe, outcomes: &[(String, CheckResult)], exclude: &[&str], healthy: bool) -> String {
     let mut text = String::new();
-    for Checked { name, result } in outcomes {
+    for (name, result) in outcomes {
         text += &match result {
             _ if exclude.contains(&name.as_str()) => format!("[+]{name} excluded: ok\n"),
             Ok(()) => format!("[+]{name} ok\n"),
             Err(reason) => format!("[-]{name} failed: {reason}\n"),
         };
     }
-    for name in exclude.iter().filter(|name| outcomes.iter().all(|outcome| outcome.name != **name)) {
+    for name in exclude.iter().filter(|name| outcomes.iter().all(|(known, _)| known != *name)) {
         text += &format!("warn: there is no check {name:?} to exclude\n");
     }
     let path = match probe {
@@ -160,8 +152,7 @@ mod tests {
         checks.add(Probe::Ready, "second", || Err("not yet".to_owned()));
         checks.add(Probe::Ready, "first", || Ok(()));
         checks.add(Probe::Live, "ping", || Ok(()));
-        let names: Vec<String> =
-            checks.ask_all(Probe::Ready).into_iter().map(|outcome| outcome.name).collect();
+        let names: Vec<String> = checks.ask_all(Probe::Ready).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["second", "first"]);
         assert_eq!(checks.ask(Probe::Ready, "second"), Some(Err("not yet".to_owned())));
         assert_eq!(checks.ask(Probe::Live, "second"), None);

@@ -79,7 +79,8 @@ impl Traces {
     /// Starts sending spans; `None` without a collector. Must be called within a runtime.
     ///
     /// # Errors
-    /// A variable of OpenTelemetry has an unusable value.
+    /// A variable of OpenTelemetry has an unusable value. It may be meant for others, as those that are set for a whole
+    /// namespace are: whoever calls this goes on without traces.
     pub fn start(settings: &TraceSettings) -> anyhow::Result<Option<Self>> {
         let Some(endpoint) = endpoint(settings, |name| std::env::var(name).ok())? else { return Ok(None) };
         let exporter = OtlpExporter::builder().with_tonic().with_endpoint(endpoint.clone()).build();

@@ -37,7 +37,7 @@ use certificate::SecretStep;
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Webhooks")]
 #[group(skip)]
-pub struct Settings {
+pub struct WebhookSettings {
     /// Admission webhooks to serve, as in --controllers: '*' enables all, 'NAME' enables one, '-NAME' disables one. The
     /// only one is persistent-volume-label. Each needs its controller in --controllers. Every replica serves them.
     #[arg(long, value_name = "LIST", default_value = "")]
@@ -84,7 +84,7 @@ const RETRY: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub struct Upkeep {
-    pub settings: Settings,
+    pub settings: WebhookSettings,
     /// Writes only while this process leads.
     pub writer: Writer,
 }

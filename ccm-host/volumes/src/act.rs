@@ -67,9 +67,7 @@ impl Controller {
         );
         Ok(())
     }
-}
 
-impl Controller {
     /// Looks at the volume again, unless no provider can know it.
     pub(super) fn add(&self, volume: &PersistentVolume) {
         if volume.disk.is_some() {

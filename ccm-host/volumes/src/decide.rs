@@ -16,16 +16,16 @@ use k8s_openapi::api::core::v1::{
     NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, VolumeNodeAffinity,
 };
 
+use ccm_base::label;
 use ccm_cloud::{CloudError, VolumeAnswer, VolumeQuery, VolumeState};
 use ccm_kube::persistent_volume::{Disk, PersistentVolume};
 use ccm_reconcile::{Report, Retry, SLOW_RETRY};
 
-pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
-pub(super) const REGION: &str = "topology.kubernetes.io/region";
+pub(super) const ZONE: &str = label::ZONE[0];
+pub(super) const REGION: &str = label::REGION[0];
 
 /// The deprecated labels of zone and region, with their replacements.
-const FORMER: [(&str, &str); 2] =
-    [("failure-domain.beta.kubernetes.io/zone", ZONE), ("failure-domain.beta.kubernetes.io/region", REGION)];
+const FORMER: [(&str, &str); 2] = [(label::ZONE[1], ZONE), (label::REGION[1], REGION)];
 
 /// What the in-tree provisioners wrote before the disk existed.
 const PLACEHOLDER: &str = "placeholder-for-provisioning";

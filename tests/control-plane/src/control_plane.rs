@@ -36,6 +36,7 @@ pub struct ControlPlane {
     url: String,
     authority: Authority,
     admin: Identity,
+    etcd: Server,
     apiserver: Server,
     servers: Mutex<Servers>,
     kubeconfigs: AtomicUsize,

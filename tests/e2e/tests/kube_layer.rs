@@ -104,10 +104,9 @@ impl Scene {
         let kept: Vec<Taint> = before.taints.iter().filter(|taint| taint.key == "keep").cloned().collect();
         let change = NodeChange {
             provider_id: Some("mock://1".to_owned()),
-            set_labels: [("topology.kubernetes.io/zone".to_owned(), "z".to_owned())].into(),
+            labels: [("topology.kubernetes.io/zone".to_owned(), Some("z".to_owned()))].into(),
             annotations: [("ours".to_owned(), Some("1".to_owned()))].into(),
             taints: Some(kept.clone()),
-            ..NodeChange::default()
         };
         // A heartbeat in between does not make it fail.
         self.other_patches_status("init", json!({"status": {"phase": "Running"}})).await?;
@@ -117,7 +116,7 @@ impl Scene {
         ensure!(after.labels.get("topology.kubernetes.io/zone") == Some("z"), "{after:?}");
         ensure!(node_main(&after, &change).is_none(), "nothing is left to do");
         let gone = NodeChange {
-            remove_labels: ["topology.kubernetes.io/zone".to_owned()].into(),
+            labels: [("topology.kubernetes.io/zone".to_owned(), None)].into(),
             annotations: [("ours".to_owned(), None)].into(),
             taints: Some(Vec::new()),
             ..NodeChange::default()
@@ -146,7 +145,7 @@ impl Scene {
         ensure!(matches!(error, WriteError::Conflict), "somebody's taint would be lost: {error:?}");
         ensure!(self.node("stale").await?.has_taint("b"));
         let label = NodeChange {
-            set_labels: [("k".to_owned(), "not a value!".to_owned())].into(),
+            labels: [("k".to_owned(), Some("not a value!".to_owned()))].into(),
             ..NodeChange::default()
         };
         let error = refused(self.change_node(&before, &label).await)?;
@@ -304,6 +303,19 @@ impl Scene {
             }
         };
         let id = Some("mock://later".to_owned());
+        // A backup is restored: for the apiserver, a watch goes on in a future that it does not know.
+        let lost = async {
+            self.create_node("later", json!({"providerID": "mock://later"})).await?;
+            ensure!(next_of_later().await? == (false, id.clone()));
+            for round in 0..200 {
+                let change = json!({"metadata": {"labels": {"round": round.to_string()}}});
+                self.nodes().patch("known", &PatchParams::default(), &Patch::Merge(change)).await?;
+            }
+            Ok(())
+        };
+        self.create_node("known", json!({})).await?;
+        self.cp.undone(lost).await?;
+        ensure!(next_of_later().await? == (true, id.clone()), "what the backup lacks is gone");
         self.create_node("later", json!({"providerID": "mock://later"})).await?;
         ensure!(next_of_later().await? == (false, id.clone()));
         self.nodes().delete("later", &Default::default()).await?;

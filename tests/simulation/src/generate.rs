@@ -216,8 +216,8 @@ fn setup(random: &mut Rng) -> Setup {
         skew: if random.bool() { 300 } else { 0 },
         lease: if random.f64() < 0.2 { 120 } else { 40 },
         nodes: random.u8(3..10),
-        // Two nodes in a zone without a Ready one, which nobody can vouch for, are deleted ten minutes apart.
-        patience: Duration::from_secs(if quick { 35 * 60 } else { 60 * 60 }),
+        // The nodes of a zone without a Ready one, which nobody can vouch for, are deleted ten minutes apart: five at most.
+        patience: Duration::from_secs(if quick { 60 * 60 } else { 90 * 60 }),
     }
 }
 

@@ -65,7 +65,7 @@ pub struct Host {
 pub fn settings(more: &[String]) -> Result<Settings> {
     let args = FLAGS.iter().map(ToString::to_string).chain(more.iter().cloned()).map(OsString::from);
     match flags::parse(args) {
-        Ok(Request::Run { settings, .. }) => Ok(*settings),
+        Ok(Request::Run(settings)) => Ok(*settings),
         Ok(Request::Print(text)) => anyhow::bail!("the flags only print: {text}"),
         Err(mistakes) => {
             anyhow::bail!("{}", mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))

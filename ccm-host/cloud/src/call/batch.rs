@@ -13,6 +13,8 @@ use std::{
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use cloudprovider_proto::v1alpha1 as pb;
+
 use super::sets;
 use crate::findings::Findings;
 use crate::{
@@ -37,6 +39,11 @@ pub(crate) trait BatchRpc: Debug + Send + Sync + Sized + 'static {
     const PACED: bool = false;
 
     fn key(question: &Self::Question) -> ItemKey;
+
+    /// What the provider wanted to know when the question was put; `None` if nothing in it depends on that.
+    fn wants(_: &Self::Question) -> Option<&pb::Wants> {
+        None
+    }
 
     /// Whose object an item is about.
     fn whose(item: &Item<Self>) -> &str {

@@ -40,14 +40,13 @@ const LATE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Batch<R> {
     link: Arc<Link>,
-    offenders: Offenders,
+    offenders: Mutex<Offenders>,
     rpc: PhantomData<R>,
 }
 
 impl<R: BatchRpc> Batcher<Batch<R>> {
     pub(crate) fn over(link: &Arc<Link>) -> Self {
-        let offenders = Offenders::new(R::PACED);
-        Self::new(Batch { link: Arc::clone(link), offenders, rpc: PhantomData })
+        Self::new(Batch { link: Arc::clone(link), offenders: Mutex::default(), rpc: PhantomData })
     }
 
     /// The answer to one question. Without a session, it fails at once instead of after gathering a batch.
@@ -90,7 +89,14 @@ impl<R: BatchRpc> Batched for Batch<R> {
     ) {
         match turn.and_then(|permit| Ok((permit, self.link.session(R::METHOD)?))) {
             Ok((permit, session)) => {
-                let Planned { chunks, refused } = R::plan(&session, items);
+                let mut fresh = Vec::with_capacity(items.len());
+                for item in items {
+                    match R::wants(&item.1).map_or(Ok(()), |wants| session.is_told(wants, R::METHOD)) {
+                        Ok(()) => fresh.push(item),
+                        Err(error) => landing.land([(item.0, Err(error))]),
+                    }
+                }
+                let Planned { chunks, refused } = R::plan(&session, fresh);
                 landing.land(refused.into_iter().map(|(key, error)| (key, Err(error))));
                 Errand { batch: self, session: &session, lane, landing }.run(permit, chunks).await;
             }
@@ -103,7 +109,7 @@ impl<R: BatchRpc> Batched for Batch<R> {
     }
 }
 
-struct Failed<R: BatchRpc> {
+struct FailedPart<R: BatchRpc> {
     items: Vec<Item<R>>,
     error: CloudError,
 }
@@ -145,7 +151,7 @@ impl<R: BatchRpc> Errand<'_, R> {
             depth += 1;
         }
         if depth > 1 && !worked {
-            self.batch.offenders.nothing_works(Instant::now());
+            self.batch.offenders.lock().nothing_works(Instant::now());
         }
     }
 
@@ -156,7 +162,8 @@ impl<R: BatchRpc> Errand<'_, R> {
         for batch in batches {
             let mut others = Vec::with_capacity(batch.len());
             for item in batch {
-                match self.batch.offenders.treatment(&item.0.subject, now) {
+                let treatment = self.batch.offenders.lock().treatment(&item.0.subject, R::PACED, now);
+                match treatment {
                     Treatment::Together => others.push(item),
                     Treatment::Alone => level.push(vec![item]),
                     Treatment::TooEarly(error) => self.landing.land([(item.0, Err(error))]),
@@ -170,12 +177,12 @@ impl<R: BatchRpc> Errand<'_, R> {
     }
 
     /// False if nobody waited for it any more, and nothing was sent.
-    async fn send(&self, mut items: Vec<Item<R>>, permit: Option<Permit>) -> Result<bool, Failed<R>> {
+    async fn send(&self, mut items: Vec<Item<R>>, permit: Option<Permit>) -> Result<bool, FailedPart<R>> {
         let permit = match permit {
             Some(permit) => permit,
             None => match self.batch.link.permit(R::METHOD).await {
                 Ok(permit) => permit,
-                Err(error) => return Err(Failed { items, error }),
+                Err(error) => return Err(FailedPart { items, error }),
             },
         };
         // The wait may have been long, and the part of a batch that failed is sent late.
@@ -191,12 +198,12 @@ impl<R: BatchRpc> Errand<'_, R> {
         match answer {
             Ok(answers) => {
                 if let [(key, _)] = items.as_slice() {
-                    self.batch.offenders.forgive(&key.subject);
+                    self.batch.offenders.lock().known.remove(&key.subject);
                 }
                 self.landing.land(answers);
                 Ok(true)
             }
-            Err(error) => Err(Failed { items, error }),
+            Err(error) => Err(FailedPart { items, error }),
         }
     }
 
@@ -214,8 +221,8 @@ impl<R: BatchRpc> Errand<'_, R> {
     }
 
     /// Returns the parts of a failed batch to resend; all other items get their answer.
-    async fn again(&self, failed: Failed<R>, depth: u8, worked: bool) -> Vec<Vec<Item<R>>> {
-        let Failed { mut items, error } = failed;
+    async fn again(&self, failed: FailedPart<R>, depth: u8, worked: bool) -> Vec<Vec<Item<R>>> {
+        let FailedPart { mut items, error } = failed;
         let cause = Cause::of(&error);
         if error.is(ErrorReason::BatchTooLarge) {
             self.session.too_large(R::METHOD, items.len());
@@ -238,7 +245,8 @@ impl<R: BatchRpc> Errand<'_, R> {
         if let [(key, _)] = items.as_slice()
             && cause == Cause::OneItem
         {
-            self.batch.offenders.failed(&key.subject, &error, worked && had_company, Instant::now());
+            let proven = worked && had_company;
+            self.batch.offenders.lock().failed(&key.subject, &error, proven, Instant::now());
         }
         self.landing.land(items.into_iter().map(|(key, _)| (key, Err(error.clone()))));
         Vec::new()
@@ -249,7 +257,7 @@ impl<R: BatchRpc> Errand<'_, R> {
         let is_quick = error.code != Code::DeadlineExceeded;
         worked
             || (depth == 0 || depth == 1 && is_quick)
-                && !self.batch.offenders.does_nothing_work(Instant::now())
+                && !self.batch.offenders.lock().does_nothing_work(Instant::now())
     }
 }
 
@@ -299,11 +307,10 @@ const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), max: Duration::
 const SICK: Duration = Duration::from_secs(60);
 
 /// Items that made a method panic or hang, and are therefore sent alone.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Offenders {
-    /// Callers ask again and again, so the backoff of offenders is kept here.
-    paced: bool,
-    state: Mutex<State>,
+    known: HashMap<String, Offence>,
+    sick_until: Option<Instant>,
 }
 
 /// How to send an item.
@@ -316,12 +323,6 @@ enum Treatment {
     TooEarly(CloudError),
 }
 
-#[derive(Debug, Default)]
-struct State {
-    known: HashMap<String, Offence>,
-    sick_until: Option<Instant>,
-}
-
 #[derive(Debug)]
 struct Offence {
     error: CloudError,
@@ -330,24 +331,19 @@ struct Offence {
 }
 
 impl Offenders {
-    fn new(paced: bool) -> Self {
-        Self { paced, state: Mutex::default() }
-    }
-
-    fn treatment(&self, subject: &str, now: Instant) -> Treatment {
-        let state = self.state.lock();
-        let Some(offence) = state.known.get(subject) else { return Treatment::Together };
+    /// `paced`: callers ask again and again, so the backoff of offenders is kept here.
+    fn treatment(&self, subject: &str, paced: bool, now: Instant) -> Treatment {
+        let Some(offence) = self.known.get(subject) else { return Treatment::Together };
         let left = (offence.at + BACKOFF.delay(offence.times)).saturating_duration_since(now);
-        if self.paced && !left.is_zero() {
+        if paced && !left.is_zero() {
             return Treatment::TooEarly(CloudError { retry_after: Some(left), ..offence.error.clone() });
         }
         Treatment::Alone
     }
 
     /// Records an item that failed alone. It is an offender from now on if `proven`, or if it was one before.
-    fn failed(&self, subject: &str, error: &CloudError, proven: bool, now: Instant) {
-        let mut state = self.state.lock();
-        let State { known, .. } = &mut *state;
+    fn failed(&mut self, subject: &str, error: &CloudError, proven: bool, now: Instant) {
+        let known = &mut self.known;
         known.retain(|_, offence| now.saturating_duration_since(offence.at) < FORGET);
         if let Some(offence) = known.get_mut(subject) {
             *offence = Offence { error: error.clone(), times: offence.times + 1, at: now };
@@ -356,17 +352,13 @@ impl Offenders {
         }
     }
 
-    fn forgive(&self, subject: &str) {
-        self.state.lock().known.remove(subject);
-    }
-
     /// Records that no part of a batch got an answer.
-    fn nothing_works(&self, now: Instant) {
-        self.state.lock().sick_until = Some(now + SICK);
+    fn nothing_works(&mut self, now: Instant) {
+        self.sick_until = Some(now + SICK);
     }
 
     fn does_nothing_work(&self, now: Instant) -> bool {
-        self.state.lock().sick_until.is_some_and(|until| now < until)
+        self.sick_until.is_some_and(|until| now < until)
     }
 }
 
@@ -415,40 +407,40 @@ mod tests {
     #[test]
     fn an_offender_is_asked_about_ever_less_often_until_it_is_forgiven() {
         let error = CloudError::unavailable("M", "broken");
-        let offenders = Offenders::new(true);
+        let mut offenders = Offenders::default();
         let mut now = Instant::now();
         offenders.failed("n", &error, false, now);
         assert_eq!(
-            offenders.treatment("n", now),
+            offenders.treatment("n", true, now),
             Treatment::Together,
             "that it failed alone proves nothing by itself"
         );
         let mut pauses = Vec::new();
         for _ in 0..9 {
             offenders.failed("n", &error, true, now);
-            let Treatment::TooEarly(error) = offenders.treatment("n", now) else { panic!("too early") };
+            let Treatment::TooEarly(error) = offenders.treatment("n", true, now) else { panic!("too early") };
             let left = error.retry_after.unwrap();
             pauses.push(left.as_secs());
             now += left;
-            assert_eq!(offenders.treatment("n", now), Treatment::Alone, "it may be asked about, alone");
+            assert_eq!(offenders.treatment("n", true, now), Treatment::Alone, "it may be asked about, alone");
         }
         assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
-        offenders.forgive("n");
-        assert_eq!(offenders.treatment("n", now), Treatment::Together);
+        offenders.known.remove("n");
+        assert_eq!(offenders.treatment("n", true, now), Treatment::Together);
 
-        let unpaced = Offenders::new(false);
+        let mut unpaced = Offenders::default();
         unpaced.failed("n", &error, true, now);
-        assert_eq!(unpaced.treatment("n", now), Treatment::Alone);
+        assert_eq!(unpaced.treatment("n", false, now), Treatment::Alone);
         unpaced.failed("m", &error, true, now + FORGET);
-        assert_eq!(unpaced.treatment("n", now), Treatment::Together, "forgotten");
+        assert_eq!(unpaced.treatment("n", false, now), Treatment::Together, "forgotten");
     }
 
     #[test]
     fn offenders_are_few() {
-        let offenders = Offenders::new(true);
+        let mut offenders = Offenders::default();
         for i in 0..MOST * 2 {
             offenders.failed(&i.to_string(), &CloudError::unavailable("M", ""), true, Instant::now());
         }
-        assert_eq!(offenders.state.lock().known.len(), MOST);
+        assert_eq!(offenders.known.len(), MOST);
     }
 }

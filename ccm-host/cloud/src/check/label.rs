@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::MOST;
 use crate::findings::{Findings, rule};
-use ccm_base::label::{is_key, is_value};
+use ccm_base::label::{REGION, ZONE, is_key, is_value};
 
 const HOST: &str = "cloudprovider.ccm/";
 
@@ -20,25 +20,18 @@ pub(super) fn is_of_host(key: &str) -> bool {
     key.starts_with(HOST)
 }
 
-/// Zone and region, which a volume's labels say and a node's fields: upstream's names, and the deprecated ones.
-const TOPOLOGY: [&str; 4] = [
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-];
-
 /// The labels to set.
 pub(super) fn labels(labels: HashMap<String, String>, findings: &mut Findings) -> BTreeMap<String, String> {
     allowed(labels, key_is_allowed, findings)
 }
 
-/// The labels of a volume, which include its topology.
+/// The labels of a volume, which include zone and region: of a node, fields say these.
 pub(crate) fn of_volume(
     labels: HashMap<String, String>,
     findings: &mut Findings,
 ) -> BTreeMap<String, String> {
-    allowed(labels, |key, findings| TOPOLOGY.contains(&key) || key_is_allowed(key, findings), findings)
+    let is_topology = |key: &str| [ZONE, REGION].as_flattened().contains(&key);
+    allowed(labels, |key, findings| is_topology(key) || key_is_allowed(key, findings), findings)
 }
 
 fn allowed(

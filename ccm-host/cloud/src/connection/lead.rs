@@ -21,67 +21,59 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How often leadership is reported again to a provider that took this process for a former leader.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Reports leadership to one session of a provider.
-pub(super) struct Lead<'a> {
-    link: &'a Link,
-    session: &'a Session,
-    leadership: Leadership,
-}
-
-impl<'a> Lead<'a> {
-    pub(super) fn new(link: &'a Link, session: &'a Session) -> Self {
-        Self { link, session, leadership: link.config.leadership.clone() }
-    }
-
+impl Link {
     /// Reports the current leadership once. False if the provider did not take it.
-    pub(super) async fn tell(&mut self) -> bool {
-        if !self.session.capabilities.capabilities.contains(&pb::Capability::Leadership.into()) {
+    pub(super) async fn tell_leadership(&self, session: &Session, leadership: &mut Leadership) -> bool {
+        if !session.capabilities.capabilities.contains(&pb::Capability::Leadership.into()) {
             // It compares epochs alone: what it refused once it may take by now.
-            self.link.believe_again();
+            self.believe_again();
             return true;
         }
-        let (fencing, valid_for) = match self.leadership.heard() {
+        let (fencing, valid_for) = match leadership.heard() {
             Leading::Always => (Fencing::default(), None),
             Leading::Until { fencing, end } => {
                 let left = end.saturating_duration_since(Instant::now());
                 if !left.is_zero() {
                     // Whatever the call returns, from now on the provider may believe this process.
-                    let believer = self.leadership.believer();
-                    *self.link.led.lock() = Some(Led { fencing: fencing.clone(), end, believer });
+                    let believer = leadership.believer();
+                    *self.led.lock() = Some(Led { fencing: fencing.clone(), end, believer });
                 }
                 (fencing, Some(left))
             }
-            Leading::Shadow | Leading::No => match self.link.led() {
+            Leading::Shadow | Leading::No => match self.led() {
                 Some(former) => (former, Some(Duration::ZERO)),
                 None => return true,
             },
         };
         let leads = valid_for != Some(Duration::ZERO);
-        let told = self.link.lead(self.session, &fencing, valid_for).await;
-        self.link.heard(&told, leads);
+        let told = self.lead(session, &fencing, valid_for).await;
+        self.heard(&told, leads);
         if let Err(error) = &told {
-            tracing::warn!(provider = self.link.name(), %error, "the provider did not accept the leader");
+            tracing::warn!(provider = self.name(), %error, "the provider did not accept the leader");
         }
         told.is_ok()
     }
 
     /// Reports every change of leadership, and again while the provider believes another process.
-    pub(super) async fn keep_telling(mut self, mut is_told: bool) -> Infallible {
+    pub(super) async fn keep_telling(
+        &self,
+        session: &Session,
+        mut leadership: Leadership,
+        mut is_told: bool,
+    ) -> Infallible {
         loop {
             tokio::select! {
-                () = self.leadership.changed() => {}
+                () = leadership.changed() => {}
                 () = sleep(if is_told { LOOK } else { AGAIN }) => {
-                    if is_told && !self.link.standing.lock().stale_leader {
+                    if is_told && !self.standing.lock().stale_leader {
                         continue;
                     }
                 }
             }
-            is_told = self.tell().await;
+            is_told = self.tell_leadership(session, &mut leadership).await;
         }
     }
-}
 
-impl Link {
     /// Resigns at shutdown, so that the next leader need not wait for the leadership to expire. Without an answer it
     /// must: the provider may go on with what it began for this process.
     pub(super) async fn step_down(&self) {

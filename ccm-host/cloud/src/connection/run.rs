@@ -19,7 +19,6 @@ use super::{
     Introduced, Link,
     connect::{LIVED, connect, pause},
     handshake::handshake,
-    lead::Lead,
     session::{Session, kinds},
     watch,
 };
@@ -84,12 +83,12 @@ async fn forever(link: &Link) -> Infallible {
 async fn live(link: &Link, session: Arc<Session>) -> String {
     link.take_up(&session);
     first_look(link, &session).await;
-    let mut lead = Lead::new(link, &session);
-    let is_told = lead.tell().await;
+    let mut leadership = link.config.leadership.clone();
+    let is_told = link.tell_leadership(&session, &mut leadership).await;
     link.open(Arc::clone(&session));
     tokio::select! {
         why = monitor(link, &session) => why,
-        never = lead.keep_telling(is_told) => match never {},
+        never = link.keep_telling(&session, leadership, is_told) => match never {},
         never = watch::watch(link, &session) => match never {},
     }
 }

@@ -26,15 +26,14 @@ use tonic::{client::Grpc, transport::Channel};
 use super::{connect::Connection, negotiate::Served};
 use crate::findings::{Findings, duration, rule, shown};
 use crate::{
-    ProviderInfo,
+    CloudError, ProviderInfo,
     call::limit::most_of_a_kind,
     is_reserved_label,
     method::{Kind, Method},
     sent_sets::SentSets,
-    wanted,
 };
 use ccm_base::text::cut;
-use ccm_kube::{Keep, KeySet, service::SOURCE_RANGES};
+use ccm_kube::{Keep, KeySet, node::PROVIDED_NODE_IP, service::SOURCE_RANGES};
 
 /// What the provider's clock showed, or less than that: when its answer arrived, more time had passed there.
 #[derive(Debug, Clone, Copy)]
@@ -158,6 +157,14 @@ impl Session {
         self.refused.lock().insert(method.name)
     }
 
+    /// Rejects what was made for a former process of the provider that wanted to know less or other things: the caches
+    /// may not hold yet what this one wants, and a digest is not of it.
+    pub(crate) fn is_told(&self, made_for: &pb::Wants, method: &Method) -> Result<(), CloudError> {
+        let why = "the provider was replaced, and wants to know more: the host reads that first";
+        let is_same = std::ptr::eq(&*self.wants, made_for) || *self.wants == *made_for;
+        if is_same { Ok(()) } else { Err(CloudError::unavailable(method.name, why)) }
+    }
+
     /// The node fields that the provider wants of route targets; with addresses if routes hold these.
     pub(crate) fn route_target(&self) -> pb::NodeFields {
         let fields = self.wants.route_target.clone().unwrap_or_default();
@@ -186,7 +193,7 @@ fn info(
     for fields in nodes.into_iter().flatten() {
         keep_of_nodes = keep_of_nodes.union(&keep(&fields.labels, &fields.annotations));
         if fields.provided_node_ips {
-            keep_of_nodes = keep_of_nodes.union(&keep(&[], &[wanted::PROVIDED_NODE_IP.to_owned()]));
+            keep_of_nodes = keep_of_nodes.union(&keep(&[], &[PROVIDED_NODE_IP.to_owned()]));
         }
     }
     let reads_kubelets_words = wants.identity.as_ref().is_some_and(reads_kubelets_words);

@@ -314,7 +314,7 @@ fn what_each_handshake_asks_for_reaches_both_caches() {
     provider.change_info(|info| info.keep_of_nodes.labels = KeySet::keys(["pool"]));
     providers.hand_on(&nodes, &services);
     assert!(nodes.keep().labels.contains("pool"));
-    provider.change_info(|info| info.keep_of_services.annotations = KeySet::prefixes(["lb/"]));
+    provider.change_info(|info| info.keep_of_services.annotations = KeySet::patterns(&["lb/"]));
     providers.hand_on(&nodes, &services);
     assert!(services.keep().annotations.contains("lb/internal") && nodes.keep().labels.contains("pool"));
 }

@@ -373,30 +373,3 @@ fn a_thousand_annotations_are_no_matter() {
     assert_eq!(before, desired_digest(&object.clone().with_annotation("other.example/a1", ""), &backends));
     assert_ne!(before, desired_digest(&object.with_annotation("lb.example/note", ""), &backends));
 }
-
-mod keys {
-    use super::*;
-    use ccm_kube::KeySet;
-
-    #[test]
-    fn patterns_are_keys_or_prefixes() {
-        let rows = [
-            ("a", "a", true),
-            ("a", "ab", false),
-            ("a/", "a/b", true),
-            ("a/", "a", false),
-            ("a*", "ab", true),
-            ("*", "anything", true),
-            ("*", LAST_APPLIED, false),
-            ("a**", "a*b", true),
-            ("a**", "ab", false),
-            (LAST_APPLIED, LAST_APPLIED, true),
-            ("", "a", false),
-        ];
-        for (pattern, key, want) in rows {
-            assert_eq!(is_wanted(pattern, key), want, "{pattern:?} {key:?}");
-            // The caches keep the same.
-            assert_eq!(KeySet::patterns(&[pattern.to_owned()]).contains(key), want, "{pattern:?} {key:?}");
-        }
-    }
-}

@@ -25,10 +25,10 @@ use tokio::time::{Instant, error::Elapsed, sleep, timeout};
 
 use super::{
     Cache, Slim, WantedKeys,
-    read::{self, Event, Failure, Named},
+    read::{self, Event, Failure, ListPage, Named},
 };
 use crate::{
-    client::is_absent,
+    client::{is_absent, is_too_large, may_pass},
     queue::{Backoff, jittered},
 };
 use ccm_base::text::with_sources;
@@ -41,6 +41,9 @@ const OPENED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The apiserver ends a watch after this many seconds.
 const WATCH_SECONDS: u32 = 290;
+
+/// A watch that lasted this long was ended as agreed.
+const WHOLE_WATCH: Duration = Duration::from_secs(WATCH_SECONDS as u64 - 5);
 
 /// A watch still silent after this long is dead.
 const SILENT_WATCH: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
@@ -55,6 +58,9 @@ const PAGE: u32 = 500;
 
 /// How many objects missing from a list are read concurrently.
 const READ_AT_ONCE: usize = 32;
+
+/// How often the read of one that fails is repeated.
+const READ_AGAIN: u32 = 3;
 
 /// Short, since a host has a handful of caches: an apiserver upgrade should not wait for a backoff.
 const BACKOFF: Backoff = Backoff { base: Duration::from_millis(800), max: Duration::from_secs(10) };
@@ -122,13 +128,16 @@ impl<'a, T: Slim> Follower<'a, T> {
     }
 
     async fn list_by_pages(&self) -> Result<String, Failure> {
-        let mut params = ListParams::default().limit(PAGE);
-        params.field_selector = T::FIELDS.map(str::to_owned);
+        let mut params = list_params::<T>(PAGE);
         self.cache.begin_list();
         loop {
-            let request = Request::new(self.api.resource_url()).list(&params).map_err(unbuilt)?;
-            let text = self.client.request_text(request).await?;
-            let page = read::page(&text).map_err(::kube::Error::SerdeError)?;
+            let page = match self.page(&params).await {
+                Err(Failure::Client(error)) if is_too_large(&error) && params.limit > Some(1) => {
+                    params.limit = params.limit.map(|most| (most / 8).max(1));
+                    continue;
+                }
+                page => page?,
+            };
             page.items.into_iter().for_each(|object| _ = self.cache.put(object, self.wanted));
             params.continue_token = page.next;
             if params.continue_token.is_none() {
@@ -139,18 +148,32 @@ impl<'a, T: Slim> Follower<'a, T> {
         }
     }
 
+    async fn page(&self, params: &ListParams) -> Result<ListPage<T::Wire>, Failure> {
+        let request = Request::new(self.api.resource_url()).list(params).map_err(unbuilt)?;
+        let text = self.client.request_text(request).await?;
+        Ok(read::page(&text).map_err(::kube::Error::SerdeError)?)
+    }
+
     /// Objects missing from the list are gone, unless they can still be read.
     async fn end_list(&self) -> Result<(), Failure> {
         let reads = stream::iter(self.cache.missing()).map(|object| async move {
             let (api, name) = T::place(&object.key(), self.client);
-            let request = Request::new(api.resource_url()).get_metadata(&name, &GetParams::default());
-            match self.client.request::<Named>(request.map_err(unbuilt)?).await {
-                Ok(live) if live.metadata.uid == object.uid() => {
-                    Err(Failure::Stale(format!("{} {}", T::KIND, object.key())))
+            let mut failures = 0;
+            loop {
+                let request = Request::new(api.resource_url()).get_metadata(&name, &GetParams::default());
+                match self.client.request::<Named>(request.map_err(unbuilt)?).await {
+                    Ok(live) if live.metadata.uid == object.uid() => {
+                        return Err(Failure::Stale(format!("{} {}", T::KIND, object.key())));
+                    }
+                    Ok(_) => return Ok(()),
+                    Err(::kube::Error::Api(status)) if is_absent(&status) => return Ok(()),
+                    // One read of thousands that fails must not cost the whole list.
+                    Err(error) if failures < READ_AGAIN && may_pass(&error) => {
+                        sleep(jittered(BACKOFF.delay(failures), fastrand::f64())).await;
+                        failures += 1;
+                    }
+                    Err(error) => return Err(error.into()),
                 }
-                Ok(_) => Ok(()),
-                Err(::kube::Error::Api(status)) if is_absent(&status) => Ok(()),
-                Err(error) => Err(error.into()),
             }
         });
         reads.buffer_unordered(READ_AT_ONCE).try_collect::<()>().await?;
@@ -160,7 +183,7 @@ impl<'a, T: Slim> Follower<'a, T> {
 
     /// Watches from a version on, again and again, until that version has expired. Returns why a new list is needed.
     async fn watch(&mut self, version: String, events: Option<Events<T>>) -> Failure {
-        let (mut version, mut events) = (version, events);
+        let (mut version, mut events, mut broke_off) = (version, events, false);
         loop {
             let (from, began) = (version.clone(), Instant::now());
             let opened = match events.take() {
@@ -168,12 +191,14 @@ impl<'a, T: Slim> Follower<'a, T> {
                     self.cache.found();
                     Ok(events)
                 }
+                None if broke_off => self.reopen(&version).await,
                 None => self.open(&watch_params::<T>(), &version, OPENED_WITHIN).await,
             };
             let ended = match opened {
                 Ok(events) => self.drain(events, &mut version).await,
                 Err(failure) => Err(failure),
             };
+            broke_off = ended.is_err() || began.elapsed() < WHOLE_WATCH;
             if began.elapsed() >= LONG_WATCH {
                 self.pauses = 0;
             }
@@ -186,6 +211,17 @@ impl<'a, T: Slim> Follower<'a, T> {
                 Ok(()) => {}
             }
         }
+    }
+
+    /// Opens a watch after one that broke off, perhaps since the apiserver was restarted. One whose etcd was restored from
+    /// a backup takes a version of the future for a watch, and says nothing until it has come that far.
+    async fn reopen(&self, seen: &str) -> Result<Events<T>, Failure> {
+        let now = self.page(&list_params::<T>(1)).await?.version.unwrap_or_default();
+        let number = |version: &str| version.parse::<u64>().ok();
+        if number(&now).zip(number(seen)).is_some_and(|(now, seen)| now < seen) {
+            return Err(Failure::Restored { now, seen: seen.to_owned() });
+        }
+        self.open(&watch_params::<T>(), seen, OPENED_WITHIN).await
     }
 
     /// Hands on the events of one watch until it ends. One that ends at once, or brings an error alone, was none.
@@ -233,6 +269,10 @@ impl<'a, T: Slim> Follower<'a, T> {
         sleep(jittered(BACKOFF.delay(self.pauses), fastrand::f64())).await;
         self.pauses += 1;
     }
+}
+
+fn list_params<T: Slim>(limit: u32) -> ListParams {
+    ListParams { field_selector: T::FIELDS.map(str::to_owned), ..ListParams::default().limit(limit) }
 }
 
 fn watch_params<T: Slim>() -> WatchParams {

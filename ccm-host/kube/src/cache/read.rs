@@ -30,6 +30,8 @@ pub(super) enum Failure {
     BrokenOff(#[source] Option<Box<Failure>>),
     #[error("the list has no resource version")]
     NoVersion,
+    #[error("the apiserver is at version {now}, before {seen}: it was restored from a backup")]
+    Restored { now: String, seen: String },
     #[error("the list lacks {0}, which exists: it is older than what is known")]
     Stale(String),
 }
@@ -57,7 +59,7 @@ impl Failure {
     /// Missing permissions, as for a moment after an apiserver starts, would keep it from listing, too.
     pub(super) fn needs_list(&self) -> bool {
         match self {
-            Self::NoVersion => true,
+            Self::NoVersion | Self::Restored { .. } => true,
             Self::Refused(status) => !matches!(status.code, 401 | 403 | 429 | 500..),
             _ => false,
         }

@@ -2,11 +2,16 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use http::Request;
+use http_body_util::BodyExt as _;
+use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
+use tower::{service_fn, util::BoxCloneSyncService};
 
 use super::*;
 use crate::{
+    client::{self, ClientOptions},
     fixtures::{ApiServer, Call, Reply, Watch, node},
     keep::KeySet,
     metrics::KubeMetrics,
@@ -24,6 +29,20 @@ fn wire(name: &str, version: &str, labels: &Value) -> Value {
         "metadata": {"name": name, "uid": format!("{name}-uid"), "resourceVersion": version, "labels": labels},
         "spec": {"providerID": format!("mock://{name}")},
     })
+}
+
+/// The client as the host uses it, with its limits.
+fn guarded(client: &Client) -> Client {
+    let client = client.clone();
+    let answers = service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            let answer = client.send(request).await?;
+            Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()))
+        }
+    });
+    let options = ClientOptions { retries: 0, ..ClientOptions::default() };
+    client::over(BoxCloneSyncService::new(answers), &options, &KubeMetrics::default().client).unwrap()
 }
 
 /// A cache that runs against scripted watches and lists, and a log of its changes.
@@ -50,7 +69,7 @@ impl Scene {
             logged.lock().push(describe(change));
             noted.notify_one();
         });
-        let (running, client) = (cache.clone(), server.client.clone());
+        let (running, client) = (cache.clone(), guarded(&server.client));
         tokio::spawn(async move { running.run(client, CancellationToken::new()).await });
         Self { cache, server, log, seen }
     }
@@ -160,6 +179,28 @@ async fn a_server_without_streaming_lists_is_listed_by_pages() {
         let calls = scene.server.take_calls();
         assert!(!calls[1].is_watch() && calls[2].query.contains("resourceVersion=5"), "{calls:#?}");
     }
+}
+
+/// A tenant's Services of a megabyte each stand beside each other in a list, and would be one page.
+#[tokio::test(start_paused = true)]
+async fn large_objects_come_in_small_pages() {
+    let big = |name: &str| wire(name, "1", &json!({"big": "x".repeat(20 << 20)}));
+    let scene = Scene::start_with(keep_l(), move |call| {
+        let asks = |part: &str| call.query.split('&').any(|one| one == part);
+        let (next, items) = match (asks("limit=1"), asks("continue=next")) {
+            _ if call.is_watch() && call.query.contains("sendInitialEvents") => {
+                return Reply::status(400, "BadRequest");
+            }
+            _ if call.is_watch() => return Reply::Silence,
+            (true, false) => ("next", vec![big("a")]),
+            (true, true) => ("", vec![big("b")]),
+            (false, _) => ("", vec![big("a"), big("b")]),
+        };
+        let metadata = json!({"resourceVersion": "5", "continue": next});
+        Reply::ok(json!({"kind": "NodeList", "apiVersion": "v1", "metadata": metadata, "items": items}))
+    });
+    assert_eq!(scene.changes(2).await, ["+a -", "+b -"]);
+    scene.synced().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use http::{Method, Request, Response, StatusCode, header::RETRY_AFTER};
 use http_body::Body as _;
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited, combinators::UnsyncBoxBody};
 use hyper::body::Bytes;
 use kube::client::Body;
 use parking_lot::Mutex;
@@ -29,6 +29,10 @@ use ccm_base::{bucket::Bucket, metric::MetricLabels};
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// Longest wait between two attempts, whatever the server says.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// Larger answers are given up: labels have no limit, so a tenant's Services could make one page of a list larger than
+/// the host's memory.
+const LARGEST_ANSWER: usize = 32 << 20;
 
 /// The limits that the guard enforces.
 #[derive(Debug, Clone)]
@@ -216,6 +220,18 @@ pub(crate) fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
+/// Whether an answer was given up because it was too large.
+pub(crate) fn is_too_large(error: &kube::Error) -> bool {
+    let mut next = Some(error as &dyn std::error::Error);
+    while let Some(error) = next {
+        if error.is::<LengthLimitError>() {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
 /// The response with its body in memory, and the body's size.
 async fn whole<B>(answer: Response<B>) -> Result<(usize, Answer), BoxError>
 where
@@ -223,7 +239,7 @@ where
     B::Error: Into<BoxError>,
 {
     let (head, body) = answer.into_parts();
-    let bytes = body.collect().await.map_err(Into::into)?.to_bytes();
+    let bytes = Limited::new(body, LARGEST_ANSWER).collect().await?.to_bytes();
     let size = bytes.len();
     let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
     Ok((size, Response::from_parts(head, body)))

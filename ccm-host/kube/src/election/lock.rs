@@ -16,7 +16,7 @@ use kube::{
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::{Fencing, Metrics, Settings};
+use super::{ElectionMetrics, ElectionSettings, Fencing};
 use crate::client::is_absent;
 use ccm_base::{clock, outage::Outage};
 
@@ -44,7 +44,7 @@ const OFFERS: &str = "cloudprovider.ccm/successor";
 /// One replica's view of the Lease.
 pub struct Lock {
     api: Api<Lease>,
-    settings: Settings,
+    settings: ElectionSettings,
     me: String,
     /// Whether this replica could do a leader's work: a provider answers it.
     is_fit: Fitness,
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Lock {
 
 impl Lock {
     /// `me` must be unique among the replicas.
-    pub fn new(client: Client, settings: Settings, me: String, is_fit: Fitness, tell: Tell) -> Self {
+    pub fn new(client: Client, settings: ElectionSettings, me: String, is_fit: Fitness, tell: Tell) -> Self {
         Self {
             api: Api::namespaced(client, &settings.leader_elect_resource_namespace),
             settings,
@@ -122,8 +122,8 @@ impl Lock {
         after.checked_sub(since.elapsed()).filter(|left| !left.is_zero())
     }
 
-    /// Takes the Lease if it is free. `Some` means that this replica holds it.
-    pub(super) async fn acquire(&self) -> Result<Option<Fencing>> {
+    /// Takes the Lease if it is free. `Some` means that this replica holds it, from when it asked for that.
+    pub(super) async fn acquire(&self) -> Result<Option<(Fencing, Instant)>> {
         let lease = self.read().await?;
         let unchanged = self.see(lease.as_ref());
         let wanted = match self.decide(lease.as_ref(), unchanged) {
@@ -144,14 +144,13 @@ impl Lock {
             }
             LeaseStep::Renew => self.renewed(lease.unwrap_or_default(), false),
         };
-        Ok(self
-            .write(wanted)
-            .await?
-            .map(|lease| Fencing { epoch: epoch(&lease), scope: lease.metadata.uid.unwrap_or_default() }))
+        let asked = Instant::now();
+        let fencing = |lease| Fencing { epoch: epoch(&lease), scope: lease.metadata.uid.unwrap_or_default() };
+        Ok(self.write(wanted).await?.map(|lease| (fencing(lease), asked)))
     }
 
     /// Renews the Lease, and says in it whether this replica seeks a successor.
-    pub(super) async fn renew(&self, metrics: &Metrics, seeks: bool) -> Result<Renewal> {
+    pub(super) async fn renew(&self, metrics: &ElectionMetrics, seeks: bool) -> Result<Renewal> {
         // Based on the last write: that saves a read, and a conflict shows that another replica wrote since.
         let seen = self.seen.lock().clone();
         if let Some((lease, _)) = seen

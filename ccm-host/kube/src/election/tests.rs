@@ -18,8 +18,8 @@ use ccm_base::clock;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> ElectionSettings {
+    ElectionSettings {
         leader_elect: true,
         leader_elect_lease_duration: 15 * SECOND,
         leader_elect_renew_deadline: 10 * SECOND,
@@ -54,7 +54,7 @@ impl Replica {
         let lock = Lock::new(server.client(name), settings(), name.to_owned(), fitness, tell);
         let health = lock.health();
         let mut registry = Registry::default();
-        let metrics = Metrics::register(&mut registry);
+        let metrics = ElectionMetrics::register(&mut registry);
         let ends = (leading, leadership.clone());
         let task = tokio::spawn(run(lock, settings(), metrics, ends, stop.clone()));
         Self { leadership, is_fit, health, registry, events, stop, task }
@@ -411,6 +411,20 @@ async fn an_apiserver_that_fails_for_a_moment_costs_no_leadership() {
         assert!(refusals.load(std::sync::atomic::Ordering::SeqCst) > 3);
         first.stop().await;
     }
+}
+
+/// Each renewal has until the end of the term, however slow the ones before it were.
+#[tokio::test(start_paused = true)]
+async fn an_apiserver_that_takes_half_a_term_costs_no_leadership() {
+    let server = server();
+    server.faults().latency(4 * SECOND, SECOND / 2);
+    let first = Replica::start(&server, "first");
+    first.leadership.elected().await;
+    for _ in 0..600 {
+        sleep(SECOND / 4).await;
+        assert!(first.leadership.holds());
+    }
+    first.stop().await;
 }
 
 /// The whole process is paused, its timers too: by the real clock.

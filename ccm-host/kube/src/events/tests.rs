@@ -290,13 +290,49 @@ async fn a_full_queue_drops_the_newest_and_says_so() {
     let events = Events::detached(metrics);
     let recorder = events.recorder("test");
     for number in 0..CAPACITY + 7 {
-        recorder.record(&node("a"), EventType::Normal, "R", number.to_string());
+        recorder.record(&node("a"), EventType::Warning, "R", number.to_string());
     }
     let kept = events.take();
     assert_eq!((kept.len(), kept[0].2.as_str()), (CAPACITY, "0"));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
     assert!(text.contains(r#"ccm_events_discarded_total{reason="overflow"} 7"#), "{text}");
+}
+
+/// Two thousand nodes join at once, and something goes wrong.
+#[tokio::test(start_paused = true)]
+async fn what_is_normal_leaves_room_for_warnings() {
+    let events = Events::detached(crate::KubeMetrics::default().events);
+    let recorder = events.recorder("test");
+    for number in 0..2 * CAPACITY {
+        recorder.record(&node(&number.to_string()), EventType::Normal, "Synced", "m");
+    }
+    recorder.record(&node("bad"), EventType::Warning, "Bad", "m");
+    recorder.record(&service("web"), EventType::Warning, "Bad", "m");
+    let kept = events.take();
+    assert_eq!((kept.len(), kept.iter().filter(|one| one.1 == "Bad").count()), (3 * SHARE + 2, 2));
+}
+
+/// A right that is missing is somebody's to give; a namespace that is being deleted is nobody's fault.
+#[tokio::test(start_paused = true)]
+async fn what_goes_with_its_namespace_is_not_lost() {
+    let server = ApiServer::default();
+    server.world().namespace("shop");
+    let mut registry = prometheus_client::registry::Registry::default();
+    let metrics = crate::KubeMetrics::register(&mut registry).events;
+    let (events, writer) = Events::new(server.client("host"), WritePressure::default(), metrics);
+    tokio::spawn(writer.run(CancellationToken::new()));
+    server.world().delete::<k8s_openapi::api::core::v1::Namespace>("", "shop").unwrap();
+    let mut web = service("web");
+    web.key.namespace = "shop".into();
+    events.recorder("test").record(&web, EventType::Normal, "R", "m");
+    settled(&events).await;
+    web.key.namespace = "gone".into();
+    events.recorder("test").record(&web, EventType::Normal, "R", "m");
+    settled(&events).await;
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    assert!(text.contains(r#"ccm_events_discarded_total{reason="namespace"} 2"#), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

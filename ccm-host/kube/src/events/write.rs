@@ -18,7 +18,10 @@ use super::{
     EventQueue, Raised,
     correlate::{Correlator, Occurrence},
 };
-use crate::{client::is_absent, patch::WritePressure};
+use crate::{
+    client::{is_absent, may_pass},
+    patch::WritePressure,
+};
 use ccm_base::text::with_sources;
 
 /// Writes that matter come in bursts: none has been under way for this long before an event is written.
@@ -112,7 +115,7 @@ impl EventWriter {
                 self.shared.metrics.written.inc();
             }
             Err(error) => {
-                self.shared.metrics.discard("failed");
+                self.shared.metrics.discard(if is_namespace_ending(&error) { "namespace" } else { "failed" });
                 let regarding = &raised.regarding;
                 tracing::debug!(
                     kind = regarding.kind, name = regarding.name, reason = %raised.reason,
@@ -186,10 +189,12 @@ fn object(raised: &Raised, occurrence: &Occurrence, namespace: &str) -> Event {
     }
 }
 
-/// Whether the same write may succeed later. The apiserver refuses an invalid write every time.
-fn may_pass(error: &Error) -> bool {
-    match error {
-        Error::Api(status) => status.code == 429 || status.code >= 500,
-        _ => true,
+/// Whether nothing can be created in the namespace any more, since it is being deleted, or gone: nobody's fault.
+fn is_namespace_ending(error: &Error) -> bool {
+    let Error::Api(status) = error else { return false };
+    if status.code == 404 {
+        return true;
     }
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.any(|cause| cause.reason == "NamespaceTerminating")
 }

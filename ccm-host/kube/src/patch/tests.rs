@@ -39,7 +39,7 @@ fn operations(before: &Node, change: &NodeChange) -> Value {
 #[test]
 fn a_node_patch_is_minimal_and_tests_what_it_replaces() {
     let label = |key: &str, value: &str| NodeChange {
-        set_labels: [(key.to_owned(), value.to_owned())].into(),
+        labels: [(key.to_owned(), Some(value.to_owned()))].into(),
         ..change()
     };
     let rows = [
@@ -81,7 +81,7 @@ fn a_node_patch_is_minimal_and_tests_what_it_replaces() {
         (
             "removed label",
             node("a").with_label("k", "v"),
-            NodeChange { remove_labels: ["k".to_owned(), "absent".to_owned()].into(), ..change() },
+            NodeChange { labels: [("k".to_owned(), None), ("absent".to_owned(), None)].into(), ..change() },
             json!([
                 {"op": "test", "path": "/metadata/labels/k", "value": "v"},
                 {"op": "remove", "path": "/metadata/labels/k"},

@@ -334,14 +334,16 @@ impl WriteError {
 }
 
 /// A 422 names the fields it refuses, except if an operation of a JSON patch could not be applied: then a `test`
-/// failed, or a key to remove no longer exists.
+/// failed, or a key to remove no longer exists. An admission webhook that refuses names none either.
 fn of_invalid(status: &Status, body: &Body) -> WriteError {
     let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
     if causes.iter().any(|cause| cause.field == "metadata.uid") {
         return WriteError::Gone;
     }
     match body {
-        Body::Json(_) if causes.is_empty() => WriteError::Conflict,
+        Body::Json(_) if causes.is_empty() && !status.message.starts_with("admission webhook") => {
+            WriteError::Conflict
+        }
         _ => WriteError::Invalid(status.message.clone()),
     }
 }
@@ -351,6 +353,17 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
+
+    /// Only what the apiserver itself says of a patch means that the object has changed in the meantime.
+    #[test]
+    fn a_webhook_that_refuses_is_no_conflict() {
+        let status = |message: &str| Status { code: 422, message: message.to_owned(), ..Status::default() };
+        let read = |message: &str| of_invalid(&status(message), &Body::Json(serde_json::Value::Null));
+        let failed = "the server rejected our request due to an error in our request";
+        assert!(matches!(read(failed), WriteError::Conflict));
+        let refused = r#"admission webhook "policy.example.com" denied the request: no"#;
+        assert!(matches!(read(refused), WriteError::Invalid(why) if why == refused));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn calm_waits_for_the_last_write_and_a_while_longer() {

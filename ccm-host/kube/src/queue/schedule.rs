@@ -52,13 +52,6 @@ pub(super) enum Next<K> {
     End,
 }
 
-/// A run that ended.
-pub(super) struct Done {
-    pub(super) ran: Duration,
-    /// Whether to wake a worker.
-    pub(super) again: bool,
-}
-
 impl<K> Default for Schedule<K> {
     fn default() -> Self {
         Self { keys: HashMap::new(), waiting: VecDeque::new(), delayed: BTreeSet::new(), closed: false }
@@ -200,8 +193,8 @@ impl<K: Key> Schedule<K> {
         }
     }
 
-    /// Ends a run. `None` if the key was not running.
-    pub(super) fn done(&mut self, key: &K, now: Instant) -> Option<Done> {
+    /// Ends a run: how long it took, and whether to wake a worker. `None` if the key was not running.
+    pub(super) fn done(&mut self, key: &K, now: Instant) -> Option<(Duration, bool)> {
         let entry = self.keys.get_mut(key)?;
         let State::Running { since, then } = entry.state else { return None };
         let ran = now.saturating_duration_since(since);
@@ -217,7 +210,7 @@ impl<K: Key> Schedule<K> {
             }
         }
         self.drop_if_unused(key);
-        Some(Done { ran, again: self.closed || !matches!(then, Then::Rest) })
+        Some((ran, self.closed || !matches!(then, Then::Rest)))
     }
 
     /// Moves delayed keys that are due to the waiting ones; returns how many.

@@ -52,7 +52,7 @@ impl Controller {
             } else {
                 VisibleLabels::cached(&node, &kept.labels)
             };
-            match self.try_once(&seen, answer).await {
+            match self.try_once(asked, &seen, answer).await {
                 Ok(outcome) => return outcome,
                 Err(error) if error.is_stale() => {}
                 Err(error) => return self.write_failed(&node, error, answer.is_some()),
@@ -69,6 +69,7 @@ impl Controller {
 
     async fn try_once(
         &self,
+        asked: &Node,
         seen: &VisibleLabels<'_>,
         answer: Option<(&InstanceAnswer, Freshness)>,
     ) -> Result<Outcome, WriteError> {
@@ -92,11 +93,11 @@ impl Controller {
                     plan.maintenance = None;
                 }
                 if plan.reordered {
-                    self.metrics.reordered();
+                    self.metrics.reordered.inc();
                 }
                 let written = write(&self.parts.writer, node, &plan).await?;
                 if is_initialised {
-                    self.initialised(node, written);
+                    self.initialised(asked, written);
                 }
                 self.report(node, &self.known, plan.reports)
             }

@@ -7,10 +7,7 @@
 use std::net::IpAddr;
 
 use ccm_base::cidr;
-use ccm_kube::node::{Node, NodeAddress};
-
-/// The annotation in which the kubelet records the IPs it was given.
-pub(super) const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+use ccm_kube::node::{Node, NodeAddress, PROVIDED_NODE_IP};
 
 const HOSTNAME: &str = "Hostname";
 
@@ -21,12 +18,12 @@ const HOSTNAME: &str = "Hostname";
 pub(super) fn wanted(
     node: &Node,
     cloud: &[ccm_cloud::InstanceAddress],
-) -> Result<Option<Vec<NodeAddress>>, ProvidedIpError> {
-    let provided = node.annotations.get(PROVIDED_NODE_IP).map(ProvidedIps::parse).transpose()?;
+) -> Result<Option<Vec<NodeAddress>>, String> {
+    let provided = node.annotations.get(PROVIDED_NODE_IP).map(provided_ips).transpose()?;
     let mut list: Vec<NodeAddress> = cloud.iter().map(as_written).collect();
     if let Some(provided) = &provided {
         // Check the cloud's own list first: a host name from the kubelet proves nothing about the cloud.
-        provided.select(&list)?;
+        select(provided, &list)?;
     }
     if list.is_empty() {
         return Ok(None);
@@ -34,7 +31,7 @@ pub(super) fn wanted(
     if !list.iter().any(|address| address.type_ == HOSTNAME) {
         list.extend(node.addresses.iter().filter(|address| address.type_ == HOSTNAME).cloned());
     }
-    provided.map_or(Ok(list.clone()), |provided| provided.select(&list)).map(Some)
+    provided.map_or(Ok(list.clone()), |provided| select(&provided, &list)).map(Some)
 }
 
 /// Whether only the order differs from the status; if the kubelet was told which IPs to use, the first address must
@@ -51,59 +48,47 @@ fn as_written(address: &ccm_cloud::InstanceAddress) -> NodeAddress {
     NodeAddress { type_: address.kind.as_str().to_owned(), address: address.address.clone() }
 }
 
-/// One IP, or two of different families, in the kubelet's order: the first one's family is the primary.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct ProvidedIps(Vec<IpAddr>);
-
-/// Why the annotation cannot be honoured.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ProvidedIpError {
-    #[error(
-        "annotation {PROVIDED_NODE_IP} is {0:?}, which is not one IP address, nor two of different families separated by a comma"
-    )]
-    Malformed(String),
-    #[error(
-        "annotation {PROVIDED_NODE_IP} requests {0}, which is not among the node's addresses in the cloud"
-    )]
-    NotInCloud(IpAddr),
+/// Parses the annotation: one IP, or two of different families, in the kubelet's order, in which the first one's family
+/// is the primary. Strict: no blanks, no host names, no prefixes.
+fn provided_ips(text: &str) -> Result<Vec<IpAddr>, String> {
+    let ips: Option<Vec<_>> = text.split(',').map(cidr::address).collect();
+    ips.filter(|ips| match ips[..] {
+        [_] => true,
+        [first, second] => {
+            first.is_ipv4() != second.is_ipv4() && !first.is_unspecified() && !second.is_unspecified()
+        }
+        _ => false,
+    })
+    .ok_or_else(|| {
+        format!(
+            "annotation {PROVIDED_NODE_IP} is {text:?}, which is not one IP address, nor two of different families \
+             separated by a comma"
+        )
+    })
 }
 
-impl ProvidedIps {
-    /// Parses the annotation. Strict: no blanks, no host names, no prefixes.
-    fn parse(text: &str) -> Result<Self, ProvidedIpError> {
-        let ips: Option<Vec<_>> = text.split(',').map(cidr::address).collect();
-        match ips.as_deref() {
-            Some([_]) => {}
-            Some([first, second])
-                if first.is_ipv4() != second.is_ipv4()
-                    && !first.is_unspecified()
-                    && !second.is_unspecified() => {}
-            _ => return Err(ProvidedIpError::Malformed(text.to_owned())),
+/// The provided IPs first, in the cloud's spelling and under each type it has them; then, in the cloud's order, every
+/// address of a type that none of them has. The cloud's other addresses of those types are left out.
+fn select(provided: &[IpAddr], cloud: &[NodeAddress]) -> Result<Vec<NodeAddress>, String> {
+    let parsed: Vec<_> = cloud.iter().map(|address| cidr::address(&address.address)).collect();
+    let mut selected: Vec<NodeAddress> = Vec::with_capacity(cloud.len());
+    for wanted in provided {
+        let before = selected.len();
+        let matching = cloud.iter().zip(&parsed).filter(|(_, ip)| ip.as_ref() == Some(wanted));
+        selected.extend(matching.map(|(address, _)| address.clone()));
+        if selected.len() == before {
+            return Err(format!(
+                "annotation {PROVIDED_NODE_IP} requests {wanted}, which is not among the node's addresses in the cloud"
+            ));
         }
-        Ok(Self(ips.unwrap_or_default()))
     }
-
-    /// The provided IPs first, in the cloud's spelling and under each type it has them; then, in the cloud's order, every
-    /// address of a type that none of them has. The cloud's other addresses of those types are left out.
-    fn select(&self, cloud: &[NodeAddress]) -> Result<Vec<NodeAddress>, ProvidedIpError> {
-        let parsed: Vec<_> = cloud.iter().map(|address| cidr::address(&address.address)).collect();
-        let mut selected: Vec<NodeAddress> = Vec::with_capacity(cloud.len());
-        for wanted in &self.0 {
-            let before = selected.len();
-            let matching = cloud.iter().zip(&parsed).filter(|(_, ip)| ip.as_ref() == Some(wanted));
-            selected.extend(matching.map(|(address, _)| address.clone()));
-            if selected.len() == before {
-                return Err(ProvidedIpError::NotInCloud(*wanted));
-            }
+    let pinned = selected.len();
+    for address in cloud {
+        if !selected.iter().take(pinned).any(|known| known.type_ == address.type_) {
+            selected.push(address.clone());
         }
-        let pinned = selected.len();
-        for address in cloud {
-            if !selected.iter().take(pinned).any(|known| known.type_ == address.type_) {
-                selected.push(address.clone());
-            }
-        }
-        Ok(selected)
     }
+    Ok(selected)
 }
 
 #[cfg(test)]

@@ -11,37 +11,23 @@
 //! | one of a provider's own that it no longer has | – | removed if it has our value |
 //! | the beta name of type, zone, region | as the GA name | as the GA name, which leads; a GA name that is missing is filled from it |
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
+use ccm_base::label::{REGION, ZONE};
 use ccm_cloud::{Instance, is_reserved_label};
 use ccm_kube::{keep::KeySet, node::Node, patch::NodeChange};
 
 /// The annotation of the record of owned labels.
 pub(super) const OWNED_LABELS: &str = "cloudprovider.ccm/owned-labels";
 
-/// The two names of one well-known label.
-#[derive(Debug)]
-pub(super) struct WellKnown {
-    ga: &'static str,
-    beta: &'static str,
-}
+const INSTANCE_TYPE: [&str; 2] = ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"];
 
-const INSTANCE_TYPE: WellKnown =
-    WellKnown { ga: "node.kubernetes.io/instance-type", beta: "beta.kubernetes.io/instance-type" };
-const ZONE: WellKnown =
-    WellKnown { ga: "topology.kubernetes.io/zone", beta: "failure-domain.beta.kubernetes.io/zone" };
-const REGION: WellKnown =
-    WellKnown { ga: "topology.kubernetes.io/region", beta: "failure-domain.beta.kubernetes.io/region" };
-
-const WELL_KNOWN: [&WellKnown; 3] = [&INSTANCE_TYPE, &ZONE, &REGION];
+/// By the GA name, and by the beta name.
+const WELL_KNOWN: [[&str; 2]; 3] = [INSTANCE_TYPE, ZONE, REGION];
 
 /// The label keys that the cache must keep.
 pub(super) fn keys() -> impl Iterator<Item = &'static str> {
-    WELL_KNOWN.into_iter().flat_map(|label| [label.ga, label.beta])
+    WELL_KNOWN.into_iter().flatten()
 }
 
 /// A node, and how much of its labels is visible.
@@ -75,8 +61,8 @@ impl<'a> VisibleLabels<'a> {
 /// The change at initialisation.
 pub(super) fn initialise(seen: &VisibleLabels<'_>, instance: &Instance, change: &mut NodeChange) {
     let mut labels = LabelChange::of(seen, OwnedLabels::of(&seen.node).unwrap_or_default(), false);
-    for (label, value) in well_known_of(instance) {
-        labels.set(label.ga, value);
+    for ([ga, _], value) in well_known_of(instance) {
+        labels.set(ga, value);
     }
     labels.finish(instance, change);
 }
@@ -87,33 +73,33 @@ pub(super) fn refresh(seen: &VisibleLabels<'_>, instance: &Instance, change: &mu
     let record = OwnedLabels::of(&seen.node);
     let adopt = record.is_none();
     let mut labels = LabelChange::of(seen, record.unwrap_or_default(), adopt);
-    for (label, value) in well_known_of(instance) {
-        if labels.get(label.ga).is_none()
-            && let Some(beta) = labels.get(label.beta).map(str::to_owned)
+    for ([ga, beta], value) in well_known_of(instance) {
+        if labels.get(ga).is_none()
+            && let Some(beta) = labels.get(beta).map(str::to_owned)
         {
-            labels.set.insert(label.ga.to_owned(), beta);
+            labels.labels.insert(ga.to_owned(), Some(beta));
         }
-        labels.propose(label.ga, value);
+        labels.propose(ga, value);
     }
     labels.finish(instance, change);
 }
 
 /// The change that makes both names of the well-known labels agree. Needs no answer from the cloud.
 pub(super) fn mirror(node: &Node, change: &mut NodeChange) {
-    for WellKnown { ga, beta } in WELL_KNOWN {
-        let now = |key: &str| change.set_labels.get(key).map(String::as_str).or_else(|| node.labels.get(key));
+    for [ga, beta] in WELL_KNOWN {
+        let now = |key: &str| change.labels.get(key).map_or(node.labels.get(key), Option::as_deref);
         let (from, to) = match (now(ga), now(beta)) {
             (Some(leads), beta_value) if beta_value != Some(leads) => (leads.to_owned(), beta),
             (None, Some(only)) => (only.to_owned(), ga),
             _ => continue,
         };
-        change.set_labels.insert((*to).to_owned(), from);
+        change.labels.insert(to.to_owned(), Some(from));
     }
 }
 
-fn well_known_of(instance: &Instance) -> impl Iterator<Item = (&'static WellKnown, &str)> {
+fn well_known_of(instance: &Instance) -> impl Iterator<Item = ([&'static str; 2], &str)> {
     let Instance { instance_type, zone, region, .. } = instance;
-    [(&INSTANCE_TYPE, instance_type), (&ZONE, zone), (&REGION, region)]
+    [(INSTANCE_TYPE, instance_type), (ZONE, zone), (REGION, region)]
         .into_iter()
         .filter_map(|(label, value)| Some((label, value.as_deref()?)))
 }
@@ -123,22 +109,22 @@ struct LabelChange<'a> {
     seen: &'a VisibleLabels<'a>,
     owned: OwnedLabels,
     adopt: bool,
-    set: BTreeMap<String, String>,
-    removed: BTreeSet<String>,
+    /// As in [`NodeChange`].
+    labels: BTreeMap<String, Option<String>>,
 }
 
 impl<'a> LabelChange<'a> {
     fn of(seen: &'a VisibleLabels<'a>, owned: OwnedLabels, adopt: bool) -> Self {
-        Self { seen, owned, adopt, set: BTreeMap::new(), removed: BTreeSet::new() }
+        Self { seen, owned, adopt, labels: BTreeMap::new() }
     }
 
     fn get(&self, key: &str) -> Option<&str> {
-        self.set.get(key).map(String::as_str).or_else(|| self.seen.node.labels.get(key))
+        self.labels.get(key).map_or(self.seen.node.labels.get(key), Option::as_deref)
     }
 
     fn set(&mut self, key: &str, value: &str) {
         self.owned.claim(key, value);
-        self.set.insert(key.to_owned(), value.to_owned());
+        self.labels.insert(key.to_owned(), Some(value.to_owned()));
     }
 
     /// Sets the label unless it belongs to a user.
@@ -163,7 +149,7 @@ impl<'a> LabelChange<'a> {
     fn remove(&mut self, key: &str) {
         let ours = self.owned.value(key);
         if ours.is_some() && self.get(key) == ours {
-            self.removed.insert(key.to_owned());
+            self.labels.insert(key.to_owned(), None);
         }
         self.owned.forget(key);
     }
@@ -177,9 +163,8 @@ impl<'a> LabelChange<'a> {
         let gone: Vec<String> = self.owned.0.keys().filter(is_gone).cloned().collect();
         gone.iter().for_each(|key| self.remove(key));
         let node = &self.seen.node;
-        self.set.retain(|key, value| node.labels.get(key) != Some(value));
-        change.set_labels.append(&mut self.set);
-        change.remove_labels.append(&mut self.removed);
+        self.labels.retain(|key, value| node.labels.get(key) != value.as_deref());
+        change.labels.append(&mut self.labels);
         mirror(node, change);
         let record = self.owned.text();
         if record.as_deref() != node.annotations.get(OWNED_LABELS) {

@@ -11,6 +11,7 @@
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    ops::Range,
     sync::Arc,
     time::Duration,
 };
@@ -20,10 +21,15 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Controller, addresses, is_new, labels, problem};
-use ccm_base::clock;
+use super::{Controller, is_new, labels, problem};
+use ccm_base::{clock, metric::gauge};
 use ccm_cloud::{Freshness, InstanceAnswer, InstanceState, InstanceView, NodeOwner, Provider};
-use ccm_kube::{cache::Change, node::Node, patch::NodeChange, queue::Outcome};
+use ccm_kube::{
+    cache::Change,
+    node::{Node, PROVIDED_NODE_IP},
+    patch::NodeChange,
+    queue::Outcome,
+};
 use ccm_reconcile::{
     Retry, Sweeps,
     node_instance::{self, Found},
@@ -119,7 +125,8 @@ struct Answered {
 #[derive(Debug)]
 struct Untainted {
     uid: String,
-    version: u64,
+    /// From the version that we changed to the one that this made. What is older still is of an etcd that was restored.
+    before: Range<u64>,
 }
 
 impl Memory {
@@ -134,9 +141,8 @@ impl Memory {
         };
         if is_new {
             let ours = known.untainted.as_ref().filter(|ours| ours.uid == node.uid);
-            if ours
-                .is_some_and(|ours| version(&node.resource_version).is_some_and(|seen| seen < ours.version))
-            {
+            let seen = version(&node.resource_version);
+            if ours.zip(seen).is_some_and(|(ours, seen)| ours.before.contains(&seen)) {
                 return None;
             }
         }
@@ -191,8 +197,9 @@ impl Memory {
 
     /// Records that we removed the taint, which gave the node this version.
     pub(super) fn untainted(&mut self, node: &Node, resource_version: &str) {
-        let written = |version| Untainted { uid: node.uid.clone(), version };
-        self.of(&node.name).untainted = version(resource_version).map(written);
+        let before = version(&node.resource_version).zip(version(resource_version));
+        self.of(&node.name).untainted =
+            before.map(|(from, to)| Untainted { uid: node.uid.clone(), before: from..to });
     }
 
     /// Forgets a node that is gone.
@@ -240,7 +247,7 @@ pub(super) fn concern(change: &Change<Node>) -> Concern {
         // Usually our own write, for which the provider was just asked.
         Change::Updated { old, new } if is_new(old) => look_if(names_disagree(new)),
         Change::Updated { old, new } => {
-            let told = |node: &Node| node.annotations.get(addresses::PROVIDED_NODE_IP).map(str::to_owned);
+            let told = |node: &Node| node.annotations.get(PROVIDED_NODE_IP).map(str::to_owned);
             if told(old) != told(new) || old.provider_id != new.provider_id {
                 return Concern::Ask;
             }
@@ -357,7 +364,8 @@ impl Controller {
                 NodeOwner::Provider(_) | NodeOwner::Candidates(_) => {}
             }
         }
-        self.metrics.ownerless(unmatched, contested);
+        self.metrics.unmatched.set(gauge(unmatched));
+        self.metrics.contested.set(gauge(contested));
     }
 
     /// Asks about everything now, since changes may have been missed; new nodes do not wait for their retry. Also about
@@ -442,6 +450,12 @@ mod tests {
         assert_eq!(memory.question(&tainted("8").uid("other")), ASK, "a new node");
         memory.untainted(&tainted("5"), "9");
         assert_eq!(memory.question(&tainted("10")), ASK, "tainted again by somebody");
+        memory.untainted(&tainted("5"), "9");
+        assert_eq!(
+            memory.question(&tainted("4")),
+            ASK,
+            "tainted still in the backup that etcd was restored from"
+        );
         memory.untainted(&tainted("5"), "odd");
         assert_eq!(memory.question(&tainted("5")), ASK);
     }
@@ -490,7 +504,7 @@ mod tests {
             ("NW-12 a zone by one name", updated(old(), zone(old())), Concern::Look),
             (
                 "the kubelet got another IP",
-                updated(old(), old().with_annotation(addresses::PROVIDED_NODE_IP, "1.1.1.1")),
+                updated(old(), old().with_annotation(PROVIDED_NODE_IP, "1.1.1.1")),
                 Concern::Ask,
             ),
             ("another annotation", updated(old(), old().with_annotation("x", "y")), Concern::None),

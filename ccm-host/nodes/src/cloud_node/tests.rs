@@ -7,7 +7,7 @@ use ccm_cloud::fake::{Call, FakeProvider, instance, method};
 use ccm_kube::fixtures::node;
 use ccm_reconcile::{
     node_server::NodeServer,
-    settings::nodes::Settings,
+    settings::NodeSettings,
     stage::{self, Stage},
 };
 
@@ -34,7 +34,7 @@ impl Scene {
         nodes: impl IntoIterator<Item = Node>,
         fake: Arc<FakeProvider>,
         others: Vec<Arc<FakeProvider>>,
-        change: impl FnOnce(&mut Settings),
+        change: impl FnOnce(&mut NodeSettings),
     ) -> Self {
         let mut settings = stage::settings().nodes;
         change(&mut settings);
@@ -45,7 +45,7 @@ impl Scene {
         server: NodeServer,
         fake: Arc<FakeProvider>,
         others: Vec<Arc<FakeProvider>>,
-        settings: Settings,
+        settings: NodeSettings,
     ) -> Self {
         let fakes: Vec<_> = [fake].into_iter().chain(others).collect();
         let mut all = stage::settings();

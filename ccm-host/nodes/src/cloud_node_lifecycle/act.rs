@@ -24,7 +24,7 @@ use super::{
     rule::Rule,
     witnesses::Life,
 };
-use ccm_base::clock;
+use ccm_base::{clock, metric::of_provider};
 use ccm_cloud::{Family, Provider, ProviderStatus};
 use ccm_kube::{
     events::EventType,
@@ -193,14 +193,14 @@ impl Controller {
             provider = domain.name,
             "deleted: its instance is gone"
         );
-        self.metrics.deleted(&domain.name);
+        self.metrics.deletions.get_or_create(&of_provider(domain.name.as_str(), [])).inc();
         let message = "deleted the node because its instance does not exist any more";
         self.recorder.record(node, EventType::Normal, "DeletingNode", message);
     }
 
     fn not_deleted(&self, domain: &Domain, node: &Node, error: &anyhow::Error) {
         tracing::warn!(node = node.name, error = format!("{error:#}"), "not deleted");
-        self.metrics.failed(&domain.name);
+        self.metrics.deletion_failures.get_or_create(&of_provider(domain.name.as_str(), [])).inc();
         let message = format!(
             "the instance of the node does not exist any more, but the node is not deleted: {error:#}"
         );

@@ -7,6 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
+use ccm_base::label;
 use ccm_cloud::{InstanceAnswer, InstanceState};
 use ccm_kube::node::{Node, Taint};
 use ccm_reconcile::{settings::lifecycle::ShutdownPolicy, taint};
@@ -55,9 +56,6 @@ pub(super) struct Evidence {
 
 /// Taints by which other components, or a person who shut the node down for good, mark a node as given up.
 const GIVEN_UP: [&str; 3] = [taint::AUTOSCALER, taint::KARPENTER, taint::OUT_OF_SERVICE];
-
-/// The zone labels: current, and deprecated.
-pub(super) const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
 
 /// Whether the node reports that it is ready. One without the condition does not.
 pub(super) fn is_ready(node: &Node) -> bool {
@@ -122,7 +120,7 @@ pub fn is_given_up(node: &Node) -> bool {
 
 /// The node's zone; empty if it has none.
 pub(super) fn zone(node: &Node) -> &str {
-    ZONES.iter().find_map(|key| node.labels.get(key)).unwrap_or_default()
+    label::ZONE.iter().find_map(|key| node.labels.get(key)).unwrap_or_default()
 }
 
 /// Whether a person has confirmed that exactly this node may be deleted.

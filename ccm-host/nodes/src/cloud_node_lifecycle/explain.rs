@@ -23,7 +23,7 @@ use ccm_cloud::NodeOwner;
 use ccm_kube::Node;
 use ccm_reconcile::{
     explain::{Explain, explanation},
-    settings::lifecycle::{Settings, ShutdownPolicy},
+    settings::lifecycle::{LifecycleSettings, ShutdownPolicy},
     taint,
 };
 
@@ -52,7 +52,7 @@ impl Controller {
         seen: &SeenNodes,
         held: &HashMap<String, Rule>,
     ) {
-        let Settings { node_deletion_confirmations: needed, node_deletion_grace: grace, .. } =
+        let LifecycleSettings { node_deletion_confirmations: needed, node_deletion_grace: grace, .. } =
             self.parts.settings.lifecycle;
         let absent = |node: &Arc<Node>| {
             let rule = held.get(&node.uid).copied();
@@ -124,7 +124,7 @@ fn of_silent(
     node: &Node,
     owner: NodeOwner,
     passes: &BTreeMap<String, Guard>,
-    settings: &Settings,
+    settings: &LifecycleSettings,
 ) -> Explanation {
     let is_undecided = matches!(owner, NodeOwner::Undecided);
     let owners = owner.possible();
@@ -224,7 +224,7 @@ mod tests {
     fn said(node: &Node, guard: Guard) -> Explanation {
         let fakes = ["mock", "other"].map(|name| FakeProvider::new(name) as Arc<dyn Provider>);
         let owner = Providers::new(fakes.to_vec()).for_node(node);
-        let settings = Settings {
+        let settings = LifecycleSettings {
             node_shutdown_policy: ShutdownPolicy::OutOfService,
             ..ccm_reconcile::stage::settings().lifecycle
         };

@@ -1,6 +1,6 @@
 //! Metrics: deletions, nodes held back by rule, and whether a provider contradicts itself.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -21,12 +21,13 @@ pub(super) struct LifecycleMetrics {
     contradicted: Family<OfProvider, Gauge>,
     held_back: Family<OfProvider<1>, Gauge>,
     absent: Family<OfProvider, Gauge>,
-    deletions: Family<OfProvider, Counter>,
-    failures: Family<OfProvider, Counter>,
+    pub(super) deletions: Family<OfProvider, Counter>,
+    pub(super) deletion_failures: Family<OfProvider, Counter>,
     stopped: Family<OfProvider, Gauge>,
-    given_up: Family<OfProvider, Counter>,
+    pub(super) given_up: Family<OfProvider, Counter>,
     given_up_blocked: Family<OfProvider<1>, Gauge>,
-    passes: Histogram,
+    /// How long a pass takes, from what it asks to what it does.
+    pub(super) passes: Histogram,
 }
 
 impl LifecycleMetrics {
@@ -46,7 +47,7 @@ impl LifecycleMetrics {
             ),
             deletions: registry
                 .metric("node_lifecycle_deletions", "Nodes deleted because their instance is gone"),
-            failures: registry
+            deletion_failures: registry
                 .metric("node_lifecycle_deletion_failures", "Node deletions that failed at the apiserver"),
             stopped: registry.metric(
                 "node_lifecycle_stopped_nodes",
@@ -66,11 +67,6 @@ impl LifecycleMetrics {
                 PASS,
             ),
         }
-    }
-
-    /// Records how long a pass took, from what it asked to what it did.
-    pub(super) fn took(&self, pass: Duration) {
-        self.passes.observe(pass.as_secs_f64());
     }
 
     /// Records the end of a pass over a provider's nodes, and which of those that are absent are held back.
@@ -95,22 +91,10 @@ impl LifecycleMetrics {
         drop(self.given_up.get_or_create(&of_provider(provider, [])));
     }
 
-    pub(super) fn given_up(&self, provider: &str) {
-        self.given_up.get_or_create(&of_provider(provider, [])).inc();
-    }
-
     pub(super) fn given_up_blocked(&self, provider: &str, held_back: &HashMap<String, Rule>) {
         for (rule, nodes) in by_rule(held_back) {
             self.given_up_blocked.get_or_create(&of_rule(provider, rule)).set(nodes);
         }
-    }
-
-    pub(super) fn deleted(&self, provider: &str) {
-        self.deletions.get_or_create(&of_provider(provider, [])).inc();
-    }
-
-    pub(super) fn failed(&self, provider: &str) {
-        self.failures.get_or_create(&of_provider(provider, [])).inc();
     }
 }
 

@@ -178,7 +178,7 @@ impl Controller {
             "the provider denies the instance of this node, whose kubelet renews its Lease: while it denies such nodes, no \
              node is deleted in their zones, or at all if they are more than a tenth; if the node is not the provider's, \
              label it {}=true",
-            ccm_reconcile::node_scope::EXCLUDE_LABEL
+            ccm_reconcile::settings::EXCLUDE_LABEL
         );
         tracing::warn!(node = node.name, "denied although its kubelet is alive");
         self.recorder.record(node, EventType::Warning, "InstanceDenied", message);

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::{
     Controller, Domain, DomainMemory, decide::Evidence, guard::Guard, observe::SeenNodes, rule::Rule,
 };
-use ccm_base::clock;
+use ccm_base::{clock, metric::of_provider};
 use ccm_kube::{
     events::EventType,
     node::{Node, Taint},
@@ -124,7 +124,7 @@ impl Controller {
             taint = taint.key,
             "given up: its instance is stopped"
         );
-        self.metrics.given_up(&domain.name);
+        self.metrics.given_up.get_or_create(&of_provider(domain.name.as_str(), [])).inc();
         self.recorder.record(node, EventType::Warning, "NodeGivenUp", message);
     }
 

@@ -1,6 +1,6 @@
 //! The whole controller against an in-memory apiserver and provider, on a paused clock.
 
-use ccm_reconcile::settings::lifecycle::{Settings, ShutdownPolicy};
+use ccm_reconcile::settings::lifecycle::{LifecycleSettings, ShutdownPolicy};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -34,7 +34,7 @@ const PERIOD: Duration = Duration::from_secs(5);
 #[derive(derive_more::Deref)]
 struct Scene(Stage);
 
-fn settings() -> Settings {
+fn settings() -> LifecycleSettings {
     stage::settings().lifecycle
 }
 
@@ -58,7 +58,7 @@ impl Scene {
         server: NodeServer,
         fake: Arc<FakeProvider>,
         others: Vec<Arc<FakeProvider>>,
-        settings: Settings,
+        settings: LifecycleSettings,
     ) -> Self {
         let fakes: Vec<_> = [fake].into_iter().chain(others).collect();
         let settings = ccm_reconcile::Settings { lifecycle: settings, ..stage::settings() };
@@ -102,7 +102,7 @@ fn numbered(count: usize) -> Vec<String> {
 }
 
 fn in_zone(node: Node, zone: &str) -> Node {
-    node.with_label(decide::ZONES[0], zone)
+    node.with_label(ccm_base::label::ZONE[0], zone)
 }
 
 /// An old node that has fallen silent.

@@ -16,7 +16,7 @@ use ccm_kube::{
     patch::{Decision, WriteError, certificate_decision},
     queue::Outcome,
 };
-use ccm_reconcile::{Report, Retry, settings::kubelet_serving::CsrPolicy, unwritten};
+use ccm_reconcile::{Report, Retry, settings::CsrPolicy, unwritten};
 
 const APPROVED: &str = "KubeletServingCertificateApproved";
 

@@ -68,17 +68,6 @@ pub(super) struct Claim {
     pub(super) addresses: Vec<IpAddr>,
 }
 
-/// The part of the cluster that matters to a request.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Cluster<'a> {
-    /// The Node with the name of the kubelet that asks.
-    pub(super) node: Option<&'a Arc<Node>>,
-    /// Whether this host manages it.
-    pub(super) is_in_scope: bool,
-    /// How many Nodes carry its provider ID.
-    pub(super) claimants: usize,
-}
-
 /// It can never be approved.
 fn refuse(reason: &'static str, message: impl Into<String>) -> Verdict {
     Verdict::Leave(Report::blocked(reason, message, Retry::Wait).warning(REFUSED))
@@ -226,15 +215,18 @@ fn unfit_address(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Judges the node whose kubelet asks, before the cloud is asked. `Ok` holds its Node.
+/// Judges the node whose kubelet asks, if there is one, before the cloud is asked. `is_in_scope`: this host manages it;
+/// `claimants`: how many Nodes carry its provider ID. `Ok` holds its Node.
 pub(super) fn standing<'a>(
     request: &CertificateRequest,
-    cluster: Cluster<'a>,
+    node: Option<&'a Arc<Node>>,
+    is_in_scope: bool,
+    claimants: usize,
 ) -> Result<&'a Arc<Node>, Verdict> {
-    let Some(node) = cluster.node else {
+    let Some(node) = node else {
         return Err(wait("NoNode", "no Node has this name"));
     };
-    if !cluster.is_in_scope {
+    if !is_in_scope {
         return Err(not_ours());
     }
     if is_before(request, node) {
@@ -252,10 +244,9 @@ pub(super) fn standing<'a>(
     if node.provider_id.is_none() {
         return Err(wait("NoProviderID", "the Node has no provider ID"));
     }
-    if cluster.claimants != 1 {
+    if claimants != 1 {
         let message = format!(
-            "{} Nodes have the provider ID of this one: delete those that are not this instance's",
-            cluster.claimants
+            "{claimants} Nodes have the provider ID of this one: delete those that are not this instance's"
         );
         return Err(wait_for_person("InstanceContested", message));
     }

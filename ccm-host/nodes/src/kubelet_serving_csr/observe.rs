@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{
     Controller,
-    decide::{self, Claim, Cluster, Verdict, wait},
+    decide::{self, Claim, Verdict, wait},
 };
 use ccm_base::clock;
 use ccm_cloud::{Freshness, InstanceView, ProviderInfo};
@@ -191,11 +191,8 @@ impl Controller {
         let nodes = &self.shell.parts.nodes;
         let node = nodes.get(name);
         let provider_id = node.as_ref().and_then(|node| node.provider_id.as_deref());
-        let cluster = Cluster {
-            node: node.as_ref(),
-            is_in_scope: node.as_ref().is_some_and(|node| self.shell.parts.settings.manages(node)),
-            claimants: provider_id.map_or(0, |id| nodes.by_index(id).len()),
-        };
-        decide::standing(request, cluster).cloned()
+        let is_in_scope = node.as_ref().is_some_and(|node| self.shell.parts.settings.manages(node));
+        let claimants = provider_id.map_or(0, |id| nodes.by_index(id).len());
+        decide::standing(request, node.as_ref(), is_in_scope, claimants).cloned()
     }
 }

@@ -14,7 +14,7 @@ use ccm_cloud::{
 use ccm_kube::{certificate_request::CertificateRequest, fixtures::node, node::Node};
 use ccm_reconcile::{
     node_server::NodeServer,
-    settings::kubelet_serving::CsrPolicy,
+    settings::CsrPolicy,
     stage::{self, Stage},
 };
 use forge::{Forge, request};

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use parking_lot::Mutex;
 
 use super::{
-    CidrSource, Controller,
+    Controller,
     ledger::{Allotment, Ledger},
     problem,
 };
@@ -26,15 +26,15 @@ type Ended = Result<Vec<Report>, Outcome>;
 impl Controller {
     /// Writes what the source has for the node.
     pub(super) async fn settle(&self, node: &Arc<Node>) -> Ended {
-        let cidrs = match &self.source {
-            CidrSource::Ranges(ledger) => match self.allot(ledger, node) {
+        let cidrs = match &self.ledger {
+            Some(ledger) => match self.allot(ledger, node) {
                 Allotment::Cidrs(cidrs) => cidrs,
                 Allotment::Exhausted(cluster, widest) => {
                     return Ok(vec![problem::exhausted(&cluster, widest.as_ref())]);
                 }
                 Allotment::Contested | Allotment::Nothing => return Ok(Vec::new()),
             },
-            CidrSource::Cloud { cluster } => match self.ask(node, cluster).await {
+            None => match self.ask(node).await {
                 Ok(cidrs) => cidrs,
                 Err(report) => return Ok(vec![report]),
             },

@@ -44,10 +44,6 @@ pub(super) struct Blocks {
     pub(super) last: u128,
 }
 
-/// A network or address outside the cluster CIDR.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct OutOfRange;
-
 #[derive(Debug)]
 pub(super) struct CidrSet {
     grid: Grid,
@@ -64,13 +60,6 @@ pub(super) struct CidrSet {
 struct BlockRun {
     last: u128,
     owners: Vec<BlockOwner>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Free {
-    pub(super) block: u128,
-    /// Occupied blocks that were skipped.
-    pub(super) skipped: u128,
 }
 
 impl CidrSet {
@@ -91,18 +80,18 @@ impl CidrSet {
     }
 
     /// The next free block, round robin, so that returned blocks rest before they are used again.
-    pub(super) fn free(&self) -> Option<Free> {
-        let found = |block| Free { block, skipped: self.distance(block) };
-        self.free_from(self.next).or_else(|| self.free_from(0)).map(found)
+    pub(super) fn free(&self) -> Option<u128> {
+        self.free_from(self.next).or_else(|| self.free_from(0))
     }
 
     /// Assigns a block from [`CidrSet::free`] to an owner; the next search starts after it.
-    pub(super) fn take(&mut self, free: Free, owner: &BlockOwner) -> (Blocks, IpNet) {
-        let blocks = Blocks::one(free.block);
+    #[expect(clippy::cast_precision_loss, reason = "a histogram for people")]
+    pub(super) fn take(&mut self, block: u128, owner: &BlockOwner) -> (Blocks, IpNet) {
+        let blocks = Blocks::one(block);
+        self.series.tries.observe(self.distance(block) as f64);
         self.occupy(blocks, owner);
-        self.series.tried(free.skipped);
-        self.next = if free.block == self.grid.last() { 0 } else { free.block + 1 };
-        (blocks, self.grid.block(free.block))
+        self.next = if block == self.grid.last() { 0 } else { block + 1 };
+        (blocks, self.grid.block(block))
     }
 
     /// Adds the owner to these blocks, whoever else owns them; returns how many had no owner before.
@@ -126,7 +115,7 @@ impl CidrSet {
             fresh = fresh.saturating_add(Blocks { first, last }.count());
         }
         self.occupied = self.occupied.saturating_add(fresh);
-        self.series.allocated(fresh, self.usage());
+        self.series.count(&self.series.allocations, fresh, self.usage());
         fresh
     }
 
@@ -143,7 +132,7 @@ impl CidrSet {
         let count = freed.iter().fold(0, |count: u128, freed| count.saturating_add(freed.count()));
         freed.iter().for_each(|freed| drop(self.runs.remove(&freed.first)));
         self.occupied = self.occupied.saturating_sub(count);
-        self.series.released(count, self.usage());
+        self.series.count(&self.series.releases, count, self.usage());
         count
     }
 
@@ -190,6 +179,7 @@ impl CidrSet {
         (candidate <= self.grid.last()).then_some(candidate)
     }
 
+    /// The occupied blocks that the search for this one skipped.
     fn distance(&self, block: u128) -> u128 {
         match block.checked_sub(self.next) {
             Some(distance) => distance,
@@ -242,25 +232,22 @@ impl Grid {
         IpNet::new(address, self.node_mask).unwrap_or(self.cluster)
     }
 
-    /// The block that contains an address.
-    fn index(&self, address: IpAddr) -> Result<u128, OutOfRange> {
-        if !self.cluster.contains(&address) {
-            return Err(OutOfRange);
-        }
+    /// The block that contains an address; `None` if it is outside the cluster CIDR.
+    fn index(&self, address: IpAddr) -> Option<u128> {
         let offset = to_number(address) ^ to_number(self.cluster.addr());
-        Ok(offset.checked_shr(self.shift()).unwrap_or(0))
+        self.cluster.contains(&address).then(|| offset.checked_shr(self.shift()).unwrap_or(0))
     }
 
-    /// The blocks that a network overlaps, even in part.
-    pub(super) fn blocks(&self, network: &IpNet) -> Result<Blocks, OutOfRange> {
+    /// The blocks that a network overlaps, even in part; `None` if it is outside the cluster CIDR.
+    pub(super) fn blocks(&self, network: &IpNet) -> Option<Blocks> {
         if !cidr::overlap(&self.cluster, network) {
-            return Err(OutOfRange);
+            return None;
         }
         if network.prefix_len() <= self.cluster.prefix_len() {
-            return Ok(Blocks { first: 0, last: self.last() });
+            return Some(Blocks { first: 0, last: self.last() });
         }
         let network = network.trunc();
-        Ok(Blocks { first: self.index(network.addr())?, last: self.index(network.broadcast())? })
+        Some(Blocks { first: self.index(network.addr())?, last: self.index(network.broadcast())? })
     }
 
     fn shift(&self) -> u32 {

@@ -26,7 +26,7 @@ use ipnet::IpNet;
 
 use super::{
     IpamMetrics,
-    cidr_set::{BlockOwner, Blocks, CidrSet, OutOfRange},
+    cidr_set::{BlockOwner, Blocks, CidrSet},
     problem,
 };
 use ccm_base::cidr;
@@ -62,7 +62,7 @@ impl Ledger {
         let mut sets: Vec<_> = ranges.iter().map(|range| CidrSet::new(range, metrics)).collect();
         for set in &mut sets {
             for network in reserved {
-                if let Ok(blocks) = set.grid().blocks(network) {
+                if let Some(blocks) = set.grid().blocks(network) {
                     set.occupy(blocks, &BlockOwner::Services);
                 }
             }
@@ -203,10 +203,8 @@ impl Ledger {
         let mut grids = self.sets.iter().map(CidrSet::grid).enumerate();
         let of_family = grids.find(|(_, grid)| cidr::same_family(grid.cluster(), &network));
         let (set, grid) = of_family.ok_or_else(|| problem::other_family(&network))?;
-        match grid.blocks(&network) {
-            Ok(blocks) => Ok(Occupied { set, blocks, network }),
-            Err(OutOfRange) => Err(problem::out_of_range(&network, grid.cluster())),
-        }
+        let blocks = grid.blocks(&network).ok_or_else(|| problem::out_of_range(&network, grid.cluster()))?;
+        Ok(Occupied { set, blocks, network })
     }
 
     /// Returns how many blocks have no owner any more.

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use tokio::time::Instant;
 
 use super::{
-    CidrSource, Controller,
+    Controller,
     decide::{concerns, of_answer},
     ledger::Ledger,
     problem,
@@ -40,7 +40,7 @@ impl Controller {
 
     /// Changes the ledger, if there is one, and has the nodes looked at that are affected.
     pub(super) fn change(&self, change: impl FnOnce(&mut Ledger) -> Vec<String>) {
-        if let CidrSource::Ranges(ledger) = &self.source {
+        if let Some(ledger) = &self.ledger {
             let affected = change(&mut ledger.lock());
             affected.into_iter().for_each(|name| self.shell.queue.add(name));
         }
@@ -48,21 +48,18 @@ impl Controller {
 
     /// What is wrong with the pod CIDRs that a node has.
     pub(super) fn wrong(&self, node: &Node) -> Vec<Report> {
-        match &self.source {
-            CidrSource::Ranges(ledger) => ledger.lock().problems(&node.uid),
-            CidrSource::Cloud { .. } => Vec::new(),
-        }
+        self.ledger.as_ref().map_or_else(Vec::new, |ledger| ledger.lock().problems(&node.uid))
     }
 
     /// Asks the provider what it has allotted to the node.
-    pub(super) async fn ask(&self, node: &Arc<Node>, cluster: &[IpNet]) -> Result<Vec<IpNet>, Report> {
+    pub(super) async fn ask(&self, node: &Arc<Node>) -> Result<Vec<IpNet>, Report> {
         let parts = &self.shell.parts;
         let (providers, nodes) = (&parts.providers, &parts.nodes);
         let asked = node_instance::ask(providers, nodes, node, InstanceView::All, Freshness::ReadThrough);
         match asked.await {
             Found::Answer { by, answer } => {
                 let allots = by.iter().any(|provider| provider.info().is_some_and(|info| info.pod_cidrs));
-                of_answer(&answer, allots, cluster)
+                of_answer(&answer, allots, &parts.settings.cidrs.cluster)
             }
             Found::Failed { error } => Err(problem::not_asked(&error)),
             Found::Contested { .. } | Found::Undecided => {

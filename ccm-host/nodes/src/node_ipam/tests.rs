@@ -13,7 +13,7 @@ use ccm_cloud::fake::FakeProvider;
 use ccm_kube::{events::EventType, fixtures::node, node::Node};
 use ccm_reconcile::{
     node_server::NodeServer,
-    settings::cidrs::NodeRange,
+    settings::cidrs::{CidrSettings, NodeRange},
     stage::{self, Stage},
 };
 
@@ -21,37 +21,39 @@ use ccm_reconcile::{
 struct Scene(Stage);
 
 /// Ranges written as `cluster>mask`.
-fn ranges(texts: &[&str]) -> Allocation {
+fn ranges(texts: &[&str]) -> CidrSettings {
     let range = |text: &&str| {
         let (cluster, mask) = text.split_once('>').unwrap();
         NodeRange { cluster: cidr::parse(cluster).unwrap(), node_mask: mask.parse().unwrap() }
     };
-    Allocation::Ranges { ranges: texts.iter().map(range).collect(), reserved: Vec::new() }
+    let ranges: Vec<_> = texts.iter().map(range).collect();
+    let cluster = ranges.iter().map(|range| range.cluster).collect();
+    CidrSettings { cluster, allocation: Some(Allocation::Ranges { ranges, reserved: Vec::new() }) }
 }
 
 impl Scene {
-    async fn start(allocation: Allocation, nodes: impl IntoIterator<Item = Node>) -> Self {
-        Self::start_with(allocation, "", nodes, |_| {}).await
+    async fn start(cidrs: CidrSettings, nodes: impl IntoIterator<Item = Node>) -> Self {
+        Self::start_with(cidrs, "", nodes, |_| {}).await
     }
 
     /// Returns when the controller has settled.
     async fn start_with(
-        allocation: Allocation,
+        cidrs: CidrSettings,
         selector: &str,
         nodes: impl IntoIterator<Item = Node>,
         prepare: impl FnOnce(&Self),
     ) -> Self {
-        Self::start_on(NodeServer::new(nodes), allocation, selector, prepare).await
+        Self::start_on(NodeServer::new(nodes), cidrs, selector, prepare).await
     }
 
     async fn start_on(
         server: NodeServer,
-        allocation: Allocation,
+        cidrs: CidrSettings,
         selector: &str,
         prepare: impl FnOnce(&Self),
     ) -> Self {
         let mut settings = stage::settings();
-        settings.cidrs.allocation = Some(allocation);
+        settings.cidrs = cidrs;
         settings.nodes.concurrent_node_syncs = 4;
         settings.nodes.node_selector = selector.parse().unwrap();
         let scene = Self(Stage::set(&REGISTRATION, server, &[FakeProvider::new("fake")], settings).await);

@@ -10,7 +10,7 @@
 //! instance without a node, or of a node that has its routes elsewhere. It is inside a cluster CIDR, so upstream removes it,
 //! and so do we. The provider is given id and target, and does not remove a route that has changed.
 
-use std::{sync::Arc, time::Duration};
+use std::{slice, sync::Arc, time::Duration};
 
 use ccm_state::RouteListing;
 use futures::future::join_all;
@@ -39,7 +39,7 @@ impl Controller {
         let subject = RouteKey::Node(name.to_owned());
         let owner = |node: &Arc<Node>| self.owner(node);
         if let Some(cloud) = parts.nodes.get(name).as_ref().and_then(owner) {
-            node_instance::known_to(&parts.nodes, &*cloud.provider).await;
+            node_instance::known_to(&parts.nodes, slice::from_ref(&cloud.provider)).await;
         }
         let run = self.runs.begin(name, &parts.nodes);
         let Some((node, cloud)) = run.node.as_ref().and_then(|node| Some((node, owner(node)?))) else {
@@ -152,6 +152,8 @@ impl Controller {
         // A route that leads to the node already keeps doing so, whether the change succeeds or not.
         let not_done = if lane.leads { Reach::Unknown } else { Reach::Missing };
         let destination = lane.destination;
+        // Long after the look at the node, perhaps: what was removed first may have waited for its turn.
+        node_instance::known_to(&self.shell.parts.nodes, slice::from_ref(&cloud.provider)).await;
         let call = cloud.provider.ensure_route(EnsureRoute { destination, node: Arc::clone(node) });
         let done = |ensured: &EnsuredRoute| result(&ensured.in_progress);
         let made = measured(&self.metrics.operations, &*cloud.provider, "ensure", call, done);

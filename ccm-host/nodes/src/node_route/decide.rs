@@ -174,18 +174,12 @@ fn names(route: &Route, node: &Node) -> bool {
 
 /// Whether the route contains exactly the node's addresses, in any order.
 fn are_its_addresses(node: &Node, target: &RouteTarget) -> bool {
-    let known = |kind: &str| {
-        use AddressType as T;
-        [T::Hostname, T::InternalIp, T::ExternalIp, T::InternalDns, T::ExternalDns]
-            .iter()
-            .any(|one| one.as_str() == kind)
-    };
     let mut its: Vec<(&str, &str)> = node
         .addresses
         .iter()
         .map(|address| (address.type_.as_str(), address.address.as_str()))
         // Address types known only to their writer are not sent to providers.
-        .filter(|(kind, _)| known(kind))
+        .filter(|(kind, _)| AddressType::of(kind).is_some())
         .collect();
     let mut held: Vec<(&str, &str)> =
         target.addresses.iter().map(|address| (address.kind.as_str(), address.address.as_str())).collect();

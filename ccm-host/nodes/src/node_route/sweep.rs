@@ -10,6 +10,7 @@ use ccm_state::RouteListing;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Cloud, Controller, RouteKey, observe::Due, table::Table};
+use ccm_base::metric::{gauge, of_provider};
 use ccm_cloud::{CloudError, ErrorReason, Family, Listed, ProviderStatus, Route};
 use ccm_reconcile::{
     Reconciler as _, Retry, SLOW_RETRY, Sweeps, askable, follow_status, listed, measured, resync,
@@ -76,7 +77,7 @@ impl Controller {
     pub(super) fn change(&self, cloud: &Cloud, change: impl FnOnce(&mut Table)) {
         let mut table = cloud.table.lock();
         change(&mut table);
-        self.metrics.known(cloud.name(), table.all().len());
+        self.metrics.known.get_or_create(&of_provider(cloud.name(), [])).set(gauge(table.all().len()));
     }
 
     async fn list(&self, cloud: &Cloud) -> Result<Listed<Route>, CloudError> {

@@ -39,10 +39,6 @@ pub(super) enum Holder {
     Nobody,
 }
 
-/// A point in time of a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Mark(u64);
-
 impl Holder {
     pub(super) fn of(route: &Route) -> Self {
         match &route.target {
@@ -60,8 +56,8 @@ impl Table {
     }
 
     /// The current time: pass it to [`Table::learn`] with the list that starts now.
-    pub(super) fn mark(&self) -> Mark {
-        Mark(self.clock)
+    pub(super) fn mark(&self) -> u64 {
+        self.clock
     }
 
     pub(super) fn all(&self) -> impl ExactSizeIterator<Item = &Arc<Route>> {
@@ -87,11 +83,11 @@ impl Table {
         &mut self,
         listed: Vec<Route>,
         learnt: RouteListing,
-        begun: Mark,
+        begun: u64,
         is_wanted: impl Fn(&Route) -> bool,
     ) {
         let newer = |table: &Self, destination: &IpNet| {
-            table.touched.get(destination).is_some_and(|touched| *touched > begun.0)
+            table.touched.get(destination).is_some_and(|touched| *touched > begun)
         };
         let (mut seen, mut led) = (HashSet::new(), HashSet::new());
         for mut route in listed {
@@ -125,7 +121,7 @@ impl Table {
             .map(|route| route.id.clone())
             .collect();
         gone.iter().for_each(|id| self.take(id));
-        self.touched.retain(|_, touched| *touched > begun.0);
+        self.touched.retain(|_, touched| *touched > begun);
         self.learnt = learnt;
     }
 

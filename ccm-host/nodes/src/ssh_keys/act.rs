@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::{Controller, KeyTarget, observe::POLL};
+use ccm_base::metric::{gauge, of_provider};
 use ccm_cloud::{Family, ProviderStatus};
 use ccm_kube::{events::EventType, queue::Outcome};
 use ccm_reconcile::{Report, Retry};
@@ -63,7 +64,7 @@ impl Controller {
             self.not_revoked(&regarding, subject);
         } else if known.spread.insert(subject.clone()) {
             let count = known.spread.iter().filter(|other| other.provider == subject.provider).count();
-            self.metrics.spread(&subject.provider, count);
+            self.metrics.spread.get_or_create(&of_provider(subject.provider.as_str(), [])).set(gauge(count));
             let KeyTarget { provider, user, fingerprint } = subject;
             tracing::info!(user, fingerprint, provider, "SSH key spread");
             let message =

@@ -22,19 +22,11 @@ pub(super) struct UserKey {
     pub(super) line: String,
 }
 
-/// A line that is not spread.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) user: String,
-    /// From 1; 0 means all of them.
-    pub(super) line: usize,
-    pub(super) why: &'static str,
-}
-
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) keys: Vec<UserKey>,
-    pub(super) refused: Vec<Refusal>,
+    /// Which lines are not spread, and why.
+    pub(super) refused: Vec<String>,
 }
 
 impl fmt::Debug for UserKey {
@@ -43,29 +35,21 @@ impl fmt::Debug for UserKey {
     }
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "the keys of user {:?} are not added: {}", self.user, self.why),
-            line => write!(f, "line {line} of user {:?} is not added: {}", self.user, self.why),
-        }
-    }
-}
-
 /// Sorts all lines of the Secret. Empty lines and comments are neither spread nor refused; a key that is there twice is
 /// spread once.
 pub(super) fn plan(data: &BTreeMap<String, Vec<u8>>) -> Plan {
     let mut plan = Plan::default();
     for (user, value) in data {
-        let refusal = |line, why| Refusal { user: user.clone(), line, why };
         match lines(user, value) {
-            Err(why) => plan.refused.push(refusal(0, why)),
+            Err(why) => plan.refused.push(format!("the keys of user {user:?} are not added: {why}")),
             Ok(text) => {
                 for (line, text) in (1..).zip(text.lines()) {
                     match key(user, text.trim()) {
                         Ok(Some(key)) if !plan.keys.contains(&key) => plan.keys.push(key),
                         Ok(_) => {}
-                        Err(why) => plan.refused.push(refusal(line, why)),
+                        Err(why) => {
+                            plan.refused.push(format!("line {line} of user {user:?} is not added: {why}"));
+                        }
                     }
                 }
             }

@@ -11,6 +11,7 @@ use super::{
     Controller, KeyTarget,
     decide::{Plan, UserKey, plan},
 };
+use ccm_base::metric::gauge;
 use ccm_kube::events::{EventType, Regarding};
 
 /// Time between two reads of the Secret.
@@ -56,7 +57,7 @@ impl Controller {
                     format!("{:#}; the host needs the right to get this Secret", anyhow::Error::from(error))
                 }
             };
-            self.metrics.unreadable(!problem.is_empty());
+            self.metrics.unreadable.set((!problem.is_empty()).into());
             if problem != told && !problem.is_empty() {
                 tracing::warn!(secret = %self.secret, problem, "the Secret with SSH keys cannot be read");
             }
@@ -75,11 +76,12 @@ impl Controller {
         let Some(regarding) = known.regarding.clone() else { return };
         for refusal in plan.refused.iter().filter(|refusal| !known.plan.refused.contains(refusal)) {
             tracing::warn!(secret = %self.secret, "{refusal}");
-            self.shell.recorder.record(&regarding, EventType::Warning, "SshKeyRefused", refusal.to_string());
+            self.shell.recorder.record(&regarding, EventType::Warning, "SshKeyRefused", refusal.as_str());
         }
         version.clone_into(&mut known.version);
         let before = std::mem::replace(&mut known.plan, plan);
-        self.metrics.planned(known.plan.keys.len(), known.plan.refused.len());
+        self.metrics.wanted.set(gauge(known.plan.keys.len()));
+        self.metrics.refused.set(gauge(known.plan.refused.len()));
         let gone: Vec<_> =
             known.spread.iter().filter(|subject| known.key(subject).is_none()).cloned().collect();
         for subject in gone {

@@ -12,7 +12,7 @@ use ccm_kube::{
     NodeAddress,
     fixtures::node,
     patch::{NodeChange, Patch, WantedCondition, node_addresses, node_condition, node_main},
-    shadow::{Metrics, Settings, Shadow},
+    shadow::{Shadow, ShadowMetrics, ShadowSettings},
 };
 
 const GRACE: Duration = Duration::from_secs(120);
@@ -33,7 +33,7 @@ fn subject() -> ShadowSubject {
 }
 
 fn shadow() -> Shadow {
-    Shadow::new(&Settings { shadow: true, shadow_grace: GRACE }, Metrics::default())
+    Shadow::new(&ShadowSettings { shadow: true, shadow_grace: GRACE }, ShadowMetrics::default())
 }
 
 fn hold(shadow: &Shadow, patch: Option<Patch>) {
@@ -51,7 +51,7 @@ fn each_field_of_a_patch_is_compared_by_itself() {
     let before = node("n").tainted_uninitialized();
     let change = NodeChange {
         provider_id: Some("x://n".to_owned()),
-        set_labels: [("zone".to_owned(), "a".to_owned())].into(),
+        labels: [("zone".to_owned(), Some("a".to_owned()))].into(),
         taints: Some(Vec::new()),
         ..NodeChange::default()
     };
@@ -94,7 +94,7 @@ fn each_field_of_a_patch_is_compared_by_itself() {
 
     // So we decide again.
     let change =
-        NodeChange { set_labels: [("zone".to_owned(), "a".to_owned())].into(), ..NodeChange::default() };
+        NodeChange { labels: [("zone".to_owned(), Some("a".to_owned()))].into(), ..NodeChange::default() };
     let now = world.0.borrow().clone().unwrap();
     hold(&shadow, node_main(&now, &change));
     let (rows, _) = shadow.review(&world, later(121));

@@ -74,11 +74,9 @@ pub enum Allocation {
         /// `--service-cluster-ip-range`: never assigned to a node.
         reserved: Vec<IpNet>,
     },
-    /// `CloudAllocator`: the provider allots them.
-    Cloud {
-        /// `--cluster-cidr`: a node waits for a CIDR of each family in it. Empty: for any.
-        cluster: Vec<IpNet>,
-    },
+    /// `CloudAllocator`: the provider allots them. A node waits for a CIDR of each family of the cluster CIDRs; if there
+    /// are none, for any.
+    Cloud,
 }
 
 /// A cluster CIDR and the size of its blocks.
@@ -110,7 +108,7 @@ impl CidrFlags {
         }
         let allocation = match self.cidr_allocator_type {
             _ if !allocate || !with_ipam => None,
-            Allocator::Cloud => Some(Allocation::Cloud { cluster: cluster.clone() }),
+            Allocator::Cloud => Some(Allocation::Cloud),
             // A flag refused already says nothing about the others.
             Allocator::Range if !mistakes.spare(&DIVIDED_BY) => return None,
             Allocator::Range => {

@@ -10,7 +10,7 @@ use ccm_kube::node::Taint;
 #[derive(Clone, Debug, PartialEq, clap::Args)]
 #[command(next_help_heading = "Node lifecycle")]
 #[group(skip)]
-pub struct Settings {
+pub struct LifecycleSettings {
     /// Time between two checks of the nodes that are not ready; a node that falls silent, or an event of the provider's
     /// watch, starts a check at once.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = flag::period)]
@@ -112,7 +112,7 @@ impl fmt::Display for Share {
     }
 }
 
-impl Settings {
+impl LifecycleSettings {
     /// Refuses flags that contradict each other.
     pub fn check(&self, mistakes: &mut Mistakes) {
         let (period, window) = (self.node_monitor_period, self.node_deletion_window);

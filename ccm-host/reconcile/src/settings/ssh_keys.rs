@@ -7,7 +7,7 @@ use ccm_kube::service::ObjectKey;
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "SSH keys")]
 #[group(skip)]
-pub struct Settings {
+pub struct SshKeysSettings {
     /// Secret whose public keys the ssh-keys controller makes valid on all instances: each key of its data is a user,
     /// each value that user's keys, one per line. The controller starts only with this flag and with ssh-keys in
     /// --controllers.

@@ -38,7 +38,7 @@ async fn what_a_deletion_wants_removed_goes_from_a_service_that_stays() {
     let mut service = fin(published(lb("web")));
     service["metadata"]["annotations"] = json!({"cloud/arn": "a1", "users": "own"});
     let mut world = World::new([node("n1"), service]);
-    world.cloud.change_info(|info| info.keep_of_services.annotations = KeySet::prefixes(["cloud/"]));
+    world.cloud.change_info(|info| info.keep_of_services.annotations = KeySet::patterns(&["cloud/"]));
     world.start();
     world.pass(A_WHILE).await;
     world.take();
@@ -56,7 +56,7 @@ async fn what_a_deletion_wants_removed_goes_from_a_service_that_stays() {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_cannot_be_written_is_told_and_repeated_at_the_pace_of_retries() {
     let mut world = World::new([node("n1"), fin(published(lb("web")))]);
-    world.cloud.change_info(|info| info.keep_of_services.annotations = KeySet::prefixes(["cloud/"]));
+    world.cloud.change_info(|info| info.keep_of_services.annotations = KeySet::patterns(&["cloud/"]));
     world.start();
     world.pass(A_WHILE).await;
     world.take();

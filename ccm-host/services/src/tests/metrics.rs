@@ -3,6 +3,7 @@ use std::future::ready;
 use prometheus_client::encoding::text::encode;
 
 use super::super::*;
+use ccm_base::metric::of_provider;
 use ccm_cloud::{
     ErrorReason,
     fake::{FakeProvider, error, method},
@@ -12,14 +13,15 @@ use ccm_reconcile::measured;
 #[tokio::test]
 async fn series_have_upstreams_names() {
     let mut registry = Registry::default();
-    let metrics = Metrics::register(&mut registry);
-    metrics.update_begins();
-    metrics.update_ended(false, Duration::from_secs(3));
+    let metrics = ServiceMetrics::register(&mut registry);
+    metrics.update_attempts.inc();
+    metrics.update_failures.inc();
+    metrics.update_latency.observe(3.0);
     drop(metrics.node_sync(Instant::now()));
     let refused = error(method::DELETE, Some(ErrorReason::QuotaExceeded));
     let (provider, call) = (FakeProvider::new("a"), ready(Err::<(), _>(refused)));
     measured(&metrics.operations, &*provider, "delete", call, |()| "ok").await.unwrap_err();
-    metrics.set_orphans("a", 2);
+    metrics.orphans.get_or_create(&of_provider(provider.name(), [])).set(2);
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     for line in [

@@ -74,7 +74,7 @@ async fn new_wishes_are_read_before_anything_is_asked() {
     let world = World::settled([node("n1"), service]).await;
     world.cloud.set_status(away());
     world.pass(Duration::from_secs(1)).await;
-    world.cloud.change_info(|info| info.keep_of_services.annotations = KeySet::prefixes(["cloud/"]));
+    world.cloud.change_info(|info| info.keep_of_services.annotations = KeySet::patterns(&["cloud/"]));
     world.cloud.set_status(ProviderStatus::Serving);
     world.pass(A_WHILE).await;
     let digests: Vec<_> = world.cloud.calls().iter().map(|call| format!("{call:?}")).collect();
@@ -234,7 +234,7 @@ async fn new_wishes_are_read_before_anything_is_removed() {
     world.cloud.set_status(away());
     world.cluster.change_service("web", |service| service["spec"]["type"] = json!("ClusterIP"));
     world.pass(Duration::from_secs(1)).await;
-    world.cloud.change_info(|info| info.keep_of_services.annotations = KeySet::prefixes(["cloud/"]));
+    world.cloud.change_info(|info| info.keep_of_services.annotations = KeySet::patterns(&["cloud/"]));
     world.cloud.set_status(ProviderStatus::Serving);
     world.pass(A_WHILE).await;
     let calls = world.cloud.calls();
@@ -243,6 +243,21 @@ async fn new_wishes_are_read_before_anything_is_removed() {
         _ => None,
     });
     assert_eq!(told.as_deref(), Some(&["cloud/kind".to_owned()][..]), "{calls:?}");
+}
+
+/// A provider may be replaced while the caches list for the sake of its former process.
+#[tokio::test(start_paused = true)]
+async fn wishes_of_a_new_process_are_waited_for() {
+    let world = World::settled([node("n1"), lb("web")]).await;
+    let wants = |prefix: &str| {
+        let annotations = KeySet::patterns(&[prefix]);
+        world.cloud.change_info(|info| info.keep_of_services.annotations = annotations);
+    };
+    wants("former/");
+    let controller = world.controller();
+    let (waited, ()) = tokio::join!(controller.kept(world.cloud.as_ref()), async { wants("now/") });
+    assert!(waited);
+    assert!(controller.shell.parts.services.holds(&world.cloud.info().unwrap().keep_of_services));
 }
 
 /// The same for its nodes: a set that was made of less is made again.
@@ -257,7 +272,7 @@ async fn nodes_are_told_with_all_that_a_late_provider_wants() {
     world.cloud.change_info(|info| {
         info.load_balancers = true;
         info.default_load_balancer_class = true;
-        info.keep_of_nodes.labels = KeySet::prefixes(["cloud/"]);
+        info.keep_of_nodes.labels = KeySet::patterns(&["cloud/"]);
     });
     world.cloud.set_status(ProviderStatus::Serving);
     world.pass(A_WHILE).await;

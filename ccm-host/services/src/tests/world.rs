@@ -22,7 +22,7 @@ use ccm_kube::{
     patch::{WritePressure, Writer},
     service::ObjectKey,
 };
-use ccm_reconcile::{Parts, settings::services::Settings, stage};
+use ccm_reconcile::{Parts, settings::ServiceSettings, stage};
 
 /// Longer than any debounce and any short backoff of these tests, shorter than a sweep.
 pub(super) const A_WHILE: Duration = Duration::from_secs(1_000);
@@ -33,7 +33,7 @@ pub(super) struct World {
     others: Vec<Arc<FakeProvider>>,
     recorded: Option<Recorded>,
     registry: Registry,
-    pub(super) settings: Settings,
+    pub(super) settings: ServiceSettings,
     /// Whose is what, if the command line says so.
     pub(super) division: Division,
     controller: Option<Arc<Controller>>,
@@ -49,7 +49,7 @@ impl World {
         for object in objects {
             cluster.put(object);
         }
-        let settings = Settings {
+        let settings = ServiceSettings {
             concurrent_service_syncs: 16,
             load_balancer_resync_period: Duration::from_secs(10_000),
             adopt_load_balancers: false,

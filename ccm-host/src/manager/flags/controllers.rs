@@ -45,7 +45,7 @@ pub(super) fn resolve(
 
 /// The controllers whose webhook is served; `enabled` is `None` if it is not known.
 pub(super) fn admitting(
-    settings: &webhooks::Settings,
+    settings: &webhooks::WebhookSettings,
     enabled: Option<&[&'static Registration]>,
     mistakes: &mut Mistakes,
 ) -> Option<Vec<&'static Registration>> {

@@ -20,9 +20,9 @@ use crate::{
 };
 use ccm_cloud::Endpoint;
 use ccm_reconcile::settings::{
+    RouteSettings, ServiceSettings,
     cidrs::CidrSettings,
-    lifecycle::{self, Share},
-    routes, services,
+    lifecycle::{LifecycleSettings, Share},
 };
 
 const PROVIDER: &str = "--provider=mock=unix:///run/mock.sock";
@@ -30,7 +30,7 @@ const PROVIDER: &str = "--provider=mock=unix:///run/mock.sock";
 /// The settings of a command line, with a provider in front.
 fn settings(words: &[&str]) -> Settings {
     match parse([PROVIDER].iter().chain(words)) {
-        Ok(Request::Run { settings, .. }) => *settings,
+        Ok(Request::Run(settings)) => *settings,
         other => panic!("{words:?} gave {other:?}"),
     }
 }
@@ -82,19 +82,19 @@ fn defaults() {
     assert!(settings.controllers.nodes.node_selector.is_everything());
     assert_eq!(
         settings.controllers.lifecycle,
-        lifecycle::Settings {
+        LifecycleSettings {
             node_monitor_period: Duration::from_secs(5),
             node_deletion_grace: Duration::from_secs(300),
             node_deletion_confirmations: 2,
             node_deletion_max_share: Share::from_fraction(0.05).unwrap(),
             node_deletion_window: Duration::from_secs(600),
-            node_shutdown_policy: lifecycle::ShutdownPolicy::Taint,
+            node_shutdown_policy: ccm_reconcile::settings::lifecycle::ShutdownPolicy::Taint,
             node_shutdown_grace: Duration::from_secs(60),
         }
     );
     assert_eq!(
         settings.controllers.services,
-        services::Settings {
+        ServiceSettings {
             concurrent_service_syncs: 16,
             load_balancer_resync_period: Duration::from_secs(1800),
             adopt_load_balancers: false,
@@ -130,10 +130,7 @@ fn defaults() {
     assert_eq!(settings.controllers.cidrs, CidrSettings { cluster: Vec::new(), allocation: None });
     assert_eq!(
         settings.controllers.routes,
-        routes::Settings {
-            configure_cloud_routes: true,
-            route_reconciliation_period: Duration::from_secs(300)
-        },
+        RouteSettings { configure_cloud_routes: true, route_reconciliation_period: Duration::from_secs(300) },
         "upstream's ten seconds poll the cloud"
     );
     assert_eq!(settings.logging, LoggingSettings { logging_format: LogFormat::Text, v: 0 });
@@ -143,7 +140,7 @@ fn defaults() {
     );
     assert_eq!(
         settings.election,
-        election::Settings {
+        election::ElectionSettings {
             leader_elect: true,
             leader_elect_lease_duration: Duration::from_secs(15),
             leader_elect_renew_deadline: Duration::from_secs(10),
@@ -309,7 +306,7 @@ fn prints_help_and_version() {
 #[test]
 fn every_flag_is_shown_with_its_value() {
     let request = parse([PROVIDER, "--provider=b=/run/b.sock", "--cluster-name=c", "--v=2"]).unwrap();
-    let Request::Run { settings } = request else { panic!("{request:?}") };
+    let Request::Run(settings) = request else { panic!("{request:?}") };
     let flags = settings.flags;
     let shown = |name: &str| flags.iter().find(|(flag, _)| flag == name).map(|(_, value)| value.as_str());
     assert_eq!(shown("provider"), Some("mock=unix:///run/mock.sock,b=/run/b.sock"));
@@ -343,7 +340,7 @@ fn workers_of_nodes_are_checked_and_one_follows_the_other() {
     ];
     for (id, words, want) in rows {
         let got = match parse([PROVIDER].iter().chain(words)) {
-            Ok(Request::Run { settings, .. }) => Some((
+            Ok(Request::Run(settings)) => Some((
                 settings.controllers.nodes.concurrent_node_syncs,
                 settings.controllers.nodes.status_workers(),
             )),

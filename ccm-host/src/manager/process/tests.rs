@@ -17,7 +17,7 @@ use ccm_nodes::{cloud_node, node_route};
 
 fn process() -> (Process, Failures) {
     match flags::parse(["--provider=mock=/run/mock.sock", "--secure-port=0"]) {
-        Ok(Request::Run { settings, .. }) => Process::new(*settings),
+        Ok(Request::Run(settings)) => Process::new(*settings),
         other => panic!("{other:?}"),
     }
 }

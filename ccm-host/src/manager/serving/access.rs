@@ -45,8 +45,8 @@ use super::{
     settings::{AccessSettings, ClientCa},
 };
 use crate::manager::{
-    answer::refusal,
     metrics::Metrics,
+    refusal,
     serving::tls::{Files, read},
 };
 use ccm_base::metric::{Buckets, Declare, Histograms, MetricLabels};
@@ -136,7 +136,9 @@ impl Access {
         if inner.settings.opens(asked.path) {
             return Ok(());
         }
-        let reviewer = inner.reviewer.get().ok_or(Denial::NotYet)?;
+        let reviewer = inner.reviewer.get().ok_or(Denial::Unavailable(
+            "the process is starting, and cannot ask the apiserver yet who may read this",
+        ))?;
         let began = Instant::now();
         let who = self.who(asked, reviewer.as_ref()).await;
         inner.metrics.authenticated(&who, began);
@@ -248,10 +250,8 @@ fn authenticated(user: User) -> User {
 /// Why a request is refused.
 #[derive(Debug)]
 enum Denial {
-    /// The process has no access to the apiserver yet.
-    NotYet,
-    /// The apiserver did not answer.
-    Unanswered,
+    /// The apiserver cannot be asked yet, or did not answer.
+    Unavailable(&'static str),
     /// The credentials are not accepted, and why.
     Unknown(String),
     Forbidden {
@@ -265,19 +265,12 @@ impl Denial {
     /// Logs the exact error, which names addresses, instead of sending it.
     fn unanswered(error: anyhow::Error) -> Self {
         tracing::warn!(error = format!("{error:#}"), "cannot ask the apiserver who may read this");
-        Self::Unanswered
+        Self::Unavailable("the apiserver does not say who may read this; the log says why")
     }
 
     fn answer(self) -> Response {
         let (code, reason, message) = match self {
-            Self::NotYet => {
-                let why = "the process is starting, and cannot ask the apiserver yet who may read this";
-                (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", why.to_owned())
-            }
-            Self::Unanswered => {
-                let why = "the apiserver does not say who may read this; the log says why";
-                (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", why.to_owned())
-            }
+            Self::Unavailable(why) => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", why.to_owned()),
             Self::Unknown(why) => (StatusCode::UNAUTHORIZED, "Unauthorized", format!("Unauthorized: {why}")),
             Self::Forbidden { user, verb, path } => {
                 let why = format!(

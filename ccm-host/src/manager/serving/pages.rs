@@ -29,11 +29,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::manager::{
-    answer::{headers, refusal},
-    build,
-    flags::Settings,
-};
+use crate::manager::{build, flags::Settings, headers, refusal};
 use ccm_base::flag::{self, duration};
 use ccm_cloud::{CloudError, Question};
 use ccm_reconcile::settings::cidrs::Allocation;
@@ -143,7 +139,7 @@ fn generic(settings: &Settings) -> Value {
 fn shared(settings: &Settings) -> Value {
     let cluster: Vec<String> = settings.controllers.cidrs.cluster.iter().map(ToString::to_string).collect();
     let allocator = match settings.controllers.cidrs.allocation {
-        Some(Allocation::Cloud { .. }) => "CloudAllocator",
+        Some(Allocation::Cloud) => "CloudAllocator",
         Some(Allocation::Ranges { .. }) | None => "RangeAllocator",
     };
     json!({

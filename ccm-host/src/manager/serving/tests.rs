@@ -27,7 +27,7 @@ fn checks() -> Checks {
 /// The settings of these flags.
 fn settings(words: &[&str]) -> Settings {
     match flags::parse(["--provider=mock=/run/mock.sock", "--secure-port=auto"].iter().chain(words)) {
-        Ok(Request::Run { settings }) => *settings,
+        Ok(Request::Run(settings)) => *settings,
         other => panic!("{words:?} gave {other:?}"),
     }
 }

@@ -51,17 +51,6 @@ struct Validity {
     until: Timestamp,
 }
 
-/// What there is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct SecretFacts {
-    /// Of the certificate that is served; `None` if there is none, or one of no use.
-    serving: Option<Validity>,
-    /// Of the one that is served next.
-    next: Option<Validity>,
-    /// Whether the configuration has exactly the authorities of the Secret.
-    is_announced: bool,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecretStep {
     Keep,
@@ -75,24 +64,24 @@ pub(super) enum SecretStep {
     Replace,
 }
 
-impl SecretFacts {
-    fn step(self, now: Timestamp) -> SecretStep {
-        let good = |validity: Validity| validity.from <= now && now < validity.until;
-        let next = self.next.filter(|next| good(*next));
-        let Some(serving) = self.serving.filter(|serving| good(*serving)) else {
-            return if next.is_some() { SecretStep::Promote } else { SecretStep::Replace };
-        };
-        if !self.is_announced {
-            return SecretStep::Announce;
-        }
-        if now + EARLY <= serving.until {
-            return SecretStep::Keep;
-        }
-        match next {
-            None => SecretStep::Prepare,
-            Some(next) if now >= next.from + BACKDATED + SETTLED => SecretStep::Promote,
-            Some(_) => SecretStep::Keep,
-        }
+/// The step that is due, by when the certificate that is served is valid, and the one that is served next; `None` if there
+/// is none, or one of no use.
+fn due(serving: Option<Validity>, next: Option<Validity>, is_announced: bool, now: Timestamp) -> SecretStep {
+    let good = |validity: &Validity| validity.from <= now && now < validity.until;
+    let next = next.filter(good);
+    let Some(serving) = serving.filter(good) else {
+        return if next.is_some() { SecretStep::Promote } else { SecretStep::Replace };
+    };
+    if !is_announced {
+        return SecretStep::Announce;
+    }
+    if now + EARLY <= serving.until {
+        return SecretStep::Keep;
+    }
+    match next {
+        None => SecretStep::Prepare,
+        Some(next) if now >= next.from + BACKDATED + SETTLED => SecretStep::Promote,
+        Some(_) => SecretStep::Keep,
     }
 }
 
@@ -118,14 +107,7 @@ pub(super) fn authorities(data: &Data) -> &[u8] {
 
 /// The step that is due. `is_announced` says whether the configuration has exactly the authorities of the Secret.
 pub(super) fn step(data: &Data, hosts: &[String], is_announced: bool, now: Timestamp) -> SecretStep {
-    facts(data, hosts, is_announced).step(now)
-}
-
-/// The state of the Secret with respect to these host names.
-fn facts(data: &Data, hosts: &[String], is_announced: bool) -> SecretFacts {
-    let authorities = ders(authorities(data));
-    let good = |keys: [&str; 2]| good(keys.map(|key| data.get(key).map(Vec::as_slice)), &authorities, hosts);
-    SecretFacts { serving: good(SERVING), next: good(NEXT), is_announced }
+    due(good(data, SERVING, hosts), good(data, NEXT, hosts), is_announced, now)
 }
 
 /// The data after a step.
@@ -150,9 +132,11 @@ pub(super) fn after(step: SecretStep, data: &Data, hosts: &[String], now: Timest
             data.insert(AUTHORITIES.to_owned(), authorities);
             data.insert(keys[0].to_owned(), made.certificate.into_bytes());
             data.insert(keys[1].to_owned(), made.key.into_bytes());
-            let made = facts(&data, hosts, false);
-            let made = if step == SecretStep::Prepare { made.next } else { made.serving };
-            ensure!(made.is_some(), "cannot create a certificate for {}", hosts.join(", "));
+            ensure!(
+                good(&data, keys, hosts).is_some(),
+                "cannot create a certificate for {}",
+                hosts.join(", ")
+            );
         }
     }
     Ok(data)
@@ -190,14 +174,9 @@ fn make(hosts: &[String], now: Timestamp) -> Result<Made> {
     Ok(Made { authority: authority.pem(), certificate: certificate.pem(), key: key.serialize_pem() })
 }
 
-/// When a pair is valid, if it is for all hosts and signed by one of the authorities.
-fn good(
-    pair_: [Option<&[u8]>; 2],
-    authorities: &[CertificateDer<'static>],
-    hosts: &[String],
-) -> Option<Validity> {
-    let [certificate, key] = pair_;
-    let pair = pair(certificate?, key?).ok()?;
+/// When the pair under these keys is valid, if it is for all hosts and signed by one of the authorities.
+fn good(data: &Data, [certificate, key]: [&str; 2], hosts: &[String]) -> Option<Validity> {
+    let pair = pair(data.get(certificate)?, data.get(key)?).ok()?;
     let (_, certificate) = X509Certificate::from_der(pair.cert.first()?).ok()?;
     let names = &certificate.subject_alternative_name().ok()??.value.general_names;
     let is_for = |host: &String| match host.parse::<std::net::IpAddr>() {
@@ -212,7 +191,7 @@ fn good(
         X509Certificate::from_der(authority)
             .is_ok_and(|(_, it)| certificate.verify_signature(Some(it.public_key())).is_ok())
     };
-    if !hosts.iter().all(is_for) || !authorities.iter().any(signed) {
+    if !hosts.iter().all(is_for) || !ders(authorities(data)).iter().any(signed) {
         return None;
     }
     validity(&certificate)
@@ -283,22 +262,28 @@ mod tests {
             ("the next one expired", old, dead, true, SecretStep::Prepare),
         ];
         for (row, serving, next, is_announced, want) in rows {
-            assert_eq!(SecretFacts { serving, next, is_announced }.step(NOW), want, "{row}");
+            assert_eq!(due(serving, next, is_announced, NOW), want, "{row}");
         }
     }
 
     /// A whole rotation, in which the apiserver trusts what is served at every moment.
     #[test]
     fn a_rotation_comes_to_rest() {
-        let mut facts = SecretFacts { serving: Some(made(61)), next: None, is_announced: true };
-        assert_eq!(facts.step(NOW), SecretStep::Prepare);
-        facts = SecretFacts { next: Some(minutes_ago(0)), is_announced: false, ..facts };
-        assert_eq!(facts.step(NOW), SecretStep::Announce);
-        facts.is_announced = true;
-        assert_eq!(facts.step(NOW), SecretStep::Keep);
-        let later = NOW + SETTLED;
-        assert_eq!(facts.step(later), SecretStep::Promote);
-        facts = SecretFacts { serving: facts.next, next: None, is_announced: true };
-        assert_eq!(facts.step(later), SecretStep::Keep);
+        let (old, next, later) = (Some(made(61)), Some(minutes_ago(0)), NOW + SETTLED);
+        let steps = [
+            due(old, None, true, NOW),
+            due(old, next, false, NOW),
+            due(old, next, true, NOW),
+            due(old, next, true, later),
+            due(next, None, true, later),
+        ];
+        let want = [
+            SecretStep::Prepare,
+            SecretStep::Announce,
+            SecretStep::Keep,
+            SecretStep::Promote,
+            SecretStep::Keep,
+        ];
+        assert_eq!(steps, want);
     }
 }

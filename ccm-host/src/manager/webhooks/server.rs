@@ -18,7 +18,7 @@ use rustls::{
 use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{Settings, certificate};
+use super::{WebhookSettings, certificate};
 use crate::manager::serving::connections;
 use ccm_base::metric::Declare;
 use ccm_kube::patch::Writer;
@@ -31,7 +31,7 @@ const EAGER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
-    settings: Settings,
+    settings: WebhookSettings,
     writer: Writer,
     expiry: Gauge,
 }
@@ -54,7 +54,7 @@ impl Server {
     ///
     /// # Errors
     /// The port is taken.
-    pub fn bind(settings: Settings, writer: Writer, registry: &mut Registry) -> Result<Self> {
+    pub fn bind(settings: WebhookSettings, writer: Writer, registry: &mut Registry) -> Result<Self> {
         let wanted = SocketAddr::new(settings.webhook_bind_address, settings.webhook_secure_port);
         let listener = connections::bind(wanted, false).with_context(|| {
             format!("cannot serve webhooks on {wanted}: give another --webhook-secure-port, or leave --webhooks out")
@@ -86,7 +86,7 @@ impl Server {
 }
 
 /// Never ends.
-async fn follow(settings: &Settings, writer: &Writer, expiry: &Gauge, shown: &Shown) {
+async fn follow(settings: &WebhookSettings, writer: &Writer, expiry: &Gauge, shown: &Shown) {
     let key = &settings.webhook_certificate_secret;
     let (mut version, mut told) = (String::new(), String::new());
     loop {

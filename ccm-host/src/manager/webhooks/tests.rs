@@ -7,7 +7,7 @@ use k8s_openapi::{ByteString, api::admissionregistration::v1::MutatingWebhookCon
 use serde_json::{Value, json};
 
 use super::{
-    Settings, Upkeep,
+    Upkeep, WebhookSettings,
     certificate::{self, Data, LIFE, SecretStep},
 };
 use ccm_kube::service::ObjectKey;
@@ -29,7 +29,7 @@ impl Scene {
     /// An empty Secret, and a configuration that calls these hosts.
     fn new(hosts: &[&str]) -> Self {
         let server = NodeServer::new([]);
-        let settings = Settings {
+        let settings = WebhookSettings {
             webhooks: Vec::new(),
             webhook_secure_port: 0,
             webhook_bind_address: std::net::Ipv4Addr::LOCALHOST.into(),

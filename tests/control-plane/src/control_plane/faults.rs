@@ -1,6 +1,8 @@
-//! Faults of an apiserver on demand: it dies, it comes back, it hangs.
+//! Faults of a control plane on demand: its apiserver dies, comes back, hangs; its etcd is restored from a backup.
 
 use std::{
+    fs,
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -11,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::ControlPlane;
 use crate::{
     process,
-    servers::{APISERVER, Server},
+    servers::{APISERVER, ETCD, Server},
 };
 
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -71,6 +73,31 @@ impl ControlPlane {
         self.signal_apiserver(Signal::CONT).map(drop)
     }
 
+    /// Does the work, and then takes the cluster back to before it, as whoever restores a backup of etcd does: under
+    /// the same addresses, with what was then, and with versions that go on from there.
+    ///
+    /// # Errors
+    /// The apiserver is stopped, etcd's files cannot be copied, or the work failed.
+    pub async fn undone(&self, work: impl Future<Output = Result<()>>) -> Result<()> {
+        let (data, backup) = (self.layout.etcd_data(), self.layout.dir().join("etcd-backup"));
+        self.stop_both()?;
+        copy(&data, &backup)?;
+        self.start_again().await?;
+        let done = work.await;
+        self.stop_both()?;
+        fs::remove_dir_all(&data)?;
+        fs::rename(&backup, &data)?;
+        self.start_again().await?;
+        done
+    }
+
+    fn stop_both(&self) -> Result<()> {
+        self.stop_apiserver()?;
+        self.servers.lock().guardian.kill(ETCD)?;
+        // It is what shows that the next one listens.
+        Ok(fs::remove_file(self.layout.etcd_socket())?)
+    }
+
     /// The apiserver's process id, for measurements; none while it is stopped.
     pub fn apiserver_pid(&self) -> Option<u32> {
         self.servers.lock().apiserver.map(number)
@@ -94,6 +121,17 @@ impl ControlPlane {
         kill_process(pid, signal).with_context(|| format!("cannot signal the apiserver, process {pid:?}"))?;
         Ok(pid)
     }
+}
+
+/// Copies a directory with all that is in it.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() { copy(&from, &to)? } else { fs::copy(&from, &to).map(drop)? }
+    }
+    Ok(())
 }
 
 fn number(pid: Pid) -> u32 {

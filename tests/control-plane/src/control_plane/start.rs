@@ -57,15 +57,17 @@ impl ControlPlane {
         let admin = Identity::Token(admin_token);
         write_private(&layout.admin_kubeconfig(), &kubeconfig::text(&url, &authority, &admin))?;
 
-        let etcd = guardian.run(layout.dir(), &etcd(&assets.etcd, &layout))?;
-        Starting { layout: &layout, pid: etcd, deadline }.etcd().await?;
+        let etcd = etcd(&assets.etcd, &layout);
+        let pid = guardian.run(layout.dir(), &etcd)?;
+        Starting { layout: &layout, pid, deadline }.etcd().await?;
         let apiserver = Apiserver { program: &assets.apiserver, layout: &layout, port, options }.server();
         let control_plane = Self {
             url,
             authority,
             admin,
+            etcd,
             apiserver,
-            servers: Mutex::new(Servers { guardian, etcd, apiserver: None }),
+            servers: Mutex::new(Servers { guardian, etcd: pid, apiserver: None }),
             kubeconfigs: AtomicUsize::new(0),
             audited: !options.audit_users.is_empty(),
             ready_within: options.ready_within,
@@ -81,6 +83,18 @@ impl ControlPlane {
         let pid = self.run_apiserver(apiserver)?;
         let starting = Starting { layout: &self.layout, pid, deadline: Instant::now() + limit };
         starting.apiserver(&self.impatient_client()?).await
+    }
+
+    /// Runs etcd and the apiserver again, once both were killed; returns when they are ready.
+    pub(super) async fn start_again(&self) -> Result<()> {
+        let deadline = Instant::now() + self.ready_within;
+        let pid = {
+            let mut servers = self.servers.lock();
+            servers.etcd = servers.guardian.run(self.layout.dir(), &self.etcd)?;
+            servers.etcd
+        };
+        Starting { layout: &self.layout, pid, deadline }.etcd().await?;
+        self.start_apiserver_within(&self.apiserver, self.ready_within).await
     }
 
     /// The ordinary client retries with growing delays; waiting for readiness has its own interval.

@@ -153,7 +153,15 @@ async fn what_was_made_for_a_former_process_is_not_sent_to_one_that_wants_more()
     let mut running = Running::at(&path, &script);
     let host = Host::at(&path);
     host.serving().await;
-    let before = wanted(&host, "web", 1);
+    let (before, then) = (wanted(&host, "web", 1), host.provider.link.wants());
+    let read = || {
+        let lane = ReadLane { view: InstanceView::All, freshness: Freshness::ReadThrough };
+        host.provider.reads.answer(lane, (Arc::new(node("n1")), Arc::clone(&then)))
+    };
+    let route = || {
+        let wish = EnsureRoute { destination: "10.0.0.0/24".parse().unwrap(), node: Arc::new(node("n1")) };
+        host.provider.route_ensures.answer((), (wish, Arc::clone(&then)))
+    };
     let mut replaced = async |epoch: &str| {
         script.info.lock().process_epoch = epoch.into();
         running = Running::at(&path, &script);
@@ -162,15 +170,21 @@ async fn what_was_made_for_a_former_process_is_not_sent_to_one_that_wants_more()
     };
     replaced("e2").await;
     host.provider.ensure_load_balancer(before.clone()).await.expect("it wants the same");
+    read().await.expect("it wants the same");
 
     let service = pb::ServiceFields { annotations: vec!["x.example/internal".into()], ..Default::default() };
     script.capabilities.lock().wants = Some(pb::Wants { service: Some(service), ..Default::default() });
     replaced("e3").await;
     let refused = host.provider.ensure_load_balancer(before.clone()).await.unwrap_err();
     assert!(refused.message.contains("wants to know more"), "{refused}");
-    let refused = host.provider.update_load_balancer(update(before)).await.unwrap_err();
-    assert!(refused.message.contains("wants to know more"), "{refused}");
+    let refused = [
+        host.provider.update_load_balancer(update(before)).await.unwrap_err(),
+        read().await.unwrap_err(),
+        route().await.unwrap_err(),
+    ];
+    assert!(refused.iter().all(|one| one.message.contains("wants to know more")), "{refused:?}");
     assert_eq!((script.count("EnsureLoadBalancer"), script.count("BatchUpdateLoadBalancers")), (1, 0));
+    assert_eq!((script.count("BatchGetInstances"), script.count("BatchEnsureRoutes")), (1, 0));
     host.provider.ensure_load_balancer(wanted(&host, "web", 1)).await.unwrap();
     drop(dir);
 }

@@ -189,8 +189,8 @@ async fn a_word_that_was_lost_is_said_again() {
 async fn in_shadow_mode_nothing_but_reads_reaches_the_provider() {
     let script = Script::new("e1");
     let heard = heard(&script);
-    let settings = ccm_kube::shadow::Settings { shadow: true, shadow_grace: Duration::from_secs(120) };
-    let shadow = ccm_kube::shadow::Shadow::new(&settings, ccm_kube::shadow::Metrics::default());
+    let settings = ccm_kube::shadow::ShadowSettings { shadow: true, shadow_grace: Duration::from_secs(120) };
+    let shadow = ccm_kube::shadow::Shadow::new(&settings, ccm_kube::shadow::ShadowMetrics::default());
     let host = Host::configured(Endpoint::Unix("/run/p.sock".into()), |config| {
         config.dialer = Some(piped(&script));
         config.leadership = Leadership::shadow();

@@ -12,7 +12,7 @@ fn project<T: Slim>(json: Value, keep: &Keep) -> T {
 
 #[test]
 fn a_node_keeps_what_is_read_and_nothing_else() {
-    let keep = Keep { labels: KeySet::all(), annotations: KeySet::prefixes(["ours/"]) };
+    let keep = Keep { labels: KeySet::all(), annotations: KeySet::patterns(&["ours/"]) };
     let node: Node = project(full_node(7), &keep);
     assert_eq!(node.name, "node-0007");
     assert_eq!(node.created.unwrap().to_string(), "2024-05-01T10:00:00Z");
@@ -160,7 +160,7 @@ fn resident_bytes() -> usize {
 fn what_a_cached_node_costs() {
     const NODES: usize = 20_000;
     let interner = Interner::default();
-    let keep = Keep { labels: KeySet::all(), annotations: KeySet::prefixes(["ours/"]) };
+    let keep = Keep { labels: KeySet::all(), annotations: KeySet::patterns(&["ours/"]) };
     let size = full_node(0).to_string().len();
     let mut store = Store::<Node>::default();
     let read = |number| serde_json::from_str(&full_node(number).to_string()).unwrap();

@@ -61,7 +61,11 @@ fn replaces_all_but_the_kubelets_host_name() {
 #[test]
 fn a_provided_ip_has_to_be_the_clouds() {
     let told = |ip: &str| node("n").with_address("Hostname", ip).with_annotation(PROVIDED_NODE_IP, ip);
-    let not_in_cloud = |ip: &str| Err(ProvidedIpError::NotInCloud(ip.parse().unwrap()));
+    let not_in_cloud = |ip: &str| {
+        Err(format!(
+            "annotation {PROVIDED_NODE_IP} requests {ip}, which is not among the node's addresses in the cloud"
+        ))
+    };
     let list = cloud(&[(InternalIp, "10.0.0.1")]);
     assert_eq!(
         wanted(&told("10.0.0.2"), &list),
@@ -69,7 +73,7 @@ fn a_provided_ip_has_to_be_the_clouds() {
         "NODE-10, though a host name reads so"
     );
     assert_eq!(wanted(&told("10.0.0.1"), &[]), not_in_cloud("10.0.0.1"), "NODE-30");
-    assert_eq!(wanted(&told("x"), &list), Err(ProvidedIpError::Malformed("x".to_owned())), "NODE-9");
+    assert_eq!(wanted(&told("x"), &list), Err(malformed("x")), "NODE-9");
 }
 
 fn some_addresses() -> impl Strategy<Value = Vec<ccm_cloud::InstanceAddress>> {
@@ -203,10 +207,10 @@ fn parses_strictly() {
     ];
     for (id, text, want) in rows {
         let want = want.map_or_else(
-            || Err(ProvidedIpError::Malformed(text.to_owned())),
-            |ips| Ok(ProvidedIps(ips.iter().map(|ip| ip.parse().unwrap()).collect())),
+            || Err(malformed(text)),
+            |ips| Ok(ips.iter().map(|ip| ip.parse().unwrap()).collect()),
         );
-        assert_eq!(ProvidedIps::parse(text), want, "{id} {text:?}");
+        assert_eq!(provided_ips(text), want, "{id} {text:?}");
     }
 }
 
@@ -313,7 +317,14 @@ fn selects_and_orders() {
         ("nothing to choose from", "10.0.0.1", "", None),
     ];
     for (id, annotation, cloud, want) in rows {
-        let got = ProvidedIps::parse(annotation).unwrap().select(&addresses(cloud));
+        let got = select(&provided_ips(annotation).unwrap(), &addresses(cloud));
         assert_eq!(got.ok(), want.map(addresses), "{id}");
     }
+}
+
+fn malformed(text: &str) -> String {
+    format!(
+        "annotation {PROVIDED_NODE_IP} is {text:?}, which is not one IP address, nor two of different families \
+         separated by a comma"
+    )
 }

@@ -2,11 +2,12 @@ mod maintenance;
 use std::time::Duration;
 
 use super::*;
-use crate::cloud_node::{addresses::PROVIDED_NODE_IP, labels::OWNED_LABELS};
+use crate::cloud_node::labels::OWNED_LABELS;
 use ccm_cloud::{
     AddressType, CloudError, ErrorReason, InstanceAddress as CloudAddress,
     fake::{error, machine},
 };
+use ccm_kube::node::PROVIDED_NODE_IP;
 use ccm_kube::{fixtures::node, keep::KeySet};
 use ccm_reconcile::{Retry, SLOW_RETRY};
 
@@ -68,8 +69,9 @@ fn words(node: &Node, verdict: Verdict) -> String {
     let Plan { addresses, maintenance, change, reports, reordered: _ } = plan;
     words.extend(maintenance.map(|said| format!("maintenance={}", said.status)));
     words.extend(change.provider_id.map(|id| format!("pid={id}")));
-    words.extend(change.set_labels.iter().map(|(key, value)| format!("{key}={value}")));
-    words.extend(change.remove_labels.iter().map(|key| format!("-{key}")));
+    let (set, removed): (Vec<_>, Vec<_>) = change.labels.into_iter().partition(|(_, value)| value.is_some());
+    words.extend(set.into_iter().map(|(key, value)| format!("{key}={}", value.unwrap())));
+    words.extend(removed.into_iter().map(|(key, _)| format!("-{key}")));
     if let Some(taints) = change.taints {
         let keys: Vec<_> = taints.into_iter().map(|taint| taint.key).collect();
         words.push(format!("taints={}", keys.join(",")));
@@ -342,8 +344,8 @@ fn an_initialised_node_that_is_decided_about_again_needs_nothing() {
         addresses: plan.addresses.unwrap(),
         ..before
     };
-    for (key, value) in &plan.change.set_labels {
-        after = after.with_label(key, value);
+    for (key, value) in &plan.change.labels {
+        after = after.with_label(key, value.as_deref().unwrap());
     }
     for (key, value) in &plan.change.annotations {
         after = after.with_annotation(key, value.as_deref().unwrap());

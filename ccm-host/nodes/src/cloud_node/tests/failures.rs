@@ -221,9 +221,7 @@ async fn what_takes_a_person_is_asked_slowly() {
     .await;
     sleep(SLOW_RETRY / 2).await;
     assert_eq!(scene.questions(), 1);
-    scene
-        .server
-        .edit("n", |node| node["metadata"]["annotations"] = json!({addresses::PROVIDED_NODE_IP: "10.0.0.1"}));
+    scene.server.edit("n", |node| node["metadata"]["annotations"] = json!({PROVIDED_NODE_IP: "10.0.0.1"}));
     scene.rest().await;
     assert_eq!(scene.questions(), 1, "a change of the node is a reason to ask");
     scene.stop().await;
@@ -245,7 +243,7 @@ async fn a_node_that_changes_all_the_time_is_asked_about_in_its_time() {
         for name in ["new", "known"] {
             let address = format!("10.0.{}.{}", number / 250, number % 250);
             scene.server.edit(name, |node| {
-                node["metadata"]["annotations"] = json!({addresses::PROVIDED_NODE_IP: address});
+                node["metadata"]["annotations"] = json!({PROVIDED_NODE_IP: address});
             });
         }
         sleep(Duration::from_millis(100)).await;

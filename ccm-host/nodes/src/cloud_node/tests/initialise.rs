@@ -92,11 +92,11 @@ async fn a_node_that_is_gone_when_its_turn_comes_is_done_with() {
 
 #[tokio::test(start_paused = true)]
 async fn nodes_that_are_not_ours_are_left() {
-    let excluded = new_node("excluded").with_label(ccm_reconcile::node_scope::EXCLUDE_LABEL, "true");
+    let excluded = new_node("excluded").with_label(ccm_reconcile::settings::EXCLUDE_LABEL, "true");
     let elsewhere = new_node("elsewhere").with_label("pool", "b");
     let foreign = new_node("foreign").with_provider_id("other://1").with_label("pool", "a");
     let nodes = [excluded, elsewhere, new_node("leaving").with_label("pool", "a").deleting(), foreign];
-    let select_pool = |settings: &mut Settings| settings.node_selector = "pool=a".parse().unwrap();
+    let select_pool = |settings: &mut NodeSettings| settings.node_selector = "pool=a".parse().unwrap();
     let scene = Scene::start_with(nodes, FakeProvider::new("fake"), vec![], select_pool).await;
     scene.rest().await;
     scene.server.delete("elsewhere");

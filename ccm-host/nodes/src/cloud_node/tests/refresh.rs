@@ -241,9 +241,7 @@ async fn addresses_in_another_order_are_counted_and_not_written() {
     sleep(PERIOD * 3).await;
     assert_eq!(scene.server.take_lines(), [""; 0]);
     assert!(scene.has_metric("node_controller_reordered_addresses_total 3"));
-    scene
-        .server
-        .edit("a", |node| node["metadata"]["annotations"][addresses::PROVIDED_NODE_IP] = "10.0.0.2".into());
+    scene.server.edit("a", |node| node["metadata"]["annotations"][PROVIDED_NODE_IP] = "10.0.0.2".into());
     scene.rest().await;
     assert_eq!(scene.server.take_lines(), ["PATCH a/status"], "the kubelet was told which one leads");
     assert_eq!(scene.server.part("a", "/status/addresses/0/address"), "10.0.0.2");
@@ -277,9 +275,7 @@ async fn labels_of_nodes_that_are_not_ours_are_left_alone() {
 #[tokio::test(start_paused = true)]
 async fn another_provided_ip_is_followed_at_once() {
     let scene = initialised(&["a"]).await;
-    scene
-        .server
-        .edit("a", |node| node["metadata"]["annotations"][addresses::PROVIDED_NODE_IP] = "10.0.0.9".into());
+    scene.server.edit("a", |node| node["metadata"]["annotations"][PROVIDED_NODE_IP] = "10.0.0.9".into());
     scene.rest().await;
     assert_eq!(scene.questions(), 1);
     assert_eq!(scene.server.take_lines(), [""; 0], "it is not the cloud's: the old addresses stay");

@@ -1,12 +1,12 @@
 use super::*;
-use ccm_kube::shadow::{Metrics, Settings as ShadowSettings, Shadow};
+use ccm_kube::shadow::{Shadow, ShadowMetrics, ShadowSettings};
 
 const GRACE: Duration = Duration::from_secs(120);
 
 /// Beside another controller, which does the same a moment later.
 #[tokio::test(start_paused = true)]
 async fn in_shadow_mode_all_is_decided_and_nothing_written() {
-    let shadow = Shadow::new(&ShadowSettings { shadow: true, shadow_grace: GRACE }, Metrics::default());
+    let shadow = Shadow::new(&ShadowSettings { shadow: true, shadow_grace: GRACE }, ShadowMetrics::default());
     let fake = FakeProvider::new("fake");
     fake.set_answer("n", running("n"));
     let server = NodeServer::new([new_node("n")]).shadowed(&shadow);

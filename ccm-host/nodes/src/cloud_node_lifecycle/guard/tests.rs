@@ -1,7 +1,8 @@
 //! The guard by table, and over random histories of a cluster whose provider may lie.
 
 use super::*;
-use crate::cloud_node_lifecycle::{decide::ZONES, witnesses::Counts};
+use crate::cloud_node_lifecycle::witnesses::Counts;
+use ccm_base::label::ZONE;
 use ccm_kube::fixtures::node;
 
 mod histories;
@@ -15,7 +16,7 @@ fn rules() -> Rules {
 }
 
 fn absent_in(zone: &str, uid: &str) -> Evidence {
-    let node = Arc::new(node(uid).uid(uid).with_label(ZONES[0], zone));
+    let node = Arc::new(node(uid).uid(uid).with_label(ZONE[0], zone));
     let observed_at = Timestamp::UNIX_EPOCH;
     Evidence { node, age: GRACE, vouched: false, given_up: false, observed_at }
 }

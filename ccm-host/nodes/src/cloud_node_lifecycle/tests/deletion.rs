@@ -62,7 +62,7 @@ async fn a_node_that_has_just_joined_is_young_whatever_its_date_says() {
 async fn what_is_not_evidence_deletes_nothing() {
     let nodes = ["rumour", "foreign", "unknown", "leaving", "excluded", "ready"].map(|name| match name {
         "leaving" => silent(name).deleting(),
-        "excluded" => silent(name).with_label(ccm_reconcile::node_scope::EXCLUDE_LABEL, "true"),
+        "excluded" => silent(name).with_label(ccm_reconcile::settings::EXCLUDE_LABEL, "true"),
         "ready" => silent(name).ready(),
         _ => silent(name),
     });
@@ -348,9 +348,9 @@ async fn a_node_without_a_provider_id_goes_when_a_person_confirms_it() {
 /// The record of the deletion stays in memory, so that the deletion is decided, too.
 #[tokio::test(start_paused = true)]
 async fn in_shadow_mode_a_node_without_a_machine_is_told_and_stays() {
-    use ccm_kube::shadow::{Metrics, Settings as ShadowSettings, Shadow};
+    use ccm_kube::shadow::{Shadow, ShadowMetrics, ShadowSettings};
     let settings_of_shadow = ShadowSettings { shadow: true, shadow_grace: Duration::from_secs(120) };
-    let shadow = Shadow::new(&settings_of_shadow, Metrics::default());
+    let shadow = Shadow::new(&settings_of_shadow, ShadowMetrics::default());
     let fake = FakeProvider::new("fake");
     gone(&fake, &["n"]);
     let server = NodeServer::new([silent("n")]).shadowed(&shadow);

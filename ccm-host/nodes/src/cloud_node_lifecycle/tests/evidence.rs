@@ -198,7 +198,7 @@ async fn somebody_elses_living_node_is_a_contradiction() {
     scene.passes(5).await;
     assert!(scene.is_contradicted());
     scene.server.edit("n005", |node| {
-        node["metadata"]["labels"] = json!({ccm_reconcile::node_scope::EXCLUDE_LABEL: "true"});
+        node["metadata"]["labels"] = json!({ccm_reconcile::settings::EXCLUDE_LABEL: "true"});
     });
     scene.passes(3).await;
     assert_eq!((scene.left(10), scene.is_contradicted()), (9, false), "the remedy that the Event names");

@@ -15,7 +15,8 @@ async fn stopped(policy: ShutdownPolicy, names: &[&str]) -> Scene {
         fake.set_instance(name, InstanceState::Stopped, instance(&format!("fake://{name}")));
     }
     let nodes = witnesses.iter().map(|name| ready(name)).chain(names.iter().map(|name| silent(name)));
-    let settings = Settings { node_shutdown_policy: policy, node_shutdown_grace: GRACE, ..settings() };
+    let settings =
+        LifecycleSettings { node_shutdown_policy: policy, node_shutdown_grace: GRACE, ..settings() };
     Scene::on(NodeServer::new(nodes), fake, vec![], settings).await
 }
 
@@ -68,7 +69,7 @@ async fn a_node_that_stays_stopped_is_given_up_until_its_instance_returns() {
 async fn one_confirmation_is_too_few_to_give_a_node_up() {
     let scene = stopped(ShutdownPolicy::OutOfService, &["n"]).await;
     scene.stop().await;
-    let settings = Settings {
+    let settings = LifecycleSettings {
         node_shutdown_policy: ShutdownPolicy::OutOfService,
         node_shutdown_grace: GRACE,
         node_deletion_confirmations: 1,
@@ -132,7 +133,7 @@ async fn a_cloud_that_stops_everything_at_once_is_not_believed() {
     for name in &all {
         fake.set_instance(name, InstanceState::Stopped, instance(&format!("fake://{name}")));
     }
-    let settings = Settings { node_shutdown_policy: ShutdownPolicy::OutOfService, ..settings() };
+    let settings = LifecycleSettings { node_shutdown_policy: ShutdownPolicy::OutOfService, ..settings() };
     let nodes = all.iter().map(|name| silent(name));
     let scene = Scene::on(NodeServer::new(nodes), fake, vec![], settings).await;
     sleep(GIVEN_UP_AFTER * 4).await;
@@ -157,7 +158,7 @@ async fn a_persons_taint_stays() {
     let given_up = silent("n").with_taint(taint::OUT_OF_SERVICE, "nodeshutdown", "NoExecute");
     let fake = FakeProvider::new("fake");
     fake.set_instance("n", InstanceState::Stopped, instance("fake://n"));
-    let settings = Settings { node_shutdown_policy: ShutdownPolicy::OutOfService, ..settings() };
+    let settings = LifecycleSettings { node_shutdown_policy: ShutdownPolicy::OutOfService, ..settings() };
     let scene = Scene::on(NodeServer::new([given_up]), fake, vec![], settings).await;
     sleep(GIVEN_UP_AFTER * 2).await;
     assert_eq!(taints(&scene, "n"), ["out-of-service:NoExecute", "shutdown:NoSchedule"]);

@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 
 use super::*;
-use crate::cloud_node_lifecycle::decide::ZONES;
+use ccm_base::label::ZONE;
 use ccm_kube::fixtures::node;
 
 fn cluster(zones: usize, each: usize) -> Vec<Arc<Node>> {
     let of = |zone: usize, index: usize| {
-        Arc::new(node(&format!("z{zone:02}-{index:03}")).with_label(ZONES[0], &format!("z{zone:02}")).ready())
+        Arc::new(node(&format!("z{zone:02}-{index:03}")).with_label(ZONE[0], &format!("z{zone:02}")).ready())
     };
     (0..zones).flat_map(|zone| (0..each).map(move |index| of(zone, index))).collect()
 }

@@ -95,9 +95,7 @@ impl Case {
             Err(verdict) => return verdict,
         };
         let node = self.node.clone().map(Arc::new);
-        let cluster =
-            Cluster { node: node.as_ref(), is_in_scope: self.is_in_scope, claimants: self.claimants };
-        match standing(&self.request, cluster) {
+        match standing(&self.request, node.as_ref(), self.is_in_scope, self.claimants) {
             Ok(node) => of_answer(&claim, node, &self.answer, self.trust_provider_id, |name| {
                 self.other_nodes.contains(&name)
             }),

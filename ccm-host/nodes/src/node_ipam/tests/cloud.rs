@@ -8,8 +8,9 @@ use ccm_cloud::{
 use ccm_reconcile::SLOW_RETRY;
 
 /// A cloud that allots, with these cluster CIDRs.
-fn cloud(cluster: &[&str]) -> Allocation {
-    Allocation::Cloud { cluster: cluster.iter().map(|text| cidr::parse(text).unwrap()).collect() }
+fn cloud(cluster: &[&str]) -> CidrSettings {
+    let cluster = cluster.iter().map(|text| cidr::parse(text).unwrap()).collect();
+    CidrSettings { cluster, allocation: Some(Allocation::Cloud) }
 }
 
 fn allotted(fake: &FakeProvider, name: &str, cidrs: &[&str]) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use ccm_kube::keep::KeySet;
-use ccm_reconcile::node_scope::EXCLUDE_LABEL;
+use ccm_reconcile::settings::EXCLUDE_LABEL;
 
 /// IPAM-1, IPAM-10.
 #[tokio::test(start_paused = true)]

@@ -212,7 +212,7 @@ async fn a_provider_that_does_nothing_but_routes_serves_the_nodes_of_another() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_opted_out_is_left_alone_until_it_opts_in() {
-    let out = n1().with_label(ccm_reconcile::node_scope::EXCLUDE_LABEL, "true");
+    let out = n1().with_label(ccm_reconcile::settings::EXCLUDE_LABEL, "true");
     let scene = Scene::start([out], [route("a", "10.120.3.0/24", "n1")]).await;
     sleep(PERIOD * 2).await;
     assert_eq!(
@@ -228,8 +228,7 @@ async fn a_node_that_opted_out_is_left_alone_until_it_opts_in() {
 /// S12: an excluded node takes no destination from another one, even if it ranks first.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_opted_out_holds_no_destination() {
-    let out =
-        wanting("first", &["10.120.0.0/24"]).with_label(ccm_reconcile::node_scope::EXCLUDE_LABEL, "true");
+    let out = wanting("first", &["10.120.0.0/24"]).with_label(ccm_reconcile::settings::EXCLUDE_LABEL, "true");
     let scene = Scene::settled([out, n1()], []).await;
     assert_eq!(scene.routes(), ["10.120.0.0/24 n1"]);
     scene.server.edit("first", |node| node["metadata"]["labels"] = serde_json::Value::Null);

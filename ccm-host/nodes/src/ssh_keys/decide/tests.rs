@@ -15,7 +15,7 @@ fn of(user: &str, value: &[u8]) -> Plan {
 fn public_keys_are_spread_in_their_shortest_form() {
     let text = format!("# team\n\n{ED25519} alice@laptop\r\n  {RSA}\n{ECDSA} x y\n{ED25519} again\n");
     let plan = of("core", text.as_bytes());
-    assert_eq!(plan.refused, []);
+    assert!(plan.refused.is_empty(), "{:?}", plan.refused);
     let lines: Vec<_> = plan.keys.iter().map(|key| key.line.as_str()).collect();
     assert_eq!(lines, [ED25519, RSA, ECDSA]);
     assert_eq!(plan.keys[0].fingerprint, ED25519_PRINT);
@@ -41,8 +41,8 @@ fn whatever_is_no_public_key_stays_here() {
         let plan = of("core", format!("{RSA}\n{text}").as_bytes());
         assert_eq!(plan.keys.len(), 1, "{what}: the others are spread");
         let [refusal] = &plan.refused[..] else { panic!("{what}: {:?}", plan.refused) };
-        assert!(refusal.line == 2 && refusal.why.contains(why), "{what}: {refusal}");
-        assert!(!refusal.to_string().contains(&text), "{what}: a refusal does not repeat the line");
+        assert!(refusal.starts_with("line 2 ") && refusal.contains(why), "{what}: {refusal}");
+        assert!(!refusal.contains(&text), "{what}: a refusal does not repeat the line");
     }
 }
 
@@ -60,6 +60,6 @@ fn a_value_or_a_user_that_cannot_be_is_refused_whole() {
         let plan = of(user, value);
         assert!(plan.keys.is_empty(), "{what}");
         let [refusal] = &plan.refused[..] else { panic!("{what}: {:?}", plan.refused) };
-        assert!(refusal.line == 0 && refusal.why.contains(why), "{what}: {refusal}");
+        assert!(refusal.starts_with("the keys ") && refusal.contains(why), "{what}: {refusal}");
     }
 }

@@ -18,7 +18,7 @@ impl Case {
     fn parse(&self, words: &[&str]) -> Result<Settings, Vec<String>> {
         let config = format!("--config={}", self.file.path().display());
         match parse([config.as_str()].iter().chain(words)) {
-            Ok(Request::Run { settings, .. }) => Ok(*settings),
+            Ok(Request::Run(settings)) => Ok(*settings),
             Ok(request) => panic!("{request:?}"),
             Err(mistakes) => {
                 let path = self.file.path().display().to_string();
@@ -56,7 +56,7 @@ fn a_file_says_what_flags_say() {
         "--node-deletion-max-share=25%",
         "--feature-gates=A=true",
     ];
-    let Ok(Request::Run { settings, .. }) = parse(words) else { panic!("the flags are right") };
+    let Ok(Request::Run(settings)) = parse(words) else { panic!("the flags are right") };
     assert_eq!(Settings { flags: Vec::new(), ..from_file }, Settings { flags: Vec::new(), ..*settings });
 }
 

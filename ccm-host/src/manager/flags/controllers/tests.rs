@@ -49,7 +49,7 @@ fn unknown_names_are_all_reported() {
 fn webhooks_are_those_of_controllers_that_run() {
     let served = |flags: &[&str]| -> Vec<&str> {
         let words = [&["--provider=mock=/run/mock.sock"], flags].concat();
-        let Ok(Request::Run { settings }) = parse(words) else { panic!("{flags:?}") };
+        let Ok(Request::Run(settings)) = parse(words) else { panic!("{flags:?}") };
         settings.admitting.iter().map(|controller| controller.short_name).collect()
     };
     let (on, ours) = ("--controllers=*,persistent-volume-label", "persistent-volume-label");

@@ -16,7 +16,7 @@ type Flags<'a> = &'a [(&'a str, &'a str)];
 fn resolved(flags: Flags<'_>) -> Result<(CidrSettings, Vec<String>), Vec<String>> {
     let words = flags.iter().map(|(name, value)| format!("--{name}={value}"));
     match parse(["--provider=mock=/run/mock.sock".to_owned()].into_iter().chain(words)) {
-        Ok(Request::Run { settings, .. }) => Ok((settings.controllers.cidrs, settings.warnings)),
+        Ok(Request::Run(settings)) => Ok((settings.controllers.cidrs, settings.warnings)),
         Ok(other) => panic!("{flags:?} gave {other:?}"),
         Err(errors) => Err(errors.iter().map(ToString::to_string).collect()),
     }
@@ -210,10 +210,7 @@ fn who_gives_pod_cidrs_is_said_by_two_flags() {
     assert_eq!(settings.cluster.len(), 2);
     let cloud = ("cidr-allocator-type", "CloudAllocator");
     assert_eq!(resolved(&[cloud]).unwrap().0.allocation, None);
-    assert_eq!(
-        resolved(&allocating(&[cloud])).unwrap().0.allocation,
-        Some(Allocation::Cloud { cluster: Vec::new() })
-    );
+    assert_eq!(resolved(&allocating(&[cloud])).unwrap().0.allocation, Some(Allocation::Cloud));
     let rows = [
         ("IPAMFromCluster", "was removed from Kubernetes: give RangeAllocator"),
         ("IPAMFromCloud", "was removed from Kubernetes: give CloudAllocator"),

@@ -158,7 +158,7 @@ fn published_manifests_start_with_one_more_flag() {
     for Published { place, cloud, words, warnings } in PUBLISHED {
         let sidecar = format!("--provider={cloud}=unix:///run/ccm/{cloud}.sock");
         let request = parse(words.iter().copied().chain([sidecar.as_str()]));
-        let Ok(Request::Run { settings, .. }) = request else { panic!("{place} gave {request:?}") };
+        let Ok(Request::Run(settings)) = request else { panic!("{place} gave {request:?}") };
         assert_eq!(settings.warnings, warnings, "{place}");
         assert!(!settings.enabled.contains(&&node_ipam::REGISTRATION), "{place}");
     }

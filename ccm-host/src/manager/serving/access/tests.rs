@@ -51,7 +51,7 @@ fn access(words: &[&str]) -> Access {
 
 fn measured(words: &[&str], metrics: &Metrics) -> Access {
     match flags::parse(["--provider=mock=/run/mock.sock"].iter().chain(words)) {
-        Ok(CommandLine::Run { settings }) => Access::new(&settings.serving.access, metrics).unwrap(),
+        Ok(CommandLine::Run(settings)) => Access::new(&settings.serving.access, metrics).unwrap(),
         other => panic!("{other:?}"),
     }
 }

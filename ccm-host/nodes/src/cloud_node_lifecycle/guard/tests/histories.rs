@@ -187,7 +187,7 @@ impl World {
         for _ in 0..count {
             let number = self.joined;
             let zone = format!("zone-{}", number % self.plan.zones);
-            let node = node(&format!("n{number:03}")).with_label(ZONES[0], &zone).with_provider_id("x://1");
+            let node = node(&format!("n{number:03}")).with_label(ZONE[0], &zone).with_provider_id("x://1");
             self.machines.push(Machine {
                 node: Arc::new(node),
                 number,

@@ -55,8 +55,8 @@ proptest! {
                 Step::Allocate(number) => match set.free() {
                     Some(free) => {
                         set.take(free, &owner(number));
-                        let owners = &mut model.of(Blocks::one(free.block))[0];
-                        prop_assert!(owners.is_empty(), "{} was given twice", free.block);
+                        let owners = &mut model.of(Blocks::one(free))[0];
+                        prop_assert!(owners.is_empty(), "{} was given twice", free);
                         owners.insert(number);
                     }
                     None => prop_assert_eq!(before, SIZE, "a free block was not found"),
