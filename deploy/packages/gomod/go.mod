@@ -2,4 +2,4 @@ module cloudprovider.ccm/packages/gomod
 
 go 1.26.0
 
-require golang.org/x/mod v0.37.0
+require golang.org/x/mod v0.40.0
