@@ -29,6 +29,9 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 /// The longest that one call takes.
 const CALL_WITHIN: Duration = Duration::from_secs(30);
 
+/// What everything else leaves of the bucket of all balancing: nodes join and leave balancers first.
+const FOR_TARGETS: u8 = 5;
+
 /// How long a change goes on that nobody waits for.
 const CHANGE_WITHIN: Duration = Duration::from_secs(60);
 
@@ -117,6 +120,11 @@ impl Action {
 
     fn is_of_balancing(self) -> bool {
         self >= Self::DescribeLoadBalancers
+    }
+
+    /// Only what makes or moves balancers draws from the same small bucket.
+    fn is_rare(self) -> bool {
+        self.sources().contains(&Source::NewBalancers)
     }
 
     fn sources(self) -> Vec<Source> {
@@ -250,8 +258,11 @@ impl Calls {
     fn turn(&self, action: Action, until: Deadline, now: Instant) -> Result<Instant, Failure> {
         let mut buckets = self.0.buckets.lock();
         let sources = action.sources();
-        let waits =
-            sources.iter().map(|source| buckets.entry(*source).or_insert_with(|| source.bucket()).wait(now));
+        let moves_targets = sources.contains(&Source::Targets);
+        let waits = sources.iter().map(|source| {
+            let left = if *source == Source::Balancing && !moves_targets { FOR_TARGETS } else { 0 };
+            buckets.entry(*source).or_insert_with(|| source.bucket()).wait(now, left)
+        });
         let wait = waits.max().unwrap_or_default();
         let enough = ANSWERED_WITHIN.min(until.of_turn(now).saturating_duration_since(now) / 2);
         if now + wait + enough >= until.of_turn(now) {
@@ -363,6 +374,27 @@ impl Deadline {
     fn of_turn(self, now: Instant) -> Instant {
         if now < self.answer { self.answer } else { self.end }
     }
+}
+
+/// A page of a list, and AWS's marker of the next one.
+pub(crate) type Page<T> = (Vec<T>, Option<String>);
+
+/// All pages of a list, each asked for with the marker that the one before gave.
+pub(crate) async fn all_pages<T, R: Future<Output = Result<Page<T>, Failure>>>(
+    page: impl Fn(Option<String>) -> R,
+) -> Result<Vec<T>, Failure> {
+    let (mut all, mut marker) = page(None).await?;
+    while let Some(at) = marker {
+        let (more, next) = page(Some(at)).await?;
+        all.extend(more);
+        marker = next;
+    }
+    Ok(all)
+}
+
+/// AWS's marker, which is empty after the last page, too.
+pub(crate) fn marker(told: Option<String>) -> Option<String> {
+    told.filter(|marker| !marker.is_empty())
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use cloudprovider_sdk::proto::{
 };
 use cloudprovider_sdk::{CallContext, LoadBalancers, ProviderError, Result, async_trait, paging};
 
-use crate::api::{Deadline, Failure, Stop, later};
+use crate::api::{Deadline, Failure, Stop, later, marker};
 use crate::cloud::Cloud;
 use crate::config::Config;
 use behind::instances_of;
@@ -61,8 +61,6 @@ pub(crate) struct Balancers {
     network_by_default: bool,
     /// The nodes let all network balancers in by one rule.
     shared_rule: bool,
-    /// Where balancers go if no subnet is the cluster's.
-    fallback_subnet: String,
     /// Nobody opens the nodes' security groups.
     closed_groups: bool,
     /// The labels of nodes that Services may select by.
@@ -171,7 +169,6 @@ impl Balancers {
             defaults,
             network_by_default,
             shared_rule,
-            fallback_subnet: config.subnet.clone(),
             closed_groups: config.closed_groups,
             node_labels,
             hosts: Hosts::default(),
@@ -295,27 +292,6 @@ type Nodes = HashMap<String, hosts::Host>;
 
 fn is_gone(failure: &Failure) -> bool {
     matches!(failure.code(), "LoadBalancerNotFound" | "TargetGroupNotFound" | "ListenerNotFound")
-}
-
-/// A page of a list, and AWS's marker of the next one.
-type Page<T> = (Vec<T>, Option<String>);
-
-/// All pages of a list, each asked for with the marker that the one before gave.
-async fn all_pages<T, R: Future<Output = Result<Page<T>, Failure>>>(
-    page: impl Fn(Option<String>) -> R,
-) -> Result<Vec<T>, Failure> {
-    let (mut all, mut marker) = page(None).await?;
-    while let Some(at) = marker {
-        let (more, next) = page(Some(at)).await?;
-        all.extend(more);
-        marker = next;
-    }
-    Ok(all)
-}
-
-/// AWS's marker, which is empty after the last page, too.
-fn marker(told: Option<String>) -> Option<String> {
-    told.filter(|marker| !marker.is_empty())
 }
 
 /// The tags of all of these, which `read` asks AWS for. If one has gone in the meantime, AWS tells those of none: then each is

@@ -16,10 +16,10 @@ use aws_credential_types::provider::{
 };
 use aws_sdk_ec2::config::SharedHttpClient;
 use aws_sdk_ec2::operation::describe_instances::DescribeInstancesOutput;
-use aws_sdk_ec2::types::{Filter, Instance, Tag};
+use aws_sdk_ec2::types::{Filter, Instance, RouteTable, Tag};
 use aws_smithy_http_client::tls::{self, rustls_provider::CryptoMode};
 
-use crate::api::{Action, Calls, Deadline};
+use crate::api::{Action, Calls, Deadline, Failure, all_pages, marker};
 use crate::config::{Config, region_of};
 
 /// Followed by the cluster's name.
@@ -39,6 +39,8 @@ pub(crate) struct Cloud {
     pub(crate) calls: Calls,
     pub(crate) region: String,
     pub(crate) vpc: String,
+    /// Where balancers go if every subnet of the network is another cluster's. May be empty.
+    pub(crate) subnet: String,
     pub(crate) cluster: Cluster,
 }
 
@@ -175,16 +177,38 @@ impl Cloud {
         }
         let classic = aws_sdk_elasticloadbalancing::Client::from_conf(of_classic.build());
         let calls = Calls::default();
-        let (vpc, cluster) = match (&*config.vpc, Cluster::of_config(config)) {
-            (vpc, Some(cluster)) if !vpc.is_empty() => (vpc.to_owned(), cluster),
+        let (vpc, subnet, cluster) = match (&*config.vpc, Cluster::of_config(config)) {
+            (vpc, Some(cluster)) if !vpc.is_empty() => (vpc.to_owned(), config.subnet.clone(), cluster),
             (vpc, cluster) => {
                 let id = metadata.get("instance-id", "VPC and KubernetesClusterID").await?;
                 let own = own_instance(&ec2, &calls, &id).await?;
-                let vpc = if vpc.is_empty() { own.vpc_id().unwrap_or_default() } else { vpc };
-                (vpc.to_owned(), cluster.map_or_else(|| Cluster::of_tags(own.tags()), Ok)?)
+                let or_own = |set: &str, own: Option<&str>| match set {
+                    "" => own.unwrap_or_default().to_owned(),
+                    set => set.to_owned(),
+                };
+                let (vpc, subnet) = (or_own(vpc, own.vpc_id()), or_own(&config.subnet, own.subnet_id()));
+                (vpc, subnet, cluster.map_or_else(|| Cluster::of_tags(own.tags()), Ok)?)
             }
         };
-        Ok(Self { ec2, elb, classic, calls, region, vpc, cluster })
+        Ok(Self { ec2, elb, classic, calls, region, vpc, subnet, cluster })
+    }
+
+    pub(crate) fn of_network(&self) -> Filter {
+        filter("vpc-id", [self.vpc.clone()])
+    }
+
+    pub(crate) async fn route_tables(
+        &self,
+        filters: Vec<Filter>,
+        until: Deadline,
+    ) -> Result<Vec<RouteTable>, Failure> {
+        let page = async |at| {
+            let asked = self.ec2.describe_route_tables().set_filters(Some(filters.clone()));
+            let asked = asked.set_next_token(at).send();
+            let answer = self.calls.make(Action::DescribeRouteTables, until, asked).await?;
+            Ok((answer.route_tables.unwrap_or_default(), marker(answer.next_token)))
+        };
+        all_pages(page).await
     }
 }
 

@@ -154,14 +154,13 @@ impl Routing {
     async fn table(&self, until: Deadline) -> Result<Table> {
         let (id, vpc, cluster) = (&self.table, &self.cloud.vpc, &self.cloud.cluster);
         let filters = if id.is_empty() {
-            vec![filter("vpc-id", [vpc.clone()]), cluster.filter()]
+            vec![self.cloud.of_network(), cluster.filter()]
         } else {
             vec![filter("route-table-id", [id.clone()])]
         };
-        let asked = self.cloud.ec2.describe_route_tables().set_filters(Some(filters)).send();
-        let answer = self.cloud.calls.make(Action::DescribeRouteTables, until, asked).await?;
+        let tables = Box::pin(self.cloud.route_tables(filters, until)).await?;
         let may_be = |table: &&types::RouteTable| !id.is_empty() || cluster.owner(table.tags()) == Owner::Us;
-        let found: Vec<_> = answer.route_tables().iter().filter(may_be).collect();
+        let found: Vec<_> = tables.iter().filter(may_be).collect();
         let why = match &found[..] {
             [table] => return Ok(Table::of(table)),
             [] if !id.is_empty() => {

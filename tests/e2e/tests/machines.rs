@@ -19,15 +19,19 @@ use test_cluster::{
 #[ignore = "needs root, packages and minutes; .ci/run runs it"]
 fn an_operator_follows_the_page() -> Result<()> {
     on_machines("an_operator_follows_the_page", MachinesOptions::of_workers(1), prepare, async |operator| {
+        let mut said = String::new();
         for (language, text) in blocks("Install")? {
             // A registry that the nodes can reach is the reader's; here the images lie on the nodes.
-            let text = text.replace("registry.example/", "localhost/");
+            let text =
+                text.replace("registry.example/", "localhost/").replace("busybox:1.37", "localhost/pause:1");
             if language == "yaml" {
                 operator.writes("values.yaml", &text)?;
             } else {
-                eprintln!("$ {text}\n{}", operator.types(&text)?);
+                said = operator.types(&text)?;
+                eprintln!("$ {text}\n{said}");
             }
         }
+        ensure!(said.lines().any(|line| line.starts_with("web-")), "no pod answered: {said}");
         initialised(&operator)?;
         let log = operator
             .types(&format!("kubectl -n kube-system logs daemonset/{RELEASE} -c ccm-host --tail=-1"))?;

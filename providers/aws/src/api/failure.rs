@@ -140,9 +140,10 @@ impl Failure {
         &self.message
     }
 
-    /// For how long the call would have waited for its turn, if that is why there was none.
+    /// For how long the call would have waited for its turn, if that is why there was none. A new balancer waits for its turn after
+    /// AWS has throttled it, too: its bucket is so small that others of the account empty it, and nothing else draws from it.
     pub(crate) fn paced_for(&self) -> Option<Duration> {
-        self.paced
+        self.paced.or_else(|| (self.is_throttled() && self.action.is_rare()).then_some(AFTER_THROTTLING))
     }
 
     pub(crate) fn is_silence(&self) -> bool {

@@ -24,10 +24,10 @@ use super::own_group::OwnGroup;
 use super::service::{Annotations, Texts, node_labels};
 use super::told::{self, Whose, digest_of, digest_tags, is_whole, whose};
 use super::{
-    AT_ONCE, Asked, Balancers, Nodes, Outcome, Page, absence_is_fine, detaching, makes_room, names,
-    reference, rules, service_of, stopped, subnets, uid_of,
+    AT_ONCE, Asked, Balancers, Nodes, Outcome, absence_is_fine, detaching, makes_room, names, reference,
+    rules, service_of, stopped, subnets, uid_of,
 };
-use crate::api::{Deadline, Failure, Stop};
+use crate::api::{Deadline, Failure, Page, Stop};
 pub(super) use plan::Balancer;
 use plan::{Place, Step};
 pub(super) use read::balancer as read;
@@ -65,7 +65,7 @@ async fn make(of: &Balancers, asked: &Asked<'_>, actual: &mut Option<Balancer>) 
     }
     let before = actual.as_ref().map(|found| found.groups.clone()).unwrap_or_default();
     let named = subnets::Asked { named: &wanted.subnets, internal: wanted.internal };
-    let (chosen, all) = subnets::choose(cloud, &named, &of.fallback_subnet, until).await?;
+    let (chosen, all) = subnets::choose(cloud, &named, until).await?;
     let mut ports: BTreeSet<_> = wanted.listeners.iter().map(|one| one.port).collect();
     let of_clients = |ports: &BTreeSet<i32>| {
         let ports = ports.iter().map(|port| (*port, &[rules::TCP][..]));

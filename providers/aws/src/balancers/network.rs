@@ -29,10 +29,9 @@ use super::rules::Rules;
 use super::service::{Annotations, Texts};
 use super::told::{self, digest_of, digest_tags};
 use super::{
-    Asked, Balancers, Nodes, Page, absence_is_fine, common_group, detaching, makes_room, names, rules,
-    subnets,
+    Asked, Balancers, Nodes, absence_is_fine, common_group, detaching, makes_room, names, rules, subnets,
 };
-use crate::api::{Deadline, Failure, Stop, later};
+use crate::api::{Deadline, Failure, Page, Stop, later};
 use guard::Opened;
 pub(super) use guard::close_in;
 pub(super) use plan::Balancer;
@@ -285,7 +284,7 @@ async fn place(
         }
         _ => {
             let asked = subnets::Asked { named: &wanted.subnets, internal: wanted.internal };
-            let (chosen, _) = subnets::choose(&of.cloud, &asked, &of.fallback_subnet, until).await?;
+            let (chosen, _) = subnets::choose(&of.cloud, &asked, until).await?;
             for (annotation, what, given) in [
                 ("aws-load-balancer-eip-allocations", "allocations", &wanted.allocations),
                 ("aws-load-balancer-private-ipv4-addresses", "addresses", &wanted.private_addresses),

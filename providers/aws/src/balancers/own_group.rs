@@ -41,7 +41,7 @@ impl OwnGroup {
     ) -> Result<Option<(Owner, Self)>, Failure> {
         let asked = cloud.ec2.describe_security_groups();
         let asked = asked.filters(filter("group-name", [name.to_owned()]));
-        let asked = asked.filters(filter("vpc-id", [cloud.vpc.clone()]));
+        let asked = asked.filters(cloud.of_network());
         let answer = cloud.calls.make(Action::DescribeSecurityGroups, until, asked.send()).await?;
         let group = |one: &SecurityGroup| {
             (cloud.cluster.owner(one.tags()), Self::having(id(one.group_id()), rules::of(one)))

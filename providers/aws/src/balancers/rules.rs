@@ -10,13 +10,13 @@ use aws_sdk_ec2::types::{IpPermission, IpRange, Ipv6Range, SecurityGroup, UserId
 use aws_sdk_elasticloadbalancingv2::types::ProtocolEnum;
 use cloudprovider_sdk::{ProviderError, Result};
 
+use super::WHILE_IT_IS_NAMED;
 use super::hosts::Host;
 use super::network::TargetGroup;
 use super::service::{EVERYWHERE, TRAFFIC_PORT};
 use super::told::is_of_cluster;
-use super::{WHILE_IT_IS_NAMED, all_pages, marker};
-use crate::api::{Action, Deadline, Failure};
-use crate::cloud::{Cloud, Owner, filter};
+use crate::api::{Action, Deadline, Failure, all_pages, marker};
+use crate::cloud::{Cloud, Owner};
 
 const CLIENT: &str = "kubernetes.io/rule/nlb/client";
 const HEALTH: &str = "kubernetes.io/rule/nlb/health";
@@ -282,8 +282,7 @@ impl Groups {
     ) -> Result<Self, Failure> {
         let of_hosts: BTreeSet<_> = hosts.values().flat_map(|host| &host.groups).collect();
         let page = async |at| {
-            let of_vpc = filter("vpc-id", [cloud.vpc.clone()]);
-            let asked = cloud.ec2.describe_security_groups().filters(of_vpc).max_results(1000);
+            let asked = cloud.ec2.describe_security_groups().filters(cloud.of_network()).max_results(1000);
             let asked = asked.set_next_token(at).send();
             let answer = cloud.calls.make(Action::DescribeSecurityGroups, until, asked).await?;
             Ok((answer.security_groups.unwrap_or_default(), marker(answer.next_token)))

@@ -9,8 +9,8 @@ use aws_sdk_ec2::types::{RouteTable, Subnet, Tag};
 use cloudprovider_sdk::Result;
 
 use super::service::Annotations;
-use crate::api::{Action, Deadline, Failure};
-use crate::cloud::{Cloud, Owner, filter};
+use crate::api::{Action, Deadline, Failure, all_pages, marker};
+use crate::cloud::{Cloud, Owner};
 
 const ROLE_INTERNAL: &str = "kubernetes.io/role/internal-elb";
 const ROLE_PUBLIC: &str = "kubernetes.io/role/elb";
@@ -27,16 +27,13 @@ pub(super) struct Asked<'a> {
 pub(super) async fn choose(
     cloud: &Cloud,
     asked: &Asked<'_>,
-    fallback: &str,
     until: Deadline,
 ) -> Result<(Vec<Subnet>, Vec<Subnet>)> {
     let subnets = Box::pin(all(cloud, until));
     let (all, chosen) = if asked.named.is_empty() {
-        let of_vpc = filter("vpc-id", [cloud.vpc.clone()]);
-        let tables = cloud.ec2.describe_route_tables().filters(of_vpc).send();
-        let tables = Box::pin(cloud.calls.make(Action::DescribeRouteTables, until, tables));
+        let tables = Box::pin(cloud.route_tables(vec![cloud.of_network()], until));
         let (subnets, tables) = tokio::try_join!(subnets, tables)?;
-        let chosen = discovered(cloud, subnets.clone(), tables.route_tables(), asked.internal, fallback);
+        let chosen = discovered(cloud, subnets.clone(), &tables, asked.internal);
         (subnets, chosen)
     } else {
         let all = subnets.await?;
@@ -54,8 +51,12 @@ pub(super) async fn choose(
 
 /// All subnets of the network.
 pub(super) async fn all(cloud: &Cloud, until: Deadline) -> Result<Vec<Subnet>, Failure> {
-    let asked = cloud.ec2.describe_subnets().filters(filter("vpc-id", [cloud.vpc.clone()])).send();
-    Ok(cloud.calls.make(Action::DescribeSubnets, until, asked).await?.subnets.unwrap_or_default())
+    let page = async |at| {
+        let asked = cloud.ec2.describe_subnets().filters(cloud.of_network()).set_next_token(at).send();
+        let answer = cloud.calls.make(Action::DescribeSubnets, until, asked).await?;
+        Ok((answer.subnets.unwrap_or_default(), marker(answer.next_token)))
+    };
+    all_pages(page).await
 }
 
 /// Those with these IDs.
@@ -70,12 +71,23 @@ pub(super) fn ranges(subnets: &[Subnet]) -> Vec<String> {
 
 /// Those with these IDs or names, in this order.
 fn named(wanted: &[String], subnets: &[Subnet]) -> Result<Vec<Subnet>> {
-    let mut chosen = Vec::new();
+    let mut chosen: Vec<Subnet> = Vec::new();
     for name in wanted {
         let has_name =
             |subnet: &&Subnet| subnet.subnet_id() == Some(name) || value(subnet.tags(), "Name") == Some(name);
         match subnets.iter().filter(has_name).collect::<Vec<_>>()[..] {
-            [subnet] => chosen.push(subnet.clone()),
+            [subnet] => {
+                let zone = subnet.availability_zone();
+                if let Some(other) = chosen.iter().find(|one| one.availability_zone() == zone) {
+                    let ids = [other, subnet].map(|one| one.subnet_id().unwrap_or_default());
+                    let why = format!(
+                        "the subnets {ids:?} are in one zone, {}; name one for each zone",
+                        zone.unwrap_or_default()
+                    );
+                    return Err(Annotations::error(ANNOTATION, &why));
+                }
+                chosen.push(subnet.clone());
+            }
             [] => {
                 let why = format!("the cluster's network has no subnet {name:?}");
                 return Err(Annotations::error(ANNOTATION, &why));
@@ -90,18 +102,12 @@ fn named(wanted: &[String], subnets: &[Subnet]) -> Result<Vec<Subnet>> {
 }
 
 /// The best one of each zone.
-fn discovered(
-    cloud: &Cloud,
-    subnets: Vec<Subnet>,
-    tables: &[RouteTable],
-    internal: bool,
-    fallback: &str,
-) -> Vec<Subnet> {
+fn discovered(cloud: &Cloud, subnets: Vec<Subnet>, tables: &[RouteTable], internal: bool) -> Vec<Subnet> {
     let owner = |subnet: &Subnet| cloud.cluster.owner(subnet.tags());
     let (usable, rest): (Vec<_>, Vec<_>) =
         subnets.into_iter().partition(|subnet| owner(subnet) != Owner::AnotherCluster);
     let usable = if usable.is_empty() {
-        rest.into_iter().filter(|subnet| subnet.subnet_id() == Some(fallback)).collect()
+        rest.into_iter().filter(|subnet| subnet.subnet_id() == Some(&cloud.subnet)).collect()
     } else {
         usable
     };

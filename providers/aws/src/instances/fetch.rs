@@ -184,7 +184,7 @@ async fn by_names(
         .collect();
     let (v4, v6): (Vec<_>, Vec<_>) = others.into_iter().partition(|address| address.is_ipv4());
     // Other networks have the same addresses.
-    let here = [living(cloud), vec![filter("vpc-id", [cloud.vpc.clone()])]].concat();
+    let here = [living(cloud), vec![cloud.of_network()]].concat();
     for (name, addresses) in [
         ("network-interface.addresses.private-ip-address", v4),
         ("network-interface.ipv6-addresses.ipv6-address", v6),

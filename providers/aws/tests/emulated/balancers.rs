@@ -500,6 +500,10 @@ async fn a_balancer_has_the_addresses_that_its_service_names() {
         let refused = try_ensure(&native, &one, &nodes, "one", Adoption::Refuse).await.unwrap_err();
         assert!(refused.message().contains(&format!("{what} for 2 subnets")), "{refused}");
     }
+    let twice = format!("{first}, {first}");
+    let twice = web(&[("aws-load-balancer-subnets", &twice)]);
+    let refused = try_ensure(&native, &twice, &nodes, "twice", Adoption::Refuse).await.unwrap_err();
+    assert!(refused.message().contains("in one zone, us-east-1a"), "{refused}");
     assert_eq!(left(&mut aws).await, Vec::<String>::new());
     let (all_elastic, all_private) = (elastic.join(","), private.join(","));
     let rows = [

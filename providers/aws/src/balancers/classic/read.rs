@@ -8,9 +8,9 @@ use aws_sdk_elasticloadbalancing::types;
 
 use super::plan::{Balancer, Open, PROXY};
 use super::wanted::{Health, Listener};
-use crate::api::{Action, Deadline, Failure};
+use crate::api::{Action, Deadline, Failure, Page, all_pages, marker};
 use crate::balancers::service::Texts;
-use crate::balancers::{PAGE, Page, all_pages, marker, tags_of};
+use crate::balancers::{PAGE, tags_of};
 use crate::cloud::Cloud;
 
 /// The balancer of this name, without its attributes.

@@ -11,10 +11,10 @@ use cloudprovider_sdk::proto::ServiceRef;
 
 use super::plan::{Actual, Balancer, Group, Open};
 use super::wanted::{Health, TargetGroup, Tls};
-use crate::api::{Action, Deadline, Failure};
+use crate::api::{Action, Deadline, Failure, Page, all_pages, marker};
 use crate::balancers::service::Texts;
 use crate::balancers::told::{Whose, whose};
-use crate::balancers::{PAGE, Page, all_pages, marker, names, rules, tags_of};
+use crate::balancers::{PAGE, names, rules, tags_of};
 use crate::cloud::Cloud;
 
 /// The balancer of this name, without listeners and attributes.

@@ -132,9 +132,10 @@ impl<'a> Annotations<'a> {
         if certificate.is_empty() || port.protocol() == Protocol::Udp {
             return None;
         }
-        let ports = self.get("aws-load-balancer-ssl-ports").unwrap_or_default();
+        let ports = self.get("aws-load-balancer-ssl-ports").unwrap_or_default().trim();
         let is_named = |one: &str| one.parse::<i32>().map_or(one == port.name, |number| number == port.port);
-        (matches!(ports, "" | "*") || ports.split(',').any(is_named)).then(|| certificate.to_owned())
+        (matches!(ports, "" | "*") || ports.split(',').map(str::trim).any(is_named))
+            .then(|| certificate.to_owned())
     }
 
     /// The name of AWS's policy for TLS, if the user chose one.

@@ -61,6 +61,7 @@ fn ports_become_listeners() {
     assert_eq!(told(&[speaks("ssl")])[0], "TCP 80 TCP 30080", "nothing without a certificate");
     assert_eq!(told(&[cert, ("ssl-ports", "443")]), ["TCP 80 TCP 30080", "SSL 443 TCP 30443!"]);
     assert_eq!(told(&[cert, ("ssl-ports", "p80")]), ["SSL 80 TCP 30080!", "TCP 443 TCP 30443"]);
+    assert_eq!(told(&[cert, ("ssl-ports", "p80, 443 ")]), ["SSL 80 TCP 30080!", "SSL 443 TCP 30443!"]);
     for (protocol, expected) in [
         ("tcp", "SSL 80 TCP 30080!"),
         ("ssl", "SSL 80 SSL 30080!"),
