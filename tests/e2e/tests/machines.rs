@@ -80,12 +80,12 @@ fn initialised(operator: &Operator) -> Result<()> {
     Ok(())
 }
 
-/// One replica runs, the other finds no free node: an upgrade must not wait for that one.
+/// One replica runs, the others find no free node: an upgrade must not wait for them, nor for the new ones that find none.
 #[test]
 #[ignore = "needs root, packages and minutes; .ci/run runs it"]
-fn a_deployment_of_two_replicas_for_one_node_can_be_upgraded() -> Result<()> {
+fn a_deployment_of_three_replicas_for_one_node_can_be_upgraded() -> Result<()> {
     on_machines(
-        "a_deployment_of_two_replicas_for_one_node_can_be_upgraded",
+        "a_deployment_of_three_replicas_for_one_node_can_be_upgraded",
         MachinesOptions::of_workers(0),
         prepare,
         async |operator| {
@@ -93,7 +93,7 @@ fn a_deployment_of_two_replicas_for_one_node_can_be_upgraded() -> Result<()> {
             let tag = env!("CARGO_PKG_VERSION");
             let image = |name: &str| json!({ "repository": format!("localhost/{name}"), "tag": tag });
             let values = json!({
-                "kind": "Deployment", "replicaCount": 2, "image": image("ccm-host"),
+                "kind": "Deployment", "replicaCount": 3, "image": image("ccm-host"),
                 "providers": { "mock": { "image": image("provider-mock") } },
             });
             operator.writes("values.yaml", &values.to_string())?;

@@ -402,6 +402,19 @@ fn values_that_work_are_taken() -> Result<()> {
     Ok(())
 }
 
+/// Where one node may run the pod, every other replica is unavailable, of the old version and of the new one: an upgrade goes
+/// on only if all may be. `machines.rs` upgrades one under the real controller.
+#[test]
+fn an_upgrade_of_a_deployment_waits_for_no_replica_without_a_node() -> Result<()> {
+    let objects =
+        objects(&Helm::built()?.render(&mock(json!({ "kind": "Deployment", "replicaCount": 3 })))?)?;
+    let strategy = &find(&objects, "Deployment")?["spec"]["strategy"];
+    let wanted =
+        json!({ "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 0, "maxUnavailable": "100%" } });
+    ensure!(*strategy == wanted, "{strategy}");
+    Ok(())
+}
+
 /// The presets need nothing but an image, and say so; what they hold reaches the sidecar.
 #[test]
 fn a_preset_needs_nothing_but_an_image() -> Result<()> {
