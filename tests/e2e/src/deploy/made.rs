@@ -86,10 +86,16 @@ fn schema() -> Result<Made> {
     let mut allowed: serde_json::Map<String, Value> = flags
         .iter()
         .filter(|(name, _)| !matches!(name.as_str(), "provider" | "provider-tls-dir"))
-        .map(|(name, property)| (name.clone(), json!({ "$ref": format!("#/$defs/{}", kind(property)) })))
+        .map(|(name, property)| {
+            (name.clone(), json!({ "$ref": format!("#/$defs/{}", kind(name, property)) }))
+        })
         .collect();
     allowed.insert("config".to_owned(), json!({ "$ref": "#/$defs/text" }));
     let duration = flags["node-monitor-period"]["pattern"].clone();
+    let network = schema["properties"]["cluster"]["properties"]["cidrs"]["items"]["pattern"].as_str();
+    let network = network.context("cluster.cidrs has no pattern")?.trim_matches(['^', '$']).to_owned();
+    // As the host reads them, spaces may stand around each.
+    let networks = format!("^\\s*({network}\\s*(,\\s*{network}\\s*)?)?$");
     // `--set` makes numbers and switches of what a file has in quotes, and a list repeats the flag.
     schema["$defs"] = json!({
         "switch": {
@@ -101,6 +107,10 @@ fn schema() -> Result<Made> {
         "duration": { "type": ["string", "integer"], "pattern": duration, "maximum": 0 },
         "text": { "type": ["string", "number", "boolean"] },
         "list": { "type": ["string", "number", "array"], "items": { "type": ["string", "number"] } },
+        "networks": {
+            "type": ["string", "array"], "pattern": networks,
+            "items": { "type": "string", "pattern": networks }, "maxItems": 2,
+        },
     });
     schema["properties"]["extraArgs"] = json!({
         "description": "The host's flags by name, made from docs/config.schema.json.",
@@ -112,8 +122,9 @@ fn schema() -> Result<Made> {
 }
 
 /// The definition for a flag's value in `extraArgs`.
-fn kind(property: &Value) -> &'static str {
+fn kind(name: &str, property: &Value) -> &'static str {
     match property["type"].as_str() {
+        _ if matches!(name, "cluster-cidr" | "service-cluster-ip-range") => "networks",
         Some("boolean") => "switch",
         Some("integer") => "integer",
         Some("number") => "number",

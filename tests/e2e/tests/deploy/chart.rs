@@ -310,6 +310,18 @@ fn bad_values_are_named_with_what_is_wanted() -> Result<()> {
             "at '/cluster/cidrs/0': '10.0.0.0/33' does not match pattern",
         ),
         (
+            mock(json!({ "extraArgs": { "cluster-cidr": "10.0.0.0/33" } })),
+            "at '/extraArgs/cluster-cidr': '10.0.0.0/33' does not match pattern",
+        ),
+        (
+            mock(json!({ "extraArgs": { "cluster-cidr": ["10.0.0.0/16", "pods"] } })),
+            "at '/extraArgs/cluster-cidr/1': 'pods' does not match pattern",
+        ),
+        (
+            mock(json!({ "extraArgs": { "service-cluster-ip-range": "10.96.0.0" } })),
+            "at '/extraArgs/service-cluster-ip-range': '10.96.0.0' does not match pattern",
+        ),
+        (
             mock(json!({ "routes": { "enabled": true } })),
             "routes.enabled=true has no effect without the networks of the pods: set cluster.cidrs",
         ),
@@ -392,6 +404,8 @@ fn values_that_work_are_taken() -> Result<()> {
         json!({ "kind": "Deployment", "replicaCount": 4, "updateStrategy": { "type": "RollingUpdate" } }),
         json!({ "kind": "Deployment", "updateStrategy": { "rollingUpdate": { "maxSurge": 0 } } }),
         json!({ "updateStrategy": { "rollingUpdate": { "maxUnavailable": "50%" } } }),
+        json!({ "extraArgs": { "cluster-cidr": "10.0.0.0/16, fd00::/48", "service-cluster-ip-range": "" } }),
+        json!({ "extraArgs": { "cluster-cidr": ["10.0.0.0/16", "fd00::/48"] } }),
         json!({
             "delegatedAuth": { "enabled": false }, "metrics": { "serviceMonitor": { "enabled": true } },
             "extraArgs": { "authorization-always-allow-paths": "/livez,/readyz,/metrics" },
