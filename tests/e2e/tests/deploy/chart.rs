@@ -450,7 +450,7 @@ fn a_preset_needs_nothing_but_an_image() -> Result<()> {
                 "--allow-untagged-cloud",
                 "--provider-id-prefixes=hcloud://,hrobot://",
             ],
-            &["HCLOUD_TOKEN", "HCLOUD_NETWORK", "NODE_NAME"],
+            &["HCLOUD_TOKEN", "NODE_NAME"],
         ),
     ] {
         let file = folder().join(format!("chart/ccm-host/presets/{preset}.yaml"));
@@ -481,6 +481,35 @@ fn a_preset_needs_nothing_but_an_image() -> Result<()> {
             .any(|one| one["kind"] == "ServiceAccount" && one["metadata"]["name"] == account.as_str());
         ensure!(has_account == arguments.contains(&"--kubeconfig=in-cluster"), "{name}");
     }
+    Ok(())
+}
+
+/// As in the published chart: a network that the Secret happens to name changes no node's addresses.
+#[test]
+fn only_the_preset_with_a_network_gives_hcloud_one() -> Result<()> {
+    let helm = Helm::built()?;
+    let preset = |name: &str| -> Result<Value> {
+        let file = folder().join(format!("chart/ccm-host/presets/{name}.yaml"));
+        Ok(objects(&std::fs::read_to_string(file)?)?.remove(0))
+    };
+    let environment = |values: &Value| -> Result<Vec<Value>> {
+        let objects = objects(&helm.render(values)?)?;
+        let sidecar = container(find(&objects, "DaemonSet")?, "provider-hcloud")?;
+        Ok(sidecar["env"].as_array().context("env")?.clone())
+    };
+    let mut values = preset("hcloud")?;
+    values["providers"]["hcloud"]["image"] = json!({ "repository": "hcloud", "tag": "1" });
+    let mut without = environment(&values)?;
+    // As Helm merges files.
+    let network = preset("hcloud-network")?;
+    values["routes"] = network["routes"].clone();
+    values["providers"]["hcloud"]["env"] = network["providers"]["hcloud"]["env"].clone();
+    values["cluster"] = json!({ "cidrs": ["10.244.0.0/16"] });
+    let with = environment(&values)?;
+    let network = with.iter().position(|one| one["name"] == "HCLOUD_NETWORK").context("no HCLOUD_NETWORK")?;
+    ensure!(with[network]["valueFrom"]["secretKeyRef"]["key"] == "network", "{}", with[network]);
+    without.insert(network, with[network].clone());
+    ensure!(without == with, "the two presets differ in more than the network: {without:#?} {with:#?}");
     Ok(())
 }
 
