@@ -1,0 +1,54 @@
+//! What the scripts of a release must notice.
+
+#![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use workspace_rules::root;
+
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).expect(file)
+}
+
+fn bash(script: &str) -> Output {
+    Command::new("bash").args(["-euc", script]).output().expect("bash")
+}
+
+/// Whoever follows the pages would install another version.
+#[test]
+fn a_page_with_images_of_another_version_is_noticed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = |file: &str, change: &dyn Fn(String) -> String| {
+        let to = folder.path().join(file);
+        fs::create_dir_all(to.parent().unwrap_or(Path::new("/"))).expect("a folder");
+        fs::write(to, change(read(file))).expect(file);
+    };
+    let parts = [
+        "deploy/release/version",
+        "Cargo.toml",
+        "deploy/chart/ccm-host/Chart.yaml",
+        "provider-sdk/python/src/cloudprovider_sdk/version.py",
+        "provider-sdk/go/doc.go",
+        "providers/aws/Cargo.toml",
+    ];
+    let pages = ["docs/operate.md", "docs/without-an-sdk.md"];
+    parts.iter().chain(&pages).for_each(|file| copy(file, &|text| text));
+    let version = || bash(&format!("bash {}/deploy/release/version", folder.path().display()));
+    let told = version();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let now = String::from_utf8_lossy(&told.stdout).trim().to_owned();
+    for page in pages {
+        let image = if page.ends_with("operate.md") { "ccm-host, tag: \"" } else { "ccm-host:" };
+        let named = format!("{image}{now}");
+        assert!(read(page).contains(&named), "{page} names no image");
+        copy(page, &|text| text.replace(&named, &format!("{image}0.0.9")));
+        let told = version();
+        let said = String::from_utf8_lossy(&told.stderr);
+        assert!(!told.status.success() && said.contains(page) && said.contains("'0.0.9'"), "{page}: {said}");
+        copy(page, &|text| text);
+    }
+}
