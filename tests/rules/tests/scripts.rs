@@ -1,4 +1,4 @@
-//! What the scripts of a release must notice.
+//! What the scripts of the checks and of a release must notice.
 
 #![allow(clippy::expect_used, reason = "a test that cannot read the checkout has failed")]
 
@@ -15,7 +15,26 @@ fn read(file: &str) -> String {
 }
 
 fn bash(script: &str) -> Output {
-    Command::new("bash").args(["-euc", script]).output().expect("bash")
+    Command::new("bash").args(["-euc", script]).env_remove("COMPLETE").output().expect("bash")
+}
+
+/// Otherwise it would be green for ever on a machine that lost its packages.
+#[test]
+fn the_checks_of_the_project_fail_without_machines() {
+    let run = read(".ci/run");
+    let start = run.find("without_machines() {").expect("the function");
+    let function = run[start..].split_inclusive("\n}\n").next().expect("its end");
+    let told =
+        |before: &str| bash(&format!("packages=(containerd runc)\n{function}{before} without_machines"));
+    assert!(told("").status.success(), "elsewhere they are left out");
+    let failed = told("COMPLETE=yes");
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(!failed.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.contains("apt-get install --no-install-recommends containerd runc"), "{said}");
+
+    assert!(read(".github/workflows/ci.yaml").contains(" COMPLETE=yes .ci/run"), "CI leaves nothing out");
+    let calls = run.lines().filter(|line| line.trim_start().ends_with("without_machines")).count();
+    assert_eq!(calls, 2, "where packages cannot be had, and where the cluster cannot be");
 }
 
 /// Whoever follows the pages would install another version.
