@@ -1,25 +1,44 @@
 //! A cluster of machines for manual use: starts one, prints how to use it, and stays until Ctrl-C.
-//! `machines CONTROL_PLANE WORKERS`; one and one without. `machines check` says why there can be none here.
 #![allow(clippy::print_stdout, reason = "prints for people")]
 
 use std::env;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
+use clap::Parser;
 use test_cluster::machines::{MachinesOptions, in_a_room, missing};
 use tokio::signal::unix::{SignalKind, signal};
 
+/// A cluster of machines, until Ctrl-C.
+#[derive(Debug, Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Arguments {
+    /// Machines of the control plane.
+    #[arg(default_value_t = 1, value_parser = clap::value_parser!(u8).range(..=MOST))]
+    control_plane: u8,
+    /// Other machines.
+    #[arg(default_value_t = 1, value_parser = clap::value_parser!(u8).range(..=MOST))]
+    workers: u8,
+    #[command(subcommand)]
+    instead: Option<Instead>,
+}
+
+/// Of each kind: the switch has addresses for twice as many.
+const MOST: i64 = 99;
+
+#[derive(Debug, clap::Subcommand)]
+enum Instead {
+    /// Says why there can be no cluster here, and fails, if there can be none.
+    Check,
+}
+
 fn main() -> Result<()> {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    if arguments.first().is_some_and(|word| word == "check") {
+    let Arguments { control_plane, workers, instead } = Arguments::parse();
+    if let Some(Instead::Check) = instead {
         return missing().map_or(Ok(()), |missing| bail!("{missing}"));
     }
-    let number = |at: usize| match arguments.get(at) {
-        None => Ok(1),
-        Some(text) => text.parse().with_context(|| format!("{text:?} is no number of machines, 0 to 99")),
-    };
-    let options =
-        MachinesOptions { control_plane: number(0)?, workers: number(1)?, ..MachinesOptions::default() };
-    let again: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let options = MachinesOptions { control_plane, workers, ..MachinesOptions::default() };
+    let again: Vec<String> = env::args().skip(1).collect();
+    let again: Vec<&str> = again.iter().map(String::as_str).collect();
     in_a_room(
         &again,
         || Ok(()),
@@ -35,4 +54,28 @@ fn main() -> Result<()> {
             Ok(())
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    fn read(words: &str) -> Result<(u8, u8), String> {
+        let read = Arguments::try_parse_from(format!("machines {words}").split_whitespace());
+        read.map(|read| (read.control_plane, read.workers)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn as_many_machines_as_have_addresses_are_taken() {
+        assert_eq!(read(""), Ok((1, 1)));
+        assert_eq!(read("3"), Ok((3, 1)));
+        assert_eq!(read("99 99"), Ok((99, 99)));
+        for (words, value) in [("100", "100"), ("1 100", "100"), ("200 100", "200"), ("1 256", "256")] {
+            let said = read(words).unwrap_err();
+            assert!(said.contains(&format!("'{value}'")) && said.contains("0..=99"), "{words}: {said}");
+        }
+        assert!(read("check").is_ok() && read("check 1").is_err() && read("one").is_err());
+    }
 }
