@@ -185,6 +185,8 @@ pub struct Machines {
 pub struct Machine {
     /// The name of its Node.
     pub name: String,
+    /// Its files.
+    home: PathBuf,
     /// Its address, and its kubelet's.
     pub address: Ipv4Addr,
     /// Its port of the switch.
@@ -322,8 +324,9 @@ fn machine(
     kubelets: &str,
 ) -> Result<Machine> {
     let address = Ipv4Addr::new(10, 77, 0, number + 10);
-    let home = Path::new(FOLDER).join(&name);
-    fs::create_dir_all(&home)?;
+    // A path that no other cluster has: outside, where several run, it tells whose the kubelet is.
+    let home = control_plane.dir().with_extension(&name);
+    fs::create_dir(&home)?;
     let kubelet = control_plane.kubeconfig_for(&format!("system:node:{name}"), &["system:nodes"])?;
     fs::copy(kubelet, home.join("kubelet.kubeconfig"))?;
     fs::copy(control_plane.kubeconfig_for("system:kube-proxy", &[])?, home.join("proxy.kubeconfig"))?;
@@ -354,7 +357,7 @@ fn machine(
     arguments.push(MACHINE.to_owned());
     let kubelet =
         Process::start(&name, Path::new("nsenter"), &arguments, &environment, &home.join("kubelet.log"))?;
-    Ok(Machine { name, address, port: format!("port-{number}"), kubelet })
+    Ok(Machine { name, home, address, port: format!("port-{number}"), kubelet })
 }
 
 fn run(script: &str) -> Result<()> {
@@ -399,9 +402,10 @@ impl Machines {
 
     /// What a person outside of the room types to get a shell on a machine.
     pub fn shell(&self, machine: &Machine) -> String {
-        let Machine { name, .. } = machine;
         format!(
-            "nsenter --all --target $(pgrep -f 'kubelet .*--hostname-override={name}$') env KUBECONFIG={} PATH={}:$PATH sh",
+            // Not even the shell that it is typed in has this among its arguments.
+            "nsenter --all --target $(pgrep -f '[k]ubelet --config={}/') env KUBECONFIG={} PATH={}:$PATH sh",
+            machine.home.display(),
             self.control_plane.admin_kubeconfig().display(),
             self.programs.display(),
         )

@@ -269,6 +269,37 @@ async fn nothing_is_left_of_a_cluster_that_was_killed() -> Result<()> {
     wait::until("the end of the last process", async || Ok((processes(&marker)? == 0).then_some(()))).await
 }
 
+/// Where two run at once, too: their machines have the same names.
+#[tokio::test]
+#[ignore = "needs root, packages and minutes; .ci/run runs it"]
+async fn the_shell_that_a_cluster_prints_is_in_that_cluster() -> Result<()> {
+    tokio::task::spawn_blocking(test_cluster::machines::build).await??;
+    let program = test_cluster::program("machines")?;
+    let folder = tempfile::tempdir()?;
+    let mut clusters = Vec::new();
+    for number in ["1", "2"] {
+        let arguments = ["1".to_owned(), "0".to_owned()];
+        clusters.push(Process::start("machines", &program, &arguments, &[], &folder.path().join(number))?);
+    }
+    let mut shells = Vec::new();
+    for cluster in &clusters {
+        let printed = async || {
+            let output = cluster.output();
+            Ok(output.lines().find(|line| line.starts_with("nsenter")).map(str::to_owned))
+        };
+        shells.push(wait::until("a machine", printed).await.with_context(|| cluster.tail())?);
+    }
+    for (cluster, shell) in clusters.iter().zip(shells) {
+        // The first process of a room knows who keeps it open.
+        let typed = format!("{shell} -c 'tr \\\\0 \\\\n </proc/1/environ'");
+        let ran = std::process::Command::new("sh").args(["-c", &typed]).output()?;
+        let said = String::from_utf8_lossy(&ran.stdout);
+        let own = format!("{INSIDE}={}", cluster.id());
+        ensure!(said.lines().any(|line| line == own), "{typed}: {own} is not in\n{said}\n{ran:?}");
+    }
+    Ok(())
+}
+
 /// How many processes have this in their environment.
 fn processes(marker: &str) -> Result<usize> {
     let all = fs::read_dir("/proc")?.flatten();
