@@ -439,3 +439,39 @@ impl Machines {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    /// A file system of groups as both versions have it, in which a room has run.
+    const GROUPS: &str = r#"mount -t tmpfs tmpfs /sys/fs/cgroup
+        cd /sys/fs/cgroup
+        mkdir -p k8s.io/pod/container memory/k8s.io/pod pids/k8s.io system.slice/other
+        # A group is busy for a while.
+        touch memory/k8s.io/pod/busy
+        { sleep 0.5; rm memory/k8s.io/pod/busy; } &
+        # It ends with its standard input.
+        mkfifo open
+        exec 3<>open
+        sh -c "$ROOM" room "$GROUP" true <&3
+        find . -type d | sort | xargs"#;
+
+    #[test]
+    fn the_groups_of_either_version_go_with_the_room() {
+        let there = |script: &str| {
+            let mut command = Command::new("unshare");
+            command.args(["--user", "--map-root-user", "--mount", "sh", "-euc", script]);
+            command.env("ROOM", ROOM).env("GROUP", GROUP).output()
+        };
+        if !there("mount -t tmpfs tmpfs /sys/fs/cgroup").is_ok_and(|ran| ran.status.success()) {
+            eprintln!("not checked: nothing can be mounted here");
+            return;
+        }
+        let ran = there(GROUPS).unwrap();
+        let left = String::from_utf8_lossy(&ran.stdout);
+        assert_eq!(left.trim(), ". ./memory ./pids ./system.slice ./system.slice/other", "{ran:?}");
+    }
+}

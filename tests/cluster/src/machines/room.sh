@@ -6,8 +6,9 @@ trap '' HUP INT QUIT PIPE TERM
 # What runs in the background has no standard input of ours.
 exec 3<&0
 
-# The machines' runtimes put their containers into these groups, which are of the whole machine.
-groups=/sys/fs/cgroup/*/$1
+# The machines' runtimes put their containers into these groups, which are of the whole machine: with version 2 of cgroups into
+# one, with version 1 into one of each controller.
+groups="/sys/fs/cgroup/$1 /sys/fs/cgroup/*/$1"
 shift
 
 unshare --mount --net --pid --uts --ipc --fork --kill-child --mount-proc --propagation private sh -eu -c '
@@ -28,7 +29,7 @@ for _ in $(seq 100); do
     # shellcheck disable=SC2086
     find $groups -depth -type d -exec rmdir {} \; 2>/dev/null
     # shellcheck disable=SC2086
-    ls -d $groups >/dev/null 2>&1 || break
+    [ -n "$(find $groups -maxdepth 0 2>/dev/null)" ] || break
     sleep 0.1
 done
 exit "$status"
