@@ -27,7 +27,8 @@ use tokio::sync::watch;
 
 pub use account::{HostedCluster, SshKey, Volume};
 pub use balancer::{
-    ANNOTATION_PREFIX, Balancer, BalancerState, Ingress, NODE_ANNOTATIONS, Port, Protocol, WRITTEN_PREFIX,
+    ANNOTATION_PREFIX, Balancer, BalancerState, Ingress, NODE_ANNOTATIONS, Port, Protocol, ServiceFields,
+    WRITTEN_PREFIX,
 };
 pub use balancer_mutations::{Deleted, Ensured};
 pub use balancers::{FoundBalancer, NewLegacyBalancer, legacy_name};

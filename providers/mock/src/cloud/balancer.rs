@@ -50,13 +50,31 @@ pub struct Port {
     pub port: i32,
     /// Port on the nodes.
     pub node_port: i32,
+    /// Port of the pods, as a number or a name.
+    #[serde(default)]
+    pub target_port: String,
+    /// Its application protocol.
+    #[serde(default)]
+    pub app_protocol: String,
 }
 
 impl From<&proto::ServicePort> for Port {
     fn from(port: &proto::ServicePort) -> Self {
         let is_udp = port.protocol() == proto::Protocol::Udp;
         let protocol = if is_udp { Protocol::Udp } else { Protocol::Tcp };
-        Self { name: port.name.clone(), protocol, port: port.port, node_port: port.node_port }
+        let target_port = match &port.target_port {
+            None => String::new(),
+            Some(proto::service_port::TargetPort::TargetPortNumber(number)) => number.to_string(),
+            Some(proto::service_port::TargetPort::TargetPortName(name)) => name.clone(),
+        };
+        Self {
+            name: port.name.clone(),
+            protocol,
+            port: port.port,
+            node_port: port.node_port,
+            target_port,
+            app_protocol: port.app_protocol.clone(),
+        }
     }
 }
 
@@ -72,6 +90,65 @@ pub struct Ingress {
     /// `ipMode` is `Proxy`: nodes must send traffic through the balancer.
     #[serde(default)]
     pub proxy: bool,
+}
+
+/// What a Service asks for and this cloud only keeps, in Kubernetes' words.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServiceFields {
+    /// Its labels, if they were wanted.
+    pub labels: BTreeMap<String, String>,
+    /// Its class.
+    pub load_balancer_class: String,
+    /// The address that it wants.
+    pub load_balancer_ip: String,
+    /// Its IP families.
+    pub ip_families: Vec<String>,
+    /// How many of them it wants.
+    pub ip_family_policy: String,
+    /// Its addresses in the cluster.
+    pub cluster_ips: Vec<String>,
+    /// Its other addresses outside.
+    pub external_ips: Vec<String>,
+    /// Which nodes serve traffic from outside.
+    pub external_traffic_policy: String,
+    /// Which nodes serve traffic from inside.
+    pub internal_traffic_policy: String,
+    /// Whether it has node ports.
+    pub allocate_node_ports: Option<bool>,
+}
+
+impl From<&proto::Service> for ServiceFields {
+    fn from(service: &proto::Service) -> Self {
+        let families = service.ip_families().filter_map(|family| match family {
+            proto::IpFamily::Unspecified => None,
+            proto::IpFamily::Ipv4 => Some("IPv4".to_owned()),
+            proto::IpFamily::Ipv6 => Some("IPv6".to_owned()),
+        });
+        let families_wanted = match service.ip_family_policy() {
+            proto::IpFamilyPolicy::Unspecified => "",
+            proto::IpFamilyPolicy::SingleStack => "SingleStack",
+            proto::IpFamilyPolicy::PreferDualStack => "PreferDualStack",
+            proto::IpFamilyPolicy::RequireDualStack => "RequireDualStack",
+        };
+        let policy = |policy| match policy {
+            proto::TrafficPolicy::Unspecified => String::new(),
+            proto::TrafficPolicy::Cluster => "Cluster".to_owned(),
+            proto::TrafficPolicy::Local => "Local".to_owned(),
+        };
+        Self {
+            labels: service.labels.clone().into_iter().collect(),
+            load_balancer_class: service.load_balancer_class.clone(),
+            load_balancer_ip: service.load_balancer_ip.clone(),
+            ip_families: families.collect(),
+            ip_family_policy: families_wanted.to_owned(),
+            cluster_ips: service.cluster_ips.clone(),
+            external_ips: service.external_ips.clone(),
+            external_traffic_policy: policy(service.external_traffic_policy()),
+            internal_traffic_policy: policy(service.internal_traffic_policy()),
+            allocate_node_ports: service.allocate_node_ports,
+        }
+    }
 }
 
 /// A balancer.
@@ -107,6 +184,9 @@ pub struct Balancer {
     /// Timeout of the session affinity by client IP, in seconds; 0 if there is none.
     #[serde(default)]
     pub affinity_seconds: i64,
+    /// What else its Service asks for.
+    #[serde(flatten)]
+    pub asked: ServiceFields,
     /// Its backends.
     pub backends: Arc<Vec<Target>>,
     /// Digest of its backend set.

@@ -6,7 +6,7 @@ use cloudprovider_sdk::{ProviderError, Result, proto::*};
 use jiff::Timestamp;
 
 use super::{
-    Balancer, BalancerState, FoundBalancer, Ingress, Port, State, Target, address_pool,
+    Balancer, BalancerState, FoundBalancer, Ingress, Port, ServiceFields, State, Target, address_pool,
     balancer_config::{self, Config},
     balancers::legacy_name,
     state::later,
@@ -180,6 +180,7 @@ impl State {
         let set = wish.backends.unwrap_or_default();
         let backends = Arc::new(self.resolve_backends(&balancer.cluster_uid, &set.nodes));
         let local = service.external_traffic_policy() == TrafficPolicy::Local;
+        let asked = ServiceFields::from(&service);
         let reference = service.r#ref.unwrap_or_default();
         *balancer = Balancer {
             service_uid: reference.uid,
@@ -190,6 +191,7 @@ impl State {
             source_ranges: service.source_ranges,
             health_check_port: if local { service.health_check_node_port } else { 0 },
             affinity_seconds: service.client_ip_affinity.map_or(0, |timeout| timeout.seconds),
+            asked,
             backends: self.share_backends(&set.digest, backends),
             backend_digest: set.digest,
             drifted: false,

@@ -75,6 +75,50 @@ fn refused<T: std::fmt::Debug>(outcome: Result<T>) -> (ErrorReason, String) {
     (error.reason(), error.message().to_owned())
 }
 
+/// Whoever looks at a balancer sees what the Service asked for, also what this cloud makes nothing of.
+#[test]
+fn a_balancer_shows_everything_that_its_service_asks_for() {
+    let mut cloud = State::new(Settings::default());
+    let mut wanted = Service {
+        labels: [("team".to_owned(), "web".to_owned())].into(),
+        load_balancer_class: "mock".into(),
+        load_balancer_ip: "192.0.2.9".into(),
+        ip_families: vec![IpFamily::Ipv4.into(), IpFamily::Ipv6.into()],
+        cluster_ips: vec!["10.0.0.7".into()],
+        external_ips: vec!["198.51.100.9".into()],
+        allocate_node_ports: Some(false),
+        ..service(UID)
+    };
+    wanted.set_ip_family_policy(proto::IpFamilyPolicy::PreferDualStack);
+    wanted.set_external_traffic_policy(proto::TrafficPolicy::Local);
+    wanted.set_internal_traffic_policy(proto::TrafficPolicy::Cluster);
+    wanted.ports[0].app_protocol = "https".into();
+    wanted.ports[0].target_port = Some(proto::service_port::TargetPort::TargetPortName("web".into()));
+    ensure(&mut cloud, "c1", &wanted, "d1").unwrap();
+    let shown = |cloud: &State| serde_json::to_value(cloud.balancer(UID).unwrap()).unwrap();
+    let all = json!({
+        "labels": {"team": "web"},
+        "load_balancer_class": "mock",
+        "load_balancer_ip": "192.0.2.9",
+        "ip_families": ["IPv4", "IPv6"],
+        "ip_family_policy": "PreferDualStack",
+        "cluster_ips": ["10.0.0.7"],
+        "external_ips": ["198.51.100.9"],
+        "external_traffic_policy": "Local",
+        "internal_traffic_policy": "Cluster",
+        "allocate_node_ports": false,
+        "ports": [{
+            "name": "", "protocol": "TCP", "port": 80, "node_port": 30080, "target_port": "web", "app_protocol": "https",
+        }],
+    });
+    for (field, value) in all.as_object().unwrap() {
+        assert_eq!(&shown(&cloud)[field], value, "{field}");
+    }
+    ensure(&mut cloud, "c1", &service(UID), "d2").unwrap();
+    let fields = ["load_balancer_ip", "external_traffic_policy", "ip_family_policy", "load_balancer_class"];
+    fields.iter().for_each(|field| assert_eq!(shown(&cloud)[*field], "", "{field} is no longer asked for"));
+}
+
 #[test]
 fn many_calls_leave_one_balancer_and_the_same_answer() {
     let mut cloud = slow(0);
