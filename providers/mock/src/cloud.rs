@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use account::{HostedCluster, SshKey, Volume};
+pub(crate) use address_pool::is_for_balancers;
 pub use balancer::{
     ANNOTATION_PREFIX, Balancer, BalancerState, Ingress, NODE_ANNOTATIONS, Port, Protocol, ServiceFields,
     WRITTEN_PREFIX,

@@ -5,7 +5,8 @@
 //! proxy. An address of mode VIP is routed to the nodes as it is, and kube-proxy takes it there: the source address
 //! stays. On an address of mode Proxy the mock itself listens, and connects to the node port. Each connection goes to any
 //! node; with session affinity, all of a client's go to one. Nothing is sent to a node whose health check fails. An address
-//! that a balancer has left swallows what it gets.
+//! that a balancer has left swallows what it gets, also where a former run has left it. What cannot be set up for one address,
+//! as where its port is taken, is tried again, and stands in its balancer's `traffic_error`; the others are carried.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, hash_map::DefaultHasher},
@@ -35,7 +36,7 @@ use tokio::{
 };
 
 use crate::{
-    cloud::{AddressKind, Balancer, BalancerState, Port, Protocol, State},
+    cloud::{AddressKind, Balancer, BalancerState, Port, Protocol, State, is_for_balancers},
     mock::Mock,
 };
 
@@ -110,6 +111,8 @@ enum Carried {
     Routed(Vec<IpAddr>),
     Proxied(Listening, Proxy),
     Swallowed,
+    /// Anything: by a former run, or by what failed.
+    Unsettled,
 }
 
 /// What a proxy chooses from.
@@ -126,7 +129,7 @@ struct Proxy {
     _listeners: JoinSet<()>,
 }
 
-/// Carries traffic until an address cannot be set up.
+/// Carries traffic for ever, where that is possible at all.
 pub(crate) async fn carry(mock: &Mock) -> Result<()> {
     for family in ["ipv4", "ipv6"] {
         // By ports, too, so that the connections of one client are spread.
@@ -139,7 +142,8 @@ pub(crate) async fn carry(mock: &Mock) -> Result<()> {
     }
     let client = Client::builder(TokioExecutor::new()).build_http();
     let mut moves = mock.cloud.moves();
-    let mut carried = BTreeMap::new();
+    let mut carried = left_behind().await?;
+    let mut failures = BTreeMap::new();
     loop {
         moves.borrow_and_update();
         let wanted = mock.look(ways);
@@ -151,13 +155,14 @@ pub(crate) async fn carry(mock: &Mock) -> Result<()> {
             if way.affinity && way.proxy.is_none() {
                 nodes.truncate(1);
             }
-            set_up(&mut carried, *address, way, nodes)
-                .await
-                .with_context(|| format!("the traffic of {address} cannot be carried"))?;
+            let is = carried.entry(*address).or_insert(Carried::Swallowed);
+            let done = set_up(is, *address, way, nodes).await;
+            tell(mock, &mut failures, *address, done);
         }
         for (address, is) in &mut carried {
-            if !wanted.contains_key(address) && !matches!(is, Carried::Swallowed) {
-                swallow(*address, is).await?;
+            if !wanted.contains_key(address) {
+                let done = swallow(*address, is).await;
+                tell(mock, &mut failures, *address, done);
             }
         }
         tokio::select! {
@@ -165,6 +170,47 @@ pub(crate) async fn carry(mock: &Mock) -> Result<()> {
             _changed = moves.changed() => {}
         }
     }
+}
+
+/// Tells of a failure when it begins, and when it changes, and that it is over.
+fn tell(mock: &Mock, failures: &mut BTreeMap<IpAddr, String>, address: IpAddr, done: Result<()>) {
+    let why = done.err().map(|error| format!("{error:#}"));
+    if failures.get(&address) == why.as_ref() {
+        return;
+    }
+    mock.alter(|state| state.set_traffic_error(address, why.as_deref().unwrap_or_default()));
+    match why {
+        Some(why) => {
+            tracing::warn!(%address, %why, "the traffic of this address is not carried; trying again");
+            failures.insert(address, why);
+        }
+        None => {
+            tracing::info!(%address, "the traffic of this address no longer fails");
+            failures.remove(&address);
+        }
+    }
+}
+
+/// The addresses of balancers that a former run has left here, on `lo` or with a route.
+async fn left_behind() -> Result<BTreeMap<IpAddr, Carried>> {
+    let mut left = BTreeMap::new();
+    for family in ["-4", "-6"] {
+        for what in ["address show dev lo", "route show"] {
+            let told = ip(&format!("-oneline {family} {what}")).await;
+            // A kernel without IPv6.
+            let told = if family == "-6" { told.unwrap_or_default() } else { told? };
+            // Of a route, the words after its destination are those it leads to.
+            let networks = told.lines().filter_map(|line| line.split_whitespace().find_map(network));
+            let whole = networks.filter(|network| network.prefix_len() == network.max_prefix_len());
+            left.extend(whole.map(|one| (one.addr(), Carried::Unsettled)));
+        }
+    }
+    left.retain(|address, _| is_for_balancers(*address));
+    Ok(left)
+}
+
+fn network(word: &str) -> Option<IpNet> {
+    word.parse().ok().or_else(|| word.parse::<IpAddr>().ok().map(IpNet::from))
 }
 
 /// The nodes, with the port of the check, that answer it.
@@ -182,26 +228,28 @@ async fn healthy(
     checks.collect::<FuturesUnordered<_>>().filter_map(async |healthy| healthy).collect().await
 }
 
-async fn set_up(
-    carried: &mut BTreeMap<IpAddr, Carried>,
-    address: IpAddr,
-    way: &Way,
-    nodes: Vec<IpAddr>,
-) -> Result<()> {
-    let is = carried.entry(address).or_insert(Carried::Swallowed);
+async fn set_up(is: &mut Carried, address: IpAddr, way: &Way, nodes: Vec<IpAddr>) -> Result<()> {
     match (&way.proxy, &mut *is) {
         (Some(wanted), Carried::Proxied(listening, proxy)) if wanted == listening => {
             proxy.behind.send_replace(Behind { nodes, affinity: way.affinity });
         }
         (Some(wanted), _) => {
             swallow(address, is).await?;
+            *is = Carried::Unsettled;
             ip(&format!("address replace {} dev lo", IpNet::from(address))).await?;
             let behind = Behind { nodes, affinity: way.affinity };
-            *is = Carried::Proxied(wanted.clone(), Proxy::listen(address, wanted, behind).await?);
+            match Proxy::listen(address, wanted, behind).await {
+                Ok(proxy) => *is = Carried::Proxied(wanted.clone(), proxy),
+                Err(error) => {
+                    // Whoever listens on all addresses of this machine would answer at this one.
+                    swallow(address, is).await?;
+                    return Err(error);
+                }
+            }
         }
         (None, Carried::Routed(before)) if *before == nodes => {}
         (None, _) => {
-            if matches!(is, Carried::Proxied(..)) {
+            if !matches!(is, Carried::Routed(_)) {
                 swallow(address, is).await?;
             }
             let hops = nodes.iter().map(|node| format!(" nexthop via {node}"));
@@ -215,18 +263,25 @@ async fn set_up(
 
 /// Ends what was done for an address: from then on it gets no answer.
 async fn swallow(address: IpAddr, is: &mut Carried) -> Result<()> {
-    if let Carried::Proxied(..) = std::mem::replace(is, Carried::Swallowed) {
-        ip(&format!("address del {} dev lo", IpNet::from(address))).await?;
+    if matches!(is, Carried::Swallowed) {
+        return Ok(());
     }
-    ip(&format!("route replace blackhole {}", IpNet::from(address))).await
+    *is = Carried::Unsettled;
+    let network = IpNet::from(address);
+    // Unlike `del`, it is content if the address is not there.
+    ip(&format!("address flush dev lo to {network}")).await?;
+    ip(&format!("route replace blackhole {network}")).await?;
+    *is = Carried::Swallowed;
+    Ok(())
 }
 
-async fn ip(arguments: &str) -> Result<()> {
+/// What the command prints.
+async fn ip(arguments: &str) -> Result<String> {
     let run = Command::new("ip").args(arguments.split_whitespace()).output().await;
     let run = run.context("--carry-traffic needs the command ip (Debian: iproute2)")?;
     let said = String::from_utf8_lossy(&run.stderr);
-    ensure!(run.status.success(), "--carry-traffic needs root: ip {arguments}: {}", said.trim());
-    Ok(())
+    ensure!(run.status.success(), "ip {arguments}: {}", said.trim());
+    Ok(String::from_utf8_lossy(&run.stdout).into_owned())
 }
 
 impl Proxy {
@@ -242,9 +297,16 @@ impl Proxy {
                     .with_context(|| format!("{} is no port", port.node_port))?,
                 from: wanted.from.clone().into(),
             };
+            let cannot = || format!("cannot listen at {here}");
             match port.protocol {
-                Protocol::Tcp => drop(listeners.spawn(connections(TcpListener::bind(here).await?, to))),
-                Protocol::Udp => drop(listeners.spawn(datagrams(UdpSocket::bind(here).await?, to))),
+                Protocol::Tcp => {
+                    let listener = TcpListener::bind(here).await.with_context(cannot)?;
+                    listeners.spawn(connections(listener, to));
+                }
+                Protocol::Udp => {
+                    let socket = UdpSocket::bind(here).await.with_context(cannot)?;
+                    listeners.spawn(datagrams(socket, to));
+                }
             }
         }
         Ok(Self { behind, _listeners: listeners })
@@ -357,7 +419,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::cloud::{ANNOTATION_PREFIX, Address, NewInstances, Settings};
+    use crate::cloud::{ANNOTATION_PREFIX, Address, Cloud, NewInstances, Settings, Store};
 
     fn service(mode: &str) -> Service {
         let port = ServicePort { port: 80, node_port: 30_080, ..ServicePort::default() };
@@ -393,6 +455,108 @@ mod tests {
         state.ensure_balancer(&ClusterRef { uid: "c".into(), name: String::new() }, wish, now).unwrap();
         state.tick(now);
         ways(&state).into_iter().next()
+    }
+
+    const INSIDE: &str = "CCM_TEST_NETWORK";
+
+    /// Runs the test of this name again, in a network namespace of its own.
+    fn in_a_network(test: &str, body: impl Future<Output = ()>) {
+        if std::env::var_os(INSIDE).is_some() {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async { timeout(Duration::from_secs(60), body).await.unwrap() });
+            return;
+        }
+        let there = || {
+            let mut there = std::process::Command::new("unshare");
+            there.args(["--user", "--map-root-user", "--net"]);
+            there
+        };
+        if !there().arg("ip").arg("-V").output().is_ok_and(|ran| ran.status.success()) {
+            eprintln!("not checked: there can be no other network here");
+            return;
+        }
+        let mut again = there();
+        again.arg(std::env::current_exe().unwrap()).args(["--exact", test]).env(INSIDE, "yes");
+        let ended = again.output().unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    }
+
+    async fn until(mut is: impl AsyncFnMut() -> bool) {
+        while !is().await {
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    #[test]
+    fn a_balancer_that_cannot_be_carried_is_its_own_affair() {
+        let name = "traffic::tests::a_balancer_that_cannot_be_carried_is_its_own_affair";
+        in_a_network(name, async {
+            let cloud = Cloud::new(State::new(Settings::default()), Store::at(None));
+            let mock = Mock::new(cloud, Timestamp::now);
+            let ensure = |uid: &str, ports: usize| {
+                let mut service = Service { source_ranges: Vec::new(), ..service("Proxy") };
+                service.r#ref.as_mut().unwrap().uid = uid.into();
+                service.ports[0].set_protocol(cloudprovider_sdk::proto::Protocol::Tcp);
+                service.ports = vec![service.ports[0].clone(); ports];
+                let wish = EnsureLoadBalancerRequest { service: Some(service), ..Default::default() };
+                let cluster = ClusterRef { uid: "c".into(), name: String::new() };
+                let made = mock.alter(|state| state.ensure_balancer(&cluster, wish, mock.now()).unwrap());
+                mock.alter(|state| state.tick(mock.now()));
+                SocketAddr::new(made.balancer.ingress[0].ip.unwrap(), 80)
+            };
+            let error = |uid| mock.look(|state| state.balancer(uid).unwrap().traffic_error.clone());
+            // The second of two listeners at one place finds it taken.
+            let (taken, free) = (ensure("taken", 2), ensure("free", 1));
+            let checks = async {
+                until(async || TcpStream::connect(free).await.is_ok()).await;
+                until(async || !error("taken").is_empty()).await;
+                let told = error("taken");
+                assert!(told.starts_with(&format!("cannot listen at {taken}: ")), "{told}");
+                assert_eq!(error("free"), "");
+                ensure("taken", 1);
+                until(async || TcpStream::connect(taken).await.is_ok()).await;
+                until(async || error("taken").is_empty()).await;
+            };
+            ip("link set lo up").await.unwrap();
+            tokio::select! {
+                ended = carry(&mock) => panic!("{ended:?}"),
+                () = checks => {}
+            }
+        });
+    }
+
+    #[test]
+    fn what_a_former_run_has_left_is_swallowed() {
+        in_a_network("traffic::tests::what_a_former_run_has_left_is_swallowed", async {
+            for before in [
+                "link set lo up",
+                "address add 192.0.2.77/32 dev lo",
+                "address add 2001:db8::77/128 dev lo nodad",
+                "route add 192.0.2.78/32 dev lo",
+                // Not for balancers.
+                "address add 10.77.0.1/32 dev lo",
+                "route add 10.77.1.0/24 dev lo",
+            ] {
+                ip(before).await.unwrap();
+            }
+            let cloud = Cloud::new(State::new(Settings::default()), Store::at(None));
+            let mock = Mock::new(cloud, Timestamp::now);
+            let checks = until(async || {
+                let addresses = ip("-oneline address show dev lo").await.unwrap();
+                let routes =
+                    format!("{}{}", ip("route show").await.unwrap(), ip("-6 route show").await.unwrap());
+                let swallowed = ["192.0.2.77", "192.0.2.78", "2001:db8::77"];
+                !addresses.contains("192.0.2.77")
+                    && !addresses.contains("2001:db8::77")
+                    && swallowed.iter().all(|one| routes.contains(&format!("blackhole {one}")))
+                    && addresses.contains("10.77.0.1")
+                    && routes.contains("10.77.1.0/24 dev lo")
+            });
+            tokio::select! {
+                ended = carry(&mock) => panic!("{ended:?}"),
+                () = checks => {}
+            }
+        });
     }
 
     fn addresses(all: &[&str]) -> Vec<IpAddr> {

@@ -50,6 +50,19 @@ pub(super) fn take_this(taken: &mut BTreeSet<IpAddr>, text: &str, internal: bool
     Ok(address)
 }
 
+/// Whether balancers may get this address.
+pub(crate) fn is_for_balancers(address: IpAddr) -> bool {
+    POOLS.iter().any(|(_, first, count)| match (first, address) {
+        (IpAddr::V4(first), IpAddr::V4(address)) => {
+            address.to_bits().checked_sub(first.to_bits()).is_some_and(|nth| nth < *count)
+        }
+        (IpAddr::V6(first), IpAddr::V6(address)) => {
+            address.to_bits().checked_sub(first.to_bits()).is_some_and(|nth| nth < u128::from(*count))
+        }
+        _ => false,
+    })
+}
+
 fn pool(family: IpFamily, internal: bool) -> impl Iterator<Item = IpAddr> {
     let is_v6 = family == IpFamily::Ipv6;
     let fits =
@@ -78,6 +91,21 @@ mod tests {
             next(IpFamily::Ipv4, false);
         }
         assert_eq!(next(IpFamily::Ipv4, false), "198.51.100.1");
+    }
+
+    #[test]
+    fn the_pools_hold_their_first_and_their_last_address() {
+        for (address, held) in [
+            ("192.0.2.0", false),
+            ("192.0.2.1", true),
+            ("192.0.2.254", true),
+            ("192.0.2.255", false),
+            ("2001:db8::1", true),
+            ("2001:db8::10:1", false),
+            ("::ffff:192.0.2.1", false),
+        ] {
+            assert_eq!(is_for_balancers(address.parse().unwrap()), held, "{address}");
+        }
     }
 
     #[test]

@@ -187,6 +187,9 @@ pub struct Balancer {
     /// What else its Service asks for.
     #[serde(flatten)]
     pub asked: ServiceFields,
+    /// Why `--carry-traffic` carries nothing to it now; empty if it does, or was not asked to.
+    #[serde(default)]
+    pub traffic_error: String,
     /// Its backends.
     pub backends: Arc<Vec<Target>>,
     /// Digest of its backend set.

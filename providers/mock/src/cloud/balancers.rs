@@ -211,6 +211,14 @@ impl State {
         existing("load balancer", reference, self.balancer(reference).cloned())
     }
 
+    /// Tells why the balancer of this address is not carried; empty if it is.
+    pub(crate) fn set_traffic_error(&mut self, address: IpAddr, why: &str) {
+        let has = |balancer: &&mut Balancer| balancer.ingress.iter().any(|way| way.ip == Some(address));
+        for balancer in self.balancers.values_mut().filter(has) {
+            why.clone_into(&mut balancer.traffic_error);
+        }
+    }
+
     /// Creates a balancer of a former controller, or of another cluster.
     ///
     /// # Errors
@@ -254,7 +262,7 @@ impl State {
     /// There is none, or the patch does not fit.
     pub fn patch_balancer(&mut self, reference: &str, patch: &Value) -> Result<Balancer, CloudError> {
         let old = self.existing_balancer(reference)?;
-        let mut balancer = patched(&old, patch, &["id", "state", "created", "due"])?;
+        let mut balancer = patched(&old, patch, &["id", "state", "created", "due", "traffic_error"])?;
         balancer.drifted |= patch.get("drifted").is_none();
         Ok(self.put_balancer(balancer))
     }

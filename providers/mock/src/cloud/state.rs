@@ -64,6 +64,8 @@ impl State {
     /// A restored cloud, with the current settings.
     pub fn restored(mut self, settings: Settings) -> Self {
         self.settings = settings;
+        // Whoever carried traffic is gone.
+        self.balancers.values_mut().for_each(|one| one.traffic_error.clear());
         self.instances.clone().values().for_each(|one| self.index_instance(one, true));
         self.balancers.clone().values().for_each(|one| self.index_balancer(one, true));
         self
