@@ -27,7 +27,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use crate::manager::{
     health::Probe,
     process::Process,
-    webhooks::{Server, Upkeep},
+    webhooks::{self, Server},
 };
 use caches::Caches;
 use ccm_cloud::{CloudMetrics, Dialer, Family, Providers};
@@ -67,7 +67,7 @@ pub struct Surroundings {
 /// # Errors
 /// The apiserver cannot be used at all: no credentials, no permissions.
 pub async fn start(process: &Process) -> Result<()> {
-    let metrics = process.metrics().register(KubeMetrics::register);
+    let metrics = process.metrics.register(KubeMetrics::register);
     let options = client_options(process);
     let client = client::build(&options, &metrics.client).await.context("no client for the apiserver")?;
     watch_recognition(process, options.recognition.clone());
@@ -86,7 +86,7 @@ pub async fn start(process: &Process) -> Result<()> {
 /// # Errors
 /// As [`start`].
 pub async fn start_within(process: &Process, surroundings: Surroundings) -> Result<()> {
-    let metrics = process.metrics().register(KubeMetrics::register);
+    let metrics = process.metrics.register(KubeMetrics::register);
     let client = client::over(surroundings.apiserver, &client_options(process), &metrics.client)
         .context("no client for the apiserver")?;
     start_with(process, metrics, client.clone(), &client, Accounts::default(), Some(surroundings.dialer))
@@ -101,13 +101,13 @@ async fn start_with(
     accounts: Accounts,
     dialer: Option<Dialer>,
 ) -> Result<()> {
-    let cloud_metrics = process.metrics().register(CloudMetrics::register);
+    let cloud_metrics = process.metrics.register(CloudMetrics::register);
     let pressure = WritePressure::default();
     let events = start_events(process, &client, &pressure, &metrics);
 
     let shadow = start_shadow(process);
     process.waiting_for("the apiserver, for the uid of the namespace kube-system");
-    let cluster = providers::identify(&client, &process.settings().kube.cluster_name).await?;
+    let cluster = providers::identify(&client, &process.settings.kube.cluster_name).await?;
     accounts.start(process, &client);
     let (leading, leadership) = leadership(process);
     let (providers, remotes) = {
@@ -117,10 +117,10 @@ async fn start_with(
     if let Some(leading) = leading {
         start_election(process, electing, (leading, leadership.clone()), providers.clone(), &events);
     }
-    let caches = Caches::new(process.settings(), &providers, &metrics);
+    let caches = Caches::new(&process.settings, &providers, &metrics);
     let writer = Writer::new(client.clone(), pressure.clone());
     let parts = Parts {
-        settings: Arc::new(process.settings().controllers.clone()),
+        settings: Arc::new(process.settings.controllers.clone()),
         nodes: caches.nodes.clone(),
         services: caches.services.clone(),
         writer: writer.while_leading(leadership.clone()).in_shadow(shadow.clone()),
@@ -130,7 +130,7 @@ async fn start_with(
         events,
         metrics,
         cloud_metrics,
-        reports: process.metrics().register(report_counts),
+        reports: process.metrics.register(report_counts),
         views: Arc::default(),
     };
     match &shadow {
@@ -152,7 +152,7 @@ async fn start_with(
         leadership.elected().await;
         process.waiting_for("a provider");
     }
-    let enabled = process.settings().enabled.iter().copied();
+    let enabled = process.settings.enabled.iter().copied();
     let (asking, alone): (Vec<_>, Vec<_>) =
         enabled.partition(|controller| (controller.served_by)(&parts.settings).is_some());
     controllers::start(&alone, process, &parts, &accounts);
@@ -167,13 +167,13 @@ async fn start_with(
 }
 
 fn client_options(process: &Process) -> ClientOptions {
-    let settings = &process.settings().kube;
+    let settings = &process.settings.kube;
     ClientOptions {
         kubeconfig: settings.kubeconfig.clone(),
         master: settings.master.clone(),
         qps: settings.kube_api_qps,
         burst: settings.kube_api_burst,
-        read_only: process.settings().shadow.shadow,
+        read_only: process.settings.shadow.shadow,
         ..ClientOptions::default()
     }
 }
@@ -183,9 +183,9 @@ fn start_events(
     client: &Client,
     pressure: &WritePressure,
     metrics: &KubeMetrics,
-) -> Events {
+) -> Arc<Events> {
     let (events, writer) = Events::new(client.clone(), pressure.clone(), metrics.events.clone());
-    let (last, shadow) = (events.clone(), process.settings().shadow.shadow);
+    let (last, shadow) = (events.clone(), process.settings.shadow.shadow);
     process.spawn_support("events", |stop| async move {
         let writing = CancellationToken::new();
         let writes = async {
@@ -207,11 +207,11 @@ fn start_events(
 
 /// `None` unless this process runs in shadow mode, which `/readyz` then names.
 fn start_shadow(process: &Process) -> Option<Shadow> {
-    let metrics = process.metrics().register(shadow::ShadowMetrics::register);
-    let settings = process.settings();
+    let metrics = process.metrics.register(shadow::ShadowMetrics::register);
+    let settings = &process.settings;
     settings.shadow.shadow.then(|| {
         tracing::info!("shadow mode: everything is decided, nothing is written or changed");
-        process.checks().add(Probe::Ready, "shadow", || Ok(()));
+        process.checks.add(Probe::Ready, "shadow", || Ok(()));
         settings.enabled.iter().for_each(|controller| metrics.starts(controller.name));
         Shadow::new(&settings.shadow, metrics)
     })
@@ -219,7 +219,7 @@ fn start_shadow(process: &Process) -> Option<Shadow> {
 
 /// Whether this process competes for the Lease: never in shadow mode.
 fn is_electing(process: &Process) -> bool {
-    let settings = process.settings();
+    let settings = &process.settings;
     settings.election.leader_elect && !settings.shadow.shadow
 }
 
@@ -227,7 +227,7 @@ fn is_electing(process: &Process) -> bool {
 /// that would hide how long a renewal took and, as upstream, time for a second attempt: over another connection, if the
 /// first is dead.
 fn lease_options(process: &Process, options: &ClientOptions) -> ClientOptions {
-    let request_timeout = process.settings().election.leader_elect_renew_deadline / 2;
+    let request_timeout = process.settings.election.leader_elect_renew_deadline / 2;
     let silence = request_timeout.mul_f64(0.8);
     ClientOptions { qps: 0.0, retries: 0, request_timeout, silence, ..options.clone() }
 }
@@ -246,7 +246,7 @@ fn watch_recognition(process: &Process, recognition: Recognition) {
 
 /// What the parts of the process follow, and the end that announces changes, if it competes for the Lease.
 fn leadership(process: &Process) -> (Option<watch::Sender<Leading>>, Leadership) {
-    if process.settings().shadow.shadow {
+    if process.settings.shadow.shadow {
         return (None, Leadership::shadow());
     }
     if !is_electing(process) {
@@ -262,9 +262,9 @@ fn start_election(
     client: &Client,
     ends: (watch::Sender<Leading>, Leadership),
     providers: Providers,
-    events: &Events,
+    events: &Arc<Events>,
 ) {
-    let settings = process.settings().election.clone();
+    let settings = process.settings.election.clone();
     let is_fit = move || providers.all().iter().any(|one| !one.status(Family::Instances).borrow().is_away());
     let recorder = events.recorder("cloud-controller-manager");
     let (namespace, name) =
@@ -278,8 +278,8 @@ fn start_election(
     };
     let lock = Lock::new(client.clone(), settings.clone(), identity(), Box::new(is_fit), Box::new(tell));
     let health = lock.health();
-    process.checks().add(Probe::Ready, "lease", move || health.check());
-    let metrics = process.metrics().register(election::ElectionMetrics::register);
+    process.checks.add(Probe::Ready, "lease", move || health.check());
+    let metrics = process.metrics.register(election::ElectionMetrics::register);
     process.spawn_support("leader-election", |stop| election::run(lock, settings, metrics, ends, stop));
 }
 
@@ -294,16 +294,18 @@ fn identity() -> String {
 /// Binds the port for the webhooks of controllers, if there is anything to serve: on every replica, also on one that
 /// stands by.
 fn start_webhooks(process: &Process, parts: &Parts, leadership: Leadership) -> Result<()> {
-    let settings = process.settings();
-    let routes = process.metrics().register(|registry| {
+    let settings = &process.settings;
+    let routes = process.metrics.register(|registry| {
         let admitting = settings.admitting.iter().filter_map(|controller| controller.admit);
         admitting.map(|admit| admit(parts, registry)).reduce(axum::Router::merge)
     });
     let Some(routes) = routes else { return Ok(()) };
     let bind = |registry: &mut _| Server::bind(settings.webhooks.clone(), parts.writer.clone(), registry);
-    let server = process.metrics().register(bind)?;
+    let server = process.metrics.register(bind)?;
     process.spawn_support("webhooks", |stop| server.serve(routes, stop));
-    let upkeep = Upkeep { settings: settings.webhooks.clone(), writer: parts.writer.clone() };
-    process.spawn_support("webhook-certificate", |stop| upkeep.run(leadership, stop).map(Ok));
+    let (settings, writer) = (settings.webhooks.clone(), parts.writer.clone());
+    process.spawn_support("webhook-certificate", |stop| {
+        webhooks::keep_up(settings, writer, leadership, stop).map(Ok)
+    });
     Ok(())
 }

@@ -32,12 +32,9 @@ const SPACING: Duration = Duration::from_secs(1);
 const REMEDY: &str = "install the chart with useServiceAccountCredentials, grant the right, or leave out \
                       --use-service-account-credentials";
 
-/// A ServiceAccount and its token. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Account(Arc<Inner>);
-
+/// A ServiceAccount and its token.
 #[derive(Debug)]
-struct Inner {
+pub struct Account {
     name: &'static str,
     state: watch::Sender<State>,
     rejected: Notify,
@@ -53,18 +50,18 @@ struct State {
 
 impl Account {
     /// The ServiceAccount of this name, without a token until [`Self::run`] has one.
-    pub fn new(name: &'static str) -> Self {
-        Self(Arc::new(Inner { name, state: watch::Sender::default(), rejected: Notify::new() }))
+    pub fn new(name: &'static str) -> Arc<Self> {
+        Arc::new(Self { name, state: watch::Sender::default(), rejected: Notify::new() })
     }
 
     /// Its name, in [`NAMESPACE`].
     pub fn name(&self) -> &'static str {
-        self.0.name
+        self.name
     }
 
     /// Whether there is a token, or why not.
     pub fn health(&self) -> Result<(), String> {
-        let state = self.0.state.borrow();
+        let state = self.state.borrow();
         match (&state.token, &state.failure) {
             (Some(_), _) => Ok(()),
             (None, Some(why)) => Err(format!("no token: {why}")),
@@ -74,16 +71,16 @@ impl Account {
 
     /// Waits for the first token, however often that fails.
     pub async fn ready(&self) {
-        let mut state = self.0.state.subscribe();
+        let mut state = self.state.subscribe();
         // The sender lives in self.
         let _closed = state.wait_for(|state| state.token.is_some()).await.is_err();
     }
 
     /// The current token. Without one it waits for the request under way, and fails if that does.
     pub(super) async fn token(&self) -> Result<HeaderValue, String> {
-        let mut changes = self.0.state.subscribe();
+        let mut changes = self.state.subscribe();
         let known = changes.wait_for(|state| state.token.is_some() || state.failure.is_some()).await;
-        let name = self.0.name;
+        let name = self.name;
         let without = |why: &str| format!("no token of the ServiceAccount {NAMESPACE}/{name}: {why}");
         let state = known.map_err(|_closed| without("the process is ending"))?;
         state.token.clone().ok_or_else(|| without(state.failure.as_deref().unwrap_or_default()))
@@ -91,7 +88,7 @@ impl Account {
 
     /// The apiserver rejects this token: [`Self::token`] then waits for another one.
     pub(super) fn rejected(&self, token: &HeaderValue) {
-        let is_current = self.0.state.send_if_modified(|state| {
+        let is_current = self.state.send_if_modified(|state| {
             let is_current = state.token.as_ref() == Some(token);
             if is_current {
                 *state = State::default();
@@ -99,13 +96,13 @@ impl Account {
             is_current
         });
         if is_current {
-            tracing::info!(account = self.0.name, "the apiserver rejects the token of this ServiceAccount");
-            self.0.rejected.notify_one();
+            tracing::info!(account = self.name, "the apiserver rejects the token of this ServiceAccount");
+            self.rejected.notify_one();
         }
     }
 
     /// Keeps a token at hand until it is asked to stop.
-    pub async fn run(self, client: Client, stop: CancellationToken) {
+    pub async fn run(self: Arc<Self>, client: Client, stop: CancellationToken) {
         let accounts = Api::namespaced(client, NAMESPACE);
         stop.run_until_cancelled(self.renew(&accounts)).await;
     }
@@ -115,8 +112,8 @@ impl Account {
             let earliest = Instant::now() + SPACING;
             let pause = match self.request(accounts).await {
                 Ok((token, lifetime)) => {
-                    tracing::info!(account = self.0.name, ?lifetime, "has a token of this ServiceAccount");
-                    self.0.state.send_replace(State { token: Some(token), failure: None });
+                    tracing::info!(account = self.name, ?lifetime, "has a token of this ServiceAccount");
+                    self.state.send_replace(State { token: Some(token), failure: None });
                     lifetime.mul_f64(RENEWED_AT)
                 }
                 Err(why) => {
@@ -126,17 +123,17 @@ impl Account {
             };
             tokio::select! {
                 () = sleep(pause) => {}
-                () = self.0.rejected.notified() => sleep_until(earliest).await,
+                () = self.rejected.notified() => sleep_until(earliest).await,
             }
         }
     }
 
     /// A token that is still valid stays.
     fn failed(&self, why: String) {
-        self.0.state.send_if_modified(|state| {
+        self.state.send_if_modified(|state| {
             let is_news = state.failure.as_ref() != Some(&why);
             if is_news {
-                tracing::warn!(account = self.0.name, why, "no new token of this ServiceAccount");
+                tracing::warn!(account = self.name, why, "no new token of this ServiceAccount");
                 state.failure = Some(why);
             }
             is_news
@@ -144,7 +141,7 @@ impl Account {
     }
 
     async fn request(&self, accounts: &Api<ServiceAccount>) -> Result<(HeaderValue, Duration), String> {
-        let name = self.0.name;
+        let name = self.name;
         let granted = match self.request_once(accounts).await {
             Err(Error::Api(status)) if status.code == 404 => {
                 self.create(accounts).await?;
@@ -172,11 +169,11 @@ impl Account {
         let expiration_seconds = i64::try_from(LIFETIME.as_secs()).ok();
         let spec = TokenRequestSpec { expiration_seconds, ..TokenRequestSpec::default() };
         let request = TokenRequest { spec, ..TokenRequest::default() };
-        accounts.create_token_request(self.0.name, &PostParams::default(), &request).await
+        accounts.create_token_request(self.name, &PostParams::default(), &request).await
     }
 
     async fn create(&self, accounts: &Api<ServiceAccount>) -> Result<(), String> {
-        let name = self.0.name;
+        let name = self.name;
         let mut account = ServiceAccount::default();
         account.metadata.name = Some(name.to_owned());
         match accounts.create(&PostParams::default(), &account).await {

@@ -56,7 +56,7 @@ pub trait Slim: PartialEq + Send + Sync + Sized + 'static {
     /// `metadata.resourceVersion`
     fn resource_version(&self) -> &str;
     fn resource_version_mut(&mut self) -> &mut String;
-    /// The value of the second index, if the object has one: a node's provider ID.
+    /// The value of the second index, if the object has one: a node's provider ID, a request's node.
     fn index(&self) -> Option<&str> {
         None
     }

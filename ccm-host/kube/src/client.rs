@@ -11,7 +11,7 @@ mod tests;
 
 pub use guard::Recognition;
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use http::{
@@ -104,7 +104,11 @@ pub async fn build(options: &ClientOptions, metrics: &ClientMetrics) -> Result<C
 }
 
 /// Like [`build`], for a client that sends the tokens of this account and no other credentials.
-pub async fn build_as(account: Account, options: &ClientOptions, metrics: &ClientMetrics) -> Result<Client> {
+pub async fn build_as(
+    account: Arc<Account>,
+    options: &ClientOptions,
+    metrics: &ClientMetrics,
+) -> Result<Client> {
     let mut config = config(options).await?;
     config.auth_info = AuthInfo::default();
     let user_agent = format!("{}/system:serviceaccount:{NAMESPACE}:{}", options.user_agent, account.name());
@@ -137,7 +141,7 @@ async fn from_kubeconfig(path: &PathBuf) -> Result<Config> {
 
 fn from_config(
     config: Config,
-    account: Option<Account>,
+    account: Option<Arc<Account>>,
     options: &ClientOptions,
     metrics: &ClientMetrics,
 ) -> Result<Client> {
@@ -163,7 +167,7 @@ pub fn over(apiserver: Apiserver, options: &ClientOptions, metrics: &ClientMetri
 fn layered<S, B>(
     service: S,
     config: &Config,
-    account: Option<Account>,
+    account: Option<Arc<Account>>,
     options: &ClientOptions,
     metrics: &ClientMetrics,
 ) -> Result<Client>
@@ -250,7 +254,7 @@ fn connector(config: &Config) -> Result<HttpsConnector<HttpConnector>> {
 /// Sends requests in the account's name.
 fn as_account<S>(
     inner: S,
-    account: Account,
+    account: Arc<Account>,
 ) -> impl Service<Request<Body>, Response = Answer, Error = BoxError, Future: Send> + Clone
 where
     S: Service<Request<Body>, Response = Answer, Error = BoxError> + Clone + Send,
@@ -260,7 +264,11 @@ where
 }
 
 /// Repeats a request once that is rejected for its token: it was not processed.
-async fn authorised<S>(inner: S, account: Account, mut request: Request<Body>) -> Result<Answer, BoxError>
+async fn authorised<S>(
+    inner: S,
+    account: Arc<Account>,
+    mut request: Request<Body>,
+) -> Result<Answer, BoxError>
 where
     S: Service<Request<Body>, Response = Answer, Error = BoxError> + Clone + Send,
     S::Future: Send,

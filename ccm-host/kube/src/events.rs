@@ -119,12 +119,9 @@ struct Raised {
     since: Instant,
 }
 
-/// The queue of events of the process. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Events(Arc<EventQueue>);
-
+/// The queue of events of the process.
 #[derive(Debug)]
-struct EventQueue {
+pub struct Events {
     queue: Mutex<VecDeque<Raised>>,
     raised: Notify,
     /// Queued, or being written.
@@ -138,52 +135,72 @@ struct EventQueue {
 #[derive(Debug, Clone)]
 pub struct Recorder {
     component: &'static str,
-    shared: Arc<EventQueue>,
+    events: Arc<Events>,
 }
 
 impl Events {
     /// A queue, and the writer that empties it.
-    pub fn new(client: Client, pressure: WritePressure, metrics: EventMetrics) -> (Self, EventWriter) {
+    pub fn new(client: Client, pressure: WritePressure, metrics: EventMetrics) -> (Arc<Self>, EventWriter) {
         let events = Self::detached(metrics);
-        let writer = EventWriter::new(client, pressure, Arc::clone(&events.0));
+        let writer = EventWriter::new(client, pressure, Arc::clone(&events));
         (events, writer)
     }
 
     /// A queue without a writer yet.
-    pub(super) fn detached(metrics: EventMetrics) -> Self {
-        Self(Arc::new(EventQueue {
+    pub(super) fn detached(metrics: EventMetrics) -> Arc<Self> {
+        Arc::new(Self {
             queue: Mutex::default(),
             raised: Notify::new(),
             pending: watch::Sender::new(0),
             flushing: watch::Sender::new(false),
             metrics,
-        }))
+        })
     }
 
     /// A recorder for one component: a controller, by its name.
-    pub fn recorder(&self, component: &'static str) -> Recorder {
-        Recorder { component, shared: Arc::clone(&self.0) }
+    pub fn recorder(self: &Arc<Self>, component: &'static str) -> Recorder {
+        Recorder { component, events: Arc::clone(self) }
     }
 
     /// Waits, at most `limit`, until everything recorded so far is written. Returns whether it was.
     pub async fn flush(&self, limit: Duration) -> bool {
-        self.0.flushing.send_replace(true);
-        let mut pending = self.0.pending.subscribe();
+        self.flushing.send_replace(true);
+        let mut pending = self.pending.subscribe();
         let done = timeout(limit, pending.wait_for(|pending| *pending == 0)).await;
-        self.0.flushing.send_replace(false);
+        self.flushing.send_replace(false);
         matches!(done, Ok(Ok(_)))
     }
 
     /// Takes everything that waits, so that tests can check what was recorded.
     #[cfg(any(test, feature = "testing"))]
     pub fn take(&self) -> Vec<(EventType, &'static str, String)> {
-        let taken = std::mem::take(&mut *self.0.queue.lock());
-        self.0.pending.send_modify(|pending| *pending -= taken.len());
+        let taken = std::mem::take(&mut *self.queue.lock());
+        self.pending.send_modify(|pending| *pending -= taken.len());
         let reason = |reason| match reason {
             Cow::Borrowed(reason) => reason,
             Cow::Owned(reason) => String::leak(reason),
         };
         taken.into_iter().map(|raised| (raised.type_, reason(raised.reason), raised.message)).collect()
+    }
+
+    fn push(&self, raised: Raised) {
+        let mut queue = self.queue.lock();
+        if queue.len() >= CAPACITY || (queue.len() >= SHARE && has_its_share(&queue, &raised)) {
+            self.metrics.discard("overflow");
+            return;
+        }
+        queue.push_back(raised);
+        self.metrics.queued.inc();
+        self.pending.send_modify(|pending| *pending += 1);
+        drop(queue);
+        self.raised.notify_one();
+    }
+
+    /// Takes the oldest event, which stays pending until the second value is dropped.
+    fn pop(&self) -> Option<(Raised, Unsettled<'_>)> {
+        let raised = self.queue.lock().pop_front()?;
+        self.metrics.queued.dec();
+        Some((raised, Unsettled(self)))
     }
 }
 
@@ -206,29 +223,7 @@ impl Recorder {
             at: ccm_base::clock::now(),
             since: Instant::now(),
         };
-        self.shared.push(raised);
-    }
-}
-
-impl EventQueue {
-    fn push(&self, raised: Raised) {
-        let mut queue = self.queue.lock();
-        if queue.len() >= CAPACITY || (queue.len() >= SHARE && has_its_share(&queue, &raised)) {
-            self.metrics.discard("overflow");
-            return;
-        }
-        queue.push_back(raised);
-        self.metrics.queued.inc();
-        self.pending.send_modify(|pending| *pending += 1);
-        drop(queue);
-        self.raised.notify_one();
-    }
-
-    /// Takes the oldest event, which stays pending until the second value is dropped.
-    fn pop(&self) -> Option<(Raised, Unsettled<'_>)> {
-        let raised = self.queue.lock().pop_front()?;
-        self.metrics.queued.dec();
-        Some((raised, Unsettled(self)))
+        self.events.push(raised);
     }
 }
 
@@ -249,7 +244,7 @@ fn has_its_share(queue: &VecDeque<Raised>, raised: &Raised) -> bool {
 }
 
 /// A taken event that is neither written nor discarded yet.
-struct Unsettled<'a>(&'a EventQueue);
+struct Unsettled<'a>(&'a Events);
 
 impl Drop for Unsettled<'_> {
     fn drop(&mut self) {

@@ -11,6 +11,8 @@ mod apiserver;
 
 pub use apiserver::{ApiServer, Call, Reply, Watch};
 
+use std::sync::Arc;
+
 use ::apiserver::{Cause, Refusal};
 
 use crate::{
@@ -234,9 +236,9 @@ fn extended(pairs: &Pairs, key: &str, value: &str) -> Pairs {
 }
 
 /// A queue whose events stay there, to be read with [`Recorded::take`].
-pub fn events() -> (Events, Recorded) {
+pub fn events() -> (Arc<Events>, Recorded) {
     let events = Events::detached(KubeMetrics::default().events);
-    (events.clone(), Recorded(events))
+    (Arc::clone(&events), Recorded(events))
 }
 
 /// A recorder into such a queue.
@@ -247,7 +249,7 @@ pub fn recorder() -> (Recorder, Recorded) {
 
 /// The events of [`recorder`].
 #[derive(Debug)]
-pub struct Recorded(Events);
+pub struct Recorded(Arc<Events>);
 
 impl Recorded {
     /// Everything recorded since the last call: type, reason and message.

@@ -194,7 +194,7 @@ impl EventMetrics {
     }
 
     /// Why an event is not written: `overflow` of the queue or of a namespace's share of it, `spam` about one object,
-    /// `failed` at the apiserver, `shutdown` of the process, `shadow` mode.
+    /// `failed` at the apiserver, `namespace` that is being deleted, `shutdown` of the process, `shadow` mode.
     pub(super) fn discard(&self, reason: &'static str) {
         self.discarded.get_or_create(&[("reason", reason)]).inc();
     }

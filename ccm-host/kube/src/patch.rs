@@ -29,7 +29,7 @@ mod named;
 mod tests;
 mod writer;
 
-pub use named::{Called, NodeLease, RecordKey, Secret, StoredRecord, WebhookConfiguration};
+pub use named::{Called, NodeLease, RECORDS, RecordKey, Secret, StoredRecord, WebhookConfiguration};
 pub use writer::{WriteError, WritePressure, Writer};
 
 use std::{borrow::Cow, collections::BTreeMap};

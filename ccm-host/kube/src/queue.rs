@@ -60,12 +60,9 @@ pub fn jittered(pause: Duration, random: f64) -> Duration {
     pause.mul_f64(1.0 - random.clamp(0.0, 1.0) / 2.0)
 }
 
-/// The queue. Cheap to clone; all clones are the same queue.
+/// The queue.
 #[derive(Debug)]
-pub struct WorkQueue<K: Key>(Arc<Shared<K>>);
-
-#[derive(Debug)]
-struct Shared<K: Key> {
+pub struct WorkQueue<K: Key> {
     name: &'static str,
     backoff: Backoff,
     schedule: Mutex<Schedule<K>>,
@@ -74,46 +71,40 @@ struct Shared<K: Key> {
     series: QueueSeries,
 }
 
-impl<K: Key> Clone for WorkQueue<K> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
 impl<K: Key> WorkQueue<K> {
     /// An empty queue. `name` is the label of its metrics.
-    pub fn new(name: &'static str, backoff: Backoff, metrics: &QueueMetrics) -> Self {
-        let shared = Arc::new(Shared {
+    pub fn new(name: &'static str, backoff: Backoff, metrics: &QueueMetrics) -> Arc<Self> {
+        let queue = Arc::new(Self {
             name,
             backoff,
             schedule: Mutex::new(Schedule::default()),
             changed: Notify::new(),
             series: metrics.of_queue(name),
         });
-        let in_flight: Arc<dyn InFlight> = Arc::<Shared<K>>::clone(&shared);
+        let in_flight: Arc<dyn InFlight> = Arc::<Self>::clone(&queue);
         metrics.watch(&in_flight);
-        Self(shared)
+        queue
     }
 
     pub fn name(&self) -> &'static str {
-        self.0.name
+        self.name
     }
 
     /// Runs the key as soon as possible. Replaces a pending delay; keeps the failure count.
     pub fn add(&self, key: K) {
-        if self.0.schedule.lock().add(key, Instant::now()) {
-            self.0.series.adds.inc();
-            self.0.changed.notify_one();
+        if self.schedule.lock().add(key, Instant::now()) {
+            self.series.adds.inc();
+            self.changed.notify_one();
         }
     }
 
     /// Runs the key as soon as possible, unless it waits for a delay, which stays. Returns whether it runs.
     pub fn add_unless_delayed(&self, key: K) -> bool {
-        let mut schedule = self.0.schedule.lock();
+        let mut schedule = self.schedule.lock();
         let runs = !schedule.is_delayed(&key);
         if runs && schedule.add(key, Instant::now()) {
-            self.0.series.adds.inc();
-            self.0.changed.notify_one();
+            self.series.adds.inc();
+            self.changed.notify_one();
         }
         runs
     }
@@ -126,73 +117,73 @@ impl<K: Key> WorkQueue<K> {
         let now = Instant::now();
         // A delay beyond the clock's range means never; a day is as good as any.
         let due = now.checked_add(delay).unwrap_or(now + Duration::from_secs(86_400));
-        self.0.series.retries.inc();
-        if self.0.schedule.lock().add_at(key, due) {
-            self.0.changed.notify_one();
+        self.series.retries.inc();
+        if self.schedule.lock().add_at(key, due) {
+            self.changed.notify_one();
         }
     }
 
     /// Counts a failure and runs the key after its backoff, which is returned.
     pub fn add_rate_limited(&self, key: K) -> Duration {
-        let failures = self.0.schedule.lock().fail(&key, Instant::now());
-        let delay = self.0.backoff.delay(failures);
+        let failures = self.schedule.lock().fail(&key, Instant::now());
+        let delay = self.backoff.delay(failures);
         self.add_after(key, delay);
         delay
     }
 
     /// Clears the key's failure count.
     pub fn forget(&self, key: &K) {
-        self.0.schedule.lock().forget(key);
+        self.schedule.lock().forget(key);
     }
 
     /// The number of failures since the key was last forgotten.
     pub fn retries(&self, key: &K) -> u32 {
-        self.0.schedule.lock().failures(key)
+        self.schedule.lock().failures(key)
     }
 
     /// How long ago the first of these failures was; zero without one.
     pub fn failing_for(&self, key: &K) -> Duration {
-        self.0.schedule.lock().failing_since(key).map_or(Duration::ZERO, |since| since.elapsed())
+        self.schedule.lock().failing_since(key).map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// The delay that another failure of the key would bring.
     pub fn backoff(&self, key: &K) -> Duration {
-        self.0.backoff.delay(self.retries(key))
+        self.backoff.delay(self.retries(key))
     }
 
     /// When the key runs next; `None` if only a change brings it back. In the past while it waits for a worker or runs.
     pub fn due(&self, key: &K) -> Option<Instant> {
-        self.0.schedule.lock().due(key)
+        self.schedule.lock().due(key)
     }
 
     /// The number of keys that wait for a delay.
     pub fn delayed(&self) -> usize {
-        self.0.schedule.lock().delayed(Instant::now())
+        self.schedule.lock().delayed(Instant::now())
     }
 
     /// Ignores further adds and drops delayed keys. Waiting keys are still handed out.
     fn shut_down(&self) {
-        self.0.schedule.lock().shut_down();
-        self.0.changed.notify_waiters();
-        self.0.changed.notify_one();
+        self.schedule.lock().shut_down();
+        self.changed.notify_waiters();
+        self.changed.notify_one();
     }
 
     /// The next key, which belongs to the caller until [`WorkQueue::done`], and the time that it has waited. `None` once
     /// the queue is shut down and drained. Dropping the future loses nothing.
     async fn take(&self) -> Option<(K, Duration)> {
         loop {
-            let changed = self.0.changed.notified();
+            let changed = self.changed.notified();
             let (promoted, next) = {
-                let (now, mut schedule) = (Instant::now(), self.0.schedule.lock());
+                let (now, mut schedule) = (Instant::now(), self.schedule.lock());
                 (schedule.promote_due(now), schedule.next(now))
             };
-            self.0.series.adds.inc_by(promoted);
+            self.series.adds.inc_by(promoted);
             match next {
                 Next::Run { key, waited, more } => {
                     if more {
-                        self.0.changed.notify_one();
+                        self.changed.notify_one();
                     }
-                    self.0.series.queue_duration.observe(waited.as_secs_f64());
+                    self.series.queue_duration.observe(waited.as_secs_f64());
                     return Some((key, waited));
                 }
                 Next::WaitUntil(due) => {
@@ -203,7 +194,7 @@ impl<K: Key> WorkQueue<K> {
                 }
                 Next::Wait => changed.await,
                 Next::End => {
-                    self.0.changed.notify_one();
+                    self.changed.notify_one();
                     return None;
                 }
             }
@@ -212,15 +203,15 @@ impl<K: Key> WorkQueue<K> {
 
     /// Marks the run of a key from [`WorkQueue::take`] as ended.
     fn done(&self, key: &K) {
-        let Some((ran, again)) = self.0.schedule.lock().done(key, Instant::now()) else { return };
-        self.0.series.work_duration.observe(ran.as_secs_f64());
+        let Some((ran, again)) = self.schedule.lock().done(key, Instant::now()) else { return };
+        self.series.work_duration.observe(ran.as_secs_f64());
         if again {
-            self.0.changed.notify_one();
+            self.changed.notify_one();
         }
     }
 }
 
-impl<K: Key> InFlight for Shared<K> {
+impl<K: Key> InFlight for WorkQueue<K> {
     fn sample(&self) -> ccm_state::Queue {
         let now = Instant::now();
         let schedule = self.schedule.lock();
@@ -266,8 +257,12 @@ impl Outcome {
 /// A run that panics is logged and retried like a failed one; no key is lost. When cancelled, it hands out no more
 /// keys, shuts the queue down and waits for the runs in flight. The caller bounds that wait; dropping the future aborts
 /// the runs.
-pub async fn run<K, H, F>(queue: WorkQueue<K>, max_in_flight: usize, cancel: CancellationToken, handler: H)
-where
+pub async fn run<K, H, F>(
+    queue: Arc<WorkQueue<K>>,
+    max_in_flight: usize,
+    cancel: CancellationToken,
+    handler: H,
+) where
     K: Key,
     H: Fn(K) -> F,
     F: Future<Output = Outcome> + Send + 'static,
@@ -295,7 +290,7 @@ where
 }
 
 struct ActiveRuns<K: Key> {
-    queue: WorkQueue<K>,
+    queue: Arc<WorkQueue<K>>,
     tasks: JoinSet<Outcome>,
     keys: HashMap<Id, K>,
 }

@@ -31,7 +31,7 @@ use ccm_base::{
     metric::{Declare, MetricLabels},
 };
 pub use compare::{Field, condition};
-use compare::{Judgement, Times, judge, shown};
+use compare::{Judgement, judge, of_call, shown};
 
 /// The flags of shadow mode.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -100,7 +100,7 @@ pub struct HeldCall {
 /// Everything that was held back. Cheap to clone; clones share it.
 #[derive(Debug, Clone)]
 pub struct Shadow {
-    times: Times,
+    grace: Duration,
     metrics: ShadowMetrics,
     held: Arc<Mutex<HeldBack>>,
 }
@@ -136,17 +136,17 @@ struct KeptCall {
 
 impl Shadow {
     pub fn new(settings: &ShadowSettings, metrics: ShadowMetrics) -> Self {
-        Self { times: Times::of(settings.shadow_grace), metrics, held: Arc::default() }
+        Self { grace: settings.shadow_grace, metrics, held: Arc::default() }
     }
 
     /// When to decide again about what was held back.
     pub fn again(&self) -> Duration {
-        self.times.again
+        self.grace / 2
     }
 
     /// How long something may be missing before it is a difference.
     pub fn grace(&self) -> Duration {
-        self.times.grace
+        self.grace
     }
 
     /// Holds back a write to the object of this uid, field by field.
@@ -212,7 +212,7 @@ impl Shadow {
         let mut rows = Vec::new();
         writes.retain(|(subject, path), write| {
             let observed = objects.observe(subject);
-            let standing = match judge(path, write, observed.as_ref(), now, &self.times) {
+            let standing = match judge(path, write, observed.as_ref(), now, self.grace) {
                 Judgement::Agreed => {
                     *agreements.entry(write.controller).or_default() += 1;
                     self.metrics.agreed(write.controller);
@@ -225,7 +225,7 @@ impl Shadow {
             true
         });
         calls.retain(|subject, call| {
-            let standing = self.times.of_call(call.held.takes_over, call.since, call.asked, now);
+            let standing = of_call(call.held.takes_over, call.since, call.asked, now, self.grace);
             let Some(standing) = standing else { return false };
             let HeldCall { controller, what, .. } = &call.held;
             rows.push(row(controller, subject, standing, what.clone(), call.since));

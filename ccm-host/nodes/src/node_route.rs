@@ -216,8 +216,8 @@ struct RouteMetrics {
 
 impl RouteMetrics {
     /// Registers all series.
-    fn register(queue: &WorkQueue<RouteKey>, registry: &mut Registry) -> Self {
-        registry.register_collector(Box::new(Waiting(queue.clone())));
+    fn register(queue: &Arc<WorkQueue<RouteKey>>, registry: &mut Registry) -> Self {
+        registry.register_collector(Box::new(Waiting(Arc::clone(queue))));
         Self {
             syncs: registry.metric(
                 "route_controller_route_sync",
@@ -240,7 +240,7 @@ impl RouteMetrics {
 
 /// Counts the delayed keys of a queue when it is asked.
 #[derive(Debug)]
-struct Waiting(WorkQueue<RouteKey>);
+struct Waiting(Arc<WorkQueue<RouteKey>>);
 
 impl Collector for Waiting {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {

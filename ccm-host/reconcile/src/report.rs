@@ -130,7 +130,7 @@ pub struct Reports<K: Key>(Arc<Inner<K>>);
 struct Inner<K: Key> {
     controller: &'static str,
     recorder: Recorder,
-    queue: WorkQueue<K>,
+    queue: Arc<WorkQueue<K>>,
     counts: ReportCounts,
     entries: Mutex<Entries<K>>,
 }
@@ -167,7 +167,7 @@ impl<K: Key> Reports<K> {
     pub fn new(
         controller: &'static str,
         recorder: Recorder,
-        queue: WorkQueue<K>,
+        queue: Arc<WorkQueue<K>>,
         counts: ReportCounts,
     ) -> Self {
         let entries = Mutex::new(Entries { by_key: HashMap::new(), by_object: HashMap::new() });

@@ -67,7 +67,7 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
 pub struct Shell<K: Key> {
     pub parts: Parts,
     pub recorder: Recorder,
-    pub queue: WorkQueue<K>,
+    pub queue: Arc<WorkQueue<K>>,
     pub reports: Reports<K>,
     /// Places for calls of the providers.
     pub slots: Slots<K>,
@@ -148,7 +148,7 @@ pub struct Parts {
     /// Writes as this controller, and only while this process leads.
     pub writer: Writer,
     pub providers: Providers,
-    pub events: Events,
+    pub events: Arc<Events>,
     pub metrics: KubeMetrics,
     pub cloud_metrics: CloudMetrics,
     /// Counts what the controllers report.

@@ -5,7 +5,10 @@
 //! without a slot ends, and the key comes back through the queue once a slot is kept for it, which no other key takes. In
 //! line, work in progress stands before first attempts, and these before retries and checks of what may well be right.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 
@@ -35,7 +38,7 @@ type Place = (String, &'static str);
 /// All places.
 #[derive(Debug)]
 pub struct Slots<K: Key> {
-    queue: WorkQueue<K>,
+    queue: Arc<WorkQueue<K>>,
     state: Mutex<State<K>>,
 }
 
@@ -127,7 +130,7 @@ pub struct Running<'a, K: Key> {
 }
 
 impl<K: Key> Slots<K> {
-    pub fn new(queue: WorkQueue<K>) -> Self {
+    pub fn new(queue: Arc<WorkQueue<K>>) -> Self {
         let (lines, running, holding) = (HashMap::new(), HashSet::new(), HashSet::new());
         Self { queue, state: Mutex::new(State { lines, running, holding }) }
     }

@@ -24,7 +24,7 @@ use super::{
 };
 use ccm_cloud::{Provider, joined, service_part};
 use ccm_kube::{
-    patch::{RecordKey, WantedCondition},
+    patch::{RECORDS, RecordKey, WantedCondition},
     service::Service,
 };
 
@@ -97,7 +97,6 @@ impl Record {
 }
 
 /// The ConfigMap; the RBAC rules in `deploy/` name it.
-const NAMESPACE: &str = "kube-system";
 const NAME: &str = "service-lb-backends";
 
 /// How often to look whether all balancers have the current set.
@@ -169,7 +168,7 @@ impl Sets {
             }
         };
         if timeout(PATIENCE, gone).await.is_err() {
-            tracing::warn!("ConfigMap {NAMESPACE}/{NAME} is slow: not waited for");
+            tracing::warn!("ConfigMap {RECORDS}/{NAME} is slow: not waited for");
         }
     }
 
@@ -241,7 +240,7 @@ fn is_durable(provider: &dyn Provider) -> bool {
 }
 
 fn key(provider: &dyn Provider) -> RecordKey {
-    RecordKey { namespace: NAMESPACE, name: NAME, key: provider.name().to_owned() }
+    RecordKey { name: NAME, key: provider.name().to_owned() }
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ pub(super) async fn start(
     metrics: &ClientMetrics,
 ) -> Result<()> {
     let Some(access) = process.access() else { return Ok(()) };
-    let settings = &process.settings().serving.access;
+    let settings = &process.settings.serving.access;
     let authentication = client(options, settings.authentication_kubeconfig.as_ref(), metrics)
         .await
         .context("no client for --authentication-kubeconfig")?;
@@ -106,7 +106,7 @@ async fn client(
 }
 
 /// Follows the ConfigMap for ever. A refusal that lasts from the beginning is final: only a person can change that.
-async fn follow(client: Client, access: Access, tolerant: bool) -> Result<()> {
+async fn follow(client: Client, access: Arc<Access>, tolerant: bool) -> Result<()> {
     let api = Api::<ConfigMap>::namespaced(client, NAMESPACE);
     let only = WatchParams::default().fields(&format!("metadata.name={CONFIG_MAP}"));
     let (mut known, mut refusals) = (false, Outage::default());

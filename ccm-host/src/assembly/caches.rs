@@ -96,7 +96,7 @@ fn watch<T: Slim>(
     client: &Client,
 ) -> BoxFuture<'static, ()> {
     let (running, ready, listed, client) = (cache.clone(), cache.clone(), cache.clone(), client.clone());
-    process.checks().add(Probe::Ready, name, move || ready.health());
+    process.checks.add(Probe::Ready, name, move || ready.health());
     process.spawn_support(name, |stop| async move {
         running.run(client, stop).await;
         Ok(())

@@ -1,7 +1,10 @@
 //! Starts the controllers that the flags enable, each once a provider serves it, under its own ServiceAccount if the
 //! flags say so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use anyhow::{Context as _, Result};
 use futures::{FutureExt as _, future::select_all};
@@ -22,7 +25,7 @@ pub(super) fn start(
     for controller in controllers {
         let parts = Parts { writer: accounts.writer(controller, &parts.writer), ..parts.clone() };
         let due = due(controller, process, &parts, accounts);
-        if let Some(run) = process.metrics().register(|registry| (controller.start)(parts, registry)) {
+        if let Some(run) = process.metrics.register(|registry| (controller.start)(parts, registry)) {
             process.spawn_controller(controller, due, |stop| run(stop).map(Ok));
         }
     }
@@ -36,7 +39,7 @@ fn due(
     parts: &Parts,
     accounts: &Accounts,
 ) -> impl Future<Output = ()> + Send + 'static {
-    let (providers, metrics) = (parts.providers.clone(), process.metrics().clone());
+    let (providers, metrics) = (parts.providers.clone(), process.metrics.clone());
     let served_by = (controller.served_by)(&parts.settings);
     let accounts = accounts.clone();
     async move {
@@ -70,7 +73,7 @@ fn is_served(served_by: Serves, providers: &Providers) -> bool {
 /// The ServiceAccounts of the enabled controllers, by name, with a client for each; none without
 /// `--use-service-account-credentials`.
 #[derive(Clone, Default)]
-pub(super) struct Accounts(BTreeMap<&'static str, (Account, Client)>);
+pub(super) struct Accounts(BTreeMap<&'static str, (Arc<Account>, Client)>);
 
 impl Accounts {
     /// The clients, which have no token yet.
@@ -80,8 +83,8 @@ impl Accounts {
         metrics: &ClientMetrics,
     ) -> Result<Self> {
         let mut accounts = BTreeMap::new();
-        if process.settings().kube.use_service_account_credentials {
-            let names = process.settings().enabled.iter().filter_map(|controller| controller.account);
+        if process.settings.kube.use_service_account_credentials {
+            let names = process.settings.enabled.iter().filter_map(|controller| controller.account);
             // Several controllers share one.
             for name in names.collect::<BTreeSet<_>>() {
                 let account = Account::new(name);
@@ -98,7 +101,7 @@ impl Accounts {
     pub(super) fn start(&self, process: &Process, root: &Client) {
         for (name, (account, _)) in &self.0 {
             let (health, running, root) = (account.clone(), account.clone(), root.clone());
-            process.checks().add(Probe::Ready, format!("service-account-{name}"), move || health.health());
+            process.checks.add(Probe::Ready, format!("service-account-{name}"), move || health.health());
             process.spawn_support(name, |stop| running.run(root, stop).map(Ok));
         }
     }

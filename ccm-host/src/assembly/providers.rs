@@ -67,7 +67,7 @@ pub(super) fn start(
     dialer: Option<Dialer>,
 ) -> (Providers, Vec<Arc<RemoteProvider>>) {
     let started: Vec<_> = process
-        .settings()
+        .settings
         .providers
         .iter()
         .map(|settings| {
@@ -81,14 +81,14 @@ pub(super) fn start(
         })
         .collect();
     let all = started.iter().map(|provider| -> Arc<dyn Provider> { Arc::<RemoteProvider>::clone(provider) });
-    let providers = Providers::new(all.collect()).divided(process.settings().division.clone());
+    let providers = Providers::new(all.collect()).divided(process.settings.division.clone());
     for provider in providers.all() {
         let (provider, all) = (Arc::clone(provider), providers.clone());
         let name = format!("provider-{}", provider.name());
-        process.checks().add(Probe::Ready, name, move || is_met(&provider, &all));
+        process.checks.add(Probe::Ready, name, move || is_met(&provider, &all));
     }
     let asked = providers.clone();
-    process.checks().add(Probe::Ready, "provider-id-prefixes", move || {
+    process.checks.add(Probe::Ready, "provider-id-prefixes", move || {
         let contested = asked.contested_prefixes().into_iter().next();
         contested.map_or(Ok(()), |contested| Err(contested.to_string()))
     });

@@ -59,9 +59,9 @@ pub(super) fn open(
     remotes: Vec<Arc<RemoteProvider>>,
     shadow: Option<Shadow>,
 ) {
-    process.state().open(Arc::new(State {
-        checks: process.checks().clone(),
-        controllers: process.settings().enabled.iter().map(|one| one.name.to_owned()).collect(),
+    process.state.open(Arc::new(State {
+        checks: process.checks.clone(),
+        controllers: process.settings.enabled.iter().map(|one| one.name.to_owned()).collect(),
         started: clock::now(),
         leadership,
         parts,

@@ -47,16 +47,17 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Process {
-    settings: Arc<Settings>,
-    checks: Checks,
-    metrics: Metrics,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) checks: Checks,
+    pub(crate) metrics: Metrics,
     /// What the check [`STARTUP`] says.
     startup: Arc<Mutex<CheckResult>>,
     work: Group,
     support: Group,
     serving: Group,
-    access: OnceLock<Access>,
-    state: Door,
+    access: OnceLock<Arc<Access>>,
+    /// Where the state of the host is shown.
+    pub(crate) state: Door,
     failures: mpsc::UnboundedSender<anyhow::Error>,
 }
 
@@ -91,21 +92,6 @@ impl Process {
             failures,
         };
         (process, received)
-    }
-
-    /// The settings of the whole process.
-    pub fn settings(&self) -> &Arc<Settings> {
-        &self.settings
-    }
-
-    /// The registry for health checks.
-    pub fn checks(&self) -> &Checks {
-        &self.checks
-    }
-
-    /// The registry for metrics.
-    pub fn metrics(&self) -> &Metrics {
-        &self.metrics
     }
 
     /// Reports in `/readyz` and in the log what the start is waiting for.
@@ -176,13 +162,8 @@ impl Process {
     }
 
     /// The access rules of the serving port; `None` if nothing is served.
-    pub fn access(&self) -> Option<&Access> {
+    pub fn access(&self) -> Option<&Arc<Access>> {
         self.access.get()
-    }
-
-    /// Where the state of the host is shown.
-    pub fn state(&self) -> &Door {
-        &self.state
     }
 
     /// Marks the process as ready to take over from the leader.

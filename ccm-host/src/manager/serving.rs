@@ -16,6 +16,7 @@ pub mod tls;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use anyhow::Context as _;
@@ -103,7 +104,13 @@ impl Drop for AddressFile {
 }
 
 /// The routes, for a server or for tests without one; each request passes `access` first.
-pub fn router(checks: Checks, metrics: Metrics, settings: &Settings, state: Door, access: Access) -> Router {
+pub fn router(
+    checks: Checks,
+    metrics: Metrics,
+    settings: &Settings,
+    state: Door,
+    access: Arc<Access>,
+) -> Router {
     let scrape = async move || match metrics.encode() {
         Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be encoded\n").into_response(),

@@ -82,78 +82,75 @@ const PERIOD: Duration = Duration::from_secs(30);
 const SOON: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(5);
 
-#[derive(Debug)]
-pub struct Upkeep {
-    pub settings: WebhookSettings,
-    /// Writes only while this process leads.
-    pub writer: Writer,
+/// Keeps the certificate in the Secret and in the configuration until cancelled; `writer` writes only while this process
+/// leads.
+pub async fn keep_up(
+    settings: WebhookSettings,
+    writer: Writer,
+    leadership: Leadership,
+    cancel: CancellationToken,
+) {
+    let kept_up = async {
+        leadership.elected().await;
+        let mut told = String::new();
+        loop {
+            let (pause, problem) = match once(&settings, &writer, clock::now()).await {
+                Ok(SecretStep::Keep) => (PERIOD, String::new()),
+                Ok(_) => (SOON, String::new()),
+                Err(error) => (RETRY, format!("{error:#}")),
+            };
+            if problem != told && !problem.is_empty() {
+                tracing::warn!(
+                    problem,
+                    "webhooks have no valid certificate: the apiserver continues without them"
+                );
+            }
+            told = problem;
+            sleep(pause).await;
+        }
+    };
+    cancel.run_until_cancelled(kept_up).await;
 }
 
-impl Upkeep {
-    /// Runs until cancelled.
-    pub async fn run(self, leadership: Leadership, cancel: CancellationToken) {
-        let kept_up = async {
-            leadership.elected().await;
-            let mut told = String::new();
-            loop {
-                let (pause, problem) = match self.once(clock::now()).await {
-                    Ok(SecretStep::Keep) => (PERIOD, String::new()),
-                    Ok(_) => (SOON, String::new()),
-                    Err(error) => (RETRY, format!("{error:#}")),
-                };
-                if problem != told && !problem.is_empty() {
-                    tracing::warn!(
-                        problem,
-                        "webhooks have no valid certificate: the apiserver continues without them"
-                    );
-                }
-                told = problem;
-                sleep(pause).await;
-            }
-        };
-        cancel.run_until_cancelled(kept_up).await;
-    }
-
-    /// Looks once, and carries out what is due.
-    async fn once(&self, now: Timestamp) -> Result<SecretStep> {
-        let (name, key) = (&self.settings.webhook_configuration, &self.settings.webhook_certificate_secret);
-        let configuration = self.writer.get_webhook_configuration(name).await;
-        let configuration = configuration
-            .with_context(|| format!("MutatingWebhookConfiguration {name} cannot be read"))?
-            .with_context(|| {
-                format!("MutatingWebhookConfiguration {name} does not exist: create it, or omit --webhooks")
-            })?;
-        let secret = self.writer.get_secret(key).await;
-        let secret = secret
-            .with_context(|| format!("Secret {key} cannot be read"))?
-            .with_context(|| format!("Secret {key} does not exist: create it empty, or omit --webhooks"))?;
-        let hosts: Vec<_> = configuration.webhooks.iter().map(|one| one.host.clone()).collect();
-        ensure!(
-            !hosts.is_empty() && hosts.iter().all(|host| !host.is_empty()),
-            "MutatingWebhookConfiguration {name} names no host: give each of its webhooks a service or a url"
-        );
-        let authorities = certificate::authorities(&secret.data);
-        let is_announced = configuration.webhooks.iter().all(|one| one.authorities == authorities);
-        let step = certificate::step(&secret.data, &hosts, is_announced, now);
-        match step {
-            SecretStep::Keep => {}
-            SecretStep::Announce => {
-                self.writer
-                    .announce_webhooks(name, &configuration, authorities)
-                    .await
-                    .with_context(|| format!("MutatingWebhookConfiguration {name} cannot be written"))?;
-            }
-            SecretStep::Prepare | SecretStep::Promote | SecretStep::Replace => {
-                let data = certificate::after(step, &secret.data, &hosts, now)?;
-                self.writer
-                    .replace_secret(key, &secret, &data)
-                    .await
-                    .with_context(|| format!("Secret {key} cannot be written"))?;
-            }
+/// Looks once, and carries out what is due.
+async fn once(settings: &WebhookSettings, writer: &Writer, now: Timestamp) -> Result<SecretStep> {
+    let (name, key) = (&settings.webhook_configuration, &settings.webhook_certificate_secret);
+    let configuration = writer.get_webhook_configuration(name).await;
+    let configuration = configuration
+        .with_context(|| format!("MutatingWebhookConfiguration {name} cannot be read"))?
+        .with_context(|| {
+            format!("MutatingWebhookConfiguration {name} does not exist: create it, or omit --webhooks")
+        })?;
+    let secret = writer.get_secret(key).await;
+    let secret = secret
+        .with_context(|| format!("Secret {key} cannot be read"))?
+        .with_context(|| format!("Secret {key} does not exist: create it empty, or omit --webhooks"))?;
+    let hosts: Vec<_> = configuration.webhooks.iter().map(|one| one.host.clone()).collect();
+    ensure!(
+        !hosts.is_empty() && hosts.iter().all(|host| !host.is_empty()),
+        "MutatingWebhookConfiguration {name} names no host: give each of its webhooks a service or a url"
+    );
+    let authorities = certificate::authorities(&secret.data);
+    let is_announced = configuration.webhooks.iter().all(|one| one.authorities == authorities);
+    let step = certificate::step(&secret.data, &hosts, is_announced, now);
+    match step {
+        SecretStep::Keep => {}
+        SecretStep::Announce => {
+            writer
+                .announce_webhooks(name, &configuration, authorities)
+                .await
+                .with_context(|| format!("MutatingWebhookConfiguration {name} cannot be written"))?;
         }
-        if step != SecretStep::Keep {
-            tracing::info!(?step, hosts = hosts.join(","), "certificate of the webhooks");
+        SecretStep::Prepare | SecretStep::Promote | SecretStep::Replace => {
+            let data = certificate::after(step, &secret.data, &hosts, now)?;
+            writer
+                .replace_secret(key, &secret, &data)
+                .await
+                .with_context(|| format!("Secret {key} cannot be written"))?;
         }
-        Ok(step)
     }
+    if step != SecretStep::Keep {
+        tracing::info!(?step, hosts = hosts.join(","), "certificate of the webhooks");
+    }
+    Ok(step)
 }

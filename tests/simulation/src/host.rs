@@ -106,7 +106,7 @@ impl Host {
             let ran = process::until(
                 settings,
                 async |process| {
-                    seen.get_or_init(|| process.metrics().clone());
+                    seen.get_or_init(|| process.metrics.clone());
                     assembly::start_within(process, surroundings).await
                 },
                 async || {

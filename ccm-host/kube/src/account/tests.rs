@@ -25,7 +25,7 @@ fn lines(server: &ApiServer) -> Vec<String> {
     server.take_calls().iter().map(Call::line).collect()
 }
 
-fn running(server: &ApiServer) -> Account {
+fn running(server: &ApiServer) -> Arc<Account> {
     let account = Account::new("node-controller");
     tokio::spawn(account.clone().run(server.client.clone(), CancellationToken::new()));
     account

@@ -24,7 +24,7 @@ const COMBINED: &str = "(combined from similar events): ";
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
     similar: LruMap<Topic, Similar>,
-    seen: LruMap<(Topic, String), SeenEvent>,
+    seen: LruMap<(Topic, String), Occurrence>,
     budgets: LruMap<(&'static str, Regarding), Bucket>,
     last_nanos: i128,
 }
@@ -44,53 +44,47 @@ struct Similar {
     last: Instant,
 }
 
-#[derive(Debug, Clone)]
-struct SeenEvent {
-    name: String,
-    first: Timestamp,
-    count: u32,
-}
-
-/// An event with its place in the sequence of its repeats.
+/// The place of an event in the sequence of its repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Occurrence {
     /// Name of the Event object.
     pub(super) name: String,
-    pub(super) message: String,
     pub(super) first: Timestamp,
     /// Above one, the object exists and is patched.
     pub(super) count: u32,
 }
 
 impl Correlator {
-    /// How to write it; `None` if there are too many events about the object.
-    pub(super) fn correlate(&mut self, raised: &Raised, now: Instant) -> Option<Occurrence> {
+    /// How to write it; `None` if there are too many events about the object. One of too many that are similar then says
+    /// that it stands for them.
+    pub(super) fn correlate(&mut self, raised: &mut Raised, now: Instant) -> Option<Occurrence> {
         let topic = Topic {
             component: raised.component,
             regarding: raised.regarding.clone(),
             type_: raised.type_,
             reason: raised.reason.clone(),
         };
-        let (key, message) = self.combine(topic, &raised.message, now);
+        let key = self.combine(topic, &mut raised.message, now);
         let name = self.fresh_name(raised);
-        let seen = self.seen.entry(key, || SeenEvent { name, first: raised.at, count: 0 });
+        let seen = self.seen.entry(key, || Occurrence { name, first: raised.at, count: 0 });
         seen.count = seen.count.saturating_add(1);
-        let SeenEvent { name, first, count } = seen.clone();
-        (!self.exhausted(raised, now)).then_some(Occurrence { name, message, first, count })
+        let occurrence = seen.clone();
+        (!self.exhausted(raised, now)).then_some(occurrence)
     }
 
     /// Counts different messages about one topic; beyond the limit they share one event.
-    fn combine(&mut self, topic: Topic, message: &str, now: Instant) -> ((Topic, String), String) {
+    fn combine(&mut self, topic: Topic, message: &mut String, now: Instant) -> (Topic, String) {
         let similar = self.similar.entry(topic.clone(), || Similar { messages: HashSet::new(), last: now });
         if now.saturating_duration_since(similar.last) > SIMILAR_WITHIN {
             similar.messages.clear();
         }
         similar.last = now;
         if similar.messages.len() >= SIMILAR && !similar.messages.contains(message) {
-            return ((topic, COMBINED.to_owned()), format!("{COMBINED}{message}"));
+            message.insert_str(0, COMBINED);
+            return (topic, COMBINED.to_owned());
         }
-        similar.messages.insert(message.to_owned());
-        ((topic, message.to_owned()), message.to_owned())
+        similar.messages.insert(message.clone());
+        (topic, message.clone())
     }
 
     fn exhausted(&mut self, raised: &Raised, now: Instant) -> bool {

@@ -20,8 +20,9 @@ fn raised(name: &str, reason: &'static str, message: &str) -> Raised {
 }
 
 /// Count and message of the written event, `None` for spam.
-fn verdict(correlator: &mut Correlator, raised: &Raised, now: Instant) -> Option<(u32, String)> {
-    correlator.correlate(raised, now).map(|occurrence| (occurrence.count, occurrence.message))
+fn verdict(correlator: &mut Correlator, mut raised: Raised, now: Instant) -> Option<(u32, String)> {
+    let occurrence = correlator.correlate(&mut raised, now)?;
+    Some((occurrence.count, raised.message))
 }
 
 #[tokio::test(start_paused = true)]
@@ -29,14 +30,14 @@ async fn repeats_become_a_count_under_one_name() {
     let (mut correlator, now) = (Correlator::default(), Instant::now());
     let mut names = Vec::new();
     for count in 1..=3 {
-        let Some(occurrence) = correlator.correlate(&raised("a", "Synced", "m"), now) else {
+        let Some(occurrence) = correlator.correlate(&mut raised("a", "Synced", "m"), now) else {
             panic!("spam after {count}")
         };
         assert_eq!(occurrence.count, count);
         names.push(occurrence.name);
     }
     assert!(names.iter().all(|name| *name == names[0]) && names[0].starts_with("a."), "{names:?}");
-    let Some(other) = correlator.correlate(&raised("a", "Synced", "n"), now) else { panic!("spam") };
+    let Some(other) = correlator.correlate(&mut raised("a", "Synced", "n"), now) else { panic!("spam") };
     assert_ne!(other.name, names[0], "events of one moment have names of their own");
 }
 
@@ -44,25 +45,25 @@ async fn repeats_become_a_count_under_one_name() {
 async fn more_than_ten_different_messages_about_one_thing_are_combined() {
     let (mut correlator, now) = (Correlator::default(), Instant::now());
     for number in 0..10 {
-        let got = verdict(&mut correlator, &raised("a", "R", &format!("m{number}")), now);
+        let got = verdict(&mut correlator, raised("a", "R", &format!("m{number}")), now);
         assert_eq!(got, Some((1, format!("m{number}"))));
     }
     let combined = |n: u32| format!("(combined from similar events): m{n}");
     for (count, number) in [(1, 10), (2, 11)] {
-        let got = verdict(&mut correlator, &raised("a", "R", &format!("m{number}")), now);
+        let got = verdict(&mut correlator, raised("a", "R", &format!("m{number}")), now);
         assert_eq!(got, Some((count, combined(number))));
     }
-    assert_eq!(verdict(&mut correlator, &raised("a", "Other", "m12"), now), Some((1, "m12".to_owned())));
-    assert_eq!(verdict(&mut correlator, &raised("b", "R", "m12"), now), Some((1, "m12".to_owned())));
+    assert_eq!(verdict(&mut correlator, raised("a", "Other", "m12"), now), Some((1, "m12".to_owned())));
+    assert_eq!(verdict(&mut correlator, raised("b", "R", "m12"), now), Some((1, "m12".to_owned())));
     let later = now + Duration::from_secs(601);
-    assert_eq!(verdict(&mut correlator, &raised("a", "R", "m13"), later), Some((1, "m13".to_owned())));
+    assert_eq!(verdict(&mut correlator, raised("a", "R", "m13"), later), Some((1, "m13".to_owned())));
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_object_raises_25_at_once_and_then_one_every_five_minutes() {
     let (mut correlator, now) = (Correlator::default(), Instant::now());
     let mut burst = |name: &str, at| {
-        (0..40).filter(|_| verdict(&mut correlator, &raised(name, "R", "m"), at).is_some()).count()
+        (0..40).filter(|_| verdict(&mut correlator, raised(name, "R", "m"), at).is_some()).count()
     };
     assert_eq!(burst("a", now), 25);
     assert_eq!(burst("b", now), 25, "each object has its own budget");
@@ -75,15 +76,15 @@ async fn one_object_raises_25_at_once_and_then_one_every_five_minutes() {
 async fn memory_is_bounded_and_the_recent_is_remembered() {
     let (mut correlator, now) = (Correlator::default(), Instant::now());
     for number in 0..20_000 {
-        verdict(&mut correlator, &raised(&format!("n{number}"), "R", "m"), now);
+        verdict(&mut correlator, raised(&format!("n{number}"), "R", "m"), now);
     }
-    assert_eq!(verdict(&mut correlator, &raised("n19999", "R", "m"), now), Some((2, "m".to_owned())));
-    assert_eq!(verdict(&mut correlator, &raised("n0", "R", "m"), now), Some((1, "m".to_owned())));
+    assert_eq!(verdict(&mut correlator, raised("n19999", "R", "m"), now), Some((2, "m".to_owned())));
+    assert_eq!(verdict(&mut correlator, raised("n0", "R", "m"), now), Some((1, "m".to_owned())));
 }
 
 struct Scene {
     server: ApiServer,
-    events: Events,
+    events: Arc<Events>,
     recorder: Recorder,
     pressure: WritePressure,
     metrics: EventMetrics,
@@ -110,7 +111,7 @@ fn bad_scene(fault: Fault) -> Scene {
 
 /// Waits until nothing is pending, without flushing.
 async fn settled(events: &Events) {
-    let mut pending = events.0.pending.subscribe();
+    let mut pending = events.pending.subscribe();
     let settled = timeout(Duration::from_secs(3600), pending.wait_for(|pending| *pending == 0)).await;
     settled.expect("events stay pending").unwrap();
 }

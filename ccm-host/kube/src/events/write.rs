@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    EventQueue, Raised,
+    Events, Raised,
     correlate::{Correlator, Occurrence},
 };
 use crate::{
@@ -39,19 +39,19 @@ const CLUSTER_SCOPED: &str = "default";
 pub struct EventWriter {
     client: Client,
     pressure: WritePressure,
-    shared: Arc<EventQueue>,
+    events: Arc<Events>,
     correlator: Correlator,
 }
 
 impl std::fmt::Debug for EventWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EventWriter").field("shared", &self.shared).finish_non_exhaustive()
+        f.debug_struct("EventWriter").field("events", &self.events).finish_non_exhaustive()
     }
 }
 
 impl EventWriter {
-    pub(super) fn new(client: Client, pressure: WritePressure, shared: Arc<EventQueue>) -> Self {
-        Self { client, pressure, shared, correlator: Correlator::default() }
+    pub(super) fn new(client: Client, pressure: WritePressure, events: Arc<Events>) -> Self {
+        Self { client, pressure, events, correlator: Correlator::default() }
     }
 
     /// Writes until cancelled. Events still queued then are dropped: flush first.
@@ -61,17 +61,17 @@ impl EventWriter {
             () = stopped.cancelled() => {}
             () = self.write_all() => {}
         }
-        while self.shared.pop().is_some() {
-            self.shared.metrics.discard("shutdown");
+        while self.events.pop().is_some() {
+            self.events.metrics.discard("shutdown");
         }
     }
 
     /// Takes every event and writes none, until cancelled.
     pub async fn write_none(self, cancel: CancellationToken) {
         loop {
-            let raised = self.shared.raised.notified();
-            while self.shared.pop().is_some() {
-                self.shared.metrics.discard("shadow");
+            let raised = self.events.raised.notified();
+            while self.events.pop().is_some() {
+                self.events.metrics.discard("shadow");
             }
             if cancel.run_until_cancelled(raised).await.is_none() {
                 return;
@@ -80,16 +80,16 @@ impl EventWriter {
     }
 
     async fn write_all(&mut self) {
-        let shared = Arc::clone(&self.shared);
+        let events = Arc::clone(&self.events);
         loop {
-            let raised = shared.raised.notified();
-            let Some((next, _unsettled)) = shared.pop() else {
+            let raised = events.raised.notified();
+            let Some((mut next, _unsettled)) = events.pop() else {
                 raised.await;
                 continue;
             };
             // Before it waits for its turn: what is too much costs the others no time.
-            let Some(occurrence) = self.correlator.correlate(&next, Instant::now()) else {
-                shared.metrics.discard("spam");
+            let Some(occurrence) = self.correlator.correlate(&mut next, Instant::now()) else {
+                events.metrics.discard("spam");
                 continue;
             };
             self.turn(&next).await;
@@ -100,7 +100,7 @@ impl EventWriter {
     /// Waits until the event may be written.
     async fn turn(&self, raised: &Raised) {
         let due = raised.since + PATIENCE;
-        let mut flushing = self.shared.flushing.subscribe();
+        let mut flushing = self.events.flushing.subscribe();
         tokio::select! {
             biased;
             () = self.pressure.calm(QUIET) => {}
@@ -112,10 +112,10 @@ impl EventWriter {
     async fn write(&self, raised: &Raised, occurrence: &Occurrence) {
         match self.send_patiently(raised, occurrence).await {
             Ok(()) => {
-                self.shared.metrics.written.inc();
+                self.events.metrics.written.inc();
             }
             Err(error) => {
-                self.shared.metrics.discard(if is_namespace_ending(&error) { "namespace" } else { "failed" });
+                self.events.metrics.discard(if is_namespace_ending(&error) { "namespace" } else { "failed" });
                 let regarding = &raised.regarding;
                 tracing::debug!(
                     kind = regarding.kind, name = regarding.name, reason = %raised.reason,
@@ -141,22 +141,22 @@ impl EventWriter {
 
     async fn send(&self, raised: &Raised, occurrence: &Occurrence) -> Result<(), Error> {
         let namespace = raised.regarding.namespace.as_deref().unwrap_or(CLUSTER_SCOPED);
-        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         if occurrence.count > 1 {
             let repeat = json!({
                 "count": occurrence.count,
                 "lastTimestamp": Time(raised.at),
-                "message": occurrence.message,
+                "message": raised.message,
             });
             let patched =
-                events.patch_metadata(&occurrence.name, &PatchParams::default(), &Patch::Merge(repeat)).await;
+                api.patch_metadata(&occurrence.name, &PatchParams::default(), &Patch::Merge(repeat)).await;
             match patched {
                 // It has expired: write it anew.
                 Err(Error::Api(status)) if is_absent(&status) => {}
                 other => return other.map(drop),
             }
         }
-        events.create(&PostParams::default(), &object(raised, occurrence, namespace)).await.map(drop)
+        api.create(&PostParams::default(), &object(raised, occurrence, namespace)).await.map(drop)
     }
 }
 
@@ -178,7 +178,7 @@ fn object(raised: &Raised, occurrence: &Occurrence, namespace: &str) -> Event {
         },
         type_: Some(raised.type_.as_str().to_owned()),
         reason: Some(raised.reason.clone().into_owned()),
-        message: Some(occurrence.message.clone()),
+        message: Some(raised.message.clone()),
         source: Some(EventSource { component: Some(raised.component.to_owned()), host: None }),
         reporting_component: Some(raised.component.to_owned()),
         reporting_instance: Some(String::new()),

@@ -13,7 +13,6 @@ use k8s_openapi::{
     },
 };
 use kube::Api;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Body, Patch, Target, WriteError, Writer};
@@ -34,41 +33,30 @@ pub struct NodeLease {
     pub duration: Duration,
 }
 
-/// What is decoded of a kubelet's Lease. Its other times, those of its managed fields too, could be such as jiff cannot read.
-#[derive(Deserialize)]
-struct WrittenLease {
-    #[serde(default)]
-    spec: WrittenLeaseSpec,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WrittenLeaseSpec {
-    renew_time: Option<String>,
-    lease_duration_seconds: Option<i64>,
-}
-
 impl Writer {
     /// Reads the Lease of a node from the apiserver.
     pub async fn get_node_lease(&self, node: &str) -> Result<Option<NodeLease>, WriteError> {
         let leases = Api::<Lease>::namespaced(self.client(), NODE_LEASES);
-        let lease: Option<WrittenLease> = self.get_in(&leases, node).await?;
-        Ok(lease.map(|WrittenLease { spec }| NodeLease {
-            renewed: spec.renew_time,
-            duration: spec
-                .lease_duration_seconds
-                .and_then(|seconds| u64::try_from(seconds).ok())
-                .filter(|seconds| *seconds > 0)
-                .map_or(LEASE_DURATION, Duration::from_secs),
+        // Not decoded as a Lease: its times, those of its managed fields too, could be such as jiff cannot read.
+        let lease: Option<Value> = self.get_in(&leases, node).await?;
+        Ok(lease.map(|lease| {
+            let spec = &lease["spec"];
+            let seconds = spec["leaseDurationSeconds"].as_u64().filter(|seconds| *seconds > 0);
+            NodeLease {
+                renewed: spec["renewTime"].as_str().map(str::to_owned),
+                duration: seconds.map_or(LEASE_DURATION, Duration::from_secs),
+            }
         }))
     }
 }
 
+/// The namespace of the ConfigMaps with records.
+pub const RECORDS: &str = "kube-system";
+
 /// The place of a record: a small text that outlives the process, in a key of a ConfigMap. Controllers define the texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordKey {
-    /// Namespace of the ConfigMap.
-    pub namespace: &'static str,
+    /// Name of the ConfigMap, in [`RECORDS`].
     pub name: &'static str,
     /// The key within the ConfigMap.
     pub key: String,
@@ -85,14 +73,14 @@ pub struct StoredRecord {
 
 impl std::fmt::Display for RecordKey {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "ConfigMap {}/{}, key {}", self.namespace, self.name, self.key)
+        write!(out, "ConfigMap {RECORDS}/{}, key {}", self.name, self.key)
     }
 }
 
 impl Writer {
     /// Reads a record from the apiserver.
     pub async fn read_record(&self, at: &RecordKey) -> Result<StoredRecord, WriteError> {
-        let maps = Api::<ConfigMap>::namespaced(self.client(), at.namespace);
+        let maps = Api::<ConfigMap>::namespaced(self.client(), RECORDS);
         let map: Option<ConfigMap> = self.get_in(&maps, at.name).await?;
         let kept = self.shadow().and_then(|shadow| shadow.record(&at.to_string()));
         if let Some(text) = kept {
@@ -116,7 +104,7 @@ impl Writer {
             shadow.keep_record(at.to_string(), text.to_owned());
             return Ok(seen.unwrap_or_default().to_owned());
         }
-        let maps = Api::<ConfigMap>::namespaced(self.client(), at.namespace);
+        let maps = Api::<ConfigMap>::namespaced(self.client(), RECORDS);
         let data = json!({ (at.key.as_str()): text });
         match seen {
             Some(version) => {

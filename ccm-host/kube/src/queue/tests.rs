@@ -19,7 +19,7 @@ mod properties;
 
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(5), max: Duration::from_secs(300) };
 
-fn queue() -> WorkQueue<&'static str> {
+fn queue() -> Arc<WorkQueue<&'static str>> {
     WorkQueue::new("test", BACKOFF, &KubeMetrics::default().queue)
 }
 
@@ -289,7 +289,7 @@ async fn cancelling_hands_out_nothing_more_and_waits_for_what_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn at_most_so_many_run_at_once() {
-    let queue: WorkQueue<usize> = WorkQueue::new("test", BACKOFF, &KubeMetrics::default().queue);
+    let queue = WorkQueue::<usize>::new("test", BACKOFF, &KubeMetrics::default().queue);
     (0..10).for_each(|key| queue.add(key));
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (now, highest, cancel) = (Arc::clone(&running), Arc::clone(&most), CancellationToken::new());

@@ -16,16 +16,6 @@ const SLACK: Duration = Duration::from_secs(20);
 const NOTES: [&str; 2] =
     ["/metadata/annotations/cloudprovider.ccm~1", "/status/conditions/cloudprovider.ccm/"];
 
-/// The times of the comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Times {
-    pub(super) grace: Duration,
-    /// When a controller decides again about what was held back.
-    pub(super) again: Duration,
-    /// After this long without being requested again, a wish expires.
-    lapse: Duration,
-}
-
 /// What becomes of a write that was held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judgement {
@@ -36,32 +26,31 @@ pub(super) enum Judgement {
     Stands(Standing),
 }
 
-impl Times {
-    pub(super) fn of(grace: Duration) -> Self {
-        Self { grace, again: grace / 2, lapse: grace + SLACK }
-    }
+fn is_over(limit: Duration, since: Timestamp, now: Timestamp) -> bool {
+    Duration::try_from(now.duration_since(since)).is_ok_and(|age| age >= limit)
+}
 
-    fn is_over(limit: Duration, since: Timestamp, now: Timestamp) -> bool {
-        Duration::try_from(now.duration_since(since)).is_ok_and(|age| age >= limit)
-    }
+/// Whether something was last asked for too long ago to be still wanted.
+fn is_lapsed(grace: Duration, asked: Timestamp, now: Timestamp) -> bool {
+    is_over(grace + SLACK, asked, now)
+}
 
-    fn standing(&self, since: Timestamp, now: Timestamp) -> Standing {
-        if Self::is_over(self.grace, since, now) { Standing::Differs } else { Standing::Pending }
-    }
+fn standing(grace: Duration, since: Timestamp, now: Timestamp) -> Standing {
+    if is_over(grace, since, now) { Standing::Differs } else { Standing::Pending }
+}
 
-    /// Of a call; `None` if it is not wanted any more. One that takes over stays: it is made once.
-    pub(super) fn of_call(
-        &self,
-        takes_over: bool,
-        since: Timestamp,
-        asked: Timestamp,
-        now: Timestamp,
-    ) -> Option<Standing> {
-        match takes_over {
-            true => Some(Standing::Once),
-            false if Self::is_over(self.lapse, asked, now) => None,
-            false => Some(self.standing(since, now)),
-        }
+/// Of a call; `None` if it is not wanted any more. One that takes over stays: it is made once.
+pub(super) fn of_call(
+    takes_over: bool,
+    since: Timestamp,
+    asked: Timestamp,
+    now: Timestamp,
+    grace: Duration,
+) -> Option<Standing> {
+    match takes_over {
+        true => Some(Standing::Once),
+        false if is_lapsed(grace, asked, now) => None,
+        false => Some(standing(grace, since, now)),
     }
 }
 
@@ -71,7 +60,7 @@ pub(super) fn judge(
     write: &Write,
     observed: Option<&Observed>,
     now: Timestamp,
-    times: &Times,
+    grace: Duration,
 ) -> Judgement {
     let is_deletion = path.is_empty();
     let observed = match observed.filter(|observed| observed.uid == write.uid) {
@@ -83,7 +72,7 @@ pub(super) fn judge(
     if !is_deletion && value == comparable(path, &write.new) {
         return Judgement::Agreed;
     }
-    if Times::is_over(times.lapse, write.asked, now) {
+    if is_lapsed(grace, write.asked, now) {
         return Judgement::Dropped;
     }
     if NOTES.iter().any(|notes| path.starts_with(notes)) {
@@ -91,7 +80,7 @@ pub(super) fn judge(
     }
     // The basis has changed: the controller is about to decide again.
     let is_overtaken = write.old.as_ref().is_some_and(|old| comparable(path, old) != value);
-    Judgement::Stands(if is_overtaken { Standing::Pending } else { times.standing(write.since, now) })
+    Judgement::Stands(if is_overtaken { Standing::Pending } else { standing(grace, write.since, now) })
 }
 
 /// One field that a write would set.

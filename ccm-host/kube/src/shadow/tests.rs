@@ -24,7 +24,7 @@ fn judged(
     now: i64,
 ) -> Judgement {
     let write = Write { controller: BY, uid: "u".to_owned(), old, new, since: at(0), asked: at(100) };
-    judge(path, &write, observed, at(now), &Times::of(GRACE))
+    judge(path, &write, observed, at(now), GRACE)
 }
 
 #[test]
@@ -108,7 +108,6 @@ fn spellings_of_the_same_are_the_same() {
 
 #[test]
 fn a_call_that_takes_over_is_never_a_difference() {
-    let times = Times::of(GRACE);
     let rows = [
         (true, 10, Some(Standing::Once)),
         (true, 9999, Some(Standing::Once)),
@@ -117,7 +116,7 @@ fn a_call_that_takes_over_is_never_a_difference() {
         (false, 240, None),
     ];
     for (takes_over, now, want) in rows {
-        assert_eq!(times.of_call(takes_over, at(0), at(100), at(now)), want, "{takes_over} {now}");
+        assert_eq!(of_call(takes_over, at(0), at(100), at(now), GRACE), want, "{takes_over} {now}");
     }
 }
 

@@ -287,7 +287,6 @@ impl Controller {
 }
 
 /// The ConfigMap; the RBAC rules in `deploy/` name it.
-const NAMESPACE: &str = "kube-system";
 const NAME: &str = "cloud-node-lifecycle-deletions";
 
 /// The last known content of the ledger.
@@ -411,7 +410,7 @@ impl Controller {
 }
 
 fn key(domain: &Domain) -> RecordKey {
-    RecordKey { namespace: NAMESPACE, name: NAME, key: domain.name.clone() }
+    RecordKey { name: NAME, key: domain.name.clone() }
 }
 
 #[cfg(test)]

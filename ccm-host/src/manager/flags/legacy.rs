@@ -9,7 +9,7 @@ use clap::{Arg, ArgMatches, Command};
 
 use ccm_base::flag::{self, FlagError, Mistakes, Wrong};
 
-/// The heading that marks these flags as without effect, for readers and for [`super::table`].
+/// The heading that marks these flags as without effect, for readers and for the table in the docs.
 pub(super) const HEADING: &str = "Accepted without effect";
 
 /// A flag without effect.

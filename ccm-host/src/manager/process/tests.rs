@@ -37,7 +37,7 @@ fn no_signals() -> mpsc::Receiver<&'static str> {
 #[tokio::test(start_paused = true)]
 async fn readiness_follows_the_start() {
     let (process, failures) = process();
-    let ready = || process.checks().ask(Probe::Ready, "startup").unwrap();
+    let ready = || process.checks.ask(Probe::Ready, "startup").unwrap();
     let (send, mut signals) = mpsc::channel(1);
     let (go, wait) = tokio::sync::oneshot::channel::<()>();
     let start = async |process: &Process| {
@@ -51,7 +51,7 @@ async fn readiness_follows_the_start() {
         go.send(()).unwrap();
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert_eq!(ready(), Ok(()));
-        assert_eq!(process.checks().ask(Probe::Live, "ping"), Some(Ok(())));
+        assert_eq!(process.checks.ask(Probe::Live, "ping"), Some(Ok(())));
         send.send("SIGTERM").await.unwrap();
         std::future::pending::<()>().await;
     };
@@ -160,10 +160,10 @@ async fn controllers_show_while_they_run() {
         let line = format!(
             "running_managed_controllers{{name=\"cloud-node\",manager=\"cloud-controller-manager\"}} {value}\n"
         );
-        process.metrics().encode().unwrap().contains(&line)
+        process.metrics.encode().unwrap().contains(&line)
     };
     let (send, mut signals) = mpsc::channel(1);
-    process.checks().add(Probe::Live, "service-lb-controller", || Err("stuck".to_owned()));
+    process.checks.add(Probe::Live, "service-lb-controller", || Err("stuck".to_owned()));
     let idle = |stop: tokio_util::sync::CancellationToken| async move {
         stop.cancelled().await;
         Ok(())
@@ -175,14 +175,14 @@ async fn controllers_show_while_they_run() {
     process.spawn_controller(&node_route::REGISTRATION, due, idle);
     tokio::task::yield_now().await;
     assert!(sample(1));
-    let routes = || process.checks().ask(Probe::Live, "node-route-controller");
+    let routes = || process.checks.ask(Probe::Live, "node-route-controller");
     assert_eq!(routes(), None, "not due yet");
     serve.send(()).unwrap();
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(routes(), Some(Ok(())));
-    assert_eq!(process.checks().ask(Probe::Live, "cloud-node-controller"), Some(Ok(())));
-    assert_eq!(process.checks().ask(Probe::Live, "service-lb-controller"), Some(Err("stuck".to_owned())));
-    assert_eq!(process.checks().ask(Probe::Live, "cloud-node-lifecycle-controller"), None);
+    assert_eq!(process.checks.ask(Probe::Live, "cloud-node-controller"), Some(Ok(())));
+    assert_eq!(process.checks.ask(Probe::Live, "service-lb-controller"), Some(Err("stuck".to_owned())));
+    assert_eq!(process.checks.ask(Probe::Live, "cloud-node-lifecycle-controller"), None);
     send.send("SIGTERM").await.unwrap();
     supervise(&process, failures, async |_| Ok(()), async || next(&mut signals).await).await.unwrap();
     assert!(sample(0));

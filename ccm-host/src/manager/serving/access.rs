@@ -83,14 +83,9 @@ pub trait Reviewer: Send + Sync + std::fmt::Debug {
     async fn may(&self, user: &User, verb: &str, path: &str) -> anyhow::Result<bool>;
 }
 
-/// The rules and the cached answers; clones share them.
-#[derive(Clone, Debug)]
-pub struct Access {
-    inner: Arc<Inner>,
-}
-
+/// The rules and the cached answers.
 #[derive(Debug)]
-struct Inner {
+pub struct Access {
     settings: AccessSettings,
     authority: Authority,
     reviewer: OnceLock<Arc<dyn Reviewer>>,
@@ -104,48 +99,46 @@ impl Access {
     ///
     /// # Errors
     /// The `--client-ca-file` cannot be read.
-    pub fn new(settings: &AccessSettings, metrics: &Metrics) -> anyhow::Result<Self> {
+    pub fn new(settings: &AccessSettings, metrics: &Metrics) -> anyhow::Result<Arc<Self>> {
         let authority = match settings.client_ca() {
             ClientCa::File(path) => Authority::from_file(&path)?,
             ClientCa::ConfigMap { .. } | ClientCa::Nobody => Authority::default(),
         };
-        let inner = Inner {
+        Ok(Arc::new(Self {
             settings: settings.clone(),
             authority,
             reviewer: OnceLock::new(),
             users: BoundedCache::default(),
             rights: BoundedCache::default(),
             metrics: metrics.register(AccessMetrics::register),
-        };
-        Ok(Self { inner: Arc::new(inner) })
+        }))
     }
 
     /// Uses this reviewer from now on.
     pub fn ask(&self, reviewer: Arc<dyn Reviewer>) {
         // Only the first one counts, and there is only one.
-        let _ = self.inner.reviewer.set(reviewer);
+        let _ = self.reviewer.set(reviewer);
     }
 
     /// The authority of accepted client certificates.
     pub fn authority(&self) -> &Authority {
-        &self.inner.authority
+        &self.authority
     }
 
     async fn admit(&self, asked: &Attributes<'_>) -> Result<(), Denial> {
-        let inner = &self.inner;
-        if inner.settings.opens(asked.path) {
+        if self.settings.opens(asked.path) {
             return Ok(());
         }
-        let reviewer = inner.reviewer.get().ok_or(Denial::Unavailable(
+        let reviewer = self.reviewer.get().ok_or(Denial::Unavailable(
             "the process is starting, and cannot ask the apiserver yet who may read this",
         ))?;
         let began = Instant::now();
         let who = self.who(asked, reviewer.as_ref()).await;
-        inner.metrics.authenticated(&who, began);
+        self.metrics.authenticated(&who, began);
         let user = who?;
         let began = Instant::now();
         let may = self.may(&user, asked, reviewer.as_ref()).await;
-        inner.metrics.authorized(&may, began);
+        self.metrics.authorized(&may, began);
         if may? {
             return Ok(());
         }
@@ -154,10 +147,9 @@ impl Access {
 
     /// A request without credentials is anonymous; one whose credentials are not accepted is refused.
     async fn who(&self, asked: &Attributes<'_>, reviewer: &dyn Reviewer) -> Result<User, Denial> {
-        let inner = &self.inner;
         let mut refused = None;
         if let Some(shown) = asked.certificates {
-            match inner.authority.who(&shown.0) {
+            match self.authority.who(&shown.0) {
                 Some(Ok(user)) => return Ok(authenticated(user)),
                 Some(Err(why)) => refused = Some(why),
                 // Without a CA, certificates are ignored.
@@ -168,15 +160,11 @@ impl Access {
             return refused.map_or_else(|| Ok(User::anonymous()), |why| Err(Denial::Unknown(why)));
         };
         let token_key = key([token]);
-        let user = match inner.users.get(&token_key) {
+        let user = match self.users.get(&token_key) {
             Some(user) => user,
             None => {
                 let user = reviewer.who(token).await.map_err(Denial::unanswered)?;
-                inner.users.put(
-                    token_key,
-                    user.clone(),
-                    inner.settings.authentication_token_webhook_cache_ttl,
-                );
+                self.users.put(token_key, user.clone(), self.settings.authentication_token_webhook_cache_ttl);
                 user
             }
         };
@@ -192,19 +180,18 @@ impl Access {
         if user.groups.iter().any(|group| group == MASTERS) {
             return Ok(true);
         }
-        let inner = &self.inner;
         let extra = user.extra.iter().flat_map(|(name, values)| std::iter::once(name).chain(values));
         let words = [&user.name, &user.uid, &asked.verb].into_iter().chain(&user.groups).chain(extra);
         let question = key(words.map(String::as_str).chain([asked.path]));
-        if let Some(may) = inner.rights.get(&question) {
+        if let Some(may) = self.rights.get(&question) {
             return Ok(may);
         }
         let may = reviewer.may(user, &asked.verb, asked.path).await.map_err(Denial::unanswered)?;
         let ttl = match may {
-            true => inner.settings.authorization_webhook_cache_authorized_ttl,
-            false => inner.settings.authorization_webhook_cache_unauthorized_ttl,
+            true => self.settings.authorization_webhook_cache_authorized_ttl,
+            false => self.settings.authorization_webhook_cache_unauthorized_ttl,
         };
-        inner.rights.put(question, may, ttl);
+        self.rights.put(question, may, ttl);
         Ok(may)
     }
 }
@@ -220,7 +207,7 @@ struct Attributes<'a> {
 }
 
 /// Lets a request pass, or refuses it.
-pub(super) async fn check(State(access): State<Access>, request: Request, next: Next) -> Response {
+pub(super) async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let asked = Attributes {
         path: request.uri().path(),
         verb: request.method().as_str().to_ascii_lowercase(),

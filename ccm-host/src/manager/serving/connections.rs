@@ -89,7 +89,7 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) {
     let acceptor = TlsAcceptor::from(handshake);
-    let places = Arc::new(ConnectionPlaces::new(of_one_peer));
+    let places = ConnectionPlaces::new(of_one_peer);
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -104,7 +104,7 @@ pub(crate) async fn serve(
                 continue;
             }
         };
-        let place = places.take(peer.ip());
+        let place = Place::take(&places, peer.ip());
         let (acceptor, router, stop) = (acceptor.clone(), router.clone(), stop.clone());
         connections.spawn(async move {
             let answered = place.lost.run_until_cancelled(answer(stream, acceptor, router, stop)).await;
@@ -126,11 +126,6 @@ pub(crate) async fn serve(
 #[derive(Debug)]
 struct ConnectionPlaces {
     of_one_peer: usize,
-    held: Mutex<Held>,
-}
-
-#[derive(Debug, Default)]
-struct Held {
     /// What ends each connection, by peer, the oldest first.
     by_peer: HashMap<IpAddr, BTreeMap<u64, CancellationToken>>,
     taken: u64,
@@ -139,7 +134,7 @@ struct Held {
 /// The place of one connection, until it is dropped.
 #[derive(Debug)]
 struct Place {
-    places: Arc<ConnectionPlaces>,
+    places: Arc<Mutex<ConnectionPlaces>>,
     peer: IpAddr,
     number: u64,
     /// Another connection has it.
@@ -147,28 +142,13 @@ struct Place {
 }
 
 impl ConnectionPlaces {
-    fn new(of_one_peer: usize) -> Self {
-        Self { of_one_peer, held: Mutex::default() }
+    fn new(of_one_peer: usize) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self { of_one_peer, by_peer: HashMap::new(), taken: 0 }))
     }
 
-    /// Takes a place, if need be from another connection.
-    fn take(self: &Arc<Self>, peer: IpAddr) -> Place {
-        let (peer, lost) = (network(peer), CancellationToken::new());
-        let mut held = self.held.lock();
-        if let Some(loser) = held.loser(peer, self.of_one_peer) {
-            held.end_oldest(loser);
-        }
-        held.taken += 1;
-        let number = held.taken;
-        held.by_peer.entry(peer).or_default().insert(number, lost.clone());
-        Place { places: Arc::clone(self), peer, number, lost }
-    }
-}
-
-impl Held {
     /// Who loses a connection to a new one of this peer.
-    fn loser(&self, peer: IpAddr, of_one_peer: usize) -> Option<IpAddr> {
-        if self.by_peer.get(&peer).is_some_and(|its| its.len() >= of_one_peer) {
+    fn loser(&self, peer: IpAddr) -> Option<IpAddr> {
+        if self.by_peer.get(&peer).is_some_and(|its| its.len() >= self.of_one_peer) {
             return Some(peer);
         }
         let all: usize = self.by_peer.values().map(BTreeMap::len).sum();
@@ -193,9 +173,24 @@ impl Held {
     }
 }
 
+impl Place {
+    /// Takes a place, if need be from another connection.
+    fn take(places: &Arc<Mutex<ConnectionPlaces>>, peer: IpAddr) -> Self {
+        let (peer, lost) = (network(peer), CancellationToken::new());
+        let mut held = places.lock();
+        if let Some(loser) = held.loser(peer) {
+            held.end_oldest(loser);
+        }
+        held.taken += 1;
+        let number = held.taken;
+        held.by_peer.entry(peer).or_default().insert(number, lost.clone());
+        Self { places: Arc::clone(places), peer, number, lost }
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.held.lock().leave(self.peer, self.number);
+        self.places.lock().leave(self.peer, self.number);
     }
 }
 
@@ -249,31 +244,31 @@ mod tests {
 
     #[test]
     fn a_peer_ends_its_own_connections_first() {
-        let places = Arc::new(ConnectionPlaces::new(OF_ONE_PEER));
-        let mut greedy: Vec<_> = (0..OF_ONE_PEER).map(|_| places.take(peer(1))).collect();
-        let other = places.take(peer(2));
+        let places = ConnectionPlaces::new(OF_ONE_PEER);
+        let mut greedy: Vec<_> = (0..OF_ONE_PEER).map(|_| Place::take(&places, peer(1))).collect();
+        let other = Place::take(&places, peer(2));
         assert_eq!(lost(&greedy), [0; 0]);
-        greedy.push(places.take(peer(1)));
-        greedy.push(places.take(peer(1)));
+        greedy.push(Place::take(&places, peer(1)));
+        greedy.push(Place::take(&places, peer(1)));
         assert_eq!((lost(&greedy), other.lost.is_cancelled()), (vec![0, 1], false));
         drop(greedy.pop());
-        greedy.push(places.take(peer(1)));
+        greedy.push(Place::take(&places, peer(1)));
         assert_eq!(lost(&greedy), [0, 1], "one has left by itself");
     }
 
     #[test]
     fn nobody_waits_for_whoever_holds_the_most() {
-        let places = Arc::new(ConnectionPlaces::new(OF_ONE_PEER));
-        let kubelet = places.take(peer(0));
+        let places = ConnectionPlaces::new(OF_ONE_PEER);
+        let kubelet = Place::take(&places, peer(0));
         let many: Vec<_> = (0..CONNECTIONS - 1)
-            .map(|number| places.take(peer(1 + u8::try_from(number % 17).unwrap())))
+            .map(|number| Place::take(&places, peer(1 + u8::try_from(number % 17).unwrap())))
             .collect();
         assert_eq!(lost(&many), [0; 0], "all places are taken, none too many");
-        let probe = places.take(peer(0));
+        let probe = Place::take(&places, peer(0));
         assert_eq!(lost(&many).len(), 1);
         assert!(!kubelet.lost.is_cancelled() && !probe.lost.is_cancelled());
         drop((many, kubelet, probe));
-        assert!(places.held.lock().by_peer.is_empty());
+        assert!(places.lock().by_peer.is_empty());
     }
 
     #[test]

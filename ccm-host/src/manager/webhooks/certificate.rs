@@ -16,6 +16,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Range,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -44,13 +45,6 @@ const BACKDATED: Duration = Duration::from_secs(60 * 60);
 /// By then every apiserver trusts a new authority.
 const SETTLED: Duration = Duration::from_secs(120);
 
-/// When a certificate that is good in every other respect is valid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Validity {
-    from: Timestamp,
-    until: Timestamp,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecretStep {
     Keep,
@@ -66,8 +60,13 @@ pub(super) enum SecretStep {
 
 /// The step that is due, by when the certificate that is served is valid, and the one that is served next; `None` if there
 /// is none, or one of no use.
-fn due(serving: Option<Validity>, next: Option<Validity>, is_announced: bool, now: Timestamp) -> SecretStep {
-    let good = |validity: &Validity| validity.from <= now && now < validity.until;
+fn due(
+    serving: Option<&Range<Timestamp>>,
+    next: Option<&Range<Timestamp>>,
+    is_announced: bool,
+    now: Timestamp,
+) -> SecretStep {
+    let good = |validity: &&Range<Timestamp>| validity.contains(&now);
     let next = next.filter(good);
     let Some(serving) = serving.filter(good) else {
         return if next.is_some() { SecretStep::Promote } else { SecretStep::Replace };
@@ -75,12 +74,12 @@ fn due(serving: Option<Validity>, next: Option<Validity>, is_announced: bool, no
     if !is_announced {
         return SecretStep::Announce;
     }
-    if now + EARLY <= serving.until {
+    if now + EARLY <= serving.end {
         return SecretStep::Keep;
     }
     match next {
         None => SecretStep::Prepare,
-        Some(next) if now >= next.from + BACKDATED + SETTLED => SecretStep::Promote,
+        Some(next) if now >= next.start + BACKDATED + SETTLED => SecretStep::Promote,
         Some(_) => SecretStep::Keep,
     }
 }
@@ -97,7 +96,7 @@ pub(super) fn serving(data: &Data) -> Result<(Arc<CertifiedKey>, Timestamp)> {
     let [certificate, key] = SERVING.map(|key| data.get(key).map(Vec::as_slice).unwrap_or_default());
     let pair = pair(certificate, key)?;
     let validity = pair.cert.first().and_then(|der| validity(&X509Certificate::from_der(der).ok()?.1));
-    Ok((pair, validity.context("its dates cannot be read")?.until))
+    Ok((pair, validity.context("its dates cannot be read")?.end))
 }
 
 /// The authorities, as the configuration has them.
@@ -107,7 +106,7 @@ pub(super) fn authorities(data: &Data) -> &[u8] {
 
 /// The step that is due. `is_announced` says whether the configuration has exactly the authorities of the Secret.
 pub(super) fn step(data: &Data, hosts: &[String], is_announced: bool, now: Timestamp) -> SecretStep {
-    due(good(data, SERVING, hosts), good(data, NEXT, hosts), is_announced, now)
+    due(good(data, SERVING, hosts).as_ref(), good(data, NEXT, hosts).as_ref(), is_announced, now)
 }
 
 /// The data after a step.
@@ -175,7 +174,7 @@ fn make(hosts: &[String], now: Timestamp) -> Result<Made> {
 }
 
 /// When the pair under these keys is valid, if it is for all hosts and signed by one of the authorities.
-fn good(data: &Data, [certificate, key]: [&str; 2], hosts: &[String]) -> Option<Validity> {
+fn good(data: &Data, [certificate, key]: [&str; 2], hosts: &[String]) -> Option<Range<Timestamp>> {
     let pair = pair(data.get(certificate)?, data.get(key)?).ok()?;
     let (_, certificate) = X509Certificate::from_der(pair.cert.first()?).ok()?;
     let names = &certificate.subject_alternative_name().ok()??.value.general_names;
@@ -197,10 +196,10 @@ fn good(data: &Data, [certificate, key]: [&str; 2], hosts: &[String]) -> Option<
     validity(&certificate)
 }
 
-fn validity(certificate: &X509Certificate<'_>) -> Option<Validity> {
+fn validity(certificate: &X509Certificate<'_>) -> Option<Range<Timestamp>> {
     let dates = certificate.validity();
     let [from, until] = [dates.not_before, dates.not_after].map(|date| date.timestamp());
-    Some(Validity { from: Timestamp::from_second(from).ok()?, until: Timestamp::from_second(until).ok()? })
+    Some(Timestamp::from_second(from).ok()?..Timestamp::from_second(until).ok()?)
 }
 
 fn ders(pem: &[u8]) -> Vec<CertificateDer<'static>> {
@@ -214,7 +213,7 @@ fn valid(pem: &[u8], now: Timestamp) -> Vec<u8> {
     let is_valid = |block: &&str| {
         let ders = ders(block.as_bytes());
         let first = ders.first().and_then(|der| X509Certificate::from_der(der).ok());
-        first.and_then(|(_, it)| validity(&it)).is_some_and(|validity| now < validity.until)
+        first.and_then(|(_, it)| validity(&it)).is_some_and(|validity| now < validity.end)
     };
     let kept: Vec<_> = blocks.filter(is_valid).map(|block| format!("{}\n", block.trim())).collect();
     kept.concat().into_bytes()
@@ -227,23 +226,24 @@ mod tests {
     use super::*;
 
     /// A certificate that was made so many days ago.
-    fn made(days: i64) -> Validity {
+    fn made(days: i64) -> Range<Timestamp> {
         let at = NOW - SignedDuration::from_hours(24 * days);
-        Validity { from: at - BACKDATED, until: at + LIFE }
+        at - BACKDATED..at + LIFE
     }
 
-    fn minutes_ago(minutes: i64) -> Validity {
+    fn minutes_ago(minutes: i64) -> Range<Timestamp> {
         let at = NOW - SignedDuration::from_mins(minutes);
-        Validity { from: at - BACKDATED, until: at + LIFE }
+        at - BACKDATED..at + LIFE
     }
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
     #[test]
     fn each_state_has_its_step() {
-        let (young, old, dead) = (Some(made(1)), Some(made(61)), Some(made(91)));
-        let future = Some(Validity { from: NOW + SignedDuration::from_hours(1), ..made(0) });
-        let (fresh, settled) = (Some(minutes_ago(1)), Some(minutes_ago(3)));
+        let future = NOW + SignedDuration::from_hours(1)..made(0).end;
+        let third = made(60);
+        let spans = [made(1), made(61), made(91), future, minutes_ago(1), minutes_ago(3)];
+        let [young, old, dead, future, fresh, settled] = spans.each_ref().map(Some);
         let rows = [
             ("nothing yet", None, None, false, SecretStep::Replace),
             ("unusable, though announced", None, None, true, SecretStep::Replace),
@@ -255,7 +255,7 @@ mod tests {
             ("made, not announced", young, None, false, SecretStep::Announce),
             ("somebody wrote the configuration", old, settled, false, SecretStep::Announce),
             ("young", young, None, true, SecretStep::Keep),
-            ("exactly a third is left", Some(made(60)), None, true, SecretStep::Keep),
+            ("exactly a third is left", Some(&third), None, true, SecretStep::Keep),
             ("less is left", old, None, true, SecretStep::Prepare),
             ("the next one is new", old, fresh, true, SecretStep::Keep),
             ("the next one is known everywhere", old, settled, true, SecretStep::Promote),
@@ -269,7 +269,8 @@ mod tests {
     /// A whole rotation, in which the apiserver trusts what is served at every moment.
     #[test]
     fn a_rotation_comes_to_rest() {
-        let (old, next, later) = (Some(made(61)), Some(minutes_ago(0)), NOW + SETTLED);
+        let (old, next, later) = (made(61), minutes_ago(0), NOW + SETTLED);
+        let (old, next) = (Some(&old), Some(&next));
         let steps = [
             due(old, None, true, NOW),
             due(old, next, false, NOW),

@@ -7,10 +7,11 @@ use k8s_openapi::{ByteString, api::admissionregistration::v1::MutatingWebhookCon
 use serde_json::{Value, json};
 
 use super::{
-    Upkeep, WebhookSettings,
+    WebhookSettings,
     certificate::{self, Data, LIFE, SecretStep},
+    once,
 };
-use ccm_kube::service::ObjectKey;
+use ccm_kube::{patch::Writer, service::ObjectKey};
 use ccm_reconcile::node_server::NodeServer;
 
 const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
@@ -22,7 +23,8 @@ fn after(days: i64) -> Timestamp {
 
 struct Scene {
     server: NodeServer,
-    upkeep: Upkeep,
+    settings: WebhookSettings,
+    writer: Writer,
 }
 
 impl Scene {
@@ -36,8 +38,8 @@ impl Scene {
             webhook_certificate_secret: ObjectKey::new("kube-system", NAME),
             webhook_configuration: NAME.to_owned(),
         };
-        let upkeep = Upkeep { settings, writer: server.writer() };
-        let scene = Self { server, upkeep };
+        let writer = server.writer();
+        let scene = Self { server, settings, writer };
         scene.put_secret(&json!({}));
         scene.call(hosts);
         scene
@@ -63,7 +65,7 @@ impl Scene {
     }
 
     async fn once(&self, now: Timestamp) -> SecretStep {
-        self.upkeep.once(now).await.unwrap()
+        once(&self.settings, &self.writer, now).await.unwrap()
     }
 
     /// Carries out everything that is due at this moment.
@@ -79,8 +81,8 @@ impl Scene {
     }
 
     async fn data(&self) -> Data {
-        let key = &self.upkeep.settings.webhook_certificate_secret;
-        self.upkeep.writer.get_secret(key).await.unwrap().unwrap().data
+        let key = &self.settings.webhook_certificate_secret;
+        self.writer.get_secret(key).await.unwrap().unwrap().data
     }
 
     fn announced(&self) -> Vec<Vec<u8>> {
@@ -218,21 +220,21 @@ async fn what_is_of_no_use_is_replaced_at_once() {
 async fn what_is_missing_is_named() {
     let scene = Scene::new(&["a.example"]);
     scene.server.api().world().remove::<k8s_openapi::api::core::v1::Secret>("kube-system", NAME).unwrap();
-    let once = || async { format!("{:#}", scene.upkeep.once(NOW).await.unwrap_err()) };
+    let failure = || async { format!("{:#}", once(&scene.settings, &scene.writer, NOW).await.unwrap_err()) };
     assert_eq!(
-        once().await,
+        failure().await,
         "Secret kube-system/webhooks does not exist: create it empty, or omit --webhooks"
     );
     scene.put_secret(&json!({}));
     scene.call(&[]);
     assert_eq!(
-        once().await,
+        failure().await,
         "MutatingWebhookConfiguration webhooks names no host: give each of its webhooks a service or a url"
     );
     assert_eq!(scene.data().await, Data::new(), "nothing is made for nobody");
     scene.server.api().world().remove::<MutatingWebhookConfiguration>("", NAME).unwrap();
     assert_eq!(
-        once().await,
+        failure().await,
         "MutatingWebhookConfiguration webhooks does not exist: create it, or omit --webhooks"
     );
 }

@@ -45,18 +45,18 @@ impl Reviewer for Judge {
     }
 }
 
-fn access(words: &[&str]) -> Access {
+fn access(words: &[&str]) -> Arc<Access> {
     measured(words, &Metrics::default())
 }
 
-fn measured(words: &[&str], metrics: &Metrics) -> Access {
+fn measured(words: &[&str], metrics: &Metrics) -> Arc<Access> {
     match flags::parse(["--provider=mock=/run/mock.sock"].iter().chain(words)) {
         Ok(CommandLine::Run(settings)) => Access::new(&settings.serving.access, metrics).unwrap(),
         other => panic!("{other:?}"),
     }
 }
 
-async fn ask(access: &Access, authorization: Option<&str>, path: &str) -> (u16, String) {
+async fn ask(access: &Arc<Access>, authorization: Option<&str>, path: &str) -> (u16, String) {
     let routes = Router::new()
         .route("/metrics", get("shown"))
         .route("/healthz", get("ok"))
