@@ -15,6 +15,8 @@ mod caches;
 mod controllers;
 mod providers;
 mod state;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 use std::{sync::Arc, time::Duration};
 
@@ -53,15 +55,6 @@ const POD_NAME: &str = "POD_NAME";
 /// Time to write pending Events at shutdown.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
-/// A simulation's replacement for the network.
-#[derive(Debug, Clone)]
-pub struct Surroundings {
-    /// Serves requests to the apiserver.
-    pub apiserver: client::Apiserver,
-    /// Connects to the providers.
-    pub dialer: Dialer,
-}
-
 /// Starts everything; returns once it runs.
 ///
 /// # Errors
@@ -79,18 +72,6 @@ pub async fn start(process: &Process) -> Result<()> {
     let electing = electing.context("no client for the Lease")?;
     let accounts = Accounts::new(process, &options, &metrics.client).await?;
     start_with(process, metrics, client, &electing, accounts, None).await
-}
-
-/// Like [`start`], with an apiserver and providers in this process.
-///
-/// # Errors
-/// As [`start`].
-pub async fn start_within(process: &Process, surroundings: Surroundings) -> Result<()> {
-    let metrics = process.metrics.register(KubeMetrics::register);
-    let client = client::over(surroundings.apiserver, &client_options(process), &metrics.client)
-        .context("no client for the apiserver")?;
-    start_with(process, metrics, client.clone(), &client, Accounts::default(), Some(surroundings.dialer))
-        .await
 }
 
 async fn start_with(

@@ -31,6 +31,7 @@ use tokio::{
     sync::{Notify, broadcast, watch as channel},
     time::Instant,
 };
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use self::{
     session::Session,
@@ -46,7 +47,7 @@ use super::{
     metrics::ProviderMetrics,
 };
 use crate::findings::rule;
-use ccm_kube::election::{Believer, Fencing};
+use ccm_kube::election::Fencing;
 use negotiate::Served;
 
 /// Keys of changed instances buffered for a slow reader; a sweep finds those that are dropped.
@@ -65,7 +66,7 @@ pub(super) type LateList = tokio::sync::Mutex<Option<(Instant, Digests)>>;
 struct Led {
     fencing: Fencing,
     end: Instant,
-    believer: Believer,
+    believer: TaskTrackerToken,
 }
 
 #[derive(Debug)]

@@ -162,10 +162,6 @@ pub struct Leadership {
     believers: TaskTracker,
 }
 
-/// Held while a provider takes this process for its leader.
-#[derive(Debug, Clone)]
-pub struct Believer(#[expect(dead_code, reason = "it counts while it is held")] TaskTrackerToken);
-
 impl Leadership {
     /// For a process without leader election.
     pub fn always() -> Self {
@@ -188,10 +184,10 @@ impl Leadership {
         Self { leading: sender.subscribe(), believers: TaskTracker::new() }
     }
 
-    /// Unless this is dropped within [`LAST_WORD`] of the end, the Lease is not released but runs out.
-    #[must_use]
-    pub fn believer(&self) -> Believer {
-        Believer(self.believers.token())
+    /// Held while a provider takes this process for its leader: unless it is dropped within [`LAST_WORD`] of the end, the
+    /// Lease is not released but runs out.
+    pub fn believer(&self) -> TaskTrackerToken {
+        self.believers.token()
     }
 
     #[cfg(any(test, feature = "testing"))]

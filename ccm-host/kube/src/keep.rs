@@ -6,7 +6,7 @@
 //! interns keys. [`Pairs::total`] still counts all that the object has.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fmt,
     sync::Arc,
 };
@@ -104,7 +104,7 @@ impl KeySet {
     }
 
     /// Picks the kept pairs and shares their keys.
-    pub(super) fn pick(&self, pairs: Vec<(String, String)>, interner: &Interner) -> Pairs {
+    pub(super) fn pick(&self, pairs: BTreeMap<String, String>, interner: &Interner) -> Pairs {
         let total = pairs.len();
         let kept = pairs
             .into_iter()
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn picking_keeps_the_wanted_and_counts_the_rest() {
-        let pairs = vec![("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())];
+        let pairs = BTreeMap::from([("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())]);
         let picked = KeySet::keys(["b"]).pick(pairs, &Interner::default());
         assert_eq!(picked.iter().collect::<Vec<_>>(), [("b", "2")]);
         assert_eq!(picked.total(), 2);

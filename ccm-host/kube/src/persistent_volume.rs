@@ -84,8 +84,7 @@ impl Slim for PersistentVolume {
         let spec = spec.unwrap_or_default();
         slim.disk = Disk::of(&spec);
         if slim.disk.is_some() {
-            let labels = metadata.labels.unwrap_or_default().into_iter().collect();
-            slim.labels = KeySet::all().pick(labels, interner);
+            slim.labels = KeySet::all().pick(metadata.labels.unwrap_or_default(), interner);
             slim.is_provisioned = metadata.annotations.is_some_and(|all| all.contains_key(PROVISIONED_BY));
             slim.affinity_keys = spec.node_affinity.map(|affinity| {
                 keys(affinity.required.map(|required| required.node_selector_terms).unwrap_or_default())

@@ -3,13 +3,10 @@
 //! A wire type lives only while one object is decoded; [`super::node`] and [`super::service`] project it to the slim
 //! types that controllers read.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
-};
+use serde::{Deserialize, Deserializer};
 
 /// The part of an object's metadata that is read. The parser skips unknown fields, managed fields among them, without
 /// allocating them.
@@ -23,10 +20,10 @@ pub(super) struct Meta {
     #[serde(deserialize_with = "time")]
     pub(super) creation_timestamp: Option<Timestamp>,
     pub(super) deletion_timestamp: Option<Timestamp>,
-    #[serde(deserialize_with = "pairs")]
-    pub(super) labels: Vec<(String, String)>,
-    #[serde(deserialize_with = "pairs")]
-    pub(super) annotations: Vec<(String, String)>,
+    #[serde(deserialize_with = "or_default")]
+    pub(super) labels: BTreeMap<String, String>,
+    #[serde(deserialize_with = "or_default")]
+    pub(super) annotations: BTreeMap<String, String>,
     #[serde(deserialize_with = "or_default")]
     pub(super) finalizers: Vec<String>,
 }
@@ -57,34 +54,4 @@ pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Defaul
 /// chooses its time.
 fn time<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Timestamp>, D::Error> {
     Ok(Option::<String>::deserialize(d)?.and_then(|text| text.parse().ok()))
-}
-
-/// Reads a JSON object of strings as a list of pairs, without building a tree.
-fn pairs<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<(String, String)>, D::Error> {
-    Ok(Option::<PairList>::deserialize(d)?.unwrap_or_default().0)
-}
-
-#[derive(Default)]
-struct PairList(Vec<(String, String)>);
-
-impl<'de> Deserialize<'de> for PairList {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        struct Pairs;
-        impl<'de> Visitor<'de> for Pairs {
-            type Value = PairList;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of strings")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PairList, A::Error> {
-                let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or(8));
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(PairList(pairs))
-            }
-        }
-        d.deserialize_map(Pairs)
-    }
 }

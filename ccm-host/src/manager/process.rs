@@ -47,9 +47,9 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Process {
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) checks: Checks,
-    pub(crate) metrics: Metrics,
+    pub settings: Arc<Settings>,
+    pub checks: Checks,
+    pub metrics: Metrics,
     /// What the check [`STARTUP`] says.
     startup: Arc<Mutex<CheckResult>>,
     work: Group,
@@ -57,7 +57,7 @@ pub struct Process {
     serving: Group,
     access: OnceLock<Arc<Access>>,
     /// Where the state of the host is shown.
-    pub(crate) state: Door,
+    pub state: Door,
     failures: mpsc::UnboundedSender<anyhow::Error>,
 }
 

@@ -9,7 +9,7 @@ use anyhow::Result;
 use apiserver::{ApiServer, Faults};
 use ccm_cloud::Dialer;
 use ccm_host::{
-    assembly::{self, Surroundings},
+    assembly::testing::{Surroundings, start_within},
     manager::{
         flags::{self, Request, Settings},
         metrics::Metrics,
@@ -107,7 +107,7 @@ impl Host {
                 settings,
                 async |process| {
                     seen.get_or_init(|| process.metrics.clone());
-                    assembly::start_within(process, surroundings).await
+                    start_within(process, surroundings).await
                 },
                 async || {
                     // Asked once; nothing ends the draining early.

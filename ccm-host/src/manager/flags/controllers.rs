@@ -51,21 +51,22 @@ pub(super) fn admitting(
 ) -> Option<Vec<&'static Registration>> {
     let with_webhook = || ALL.into_iter().filter(|controller| controller.admit.is_some());
     let texts: Vec<_> = flag::listed(&settings.webhooks).collect();
-    let mut items = Vec::new();
-    for text in &texts {
-        match item(text) {
-            Some(Item::On(named) | Item::Off(named)) if named.admit.is_none() => {}
-            None => {}
-            Some(item) => {
-                items.push(item);
-                continue;
-            }
+    let is_webhook = |item: &Item| match item {
+        Item::All => true,
+        Item::On(named) | Item::Off(named) => named.admit.is_some(),
+    };
+    let items: Result<Vec<_>, _> =
+        texts.iter().map(|text| item(text).filter(is_webhook).ok_or(text)).collect();
+    let items = match items {
+        Ok(items) => items,
+        Err(text) => {
+            let known: Vec<_> = with_webhook().map(|controller| controller.short_name).collect();
+            let remedy =
+                format!("use '*' and these, with '-' in front to turn one off: {}", known.join(", "));
+            mistakes.refuse("webhooks", texts.join(","), format!("{text:?} is not a webhook"), remedy);
+            return None;
         }
-        let known: Vec<_> = with_webhook().map(|controller| controller.short_name).collect();
-        let remedy = format!("use '*' and these, with '-' in front to turn one off: {}", known.join(", "));
-        mistakes.refuse("webhooks", texts.join(","), format!("{text:?} is not a webhook"), remedy);
-        return None;
-    }
+    };
     let enabled = enabled?;
     for item in &items {
         if let Item::On(named) = item
